@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Draws the picture of the README from the figures of the demo.
+"""Draws the picture of the README from the results of the demo.
 
     .ci/demo_figure.py docs/demo.json docs/demo.svg
 
 `make figure` runs the demo first.
 
-A panel for each way to treat four downloads: the rate of each, and the added delay of a ping.
+Each panel shows one treatment of four downloads: their rates, and the added delay of a ping.
 """
 
 import json
@@ -24,13 +24,13 @@ PANELS = {
     "inbound-postack": "Tidegate",
 }
 
-# Measures in pixels.
+# Sizes in pixels.
 WIDTH, HEIGHT = 860, 410
 LEFT, TOP = 70, 64
 PANEL, GAP = 172, 22
 RATES, DELAYS = 150, 70
 BAR = 30
-# The axis is longer than its highest bar by this factor.
+# The axis exceeds its highest bar by this factor, to leave room for a number.
 HEADROOM = 1.2
 
 INK, QUIET, LINE = "#1f2933", "#616e7c", "#d2d6dc"
@@ -39,7 +39,7 @@ OTHERS, OURS = "#8594a8", "#0b7a75"
 
 @dataclass(frozen=True)
 class Scale:
-    """A vertical axis: the largest value, the step of its grid, the bottom and the height."""
+    """A vertical axis: greatest value, step of the grid, and y of its bottom and height, pixels."""
 
     most: float
     step: float
@@ -54,9 +54,9 @@ class Scale:
 def scale_for(
     values: Sequence[float], steps: Sequence[float], bottom: float, height: float
 ) -> Scale:
-    """The scale with the smallest of the steps that needs at most four of them.
+    """The scale with the smallest step that needs at most four grid lines.
 
-    The highest bar leaves room for its number.
+    It leaves room for a number above the highest bar.
     """
     highest = max(values) * HEADROOM
     step = next((step for step in steps if highest <= 4 * step), steps[-1])
@@ -64,7 +64,7 @@ def scale_for(
 
 
 def text(x: float, y: float, words: str, size: int = 12, **more: str) -> str:
-    """A line of text, centred unless it says otherwise."""
+    """A line of text, centred by default."""
     style = {"text_anchor": "middle", "fill": INK, **more}
     names = " ".join(f'{name.replace("_", "-")}="{value}"' for name, value in style.items())
     return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" {names}>{words}</text>'
@@ -99,7 +99,7 @@ def added_delays(phase: dict[str, Any]) -> tuple[float, float]:
 def panel(
     x: float, title: str, phase: dict[str, Any], rates: Scale, delays: Scale
 ) -> Iterator[str]:
-    """One way to treat the downloads."""
+    """The panel of one treatment."""
     fill = OURS if phase["name"] == "inbound-postack" else OTHERS
     middle = x + PANEL / 2
     yield text(middle, 24, title, 15, font_weight="bold", fill=INK)
@@ -141,7 +141,7 @@ def draw(demo: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Reads the figures and writes the picture."""
+    """Reads the results, and writes the picture."""
     source, target = map(Path, sys.argv[1:])
     target.write_text(draw(json.loads(source.read_text())))
 

@@ -1,6 +1,6 @@
-"""Licences and bans of deny.toml, over `cargo metadata`; `make deny` also asks for advisories.
+"""Checks licences and banned crates by the rules of deny.toml, with `cargo metadata`.
 
-`cargo deny` takes minutes to build. This script checks the rest.
+This takes a second; building `cargo deny` takes minutes. `make deny` runs it, advisories included.
 """
 
 import json

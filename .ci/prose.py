@@ -26,13 +26,13 @@ LEFT_OUT = re.compile(
 """Files that are not checked."""
 
 LONG = 25
-"""Words from which on a sentence is long."""
+"""A sentence with more words is long."""
 
 LONGEST = 40
 """Words that no sentence may exceed."""
 
 FEWEST = 4
-"""Words below which a piece of text is no sentence."""
+"""A piece of text with fewer words is no sentence."""
 
 LIMITS = {
     "long": 8.0,
@@ -42,7 +42,7 @@ LIMITS = {
     "unusual": 0.1,
     "endless": 0.0,
 }
-"""Most sentences with each fault, in per cent."""
+"""Greatest share of sentences with each fault, in per cent."""
 
 VERB = r"is|are|was|were|has|have|had|does|do|can|may|must|will|would|\w+s|came|went|left|stood"
 
@@ -54,35 +54,35 @@ HEADLESS = re.compile(
 """A clause whose subject is a pronoun: "what waits is dropped", "that of who has sent its last"."""
 
 ASKING = re.compile(r"(?:What|Whether|How|When|Where|Who|Whose|Whom)\b")
-"""The first word of a sentence that names a question in place of a thing."""
+"""The first word of a sentence that states a question instead of naming its subject."""
 
 UNUSUAL = re.compile(r"\b(?:anew|whoever|governed|held for gone|leave to send)\b", re.IGNORECASE)
-"""Words for which the field has others: again, every sender, ACK-controlled, dead, credit."""
+"""Words to replace by those of the field: again, every sender, ACK-controlled, dead, credit."""
 
 PARTICLES = re.compile(
     r"(?:what|who|whom|whose|that|those|these|this|it|its|ones?|there|such|others?|they|them|each"
     r"|so|which|then|by|as|of)",
     re.IGNORECASE,
 )
-"""Words that refer to other words. A sentence that is over a third of them is vague."""
+"""Words that refer to other words. A sentence with more than a third of such words is vague."""
 
 VAGUE_FROM = 8
-"""Words from which on a sentence can be vague."""
+"""A sentence with fewer words is never vague."""
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence, and the line of the paragraph that it stands in."""
+    """A sentence, and the first line of its paragraph."""
 
     line: int
     text: str
 
     def words(self) -> list[str]:
-        """Its words."""
+        """The words of the sentence."""
         return re.findall(r"[A-Za-z][A-Za-z'-]*", self.text)
 
     def faults(self) -> list[str]:
-        """Names of `LIMITS` that it adds to."""
+        """The faults of the sentence, as names of `LIMITS`."""
         words = self.words()
         particles = sum(PARTICLES.fullmatch(word) is not None for word in words)
         found = {
@@ -90,7 +90,7 @@ class Sentence:
             "endless": len(words) > LONGEST,
             "headless": HEADLESS.search(self.text) is not None,
             "vague": len(words) >= VAGUE_FROM and 3 * particles > len(words),
-            # A decision begins with its question.
+            # In docs/decisions.md an entry begins with its question.
             "asking": ASKING.match(self.text) is not None and not self.text.endswith("?"),
             "unusual": UNUSUAL.search(self.text) is not None,
         }
@@ -101,7 +101,7 @@ Text = tuple[int, str]
 """A piece of prose, and the number of its first line."""
 
 LABEL = re.compile(r"^(?:What would change it|Why|Choice|Cost|Question): ")
-"""A part of a decision."""
+"""The label of a part of an entry in docs/decisions.md."""
 
 
 def paragraphs(page: str) -> Iterator[Text]:
@@ -115,7 +115,7 @@ def paragraphs(page: str) -> Iterator[Text]:
         in_code ^= fence
         ends = fence or in_code or not stripped or stripped.startswith(("|", "#", "<", "!["))
         begins_item = re.match(r"\s*(?:[-*]|\d+\.)\s", line) is not None
-        # The second is an argument in a docstring.
+        # The second alternative is an argument in a docstring.
         begins_part = re.match(r"\s*(?:Source|Differs):|\s{8,}[a-z_]+: ", line) is not None
         if block and (ends or begins_item or begins_part):
             yield start, " ".join(block)
@@ -126,7 +126,7 @@ def paragraphs(page: str) -> Iterator[Text]:
 
 
 def sentences(texts: Iterator[Text]) -> Iterator[Sentence]:
-    """The sentences of texts. Code is one word, and a link its text."""
+    """The sentences of texts. A piece of code counts as one word, and a link as its text."""
     for line, text in texts:
         plain = re.sub(r"(`+)[^`]*\1", "CODE", text)
         plain = re.sub(r"\[([^\]]*)\](?:\([^)]*\))?", r"\1", plain)
@@ -157,7 +157,7 @@ def shifted(start: int, text: str) -> Iterator[Text]:
 
 
 COMMENT = re.compile(r"\s*//[/!]?(?: (.*))?$")
-"""A line of Rust with a comment only."""
+"""A line of Rust that has nothing but a comment."""
 
 
 def rust_comments(source: str) -> Iterator[Text]:
@@ -170,11 +170,11 @@ STRING = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 """A string literal of Rust."""
 
 OF_PEOPLE = re.compile(r"^[A-Za-z{`](?:(?!\\n)[^=\n|])*$")
-"""A string that a person reads: no table, and no line of a file."""
+"""A string that is written for people: not a table, and not a line of a file."""
 
 
 def rust_strings(source: str) -> Iterator[Text]:
-    """Messages in a Rust source: strings with several words, without those of unit tests."""
+    """Messages in a Rust source: strings of several words, without those of unit tests."""
     code = re.sub(r"(?m)^\s*//.*$", "", source.split("#[cfg(test)]\nmod tests {")[0])
     code = re.sub(r'r#".*?"#', '""', code.replace("'\"'", "' '"), flags=re.DOTALL)
     for it in STRING.finditer(code):
@@ -208,11 +208,11 @@ KINDS: dict[str, tuple[str, Callable[[str], Iterator[Text]]]] = {
     "strings in Rust": (r"^crates/(?:config|repository|scenario|tidegate)/.*\.rs$", rust_strings),
     "Python": (r"\.py$", python_docs),
 }
-"""For each kind of text: its files, and the paragraphs in one."""
+"""For each kind of text: a pattern of its file names, and a function that finds its paragraphs."""
 
 
 def beyond(kind: str, files: dict[str, str]) -> list[str]:
-    """A line for each limit that the files exceed together, with the sentences that do so."""
+    """A line for each limit that the files together exceed, followed by the faulty sentences."""
     texts = KINDS[kind][1]
     read = [(name, sentence) for name, it in files.items() for sentence in sentences(texts(it))]
     complaints = []
@@ -235,7 +235,7 @@ def faults_of(name: str) -> None:
 
 
 def main(names: list[str]) -> int:
-    """Prints what is beyond the limits; with names, what these files add to them."""
+    """Prints the exceeded limits of the repository, or all faults of the named files."""
     for name in names:
         faults_of(name)
     if names:

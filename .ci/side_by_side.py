@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Runs the jobs of `make test` side by side.
 
-Live tests sleep most of the time. Computing jobs run meanwhile, with the policy SCHED_IDLE: they
-have a processor only while no live test wants one. Live test programs run one at a time, but those
-of BESIDE run at the same time. Each job's output is shown when the job ends. After a failure no
-further job begins.
+Live tests sleep most of the time. Meanwhile other tests and builds run with the policy SCHED_IDLE:
+they get a processor only while no live test wants one. Live test programs run one at a time, except
+those of BESIDE, which run side by side. Each job's output is shown when the job ends. After a
+failure no further job begins.
 """
 
 import json
@@ -37,8 +37,9 @@ LIVE = {
     "tidegate-repository",
 }
 
-# The test programs that run first; a package name stands for all its programs. A lane runs one
-# program at a time, and lanes run side by side. Tests of `tidegate-e2e` here begin with
+# Live test programs that may run beside others, each with its lane. A package name stands for all
+# programs of the package. A lane runs one program at a time, and lanes run side by side. All other
+# live test programs run afterwards. Tests of `tidegate-e2e` in this list begin with
 # `witnessed_beside_others`.
 BESIDE = {
     "trunks": 0,
@@ -60,7 +61,7 @@ CARGO = ["cargo", "--locked", "--color", "never"]
 
 
 class Stopped(Exception):
-    """A job failed, in this process or another."""
+    """A job has failed: the raising one or another."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class Jobs:
         self.pool = ThreadPoolExecutor(max_workers=16)
 
     def run(self, job: Job, output: int | None = None) -> None:
-        """Runs a job to its end, and shows its output; `output` may take its standard output."""
+        """Runs a job to its end, and prints its output; `output` receives its standard output."""
         command = [*IDLE, *job.command] if job.idle else job.command
         begun = time.monotonic()
         with tempfile.TemporaryFile() as said:
@@ -115,7 +116,7 @@ class Jobs:
                     raise Stopped
 
     def one_by_one(self, jobs: Sequence[Job], needs: Sequence[Future[None]] = ()) -> Future[None]:
-        """Starts each job when all its predecessors have succeeded."""
+        """Runs the jobs in order, after all of `needs` have succeeded."""
 
         def run() -> None:
             for other in needs:
@@ -126,7 +127,7 @@ class Jobs:
         return self.pool.submit(run)
 
     def end(self) -> None:
-        """Kills all running jobs."""
+        """Terminates all running jobs."""
         with self.lock:
             self.failed.append("this run")
             for process in self.running:
@@ -150,7 +151,7 @@ def package_of(made: dict[str, Any]) -> str:
 
 
 def lane_of(made: dict[str, Any]) -> int | None:
-    """Returns the lane in which a test program runs beside others."""
+    """Returns the lane of a test program; None if it runs alone."""
     return BESIDE.get(package_of(made), BESIDE.get(made["target"]["name"]))
 
 
@@ -172,7 +173,7 @@ def run_all(jobs: Jobs) -> None:
         [Job("Python packages", ["make", "--no-print-directory", ".venv/test"], idle=False)]
     )
     program = jobs.one_by_one([Job("program", [*release, "tidegate"], idle=False)])
-    # With the profile of the program, whose libraries it has too.
+    # The same profile as the program, so that both share compiled libraries.
     python = ["make", "--no-print-directory", "python", "PROFILE=release"]
     wheel = jobs.one_by_one([Job("Python package", python)], [packages, program])
     made = test_programs(jobs)
@@ -202,7 +203,7 @@ def run_all(jobs: Jobs) -> None:
 
 
 def main() -> int:
-    """The exit code is 1 if a job failed."""
+    """Runs all jobs; the exit code is 1 if one failed."""
 
     def stop(number: int, _: object) -> NoReturn:
         raise SystemExit(128 + number)

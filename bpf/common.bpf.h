@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The tests whether the gateway is alive, and the counters of bypassed frames. */
+/* Tests whether the gateway is alive, and counts the frames that bypass it. */
 
 #ifndef TIDEGATE_COMMON_BPF_H
 #define TIDEGATE_COMMON_BPF_H
@@ -24,10 +24,10 @@ struct {
 	__type(value, struct count);
 } bypassed SEC(".maps");
 
-/* Index 0 holds the program that takes frames for the gateway.
+/* Index 0 holds the program that hands frames to the gateway.
  *
- * Only the gateway holds a descriptor of this array. The kernel empties a program array when its last
- * descriptor closes, so the array is empty after every kind of death of the gateway.
+ * Only the gateway has a descriptor of this array. The kernel empties a program array when its last
+ * descriptor closes, so the array is empty however the gateway dies.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Foreign programs for tests: their names differ from all Tidegate program names. */
+/* Programs for tests that do not belong to Tidegate: no Tidegate program has their names. */
 
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Fail to wire for AF_PACKET. A packet socket copies a frame, so this program drops the original while
- * the gateway is alive. Otherwise it redirects the frame to the peer port.
+/* Fail to wire for AF_PACKET. The gateway's packet socket gets a copy of each frame. While the gateway
+ * is alive, this program drops the original. Otherwise it redirects the original to the peer port.
  *
- * A separate object, since it needs no AF_XDP in the kernel. Runs at tc ingress, after the packet
- * sockets. VLAN tags and pending segmentation survive the redirect.
+ * The program runs at tc ingress, after the packet sockets. VLAN tags and pending segmentation survive
+ * the redirect. It is a separate object, because it also works on kernels without AF_XDP.
  */
 
 #include "common.bpf.h"
 #include <linux/pkt_cls.h>
 
-/* Interface index of the port on the other side. */
+/* Interface index of the peer port. */
 volatile const __u32 peer;
 
-/* Attached to the port. */
+/* This program is attached to the port. */
 SEC("classifier")
 int tidegate_tc(struct __sk_buff *frame)
 {
@@ -26,7 +26,7 @@ int tidegate_tc(struct __sk_buff *frame)
 	return bpf_redirect(peer, 0);
 }
 
-/* In the array `gateway`: drops the original of a frame whose copy the gateway has. */
+/* This program is in the array `gateway`. It drops the original of a frame whose copy the gateway has. */
 SEC("classifier")
 int tidegate_drop(struct __sk_buff *frame __attribute__((unused)))
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Fail to wire for AF_XDP: frames go to the gateway's sockets while it is alive, else to the peer port.
+/* Fail to wire for AF_XDP. Frames go to the gateway's sockets while it is alive, else to the peer port.
  *
- * Loaded once per port, with separate maps. A bypassed frame is redirected to the interface in `peer`.
- * That map stays empty if the peer's driver cannot transmit redirected frames. The frame then passes
- * to the program of swallow.bpf.c on this port, which redirects it.
+ * The object is loaded once per port, with separate maps. A bypassed frame is redirected to the interface
+ * in `peer`. If the driver of the peer cannot transmit redirected frames, that map stays empty. The frame
+ * then passes to the program of swallow.bpf.c on this port, which redirects it.
  */
 
 #include "common.bpf.h"
@@ -16,7 +16,7 @@ struct {
 	__type(value, __u32);
 } sockets SEC(".maps");
 
-/* The port on the other side, at index 0. */
+/* The peer port, at index 0. */
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
 	__uint(max_entries, 1);
@@ -30,7 +30,7 @@ static __always_inline int across(struct xdp_md *frame, __u32 reason)
 	return bpf_redirect_map(&peer, 0, XDP_PASS);
 }
 
-/* Attached to the port. */
+/* This program is attached to the port. */
 SEC("xdp.frags")
 int tidegate_xdp(struct xdp_md *frame)
 {
@@ -42,7 +42,7 @@ int tidegate_xdp(struct xdp_md *frame)
 	return across(frame, BYPASS_NO_SOCKET);
 }
 
-/* In the array `gateway`: redirects the frame to a socket. */
+/* This program is in the array `gateway`. It redirects the frame to the gateway's socket. */
 SEC("xdp.frags")
 int tidegate_take(struct xdp_md *frame)
 {

@@ -14,24 +14,24 @@
 #define TOLD_TO_PASS 0      /* while it starts, ends, or is stopped */
 #define NOTHING_TO_MANAGE 1 /* without policies, rates and trunks */
 
-/* Reasons for a bypass: index into the map `bypassed`. */
+/* Reasons for a bypass, which are indexes into the map `bypassed`. */
 #define BYPASS_TOLD 0      /* requested by a gateway that starts, ends, or is stopped */
 #define BYPASS_SILENT 1    /* the heartbeat has timed out */
 #define BYPASS_NO_SOCKET 2 /* the gateway is dead, or has no socket for the receive queue */
 #define BYPASS_IDLE 3      /* requested by a gateway without anything to manage */
 #define BYPASS_REASONS 4
 
-/* Bypassed frames: their number, and their bytes from the Ethernet header on. */
+/* Number of bypassed frames, and their bytes from the Ethernet header on. */
 struct count {
 	unsigned long long frames;
 	unsigned long long bytes;
 };
 
-/* The single entry of the map `life`, in memory that the gateway maps and writes by plain stores. */
+/* The only entry of the map `life`. The gateway maps this memory and writes it by plain stores. */
 struct life {
-	/* Deadline of the gateway's heartbeat, in ns of CLOCK_MONOTONIC. */
+	/* Time until which the gateway counts as alive, in ns of CLOCK_MONOTONIC. */
 	unsigned long long alive_until;
-	/* Counts of earlier programs on this port, by reason. The programs never read them. */
+	/* Counts of earlier programs on this port, by reason. The BPF programs do not read them. */
 	struct count carried[BYPASS_REASONS];
 };
 

@@ -1,6 +1,7 @@
-"""Our simulator and TCP beside references that nobody here wrote: `make validate`.
+"""Compares our simulator and TCP with independent references: `make validate`.
 
-Tables on stdout, progress on stderr; exit code 1 if a verdict fails and no cause of it is shown.
+Prints tables on stdout and progress on stderr. The exit code is 1 if a verdict fails and its cause
+is not shown.
 """
 
 import argparse
@@ -32,7 +33,7 @@ PARTS: dict[str, Callable[[Report, Executor], None]] = {
 
 @cache
 def commit() -> str:
-    """The commit of the compared code, from git."""
+    """The commit of the code under test."""
     said = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"],
         cwd=Path(__file__).parent,
@@ -43,12 +44,12 @@ def commit() -> str:
 
 
 def carried_out(part: str, pool: Executor) -> Report:
-    """The report of a part. A part that raises an error fails."""
+    """The report of one part. A part that raises an error counts as failed."""
     report = Report()
     began = time.monotonic()
     try:
         PARTS[part](report, pool)
-    except Exception as wrong:  # any error: the other parts still run
+    except Exception as wrong:  # any error, so that the other parts still run
         report.failed.append(f"could not be carried out: {type(wrong).__name__}: {wrong}")
     took = time.monotonic() - began
     date, machine = (
@@ -60,7 +61,7 @@ def carried_out(part: str, pool: Executor) -> Report:
 
 
 def main() -> None:
-    """Runs the named parts, or all."""
+    """Runs the named parts, or all parts."""
     parser = argparse.ArgumentParser(prog="python3 -m validate", description=__doc__)
     parser.add_argument(
         "parts", nargs="*", choices=[[], *PARTS], help="only these", metavar="|".join(PARTS)

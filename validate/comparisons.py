@@ -1,4 +1,4 @@
-"""The comparisons: each function adds its tables and verdicts to a report."""
+"""The comparisons. Each function adds its tables and verdicts to a report."""
 
 import subprocess
 import sys
@@ -37,18 +37,18 @@ Quantities: TypeAlias = Callable[[Scenario], Sequence[Quantity]]
 """The compared quantities of a scenario."""
 
 HERE = Path(__file__).parent
-VECTORS = HERE.parent / "crates/core/tests/vectors/ns2"
+VECTORS = HERE.parent / "crates/tcp/tests/vectors/ns2"
 
 
 def changed_by(tcp: Mapping[str, Any]) -> Simulate:
-    """Our simulator, with further TCP settings."""
+    """Our simulator with additional TCP settings."""
     return lambda scenario, seed: ours(scenario, seed, **{**scenario.tcp, **tcp})
 
 
 def run_all(scenarios: Sequence[Scenario], pool: Executor) -> dict[tuple[str, str], list[Run]]:
-    """The runs of all seeds, by the names of the scenario and of the simulator.
+    """Runs all scenarios with all seeds; returns the runs by names of scenario and simulator.
 
-    The cause of a toggle stands for our simulator with the toggle reversed.
+    For a toggle, the name of its cause stands for our simulator with that detail reversed.
     """
     todo = []
     for scenario in scenarios:
@@ -59,8 +59,7 @@ def run_all(scenarios: Sequence[Scenario], pool: Executor) -> dict[tuple[str, st
         ]:
             who[cause] = changed_by(changed)
         for name, simulate in who.items():
-            # ns-3 takes twenty times as long as ns-2. It starts first, with one seed, and so
-            # finishes in time.
+            # ns-3 takes twenty times as long as ns-2, so it starts first, with one seed.
             seeds = scenario.seeds[:1] if name == "ns-3" else scenario.seeds
             todo += [(name != "ns-3", scenario, name, simulate, seed) for seed in seeds]
     todo.sort(key=lambda job: job[0])
@@ -84,7 +83,7 @@ def compare(
     references: Sequence[str],
     pool: Executor,
 ) -> None:
-    """Compares the mean over our seeds with each reference: an oracle, or a measured kernel."""
+    """Compares the mean over our seeds with each reference: a simulator, or a measured kernel."""
     runs = run_all(scenarios, pool)
     rows, causes = [], []
     for scenario in scenarios:
@@ -124,7 +123,7 @@ def compare(
 
 
 def golden(report: Report, _pool: Executor) -> None:
-    """Checks that the vectors of the sender's tests are the segments that ns-2 sends."""
+    """Checks that ns-2 still sends the segments in the test vectors of our sender."""
     makers: dict[str, list[str | Path]] = {
         "golden.txt": ["sh", VECTORS / "make.sh"],
         "patterns.txt": [sys.executable, HERE / "ns2/patterns.py"],
@@ -166,7 +165,7 @@ def aqms(report: Report, pool: Executor) -> None:
 
 Formula: TypeAlias = Callable[[float, float, int], float]
 
-# By name: the formula, its assumption that is wrong here, and the formula without it.
+# For each name: the formula, an assumption of it that is wrong here, and the formula without it.
 FORMULAS: dict[str, tuple[Formula, str, Formula | None]] = {
     "Mathis": (mathis, "", None),
     "Padhye": (
@@ -178,7 +177,7 @@ FORMULAS: dict[str, tuple[Formula, str, Formula | None]] = {
 
 
 def losses(report: Report, pool: Executor) -> None:
-    """Random losses, compared with the formulas."""
+    """Compares random losses with the formulas."""
     runs = run_all(LOSSES, pool)
     near = within(0.15)
     rows, causes = [], []
@@ -194,7 +193,7 @@ def losses(report: Report, pool: Executor) -> None:
         for name, (formula, assumed, without) in FORMULAS.items():
             rate = Quantity(name, lambda run: run["goodput"], "{:.1f}/s", near)
             expected = {"formula": formula(*of)}
-            # The cause is in the formula, so its reverse changes the reference.
+            # The cause lies in the formula, so reversing it changes the reference instead of ours.
             turned = without(*of) if without else expected["formula"]
             explained = (
                 {assumed: segments["ours"] / turned * expected["formula"]} if without else {}

@@ -1,8 +1,8 @@
-"""Classes with guarantees: the authors' JoBS in ns-2, compared with the scheduler `jobs`.
+"""Compares the scheduler `jobs` with the authors' JoBS in ns-2, for classes with guarantees.
 
-Two networks: `cn2002`, whose parameters are those of the authors' own script, and experiment 2 of
-the paper `marking` without its regulation. Ours runs with `victim = "ns2"`, the search of ns-2, and
-with `output = "arrivals"`.
+There are two networks: `cn2002` with the parameters of the authors' own script, and experiment 2 of
+the paper `marking` without its regulation. Our scheduler runs with `victim = "ns2"`, ns-2's search
+for the class that loses a packet, and with `output = "arrivals"`.
 """
 
 import json
@@ -29,16 +29,16 @@ SEEDS = (1, 2, 3)
 UNTIL, SINCE = 70, 10  # s
 RATE = 45_000_000  # bit/s
 STEP = 0.5  # s; windows of throughput
-NEAR = 0.15  # of the reference; implementations differ packet by packet
-# ns-2's timer continues while no data is outstanding. Its expiry leaves a window of one segment
-# (`slow_start_restart_`, `TcpAgent::timeout`). Pauses of experiment 2 often last longer than it.
+NEAR = 0.15  # relative tolerance; implementations differ packet by packet
+# ns-2's timer keeps running while no data is outstanding. When it expires, the window falls to one
+# segment (`slow_start_restart_`, `TcpAgent::timeout`). Pauses of experiment 2 often outlast it.
 IDLE = "restart"
 CN2002_BUFFER, EXP2_BUFFER = 400, 500  # packets; as in ns2/jobs.tcl
 
 
 @dataclass
 class Class:
-    """Results of one class at the link, from `SINCE` on."""
+    """Counts of one class at the link, from `SINCE` on."""
 
     arrived: int = 0
     dropped: int = 0
@@ -68,7 +68,7 @@ def figures(all: Mapping[int, Class], rates: Mapping[int, Sequence[float]]) -> d
 
 
 def of_events(lines: Iterable[str], bound: float) -> dict[str, float]:
-    """The figures of a trace of ns-2: its events at one queue."""
+    """Numbers from an ns-2 trace of the events at one queue."""
     entered: dict[str, float] = {}
     all = {each: Class() for each in CLASSES}
     sent = {each: [0] * round((UNTIL - SINCE) / STEP) for each in CLASSES}
@@ -98,7 +98,7 @@ def of_events(lines: Iterable[str], bound: float) -> dict[str, float]:
 
 
 def ns2(network: str, seed: int, ratio: int) -> dict[str, float]:
-    """Runs ns-2, and reads its trace meanwhile."""
+    """Runs ns-2, and reads its trace while it runs."""
     bound = NETWORKS[network].bound
     with tempfile.TemporaryDirectory() as folder:
         pipe, flows = Path(folder) / "trace", Path(folder) / "flows"
@@ -177,7 +177,7 @@ def head(seed: int, bound: float) -> list[str]:
 
 
 def pair(name: str, ends: tuple[str, str], rate: str, delay: str) -> list[str]:
-    """A host on both sides of the network, at the `ends`."""
+    """A sender and a receiver, connected to the two `ends` of the network."""
     parts = [table("host", name=f"{name}-{side}") for side in "sd"]
     links = ((f"{name}-s", ends[0]), (ends[1], f"{name}-d"))
     return parts + [
@@ -192,7 +192,7 @@ def traffic(names: Sequence[str], each: int, group: str, **fields: Any) -> str:
 
 
 def cn2002(seed: int, ratio: int) -> str:
-    """Four routers in a row, whose three links are gateways."""
+    """Four routers in a row, joined by three gateways."""
     terms = {"delay_bound": "2 ms", "loss_bound": "0.5 %"}
     text = policy(CN2002_BUFFER, terms, ratio, 2)
     parts = head(seed, NETWORKS["cn2002"].bound)
@@ -201,7 +201,7 @@ def cn2002(seed: int, ratio: int) -> str:
     limited = {"receive_window": f"{50 * (PACKET - 40)} B", "ack_every": 2}
 
     def bursts() -> dict[str, Any]:
-        """A flow that gets further packets after pauses, even if packets are still unsent."""
+        """A flow that gets further data after each pause, even if earlier data is still unsent."""
         at, writes = chance.expovariate(1 / 0.2), []
         while at < UNTIL:
             writes.append([nanoseconds(at), f"{chance.randint(300, 1000) * (PACKET - 40)} B"])
@@ -263,12 +263,12 @@ def exp2(seed: int, ratio: int) -> str:
 
 @dataclass(frozen=True)
 class Network:
-    """A quantity to compare."""
+    """A network to compare."""
 
     name: str
     text: Callable[[int, int], str]
-    bound: float  # s; of class 1
-    ratio: int  # of the delays of neighbouring classes
+    bound: float  # s; delay bound of class 1
+    ratio: int  # delay ratio of neighbouring classes
 
 
 NETWORKS = {
@@ -326,7 +326,7 @@ def quantities() -> list[Quantity]:
 
 
 def jobs(report: Report, pool: Executor) -> None:
-    """The tables of both networks."""
+    """Adds the tables of both networks."""
     for key, network in NETWORKS.items():
         theirs = [pool.submit(ns2, key, seed, network.ratio) for seed in SEEDS]
         own = [pool.submit(ours, key, seed, network.ratio) for seed in SEEDS]

@@ -1,4 +1,4 @@
-"""Our TCP end point against this host's kernel, over a TUN device in a namespace of its own."""
+"""Compares our TCP end point with this host's kernel, over a TUN device in a network namespace."""
 
 import json
 import platform
@@ -16,7 +16,7 @@ Trace: TypeAlias = Sequence[Mapping[str, float]]
 
 MEGABYTES = 100
 EACH_WAY = f"ours_sends = {MEGABYTES}_000_000\nkernel_sends = {MEGABYTES}_000_000\n"
-TRANSFERS: dict[str, tuple[dict[str, int], str]] = {  # name: (settings of the kernel, the setup)
+TRANSFERS: dict[str, tuple[dict[str, int], str]] = {  # name: (sysctls of the kernel, the setup)
     "a good link": ({}, '[endpoint]\nprofile = "rfc"\n[link]\ndelay = "1 ms"'),
     "0.05 % lost, SACK": (
         {},
@@ -42,7 +42,7 @@ RATE = 10e6  # bit/s
 
 
 def try_out(kernel: Mapping[str, int], setup: str) -> dict[str, Any]:
-    """Runs a setup in a namespace in which the kernel has these settings."""
+    """Runs a setup in a namespace with these sysctls."""
     words = [f"net.ipv4.{name}={value}" for name, value in kernel.items()]
     script = (
         f"sysctl -qw {' '.join(words)} && " if words else ""
@@ -56,7 +56,7 @@ def try_out(kernel: Mapping[str, int], setup: str) -> dict[str, Any]:
 
 
 def transfers(report: Report, pool: Executor) -> None:
-    """A hundred megabytes in each direction at once must arrive intact."""
+    """Sends a hundred megabytes in both directions at once, which must arrive intact."""
     jobs = {
         name: pool.submit(try_out, kernel, f'limit = "600 s"\n{EACH_WAY}{setup}')
         for name, (kernel, setup) in TRANSFERS.items()
@@ -116,7 +116,7 @@ def reductions(trace: Trace) -> list[tuple[float, float]]:
 
 
 def seen(trace: Trace) -> dict[str, float]:
-    """Figures of a trace of a window, until the last byte is acknowledged."""
+    """Numbers from a trace of a window, until the last byte is acknowledged."""
     whole = next(
         n for n, sample in enumerate(trace) if sample["acknowledged"] == trace[-1]["acknowledged"]
     )
@@ -135,7 +135,7 @@ def seen(trace: Trace) -> dict[str, float]:
 
 
 def windows(report: Report, pool: Executor) -> None:
-    """Windows over time of our sender and of the kernel's, each with the other's receiver."""
+    """Compares our sender's window over time with the kernel's, each with the other's receiver."""
     link = (
         f'[link]\ndelay = "25 ms"\nrate = "{RATE:.0f} bit/s"\n'
         'queue = { kind = "drop-tail", limit = "62.5 kB" }\n'
@@ -160,7 +160,7 @@ def windows(report: Report, pool: Executor) -> None:
         turns.setdefault((control, sender), []).append(
             seen(run["trace" if sender == "ours" else "kernel_trace"])
         )
-    # On a busy machine, bursts of packets cause losses. So the median turn of each counts.
+    # On a busy machine bursts of packets cause losses, so the median over the turns counts.
     traces = {
         which: {name: median(run[name] for run in runs) for name in runs[0]}
         for which, runs in turns.items()

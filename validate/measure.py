@@ -1,4 +1,4 @@
-"""Runs a command and counts its processor time."""
+"""Runs a command and measures its processor time."""
 
 import os
 import subprocess
@@ -6,11 +6,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-MOST = 1200  # s; a longer run hangs
+MOST = 1200  # s; after this time a run counts as hung
 
 
 def run(command: Sequence[str | Path]) -> tuple[str, float]:
-    """The output of a command, and its CPU seconds."""
+    """The output of a command, and its processor time in seconds."""
     with tempfile.TemporaryFile("w+") as out:
         process = subprocess.Popen(["timeout", str(MOST), *map(str, command)], stdout=out)
         _, status, usage = os.wait4(process.pid, 0)

@@ -13,7 +13,7 @@ Draw: TypeAlias = Callable[[random.Random], list[Flow]]
 
 @dataclass(frozen=True)
 class Toggle:
-    """A cause of some differences; `tcp` reverses it in our end points."""
+    """A detail that causes some differences. `tcp` reverses it in our end points."""
 
     cause: str
     tcp: dict[str, Any]
@@ -22,7 +22,7 @@ class Toggle:
 
 @dataclass(frozen=True)
 class Scenario:
-    """One bottleneck, and its flows.
+    """One bottleneck, and the flows through it.
 
     Times in s, rates in bit/s, sizes in bytes, windows in segments.
     """
@@ -42,20 +42,20 @@ class Scenario:
     loss: float = 0.0
     oracles: tuple[str, ...] = ("ns-2",)
     seeds: tuple[int, ...] = (1, 2, 3)
-    # TCP settings of our end points, in addition to those of ns-2.
+    # TCP settings of our end points, on top of settings like ns-2's.
     tcp: dict[str, Any] = field(default_factory=dict)
-    # Measured values of Linux, by quantity.
+    # Values measured with Linux, by quantity.
     measured: dict[str, float] = field(default_factory=dict)
     toggles: tuple[Toggle, ...] = ()
 
     def drawn(self, seed: int) -> list[Flow]:
-        """The flows, drawn from the seed."""
+        """The flows of one seed."""
         return self.flows(random.Random(seed))
 
 
 INITIAL_WINDOW = 2  # segments; ns-2's default
-MIN_RTO = 1.0  # s; RFC 6298, and ns-2 of the papers' years
-DELAY = 0.005  # s; one way on the bottleneck; access links have the rest of a round-trip time
+MIN_RTO = 1.0  # s; RFC 6298, and ns-2 at the time of the papers
+DELAY = 0.005  # s; one way on the bottleneck; access links have the rest of the round-trip time
 ACCESS = 1e9  # bit/s
 BURST = 300  # packets, mean
 PAUSE = 1.0  # s, mean
@@ -76,7 +76,7 @@ def pi_design(
 
 
 def greedy(count: int, shortest: float, longest: float, within: float = 1.0) -> Draw:
-    """Endless flows with round-trip times spread evenly between two values, and random starts."""
+    """Endless flows with evenly spread round-trip times and random starts."""
 
     def draw(chance: random.Random) -> list[Flow]:
         spread = (longest - shortest) / max(count - 1, 1)
@@ -92,7 +92,7 @@ def mixed(chance: random.Random) -> list[Flow]:
 
 
 def aqm(name: str, queue: str, **more: Any) -> Scenario:
-    """Experiment 1 of the paper `marking` with one queue."""
+    """Experiment 1 of the paper `marking` with this queue."""
     return Scenario(
         name,
         mixed,
@@ -117,7 +117,7 @@ BOTH = ("ns-2", "ns-3")
 
 
 def with_sack(scenario: Scenario, **more: Any) -> Scenario:
-    """The same with SACK, for which ns-3 is an oracle, too."""
+    """The same scenario with SACK, which ns-3 can run too."""
     return replace(scenario, name=scenario.name + ", SACK", sack=True, oracles=BOTH, **more)
 
 
@@ -139,7 +139,7 @@ AQMS = [
         pi=pi_design(60, 0.18, 2500),
         toggles=(
             Toggle(
-                "a SYN that was lost is repeated without ECN (RFC 3168, 6.1.1.1)",
+                "a SYN that was lost is retransmitted without ECN (RFC 3168, 6.1.1.1)",
                 {"ecn_fallback": True},
                 ("loss",),
             ),
@@ -174,9 +174,9 @@ def as_linux(
     toggles: tuple[Toggle, ...] = (),
     **measured: float,
 ) -> Scenario:
-    """The same with end points like Linux 6.12, and its measured values.
+    """The same scenario with end points like Linux 6.12, and values measured with that kernel.
 
-    Source: a kernel in virtual time (User Mode Linux, time-travel), Reno, one run each; recorded.
+    Source: User Mode Linux in virtual time (time-travel), Reno, one recorded run each.
     """
     tcp = {"profile": "linux", "congestion": "reno", "recovery": recovery}
     return replace(scenario, name=name, tcp=tcp, measured=measured, oracles=(), toggles=toggles)

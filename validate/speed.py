@@ -1,6 +1,6 @@
-"""Bottleneck packets per CPU second on the dumbbell: ours, ns-2 and, once, ns-3, in turns.
+"""Measures bottleneck packets per CPU second on the dumbbell: ours, ns-2 and ns-3, alternating.
 
-Alone it prints a table, or with `--json` the medians of its turns; `null` is a missing simulator.
+As a program it prints a table, or with `--json` the median of each simulator, `null` if missing.
 """
 
 import json
@@ -29,7 +29,7 @@ NAMES = {"ours": "ours", "traced": "ours, all traces", "ns2": "ns-2", "ns3": "ns
 
 
 def traced(scenario: Scenario, seed: int) -> dict[str, float]:
-    """Ours with all records: series of everything every 100 ms, and a capture of the bottleneck."""
+    """Our simulator with all records: series of all flows, and a capture of the bottleneck."""
     probes = [section("probe", kind="capture", **{"from": "near", "to": "far"})]
     for flow in range(len(scenario.drawn(seed))):
         probes += [
@@ -54,14 +54,14 @@ def traced(scenario: Scenario, seed: int) -> dict[str, float]:
 
 
 def measure() -> dict[str, float | None]:
-    """Packets per CPU second, the median of the turns; `None` for a missing simulator."""
+    """Median packets per CPU second of each simulator; `None` if it is missing."""
     who: dict[str, Callable[[Scenario, int], dict[str, float]]] = {
         "ours": ours,
         "traced": traced,
         "ns2": ns2,
         "ns3": ns3,
     }
-    # Only if these exist, `oracles.ns3_program` compiles the program for ns-3.
+    # `oracles.ns3_program` compiles the ns-3 program, which needs both of these.
     there = {
         "ns2": shutil.which("ns"),
         "ns3": shutil.which("g++") and Path("/usr/include/ns3/core-module.h").exists(),
@@ -78,7 +78,7 @@ def measure() -> dict[str, float | None]:
 
 
 def speed(report: Report, _pool: Executor | None = None) -> None:
-    """Compares the speed of our simulator with the required speed."""
+    """Compares the speed of our simulator with the required ratios."""
     rates = measure()
     ours_rate = rates["ours"]
     assert ours_rate is not None, "ours is always there"

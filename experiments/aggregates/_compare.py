@@ -1,10 +1,11 @@
-"""What one setting gives over another with the same seed: figures 7, 8 and 11.
+"""The gain of one policing scheme over another with the same seed: figures 7, 8 and 11.
 
 Source: aggregates, sections 4.2.2 and 4.2.3.
-Differs: the paper's network has a source of background traffic, of which it says nothing. Where
-connections are policed, figures 8 and 11 are made without any, and with four endless downloads of
-others on the access link. The paper prints no gain, only that there is one. Without others the
-total gains less than 1 %, which no figure shows: the four fill the access link either way.
+Differs: the paper's network has background traffic, which the paper does not describe. Figures 8
+and 11 police the connections twice: without background traffic, and beside four endless downloads
+on the access link. The paper prints no gain, only that one exists. Without background traffic the
+total rate gains less than 1 %, and no figure shows it: the four connections fill the access link
+with either scheme.
 """
 
 from typing import Any
@@ -15,23 +16,23 @@ from tidegate import Table
 from tidegate.experiment import Experiment, paired
 
 OTHERS = {0: "", 4: ", four others on the access link"}
-"""Number of other downloads, with the words for them in the text of a claim."""
+"""Number of downloads in the background, and the words for them in the text of a claim."""
 
 ONE_BY_ONE: dict[str, Any] = {"kind": "partitioned", "depth": "rtt"}
 
 
 def gain(runs: Table, policed: str, column: str, cross: int) -> np.ndarray:
-    """A column with this policing over its value with a policer for each flow, by seed."""
+    """A column with this policing over its value with one policer per flow, paired by seed."""
     cell = runs.where(cross=cross)
     return paired(cell.where(policed=policed), cell.where(policed="one by one"), column)
 
 
 NO_GAIN: dict[str, Any] = {"kind": "shown otherwise", "at_least": 0.99, "at_most": 1.01}
-"""Bounds for the total when nobody else competes for the link."""
+"""Bounds for the total rate when no background traffic competes for the link."""
 
 
 def claim_gains(figure: Experiment, ref: str, policed: str) -> None:
-    """Claims that the compliant rate grows, and also the total rate if others share the link."""
+    """Claims that the in-profile rate grows. Beside background traffic the total rate grows too."""
     for cross, place in OTHERS.items():
         for column, what in (("total", "total"), ("compliant", "compliant")):
 

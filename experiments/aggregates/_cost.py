@@ -1,8 +1,8 @@
-"""What an operation of the mechanisms costs, in instructions.
+"""Counts the processor instructions of one operation, such as setting a timer.
 
 Source: aggregates, Table 2 and section 6.
-Differs: the paper prints microseconds of machines of its time; callgrind counts instructions, which
-are the same on a busy machine.
+Differs: the paper prints microseconds of machines of its time. Callgrind counts instructions, which
+stay the same on a busy machine.
 """
 
 import os
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 @cache
 def instructions(case: str, operations: int, size: int) -> float:
-    """Instructions of one operation among ``size`` timers, flows or policies."""
+    """Instructions of one operation while ``size`` timers, flows or policies exist."""
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     program = target / "release" / "tidegate-bench"
     if not program.exists():

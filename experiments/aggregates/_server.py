@@ -1,14 +1,14 @@
-"""The paper's server and its four clients, which figures 3 to 11 have in common.
+"""The paper's server and its four clients, the network of figures 3 to 11.
 
 Source: aggregates, section 4.1 and figure 1b.
-Differs: the paper controls rates inside the sending host. Ours stands right behind the host, as a
-gateway. Its queues hold one window for each connection. Shaping then loses nothing, like a
+Differs: the paper controls rates inside the sending host. Here a gateway next to the host does.
+The gateway's queues hold one window for each connection, so that shaping loses no packet, like a
 host that holds back packets. The paper prints neither rate, burst and peak of the aggregate nor
-packet size, buffers and cross traffic. Our rate is the one at which unequal partitions leave 12.5 %
-unused (the paper: 13 %). The burst carries this rate for the mean round-trip time. All other values
-are defaults of ns-2: packets of 1000 bytes, windows of 20 packets, buffers of 50. There is no cross
-traffic. Connections begin at random within 5 s. Where this start decides a claim, the experiment
-also shows the opposite.
+packet size, buffers and cross traffic. The rate here is the one at which unequal partitions leave
+12.5 % unused (the paper: 13 %). The burst carries this rate for the mean round-trip time. All other
+values are defaults of ns-2: packets of 1000 bytes, windows of 20 packets, buffers of 50. There is
+no cross traffic. Connections begin at random within 5 s. Where this order of beginnings decides a
+claim, the experiment also shows the reverse order.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ ERED = {
         "packet": f"{PACKET} B",
     },
 }
-"""RED as ns-2 had it when the paper was written: the paper's thresholds and weight."""
+"""ns-2's RED at the time of the paper, with the paper's thresholds and weight."""
 
 QUEUE = {"kind": "per-flow", "limit": "4 MiB", "flow_limit": "256 KiB"}
 """Queue of the aggregate; it holds more than the windows of all connections."""
@@ -69,13 +69,21 @@ def server(
     scale: int = 1,
     peak: bool = True,
 ) -> Scenario:
-    """Four endless downloads from one server; with an allocation, one controlled aggregate.
+    """Four endless downloads from one server. With an allocation, a gateway controls their rate.
 
-    The paper does not specify the further details. ``packet`` is in bytes, and ``burst``, the depth
-    of the bucket, in kB. Clients start in this ``order``, by default at random. ``cross`` endless
-    downloads from ``nb`` share the access link. ``jitter`` varies the delay of each packet on the
-    clients' links. ``scale`` multiplies connections, rates, bursts and buffers. With ``peak`` the
-    profile has the rate of the access link as its peak rate.
+    Args:
+        allocation: the rule that gives the tokens to flows; None leaves out the gateway's policy.
+        links: rates of the clients' own links: ``"equal"`` or ``"unequal"``.
+        action: ``"shape"``, ``"police-mark"`` or ``"police-drop"``.
+        triggers: events after which the gateway looks for packets that conform.
+        interval: period of the shaping timer.
+        packet: length of a full packet, bytes.
+        burst: depth of the bucket, kB.
+        order: clients in the order of their beginning; at random if empty.
+        cross: number of endless downloads from ``nb`` that share the access link.
+        jitter: variation of the delay of each packet on the clients' links.
+        scale: multiplies connections, rates, bursts and buffers.
+        peak: the profile's peak rate is the rate of the access link; otherwise it has none.
     """
     net = Scenario(
         duration="300 s",
@@ -114,7 +122,7 @@ def server(
 
 
 def access(net: Scenario, queue: Mapping[str, Any], cross: int, scale: int) -> None:
-    """The access link; ``cross`` downloads from ``nb`` share it."""
+    """Adds the access link, with ``cross`` downloads from ``nb`` that share it."""
     link: dict[str, Any] = {"rate": f"{1500 * scale} kbit/s", "delay": "10 ms", "queue": queue}
     if not cross:
         net.link("qosmgr.wan", "n1", **link)
@@ -161,7 +169,7 @@ def policies(
 
 
 def measured(run: Result, links: str = "equal") -> dict[str, float]:
-    """Numbers for the claims: rates at the receivers in bit/s, fairness, use of the rate."""
+    """Rates at the receivers in bit/s, fairness, and the used part of the aggregate's rate."""
     flows = run.flows.where(**{"from": "n0"})
     order = [flows["to"].tolist().index(client) for client in CLIENTS]
     rates = flows["throughput_bps"][order]

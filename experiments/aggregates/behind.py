@@ -1,11 +1,12 @@
-"""A bottleneck downstream of the access link shares an aggregate in place of its shaper.
+"""Downstream of a shaper, a narrower link decides how its connections share the rate.
 
 Source: aggregates, sections 4 and 5: the rate of an aggregate is controlled where it begins, and
 section 5 begins with bottlenecks elsewhere. Ledger, A000-1, A000-11 and R000-12.
-Differs: see `_server.py`. The access link leads to a core link, which all four share before their
-own links. The paper shows no such network. Its core is a RED queue as in `section5.py`: at 1 Mbit/s
-it has room for the aggregate's 800 kbit/s, at 600 kbit/s it has not. Windows of 50 packets fill
-this queue. The shaper has logical partitions.
+Differs: see `_server.py`. The access link leads to a core link, which all four connections share
+before their own links. The paper shows no such network. The core link has a RED queue as in
+`section5.py`. A core of 1 Mbit/s has room for the aggregate's 800 kbit/s; a core of 600 kbit/s has
+not. The connections have windows of 50 packets, which fill this queue. The shaper uses logical
+partitions.
 """
 
 from collections.abc import Mapping
@@ -79,7 +80,7 @@ def narrow(runs: Table) -> Numbers:
 
 
 @behind.claim(
-    "A000-11", "core of 600 kbit/s: Jain index, shaped less without control",
+    "A000-11", "core of 600 kbit/s: Jain index, with shaper minus without any control",
     kind="shown otherwise", at_least=-0.03, at_most=0.03,
 )  # fmt: skip
 def narrow_gain(runs: Table) -> Numbers:
@@ -87,7 +88,7 @@ def narrow_gain(runs: Table) -> Numbers:
 
 
 @behind.claim(
-    "R000-12", "core of 600 kbit/s: Jain index, aggregate-fair windows less NewReno", at_least=0.02
+    "R000-12", "core of 600 kbit/s: Jain index, aggregate-fair minus NewReno", at_least=0.02
 )
 def growth(runs: Table) -> Numbers:
     return values(runs, "aggregate-fair", "narrow") - values(runs, "none", "narrow")

@@ -1,8 +1,8 @@
 """Logical partitions are as fair as partitions and lose nothing.
 
 Source: aggregates, section 4.2.3, figure 10, and abstract.
-Differs: see `_server.py`. The caption of figure 10 says that links are equal, the text that in (b)
-they differ; here they do.
+Differs: see `_server.py`. The caption of figure 10 says that links are equal; the text says that
+they differ in part (b). Here they differ in part (b).
 """
 
 from typing import Any
@@ -69,7 +69,7 @@ def fcfs_over_partitions(runs: Table) -> Numbers:
 
 def claim_order(below: str, above: str, **fields: Any) -> None:
     """Claims one pair of the order sequential << FCFS ~ LRU < partitions ~ logical partitions."""
-    text = f"order: {NAMES[above]} less {NAMES[below]}"
+    text = f"order: {NAMES[above]} minus {NAMES[below]}"
 
     def measured(runs: Table) -> Numbers:
         return jains(runs, above) - jains(runs, below)
@@ -91,8 +91,8 @@ for above, paper in (("fcfs", 0.52), ("lru", 0.52), ("partitioned", 0.56)):
 claim_order("sequential", "logical-partitions", paper=0.566, at_least=0.2)
 for below in ("fcfs", "lru"):
     claim_order(below, "partitioned", paper=0.046, at_least=0)
-# The paper finds these two pairs about equal. A000-11 has the claims that logical partitions exceed
-# FCFS and LRU.
+# The paper finds these two pairs about equal. Two claims above (A000-11) compare logical partitions
+# with FCFS and LRU.
 claim_order("fcfs", "lru", paper="about equal", at_least=-0.01, at_most=0.01)
 claim_order("partitioned", "logical-partitions", paper=0, at_least=-0.01, at_most=0.01)
 

@@ -1,9 +1,9 @@
-"""Policed by logical partitions, more goes out in profile and less is lost than one by one.
+"""With logical partitions, a policer passes more in profile than one policer per flow.
 
 Source: aggregates, section 4.2.3, figure 11.
 Differs: see `_server.py`, `_compare.py` and figure 6. Links are unequal, as the caption says.
-Alone, the four fill the access link either way (95 % of it). The part in profile grows; the total
-stays the same, and 1 % fewer packets are lost.
+Without background traffic the four connections fill the access link with either policer (95 % of
+it). The rate in profile grows, the total rate stays the same, and 1 % fewer packets are lost.
 """
 
 from typing import Any

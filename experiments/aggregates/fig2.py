@@ -1,15 +1,16 @@
-"""Up to 300 ms, a policed window exceeds its rate window, is halved, and is then below it.
+"""A policed TCP window swings above and below the rate window, so that part of the rate is lost.
 
-Source: aggregates, figure 2; ledger, R000-5: the rate window is W = r rtt, the window with which
-all packets comply and none of the rate is lost.
+Source: aggregates, figure 2; ledger, R000-5: the rate window is W = r rtt. A window of W sends
+exactly the rate r: all packets conform, and no tokens are lost.
 Differs: see `_server.py`. Each of the four connections has a policer, as in figure 6. Four
-downloads of others share the access link: without them a window of 20 packets is rarely halved to
-less than W. The profile has no peak rate, for a packet may exceed that in any window. W follows the
-smoothed round-trip time of each, queues included, and counts payload, as windows do. Samples are
-0.1 s apart; a window that is at most 0.7 of the last one has been halved. The paper draws one
-connection and prints no number. 600 ms was set aside from `above` after it had been measured (above
-W for 0.1 % of the time), and has a claim of its own. In other runs the window of each is limited to
-its W without queues, with and without the others.
+downloads in the background share the access link: without them a window of 20 packets rarely falls
+below W when it is halved. The profile has no peak rate, because a packet may exceed a peak rate
+with any window. W is computed from the smoothed round-trip time of each connection, queues
+included, and counts payload, as windows do. Samples are 0.1 s apart. A window is counted as halved
+if it is at most 0.7 of the previous sample. The paper draws one connection and prints no number.
+The connection with 600 ms was measured first (above W for 0.1 % of the time), and has a claim of
+its own since. Further runs limit the window of each connection to its W without queues, with and
+without the background downloads.
 """
 
 from collections.abc import Mapping
@@ -27,23 +28,23 @@ from ._server import CLIENTS, NAMES, PACKET, RATE, ROUND_TRIPS, server
 fig2 = Experiment(__file__)
 
 SHARE = RATE / len(CLIENTS) / 8
-"""Rate of a connection, bytes of packets per second."""
+"""Rate of a connection, bytes per second, headers included."""
 PAYLOAD = (PACKET - 40) / PACKET
-"""Part of a packet that is payload."""
+"""Fraction of a packet that is payload."""
 
 OTHERS = [0, 4]
-"""Number of other downloads on the access link."""
+"""Number of downloads in the background."""
 
 WARMUP = 50
 """Length of the warm-up in seconds, the same as in the network."""
 HALVED = 0.7
-"""A window below this part of the last one was halved: growth within a sample is small."""
+"""A sample below this fraction of the previous one was halved: growth between samples is small."""
 
 WINDOWS = ["20 packets", "rate window"]
 
 
 def network(window: str, others: int) -> Scenario:
-    """Four connections policed one by one. Their windows are 20 packets, or at most W."""
+    """Four connections, each with a policer. Their windows are 20 packets, or at most W."""
     net = server(ONE_BY_ONE, action="police-mark", order=CLIENTS, cross=others, peak=False)
     net.sample = "100 ms"
     downloads = [it for it in net.tables["traffic"] if it["name"] != "cross"]
@@ -56,7 +57,7 @@ def network(window: str, others: int) -> Scenario:
 
 
 def series(run: Result, client: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Times, the congestion window and the rate window of a connection, in bytes of payload."""
+    """Times, the congestion window and the rate window of a connection, in payload bytes."""
     table = run[f"windows of download-{client}"]
     counted = table["time_seconds"] > WARMUP
     window, rtt = (
@@ -66,7 +67,7 @@ def series(run: Result, client: str) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 
 def parts(window: np.ndarray, rates: np.ndarray) -> Mapping[str, float]:
-    """Parts of the time above and below W, number of halvings, and the usable part of the rate."""
+    """Fractions of the time above and below W, number of halvings, the usable part of the rate."""
     (halved,) = np.nonzero(window[1:] <= HALVED * window[:-1])
     return {
         "above": float((window > rates).mean()),
@@ -136,7 +137,7 @@ def usable(runs: Table) -> Numbers:
 
 
 @fig2.claim(
-    "R000-5", "compliant throughput over the rate, less mean of min(window / W, 1)",
+    "R000-5", "compliant throughput over the rate, minus mean of min(window / W, 1)",
     at_least=-0.1, at_most=0.1,
 )  # fmt: skip
 def explained(runs: Table) -> Numbers:
@@ -145,14 +146,14 @@ def explained(runs: Table) -> Numbers:
 
 @fig2.claim(
     "R000-5, windows of W at most, no others",
-    "part of the packets in profile, less with 20 packets", at_least=0.1,
+    "part of the packets in profile, minus that with 20 packets", at_least=0.1,
 )  # fmt: skip
 def in_profile(runs: Table) -> Numbers:
     return limited(runs, "in_profile") - free(runs, "in_profile", 0)
 
 
 @fig2.claim(
-    "R000-5, windows of W at most, no others", "compliant throughput, of that with 20 packets",
+    "R000-5, windows of W at most, no others", "compliant throughput over that with 20 packets",
     at_least=1,
 )  # fmt: skip
 def compliant(runs: Table) -> Numbers:
@@ -160,7 +161,10 @@ def compliant(runs: Table) -> Numbers:
 
 
 @fig2.claim(
-    "R000-5, windows of W at most", "the same beside four others", kind="shown otherwise", at_most=1
+    "R000-5, windows of W at most, four others",
+    "compliant throughput over that with 20",
+    kind="shown otherwise",
+    at_most=1,
 )
 def compliant_beside(runs: Table) -> Numbers:
     return limited(runs, "compliant", 4) / free(runs, "compliant")

@@ -1,11 +1,12 @@
-"""Partitions of one bucket are fair between equal links.
+"""With equal links, a part of the bucket for each connection is fair.
 
 Source: aggregates, section 4.2.1, figure 4.
-Differs: see `_server.py`. In the paper depths by round trip are a little fairer than equal ones,
-0.996 over 0.99. With windows of 20 packets our queue never empties. Each partition then always has
-a packet that waits, and a depth that only saves unused tokens cannot matter. Depths matter in a
-bucket of 8 kB. There depths by round trip are less fair, in ns-2 as well (0.9976): the depth of the
-50 ms connection is too small for the 15 ms between two looks of the timer, and tokens are lost.
+Differs: see `_server.py`. In the paper, depths in proportion to the round-trip time are a little
+fairer than equal depths: a Jain index of 0.996 instead of 0.99. With windows of 20 packets our
+queue never empties. Each partition then always has a waiting packet, and its depth, which only
+saves unused tokens, has no effect. Depths have an effect in a bucket of 8 kB. There, depths by
+round trip are less fair, in ns-2 as well (0.9976). The depth of the 50 ms connection is then less
+than its share of the 15 ms between two expiries of the timer, and tokens are lost.
 """
 
 from typing import Any
@@ -22,7 +23,7 @@ fig4 = Experiment(__file__)
 
 DEPTHS = ["equal", "rtt"]
 SHALLOW = 8
-"""Depth of a bucket that empties, kB."""
+"""Depth of a bucket that empties at times, kB."""
 
 
 def partitioned(depth: str, burst: int = BURST) -> Scenario:
@@ -53,14 +54,14 @@ def jain_rtt(runs: Table) -> Numbers:
     return jain(runs, "rtt")
 
 
-@fig4.claim("A000-3", "Jain index, depths by round trip less equal ones", kind="context")
+@fig4.claim("A000-3", "Jain index, depths by round trip minus equal depths", kind="context")
 def gain(runs: Table) -> Numbers:
     return jain(runs, "rtt") - jain(runs, "equal")
 
 
 @fig4.claim(
     "A000-3",
-    "bucket of 8 kB: Jain index, depths by round trip less equal ones",
+    "bucket of 8 kB: Jain index, depths by round trip minus equal depths",
     kind="shown otherwise",
     paper=0.006,
     at_most=-0.001,

@@ -2,16 +2,16 @@
 
 Source: aggregates, section 4.2.2, figure 7.
 Differs: see `_server.py`. Only the timer serves waiting packets, as in the paper before its section
-6, and arriving packets take the tokens (`shaping_triggers = "timer"`). With all triggers, the
-default of a gateway, FCFS and LRU are as fair as partitions.
+6, and an arriving packet takes tokens that are there (`shaping_triggers = "timer"`). With all
+triggers, the default of a gateway, FCFS and LRU are as fair as partitions.
 
-`sequential` goes through its list in the order in which connections began. The paper does not print
-this order. Here it is the order of the clients, the shortest round trip first; another case has the
-reverse. Nor does the paper print the packet length. Cases with packets of 1000 bytes (10 ms each at
-the aggregate's rate) stand beside cases with 1500 bytes, of which one conforms at each expiry of
-the timer. The bound of 0.995 is ours and means "less fair than partitions". The paper's index is
-0.95. FCFS has this index with packets of 1500 bytes, but not with 1000: it depends on the phase of
-packets and timer.
+`sequential` serves connections in the order in which they began. The paper does not print this
+order. Here the connection with the shortest round trip begins first; another case has the reverse
+order. The paper does not print the packet length either. Cases with packets of 1000 bytes (10 ms
+each at the aggregate's rate) stand beside cases with 1500 bytes, of which one conforms at each
+expiry of the timer. The upper bound of 0.995 is ours and means "less fair than partitions". The
+paper's index is 0.95. FCFS has this index with packets of 1500 bytes, but not with 1000 bytes: the
+index depends on the times of packets relative to the timer's expiries.
 """
 
 from typing import Any
@@ -64,7 +64,7 @@ def of(runs: Table, allocation: str, setting: str = "equal links") -> Table:
 
 
 def shortest(runs: Table, allocation: str, setting: str) -> np.ndarray:
-    """Rate of the connection with 50 ms, divided by its share."""
+    """Rate of the connection with 50 ms, divided by a quarter of the aggregate's rate."""
     return of(runs, allocation, setting)["n2_bps"] / (RATE / 4)
 
 
@@ -121,7 +121,7 @@ def fcfs(runs: Table) -> Numbers:
     margin=0.001,
     why="the bound is ours. LRU cannot order packets that take tokens between two expiries of "
     "the timer: with an expiry every 5 ms no packet does (`#lru-often`). With packets of 1000 "
-    "bytes and 15 ms few do, with 1500 bytes more: see `#lru-long-packets`",
+    "bytes and 15 ms few packets do, with 1500 bytes more: see `#lru-long-packets`",
 )
 def lru(runs: Table) -> Numbers:
     return of(runs, "lru")["jain"]
@@ -138,8 +138,8 @@ def lru_often(runs: Table) -> Numbers:
     paper="less",
     at_most=1,
     margin=0.02,
-    why="both give it nearly its share; with longer packets, where FCFS gives it much more, LRU "
-    "takes that away: see `#lru-penalises-long-packets`",
+    why="both give it nearly its share. With packets of 1500 bytes FCFS gives it much more, and "
+    "LRU does not: see `#lru-penalises-long-packets`",
 )
 def lru_penalises(runs: Table) -> Numbers:
     return paired(of(runs, "lru"), of(runs, "fcfs"), "n2_bps")
@@ -182,7 +182,7 @@ def lru_penalises_long_packets(runs: Table) -> Numbers:
 
 @fig7.claim(
     "A000-7",
-    "FCFS: Jain index, when packets take up to 7 ms more or less",
+    "FCFS: Jain index, when the delay of each packet varies by up to 7 ms",
     at_least=0.999,
     kind="shown otherwise",
 )

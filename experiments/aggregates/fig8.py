@@ -1,9 +1,9 @@
-"""Policed together, connections send more, in profile and in all, than policed one by one.
+"""One policer for all connections passes more, in profile and in total, than one policer per flow.
 
 Source: aggregates, section 4.2.2, figure 8, against figure 6.
-Differs: see `_server.py`, `_compare.py` and figure 6. Alone, the four fill the access link either
-way (93 % of it), and the total does not gain 1 %. Where others compete for the link, more packets
-in profile gain more.
+Differs: see `_server.py`, `_compare.py` and figure 6. Without background traffic the four
+connections fill the access link with either policer (93 % of it), and the total rate does not gain
+1 %. Beside background traffic the total rate gains too, because more packets are in profile.
 """
 
 from typing import Any

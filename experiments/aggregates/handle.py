@@ -1,10 +1,10 @@
 """A packet of a known flow costs one look-up, however many policies and flows there are.
 
 Source: aggregates, section 6.1 (the QoS handle).
-Differs: see `_cost.py`. The paper tags sockets; a gateway finds the flow of a packet in its table.
-That new policies take hold of
-live flows with their next packet is tested in `crates/core/tests/gateway.rs` and, with real TCP, in
-`tests/tests/swap.rs`. Seeds make no difference to instructions: there is one.
+Differs: see `_cost.py`. The paper tags sockets; a gateway finds the flow of a packet in its flow
+table. `crates/core/tests/gateway.rs` and, with real TCP, `tests/tests/swap.rs` test that new
+policies apply to a live flow from its next packet on. The number of instructions is the same with
+every seed, so one seed is run.
 """
 
 from typing import Any
@@ -61,11 +61,11 @@ def flows(runs: Table) -> Numbers:
     "a shaped packet, with its queue and allocation: 100,000 flows over one",
     at_most=1.05,
     why="the paper's claim about classification holds (`#flows`). With ten flows in turn shaping "
-    "does not cost more either. It costs more if flows were idle before their packet, because each "
-    "joins the queues and the rounds again (1.23 times among 300 and 1,000). The savings of flows "
-    "that were idle for longer are full, and have to be settled (1.41 times among 10,000; the same "
-    "among 50,000 and 100,000). With backlogged flows the allocation costs no more: see "
-    "`#shaped-backlog`",
+    "does not cost more either. It costs more if a flow was idle before its packet, because the "
+    "flow joins its queue and the scheduler's round again (1.23 times among 300 and 1,000 flows). "
+    "For a flow that was idle for longer, the allocation also has to bring its saved tokens up to "
+    "date (1.41 times among 10,000; the same among 50,000 and 100,000). With backlogged "
+    "flows the allocation costs no more: see `#shaped-backlog`",
 )
 def shaped(runs: Table) -> Numbers:
     return growth(runs, "gateway/shaped")

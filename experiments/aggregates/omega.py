@@ -1,9 +1,10 @@
 """With omega = 1 in place of n, an aggregate of n connections is less aggressive.
 
-Source: aggregates, section 5; ledger, R000-12. The prose bounds an aggregate by one TCP connection
-of mean round-trip time (omega = 1), the formula by n of them (omega = n).
-Differs: the network is that of `section5.py`. Four downloads share the bottleneck with four NewReno
-connections of the mean round-trip time, or with one.
+Source: aggregates, section 5; ledger, R000-12. Omega is the number of TCP connections that bounds
+an aggregate. The paper's prose names one connection of mean round-trip time (omega = 1). The
+formula has n connections (omega = n).
+Differs: the network is that of `section5.py`. The four downloads of an aggregate share the
+bottleneck with four NewReno connections of the mean round-trip time, or with one.
 """
 
 from collections.abc import Mapping
@@ -67,25 +68,26 @@ def of_all(runs: Table) -> Numbers:
     why="the derivation takes the time between losses as given, so that rates grow in proportion "
     "to g. Here each packet is lost with the same probability p. A window that grows by g from "
     "W/2 to W sends 3 W^2 / (8 g) = 1/p packets, so W grows with the square root of g. With a "
-    "quarter of the growth each of four has half of one connection's rate: twice its rate together",
+    "quarter of the growth each of four downloads has half the rate of one connection, so together "
+    "they have twice its rate",
 )  # fmt: skip
 def of_one(runs: Table) -> Numbers:
     return values(runs, "omega = 1", 1)
 
 
 @omega.claim(
-    "R000-12", "omega = 1: the aggregate over one connection, of that with omega = n", at_most=0.75
+    "R000-12", "omega = 1: the aggregate over one connection, relative to omega = n", at_most=0.75
 )
 def less(runs: Table) -> Numbers:
     return values(runs, "omega = 1", 1) / values(runs, "omega = n", 1)
 
 
-@omega.claim("R000-12", "omega = 1: Jain index, less with NewReno", at_least=0)
+@omega.claim("R000-12", "omega = 1: Jain index, minus that with NewReno", at_least=0)
 def fairer(runs: Table) -> Numbers:
     return values(runs, "omega = 1", ALL, "jain") - values(runs, "newreno", ALL, "jain")
 
 
-@omega.claim("R000-12", "Jain index, omega = 1 less omega = n", kind="context")
+@omega.claim("R000-12", "Jain index, omega = 1 minus omega = n", kind="context")
 def as_fair(runs: Table) -> Numbers:
     return values(runs, "omega = 1", ALL, "jain") - values(runs, "omega = n", ALL, "jain")
 

@@ -1,10 +1,10 @@
-"""A policer that drops what is out of profile uses tokens in common more than one by one.
+"""A policer that drops uses more of the rate with common tokens than with one policer per flow.
 
-Source: aggregates, section 4: the paper shows policing that marks, and says that its results also
-apply to policing that drops. Ledger, A000-5, A000-6, A000-10 and A000-13.
+Source: aggregates, section 4: the paper shows a policer that marks packets out of profile, and says
+that its results also apply to a policer that drops them. Ledger, A000-5, A000-6, A000-10, A000-13.
 Differs: see `_server.py`. Packets out of profile are dropped before the access link, so that all
-packets that depart comply. The profile has no peak rate. Hosts send several packets at once, and a
-peak rate drops all but the first, whatever the allocation (`#peak`).
+departing packets conform. The profile has no peak rate: hosts send several packets at once, and a
+peak rate drops all but the first with every allocation (`#peak`).
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ from tidegate.statistics import Numbers
 from ._compare import ONE_BY_ONE
 from ._server import LINKS, RATE, measured, server
 
-# As many as `tidegate-repro plan` says for the margin of a claim.
+# `tidegate-repro plan` computed this number from the margin of a claim.
 police_drop = Experiment(__file__, seeds=75)
 
 ALLOCATIONS: dict[str, Any] = {
@@ -71,17 +71,17 @@ def logical(runs: Table) -> Numbers:
 @police_drop.claim(
     "A000-13", "unequal links: packets lost, logical partitions over one by one", paper="< 1",
     at_most=1, margin=0.02,
-    why="the part that is lost is the same, while 1.55 times as many arrive (`#logical`). The "
-    "paper shows a policer that marks: there a router drops packets in profile less often, and "
-    "more are in profile. Here the policer drops, and none of them is in profile",
+    why="the fraction of lost packets is the same, while 1.55 times as many arrive (`#logical`). "
+    "The paper's policer marks: a router downstream then drops fewer packets in profile, and more "
+    "are in profile. Here the policer itself drops, and every dropped packet is out of profile",
 )  # fmt: skip
 def lost(runs: Table) -> Numbers:
     return gain(runs, "logical partitions", "unequal", "loss")
 
 
 @police_drop.claim(
-    "A000-11", "equal links: Jain index, logical partitions less together", paper="fairer",
-    at_least=0,
+    "A000-11", "equal links: Jain index, logical partitions minus one common bucket (FCFS)",
+    paper="fairer", at_least=0,
 )  # fmt: skip
 def fairer(runs: Table) -> Numbers:
     return of(runs, "logical partitions")["jain"] - of(runs, "together")["jain"]
@@ -89,9 +89,9 @@ def fairer(runs: Table) -> Numbers:
 
 @police_drop.claim(
     "A000-11", "equal links: Jain index, logical partitions", at_least=0.95,
-    why="nothing waits for tokens: a connection takes them as fast as its window recovers from "
-    "drops, and the 50 ms connection recovers first and takes what the others leave. Together it "
-    "is far less fair (`#fairer`)",
+    why="no packet waits for tokens. A connection takes tokens as fast as its window recovers from "
+    "drops; the 50 ms connection recovers first and takes the tokens that others leave. One common "
+    "bucket (FCFS) is far less fair (`#fairer`)",
 )  # fmt: skip
 def fair(runs: Table) -> Numbers:
     return of(runs, "logical partitions")["jain"]

@@ -3,9 +3,9 @@
 Source: aggregates, section 5, which plans this evaluation and does not make it.
 Differs: only the growth g(rtt) = (rtt / mean)^2 is the paper's. Four endless downloads have round
 trips of 50 to 600 ms, and 20 downloads of 100 kB begin at random times. All share an access link of
-3 Mbit/s with RED, which drops packets of all alike, as the derivation assumes. A second case has
-files of 1 MB. A third has the four alone beside as many NewReno connections of the mean round-trip
-time, and shows which are more aggressive.
+3 Mbit/s with RED, which drops packets of all connections alike, as the derivation assumes. A second
+case has files of 1 MB. In a third case the four downloads run beside four NewReno connections of
+the mean round-trip time, to show which group is more aggressive.
 """
 
 from typing import Any
@@ -64,7 +64,7 @@ def network(growth: str) -> Scenario:
 
 
 def mixed(growth: str, size: str = "100 kB", among: str | None = None) -> Scenario:
-    """The network with short downloads beside the long ones, whose growth ``among`` may set."""
+    """The network with short downloads beside long ones, whose growth ``among`` may set."""
     net = network(among or growth)
     start = {"uniform": ["20 s", "250 s"]}
     tcp = {"congestion": GROWTHS[growth]}
@@ -114,13 +114,13 @@ def values(runs: Table, growth: str, column: str) -> np.ndarray:
 
 
 def nearer(runs: Table, column: str) -> np.ndarray:
-    """Distance of a ratio from 1 with NewReno, less its distance with g."""
+    """Distance of a ratio from 1 with NewReno minus its distance with g."""
     without, with_g = (values(runs, growth, column) for growth in ("newreno", "aggregate-fair"))
     return abs(1 - without) - abs(1 - with_g)
 
 
 def fairer(runs: Table, growth: str) -> np.ndarray:
-    """Jain index of the long downloads with this growth, less that with NewReno."""
+    """Jain index of the long downloads with this growth minus that with NewReno."""
     changed = values(runs, growth, "long_jain")
     return changed - values(runs, "newreno", "long_jain")[: len(changed)]
 
@@ -132,7 +132,7 @@ def fairer(runs: Table, growth: str) -> np.ndarray:
     margin=0.025,
     why="a file of 100 kB is sent almost wholly in slow start, which g does not change. With g for "
     "the files alone the ratio stays the same (`#short-alone`): the small difference is due to the "
-    "long downloads beside them. Longer files do come nearer: see `#longer-files`",
+    "long downloads beside them. With files of 1 MB the ratio does approach 1: see `#longer-files`",
 )
 def short_files(runs: Table) -> Numbers:
     return nearer(runs, "short_ratio")

@@ -1,10 +1,11 @@
-"""A timer costs the same however many flows there are.
+"""A timer costs the same for any number of flows.
 
 Source: aggregates, section 6.2 and Table 2: microseconds to set, handle and cancel a timer.
-Differs: see `_cost.py`. The paper wants to show by its table that few timers are affordable and one
-for each flow is not. What one operation takes must not grow with the timers that are set, and how
-often the one shaping timer looks must not grow with the flows. Flat is at most 1.05 times, as in
-`handle`. Flows begin by chance; instructions are the same with every seed.
+Differs: see `_cost.py`. The paper's table is to show that few timers are affordable, and a timer
+for each flow is not. Here the cost of an operation must not grow with the number of timers, and the
+number of looks of the one shaping timer must not grow with the number of flows. "Does not grow"
+means at most 1.05 times, as in `handle`. Flows begin at random times; instructions are the same
+with every seed.
 """
 
 from typing import Any
@@ -68,9 +69,9 @@ def set_cancel(runs: Table) -> Numbers:
     "T2",
     "set and handle: most of 1,000 to 100,000 timers over one",
     at_most=1.05,
-    why="a timer that is alone fires from the slot in which it was set. Among others it is sorted "
-    "into finer slots first, at most once for each level of the wheel. From 1,000 timers on it "
-    "costs no more (`#set-handle-many`)",
+    why="a timer that is alone fires from the slot in which it was set. Among others it is first "
+    "sorted into finer slots, at most once for each level of the timer wheel. From 1,000 timers on "
+    "the cost does not grow (`#set-handle-many`)",
 )
 def set_handle(runs: Table) -> Numbers:
     return growth(runs, "set_handle")

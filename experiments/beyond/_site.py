@@ -1,12 +1,12 @@
-"""Web requests from one site to another over a path that only they use.
+"""Web requests from one site to another over a path that only the two sites use.
 
 Source: Bundler (EuroSys 2021, doi 10.1145/3447786.3456260), its base scenario, and the published
 configuration of its figure 7. The path has 96 Mbit/s, a round-trip time of 50 ms and a queue of
 three bandwidth-delay products. Senders use CUBIC. Requests begin at the times of a Poisson process
 and offer 7/8 of the rate. Their sizes come from a trace of a core router: six points of a
 distribution, with equally likely sizes in between.
-Differs: each request opens a connection with a handshake, in place of 200 that take turns. The
-access links of sites carry 1 Gbit/s. The offered load excludes headers.
+Differs: each request opens a connection with a handshake. In the source, 200 open connections take
+turns. The access links of sites carry 1 Gbit/s. The offered load excludes headers.
 """
 
 import functools
@@ -21,19 +21,19 @@ RATE = 96_000_000
 """Rate of the bottleneck, bit/s."""
 
 LOAD = 7 / 8
-"""Offered load as a part of the rate."""
+"""Offered load divided by the rate."""
 
 POINTS = [(1, 0.0), (10_000, 0.976), (100_000, 0.995), (1_000_000, 0.999), (5_000_000, 0.9998),
           (100_000_000, 1.0)]  # fmt: skip
-"""Distribution of request sizes: a size in bytes, and the part of requests up to this size."""
+"""Distribution of request sizes: a size in bytes, and the fraction of requests up to this size."""
 
 PARTS = [(low, high, until - since) for (low, since), (high, until) in itertools.pairwise(POINTS)]
-"""The distribution as a mixture: smallest size, greatest size, and part of all requests."""
+"""The distribution as a mixture: smallest size, greatest size, and fraction of all requests."""
 
 MEAN = sum((low + high) / 2 * part for low, high, part in PARTS)
 
 BUFFER = 3 * RATE // 8 * 50 // 1000
-"""Room at the bottleneck in bytes."""
+"""Capacity of the bottleneck's queue, bytes."""
 
 TUNNEL = {"kind": "per-flow", "limit": "128 MB", "flow_limit": "16 MB"}
 FIRST = {
@@ -46,11 +46,11 @@ FIRST = {
 """FQ-CoDel serves new flows first. Its target is so high that CoDel never drops."""
 
 BUFFERS = {"packets": 131_072}
-"""Number of packet buffers of a gateway: as many as the receive window of a user may have on the
-way. With the default of 16,384 one seed of ten had none left."""
+"""Number of packet buffers of a gateway. They hold as many packets as the receive window of a user
+allows in flight. With the default of 16,384 one seed of ten ran out of buffers."""
 
 MANAGEMENT: dict[str, Any] = {"connections": 8, "tcp": {"congestion": "cubic"}}
-"""The best of the settings that were tried with the seeds 101 to 103; claims do not use these
+"""The best of the settings that were tried with the seeds 101 to 103. The verdicts use other
 seeds."""
 
 COPA: dict[str, Any] = {
@@ -58,11 +58,11 @@ COPA: dict[str, Any] = {
     "vmss": "3000 B",
     "tcp": {"profile": "linux", "congestion": {"kind": "copa", "target": 1}},
 }
-"""One connection with Copa and a VMSS of 3000 bytes, found with seeds 101 to 103. As many bytes of
-users are meant to wait as with epochs: the bytes that one management packet stands for."""
+"""One connection with Copa and a VMSS of 3000 bytes, found with seeds 101 to 103. Copa's target
+queue is one management packet, which stands for as many user bytes as epochs let wait."""
 
 THRESHOLD = 64
-"""Number of management packets that may wait: 8 for each connection."""
+"""Capacity of the queue in management packets: 8 for each connection."""
 
 EPOCHS = {"probing": "epochs"}
 

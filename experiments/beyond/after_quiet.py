@@ -1,11 +1,11 @@
-"""Requests between two sites get the whole path within seconds after little was sent.
+"""After an idle period, requests between two sites fill the path within seconds.
 
 Source: Copa (NSDI 2018), section 2.1; RFC 5681, section 4.2, for delayed ACKs.
 Differs: see `_site.py`. For 5 s the second site sends 100 kbit/s to the first one, which sends 3
-Mbit/s. Each management packet of the second site is then acknowledged alone, and 40 ms late. The
-requests begin after that. Their data goes to the second site, so their ACKs go through the trunk
-that sent little. A small request has less than 100 kB. The bound of 4 s was first written down with
-the results: 2.6 s, and 11.2 s with one segment meant to wait in place of two.
+Mbit/s. Each management packet of the second site is then acknowledged alone, and 40 ms late. After
+the 5 s, requests begin. Their data goes to the second site, so their ACKs go through the trunk that
+had sent little. A small request has less than 100 kB. The bound of 4 s was first written down with
+the results at hand: 2.6 s, and 11.2 s if Copa's target queue is one segment in place of two.
 """
 
 import numpy as np
@@ -22,10 +22,10 @@ QUIET, DURATION = 5, 24
 """Seconds."""
 
 SMALL = 100_000
-"""Bytes of a small request."""
+"""Size below which a request is small, bytes."""
 
 FULL = 0.9
-"""The part of the path's rate from which on it counts as full."""
+"""The path counts as full from this fraction of its rate on."""
 
 
 @after_quiet.run()

@@ -1,4 +1,4 @@
-"""A trunk with epochs beside others: TCP that fills the queue, web requests, a constant stream.
+"""A trunk with epochs beside cross traffic: TCP that fills the queue, web requests, UDP.
 
 Source: Bundler (EuroSys 2021, doi 10.1145/3447786.3456260), its evaluation beside cross traffic:
 beside persistent elastic flows a bundle gets 12 to 18 % less than its flows would without it.
@@ -7,8 +7,9 @@ downloads go from one site to the other. Others send beside them from 5 to 45 of
 10 downloads (CUBIC, and 4 of Reno, with the access links of sites), web requests of at most 100 kB
 that offer a quarter of the rate, or UDP at half of it. A share is the rate of the four downloads in
 the last 25 of these seconds, over their rate in the same run without a trunk.
-The bounds were fixed before anything was measured: 0.7, as 0.82 less what other sawtooths may cost,
-and 1/0.7, so that others are not pushed aside either.
+The bounds were fixed before anything was measured. The lower bound is 0.7: the 0.82 of the source
+minus an allowance for the different sawtooth of TCP. The upper bound is 1/0.7, so that the trunk
+does not push the cross traffic aside.
 """
 
 from collections.abc import Sequence
@@ -28,23 +29,23 @@ DOWNLOADS = 4
 """Number of downloads from site to site."""
 
 FROM, UNTIL, END = 5, 45, 60
-"""Seconds at which the others start and stop, and at which the run ends."""
+"""Seconds at which the cross traffic starts and stops, and at which the run ends."""
 
 FULL = {"full": 1.0, "half": 0.5}
-"""Buffer of the bottleneck, as a part of the buffer in `_site.py`."""
+"""Buffer of the bottleneck, as a fraction of the buffer in `_site.py`."""
 
 FILL: dict[str, dict[str, Any]] = {
     f"{n} {congestion}": {"flows": n, "tcp": {"congestion": congestion}}
     for n, congestion in ((1, "cubic"), (4, "cubic"), (10, "cubic"), (4, "reno"))
 }
-"""Other TCP connections, which fill the queue."""
+"""TCP connections of the cross traffic, which fill the queue."""
 
 SHORT = "100 kB"
-"""Size of the longest of the short requests: none of them lasts."""
+"""Size of the longest web request, small enough that no request lasts long."""
 
 
 def network(others: str, room: str, control: str) -> Scenario:
-    """Two sites, two other hosts, and the traffic of all."""
+    """Two sites, two other hosts, and the traffic of all four."""
     net = Scenario(duration=f"{END} s", sample="100 ms", tcp={"profile": "linux"})
     ends = [("192.0.2.1", "192.0.2.2"), ("192.0.2.2", "192.0.2.1")]
     for gateway, (local, peer) in zip(("left", "right"), ends, strict=True):
@@ -66,7 +67,7 @@ def network(others: str, room: str, control: str) -> Scenario:
 
 
 def cross(net: Scenario, others: str) -> None:
-    """Adds the traffic of the others."""
+    """Adds the cross traffic."""
     span: dict[str, Any] = {
         "start": {"uniform": [f"{FROM} s", f"{FROM + 1} s"]},
         "stop": f"{UNTIL} s",
@@ -118,14 +119,14 @@ def fill(room: str) -> list[str]:
 
 
 SLOW = (
-    "it comes back with half of its rate, and grows from there as CUBIC does: slowly, and still at "
-    "the end of the run"
+    "after the cross traffic has filled the queue, the trunk restarts with half of its rate, and "
+    "grows as slowly as CUBIC until the end of the run"
 )
 
 FIRST = (
-    "downloads that were there first keep three quarters of the path from Reno without a trunk; "
-    "with one they come back with half, and when a check finds the queue empty, as Reno grows "
-    "slowly, it is kept so until others have filled it again"
+    "without a trunk, downloads that start before Reno keep three quarters of the path. With a "
+    "trunk they restart with half. Reno grows slowly, so a check can find the queue empty. The "
+    "trunk then keeps it empty until Reno has filled it again"
 )
 
 WHY = {"1 cubic": SLOW, "4 reno": FIRST}
@@ -133,13 +134,13 @@ WHY = {"1 cubic": SLOW, "4 reno": FIRST}
 
 
 def claim_share(others: str) -> None:
-    """Claims the share beside one kind of others, for both sizes of the buffer."""
+    """Claims the share beside one kind of cross traffic, for both sizes of the buffer."""
 
     def fair(runs: Table) -> Numbers:
         return share(runs, [f"{others}, {room}" for room in FULL])
 
     fair.__name__ = "beside_" + others.replace(" ", "_")
-    text = f"beside {others}: rate of the bundle, of that without a trunk"
+    text = f"beside {others}: rate of the bundle, relative to a run without a trunk"
     bounds: dict[str, Any] = {"at_least": 0.7, "at_most": 1 / 0.7}
     beside_tcp.claim("Bundler", text, paper=0.82, why=WHY.get(others), **bounds)(fair)
 
@@ -153,14 +154,16 @@ for each in FILL:
 
 
 @beside_tcp.claim(
-    "beyond", "after others that filled the queue: its mean delay from 5 s on, ms", at_most=10
+    "beyond", "from 5 s after the end of TCP cross traffic: mean delay of the queue, ms", at_most=10
 )
 def returns(runs: Table) -> Numbers:
     cases = [case for room in FULL for case in fill(room)]
     return np.max([with_epochs(runs, case, "delay_after") for case in cases], axis=0)
 
 
-@beside_tcp.claim("beyond", "the same: rate of the bundle, of the path's", at_least=0.9)
+@beside_tcp.claim(
+    "beyond", "from 5 s after the end of TCP cross traffic: bundle's part of the path", at_least=0.9
+)
 def returns_rate(runs: Table) -> Numbers:
     cases = [case for room in FULL for case in fill(room)]
     return np.min([with_epochs(runs, case, "site_after") for case in cases], axis=0)
@@ -172,7 +175,9 @@ def web_delay(runs: Table) -> Numbers:
 
 
 @beside_tcp.claim(
-    "beyond", "beside short requests: rate of the bundle, of that without a trunk", at_least=0.7
+    "beyond",
+    "beside short requests: rate of the bundle, relative to one without a trunk",
+    at_least=0.7,
 )
 def web_rate(runs: Table) -> Numbers:
     return share(runs, ["web, full"])
@@ -184,7 +189,7 @@ def udp_delay(runs: Table) -> Numbers:
 
 
 @beside_tcp.claim(
-    "beyond", "beside UDP at half the rate: both together, of the path's", at_least=0.9
+    "beyond", "beside UDP at half the rate: part of the path that both use", at_least=0.9
 )
 def udp_rate(runs: Table) -> Numbers:
     return with_epochs(runs, "udp, full", "both")
@@ -199,6 +204,6 @@ def figure(runs: Table) -> Any:
             means = [cell.mean() for cell in cells]
             axes.bar(np.arange(len(FILL)) + n / 3, means, width=0.3, label=control)
         axes.set_xticks(np.arange(len(FILL)) + 1 / 6, FILL)
-        axes.set_ylabel("rate of the bundle, of the path's")
+        axes.set_ylabel("rate of the bundle over the path's rate")
         axes.legend()
     return figure

@@ -1,10 +1,10 @@
-"""Where the queue of a path waits decides how long web requests take.
+"""The place at which a path's queue builds up decides how long web requests take.
 
-Source: Bundler (EuroSys 2021, doi 10.1145/3447786.3456260), figure 7; its published
-gain, a median slowdown 28 % lower, is what the trunk with epochs has to reproduce first.
-Differs: see `_site.py`. A request's slowdown is how many times as long it takes as one of its size
-where nobody else sends; those that have not ended count nothing. User packets lost are counted at
-the path, and there and at the gateways.
+Source: Bundler (EuroSys 2021, doi 10.1145/3447786.3456260), figure 7. Its published gain is a
+median slowdown that is 28 % lower. The trunk with epochs has to reproduce this gain first.
+Differs: see `_site.py`. The slowdown of a request is the time it takes, divided by the time that a
+request of its size takes on an empty network. Requests that have not ended do not count. Lost user
+packets are counted on the path alone, and on the path and at the gateways.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ from tidegate.statistics import MEDIAN_RATIO, Numbers
 from ._site import CONTROLS, network, requests, slowdowns
 
 site_to_site = Experiment(__file__, seeds=80)
-# Ten seeds left two claims open. With 80 the runs can tell a difference of `MATTERS`.
+# Ten seeds left two claims open. With 80 seeds the runs can tell a difference of `MATTERS`.
 
 DURATION, WARMUP = 60, 5
 """Length of a run and of its warm-up, in seconds."""
@@ -52,7 +52,7 @@ def ratio(runs: Table, control: str, over: str, column: str) -> np.ndarray:
 
 @site_to_site.claim(
     "Bundler",
-    "epochs: median slowdown, of that without control",
+    "epochs: median slowdown, relative to no control",
     paper=0.72,
     at_most=0.72,
     statistic=MEDIAN_RATIO,
@@ -63,7 +63,7 @@ def published(runs: Table) -> Numbers:
 
 @site_to_site.claim(
     "Bundler",
-    "epochs: p99 slowdown, of that without control",
+    "epochs: p99 slowdown, relative to no control",
     paper="less",
     at_most=1,
     statistic=MEDIAN_RATIO,
@@ -73,21 +73,24 @@ def published_tail(runs: Table) -> Numbers:
 
 
 SLOWER = (
-    "CUBIC goes on until management packets are lost: the router's queue is 0.9 ms on average and "
-    "5 ms now and then, that of epochs 0.35 and 1.4"
+    "CUBIC increases its rate until management packets are lost. The router's queue delays packets "
+    "by 0.9 ms on average and 5 ms at times; with epochs it is 0.35 ms and 1.4 ms"
 )
 
-SAME = "both let as many bytes wait at the router; management packets take 1.7 % of the path"
+SAME = "with both, equally many bytes wait at the router; management packets take 1.7 % of the path"
 
 MATTERS = 0.02
 """A smaller difference between two 99th percentiles does not count."""
 
-NEARLY = "its management packets are the trunk's, which leave a queue at the router (`trunk-tail`)"
+NEARLY = (
+    "its management packets are those of the trunk, which leave a queue at the router "
+    "(`trunk-tail`)"
+)
 
 
 @site_to_site.claim(
     "beyond",
-    "trunk: p99 slowdown, of that with epochs",
+    "trunk: p99 slowdown, relative to epochs",
     at_most=1,
     why=SLOWER,
     statistic=MEDIAN_RATIO,
@@ -98,7 +101,7 @@ def trunk_tail(runs: Table) -> Numbers:
 
 @site_to_site.claim(
     "beyond",
-    "trunk and PostACK: p99 slowdown, of that with epochs",
+    "trunk and PostACK: p99 slowdown, relative to epochs",
     at_most=1,
     why=NEARLY,
     statistic=MEDIAN_RATIO,
@@ -109,7 +112,7 @@ def postack_tail(runs: Table) -> Numbers:
 
 @site_to_site.claim(
     "beyond",
-    "Copa: p99 slowdown, of that with epochs",
+    "Copa: p99 slowdown, relative to epochs",
     at_most=1,
     margin=MATTERS,
     why=SAME,
@@ -121,7 +124,7 @@ def copa_tail(runs: Table) -> Numbers:
 
 @site_to_site.claim(
     "beyond",
-    "Copa and PostACK: p99 slowdown, of that with epochs",
+    "Copa and PostACK: p99 slowdown, relative to epochs",
     at_most=1,
     margin=MATTERS,
     statistic=MEDIAN_RATIO,
@@ -132,7 +135,7 @@ def copa_postack_tail(runs: Table) -> Numbers:
 
 @site_to_site.claim(
     "beyond",
-    "Copa, new flows first: p99 slowdown, of that with epochs",
+    "Copa, new flows first: p99 slowdown, relative to epochs",
     at_most=1,
     statistic=MEDIAN_RATIO,
 )
@@ -142,7 +145,7 @@ def first_tail(runs: Table) -> Numbers:
 
 @site_to_site.claim(
     "beyond",
-    "new flows first in both: p99 slowdown of Copa, of that with epochs",
+    "new flows first in both: p99 slowdown of Copa, relative to epochs",
     at_most=1,
     margin=MATTERS,
     why=SAME,

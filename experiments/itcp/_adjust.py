@@ -1,9 +1,10 @@
-"""Rate adjusters for the ideal models: fixed, literal and measured weights.
+"""Laws that set the weight of one aggregate from its queue or its load, for the ideal models.
 
-Source: integrated TCP, section 3.1, equations (7) to (10); ledger section 4, R002-9.
-Differs: queues and sizes are in seconds of the whole bottleneck, and the expected bandwidth of
-equation (8), cwnd / minRTT, is the share by weight itself. After a decrease the literal adjuster
-waits for two new negative rounds, and a slope of exactly 0 counts as neither sign.
+Source: integrated TCP, section 3.1, equations (7) to (10); ledger section 4, R002-9 (the paper's
+loop as it stands).
+Differs: queues and sizes are in seconds of the whole bottleneck. The expected bandwidth of equation
+(8), cwnd / minRTT, is replaced by the share by weight itself. After a decrease the literal law
+waits for two more negative rounds. A slope of exactly 0 counts neither as positive nor as negative.
 """
 
 from dataclasses import dataclass
@@ -12,31 +13,31 @@ from random import Random
 from typing import NamedTuple, Protocol
 
 SAMPLES, EVERY = 180, 0.5
-"""C and P of Table I; P in seconds."""
+"""C and P of Table I: number of samples in a round, and seconds between two samples."""
 
 EPSILON, MARGIN, BETA = 0.1, 0.1, 0.2
 LOW, HIGH = 0.2, 1.0
 MOST = 10.0
-"""The largest weight n of Table I; also the weight when adjustment is off."""
+"""The largest weight, n of Table I. It is also the weight without an adjuster."""
 
 MAX_QUEUE = 160.0
-"""200,000 packets of 1,000 B, in seconds of the bottleneck."""
+"""Greatest queue: 200,000 packets of 1,000 B, in seconds of the bottleneck."""
 
 CAUTION = 0.5
 """The factor in equation (10)."""
 
 ALWAYS, SELDOM = 0.95, 0.05
-"""Parts of a round. Above the first the aggregate counts as always busy, below the second its rate
-cannot be measured."""
+"""Busy parts of a round. Above the first, the aggregate counts as always busy. Below the second,
+its rate of service cannot be measured."""
 
 
 GAIN = 0.05
-"""Weight of a new round in the average of offered loads. With 0.2 a giant file raises the weight of
-its own aggregate so far that the others starve."""
+"""Weight of a new round in the average of offered loads. With 0.2, one giant file raises the weight
+of its own aggregate so far that the other aggregates starve."""
 
 
 class Seen(NamedTuple):
-    """State of one aggregate: seconds of work, busy seconds so far, and share by weight."""
+    """State of one aggregate: work in seconds of the bottleneck, busy seconds, share by weight."""
 
     queue: float
     arrived: float
@@ -46,14 +47,14 @@ class Seen(NamedTuple):
 
 
 class Adjuster(Protocol):
-    """Finds the weight of one aggregate from the state of its gateway."""
+    """A law that sets the weight of one aggregate from the state of its gateway."""
 
     weight: float
     due: float
-    """Time of its next look at the aggregate."""
+    """Time of its next sample."""
 
     def sample(self, now: float, seen: Seen) -> bool:
-        """Looks at the aggregate, and returns true if the weight changed."""
+        """Takes a sample of the aggregate, and returns true if the weight changed."""
         ...
 
 
@@ -82,7 +83,7 @@ class Parameters:
 
 
 class _Rounds:
-    """A random wait, then C samples, then a decision."""
+    """One round of an adjuster: a random wait, then C samples, then a decision."""
 
     def __init__(self, seed: int, number: int, parameters: Parameters) -> None:
         self.own = parameters
@@ -113,7 +114,7 @@ class _Rounds:
         raise NotImplementedError
 
     def decrease(self, negative: bool) -> float:
-        """The weight, decreased by beta after the second such round in a row."""
+        """The weight. It is decreased by beta after the second negative round in a row."""
         self.negative = self.negative + 1 if negative else 0
         if self.negative < 2:
             return self.weight
@@ -122,7 +123,7 @@ class _Rounds:
 
 
 class Literal(_Rounds):
-    """The paper's loop: the slope of the queue decides."""
+    """The paper's loop: the slope of the queue over a round changes the weight."""
 
     def decide(self, first: Seen, last: Seen) -> float:
         own, mean = self.own, sum(self.taken) / len(self.taken)
@@ -138,7 +139,7 @@ class Literal(_Rounds):
 
 
 class Measured(_Rounds):
-    """Our estimator: offered load beside the rate of service while busy."""
+    """A law of ours: compares the offered load with the rate of service while busy."""
 
     def decide(self, first: Seen, last: Seen) -> float:
         own = self.own
@@ -154,11 +155,11 @@ class Measured(_Rounds):
 
 
 class Proportional(_Rounds):
-    """Our law beyond the paper's: `w = n a / c`, so that shares become rho_i / rho.
+    """A law of ours, `w = n a / c`, which makes the share of aggregate i rho_i / rho.
 
-    `a` is the offered load, averaged over many rounds. `c` is the largest rate of service in a
-    sample during which the aggregate was busy: the whole bottleneck, at a moment when all others
-    are idle. A round counts for at most `c`. All gateways need the same n.
+    `a` is the offered load, averaged over many rounds. `c` is the largest rate of service in any
+    sample during which the aggregate was always busy. At a moment when all others are idle, it is
+    the whole bottleneck. The load of a round counts as `c` at most. All gateways need the same n.
     """
 
     def __init__(self, seed: int, number: int, parameters: Parameters) -> None:

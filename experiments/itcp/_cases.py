@@ -1,4 +1,4 @@
-"""Claims about the cases of an experiment, and about one case over another."""
+"""Adds claims about one case of an experiment, and about the ratio of two cases."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,13 +20,13 @@ def of(runs: Table, case: str, column: str) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Cases:
-    """The cases of an experiment, whose claims belong to an acceptance of the ledger."""
+    """The cases of an experiment. All their claims have the same id of the ledger."""
 
     experiment: Experiment
     acceptance: str
 
     def claim(self, case: str, column: str, text: str, **bounds: Any) -> None:
-        """A claim about one case."""
+        """Adds a claim about one case."""
 
         def number(runs: Table) -> Numbers:
             return of(runs, case, column)
@@ -35,7 +35,7 @@ class Cases:
         self.experiment.claim(self.acceptance, f"{case}: {text}", **bounds)(number)
 
     def claim_over(self, case: str, base: str, column: str, text: str, **bounds: Any) -> None:
-        """A claim about one case over another, seed by seed."""
+        """Adds a claim about the ratio of two cases, paired by seed."""
 
         def ratio(runs: Table) -> Numbers:
             count = min(len(of(runs, case, column)), len(of(runs, base, column)))

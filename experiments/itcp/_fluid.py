@@ -1,11 +1,12 @@
 """Ideal models of the bottleneck: processor sharing, and weighted sharing between aggregates.
 
 Source: integrated TCP, sections 2 and 3; ledger sections 2 and 4.
-Differs: the share of an aggregate follows its weight at once, and an idle aggregate leaves its
-share to the others at once. There are no packets, round trips or slow starts.
+Differs: the share of an aggregate follows its weight without delay, and other aggregates use the
+share of an idle one without delay. There are no packets, round trips or slow starts.
 
-Each class keeps a virtual time V with dV/dt = rate / files. A file of service time S that arrives
-at V departs at V + S, so a departure costs one operation of a heap.
+Files of a class share its rate equally. The class has a virtual time V with dV/dt = rate / number
+of files. A file with service time S that arrives at V departs at V + S, so a departure costs one
+operation of a heap.
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from ._load import Files
 
 
 def processor_sharing(time: np.ndarray, work: np.ndarray, rate: float = 1.0) -> np.ndarray:
-    """Departure times of files that share a server of this rate."""
+    """Departure times of files, when a server of this rate serves all present files equally."""
     departed = np.zeros(len(time))
     heap: list[tuple[float, int]] = []
     now = virtual = 0.0
@@ -46,9 +47,10 @@ def processor_sharing(time: np.ndarray, work: np.ndarray, rate: float = 1.0) -> 
 
 
 def gps_workloads(arrivals: Files, share: float) -> np.ndarray:
-    """Work of queue 1 in seconds, as the files of queue 2 meet it, under GPS of two queues.
+    """Work in queue 1, in seconds, at each arrival of a file for queue 2.
 
-    Queue 1 has the guaranteed ``share``. Arrivals are Poisson and see time averages.
+    Two queues share a server by GPS. Queue 1 has the guaranteed ``share``. Arrivals are Poisson and
+    see time averages.
     """
     first = second = last = 0.0
     met = []
@@ -74,19 +76,19 @@ class Shared:
     """A run of several aggregates at one bottleneck."""
 
     departed: np.ndarray
-    """Departure time of each file in seconds; NaN for a file that had not left at the end."""
+    """Departure time of each file in seconds; NaN for a file that was not complete at the end."""
     shares: np.ndarray
-    """The weighted share of every aggregate; one row per sample."""
+    """Shares of the aggregates by weight, with a row per sample."""
     queues: np.ndarray
     """Backlog of every aggregate in seconds; one row per sample."""
     weights: np.ndarray
-    """Weight of each aggregate, a row for each sample."""
+    """Weights of the aggregates, with a row per sample."""
     time: np.ndarray
-    """Seconds of the samples."""
+    """Times of the samples in seconds."""
 
 
 class _Aggregate:
-    """One aggregate: its files share a rate that GPS sets."""
+    """An aggregate: its files share the rate equally. GPS sets the rate."""
 
     __slots__ = ("busy", "done", "heap", "now", "rate", "virtual", "work")
 
@@ -115,7 +117,7 @@ class _Aggregate:
 def share_by_weight(
     arrivals: Files, adjusters: Sequence[Adjuster], seconds: float, every: float = 10.0
 ) -> Shared:
-    """GPS between the aggregates, with weights of adjusters, and processor sharing within each."""
+    """GPS between aggregates with the adjusters' weights, and processor sharing within each."""
     run = _Run(adjusters)
     departed = np.full(len(arrivals.time), np.nan)
     rows: list[tuple[float, list[float], list[float]]] = []
@@ -197,7 +199,7 @@ class _Run:
             self.next[number] = own.departs()
 
     def adjust(self, now: float) -> None:
-        """Lets the adjusters that are due look at their own aggregate."""
+        """Takes samples for the adjusters that are due, and shares again if a weight changed."""
         changed = False
         total = sum(self.weights())
         for number, (each, own) in enumerate(zip(self.adjusters, self.own, strict=True)):

@@ -1,8 +1,8 @@
-"""Files that arrive at the aggregates: Poisson arrivals, Pareto sizes, and tails of samples.
+"""The workload of aggregates: files with Poisson arrivals and Pareto sizes.
 
 Source: integrated TCP, section 4; ledger section 5.
-Differs: the text does not print the packet size. We take 1,000 B of payload, and loads count the
-payload.
+Differs: the paper does not print the packet size. Packets here have 1,000 B of payload, and loads
+count the payload.
 """
 
 from collections.abc import Sequence
@@ -17,17 +17,17 @@ PACKET = 1_000
 """Payload of a packet, bytes."""
 
 CLIENTS, INTERVAL = 10, 1.0
-"""Clients of a subnet, and the mean time between two files of a client in seconds."""
+"""Clients of a subnet, and the mean time in seconds between two files of one client."""
 
 
 @dataclass(frozen=True)
 class Class:
-    """The files of one subnet: Pareto sizes with this mean in bytes and this index of the tail."""
+    """The files of one subnet: Pareto sizes with this mean in bytes and this tail index."""
 
     mean: float
     index: float
     arrivals: float = CLIENTS / INTERVAL
-    """Files a second."""
+    """Files per second of the whole subnet."""
 
     @property
     def seconds(self) -> float:
@@ -41,7 +41,7 @@ class Class:
 
     @property
     def load(self) -> float:
-        """Offered load, as a part of the bottleneck."""
+        """Offered load, as a fraction of the bottleneck's rate."""
         return self.arrivals * self.seconds
 
     def tail(self, x: np.ndarray | float) -> np.ndarray:
@@ -54,10 +54,10 @@ class Class:
 
 
 E1 = (Class(65_000, 2.5), Class(30_000, 1.2))
-"""Two subnets."""
+"""Classes of the paper's network with two subnets."""
 
 E3 = (Class(35_000, 2.5), Class(10_000, 1.2), Class(10_000, 1.7), Class(30_000, 2.2))
-"""Four subnets."""
+"""Classes of the paper's network with four subnets."""
 
 
 @dataclass(frozen=True)
@@ -87,13 +87,13 @@ def files(classes: Sequence[Class], seconds: float, seed: int) -> Files:
 
 
 def ccdf(samples: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """The part of the samples above each x."""
+    """The fraction of the samples above each x."""
     return 1 - np.searchsorted(np.sort(samples), x, side="right") / max(len(samples), 1)
 
 
 SLOPE_FROM, SLOPE_TO, SLOPE_POINTS, SLOPE_COUNT = 1.0, 60.0, 20, 10
-"""The range of the fit in seconds, its number of points, and the least number of samples above a
-point."""
+"""The range of the fit in seconds, the number of its points, and the least number of samples that
+must exceed a point."""
 
 
 def slope(samples: np.ndarray) -> float:

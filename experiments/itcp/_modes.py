@@ -1,4 +1,4 @@
-"""Claims and panels about modes of the same network, compared seed by seed."""
+"""Adds claims and draws panels that compare modes of the same network, paired by seed."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,17 +18,17 @@ DRIFT = "all weights drift to 1, because service while busy includes the share o
 NOISE = "all weights drift to 1, because the noise of the slope is negative in half of the rounds"
 
 WHY = {"literal": NOISE, "measured": DRIFT}
-"""Reasons for which an adjuster misses the shares."""
+"""Why an adjuster misses the shares, by its mode."""
 
 
 def run(classes: Sequence[Class], mode: str, setup: Setup, seed: int) -> dict[str, float]:
-    """Measures one run, and keeps the curves of the figures."""
+    """Makes one run; returns its numbers and the points of the figures' curves."""
     result = network(classes, mode, setup).run(seed)
     return measured(result, classes, mode) | curves(result, classes, mode)
 
 
 def key(text: str) -> str:
-    """The part of a claim's name that stands for this text."""
+    """Turns a text into a part of a claim's id."""
     return "".join(it if it.isalnum() else "_" for it in text.lower()).strip("_")
 
 
@@ -36,7 +36,7 @@ def claim_over(
     figure: Experiment, ref: str, mode: str, column: str, text: str, base: str = "fixed",
     **bounds: Any,
 ) -> None:  # fmt: skip
-    """A claim about the ratio of a mode and another one."""
+    """Adds a claim about the ratio of two modes."""
 
     def ratio(runs: Table) -> Numbers:
         return paired(runs.where(mode=mode), runs.where(mode=base), column)
@@ -49,7 +49,7 @@ def claim_over(
 def claim_of(
     figure: Experiment, ref: str, mode: str, column: str, text: str, **bounds: Any
 ) -> None:
-    """A claim about a number of one mode."""
+    """Adds a claim about a number of one mode."""
 
     def number(runs: Table) -> Numbers:
         values: np.ndarray = runs.where(mode=mode)[column]
@@ -60,7 +60,7 @@ def claim_of(
 
 
 def draw_tails(axes: Any, runs: Table, number: int, own: Class, modes: Sequence[str]) -> None:
-    """P[V > x] of a class in each mode, and P[S > x]."""
+    """Draws P[V > x] of sojourns V in each mode, and P[S > x] of service times S."""
     for mode in modes:
         tail = curve(runs.where(mode=mode), "tail", number, len(TAIL_X))
         shown = tail > 0
@@ -75,7 +75,7 @@ def draw_tails(axes: Any, runs: Table, number: int, own: Class, modes: Sequence[
 def draw_shares(
     axes: Any, runs: Table, mode: str, classes: Sequence[Class], seconds: float
 ) -> None:
-    """Shares by weight over time, and the loads."""
+    """Draws shares by weight over time, and the loads as dotted lines."""
     time = np.linspace(0, seconds, MOMENTS)
     for number, load in enumerate(loads(classes), 1):
         share = curve(runs.where(mode=mode), "moment", number, MOMENTS)

@@ -1,14 +1,14 @@
-"""Subnets whose gateways carry files over one aggregate connection each, through one bottleneck.
+"""Subnets send files through one bottleneck; each gateway carries its files over one connection.
 
 Source: integrated TCP, section 4; ledger sections 5 and 10.
-Differs: the text prints neither packet size, headers, alpha, the initial weight nor the order in
-which aggregates start. Packets have 1,000 B of payload and 40 B of headers, and loads count the
-payload. Aggregates start 1 s apart, before any file, with alpha = beta = 1 packet and weight 10.
-The gateway is a host that ends local connections. Separate TCPs pass a router in its place.
+Differs: the paper prints neither packet size, headers, alpha, initial weight nor the order in which
+aggregates start. Packets have 1,000 B of payload and 40 B of headers, and loads count the payload.
+Aggregate connections start 1 s apart, before any file, with alpha = beta = 1 packet and weight 10.
+The gateway is a host that ends local connections. With separate connections it is a router.
 
-Modes: `fixed` weights of 10, the adjusters `literal`, `measured` and `proportional`, `by load` with
-fixed weights in proportion to the loads, and `separate` connections of Vegas from clients to the
-server. All modes of one seed have the same files.
+Modes: `fixed` weights of 10; the adjusters `literal`, `measured` and `proportional` of
+`_adjust.py`; `by load`, fixed weights in proportion to the loads; and `separate`, where each client
+has Vegas connections of its own to the server. All modes of one seed have the same files.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ ADJUSTED = ("literal", "measured", "proportional")
 """Modes whose weights follow the load."""
 
 PAYLOAD = PACKET / (PACKET + HEADER)
-"""Part of the bottleneck that carries payload."""
+"""Fraction of the bottleneck's rate that carries payload."""
 
 BUFFER = 10_000 * (PACKET + HEADER)
 """Buffer of the bottleneck, bytes."""
@@ -47,7 +47,7 @@ PERIOD = 1.5 * SAMPLES * EVERY
 """Mean seconds between two decisions of an adjuster."""
 
 SETTLED = 10 * PERIOD
-"""Seconds of ten update periods: after that, shares count for A002-4."""
+"""Seconds of ten update periods. Claims of A002-4 (shares exceed the loads) count later samples."""
 
 TCP: dict[str, Any] = {
     "profile": "ns2-2003", "mss": f"{PACKET} B",
@@ -63,7 +63,7 @@ class Setup:
 
     seconds: int = 20_000
     samples: int = SAMPLES
-    """C of the adjusters."""
+    """C of the adjusters: number of samples in a round."""
     weight: float = MOST
     """Initial weight."""
     adjuster: Mapping[str, Any] = field(default_factory=dict)
@@ -75,24 +75,24 @@ class Setup:
     )
     """Queue of the bottleneck."""
     far: str = "10 ms"
-    """Delay between a gateway and the router."""
+    """Delay between a gateway and the router, each way."""
     clients: int = CLIENTS
     sample: float = SAMPLE
     giant: int = 0
-    """Bytes of one more file of class 2, at `GIANT_START`."""
+    """Size in bytes of an additional file of class 2 at `GIANT_START`; 0 for none."""
     cross: Mapping[str, Any] | None = None
-    """Congestion control of greedy connections beside the subnets. ``None``: there are none."""
+    """Congestion control of greedy connections beside the subnets; None if there are none."""
     crosses: int = 1
-    """Number of these connections."""
+    """Number of greedy connections."""
     stop: Mapping[int, float] = field(default_factory=dict)
-    """Seconds at which the second half of the clients of a subnet stop; the key is the subnet."""
+    """Seconds at which half of the clients of a subnet stop, by the number of the subnet."""
     paths: Sequence[tuple[float, int, str]] = ()
     """Changes of the path between gateway and router: seconds, number of the subnet, and the new
     delay of each direction."""
 
 
 def loads(classes: Sequence[Class]) -> np.ndarray:
-    """Offered loads, as parts of the payload that the bottleneck carries."""
+    """Offered loads, as fractions of the payload rate of the bottleneck."""
     return np.array([each.load / PAYLOAD for each in classes])
 
 
@@ -182,7 +182,7 @@ def sojourns(run: Result, number: int) -> np.ndarray:
 
 
 def measured(run: Result, classes: Sequence[Class], mode: str) -> dict[str, float]:
-    """For each class the sojourns of its files; with aggregates also shares, weights and queues."""
+    """Sojourns of the files of each class; with aggregates also shares, weights and queues."""
     row: dict[str, float] = {}
     for number, _ in enumerate(classes, 1):
         took = sojourns(run, number)
@@ -199,7 +199,7 @@ def measured(run: Result, classes: Sequence[Class], mode: str) -> dict[str, floa
 
 
 def _shares(run: Result, classes: Sequence[Class]) -> dict[str, float]:
-    """Shares by weight after ten update periods, and shares while all aggregates are busy."""
+    """Mean shares by weight after `SETTLED`, and measured shares while all aggregates are busy."""
     row: dict[str, float] = {}
     series = [run[f"aggregate long{number}"] for number, _ in enumerate(classes, 1)]
     settled = series[0]["time_seconds"] > SETTLED
@@ -229,7 +229,7 @@ def _shares(run: Result, classes: Sequence[Class]) -> dict[str, float]:
 
 
 def _until(time: np.ndarray, above: np.ndarray) -> float:
-    """Seconds until all shares exceed the loads for the first time; else the length of the run."""
+    """Seconds until all shares exceed their loads for the first time, or the length of the run."""
     return float(time[np.argmax(above)] if above.any() else time[-1])
 
 

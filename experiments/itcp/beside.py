@@ -1,12 +1,12 @@
 """Aggregates beside other traffic: separate connections at 200 ms, RED, and Reno, CUBIC and BBR.
 
 Source: integrated TCP, sections 1, 2 and 5 (open questions); ledger A002-7.
-Differs: see `_network.py`. Runs of E1 last 4,000 s and have fixed weights of 10. One greedy
-connection shares the bottleneck with them. Its buffer is the paper's 10,000 packets, or 100 packets
-(twice the bandwidth-delay product), or RED with the same 100 packets. "carried" is the goodput of
-both aggregates over their offered load. A mode switch, such as Nimbus's, is not a part of the
-aggregate connection. The case "switched" has weighted Reno of weight 10 in its place all the time,
-which is the best that a switch can do beside Reno.
+Differs: see `_network.py`. Runs use the two subnets E1, last 4,000 s and have fixed weights of 10.
+In some cases one greedy connection shares the bottleneck. The buffer is the paper's 10,000 packets
+("large"), 100 packets ("small", twice the bandwidth-delay product), or RED with the same 100
+packets. "carried" is the goodput of both aggregates divided by their offered load. A real mode
+switch, such as Nimbus's, is not part of the aggregate connection. The case "switched" uses weighted
+Reno with weight 10 all the time, which is the best that a switch can do beside Reno.
 """
 
 from typing import Any
@@ -25,10 +25,10 @@ beside = Experiment(__file__, seeds=6)
 SECONDS = 4_000
 
 FAR = "90 ms"
-"""Delay between gateway and router for a round-trip time of 202 ms."""
+"""Delay between gateway and router. It makes a round-trip time of 202 ms."""
 
 SHORT = 50_000
-"""Bytes of a short file at most; the smallest file of class 1 has 39,000."""
+"""Largest size of a short file, bytes. The smallest file of class 1 has 39,000 bytes."""
 
 PACKETS = 100
 LIMIT = PACKETS * (PACKET + HEADER)
@@ -90,7 +90,7 @@ def measure(seed: int, case: str) -> dict[str, float]:
 
 
 about = Cases(beside, "A002-7")
-QUEUED = "both aggregates keep 20 packets in the queue, and RED drops from 12 on"
+QUEUED = "both aggregates keep 20 packets in the queue, and RED drops from 12 packets on"
 
 
 for number in (1, 2):
@@ -100,7 +100,8 @@ for number in (1, 2):
 about.claim_over("far, aggregates", "far, separate", "median_1", "median sojourn of class 1",
            paper="the motive of aggregation", at_most=1)  # fmt: skip
 about.claim_over("alone, aggregates", "alone, separate", "short_1",
-           "mean time of files up to 50 kB, class 1, 42 ms", kind="context")  # fmt: skip
+           "mean time of files up to 50 kB, class 1, round trip of 42 ms",
+           kind="context")  # fmt: skip
 CARRIED = "goodput of both aggregates over their offered load"
 about.claim(
     "Reno, large", "carried", CARRIED, paper="Vegas performs poorly beside Reno", at_most=0.5

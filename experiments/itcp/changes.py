@@ -1,15 +1,15 @@
-"""A number of connections that changes, and a load that halves.
+"""Adjusters when the number of connections changes, and when a load halves.
 
 Source: integrated TCP, section 5 (open questions); ledger A002-12.
-Differs: see `_network.py`. "connections" bounds the weight by the number n_i of open local
-connections, the other reading of the text. In "half" the second half of the clients of subnet 1
-stops at 2,000 s, so that its load falls to 0.27.
+Differs: see `_network.py`. In the cases "connections" the largest weight is the number n_i of open
+local connections, the other reading of the paper's text. In the cases "half", half of the clients
+of subnet 1 stop at 2,000 s, so that its load falls to 0.27.
 
-`path.py` runs paths that become longer or shorter. Here is the formula: a Vegas connection of
-weight w that remembers the base d of a path whose round-trip time is now D keeps
-`w alpha D / (D - d)` packets in flight, so it sends at most `w alpha / (D - d)` packets a second.
-From 40 ms to 80 ms, weight 10 and alpha 1, that is 250 packets a second, 0.21 of the bottleneck:
-less than rho_1, whatever the adjuster does.
+`path.py` simulates paths that become longer or shorter. This file has a formula for it. A Vegas
+connection of weight w remembers the base round-trip time d. When the path's round-trip time rises
+to D, it keeps `w alpha D / (D - d)` packets in flight, so it sends at most `w alpha / (D - d)`
+packets a second. From 40 ms to 80 ms, with weight 10 and alpha 1, that is 250 packets a second, or
+0.21 of the bottleneck. This is less than the load rho_1, so no adjuster can help.
 """
 
 from typing import Any
@@ -67,7 +67,7 @@ def measure(seed: int, case: str) -> dict[str, float]:
 
 
 about = Cases(changes, "A002-12")
-ABOVE = "part of the last quarter with phi_i > rho_i for both"
+ABOVE = "part of the last quarter of the run with phi_i > rho_i for both"
 for mode in ("literal", "measured"):
     about.claim(f"{mode}, connections", "all_above", ABOVE, at_least=0.9, why=WHY[mode])
     about.claim(
@@ -87,7 +87,7 @@ def late(runs: Table) -> Numbers:
 
 
 @changes.claim(
-    "A002-12", "path from 40 ms to 80 ms: most load that weight 10 carries, less rho_1 (formula)",
+    "A002-12", "path from 40 ms to 80 ms: most load that weight 10 carries, minus rho_1 (formula)",
     kind="shown otherwise", at_most=0,
 )  # fmt: skip
 def path(runs: Table) -> Numbers:

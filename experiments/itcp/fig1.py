@@ -1,16 +1,18 @@
 """Figure 1: windows of weighted Vegas connections follow their weights.
 
 Source: integrated TCP, section 3, equation (3), figure 1; ledger section 3, A002-1.
-Differs: see `_network.py`; here each sender is greedy, from 10 s on. The text does not print its
+Differs: see `_network.py`. Here each sender is greedy, from 10 s on. The paper does not print its
 weights. Each connection first sends 5 kB alone, so that it sees the true base round-trip time. Only
-in the case "late" the second one starts 30 s after the first, on a path that the first has filled.
+in the cases "late" does the second connection start 30 s after the first, on a path whose queue the
+first has filled.
 
-Vegas of ns-2 rounds the number of queued packets. With alpha = beta = 1 a connection of weight 1
-may therefore keep half a packet or one and a half, and shares miss the weights by as much. ns-2
-itself does so (`validate/ns2/weights.tcl`, Debian's ns 2.35, alpha = beta = w). Its agent has no
-theta, so its step is one packet. The largest error of weights 1, 2, 5, 10 is 0.29 to 0.31 over six
-seeds, mostly that of weight 1. It is 0.02 with alpha = 4 w. Weights 1 and 3 share 1:2.97 there.
-Ours with that step has 0.18 to 0.19, 0.03 to 0.04, and 1:2.4 to 1:2.8.
+Vegas of ns-2 rounds the number of queued packets. With alpha = beta = 1, a connection of weight 1
+may therefore keep between 0.5 and 1.5 packets in the queue, and shares deviate from the weights by
+as much. Even ns-2 deviates (`validate/ns2/weights.tcl`, Debian's ns 2.35, alpha = beta = w;
+its agent has no theta, so its window changes by one packet a round trip). There the largest error
+of weights 1, 2, 5, 10 is 0.29 to 0.31 over six seeds, mostly that of weight 1, and 0.02 with alpha
+= 4 w. Weights 1 and 3 share 1:2.97. Our Vegas with the same step has errors of 0.18 to 0.19 and
+0.03 to 0.04, and shares of 1:2.4 to 1:2.8.
 """
 
 from random import Random
@@ -31,7 +33,7 @@ SECONDS, WARMUP = 160, 60
 """Length of a run and of its warm-up, in seconds."""
 
 BEGIN, LATE, SPREAD = 10.0, 30.0, 1.0
-"""Seconds: start of the first connection, delay of a late one, and the range of random starts."""
+"""Seconds: start of the first connection, further delay of a late one, range of random starts."""
 
 PAIR, GRID = (1, 3), (1, 2, 5, 10)
 """Weights of the connections, for two of them and for four."""
@@ -54,7 +56,7 @@ CASES: dict[str, tuple[dict[str, Any], tuple[int, ...], bool]] = {
     "weighted-vegas, 1:3": ({"kind": "weighted-vegas"}, PAIR, False),
     "weighted-vegas, 1 first, 3 late": ({"kind": "weighted-vegas"}, PAIR, True),
 }
-"""Congestion control, weights, and if the second connection starts late."""
+"""Congestion control, weights, and true if the second connection starts late."""
 
 
 def network(case: str, seed: int) -> Scenario:
@@ -103,10 +105,10 @@ def measure(seed: int, case: str) -> dict[str, float]:
 
 
 ROUNDED = (
-    "ns-2's Vegas rounds the packets queued, and one of 1 packet is between 0.5 and 1.5; "
-    "ns-2 itself misses the grid by 0.29 to 0.31"
+    "ns-2's Vegas rounds the number of queued packets: a target of 1 packet allows 0.5 to 1.5. "
+    "ns-2 itself misses the weights 1, 2, 5, 10 by 0.29 to 0.31"
 )
-SEEN = "the late one counts the queue of the first as part of its path"
+SEEN = "the late connection takes the delay of the first one's queue for a part of its path"
 
 
 def claim(text: str, case: str, column: str, **bounds: Any) -> None:

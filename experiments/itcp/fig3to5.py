@@ -1,10 +1,10 @@
-"""Figures 3, 4 and 5: tails of sojourns in two subnets, and shares with and without adjustment.
+"""Figures 3 to 5: transfer times in two subnets, and shares with and without adjusted weights.
 
 Source: integrated TCP, section 4.2, figures 3 to 5; ledger 5, 6, A002-2, A002-4, A002-6.
-Differs: see `_network.py`. One run serves the three figures. The modes `measured`, `proportional`
-and `by load` are ours. `by load` knows the loads, as no gateway does; it shows what a perfect
-adjuster would reach.
-Sojourns of files of index 1.2 have no variance, so modes are compared by the median of ratios.
+Differs: see `_network.py`, which also explains the modes. One run serves the three figures. The
+modes `measured`, `proportional` and `by load` are ours. `by load` knows the loads, which no gateway
+does; it shows the best that an adjuster could reach. The files of class 2 (tail index 1.2) have
+transfer times without a variance, so modes are compared by the median of ratios.
 """
 
 from typing import Any
@@ -27,9 +27,10 @@ def measure(seed: int, mode: str) -> dict[str, float]:
     return run(E1, mode, SETUP, seed)
 
 
-MEAN, LATE, OTHER = "mean sojourn of class 1", "its 99 % quantile", "mean sojourn of class 2"
+MEAN, LATE = "mean sojourn of class 1", "99 % quantile of sojourns of class 1"
+OTHER = "mean sojourn of class 2"
 PAPER = {"paper": "significant improvement"}
-GIVEN = "class 2 has a share of 0.32 instead of 0.5, also where the loads are known"
+GIVEN = "class 2 has a share of 0.32 instead of 0.5, even if the loads are known"
 OTHERWISE: dict[str, Any] = {"kind": "shown otherwise"}
 claim_over(fig3to5, "A002-2", "literal", "mean_1", MEAN, at_least=0.5, **OTHERWISE)
 claim_over(fig3to5, "A002-2", "literal", "p99_1", LATE, at_least=0.5, **OTHERWISE)

@@ -1,8 +1,8 @@
 """Figure 6: shares of four subnets, with rounds of 120 samples.
 
 Source: integrated TCP, section 4.3, figure 6; ledger section 5, E3.
-Differs: see `_network.py`. Each subnet has ten clients, which the text does not say. The paper's
-own sufficient condition does not hold here: sum(rho_i + eps) is 1.08, or 1.11 with headers.
+Differs: see `_network.py`. Each subnet has ten clients; the paper does not print their number. The
+paper's own sufficient condition does not hold here: sum(rho_i + eps) is 1.08, or 1.11 with headers.
 """
 
 from typing import Any
@@ -21,11 +21,11 @@ SETUP = Setup(samples=120)
 MODES = ("fixed", *ADJUSTED, "by load")
 
 SMALL = (
-    "its weight is 3.5 where the fixed one is 10, and the median is 0.122 s for 0.091 s. "
-    "With nearly the same shares and a weight of 10, as by load, the ratio is 0.74. "
-    "p99 falls from 1.2 to 0.87 s"
+    "the weight of subnet 1 is 3.5 instead of the fixed 10, and the median sojourn is 0.122 s "
+    "instead of 0.091 s. With nearly the same shares and a weight of 10, as by load, the ratio is "
+    "0.74. p99 falls from 1.2 to 0.87 s"
 )
-"""The reason for which files of subnet 1 do not take less time with proportional weights."""
+"""Why files of subnet 1 do not take less time with proportional weights."""
 
 
 @fig6.run(mode=list(MODES))

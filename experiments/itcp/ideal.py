@@ -1,12 +1,11 @@
-"""Ideal aggregates: shares by load repair class 1. Weights in proportion to the own load find them.
+"""Ideal model: shares in proportion to the loads speed up class 1, as do proportional weights.
 
 Source: integrated TCP, sections 3.1 and 4; ledger A002-2, A002-4 and section 9.
-Differs: see `_fluid.py` and `_adjust.py`. Shares follow the weights at once, so this is the most
-that an adjuster of weights can reach. `by load` has fixed weights in proportion to the loads, which
-no gateway knows. `proportional` is a third law, of ours: each gateway sets its weight in proportion
-to its own load over many rounds (`_adjust.py`). It is not a part of the simulator's gateway yet.
-Sojourns of files of index 1.2 have no variance: modes are compared by the median
-of ratios of one seed.
+Differs: see `_fluid.py` and `_adjust.py`. Shares follow the weights without delay, so no adjuster
+of weights can reach more. `by load` has fixed weights in proportion to the loads, which no gateway
+knows. `proportional` is a law of ours: each gateway sets its weight in proportion to its own load,
+averaged over many rounds. Files with tail index 1.2 have transfer times without a variance, so
+modes are compared by the median of the ratios of equal seeds.
 """
 
 from collections.abc import Sequence
@@ -32,9 +31,9 @@ NETWORKS = {"E1": (E1, 180), "E3": (E3, 120)}
 MODES = ("fixed", "literal", "measured", "proportional", "by load")
 
 SETTLED = 1_350
-"""Seconds of ten update periods: after that, shares count for A002-4."""
+"""Seconds of ten update periods. Claims of A002-4 (shares exceed the loads) count later samples."""
 
-SHORT = "its weights drift towards 1, and equal weights are equal shares"
+SHORT = "its weights drift towards 1, and with equal weights all shares are equal"
 
 
 def adjusters(mode: str, classes: Sequence[Class], samples: int, seed: int) -> list[Adjuster]:
@@ -62,7 +61,7 @@ def run(network: str, mode: str, seed: int, seconds: float = SECONDS) -> tuple[A
 
 
 def measured(network: str, own: Any, ran: Shared) -> dict[str, float]:
-    """For each class: sojourns of its files, its share, and the part of the time above the load."""
+    """Sojourns, share, and part of the time with a share above the load, for each class."""
     row: dict[str, float] = {}
     settled = ran.time > SETTLED
     for number, each in enumerate(NETWORKS[network][0]):
@@ -85,13 +84,13 @@ def measure(seed: int, network: str, mode: str) -> dict[str, float]:
 
 
 def over(runs: Table, network: str, mode: str, column: str) -> np.ndarray:
-    """For each seed: a column in a mode, divided by the same with fixed weights."""
+    """A column in a mode, divided by the same column with fixed weights, paired by seed."""
     own = runs.where(network=network)
     return paired(own.where(mode=mode), own.where(mode="fixed"), column)
 
 
 def claim_over(network: str, mode: str, column: str, text: str, **bounds: Any) -> None:
-    """A claim about a mode over the fixed weights."""
+    """Adds a claim about the ratio of a mode to fixed weights."""
 
     def measured(runs: Table) -> Numbers:
         return over(runs, network, mode, column)
@@ -101,7 +100,8 @@ def claim_over(network: str, mode: str, column: str, text: str, **bounds: Any) -
     ideal.claim("A002-2, ideal", text, statistic=MEDIAN_RATIO, **bounds)(measured)
 
 
-MEAN, LATE, OTHER = "mean sojourn of class 1", "its 99 % quantile", "mean sojourn of class 2"
+MEAN, LATE = "mean sojourn of class 1", "99 % quantile of sojourns of class 1"
+OTHER = "mean sojourn of class 2"
 OTHERWISE: dict[str, Any] = {"kind": "shown otherwise"}
 claim_over("E1", "literal", "mean_1", MEAN, at_least=0.5, **OTHERWISE)
 claim_over("E1", "literal", "p99_1", LATE, at_least=0.5, **OTHERWISE)
@@ -117,7 +117,7 @@ claim_over("E3", "measured", "mean_1", MEAN, at_most=1, why=SHORT)
 
 
 def claim_of(ref: str, network: str, mode: str, column: str, text: str, **bounds: Any) -> None:
-    """A claim about one mode."""
+    """Adds a claim about one mode."""
 
     def measured(runs: Table) -> Numbers:
         values: np.ndarray = runs.where(network=network, mode=mode)[column]

@@ -1,15 +1,15 @@
-"""Shares of the simplified adjustment converge to rho_i / rho, whether its weights decay or grow.
+"""In the simplified model shares converge to rho_i / rho, whether weights decay or grow.
 
 Source: integrated TCP, section 3.1, equation (12); ledger A002-5.
-Differs: the text calls the system stable if eps < 1 - rho. Stable means there that all weights
-decay to 0. The shares converge in both cases, since the eigenvalue of the vector rho is above all
-others. With the limits 1 and n of the paper's protocol the weights stop at the lower limit. Shares
-end above the loads there: a weight above 1 has the share rho_i / (1 - eps). Under equation (11),
-whose decrease does not know the load, the largest share ends at its load, without a margin.
+Differs: the paper calls the system stable if eps < 1 - rho, where "stable" means that all weights
+decay to 0. The shares converge in both cases, because the eigenvalue of the eigenvector rho is
+greater than all others. With the paper's limits 1 and n, the weights stop at the lower limit. The
+shares then end above the loads: a weight above 1 has the share rho_i / (1 - eps). With equation
+(11), whose decrease does not depend on the load, the largest share ends at its load without margin.
 
-Equation (12) is `w_i' = 0.5 (rho_i sum(w) - w_i + eps w_i)`, that is `w' = A w` with
+Equation (12) is `w_i' = 0.5 (rho_i sum(w) - w_i + eps w_i)`, or `w' = A w` with
 `A = 0.5 (rho 1^T - (1 - eps) I)`. Its eigenvalues are `0.5 (rho + eps - 1)` with the eigenvector
-rho, and `0.5 (eps - 1)` for all others.
+rho, and `0.5 (eps - 1)` for all other eigenvectors.
 """
 
 from typing import Any
@@ -28,10 +28,10 @@ ode = Experiment(__file__)
 LOADS = {name: np.array([it.load for it in own]) for name, own in (("E1", E1), ("E3", E3))}
 
 TIME, STEPS = 60.0, 6_000
-"""Length of a run in times between two updates, and number of its steps."""
+"""Length of a run in mean times between two updates of a weight, and number of its steps."""
 
 GROWING = 0.1
-"""In the growing case eps exceeds 1 - rho by this."""
+"""Excess of eps over 1 - rho in the case "grows"."""
 
 CASES = {
     f"{name}, {kind}": (name, kind)
@@ -43,7 +43,7 @@ LIMITED = ("limits", "(11)")
 """Kinds whose weights stay within 1 and n."""
 
 FIRST, LAST = 5.0, 15.0
-"""Times between which the rate of convergence is measured."""
+"""Times between which the rate of convergence is measured, in the same unit."""
 
 
 def matrix(loads: np.ndarray, epsilon: float) -> np.ndarray:
@@ -55,7 +55,7 @@ def matrix(loads: np.ndarray, epsilon: float) -> np.ndarray:
 def solve(
     loads: np.ndarray, kind: str, start: np.ndarray, time: float = TIME
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Times and the weights at these times, by the fourth-order method of Runge and Kutta."""
+    """Times and weights, solved by the fourth-order Runge-Kutta method."""
     epsilon, step = epsilon_of(kind, loads), time / STEPS
     a = matrix(loads, epsilon)
 
@@ -79,7 +79,7 @@ def solve(
 
 
 def epsilon_of(kind: str, loads: np.ndarray) -> float:
-    """The eps of the paper, or one above 1 - rho."""
+    """The paper's eps. In the case "grows", an eps above 1 - rho."""
     return 1 - loads.sum() + GROWING if kind == "grows" else EPSILON
 
 
@@ -111,7 +111,7 @@ def measure(seed: int, case: str) -> dict[str, float]:
 
 
 def claim(text: str, case: str, column: str, **bounds: Any) -> None:
-    """A claim of A002-5 about one case."""
+    """Adds a claim of A002-5 about one case."""
 
     def measured(runs: Table) -> Numbers:
         values: np.ndarray = runs.where(case=case)[column]
@@ -129,13 +129,13 @@ for name in LOADS:
     claim("eps > 1 - rho: seeds whose weights grow", f"{name}, grows", "grows",
           paper="unstable", at_least=0.65, statistic=SHARE)  # fmt: skip
     for kind in ("decays", "grows"):
-        claim("largest distance of a share from rho_i / rho, as a part of it",
+        claim("largest relative error of a share against rho_i / rho",
               f"{name}, {kind}", "away", at_most=0.01)  # fmt: skip
         claim("rate of convergence of the shares, over 0.5 rho", f"{name}, {kind}", "rate",
               at_least=0.95, at_most=1.05)  # fmt: skip
     claim("weights within 1 and n: least phi_i - rho_i at the end", f"{name}, limits", "margin",
           at_least=0.02)  # fmt: skip
-    claim("weights within 1 and n: largest distance of a share from an equal one, as a part of it",
+    claim("weights within 1 and n: largest relative distance of a share from equal shares",
           f"{name}, limits", "unequal", kind="shown otherwise", at_least=0.1)  # fmt: skip
     claim("equation (11), weights within 1 and n: least phi_i - rho_i at the end",
           f"{name}, (11)", "margin", kind="shown otherwise", at_most=0.005)  # fmt: skip

@@ -23,11 +23,11 @@ overload = Experiment(__file__)
 GIANT = Setup(seconds=2_000, giant=400_000_000)
 
 ENDED = 1_200
-"""Seconds at which growth ends; the giant file is still on its way."""
+"""Time in seconds at which the measurement of growth ends, before the giant file is complete."""
 
 ABOVE = (Class(E1[0].mean * 0.85 / 0.52 * PAYLOAD, E1[0].index),
          Class(E1[1].mean * 0.25 / 0.24 * PAYLOAD, E1[1].index))  # fmt: skip
-"""Classes of the overload."""
+"""Classes whose loads add up to more than the bottleneck."""
 
 SECONDS = 4_000
 QUARTER = SECONDS / 4
@@ -66,7 +66,7 @@ def giant(run: Result) -> dict[str, float]:
 
 
 def stability(run: Result) -> dict[str, float]:
-    """Median sojourn of files that end in the last quarter over the one of the first quarter."""
+    """Median sojourn of files that end in the last quarter, divided by that of the first."""
     row = {}
     for number in (1, 2):
         own = run["transfers"].where(group=f"files{number}")
@@ -86,7 +86,7 @@ def measure(seed: int, case: str) -> dict[str, float]:
 
 @overload.claim(
     "A002-3",
-    "giant, fixed: growth of class 1's queue less its arrivals and phi_1 C t, over phi_1 C t",
+    "giant, fixed: growth of class 1's queue minus (arrivals minus phi_1 C t), over phi_1 C t",
     at_least=-0.05, at_most=0.05,
 )  # fmt: skip
 def backlog(runs: Table) -> Numbers:
@@ -99,7 +99,7 @@ def files(runs: Table) -> Numbers:
 
 
 @overload.claim(
-    "A002-3", "giant, fixed: growth of files less gamma for the measured phi_1, files a second",
+    "A002-3", "giant, fixed: growth of files minus gamma for the measured phi_1, files a second",
     paper="0 after long", at_least=-0.5, at_most=0.5,
 )  # fmt: skip
 def gamma(runs: Table) -> Numbers:
@@ -107,11 +107,13 @@ def gamma(runs: Table) -> Numbers:
     return own["growth"] - own["gamma"]
 
 
-BUSY = "class 2 is busy all the time, so its weight never falls, and class 1 is at the limit n"
+BUSY = (
+    "class 2 is always busy, so its weight never falls, and the weight of class 1 is at its limit n"
+)
 
 
 def claim_peak(mode: str, **bounds: Any) -> None:
-    """The largest queue of class 1 beside the giant file."""
+    """Adds a claim about the largest queue of class 1 beside the giant file."""
 
     def peak(runs: Table) -> Numbers:
         own = [runs.where(case=f"giant, {it}") for it in (mode, "fixed")]
@@ -145,7 +147,7 @@ claim_stable("fixed", 2, paper="stable", at_most=1.5)
 claim_stable("measured", 1, at_least=2)
 claim_stable("measured", 2, at_most=1.5, why=DRIFT)
 claim_stable("literal", 2, at_most=1.5,
-             why="weight 1 rises to n while weight 2 falls below its load")  # fmt: skip
+             why="weight 1 rises to n, and the share of class 2 falls below its load")  # fmt: skip
 
 
 @overload.figure

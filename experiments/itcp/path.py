@@ -1,18 +1,19 @@
 """A path whose delay changes during the run.
 
 Source: integrated TCP, section 3 (equation 8) and section 5 (open questions); ledger A002-12.
-Differs: see `_network.py`. At 1,000 s of 2,000 the delay between the gateway of subnet 1 and the
-router changes: the round-trip time of the aggregate connection rises from 41 to 81 ms ("longer") or
-falls from 81 to 41 ms ("shorter"). Packets that are on the link arrive at their old time.
+Differs: see `_network.py`. The run has 2,000 s. At 1,000 s the delay between the gateway of subnet
+1 and the router changes: the round-trip time of the aggregate connection rises from 41 to 81 ms
+("longer") or falls from 81 to 41 ms ("shorter"). Packets on the link arrive at their old time.
 
-Vegas keeps the least round-trip time d that it ever saw. On a path of D > d it counts the new delay
-as queue: it keeps `w alpha D / (D - d)` packets in flight, and so it sends at most
-`w alpha / (D - d)` packets a second. For weight 10, alpha 1 and 40 ms these are 250 packets a
-second, 0.21 of the bottleneck: less than rho_1, whatever the weight up to 10. The queue of the
-neighbour adds to D, so the rate is lower while the neighbour sends. A shorter path shows at once.
+Vegas keeps the least round-trip time d that it ever measured. When the path's round-trip time rises
+to D, it takes the difference for queueing delay. It then keeps `w alpha D / (D - d)` packets in
+flight, so it sends at most `w alpha / (D - d)` packets a second. For weight 10, alpha 1 and 40 ms
+these are 250 packets a second, 0.21 of the bottleneck. This is less than the load rho_1 for any
+weight up to 10. The queue of the other aggregate adds to D, so the rate is even lower while the
+other one sends. A fall of the round-trip time is measured immediately.
 
-"carried" is what aggregate 1 sent over what its files brought in, in the last quarter of the run.
-"weighted-vegas" is the other weighted Vegas; it forgets d when its connection was idle.
+"carried" is the data that aggregate 1 sent in the last quarter of the run, divided by the data that
+its files brought in. "weighted-vegas" is another weighted Vegas; it forgets d after an idle time.
 """
 
 from typing import Any
@@ -47,11 +48,11 @@ CASES: dict[str, tuple[str, Setup]] = {
 }
 
 STALE = MOST / 0.040 * PACKET
-"""The greatest rate, in bytes per second, of a connection that takes the new 40 ms for queueing."""
+"""Greatest rate, bytes per second, of a connection that takes the new 40 ms for queueing delay."""
 
 
 def spans(run: Result, column: str, number: int = 1) -> tuple[float, float]:
-    """Increase of a counter of an aggregate in the second and in the last quarter of the run."""
+    """Increase of an aggregate's counter in the second and in the last quarter of the run."""
     series = run[f"aggregate long{number}"]
     at = [int(np.searchsorted(series["time_seconds"], part * SECONDS / 4)) for part in (1, 2, 3)]
     total = series[column].astype(float)
@@ -75,7 +76,7 @@ def measure(seed: int, case: str) -> dict[str, float]:
 
 
 about = Cases(path, "A002-12")
-CARRIED = "carried by aggregate 1 in the last quarter, of what its files brought in"
+CARRIED = "data carried by aggregate 1 in the last quarter, relative to its arrivals"
 about.claim("longer, fixed", "busily", "rate of aggregate 1 while busy, over w alpha / (D - d)",
       at_most=1.1)  # fmt: skip
 for mode in ("fixed", "measured", "proportional"):
@@ -96,6 +97,6 @@ def figure(_runs: Table) -> Any:
             axes.plot(series["time_seconds"], series["queue_bytes"] / 1e6, label=f"site {number}")
         axes.axvline(CHANGE, color="gray", linestyle=":")
         axes.set_xlabel("time (s)")
-        axes.set_ylabel("bytes that wait (MB)")
+        axes.set_ylabel("queue (MB)")
         axes.legend()
     return figure

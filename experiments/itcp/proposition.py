@@ -1,12 +1,13 @@
-"""If sum(rho_i + eps) < 1, the weights reach shares above the loads in finitely many updates.
+"""If sum(rho_i + eps) < 1, the weights reach shares above the loads after finitely many updates.
 
 Source: integrated TCP, section 3.1, proposition 1, figure 2, appendix B; ledger A002-8.
-Differs: none of the model; one connection changes at a time, and chance chooses it among those
-that may. Increases know their exact lack, as the proof assumes. Decreases may go below 1
-(assumption iv); "limit" is the same model with the paper's limit of 1.
+Differs: not in the model. One connection changes at a time, chosen at random among those that may
+change. Increases know the exact difference of share and load, as the proof assumes. Decreases may
+go below 1 (assumption iv); the case "limit" has the paper's lower limit of 1.
 
-A state in which nothing may change has one share below its load, at its largest weight, and all
-others below rho_j + eps. It needs rho + (N - 1) eps >= 1, so the condition can be weakened to this.
+In a state in which no weight may change, one share is below its load although its weight is the
+largest, and all other shares are below rho_j + eps. Such a state requires rho + (N - 1) eps >= 1.
+The proposition therefore also holds under the weaker condition rho + (N - 1) eps < 1.
 """
 
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ from ._load import E1, E3
 proposition = Experiment(__file__)
 
 TRIED = 100
-"""Number of random loads and weights for one seed; ten seeds make 1,000."""
+"""Number of random loads and weights per seed. Ten seeds make 1,000 searches."""
 
 UPDATES = 2_000
 """A search that takes more updates counts as failed."""
@@ -33,15 +34,16 @@ UPDATES = 2_000
 FOUR = [it.load for it in E3]
 
 LEAST_LOAD = 0.02
-"""The least load of a connection; a smaller one certainly needs a weight below 1."""
+"""The least load of a connection. A smaller load would need a weight below 1."""
 
 
 def updates(
     loads: list[float], weights: list[float], epsilon: float, chance: Random, least: float = 0.0
 ) -> Iterator[tuple[int, list[float]]]:
-    """Yields the connection that changed and the weights, after each update while one may change.
+    """Yields the changed connection and all weights after each update, until none may change.
 
-    Shares below their load go first. The others decrease from a share of rho_i + eps on.
+    Connections with a share below their load increase first. Only if none can increase, connections
+    with a share of rho_i + eps or more decrease.
     """
     w = list(weights)
     while True:
@@ -67,9 +69,9 @@ def updates(
 def search(
     loads: list[float], weights: list[float], epsilon: float, chance: Random, least: float = 0.0
 ) -> tuple[bool, int, float]:
-    """Returns if all shares end above their loads, the number of updates, and a check of lemma 2.
+    """Returns true if all shares end above their loads, the number of updates, and a check.
 
-    The last number is the largest `phi_i' - (rho_i + eps)` after an increase.
+    The check, of lemma 2, is the largest `phi_i' - (rho_i + eps)` after an increase.
     """
     count, excess, w = 0, -1.0, list(weights)
     for n, after in updates(loads, weights, epsilon, chance, least):
@@ -84,7 +86,7 @@ def search(
 
 
 def random_case(case: str, chance: Random) -> tuple[list[float], list[float], float]:
-    """Random loads, weights and eps: sum(rho_i + eps) is below 1, as in E3, or above the limit."""
+    """Random loads and weights, and an eps below, as in E3, or above the condition's limit."""
     if case == "E3":
         return FOUR, [chance.uniform(1, MOST) for _ in FOUR], EPSILON
     count = chance.randint(2, 8)
@@ -135,7 +137,7 @@ def lemma_2(runs: Table) -> Numbers:
 
 
 @proposition.claim(
-    "A002-8", "E3, sum(rho_i + eps) = 1.08: seeds in which all 100 searches reach it nevertheless",
+    "A002-8", "E3, sum(rho_i + eps) = 1.08: seeds in which all 100 searches still reach it",
     at_least=0.65, statistic=SHARE,
 )  # fmt: skip
 def four(runs: Table) -> Numbers:

@@ -1,11 +1,12 @@
-"""Weighted Reno, the "minor adjustment" of the text, shares by weight under independent losses.
+"""Weighted Reno, the paper's "minor adjustment", shares by weight if losses are independent.
 
 Source: integrated TCP, section 3 (first paragraph); MulTCP (doi 10.1145/293927.293930); ledger
 A002-10.
-Differs: the law assumes independent losses. Only one case has them: a path of 100 Mbit/s without a
-queue that loses one packet of 200. In the two others greedy connections share a bottleneck of
-10 Mbit/s, 42 ms and 100 packets. RED drops at random there, and Drop-Tail in bursts. Each of 18
-units of weight has four packets in flight, and a connection of weight 1 times out.
+Differs: the law assumes independent losses. Only the path "independent" has them: 100 Mbit/s, no
+queue, and one packet of 200 lost. On the two other paths greedy connections share a bottleneck of
+10 Mbit/s, 42 ms and 100 packets: RED drops at random, and Drop-Tail in bursts. With the weights 1,
+2, 5, 10 there are four packets in flight per unit of weight, so a connection of weight 1 has
+timeouts.
 """
 
 from typing import Any
@@ -67,7 +68,7 @@ def measure(seed: int, case: str) -> dict[str, float]:
 
 
 def claim(text: str, case: str, column: str, **bounds: Any) -> None:
-    """A claim of A002-10 about one case."""
+    """Adds a claim of A002-10 about one case."""
 
     def number(runs: Table) -> Numbers:
         values: np.ndarray = runs.where(case=case)[column]
@@ -77,7 +78,7 @@ def claim(text: str, case: str, column: str, **bounds: Any) -> None:
     reno.claim("A002-10", f"{case}: {text}", **bounds)(number)
 
 
-ERROR = "largest error of a share, as a part of it"
+ERROR = "largest relative error of a share"
 claim("rate of weight 3 over that of weight 1", "1:3, independent", "ratio", paper=3, within=0.15)
 claim(ERROR, "grid, independent", "error", paper="minor adjustments", at_most=0.15)
 claim("rate of weight 3 over that of weight 1", "1:3, RED", "ratio", paper=3, within=0.15)

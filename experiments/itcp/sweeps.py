@@ -1,8 +1,8 @@
-"""Sweeps of eps or margin, beta, the length of a round, and the initial weight.
+"""Sweeps of the adjusters' parameters: eps or margin, beta, length of a round, initial weight.
 
 Source: integrated TCP, section 3.2; ledger A002-11.
-Differs: see `_network.py`. Runs of E1 last 4,000 s. "until" is the time until both shares are above
-the loads for the first time; a run in which that never happens counts with its 4,000 s.
+Differs: see `_network.py`. Runs use the two subnets E1 and last 4,000 s. "until" is the time until
+both shares exceed their loads for the first time. A run in which they never do counts as 4,000 s.
 """
 
 from typing import Any
@@ -26,16 +26,18 @@ MODES = ("literal", "measured")
 VALUES: dict[str, tuple[float, ...]] = {
     "eps": (0.05, 0.2), "beta": (0.1, 0.4), "samples": (60, 360), "initial": (1,)
 }  # fmt: skip
-"""Values beside the paper's own."""
+"""Values that are tried besides the paper's own."""
 
 CASES: dict[str, tuple[str, Setup]] = {"fixed": ("fixed", Setup(seconds=SECONDS))}
 
 
-ENOUGH = "with a margin of 0.2 the first gateway holds its weight, so both shares exceed the loads"
+ENOUGH = (
+    "with a margin of 0.2 the gateway of class 1 keeps its weight, so both shares exceed the loads"
+)
 
 
 def setup(mode: str, name: str, value: float) -> Setup:
-    """One parameter changed; eps of the literal adjuster is the margin of the measured one."""
+    """A setup with one parameter changed; "eps" is `epsilon` of `literal`, else `margin`."""
     if name == "samples":
         return Setup(seconds=SECONDS, samples=round(value))
     if name == "initial":
@@ -63,7 +65,7 @@ def of(runs: Table, case: str, column: str) -> np.ndarray:
 
 
 def claim(case: str, column: str, text: str, statistic: Any = None, **bounds: Any) -> None:
-    """A claim of A002-11 about one case."""
+    """Adds a claim of A002-11 about one case."""
 
     def number(runs: Table) -> Numbers:
         return of(runs, case, column)
@@ -74,7 +76,7 @@ def claim(case: str, column: str, text: str, statistic: Any = None, **bounds: An
 
 
 def claim_over(case: str, column: str, text: str, **bounds: Any) -> None:
-    """A claim about one case over the fixed weights."""
+    """Adds a claim about the ratio of one case to fixed weights."""
 
     def ratio(runs: Table) -> Numbers:
         count = min(len(of(runs, case, column)), len(of(runs, "fixed", column)))

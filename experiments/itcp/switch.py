@@ -1,12 +1,12 @@
-"""A mode switch of the aggregate connections: what it brings back beside others, and its cost.
+"""What a switch from Vegas to Reno would gain beside a rival connection, and what it would cost.
 
 Source: integrated TCP, section 5 (coexistence with Reno); ledger A002-7; the mode switches of
 Bundler (doi 10.1145/3447786.3456260) and Nimbus.
-Differs: see `_network.py` and `beside.py`. Nothing here detects the rival. "off" is Vegas of weight
+Differs: see `_network.py` and `beside.py`. Nothing detects the rival here. "off" is Vegas of weight
 10, and "on" is weighted Reno of weight 10, each for a whole run of 500 s with the same files. The
-pair beside a rival shows the most that any switch brings back. The pair without a rival shows the
-cost of a switch that stays on when the rival has gone. The buffer holds 100 packets.
-"carried" is the goodput of both aggregates over their offered load.
+two runs beside a rival show the greatest gain of any switch. The two runs without a rival show the
+cost of a switch that stays on after the rival has ended. The buffer holds 100 packets.
+"carried" is the goodput of both aggregates divided by their offered load.
 """
 
 from typing import Any
@@ -33,7 +33,7 @@ MODES = {"off": VEGAS, "on": RENO}
 
 
 def setup(rival: str, mode: str, seconds: int = SECONDS) -> Setup:
-    """A network whose aggregates both have this mode, beside a rival."""
+    """A network with this congestion control for both aggregates, and with a rival."""
     kind = RIVALS[rival]
     cross = {"kind": kind} if kind else None
     return Setup(seconds=seconds, queue=QUEUES["small"], cross=cross, control=MODES[mode])
@@ -58,7 +58,7 @@ def of(runs: Table, rival: str, mode: str, column: str) -> np.ndarray:
 
 
 def claim_over(rival: str, column: str, text: str, **bounds: Any) -> None:
-    """A claim of A002-7 about `on` over `off`, seed by seed."""
+    """Adds a claim of A002-7 about the ratio of `on` to `off`, paired by seed."""
 
     def ratio(runs: Table) -> Numbers:
         return of(runs, rival, "on", column) / of(runs, rival, "off", column)
@@ -68,7 +68,7 @@ def claim_over(rival: str, column: str, text: str, **bounds: Any) -> None:
 
 
 def claim(rival: str, mode: str, text: str, **bounds: Any) -> None:
-    """A claim of A002-7 about the load that the aggregates carry."""
+    """Adds a claim of A002-7 about the load that the aggregates carry."""
 
     def number(runs: Table) -> Numbers:
         return of(runs, rival, mode, "carried")

@@ -1,14 +1,15 @@
-"""Four theorems beside event simulations: files in one queue, and aggregates with fixed shares.
+"""The paper's theorems against event simulations of one queue and of two queues.
 
 Source: integrated TCP, section 2, theorems 1 to 3, and appendix, theorems 4, 5; ledger section 2.
-Differs: see `_fluid.py`. Equation (1) is judged for files of indices 1.9 and 1.6 at E1's loads.
-The load of a run with index 1.2 is not its mean even after 50,000 s, and tails of index 2.5 need
-probabilities far below 1e-4. Equation (2) with
-theorem 4 reads `P[W_1 > x] = rho_2 / (1 - rho_1 - rho_2) P[S_2^r > y]` with
-`y = x (phi_2 - rho_2) / (rho_1 - phi_1)`. The tail of `S_2^r` is that of the run's own files. The
-tail of the distribution itself needs runs of 10^7 s at index 1.4. Class 1 sends files of 6.5 kB at
-ten times E1's rate, and its share is 0.3. With E1's files and its margin of 0.02, equation (2) is
-too small at 1 s. The bound of theorem 3 is drawn only: at 10 s it is 2e-6.
+Differs: see `_fluid.py`. Equation (1) is judged with files of tail indices 1.9 and 1.6 at the loads
+of E1. With E1's own index 1.2, the load of a run is not near its mean even after 50,000 s; with its
+index 2.5, the tails need probabilities far below 1e-4. Equation (2) with theorem 4 reads
+`P[W_1 > x] = rho_2 / (1 - rho_1 - rho_2) P[S_2^r > y]` with
+`y = x (phi_2 - rho_2) / (rho_1 - phi_1)`. The tail of `S_2^r` is computed from the files of the
+run, because the tail of the distribution itself would need runs of 10^7 s at index 1.4. Class 1
+sends files of 6.5 kB at ten times E1's rate, and its share is 0.3: with E1's own files and its
+margin of 0.02, equation (2) is too small at 1 s. The bound of theorem 3 is only drawn, because at
+10 s it is 2e-6.
 """
 
 from typing import Any
@@ -26,26 +27,26 @@ from ._load import E1, Class, ccdf, files
 theory = Experiment(__file__, more={"case": {"1.7": 30}})
 
 MIXED = (Class(E1[0].mean, 1.9), Class(E1[1].mean, 1.6))
-"""The loads of E1, with indices of the tail that a run is long enough to show."""
+"""The loads of E1, with tail indices that a run can show."""
 
 SECONDS = 50_000
-"""A run of processor sharing."""
+"""Length of a run of processor sharing, seconds."""
 
 TAILS = (1e-2, 1e-3, 1e-4)
 """Probabilities at which tails are compared."""
 
 SMALLER = 10
-"""Files of class 1 are smaller by this factor in equation (2), and there are as many more."""
+"""Factor by which files of class 1 are smaller, and more frequent, for equation (2)."""
 
 SHARE, GPS_SECONDS, POINTS = 0.3, 50_000, (1.0, 2.0, 3.0)
-"""The share phi_1, the length of a run in seconds, and the workloads for equation (2)."""
+"""The share phi_1, the length of a run in seconds, and the workloads x for equation (2)."""
 
 OVERLOADED, GROWTH_SECONDS = 0.5, 20_000
 """Share of class 1 in E1 while class 2 is busy, and the length of a run for theorem 5."""
 
 
 def small_files(index: float) -> tuple[Class, Class]:
-    """The loads of E1: class 1 in small files, class 2 with this index."""
+    """The loads of E1, with small files in class 1 and this tail index in class 2."""
     first = Class(E1[0].mean / SMALLER, E1[0].index, E1[0].arrivals * SMALLER)
     return first, Class(E1[1].mean, index)
 
@@ -63,7 +64,7 @@ def growth(each: Class, share: float) -> float:
 
 
 def sharing(seed: int, classes: tuple[Class, ...]) -> dict[str, float]:
-    """Theorem 1: slowdown times (1 - rho), and tails over those of equation (1)."""
+    """Theorem 1: slowdown times (1 - rho), and simulated tails divided by those of equation (1)."""
     own = files(classes, SECONDS, seed)
     sojourn = processor_sharing(own.time, own.work) - own.time
     left = 1 - sum(each.load for each in classes)
@@ -76,7 +77,7 @@ def sharing(seed: int, classes: tuple[Class, ...]) -> dict[str, float]:
 
 
 def workload(own: Any, share: float, x: np.ndarray, seconds: float) -> tuple[np.ndarray, ...]:
-    """P[W_1 > x] from the simulation, and from equation (2) with theorem 4 for the same files."""
+    """P[W_1 > x] from the simulation, and from equation (2) for the same files."""
     second = own.work[own.owner == 1]
     y = x * (1 - share - E1[1].load) / (E1[0].load - share)
     residual = np.array([np.maximum(second - each, 0).sum() for each in y]) / seconds
@@ -116,7 +117,7 @@ claim(
 )  # fmt: skip
 for number, each in enumerate(MIXED):
     claim(
-        "(1)", f"index {each.index}: P[V > x] over P[S > x (1 - rho)], where that is 1e-4",
+        "(1)", f"index {each.index}: P[V > x] over P[S > x (1 - rho)] where the latter is 1e-4",
         "mixed", f"tail_{number}_0.0001", f"tail_{number}",
         paper="1 for large x", at_least=1.0, at_most=1.4,
     )  # fmt: skip
@@ -128,7 +129,7 @@ def claim_falling(number: int, index: float) -> None:
         return own[f"tail_{number}_0.0001"] / own[f"tail_{number}_0.01"]
 
     falling.__name__ = f"falling_{number}"
-    text = f"index {index}: that ratio at 1e-4 over the ratio at 1e-2"
+    text = f"index {index}: P[V > x] over P[S > x (1 - rho)], at 1e-4 over at 1e-2"
     theory.claim("(1)", text, paper="falls with x", at_most=1)(falling)
 
 

@@ -1,24 +1,23 @@
-"""Weights that drive trunks: E1's load through two trunks, with no user connection ended.
+"""Weights of trunks: E1's load through two trunks that leave user connections end to end.
 
-Source: ours; integrated TCP, sections 3 and 4, and trunking, section 4; issue 26, section 4.
-Differs: see `_network.py`. A Tidegate stands at each site and one before the server. The clients'
-own connections, Vegas as elsewhere, reach from client to server. Each site has a tunnel queue with
-a line for each flow, of the size of E1's buffer. The weight `w` of a trunk, 1 to 10, is `theta` of
-its one management connection ("vegas"), or the number `M = round(w)` of its management connections
-("connections"). VMSS is one packet of 1,040 B. The router is `trunk-fifo` with room for 16
-connections of each trunk by equation 2 of trunking.
+Source: ours; integrated TCP, sections 3 and 4, and trunking, section 4.
+Differs: see `_network.py`. A Tidegate stands at each site, and one before the server. The clients'
+connections, with Vegas as elsewhere, go from client to server. The tunnel queue of a site has a
+queue for each flow and the size of E1's buffer. The weight `w` of a trunk is 1 to 10. In the cases
+"vegas" it is `theta` of the trunk's one management connection. In the cases "connections" the trunk
+has `M = round(w)` management connections. VMSS is one packet of 1,040 B. The router is
+`trunk-fifo`, with the capacity that equation 2 of trunking gives for 16 connections of each trunk.
 
-"fixed" weights are 10, and the adjusters begin there. Their rounds have 60 samples, because runs
-last 2,000 s only. "aggregates" are the connections of
-`_network.py`, which carry the files of ended connections over the same bottleneck with the same
-arrivals. "separate" has no gateways.
+"fixed" weights are 10. Adjusters begin with weight 10, and their rounds have 60 samples, because
+runs last only 2,000 s. "aggregates" are the connections of `_network.py`, which carry the files of
+ended connections over the same bottleneck with the same arrivals. "separate" has no gateways.
 
-"beside" adds one greedy NewReno connection, and the router is the RED of `trunking/friendly`, which
-drops all packets alike. Users have NewReno there, too: their Vegas would back off from the queue
-of the rival and leave the trunks without load. A trunk of weight w counts for w connections, so the
-fair share of the rival is that of one of `1 + w_1 + w_2` connections. It may have more, because the
-trunks are not always backlogged. Losses of users are all drops there, less the packets that trunks
-and the rival sent again.
+The cases "beside" add one greedy NewReno connection. The router is then the RED of
+`trunking/friendly`, which drops all packets alike. Users have NewReno as well: Vegas would back off
+from the queue of the rival, and the trunks would have no load. A trunk of weight w counts as w
+connections, so the fair share of the rival is `1 / (1 + w_1 + w_2)` of the link. The rival may have
+more, because the trunks are not always backlogged. The lost user packets of these cases
+are all drops at the router minus the packets that the trunks and the rival retransmitted.
 """
 
 from typing import Any
@@ -43,18 +42,18 @@ SECONDS, SAMPLES = 2_000, 60
 """Length of a run in seconds, and samples in a round of 30 s."""
 
 BESIDE_SECONDS = 500
-"""Length of a run beside one TCP in seconds; its rate settles soon."""
+"""Length in seconds of a run beside one TCP connection, whose rate soon settles."""
 
 VMSS = PACKET + HEADER
 """Bytes of user packets for each management packet."""
 
 SIZED_FOR = 16
-"""Management connections of each trunk for which the router has room: the greatest number."""
+"""Number of management connections per trunk that the router's capacity allows for."""
 
 LAWS = ("fixed", "measured", "proportional")
 
 PROBING = {"vegas": "vegas", "connections": "management"}
-"""The quantity that the weight of a trunk sets, and its `probing`."""
+"""The quantity that the weight of a trunk sets, and the trunk's `probing` for it."""
 
 TRUNKS = {f"{kind}, {law}": (kind, law) for kind in PROBING for law in ("fixed", "measured")}
 """Cases of trunks: the quantity that the weight sets, and the law of the weight."""
@@ -63,7 +62,7 @@ BASES = {**{f"aggregates, {law}": law for law in LAWS}, "separate": "separate"}
 """Cases of `_network.py`, with their modes."""
 
 BESIDE = {f"{case}, beside": it for case, it in TRUNKS.items()}
-"""Cases with one TCP beside the trunks."""
+"""Cases with one TCP connection beside the trunks."""
 
 BESIDE["one connection, beside"] = ("connections", "one")
 """A case of trunks with weight 1."""
@@ -77,7 +76,7 @@ def weight(law: str) -> Any:
 
 
 def trunk(site: int, kind: str, law: str) -> dict[str, Any]:
-    """The end of a trunk at a site."""
+    """A site's end of a trunk, as in a policy file."""
     return {
         "name": f"t{site}", "local": f"192.0.2.{site}", "peer": "192.0.2.9",
         "probing": PROBING[kind], "weight": weight(law), "vmss": f"{VMSS} B",
@@ -86,7 +85,7 @@ def trunk(site: int, kind: str, law: str) -> dict[str, Any]:
 
 
 def network(kind: str, law: str, beside: bool, seconds: int = SECONDS) -> Scenario:
-    """E1's sites behind trunks to the gateway `far` of the server; the bottleneck is `r > e`."""
+    """E1's sites with trunks to the gateway `far` of the server; the bottleneck is `r > e`."""
     net = Scenario(duration=f"{seconds} s", sample="10 s", link_header="0 B",
                    tcp={**TCP, "congestion": "newreno" if beside else VEGAS})  # fmt: skip
     net.router("r", "e")
@@ -137,7 +136,7 @@ def times(run: Result) -> dict[str, float]:
 
 
 def path(run: Result) -> dict[str, float]:
-    """Losses of user packets on the path and in the gateways, the final weights, and the rivals."""
+    """Drops of user packets on the path and in gateways, final weights, and the rival's share."""
     flows, drops = run.flows, run.drops
     users = np.array([str(it).startswith("files") for it in flows["group"]])
     weights = run["trunks"]
@@ -172,7 +171,8 @@ def measure(seed: int, case: str) -> dict[str, float]:
 
 
 about = Cases(trunks, "beyond")
-LATE, MEAN, OTHER = "99 % quantile of class 1", "mean of class 1", "99 % quantile of class 2"
+LATE, MEAN = "99 % quantile of class 1's sojourns", "mean sojourn of class 1"
+OTHER = "99 % quantile of class 2's sojourns"
 for case, (kind, law) in TRUNKS.items():
     if law != "fixed":
         about.claim_over(case, f"{kind}, fixed", "p99_1", LATE, at_most=1, why=DRIFT)
@@ -185,14 +185,14 @@ for case, (kind, law) in TRUNKS.items():
 FAIR = "rate of one TCP over its fair share"
 for case in BESIDE:
     about.claim(case, "cross_over_fair", FAIR, at_least=0.9)
-    about.claim(case, "users_part", "part of user packets lost on the path", kind="context")
+    about.claim(case, "users_part", "part of the user packets that the path lost", kind="context")
 for case in ("separate", *TRUNKS):
     about.claim(case, "p99_1", f"{LATE} (s)", kind="context")
 
 
 @trunks.figure
 def figure(runs: Table) -> Any:
-    titles = ["sojourns of class 1", "sojourns of class 2", "part of the link of one TCP beside"]
+    titles = ["sojourns of class 1", "sojourns of class 2", "rival's part of the link"]
     figure, panels = plots.panels(titles, columns=3)
     for number, axes in enumerate(panels[:2], 1):
         for case in ("separate", "aggregates, fixed", *TRUNKS):

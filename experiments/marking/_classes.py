@@ -1,8 +1,9 @@
-"""Four classes with guarantees at one bottleneck, and their greedy and on-off flows.
+"""Four classes with guarantees at one bottleneck, with greedy and on-off flows in each.
 
 Source: marking, section 5.2; ledger sections 4, 6 and 10.
-Differs: see `_network.py`. The fractions of the table of guarantees are unreadable. Runs are made
-with 1/2 and with 1/4, and the first are judged. The text prints no length of packets: 500 B.
+Differs: see `_network.py`. The fractions in the paper's table of guarantees are unreadable. Runs
+use 1/2 and 1/4; claims judge the runs with 1/2. The paper prints no packet length; packets have 500
+B here.
 """
 
 from typing import Any
@@ -18,7 +19,7 @@ RATE, BUFFER = 45_000_000, 250_000
 
 CLASSES = (1, 2, 3, 4)
 GREEDY, ON_OFF = 3, {1: 5, 2: 10, 3: 15, 4: 20}
-"""Greedy flows per class, and on-off flows by class."""
+"""Number of greedy flows in each class, and of on-off flows by class."""
 
 GREEDY_RTT, SHORTEST, LONGEST = 0.044, 0.044, 0.080
 """Base round-trip time of greedy flows, and the range for on-off flows, in seconds."""
@@ -27,7 +28,7 @@ BOUND, PROMISED = 0.010, 5_000_000
 """Delay bound of class 1 in seconds, and its guaranteed rate in bit/s."""
 
 FACTORS = {"1/2": 0.5, "1/4": 0.25}
-"""Possible values of fractions that cannot be read in the paper, for delay and loss alike."""
+"""Possible values of the unreadable fractions, for ratios of delay and of loss."""
 
 HEURISTIC: dict[str, Any] = {
     "kind": "heuristic", **PAPER, "interval": "100 ms", "threshold": "25000 B"
@@ -39,10 +40,11 @@ REGULATION: dict[str, dict[str, Any]] = {
     "one round": {"marking": {**HEURISTIC, "rounds": "next"}},
     "coverage": {"marking": "coverage"},
 }
-"""Fields of `[gateway]`: (a) JoBS alone, (b) regulated, (b) with one projected round, and ours."""
+"""Fields of `[gateway]`: the paper's (a) JoBS alone, (b) regulated, (b) with one projected round,
+and our coverage marking."""
 
 RATE_WINDOW = 0.5
-"""Length of the windows of throughput in seconds."""
+"""Length in seconds of the windows over which rates and delays are measured."""
 
 
 def policy(regulation: str, factor: float, buffer: int = BUFFER) -> dict[str, Any]:
@@ -74,7 +76,7 @@ def policy(regulation: str, factor: float, buffer: int = BUFFER) -> dict[str, An
 def network(
     regulation: str, factor: float, seed: int, *, profile: str = "ns2-2003", **times: Any
 ) -> Scenario:
-    """The paper's network; all flows start at 0 s."""
+    """The paper's network. All flows start at 0 s."""
     net = scenario(
         policy(regulation, factor), profile=profile, bound=f"{round(BOUND * 1e3)} ms", **times
     )
@@ -86,7 +88,7 @@ def network(
 
 
 def of_class(run: Result, each: int, what: str) -> list[np.ndarray]:
-    """A column of the passage at each step, of the greedy and of the on-off flows of a class."""
+    """A column of the probe `passage`: of the greedy and of the on-off flows of a class."""
     series = run["passage edge up"]
     return [series[f"{kind}{each}_{what}"].astype(float) for kind in ("greedy", "bursts")]
 
@@ -99,14 +101,14 @@ def counted(run: Result, each: int, what: str) -> float:
 
 
 def rates(run: Result, each: int) -> np.ndarray:
-    """The rate of a class in each window of 0.5 s after the warm-up, in bit/s."""
+    """Rate of a class in each window of 0.5 s after the warm-up, bit/s."""
     sent: np.ndarray = np.sum(of_class(run, each, "departed_bytes"), axis=0)
     every, first = round(RATE_WINDOW / STEP), round(WARMUP / STEP)
     return np.diff(sent[first::every]) * 8 / RATE_WINDOW
 
 
 def delays(run: Result, each: int) -> np.ndarray:
-    """Mean delay of a class in each window of 0.5 s; NaN where its queue is empty for a time.
+    """Mean delay of a class in each window of 0.5 s; NaN if its queue was empty at a sample.
 
     The mean weighs greedy and on-off flows by their packets.
     """
@@ -124,9 +126,9 @@ def delays(run: Result, each: int) -> np.ndarray:
 
 
 def briefly(run: Result, each: int) -> float:
-    """Delay ratio of the next class and this one, in samples at whose ends both are backlogged.
+    """Delay ratio of the next class to this one, over samples with both queues backlogged.
 
-    Regulated classes hardly ever wait for a whole window of 0.5 s.
+    Classes with regulation hardly ever have a queue during a whole window of 0.5 s.
     """
     first = round(WARMUP / STEP)
     both, means = np.array(True), []
@@ -144,7 +146,7 @@ def briefly(run: Result, each: int) -> float:
 
 
 def measured(run: Result) -> dict[str, float]:
-    """Delays and rates of class 1, losses, steadiness, and ratios between neighbouring classes."""
+    """Delays and rates of class 1, losses, variation of rates, ratios of neighbouring classes."""
     row: dict[str, float] = {"dropped": float(run["passages"]["dropped_packets"].sum())}
     late = counted(run, 1, "late_packets") / counted(run, 1, "departed_packets")
     longest = run["passages"]["delay_max_seconds"]

@@ -1,11 +1,11 @@
-"""TCP flows with ECN through one bottleneck: the link of a gateway.
+"""TCP flows with ECN share one bottleneck, the link of a gateway.
 
 Source: marking, section 5; ledger sections 4, 5, 6 and 10.
-Differs: the router is the gateway, and its link sends two frames of 1,514 B at once after a pause.
-Senders are of profile `ns2-2003`: NewReno, an ACK for each segment, least window one segment.
-Packets have 500 B with 40 B of headers, counted from the IP header on. Half of a flow's delay is
-on its sender's link, half on its receiver's. Where the text is silent: an on-off flow begins its
-next pause when its burst is acknowledged.
+Differs: the router is the gateway, whose link sends two frames of 1,514 B at once after a pause.
+Senders have profile `ns2-2003`: NewReno, an ACK for each segment, least window one segment. Packets
+have 500 B from the IP header on, 40 B of them headers. Half of a flow's delay is on its sender's
+link, half on its receiver's. The paper does not say when an off period begins; here it begins when
+the burst is acknowledged.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,13 +20,13 @@ PACKET, PAYLOAD = 500, 460
 """Packet size and payload, in bytes."""
 
 BURST, PAUSE = 300, 1.0
-"""Mean packets of an on period, and mean seconds of an off period."""
+"""Mean packets of a burst, and mean seconds of a pause."""
 
 SECONDS, WARMUP = 70, 10
 """Length of a run and of its warm-up, in seconds."""
 
 WINDOW = 0.25
-"""Seconds of the sliding windows of figures 3, 4 and 5."""
+"""Length in seconds of the sliding windows of figures 3, 4 and 5."""
 
 STEP = 0.05
 """Seconds between two samples."""
@@ -41,7 +41,7 @@ PROFILES: dict[str, dict[str, Any]] = {
 """Settings of senders and receivers; claims use `ns2-2003`."""
 
 PAPER = {"tracker": "paper", "k": 10, "a": 0.9}
-"""The paper's parameters of its tracker."""
+"""The paper's parameters of its flow tracker."""
 
 
 def tcp(profile: str = "ns2-2003", **changed: Any) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def scenario(
     rounds: bool = False,
     tracked: bool = False,
 ) -> Scenario:
-    """A gateway ``edge`` with these tables of a policy file, and a probe of the upward packets."""
+    """A gateway ``edge`` with these tables of a policy file, and a probe of its upward packets."""
     net = Scenario(
         duration=f"{seconds} s", warmup=f"{warmup} s", sample=f"{round(step * 1e6)} us",
         link_header="0 B", tcp=tcp(profile),
@@ -79,7 +79,7 @@ def scenario(
 
 
 def flows(net: Scenario, name: str, kind: str, rtts: Sequence[float], **fields: Any) -> None:
-    """Adds a traffic ``name`` of one flow for each of these base round-trip times in seconds.
+    """Adds a flow for each of these base round-trip times in seconds.
 
     ``kind`` is ``"greedy"`` or ``"on-off"``.
     """
@@ -97,13 +97,13 @@ def flows(net: Scenario, name: str, kind: str, rtts: Sequence[float], **fields: 
 
 
 def uniform(seed: int, what: str, count: int, least: float, most: float) -> list[float]:
-    """Random numbers for ``what``. All algorithms have the same ones, so runs can be compared."""
+    """Random numbers for ``what``. They are the same for all algorithms, so that runs compare."""
     chance = Random(f"{seed} {what}")
     return [chance.uniform(least, most) for _ in range(count)]
 
 
 def total(run: Result, what: str) -> np.ndarray:
-    """A column of the passage at each step, summed over all traffic."""
+    """A column of the probe `passage`, summed over all traffic, for each sample."""
     series = run["passage edge up"]
     columns = [column for name, column in series.columns.items() if name.endswith(f"_{what}")]
     return np.sum(np.array(columns, dtype=float), axis=0)

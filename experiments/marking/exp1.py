@@ -1,13 +1,13 @@
-"""With predictive marking a bottleneck that 240 flows share drops nothing, and its queue is short.
+"""With predictive marking, a bottleneck that 240 flows share drops no packet and has a short queue.
 
 Source: marking, section 5.1, figures 3, 4 and 5; ledger sections 4, 5 and 9.
-Differs: see `_network.py`. `coverage` is a seventh algorithm, ours. The paper projects one round of
-each flow until the last flow's next round begins. Flows with short round trips send several in this
-time. `reference` and `heuristic` count these too; with one round they lose packets, which two
-claims show. In the figure, goodput is the payload that applications got, in packets of 500 B; data
-behind a lost packet counts when that is repaired. Claims compare throughput and goodput by the
-packets that arrive twice: those sent again, less those dropped. A marking has the same buffer of
-150,000 B as Drop-Tail.
+Differs: see `_network.py`. A seventh algorithm, `coverage`, is ours. For each flow, the paper
+predicts one round (the packets of one round trip) until the last flow's next round begins. Flows
+with short round trips send several rounds in this time. `reference` and `heuristic` count all of
+them here; with one round they lose packets, which two claims show. In the figure, goodput is the
+payload that applications received, in packets of 500 B; data after a lost packet counts when the
+loss is repaired. Claims compare throughput and goodput by the number of packets that arrive twice:
+retransmitted packets minus dropped ones. Markings have the same buffer of 150,000 B as Drop-Tail.
 """
 
 from typing import Any
@@ -25,7 +25,7 @@ RATE, BUFFER = 10_000_000, 150_000
 
 GREEDY, ON_OFF = 60, 180
 SHORTEST, LONGEST = 0.024, 0.180
-"""Base round-trip times in seconds."""
+"""Least and greatest base round-trip time, in seconds."""
 
 FIFO: dict[str, Any] = {"kind": "drop-tail", "limit": f"{BUFFER} B"}
 RED: dict[str, Any] = {
@@ -33,7 +33,7 @@ RED: dict[str, Any] = {
     "max": "75000 B", "max_p": "10 %", "weight": "0.2 %", "gentle": True, "wait": True,
     "ecn": True, "mark_up_to": "10 %",
 }  # fmt: skip
-"""The parameters in the text. As in ns-2, RED marks up to ``max_p`` and drops beyond."""
+"""The paper's parameters. As in ns-2, RED marks up to ``max_p`` and drops above it."""
 
 
 def pi(a: str, b: str) -> dict[str, Any]:
@@ -53,7 +53,7 @@ HEURISTIC: dict[str, Any] = {
 
 
 def reference(**changed: Any) -> dict[str, Any]:
-    """The reference algorithm with the paper's parameters, some of which ``changed`` replaces."""
+    """The reference algorithm with the paper's parameters, changed by ``changed``."""
     return {"queue": FIFO, "marking": {"kind": "reference", **PAPER, **changed}}
 
 
@@ -71,7 +71,7 @@ LITERAL = {
     "reference, one round": reference(rounds=1),
     "heuristic, one round": {"queue": FIFO, "marking": {**HEURISTIC, "rounds": "next"}},
 }
-"""The paper projects one round for each flow, even if its round trip is short."""
+"""Algorithms that predict one round for each flow as in the paper, even with a short round trip."""
 
 SWEPT = {
     **{f"reference, K = {k}": reference(k=k) for k in (30, 100)},
@@ -80,7 +80,7 @@ SWEPT = {
 }
 
 BESIDE = ["Drop-Tail", "reference", "heuristic", "coverage"]
-"""Algorithms that also run with the TCP of today."""
+"""Algorithms that also run with the TCP profiles of today."""
 
 CASES: dict[str, tuple[dict[str, Any], str]] = {
     **{name: (it, "ns2-2003") for name, it in (ALGORITHMS | LITERAL | SWEPT).items()},
@@ -90,13 +90,13 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         for profile in ("rfc", "linux")
     },
 }
-"""For each case the tables of `[gateway]` beside its rate, and the profile of the senders."""
+"""For each case: fields of `[gateway]` in addition to its rate, and the profile of the senders."""
 
 exp1 = Experiment(__file__, more={"case": {"reference": 40, "reference, one round": 40}})
 
 
 def network(case: str, seed: int, **times: Any) -> Scenario:
-    """The paper's network with this case's algorithm and senders."""
+    """The paper's network with the algorithm and the senders of a case."""
     gateway, profile = CASES[case]
     rate = {"rate": {"up": f"{RATE} bit/s"}}
     net = scenario({"gateway": {**rate, **gateway}}, profile=profile, **times)
@@ -107,9 +107,10 @@ def network(case: str, seed: int, **times: Any) -> Scenario:
 
 
 def series(run: Result) -> dict[str, np.ndarray]:
-    """Loss, throughput and goodput of each window of 0.25 s from the warm-up on, and the queue.
+    """Loss, throughput, goodput and queue after the warm-up.
 
-    Rates are parts of the link's rate. The queue is in bytes and has more samples.
+    Loss and rates have one value per window of 0.25 s; rates are fractions of the link's rate. The
+    queue is in bytes, with one value per sample.
     """
     every = round(WINDOW / STEP)
     first = round(WARMUP / STEP)
@@ -153,13 +154,13 @@ def measure(seed: int, case: str) -> dict[str, float]:
 
 
 def of(runs: Table, case: str, column: str) -> np.ndarray:
-    """A column of one case, a number for each seed."""
+    """A column of one case; one number per seed."""
     values: np.ndarray = runs.where(case=case)[column]
     return values
 
 
 def over(runs: Table, case: str, other: str, column: str) -> np.ndarray:
-    """Ratio of a column in two cases, for each common seed."""
+    """Ratio of a column in two cases, for each seed that both have."""
     count = min(len(of(runs, case, column)), len(of(runs, other, column)))
     return of(runs, case, column)[:count] / of(runs, other, column)[:count]
 
@@ -227,7 +228,7 @@ def loss_pi_approximate(runs: Table) -> Numbers:
 
 
 def claim_rates(name: str, paper: bool) -> None:
-    """Claims of one algorithm: all of the link is used, and nearly all of it by new data."""
+    """Adds claims that an algorithm uses the whole link, nearly all of it for new data."""
     key = name.replace(" ", "_").replace("-", "_").lower()
     printed: dict[str, Any] = {"paper": "about the link's rate"} if paper else {}
 
@@ -235,7 +236,9 @@ def claim_rates(name: str, paper: bool) -> None:
         return of(runs, name, "throughput")
 
     throughput.__name__ = f"throughput_{key}"
-    exp1.claim("A004-3", f"{name}: throughput, of the link", at_least=0.97, **printed)(throughput)
+    exp1.claim("A004-3", f"{name}: throughput over the link's rate", at_least=0.97, **printed)(
+        throughput
+    )
     if name in ("PI exact", "reference", "heuristic", "coverage"):
 
         def twice(runs: Table) -> Numbers:
@@ -243,7 +246,7 @@ def claim_rates(name: str, paper: bool) -> None:
 
         twice.__name__ = f"twice_{key}"
         printed = {"paper": "goodput about throughput"} if paper else {}
-        text = f"{name}: part of the throughput that arrives again"
+        text = f"{name}: part of the throughput that arrives twice"
         exp1.claim("A004-3", text, at_most=0.01, **printed)(twice)
 
 
@@ -252,19 +255,19 @@ for each in ALGORITHMS:
 
 
 SHORT = (
-    "both deviate by 16 to 19 kB. The mean queue of `reference` is 28 kB, a third of that of "
-    "`heuristic`, so it is often empty"
+    "both deviate by 16 to 19 kB. The mean queue of `reference` is 28 kB, a third of the mean "
+    "queue of `heuristic`, so it is often empty"
 )
 ONE_TEST = (
-    "the marking tests one sum at the longest round trip. It permits each backlog from which "
-    "the buffer does not overflow until then, so the queue is about half full. `reference` "
-    "tests each slot of time and marks at the peaks of the rounds between. Neither loses what "
+    "this marking tests one sum, at the longest round trip. It permits any backlog that does not "
+    "overflow the buffer by then, so the queue is about half full. `reference` tests each time "
+    "slot, and marks at the peaks of the rounds before then. Neither loses the packets that "
     "Drop-Tail loses"
 )
 
 
 def claim_queue(name: str, paper: str | None, least: float, most: float) -> None:
-    """Claims the mean queue of one algorithm, in bytes."""
+    """Adds a claim about the mean queue of one algorithm, in bytes."""
 
     def queue(runs: Table) -> Numbers:
         return of(runs, name, "queue")
@@ -297,7 +300,7 @@ def queue_pi_approximate(runs: Table) -> Numbers:
 
 
 def claim_swept(number: int, case: str) -> None:
-    """Claims the loss with other parameters of the tracker."""
+    """Adds a claim about the loss with other parameters of the tracker."""
 
     def swept(runs: Table) -> Numbers:
         return of(runs, case, "loss")
@@ -311,13 +314,13 @@ for number, each in enumerate(SWEPT):
 
 
 FLOOR = (
-    "240 senders whose least window is two segments keep 240 kB on the way; buffer and path "
-    "hold 278 kB at most, and a marking cannot make a window smaller (ledger, section 10)"
+    "240 senders with a least window of two segments keep 240 kB in flight. Buffer and path hold "
+    "278 kB at most, and marks cannot make a window smaller (ledger, section 10)"
 )
 
 
 def claim_beside(name: str, profile: str) -> None:
-    """Claims the loss with a kind of sender that the paper does not have."""
+    """Adds a claim about the loss with senders that the paper does not have."""
 
     def beside(runs: Table) -> Numbers:
         return of(runs, f"{name}, {profile}", "loss")

@@ -1,11 +1,12 @@
-"""Marking keeps the guarantees of four classes that JoBS alone has to break.
+"""Marking keeps the guarantees of four classes, some of which JoBS alone has to break.
 
 Source: marking, section 5.2, figures 6, 7 and 8; ledger sections 6, 9 and 10.
-Differs: see `_network.py` and `_classes.py`. (a) is JoBS alone, (b) JoBS and the heuristic. JoBS is
-the authors' mechanism with the search for a victim repaired; `make validate` runs theirs beside it.
-`coverage` instead of the heuristic is ours. Figure 7 shows the loss of the current busy period.
-Ratios of delays of (a) are medians over windows of 0.5 s in which both classes wait all the time.
-(b) has no such windows: its ratios are of samples of 50 ms at whose ends both classes wait.
+Differs: see `_network.py` and `_classes.py`. (a) is JoBS alone, (b) JoBS with the heuristic. JoBS
+is the authors' scheduler with a repaired search for the class that loses a packet; `make validate`
+compares it with theirs. `coverage` instead of the heuristic is ours. Figure 7 shows the loss of the
+current busy period. Delay ratios of (a) are medians over windows of 0.5 s with a queue in both
+classes all the time. (b) has no such windows: its ratios are of samples 50 ms apart with a queue in
+both classes at two successive samples.
 """
 
 from typing import Any
@@ -40,14 +41,14 @@ def measure(seed: int, regulation: str, factor: str) -> dict[str, float]:
 
 
 def of(runs: Table, regulation: str, column: str, factor: str = JUDGED) -> np.ndarray:
-    """A column of one algorithm, a number for each seed."""
+    """A column of one algorithm; one number per seed."""
     values: np.ndarray = runs.where(regulation=regulation, factor=factor)[column]
     return values
 
 
 ORACLE = (
     "in the authors' own JoBS in ns-2, 4 to 5 % of the packets of class 1 exceed 10 ms, and "
-    "the longest delay is 25 to 27 ms (`make validate`). The text prints 11 % and 100 ms"
+    "the longest delay is 25 to 27 ms (`make validate`). The paper prints 11 % and 100 ms"
 )
 
 
@@ -83,24 +84,24 @@ BURSTS = (
     "of its loss bound. Without the delay bound, nothing is dropped (seed 1001)"
 )
 TRAFFIC = (
-    "class 1 lacks traffic in these windows: its packets wait at fewer than half of the "
-    "samples, so the link serves all that arrives"
+    "class 1 has too little traffic in these windows: it has a queue at fewer than half of the "
+    "samples, so the link serves all packets that arrive"
 )
 CAUTIOUS = (
-    "the tracker `paper` takes gaps within a round for its end. Its round-trip times are then "
-    "too short, and the marking predicts too much traffic: all queues are empty at 40 % of the "
-    "samples. With the tracker `two-way`, the link is full, but 3 % of class 1 are late, as "
+    "the tracker `paper` takes a gap within a round for the end of the round. Its round-trip times "
+    "are then too short, and the marking predicts too much traffic: all queues are empty at 40 % "
+    "of the samples. With the tracker `two-way` the link is full, but 3 % of class 1 are late, as "
     "with `coverage` (seed 1001)"
 )
 ARRIVALS = (
-    'the authors\' `output = "arrivals"` makes class 1 late in the pauses of its traffic, which '
-    'no marking sees. With `output = "continuous"`, our default, no packet is late '
-    "(crates/sim/tests/guarantees.rs). Nine tenths of the dropped packets are of class 1, for "
-    "its bound"
+    'with the authors\' `output = "arrivals"`, packets of class 1 become late while the class '
+    'pauses, which no marking can predict. With our default `output = "continuous"` no packet is '
+    "late (crates/sim/tests/guarantees.rs). Nine tenths of the dropped packets are of class 1; "
+    "JoBS drops them to keep the delay bound"
 )
 SELDOM = (
-    "both classes wait at 12 to 19 % of the samples, for 2 to 11 ms. JoBS moves rate from "
-    "class to class only while they wait, and does not reach a ratio of four in so short a "
+    "both classes have a queue at 12 to 19 % of the samples, for 2 to 11 ms. JoBS moves rate from "
+    "class to class only while both have a queue, and does not reach a ratio of four in so short a "
     "time"
 )
 
@@ -111,7 +112,7 @@ def dropped_regulated(runs: Table) -> Numbers:
 
 
 @exp2.claim(
-    "A004-7", "(b) with one round of each flow: packets dropped, over (a)",
+    "A004-7", "(b) with one round of each flow: packets dropped, relative to (a)",
     kind="shown otherwise", at_least=0.5,
 )  # fmt: skip
 def dropped_literal(runs: Table) -> Numbers:
@@ -135,7 +136,7 @@ def short_regulated(runs: Table) -> Numbers:
 
 
 @exp2.claim(
-    "A004-8", "(a) less (b): windows in which class 1 has less than 5 Mbit/s",
+    "A004-8", "(a) minus (b): windows in which class 1 has less than 5 Mbit/s",
     paper="(a) sometimes violates it", at_least=0)  # fmt: skip
 def short_jobs(runs: Table) -> Numbers:
     return of(runs, "JoBS", "short") - of(runs, "regulated", "short")
@@ -149,14 +150,16 @@ def steadier(runs: Table) -> Numbers:
     return of(runs, "regulated", "cv") / of(runs, "JoBS", "cv")
 
 
-@exp2.claim("A004-9", "(a): throughput of all, of the link", paper="the link's rate", at_least=0.98)
+@exp2.claim(
+    "A004-9", "(a): throughput of all, over the link's rate", paper="the link's rate", at_least=0.98
+)
 def sum_jobs(runs: Table) -> Numbers:
     return of(runs, "JoBS", "sum")
 
 
 @exp2.claim(
     "A004-9",
-    "(b): throughput of all, of the link",
+    "(b): throughput of all, over the link's rate",
     paper="the link's rate",
     at_least=0.98,
     why=CAUTIOUS,
@@ -166,7 +169,7 @@ def sum_regulated(runs: Table) -> Numbers:
 
 
 def claim_ratio(regulation: str, letter: str, what: str, each: int, factor: str) -> None:
-    """Claims a proportion between the delays or the losses of two classes."""
+    """Adds a claim about the ratio of the delays or losses of two neighbouring classes."""
     expected = 1 / FACTORS[factor]
     key = "half" if factor == "1/2" else "quarter"
     delays = "delays" if regulation == "JoBS" else "briefly"
@@ -204,7 +207,7 @@ def dropped_coverage(runs: Table) -> Numbers:
 
 
 def claim_context(name: str, text: str, regulation: str, column: str) -> None:
-    """Shows a number beside that of ns-2."""
+    """Shows a number for comparison with ns-2."""
 
     def number(runs: Table) -> Numbers:
         return of(runs, regulation, column)

@@ -1,9 +1,9 @@
-"""The projection of a flow's next round, compared with the packets that then arrive.
+"""The predicted packets of a flow's next round, compared with the packets that then arrive.
 
 Source: marking, section 2.1, figure 1, equations (4) to (6) and (9); ledger A004-11.
-Differs: see `_network.py`. The figure of the text is a drawing; this is measured. The projection
-of a round is made at the end of the one before, by the tracker `paper`. One greedy flow of 100 ms,
-and the 60 of experiment 1, pass the link of experiment 1 under `reference`.
+Differs: see `_network.py`. The paper's figure is a drawing; this one is measured. The tracker
+`paper` predicts a round at the end of the round before. The flows are one greedy flow of 100 ms, or
+the 60 greedy flows of experiment 1, on the link of experiment 1 with `reference`.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ COUNTED = round(WARMUP / STEP)
 
 
 def network(count: int, seed: int, **times: Any) -> Scenario:
-    """A number of greedy flows through the link of experiment 1."""
+    """A number of greedy flows on the link of experiment 1."""
     gateway = {"rate": {"up": f"{RATE} bit/s"}, **ALGORITHMS["reference"]}
     net = scenario({"gateway": gateway}, rounds=True, **times)
     rtts = [ALONE] if count == 1 else uniform(seed, "greedy", count, *RTTS)
@@ -39,9 +39,9 @@ def network(count: int, seed: int, **times: Any) -> Scenario:
 
 
 def rounds(run: Result) -> dict[str, np.ndarray]:
-    """The rounds after the warm-up: arrived bytes, projected bytes, and starts.
+    """The rounds after the warm-up: arrived bytes, predicted bytes, and starts in seconds.
 
-    ``late`` is the start less the projected one, as a part of the time since the last start.
+    ``late`` is the start minus the predicted start, over the time since the start before.
     """
     table = run["rounds edge up"]
     columns: dict[str, list[np.ndarray]] = {"arrived": [], "projected": [], "late": [], "began": []}
@@ -58,7 +58,7 @@ def rounds(run: Result) -> dict[str, np.ndarray]:
 
 
 def span(run: Result, rtts: list[float]) -> float:
-    """Mean time between rounds of a flow, divided by its round-trip time with the mean queue."""
+    """Mean time between the rounds of a flow, over its round-trip time including the mean queue."""
     table = run["rounds edge up"]
     queued = float(np.nanmean(run["passage edge up"]["greedy_delay_mean_seconds"][COUNTED:]))
     took = []
@@ -88,20 +88,20 @@ def measure(seed: int, flows: int) -> dict[str, float]:
 WHY = {
     1: (
         "the packets of a flow that fills the link alone are evenly spaced, so no gap ends a "
-        "round. The tracker then counts packets beyond the expected ones as new rounds, and "
-        "its round-trip time shrinks. `two-way` sees the ACKs and finds the rounds "
+        "round. The tracker then takes packets beyond the expected ones for new rounds, and "
+        "its round-trip time shrinks. `two-way` uses the ACKs and finds the rounds "
         "(docs/understand/marking.md)"
     ),
     60: (
-        "a round has two to three packets, so a projection that is one packet too large errs "
-        "by a third or more. Packets of other flows between those of a round look like gaps, "
-        "so some rounds are cut in two and others joined"
+        "a round has two to three packets, so a prediction with one packet too many is wrong by a "
+        "third or more. Packets of other flows between those of a round look like gaps, so the "
+        "tracker splits some rounds and joins others"
     ),
 }
 
 
 def packets_of(count: int) -> Callable[[Table], Numbers]:
-    """A function that computes the mean packets of a round."""
+    """A function that computes the mean number of packets in a round."""
 
     def packets(runs: Table) -> Numbers:
         values: np.ndarray = runs.where(flows=count)["packets"]
@@ -112,7 +112,7 @@ def packets_of(count: int) -> Callable[[Table], Numbers]:
 
 
 def claim_flows(count: int, name: str) -> None:
-    """Claims of one number of flows."""
+    """Adds the claims for one number of flows."""
 
     def claim(key: str, text: str, column: str, **bounds: Any) -> None:
         def measured(runs: Table) -> Numbers:
@@ -122,12 +122,12 @@ def claim_flows(count: int, name: str) -> None:
         measured.__name__ = f"{key}_{count}"
         fig1.claim("A004-11", f"{name}: {text}", why=WHY[count], **bounds)(measured)
 
-    claim("bytes", "projected bytes of all rounds, over those that arrived", "bytes",
+    claim("bytes", "predicted bytes of all rounds, over the arrived bytes", "bytes",
           at_least=0.75, at_most=1.25)  # fmt: skip
-    claim("error", "mean error of a round's bytes, of the bytes that arrived", "error",
+    claim("error", "mean error of a round's bytes, over the arrived bytes", "error",
           at_most=0.25)  # fmt: skip
-    claim("late", "median error of a round's start, of the round", "late", at_most=0.25)
-    claim("below", "rounds with more bytes than projected", "below", at_most=0.05)
+    claim("late", "median error of a round's start, over the round's length", "late", at_most=0.25)
+    claim("below", "rounds with more bytes than predicted", "below", at_most=0.05)
     claim("span", "time between rounds, over the true round-trip time", "span",
           at_least=0.75, at_most=1.25)  # fmt: skip
     fig1.claim("A004-11", f"{name}: packets of a round", kind="context")(packets_of(count))
@@ -156,7 +156,7 @@ def figure(_runs: Table) -> Any:
         within = (starts >= SHOWN[0]) & (starts <= SHOWN[1])
         order = np.argsort(starts[within])
         steps = np.cumsum(sizes[within][order]) / 1e3
-        axes.step(starts[within][order], steps, where="post", label="projected rounds")
+        axes.step(starts[within][order], steps, where="post", label="predicted rounds")
         axes.set_xlabel("time (s)")
         axes.set_ylabel("kB")
         axes.legend()

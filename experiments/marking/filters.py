@@ -1,15 +1,16 @@
-"""The filter decides the quality of the heuristic: the paper's passes nearly all flows.
+"""The filter that selects the flows to track decides the quality of the heuristic marking.
 
 Source: marking, section 3.1 (trade-off of Delta and M); ledger sections 5 and 10, A004-12.
-Differs: see `_network.py`. The network of experiment 1 has 240 flows. That of 10,000 flows has 41.7
-times its rate and buffer, and runs for 12 s of which 4 count. Filters are the paper's of 3 stages
-of 8 counters, one of 3 stages of 256, and `coverage`, which is parallel and follows the traffic.
-`make bench` measures the cost of a packet in instructions.
+Differs: see `_network.py`. The network of experiment 1 has 240 flows. A network of 10,000 flows has
+41.7 times its rate and buffer, and runs for 12 s, of which 4 s count. Filters are the paper's with
+3 stages of 8 counters, which passes nearly all flows, one with 3 stages of 256, and `coverage`,
+which has parallel stages and adapts its threshold to the traffic. `make bench` measures the
+instructions per packet.
 
-Coverage is the part of the bytes that belong to tracked flows. Rho is the factor of the marking. A
-false positive is a tracked flow that sent less than the threshold in the interval in which the
-filter found it; the simulator counts it from what each flow sent. These are means over the
-intervals after the warm-up.
+Coverage is the fraction of the bytes that belong to tracked flows. Rho is its inverse, by which the
+heuristic multiplies the predicted rounds to account for untracked flows. A false positive is a
+tracked flow that sent less than the threshold in the interval in which the filter selected it; the
+simulator knows the bytes of each flow. All three are means over the intervals after the warm-up.
 """
 
 from typing import Any
@@ -26,7 +27,7 @@ from .exp1 import BUFFER, GREEDY, LONGEST, ON_OFF, RATE, SHORTEST
 filters = Experiment(__file__, seeds=5)
 
 INTERVALS, THRESHOLDS = (0.1, 0.25, 1.0, 4.0), (25, 100, 400)
-"""Values of Delta in seconds, and of M in kbit."""
+"""Interval Delta in seconds, and threshold M in kbit."""
 
 
 def heuristic(interval: float = 1.0, threshold: int = 100, buckets: int = 8) -> dict[str, Any]:
@@ -57,7 +58,7 @@ CASES = {
     **{name: (name, FEW) for name in MARKINGS},
     **{f"{name}, {MANY} flows": (name, MANY) for name in ("3 x 8", "3 x 256", "coverage")},
 }
-"""For each case its marking and number of flows."""
+"""For each case: the marking, and the number of flows."""
 
 TIMES = {FEW: (SECONDS, WARMUP), MANY: (12, 8)}
 """Length of a run and of its warm-up in seconds, by the number of flows."""
@@ -113,7 +114,7 @@ def selected(run: Result, warmup: float) -> dict[str, float]:
 
 
 def of(runs: Table, case: str, column: str) -> np.ndarray:
-    """A column of one case, a number for each seed."""
+    """A column of one case; one number per seed."""
     values: np.ndarray = runs.where(case=case)[column]
     return values
 
@@ -121,10 +122,11 @@ def of(runs: Table, case: str, column: str) -> np.ndarray:
 @filters.claim(
     "A004-12", "deviation of the queue, mean over M: Delta of 0.1 s over 4 s",
     paper="obsolete data with larger Delta", at_most=1,
-    why="M is for one interval, so with Delta = 0.1 s a flow needs 40 times the rate to be found."
-    " The filter then tracks 25, 2 and 0 % of the bytes with M of 25, 100 and 400 kbit, and the"
-    " buffer swings or is full. With Delta = 4 s it tracks nearly all bytes. With as much M for"
-    " each second, 0.25 s is steadier than 1 s: 0.059 to 0.105, and 0.086 to 0.142 of the buffer.",
+    why="M is a threshold per interval, so with Delta = 0.1 s a flow needs 40 times the rate to be "
+    "selected. The filter then tracks 25, 2 and 0 % of the bytes with M of 25, 100 and 400 kbit, "
+    "and the queue oscillates or fills the buffer. With Delta = 4 s it tracks nearly all bytes. "
+    "With the same M per second, the queue is steadier with 0.25 s than with 1 s: it deviates by "
+    "0.059 to 0.105 of the buffer, against 0.086 to 0.142",
 )  # fmt: skip
 def steadier(runs: Table) -> Numbers:
     short, long = (
@@ -136,7 +138,7 @@ def steadier(runs: Table) -> Numbers:
 
 
 @filters.claim(
-    "A004-12", "loss, mean over Delta: M of 25 kbit less M of 400 kbit",
+    "A004-12", "loss, mean over Delta: M of 25 kbit minus M of 400 kbit",
     paper="poor accuracy with larger M", at_most=0,
 )  # fmt: skip
 def accurate(runs: Table) -> Numbers:
@@ -150,15 +152,15 @@ def accurate(runs: Table) -> Numbers:
 
 FIGURES = {
     "loss": "loss",
-    "coverage": "part of the bytes that belong to tracked flows",
+    "coverage": "fraction of the bytes that belong to tracked flows",
     "rho": "rho",
-    "false": "part of the tracked flows that are false positives",
+    "false": "fraction of the tracked flows that are false positives",
 }
 """Columns for which each filter has a claim, and the words for them."""
 
 
 def claim(name: str, count: int, column: str, what: str, **judged: Any) -> None:
-    """Claims a number of one filter. Without bounds it is only shown."""
+    """Adds a claim about a number of one filter; without bounds as context."""
     case = name if count == FEW else f"{name}, {count} flows"
 
     def number(runs: Table) -> Numbers:
@@ -177,7 +179,7 @@ JUDGED: dict[tuple[str, int, str], dict[str, Any]] = {
     ("coverage", MANY, "coverage"): {
         "at_least": 0.8,
         "why": "4,096 of 10,000 flows with similar rates carry at most 41 % of the bytes. The "
-        "threshold rises when the memory was full, so 2,140 flows are tracked on average",
+        "filter raises its threshold when its memory was full, so it tracks 2,140 flows on average",
     },
 }
 """Bounds. The ledger wants a filter to find 80 % of the bytes, which is a rho of 1.25."""
@@ -191,7 +193,7 @@ for each, flows_of_it in CASES.values():
 
 @filters.claim("A004-12", "flows above the threshold that a filter missed, all cases", at_most=0)
 def missed(runs: Table) -> Numbers:
-    # `coverage` has room for 4,096 flows, and its threshold does not change within an interval.
+    # `coverage` can track 4,096 flows, and its threshold does not change within an interval.
     cases = [case for case, (name, _) in CASES.items() if not name.startswith("coverage")]
     total: np.ndarray = np.sum([of(runs, case, "missed") for case in cases], axis=0)
     return total

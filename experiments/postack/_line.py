@@ -1,9 +1,10 @@
-"""A line with a provider's buffer before it, and a gateway behind it with 95 % of the line's rate.
+"""A home's access line: a provider's buffer, and a gateway with 95 % of the line's rate after it.
 
-Source: postack, ledger R001-10 (placement D), as a home has it: the gateway's `rate` is a little
-less than the line's, and one policy of that rate holds the ACKs of all downloads.
-Differs: the ledger gives no numbers for this. The line has 25 Mbit/s and a buffer of 100 ms, hosts
-are like Linux 6 with CUBIC, and each server has a round-trip time of its own.
+Source: postack, ledger R001-10 (placement D: the gateway is downstream of the bottleneck). The
+gateway's `rate` is a little below the line's rate, and one policy with this rate holds the ACKs of
+all downloads.
+Differs: the ledger gives no numbers for this. The line has 25 Mbit/s and a buffer of 100 ms. Hosts
+are like Linux 6 with CUBIC, and each server has its own round-trip time.
 """
 
 from collections.abc import Mapping
@@ -17,17 +18,17 @@ LINE = 25_000_000
 """Rate of the provider's line, bit/s."""
 
 PART = 0.95
-"""Part of the line's rate that the gateway lets through."""
+"""Rate of the gateway, as a fraction of the line's rate."""
 
 BUFFER = 0.1
-"""Seconds of the line's rate that the provider's buffer holds."""
+"""Capacity of the provider's buffer, in seconds at the line's rate."""
 
 NEAR = 200e-6
 """One-way delay from the provider to the client, in seconds."""
 
 
 def policy(ack_control: str | Mapping[str, Any], rate: float, **fields: Any) -> dict[str, Any]:
-    """Holds the ACKs of TCP downloads, or with the ACK control `none` only shapes them."""
+    """A policy for TCP downloads that holds ACKs, or only shapes with the ACK control `none`."""
     spec = ACK_CONTROLS[ack_control] if isinstance(ack_control, str) else ack_control
     rule: dict[str, Any] = {
         "name": "downloads",
@@ -50,10 +51,10 @@ def line(
     seconds: int = 60,
     **tcp: Any,
 ) -> Scenario:
-    """A client behind the gateway, and servers by name with their round-trip times in seconds.
+    """A client on the gateway's LAN side, and servers by name with round-trip times in seconds.
 
-    ``file`` replaces parts of the policy file, and ``tcp`` has settings of all hosts. Figures count
-    from the beginning, so that all drops do; :func:`rate_of` leaves it out.
+    ``file`` replaces parts of the policy file, and ``tcp`` has settings of all hosts. There is no
+    warm-up, so that all drops count; :func:`rate_of` takes the time from which a rate counts.
     """
     net = Scenario(duration=f"{seconds} s", sample="1 s", tcp={"profile": "linux", **tcp})
     kept = rate * PART

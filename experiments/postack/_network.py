@@ -1,10 +1,11 @@
-"""Senders and receivers 52 ms from each other, and a policy of 10 Mbit/s between them.
+"""Senders and receivers 52 ms apart, and a gateway between them with a policy of 10 Mbit/s.
 
 Source: postack, ledger section 7 (the testbed's defaults) and section 9 (its own measurements).
-Differs: only the paper's abstract is known, and it prints no parameters. These are the ledger's:
-10 Mbit/s, 52 ms, four flows, windows of 64 KiB or as large as they grow. Hosts are like Linux 6.
-The baseline is a queue for each flow (`per-flow`, deficit round robin), which holds 8 MiB of
-each: no claim rests on what it drops, for it drops nothing. Runs take 40 s, of which 30 s count.
+Differs: only the paper's abstract is available, and it prints no parameters. All parameters are the
+ledger's: 10 Mbit/s, 52 ms, four flows, windows of 64 KiB or without a limit. Hosts are like Linux
+6. ACK control has three release rules: "gate" (the default, also P3), "bucket" (P1) and
+"virtual-queue" (P2). The baseline is "none", a queue for each flow (`per-flow`, deficit round
+robin) that holds 8 MiB per flow, so that it never drops. Runs take 40 s, of which 30 s count.
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ RATE = 10_000_000
 
 FLOWS = 4
 NEAR, FAR = "100 us", "26 ms"
-"""One-way delay of the senders' links, and of the receivers'."""
+"""One-way delays of the links to the senders and to the receivers."""
 
 ACK_CONTROLS: dict[str, Any] = {
     "none": None,
@@ -28,7 +29,7 @@ ACK_CONTROLS: dict[str, Any] = {
 }
 
 RECORD, KEPT = 20, 128 + 66
-"""Bytes of the record of a held ACK, and of the packet that the gateway keeps for each flow."""
+"""Memory in bytes: the record of a held ACK, and the packet that is kept for each flow."""
 
 WINDOWS = {"64 KiB": "64 KiB", "grown": None}
 
@@ -50,14 +51,25 @@ def network(
     back: Mapping[str, Any] | None = None,
     relays: bool = False,
 ) -> Scenario:
-    """Pairs of hosts with a gateway between them. Its policy has the ACK control ``ack_control``.
+    """Pairs of hosts with a gateway between them, whose policy has this ACK control.
 
-    The hosts ``l0``, ``l1``, … are on its LAN side, and ``w0``, ``w1``, … on its WAN side. Data
-    goes ``up`` or ``down``. The link from the gateway to the WAN side has the delay ``far``, which
-    ``varies`` at random by up to this time, and it loses ``loss`` of the data. The gateway has the
-    one ``policy``, or the policy file ``file``. ``back`` has settings for the links towards the
-    hosts ``l0``, ``l1``, … only. With ``relays`` there are hosts ``r0``, ``r1``, … between the
-    gateway and the link to the WAN side.
+    Hosts ``l0``, ``l1``, … are on the LAN side, and ``w0``, ``w1``, … on the WAN side.
+
+    Args:
+        ack_control: a name of :data:`ACK_CONTROLS`, or the fields of one.
+        way: direction of the data, ``"up"`` or ``"down"``.
+        window: receive window of all hosts; None for no limit.
+        loss: fraction of the data that the link on the WAN side loses.
+        tcp: settings of all hosts.
+        policy: fields of the policy, in place of its own.
+        file: policy file to use instead.
+        flows: number of pairs of hosts.
+        duration: length of the run.
+        warmup: time at its beginning that does not count.
+        far: delay of the link on the WAN side.
+        varies: greatest random addition to this delay.
+        back: settings of the links towards ``l0``, ``l1``, … only.
+        relays: adds hosts ``r0``, ``r1``, … between the gateway and the link on the WAN side.
     """
     settings: dict[str, Any] = {"profile": "linux", **(tcp or {})}
     if window is not None:
@@ -89,7 +101,7 @@ def network(
 
 
 def rules(ack_control: str | Mapping[str, Any], way: str, **fields: Any) -> dict[str, Any]:
-    """The policy with an ACK control: one of :data:`ACK_CONTROLS`, or another."""
+    """The policy, with an ACK control of :data:`ACK_CONTROLS` or with other fields of one."""
     spec = ACK_CONTROLS[ack_control] if isinstance(ack_control, str) else ack_control
     policy: dict[str, Any] = {
         "name": "all",
@@ -108,7 +120,7 @@ def rules(ack_control: str | Mapping[str, Any], way: str, **fields: Any) -> dict
 def bulk(
     net: Scenario, way: str = "up", flows: int = FLOWS, sides: str = "lw", **fields: Any
 ) -> None:
-    """Endless transfers, one for each pair of hosts, that begin within half a second."""
+    """Adds an endless transfer for each pair of hosts; all begin within half a second."""
     near, far = [[f"{side}{n}" for n in range(flows)] for side in sides]
     ends = (near, far) if way == "up" else (far, near)
     net.traffic("bulk", "greedy", *ends, **{"start": {"uniform": ["0 s", "500 ms"]}, **fields})

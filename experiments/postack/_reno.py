@@ -1,15 +1,15 @@
-"""Reno that sends whole packets within TCR's window, played round trip by round trip.
+"""A model of Reno with whole packets within TCR's window, one round trip at a time.
 
 Source: postack, ledger section 4 (the formula) and R001-3 (the window); RFC 5681, RFC 6582.
 Differs: this model shares no code with the simulator. A loss halves the window, and its repair
 takes a round trip. In other round trips the window grows by a packet, up to the window of TCR.
-Random numbers select the lost packets. The formula 1/(1 + p W^2/8) differs in four points, and each
-can be switched:
+Random numbers select the lost packets. The ledger's formula 1/(1 + p W^2/8) makes four more
+assumptions. Each can be switched on in the model:
 
 - `even`: losses are evenly spaced.
-- `fluid`: windows are fractions that grow with each ACK up to W.
+- `fluid`: windows are real numbers that grow with each ACK up to W.
 - `at_once`: the repair of a loss takes no time.
-- `copies`: a second copy counts as goodput.
+- `copies`: a retransmitted packet counts as goodput.
 """
 
 from functools import cache
@@ -18,17 +18,17 @@ from random import Random
 from ._network import FLOWS, RATE
 
 WINDOW = RATE / FLOWS * 0.0522 / 8 / 1514
-"""W: the frames of a flow's share of the rate in one round trip, 10.8."""
+"""W: number of frames that a flow's share of the rate carries in one round trip, 10.8."""
 
 SHOWN = 13
-"""The window that TCR announces: W and a segment, in whole segments (R001-3)."""
+"""The window that TCR advertises: W plus one segment, in whole segments (R001-3)."""
 
 ASSUMED = {"even": True, "fluid": True, "at_once": True, "copies": True}
-"""Assumptions of the formula."""
+"""All assumptions of the formula."""
 
 
 def formula(percent: float) -> float:
-    """Goodput within TCR's window, divided by the goodput without loss: 1/(1 + p W^2/8)."""
+    """Goodput within TCR's window over goodput without loss: 1/(1 + p W^2/8)."""
     return 1 / (1 + percent / 100 * WINDOW**2 / 8)
 
 
@@ -42,7 +42,7 @@ def reno(
     copies: bool = False,
     rounds: int = 20_000,
 ) -> float:
-    """The same ratio for Reno in whole packets, over a number of round trips."""
+    """The same ratio for Reno with whole packets, over a number of round trips."""
     chance = Random(seed)
     most = WINDOW if fluid else SHOWN
     window, arrived, due, recovers = float(most), 0.0, 0.0, False

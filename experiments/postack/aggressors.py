@@ -1,14 +1,15 @@
-"""Honest flows beside senders that ignore congestion keep what they have without ACK control.
+"""ACK control protects honest flows: senders that ignore congestion take no more than without it.
 
-Source: postack, ledger R001-9 (packets of others do not close the gate); RFC 2914, section 3.2;
-Savage and others, doi 10.1145/505696.505704 (ACK division, optimistic ACKs).
-Differs: see `_network.py`. Four honest flows share 10 Mbit/s with one to eight aggressors. `blind`
-is TCP that sends 12.5 Mbit/s whatever its window is, `slow` the same at one and a half parts of
-the rate, and `udp` is UDP of 12.5 Mbit/s. Of `division` the receiver acknowledges 100 bytes at a
-time and the sender counts ACKs. Of `optimistic` the receiver acknowledges four segments that have
-not arrived. The paper has no aggressors. The queue is `per-flow` with its defaults. Runs take
-20 s, of which the last 12 count, by the bytes that arrive. All cells are run: a quarter of an hour
-on two cores.
+Source: postack, ledger R001-9 (packets of other traffic do not close the gate); RFC 2914, section
+3.2; Savage and others, doi 10.1145/505696.505704 (ACK division, optimistic ACKs).
+Differs: see `_network.py`. The paper has no aggressors. Four honest flows share 10 Mbit/s with one
+to eight aggressors of one kind. `blind` is TCP that sends 12.5 Mbit/s and ignores its window.
+`slow` is the same at one and a half times its share. `udp` is UDP of 12.5 Mbit/s. With `division`,
+the receiver acknowledges 100 bytes at a time, and the sender counts ACKs. With `optimistic`, the
+receiver acknowledges four segments that have not arrived. The queue is `per-flow` with its
+defaults. Runs take 20 s. Rates count the bytes that arrive in the last 12 s. A case is a kind and
+number of aggressors, a round trip, a direction and an allocation. All cases take a quarter of an
+hour on two cores.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +36,7 @@ def blind(rate: int) -> dict[str, Any]:
 
 
 def slow(count: int) -> dict[str, Any]:
-    """A sender of one and a half shares of the rate."""
+    """A sender of one and a half times its share of the rate."""
     return blind(RATE * 3 // (2 * (FLOWS + count)))
 
 
@@ -49,7 +50,7 @@ ATTACKS: dict[str, dict[str, Any]] = {
 
 COUNTS = [1, 4, 8]
 ROUND_TRIPS = {"1 ms": "400 us", "10 ms": "4900 us", "100 ms": "49900 us"}
-"""Round-trip times, with the one-way delay of the receivers' link for each."""
+"""Round-trip times, and the one-way delay of the receivers' link for each."""
 
 TOGETHER = ["logical-partitions", "drr", "fcfs", "lru", "partitioned"]
 ALLOCATIONS = [*TOGETHER, "sequential"]
@@ -88,9 +89,9 @@ def parts(
     attacks: Sequence[str] = tuple(ATTACKS),
     allocations: Sequence[str] = TOGETHER,
 ) -> Numbers:
-    """For each seed the smallest ratio of the honest flows' rate to that without ACK control.
+    """The least ratio of the honest flows' rate to their rate without ACK control, for each seed.
 
-    It leaves out cells in which they get less than a hundredth of the rate without ACK control.
+    Cases in which honest flows get less than 1 % of the rate without ACK control are left out.
     """
     least = []
     for attack, count, rtt, way, allocation in product(
@@ -104,9 +105,9 @@ def parts(
 
 
 def protects(text: str, why: str | None = None) -> Callable[..., Any]:
-    """A claim that honest flows keep 0.95 of their rate without ACK control."""
+    """Adds a claim that honest flows keep 0.95 of their rate without ACK control."""
     return aggressors.claim(
-        "honest flows protected", f"{text}: honest flows' part, least of all cells",
+        "honest flows protected", f"{text}: honest flows' rate over that without, worst case",
         at_least=0.95, why=why,
     )  # fmt: skip
 
@@ -116,36 +117,36 @@ def gate(runs: Table) -> Numbers:
     return parts(runs, ["gate"], ["blind", "udp"])
 
 
-@protects("gate, TCP that ignores its ACKs and sends one and a half parts",
-          why="such a sender is found by what it sends beyond its part, which takes some seconds; "
-          "until then the rate carries most of its data, and the gate stays closed to the others",
+@protects("gate, TCP that ignores its ACKs and sends one and a half shares",
+          why="the gateway detects such a sender by the data that exceeds its share, which takes "
+          "some seconds. Until then its data fills the rate, and the gate stays closed for others",
 )  # fmt: skip
 def gate_slow(runs: Table) -> Numbers:
     return parts(runs, ["gate"], ["slow"])
 
 
-@protects("gate, ACKs are early",
-          why="in some runs over 100 ms, data of such senders waits that the others' ACKs are held "
-          "for, and they are found not to respond for part of the time only")  # fmt: skip
+@protects("gate, optimistic ACKs",
+          why="in some runs with 100 ms, queued data of such senders delays the ACKs of the honest "
+          "ones, and the gateway detects the senders only part of the time")  # fmt: skip
 def gate_early(runs: Table) -> Numbers:
     return parts(runs, ["gate"], ["optimistic"])
 
 
-@protects("gate, ACKs are divided",
-          why="an ACK of less than a segment asks for nothing until a window that is made smaller "
-          "leaves room for a segment, and then for as much as it acknowledges")  # fmt: skip
+@protects("gate, divided ACKs",
+          why="the gateway counts no data for an ACK of less than a segment until a window that it "
+          "reduced has room for a segment. It then counts the acknowledged bytes")  # fmt: skip
 def gate_divided(runs: Table) -> Numbers:
     return parts(runs, ["gate"], ["division"])
 
 
-@protects("bucket, all but divided ACKs")
+@protects("bucket, all aggressors but divided ACKs")
 def bucket(runs: Table) -> Numbers:
     return parts(runs, ["bucket"], ["blind", "slow", "udp", "optimistic"])
 
 
-@protects("bucket, ACKs are divided",
-          why="such senders have a few percent more than their part, which is too little to find "
-          "them, and eight of them have it from four honest flows")  # fmt: skip
+@protects("bucket, divided ACKs",
+          why="such senders get a few percent more than their share. This is too little to detect "
+          "them, and eight of them take it from four honest flows")  # fmt: skip
 def bucket_divided(runs: Table) -> Numbers:
     return parts(runs, ["bucket"], ["division"])
 
@@ -156,35 +157,35 @@ def virtual_queue(runs: Table) -> Numbers:
 
 
 @protects("virtual queue, TCP that ignores its ACKs, faster than the rate",
-          why="in single cells over 100 ms a virtual queue follows what the honest flows may have "
-          "too slowly")  # fmt: skip
+          why="in single cases with 100 ms, the virtual queue adapts too slowly to the rate that "
+          "the honest flows may have")  # fmt: skip
 def virtual_queue_blind(runs: Table) -> Numbers:
     return parts(runs, ["virtual-queue"], ["blind"])
 
 
-@protects("virtual queue, TCP that ignores its ACKs and sends one and a half parts",
-          why="as for the gate, but what waits of others slows a flow by 4 % at most")  # fmt: skip
+@protects("virtual queue, TCP that ignores its ACKs and sends one and a half shares",
+          why="as with the gate, but the queue of others slows a flow by 4 % at most")  # fmt: skip
 def virtual_queue_slow(runs: Table) -> Numbers:
     return parts(runs, ["virtual-queue"], ["slow"])
 
 
-@protects("virtual queue, ACKs are early or divided",
-          why="an ACK that is ahead of its data has no time by this rule and goes on at once, and "
-          "with `partitioned` nothing waits for a flow that its rate does not fill")  # fmt: skip
+@protects("virtual queue, optimistic or divided ACKs",
+          why="with this rule an ACK before its data has no release time and departs at once. With "
+          "`partitioned`, a flow that does not fill its rate has no queue")  # fmt: skip
 def virtual_queue_early(runs: Table) -> Numbers:
     return parts(runs, ["virtual-queue"], ["division", "optimistic"])
 
 
 @protects("sequential, all rules",
-          why="data of a flow that joined after an aggressor waits for ever, and counts in the "
-          "queue by which ACKs of the flows before it are held")  # fmt: skip
+          why="data of a flow that joined after an aggressor waits forever. It counts in the queue "
+          "that delays the ACKs of earlier flows")  # fmt: skip
 def sequential(runs: Table) -> Numbers:
     return parts(runs, RULES, allocations=["sequential"])
 
 
 @aggressors.figure
 def figure(runs: Table) -> Any:
-    titles = [f"{attack}: of what honest flows have without" for attack in ATTACKS]
+    titles = [f"{attack}: honest flows' rate over that without" for attack in ATTACKS]
     figure, panels = plots.panels(titles)
     for axes, attack in zip(panels, ATTACKS, strict=True):
         for rule in RULES:

@@ -1,11 +1,11 @@
-"""A download that has the line to itself takes no longer with its ACKs held.
+"""A download that has the line to itself takes no longer when its ACKs are held.
 
-Source: postack, ledger R001-9: the gate releases ACKs while there is room for their data.
-Differs: see `_line.py`. The ledger has no numbers for this. One download of 400 kB or 1 MB, on
-lines of 25 and 50 Mbit/s, with round trips of 40 and 100 ms. It is the first download of all, or
-another one ended four seconds before: 3 MB from a server 1 ms away. Times are divided by those
-of the same policy without ACK control, in the same seed.
-The bound is a goal, set before any repair: 1.02.
+Source: postack, ledger R001-9: the gate releases an ACK while the queue has room for its data.
+Differs: see `_line.py`. The ledger has no numbers for this. One download has 400 kB or 1 MB, on
+lines of 25 and 50 Mbit/s, with round trips of 40 and 100 ms. It is the first download, or it
+follows four seconds after another one: 3 MB from a server 1 ms away. Times are divided by those of
+the same policy without ACK control, with the same seed. The bound of 1.02 is a goal, set before any
+repair.
 """
 
 from typing import Any
@@ -22,19 +22,19 @@ alone = Experiment(__file__)
 
 SIZES = ["400 kB", "1 MB"]
 LINES = [25, 50]
-"""In Mbit/s."""
+"""Rates of the line, Mbit/s."""
 
 ROUND_TRIPS = [40, 100]
 """In milliseconds."""
 
 BEFORE = ["first of all", "after one from nearby"]
 ASKED: dict[str, Any] = {"request": "200 B", "think": "100 s"}
-"""A client opens the connection and asks once."""
+"""The client opens a connection and sends one request."""
 
 WHY = (
     "the link's gate multiplies its rate by a round-trip time that is averaged twice, over 64 KiB "
-    "of requests each time: at a new round trip its target is three segments. A policy at a link "
-    "without a rate, and one with `bucket`, take no longer"
+    "of requests each time. After a change of the round-trip time its target is three segments. A "
+    "policy takes no longer at a link without a rate, or with the rule `bucket`"
 )
 
 BEGINS = {"uniform": ["5 s", "5500 ms"]}
@@ -55,13 +55,13 @@ def measure(
 
 
 def longer(runs: Table, **cell: Any) -> np.ndarray:
-    """Time of a download, divided by its time without ACK control."""
+    """Time of a download over its time without ACK control."""
     cells = runs.where(**cell)
     return paired(cells.where(ack_control="gate"), cells.where(ack_control="none"), "took")
 
 
 def claim_time(size: str, before: str) -> None:
-    """Claims the time of a download of ``size``: the worst line and round trip."""
+    """Adds a claim about the time of a download, for the worst line and round trip."""
 
     def time(runs: Table) -> Numbers:
         cells = [
@@ -72,7 +72,7 @@ def claim_time(size: str, before: str) -> None:
         return np.max(cells, axis=0)
 
     time.__name__ = f"{size} {before}".replace(" ", "_").lower()
-    text = f"{size}, {before}: time with ACKs held, of that without"
+    text = f"{size}, {before}: time with ACKs held, over that without"
     alone.claim("R001-9", text, at_most=1.02, why=WHY)(time)
 
 
@@ -91,6 +91,6 @@ def figure(runs: Table) -> Any:
                 means = [longer(runs, round_trip=it, **cell).mean() for it in ROUND_TRIPS]
                 axes.plot(ROUND_TRIPS, means, marker="o", label=f"{size}, {mbits} Mbit/s")
         axes.set_xlabel("round trip, ms")
-        axes.set_ylabel("time with ACKs held, of that without")
+        axes.set_ylabel("time with ACKs held, over that without")
         axes.legend()
     return figure

@@ -1,10 +1,10 @@
-"""Requests that are answered beside long transfers take nothing from them but what they use.
+"""Short answers beside long transfers: with ACKs held, no throughput is lost.
 
 Source: postack, ledger A001-4 (no throughput is lost), for traffic that comes and goes.
-Differs: see `_network.py`. The ledger has endless transfers only. Beside four of them fifty senders
-answer requests: 10 kB on average, and the next is asked for 0.8 s after an answer has arrived, so
-that they use about half of the rate, and more where answers take less. Connections are ``kept``, or
-``ended`` after each answer. Windows are as large as they grow.
+Differs: see `_network.py`. The ledger has endless transfers only. Here fifty senders answer
+requests beside four endless transfers. An answer has 10 kB on average, and the next request follows
+0.8 s after it. Answers use about half of the rate, or more if they take less time. Connections are
+``kept``, or ``ended`` after each answer. Windows have no limit.
 """
 
 from typing import Any
@@ -43,7 +43,7 @@ def measure(seed: int, ack_control: str, cell: str) -> dict[str, float]:
 
 
 def over_queue(runs: Table, column: str) -> np.ndarray:
-    """A column with ACKs held, divided by the same with a queue for each flow, for each cell."""
+    """A column with ACKs held over the same column with a queue for each flow; one row per case."""
     cells = [runs.where(cell=cell) for cell in CELLS]
     ratios = [
         it.where(ack_control="gate")[column] / it.where(ack_control="none")[column] for it in cells
@@ -52,40 +52,42 @@ def over_queue(runs: Table, column: str) -> np.ndarray:
 
 
 @answers.claim(
-    "A001-4", "least of all cells: rate of all, of a queue for each flow's", at_least=0.99
+    "A001-4", "worst case: rate of all, over that of a queue for each flow", at_least=0.99
 )
 def rate(runs: Table) -> Numbers:
     return over_queue(runs, "rate").min(axis=0)
 
 
-@answers.claim("A001-1", "least of all: Jain index of the long transfers", at_least=0.98)
+@answers.claim("A001-1", "worst case: Jain index of the long transfers", at_least=0.98)
 def jain(runs: Table) -> Numbers:
     return np.min([runs.where(ack_control="gate", cell=cell)["jain"] for cell in CELLS], axis=0)
 
 
-@answers.claim("A001-2", "most of all: data that waits", paper=0.04, at_most=0.03)
+@answers.claim("A001-2", "worst case: queued data, over that of a queue for each flow", paper=0.04,
+               at_most=0.03)  # fmt: skip
 def data(runs: Table) -> Numbers:
     return over_queue(runs, "data").max(axis=0)
 
 
-@answers.claim("R001-9", "most of all: how long an answer takes, mean", at_most=1.1)
+@answers.claim("R001-9", "worst case: mean time of an answer, over that of a queue for each flow",
+               at_most=1.1)  # fmt: skip
 def took(runs: Table) -> Numbers:
     return over_queue(runs, "took").max(axis=0)
 
 
-@answers.claim("R001-9", "most of all: 99th percentile of it", at_most=1.1)
+@answers.claim("R001-9", "worst case: 99th percentile of that time, over the same", at_most=1.1)
 def took_p99(runs: Table) -> Numbers:
     return over_queue(runs, "took_p99").max(axis=0)
 
 
-@answers.claim("A001-7", "all together: timeouts, and segments sent again", at_most=0)
+@answers.claim("A001-7", "all cases: timeouts and retransmitted segments", at_most=0)
 def again(runs: Table) -> Numbers:
     return np.sum([runs.where(ack_control="gate", cell=cell)["again"] for cell in CELLS], axis=0)
 
 
 @answers.figure
 def figure(runs: Table) -> Any:
-    titles = ["rate of all, Mbit/s", "goodput of the long, Mbit/s", "an answer takes, ms, mean"]
+    titles = ["rate of all, Mbit/s", "goodput of long transfers, Mbit/s", "time of an answer, ms"]
     figure, panels = plots.panels(titles, columns=3)
     columns = {"rate": 1e-6, "goodput": 1e-6, "took": 1e3}
     for axes, (column, scale) in zip(panels, columns.items(), strict=True):

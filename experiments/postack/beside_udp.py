@@ -1,11 +1,11 @@
-"""A sender without ACK control has its part of the line beside senders with it.
+"""Beside ACK-controlled senders, a sender without ACK control gets its share of the line.
 
-Source: none prints these numbers. The part is what a queue for each flow leaves.
-Differs: see `_line.py`. 1 or 4 endless downloads are under the policy. A download of 10 MB is not:
-it stands for QUIC or a tunnel over UDP, which respond to loss but have no ACKs to hold. It is TCP
-with CUBIC here, on a port that the policy does not match. The link's queue is `fq-codel`, or the
-default. Times are divided by those of the same policy file without ACK control, in the same seed.
-The bound is a goal, set before any repair: 1.03.
+Source: none. The reference is the share that a queue for each flow gives.
+Differs: see `_line.py`. The policy matches 1 or 4 endless downloads. It does not match a download
+of 10 MB, which stands for QUIC or a tunnel over UDP: they respond to loss, but have no ACKs that a
+gateway can hold. In the simulation it is TCP with CUBIC on another port. The link's queue is
+`fq-codel` or the default. Times are divided by those of the same policy file without ACK control,
+with the same seed. The bound of 1.03 is a goal, set before any repair.
 """
 
 from typing import Any
@@ -31,8 +31,8 @@ ENDLESS: dict[str, Any] = {"size": "1 GB", "request": "200 B", "think": "1 s", "
 OTHER: dict[str, Any] = {"size": "10 MB", "request": "200 B", "think": "100 s", "port": 443}
 
 WHY = (
-    "the link's gate has no part for packets without ACK control: it asks for data at the whole "
-    "rate of the link"
+    "the link's gate reserves no share for packets without ACK control: it requests data at the "
+    "whole rate of the link"
 )
 
 
@@ -52,20 +52,20 @@ def measure(
 
 
 def longer(runs: Table, **cell: Any) -> np.ndarray:
-    """Time of the download without ACK control, divided by its time without ACK control."""
+    """Time of the other download with ACKs held, over its time without ACK control."""
     cells = runs.where(**cell)
     return paired(cells.where(ack_control="gate"), cells.where(ack_control="none"), "took")
 
 
 def claim_part(queue: str, downloads: int) -> None:
-    """Claims that it has its part beside so many downloads, for the worst round trip."""
+    """Adds a claim about the other download's time, for the worst round trip."""
 
     def part(runs: Table) -> Numbers:
         cell = {"queue": queue, "downloads": downloads}
         return np.max([longer(runs, round_trip=it, **cell) for it in ROUND_TRIPS], axis=0)
 
     part.__name__ = f"{queue}_{downloads}".replace("-", "_")
-    text = f"queue `{queue}`, beside {downloads}: time of the other, of that without ACK control"
+    text = f"queue `{queue}`, beside {downloads}: time of the other, over that without ACK control"
     beside_udp.claim("beyond", text, at_most=1.03, why=WHY)(part)
 
 
@@ -83,6 +83,6 @@ def figure(runs: Table) -> Any:
                      for it in ROUND_TRIPS]  # fmt: skip
             axes.plot(ROUND_TRIPS, means, marker="o", label=f"beside {n}")
         axes.set_xlabel("round trip, ms")
-        axes.set_ylabel("time of the other, of that without ACK control")
+        axes.set_ylabel("time of the other, over that without ACK control")
         axes.legend()
     return figure

@@ -1,10 +1,10 @@
-"""What a class borrows and gives back, its senders take up and give up, and the queue stays small.
+"""When a class borrows rate or returns it, its senders follow, and the queue stays small.
 
-Source: postack, ledger R001-9 (P3 needs no estimate of any rate) and A001-6.
-Differs: see `_network.py`. The link has 10 Mbit/s and two classes, each promised half and allowed
-all. TCP is in one; UDP, of 12 Mbit/s, is in the other from 15 s to 25 s. The policy of TCP has
-the rate of the link, so that it is the class that limits: data waits there, or, with ACK control,
-does not.
+Source: postack, ledger R001-9 (the gate needs no estimate of any rate) and A001-6.
+Differs: see `_network.py`. The link has 10 Mbit/s and two classes, each with a guarantee of half
+and a limit of the whole rate. One has TCP; the other has UDP of 12 Mbit/s from 15 s to 25 s. The
+policy of TCP has the rate of the link, so that the class limits TCP. Data waits at the class, or,
+with ACK control, does not.
 """
 
 from typing import Any
@@ -81,13 +81,13 @@ SPANS = [("alone", 8, BEGIN), ("shared", BEGIN + 2, END), ("again", END + 2, 35)
 
 
 LAG = 0.2 + 3 * 0.0002 + 0.026
-"""200 ms, three round trips to the senders, and the delay to the place of the measurement."""
+"""Seconds: 0.2, three round trips to the senders, and the delay to the measuring point."""
 
 
 def settles(time: np.ndarray, rate: np.ndarray, since: float, level: float) -> float:
     """Seconds until the mean rate of 150 ms is within a tenth of its new level.
 
-    If this does not happen, the rest of the run.
+    If it never is, the rest of the run.
     """
     after = time > since
     near = np.abs(np.convolve(rate, np.ones(3) / 3, "same") / level - 1) < 0.1
@@ -100,32 +100,35 @@ def ratio(runs: Table, column: str) -> np.ndarray:
     return cell[0] / cell[1]
 
 
-@borrow.claim("A001-6", "alone: rate of that of a queue for each flow", at_least=0.99, at_most=1.01)
+@borrow.claim("A001-6", "alone: rate over that of a queue for each flow", at_least=0.99,
+              at_most=1.01)  # fmt: skip
 def alone(runs: Table) -> Numbers:
     return ratio(runs, "alone")
 
 
-@borrow.claim("A001-6", "beside its sibling: the same", at_least=0.98, at_most=1.02)
+@borrow.claim("A001-6", "beside its sibling: rate over that of a queue for each flow",
+              at_least=0.98, at_most=1.02)  # fmt: skip
 def shared(runs: Table) -> Numbers:
     return ratio(runs, "shared")
 
 
-@borrow.claim("A001-6", "alone again: the same", at_least=0.99, at_most=1.01)
+@borrow.claim("A001-6", "alone again: rate over that of a queue for each flow", at_least=0.99,
+              at_most=1.01)  # fmt: skip
 def again(runs: Table) -> Numbers:
     return ratio(runs, "again")
 
 
-@borrow.claim("A001-6", "how long after its sibling began it gives back, s", at_most=LAG)
+@borrow.claim("A001-6", "time from the sibling's start until the rate is returned, s", at_most=LAG)
 def gives(runs: Table) -> Numbers:
     return runs.where(ack_control="gate")["gives"]
 
 
-@borrow.claim("A001-6", "how long after its sibling ended it borrows, s", at_most=LAG)
+@borrow.claim("A001-6", "time from the sibling's end until the rate is borrowed, s", at_most=LAG)
 def takes(runs: Table) -> Numbers:
     return runs.where(ack_control="gate")["takes"]
 
 
-@borrow.claim("A001-2", "mean delay of data, of what a queue for each flow adds", at_most=0.06)
+@borrow.claim("A001-2", "mean queueing delay, over that of a queue for each flow", at_most=0.06)
 def delay(runs: Table) -> Numbers:
     added = [
         runs.where(ack_control=ack_control)["delay"] - 0.0261 for ack_control in ("gate", "none")

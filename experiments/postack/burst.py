@@ -1,11 +1,12 @@
-"""A plan with a burst is honoured downwards: the burst passes at the peak, with an empty queue.
+"""A profile with a burst also holds for downloads: the burst passes at the peak rate, unqueued.
 
-Source: postack, ledger R001-9 (P3 follows the rate of the policy), with a profile of two rates.
+Source: postack, ledger R001-9 (the gate follows the rate of the policy), with a profile of two
+rates.
 Differs: see `_line.py`. The ledger has no numbers for this. The profile has a mean of 5 Mbit/s, a
-peak of 20 Mbit/s and a burst of 10 MB, which is unused when a download of 5 MB begins. Delays are
-those of all packets with data beyond the way from the server to the client. They are compared with
-those of a profile whose mean is the peak.
-The bounds are goals, set before any repair: 1.05, and for delays 1.1.
+peak of 20 Mbit/s and a burst of 10 MB, all of it unused when a download of 5 MB begins. The
+queueing delay is the delay of data packets minus the one-way delay from server to client. It is
+compared with that of a profile whose mean is the peak rate. The bounds are goals, set before any
+repair: 1.05, and 1.1 for delays.
 """
 
 from typing import Any
@@ -26,14 +27,14 @@ PROFILES: dict[str, dict[str, str]] = {
     "mean = peak": {"mean": PEAK},
 }
 ROUND_TRIPS = [4, 30, 100]
-"""In milliseconds."""
+"""Round-trip times, milliseconds."""
 
 SHOWN = ["none", "gate"]
 DOWNLOAD: dict[str, Any] = {"size": "5 MB", "request": "200 B", "think": "100 s"}
 
 WHY = (
-    "the gate asks for data at the mean, as if the bucket of the burst were empty: its rate is the "
-    "profile's mean, whatever tokens there are"
+    "the gate requests data at the mean rate, as if the bucket were empty: its rate is the "
+    "profile's mean even while tokens are left"
 )
 
 
@@ -49,7 +50,7 @@ def measure(seed: int, ack_control: str, profile: str, round_trip: int) -> dict[
 
 
 def claim_path(round_trip: int) -> None:
-    """Claims the goals for a round trip: the time and the delay."""
+    """Adds the claims about time and delay for a round trip."""
 
     def time(runs: Table) -> Numbers:
         cell = runs.where(profile="burst", round_trip=round_trip)
@@ -61,9 +62,9 @@ def claim_path(round_trip: int) -> None:
 
     time.__name__, late.__name__ = f"time_{round_trip}", f"late_{round_trip}"
     path = f"round trip of {round_trip} ms"
-    burst.claim("R001-9", f"{path}: time of 5 MB with ACKs held, of that without",
+    burst.claim("R001-9", f"{path}: time of 5 MB with ACKs held, over that without",
                 at_most=1.05, why=WHY)(time)  # fmt: skip
-    burst.claim("R001-9", f"{path}: 99th percentile of queueing delays, of that with mean = peak",
+    burst.claim("R001-9", f"{path}: 99th percentile of queueing delay, over that of mean = peak",
                 at_most=1.1)(late)  # fmt: skip
 
 

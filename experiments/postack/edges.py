@@ -1,16 +1,18 @@
-"""Where the accounts of an egress are too coarse, the queue stays as short as with fine ones.
+"""Special cases in which ACK control estimates the requested data badly, and how long queues get.
 
 Source: postack, ledger R001-8 (the cost of an ACK is the data it requests) and R001-9 (the target).
-Differs: the ledger has no numbers for this. Each case has data at a gateway whose link is the
-bottleneck, upwards, with a round trip of 40 ms to the receivers. Hosts are like Linux 6.
-`reads`: four uploads at 10 Mbit/s with windows of 64 KiB, to an application that takes 16 KiB at a
-time (a relay whose own connection acknowledges eleven segments at once, 48 ms later). The right
-edge of its window moves that far with one ACK.
-`ping`: 4, 8 and 16 uploads at 1.5 Mbit/s, beside a ping every 100 ms. A full frame takes 8 ms.
-`class`: four uploads in a class with a guarantee of 4 of 20 Mbit/s, beside UDP in a class of higher
-priority that offers more than the link: the uploads have their guarantee and no more.
-The bounds are goals, set before any repair: for a ping three frames on average (the least
-target), and four for the 99th percentile; for data in the class 30 ms on average.
+Differs: the ledger has no numbers for this. In each case data goes up through a gateway whose link
+is the bottleneck, with a round trip of 40 ms to the receivers. Hosts are like Linux 6.
+
+- `reads`: four uploads at 10 Mbit/s with windows of 64 KiB, to an application that reads 16 KiB at
+  a time (a relay whose own connection acknowledges eleven segments at once, 48 ms later). One ACK
+  then moves the right edge of the window by eleven segments.
+- `ping`: 4, 8 and 16 uploads at 1.5 Mbit/s, beside a ping every 100 ms. A full frame takes 8 ms.
+- `class`: four uploads in a class with a guarantee of 4 of 20 Mbit/s. UDP in a class of higher
+  priority offers more than the link, so the uploads get their guarantee and no more.
+
+The bounds are goals, set before any repair: for a ping three frames on average (the least target),
+and four for the 99th percentile; for data in the class 30 ms on average.
 """
 
 from typing import Any
@@ -32,10 +34,10 @@ SLOW, FAST, WIDE = 1.5, 10, 20
 """Rates of the link, Mbit/s."""
 
 NEAR, FAR = 0.0001, 0.02
-"""One-way delays of the LAN and beyond the link, in seconds."""
+"""One-way delays of the LAN and of the path after the gateway's link, in seconds."""
 
 FRAME = 1514 * 8 / (SLOW * 1e6)
-"""Seconds that a full frame takes at the slow rate."""
+"""Transmission time of a full frame at the slow rate, in seconds."""
 
 TAKES: dict[str, Any] = {
     "buffer": "16 KiB",
@@ -44,29 +46,29 @@ TAKES: dict[str, Any] = {
         "initial_window": 20, "receive_window": "4 MiB",
     },
 }  # fmt: skip
-"""The application: what it took is acknowledged in one piece, and then it takes as much again."""
+"""The application reads a whole chunk at once, which then is acknowledged with one ACK."""
 
 CHARGED = (
-    "an ACK is charged the segments that it acknowledges, and not how far it moves the right edge: "
-    "those that move it by nothing use up room, and one that moves it by eleven segments lets them "
-    "all come"
+    "the gateway charges an ACK with the segments that it acknowledges, not with the step of the "
+    "window's right edge. ACKs that do not move the edge use up room in the queue, and an ACK that "
+    "moves it by eleven segments requests all of them at once"
 )
 
 RESERVE = (
-    "the queue of the link serves all uploads with data in turn, and the ping waits for a turn of "
-    "each of them"
+    "the queue of the link serves all uploads in turn, and the ping waits for one packet of each "
+    "upload"
 )
 
 SIZED = (
-    "windows are sized by the ceiling of the class, so that ACKs are held for the longest time and "
-    "depart without regard to the queue; `bucket` knows no other rate either"
+    "the gateway computes windows from the ceiling of the class, so it holds ACKs for the longest "
+    "permitted time and then releases them regardless of the queue. `bucket` knows no other rate"
 )
 
 
 def site(
     ack_control: str, mbits: float, more: dict[str, Any] | None = None, **tcp: Any
 ) -> Scenario:
-    """Hosts `pc` and `box` behind a gateway whose link upwards has the rate."""
+    """Hosts `pc` and `box` with a gateway whose link upwards has this rate."""
     net = Scenario(duration="40 s", warmup="10 s", tcp={"profile": "linux", **tcp})
     rule: dict[str, Any] = {
         "name": "uploads",
@@ -161,8 +163,8 @@ def of(runs: Table, case: str, column: str, ack_control: str = "gate") -> np.nda
 
 @edges.claim(
     "R001-8",
-    "an application that takes 16 KiB at a time: 99th percentile of its data's delay, "
-    "of that with one that reads at once",
+    "an application that reads 16 KiB at a time: 99th percentile of its data's delay, over that of "
+    "one that reads at once",
     at_most=1.5,
     why=CHARGED,
 )
@@ -170,13 +172,14 @@ def reads(runs: Table) -> Numbers:
     return of(runs, "reads 16 KiB", "late") / of(runs, "reads at once", "late")
 
 
-@edges.claim("R001-8", "the same: goodput, of that without ACK control", at_least=0.98, why=CHARGED)
+@edges.claim("R001-8", "an application that reads 16 KiB: goodput over that without ACK control",
+             at_least=0.98, why=CHARGED)  # fmt: skip
 def reads_rate(runs: Table) -> Numbers:
     return of(runs, "reads 16 KiB", "rate") / of(runs, "reads 16 KiB", "rate", "none")
 
 
 def claim_ping(flows: int) -> None:
-    """Claims the delay of a ping beside so many uploads."""
+    """Adds claims about the delay of a ping beside this number of uploads."""
 
     def mean(runs: Table) -> Numbers:
         return of(runs, f"ping, {flows}", "ping") / FRAME
@@ -185,7 +188,7 @@ def claim_ping(flows: int) -> None:
         return of(runs, f"ping, {flows}", "ping_late") / FRAME
 
     mean.__name__, late.__name__ = f"ping_{flows}", f"ping_late_{flows}"
-    where = f"1.5 Mbit/s, {flows} uploads: what a ping waits"
+    where = f"1.5 Mbit/s, {flows} uploads: queueing delay of a ping"
     edges.claim("R001-9", f"{where}, mean, in frames", at_most=3, why=RESERVE)(mean)
     edges.claim("R001-9", f"{where}, 99th percentile, in frames", at_most=4, why=RESERVE)(late)
 
@@ -200,12 +203,12 @@ def waits(runs: Table) -> Numbers:
     return of(runs, "class", "waits")
 
 
-@edges.claim("R001-9", "the same: overdue ACKs, of those held", at_most=0.01, why=SIZED)
+@edges.claim("R001-9", "such a class: overdue ACKs, over all held ones", at_most=0.01, why=SIZED)
 def overdue(runs: Table) -> Numbers:
     return of(runs, "class", "overdue")
 
 
-@edges.claim("R001-9", "the same: goodput, of that without ACK control", at_least=0.98)
+@edges.claim("R001-9", "such a class: goodput over that without ACK control", at_least=0.98)
 def class_rate(runs: Table) -> Numbers:
     return of(runs, "class", "rate") / of(runs, "class", "rate", "none")
 

@@ -1,9 +1,9 @@
 """Holding ACKs costs no goodput, and shares it as fairly as a queue for each flow.
 
 Source: postack, abstract ("emulates per-flow queuing"), ledger A001-1 and A001-4.
-Differs: see `_network.py`. Goodput must be within 1 % of a queue for each flow, which is stricter
-than the ledger's 3 %; data goes up, through the queue of the policy, and down, where it has
-crossed the bottleneck and passes.
+Differs: see `_network.py`. Goodput must be within 1 % of that of a queue for each flow, which is
+stricter than the ledger's 3 %. Data goes up, through the queue of the policy, or down; there it
+reaches the gateway after the path, and the ACKs go up.
 """
 
 from typing import Any
@@ -29,7 +29,7 @@ def measure(seed: int, ack_control: str, way: str, window: str) -> dict[str, flo
 
 
 def ratio(runs: Table, way: str, window: str, ack_control: str = "gate") -> np.ndarray:
-    """Goodput with ACK control divided by that with a queue for each flow."""
+    """Goodput with ACK control over goodput with a queue for each flow."""
     cell = runs.where(way=way, window=window)
     return (
         cell.where(ack_control=ack_control)["goodput"] / cell.where(ack_control="none")["goodput"]
@@ -37,13 +37,13 @@ def ratio(runs: Table, way: str, window: str, ack_control: str = "gate") -> np.n
 
 
 @goodput.claim(
-    "A001-4", "up, 64 KiB: goodput of a queue for each flow's", at_least=0.99, at_most=1.01
+    "A001-4", "up, 64 KiB: goodput over that of a queue for each flow", at_least=0.99, at_most=1.01
 )
 def up(runs: Table) -> Numbers:
     return ratio(runs, "up", "64 KiB")
 
 
-@goodput.claim("A001-4", "up, grown windows: goodput", at_least=0.99, at_most=1.01)
+@goodput.claim("A001-4", "up, unlimited windows: goodput", at_least=0.99, at_most=1.01)
 def up_grown(runs: Table) -> Numbers:
     return ratio(runs, "up", "grown")
 
@@ -53,27 +53,27 @@ def down(runs: Table) -> Numbers:
     return ratio(runs, "down", "64 KiB")
 
 
-@goodput.claim("A001-4", "down, grown windows: goodput", at_least=0.99, at_most=1.01)
+@goodput.claim("A001-4", "down, unlimited windows: goodput", at_least=0.99, at_most=1.01)
 def down_grown(runs: Table) -> Numbers:
     return ratio(runs, "down", "grown")
 
 
-@goodput.claim("A001-4", "up, 64 KiB, P1: goodput", at_least=0.97)
+@goodput.claim("A001-4", "up, 64 KiB, bucket (P1): goodput", at_least=0.97)
 def up_bucket(runs: Table) -> Numbers:
     return ratio(runs, "up", "64 KiB", "bucket")
 
 
-@goodput.claim("A001-4", "up, 64 KiB, P2: goodput", at_least=0.97)
+@goodput.claim("A001-4", "up, 64 KiB, virtual queue (P2): goodput", at_least=0.97)
 def up_virtual(runs: Table) -> Numbers:
     return ratio(runs, "up", "64 KiB", "virtual-queue")
 
 
 TOLD = ["none", "gate", "tcr"]
-"""Signals of A001-1: none with a queue for each flow, ACKs held, and TCR."""
+"""ACK controls of A001-1: none with a queue for each flow, ACKs held, and TCR."""
 
 
 def every(runs: Table, column: str, ack_control: str) -> list[np.ndarray]:
-    """A column for each direction and window, with a number for each seed."""
+    """A column for each direction and window; one number per seed."""
     return [
         runs.where(ack_control=ack_control, way=way, window=it)[column]
         for way in WAYS
@@ -82,7 +82,7 @@ def every(runs: Table, column: str, ack_control: str) -> list[np.ndarray]:
 
 
 def claim_share(ack_control: str, name: str) -> None:
-    """Claims that flows use the policy's rate and share it evenly in all cells."""
+    """Adds claims that flows use the policy's rate and share it evenly in all cases."""
 
     def rate(runs: Table) -> Numbers:
         rates = np.array(every(runs, "rate", ack_control)) / RATE
@@ -92,10 +92,10 @@ def claim_share(ack_control: str, name: str) -> None:
         return np.min(every(runs, "jain", ack_control), axis=0)
 
     rate.__name__, jain.__name__ = f"rate_{ack_control}", f"jain_{ack_control}"
-    where = f"{name}, of both ways and windows"
+    where = f"{name}, both directions and windows"
     text = f"{where}: throughput over the policy's rate, farthest from 1"
     goodput.claim("A001-1", text, at_least=0.98, at_most=1.02)(rate)
-    goodput.claim("A001-1", f"{where}: Jain index, least", at_least=0.98)(jain)
+    goodput.claim("A001-1", f"{where}: Jain index, worst case", at_least=0.98)(jain)
 
 
 for ack_control, name in zip(TOLD, ("a queue for each flow", "gate", "TCR"), strict=True):

@@ -1,11 +1,11 @@
-"""The hold is short: a sender measures little more than its path while nothing is lost.
+"""ACKs are held for a short time: without losses a sender measures little more than its path.
 
-Source: postack, ledger R001-11 (b), which bounds each hold; this project's goal for the default.
-Differs: see `_line.py`. 1, 4 and 32 endless downloads have a round trip of 50 ms, with CUBIC, and
-nothing is lost on the way. A sender's smoothed round-trip time counts from 20 s to 40 s; the worst
-sender is judged. The bound is 30 ms beyond the path, or two segments of each download at the
-policy's rate if this is more. What a longer hold earns after losses is judged by `loss`.
-The bounds are goals, set before any repair.
+Source: postack, ledger R001-11 (b), which bounds each hold; the bounds are goals of this project.
+Differs: see `_line.py`. 1, 4 and 32 endless downloads with CUBIC have a round trip of 50 ms, and
+the path loses nothing. The smoothed round-trip time of the slowest sender counts, from 20 s to 40
+s. It may exceed the path by 30 ms, or by two segments of each download at the policy's rate if this
+is more. `loss` judges the benefit of a longer hold after losses. The bounds were set before any
+repair.
 """
 
 from typing import Any
@@ -26,11 +26,11 @@ PATH = 0.05
 """Round-trip time without a queue and without a hold, in seconds."""
 
 FRAME = 1514
-"""Bytes of a full segment on the line."""
+"""Length of a full frame on the line, bytes."""
 
 WHY = (
-    "a window is reduced only where ACKs would be held for more than half of `max_hold`, so that a "
-    "sender that loses nothing has its ACKs held for about 0.5 s"
+    "the gateway reduces a window only if it would hold ACKs for more than half of `max_hold`, so "
+    "it holds the ACKs of a sender without losses for about 0.5 s"
 )
 
 
@@ -49,18 +49,18 @@ def measure(seed: int, ack_control: str, downloads: int) -> dict[str, float]:
 
 
 def bound(downloads: int) -> float:
-    """Seconds that a sender may measure beyond its path."""
+    """Permitted excess of the measured round-trip time over the path's, in seconds."""
     return max(0.03, 2 * downloads * FRAME * 8 / (LINE * PART))
 
 
 def claim_hold(downloads: int) -> None:
-    """Claims the bound for so many downloads."""
+    """Adds the claim for this number of downloads."""
 
     def more(runs: Table) -> Numbers:
         return runs.where(ack_control="gate", downloads=downloads)["more"]
 
     more.__name__ = f"more_{downloads}"
-    text = f"{downloads} downloads: round-trip time of the worst beyond the path, s"
+    text = f"{downloads} downloads: worst excess of the round-trip time over the path's, s"
     hold.claim("beyond", text, at_most=bound(downloads), why=WHY)(more)
 
 
@@ -68,7 +68,7 @@ for each in DOWNLOADS:
     claim_hold(each)
 
 
-@hold.claim("beyond", "rate, of that of a queue for each flow", at_least=0.99)
+@hold.claim("beyond", "rate over that of a queue for each flow, worst case", at_least=0.99)
 def rate(runs: Table) -> Numbers:
     cells = [runs.where(downloads=it) for it in DOWNLOADS]
     ratios = [cell.where(ack_control="gate")["rate"] / cell.where(ack_control="none")["rate"]
@@ -78,7 +78,7 @@ def rate(runs: Table) -> Numbers:
 
 @hold.figure
 def figure(runs: Table) -> Any:
-    figure, (axes,) = plots.panels(["the worst sender"])
+    figure, (axes,) = plots.panels(["the sender with the longest round-trip time"])
     for ack_control in SHOWN:
         cell = runs.where(ack_control=ack_control)
         means = [cell.where(downloads=it)["more"].mean() * 1e3 for it in DOWNLOADS]
@@ -86,6 +86,6 @@ def figure(runs: Table) -> Any:
     axes.plot(DOWNLOADS, [bound(it) * 1e3 for it in DOWNLOADS], linestyle="--", label="bound")
     axes.set_xscale("log")
     axes.set_xlabel("downloads")
-    axes.set_ylabel("round trip beyond the path, ms")
+    axes.set_ylabel("round-trip time minus the path's, ms")
     axes.legend()
     return figure

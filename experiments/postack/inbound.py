@@ -2,11 +2,12 @@
 
 Source: postack, ledger R001-10 (placement D) and A001-5; `tidegate demo` shows the same with real
 hosts.
-Differs: the ledger has no numbers for this. Four clients ask servers, with round trips of 50, 300,
-300 and 600 ms, for more than they get in time. They share the provider's 8 Mbit/s, with one buffer
-of 256 KiB. The gateway downstream has a policy of 7.6 Mbit/s. A ping of 64 bytes in the same class
-comes every 100 ms. Shares, delays and throughput are measured for 30 s after the first 10 s; losses
-over the whole run. `queue` is a queue for each flow at the gateway that never overflows.
+Differs: the ledger has no numbers for this. Four clients request endless downloads from servers
+with round trips of 50, 300, 300 and 600 ms. The downloads share the provider's 8 Mbit/s with one
+buffer of 256 KiB. The gateway downstream of it has a policy of 7.6 Mbit/s. A ping of 64 bytes in
+the same class comes every 100 ms. Shares, delays and throughput count for 30 s after the first 10
+s; losses count from the start. `queue` is a queue for each flow at the gateway that never
+overflows.
 """
 
 from typing import Any
@@ -22,10 +23,10 @@ from ._network import rules
 inbound = Experiment(__file__, seeds=30)
 
 LINE, PROFILE = 8_000_000, 7_600_000
-"""Rate of the provider's line, and of the policy behind it, bit/s."""
+"""Rates of the provider's line, and of the policy downstream of it, bit/s."""
 
 NEAR = 0.025
-"""One-way delay between provider and client without any queue, in seconds."""
+"""One-way delay between provider and client with empty queues, in seconds."""
 
 BEYOND = ["0 ms", "125 ms", "125 ms", "275 ms"]
 """One-way delays of the servers' links."""
@@ -38,11 +39,11 @@ CASES = {
     "queue": [rules("none", "down", **BURST)],
     "postack": [rules("gate", "down", **BURST)],
 }
-"""The policies at the gateway."""
+"""The gateway's policies in each case."""
 
 
 ENDLESS = {"request": "200 B", "size": "1000 MB", "think": "1 s"}
-"""A download that the client opens and asks for, and that does not end within the run."""
+"""A download that does not end within the run, on a connection that the client opens."""
 
 
 def access(case: str, warmup: str) -> Scenario:
@@ -89,12 +90,12 @@ def of(runs: Table, column: str, case: str = "postack") -> np.ndarray:
     return runs.where(case=case)[column]
 
 
-@inbound.claim("R001-10", "throughput, of the profile", at_least=0.95)
+@inbound.claim("R001-10", "throughput over the profile's rate", at_least=0.95)
 def throughput(runs: Table) -> Numbers:
     return of(runs, "throughput") / PROFILE
 
 
-@inbound.claim("R001-10", "throughput, of that with packets dropped above the profile", at_least=1)
+@inbound.claim("R001-10", "throughput over that with a policer", at_least=1)
 def over_policed(runs: Table) -> Numbers:
     return of(runs, "throughput") / of(runs, "throughput", "policed")
 
@@ -104,19 +105,17 @@ def jain(runs: Table) -> Numbers:
     return of(runs, "jain")
 
 
-@inbound.claim(
-    "A001-5", "what the ping takes longer than its way, of that without a gateway", at_most=0.25
-)
+@inbound.claim("A001-5", "added delay of the ping, over that without a gateway", at_most=0.25)
 def ping(runs: Table) -> Numbers:
     return of(runs, "ping") / of(runs, "ping", "unmanaged")
 
 
-@inbound.claim("A001-5", "99th percentile of it", at_most=0.25)
+@inbound.claim("A001-5", "99th percentile of the added delay, over the same", at_most=0.25)
 def ping_p99(runs: Table) -> Numbers:
     return of(runs, "ping_p99") / of(runs, "ping_p99", "unmanaged")
 
 
-@inbound.claim("R001-10", "packets that we dropped", at_most=0)
+@inbound.claim("R001-10", "packets dropped by the gateway", at_most=0)
 def ours(runs: Table) -> Numbers:
     return of(runs, "ours")
 
@@ -127,7 +126,7 @@ def later(runs: Table) -> Numbers:
 
 
 @inbound.claim(
-    "R001-10", "packets the provider dropped, the beginning too, of without a gateway", at_most=0.5
+    "R001-10", "packets dropped by the provider in 40 s, over those without a gateway", at_most=0.5
 )
 def theirs(runs: Table) -> Numbers:
     return of(runs, "theirs") / of(runs, "theirs", "unmanaged")
@@ -135,7 +134,7 @@ def theirs(runs: Table) -> Numbers:
 
 @inbound.figure
 def figure(runs: Table) -> Any:
-    figure, panels = plots.panels(["ping longer than its way, ms", "provider's drops, packets"])
+    figure, panels = plots.panels(["added delay of the ping, ms", "provider's drops, packets"])
     for axes, column, scale in zip(panels, ("ping", "theirs"), (1e3, 1), strict=True):
         axes.bar(list(CASES), [np.mean(of(runs, column, case)) * scale for case in CASES])
     return figure

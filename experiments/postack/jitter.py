@@ -1,10 +1,10 @@
-"""How long senders take to answer may vary, and their gate still asks for what the rate carries.
+"""Even if the delay to the senders varies, the gate requests as much data as the rate carries.
 
-Source: postack, ledger R001-9 (P3) and A001-4.
-Differs: the ledger's way to the senders takes the same time for each packet, and its gate asks for
-what the rate carries in the shortest round trip. Here the way of ACKs to the senders, 0.1 ms long,
-takes up to so much more, at random; eight senders, 10 ms from their receivers, windows as large as
-they grow. Runs take 12 s, of which 8 s count.
+Source: postack, ledger R001-9 (the gate) and A001-4.
+Differs: in the ledger the path to the senders has a constant delay, and the gate requests the data
+that the rate carries in the shortest round trip. Here each ACK on its 0.1 ms link to the sender
+gets a random delay. Eight senders are 10 ms from their receivers and have unlimited windows. Runs
+take 12 s, of which 8 s count.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ JITTER = [0, 300, 1_000, 3_000]
 """Greatest random delay of an ACK on its link to the sender, in microseconds."""
 
 MOST = 1_000
-"""Claims hold up to this jitter; results beyond it are only shown."""
+"""Claims hold up to this jitter, in microseconds. More jitter is shown only, or has a `why`."""
 
 
 @jitter.run(ack_control=["none", "gate"], mbps=list(RATES), varies=JITTER)
@@ -41,7 +41,7 @@ def measure(seed: int, ack_control: str, mbps: int, varies: int) -> dict[str, fl
 
 
 def ratio(runs: Table, column: str, mbps: int, varies: int) -> np.ndarray:
-    """A column with ACKs held, divided by the same with a queue for each flow."""
+    """A column with ACKs held, over the same column with a queue for each flow."""
     cell = runs.where(mbps=mbps, varies=varies)
     return cell.where(ack_control="gate")[column] / cell.where(ack_control="none")[column]
 
@@ -51,28 +51,30 @@ def least(runs: Table, mbps: int) -> Numbers:
     return [min(turn) for turn in zip(*each, strict=True)]
 
 
-@jitter.claim("A001-4", "50 Mbit/s, up to 1 ms: goodput of a queue for each flow's", at_least=0.99)
+@jitter.claim("A001-4", "50 Mbit/s, up to 1 ms: goodput over that of a queue for each flow",
+              at_least=0.99)  # fmt: skip
 def slow(runs: Table) -> Numbers:
     return least(runs, 50)
 
 
-@jitter.claim("A001-4", "300 Mbit/s, up to 1 ms: goodput", at_least=0.99)
+@jitter.claim("A001-4", "300 Mbit/s, up to 1 ms: goodput over that of a queue for each flow",
+              at_least=0.99)  # fmt: skip
 def fast(runs: Table) -> Numbers:
     return least(runs, 300)
 
 
 @jitter.claim(
     "A001-4",
-    "300 Mbit/s, up to 3 ms: goodput",
+    "300 Mbit/s, up to 3 ms: goodput over that of a queue for each flow",
     at_least=0.99,
-    why="credit expires 2 ms after data was due. Data that varies by 3 ms would need a queue of 3 "
-    "ms",
+    why="credit expires 2 ms after data was due. If the delay varies by 3 ms, only a queue of 3 ms "
+    "could keep the rate filled",
 )
 def beyond(runs: Table) -> Numbers:
     return ratio(runs, "goodput", 300, 3_000)
 
 
-@jitter.claim("A001-1", "up to 1 ms: data waiting, of a queue for each flow's", at_most=0.03)
+@jitter.claim("A001-1", "up to 1 ms: queued data over that of a queue for each flow", at_most=0.03)
 def data(runs: Table) -> Numbers:
     each = [ratio(runs, "data", mbps, varies) for mbps in RATES for varies in JITTER[:3]]
     return [max(turn) for turn in zip(*each, strict=True)]
@@ -80,7 +82,7 @@ def data(runs: Table) -> Numbers:
 
 @jitter.figure
 def figure(runs: Table) -> Any:
-    figure, panels = plots.panels(["goodput of a queue for each flow's"])
+    figure, panels = plots.panels(["goodput over that of a queue for each flow"])
     for mbps in RATES:
         means = [ratio(runs, "goodput", mbps, varies).mean() for varies in JITTER]
         panels[0].plot([it / 1_000 for it in JITTER], means, marker="o", label=f"{mbps} Mbit/s")

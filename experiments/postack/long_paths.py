@@ -1,12 +1,12 @@
-"""On long paths the gate has the rate of the bucket, and loses no more packets.
+"""On long paths the release rule "gate" gets the rate of "bucket", and drops no more packets.
 
-Source: postack, ledger R001-9: P1 and P3 release the same data, P3 without an estimate of rates.
+Source: postack, ledger R001-9: both rules release the same data, the gate without an estimate of
+rates.
 Differs: see `_line.py`. The ledger has no numbers for this. 1, 4 and 32 downloads have the same
-round trip of 1 ms to 1 s, and windows of 64 MiB. Runs last 60 s, with a second of round trip 120 s.
-The last 40 s count for the rate, and all of the run for packets that the provider or the gateway
-drops. Both release rules meet the same seed. A claim takes the worst of the three numbers of
-downloads.
-The bounds are goals, set before any repair.
+round trip of 1 ms to 1 s, and windows of 64 MiB. Runs last 60 s, and 120 s with a round trip of one
+second. Rates count in the last 40 s; packets dropped by the provider or the gateway count in the
+whole run. Both rules have the same seeds. A claim judges the worst of the three numbers of
+downloads. The bounds are goals, set before any repair.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from ._line import dropped, line, rate_of
 long_paths = Experiment(__file__)
 
 ROUND_TRIPS = [1, 30, 100, 300, 600, 1000]
-"""In milliseconds."""
+"""Round-trip times, milliseconds."""
 
 DOWNLOADS = [1, 4, 32]
 RULES = ["gate", "bucket"]
@@ -31,15 +31,17 @@ COUNTED = 40
 """Seconds at the end of a run that count for the rate."""
 
 LATE = 1000
-"""The longest round trip: after a loss its window needs a minute to grow."""
+"""The longest round trip, at which a window needs a minute to grow after a loss."""
 
 
 FIRST = (
-    "they are lost while downloads begin: in the first three seconds, and at 600 ms, with 32 "
-    "downloads, in more than ten. An ACK of two segments lets a sender in slow start send four"
+    "the packets are lost while downloads begin: in the first three seconds, or in more than ten "
+    "with 600 ms and 32 downloads. An ACK of two segments lets a sender in slow start send four"
 )
 
-CAPPED = "with either rule packets are lost in slow start; which part lumps have was not measured"
+CAPPED = (
+    "with either rule packets are lost in slow start; the contribution of bursts was not measured"
+)
 
 
 @long_paths.run(rule=RULES, round_trip=ROUND_TRIPS, downloads=DOWNLOADS)
@@ -60,14 +62,14 @@ def measure(seed: int, rule: str, round_trip: int, downloads: int) -> dict[str, 
 def compare(
     runs: Table, round_trip: int, column: str, with_bucket: Callable[[Any, Any], Any]
 ) -> np.ndarray:
-    """A row for each number of downloads, a column for each seed: the gate beside the bucket."""
+    """The gate compared with the bucket: a row per number of downloads, a column per seed."""
     cells = [runs.where(round_trip=round_trip, downloads=it) for it in DOWNLOADS]
     pairs = [[cell.where(rule=rule)[column] for rule in RULES] for cell in cells]
     return np.array([with_bucket(gate, bucket) for gate, bucket in pairs])
 
 
 def claim_path(round_trip: int) -> None:
-    """Claims the goals for a round trip: the rate and the drops."""
+    """Adds the claims about rate and drops for a round trip."""
 
     def rate(runs: Table) -> Numbers:
         return compare(runs, round_trip, "rate", np.divide).min(axis=0)
@@ -79,9 +81,9 @@ def claim_path(round_trip: int) -> None:
     why = CAPPED if round_trip == LATE else FIRST
     path = f"round trip of {round_trip} ms, 1 to 32 downloads"
     long_paths.claim(
-        "R001-9", f"{path}: rate of the gate, of the bucket's", at_least=0.99, why=why
+        "R001-9", f"{path}: rate of the gate over the bucket's", at_least=0.99, why=why
     )(rate)
-    long_paths.claim("R001-9", f"{path}: packets dropped with the gate, less those with the bucket",
+    long_paths.claim("R001-9", f"{path}: packets dropped, gate minus bucket",
                      at_most=0, why=why)(drops)  # fmt: skip
 
 
@@ -91,7 +93,7 @@ for each in ROUND_TRIPS:
 
 @long_paths.figure
 def figure(runs: Table) -> Any:
-    figure, panels = plots.panels(["rate of the gate, of the bucket's", "packets dropped"])
+    figure, panels = plots.panels(["rate of the gate over the bucket's", "packets dropped"])
     for n, flows in enumerate(DOWNLOADS):
         rates = [compare(runs, it, "rate", np.divide)[n].mean() for it in ROUND_TRIPS]
         panels[0].plot(ROUND_TRIPS, rates, marker="o", label=f"{flows} downloads")

@@ -1,13 +1,14 @@
-"""A relay that acknowledges early fills a rate that losses beyond the gateway leave empty.
+"""A relay that acknowledges early keeps the rate filled, despite losses on the path after it.
 
 Source: postack, ledger R001-21 (PreAck) and section 7 ("helper for fast rate recovery").
-Differs: see `_network.py` and, for the differences of a relay from PreAck, `Kind::Relay` in
-`crates/sim/src/scenario/traffic.rs`. Relays are just beyond the gateway, which holds the senders to
-the rate; losses are beyond the relays. A relay buffers 64 KiB of a flow beside a receive window of
-64 KiB. At the end of the warm-up it can hold 1.5 % of the measured bytes. It forwards data with
-Reno like the senders, or with BBR, which does not take each loss for congestion. Acknowledged bytes
-that never arrive are counted at the end of runs without a warm-up. The paper's 45 % name neither
-losses nor a sender, so they are claimed of every loss and both senders.
+Differs: see `_network.py`. `Kind::Relay` in `crates/sim/src/scenario/traffic.rs` lists the
+differences between a relay and PreAck. Relays are next to the gateway, on its WAN side. The gateway
+limits the senders to the rate; packets are lost between relays and receivers. A relay buffers 64
+KiB of a flow in addition to a receive window of 64 KiB. At the end of the warm-up it can hold 1.5 %
+of the measured bytes. It forwards data with Reno like the senders, or with BBR, which does not take
+every loss for congestion. Runs without a warm-up count the acknowledged bytes that never arrive.
+The paper's gain of 45 % names neither losses nor a sender, so each loss rate and both senders have
+a claim.
 """
 
 from typing import Any
@@ -33,7 +34,7 @@ SENDERS = {
     "relay, reno": ("tcr", "reno"),
     "relay, bbr": ("tcr", "bbr"),
 }
-"""The ACK control at the gateway, and the congestion control beyond a relay. ``None``: no relay."""
+"""The ACK control at the gateway, and the congestion control of the relay; None for no relay."""
 
 
 def scenario(ack_control: str, onward: str | None, loss: float, **run: Any) -> Scenario:
@@ -65,13 +66,13 @@ def measure(seed: int, senders: str, loss: float) -> dict[str, float]:
 
 
 RENO_TOO = (
-    "beyond the relay it is Reno that sends on, whose windows the losses keep small whoever it "
-    "sends for: what a relay spares it is the rest of the way, which is short here. With BBR there "
-    "the paper's gain is reached from 2 % on (`#two-bbr`, `#five-bbr`)"
+    "the relay sends with Reno too, and losses keep its window small. A relay only spares it the "
+    "path between sender and relay, which is short here. With BBR at the relay the paper's gain is "
+    "reached from 2 % on (`#two-bbr`, `#five-bbr`)"
 )
 FULL = (
-    "at 1 % TCR alone has more than 1/1.45 of the rate (`loss`), so that not even all of it would "
-    "be the paper's gain"
+    "at 1 % TCR alone has more than 1/1.45 of the rate (`loss`), so even the whole rate would be "
+    "less than the paper's gain"
 )
 
 
@@ -142,31 +143,31 @@ def five_gate(runs: Table) -> Numbers:
 
 @preack.claim(
     "R001-21, end to end",
-    "1 %, relay with Reno: bytes of a flow acknowledged and nowhere at the end",
+    "1 %, relay with Reno: bytes of a flow acknowledged but not delivered at the end",
     at_least=1,
 )
 def nowhere_reno(runs: Table) -> Numbers:
     return nowhere(runs, "relay, reno")
 
 
-@preack.claim("R001-21, end to end", "1 %, relay with BBR: the same", at_least=1)
+@preack.claim("R001-21, end to end", "1 %, relay with BBR: such bytes", at_least=1)
 def nowhere_bbr(runs: Table) -> Numbers:
     return nowhere(runs, "relay, bbr")
 
 
-@preack.claim("R001-21, end to end", "1 %, TCR alone: the same", at_most=0)
+@preack.claim("R001-21, end to end", "1 %, TCR alone: such bytes", at_most=0)
 def nowhere_tcr(runs: Table) -> Numbers:
     return nowhere(runs, "tcr")
 
 
-@preack.claim("R001-21, end to end", "1 %, gate: the same", at_most=0)
+@preack.claim("R001-21, end to end", "1 %, gate: such bytes", at_most=0)
 def nowhere_gate(runs: Table) -> Numbers:
     return nowhere(runs, "gate")
 
 
 @preack.figure
 def figure(runs: Table) -> Any:
-    titles = ["goodput, Mbit/s", "acknowledged and nowhere, kB of a flow"]
+    titles = ["goodput, Mbit/s", "acknowledged but not delivered, kB per flow"]
     figure, panels = plots.panels(titles)
     for axes, column, unit in zip(panels, ("goodput", "nowhere"), (1e6, 1e3), strict=True):
         for senders in SENDERS:

@@ -1,11 +1,11 @@
-"""BBR with its ACKs held leaves the line idle for no longer than without.
+"""When BBR measures the path (ProbeRTT), held ACKs do not leave the line idle for longer.
 
-Source: BBR (draft-ietf-ccwg-bbr), section 5.3.4.3 (ProbeRTT): every 10 s a sender with little in
-flight for 200 ms measures the path; held ACKs are a part of the path.
-Differs: see `_line.py`. One download with BBR is alone, or beside one with CUBIC. Time counts from
-10 s to 60 s in steps of 20 ms: as idle if the client gets less than a tenth of the policy's rate,
-and as slow if it gets less than nine tenths.
-The bounds are goals, set before any repair.
+Source: BBR (draft-ietf-ccwg-bbr), section 5.3.4.3 (ProbeRTT): every 10 s a sender reduces its data
+in flight for 200 ms to measure the path; the time for which ACKs are held is part of the path.
+Differs: see `_line.py`. One BBR download is alone, or runs beside one CUBIC download. Time from 10
+s to 60 s is divided into steps of 20 ms. A step is idle if the client gets less than a tenth of the
+policy's rate, and slow if it gets less than nine tenths. The bounds are goals, set before any
+repair.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ from ._line import LINE, PART, line
 probe_rtt = Experiment(__file__)
 
 ROUND_TRIPS = [10, 40, 100]
-"""In milliseconds."""
+"""Round-trip times, milliseconds."""
 
 SHOWN = ["none", "gate"]
 BESIDE = ["alone", "beside one with CUBIC"]
@@ -30,11 +30,11 @@ BEGINS: dict[str, Any] = {"start": {"uniform": ["0 s", "500 ms"]}}
 
 WHY = (
     "a sender in ProbeRTT sends nothing until all but four segments are acknowledged, and held "
-    "ACKs take as long as they were held. Without ACK control, data that waits fills the line "
-    "meanwhile, also while the sender drains its queue between two such phases"
+    "ACKs delay this by their hold. Without ACK control, queued data fills the line meanwhile, "
+    "also while the sender drains its queue between two such phases"
 )
 
-BOTH = "without ACKs held it is as little (`#full-without`)"
+BOTH = "without ACKs held the use is as low (`#full-without`)"
 
 
 @probe_rtt.run(ack_control=SHOWN, round_trip=ROUND_TRIPS, beside=BESIDE)
@@ -54,37 +54,38 @@ def measure(seed: int, ack_control: str, round_trip: int, beside: str) -> dict[s
 
 
 def compared(runs: Table, column: str, beside: str) -> np.ndarray:
-    """With ACKs held less without: a row for each round trip, a column for each seed."""
+    """With ACKs held minus without: a row for each round trip, a column for each seed."""
     cells = [runs.where(round_trip=it, beside=beside) for it in ROUND_TRIPS]
     gate, none = ([cell.where(ack_control=it)[column] for cell in cells] for it in ("gate", "none"))
     return np.array(gate) - np.array(none)
 
 
-@probe_rtt.claim("BBR", "alone: seconds of 50 with an idle line, with ACKs held less without",
+@probe_rtt.claim("BBR", "alone: idle seconds of 50, with ACKs held minus without",
                  at_most=0.1, why=WHY)  # fmt: skip
 def idle(runs: Table) -> Numbers:
     return compared(runs, "idle", BESIDE[0]).max(axis=0)
 
 
-@probe_rtt.claim("BBR", "alone: the same below nine tenths of the rate", at_most=0.5, why=WHY)
+@probe_rtt.claim("BBR", "alone: slow seconds of 50, with ACKs held minus without", at_most=0.5,
+                 why=WHY)  # fmt: skip
 def slow(runs: Table) -> Numbers:
     return compared(runs, "slow", BESIDE[0]).max(axis=0)
 
 
 @probe_rtt.claim(
-    "BBR", "alone: use of the rate, with ACKs held less without", at_least=-0.01, why=WHY
+    "BBR", "alone: use of the rate, with ACKs held minus without", at_least=-0.01, why=WHY
 )
 def rate(runs: Table) -> Numbers:
     return compared(runs, "rate", BESIDE[0]).min(axis=0)
 
 
-@probe_rtt.claim("BBR", "beside one with CUBIC: use of the rate", at_least=0.99, why=BOTH)
+@probe_rtt.claim("BBR", "beside CUBIC: use of the rate with ACKs held", at_least=0.99, why=BOTH)
 def full(runs: Table) -> Numbers:
     cell = runs.where(beside=BESIDE[1], ack_control="gate")
     return np.min([cell.where(round_trip=it)["rate"] for it in ROUND_TRIPS], axis=0)
 
 
-@probe_rtt.claim("BBR", "beside one with CUBIC: the same without ACKs held", kind="context")
+@probe_rtt.claim("BBR", "beside CUBIC: use of the rate without ACKs held", kind="context")
 def full_without(runs: Table) -> Numbers:
     cell = runs.where(beside=BESIDE[1], ack_control="none")
     return np.min([cell.where(round_trip=it)["rate"] for it in ROUND_TRIPS], axis=0)

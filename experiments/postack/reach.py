@@ -1,4 +1,4 @@
-"""The possible gain over TCR depends on the window that losses leave.
+"""The window that losses allow limits the possible gain over TCR.
 
 Source: postack, ledger A001-3 (gate over TCR at 2 % loss).
 Differs: see `_network.py` and `loss`. The path loses 2 % of the packets at every rate. At the
@@ -22,7 +22,7 @@ UNLIMITED = 200
 CONTROLS = ["reno", "cubic"]
 
 SEEDS = 72
-"""Seeds at both rates that the claims about 10 Mbit/s compare, from `tidegate-repro plan`."""
+"""Seeds at the two rates of the claims about 10 Mbit/s, from `tidegate-repro plan`."""
 
 reach = Experiment(__file__, more={"mbps": {10: SEEDS, UNLIMITED: SEEDS}})
 
@@ -41,7 +41,7 @@ def goodput(runs: Table, ack_control: str, congestion: str, mbps: int = 10) -> n
 
 
 def unlimited(runs: Table, congestion: str) -> np.ndarray:
-    """Goodput without an effective policy, divided by that with TCR at 10 Mbit/s."""
+    """Goodput without an effective policy over that with TCR at 10 Mbit/s."""
     return goodput(runs, "none", congestion, UNLIMITED) / goodput(runs, "tcr", congestion)
 
 

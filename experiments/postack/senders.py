@@ -1,10 +1,10 @@
-"""Whatever TCP a sender speaks, no stall and no timeout comes of its ACKs being held.
+"""With held ACKs, no kind of TCP sender stalls or times out.
 
 Source: postack, ledger A001-7 and A001-10.
-Differs: see `_network.py`. The senders are the simulator's: Linux's TCP with one thing changed at
-a time. Without loss, so that every timeout would be the gateway's. Windows are 64 KiB, and 48 kB
-where they are not scaled or the scale is given. The class of 20 kbit/s has ten flows, a minute of
-warm-up and five minutes that count.
+Differs: see `_network.py`. Senders are the simulator's Linux TCP with one changed setting at a
+time. There is no loss, so every timeout is the gateway's fault. Windows are 64 KiB, or 48 kB with a
+given window scale or none. The class of 20 kbit/s has ten flows, a warm-up of one minute and five
+minutes that count.
 """
 
 from typing import Any
@@ -64,17 +64,17 @@ def measure(seed: int, ack_control: str, sender: str) -> dict[str, float]:
 
 
 def every(runs: Table, column: str, ack_control: str = "gate") -> list[np.ndarray]:
-    """A column for each kind of sender, with a number for each seed."""
+    """A column for each kind of sender; one number per seed."""
     return [runs.where(ack_control=ack_control, sender=kind)[column] for kind in KINDS]
 
 
-@senders.claim("A001-7", "worst of all kinds: goodput of a queue for each flow's", at_least=0.97)
+@senders.claim("A001-7", "worst kind: goodput over that of a queue for each flow", at_least=0.97)
 def goodput(runs: Table) -> Numbers:
     pairs = zip(every(runs, "goodput"), every(runs, "goodput", "none"), strict=True)
     return [min(ratios) for ratios in zip(*(gate / fair for gate, fair in pairs), strict=True)]
 
 
-@senders.claim("A001-7", "worst of all kinds: Jain index", at_least=0.98)
+@senders.claim("A001-7", "worst kind: Jain index", at_least=0.98)
 def jain(runs: Table) -> Numbers:
     return [min(kinds) for kinds in zip(*every(runs, "jain"), strict=True)]
 
@@ -84,7 +84,7 @@ def timeouts(runs: Table) -> Numbers:
     return np.sum(every(runs, "timeouts"), axis=0)
 
 
-@senders.claim("A001-7", "all kinds: segments sent again", at_most=0)
+@senders.claim("A001-7", "all kinds: retransmitted segments", at_most=0)
 def retransmitted(runs: Table) -> Numbers:
     return np.sum(every(runs, "retransmitted"), axis=0)
 
@@ -95,7 +95,7 @@ def slow_jain(runs: Table) -> Numbers:
 
 
 @senders.claim(
-    "A001-10", "20 kbit/s, ten flows: least that one gets in 5 min, bytes", at_least=37_500
+    "A001-10", "20 kbit/s, ten flows: least data of one flow in 5 min, bytes", at_least=37_500
 )
 def slow_least(runs: Table) -> Numbers:
     return runs.where(ack_control="gate", sender=SLOW)["least"]
@@ -103,7 +103,7 @@ def slow_least(runs: Table) -> Numbers:
 
 @senders.figure
 def figure(runs: Table) -> Any:
-    figure, (axes,) = plots.panels(["goodput of a queue for each flow's"])
+    figure, (axes,) = plots.panels(["goodput over that of a queue for each flow"])
     figure.set_size_inches(10, 4)
     gate, fair = every(runs, "goodput"), every(runs, "goodput", "none")
     ratios = [(one / other).mean() for one, other in zip(gate, fair, strict=True)]

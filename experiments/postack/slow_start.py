@@ -1,11 +1,11 @@
-"""Once slow start is over, the most that a gateway holds with ACKs held is a small part as well.
+"""With ACKs held, the largest queue of a gateway after slow start is a small fraction as well.
 
 Source: postack, abstract ("a buffer smaller by 96 %"), ledger A001-2: at most a quarter of the peak
-in slow start, and 6 % of it once that is over.
-Differs: see `_network.py`. A probe of the gateway counts the waiting bytes every 10 ms. The peak
-with slow start in it is exact. Slow start counts as over after 10 s of 40. The peak with held ACKs
+in slow start, and 6 % of it afterwards.
+Differs: see `_network.py`. A probe of the gateway counts the queued bytes every 10 ms. The peak
+over the whole run is exact. Slow start counts as over after 10 s of 40. The peak with held ACKs
 adds the greatest number of records in the whole run, slow start included, and a packet of each
-flow. It is too high rather than too low. Reno and CUBIC give the same numbers to every digit,
+flow, so it is too high rather than too low. Reno and CUBIC give the same numbers to every digit,
 because the receivers' windows limit both. So the twelve claims are six numbers.
 """
 
@@ -24,7 +24,7 @@ slow_start = Experiment(__file__)
 CONTROLS = ["reno", "cubic"]
 SHOWN = ["none", "gate"]
 OVER = 10
-"""Time in seconds at which slow start is over."""
+"""Time in seconds from which on slow start counts as over."""
 
 
 def watched(ack_control: str, window: str, congestion: str) -> Scenario:
@@ -37,7 +37,7 @@ def watched(ack_control: str, window: str, congestion: str) -> Scenario:
 
 
 def waiting(run: Result) -> tuple[np.ndarray, np.ndarray]:
-    """Times, and bytes of data inside the gateway."""
+    """Times, and bytes of data queued in the gateway."""
     table = run["passage gateway up"]
     return table["time_seconds"], table["bulk_waiting_bytes"]
 
@@ -57,20 +57,22 @@ def measure(seed: int, ack_control: str, window: str, congestion: str) -> dict[s
 
 
 def of(runs: Table, column: str, window: str, congestion: str) -> np.ndarray:
-    """A column with ACKs held, divided by the data in a queue for each flow in the same phase."""
+    """A column with ACKs held, over the data in a queue for each flow in the same phase."""
     cell = runs.where(window=window, congestion=congestion)
     base = "peak" if column == "peak" else "after"
     return cell.where(ack_control="gate")[column] / cell.where(ack_control="none")[base]
 
 
 def claim_cell(window: str, congestion: str) -> None:
-    """Claims the ledger's bounds for a cell: in slow start, after it, and after it with ACKs."""
+    """Adds the ledger's bounds for one case: in slow start, afterwards, afterwards with ACKs."""
     name = f"{congestion}{'_grown' if window == 'grown' else ''}"
-    where = f"windows of {window}, {congestion}" if window != "grown" else f"grown, {congestion}"
+    where = f"windows of {window}, {congestion}"
+    if window == "grown":
+        where = f"unlimited windows, {congestion}"
     for column, what, most in (
-        ("peak", "most data that waits, slow start included", 0.25),
-        ("after", "most data that waits after it", 0.06),
-        ("memory", "most data and held ACKs after it", 0.06),
+        ("peak", "most queued data, slow start included", 0.25),
+        ("after", "most queued data after slow start", 0.06),
+        ("memory", "most queued data and held ACKs after slow start", 0.06),
     ):
 
         def ratio(runs: Table, column: str = column) -> Numbers:

@@ -1,9 +1,9 @@
-"""Of up to 100 downloads that begin together no timer expires, although their first windows wait.
+"""When up to 100 downloads begin together, none times out, although their first windows wait.
 
 Source: postack, ledger A001-7 and R001-11 (b).
-Differs: see `_network.py`. CUBIC, windows as large as they grow, down, and all begin within a tenth
-of a second. The first windows of a hundred senders are 1.2 s of 10 Mbit/s. All of 10 s count, the
-beginning too. `live_crowd` is the same between real hosts.
+Differs: see `_network.py`. CUBIC downloads with unlimited windows begin within a tenth of a second.
+The first windows of a hundred senders take 1.2 s at 10 Mbit/s. All of 10 s count, the start
+included. `live_crowd` is the same between real hosts.
 """
 
 from typing import Any
@@ -32,13 +32,13 @@ def measure(seed: int, ack_control: str, flows: int) -> dict[str, float]:
 
 
 def over_queue(runs: Table, flows: int) -> np.ndarray:
-    """Goodput with ACKs held, of a queue for each flow."""
+    """Goodput with ACKs held over that with a queue for each flow."""
     turn = runs.where(flows=flows)
     return turn.where(ack_control="gate")["goodput"] / turn.where(ack_control="none")["goodput"]
 
 
 def more(runs: Table, flows: int) -> np.ndarray:
-    """Timeouts with ACKs held, less those of a queue for each flow."""
+    """Timeouts with ACKs held minus those of a queue for each flow."""
     turn = runs.where(flows=flows)
     return turn.where(ack_control="gate")["timeouts"] - turn.where(ack_control="none")["timeouts"]
 
@@ -49,7 +49,7 @@ def timeouts(runs: Table) -> Numbers:
     return np.sum([turn["timeouts"] for turn in turns], axis=0)
 
 
-@together.claim("A001-7", "200 downloads: timeouts, gate less a queue for each flow", at_most=0)
+@together.claim("A001-7", "200 downloads: timeouts, gate minus a queue for each flow", at_most=0)
 def timeouts_most(runs: Table) -> Numbers:
     return more(runs, 200)
 
@@ -59,14 +59,14 @@ def left(runs: Table) -> Numbers:
     return runs.where(ack_control="gate", flows=200)["timeouts"]
 
 
-@together.claim("A001-4", "least of all: goodput of a queue for each flow's", at_least=0.97)
+@together.claim("A001-4", "worst case: goodput over that of a queue for each flow", at_least=0.97)
 def goodput(runs: Table) -> Numbers:
     return np.min([over_queue(runs, flows) for flows in FLOWS], axis=0)
 
 
 @together.figure
 def figure(runs: Table) -> Any:
-    figure, (expired, waits) = plots.panels(["timeouts in a run", "data that waits, kB, mean"])
+    figure, (expired, waits) = plots.panels(["timeouts in a run", "queued data, kB, mean"])
     for ack_control in SHOWN:
         for axes, column, unit in ((expired, "timeouts", 1), (waits, "data", 1e3)):
             means = [

@@ -1,13 +1,13 @@
-"""Two trunks that share a link of 10 Mbit/s, each full of UDP packets.
+"""Two trunks full of UDP packets share a link of 10 Mbit/s.
 
 Source: trunking, section 7.1, figure 3; ledger, TT1.
-Differs: the paper calls its 10 Mbit/s Ethernet 1200 KB/s; the bottleneck carries exactly these
-9.6 Mbit/s, counted from the IP header on. Management packets take 52 bytes (TCP with timestamps),
-a length the paper does not print: its buffer needs 49.6. They are TCP as the RFCs have it, NewReno
-without SACK, whose receiver lets 64 KiB of the virtual stream be out, as systems of those years
-did. The simple RED-like scheme of its router is not printed either: `trunk-fifo` drops none up to
-half of MP_Th waiting on average, all at MP_Th, and a part that grows in proportion in between.
-Hosts send 9.6 Mbit/s each.
+Differs: the paper gives its 10 Mbit/s Ethernet 1200 KB/s; the bottleneck here carries exactly these
+9.6 Mbit/s, counted from the IP header on. The paper does not print the length of management
+packets; they have 52 bytes here (TCP with timestamps), and its buffer size requires 49.6. They are
+TCP as in the RFCs: NewReno without SACK. The receiver's window is 64 KiB of the virtual stream, as
+in systems of that time. The router's "simple RED-like scheme" is not printed either. Our
+`trunk-fifo` drops no management packet up to a mean queue of MP_Th / 2, all above MP_Th, and a
+linearly growing fraction in between. Each host sends 9.6 Mbit/s.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ RATE = 1_200_000
 BOTTLENECK_RATE = "9.6 Mbit/s"
 
 ALPHA, MANAGEMENT = 8, 52
-"""Management packets per connection that may wait, and the length of one."""
+"""Alpha, the number of management packets per connection that may wait, and their length, bytes."""
 
 CONNECTIONS = 4
 """Number of connections of each trunk."""
@@ -34,7 +34,7 @@ GUARANTEES = {"a": (400, 200), "b": (200, 400)}
 """Guarantees of trunks 1 and 2 in KB/s, in experiments (a) and (b)."""
 
 SECONDS = 400
-"""Length of a run of figures 4 and 5 in seconds; the first ``WARMUP`` seconds do not count."""
+"""Length in seconds of a run for figures 4 and 5. The first ``WARMUP`` seconds do not count."""
 WARMUP = 20
 
 BOTTLENECK = ("e", "f.wan")
@@ -47,7 +47,7 @@ def required_buffer(
     management: int = MANAGEMENT,
     alpha: int = ALPHA,
 ) -> int:
-    """Buffer in bytes by equation 2, for one trunk with these ``connections`` for each VMSS."""
+    """Buffer in bytes by equation 2. Each VMSS stands for a trunk with this many connections."""
     each = [alpha * management + (alpha + 1) * size for size in vmss]
     return round(connections * sum(each) / (1 - guaranteed))
 
@@ -67,13 +67,21 @@ def network(
     packet: int = 1500,
     begins: int | None = None,
 ) -> Scenario:
-    """Trunks 1 and 2 from ``b`` and ``d`` to ``f``, with VMSS in bytes and guarantees in KB/s.
+    """Trunks 1 and 2 from ``b`` and ``d`` to ``f``, for flows ``a`` to ``g`` and ``c`` to ``h``.
 
-    Flow 1 goes from ``a`` to ``g``, and flow 2 from ``c`` to ``h``. The router ``e`` has ``buffer``
-    times the buffer of equation 2, and with ``early`` it drops like RED. Flows stop 2 s before the
-    run ends. They start 3 ms apart; with ``spread`` each starts at a random time in the first
-    0.2 s. ``alpha`` is that of equation 1, and ``packet`` the length of user packets in bytes. The
-    first slow start of a management connection ends at ``begins`` packets, by default at 8.
+    Args:
+        vmss: VMSS of both trunks, bytes.
+        guarantee: guarantees of both trunks, KB/s.
+        connections: management connections of each trunk.
+        buffer: buffer of the router ``e``, as a multiple of equation 2's.
+        duration: length of the run in seconds; flows stop 2 s earlier.
+        sample: time between two samples.
+        warmup: seconds that do not count.
+        early: the router drops like RED instead of by equation 1.
+        spread: flows start at random in the first 0.2 s instead of 3 ms apart.
+        alpha: alpha of equation 1.
+        packet: length of user packets, bytes.
+        begins: packets at which the first slow start of a management connection ends; default 8.
     """
     net = Scenario(duration=f"{duration} s", warmup=f"{warmup} s", sample=sample, link_header="0 B")
     part = KB * sum(guarantee) / RATE
@@ -109,7 +117,7 @@ def network(
 
 
 def trunk(name: str, local: str, vmss: int, guarantee: int, connections: int) -> dict[str, Any]:
-    """The end of a trunk to ``f``."""
+    """The sending end of a trunk to ``f``, as in a policy file."""
     return {
         "name": name,
         "local": local,
@@ -123,12 +131,12 @@ def trunk(name: str, local: str, vmss: int, guarantee: int, connections: int) ->
 
 
 def reverse(trunk: dict[str, Any]) -> dict[str, Any]:
-    """The other end of a trunk."""
+    """The other end of a trunk, as in a policy file."""
     return {**trunk, "local": trunk["peer"], "peer": trunk["local"]}
 
 
 def measured(run: Result) -> dict[str, float]:
-    """For each trunk the mean and least rate in KB/s, and the deviation as a part of the mean."""
+    """For each trunk the mean and least rate in KB/s, and the deviation over the mean."""
     row: dict[str, float] = {}
     for n, rate in enumerate(rates(run), 1):
         row |= {f"mean_{n}": rate.mean(), f"least_{n}": rate.min()}
@@ -153,7 +161,7 @@ def user_loss(run: Result) -> int:
 
 
 def claim_shares(figure: Experiment, case: str, paper: tuple[int, int]) -> None:
-    """The claims of experiment (a) or (b): shares in KB/s, steadiness, and guarantees."""
+    """Adds the claims of experiment (a) or (b): shares in KB/s, steadiness, and guarantees."""
 
     def claim(ref: str, text: str, column: str, over: int = 1, **bounds: Any) -> None:
         def measured(runs: Table) -> np.ndarray:
@@ -162,17 +170,17 @@ def claim_shares(figure: Experiment, case: str, paper: tuple[int, int]) -> None:
         measured.__name__ = column
         figure.claim(ref, text, **bounds)(measured)
 
-    claim("A003-1", "both, of the link", "link", paper=1, at_least=0.97)
+    claim("A003-1", "rate of both trunks over the link's", "link", paper=1, at_least=0.97)
     for n in (1, 2):
         claim("A003-1", f"trunk {n}, KB/s", f"mean_{n}", paper=paper[n - 1], within=0.05)
-        text = f"deviation of one second, of the mean: trunk {n}"
+        text = f"trunk {n}: deviation of the rate of one second, over its mean"
         claim("A003-1", text, f"deviation_{n}", at_most=0.15)
-        text = f"least of any second, of the guarantee: trunk {n}"
+        text = f"trunk {n}: least rate of any second, over the guarantee"
         claim("A003-2", text, f"least_{n}", GUARANTEES[case][n - 1], paper=1, at_least=0.98)
 
 
 def draw(run: Result) -> Any:
-    """The rate of each trunk over time, a point for each second, and its running average."""
+    """Draws the rate of each trunk: a point for each second, and the running average."""
     figure, (axes,) = plots.panels(["each second, and the running average"])
     for n, rate in enumerate(rates(run), 1):
         time = WARMUP + 1 + np.arange(len(rate))

@@ -1,4 +1,4 @@
-"""Small transfers of 8 KB over a connection each, and their duration.
+"""Small transfers of 8 KB, each over its own connection, and the duration of a transfer.
 
 Source: trunking, sections 7.3 and 7.4; ledger, TT3 and TT4.
 Differs: hosts follow the paper's FreeBSD 2.2.8 where it is known. They have NewReno without SACK
@@ -18,10 +18,10 @@ from tidegate import Result, Scenario, Table
 
 SIZE = 8192
 KB = 1024
-"""Bytes of a KB in the paper: with it, 20 transfers at once give its throughput."""
+"""Bytes of a KB in the paper: with 1024, 20 simultaneous transfers give the paper's throughput."""
 
 SETTLED = 5
-"""Seconds that are left out at the beginning."""
+"""Seconds at the beginning that do not count."""
 
 BSD = {
     "profile": "rfc",
@@ -39,7 +39,7 @@ def transfers(net: Scenario, sender: str, receiver: str, clients: int) -> None:
 
 
 def measured(run: Result, seconds: float) -> dict[str, float]:
-    """KB/s of all transfers, and the delay of one in ms: its mean, deviation and maximum."""
+    """Throughput of all transfers in KB/s, and mean, deviation and maximum of their time in ms."""
     all_of_them = run["transfers"].where(group="web")
     took = 1000 * all_of_them["took_seconds"][all_of_them["began_seconds"] > SETTLED]
     rate = len(took) * SIZE / KB / (seconds - SETTLED)
@@ -47,16 +47,16 @@ def measured(run: Result, seconds: float) -> dict[str, float]:
 
 
 def ratio(runs: Table, column: str, over: str, under: str) -> np.ndarray:
-    """A column in one case divided by the same in another, for each seed."""
+    """A column in one case over the same column in another, for each seed."""
     return runs.where(case=over)[column] / runs.where(case=under)[column]
 
 
 def steps(axes: Any, runs: Sequence[Result], cases: Sequence[str], seconds: int) -> None:
-    """Draws for each case the part of transfers that were complete after a time."""
+    """Draws for each case the fraction of transfers that were complete after a time."""
     for case, run in zip(cases, runs, strict=True):
         took = sorted(run["transfers"].where(group="web")["took_seconds"])
         axes.plot(took, [n / len(took) for n in range(1, len(took) + 1)], label=case)
     axes.set_xlabel("s")
     axes.set_xlim(0, seconds)
-    axes.set_ylabel("of all transfers")
+    axes.set_ylabel("fraction of all transfers")
     axes.legend()

@@ -1,13 +1,14 @@
-"""Equation 2 gives the room of a router for other thresholds than eight packets a connection.
+"""Equation 2 sizes a router's buffer correctly for other thresholds than eight packets.
 
-Source: trunking, section 5, equations 1 and 2: alpha = 8, since a window of eight packets survives
-a loss without a timeout. Ledger, R003-5, R003-6 and A003-3.
-Differs: see `_network.py`. The paper runs alpha = 8 only. Here it is 2, 4, 8 and 16, in experiment
-TT1 (c), with the room of equation 2 for each, and flows that start at random times of the first 0.2
-s. Other runs, with eight times this room, show the greatest occupancy, which can then exceed
-equation 2. The first slow start of a management connection ends at alpha packets. With the default
-of eight, 2 and 4 lose user packets as trunks begin, and only then. Routers drop by equation 1, as
-`fig6.py` says. Runs take 200 s, start included.
+Source: trunking, section 5, equations 1 and 2: alpha is the number of management packets per
+connection that may wait. The paper uses 8, because a window of eight packets survives a loss
+without a timeout. Ledger, R003-5, R003-6 and A003-3.
+Differs: see `_network.py`. The paper runs alpha = 8 only. Here alpha is 2, 4, 8 and 16, in
+experiment TT1 (c), with the buffer of equation 2 for each; flows start at random in the first 0.2
+s. Further runs with eight times this buffer show the greatest occupancy, which may then exceed
+equation 2. The first slow start of a management connection ends at alpha packets. If it ended at
+the default of eight, runs with alpha 2 and 4 would lose user packets while trunks begin, and only
+then. Routers drop by equation 1, as in `fig6.py`. Runs take 200 s, start included.
 """
 
 from typing import Any
@@ -27,7 +28,7 @@ VMSS = (1500, 1500)
 SECONDS = 200
 
 EXACT, AMPLE = 1, 8
-"""Factors on the buffer of equation 2. Ample bytes do not limit the occupancy."""
+"""Factors on the buffer of equation 2. The ample buffer does not limit the occupancy."""
 
 
 @alpha.run(alpha=ALPHAS, room=[EXACT, AMPLE])
@@ -56,7 +57,7 @@ def of(runs: Table, alpha: int, column: str, room: int = EXACT) -> np.ndarray:
 
 
 def claim_room(alpha_: int) -> None:
-    """Claims that users lose nothing with the buffer of equation 2, and that they need it."""
+    """Adds claims that no user packet is lost with equation 2's buffer, and that it is needed."""
 
     def lost(runs: Table) -> Numbers:
         return of(runs, alpha_, "lost")
@@ -67,7 +68,7 @@ def claim_room(alpha_: int) -> None:
     lost.__name__, most.__name__ = f"lost_{alpha_}", f"most_{alpha_}"
     text = f"alpha = {alpha_}: user packets lost in {SECONDS} s"
     alpha.claim("A003-3", text, paper=0, at_most=0)(lost)
-    text = f"alpha = {alpha_}: greatest occupancy with ample room, of equation 2"
+    text = f"alpha = {alpha_}: greatest occupancy of an ample buffer, over equation 2"
     alpha.claim("A003-3", text, at_least=0.8, at_most=1.05)(most)
 
 
@@ -80,12 +81,12 @@ def use(runs: Table) -> Numbers:
     return of(runs, 8, "use")
 
 
-@alpha.claim("R003-5", "deviation of one second, alpha = 2 over alpha = 8", at_least=1.2)
+@alpha.claim("R003-5", "deviation of one second's rate, alpha = 2 over alpha = 8", at_least=1.2)
 def uneven(runs: Table) -> Numbers:
     return of(runs, 2, "deviation") / of(runs, 8, "deviation")
 
 
-@alpha.claim("R003-5", "deviation of one second, alpha = 16 over alpha = 8", kind="context")
+@alpha.claim("R003-5", "deviation of one second's rate, alpha = 16 over alpha = 8", kind="context")
 def more_even(runs: Table) -> Numbers:
     return of(runs, 16, "deviation") / of(runs, 8, "deviation")
 
@@ -97,12 +98,12 @@ def waits(runs: Table) -> Numbers:
 
 @alpha.figure
 def figure(runs: Table) -> Any:
-    figure, panels = plots.panels(["deviation of one second", "room"])
+    figure, panels = plots.panels(["deviation of one second's rate", "buffer"])
     for axes, column, room in zip(panels, ("deviation", "most"), (EXACT, AMPLE), strict=True):
         means = [of(runs, each, column, room).mean() for each in ALPHAS]
         axes.plot(ALPHAS, means, marker="o")
         axes.set_xlabel("alpha")
         axes.set_ylim(bottom=0)
-    panels[0].set_ylabel("of the mean rate of trunk 1")
-    panels[1].set_ylabel("greatest occupancy, of equation 2")
+    panels[0].set_ylabel("over the mean rate of trunk 1")
+    panels[1].set_ylabel("greatest occupancy over equation 2")
     return figure

@@ -1,6 +1,7 @@
-"""Several management connections make the rate of a trunk smoother than one.
+"""With several management connections the rate of a trunk is steadier than with one.
 
-Source: trunking, section 7.1 (the end: "much larger bandwidth variations" with one); ledger A003-4.
+Source: trunking, section 7.1, whose end mentions "much larger bandwidth variations" with one
+connection; ledger A003-4.
 Differs: see `_network.py`. The paper shows no run with one connection.
 """
 
@@ -27,7 +28,7 @@ def ratio(runs: Table, trunk: int) -> np.ndarray:
 
 
 @connections.claim(
-    "A003-4", "deviation with one connection, of that with four: trunk 1", paper="much larger",
+    "A003-4", "trunk 1: deviation of the rate, one connection over four", paper="much larger",
     at_least=1.5,
 )  # fmt: skip
 def trunk_1(runs: Table) -> Numbers:
@@ -35,7 +36,7 @@ def trunk_1(runs: Table) -> Numbers:
 
 
 @connections.claim(
-    "A003-4", "deviation with one connection, of that with four: trunk 2", paper="much larger",
+    "A003-4", "trunk 2: deviation of the rate, one connection over four", paper="much larger",
     at_least=1.5,
 )  # fmt: skip
 def trunk_2(runs: Table) -> Numbers:

@@ -1,11 +1,11 @@
-"""A trunk for each site protects small transfers from greedy ones of other sites.
+"""A trunk for each site protects small transfers from the greedy transfers of other sites.
 
 Source: trunking, section 7.3, experiment TT3, figure 10; ledger, TT3 and A003-6.
 Differs: see `_web.py` and `_network.py`. The paper leaves some parameters open. They were chosen
-once, so that the web alone (a) and beside ftp (b) comes near the paper's numbers. The middle router
-is 35 ms from the clients. There are 22 clients, and at each of two sites 10 ftp sessions with
-windows of 64 KiB. Case (c) follows from these. The middle router has the room of equation 2 for
-three trunks, 167 kB, in all cases, and is Drop-Tail without trunks.
+once, so that two cases come near the paper's numbers: the web alone (a), and the web beside ftp
+(b). The middle router is 35 ms from the clients. There are 22 clients, and each of two sites has 10
+ftp sessions with windows of 64 KiB. Case (c) follows from these choices. In all cases the middle
+router has the buffer of equation 2 for three trunks, 167 kB; without trunks it is Drop-Tail.
 """
 
 from typing import Any
@@ -30,7 +30,7 @@ CONNECTIONS, VMSS = 4, 1500
 
 
 def sites(case: str) -> Scenario:
-    """Three sites that send to one, through a router in the middle."""
+    """Three sites that send to a fourth through a router in the middle."""
     tcp = {**BSD, "ack_delay": "100 ms", "receive_window": "64 KiB"}
     net = Scenario(duration=f"{SECONDS} s", link_header="0 B", tcp=tcp)
     trunks = [trunk(f"t{n}", f"192.0.2.{n}", VMSS, 0, CONNECTIONS) for n in SITES]
@@ -66,29 +66,29 @@ def alone(runs: Table) -> Numbers:
     return runs.where(case="a")["rate"]
 
 
-@fig10.claim("A003-6", "(b) throughput beside ftp, of that alone", paper=0.27, at_most=0.5)
+@fig10.claim("A003-6", "(b) throughput beside ftp, over that alone", paper=0.27, at_most=0.5)
 def beside(runs: Table) -> Numbers:
     return ratio(runs, "rate", "b", "a")
 
 
-@fig10.claim("A003-6", "throughput with trunks, of that alone", kind="context")
+@fig10.claim("A003-6", "throughput with trunks, over that alone", kind="context")
 def below(runs: Table) -> Numbers:
     return ratio(runs, "rate", "c", "a")
 
 
-@fig10.claim("A003-6", "throughput with trunks, of that without", paper=1.95, at_least=1.5)
+@fig10.claim("A003-6", "throughput, trunks over none", paper=1.95, at_least=1.5)
 def rate(runs: Table) -> Numbers:
     return ratio(runs, "rate", "c", "b")
 
 
-@fig10.claim("A003-6", "mean delay with trunks, of that without", paper=0.52, at_most=0.7)
+@fig10.claim("A003-6", "mean delay, trunks over none", paper=0.52, at_most=0.7)
 def mean(runs: Table) -> Numbers:
     return ratio(runs, "mean", "c", "b")
 
 
 @fig10.claim(
     "A003-6",
-    "deviation of delay with trunks, of that without",
+    "deviation of delay, trunks over none",
     paper=0.24,
     at_most=0.5,
     statistic=MEDIAN_RATIO,
@@ -99,7 +99,7 @@ def deviation(runs: Table) -> Numbers:
 
 @fig10.claim(
     "A003-6",
-    "longest delay with trunks, of that without",
+    "longest delay, trunks over none",
     paper=0.25,
     at_most=0.5,
     statistic=MEDIAN_RATIO,
@@ -108,14 +108,14 @@ def most(runs: Table) -> Numbers:
     return ratio(runs, "most", "c", "b")
 
 
-@fig10.claim("A003-6", "mean delay alone, of that with trunks", paper=0.58, at_most=1)
+@fig10.claim("A003-6", "mean delay, web alone over trunks", paper=0.58, at_most=1)
 def mean_alone(runs: Table) -> Numbers:
     return ratio(runs, "mean", "a", "c")
 
 
 @fig10.claim(
     "A003-6",
-    "deviation of delay alone, of that with trunks",
+    "deviation of delay, web alone over trunks",
     paper=0.30,
     at_most=1,
     statistic=MEDIAN_RATIO,
@@ -126,7 +126,7 @@ def deviation_alone(runs: Table) -> Numbers:
 
 @fig10.claim(
     "A003-6",
-    "longest delay alone, of that with trunks",
+    "longest delay, web alone over trunks",
     paper=0.46,
     at_most=1,
     statistic=MEDIAN_RATIO,
@@ -137,7 +137,7 @@ def most_alone(runs: Table) -> Numbers:
 
 @fig10.figure
 def figure(runs: Table) -> Any:
-    figure, (axes,) = plots.panels(["how long a transfer of 8 KB takes"])
+    figure, (axes,) = plots.panels(["time of a transfer of 8 KB"])
     names = ["(a) the web alone", "(b) beside ftp", "(c) with trunks"]
     steps(axes, [sites(case).run(1) for case in CASES], names, 5)
     return figure

@@ -1,7 +1,7 @@
 """Trunks share a link in proportion to their guarantees.
 
 Source: trunking, section 7.1, experiment TT1 (a), figure 4; ledger, TT1 and A003-1, A003-2.
-Differs: see `_network.py`. The prediction leaves out management packets, which take 1.2 % here.
+Differs: see `_network.py`. The paper's prediction leaves out management packets, which take 1.2 %.
 """
 
 from typing import Any

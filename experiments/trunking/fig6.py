@@ -1,10 +1,11 @@
-"""A router with the room of equation 2 loses management packets only, from the first packet on.
+"""A router with the buffer of equation 2 loses management packets only, from the first packet on.
 
 Source: trunking, section 7.1, experiment TT1 (c), figure 6; ledger, A003-3.
 Differs: see `_network.py`. The occupancy is sampled every 5 ms, in which four packets depart; the
-paper logged every packet. Runs take 600 s, start included, and flows start at random times of the
-first 0.2 s. The text prints the rule of equation 1; its experiments used a RED-like scheme that it
-does not print. Both are run. The occupancy is judged for equation 1: ours drops earlier.
+paper logged every packet. Runs take 600 s, start included, and flows start at random in the first
+0.2 s. The paper prints the drop rule of equation 1, but its experiments used a RED-like scheme that
+it does not print. Both are run. The occupancy is judged with equation 1, because our RED-like rule
+drops earlier.
 """
 
 from typing import Any
@@ -25,7 +26,7 @@ SECONDS = 600
 
 
 STARTS = 20
-"""Starts of ``START`` seconds for each seed, beside the long run."""
+"""Number of short runs of ``START`` seconds for each seed, besides the long run."""
 START = 5
 
 
@@ -75,20 +76,20 @@ for early, suffix, rule in ((True, "", "RED-like"), (False, "_literal", "equatio
         paper=0, at_most=0,
     )  # fmt: skip
     claim_lost(
-        f"half{suffix}", f"with half of that room: user packets lost: {rule}", "lost", early,
+        f"half{suffix}", f"half of equation 2's buffer: user packets lost: {rule}", "lost", early,
         kind="shown otherwise", at_least=1,
     )  # fmt: skip
 
 
 @fig6.claim(
-    "A003-3", "greatest occupancy, of equation 2: equation 1", paper=0.946, at_least=0.80,
+    "A003-3", "greatest occupancy over equation 2: equation 1", paper=0.946, at_least=0.80,
     at_most=1.05,
 )  # fmt: skip
 def most(runs: Table) -> Numbers:
     return runs.where(buffer=1, early=False)["most"]
 
 
-@fig6.claim("A003-3", "greatest occupancy, of equation 2: RED-like", at_most=1)
+@fig6.claim("A003-3", "greatest occupancy over equation 2: RED-like", at_most=1)
 def most_early(runs: Table) -> Numbers:
     return runs.where(buffer=1, early=True)["most"]
 
@@ -102,6 +103,6 @@ def figure(runs: Table) -> Any:
         axes.plot(time[::20], occupancy(result)[::20] / 1e3, ".", markersize=1)
         axes.axhline(NEEDED / 1e3, label="equation 2")
         axes.set_xlabel("s")
-        axes.set_ylabel("kB before the link from E to F")
+        axes.set_ylabel("kB in the queue of the link from E to F")
         axes.legend()
     return figure

@@ -1,18 +1,18 @@
-"""Nested trunks share what the trunk around them gets, level by level.
+"""Nested trunks share the rate of the trunk that carries them, on each level.
 
 Source: trunking, section 7.2, experiment TT2, figures 7 to 9; ledger, TT2 and A003-5.
-Differs: see `_network.py` for trunks and rates. Each level-2 trunk has a gateway, a source and a
-sink of its own; the traffic of two meets before the gateway of the level-1 trunk around them. The
-bottleneck has 10 ms, as in TT1, and other links next to nothing: the paper does not say. The tunnel
-queue of level-1 trunks, 100 packets long, is `trunk-fifo`, which tells level-2 trunks to slow down;
-the paper does not say what does. It is also tried with as much room as the router has. The router
-has four and a half times the room of equation 2, for here trunks begin one by one into an empty
-line, which slow start overruns
-(docs/understand/trunking.md). Shares are of what all level-2 trunks got: two levels of management
-packets take 6.5 % of the link here, and less there. The paper shows rates over time. Means over
-all seeds are from 5 s after an event to the next. A single run is judged by means of 10 s: each has
-to be within 20 % of its part. Both numbers are ours. A quarter of these means is farther off than
-10 %.
+Differs: see `_network.py` for trunks and rates. Each level-2 trunk has its own gateway, source and
+sink. Two level-2 trunks meet at the gateway of the level-1 trunk that carries both. The bottleneck
+has a delay of 10 ms, as in TT1; other links have next to none. The paper prints no delays. The
+tunnel queue of level-1 trunks is `trunk-fifo` with 100 packets; it drops management packets of
+level-2 trunks to slow them down, a mechanism that the paper does not specify. A second case gives
+it the size of the router's buffer. The router has four and a half times the buffer of equation 2:
+trunks begin one by one into an empty queue, and their slow start would overrun the buffer of
+equation 2 (docs/understand/trunking.md). Shares are fractions of the rate of all level-2 trunks,
+because two levels of management packets take 6.5 % of the link here, and less in the paper. The
+paper shows rates over time. Here means over all seeds run from 5 s after an event to the next
+event. Single runs are judged by means of 10 s, each of which must be within 20 % of its share; both
+numbers are ours. A quarter of these means deviates by more than 10 %.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ SPANS = [slice(start + 5, end) for start, end in zip(EVENTS, (*EVENTS[1:], SECON
 """Seconds that count after each event."""
 
 TEN, NEAR = 10, 0.2
-"""Seconds of a short mean, and its greatest distance from its share, as a part of the share."""
+"""Length of a short mean in seconds, and its greatest relative distance from its share."""
 
 SHARES = ((1, 0, 0, 0), (0.5, 0.5, 0, 0), (0.25, 0.25, 0.5, 0), (0.25, 0.25, 0.25, 0.25))
 """Shares of the bottleneck for the level-2 trunks, after each event."""
@@ -50,7 +50,10 @@ ROOM = round(4.5 * required_buffer(CONNECTIONS, [VMSS] * 2, 0))
 
 
 def nested(tunnel: int = 100 * VMSS) -> Scenario:
-    """Level-2 trunks 1 and 2 in level-1 trunk 1, and 3 and 4 in 2; ``tunnel`` limits its queue."""
+    """Level-1 trunk 1 carries level-2 trunks 1 and 2, trunk 2 carries 3 and 4.
+
+    ``tunnel`` is the size of the level-1 trunks' queues in bytes.
+    """
     net = Scenario(duration=f"{SECONDS} s", sample="1 s", link_header="0 B")
     line = {"kind": "trunk-fifo", "threshold": LEVELS * ALPHA}
     outer = [
@@ -106,7 +109,7 @@ def measure(seed: int) -> dict[str, float]:
 
 
 def full(run: Result, *places: str) -> float:
-    """User packets that were dropped because a queue was full."""
+    """User packets that these gateways or this link dropped because a queue was full."""
     drops = run.drops.where(reason="queue-full")
     return sum(float(drops.where(place=it)["dropped_packets"].sum()) for it in places)
 
@@ -126,7 +129,7 @@ def parts(got: np.ndarray, link: float) -> dict[str, float]:
 
 
 def near(got: np.ndarray) -> float:
-    """The part of all ten-second means that differ from their share by at most ``NEAR``."""
+    """The fraction of all ten-second means that differ from their share by at most ``NEAR``."""
     close = []
     for span, shares in list(zip(SPANS, SHARES, strict=True))[1:]:
         for start in range(span.start, span.stop - TEN + 1, TEN):
@@ -137,14 +140,14 @@ def near(got: np.ndarray) -> float:
 
 
 def claim_parts(experiment: Experiment, case: str = "") -> None:
-    """Claims the shares of level-2 trunks after each event, in the runs of a case."""
+    """Adds claims about the shares of level-2 trunks after each event, in the runs of a case."""
     for event in (1, 2, 3):
         for n in range(event + 1):
             claim_part(experiment, case, event, n)
 
 
 def claim_part(experiment: Experiment, case: str, event: int, n: int) -> None:
-    key, text = f"share_{event}_{n}", f"part of level-2 trunk {n + 1} from {EVENTS[event]} s on"
+    key, text = f"share_{event}_{n}", f"share of level-2 trunk {n + 1} from {EVENTS[event]} s on"
     name = f"from_{EVENTS[event]}_trunk_{n + 1}"
     if case:
         key, text, name = f"{case} {key}", f"{case}: {text}", f"{case}_{name}"
@@ -159,15 +162,15 @@ def claim_part(experiment: Experiment, case: str, event: int, n: int) -> None:
 claim_parts(fig9)
 
 UNEVEN = (
-    "rates of trunks go up and down with the windows of four management connections each. The mean "
-    "that was farthest off, by 35 %, came 15 s after an event. Nearly all are near their part "
+    "the rate of a trunk varies with the windows of its four management connections. The worst "
+    "mean deviated by 35 %, 15 s after an event. Nearly all means are near their share "
     "(`#ten-seconds-most`)"
 )
 
 
 @fig9.claim(
     "A003-5",
-    "every mean of 10 s of every level-2 trunk within 20 % of its part: share of seeds",
+    "every mean of 10 s of every level-2 trunk within 20 % of its share: share of seeds",
     at_least=0.8,
     statistic=SHARE,
     why=UNEVEN,
@@ -176,20 +179,20 @@ def ten_seconds(runs: Table) -> Numbers:
     return runs["near"] == 1
 
 
-@fig9.claim("A003-5", "means of 10 s within 20 % of their part, of all in a run", at_least=0.9)
+@fig9.claim("A003-5", "fraction of the means of 10 s within 20 % of their share", at_least=0.9)
 def ten_seconds_most(runs: Table) -> Numbers:
     return runs["near"]
 
 
 @fig9.claim(
-    "A003-5", "what level-1 trunk 1 gets after the last event, of that before it", paper=1,
+    "A003-5", "rate of level-1 trunk 1 after the last event, over that before it", paper=1,
     within=0.05,
 )  # fmt: skip
 def level_1(runs: Table) -> Numbers:
     return runs["level_1"]
 
 
-@fig9.claim("A003-5", "a trunk alone within another, of the link", kind="context")
+@fig9.claim("A003-5", "rate of a trunk alone within another, over the link's", kind="context")
 def alone(runs: Table) -> Numbers:
     return runs["link"]
 
@@ -201,16 +204,16 @@ def lost(runs: Table) -> Numbers:
 
 @fig9.claim(
     "A003-5",
-    "user packets lost before level-1 trunks",
+    "user packets lost in the queues of level-1 trunks",
     at_most=0,
-    why="a level-2 trunk that begins finds its rate by slow start, which overruns 100 packets; "
-    "with the router's room none is lost (`#before-roomy`)",
+    why="a level-2 trunk that begins finds its rate by slow start, which overruns 100 packets. "
+    "With the size of the router's buffer none is lost (`#before-roomy`)",
 )
 def before(runs: Table) -> Numbers:
     return runs["before"]
 
 
-@fig9.claim("A003-5", "the same, with as much room there as the router has", at_most=0)
+@fig9.claim("A003-5", "user packets lost there with the router's buffer size", at_most=0)
 def before_roomy(runs: Table) -> Numbers:
     return runs["before_roomy"]
 

@@ -1,11 +1,11 @@
-"""A trunk takes what as many TCP connections would where routers drop small packets alike.
+"""At a router that drops small and large packets alike, a trunk takes the rate of as many TCPs.
 
 Source: trunking, section 8 ("100% TCP-friendly"); ledger, A003-8.
-Differs: the paper makes no such experiment. A trunk full of UDP, whose VMSS is a segment of TCP,
-meets as many TCP connections as it has, NewReno both, over 9.6 Mbit/s and 20 ms each way. The
-router is RED, or Drop-Tail by bytes, as most simulators have it: a management packet of 52 bytes
-then finds room where a user packet does not, and the trunk hears of few losses. Its management
-packets are dropped like others where room is counted in packets, or by RED, PIE and CoDel.
+Differs: the paper makes no such experiment. A trunk full of UDP has a VMSS of one TCP segment. It
+shares 9.6 Mbit/s and 20 ms each way with as many TCP connections as it has management connections,
+all NewReno. The router is RED, or Drop-Tail by bytes, as in most simulators. Drop-Tail by bytes
+accepts a management packet of 52 bytes when the queue has no room for a user packet, so the trunk
+sees few losses. RED, PIE, CoDel and queues counted in packets drop management packets like others.
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ ROUTERS = {
 
 
 def rivals(router: str, connections: int) -> Scenario:
-    """A trunk and TCP behind one router, with ``connections`` connections each."""
+    """A trunk and TCP share a router, with ``connections`` connections each."""
     tcp = {"recovery": "new-reno", "receive_window": "1 MiB"}
     net = Scenario(
         duration="300 s",
@@ -66,19 +66,19 @@ def part(runs: Table, router: str, connections: int) -> np.ndarray:
     return runs.where(router=router, connections=connections)["part"]
 
 
-@friendly.claim("A003-8", "RED: part of one connection beside one TCP", paper=0.5, within=0.1)
+@friendly.claim("A003-8", "RED: share of one connection beside one TCP", paper=0.5, within=0.1)
 def one(runs: Table) -> Numbers:
     return part(runs, "red", 1)
 
 
-@friendly.claim("A003-8", "RED: part of four connections beside four TCP", paper=0.5, within=0.1)
+@friendly.claim("A003-8", "RED: share of four connections beside four TCP", paper=0.5, within=0.1)
 def four(runs: Table) -> Numbers:
     return part(runs, "red", 4)
 
 
 @friendly.claim(
-    "A003-8", "Drop-Tail by bytes: part of one connection beside one TCP", paper=0.5, within=0.1,
-    why="a management packet of 52 bytes finds room where user packets and TCP do not",
+    "A003-8", "Drop-Tail by bytes: share of one connection beside one TCP", paper=0.5, within=0.1,
+    why="the queue has room for a management packet of 52 bytes when it drops user and TCP packets",
 )  # fmt: skip
 def one_drop_tail(runs: Table) -> Numbers:
     return part(runs, "drop-tail", 1)

@@ -1,9 +1,9 @@
-"""VMSS of 1500 and 1499 bytes give equal rates: chance decides more than their ratio.
+"""VMSS of 1500 and 1499 bytes give equal rates: chance has more effect than their ratio.
 
-Source: trunking, section 4: VMSS of 1500 and 1499 give rates in the ratio of 100.0667 %. Ledger,
-R003-2, where "1.000667 %" is taken for a misprint of it.
-Differs: see `_network.py`. The paper makes no such run, and prints the ratio as what follows from
-the formula. Trunks have no guarantees, runs take 400 s, and starts are at random in 0.2 s.
+Source: trunking, section 4: VMSS of 1500 and 1499 give rates in the ratio of 100.0667 %. The paper
+prints "1.000667 %", which the ledger (R003-2) takes for a misprint.
+Differs: see `_network.py`. The paper makes no such run; it derives the ratio from the formula.
+Trunks have no guarantees, runs take 400 s, and flows start at random in the first 0.2 s.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ nearly_equal = Experiment(__file__, seeds=20, more={"vmss": {"1500:1499": 60}})
 
 RATIO = 1500 / 1499
 BEYOND = 667
-"""The ratio less 1, in millionths."""
+"""The ratio minus 1, in millionths."""
 
 TRUNKS = {"1500:1499": (1500, 1499), "1500:1500": (1500, 1500)}
 
@@ -39,7 +39,7 @@ def ratio(runs: Table, vmss: str) -> np.ndarray:
 
 
 @nearly_equal.claim(
-    "R003-2", "1500:1499: user bytes for each management packet, ratio less 1, 10^-6",
+    "R003-2", "1500:1499: user bytes for each management packet, ratio minus 1, 10^-6",
     paper=BEYOND, within=0.2,
 )  # fmt: skip
 def credit(runs: Table) -> Numbers:
@@ -54,15 +54,15 @@ def rates(runs: Table) -> Numbers:
 
 
 @nearly_equal.claim(
-    "R003-2", "1500:1499: rates over 400 s, ratio less 1, 10^-6", paper=BEYOND, within=0.2,
-    why="a run of 400 s deviates by more than that: see `#deviation`. Some hundred "
-    "thousand runs would tell a ratio so near to 1 from 1",
+    "R003-2", "1500:1499: rates over 400 s, ratio minus 1, 10^-6", paper=BEYOND, within=0.2,
+    why="the ratio of a run of 400 s deviates by more than that (`#deviation`). To tell a ratio so "
+    "near to 1 from 1, some hundred thousand runs would be needed",
 )  # fmt: skip
 def exactly(runs: Table) -> Numbers:
     return (ratio(runs, "1500:1499") - 1) * 1e6
 
 
-@nearly_equal.claim("R003-2", "1500:1500: how far the ratio of a run is from 1", kind="context")
+@nearly_equal.claim("R003-2", "1500:1500: distance of a run's ratio from 1", kind="context")
 def deviation(runs: Table) -> Numbers:
     return np.abs(ratio(runs, "1500:1500") - 1)
 

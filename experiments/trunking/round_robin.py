@@ -1,14 +1,14 @@
-"""Round robin between flows alone does not keep the TCP of users from timeouts where rates halve.
+"""When trunks halve their rate, round robin alone does not save users' TCP from timeouts.
 
 Source: trunking, section 6; ledger, R003-7. When a trunk halves its rate, its queue overflows, and
-flows that lose several packets at once time out. Round robin alone does not prevent it, the rule of
-U/2 does.
+flows that lose several packets at once time out. Round robin alone does not prevent this. The rule
+of U/2 does: after a flow loses a packet, the queue spares it for the next U/2 packets.
 Differs: see `_network.py` and `sender.py`. The paper prints no numbers. Two sites of 4 or 16 greedy
-TCP connections each lose packets in a queue of 100 packets. It is one line, a line for each flow
-with the same room together, or one line with the rule. Users are TCP as the RFCs have it, which
-recovers with SACK, as NewReno, or as Reno, which the paper's FreeBSD 2.2.8 has. With SACK and 4 a
-site one line has no timeout (`#sack-fifo-4`), so the rule has none to avoid and no claim
-there. `#sack-16` has the bound of `#sack-4`, and was added after it had been measured.
+TCP connections each lose packets in a queue of 100 packets. The queue is one FIFO, a queue for each
+flow with the same total size, or one FIFO with the rule. Users have TCP as in the RFCs, with SACK,
+NewReno, or Reno, which is the TCP of the paper's FreeBSD 2.2.8. With SACK and 4 connections a site
+the FIFO has no timeouts (`#sack-fifo-4`), so the rule has none to avoid and no claim. `#sack-16`
+has the bound of `#sack-4`, and was added after it had been measured.
 """
 
 from typing import Any
@@ -50,7 +50,7 @@ def of(runs: Table, line: str, flows: int, recovery: str, column: str = "timeout
 
 
 def claim_timeouts(recovery: str, flows: int, **bounds: Any) -> None:
-    """Claims the number of timeouts in 100 s with round robin alone."""
+    """Adds a claim about the number of timeouts in 100 s with round robin alone."""
 
     def timeouts(runs: Table) -> Numbers:
         return of(runs, "round robin", flows, recovery)
@@ -67,27 +67,27 @@ for flows in FLOWS:
     claim_timeouts("sack", flows, kind="shown otherwise", at_most=0.5)
 
 SHORT = (
-    "the rule may hit a flow again after U/2 packets, while it still recovers from the first hit. "
-    "Two losses in a window are a timeout for Reno. They are all in which NewReno differs, which "
-    "has few timeouts here (`#new-reno-spared-4`, `#new-reno-spared-16`)"
+    "the rule may hit a flow again after U/2 packets, while the flow still recovers from the first "
+    "hit. Reno times out after two losses in a window. NewReno differs only in this, and has few "
+    "timeouts here (`#new-reno-spared-4`, `#new-reno-spared-16`)"
 )
 
 
 def claim_spared(recovery: str, flows: int, why: str | None = None) -> None:
-    """Claims that the rule of U/2 leaves at most a third of the timeouts of one FIFO."""
+    """Adds a claim that the rule of U/2 leaves at most a third of the timeouts of one FIFO."""
 
     def spared(runs: Table) -> Numbers:
         fifo, sparing = (of(runs, line, flows, recovery) for line in ("fifo", "sparing"))
         return sparing - fifo / 3
 
     spared.__name__ = f"{recovery}_spared_{flows}"
-    text = f"rule of U/2, {recovery}, {flows} a site: timeouts less a third of one line's"
+    text = f"rule of U/2, {recovery}, {flows} a site: timeouts minus a third of the FIFO's"
     round_robin.claim("R003-7", text, paper="avoided", at_most=0, why=why)(spared)
 
 
 OFTEN = (
-    "the rule keeps the line short, for which it hits 2.7 times as often as one line drops. Of its "
-    "losses a sixth as many are followed by a timeout (`#per-loss`)"
+    "the rule keeps the queue short, and to this end drops 2.7 times as often as the FIFO. A loss "
+    "leads to a timeout a sixth as often (`#per-loss`)"
 )
 
 for flows in FLOWS:
@@ -96,13 +96,13 @@ for flows in FLOWS:
 claim_spared("sack", 16)
 
 
-@round_robin.claim("R003-7", "one line, sack, 4 a site: timeouts in 100 s", kind="context")
+@round_robin.claim("R003-7", "FIFO, sack, 4 a site: timeouts in 100 s", kind="context")
 def sack_fifo_4(runs: Table) -> Numbers:
     return of(runs, "fifo", 4, "sack")
 
 
 @round_robin.claim(
-    "R003-7", "rule of U/2, new-reno, 4 a site: timeouts for each loss, of one line's",
+    "R003-7", "rule of U/2, new-reno, 4 a site: timeouts per loss, over the FIFO's",
     at_most=1 / 3,
 )  # fmt: skip
 def per_loss(runs: Table) -> Numbers:
@@ -113,7 +113,7 @@ def per_loss(runs: Table) -> Numbers:
     return sparing / fifo
 
 
-@round_robin.claim("R003-7", "use of the link, least of all lines and senders", at_least=0.9)
+@round_robin.claim("R003-7", "use of the link, worst of all queues and senders", at_least=0.9)
 def use(runs: Table) -> Numbers:
     cells = [
         of(runs, line, flows, recovery, "use")

@@ -1,13 +1,12 @@
-"""PostACK keeps what waits before a trunk short and loses nothing; other queues wait or drop.
+"""In front of a trunk, PostACK keeps the queue short and loses nothing; other queues delay or drop.
 
-Source: trunking, section 6, for the single FIFO that spares who has just been hit; postack, section
-5, for ACKs held in place of data; ledger, R003-7 and G4.
-Differs: see `_network.py`. The paper shows no such comparison, and nothing of trunks in front of
-senders that are told by their ACKs. Two sites of four greedy TCP connections each, of hosts as the
-RFCs have them, share the link of figure 3 by a trunk each, without
-guarantees. FIFO has room for 100 packets, as in the paper; `sparing` has the same, of which it uses
-a third; a queue for each flow has what `per-flow` has by default. With PostACK that queue is used
-too, and what a policy may ask for is its port's rate.
+Source: trunking, section 6, for the FIFO that spares a flow which just lost a packet; postack,
+section 5, for ACKs held in place of data; ledger, R003-7 and G4.
+Differs: see `_network.py`. The paper shows no such comparison, and does not combine trunks with ACK
+control of senders. Two sites share the link of figure 3 with one trunk each, without guarantees.
+Each site has four greedy TCP connections as in the RFCs. The FIFO holds 100 packets, as in the
+paper. `sparing` has the same size and uses a third of it. The queue for each flow is `per-flow`
+with its defaults. PostACK uses this queue too, and the rate of its policy is the rate of the port.
 """
 
 from collections.abc import Mapping
@@ -45,7 +44,7 @@ def sites(
     flows: int = 4,
     tcp: Mapping[str, Any] | None = None,
 ) -> Scenario:
-    """Two sites with ``flows`` TCP flows each to a third. Trunks have this ``queue``."""
+    """Two sites with ``flows`` TCP flows each to a third, over trunks with this ``queue``."""
     net = Scenario(
         duration=f"{SECONDS} s", warmup=f"{WARMUP} s", link_header="0 B", tcp=dict(tcp or {})
     )
@@ -86,7 +85,7 @@ def measure(seed: int, queue: str) -> dict[str, float]:
 
 
 def over(runs: Table, column: str, queue: str) -> np.ndarray:
-    """A column divided by the same with the FIFO."""
+    """A column over the same column with the FIFO."""
     return runs.where(queue=queue)[column] / runs.where(queue="fifo")[column]
 
 
@@ -95,39 +94,39 @@ def fifo_lost(runs: Table) -> Numbers:
     return runs.where(queue="fifo")["lost"]
 
 
-@sender.claim("G4", "PostACK: user packets lost, at gateways and the router", at_most=0)
+@sender.claim("G4", "PostACK: user packets lost at gateways and the router", at_most=0)
 def postack_lost(runs: Table) -> Numbers:
     return runs.where(queue="postack")["lost"]
 
 
-@sender.claim("beyond", "PostACK: mean delay of data, of the FIFO's", at_most=0.4)
+@sender.claim("beyond", "PostACK: mean delay of data over the FIFO's", at_most=0.4)
 def postack_delay(runs: Table) -> Numbers:
     return over(runs, "delay", "postack")
 
 
-@sender.claim("beyond", "PostACK: 99th percentile of it", at_most=0.5)
+@sender.claim("beyond", "PostACK: 99th percentile of delay over the FIFO's", at_most=0.5)
 def postack_late(runs: Table) -> Numbers:
     return over(runs, "late", "postack")
 
 
-@sender.claim("beyond", "PostACK: use of the link, of the FIFO's", at_least=0.98)
+@sender.claim("beyond", "PostACK: use of the link over the FIFO's", at_least=0.98)
 def postack_use(runs: Table) -> Numbers:
     return over(runs, "use", "postack")
 
 
-@sender.claim("beyond", "PostACK: least fairness (Jain) of a site's senders", at_least=0.98)
+@sender.claim("beyond", "PostACK: Jain index of a site's senders, lower of both", at_least=0.98)
 def postack_fair(runs: Table) -> Numbers:
     return runs.where(queue="postack")["jain"]
 
 
 @sender.claim(
-    "beyond", "PostACK: mean delay of data, of that with a queue for each flow alone", at_most=0.1
+    "beyond", "PostACK: mean delay of data over that of a queue for each flow alone", at_most=0.1
 )
 def postack_alone(runs: Table) -> Numbers:
     return runs.where(queue="postack")["delay"] / runs.where(queue="per-flow")["delay"]
 
 
-@sender.claim("R003-7", "sparing: mean delay of data, of the FIFO's", paper="low occupancy",
+@sender.claim("R003-7", "sparing: mean delay of data over the FIFO's", paper="low occupancy",
               at_most=0.5)  # fmt: skip
 def sparing_delay(runs: Table) -> Numbers:
     return over(runs, "delay", "sparing")
@@ -138,7 +137,7 @@ def sparing_timeouts(runs: Table) -> Numbers:
     return runs.where(queue="sparing")["timeouts"]
 
 
-@sender.claim("R003-7", "sparing: use of the link, of the FIFO's", at_least=0.98)
+@sender.claim("R003-7", "sparing: use of the link over the FIFO's", at_least=0.98)
 def sparing_use(runs: Table) -> Numbers:
     return over(runs, "use", "sparing")
 

@@ -1,15 +1,15 @@
 """Trunks protect small transfers from UDP on a ring with several bottlenecks.
 
 Source: trunking, section 7.4, experiment TT4, figures 11 and 12, table 1; ledger, TT4 and A003-7.
-Differs: see `_web.py` and `_network.py`. The ring of five routers goes one way round: only so do
-transfers from node 2 to node 1 meet all others. The two greedy TCP connections of (d) go through no
+Differs: see `_web.py` and `_network.py`. The ring of five routers has one direction; only then do
+transfers from node 2 to node 1 meet all other traffic. The two greedy TCP connections of (d) use no
 trunk: the caption of figure 12 calls them external. Over links without delay 8 KB take a few
-milliseconds, not 452, so something at the paper's hosts took time. Chosen once, to come near table
-1 (a), its deviation and longest delay too: node 1 is 20 ms away, give or take 10, and loses 0.2 %
-of all packets. And to come near (b): hosts and edges send at 19 Mbit/s, so that UDP in its 10 ms
-overruns the ring; the paper's sent "as many as possible", over links of 10 or 100 Mbit/s. (c) and
-(d) are what follows. 50 packets are 75 kB, of which at most 40 management packets: more of two
-trunks would not fit by equation 2.
+milliseconds, not the paper's 452, so the paper's hosts must have added a delay. Two choices were
+made once. To come near table 1 (a) with its deviation and longest delay, node 1 has a delay of 20
+ms, varying by 10, and loses 0.2 % of all packets. To come near (b), hosts and edges send at 19
+Mbit/s, so that UDP in its 10 ms overruns the ring; the paper's sent "as many as possible", over
+links of 10 or 100 Mbit/s. (c) and (d) follow from these choices. The queue of 50 packets is 75 kB
+with at most 40 management packets, because equation 2 allows no more for two trunks.
 """
 
 from typing import Any
@@ -24,9 +24,9 @@ from ._web import BSD, measured, ratio, steps, transfers
 table1 = Experiment(__file__, seeds=65)
 
 CASES = ["a", "b", "c", "d", "c-flows"]
-"""Small transfers alone (a), beside UDP (b), both in trunks (c), and two more greedy TCP
-connections (d). The last case is (c) with a queue for each flow before the trunks; the paper
-does not have it."""
+"""Small transfers alone (a), beside UDP (b), both in trunks (c), and with two more greedy TCP
+connections (d). The last case, which the paper does not have, is (c) with a queue for each flow in
+front of the trunks."""
 
 SECONDS = 300
 NODES = (1, 2, 3, 4, 5)
@@ -37,7 +37,7 @@ NODE_1 = {"delay": "20 ms", "jitter": "10 ms", "loss": "0.2 %"}
 
 
 def ring(case: str) -> Scenario:
-    """A host behind each of five gateways, each at a router of the ring."""
+    """Five gateways on a ring of routers, each with a host."""
     tcp = {**BSD, "ack_delay": "200 ms", "receive_window": "64 KiB"}
     net = Scenario(duration=f"{SECONDS} s", link_header="0 B", tcp=tcp)
     queue: dict[str, Any] = {"kind": "drop-tail", "limit": "75 kB"}
@@ -63,7 +63,7 @@ def ring(case: str) -> Scenario:
 
 
 def edge(n: int, case: str) -> dict[str, Any]:
-    """The policy file of a gateway: the ends of trunks at it, and the traffic that they carry."""
+    """The policy file of a gateway: its ends of trunks, and the traffic that they carry."""
     trunks, policies = [], []
     for start, end in TRUNKS:
         it = trunk(f"t{start}", f"192.0.2.{start}", 1500, 0, 4) | {"peer": f"192.0.2.{end}"}
@@ -87,28 +87,28 @@ def alone(runs: Table) -> Numbers:
     return runs.where(case="a")["rate"]
 
 
-@table1.claim("A003-7", "(b) throughput beside UDP, of that alone", paper=0.14, at_most=0.3)
+@table1.claim("A003-7", "(b) throughput beside UDP, over that alone", paper=0.14, at_most=0.3)
 def beside(runs: Table) -> Numbers:
     return ratio(runs, "rate", "b", "a")
 
 
-@table1.claim("A003-7", "(c) throughput with trunks, of that alone", paper=0.71, at_least=0.6)
+@table1.claim("A003-7", "(c) throughput with trunks, over that alone", paper=0.71, at_least=0.6)
 def trunks(runs: Table) -> Numbers:
     return ratio(runs, "rate", "c", "a")
 
 
-@table1.claim("A003-7", "(d) throughput with trunks and others, of that alone", paper=0.66,
+@table1.claim("A003-7", "(d) throughput with trunks and others, over that alone", paper=0.66,
               at_least=0.55)  # fmt: skip
 def others(runs: Table) -> Numbers:
     return ratio(runs, "rate", "d", "a")
 
 
 @table1.claim(
-    "A003-7", "(c) deviation of delay, of that alone", paper=0.92, at_most=1.3,
+    "A003-7", "(c) deviation of delay, over that alone", paper=0.92, at_most=1.3,
     margin=0.05,
-    why="transfers lose no more than alone, but wait for a trunk whose rate goes up and down; what "
-    "made the paper's take as unequal times alone is not known, and here it is losses only. With a "
-    "queue for each flow before the trunk it holds (`#deviation-flows`)",
+    why="transfers lose no more packets than alone, but wait for a trunk whose rate varies. The "
+    "reason for the paper's unequal times alone is not known; here it is losses only. With a queue "
+    "for each flow in front of the trunk the claim holds (`#deviation-flows`)",
 )  # fmt: skip
 def deviation(runs: Table) -> Numbers:
     return ratio(runs, "deviation", "c", "a")
@@ -116,7 +116,7 @@ def deviation(runs: Table) -> Numbers:
 
 @table1.claim(
     "A003-7",
-    "(c) longest delay, of that alone",
+    "(c) longest delay, over that alone",
     paper=1.44,
     at_most=2,
     statistic=MEDIAN_RATIO,
@@ -127,7 +127,7 @@ def most(runs: Table) -> Numbers:
 
 @table1.claim(
     "A003-7",
-    "(d) longest delay, of that alone",
+    "(d) longest delay, over that alone",
     paper=1.42,
     at_most=2,
     statistic=MEDIAN_RATIO,
@@ -136,26 +136,27 @@ def most_others(runs: Table) -> Numbers:
     return ratio(runs, "most", "d", "a")
 
 
-@table1.claim("A003-7", "(c) mean delay, of that beside UDP", paper=0.20, at_most=0.5)
+@table1.claim("A003-7", "(c) mean delay, over that beside UDP", paper=0.20, at_most=0.5)
 def mean(runs: Table) -> Numbers:
     return ratio(runs, "mean", "c", "b")
 
 
 @table1.claim(
-    "A003-7, a queue for each flow", "(c) throughput with trunks, of that alone", at_least=0.6
+    "A003-7, a queue for each flow", "(c) throughput with trunks, over that alone", at_least=0.6
 )
 def trunks_flows(runs: Table) -> Numbers:
     return ratio(runs, "rate", "c-flows", "a")
 
 
-@table1.claim("A003-7, a queue for each flow", "(c) deviation of delay, of that alone", at_most=1.3)
+@table1.claim("A003-7, a queue for each flow", "(c) deviation of delay, over that alone",
+              at_most=1.3)  # fmt: skip
 def deviation_flows(runs: Table) -> Numbers:
     return ratio(runs, "deviation", "c-flows", "a")
 
 
 @table1.claim(
     "A003-7, a queue for each flow",
-    "(c) longest delay, of that alone",
+    "(c) longest delay, over that alone",
     at_most=2,
     statistic=MEDIAN_RATIO,
 )
@@ -165,7 +166,7 @@ def most_flows(runs: Table) -> Numbers:
 
 @table1.figure
 def figure(runs: Table) -> Any:
-    figure, (axes,) = plots.panels(["how long a transfer of 8 KB takes"])
+    figure, (axes,) = plots.panels(["time of a transfer of 8 KB"])
     names = ["(a) alone", "(b) beside UDP", "(c) with trunks", "(d) and TCP beside them"]
     names.append("(c) with a queue for each flow")
     steps(axes, [ring(case).run(1) for case in CASES], names, 5)

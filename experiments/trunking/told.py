@@ -1,12 +1,12 @@
-"""ACK-controlled senders fill a trunk with any congestion control, and hardly wait.
+"""ACK-controlled senders fill a trunk with any congestion control, with hardly any queue.
 
-Source: postack, section 5, R001-9 (P3) and R001-11; trunking, section 4. Ledger, G4 ("PostACK
+Source: postack, section 5, R001-9 (the gate) and R001-11; trunking, section 4. Ledger, G4 ("PostACK
 towards the local senders").
-Differs: neither paper combines the two. One site sends to another over 10 Mbit/s, 10 ms each way,
-or 100. The profile of its policy would permit ten times this rate. The credit of a trunk rises and
-falls with the windows of its management connections. Windows of senders follow its average. Senders
-are greedy, as the RFCs have them. Runs take 60 s. The first 20 s, the slow start on a path of
-unknown rate, are not measured.
+Differs: neither paper combines the two. One site sends to another over 10 Mbit/s with 10 ms each
+way, or with 100 ms. The profile of the site's policy would permit ten times this rate, so the trunk
+limits it. The credit of a trunk rises and falls with the windows of its management connections, and
+the windows of ACK-controlled senders follow its average. Senders are greedy, with TCP as in the
+RFCs. Runs take 60 s. The first 20 s do not count, because slow start must find the path's rate.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -73,7 +73,7 @@ def measure(seed: int, ack_control: str, trunk: str, flows: int) -> dict[str, fl
 
 
 def ratios(runs: Table, column: str, trunks: Iterable[str] = TRUNKS) -> Iterator[np.ndarray]:
-    """A column with PostACK, divided by the same without, for each trunk and number of senders."""
+    """A column with PostACK over the same without, for each trunk and number of senders."""
     for trunk in trunks:
         for flows in FLOWS:
             cell = runs.where(trunk=trunk, flows=flows)
@@ -82,33 +82,31 @@ def ratios(runs: Table, column: str, trunks: Iterable[str] = TRUNKS) -> Iterator
 
 
 def turns(columns: Iterable[np.ndarray], choose: Callable[[Iterable[float]], float]) -> list[float]:
-    """The largest or smallest of several numbers for each seed."""
+    """The largest or smallest of several numbers, for each seed."""
     return [choose(turn) for turn in zip(*columns, strict=True)]
 
 
-@told.claim("G4", "20 ms: least throughput, of that without ACK control", at_least=0.97)
+@told.claim("G4", "20 ms: throughput over that without ACK control, worst case", at_least=0.97)
 def full(runs: Table) -> Numbers:
     return turns(ratios(runs, "throughput", TRUNKS.keys() - DELAYS), min)
 
 
-@told.claim("G4", "200 ms: least throughput", at_least=0.95)
+@told.claim("G4", "200 ms: throughput over that without ACK control, worst case", at_least=0.95)
 def far(runs: Table) -> Numbers:
     return turns(ratios(runs, "throughput", DELAYS), min)
 
 
-@told.claim(
-    "G4", "how long data waits on average, of that without ACK control: the longest", at_most=0.5
-)
+@told.claim("G4", "mean queueing delay over that without ACK control, worst case", at_most=0.5)
 def waits(runs: Table) -> Numbers:
     return turns(ratios(runs, "waits"), max)
 
 
-@told.claim("G4", "99th percentile of it", at_most=0.5)
+@told.claim("G4", "99th percentile of queueing delay over the same, worst case", at_most=0.5)
 def waits_p99(runs: Table) -> Numbers:
     return turns(ratios(runs, "waits_p99"), max)
 
 
-@told.claim("G4", "user packets lost, at gateways and on the way", at_most=0)
+@told.claim("G4", "user packets lost at gateways and on the path", at_most=0)
 def lost(runs: Table) -> Numbers:
     each = [runs.where(ack_control="postack", trunk=trunk, flows=it)["lost"]
             for trunk in TRUNKS for it in FLOWS]  # fmt: skip
@@ -117,7 +115,7 @@ def lost(runs: Table) -> Numbers:
 
 @told.figure
 def figure(runs: Table) -> Any:
-    figure, panels = plots.panels(["throughput, Mbit/s", "how long data waits, ms"])
+    figure, panels = plots.panels(["throughput, Mbit/s", "queueing delay, ms"])
     for axes, column, unit in zip(panels, ("throughput", "waits"), (1e6, 1e-3), strict=True):
         for n, ack_control in enumerate(("none", "postack")):
             bars = [runs.where(ack_control=ack_control, trunk=trunk, flows=4)[column].mean() / unit

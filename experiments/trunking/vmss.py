@@ -1,12 +1,12 @@
-"""Without guarantees, rates of trunks fall 2 to 15 % short of the proportion of their VMSS.
+"""Without guarantees, the ratio of two trunks' rates is 2 to 15 % below the ratio of their VMSS.
 
 Source: trunking, section 4 (VMSS gives any proportion); ledger, R003-2.
 Differs: the paper prints no run without guarantees. Two trunks share the link of figure 3. The
 ratio of their rates is divided by the ratio of their VMSS. `trunks` are those of figure 4, with
-NewReno like systems of those years. `today` are trunks with TCP of today: CUBIC, SACK and
-RACK, paced. `tcp` is plain TCP in place of trunks, four NewReno connections each. Its segments are
-as long as a VMSS, and the router treats them as it treats management packets. A trunk should take
-what such connections take, so `tcp` shows which ratio the paper's own algorithm gives. ns-2 agrees
+NewReno like systems of that time. `today` are trunks with today's TCP: CUBIC, SACK and RACK, paced.
+`tcp` has plain TCP instead of trunks, four NewReno connections each. Its segments are as long as a
+VMSS, and the router treats them like management packets. A trunk should get the rate of such
+connections, so `tcp` shows the ratio that the paper's own algorithm gives. ns-2 agrees
 (docs/understand/trunking-measured.md).
 """
 
@@ -23,19 +23,19 @@ from ._network import ALPHA, BOTTLENECK_RATE, CONNECTIONS, required_buffer, reve
 vmss = Experiment(__file__)
 
 PAIRS = {"3000:1500": (3000, 1500), "1500:500": (1500, 500), "6000:1500": (6000, 1500)}
-"""VMSS in bytes."""
+"""VMSS of both trunks, bytes."""
 
 SECONDS, WARMUP = 400, 20
 
 OLD = {"recovery": "new-reno", "receive_window": "1 MiB"}
 TODAY = {"profile": "linux", "pacing": True, "receive_window": "1 MiB"}
-"""TCP of connections, whose receivers do not limit the window."""
+"""TCP of management connections; their receivers do not limit the window."""
 
 WITHIN = 0.05
-"""Permitted distance of a ratio from that of VMSS, the same for trunks of then and of today."""
+"""Permitted relative distance of the ratio of rates from the ratio of VMSS."""
 
 MANAGEMENT = "AF13"
-"""The codepoint by which the router knows management packets of a trunk of class 1."""
+"""The codepoint that the router reads as a management packet of a trunk of class 1."""
 
 
 @vmss.run(pair=list(PAIRS), what=["trunks", "today", "tcp"])
@@ -47,7 +47,7 @@ def measure(seed: int, pair: str, what: str) -> dict[str, float]:
 
 
 def bottleneck(sizes: tuple[int, int]) -> tuple[Scenario, dict[str, Any]]:
-    """A scenario with the router of figure 3, and the link behind the router."""
+    """A scenario with the router of figure 3, and the fields of its bottleneck link."""
     net = Scenario(duration=f"{SECONDS} s", warmup=f"{WARMUP} s", link_header="0 B")
     net.router("e")
     queue = {
@@ -97,14 +97,15 @@ def ratio(runs: Table, pair: str, what: str) -> np.ndarray:
 
 
 ROUTER = (
-    "plain TCP with segments of these sizes gets a ratio that is smaller still (`tcp`), in ns-2 "
-    "too: the router's average spares packets that come in quick succession while the line grows"
+    "plain TCP with segments of these sizes has an even smaller ratio (`tcp`), in ns-2 too: the "
+    "router drops by its average queue, which spares packets in quick succession while the queue "
+    "grows"
 )
-NEAR = "the ratio is 3.0 to 5.5 % short, so ten runs cannot tell it from the bound of 5 %"
+NEAR = "the ratio is 3.0 to 5.5 % too small, so ten runs cannot tell it from the bound of 5 %"
 
 
 def claim_pair(pair: str) -> None:
-    """What one pair of VMSS claims."""
+    """Adds the claims for one pair of VMSS."""
     name = pair.replace(":", "_")
 
     def trunks(runs: Table) -> Numbers:
@@ -118,11 +119,11 @@ def claim_pair(pair: str) -> None:
 
     for measure in (trunks, tcp, today):
         measure.__name__ = f"{measure.__name__}_{name}"
-    text = f"{pair}: ratio of rates, of that of VMSS"
+    text = f"{pair}: ratio of rates over ratio of VMSS"
     vmss.claim("R003-2", text, paper=1, within=WITHIN, why=ROUTER)(trunks)
-    text = f"{pair}: the same, of that of TCP with such segments"
+    text = f"{pair}: the same number over that of TCP with such segments"
     vmss.claim("R003-2", text, at_least=1, statistic=MEDIAN_RATIO)(tcp)
-    text = f"{pair}, management connections of today, paced: ratio of rates, of that of VMSS"
+    text = f"{pair}, today's TCP in management connections, paced: ratio of rates over that of VMSS"
     vmss.claim("R003-2", text, at_least=1 - WITHIN, at_most=1 + WITHIN, why=NEAR)(today)
 
 

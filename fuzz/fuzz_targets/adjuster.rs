@@ -1,4 +1,4 @@
-//! Samples of an aggregate gateway, with any totals: the weight of a rate adjuster stays within its
+//! Fuzzes the rate adjuster with samples of an aggregate gateway: its weight stays within its
 //! bounds.
 
 #![no_main]

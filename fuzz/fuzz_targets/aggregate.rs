@@ -1,4 +1,5 @@
-//! Input from the peer of an aggregate gateway: accepted bytes equal their re-encoding.
+//! Fuzzes the messages from the peer of an aggregate gateway: an accepted message is encoded to the
+//! same bytes.
 
 #![no_main]
 

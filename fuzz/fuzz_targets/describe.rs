@@ -1,4 +1,4 @@
-//! Input from the wire: the parser describes any bytes.
+//! Fuzzes the parser of frames: any bytes get a valid packet descriptor.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! A policy file: any text is parsed, or refused with a place and a reason.
+//! Fuzzes the reader of policy files: any text is parsed, or refused with a place and a reason.
 
 #![no_main]
 

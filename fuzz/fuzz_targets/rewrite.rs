@@ -1,4 +1,4 @@
-//! Output to the wire: any values are written into any frame.
+//! Fuzzes the writer of header fields: any values can be written into any frame.
 
 #![no_main]
 

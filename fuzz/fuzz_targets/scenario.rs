@@ -1,4 +1,5 @@
-//! A scenario file: any text is parsed, or refused with a place and a reason.
+//! Fuzzes the reader of scenarios, and the simulator: any text runs, or is refused with a place and
+//! a reason.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Packets of one flow in any order: windows of trackers consist of observed bytes.
+//! Fuzzes the trackers of markings with packets of one flow in any order.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Input from the path of a trunk: only authentic datagrams are accepted.
+//! Fuzzes the datagrams of a trunk: only authentic ones are accepted.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Properties that hold for any bytes. An ordinary test of the crate also checks them on the
+//! Checks for the fuzzers that take any bytes. An ordinary test of each crate also runs them on the
 //! corpus.
 
 #![allow(
@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use tidegate_core::flow::FlowTable;
-use tidegate_core::itcp::{self, Kind, Most, RateAdjuster, Service};
+use tidegate_core::itcp::{self, LawKind, Most, RateAdjuster, ServiceSamples};
 use tidegate_core::marking::tracker::{Sighting, Track, TrackerSpec};
 use tidegate_core::packet::{Direction, Ecn, Network, TcpFlags, TcpSegment};
 use tidegate_core::random::Random;
@@ -30,7 +30,8 @@ fn described(frame: &[u8]) -> Packet {
     packet
 }
 
-/// Offsets and lengths lie inside the frame. Writing the descriptor back changes no byte.
+/// The parser must return offsets and lengths inside the frame. Writing the unchanged descriptor
+/// back must change no byte.
 pub(crate) fn describe_any(bytes: &[u8]) {
     let packet = described(bytes);
     let (network, transport) =
@@ -56,7 +57,8 @@ pub(crate) fn describe_any(bytes: &[u8]) {
         assert_eq!(described(&copy).key, packet.key);
     }
 
-    // The same frame with only its first half available, and with additional bytes behind it.
+    // The same frame, once with only its first half available, and once with a stated length that
+    // is larger.
     let half = &bytes[..bytes.len() / 2];
     let mut short = Packet::default();
     describe(half, packet.len, &mut short);
@@ -64,9 +66,9 @@ pub(crate) fn describe_any(bytes: &[u8]) {
     describe(bytes, packet.len.saturating_add(70_000), &mut short);
 }
 
-/// The first [`VALUES`] bytes are new values, the rest is a frame. After the rewrite, parsing
-/// returns these values, nothing else has changed, and every checksum is as right or wrong as
-/// before.
+/// Rewrites a frame. The first [`VALUES`] bytes are new header values, the rest is the frame.
+/// Afterwards, the parser must return these values, and no other field may have changed. A correct
+/// checksum must still be correct, and a wrong one must still be wrong.
 pub(crate) fn rewrite_any(bytes: &[u8]) {
     let Some((values, frame)) = bytes.split_first_chunk::<VALUES>() else { return };
     let before = described(frame);
@@ -83,7 +85,9 @@ pub(crate) fn rewrite_any(bytes: &[u8]) {
     let mut finished = frame.to_vec();
     rewrite(&mut finished, &wanted, Checksum::Finished);
     let after = described(&finished);
-    // An IPv4 header under MPLS is recognised by its checksum, so no rewrite makes it opaque.
+    // Under MPLS, the parser recognises an IPv4 header by its checksum. The rewrite keeps the
+    // checksum, so the frame must still parse as IPv4. A header that TCP-AO authenticates must not
+    // change.
     let written = if before.tcp.is_some_and(|tcp| tcp.authenticated) { before } else { wanted };
     assert_eq!((after.dscp, after.ecn, after.tcp), (wanted.dscp, wanted.ecn, written.tcp));
     assert_eq!((after.key, after.network), (before.key, before.network));
@@ -100,7 +104,7 @@ pub(crate) fn rewrite_any(bytes: &[u8]) {
     assert_eq!(partial, finished);
 }
 
-/// The sum over the IPv4 header.
+/// The checksum sum over the IPv4 header.
 fn header_sum(frame: &[u8], packet: &Packet) -> u32 {
     if packet.network != Network::Ipv4 {
         return 0;
@@ -109,7 +113,7 @@ fn header_sum(frame: &[u8], packet: &Packet) -> u32 {
     slow_sum(&frame[at..at + usize::from(frame[at] & 0xf) * 4])
 }
 
-/// The sum over the TCP segment. No rewrite changes the pseudo header.
+/// The checksum sum over the TCP segment, without the pseudo header, which no rewrite changes.
 fn segment_sum(frame: &[u8], packet: &Packet) -> u32 {
     let Some(tcp) = packet.tcp else { return 0 };
     let at = usize::from(packet.transport_offset);
@@ -117,15 +121,16 @@ fn segment_sum(frame: &[u8], packet: &Packet) -> u32 {
     slow_sum(&frame[at..at + header + usize::try_from(tcp.payload).unwrap()])
 }
 
-/// The sum of all 16-bit words modulo 0xffff, as in one's complement arithmetic.
+/// The sum of all 16-bit words modulo 0xffff, as in one's complement arithmetic. Slow, but
+/// obviously correct.
 fn slow_sum(bytes: &[u8]) -> u32 {
     let word =
         |word: &[u8]| u32::from(word[0]) * 256 + word.get(1).map_or(0, |low| u32::from(*low));
     bytes.chunks(2).fold(0, |sum, bytes| (sum + word(bytes)) % 0xffff)
 }
 
-/// Accepted headers and confirmations equal their re-encoding, and the first bytes determine their
-/// length.
+/// Decodes headers and confirmations of an aggregate connection. If they are accepted, encoding
+/// them again must give the same bytes. The first bytes must determine the length.
 pub(crate) fn aggregate_any(bytes: &[u8]) {
     if let Ok(header) = Header::decode(bytes) {
         assert_eq!(header.encode(), bytes);
@@ -148,9 +153,9 @@ pub(crate) fn aggregate_any(bytes: &[u8]) {
     }
 }
 
-/// Decoded bytes equal their re-encoding. An end of a trunk accepts no bytes from a sender without
-/// the key, even if they differ from an authentic datagram in few bytes. It then still accepts the
-/// authentic datagram.
+/// Decodes messages of a trunk. If one is accepted, encoding it again must give the same bytes. A
+/// trunk must refuse all datagrams from a sender without the key, even if they differ from an
+/// authentic datagram in a few bits. Afterwards, it must still accept the authentic datagram.
 pub(crate) fn trunk_any(bytes: &[u8]) {
     if let Ok(message) = Message::read(bytes) {
         let mut again = Vec::new();
@@ -168,14 +173,16 @@ pub(crate) fn trunk_any(bytes: &[u8]) {
     let mut wrong = right.clone();
     wrong.iter_mut().zip(bytes).for_each(|(byte, change)| *byte ^= change);
     assert!(wrong == right || here.open(now, &wrong).is_err());
-    // Guided by comparisons, a fuzzer may find the authentic datagram itself, which is no forgery.
+    // The fuzzer sees comparisons, so it may find the authentic datagram itself. Accepting this one
+    // is right.
     assert!(bytes == right || here.open(now, bytes).is_err());
     assert!(matches!(here.open(now, &right), Ok(Opened::Segment { channel: 3, .. })));
     carried_any(bytes);
 }
 
-/// Exchanges hellos until both ends have agreed. The first end begins, and each answers when its
-/// peer requires it. Both agree although `old` injects replayed hellos of earlier runs.
+/// Exchanges hello messages until both ends of a trunk agree on a session. The first end starts,
+/// and each end answers if its peer requires it. The bytes `old` select replayed hellos of earlier
+/// sessions, which must not prevent the agreement.
 fn agree(now: Time, [here, there]: [&mut Session; 2], old: &[u8]) {
     let earlier = |of: &Session, run| Session::new(&Key([9; 32]), of.ends().reverse(), [run; 32]);
     let mut old = old.chunks(8);
@@ -193,8 +200,9 @@ fn agree(now: Time, [here, there]: [&mut Session; 2], old: &[u8]) {
     assert!(from.is_agreed() && to.is_agreed());
 }
 
-/// A datagram's content comes out unchanged and once. It is admitted or refused without a panic.
-/// The same holds for errors about a datagram, for SYNs, and for cut packets.
+/// Encapsulates any bytes as a user packet. The other end must return the same bytes, and only
+/// once. It must then admit or refuse the packet without a panic. The same holds for ICMP errors,
+/// fragments and SYNs made from it.
 fn carried_any(bytes: &[u8]) {
     let (local, peer) = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
     let ends = Ends { local, peer, port: 4754 };
@@ -229,15 +237,16 @@ fn carried_any(bytes: &[u8]) {
     assert_eq!(packet.len(), bytes.len());
 }
 
-/// Bytes of DSCP and ECN, ACK number, and window.
+/// Bytes at the start of the input of [`rewrite_any`]: DSCP and ECN, ACK number, window.
 pub(crate) const VALUES: usize = 7;
 
-/// Bytes of a packet in the input of [`trackers_any`].
+/// Bytes that describe one packet in the input of [`trackers_any`].
 const PACKET: usize = 20;
 
-/// Each [`PACKET`] bytes are a packet of one flow, in either direction, and the time before it.
-/// Every tracker's window consists of observed bytes, its RTT is not zero, and its round does not
-/// begin in the future.
+/// Feeds packets of one flow, in either direction, to all trackers. Every [`PACKET`] bytes of the
+/// input describe a packet and the time before it. The window of a tracker must consist of bytes
+/// that it has seen, its round-trip time must not be zero, and its round must not begin in the
+/// future.
 pub(crate) fn trackers_any(bytes: &[u8]) {
     let specs = [
         TrackerSpec::TwoWay(Default::default()),
@@ -299,16 +308,17 @@ pub(crate) fn trackers_any(bytes: &[u8]) {
     }
 }
 
-/// Bytes of a sample in the input of [`adjuster_any`].
+/// Bytes that describe one sample in the input of [`adjuster_any`].
 const SAMPLE: usize = 16;
 
-/// The first byte selects the parameters, the others are samples. The weight stays within its
-/// bounds, only changes are reported, and timeouts advance.
+/// Feeds samples to a rate adjuster. The first byte of the input selects the parameters, the others
+/// are samples. The weight must stay within its bounds, a returned weight must be a change, and
+/// timeouts must not go back.
 pub(crate) fn adjuster_any(bytes: &[u8]) {
     let Some((what, samples)) = bytes.split_first() else { return };
     let config = itcp::Config {
-        kind: [Kind::Fixed, Kind::Literal, Kind::Measured][usize::from(what & 3).min(2)],
-        service: if what & 4 == 0 { Service::Mean } else { Service::Contended },
+        kind: [LawKind::Fixed, LawKind::Literal, LawKind::Measured][usize::from(what & 3).min(2)],
+        service: if what & 4 == 0 { ServiceSamples::Mean } else { ServiceSamples::Contended },
         most: if what & 8 == 0 { Most::Constant(10) } else { Most::Connections },
         samples: 3 + u32::from(what >> 4),
         every: Duration::from_millis(1),
@@ -317,13 +327,13 @@ pub(crate) fn adjuster_any(bytes: &[u8]) {
     };
     assert_eq!(config.check(), Ok(()));
     let mut adjuster = RateAdjuster::new(&config, Random::new(1, u64::from(*what)), Time::ZERO);
-    let mut seen = itcp::Seen::default();
+    let mut seen = itcp::GatewayLoad::default();
     for bytes in samples.chunks_exact(SAMPLE) {
         let short = |at: usize| u64::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]));
         let scaled = |at: usize| (short(at) & 0xfff) << (short(at) >> 12 << 2).min(51);
-        seen = itcp::Seen {
+        seen = itcp::GatewayLoad {
             queue: Bytes(scaled(0)),
-            // A driver may reset its totals.
+            // The totals wrap around, as if a driver had reset them.
             arrived: seen.arrived.wrapping_add(scaled(2)),
             sent: seen.sent.wrapping_add(short(4)),
             sent_busy: seen.sent_busy.wrapping_add(short(6).min(short(4))),

@@ -1,4 +1,5 @@
-//! Properties that hold for any text of a file. An ordinary test also checks them on the corpus.
+//! Checks for the fuzzers that take the text of a file. An ordinary test also runs them on the
+//! corpus.
 
 #![allow(
     dead_code,
@@ -15,7 +16,8 @@ use tidegate_sim::scenario::NodeKind;
 use tidegate_sim::table::Table;
 use tidegate_sim::{Scenario, Simulation};
 
-/// All findings can be rendered, and a file is unusable exactly if there is an error.
+/// Renders all findings. `used` says that the file was accepted, which must be so if, and only if,
+/// there is no error.
 fn said(found: &Findings, used: bool) {
     assert_eq!(used, !found.has_errors());
     assert_eq!(found.render(false).is_empty(), found.iter().next().is_none());
@@ -26,14 +28,14 @@ fn said(found: &Findings, used: bool) {
     }
 }
 
-/// A policy file.
+/// Parses any text as a policy file.
 pub(crate) fn policy_any(bytes: &[u8]) {
     let Ok(text) = str::from_utf8(bytes) else { return };
     let (config, found) = policy_file::parse("fuzz.toml", text, None);
     said(&found, config.is_some());
 }
 
-/// A topology of a lab, which is also a scenario of the simulator.
+/// Parses any text as a topology of a lab and as a scenario. Runs an accepted scenario.
 pub(crate) fn scenario_any(bytes: &[u8]) {
     let Ok(text) = str::from_utf8(bytes) else { return };
     let (topology, found) = topology::parse("fuzz.toml", text);
@@ -50,7 +52,8 @@ pub(crate) fn scenario_any(bytes: &[u8]) {
     }
 }
 
-/// Runs any accepted scenario for some hundred milliseconds, or until many events have happened.
+/// Runs an accepted scenario, for up to 300 ms of virtual time or 200,000 events. Leaves out
+/// scenarios that need too much memory.
 fn simulate(mut scenario: Scenario) {
     scenario.run.duration = scenario.run.duration.min(Duration::from_millis(300));
     scenario.run.warmup = scenario.run.warmup.min(scenario.run.duration / 2);
@@ -69,7 +72,7 @@ fn simulate(mut scenario: Scenario) {
         return;
     }
     let simulation = Simulation::new(&scenario).unwrap_or_else(|wrong| panic!("{wrong:?}"));
-    // At the end the simulator checks that every packet and byte is accounted for.
+    // At the end of the run, the simulator itself checks that no packet and no byte is missing.
     let results = simulation.run(|progress| match progress.events {
         0..200_000 => ControlFlow::Continue(()),
         _ => ControlFlow::Break(()),

@@ -18,7 +18,7 @@ def of_paper(monkeypatch):
 
 
 def test_a_policed_window_is_halved_to_less_than_its_rate_window(of_paper):
-    """Catches: packets out of profile that are not dropped more often; W in other units."""
+    """Catches: a router that does not drop packets out of profile first; W in the wrong unit."""
     measure = of_paper("fig2").measure
     free, limited = measure(SEED, "20 packets", 4), measure(SEED, "rate window", 0)
     assert free["above"] > 0.02 and free["below"] > 0.1 and free["low"] > 0.5

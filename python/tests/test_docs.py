@@ -85,4 +85,4 @@ def test_the_published_schema_says_what_stands_where_nothing_is_written():
     assert "default" not in run["sample"]
     recovery = run["tcp"]["properties"]["recovery"]
     assert recovery["enum"] == ["tahoe", "reno", "new-reno", "sack"]
-    assert recovery["description"] == "How lost segments are found and repaired."
+    assert recovery["description"] == "The method that finds and repairs lost segments."

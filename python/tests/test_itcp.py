@@ -27,7 +27,7 @@ def test_files_that_share_a_server_slow_down_by_its_free_part(of_paper):
 
 
 def test_equal_aggregates_of_one_file_each_are_processor_sharing(of_paper):
-    """Catches: an idle aggregate that keeps its share; a departure that leaves its work behind."""
+    """Catches: an idle aggregate that keeps its share; a finished file whose work still counts."""
     load, fluid, adjust = (of_paper(it) for it in ("_load", "_fluid", "_adjust"))
     rng = np.random.default_rng(SEED)
     time, work = np.sort(rng.uniform(0, 100, 40)), rng.exponential(2, 40)
@@ -83,7 +83,7 @@ def test_the_simplified_equation_and_proposition_1_behave_as_claimed(of_paper):
 
 
 def test_an_overloaded_queue_grows_as_the_theorem_says(of_paper):
-    """Catches: a gamma for a server of rate 1 instead of phi_1."""
+    """Catches: a growth gamma computed for a server of rate 1 instead of phi_1."""
     theory, load = of_paper("theory"), of_paper("_load")
     gamma = theory.growth(load.E1[0], theory.OVERLOADED)
     assert gamma == pytest.approx(0.49, abs=0.01)
@@ -118,7 +118,7 @@ def test_aggregates_share_by_weight_while_both_are_busy(of_paper):
 
 @pytest.mark.parametrize("mode", ["literal", "measured"])
 def test_adjusters_change_weights_within_their_limits(of_paper, mode):
-    """Catches: a clamp that is left out; decisions of two gateways at the same time."""
+    """Catches: weights without limits; two gateways that decide at the same time."""
     network, load = of_paper("_network"), of_paper("_load")
     setup = network.Setup(seconds=1_000, samples=60)
     run = network.network(load.E1, mode, setup).run(SEED)
@@ -128,7 +128,7 @@ def test_adjusters_change_weights_within_their_limits(of_paper, mode):
 
 
 def test_the_backlog_beside_a_giant_file_is_the_lack_of_share(of_paper):
-    """Catches: a queue without the bytes that wait in the gateway."""
+    """Catches: a backlog that leaves out the bytes queued in the gateway."""
     found = of_paper("overload").measure(SEED, "giant, fixed")
     assert abs(found["error"]) < 0.05 and found["backlog"] > 10e6
 
@@ -156,7 +156,7 @@ def test_trunks_with_measured_weights_lose_no_user_packet(of_paper, kind):
 
 
 def test_one_tcp_gets_more_than_its_share_beside_idle_trunks(of_paper):
-    """Catches: a rival that bypasses the bottleneck; a share of anything but the link."""
+    """Catches: a rival that bypasses the bottleneck; a share of something other than the link."""
     trunks = of_paper("trunks")
     row = trunks.path(trunks.network("connections", "one", beside=True, seconds=60).run(SEED))
     assert 0.1 < row["cross"] < 0.9
@@ -164,7 +164,8 @@ def test_one_tcp_gets_more_than_its_share_beside_idle_trunks(of_paper):
 
 
 def test_vegas_takes_a_longer_path_for_queue(of_paper):
-    """Catches: a change of one direction only; a change at another link; a forgotten base."""
+    """Catches: a delay that changes in one direction only, or at another link; a Vegas that
+    forgets its base round-trip time."""
     network, load = of_paper("_network"), of_paper("_load")
     setup = network.Setup(seconds=120, sample=1.0, paths=((60, 1, "30 ms"),))
     run = network.network(load.E1, "fixed", setup).run(SEED)
@@ -176,7 +177,7 @@ def test_vegas_takes_a_longer_path_for_queue(of_paper):
 
 
 def test_the_simulator_beside_live_aggregates_shows_what_they_show(of_paper):
-    """Catches: files other than those of E1 in an eighth; weights that do not follow the load."""
+    """Catches: files that differ from an eighth of E1's; weights that do not follow the load."""
     files, live = (of_paper(it, "live.itcp") for it in ("_files", "live"))
     for number, load in ((1, 0.52), (2, 0.24)):
         own = np.array(list(files.files(number, 600, str(SEED))))

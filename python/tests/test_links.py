@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-# Texts that a program puts into a page: their links are relative to that page.
+# These texts become parts of other pages, and their links are relative to those pages.
 PARTS = ("crates/",)
 
 
@@ -114,7 +114,7 @@ def test_a_broken_link_is_found(tmp_path):
 
 
 def test_a_broken_table_is_found():
-    """Catches: a row behind an empty line; a cell too many; a bar in code taken for text."""
+    """Catches: a row after an empty line; a cell too many; a bar in code that counts as text."""
     table = "| a | b |\n|---|---|\n| 1 | `2 \\| 3` |\n"
     assert broken_tables(table) == []
     assert broken_tables("- x\n\n  " + table.replace("\n", "\n  ")) == []

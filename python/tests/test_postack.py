@@ -29,7 +29,7 @@ class Transfer:
 
 
 def test_the_pause_of_a_killed_gateway_is_that_of_data_and_not_of_lines(monkeypatch):
-    """Catches: lines without new bytes that end a pause; a pause that does not end and is none."""
+    """Catches: reports without new bytes that end a pause; an endless pause that counts as none."""
     monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
     live_kill = import_module("experiments.live.postack.live_kill")
     steady = [(20 * n, 1000 * n) for n in range(500)]

@@ -21,7 +21,7 @@ def faults(text, texts=prose.paragraphs):
 
 
 def test_a_clause_without_a_noun_is_found():
-    """Catches: a clause at the start, behind a comma, or behind a preposition that is missed."""
+    """Catches: such a clause missed at the start, after a comma, or after a preposition."""
     assert faults(BAD) == ["headless", "asking"]
     assert faults("The gateway drops it, what comes later waits.") == ["headless"]
     assert faults("Not for that of who has sent its last.") == ["headless", "vague"]
@@ -49,7 +49,7 @@ def test_words_for_which_the_field_has_others_are_found():
 
 
 def test_code_tables_and_headings_are_no_prose():
-    """Catches: a fence that does not end; a link or code that counts by its letters."""
+    """Catches: a code block that does not end; code or link targets that count as words."""
     page = "# What waits is dropped\n\n| What waits is dropped |\n\n```\nWhat waits is x\n```\n"
     assert faults(page) == []
     assert faults(page + "\nWhat waits is dropped.\n") == ["headless", "asking"]

@@ -142,7 +142,7 @@ def test_the_same_runs_write_the_same_pages_and_figures(papers, tmp_path):
 
 
 def test_a_part_goes_into_a_page_that_is_there(papers, tmp_path, capsys):
-    """Catches: a part that starts a page, loses other sections, or keeps removed files' ones."""
+    """Catches: a single section that starts a new page, loses other sections, or keeps old ones."""
     assert repro.main(["report", "sums/fig9"]) == 2
     assert "name all of it" in capsys.readouterr().err
     assert not (tmp_path / "docs").exists()
@@ -174,7 +174,7 @@ def test_a_part_goes_into_a_page_that_is_there(papers, tmp_path, capsys):
 
 
 def test_the_counts_of_the_published_pages_are_those_of_their_tables():
-    """Catches: a page changed by hand or by a merge whose claims are not counted again."""
+    """Catches: a page changed by hand or by a merge, whose claims were not counted again."""
     folder = Path(__file__).parents[2] / "docs" / "reproduce"
     pages = {path: Page.read(path) for path in folder.glob("*.md")}
     counted = [path.name for path, page in pages.items() if page.rows]
@@ -197,7 +197,7 @@ def test_live_experiments_run_what_make_build_builds(monkeypatch):
 
 
 def test_a_kept_run_is_not_made_again_unless_the_program_is_another(papers, tmp_path, monkeypatch):
-    """Catches: a kept run that is repeated; a run of another program that counts."""
+    """Catches: a kept run that is repeated; a run of another program that counts as valid."""
     monkeypatch.setenv("TIDEGATE_BIN", str(tmp_path / "none"))
     runs, code = tmp_path / "kept", tmp_path / "experiments" / "sums" / "fig9.py"
     check = ["check", "sums/fig9", "--jobs", "1", "--keep", str(runs)]
@@ -213,7 +213,7 @@ def test_a_kept_run_is_not_made_again_unless_the_program_is_another(papers, tmp_
 
 
 def test_what_finished_is_kept_when_a_run_fails_or_the_file_ends_early(papers, tmp_path):
-    """Catches: runs kept only after all are complete; a file read only if all of it is valid."""
+    """Catches: runs kept only after all are complete; a truncated file that is ignored."""
     kept, code = tmp_path / "kept", tmp_path / "experiments" / "sums" / "fig9.py"
     whole = code.read_text()
     code.write_text(whole.replace("    return {", "    assert base == 1\n    return {", 1))

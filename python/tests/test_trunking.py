@@ -19,7 +19,7 @@ def of_paper(monkeypatch):
 
 @pytest.mark.parametrize("alpha", [2, 16])
 def test_equation_2_holds_for_other_thresholds(of_paper, alpha):
-    """Catches: a threshold or a buffer that stays that of alpha = 8; a slow start beyond alpha."""
+    """Catches: a threshold or buffer fixed at alpha = 8; a slow start beyond alpha packets."""
     rooms = of_paper("alpha")
     found = rooms.measure(SEED, alpha, rooms.EXACT)
     assert found["lost"] == 0 and found["use"] > 0.97
@@ -43,14 +43,14 @@ def test_credits_are_in_the_ratio_of_vmss_to_a_byte(of_paper):
 
 
 def test_round_robin_alone_leaves_timeouts(of_paper):
-    """Catches: flows that share no buffer; users with another recovery than requested."""
+    """Catches: flows that share no buffer; users with another loss recovery than requested."""
     measure = of_paper("round_robin").measure
     reno, sack = (measure(SEED, "round robin", 4, it)["timeouts"] for it in ("reno", "sack"))
     assert reno > 20 and sack <= 1
 
 
 def test_tcp_with_longer_segments_is_told_like_a_trunk_with_more_vmss(of_paper, monkeypatch):
-    """Catches: TCP that the router does not count; a ratio of VMSS that is not divided out."""
+    """Catches: TCP packets that the router does not count; a ratio not divided by that of VMSS."""
     vmss = of_paper("vmss")
     monkeypatch.setattr(vmss, "SECONDS", 60)
     trunks, tcp = (vmss.measure(SEED, "1500:500", what)["ratio"] for what in ("trunks", "tcp"))

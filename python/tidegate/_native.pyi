@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 class Invalid(Exception):
-    """A scenario that cannot be simulated: every reason, each with its field."""
+    """A scenario that cannot be simulated. The message has each reason with its field."""
 
 def run(scenario: str, seed: int) -> Mapping[str, Mapping[str, Any]]:
-    """Simulates the scenario of a file's text: what was measured, as columns by table."""
+    """Simulates a scenario in TOML. Returns columns of measured numbers, by table."""
 
 def check(scenario: str) -> None:
-    """Raises `Invalid` if the scenario of a file's text cannot be simulated."""
+    """Raises `Invalid` if a scenario in TOML cannot be simulated."""
 
 def to_toml(tables: str) -> str:
-    """TOML with the contents of a JSON object."""
+    """Converts a JSON object into TOML."""

@@ -37,7 +37,7 @@ Run: TypeAlias = Callable[..., Mapping[str, float]]
 """Called with ``seed`` and a value for each variant; returns the measured numbers."""
 
 FIRST_SEED = 1001
-"""Verdicts use seeds from here on. Lower seeds serve to find out how many are needed."""
+"""First seed of the runs that decide verdicts. ``plan`` uses lower seeds."""
 
 Samples: TypeAlias = Callable[[Table], Numbers]
 """Computes a number for each seed from all runs."""
@@ -67,7 +67,7 @@ class Claim:
     at_most: float
     measure: Samples
     margin: float
-    """An estimate closer to a bound than this is at the bound. With 0, every distance matters."""
+    """Smallest distance from a bound that matters. A closer estimate is "at the bound"."""
     why: str | None
     """The reason, if the claim is known not to hold."""
     statistic: Statistic
@@ -83,7 +83,7 @@ class Claim:
 
     @property
     def short(self) -> str:
-        """Its id within the experiment."""
+        """The claim's id within the experiment."""
         return self.id.split("#")[1]
 
     @property
@@ -95,8 +95,8 @@ class Claim:
     def tolerance_is_ours(self) -> bool:
         """True if this is a claim of the paper with bounds that the paper does not print.
 
-        The bounds count as printed if they are its number, or an order: above 1 for a ratio, above
-        0 for a difference.
+        A bound counts as printed if the paper prints this number, or if the paper prints an order
+        and the bound is 1 (of a ratio) or 0 (of a difference).
         """
         printed = (0, 1) if isinstance(self.paper, str) else (self.paper,)
         bounds = (each for each in (self.at_least, self.at_most) if np.isfinite(each))
@@ -128,7 +128,7 @@ class Verdict:
 
     @property
     def at_bound(self) -> bool:
-        """True if a bound is inside the interval, and both ends are within the margin of it."""
+        """True if the interval contains a bound, and both ends are within the margin of it."""
         low, high, margin = self.ours.low, self.ours.high, self.claim.margin
         bounds = (self.claim.at_least, self.claim.at_most)
         return any(low <= it <= high and max(it - low, high - it) < margin for it in bounds)
@@ -137,7 +137,7 @@ class Verdict:
     def word(self) -> str:
         """``holds``, ``does not hold``, ``undecided`` (too few seeds), ``skipped`` or ``context``.
 
-        No number of seeds shows that an estimate at a bound is within: the claim does not hold.
+        More seeds cannot move an estimate away from a bound, so the claim does not hold.
         """
         if not self.claim.judged:
             return "context"
@@ -148,7 +148,7 @@ class Verdict:
 
     @property
     def reason(self) -> str:
-        """The known reason why it does not hold; empty if it holds."""
+        """The known reason why the claim does not hold; empty if it holds."""
         if self.missing:
             return self.missing
         if self.holds or not self.claim.judged:
@@ -159,7 +159,7 @@ class Verdict:
         return "; ".join(filter(None, parts))
 
     def as_dict(self) -> dict[str, Any]:
-        """The verdict in a form for programs."""
+        """The verdict as a dictionary, for JSON."""
         claim, ours = self.claim, self.ours
         return {
             "id": claim.id, "claim": claim.text, "kind": claim.kind, "paper": claim.paper,
@@ -175,7 +175,7 @@ class Experiment:
 
     file: str
     seeds: int = 10
-    """Seeds of each combination of variants. 1 means a deterministic run, and is never raised."""
+    """Number of seeds for each combination of variants. 1 means that runs are deterministic."""
     more: Mapping[str, Mapping[Any, int]] = field(default_factory=dict)
     """Variants with more seeds, by parameter and value."""
     needs: Callable[[], str | None] = lambda: None
@@ -224,9 +224,9 @@ class Experiment:
             kind: ``"shown otherwise"`` or ``"context"``; the other two follow from ``paper``.
             at_least: the lowest permitted end of the confidence interval.
             at_most: the highest permitted end.
-            within: instead of these, the permitted distance from ``paper``, as a fraction of it.
-            margin: the smallest relevant distance from a bound. An estimate that is shown to
-                be nearer is at the bound, and the claim does not hold.
+            within: instead of both, the permitted relative distance from ``paper``.
+            margin: the smallest distance from a bound that matters. The claim does not hold if the
+                estimate is shown to be closer to a bound.
             statistic: reduces the numbers of all seeds to the judged one.
             why: the known reason, if it does not hold.
         """
@@ -272,7 +272,7 @@ class Experiment:
         return self.needs()
 
     def judge(self, runs: Table) -> list[Verdict]:
-        """The verdicts on its claims."""
+        """The verdicts on all claims."""
         if self.missing:
             return [claim.skip(self.missing) for claim in self.claims]
         return [claim.judge(runs) for claim in self.claims]
@@ -284,11 +284,11 @@ class Experiment:
 
     @property
     def name(self) -> str:
-        """Its id within the paper."""
+        """The experiment's id within the paper."""
         return self.id.split("/")[1]
 
     def cases(self, seeds: int | None = None, first: int = FIRST_SEED) -> list[Case]:
-        """All runs to make. ``seeds`` replaces the experiment's own number."""
+        """The runs to make: each case with each seed. ``seeds`` replaces the number of seeds."""
         if self.missing:
             return []
         seeds = 1 if self.seeds == 1 else seeds
@@ -324,11 +324,11 @@ EXPERIMENTS: dict[str, Experiment] = {}
 
 
 LIVE = "live"
-"""The folder of experiments with real hosts. It is no part of an id."""
+"""The folder of experiments with real hosts. Ids of experiments leave it out."""
 
 
 def root_of(path: Path) -> Path:
-    """The folder of all experiments, from the file of one."""
+    """The folder ``experiments`` that contains the file of an experiment."""
     above = path.resolve().parents[1]
     return above.parent if above.name == LIVE else above
 

@@ -100,7 +100,7 @@ def tally(verdicts: Sequence[Verdict]) -> str:
 
 
 def count(found: Iterable[tuple[str, str]]) -> str:
-    """The same in words, from the kind and the verdict of each claim."""
+    """Counts verdicts in words, from the kind and the verdict of each claim."""
     words: dict[str, list[str]] = {kind: [] for kind in KINDS}
     for kind, word in found:
         words[kind].append(word)

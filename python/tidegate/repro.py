@@ -202,29 +202,29 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tidegate-repro", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, command, what in (
-        ("list", _list, "the experiments and how much they claim"),
+        ("list", _list, "list the experiments, with their numbers of claims"),
         ("check", _check, "run them and judge every claim; exit code 1 if one does not hold"),
-        ("plan", _plan, "how many seeds decide it, from runs with seeds that decide nothing"),
+        ("plan", _plan, "compute the number of seeds that decides each claim, from pilot runs"),
         ("figure", _figure, "run them and draw the figure of each, as SVG and PNG"),
         (
             "report",
             _report,
-            "run them, write their pages or their parts of them, list all verdicts",
+            "run them, write their pages or sections, and list all verdicts",
         ),
-        ("recount", _recount, "run nothing; count the verdicts that stand on the pages"),
+        ("recount", _recount, "run nothing; count the verdicts on the pages"),
     ):
         sub = commands.add_parser(name, help=what, description=what)
         sub.add_argument(
             "names",
             nargs="*",
             metavar="ID",
-            help="PAPER/EXPERIMENT, PAPER for all of it, or `all`; default: all",
+            help="an experiment (PAPER/EXPERIMENT), a PAPER, or `all`; default: all",
         )
         sub.add_argument(
             "--experiments", type=Path, metavar="DIR", help="default: the nearest `experiments`"
         )
         sub.add_argument(
-            "--seeds", type=_count, metavar="N", help="default: as each experiment says"
+            "--seeds", type=_count, metavar="N", help="number of seeds; default: each experiment's"
         )
         if command is _check:
             sub.add_argument(
@@ -235,17 +235,17 @@ def _parser() -> argparse.ArgumentParser:
             "--jobs", type=_count, metavar="N", help="processes; default: one for each core"
         )
         sub.add_argument(
-            "--engine", default="process", choices=["process", "ray"], help="where runs are made"
+            "--engine", default="process", choices=["process", "ray"], help="what executes the runs"
         )
         sub.add_argument(
             "--keep", type=Path, metavar="FILE",
-            help="keep what runs measured there, also after Ctrl-C, and make no run again that "
-            "the same program made; delete it when an experiment has changed",
+            help="keep the results of runs in FILE, also after Ctrl-C; the same program does not "
+            "repeat a kept run; delete FILE when an experiment has changed",
         )  # fmt: skip
-        sub.add_argument("--json", action="store_true", help="for machines to read")
+        sub.add_argument("--json", action="store_true", help="print JSON")
         sub.add_argument(
             "--out", type=Path, metavar="DIR",
-            help="where files go; default: of `report` docs/reproduce, of `figure` here",
+            help="folder for files; default: docs/reproduce for `report`, `.` for `figure`",
         )  # fmt: skip
         sub.set_defaults(command=command)
     return parser

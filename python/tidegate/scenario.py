@@ -55,14 +55,14 @@ class Scenario:
     tcp: Value | None = None
     """TCP of all hosts: ``{"profile": "rfc", "congestion": "newreno"}``."""
     link_header: str | None = None
-    """Link-layer header counted in lengths of packets. Default: ``"14 B"``, as for Ethernet."""
+    """Link-layer header that counts in packet lengths. Default: ``"14 B"``, as for Ethernet."""
     name: str | None = None
     """The name in reports."""
     tables: dict[str, Any] = field(default_factory=dict)
     """All other tables, as in the file."""
 
     def host(self, name: str, **fields: Value) -> None:
-        """Adds a host; ``gateway="edge"`` puts it behind a gateway. Other fields as in files."""
+        """Adds a host; ``gateway="edge"`` connects it to the LAN side of a gateway."""
         self._add("host", {"name": name, **fields})
 
     def hosts(self, *names: str, **fields: Value) -> None:
@@ -76,7 +76,9 @@ class Scenario:
             self._add("router", {"name": name})
 
     def gateway(self, name: str, policy: str | Path | Mapping[str, Any], **fields: Value) -> None:
-        """Adds a gateway with ports ``NAME.lan`` and ``NAME.wan``, optionally behind a ``gateway``.
+        """Adds a gateway with ports ``NAME.lan`` and ``NAME.wan``.
+
+        A field ``gateway`` connects it to the LAN side of another gateway.
 
         ``policy`` is the text of a policy file, the path of one, or its tables as a mapping:
         ``{"policy": [{"name": "web", "profile": {"mean": "8 Mbit/s"}, ...}]}``. Its ports need not
@@ -93,9 +95,9 @@ class Scenario:
     def link(self, a: str, b: str, **fields: Value) -> None:
         """Adds a link between two nodes, with the same properties in both directions.
 
-        ``rate`` (default: infinite), ``delay`` (one way), ``jitter``, ``loss``, ``queue`` (a queue
-        discipline by name, or a table with its ``kind`` and parameters); ``back`` holds the
-        differences from ``b`` to ``a``, or is ``False`` for one direction only.
+        Fields: ``rate`` (default: infinite), ``delay`` (one way), ``jitter``, ``loss``, ``queue``
+        (a queue discipline by name, or a table with its ``kind`` and parameters). ``back`` has the
+        fields that differ from ``b`` to ``a``; ``back=False`` makes a link in one direction.
         """
         self._add("link", {"from": a, "to": b, **fields})
 
@@ -109,8 +111,8 @@ class Scenario:
         """Adds traffic from ``sender`` to ``receiver``, a group of flows with this ``name``.
 
         ``kind``: greedy, file, on-off, web, arrivals, cbr, trace, relay or aggregate. Several
-        senders and receivers are paired. A single one is paired with all of the others. ``flows``
-        (each pair), ``start``, ``stop``, ``size``, ``rate``, ``packet``, ``tcp``, … as in the file.
+        senders and receivers are paired in order; a single one is paired with all of the others.
+        Fields as in the file: ``flows`` (of each pair), ``start``, ``stop``, ``size``, ``rate``, …
 
         A relay forwards the traffic ``of``, added before it. ``buffer`` limits the waiting data of
         a flow::
@@ -152,8 +154,8 @@ class Scenario:
 
         Raises:
             ScenarioError: the scenario cannot be simulated; the message names the field.
-            KeyboardInterrupt: on Ctrl-C, also in the middle of a run. What another handler of a
-                signal raises ends the run in the same way, and keeps its type.
+            KeyboardInterrupt: on Ctrl-C, also in the middle of a run. An exception from another
+                signal handler ends the run as well, and keeps its type.
         """
         if isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= seed <= _MOST_SEED:
             raise ScenarioError(f"seed: {seed!r} is no seed; write a whole number, 0 to 2**64 - 1")

@@ -138,7 +138,7 @@ def _solve(below: Callable[[float], bool]) -> float:
 
 
 def samples_for(margin: float, pilot: Numbers, statistic: Statistic = MEAN) -> int:
-    """The number of samples like these for an interval no wider than ``margin``.
+    """The number of samples for an interval no wider than ``margin``, from pilot samples.
 
     A quarter is added, because a deviation from few samples is uncertain itself. Such a narrow
     interval decides every claim: the bound is outside, or both ends are closer to it than

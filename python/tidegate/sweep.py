@@ -28,8 +28,8 @@ def sweep(
     """Runs ``measure`` for every combination of ``parameters`` and every seed.
 
     Each worker takes the next run as soon as it is free. Rows are in the order of the cases.
-    Neither their order nor their values depend on the number of workers. After Ctrl-C it begins no
-    more runs and returns the rows of finished runs; ``complete`` of the table is then false.
+    Neither their order nor their values depend on the number of workers. After Ctrl-C no further
+    run begins. The table then has the finished runs, and its ``complete`` is false.
 
     Args:
         measure: a function at the top level of a module, so that other processes can import it.
@@ -60,8 +60,8 @@ def gather(
 ) -> list[Any]:
     """Calls ``call`` with each of the arguments, on all workers; returns the answers in order.
 
-    After an interrupt it begins no more calls, and missing answers are ``None``. ``keep`` gets each
-    complete answer at once, with its number.
+    After an interrupt no further call begins, and missing answers are ``None``. ``keep`` gets each
+    complete answer at once, with its index.
     """
     answers: list[Any] = [None] * len(arguments)
     with _executor(engine, jobs) as pool:
@@ -118,5 +118,5 @@ def _executor(engine: str | Executor, jobs: int | None) -> Iterator[Executor]:
 
 
 def _leave_interrupts() -> None:
-    """Ctrl-C reaches every process of a terminal, but only the first one may react to it."""
+    """Ignores Ctrl-C, which a terminal sends to every process; only the main process reacts."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

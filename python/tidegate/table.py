@@ -1,12 +1,12 @@
-"""Tables of mechanisms, as files write them."""
+"""Tables of mechanisms, in the form that scenario and policy files use."""
 
 from typing import Any
 
 
 def table(kind: str, **parameters: Any) -> dict[str, Any]:
-    """The mechanism ``kind`` with those of ``parameters`` that are not ``None``.
+    """A mechanism as a table: its ``kind``, and the parameters that are not ``None``.
 
-    A trailing underscore of a name is not part of it: it keeps names from being Python keywords.
+    Trailing underscores of names are removed. Names that are Python keywords have one: ``from_``.
     """
     given = {name.rstrip("_"): value for name, value in parameters.items() if value is not None}
     return {"kind": kind, **given}

@@ -1,4 +1,5 @@
-//! Writes the recorded frames: `cargo run -p tidegate-e2e --example recording`.
+//! Writes the recording of frames that tests replay: `cargo run -p tidegate-e2e --example
+//! recording`.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,4 @@
-//! Frames as bytes: sent by one host and recorded on another.
+//! Sends frames as bytes from one host, and records frames on another.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -32,11 +32,11 @@ impl Recorder {
         Self(process)
     }
 
-    /// The recorded frames that `wanted` selects, once there are `count`.
+    /// The recorded frames that `wanted` selects. Waits until there are `count` of them.
     ///
     /// # Panics
     ///
-    /// If there are fewer after `limit`.
+    /// If there are fewer when `limit` has passed.
     #[must_use]
     pub fn frames(
         &self,

@@ -1,4 +1,4 @@
-//! The gateway in the middle of a test bed: starts, controls, kills and queries it.
+//! The gateway in the middle of a test bed: starts it, controls it, kills it, and queries it.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -19,7 +19,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 /// Name of the policy file with which a gateway starts.
 const FILE: &str = "policies.toml";
 
-/// `tidegate run` in the middle of a test bed.
+/// A process `tidegate run` in the middle of a test bed.
 #[derive(Debug)]
 pub struct Gateway<'a> {
     bed: &'a Testbed,
@@ -37,8 +37,8 @@ impl Testbed {
         Process::start(command.arg(file)).finish(START_LIMIT)
     }
 
-    /// Starts the gateway with these `policies` on `backend`, as named in policy files. Returns
-    /// when it answers.
+    /// Starts the gateway with `policies`, and with `backend` as policy files name it. Returns as
+    /// soon as the gateway answers.
     ///
     /// # Panics
     ///
@@ -48,7 +48,7 @@ impl Testbed {
         self.gateway_with(backend, policies, &[], Stdio::piped())
     }
 
-    /// The same with further options, and another standard error.
+    /// Does the same with further options, and another standard error.
     ///
     /// # Panics
     ///
@@ -64,7 +64,7 @@ impl Testbed {
         self.gateway_among(&[], backend, policies, options, errors)
     }
 
-    /// The same with further environment variables.
+    /// Does the same with further environment variables.
     ///
     /// # Panics
     ///
@@ -128,7 +128,7 @@ impl Gateway<'_> {
     ///
     /// # Panics
     ///
-    /// If it does not answer.
+    /// If the gateway does not answer.
     #[must_use]
     pub fn ask(&self, what: &str) -> Value {
         let status = &mut self.bed.tidegate(&[what, "--json"]);
@@ -138,13 +138,13 @@ impl Gateway<'_> {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in\n{text}"))
     }
 
-    /// Its process id.
+    /// The id of the gateway's process.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// Returns `true` while it runs.
+    /// Returns `true` while the gateway runs.
     pub fn runs(&mut self) -> bool {
         self.process.runs()
     }
@@ -155,12 +155,12 @@ impl Gateway<'_> {
         run(self.bed.tidegate(&["apply"]).arg(file), ANSWER_LIMIT);
     }
 
-    /// Runs the program in the same place with the arguments `words`, such as `class set`.
+    /// Runs the program in the gateway's namespace with the arguments `words`, such as `class set`.
     pub fn tell(&self, words: &[&str]) {
         run(&mut self.bed.tidegate(words), ANSWER_LIMIT);
     }
 
-    /// Writes other policies into its file, and makes it reload the file.
+    /// Writes other policies into the gateway's file, and makes the gateway reload the file.
     ///
     /// # Panics
     ///
@@ -174,30 +174,30 @@ impl Gateway<'_> {
         });
     }
 
-    /// Sends it a signal, such as `STOP`.
+    /// Sends the gateway a signal, such as `STOP`.
     pub fn signal(&self, signal: &str) {
         self.process.signal(signal);
     }
 
-    /// Kills it like a crash. Returns after its end.
+    /// Kills the gateway, as a crash would. Returns after its end.
     pub fn crash(&mut self) {
         self.process.end();
     }
 
-    /// Stops it like an operator, and waits for its end.
+    /// Stops the gateway as an operator would, and waits for its end.
     pub fn stop(&mut self) {
         self.process.signal("TERM");
         let name = format!("the end of {}", self.process.said());
         until(&name, ANSWER_LIMIT, || (!self.process.runs()).then_some(()));
     }
 
-    /// Starts it again with the same file, after it has ended.
+    /// Starts the gateway again with the same file, after it has ended.
     pub fn start_again(&mut self) {
         let command = &mut self.bed.tidegate(&["run"]);
         self.process = start(self.bed, command.arg(&self.file), Stdio::piped());
     }
 
-    /// Its output, for messages.
+    /// The output of the gateway, for messages.
     #[must_use]
     pub fn said(&self) -> String {
         self.process.said()

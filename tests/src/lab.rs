@@ -1,4 +1,5 @@
-//! A lab of `tidegate lab`: hosts with a network between them that delays and drops packets.
+//! A lab of `tidegate lab`: hosts, and an emulated network between them that delays and drops
+//! packets.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,18 +17,18 @@ use crate::wait::until;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// A lab, taken down when dropped.
+/// A lab. Dropping the value takes it down.
 #[derive(Debug)]
 pub struct Lab {
     name: String,
 }
 
 impl Lab {
-    /// The name of the network among the hosts.
+    /// The name of the emulated network between the hosts.
     pub const NETWORK: &str = "the-network-between-all-the-hosts";
 
-    /// Starts a lab with this topology, without its name. `bed` is only held as a lock against
-    /// other tests.
+    /// Starts a lab with this topology, which has no name in its text. `bed` is not used; holding
+    /// it keeps other tests from running at the same time.
     #[must_use]
     pub fn up(bed: &Testbed, topology: &str) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -82,13 +83,13 @@ impl Lab {
     ///
     /// # Panics
     ///
-    /// If it does not answer.
+    /// If the gateway does not answer.
     #[must_use]
     pub fn status(&self, gateway: &str) -> Value {
         self.ask(gateway, "status")
     }
 
-    /// Path of a gateway's file with this extension.
+    /// The path of a gateway's file with the extension `ending`.
     fn file_of(&self, gateway: &str, ending: &str) -> PathBuf {
         let folder = Path::new("/run/tidegate").join(format!("lab-{}", self.name));
         folder.join(format!("{gateway}.{ending}"))
@@ -105,11 +106,11 @@ impl Lab {
         });
     }
 
-    /// Kills a gateway and detaches its programs, so that no frame passes.
+    /// Kills a gateway and detaches its bypass programs, so no frame passes any more.
     ///
     /// # Panics
     ///
-    /// If the status of the gateway lacks the ports.
+    /// If the gateway's status does not name the ports.
     pub fn cut(&self, gateway: &str) {
         let ports = &self.status(gateway)["ports"];
         let ports = ["lan", "wan"].map(|side| ports[side].as_str().expect("its name").to_owned());
@@ -117,7 +118,7 @@ impl Lab {
         run(self.on(gateway).arg(program()).arg("detach").args(ports), LIMIT);
     }
 
-    /// The program's processes on `gateway`.
+    /// The processes of `tidegate` on `gateway`.
     fn programs(&self, gateway: &str) -> Vec<u32> {
         let is_ours = |pid: &u32| {
             let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
@@ -130,7 +131,7 @@ impl Lab {
     ///
     /// # Panics
     ///
-    /// If it does not answer in time.
+    /// If the gateway does not answer in time.
     #[must_use]
     pub fn start_again(&self, gateway: &str) -> Process {
         let [socket, file] = ["sock", "toml"].map(|ending| self.file_of(gateway, ending));
@@ -170,8 +171,8 @@ impl Lab {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in\n{text}"))
     }
 
-    /// Changes a route by its number in the file, from 1 on, with the arguments of `tidegate lab
-    /// change`.
+    /// Changes the route with this number in the topology file, counted from 1. `words` are
+    /// arguments of `tidegate lab change`.
     pub fn change(&self, route: u32, words: &[&str]) {
         let mut command = Command::new(program());
         command.args(["lab", "change", "--lab", &self.name, &route.to_string()]).args(words);
@@ -191,7 +192,7 @@ impl Lab {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in\n{text}"))
     }
 
-    /// The processes on `host` or on a gateway. Those of the network are on
+    /// The processes on a host or gateway. The processes of the emulated network are on
     /// [`NETWORK`](Self::NETWORK).
     #[must_use]
     pub fn processes(&self, host: &str) -> Vec<u32> {
@@ -217,7 +218,7 @@ impl Lab {
 }
 
 /// Returns `true` if all threads of a process have ended. Until then its descriptors stay open,
-/// although it is in no namespace any more.
+/// although the process is in no namespace any more.
 fn has_ended(pid: u32) -> bool {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return true };
     threads.flatten().all(|thread| {
@@ -228,7 +229,7 @@ fn has_ended(pid: u32) -> bool {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        // If the lab never came up, there is nothing to take down.
+        // The result is ignored: a lab that never came up need not be taken down.
         let _ = Command::new(program()).args(["lab", "down", "--lab", &self.name]).output();
     }
 }

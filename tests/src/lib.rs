@@ -1,9 +1,9 @@
-//! The basis of end-to-end tests: hosts in network namespaces, real TCP between them, and the
-//! gateway.
+//! The basis of live end-to-end tests: hosts in network namespaces, real TCP traffic between them,
+//! and the gateway.
 //!
-//! This crate is for tests, so errors panic with a description of the situation. Namespaces and
-//! processes are removed when their value is dropped, even by a panic. Those of a killed test are
-//! removed by the next test.
+//! This code is only for tests, so an error panics with a description of the situation. Namespaces
+//! and processes are removed when their values are dropped, even by a panic. If a test is killed,
+//! the next test removes what it left.
 
 #![forbid(unsafe_code)]
 
@@ -31,12 +31,12 @@ pub use traffic::{Fetch, Outcome, Server};
 pub use wait::{now, pause, until};
 pub use witness::{witnessed, witnessed_beside_others};
 
-/// Defines a test of each of these functions on each backend: `af_packet::<name>`,
+/// Defines two tests for each of these functions, one per backend: `af_packet::<name>` and
 /// `af_xdp::<name>`.
 ///
-/// The functions take a test bed, and the backend as named in policy files. They are repeated if
-/// the machine stood still ([`witnessed`]). After `witnessed_beside_others:` they run at the same
-/// time as other tests.
+/// The functions take a test bed, and the backend as policy files name it. A test is repeated if
+/// the machine stood still meanwhile ([`witnessed`]). Tests after `witnessed_beside_others:` run at
+/// the same time as other tests.
 #[macro_export]
 macro_rules! on_each_backend {
     ($how:ident: $($name:ident)+) => {

@@ -1,4 +1,4 @@
-//! Measures the traffic that reaches a host in a period, and how evenly it is shared.
+//! Measures the traffic that reaches a host during a time, and how evenly it is shared.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use crate::testbed::Testbed;
 use crate::traffic::Fetch;
 use crate::wait::{now, pause};
 
-/// Bits per second of the frames that reach `eth0` of the LAN host within `span`, and the bytes
-/// received by each fetch.
+/// Rate of the frames that reach `eth0` of the LAN host during `span`, in bits per second. Also
+/// returns the bytes that each fetch received.
 #[must_use]
 pub fn frames_and_bytes(span: Duration, bed: &Testbed, fetches: &[Fetch]) -> (f64, Vec<f64>) {
     let gained = || fetches.iter().map(Fetch::bytes).collect::<Vec<_>>();
@@ -26,7 +26,8 @@ pub fn float(n: u64) -> f64 {
     n as f64
 }
 
-/// The median of `values`: for an even number, the upper one of the two in the middle.
+/// The median of `values`. For an even number of values, it is the upper one of the two in the
+/// middle.
 ///
 /// # Panics
 ///

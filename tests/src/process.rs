@@ -1,4 +1,4 @@
-//! Processes that always end with the test.
+//! Starts processes that always end with the test.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::wait::until;
 
-/// A process, which is killed on drop.
+/// A process. Dropping the value kills it.
 #[derive(Debug)]
 pub struct Process {
     /// Its command line, for messages.
@@ -37,17 +37,17 @@ impl Process {
     ///
     /// # Panics
     ///
-    /// If it cannot be started.
+    /// If the process cannot be started.
     #[must_use]
     pub fn start(command: &mut Command) -> Self {
         Self::start_with(command, Stdio::piped())
     }
 
-    /// The same with another standard error, which is collected only if it is a pipe.
+    /// Does the same with another standard error, which is collected only if it is a pipe.
     ///
     /// # Panics
     ///
-    /// If it cannot be started.
+    /// If the process cannot be started.
     #[must_use]
     pub fn start_with(command: &mut Command, errors: Stdio) -> Self {
         let name = format!("{command:?}").replace('"', "");
@@ -70,7 +70,7 @@ impl Process {
     ///
     /// # Panics
     ///
-    /// If it has ended.
+    /// If the process has ended.
     pub fn signal(&self, signal: &str) {
         let kill = format!("kill -{signal} {}", self.id());
         let status = Command::new("sh").args(["-c", &kill]).status();
@@ -81,7 +81,7 @@ impl Process {
     ///
     /// # Panics
     ///
-    /// If it has ended, or its input has been closed.
+    /// If the process has ended, or its input has been closed.
     pub fn feed(&mut self, text: &str) {
         let input = self.child.stdin.take();
         let mut input = input.unwrap_or_else(|| panic!("{} has been fed", self.name));
@@ -89,41 +89,41 @@ impl Process {
         written.unwrap_or_else(|error| panic!("{} does not read: {error}", self.name));
     }
 
-    /// The lines it has written to standard output so far.
+    /// The lines that the process has written to standard output so far.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         self.output.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns `true` while it runs.
+    /// Returns `true` while the process runs.
     pub fn runs(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Kills it; returns after its end.
+    /// Kills the process. Returns after its end.
     pub fn end(&mut self) {
-        // It may already have ended.
+        // The results are ignored: the process may already have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Its output, for messages.
+    /// The output of the process, for messages.
     #[must_use]
     pub fn said(&self) -> String {
         format!("{}:\n{}\n{}", self.name, joined(&self.output), joined(&self.errors))
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until the process ends by itself.
     ///
     /// # Panics
     ///
-    /// If it does not end within `limit`.
+    /// If the process does not end within `limit`.
     #[must_use]
     pub fn finish(mut self, limit: Duration) -> Finished {
         let name = format!("the end of {}", self.name);
         let status = until(&name, limit, || self.child.try_wait().ok().flatten());
         for reader in self.readers.drain(..) {
-            // A reader fails only if the output is not text.
+            // The result is ignored: a reader fails only if the output is not text.
             let _ = reader.join();
         }
         Finished { status, output: joined(&self.output), errors: joined(&self.errors) }
@@ -140,7 +140,7 @@ impl Drop for Process {
 ///
 /// # Panics
 ///
-/// If it cannot be started, or fails, or takes longer than `limit`.
+/// If the command cannot be started, fails, or takes longer than `limit`.
 pub fn run(command: &mut Command, limit: Duration) -> String {
     let name = format!("{command:?}").replace('"', "");
     let finished = Process::start(command).finish(limit);

@@ -1,4 +1,5 @@
-//! Frames as received by a gateway: generated once, recorded, and committed.
+//! A recording of frames that arrive at a gateway. It was generated once and is committed as a
+//! capture file, so tests replay the same frames.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,10 +10,11 @@ use tidegate_core::{PortId, Time};
 use tidegate_wire::build::{Frame, Link, Tcp, Transport};
 use tidegate_wire::pcap;
 
-/// Path of the recording [`Recording::mixed`].
+/// Path of the capture file of [`Recording::mixed`].
 pub const MIXED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/recordings/mixed.pcap");
 
-/// MAC address of the host at each port of the gateway, which determines the direction of a frame.
+/// MAC address of the host at each port of the gateway. A frame's source address thus tells its
+/// port.
 const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
 
 /// Payload of a full segment.
@@ -21,11 +23,11 @@ const MSS: u32 = 1_000;
 /// A frame that arrived at a gateway.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Arrival {
-    /// Arrival time; no two are equal.
+    /// Arrival time. It is different for every frame.
     pub at: Time,
     /// The port of arrival.
     pub port: PortId,
-    /// Its bytes.
+    /// The bytes of the frame.
     pub bytes: Vec<u8>,
 }
 
@@ -33,21 +35,21 @@ pub struct Arrival {
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Recording(pub Vec<Arrival>);
 
-/// End points of a conversation: the host on the LAN, then the host on the WAN.
+/// Endpoints of a conversation: the host on the LAN, then the host on the WAN.
 type Ends = [SocketAddr; 2];
 
 /// A TCP connection through the gateway.
 struct Connection {
     ends: Ends,
     link: Vec<Link>,
-    /// By end: the next sequence number.
+    /// The next sequence number of each end.
     next: [u32; 2],
 }
 
 impl Recording {
     /// Two seconds of mixed traffic. Downloads and an upload have handshakes, options, a loss, SACK
-    /// blocks, retransmissions and FINs. There are telephony, pings, fragments, IPv4 and IPv6, VLAN
-    /// tags, tunnels, and ARP.
+    /// blocks, retransmissions and FINs. There are also calls, pings, fragments, IPv4 and IPv6,
+    /// VLAN tags, tunnels, and ARP.
     #[must_use]
     pub fn mixed() -> Self {
         let mut this = Self::default();
@@ -75,7 +77,7 @@ impl Recording {
     ///
     /// # Errors
     ///
-    /// If this is not a capture, or a frame comes from neither side.
+    /// If the text is not a capture, or a frame has an unknown source address.
     pub fn read(from: impl io::Read) -> io::Result<Self> {
         let arrival = |record: pcap::Record| {
             let source = record.bytes.get(6..12);
@@ -98,7 +100,7 @@ impl Recording {
         writer.finish()
     }
 
-    /// Sorts the frames, and makes their times distinct.
+    /// Sorts the frames by time, and makes all times different.
     fn in_order(mut self) -> Self {
         self.0.sort_by_key(|arrival| arrival.at);
         let mut last = Time::ZERO;
@@ -112,7 +114,7 @@ impl Recording {
     /// Adds a frame from the host at `port`.
     fn push(&mut self, at: Time, port: usize, mut frame: Frame) {
         (frame.source, frame.destination) = (MACS[port], MACS[1 - port]);
-        // A unique number makes every frame differ from all others.
+        // Each frame carries its number, so it differs from all other frames.
         let number = u32::try_from(self.0.len()).unwrap_or(u32::MAX).to_be_bytes();
         let start = frame.payload.len().saturating_sub(number.len());
         let room = frame.payload.len() - start;
@@ -121,7 +123,8 @@ impl Recording {
         self.0.push(Arrival { at, port, bytes: frame.bytes() });
     }
 
-    /// A transfer from end `from` with doubling windows, and with a loss before the gateway.
+    /// A transfer by end `from`, whose window doubles each round trip. One segment is lost upstream
+    /// of the gateway.
     fn transfer(&mut self, start: Time, ends: Ends, from: usize, link: &[Link], rtt: Duration) {
         const WINDOWS: [u32; 5] = [2, 4, 8, 12, 12];
         let mut connection = Connection { ends, link: link.to_vec(), next: [1_000, 0xffff_f000] };
@@ -200,7 +203,7 @@ impl Recording {
         }
     }
 
-    /// ARP, and datagrams in every encapsulation.
+    /// ARP frames, and datagrams in every kind of encapsulation.
     fn oddities(&mut self, start: Time, ends: Ends) {
         let second = Link::vlan(8);
         let links = [vec![second, second], vec![Link::Pppoe(3)], vec![Link::Mpls(16)]];
@@ -219,7 +222,7 @@ impl Recording {
 }
 
 impl Connection {
-    /// A segment from end `port`, whose timestamps are those of its passage.
+    /// A segment of end `port` that passes the gateway at time `at`, with timestamps of that time.
     fn segment(&self, at: Time, port: usize, flags: u8, seq: u32, options: &[u8]) -> Frame {
         let (src, dst) = (self.ends[port], self.ends[1 - port]);
         let clock = u32::try_from(at.nanos() / 1_000).unwrap_or(u32::MAX);

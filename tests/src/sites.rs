@@ -1,5 +1,5 @@
-//! Two sites, each with an aggregate gateway as its router: a client, two gateways and a server in
-//! a row.
+//! Two sites, each with an aggregate gateway as its router. Client, two gateways and server form a
+//! chain.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -32,8 +32,8 @@ pub struct Sites<'a> {
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Addresses in the networks of the first site, of the path between, and of the second site. Each
-/// host has its own last number.
+/// An address in one of three networks: the first site, the path between the sites, or the second
+/// site. `host` is the last byte of the address.
 fn v4(network: u8, host: u8) -> IpAddr {
     Ipv4Addr::new(10, 85, network, host).into()
 }
@@ -43,8 +43,8 @@ fn v6(network: u16, host: u16) -> IpAddr {
 }
 
 impl<'a> Sites<'a> {
-    /// Creates hosts, routes and keys; no gateway runs yet. `bed` is only held as a lock against
-    /// other tests.
+    /// Creates hosts, routes and keys. No gateway runs yet. `bed` is not used; holding it keeps
+    /// other tests from running at the same time.
     #[must_use]
     pub fn new(bed: &'a Testbed) -> Self {
         let mut hosts = ["client", "a", "b", "server"].map(|part| bed.another_host(part));
@@ -98,12 +98,12 @@ impl<'a> Sites<'a> {
         Self { bed, client, gateways: [a, b], server, keys, _keepers: keepers.into() }
     }
 
-    /// Starts the gateway of the first (0) or second (1) site, with `more` in its file. Returns
-    /// when it answers.
+    /// Starts the gateway of the first site (0) or the second site (1), with the lines `more` in
+    /// its file. Returns as soon as the gateway answers.
     ///
     /// # Panics
     ///
-    /// If it does not answer in time.
+    /// If the gateway does not answer in time.
     #[must_use]
     pub fn start(&self, at: usize, more: &str) -> Process {
         let file = self.file(at, more);
@@ -116,7 +116,7 @@ impl<'a> Sites<'a> {
         process
     }
 
-    /// The file of a gateway.
+    /// The configuration file of a gateway.
     #[must_use]
     pub fn file(&self, at: usize, more: &str) -> PathBuf {
         let (own, peer) = (&self.gateways[at], &self.gateways[1 - at]);
@@ -139,7 +139,7 @@ impl<'a> Sites<'a> {
     fn asked(&self, at: usize) -> Option<Value> {
         let mut command = self.gateways[at].command(program());
         let said = Process::start(command.args(["aggregate", "status", "--json"])).finish(LIMIT);
-        // Exit status 3: the peer is down.
+        // Exit status 3 means that the peer is down.
         matches!(said.status.code(), Some(0 | 3))
             .then(|| serde_json::from_str(&said.output).ok())?
     }
@@ -162,7 +162,7 @@ impl<'a> Sites<'a> {
     }
 }
 
-/// Gives a gateway its own directory for its socket.
+/// Mounts a `/run` for one gateway, so both gateways can have a control socket of the same name.
 const OWN_RUN: &str = "mount -t tmpfs none /run &&";
 
 /// Creates a private key; returns the public key.
@@ -174,7 +174,8 @@ fn public_key(path: &PathBuf) -> String {
 }
 
 impl Host {
-    /// Runs `act` on a new thread in this host's network namespace, where its sockets are created.
+    /// Runs `act` on a new thread in this host's network namespace. Sockets that it opens are
+    /// there.
     ///
     /// # Panics
     ///

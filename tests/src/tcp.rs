@@ -1,7 +1,7 @@
-//! Tidegate's TCP end point against the kernel's over a TUN device: data from one must arrive at
-//! the other.
+//! Tests Tidegate's TCP endpoint against the kernel's, over a TUN device. Data from one must arrive
+//! at the other.
 //!
-//! Between them is a link of the core in each direction, as in the lab's emulator.
+//! In each direction, the packets pass an emulated link of the core, as in a lab.
 
 mod content;
 mod kernel;
@@ -23,7 +23,7 @@ use kernel::Kernel;
 use ours::Ours;
 use trace::Sample;
 
-/// The setup of a test, in TOML.
+/// The setup of one test run, in TOML.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setup {
@@ -45,16 +45,16 @@ pub struct Setup {
     /// The link in each direction.
     #[serde(default)]
     pub link: LinkConfig,
-    /// One in `mark_one_in` ECN-capable packets is marked, in either direction; zero for none.
+    /// One in this number of ECN-capable packets is marked, in either direction; zero for none.
     #[serde(default)]
     pub mark_one_in: u32,
-    /// Interval of samples of the windows; no samples if absent.
+    /// Interval of samples of the congestion windows; no samples if absent.
     #[serde(default, deserialize_with = "interval")]
     pub trace: Option<Duration>,
-    /// Seed of the link.
+    /// Random seed of the links.
     #[serde(default)]
     pub seed: u64,
-    /// Time limit.
+    /// Time limit of the run.
     #[serde(with = "units::duration")]
     pub limit: Duration,
 }
@@ -70,7 +70,7 @@ pub enum Side {
     Kernel,
 }
 
-/// The results of a test.
+/// The results of one test run.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Outcome {
     /// Duration in seconds.
@@ -79,39 +79,40 @@ pub struct Outcome {
     pub at_ours: Received,
     /// Data received by the kernel.
     pub at_kernel: Received,
-    /// Segments sent by Tidegate's end point, and how many of them were retransmissions.
+    /// Segments that Tidegate's endpoint sent, and how many of these were retransmissions.
     pub segments: (u64, u64),
-    /// Fast recoveries and timeouts of Tidegate's end point.
+    /// Fast recoveries and retransmission timeouts of Tidegate's endpoint.
     pub recoveries: (u32, u32),
-    /// Marked segments that Tidegate's end point received, and ECN-Echoes that it received.
+    /// Segments with a congestion mark that Tidegate's endpoint received, and segments with
+    /// ECN-Echo that it received.
     pub marks: (u64, u64),
-    /// Number of times at which Tidegate's end point reduced its window for an ECN-Echo.
+    /// Number of times that Tidegate's endpoint reduced its window because of an ECN-Echo.
     pub reductions: u32,
-    /// Packets lost towards the kernel, and towards Tidegate's end point.
+    /// Packets lost on the link to the kernel, and on the link to Tidegate's endpoint.
     pub lost: (u64, u64),
-    /// Segments retransmitted by the kernel, while it was observed.
+    /// Segments that the kernel retransmitted while it was observed.
     pub kernel_retransmitted: u64,
-    /// The window of Tidegate's sender over time.
+    /// The congestion window of Tidegate's sender over time.
     pub trace: Vec<Sample>,
-    /// The window of the kernel's sender over time.
+    /// The congestion window of the kernel's sender over time.
     pub kernel_trace: Vec<Sample>,
 }
 
 /// Address of the kernel's end.
 const KERNEL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 84, 0, 1)), 5001);
 
-/// Address of Tidegate's end. It differs from that of an earlier run, which the kernel may still
-/// remember.
+/// Address of Tidegate's end. The port differs from run to run, because the kernel may remember the
+/// last connection.
 fn ours() -> SocketAddr {
     let port = 10_000 + std::process::id() % 50_000;
     SocketAddr::new(Ipv4Addr::new(10, 84, 0, 2).into(), u16::try_from(port).unwrap_or(10_000))
 }
 
-/// Runs the test in this network namespace, on a new TUN device.
+/// Runs the test on a new TUN device in this network namespace.
 ///
 /// # Errors
 ///
-/// If the device cannot be created, or the test exceeds its time limit.
+/// If the device cannot be created, or the run exceeds its time limit.
 pub fn try_out(setup: &Setup) -> Result<Outcome, Box<dyn Error>> {
     let tun = Tun::create("tcp")?;
     for words in ["address add 10.84.0.1/24 dev tcp", "link set tcp up"] {

@@ -1,4 +1,4 @@
-//! Two hosts and a machine between them, each in a network namespace of its own.
+//! A test bed: two hosts and a machine between them, each in a network namespace of its own.
 
 use std::fs::File;
 use std::io::Write;
@@ -17,9 +17,9 @@ use crate::wait::until;
 
 /// A host on the LAN, a host on the WAN, and between them a machine with the ports `lan` and `wan`.
 ///
-/// The machine in the middle forwards nothing until a test starts a forwarder. Both hosts are in
-/// one subnet. They send frames as on a wire: with finished checksums, and without segmentation
-/// offload.
+/// The machine in the middle forwards nothing until a test starts a gateway or a bridge there. Both
+/// hosts are in one subnet. Their frames look as on a real wire: checksums are finished, and there
+/// are no super-packets.
 #[derive(Debug)]
 pub struct Testbed {
     /// The host at port `lan`.
@@ -30,64 +30,64 @@ pub struct Testbed {
     pub wan: Host,
     /// Folder for files of the test.
     pub folder: PathBuf,
-    /// Processes that keep the namespaces alive while nothing else runs there.
+    /// Processes that keep the namespaces alive while no other process runs there.
     _keepers: [Process; 3],
-    /// The lock: exclusive, or shared with other test beds.
+    /// The lock on the machine: exclusive, or shared with other test beds.
     _turn: File,
 }
 
-/// The kind of lock of a test bed.
+/// Which other test beds may run at the same time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Turn {
-    /// Exclusive: for rates, delays and times, which other test beds would disturb.
+    /// None. For tests of rates, delays and times, which other test beds would disturb.
     Alone,
-    /// Shared with others of this kind: for contents, counters, and comparisons within a test, at
-    /// rates far below the capacity of the machine.
+    /// Others of this kind. For tests of contents and counters, and for comparisons within a test,
+    /// at rates far below the machine's capacity.
     BesideOthers,
 }
 
-/// A network namespace.
+/// A host: a network namespace.
 #[derive(Clone, Debug)]
 pub struct Host {
     namespace: String,
-    /// A process that exists from the beginning to the end.
+    /// A process that keeps the namespace alive all the time.
     keeper: u32,
-    /// `true`: commands see the mounts of that process. `false`: those of the machine.
+    /// Commands see the mounts of that process instead of those of this machine.
     own_mounts: bool,
-    /// Its IPv4 address, on interface `eth0`.
+    /// IPv4 address of interface `eth0`.
     pub v4: IpAddr,
-    /// Its IPv6 address, on interface `eth0`.
+    /// IPv6 address of interface `eth0`.
     pub v6: IpAddr,
-    /// Its MAC address.
+    /// MAC address of interface `eth0`.
     pub mac: [u8; 6],
 }
 
 const PREFIX: &str = "tidegate-e2e-";
 
-/// Shell commands that give the machine in the middle an empty `/run`, and the `/sys` of its
+/// Shell commands that give the middle machine an empty `/run`, and a `/sys` that shows its own
 /// interfaces.
 const OWN_MOUNTS: &str = "mount -t tmpfs none /run && mount -t sysfs none /sys &&";
 
-/// Time limit of set-up commands, longer than any takes.
+/// Time limit of a set-up command. None takes this long.
 const COMMAND_LIMIT: Duration = Duration::from_secs(30);
 
 impl Testbed {
-    /// An exclusive test bed. If this machine supports none, prints why and returns `None`.
+    /// An exclusive test bed. If this machine supports none, prints the reason and returns `None`.
     ///
     /// # Panics
     ///
-    /// If it cannot be set up although namespaces are allowed here.
+    /// If the test bed cannot be set up although this machine allows namespaces.
     #[must_use]
     pub fn new() -> Option<Self> {
         Self::in_turn(Turn::Alone)
     }
 
-    /// A test bed with the lock `turn`. If this machine supports none, prints why and returns
-    /// `None`.
+    /// A test bed that other test beds may accompany as `turn` says. If this machine supports none,
+    /// prints the reason and returns `None`.
     ///
     /// # Panics
     ///
-    /// If it cannot be set up although namespaces are allowed here.
+    /// If the test bed cannot be set up although this machine allows namespaces.
     #[must_use]
     pub fn in_turn(turn: Turn) -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -130,7 +130,7 @@ impl Testbed {
         }
     }
 
-    /// Makes the kernel forward in the middle, like a plain wire.
+    /// Makes the kernel of the middle machine forward frames, like a plain wire.
     pub fn bridge(&self) {
         let middle = &self.middle.namespace;
         ip(&format!("-n {middle} link add bridge type bridge"));
@@ -140,7 +140,8 @@ impl Testbed {
         ip(&format!("-n {middle} link set bridge up"));
     }
 
-    /// Another host without a network, removed with the test bed. Its number is unused.
+    /// Another host without a network, removed with the test bed. Its number in addresses is not
+    /// used.
     pub(crate) fn another_host(&self, part: &str) -> Host {
         let name = self.folder.file_name().map(|name| name.to_string_lossy().into_owned());
         let host = Host::new(format!("{}-{part}", name.unwrap_or_default()), 0);
@@ -148,11 +149,11 @@ impl Testbed {
         host
     }
 
-    /// A file of the test with this content.
+    /// Creates a file of the test with this content.
     ///
     /// # Panics
     ///
-    /// If it cannot be written.
+    /// If the file cannot be written.
     #[must_use]
     pub fn file(&self, name: &str, content: &str) -> PathBuf {
         let path = self.folder.join(name);
@@ -165,13 +166,13 @@ impl Drop for Testbed {
     fn drop(&mut self) {
         let name = self.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         remove_all(|namespace| namespace.starts_with(&format!("{name}-")));
-        // A folder that remains does no harm.
+        // The result is ignored: a folder that remains does no harm.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
 impl Host {
-    /// The fields of a UDP datagram from this host to `to`, over IPv4 or IPv6.
+    /// A UDP datagram from this host to `to`, over IPv4 or IPv6. Returns the fields of its frame.
     #[must_use]
     pub fn datagram(&self, to: &Self, v6: bool, ports: (u16, u16), payload: &[u8]) -> Frame {
         let at = |host: &Self, port| SocketAddr::new(if v6 { host.v6 } else { host.v4 }, port);
@@ -194,13 +195,13 @@ impl Host {
         }
     }
 
-    /// The name of its network namespace.
+    /// The name of the host's network namespace.
     pub(crate) fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// Starts the process that keeps the namespaces of this host, after the shell commands `first`.
-    /// With commands, the process has a mount namespace of its own.
+    /// Starts the process that keeps the namespaces of this host alive. If there are shell commands
+    /// `first`, it runs them in a mount namespace of its own.
     pub(crate) fn keep(&mut self, first: &str) -> Process {
         let mut command = self.command("unshare");
         command.args((!first.is_empty()).then_some("--mount"));
@@ -222,8 +223,8 @@ impl Host {
         fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
     }
 
-    /// A command that runs `program` on this host. The child process is the program itself, not its
-    /// parent.
+    /// A command that runs `program` on this host. The started process becomes `program` itself;
+    /// there is no parent in between.
     #[must_use]
     pub fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new("nsenter");
@@ -233,9 +234,9 @@ impl Host {
         command
     }
 
-    /// A command that runs `program` on this host by `ip netns exec`. It then has a copy of the
-    /// machine's mount namespace, which ends with the program. The command becomes the program; it
-    /// does not fork.
+    /// A command that runs `program` on this host by `ip netns exec`. The program gets a copy of
+    /// the machine's mount namespace, which ends with it. The started process becomes the program
+    /// itself.
     #[must_use]
     pub fn netns_exec(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new("ip");
@@ -243,7 +244,8 @@ impl Host {
         command
     }
 
-    /// Runs a command, split at white space, on this host to its end.
+    /// Runs a command on this host to its end. The words of the command are separated by white
+    /// space.
     pub fn run(&self, words: &str) -> String {
         let mut words = words.split_whitespace();
         run(self.command(words.next().unwrap_or_default()).args(words), COMMAND_LIMIT)
@@ -255,14 +257,14 @@ impl Host {
         run(self.command("sh").args(["-c", &write]), COMMAND_LIMIT);
     }
 
-    /// Limits the sending rate of this host to `rate`, in the notation of `tc`, like a slow cable.
-    /// If the kernel does not support it, prints why and returns `false`.
+    /// Limits the sending rate of this host to `rate` (in the notation of `tc`), like a slow link.
+    /// If the kernel does not support this, prints the reason and returns `false`.
     #[must_use]
     pub fn slow_down(&self, rate: &str) -> bool {
         self.slow_down_at("eth0", rate)
     }
 
-    /// [`slow_down`](Self::slow_down) at another interface.
+    /// Does the same as [`slow_down`](Self::slow_down) at another interface.
     #[must_use]
     pub fn slow_down_at(&self, interface: &str, rate: &str) -> bool {
         let words =
@@ -274,7 +276,7 @@ impl Host {
         tc.status.success()
     }
 
-    /// Leaves checksums and segmentation to the interface, the default of hosts.
+    /// Leaves checksums and segmentation to the interface. This is the default of real hosts.
     pub fn offload(&self) {
         self.run("ethtool -K eth0 tx on tso on gso on");
     }
@@ -327,7 +329,7 @@ fn counter(text: &str, start: &str, name: &str) -> Option<u64> {
     rows.next()?.split_whitespace().nth(at)?.parse().ok()
 }
 
-/// The program under test: the one in `TIDEGATE_BIN`, or else a fresh build.
+/// The program under test: the one in `TIDEGATE_BIN`, otherwise a fresh build.
 ///
 /// # Panics
 ///
@@ -366,7 +368,7 @@ fn try_ip(words: &str) -> Result<(), String> {
         .ok_or_else(|| failed(&String::from_utf8_lossy(&output.stderr)))
 }
 
-/// Waits for the lock among the test beds of all processes. Dropping the file releases it.
+/// Waits for the lock that all test beds of all processes share. Dropping the file releases it.
 fn wait_for(turn: Turn) -> File {
     let path = env::temp_dir().join(format!("{PREFIX}turn"));
     let take = |file: &File| match turn {
@@ -377,11 +379,11 @@ fn wait_for(turn: Turn) -> File {
     file.unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Reports that a test is skipped, even if the output of passing tests is hidden.
+/// Reports that a test is skipped. This is shown even if the output of passing tests is hidden.
 pub fn skip(reason: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");
-    // If standard error is closed, nobody can be informed.
+    // The result is ignored: if standard error is closed, nobody can be informed.
     let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {reason}");
 }
 
@@ -394,7 +396,7 @@ fn remove_abandoned() {
     });
 }
 
-/// Removes the test namespaces whose name satisfies `is`.
+/// Removes the test namespaces whose name `is` accepts.
 fn remove_all(is: impl Fn(&str) -> bool) {
     let Ok(entries) = fs::read_dir("/run/netns") else { return };
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -406,9 +408,9 @@ fn remove(namespace: &str) {
     let inside = Command::new("ip").args(["netns", "pids", namespace]).output();
     let inside = inside.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
     for pid in inside.unwrap_or_default().split_whitespace() {
-        // It may end by itself meanwhile.
+        // The result is ignored: the process may have ended meanwhile.
         let _ = Command::new("kill").args(["-KILL", pid]).status();
     }
-    // It may not exist, because a set-up can fail half-way.
+    // The result is ignored: a set-up may have failed before the namespace existed.
     let _ = try_ip(&format!("netns delete {namespace}"));
 }

@@ -1,4 +1,4 @@
-//! Real TCP between hosts, by the program's own generators, which check every byte.
+//! Real TCP transfers between hosts. The generators of the program make them, and check every byte.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::process::Process;
 use crate::testbed::{Host, program};
 use crate::wait::until;
 
-/// Serves transfers on a host.
+/// A server of transfers on a host.
 #[derive(Debug)]
 pub struct Server {
     process: Process,
@@ -25,11 +25,11 @@ pub struct Fetch(Process);
 pub struct Outcome {
     /// Received payload bytes.
     pub bytes: u64,
-    /// Duration.
+    /// Duration of the transfer.
     pub time: Duration,
-    /// `true` if all requested data arrived.
+    /// All requested bytes arrived.
     pub complete: bool,
-    /// `true` if every received byte was correct.
+    /// Every received byte was correct.
     pub intact: bool,
     /// The longest time without progress.
     pub longest_pause: Duration,
@@ -40,7 +40,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// If it does not listen within seconds.
+    /// If the server does not listen within seconds.
     #[must_use]
     pub fn start(host: &Host, port: u16, congestion: &str) -> Self {
         let mut command = host.command(program());
@@ -54,8 +54,8 @@ impl Server {
         Self { process, port }
     }
 
-    /// Starts a transfer from this server at its `address` to the host `to`. `more` are further
-    /// arguments of `tidegate traffic fetch`.
+    /// Starts a transfer from this server, reached at `address`, to the host `to`. `more` are
+    /// further arguments of `tidegate traffic fetch`.
     #[must_use]
     pub fn fetch(&self, address: IpAddr, to: &Host, more: &[&str]) -> Fetch {
         let server = SocketAddr::new(address, self.port).to_string();
@@ -64,7 +64,7 @@ impl Server {
         Fetch(Process::start(&mut command))
     }
 
-    /// Its output, for messages.
+    /// The output of the server, for messages.
     #[must_use]
     pub fn said(&self) -> String {
         self.process.said()
@@ -72,7 +72,7 @@ impl Server {
 }
 
 impl Fetch {
-    /// The transfer performed by `process`.
+    /// The transfer that `process` makes.
     #[must_use]
     pub const fn of(process: Process) -> Self {
         Self(process)
@@ -84,23 +84,23 @@ impl Fetch {
         self.progress().1
     }
 
-    /// The time of the last progress report, since the start, and the payload until then.
+    /// The last progress report: the time since the start, and the payload bytes until then.
     #[must_use]
     pub fn progress(&self) -> (Duration, u64) {
         self.0.lines().last().map_or((Duration::ZERO, 0), |line| told(line))
     }
 
-    /// The longest time without progress so far.
+    /// The longest time without progress until now.
     #[must_use]
     pub fn longest_pause(&self) -> Duration {
         longest_pause(self.0.lines().iter().map(String::as_str))
     }
 
-    /// Waits until this many more bytes have arrived.
+    /// Waits until `more` further bytes have arrived.
     ///
     /// # Panics
     ///
-    /// If it takes longer than `limit`.
+    /// If this takes longer than `limit`.
     pub fn moves_on(&self, more: u64, limit: Duration) {
         let goal = self.bytes() + more;
         until(&format!("{more} more bytes of {}", self.0.said()), limit, || {
@@ -108,11 +108,11 @@ impl Fetch {
         });
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the transfer.
     ///
     /// # Panics
     ///
-    /// If it takes longer than `limit`, or reports no result.
+    /// If this takes longer than `limit`, or the transfer reports no result.
     #[must_use]
     pub fn finish(self, limit: Duration) -> Outcome {
         let finished = self.0.finish(limit);
@@ -146,7 +146,7 @@ fn longest_pause<'a>(lines: impl Iterator<Item = &'a str>) -> Duration {
     longest
 }
 
-/// The time of a progress report, since the start, and the payload until then.
+/// The contents of a progress report: the time since the start, and the payload bytes until then.
 fn told(line: &str) -> (Duration, u64) {
     let told = serde_json::from_str::<Value>(line).unwrap_or_default();
     let number = |name: &str| told[name].as_u64().unwrap_or(0);

@@ -1,5 +1,5 @@
-//! A trial of ACK control: transfers between two hosts with a round trip of 52 ms. It runs in a lab
-//! and in the simulator from one file.
+//! A trial of ACK control: transfers between two hosts with a round-trip time of 52 ms. The same
+//! file runs in a lab and in the simulator.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -21,56 +21,56 @@ pub const RATE: f64 = 10e6;
 
 /// The name of the gateway.
 pub const GATEWAY: &str = "edge";
-/// The host behind the gateway.
+/// The host on the LAN side of the gateway.
 pub const NEAR: &str = "near";
-/// The host beyond the gateway, and its address.
+/// The host on the WAN side of the gateway, and its address.
 pub const FAR: (&str, &str) = ("far", "10.73.0.2");
 
-/// A time limit above any duration.
+/// A time limit longer than any trial.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Counters of TCP stacks that show harm to senders by held ACKs.
+/// Counters of the kernel's TCP. They grow if held ACKs harm the senders.
 const COUNTERS: [&str; 5] =
     ["TCPTimeouts", "PAWSEstab", "TCPSpuriousRTOs", "TCPDSACKRecv", "TCPLostRetransmit"];
 
 /// The parameters of a trial.
 #[derive(Clone, Copy, Debug)]
 pub struct Trial<'a> {
-    /// The backend of the gateway, as named in policy files.
+    /// The gateway's backend, as policy files name it.
     pub backend: &'a str,
     /// The ACK control: `none`, `postack` or `tcr`.
     pub signal: &'a str,
-    /// The direction of data: `up`, from behind the gateway, or `down`.
+    /// The direction of the data: `up` from the LAN side, or `down` to it.
     pub way: &'a str,
-    /// The senders' congestion control.
+    /// The congestion control of the senders.
     pub congestion: &'a str,
     /// Number of concurrent transfers.
     pub flows: u32,
-    /// `true` limits windows to 64 KiB; otherwise they grow.
+    /// Limits windows to 64 KiB. Otherwise windows grow.
     pub short_windows: bool,
-    /// Seconds of warm-up, and seconds of measurement.
+    /// Length of the warm-up and of the measurement, in seconds.
     pub seconds: [u32; 2],
 }
 
-/// The results after the warm-up.
+/// The results, measured after the warm-up.
 #[derive(Clone, Debug)]
 pub struct Findings {
-    /// Payload bits per second of all transfers.
+    /// Payload rate of all transfers together, in bits per second.
     pub goodput: f64,
-    /// Jain's index over the transfers.
+    /// Jain's index of the rates of the transfers.
     pub jain: f64,
     /// Mean number of bytes that waited at the gateway.
     pub waiting: f64,
-    /// Packets that its policy dropped since the start.
+    /// Packets that the policy has dropped since the start.
     pub drops: u64,
-    /// Number of hangs of the gateway, during which frames bypassed it.
+    /// Number of hangs of the gateway. During a hang, frames bypass it.
     pub hangs: u64,
-    /// The TCP counters of both ends since the start.
+    /// Increase of the TCP counters since the start, summed over both hosts.
     pub counted: BTreeMap<String, u64>,
 }
 
-/// Two hosts with a round trip of 52 ms. The gateway is before the first of them, with a policy in
-/// each direction.
+/// A topology of two hosts with a round-trip time of 52 ms. The gateway is in front of the first
+/// host, and has a policy for each direction.
 #[must_use]
 pub fn topology(backend: &str, signal: &str, offload: &str) -> String {
     format!(
@@ -107,7 +107,7 @@ impl Trial<'_> {
     ///
     /// # Panics
     ///
-    /// If a byte is wrong, or the gateway is not in the expected state.
+    /// If a byte is wrong, or the gateway reports a state that is not expected.
     #[must_use]
     pub fn live(&self, bed: &Testbed) -> Findings {
         let lab = Lab::up(bed, &topology(self.backend, self.signal, "wire"));
@@ -134,7 +134,7 @@ impl Trial<'_> {
         Findings { drops: drops(&status), hangs, counted, ..to.since(&from) }
     }
 
-    /// The server, and the transfers from it, which last one second longer than the trial.
+    /// The server, and the running transfers from it. They last one second longer than the trial.
     fn fetches(&self, lab: &Lab) -> (Process, Vec<Fetch>) {
         let near = (NEAR, "10.73.0.1");
         let (from, to) = if self.way == "up" { (near, FAR) } else { (FAR, near) };
@@ -144,7 +144,7 @@ impl Trial<'_> {
         (server, (0..self.flows).map(fetch).collect())
     }
 
-    /// Runs the trial in the simulator, from the same file.
+    /// Runs the trial in the simulator, with the same topology.
     ///
     /// # Panics
     ///
@@ -172,7 +172,7 @@ impl Trial<'_> {
         }
     }
 
-    /// The topology of the lab, with the tables that the simulator needs.
+    /// The topology of the lab, and in addition the tables that the simulator needs.
     fn scenario(&self) -> String {
         let Self { congestion, flows, seconds: [warmup, counted], .. } = self;
         let (from, to) = if self.way == "up" { (NEAR, FAR.0) } else { (FAR.0, NEAR) };
@@ -200,14 +200,15 @@ flows = {flows}
     }
 }
 
-/// Repeats `turn` until `N` turns count, and returns these.
+/// Repeats `turn` (one run of a trial) until `N` undisturbed runs were made, and returns their
+/// results.
 ///
-/// A turn counts if no gateway hung in it. `hangs` reads the gateways' counter and no other result
-/// of the turn.
+/// A run is disturbed if a gateway hung. `hangs` returns the number of hangs, so the other results
+/// do not influence which runs count.
 ///
 /// # Panics
 ///
-/// If a gateway hung in four turns.
+/// If four runs were disturbed.
 pub fn turns<T: Debug, const N: usize>(turn: impl Fn() -> T, hangs: impl Fn(&T) -> u64) -> [T; N] {
     const DISTURBED: usize = 4;
     let mut disturbed = Vec::new();
@@ -232,11 +233,11 @@ pub fn hangs(them: &[Findings]) -> u64 {
     them.iter().map(|it| it.hangs).sum()
 }
 
-/// Runs a function on each of `all` at the same time.
+/// Runs a function on all elements of `all` at the same time.
 ///
 /// # Panics
 ///
-/// If one of them panics.
+/// If the function panics for one of them.
 pub fn side_by_side<T: Send, R: Send>(
     all: impl IntoIterator<Item = T>,
     what: impl Fn(T) -> R + Sync,
@@ -249,7 +250,7 @@ pub fn side_by_side<T: Send, R: Send>(
     })
 }
 
-/// The TCP counters of trouble, summed over both ends.
+/// The TCP counters that show trouble, summed over both hosts.
 #[must_use]
 pub fn counted(lab: &Lab) -> BTreeMap<String, u64> {
     let [near, far] = [NEAR, FAR.0].map(|host| lab.counters(host));
@@ -257,15 +258,15 @@ pub fn counted(lab: &Lab) -> BTreeMap<String, u64> {
     COUNTERS.map(|name| (name.to_owned(), of(&near, name) + of(&far, name))).into()
 }
 
-/// Segments that either end rejected as old (RFC 7323, section 5) since `before`. If the gateway
-/// hung, newer segments overtook the held ones, so these rejections do not count.
+/// Number of segments since `before` that either host rejected as old (RFC 7323, section 5). Zero
+/// if the gateway hung: newer segments then bypassed it and overtook the held ones.
 #[must_use]
 pub fn taken_for_old(lab: &Lab, before: &BTreeMap<String, u64>) -> u64 {
     let hung = lab.status(GATEWAY)["hangs"] != 0;
     if hung { 0 } else { counted(lab)["PAWSEstab"] - before["PAWSEstab"] }
 }
 
-/// Packets dropped by policies, according to a status.
+/// Number of packets that policies dropped, according to a status.
 #[must_use]
 pub fn drops(status: &Value) -> u64 {
     let aggregates = status["aggregates"].as_array().into_iter().flatten();
@@ -273,11 +274,11 @@ pub fn drops(status: &Value) -> u64 {
     reasons.filter_map(|(_, n)| n.as_u64()).sum()
 }
 
-/// The state of a trial at one instant.
+/// Measurements of a trial at one time.
 struct Look {
     at: Instant,
     fetched: Vec<(Duration, u64)>,
-    /// Departed packets and bytes, and their total waiting time.
+    /// Packets and bytes that departed, and the sum of their waiting times.
     left: [f64; 2],
     waited: f64,
 }
@@ -294,7 +295,7 @@ impl Look {
         Self { at, fetched, left, waited: number("/waited_ns") / 1e9 }
     }
 
-    /// The changes since `from`.
+    /// The results between `from` and `self`.
     fn since(&self, from: &Self) -> Findings {
         let rate = |((t1, b1), (t0, b0)): (&(Duration, u64), &(Duration, u64))| {
             float(8 * (b1 - b0)) / (*t1 - *t0).as_secs_f64()
@@ -305,7 +306,8 @@ impl Look {
         Findings {
             goodput: each.iter().sum(),
             jain: jain(&each),
-            // Little's law: bytes per second, times the mean waiting time.
+            // Little's law: the mean number of waiting bytes is the rate in bytes per second, times
+            // the mean waiting time.
             waiting: bytes / seconds * (self.waited - from.waited) / packets,
             drops: 0,
             hangs: 0,

@@ -1,4 +1,4 @@
-//! Waits that always have a time limit.
+//! Waits with a time limit.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
-/// Waits.
+/// Waits for `duration`.
 #[expect(clippy::disallowed_methods, reason = "the tests of a live gateway live in real time")]
 pub fn pause(duration: Duration) {
     std::thread::sleep(duration);
@@ -19,7 +19,7 @@ pub fn pause(duration: Duration) {
 ///
 /// # Panics
 ///
-/// If there is none within `limit`; the message then contains `what`.
+/// If no value was returned within `limit`. The message contains `what`.
 pub fn until<T>(what: &str, limit: Duration, mut answer: impl FnMut() -> Option<T>) -> T {
     let start = now();
     loop {

@@ -1,5 +1,5 @@
-//! Detects that the machine stood still while a test ran. A test that failed in this time is
-//! repeated.
+//! Detects that the machine stood still while a test ran, as virtual machines do. A test that
+//! failed in this time is repeated.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Once;
@@ -12,25 +12,24 @@ use tidegate_dataplane::{Cpu, Wish, keep_time};
 use crate::testbed::{Testbed, Turn};
 use crate::wait::{now, pause};
 
-/// Maximum number of runs of a disturbed test.
+/// Maximum number of runs of a test.
 const TURNS: u32 = 4;
 
-/// Interval at which a witness thread reads the time.
+/// Interval at which a witness thread (one on each processor) reads the time.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// A wait that is longer by this time means that the machine stood still. A witness has a higher
-/// priority than every process of a test and every gateway, so these cannot delay it.
+/// If a wait of a witness is longer by this time, its processor stood still. A witness has a higher
+/// priority than all processes of tests, so these cannot delay it.
 const LATE: Duration = Duration::from_millis(5);
 
-/// Above the priority of gateways, 10.
+/// Priority of witnesses, above that of gateways (10).
 const PRIORITY: u8 = 20;
 
-/// Number of late wake-ups of witnesses.
+/// Number of times that a witness woke up late.
 static STALLS: AtomicU64 = AtomicU64::new(0);
 
-/// Runs `test` in a test bed. Repeats it if it panics and a processor stood still meanwhile.
-///
-/// A failure without a standstill counts at once. There are at most four runs.
+/// Runs `test` in a test bed. If it panics and a processor stood still meanwhile, runs it again, at
+/// most four times in all. A failure without a standstill counts at once.
 ///
 /// # Panics
 ///
@@ -40,8 +39,8 @@ pub fn witnessed(test: impl Fn(&Testbed)) {
     turns(|| attempt(Turn::Alone, &test));
 }
 
-/// The same, at the same time as other such tests. Like [`witnessed`], it repeats a test only after
-/// the machine stood still.
+/// Does the same while other such tests run. Like [`witnessed`], it repeats a test only after a
+/// standstill.
 ///
 /// # Panics
 ///
@@ -59,7 +58,7 @@ fn attempt(turn: Turn, test: impl Fn(&Testbed)) -> Result<(), Failure> {
     outcome.map_err(|panic| Failure { panic, stalls: stalls() - before })
 }
 
-/// A failed run: its panic, and the number of standstills.
+/// A failed run: its panic, and the number of standstills during it.
 struct Failure {
     panic: Box<dyn std::any::Any + Send>,
     stalls: u64,
@@ -75,7 +74,7 @@ fn turns(run: impl Fn() -> Result<(), Failure>) {
     }
 }
 
-/// Starts a witness on each processor, at the first call.
+/// On the first call, starts a witness on each processor.
 fn watch() {
     static WATCH: Once = Once::new();
     WATCH.call_once(begin_to_watch);
@@ -87,7 +86,8 @@ fn begin_to_watch() {
         thread::spawn(move || {
             let wish = Wish { realtime: Some(PRIORITY), cpu: Some(cpu), ..Wish::default() };
             let granted = keep_time(wish);
-            // Without real-time priority other processes may delay the thread, so it is no witness.
+            // Without real-time priority, other processes could delay the thread, so it cannot be a
+            // witness.
             while granted.realtime.is_some() {
                 let start = now();
                 pause(LOOK);
@@ -106,7 +106,8 @@ mod tests {
     use super::*;
     use crate::wait::until;
 
-    /// Catches: witnesses on another processor; witnesses that count nothing.
+    /// Catches: a witness that runs on another processor than intended; standstills that are not
+    /// counted.
     #[test]
     fn a_processor_that_runs_nothing_of_ours_is_seen() {
         watch();
@@ -117,7 +118,7 @@ mod tests {
             while granted.realtime.is_some() && start.elapsed() < 10 * LATE {}
             granted.realtime.is_some()
         };
-        // At the first standstill, some witnesses may not run yet.
+        // Some witnesses may not run yet at the first standstill.
         if thread::spawn(stand_still).join().unwrap() {
             until("a witness", Duration::from_secs(5), || {
                 thread::spawn(stand_still).join().unwrap();
@@ -126,8 +127,8 @@ mod tests {
         }
     }
 
-    /// The number of runs of a test that fails `failures` times, with `stalls` standstills in each
-    /// run; and whether it passes.
+    /// Simulates a test that fails `failures` times, with `stalls` standstills during each run.
+    /// Returns the number of runs, and whether the test passes.
     fn run(failures: u32, stalls: u64) -> (u32, bool) {
         let ran = Cell::new(0);
         let test = || {
@@ -139,7 +140,8 @@ mod tests {
         (ran.get(), passed)
     }
 
-    /// Catches: another run regardless of the machine; an unlimited number of runs.
+    /// Catches: a test repeated although the machine did not stand still; an unlimited number of
+    /// runs.
     #[test]
     fn only_what_the_machine_disturbed_is_tried_again() {
         assert_eq!(run(0, 9), (1, true));

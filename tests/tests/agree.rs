@@ -1,4 +1,4 @@
-//! The simulator and this kernel agree: the same file, run in both.
+//! Live test: the same file gives the same results in the simulator and with this kernel.
 
 use tidegate_e2e::measure::median;
 use tidegate_e2e::trial::{Findings, Trial, hangs, side_by_side, turns};
@@ -8,16 +8,16 @@ on_each_backend! {
     goodput_and_what_waits_are_as_in_the_simulator
 }
 
-/// Maximum relative deviation of goodput from the simulator's.
+/// Maximum relative deviation of the goodput from the simulation.
 const GOODPUT: f64 = 0.05;
 
-/// Maximum deviation of the waiting data from the simulator's, relative to the waiting data with a
-/// queue for each flow.
+/// Maximum deviation of the waiting bytes from the simulation. It is relative to the bytes that
+/// wait without ACK control.
 const WAITING: f64 = 0.02;
 
-/// A trial with 10 Mbit/s, 52 ms, and four upward flows of CUBIC with windows of 64 KiB. There are
-/// two variants: a queue for each flow, and held ACKs. Compares the median of three turns with the
-/// simulation.
+/// Four upload flows of CUBIC with windows of 64 KiB, at 10 Mbit/s and a round-trip time of 52 ms.
+/// There are two variants: without ACK control (data waits in a queue for each flow) and with held
+/// ACKs. The median of three runs is compared with the simulation.
 fn goodput_and_what_waits_are_as_in_the_simulator(bed: &Testbed, backend: &str) {
     let trial = |signal| Trial {
         backend,

@@ -1,5 +1,5 @@
-//! A thousand consecutive policy changes under a stream of datagrams. Each missing datagram is in
-//! one counter, of the gateway or of the kernel.
+//! Live test: a thousand policy changes in a row, while datagrams cross the gateway. Every missing
+//! datagram must be in a drop counter of the gateway or of a kernel.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -17,7 +17,7 @@ on_each_backend! {
     each_datagram_that_is_missing_after_a_thousand_applies_is_in_a_counter
 }
 
-/// Number of changes.
+/// Number of policy changes.
 const APPLIES: u32 = 1_000;
 
 /// On a busy machine, fewer changes suffice if they take this long.
@@ -29,10 +29,10 @@ const PORT: u16 = 9_000;
 const BATCH: u32 = 64;
 const INTERVAL: Duration = Duration::from_micros(300);
 
-/// The receiver ends when no datagram arrives for this time.
+/// The receiver ends after this time without a datagram.
 const SILENCE: Duration = Duration::from_millis(500);
 
-/// Two alternating sets: they differ in a name, a kind of queue, and an action.
+/// Two sets of policies that alternate. They differ in a name, the kind of queue, and an action.
 fn policies(turn: u32) -> String {
     let (name, queue) =
         if turn.is_multiple_of(2) { ("one", "per-flow") } else { ("two", "drop-tail") };
@@ -47,8 +47,8 @@ fn policies(turn: u32) -> String {
     }
 }
 
-/// Catches: a swap that loses a packet without counting it; a drop counted for a packet that was
-/// sent.
+/// Catches: a policy change that loses a packet without counting it; a packet that is counted as
+/// dropped and sent as well.
 fn each_datagram_that_is_missing_after_a_thousand_applies_is_in_a_counter(
     bed: &Testbed,
     backend: &str,
@@ -80,7 +80,8 @@ fn each_datagram_that_is_missing_after_a_thousand_applies_is_in_a_counter(
     assert_eq!(missing, gateway_lost + kernel_lost, "{before}\n{after}");
 }
 
-/// Applies alternating sets over one connection to the control socket. Returns their number.
+/// Applies the two sets alternately, over one connection to the control socket. Returns the number
+/// of changes.
 fn apply_in_turns(process: u32, backend: &str) -> u32 {
     let socket = format!("/proc/{process}/root/run/tidegate.sock");
     let mut socket = BufReader::new(UnixStream::connect(socket).unwrap());
@@ -100,7 +101,7 @@ fn apply_in_turns(process: u32, backend: &str) -> u32 {
     applied
 }
 
-/// Reads an answer, which must report success.
+/// Reads an answer, and asserts that it reports success.
 fn answered(socket: &mut BufReader<UnixStream>) {
     let (mut line, mut length) = (String::new(), 0);
     socket.read_line(&mut line).unwrap();
@@ -117,7 +118,7 @@ fn answered(socket: &mut BufReader<UnixStream>) {
     assert!(status.starts_with("HTTP/1.1 200"), "{status}{}", String::from_utf8_lossy(&body));
 }
 
-/// Datagrams dropped by the kernels of the three hosts: at each interface, and at the receiver's
+/// Datagrams that the kernels of the three hosts dropped: at each interface, and at the receiver's
 /// socket.
 fn kernel_drops(bed: &Testbed) -> [u64; 5] {
     let at = |(host, name): (&Host, &str)| -> u64 {
@@ -125,7 +126,7 @@ fn kernel_drops(bed: &Testbed) -> [u64; 5] {
         let line = text.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'));
         let fields: Vec<u64> =
             line.unwrap().split_whitespace().map(|it| it.parse().unwrap()).collect();
-        // Received and dropped, transmitted and dropped.
+        // Sum of the packets dropped on reception and on transmission.
         fields[3] + fields[11]
     };
     let sockets = bed.wan.run("cat /proc/net/snmp");
@@ -138,11 +139,11 @@ fn kernel_drops(bed: &Testbed) -> [u64; 5] {
     [a, b, c, d, full.parse().unwrap()]
 }
 
-/// Numbered datagrams from the LAN to the WAN.
+/// A stream of numbered datagrams from the LAN to the WAN.
 struct Stream {
     ends: Ends,
     sender: std::thread::JoinHandle<u64>,
-    /// Received datagrams, and the number of those that arrived after a later one.
+    /// Numbers of received datagrams, and of those that arrived after a later one.
     receiver: std::thread::JoinHandle<(u64, u64)>,
 }
 
@@ -175,7 +176,8 @@ impl Stream {
         let end = Arc::clone(&ends);
         let sender = bed.lan.within(move || {
             let socket = UdpSocket::bind((from, PORT)).unwrap();
-            // The kernel may reorder datagrams while it resolves the next hop.
+            // The first datagram resolves the next hop. The kernel may reorder datagrams meanwhile,
+            // so the stream starts later.
             socket.send_to(&0_u64.to_be_bytes(), (to, PORT)).unwrap();
             pause(SILENCE / 5);
             let mut sent = 1_u64;
@@ -192,7 +194,7 @@ impl Stream {
         Self { ends: Ends(ends), sender, receiver }
     }
 
-    /// Ends it. Returns the datagrams sent, received, and reordered.
+    /// Ends the stream. Returns the numbers of sent, received, and reordered datagrams.
     fn finish(self) -> (u64, u64, u64) {
         drop(self.ends);
         let sent = self.sender.join().unwrap();
@@ -201,7 +203,7 @@ impl Stream {
     }
 }
 
-/// Ends the sender on drop, even by a panic.
+/// Dropping this value ends the sender, even after a panic.
 struct Ends(Arc<AtomicBool>);
 
 impl Drop for Ends {

@@ -1,4 +1,5 @@
-//! Frames bypass a dead gateway, and the next gateway takes over, in any mount namespaces.
+//! Live test: frames bypass a dead gateway, and the next gateway takes over, whatever mount
+//! namespaces they run in.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,13 +15,13 @@ on_each_backend! {
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A transfer must continue within this time. The heartbeat timeout is ten times as long.
+/// Time within which a transfer must continue. The heartbeat timeout is ten times as long.
 const GOES_ON: Duration = Duration::from_secs(1);
 
-/// Payload that proves progress: more than can have arrived unnoticed before.
+/// Bytes of payload that prove progress: more than could be in flight before.
 const PROGRESS: u64 = 500_000;
 
-/// The policy file without its backend: the heartbeat does not time out during a test.
+/// A policy file without its backend. The heartbeat timeout is longer than the test.
 const SHAPED: &str = r#"
 lan = "lan"
 wan = "wan"
@@ -33,16 +34,17 @@ profile = { mean = "20 Mbit/s", burst = "64 KiB" }
 action = "shape"
 "#;
 
-/// The command that enters the network namespace, which determines the gateway's mount namespace.
+/// The command that starts a gateway in the network namespace. It determines the gateway's mount
+/// namespace.
 #[derive(Clone, Copy, Debug)]
 enum By {
-    /// With its own mount namespace, which ends when the gateway ends.
+    /// `ip netns exec`: a mount namespace of its own, which ends with the gateway.
     NetnsExec,
-    /// With the mounts of the test bed.
+    /// `nsenter`: the mount namespace of the test bed.
     Nsenter,
 }
 
-/// A gateway that was started by a variant of [`By`].
+/// A gateway that was started in one of the ways [`By`].
 struct Gateway<'a> {
     bed: &'a Testbed,
     process: Process,
@@ -69,7 +71,7 @@ impl<'a> Gateway<'a> {
         let mut command = self.bed.tidegate(&["--socket"]);
         command.arg(socket(self.bed)).args(["status", "--json"]);
         let answer = Process::start(&mut command).finish(LIMIT).output;
-        // The request fails until the gateway listens.
+        // The request fails while the gateway does not listen yet.
         serde_json::from_str(&answer).ok().filter(|status: &Value| status["ports"].is_object())
     }
 
@@ -77,7 +79,7 @@ impl<'a> Gateway<'a> {
         self.status().expect("it answers")["alarms"].to_string()
     }
 
-    /// Downstream frames that bypassed the gateway for one reason.
+    /// Number of download frames that bypassed the gateway for this reason.
     fn bypassed(&self, reason: &str) -> Option<u64> {
         self.status().expect("it answers")["down"]["bypassed"][reason]["packets"].as_u64()
     }
@@ -91,8 +93,8 @@ fn fetch(bed: &Testbed, server: &Server, bytes: &str) -> Fetch {
     server.fetch(bed.wan.v4, &bed.lan, &["--bytes", bytes])
 }
 
-/// Catches: programs that end with a mount namespace. A gateway that does not replace the programs of
-/// its predecessor. Frames dropped until the heartbeat times out.
+/// Catches: bypass programs that end with a mount namespace; a gateway that does not replace the
+/// programs of its predecessor; frames dropped until the heartbeat times out.
 fn a_killed_gateway_is_passed_by_and_followed_in_any_mounts(bed: &Testbed, backend: &str) {
     let server = Server::start(&bed.wan, 7000, "reno");
     let mut passed = 0;
@@ -101,7 +103,7 @@ fn a_killed_gateway_is_passed_by_and_followed_in_any_mounts(bed: &Testbed, backe
         assert_eq!(gateway.alarms(), "[]", "{by:?}");
         assert!(gateway.bypassed("no_socket") >= Some(passed), "{by:?}: the count goes on");
         assert_eq!(gateway.bypassed("silent"), Some(0), "{by:?}");
-        // The rate is in force: 2 MB at 20 Mbit/s take 0.8 s.
+        // The policy is in force again: 2 MB at 20 Mbit/s take 0.8 s.
         let start = now();
         assert!(fetch(bed, &server, "2 MB").finish(LIMIT).intact);
         assert!(start.elapsed() > Duration::from_millis(750), "{by:?}: {:?}", start.elapsed());
@@ -112,12 +114,14 @@ fn a_killed_gateway_is_passed_by_and_followed_in_any_mounts(bed: &Testbed, backe
         let outcome = under_way.finish(LIMIT);
         assert!(outcome.complete && outcome.intact, "{by:?}: {outcome:?}");
         println!("{backend}, {by:?}: the longest pause is {:?}", outcome.longest_pause);
-        // Most of the 40 MB, in packets of 1,448 bytes, bypassed the gateway.
+        // The 40 MB have more than 27,000 packets of 1,448 bytes. Most of them bypassed the
+        // gateway.
         passed += 15_000;
     }
 }
 
-/// Catches: a check at the start only; a check that ignores the gateway's own programs.
+/// Catches: attached programs checked only at the start; a check that does not notice the gateway's
+/// own missing program.
 fn a_program_in_front_or_one_taken_off_is_an_alarm(bed: &Testbed, backend: &str) {
     let gateway = Gateway::start(bed, backend, By::Nsenter);
     assert_eq!(gateway.alarms(), "[]");
@@ -136,9 +140,10 @@ fn a_program_in_front_or_one_taken_off_is_an_alarm(bed: &Testbed, backend: &str)
     assert!(alarms.contains(alarm), "{alarms}");
 }
 
-/// The second gateway cannot see the lock of the first, but finds its programs.
+/// The second gateway does not see the lock of the first, since it has another run directory. But
+/// it finds the programs of the first.
 ///
-/// Catches: a gateway that detaches the programs of a running gateway.
+/// Catches: a gateway that detaches the programs of another running gateway.
 fn a_second_gateway_with_another_run_directory_is_refused(bed: &Testbed, backend: &str) {
     let gateway = Gateway::start(bed, backend, By::Nsenter);
     for second in ["auto", "af-packet"] {

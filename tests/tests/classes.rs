@@ -1,4 +1,4 @@
-//! Classes that share the link: real TCP through a live gateway.
+//! Live test: classes share the link, with real TCP through a gateway.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ on_each_backend! {
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Nothing is measured until connections have found their rate.
+/// Time before the measurement, in which connections find their rate.
 const WARM_UP: Duration = Duration::from_secs(2);
 
 /// Rate of the link in Mbit/s.
 const RATE: f64 = 12.0;
 
-/// The remaining 4 Mbit/s of the link are divided 1 to 3.
+/// The guarantees leave 4 Mbit/s of the link, which are divided in the ratio 1 to 3.
 const CLASSES: &str = r#"
 rate = { down = "12 Mbit/s" }
 
@@ -62,11 +62,12 @@ fn classes_have_what_they_are_promised_and_share_the_rest_by_weight(bed: &Testbe
     }
 }
 
-/// Checks the shares of classes. `office` computes the expected rate of the office, in Mbit/s, from
-/// the rate of the whole link. The guests have the remainder.
+/// Checks the rates of two classes. `office` computes the expected rate of the office from the rate
+/// of the whole link, in Mbit/s. The guests get the rest.
 ///
-/// A link with 95 % of its rate or less cannot keep its guarantees. This happens if the machine
-/// stands still, and the test is then repeated. The median of three periods decides.
+/// If the link carries 95 % of its rate or less, it cannot keep the guarantees. This happens when
+/// the machine stands still, and the test is then repeated. The median of three measurements
+/// decides.
 fn is_shared(bed: &Testbed, gateway: &Gateway<'_>, fetches: &[Fetch], office: impl Fn(f64) -> f64) {
     pause(WARM_UP);
     let parts = |_| {
@@ -83,8 +84,8 @@ fn is_shared(bed: &Testbed, gateway: &Gateway<'_>, fetches: &[Fetch], office: im
     assert!(kept, "{spans:?} Mbit/s, {}", gateway.status());
 }
 
-/// Two addresses saturate both directions in a priority class. Two others ping within a guarantee.
-/// ARP and neighbour discovery belong to no class.
+/// Two hosts saturate both directions of a priority class. Two others send pings within a
+/// guarantee. ARP and neighbour discovery belong to no class.
 const FLOODED: &str = r#"
 rate = { up = "6 Mbit/s", down = "4 Mbit/s" }
 queue = "drop-tail"

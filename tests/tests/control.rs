@@ -1,5 +1,4 @@
-//! The control socket of a running gateway stays available to operators, in spite of faults and
-//! attacks.
+//! Live test: operators can use the control socket of a running gateway despite faults and attacks.
 
 use std::fs::{self, File};
 use std::io::pipe;
@@ -23,15 +22,15 @@ fn web(mean: &str) -> String {
     )
 }
 
-/// Catches: a log line by `eprintln!`, which panics; a subscriber that reports its own failures on
-/// stderr.
+/// Catches: a log line printed by `eprintln!`, which panics if stderr is closed; a logger that
+/// reports its own errors on stderr.
 fn a_gateway_whose_log_cannot_be_written_goes_on(bed: &Testbed, backend: &str) {
     let (reader, closed) = pipe().expect("a pipe");
     drop(reader);
     let full = File::options().write(true).open("/dev/full").expect("/dev/full");
     for errors in [Stdio::from(closed), Stdio::from(full)] {
         let mut gateway = bed.gateway_with(backend, &web("5 Mbit/s"), &[], errors);
-        // Both a valid file and a broken one cause log lines.
+        // Reloading a valid file and a broken one both cause log lines.
         gateway.reload(backend, &web("6 Mbit/s"));
         let _ = bed.file("policies.toml", "broken");
         gateway.signal("HUP");
@@ -49,15 +48,15 @@ fn a_gateway_whose_log_cannot_be_written_goes_on(bed: &Testbed, backend: &str) {
     }
 }
 
-/// As many connections as an unprivileged attacker has opened.
+/// Number of connections that an unprivileged attacker opens.
 const IDLE: usize = 1_100;
 
-/// Catches: an unlimited number of connections, which uses up all descriptors.
+/// Catches: an unlimited number of connections, which would use up all descriptors.
 fn idle_connections_to_the_metrics_port_keep_no_operator_out(bed: &Testbed, backend: &str) {
     let metrics = ["--metrics", "127.0.0.1:9123"];
     let mut gateway = bed.gateway_with(backend, &web("5 Mbit/s"), &metrics, Stdio::piped());
     bed.middle.run("ip link set lo up");
-    // The default descriptor limit of a process.
+    // Sets the default limit of descriptors.
     let usual = format!("prlimit --pid {} --nofile=1024:1024", gateway.id());
     bed.middle.run(&usual);
     let open = format!(
@@ -82,7 +81,8 @@ fn idle_connections_to_the_metrics_port_keep_no_operator_out(bed: &Testbed, back
     gateway.stop();
 }
 
-/// Catches: a file that is applied but not saved; a file saved beside the original one.
+/// Catches: a file that is applied but not saved; a file saved under another name instead of
+/// replacing the policy file.
 fn an_applied_file_can_be_saved_for_the_next_start(bed: &Testbed, backend: &str) {
     let mut gateway = bed.gateway(backend, &web("5 Mbit/s"));
     let own = bed.folder.join("policies.toml");

@@ -1,5 +1,5 @@
-//! Half of a class is UDP, which ACK control cannot slow down; the other half is ACK-controlled
-//! TCP.
+//! Live test: half of the traffic in a class is UDP, which ACK control cannot slow down. The other
+//! half is TCP under ACK control.
 
 use std::time::Duration;
 
@@ -13,53 +13,54 @@ on_each_backend! {
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Sender and receiver, with names and addresses, for up and down.
+/// Sender and receiver, each with name and address: for uploads, then for downloads.
 const WAYS: [[(&str, &str); 2]; 2] = [[(NEAR, "10.73.0.1"), FAR], [FAR, (NEAR, "10.73.0.1")]];
 
 /// Destination port of the datagrams.
 const PORT: &str = "9";
 
-/// Number of flows for each protocol and direction, and bytes of a TCP flow. UDP and TCP together
-/// offer a tenth more than half of the rate, as frames, so data always waits.
+/// Number of flows for each protocol and direction, and bytes of a TCP flow. Of each protocol, a
+/// tenth more than half of the rate is offered (in bytes of frames), so data always waits.
 const FLOWS: usize = 2;
 const BYTES: u64 = 2_500_000;
 const PAYLOAD: &str = "330000";
 
-/// Payload and length of full frames.
+/// Payload bytes and frame length of full packets.
 const TCP: (f64, f64) = (1_448.0, 1_514.0);
 const UDP: (f64, f64) = (1_000.0, 1_042.0);
 
-/// The ignored start, in which slow start ends, and the measured period.
+/// The start, which is not measured because slow start is still going on, and the measured time.
 const SPANS: [Duration; 2] = [Duration::from_millis(2_500), Duration::from_secs(4)];
 
-/// Progress is reported every 100 ms. A timeout takes at least 200 ms after a round trip of 52 ms.
+/// Longest accepted pause between two progress reports. A retransmission timeout would pause for
+/// more than 250 ms: at least 200 ms and a round trip of 52 ms.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// The mechanism that limits the rate: the policy's profile, or the ceiling of its class. Then the
-/// permitted deviation of a share from one half.
+/// Two variants: the rate is limited by the policy's profile, or by the ceiling of its class. The
+/// number is the permitted deviation of each protocol's share from one half.
 const HELD: [([&str; 2], f64); 2] =
     [(["10 Mbit/s", "20 Mbit/s"], 0.035), (["20 Mbit/s", "10 Mbit/s"], 0.07)];
 
-/// The results.
+/// The results of a run.
 #[derive(Debug)]
 struct Findings {
-    /// Shares of the rate that TCP and UDP got, up and down.
+    /// Shares of the rate for TCP and for UDP, in the upload and the download direction.
     up: [f64; 2],
     down: [f64; 2],
     longest_pause: Duration,
     dropped: u64,
-    /// Timeouts, and segments rejected as old.
+    /// Retransmission timeouts. `old` are segments that were rejected as old.
     timeouts: u64,
     old: u64,
     hangs: u64,
 }
 
-/// Each gets nearly half. ACKs of the other direction are in the same class, and TCP's queue is
-/// briefly empty if the ceiling limits the rate. Nothing is dropped, because the excess fits into
-/// the queue.
+/// TCP and UDP each get nearly half of the rate. The rest goes to ACKs of the other direction,
+/// which are in the same class. If the ceiling limits the rate, TCP's queue is sometimes empty. No
+/// packet is dropped, because the excess fits into the queue.
 ///
-/// Catches: waiting datagrams counted together with requested data, which closes the gate of ACK
-/// control.
+/// Catches: waiting datagrams counted together with the TCP data in flight, so ACK control would
+/// stop releasing ACKs.
 fn half_of_a_class_is_udp_and_nothing_stalls(bed: &Testbed, backend: &str) {
     let turn = || side_by_side(HELD, |(held, _)| mixed(bed, &topology(backend, held)));
     let hangs = |them: &Vec<Findings>| them.iter().map(|it| it.hangs).sum();
@@ -74,7 +75,7 @@ fn half_of_a_class_is_udp_and_nothing_stalls(bed: &Testbed, backend: &str) {
     }
 }
 
-/// Runs transfers and datagrams in both directions at once, in one policy and one class.
+/// Runs transfers and datagrams in both directions at once, all in one policy and one class.
 fn mixed(bed: &Testbed, topology: &str) -> Findings {
     let lab = Lab::up(bed, topology);
     let before = counted(&lab);
@@ -112,7 +113,7 @@ fn mixed(bed: &Testbed, topology: &str) -> Findings {
     }
 }
 
-/// The longest time without progress of a transfer that arrives whole.
+/// Waits for a transfer that must arrive completely. Returns its longest time without progress.
 fn finish(fetch: Fetch) -> Duration {
     let outcome = fetch.finish(LIMIT);
     assert!(outcome.complete && outcome.intact && outcome.bytes == BYTES, "{outcome:?}");
@@ -133,8 +134,8 @@ fn flood(lab: &Lab, from: &str, to: &str) -> Process {
     mix(lab, from, &["flood", &format!("{to}:{PORT}"), PAYLOAD, "60"])
 }
 
-/// Two hosts with a round trip of 52 ms. The gateway is before the first of them, with a class and
-/// a policy in each direction.
+/// A topology of two hosts with a round-trip time of 52 ms. The gateway is in front of the first
+/// host, with a class and a policy for each direction.
 fn topology(backend: &str, [mean, ceiling]: [&str; 2]) -> String {
     format!(
         r#"

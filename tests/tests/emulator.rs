@@ -1,4 +1,5 @@
-//! The emulator of the lab: a hundred routes at once, each with its own delay and loss.
+//! Live test of the lab's network emulator: a hundred routes at once, each with its own delay and
+//! loss.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -19,15 +20,15 @@ fn delay(n: usize) -> f64 {
     f64::from(u32::try_from(n + 1).unwrap())
 }
 
-/// Number of different losses.
+/// Number of different loss rates.
 const LOSSES: usize = 5;
 
-/// Loss of route `n` in percent.
+/// Loss rate of route `n` in percent.
 const fn loss(n: usize) -> usize {
     n % LOSSES
 }
 
-/// Routes from one host to each of a hundred others. The common way back has no delay.
+/// A topology with routes from one host to a hundred others. The common return route has no delay.
 fn topology() -> String {
     let mut text = "[[host]]\nname = \"center\"\n".to_owned();
     for n in 0..ROUTES {
@@ -43,7 +44,7 @@ fn topology() -> String {
         + "[[route]]\nto = \"center\"\n"
 }
 
-/// Round-trip times in milliseconds of the echoes on each route.
+/// The round-trip times of the echoes on each route, in milliseconds.
 fn echoes(lab: &Lab) -> Vec<Vec<f64>> {
     let ping = |n: usize| {
         let mut command = lab.on("center");
@@ -67,8 +68,8 @@ fn median(values: &mut [f64]) -> f64 {
     values[values.len() / 2]
 }
 
-/// Returns `true` if the `lost` packets on these routes match their losses within three standard
-/// deviations. Routes without loss must not lose any.
+/// Returns `true` if the number of `lost` packets on these routes agrees with their loss rates
+/// within three standard deviations. Routes without a loss rate must not lose any.
 fn within_three_sigma(lost: usize, routes: &[usize]) -> bool {
     let real = |n: usize| f64::from(u32::try_from(n).unwrap());
     let chances = || routes.iter().map(|n| real(loss(*n)) / 100.0);

@@ -1,4 +1,5 @@
-//! Held ACKs on the live gateway: frames of scripted end points, compared byte for byte.
+//! Live test of held ACKs: crafted frames of a connection, compared byte for byte after the
+//! gateway.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -13,7 +14,7 @@ on_each_backend! {
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// The data of 30 segments waits for a quarter of a second.
+/// With this policy, the data of 30 segments waits for a quarter of a second.
 const POLICY: &str = r#"
 [[policy]]
 name = "all"
@@ -26,7 +27,7 @@ ack_control = "postack"
 const MSS: u32 = 1_000;
 const SEGMENTS: u32 = 30;
 
-/// A script between two addresses that belong to no kernel, so no kernel answers.
+/// A connection between two addresses that no kernel has, so no kernel answers.
 struct Script<'a> {
     bed: &'a Testbed,
     v6: bool,
@@ -41,7 +42,7 @@ impl<'a> Script<'a> {
         Self { bed, v6, port, recorders }
     }
 
-    /// A segment of the client on the LAN (0) or of the server on the WAN (1).
+    /// A segment of the client on the LAN (`from` is 0) or of the server on the WAN (1).
     fn segment(&self, from: usize, (seq, ack): (u32, u32), flags: [u8; 2], more: &[u8]) -> Frame {
         let address = |number: u8| -> IpAddr {
             let v6 = Ipv6Addr::new(0xfd83, 0, 0, 0, 0, 0, 1, number.into());
@@ -52,7 +53,8 @@ impl<'a> Script<'a> {
         let mut frame = Frame::tcp(ends[from], ends[1 - from]);
         (frame.source, frame.destination) = (hosts[from].mac, hosts[1 - from].mac);
         if let Some(tcp) = frame.tcp_mut() {
-            // 12,800 bytes, less than the data in flight, so ACK control does not reduce it.
+            // A window of 12,800 bytes. This is less than the data in flight, so ACK control does
+            // not lower it further.
             (tcp.seq, tcp.ack, tcp.window) = (seq, ack, 100);
             (tcp.high_flags, tcp.flags) = (flags[0], TcpFlags(flags[1]));
             tcp.options.extend([1, 1, 8, 10]);
@@ -63,7 +65,7 @@ impl<'a> Script<'a> {
         frame
     }
 
-    /// Opens a connection with these flags and options in both SYNs; then the first end sends data.
+    /// Opens a connection with these flags and options in the two SYNs. Then the client sends data.
     fn opens(&self, flags: [[u8; 2]; 2], more: &[u8]) {
         let scale = [&[2, 4, 3, 232, 1, 3, 3, 7][..], more].concat();
         let ack = TcpFlags::ACK;
@@ -83,7 +85,8 @@ impl<'a> Script<'a> {
         let _ = self.recorders[1].frames(1, LIMIT, |frame| frame == data[0]);
     }
 
-    /// Sends `frames`, and waits for the same number of further frames of this connection.
+    /// Sends `frames`. Waits until as many further frames of this connection have arrived, and
+    /// returns them.
     fn crosses(&self, from: usize, frames: &[Frame]) -> Vec<Vec<u8>> {
         let port = self.port.to_be_bytes();
         let at = if self.v6 { 54 } else { 34 } + if from == 0 { 0 } else { 2 };
@@ -98,11 +101,10 @@ impl<'a> Script<'a> {
     }
 }
 
-/// ACKs with AccECN, MPTCP or an unknown option arrive unchanged and in order. The steps of a
-/// stretch ACK echo its timestamp.
+/// ACKs with AccECN, MPTCP or an unknown option arrive unchanged and in order. If a stretch ACK (of
+/// many segments) is released in steps, each step has its timestamp.
 ///
-/// Catches: on a live port, flags or options of another ACK; a step with the timestamp of another
-/// ACK.
+/// Catches: a released ACK with the flags, the options or the timestamp of another one.
 fn acks_arrive_with_what_they_state(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, POLICY);
     let ecn = TcpFlags::ECE | TcpFlags::CWR;
@@ -133,7 +135,7 @@ fn acks_arrive_with_what_they_state(bed: &Testbed, backend: &str) {
         script.opens([[0; 2]; 2], &[]);
         let ack = |n| script.segment(1, (1, 1 + n * MSS), [0, TcpFlags::ACK], &[]);
         let _ = script.crosses(1, &[ack(20), ack(30)]);
-        // An ACK is held for a second at most.
+        // An ACK is held for at most a second.
         until("all that is held to depart", LIMIT, || {
             held(&gateway.status(), "held").eq(&0).then_some(())
         });
@@ -155,7 +157,7 @@ fn acks_arrive_with_what_they_state(bed: &Testbed, backend: &str) {
     assert!(held(&status, "delayed") > 6 * 10 && held(&status, "split") > 0, "{status}");
 }
 
-/// A counter of the ACK control, summed over all policies.
+/// A counter of ACK control, summed over all policies.
 fn held(status: &serde_json::Value, name: &str) -> u64 {
     let aggregates = status["aggregates"].as_array().into_iter().flatten();
     aggregates.filter_map(|it| it["ack_control"][name].as_u64()).sum()

@@ -1,4 +1,4 @@
-//! The limit of a flow in the output of `flows`: one live flow for each kind of limit.
+//! Live test: the output of `flows` names what limits each flow, for each kind of limit.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -11,7 +11,7 @@ on_each_backend! { witnessed_beside_others:
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A class, a policy, a policy with ACK control, and a policy fast enough for a stalled receiver.
+/// Policies for four kinds of limit: a class, a profile, ACK control, and a receiver that stalls.
 const SHARED: &str = r#"
 rate = { down = "40 Mbit/s" }
 
@@ -51,10 +51,11 @@ action = "shape"
 profile = { mean = "20 Mbit/s", burst = "64 KiB" }
 "#;
 
-/// The link alone.
+/// A rate of the link, without policies.
 const LINK: &str = "rate = { down = \"4 Mbit/s\" }\n";
 
-/// Catches: a backlog counted at the policy only; held ACKs that are not counted.
+/// Catches: packets that wait in a class or at the link and are not reported; held ACKs that are
+/// not reported.
 fn flows_tell_what_limits_each_of_them(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, SHARED);
     let servers = [7000, 7001, 7002, 7003].map(|port| Server::start(&bed.wan, port, "cubic"));
@@ -87,7 +88,8 @@ fn flows_tell_what_limits_each_of_them(bed: &Testbed, backend: &str) {
     drop(fetches);
 }
 
-/// Waits until the limit of the flow in `direction` with far port `port` contains all of `words`.
+/// Waits until the output for the flow in `direction` with the WAN port `port` contains all of
+/// `words`.
 fn says(gateway: &Gateway<'_>, direction: &str, port: &str, words: &[&str]) {
     let far = if direction == "down" { "src" } else { "dst" };
     until(&format!("{words:?} of {port}, {direction}"), LIMIT, || {

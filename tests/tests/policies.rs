@@ -1,4 +1,4 @@
-//! Table 1 of the paper, through the program.
+//! Tests the policies of Table 1 of the paper `aggregates` with the program `tidegate`.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -15,7 +15,7 @@ fn table_1() -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/table1.toml").display().to_string()
 }
 
-/// The policy of a packet from `src` to `dst`, according to `tidegate explain`.
+/// The name of the policy for a packet from `src` to `dst`, according to `tidegate explain`.
 fn policy(src: &str, dst: &str, more: &[&str]) -> Option<String> {
     let mut command = Command::new(program());
     command.args(["explain", &table_1(), "--json", "--src", src, "--dst", dst]).args(more);

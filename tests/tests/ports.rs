@@ -1,5 +1,5 @@
-//! Ports as on real hosts: with offloads, with any MTU, already in use, disconnected, removed, and
-//! under attack.
+//! Live tests of ports as real hosts have them: with offloads, with any MTU, in use by another
+//! gateway, disconnected, removed, and under attack.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ profile = { mean = "500 Mbit/s", burst = "1 MB" }
 action = "shape"
 "#;
 
-/// Fetches in both directions over IPv4 and IPv6. Every byte must arrive unchanged.
+/// Transfers data in both directions, over IPv4 and IPv6. Every byte must arrive unchanged.
 fn transfers_are_intact(bed: &Testbed, server: &Server, gateway: &Gateway<'_>) {
     for address in [bed.wan.v4, bed.wan.v6] {
         for way in [&["--bytes", "5 MB"][..], &["--bytes", "5 MB", "--upload"]] {
@@ -51,7 +51,8 @@ fn offloads_of_local_hosts_are_no_obstacle(bed: &Testbed, backend: &str) {
     }
 }
 
-/// Catches: a `doctor` that does not check addresses, or checks those of the other port.
+/// Catches: a `doctor` that does not check whether ports have addresses, or that names the wrong
+/// port.
 #[test]
 fn doctor_warns_of_a_port_with_an_address_and_its_remedy_works() {
     let Some(bed) = Testbed::new() else { return };
@@ -70,7 +71,7 @@ fn doctor_warns_of_a_port_with_an_address_and_its_remedy_works() {
     assert_eq!(remedies("lan").len(), 0);
 }
 
-/// Catches: AF_XDP opened with buffers too short for the frames.
+/// Catches: AF_XDP used although its buffers are shorter than the frames.
 #[test]
 fn jumbo_frames_have_the_gateway_choose_packet_sockets_and_say_why() {
     let Some(bed) = Testbed::new() else { return };
@@ -120,8 +121,8 @@ fn a_port_that_was_down_is_said_to_be_and_works_again(bed: &Testbed, backend: &s
     assert!(said.contains("`wan` is down") && said.contains("`wan` is as it was again"), "{said}");
 }
 
-/// Catches: a port that is identified by its name only; another interface that takes the name and so
-/// ends a working gateway.
+/// Catches: a port found only by its name; a working gateway that ends because another interface
+/// takes the old name.
 fn a_port_that_gets_another_name_still_works_and_is_said_to_have_it(bed: &Testbed, backend: &str) {
     let mut gateway = bed.gateway(backend, SHAPED);
     let server = Server::start(&bed.wan, 7000, "reno");
@@ -157,7 +158,7 @@ fn a_gateway_whose_port_is_gone_says_so_and_ends_when_another_takes_its_name(
     };
     let before = ticks();
     pause(Duration::from_secs(1));
-    // A tick is a hundredth of a second.
+    // The kernel counts processor time in ticks of a hundredth of a second.
     assert!(ticks() - before < 30, "it does not sleep: {}", gateway.said());
     bed.middle.run("ip link add wan type veth peer name other");
     until("its end", LIMIT, || (!gateway.runs()).then_some(()));
@@ -203,7 +204,7 @@ fn detached_ports_are_not_connected_any_more(bed: &Testbed, backend: &str) {
     }
 }
 
-/// Packet sockets send frames of the MTU plus one 802.1Q tag, and no longer ones.
+/// Packet sockets send frames up to the MTU plus one 802.1Q tag, but no longer ones.
 fn a_full_size_frame_with_a_service_tag_needs_a_larger_mtu_on_packet_sockets(
     bed: &Testbed,
     backend: &str,
@@ -251,7 +252,7 @@ impl Numbers {
     }
 }
 
-/// A frame with deliverable addresses that is otherwise cut, changed, or random.
+/// A frame with valid addresses that is otherwise truncated, changed, or random.
 fn nonsense(bed: &Testbed, numbers: &mut Numbers) -> Vec<u8> {
     let payload: Vec<u8> = (0..numbers.below(1_200)).map(|_| numbers.byte()).collect();
     let ports = (5_000, 9);
@@ -273,7 +274,7 @@ fn nonsense(bed: &Testbed, numbers: &mut Numbers) -> Vec<u8> {
             *byte = numbers.byte();
         }
     }
-    // The kernel does not deliver a shorter frame with a tag.
+    // If a frame with a tag is shorter than this, the kernel does not deliver it.
     let least = 20.min(bytes.len());
     if numbers.below(2) == 0 {
         bytes.truncate(least + numbers.below(bytes.len() - least + 1));
@@ -318,7 +319,7 @@ fn frames_without_sense_cross_as_they_came_or_are_counted(bed: &Testbed, backend
     let counted = total(&status["drops"]);
     let lost_count = u64::try_from(lost.len()).unwrap_or(u64::MAX);
     assert!(lost_count <= counted, "{lost_count} lost: {:?}, {status}", &lost[..lost.len().min(5)]);
-    // The host's own stack sent a few frames.
+    // The hosts' own stacks send a few frames too.
     assert!(strange < 20, "{strange} frames that nobody sent");
     let server = Server::start(&bed.wan, 7000, "reno");
     transfers_are_intact(bed, &server, &gateway);

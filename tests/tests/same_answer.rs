@@ -1,4 +1,4 @@
-//! The same frames give the same result, with any driver of the gateway and any clock.
+//! Tests that the same frames give the same result, whatever driver and clock the gateway has.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,20 +22,20 @@ on_each_backend! {
     recorded_frames_cross_a_real_gateway_as_the_core_says
 }
 
-/// The end of a run, by which all waiting packets have departed.
+/// End of a run. All waiting packets have departed before.
 const END: Time = Time::from_secs(50);
 
-/// A configuration of the gateway for the recorded frames.
+/// A configuration of the gateway, to be tested with the recorded frames.
 struct Case {
     name: String,
     config: GatewayConfig,
     policies: Vec<Policy>,
-    /// Policies that are installed in the middle of the run.
+    /// Policies that replace the others during the run, and the time of that.
     swap: Option<(Time, Vec<Policy>)>,
     expect: Expect,
 }
 
-/// An effect that must occur, or else the case proves nothing.
+/// An effect that must occur. Without it, the case would prove nothing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Expect {
     Delays,
@@ -43,7 +43,7 @@ enum Expect {
     Colours,
 }
 
-/// A departing packet: time, port, and its whole description.
+/// A departing packet: its time, its port, and its descriptor as text.
 type Departure = (Time, PortId, String);
 
 /// The result of a case.
@@ -54,19 +54,19 @@ struct Answer {
 }
 
 impl Answer {
-    /// The order within each port counts for departures at the same time.
+    /// Sorts departures by time and port. The order within each port stays.
     fn new(mut departures: Vec<Departure>, drops: ByReason) -> Self {
         departures.sort_by_key(|(at, port, _)| (*at, *port));
         Self { departures, drops }
     }
 }
 
-/// Kills, in the loop: waking a nanosecond late. Receiving a burst before sending the packets that
-/// it releases. Receiving before sending due packets.
+/// Catches: a loop that wakes up one nanosecond late; a loop that receives a burst before it sends
+/// the packets that each arrival releases; a loop that receives before it sends due packets.
 #[test]
 fn recorded_frames_leave_the_live_loop_as_they_leave_the_core_to_the_nanosecond() {
     let recorded = described(&recorded());
-    // Frames one at a time, and many at once.
+    // The frames arrive one at a time, and in a second run many at once.
     let together = in_steps_of(Duration::from_millis(5), &recorded);
     for (case, arrivals) in cases().iter().flat_map(|it| [(it, &recorded), (it, &together)]) {
         let (core, live) = (core(case, arrivals), live(case, arrivals));
@@ -79,7 +79,7 @@ fn recorded_frames_leave_the_live_loop_as_they_leave_the_core_to_the_nanosecond(
     }
 }
 
-/// Moves the arrivals of each step to its end, sorted by port.
+/// Delays each arrival to the end of its time step, and sorts the arrivals of a step by port.
 fn in_steps_of(step: Duration, arrivals: &[(Time, PortId, Packet)]) -> Vec<(Time, PortId, Packet)> {
     let late = |(at, port, packet): &(Time, PortId, Packet)| (at.round_up_to(step), *port, *packet);
     let mut arrivals: Vec<_> = arrivals.iter().map(late).collect();
@@ -87,8 +87,9 @@ fn in_steps_of(step: Duration, arrivals: &[(Time, PortId, Packet)]) -> Vec<(Time
     arrivals
 }
 
-/// The gateway driven directly by the contract of a machine. Each arrival is handed in and drained
-/// completely, and the driver returns at the timeout or the next arrival.
+/// The result if the gateway is driven directly, as the contract of a machine says. Each arrival is
+/// passed in, and all packets that it releases are taken out. The driver returns at the timeout or
+/// the next arrival.
 fn core(case: &Case, arrivals: &[(Time, PortId, Packet)]) -> Answer {
     let mut gateway = case.gateway();
     let mut departures = Vec::new();
@@ -125,7 +126,8 @@ fn drain(gateway: &mut Gateway, now: Time, departures: &mut Vec<Departure>) {
     }
 }
 
-/// The gateway in the live loop with test ports and a test clock. Commands come through its inbox.
+/// The result in the live loop, with test ports and a test clock. Commands come through the loop's
+/// inbox.
 fn live(case: &Case, arrivals: &[(Time, PortId, Packet)]) -> Answer {
     let at_port = |port| {
         let arrivals = arrivals.iter().filter(|(_, at, _)| *at == port);
@@ -149,9 +151,9 @@ fn live(case: &Case, arrivals: &[(Time, PortId, Packet)]) -> Answer {
     Answer::new(departures, played.machine.report().drops)
 }
 
-/// Policies for TCP and UDP, which no host of the test bed sends by itself: each in the notation of
-/// a policy file and for the core. Their rates are nearly zero during the test, so timing does not
-/// affect which packets conform.
+/// Policies for TCP and UDP, which no host of the test bed sends on its own. Each is given as text
+/// of a policy file and as a value for the core. Their rates are nearly zero, so the timing does
+/// not affect which packets conform.
 fn timeless() -> Vec<(&'static str, Action)> {
     let police = |exceed| Action::Police { conditioning: stopped(), exceed };
     let queue = r#"{ "kind": "per-flow", "limit": "40 kB", "flow_limit": "10 kB" }"#;
@@ -164,7 +166,7 @@ fn timeless() -> Vec<(&'static str, Action)> {
         (
             "action = \"shape\"\nallocation = \"drr\"\n\
              queue = { kind = \"per-flow\", limit = \"40 kB\", flow_limit = \"10 kB\" }",
-            Action::Shape { conditioning: stopped(), queue: spec(queue), signal: None },
+            Action::Shape { conditioning: stopped(), queue: spec(queue), ack_control: None },
         ),
     ]
 }
@@ -175,15 +177,15 @@ fn stopped() -> Conditioning {
     Conditioning { profile, ..conditioning("drr") }
 }
 
-/// The frames that depart from each port, in order, and the number of drops.
+/// The frames that departed from each port, in order, and the number of dropped frames.
 #[derive(Debug, Default, PartialEq)]
 struct Crossed {
     left: [Vec<Vec<u8>>; 2],
     drops: u64,
 }
 
-/// The result for the frames according to the core, if all arrive at once, sorted by port, and the
-/// gateway is then stopped.
+/// The result that the core computes. All frames arrive at once, sorted by port, and then the
+/// gateway is stopped.
 fn crossed(action: &Action, arrivals: &[Arrival]) -> Crossed {
     let both = Filter { protocol: [6, 17].map(|it| Range { first: it, last: it }).into(), ..tcp() };
     let policies = vec![policy("both", both, action.clone())];
@@ -212,7 +214,7 @@ fn crossed(action: &Action, arrivals: &[Arrival]) -> Crossed {
     crossed
 }
 
-/// The same bytes, the same drops, the same order within every flow. Only times are not compared.
+/// Compares the bytes, the drops, and the order within every flow. Times are not compared.
 fn recorded_frames_cross_a_real_gateway_as_the_core_says(bed: &Testbed, backend: &str) {
     let mut arrivals = recorded().0;
     arrivals.sort_by_key(|arrival| arrival.port);
@@ -235,8 +237,8 @@ fn recorded_frames_cross_a_real_gateway_as_the_core_says(bed: &Testbed, backend:
             });
         }
         let status = gateway.status();
-        // A port drops frames that are in its ring when it is opened. These are not from the
-        // recording.
+        // A port drops frames that are in its ring when it is opened. These are not frames of the
+        // recording, so they are not counted.
         let drops = status["drops"].as_object().into_iter().flatten();
         let drops = drops.filter(|(reason, _)| *reason != Reason::Stale.name());
         let drops: u64 = drops.filter_map(|(_, count)| count.as_u64()).sum();
@@ -251,7 +253,7 @@ fn recorded_frames_cross_a_real_gateway_as_the_core_says(bed: &Testbed, backend:
     }
 }
 
-/// Time limit for frames to cross.
+/// Time limit for the frames to cross.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// The frames of each flow, in order.
@@ -263,7 +265,7 @@ fn of_flows(frames: &[Vec<u8>]) -> BTreeMap<String, Vec<&[u8]>> {
     flows
 }
 
-/// The effects on packets that departures show.
+/// The most visible effect on the packets, judged by the departures.
 fn happened(answer: &Answer, arrivals: &[(Time, PortId, Packet)]) -> Expect {
     let arrived: Vec<Time> = arrivals.iter().map(|(at, ..)| *at).collect();
     let delayed = answer.departures.iter().filter(|(at, ..)| !arrived.contains(at)).count();
@@ -325,7 +327,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// A slow access link with an overhead, and one policy.
+/// A slow access link with an overhead per packet, and one policy.
 fn of_link() -> Case {
     let overhead = Overhead { per_packet: 18, min: 64, atm: true, ..Overhead::default() };
     let rate = [Some(Rate::from_kbps(1_500)), Some(Rate::from_kbps(4_000))];
@@ -339,7 +341,7 @@ fn of_link() -> Case {
     }
 }
 
-/// A shaping timer as coarse as in the paper.
+/// A shaping timer with an interval as long as in the paper `aggregates`.
 fn coarse() -> Case {
     let shaping_interval = Duration::from_millis(15);
     Case {
@@ -422,7 +424,10 @@ fn conditioning(allocation: &str) -> Conditioning {
 }
 
 fn shape(name: &str, filter: Filter, allocation: &str, queue: &str) -> Policy {
-    let action =
-        Action::Shape { conditioning: conditioning(allocation), queue: spec(queue), signal: None };
+    let action = Action::Shape {
+        conditioning: conditioning(allocation),
+        queue: spec(queue),
+        ack_control: None,
+    };
     policy(name, filter, action)
 }

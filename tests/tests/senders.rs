@@ -1,5 +1,5 @@
-//! Every kind of TCP works through a gateway that holds its ACKs: with various options, segment
-//! lengths and encapsulations.
+//! Live test: every kind of TCP works through a gateway that holds its ACKs. The kinds differ in
+//! options, segment lengths and encapsulations.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,9 +13,9 @@ on_each_backend! {
 
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// A kind of TCP: shell commands that configure both hosts, in the notation of [`tell`], and
-/// commands that undo them. Then words, or beginnings of words, that `ss` must show for its
-/// connections, and words that it must not show.
+/// A kind of TCP. `on` are shell commands that configure both hosts (see [`tell`]), and `off`
+/// undoes them. `says` are words or beginnings of words that `ss` must show for its connections,
+/// and `keeps_quiet` words that it must not show.
 struct Kind {
     name: &'static str,
     on: &'static str,
@@ -74,29 +74,31 @@ const KINDS: [Kind; 11] = [
     JUMBO,
 ];
 
-/// Its transfers use IPv6 addresses.
+/// A kind whose transfers use IPv6 addresses.
 const IPV6: Kind = kind("IPv6", "", "").says("mss:1428");
 
-/// The route to the other host uses another device, whose packets a process tags.
+/// A kind in which the route to the other host uses another device. A process tags the packets of
+/// this device.
 const VLAN: Kind = kind(
     "in a VLAN",
     "ip link set tagged up && ip route replace $other dev tagged",
     "ip route replace $path",
 );
 
-/// Its segments fit into no buffer of AF_XDP.
+/// A kind whose segments fit into no buffer of AF_XDP.
 const JUMBO: Kind =
     kind("segments of 8,960 bytes", "ip link set eth0 mtu 9000", "ip link set eth0 mtu 1500")
         .says("mss:8948");
 
-/// A lab of the matrix: the ACK control, and the offloads of the hosts.
+/// A lab of the test: the ACK control, and the offloads of the hosts.
 type Case = (&'static str, &'static str);
 
 const CASES: [Case; 4] =
     [("none", "wire"), ("none", "default"), ("postack", "wire"), ("postack", "default")];
 
-/// With offloads `wire` and `default`, all kinds together have no more trouble in TCP counters than
-/// with a queue for each flow at the same time. Kinds during which a gateway hung do not count.
+/// All kinds together must cause no more trouble in the TCP counters than without ACK control at
+/// the same time. This holds with the offloads `wire` and `default`. Kinds during which a gateway
+/// hung do not count.
 fn every_kind_of_tcp_gets_through(bed: &Testbed, backend: &str) {
     let them = side_by_side(CASES, |case| matrix(bed, backend, case));
     println!("{backend}: {them:?}");
@@ -112,14 +114,14 @@ fn every_kind_of_tcp_gets_through(bed: &Testbed, backend: &str) {
     }
 }
 
-/// The results of a kind.
+/// The results for one kind.
 #[derive(Debug)]
 struct Found {
     counted: BTreeMap<String, u64>,
     hangs: u64,
 }
 
-/// Runs one kind after the other.
+/// Tests one kind after another.
 fn matrix(bed: &Testbed, backend: &str, (signal, offload): Case) -> Vec<Found> {
     let lab = Lab::up(bed, &topology(backend, signal, offload));
     let _server = lab.serve(FAR.0, "cubic");
@@ -144,7 +146,7 @@ fn matrix(bed: &Testbed, backend: &str, (signal, offload): Case) -> Vec<Found> {
     found
 }
 
-/// A transfer up and a transfer down at once, of the given kind.
+/// Makes an upload and a download at the same time, with TCP of this kind.
 fn both_ways(lab: &Lab, kind: &Kind) {
     let address = if kind.name == IPV6.name { "[fd73::2]" } else { FAR.1 };
     let fetch = |way: &[&str]| lab.fetch(NEAR, address, &[&["--bytes", "1 MB"], way].concat());
@@ -155,16 +157,16 @@ fn both_ways(lab: &Lab, kind: &Kind) {
         let outcome = fetch.finish(LIMIT);
         let status = lab.status(GATEWAY);
         assert!(outcome.complete && outcome.intact, "{}: {outcome:?}, {status}", kind.name);
-        // A stall would take many seconds; 1 MB takes one.
+        // 1 MB takes one second, and a stall would take many.
         assert!(outcome.time < Duration::from_secs(15), "{}: {outcome:?}, {status}", kind.name);
     }
 }
 
-/// Prints what a host knows of both connections, as soon as they exist.
+/// Prints what `ss` shows for both connections, as soon as they exist.
 const WATCH: &str = "until [ $(echo \"$said\" | grep -c mss:) = 2 ]; do sleep 0.02; \
     said=$(ss -Htino state established '( dport = :7000 )'); done; echo \"$said\" | grep mss:";
 
-/// Checks that both connections are of this kind.
+/// Asserts that both connections are of this kind.
 fn is_of(watch: Process, Kind { name, says, keeps_quiet, .. }: &Kind) {
     let said = watch.finish(LIMIT).output;
     assert_eq!(said.lines().count(), 2, "{name}: {said}");
@@ -177,8 +179,8 @@ fn is_of(watch: Process, Kind { name, says, keeps_quiet, .. }: &Kind) {
     }
 }
 
-/// Runs shell commands on both hosts. They may use `$ipv4` (its settings), `$other` (the other
-/// host), and `$path` (the route to it).
+/// Runs shell commands on both hosts. They may use the variables `$ipv4` (directory of IPv4
+/// settings), `$other` (address of the other host), and `$path` (the route to it).
 fn tell(lab: &Lab, lines: &str) {
     const NAMES: &str = r#"ipv4=/proc/sys/net/ipv4
         other=$(ip -4 neighbour show dev eth0 | head -n 1 | cut -d ' ' -f 1)
@@ -188,14 +190,14 @@ fn tell(lab: &Lab, lines: &str) {
     }
 }
 
-/// Raises the MTU of all interfaces between the hosts for long frames.
+/// Raises the MTU of all interfaces between the hosts, for long frames.
 fn make_way_for_jumbo(lab: &Lab) {
     lab.shell(GATEWAY, "ip link set lan mtu 9000 && ip link set wan mtu 9000");
     let network = "the-network-between-all-the-hosts";
     lab.shell(network, "ip link set p0 mtu 9000 && ip link set p1 mtu 9000");
 }
 
-/// The processes that tag and untag frames on both hosts.
+/// Starts a process on both hosts that adds and removes VLAN tags.
 fn tags(lab: &Lab) -> [Process; 2] {
     let macs = [(NEAR, "02:74:67:00:00:01"), (FAR.0, "02:74:67:00:00:00")];
     macs.map(|(host, peer)| {

@@ -1,4 +1,4 @@
-//! Rates and fairness of aggregates: real TCP through a live gateway.
+//! Live tests of the rates and the fairness of aggregates, with real TCP.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -18,17 +18,17 @@ on_each_backend! {
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Nothing is measured until connections have found their rate.
+/// Time before the measurement, in which connections find their rate.
 const WARM_UP: Duration = Duration::from_secs(2);
 
 /// Duration of the measurement.
 const MEASURED: Duration = Duration::from_secs(5);
 
-/// Payload of TCP with timestamps as a fraction of a full frame, over IPv4 and over IPv6.
+/// Share of payload in a full frame of TCP with timestamps, over IPv4 and over IPv6.
 const PAYLOAD_V4: f64 = 1_448.0 / 1_514.0;
 const PAYLOAD_V6: f64 = 1_428.0 / 1_514.0;
 
-/// [`frames_and_bytes`] after the warm-up.
+/// The results of [`frames_and_bytes`], measured after the warm-up.
 fn measure(bed: &Testbed, fetches: &[Fetch]) -> (f64, Vec<f64>) {
     pause(WARM_UP);
     frames_and_bytes(MEASURED, bed, fetches)
@@ -110,7 +110,8 @@ action = "shape"
         let (after, seconds) = (bytes(), start.elapsed().as_secs_f64());
         [after.0 - before.0, after.1 - before.1].map(|gained| float(gained) * 8.0 / seconds)
     };
-    // The rate is lower if this machine delays the gateway for longer than the burst lasts, 32 ms.
+    // The rate is lower if this machine delays the gateway for longer than the burst, 32 ms. The
+    // median of three measurements avoids that.
     let spans: Vec<[f64; 2]> = (0..3).map(|_| rates()).collect();
     for way in [0, 1] {
         let rate = median(spans.iter().map(|span| span[way]));
@@ -122,7 +123,7 @@ action = "shape"
 }
 
 fn slow_and_fast_aggregates_keep_their_rates_beside_each_other(bed: &Testbed, backend: &str) {
-    // With this window nothing is lost, and delivered data was sent just before.
+    // With this receive window nothing is lost, and data that arrives was sent just before.
     bed.lan.set("net/ipv4/tcp_rmem", "4096 65536 65536");
     let gateway = bed.gateway(
         backend,
@@ -159,8 +160,9 @@ action = "shape"
     all_intact(flows.into_iter().map(|(fetch, ..)| fetch).collect());
 }
 
-/// A link that is late by more than 2 ms does not catch up. A second in which this machine delays
-/// the gateway carries less, so the median of five decides. No second may carry more.
+/// If a link is more than 2 ms late, it does not catch up. A second in which this machine delays the
+/// gateway thus carries less, so the median of five seconds counts. No second may carry more than
+/// the rate.
 fn the_link_keeps_its_rate_without_a_policy(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, "rate = { down = \"12 Mbit/s\" }\n");
     let server = Server::start(&bed.wan, 7000, "reno");

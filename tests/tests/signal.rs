@@ -1,4 +1,4 @@
-//! ACK control with real TCP through a live gateway, over a round trip of 52 ms.
+//! Live tests of ACK control with real TCP, over a round-trip time of 52 ms.
 
 use std::time::Duration;
 
@@ -22,12 +22,12 @@ on_each_backend! {
 
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Computes a figure of one ACK control relative to `none` in the same seconds.
+/// Computes a figure for one ACK control, relative to `none` at the same time.
 type Ratio = fn(&Findings, &Findings) -> f64;
 
-/// Compares `none`, `postack` and `tcr` at the same time with different congestion controls. The
-/// median of the cases decides about rates and queues. The counters of all cases together must be
-/// no worse than with `none`.
+/// Compares `none`, `postack` and `tcr` at the same time, with several congestion controls. For
+/// rates and queues, the median of the cases counts. The TCP counters, summed over all cases, must
+/// be no worse than with `none`.
 fn the_rate_is_held_and_next_to_nothing_waits(bed: &Testbed, backend: &str) {
     let cases = [("up", "cubic"), ("down", "cubic"), ("up", "reno"), ("down", "bbr")];
     let turn = |way, congestion| {
@@ -54,11 +54,11 @@ fn the_rate_is_held_and_next_to_nothing_waits(bed: &Testbed, backend: &str) {
             assert!(count(signal) <= count(0), "{name}: {all:#?}");
         }
     }
-    // RFC 7323, section 5.
+    // No segment was rejected as old (RFC 7323, section 5).
     assert!(all.iter().flatten().all(|it| it.counted["PAWSEstab"] == 0), "{all:#?}");
 }
 
-/// Returns `true` if this kernel has the congestion control; otherwise prints that it does not.
+/// Returns `true` if this kernel has the congestion control. Otherwise prints that it has not.
 fn available(congestion: &str) -> bool {
     let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
     let all = std::fs::read_to_string(path).unwrap_or_default();
@@ -76,7 +76,7 @@ fn mix(lab: &Lab, host: &str, words: &[&str]) -> Process {
 /// Bytes in each direction.
 const BYTES: u64 = 3_000_000;
 
-/// The results of such an exchange on one connection at both ends, and the gateway's status.
+/// The results of such an exchange at both ends of one connection, and the gateway's status.
 fn exchange(bed: &Testbed, backend: &str, signal: &str, offload: &str) -> ([Outcome; 2], Value) {
     let lab = Lab::up(bed, &topology(backend, signal, offload));
     let before = counted(&lab);
@@ -94,8 +94,8 @@ fn exchange(bed: &Testbed, backend: &str, signal: &str, offload: &str) -> ([Outc
     (outcomes, status)
 }
 
-/// Data in both directions on one connection, also with the kernel's offloads. Its super-packets
-/// carry the ACKs.
+/// Data goes in both directions of one connection, also with the kernel's default offloads.
+/// Super-packets of data then carry the ACKs.
 fn one_connection_carries_data_both_ways(bed: &Testbed, backend: &str) {
     let all = [("none", "wire"), ("postack", "wire"), ("postack", "default"), ("tcr", "wire")];
     let turn = || side_by_side(all, |(signal, offload)| exchange(bed, backend, signal, offload));
@@ -119,8 +119,8 @@ fn one_connection_carries_data_both_ways(bed: &Testbed, backend: &str) {
     }
 }
 
-/// Datagrams, which ACK control cannot hold, take half of the rate. Returns the rates of the
-/// transfer, up and down, and the number of hangs.
+/// Datagrams take half of the rate; ACK control cannot slow them down. Returns the rates of the
+/// transfer in both directions, and the number of hangs.
 fn beside_datagrams(bed: &Testbed, backend: &str, signal: &str) -> ([f64; 2], u64) {
     let lab = Lab::up(bed, &topology(backend, signal, "wire"));
     let _server = lab.serve(FAR.0, "cubic");
@@ -157,17 +157,17 @@ action = "shape"
 allocation = "drr"
 "#;
 
-/// Payload that proves progress: more than buffers can hold.
+/// Bytes of payload that prove progress: more than buffers can hold.
 const PROGRESS: u64 = 1_000_000;
 
-/// Time limit, shorter than a stall.
+/// Time within which transfers must continue. A stall would last longer.
 const GOES_ON: Duration = Duration::from_secs(15);
 
-/// Transfers must continue within this time after held ACKs were lost.
+/// Time within which transfers must continue after the loss of held ACKs.
 const RECOVERS: Duration = Duration::from_secs(2);
 
-/// The gateway is killed, restarted, reloaded with another ACK control and with none, and stopped.
-/// Each time it holds ACKs.
+/// The gateway is killed, restarted, reloaded with another ACK control and then with none, and
+/// stopped. It holds ACKs each time.
 fn a_transfer_outlives_what_held_its_acks(bed: &Testbed, backend: &str) {
     // Without the gateway, transfers must not be much faster, or they would end too early.
     if !bed.wan.slow_down("30mbit") || !bed.lan.slow_down("30mbit") {
@@ -181,7 +181,7 @@ fn a_transfer_outlives_what_held_its_acks(bed: &Testbed, backend: &str) {
     go_on(&fetches, GOES_ON, &gateway);
     until("ACKs to be held", LIMIT, || (gateway.status()["held"] != 0).then_some(()));
     gateway.crash();
-    // The held ACKs are lost with the gateway, and later ACKs replace them.
+    // The held ACKs are lost with the gateway. Later ACKs make up for them.
     go_on(&fetches, RECOVERS, &gateway);
     gateway.start_again();
     go_on(&fetches, GOES_ON, &gateway);
@@ -199,12 +199,11 @@ fn a_transfer_outlives_what_held_its_acks(bed: &Testbed, backend: &str) {
     }
 }
 
-/// If ACKs travel with data, both ends may wait for lost ones. A sender's timeout ends this; it is
-/// longer than the second for which ACKs are held at most.
+/// If ACKs travel with data, both ends may wait for ACKs that were lost. A retransmission timeout
+/// ends this. It is longer than the second for which ACKs are held at most.
 const TIMES_OUT: Duration = Duration::from_secs(3);
 
-/// The gateway is killed and restarted twice, while data travels in both directions on one
-/// connection.
+/// The gateway is killed and restarted twice, while data goes in both directions of one connection.
 fn one_connection_outlives_both_ways_what_held_its_acks(bed: &Testbed, backend: &str) {
     const BYTES: &str = "14000000";
     if !bed.wan.slow_down("30mbit") || !bed.lan.slow_down("30mbit") {
@@ -234,7 +233,7 @@ fn one_connection_outlives_both_ways_what_held_its_acks(bed: &Testbed, backend: 
     }
 }
 
-/// Checks that both transfers progress within `limit`.
+/// Asserts that all transfers make progress within `limit`.
 fn go_on(fetches: &[Fetch], limit: Duration, gateway: &Gateway<'_>) {
     let goals: Vec<u64> = fetches.iter().map(|it| it.bytes() + PROGRESS).collect();
     until(&format!("progress of {fetches:?}: {}", gateway.said()), limit, || {

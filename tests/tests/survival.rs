@@ -1,4 +1,5 @@
-//! The link outlives the gateway: killed, hung, stopped, restarted, under load.
+//! Live tests: the link outlives the gateway, which is killed, hung, stopped or restarted under
+//! load.
 
 use std::time::Duration;
 
@@ -13,11 +14,11 @@ on_each_backend! {
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A transfer must continue within this time.
+/// Time within which a transfer must continue.
 const GOES_ON: Duration = Duration::from_secs(1);
 
-/// Payload that proves progress: more than can have arrived unnoticed before, at most 250 kB since
-/// the receiver's last report.
+/// Bytes of payload that prove progress. At most 250 kB can be in flight at the time of the
+/// receiver's last report.
 const PROGRESS: u64 = 500_000;
 
 const SHAPED: &str = r#"
@@ -28,7 +29,7 @@ profile = { mean = "20 Mbit/s", burst = "64 KiB" }
 action = "shape"
 "#;
 
-/// A gateway under load whose transfer has just received a megabyte.
+/// A gateway under load. Its transfer has just received a megabyte.
 fn loaded<'a>(
     bed: &'a Testbed,
     backend: &str,
@@ -66,14 +67,15 @@ fn a_transfer_goes_on_when_the_gateway_hangs(bed: &Testbed, backend: &str) {
     gateway.signal("CONT");
     intact(fetch, &gateway);
     assert!(gateway.status()["hangs"].as_u64() >= Some(1), "{}", gateway.status());
-    // The rate is in force again: 5 MB at 20 Mbit/s take two seconds.
+    // The policy is in force again: 5 MB at 20 Mbit/s take two seconds.
     let start = now();
     intact(server.fetch(bed.wan.v4, &bed.lan, &["--bytes", "5 MB"]), &gateway);
     assert!(start.elapsed() > Duration::from_millis(1_900), "{}", gateway.said());
 }
 
 fn a_transfer_goes_on_across_a_restart(bed: &Testbed, backend: &str) {
-    // Without the gateway the transfer must not be much faster, or it would end before the restart.
+    // Without the gateway, the transfer must not be much faster, or it would end before the
+    // restart.
     if !bed.wan.slow_down("30mbit") {
         return;
     }

@@ -1,4 +1,4 @@
-//! Policies change under traffic, without a lost packet and without a gap.
+//! Live test: policies change under traffic, without a lost packet and without a pause.
 
 use std::time::Duration;
 
@@ -24,11 +24,12 @@ queue = "{queue}"
     )
 }
 
-/// Number of attempts. The test needs a single undisturbed attempt.
+/// Maximum number of attempts. One undisturbed attempt is needed.
 const TRIES: u32 = 3;
 
 fn a_policy_swap_under_load_causes_no_retransmission(bed: &Testbed, backend: &str) {
-    // With this window no queue ever fills, so only a swap can cause retransmissions.
+    // With this receive window, no queue fills up, so only the policy change can cause
+    // retransmissions.
     bed.lan.set("net/ipv4/tcp_rmem", "4096 65536 65536");
     // Without a policy, the transfer must not end at once.
     if !bed.wan.slow_down("50mbit") {
@@ -37,8 +38,8 @@ fn a_policy_swap_under_load_causes_no_retransmission(bed: &Testbed, backend: &st
     assert!((0..TRIES).any(|_| swaps_under_load(bed, backend)), "the gateway hangs each time");
 }
 
-/// Swaps policies during a transfer. Returns `false` if this machine delayed the gateway so long
-/// that frames bypassed it, which loses some frames.
+/// Changes policies during a transfer. Returns `false` if this machine delayed the gateway so long
+/// that frames bypassed it. Some frames are lost then.
 fn swaps_under_load(bed: &Testbed, backend: &str) -> bool {
     let gateway = bed.gateway(backend, &policy("20 Mbit/s", "logical-partitions", "per-flow"));
     let server = Server::start(&bed.wan, 7000, "reno");
@@ -61,7 +62,7 @@ fn swaps_under_load(bed: &Testbed, backend: &str) -> bool {
         assert_eq!(gateway.status()["generation"], generation, "{}", gateway.status());
         fetch.moves_on(1_000_000, LIMIT);
         if next.is_empty() {
-            // With nothing to manage, frames soon bypass the gateway, until there is a policy.
+            // While there is nothing to manage, frames bypass the gateway.
             until("the kernel to take over", LIMIT, || {
                 (gateway.status()["passing"] == true).then_some(())
             });
@@ -76,11 +77,11 @@ fn swaps_under_load(bed: &Testbed, backend: &str) -> bool {
     undisturbed
 }
 
-/// Retransmissions of a sender so far, by its own counters.
+/// A sender's retransmissions until now, by its own counters.
 #[derive(Debug)]
 struct Retransmissions {
     segments: u64,
-    /// Retransmissions in recoveries, which a loss or reordering started.
+    /// Retransmissions during recoveries. A loss or reordering starts a recovery.
     in_recovery: u64,
     /// Segments that the receiver reported as duplicates.
     needless: u64,
@@ -94,8 +95,8 @@ impl Retransmissions {
         Self { segments, in_recovery, needless }
     }
 
-    /// Returns `true` if only segments that had arrived were retransmitted, because a timer of this
-    /// machine fired early. Such a probe follows after two round-trip times, which are 50 ms here.
+    /// Returns `true` if only segments were retransmitted that had already arrived: a timer of this
+    /// machine fired early. Such a tail loss probe follows after two round-trip times, 50 ms here.
     fn only_needless_since(&self, before: &Self) -> bool {
         self.in_recovery == before.in_recovery
             && self.segments - before.segments <= self.needless - before.needless

@@ -1,4 +1,5 @@
-//! Tidegate's TCP end point against Linux, through a link with losses, reordering and marks.
+//! Live test: Tidegate's TCP endpoint against Linux, over a link with losses, reordering and
+//! congestion marks.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -11,7 +12,7 @@ use tidegate_e2e::{Process, Testbed, skip, witnessed};
 /// Bytes that each end sends.
 const BYTES: u64 = 3_000_000;
 
-/// Runs the setup `more` with three megabytes in each direction at once, and passes the results to
+/// Runs the setup `more`, with three megabytes in each direction at once. Passes the results to
 /// `judge`.
 fn try_out(more: &str, kernel: &[(&str, &str)], judge: impl Fn(&Outcome)) {
     if !Path::new("/dev/net/tun").exists() {
@@ -51,7 +52,8 @@ fn losses_are_repaired_by_selective_acknowledgements() {
     try_out(more, &[], |outcome| {
         assert!(outcome.lost.0 > 5 && outcome.lost.1 > 5, "{outcome:?}");
         assert!(outcome.segments.1 > 0 && outcome.recoveries.0 > 0, "{outcome:?}");
-        // A lost segment may be retransmitted twice, but whole windows must not be.
+        // A lost segment may be retransmitted twice. More would mean that whole windows are
+        // retransmitted.
         assert!(outcome.segments.1 <= 3 * outcome.lost.0, "{outcome:?}");
     });
 }

@@ -87,7 +87,8 @@ fn what_a_killed_test_left_is_removed_by_the_next() {
     }
 }
 
-/// Catches: a lock that is never shared; a lock shared with an exclusive test bed.
+/// Catches: test beds that never run at the same time; a test bed that runs beside an exclusive
+/// one.
 #[test]
 fn test_beds_run_beside_others_where_they_may_and_one_alone_waits_for_them() {
     let beside_others = || Testbed::in_turn(Turn::BesideOthers);

@@ -1,5 +1,5 @@
-//! Kernel TCP in tunnels through a live gateway that holds ACKs: frames stay valid, and inner flows
-//! are seen.
+//! Live test: TCP in tunnels through a gateway that holds ACKs. Frames stay valid, and the gateway
+//! sees the inner flows.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ on_each_backend! { witnessed_beside_others:
 
 const LIMIT: Duration = Duration::from_secs(40);
 
-/// Policies for the inner packets of any tunnel, in each direction.
+/// A policy for the packets inside any tunnel, for each direction.
 const POLICY: &str = r#"
 [[policy]]
 name = "inside"
@@ -27,7 +27,8 @@ ack_control = "postack"
 /// Bytes in each direction of a connection.
 const BYTES: &str = "400000";
 
-/// Kinds of tunnels: outer IPv6, inner IPv6, the name in reports, and whether ACKs may be created.
+/// Kinds of tunnels: the kind, whether the outer addresses and the inner ones are IPv6, the name in
+/// reports, and whether the gateway may create ACKs.
 const KINDS: [(&str, bool, bool, &str, bool); 11] = [
     ("ip", false, false, "ip", true),
     ("ip", false, true, "ip", true),
@@ -42,11 +43,11 @@ const KINDS: [(&str, bool, bool, &str, bool); 11] = [
     ("mpls", false, false, "pseudowire", false),
 ];
 
-/// Each departing frame has correct lengths and checksums in all headers. In numbered tunnels, ACKs
-/// leave no gap and repeat no number.
+/// Each departing frame has correct lengths and checksums in all headers. In tunnels that number
+/// their packets, no number is missing or repeated.
 ///
-/// Catches: an outer length or UDP checksum not updated after an ACK was cut from data. An ACK
-/// created or dropped in a numbered tunnel. Inner addresses that `inner` does not match.
+/// Catches: an outer length or UDP checksum that is wrong after an ACK was cut from data; an ACK
+/// created or dropped in a numbered tunnel; inner addresses that the filter `inner` does not match.
 fn tcp_in_every_tunnel_is_controlled_and_stays_whole(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, POLICY);
     let mut before = [0; 3];
@@ -72,7 +73,8 @@ fn tcp_in_every_tunnel_is_controlled_and_stays_whole(bed: &Testbed, backend: &st
     }
 }
 
-/// Catches: an outer UDP checksum that is not updated; all flows in VXLAN treated as one.
+/// Catches: an outer UDP checksum that is not updated; all flows in a VXLAN tunnel treated as one
+/// flow.
 fn tcp_in_vxlan_of_the_kernel_is_controlled_and_seen_inside(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, POLICY);
     for checksum in ["udpcsum", "noudpcsum"] {
@@ -99,7 +101,7 @@ fn end(host: &Host, other: &Host, kind: &str, v6: bool) -> std::process::Command
     command
 }
 
-/// Gives the device in the tunnel its addresses.
+/// Gives the TUN device inside the tunnel its addresses.
 fn inside(host: &Host, v6: bool) {
     let number = host.mac[5];
     host.set("net/ipv6/conf/inside/disable_ipv6", if v6 { "0" } else { "1" });
@@ -111,8 +113,8 @@ fn inside(host: &Host, v6: bool) {
     host.run("ip link set inside mtu 1300 up");
 }
 
-/// Both hosts send to each other on one connection, and all data arrives intact. Meanwhile, `look`
-/// is called until it returns `true`.
+/// Both hosts send to each other over one connection. All data must arrive intact, and `look` must
+/// return `true` at least once meanwhile.
 fn exchange(bed: &Testbed, v6: bool, what: &str, look: impl Fn() -> bool) {
     let mix = |host: &Host, words: &[&str]| {
         let mut command = host.command(env!("CARGO_BIN_EXE_e2e-mix"));
@@ -132,9 +134,9 @@ fn exchange(bed: &Testbed, v6: bool, what: &str, look: impl Fn() -> bool) {
     }
 }
 
-/// Returns `true` if the gateway shows a TCP flow between inner addresses in a tunnel of this kind.
+/// Returns `true` if the gateway lists a TCP flow between inner addresses in a tunnel of this kind.
 fn seen(bed: &Testbed, kind: &str) -> bool {
-    // More than the number of flows in the test.
+    // More flows than this test has.
     let mut command = bed.tidegate(&["flows", "--json", "--most", "200"]);
     let said = Process::start(&mut command).finish(LIMIT).output;
     let flows = serde_json::from_str::<Value>(&said).unwrap_or_default();
@@ -146,7 +148,7 @@ fn seen(bed: &Testbed, kind: &str) -> bool {
     })
 }
 
-/// A counter of the ACK control, summed over all policies.
+/// A counter of ACK control, summed over all policies.
 fn counted(status: &Value, name: &str) -> u64 {
     let aggregates = status["aggregates"].as_array().into_iter().flatten();
     aggregates.filter_map(|it| it["ack_control"][name].as_u64()).sum()

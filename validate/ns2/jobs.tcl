@@ -1,4 +1,4 @@
-# Classes with guarantees under the authors' JoBS in ns-2: one of two networks.
+# Classes with guarantees, scheduled by the authors' JoBS in ns-2, in one of two networks.
 #
 #   ns jobs.tcl network=cn2002|exp2 trace=FILE [name=value ...]
 #
@@ -6,8 +6,9 @@
 # of a packet (fid) is its class. Options not set here are ns-2's defaults.
 #
 # cn2002: four routers in a row, cross traffic at each of the three hops, user flows over all of them. The
-# authors' script has 800 packets of buffer, most of them UDP packets of 210 bytes. Here all packets have
-# 500 bytes, and 400 of them find room.
+# authors' script has a buffer of 800 packets, most of them UDP packets of 210 bytes. Here all
+# packets have
+# 500 bytes, and the buffer holds 400.
 # exp2: experiment 2 of the paper `marking` without its regulation.
 
 array set opt {
@@ -34,7 +35,7 @@ Queue/JoBS set mean_pkt_size_ [expr {8 * $wire}]
 set ns [new Simulator]
 $defaultRNG seed $opt(seed)
 
-# A link under JoBS from one node to another; ACKs come back over a queue that never fills.
+# A link with JoBS in one direction. ACKs in the other direction have a queue that never fills.
 proc jobs_link {from to rate delay packets terms} {
     global ns
     $ns simplex-link $from $to $rate $delay JoBS
@@ -86,8 +87,9 @@ proc pareto {source destination class rate on off start} {
     $ns at $start "$bursts start"
 }
 
-# A flow gets further packets. In `exp2` the pause before the next burst begins when the last burst is
-# acknowledged, in `cn2002` at once.
+# Gives a flow its next burst. The pause before the following burst begins at once in `cn2002`, and
+# in
+# `exp2` when the burst is acknowledged.
 proc burst {tcp} {
     global packets opt
     $tcp advanceby [expr {max(1, int(ceil([$packets value])))}]
@@ -97,7 +99,7 @@ proc pause {tcp} {
     global ns pauses
     $ns at [expr {[$ns now] + [$pauses value]}] "burst $tcp"
 }
-# ns-2 calls this when everything that was to be sent is acknowledged.
+# ns-2 calls this when all data is acknowledged.
 Agent/TCP instproc done {} {
     global opt
     if {$opt(network) eq "exp2"} { pause $self }

@@ -3,7 +3,7 @@
 #   ns network.tcl flows=FILE [name=value ...]
 #
 # FILE has a line per flow: start (s), base round-trip time (s), greedy | onoff. Prints "name value"
-# lines about [from, until]. What is set here differs from ns-2's defaults; what is not, does not.
+# lines about [from, until]. Options that are not set here are ns-2's defaults.
 
 array set opt {
     flows ""  tcp Newreno  delayed 1  payload 1460  initial_window 2  min_rto 1.0  ecn 0
@@ -17,7 +17,7 @@ foreach word $argv {
     set opt($name) $value
 }
 
-# What a packet occupies on the wire: one-way TCP agents add a header of 40 bytes.
+# Bytes of a packet on the wire: one-way TCP agents add a header of 40 bytes.
 set wire [expr {$opt(payload) + 40}]
 
 Agent/TCP set packetSize_ $opt(payload)
@@ -50,7 +50,7 @@ $defaultRNG seed $opt(seed)
 
 set near [$ns node]
 set far [$ns node]
-# Only the way of the data is the bottleneck; ACKs find a queue that never fills.
+# Only the direction of the data is the bottleneck; the queue of ACKs never fills.
 $ns simplex-link $far $near $opt(rate) $opt(delay) DropTail
 switch $opt(queue) {
     droptail { set kind DropTail }
@@ -79,7 +79,7 @@ set packets [new RandomVariable/Exponential]
 $packets set avg_ $opt(burst)
 set pause [new RandomVariable/Exponential]
 $pause set avg_ $opt(pause)
-# ns-2 calls this when everything that was to be sent is acknowledged.
+# ns-2 calls this when all data is acknowledged.
 Agent/TCP instproc done {} {
     global ns pause
     $ns at [expr {[$ns now] + [$pause value]}] "burst $self"

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes the vectors of 256 random loss patterns with ns-2.35: patterns.py [PATH].
+"""Writes test vectors: the segments that ns-2.35 sends under 256 random loss patterns.
 
-ns-2.35 is the Debian package `ns2`.
+usage: patterns.py [PATH]; ns-2.35 is the Debian package `ns2`.
 
-Each of Tahoe, Reno, Newreno and Sack1 runs 32 patterns with an ACK for every segment, and 32 with
-delayed ACKs. The seed is fixed. Every pattern is drawn separately, so no two variants share one.
+Tahoe, Reno, Newreno and Sack1 each run 32 patterns with an ACK for every segment, and 32 with
+delayed ACKs. The seed is fixed. Each run has a pattern of its own.
 """
 
 import subprocess
@@ -16,11 +16,11 @@ from pathlib import Path
 from random import Random
 from typing import TypeAlias
 
-VECTORS = Path(__file__).resolve().parents[2] / "crates/core/tests/vectors/ns2"
+VECTORS = Path(__file__).resolve().parents[2] / "crates/tcp/tests/vectors/ns2"
 SEED = 2003
 VARIANTS = ("Tahoe", "Reno", "Newreno", "Sack1")
 EACH = 32
-# With these numbers, few events coincide. Rounding would decide the order of coinciding events.
+# With these odd numbers few events coincide. Rounding would decide the order of coinciding events.
 LINKS = ("7.3Mb", "97.317ms")
 HEADER = """\
 # What ns-2.35 sends under random loss patterns: made by validate/ns2/patterns.py (seed 2003) with
@@ -50,7 +50,7 @@ def bursts(draw: Random) -> Iterable[int]:
 
 
 def copies(draw: Random) -> Iterable[int]:
-    """A few losses, and one window later most of the following segments."""
+    """A few losses, then losses of most segments one window later (the retransmissions)."""
     first = draw.randint(8, 60)
     lost = {first + draw.randint(0, 8) for _ in range(draw.randint(1, 4))}
     again = first + draw.randint(10, 30)
@@ -58,14 +58,14 @@ def copies(draw: Random) -> Iterable[int]:
 
 
 def whole(draw: Random) -> Iterable[int]:
-    """All of a window, then single losses in the slow start after the timeout."""
+    """Loss of a whole window, then single losses in the slow start after the timeout."""
     first = draw.randint(5, 50)
     after = {first + 35 + draw.randint(0, 40) for _ in range(draw.randint(0, 5))}
     return set(range(first, first + draw.randint(20, 34))) | after
 
 
 def repeated(draw: Random) -> Iterable[int]:
-    """A run of losses that may outlast the window: each timeout's retransmission or SYN is lost."""
+    """A run of losses that may outlast the window: retransmissions after timeouts, or SYNs, too."""
     first = draw.randint(0, 40)
     return set(range(first, first + (draw.randint(3, 33) if first > 2 else draw.randint(1, 3))))
 
@@ -76,7 +76,7 @@ def queue(_draw: Random) -> Iterable[int]:
 
 
 def deep(draw: Random) -> Iterable[int]:
-    """Losses at a queue so deep that the timeout depends on the round-trip time."""
+    """Losses with a queue so long that the timeout depends on the round-trip time."""
     first = draw.randint(250, 450)
     lost = {first + draw.randint(0, 30) for _ in range(draw.randint(1, 8))}
     return lost | {first + draw.randint(50, 250) for _ in range(draw.randint(5, 60))}
@@ -104,7 +104,7 @@ def pattern(draw: Random, number: int) -> Pattern:
 
 
 def compact(lines: list[str]) -> str:
-    """Returns the sends in one line."""
+    """The times and numbers of the sent segments, in one line."""
     words: list[str] = []
     at = last = 0
     for line in lines:
@@ -116,7 +116,7 @@ def compact(lines: list[str]) -> str:
 
 
 def run(job: tuple[str, int]) -> tuple[str, int]:
-    """Runs ns-2; returns a line of the vectors. A pattern with a tie of events is drawn again."""
+    """Runs ns-2; returns a line of the vectors. A pattern with simultaneous events is redrawn."""
     variant, number = job
     for attempt in count():
         draw = Random(f"{SEED} {variant} {number} {attempt}")

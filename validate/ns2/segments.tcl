@@ -1,10 +1,12 @@
-# Two groups of TCP connections with segments of different lengths behind RED: the ratio of their rates.
+# The ratio of the rates of two groups of TCP connections with different segment lengths, with RED.
 #
 #   ns segments.tcl first=3000 second=1500 [name=value ...]
 #
-# The network is that of figure 3 of the paper `trunking`, with four NewReno connections in place of each trunk. RED
-# counts packets: none is dropped below half of MP_Th (equation 1) on average, all at MP_Th. Prints the ratio of bytes
-# acknowledged, and the use of the link.
+# The network is that of figure 3 of the paper `trunking`, with four NewReno connections in place of
+# each trunk. RED
+# counts packets: it drops none up to an average of half of MP_Th (equation 1), and all above MP_Th.
+# Prints the ratio of
+# acknowledged bytes, and the use of the link.
 
 array set opt {
     first 3000  second 1500  seed 1  connections 4  alpha 8  access 9.6  weight 0.002  warmup 20  until 400
@@ -56,7 +58,7 @@ foreach group {first second} {
     }
 }
 
-# Bytes of a group that are acknowledged by now.
+# Bytes of a group that are acknowledged so far.
 proc acknowledged {group} {
     global opt senders
     set sum 0

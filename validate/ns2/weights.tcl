@@ -1,9 +1,12 @@
-# Weighted Vegas in ns-2: shares of greedy connections whose `v_alpha_ = v_beta_` are ALPHA times their weights.
+# Weighted Vegas in ns-2: shares of greedy connections with `v_alpha_ = v_beta_` of ALPHA times
+# their weights.
 #
 #   ns weights.tcl ALPHA SEED WEIGHT ...
 #
-# Prints the error of each share between 60 s and 160 s, as a part of `w_i / sum w`, and the largest. The network is
-# that of experiments/itcp/fig1.py. ns-2's agent has no theta: its step is one packet for every weight.
+# Prints the relative error of each share against `w_i / sum w` between 60 s and 160 s, and the
+# largest error. The network
+# is that of experiments/itcp/fig1.py. ns-2's agent has no theta: its window changes by one packet
+# for every weight.
 set alpha [lindex $argv 0]; set seed [lindex $argv 1]; set weights [lrange $argv 2 end]
 set ns [new Simulator]
 $defaultRNG seed $seed

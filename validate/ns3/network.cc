@@ -22,9 +22,9 @@ using namespace ns3;
 
 namespace {
 
-// A point-to-point device adds two bytes to every packet; its rate is raised by as much.
+// A point-to-point device adds two bytes to every packet, so its rate is raised in proportion.
 constexpr double FRAMING = 2;
-constexpr uint32_t BUFFER = 1 << 22; // bytes in either end, so that only cwnd limits
+constexpr uint32_t BUFFER = 1 << 22; // bytes at either end, so that only cwnd limits the rate
 
 struct Options {
   std::string flows;
@@ -32,7 +32,7 @@ struct Options {
   std::string recovery = "ns3::TcpClassicRecovery";
   bool sack = true;
   bool ecn = false;
-  uint32_t delayed = 2; // an ACK for that many segments
+  uint32_t delayed = 2; // number of segments per ACK
   uint32_t payload = 1460;
   uint32_t initialWindow = 2;
   double minRto = 1;
@@ -74,7 +74,7 @@ void StateChanged(TcpSocketState::TcpCongState_t, TcpSocketState::TcpCongState_t
 
 void Received(Ptr<const Packet> packet, const Address&) { total.delivered += packet->GetSize(); }
 
-// Hands data to one connection: without end, or in bursts, the next a pause after all of the last is
+// Hands data to one connection: without end, or in bursts. A burst follows a pause after the last burst is
 // acknowledged.
 class Source {
 public:
@@ -151,7 +151,7 @@ void Configure(const Options& o) {
   Config::SetDefault("ns3::RedQueueDisc::LinkBandwidth", DataRateValue(DataRate(uint64_t(o.rate))));
 }
 
-// The rate at which packets of the usual size take as long as without framing.
+// The rate at which packets of the usual size take the time that they would take without framing.
 DataRate Framed(double rate, const Options& o) {
   double wire = o.payload + 40;
   return DataRate(uint64_t(rate * (wire + FRAMING) / wire));
@@ -171,7 +171,7 @@ int main(int argc, char* argv[]) {
   line.AddValue("recovery", "recovery", o.recovery);
   line.AddValue("sack", "selective acknowledgements", o.sack);
   line.AddValue("ecn", "senders and queue use ECN", o.ecn);
-  line.AddValue("delayed", "segments an ACK waits for", o.delayed);
+  line.AddValue("delayed", "segments per ACK", o.delayed);
   line.AddValue("payload", "bytes in a segment", o.payload);
   line.AddValue("initial_window", "segments", o.initialWindow);
   line.AddValue("min_rto", "s", o.minRto);
@@ -213,7 +213,7 @@ int main(int argc, char* argv[]) {
 
   Ptr<Node> near = CreateObject<Node>(), far = CreateObject<Node>();
   internet.Install(NodeContainer(near, far));
-  // The queue is the discipline: the device takes one packet beyond the one that it is sending.
+  // The queue discipline is the queue: the device holds one packet besides the one that it sends.
   NetDeviceContainer bottleneck = connect(near, far, o.rate, o.delay, "1p");
   TrafficControlHelper discipline;
   uint32_t limit = o.buffer - (o.payload + 40);
@@ -280,5 +280,5 @@ int main(int argc, char* argv[]) {
   say("throughput", (after.queue.nTotalDequeuedBytes - before.queue.nTotalDequeuedBytes) * 8 / seconds);
   say("queue", (after.area - before.area) / seconds);
   std::cout.flush();
-  _Exit(0); // tearing thousands of objects down takes longer than some runs
+  _Exit(0); // destroying thousands of objects takes longer than some runs
 }

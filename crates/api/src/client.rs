@@ -19,20 +19,20 @@ use crate::code::Code;
 use crate::files;
 use crate::output::Failure;
 
-/// Requests `path`.
+/// Sends GET `path` to the gateway at `socket`. Returns its answer.
 ///
 /// # Errors
 ///
-/// If no gateway answers, or it refuses.
+/// If no gateway answers, or the gateway refuses the request.
 pub fn get<T: DeserializeOwned>(socket: &Path, path: &str) -> anyhow::Result<T> {
     call(socket, Method::GET, path, Vec::new())
 }
 
-/// Posts `body` to `path`.
+/// Sends POST `path` with `body`. Returns the answer.
 ///
 /// # Errors
 ///
-/// If no gateway answers, or it refuses.
+/// If no gateway answers, or the gateway refuses the request.
 pub fn post<T: DeserializeOwned>(
     socket: &Path,
     path: &str,
@@ -41,11 +41,11 @@ pub fn post<T: DeserializeOwned>(
     call(socket, Method::POST, path, serde_json::to_vec(body)?)
 }
 
-/// Sends `body` as a change of `path`.
+/// Sends PATCH `path` with `body`. Returns the answer.
 ///
 /// # Errors
 ///
-/// If no gateway answers, or it refuses.
+/// If no gateway answers, or the gateway refuses the request.
 pub fn patch<T: DeserializeOwned>(
     socket: &Path,
     path: &str,
@@ -54,11 +54,11 @@ pub fn patch<T: DeserializeOwned>(
     call(socket, Method::PATCH, path, serde_json::to_vec(body)?)
 }
 
-/// Deletes `path`.
+/// Sends DELETE `path`. Returns the answer.
 ///
 /// # Errors
 ///
-/// If no gateway answers, or it refuses.
+/// If no gateway answers, or the gateway refuses the request.
 pub fn delete<T: DeserializeOwned>(socket: &Path, path: &str) -> anyhow::Result<T> {
     call(socket, Method::DELETE, path, Vec::new())
 }
@@ -66,8 +66,8 @@ pub fn delete<T: DeserializeOwned>(socket: &Path, path: &str) -> anyhow::Result<
 /// Maximum wait for an answer. A running gateway answers `status` within milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Waits for the answer of `asked`. A large policy file may take longer than `PATIENCE`, as long as the
-/// gateway answers `status` requests meanwhile.
+/// Waits for the answer `asked`. The gateway may take longer than [`PATIENCE`], for example for a
+/// large policy file, as long as it answers `status` requests meanwhile.
 async fn wait(
     socket: &Path,
     asked: impl Future<Output = anyhow::Result<Bytes>>,
@@ -104,7 +104,7 @@ fn call<T: DeserializeOwned>(
     Ok(serde_json::from_value(answer).map_err(unexpected)?)
 }
 
-/// A refusal of the gateway as our own failure.
+/// The failure to report for a refusal of the gateway. `error` is the JSON object in its answer.
 fn refusal(error: &Value) -> Failure {
     let text = |field: &str| error[field].as_str().unwrap_or_default().to_owned();
     let code = Code::named(&text("code")).unwrap_or(Code::UnexpectedAnswer);
@@ -171,7 +171,7 @@ fn silent(socket: &Path) -> Failure {
 mod tests {
     use super::*;
 
-    /// Catches: a request above the limit that is sent nevertheless.
+    /// Catches: a request above the limit that is sent all the same.
     #[test]
     fn a_request_beyond_64_mib_is_refused_in_plain_words_before_it_is_sent() {
         let body = vec![b' '; files::MOST + 1];

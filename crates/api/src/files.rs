@@ -1,4 +1,4 @@
-//! Reads files named by the operator, with a limit on their size and, for the gateway, on the time.
+//! Reads files that the operator names. Limits their size and, for the gateway, the reading time.
 
 use std::fmt;
 use std::fs::{self, File, FileType, OpenOptions};
@@ -75,13 +75,13 @@ impl Error {
     }
 }
 
-/// Reads the regular file at `path`, of at most `most` bytes, within 5 s.
+/// Reads the regular file at `path`, of at most `most` bytes, within [`PATIENCE`].
 ///
 /// Other kinds of files are not opened, because opening a FIFO waits for a writer.
 ///
 /// # Errors
 ///
-/// If it cannot be read, is larger, or is not UTF-8.
+/// If the file cannot be read in time, is larger, or is not UTF-8.
 pub fn read_regular(path: &Path, most: usize) -> Result<Text, Error> {
     let (sender, done) = mpsc::sync_channel(1);
     let path = path.to_owned();
@@ -93,7 +93,8 @@ pub fn read_regular(path: &Path, most: usize) -> Result<Text, Error> {
 
 fn regular(path: &Path, most: usize) -> Result<Text, Error> {
     refuse_irregular(fs::metadata(path)?.file_type())?;
-    // Another process may have put a FIFO there since the check; with this flag, open() does not block.
+    // Another process may have put a FIFO there after the check. With O_NONBLOCK, open() does not
+    // block on it.
     let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
     let opened = file.metadata()?;
     refuse_irregular(opened.file_type())?;
@@ -106,14 +107,15 @@ fn regular(path: &Path, most: usize) -> Result<Text, Error> {
 ///
 /// # Errors
 ///
-/// If it cannot be read, is larger, or is not UTF-8.
+/// If the file cannot be read, is larger, or is not UTF-8.
 pub fn read_any(path: &Path, most: usize) -> Result<String, Error> {
     limited(File::open(path)?, most)
 }
 
 fn limited(file: File, most: usize) -> Result<String, Error> {
     let mut bytes = Vec::new();
-    // Reads one byte beyond the limit to detect larger files. A `usize` always fits into a `u64` here.
+    // Reads one byte beyond the limit, to detect larger files. A `usize` always fits into a `u64`
+    // here.
     let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
     file.take(limit).read_to_end(&mut bytes)?;
     if bytes.len() > most {

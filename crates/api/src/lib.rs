@@ -1,9 +1,11 @@
-//! The interface of a running gateway: its messages, their client, and how failures are told.
+//! The interface of a running gateway: its messages, a client for them, and the reporting of
+//! failures.
 //!
-//! The daemon answers with these types, and the commands, the lab and programs of others read them.
+//! The daemon answers with these types. The commands, the lab and other programs read them.
 
 #![forbid(unsafe_code)]
-// The print macros panic if stdout or stderr is closed; the functions of `output` do not.
+// Forbids the print macros: they panic if stdout or stderr is closed. The functions of `output` do
+// not.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod client;

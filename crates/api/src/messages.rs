@@ -26,18 +26,19 @@ use tidegate_config::Part;
 pub struct Status {
     /// The version of the running program.
     pub version: String,
-    /// Milliseconds since it started.
+    /// Milliseconds since the gateway started.
     pub uptime_ms: u64,
-    /// The file of its policies.
+    /// The policy file in force.
     pub file: String,
-    /// The file that a restart reads: the one named when the gateway was started.
+    /// The policy file that a restart reads: the file that was named when the gateway was started.
     #[serde(default)]
     pub started_file: String,
     /// State of its ports.
     pub ports: Ports,
-    /// Number of policy sets installed.
+    /// Number of policy sets that the gateway has installed.
     pub generation: u64,
-    /// Milliseconds until the previous policies return, unless confirmed.
+    /// Milliseconds until the previous policies return, unless an operator confirms the new ones.
+    /// None if nothing waits for confirmation.
     pub unconfirmed_ms: Option<u64>,
     /// Frames bypass the gateway because there is nothing to manage.
     pub passing: bool,
@@ -47,29 +48,31 @@ pub struct Status {
     pub up: LinkDirection,
     /// From the WAN to the LAN.
     pub down: LinkDirection,
-    /// Packets inside.
+    /// Packets in the gateway: in queues, or held.
     pub held: u32,
     /// Packets dropped, by reason; only reasons that occurred.
     pub drops: BTreeMap<String, u64>,
-    /// ACKs dropped because the next ACK of their flow supersedes them: reason "redundant-ack". Not
-    /// losses.
+    /// ACKs dropped because the next ACK of their flow supersedes them (drop reason
+    /// "redundant-ack"). They are no losses.
     #[serde(default)]
     pub redundant_acks: u64,
     /// Packets marked "congestion experienced" (RFC 3168), by reason; only reasons that occurred.
     pub marks: BTreeMap<String, u64>,
-    /// Flows in the table.
+    /// Flows in the flow table.
     pub flows: u32,
-    /// Flows that found the table full.
+    /// New flows that found the flow table full.
     pub untracked: u64,
-    /// Fragments whose first fragment is unknown.
+    /// Fragments that arrived without the first fragment of their packet.
     #[serde(default)]
     pub fragments_without_first: u64,
-    /// Number of times that the loop was late and packets had become too old to send.
+    /// Number of times that the loop was so late that packets had become too old to send.
     pub hangs: u64,
-    /// The longest processor time in us, since the start, for which one command or one slice of a policy change
-    /// occupied the data plane. A slice includes the packets of its turn of the loop.
+    /// The longest processor time in us, since the start, that one command or one slice of a policy
+    /// change took from the data plane. A slice includes the packets that the loop handles together
+    /// with it.
     pub occupied_us: u64,
-    /// One for each policy and direction that has seen a packet, in the order of precedence.
+    /// The aggregates that have seen a packet, in the order of precedence. An aggregate is a policy
+    /// in one direction.
     pub aggregates: Vec<Aggregate>,
     /// Policies that have seen no packet in any direction, in the order of the policy file.
     #[serde(default)]
@@ -85,17 +88,17 @@ pub struct Ports {
     pub wan: String,
     /// "af-xdp" or "af-packet", with its mode.
     pub backend: String,
-    /// Conditions under which the kernel passes frames in place of the gateway.
+    /// Conditions under which the kernel passes frames from port to port without the gateway.
     pub fail_to_wire: FailToWire,
     /// Notes about the choice of the backend.
     pub notes: Vec<String>,
 }
 
-/// Conditions under which the kernel passes frames in place of the gateway.
+/// Conditions under which the kernel passes frames from port to port without the gateway.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FailToWire {
-    /// While the gateway hangs, and after it has ended in any way.
+    /// While the gateway hangs, and after it has ended for any reason.
     Always,
     /// Never: no frame passes without the gateway.
     #[default]
@@ -116,52 +119,56 @@ impl FailToWire {
 /// One direction of the link.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 pub struct LinkDirection {
-    /// Packets received by the gateway. With `bypassed` and the losses in `port`, it is the number
-    /// that the interface received.
+    /// Packets that the gateway received. Together with `bypassed` and the losses in `port`, this
+    /// is the number of packets that the interface received.
     pub received: Count,
     /// Packets transmitted.
     pub transmitted: Count,
     /// Packets and bytes that wait for the access link.
     pub waiting: Count,
-    /// Counters of the marking of the link's queue, or of the buffer that classes share. Absent
+    /// Counters of the marking of the link's queue, or of the buffer that all classes share. Absent
     /// without a marking.
     #[serde(default)]
     pub marking: Option<Marking>,
-    /// Control traffic, such as ARP and routing. Absent before its first packet on a link with a
-    /// rate.
+    /// Control traffic, such as ARP and routing protocols. Absent on a link without a rate, and
+    /// before the first such packet.
     #[serde(default)]
     pub control: Option<Control>,
-    /// Counters of the receiving port. Absent without a port.
+    /// Losses of the receiving port. Absent without a port.
     pub port: Option<PortCount>,
-    /// Frames that bypassed the gateway, by reason. Absent without fail-to-wire.
+    /// Frames that the kernel passed without the gateway, by reason. Absent without fail-to-wire.
     pub bypassed: Option<Bypassed>,
 }
 
-/// Packets that a marking marked and dropped since it was joined to its queue, and the flows that it tracks.
+/// Packets that a marking has marked or dropped since it was attached to its queue, and the flows
+/// that it tracks.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Marking {
     /// Packets marked "congestion experienced" (RFC 3168).
     pub marked_packets: u64,
     /// Packets dropped in place of a mark, because they are not ECN-capable.
     pub not_ect_packets: u64,
-    /// Packets dropped because no flow was left to mark.
+    /// Packets dropped because the marking found no flow that it could mark.
     pub unmarkable_packets: u64,
-    /// Flows that are projected by their rounds now.
+    /// Flows whose next rounds the marking projects now.
     #[serde(default)]
     pub tracked_flows: u64,
-    /// Bytes of packets that arrived.
+    /// Bytes of all arrived packets.
     #[serde(default)]
     pub all_bytes: u64,
-    /// Bytes of packets whose flows were projected when they arrived.
+    /// Bytes of arrived packets whose flows were tracked.
     #[serde(default)]
     pub tracked_bytes: u64,
-    /// Factor of the rounds of these flows; 1 if other traffic is counted at its rate.
+    /// Factor by which the projected bytes of tracked flows are multiplied, to account for other
+    /// traffic. 1 if other traffic is counted at its own rate.
     #[serde(default)]
     pub rho: f64,
-    /// Bytes in the last interval from which on a flow was tracked. 0 without a filter.
+    /// A flow is tracked if it sent at least this number of bytes in the last interval. 0 without a
+    /// filter.
     #[serde(default)]
     pub threshold_bytes: u64,
-    /// Flows that were projected throughout the last interval and sent less than the threshold in it.
+    /// Flows that were tracked during the whole last interval, but sent less than the threshold in
+    /// it.
     #[serde(default)]
     pub false_positives: u64,
 }
@@ -169,11 +176,11 @@ pub struct Marking {
 /// Control traffic in one direction of the link.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Control {
-    /// The rate that the link reserves for it.
+    /// The rate in bit/s that the link reserves for control traffic.
     pub allowance_bps: u64,
-    /// Transmitted packets, and their bytes as charged on the link.
+    /// Transmitted packets, and the bytes that the link was charged for them.
     pub sent: Count,
-    /// Transmitted bytes beyond the allowance.
+    /// Bytes transmitted beyond the allowance.
     pub borrowed_bytes: u64,
     /// Packets and bytes in the queue.
     pub waiting: Count,
@@ -181,21 +188,22 @@ pub struct Control {
     pub dropped_packets: u64,
 }
 
-/// Frames of one port that bypassed the gateway since the port first had fail-to-wire.
+/// Frames that the kernel passed from this port without the gateway, since the port first had
+/// fail-to-wire.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Bypassed {
-    /// Bypassed because the gateway had nothing to manage.
+    /// Passed because the gateway had nothing to manage.
     pub idle: Count,
-    /// Bypassed while the gateway started, ended, or was stopped.
+    /// Passed at the gateway's request: during its start and end, and while it was switched off.
     pub told: Count,
-    /// Bypassed because the heartbeat had timed out.
+    /// Passed because the gateway's heartbeat had timed out.
     pub silent: Count,
-    /// Bypassed because the gateway was dead, or has no socket for the receive queue.
+    /// Passed because the gateway was dead, or has no socket for the receive queue.
     pub no_socket: Count,
 }
 
-/// Packets and their bytes as frames. A super-packet is one packet with the bytes of all its frames on the wire. Where
-/// it waits, or is [`Bypassed`], its headers count once.
+/// Packets, and their length in bytes as frames. A super-packet counts as one packet with the bytes
+/// of all its frames on the wire. While it waits, or if it is [`Bypassed`], its headers count once.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Count {
     /// Packets.
@@ -204,14 +212,14 @@ pub struct Count {
     pub bytes: u64,
 }
 
-/// Losses of a port.
+/// Losses and other events of a port.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct PortCount {
     /// Frames dropped by the kernel because the ring was full.
     pub ring_overflows: u64,
-    /// Frames that could not be received, and disappearances of the interface.
+    /// Frames that could not be received, and times at which the interface disappeared.
     pub receive_errors: u64,
-    /// Frames that the interface refused, temporarily or for good.
+    /// Send attempts that the interface refused, for the moment or for good.
     pub send_errors: u64,
     /// Frames dropped because the interface refused them.
     #[serde(default)]
@@ -219,12 +227,13 @@ pub struct PortCount {
     /// Super-packets split in software because the kernel could not.
     #[serde(default)]
     pub split: u64,
-    /// Received frames with unfinished checksums, too deep in tunnels to be finished.
+    /// Received frames with unfinished checksums that the gateway could not finish, because they
+    /// are too deep in tunnels.
     #[serde(default)]
     pub unfinished: u64,
 }
 
-/// The state of an aggregate: a policy in one direction.
+/// The state of an aggregate, which is a policy in one direction.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Aggregate {
     /// Its policy.
@@ -233,11 +242,11 @@ pub struct Aggregate {
     pub direction: String,
     /// Mean rate of its profile, in bits per second.
     pub mean_bps: Option<u64>,
-    /// Flows that are members now.
+    /// Flows in the aggregate now.
     pub flows: u32,
     /// Packets that arrived.
     pub offered: Count,
-    /// Packets that departed, in profile if the policy has a profile.
+    /// Packets that departed. If the policy has a profile: those in profile.
     pub conforming: Count,
     /// Packets that departed out of profile.
     pub exceeding: Count,
@@ -258,17 +267,18 @@ pub struct Aggregate {
     /// Counters of the marking of the policy's queue. Absent without a marking.
     #[serde(default)]
     pub marking: Option<Marking>,
-    /// Number of checks for departures by each trigger.
+    /// Number of times that each trigger made the shaper look for packets to send.
     pub triggers: BTreeMap<String, u64>,
-    /// ACK control of its senders. None if the policy has none.
+    /// ACK control for the senders of this aggregate. Absent if the policy has none.
     #[serde(default)]
     pub ack_control: Option<AckControl>,
-    /// Earlier name of `ack_control`, which will go in a later version.
+    /// Earlier name of `ack_control`. A later version removes it.
     #[serde(default)]
     pub signal: Option<AckControl>,
 }
 
-/// ACK control of an aggregate. All counters are of ACKs that return to its senders.
+/// ACK control of an aggregate. All counters are of the ACKs that return to the aggregate's
+/// senders.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct AckControl {
     /// "postack" or "tcr".
@@ -278,16 +288,17 @@ pub struct AckControl {
     /// Flows whose senders send more data than their ACKs request.
     #[serde(default)]
     pub unresponsive: u32,
-    /// Data packets forwarded without ACK control: under a digest, seen in one direction only, or
-    /// of an unresponsive sender. The field `ungoverned` has the same value.
+    /// Data packets forwarded without ACK control. Their flow has TCP segments under a digest, is
+    /// seen in one direction only, or has an unresponsive sender. The field `ungoverned` has the
+    /// same value.
     #[serde(default)]
     pub uncontrolled: u64,
-    /// Its counters, as fields beside these.
+    /// Further counters, as fields of the same object.
     #[serde(flatten)]
     pub counts: Counts,
 }
 
-/// The state of a flow, as seen in one direction.
+/// The state of a flow in one direction.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Flow {
     /// Sender, as address and port.
@@ -297,42 +308,42 @@ pub struct Flow {
     /// VLAN identifiers of its frames, outermost first. At most two are read.
     #[serde(default)]
     pub vlans: Vec<u16>,
-    /// Unencrypted tunnels around it, outermost first.
+    /// Unencrypted tunnels around the flow, outermost first.
     #[serde(default)]
     pub tunnels: Vec<Tunnel>,
     /// IP protocol number.
     pub protocol: u8,
     /// "up" or "down".
     pub direction: String,
-    /// The policy it belongs to, if any.
+    /// The policy of the flow, if any.
     pub policy: Option<String>,
-    /// Its weight there.
+    /// The weight of the flow in this policy.
     pub weight: u32,
     /// Packets that arrived.
     pub offered: Count,
-    /// Backlog in bytes of frames: at its policy, a trunk, a class, or the link.
+    /// Waiting bytes of frames: at the policy, a trunk, a class, and the link.
     pub waiting_bytes: u64,
-    /// Held ACKs of the flow's data.
+    /// Held ACKs for the flow's data.
     #[serde(default)]
     pub held_acks: u32,
     /// Smoothed round-trip time between the gateway and the LAN host, in microseconds.
     pub rtt_lan_us: Option<u64>,
     /// Smoothed round-trip time between the gateway and the WAN host, in microseconds.
     pub rtt_wan_us: Option<u64>,
-    /// Segments with data that was seen before.
+    /// Segments with data that the gateway had seen before.
     pub retransmissions: u64,
-    /// Extent of the tracker's knowledge: "full", "no-window-scale", "queue-only".
+    /// What the gateway knows about the flow: "full", "no-window-scale" or "queue-only".
     pub tracking: String,
-    /// Milliseconds since its last packet.
+    /// Milliseconds since the flow's last packet.
     pub idle_ms: u64,
-    /// Its window did not fall after marks of a queue with a marking.
+    /// The flow's window did not fall after the gateway had marked its packets.
     #[serde(default)]
     pub ignores_marks: bool,
-    /// Its present limit.
+    /// The cause that limits the flow's rate now.
     pub limit: String,
 }
 
-/// A tunnel around a flow. The ports are those of the first packet through the tunnel.
+/// A tunnel around a flow. The ports are those of the first packet in the tunnel.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Tunnel {
     /// Tunnel protocol, such as "vxlan".
@@ -343,7 +354,7 @@ pub struct Tunnel {
     pub src: String,
     /// Receiver of the outer packets.
     pub dst: String,
-    /// VLAN identifier of the Ethernet frames inside it, if they have a tag.
+    /// VLAN identifier of the Ethernet frames in the tunnel, if they have a tag.
     #[serde(default)]
     pub vlan: Option<u16>,
 }
@@ -357,7 +368,7 @@ impl Tunnel {
     }
 }
 
-/// Flows.
+/// A list of flows.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Flows {
     /// All reported flows.
@@ -368,16 +379,16 @@ pub struct Flows {
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct Period(#[serde(with = "duration")] pub Duration);
 
-/// An optional right of a class.
+/// A value that a class may also lack.
 #[derive(Clone, Copy, Debug)]
 pub enum OrNone<T> {
     /// This value.
     Some(T),
-    /// None, written `none`: the class has no ceiling or delay bound of its own.
+    /// No value, written `none`: the class has no such bound of its own.
     None,
 }
 
-/// Written by hand, because errors of an untagged enumeration do not describe the fault.
+/// Written by hand, because serde's error for an untagged enumeration does not describe the fault.
 impl<'de, T: DeserializeOwned> Deserialize<'de> for OrNone<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(from)?;
@@ -399,7 +410,7 @@ impl<T> OrNone<T> {
     }
 }
 
-/// One value for both directions, or one for each.
+/// One value for both directions, or a value for each direction.
 #[derive(Clone, Copy, Debug)]
 pub enum EachWay<T> {
     /// The value for both directions.
@@ -413,7 +424,7 @@ pub enum EachWay<T> {
     },
 }
 
-/// Written by hand, because errors of an untagged enumeration do not describe the fault.
+/// Written by hand, because serde's error for an untagged enumeration does not describe the fault.
 impl<'de, T: DeserializeOwned> Deserialize<'de> for EachWay<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let read = |value| T::deserialize(value).map_err(D::Error::custom);
@@ -442,7 +453,7 @@ impl<T: Copy> EachWay<T> {
     }
 }
 
-/// A policy file on its way to the gateway.
+/// A policy file that is sent to the gateway.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Proposal {
     /// Name of the file.
@@ -452,10 +463,10 @@ pub struct Proposal {
     /// The files that it includes.
     #[serde(default)]
     pub included: Vec<Part>,
-    /// Milliseconds within which it must be confirmed.
+    /// Milliseconds within which an operator must confirm the file. None to skip the confirmation.
     #[serde(default)]
     pub confirm_ms: Option<u64>,
-    /// The file also replaces the policy file that a restart reads. `file` is ignored then.
+    /// Also saves the file as the policy file that a restart reads. `file` is then ignored.
     #[serde(default)]
     pub save: bool,
 }
@@ -465,7 +476,8 @@ pub struct Proposal {
 pub struct Plan {
     /// The changes.
     pub changes: Vec<Change>,
-    /// Classes changed while the gateway ran, which return to the file.
+    /// Classes that were changed while the gateway ran, and would return to their terms in the
+    /// file.
     #[serde(default)]
     pub undone: Vec<String>,
 }
@@ -477,15 +489,17 @@ pub struct Applied {
     pub generation: u64,
     /// The changes.
     pub changes: Vec<Change>,
-    /// Classes changed while the gateway ran, which have returned to the file.
+    /// Classes that were changed while the gateway ran, and have returned to their terms in the
+    /// file.
     #[serde(default)]
     pub undone: Vec<String>,
-    /// Milliseconds within which it must be confirmed.
+    /// Milliseconds within which an operator must confirm the change. None if no confirmation is
+    /// needed.
     pub confirm_ms: Option<u64>,
-    /// The file that a restart reads, if it is not the applied one.
+    /// The file that a restart reads, if this is not the applied file.
     #[serde(default)]
     pub restart_reads: Option<String>,
-    /// The policy file that now contains it.
+    /// The policy file to which the applied text was saved.
     #[serde(default)]
     pub saved: Option<String>,
 }
@@ -504,28 +518,29 @@ pub struct Source {
     pub name: String,
     /// Its kind.
     pub kind: String,
-    /// "in force"; "starting" before its first set; "new" while its set is being put in force; "waits" for
-    /// `tidegate apply` or `tidegate confirm`; "refused" if its newest set cannot be in force. A source with a fault
-    /// has the kind of the fault, such as "unreachable".
+    /// "in force"; "starting" before its first set; "new" while its set is being put in force;
+    /// "waits" for `tidegate apply` or `tidegate confirm`; "refused" if its newest set cannot be
+    /// put in force. For a source with a fault, this is the kind of the fault, such as
+    /// "unreachable".
     pub state: String,
     /// The revision in force.
     pub revision: Option<String>,
-    /// The newest revision that it delivered.
+    /// The newest revision that the source has delivered.
     pub newest: Option<String>,
-    /// Seconds since that delivery.
+    /// Seconds since the source delivered the newest revision.
     pub delivered_s: Option<u64>,
-    /// Seconds since its fault, or since its newest set was refused.
+    /// Seconds since the fault began, or since the newest set was refused.
     pub failing_s: Option<u64>,
-    /// The fault.
+    /// The fault, if any.
     pub error: Option<String>,
-    /// The remedy.
+    /// What the operator can do about the fault.
     pub help: Option<String>,
 }
 
-/// Options for putting the newest set of a source in force.
+/// How to put the newest set of a source in force.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 pub struct OfSource {
-    /// Milliseconds within which it must be confirmed.
+    /// Milliseconds within which an operator must confirm the set. None to skip the confirmation.
     #[serde(default)]
     pub confirm_ms: Option<u64>,
 }

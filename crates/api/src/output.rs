@@ -1,4 +1,4 @@
-//! The output and the exit codes of commands: stdout is data, stderr is progress.
+//! Output and exit codes of the commands. Data goes to stdout, progress to stderr.
 
 use std::fmt;
 use std::io::{self, BufWriter, Write};
@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 
 use tidegate_config::{Code, Findings};
 
-/// Version of the data that `--json` prints. It grows when a field changes its meaning.
+/// Version of the data that `--json` prints. It increases whenever a field changes its meaning.
 const SCHEMA_VERSION: u32 = 1;
 
 /// The result of a command.
@@ -16,11 +16,11 @@ const SCHEMA_VERSION: u32 = 1;
 pub enum Exit {
     /// Done.
     Done,
-    /// The command failed, or a claim does not hold.
+    /// The command failed, or (in the reproduction of papers) a claim does not hold.
     Failed,
     /// The input was wrong. Nothing was changed.
     WrongInput,
-    /// The gateway runs, but with a fault.
+    /// The command succeeded, but the gateway has a fault.
     Degraded,
     /// The requested configuration differs from the running one.
     ChangesPending,
@@ -81,7 +81,7 @@ impl Failure {
         Self::new(code, message).of_input()
     }
 
-    /// The same failure as a fault of the input.
+    /// The same failure, but caused by wrong input.
     #[must_use]
     pub fn of_input(self) -> Self {
         Self { exit: Exit::WrongInput, ..self }
@@ -89,7 +89,7 @@ impl Failure {
 }
 
 impl From<&Findings> for Failure {
-    /// The errors found in a file, as a fault of the input.
+    /// The errors found in a file, as a failure caused by wrong input.
     fn from(found: &Findings) -> Self {
         let (code, message, help) = found
             .summary()
@@ -131,7 +131,7 @@ pub struct Versioned<'a, T> {
     data: &'a T,
 }
 
-/// `data`, which must serialise as a map, with the version of its schema.
+/// `data` together with the version of its schema. `data` must serialise as a map.
 pub const fn versioned<T: Serialize>(data: &T) -> Versioned<'_, T> {
     Versioned { schema_version: SCHEMA_VERSION, data }
 }
@@ -149,7 +149,7 @@ impl Output {
         self.json
     }
 
-    /// Prints `data` as JSON or, for people, as it displays. `data` must serialise as a map.
+    /// Prints `data` as JSON, or as text for people. `data` must serialise as a map.
     ///
     /// # Errors
     ///
@@ -167,7 +167,7 @@ impl Output {
         writeln!(io::stdout().lock(), "{text}")
     }
 
-    /// Prints `data`, which must serialise as a map, with the version of its schema.
+    /// Prints `data` as JSON, with the version of its schema. `data` must serialise as a map.
     ///
     /// # Errors
     ///

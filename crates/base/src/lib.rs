@@ -1,12 +1,15 @@
-//! What every mechanism is made of: time, units, chance, packets, meters and a timer wheel.
+//! The foundations of all mechanisms: time, units, random numbers, packets, meters, a timer wheel,
+//! and the declarations of parameters and names.
 //!
-//! Nothing here decides about packets. The crates of the mechanisms re-export these modules.
+//! No code here decides about packets. The crates of the mechanisms re-export these modules.
 
 #![forbid(unsafe_code)]
 
 pub mod meter;
 pub mod packet;
+pub mod parameters;
 pub mod random;
+mod registry;
 pub mod time;
 pub mod units;
 pub mod wheel;

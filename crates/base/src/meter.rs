@@ -1,4 +1,4 @@
-//! Meters: the bytes that may be sent now, and the times of later transmissions.
+//! Meters that enforce the mean rate and the peak rate of an aggregate.
 
 mod profile;
 mod spacing;
@@ -11,10 +11,10 @@ pub use token_bucket::TokenBucket;
 use crate::Bytes;
 use crate::units::NANOBITS_PER_BYTE;
 
-/// Tokens in `bits/s * ns`, a unit without rounding errors; negative for a debt.
+/// Token-bucket tokens in `bits/s * ns`, a unit without rounding errors. Negative for a debt.
 pub type Nanobits = i64;
 
-/// `bytes` as tokens, limited to [`Profile::MAX_BURST`], which no packet exceeds.
+/// `bytes` as tokens. Limited to [`Profile::MAX_BURST`], which is longer than any packet.
 #[inline]
 pub fn nanobits(bytes: Bytes) -> Nanobits {
     (bytes.min(Profile::MAX_BURST).0 * NANOBITS_PER_BYTE).cast_signed()

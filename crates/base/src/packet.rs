@@ -1,8 +1,8 @@
-//! Packets as the mechanisms see them: descriptors without the bytes.
+//! Packet descriptors: the header fields that mechanisms need, without the bytes of the frame.
 //!
-//! The driver stores the bytes and numbers its buffers. Slot `n` of the [`PacketPool`] describes
-//! buffer `n`. On the live gateway that is chunk `n` of its packet memory; the simulator has no
-//! buffers. A queue is a list linked through the pool, so queueing a packet allocates no memory.
+//! The driver stores the bytes in numbered buffers. Slot `n` of the [`PacketPool`] describes buffer
+//! `n`. On a live gateway, buffer `n` is chunk `n` of the packet memory. The simulator has no
+//! buffers. A queue links the slots of its packets into a list, so queueing allocates no memory.
 
 mod codepoint;
 mod dense;
@@ -44,9 +44,9 @@ use crate::{Bytes, Time};
 
 /// Descriptor of one packet. Mechanisms read it and may rewrite some fields.
 ///
-/// The fields are in this order in memory: the fields that every hop of a network reads come first.
+/// The order of the fields in memory is as below: the fields that every hop reads come first.
 ///
-/// A super-packet of the kernel stands for several frames, each with headers of its own:
+/// A super-packet of the kernel stands for several frames. Each frame repeats the headers:
 ///
 /// ```
 /// use tidegate_base::packet::{Packet, TcpSegment};
@@ -69,16 +69,16 @@ pub struct Packet {
     pub dscp: u8,
     /// Network protocol of the frame.
     pub network: Network,
-    /// Position in a larger datagram. The key of a later fragment has no ports before the gateway
-    /// has looked up the first fragment.
+    /// Position in a fragmented datagram. A later fragment has no ports in `key` until the gateway
+    /// has found its first fragment.
     pub fragment: Fragment,
-    /// Index of the flow in its queue or aggregate.
+    /// Index of the flow in its queue or its aggregate.
     pub member: Member,
     /// Time of arrival at the machine.
     pub arrived: Time,
-    /// Time of arrival at the current queue, if that queue measures delays.
+    /// Time of arrival at the current queue. Only queues that measure delays set it.
     pub queued: Time,
-    /// Index of the flow in the flow table, for the direction of `key`; [`FlowId::NONE`] before the
+    /// Index of the flow in the flow table, for this direction. [`FlowId::NONE`] before the
     /// look-up.
     pub flow: FlowId,
     /// The TCP header, if the packet has a complete one.
@@ -93,18 +93,19 @@ pub struct Packet {
     pub vlan: u16,
     /// Number of frames on the wire: more than one for a GSO super-packet.
     pub segments: u16,
-    /// Payload of each frame of a super-packet except the last; zero for a single frame. For
-    /// fragments see [`identification`](Self::identification).
+    /// Payload bytes of each frame of a super-packet except the last. Zero for a single frame. A
+    /// fragment stores a part of its [`identification`](Self::identification) here.
     pub segment: u16,
-    /// Number of the trunk that carries the packet, from one; `None` without a trunk.
+    /// Number of the trunk that carries the packet, counted from one.
     pub carried: Option<NonZeroU16>,
-    /// Checksum of a UDP datagram on arrival, which distinguishes datagrams of a flow. Zero for
-    /// other packets. For fragments see [`identification`](Self::identification).
+    /// UDP checksum on arrival, by which two datagrams of a flow can be distinguished. Zero for
+    /// other packets. A fragment stores a part of its [`identification`](Self::identification)
+    /// here.
     pub checksum: u16,
-    /// Some of the TCP sequence numbers were seen before: a retransmission, or a segment overtaken
-    /// upstream.
+    /// The gateway has seen some of the TCP sequence numbers before. The segment was retransmitted,
+    /// or was overtaken upstream of the gateway.
     pub seen_before: bool,
-    /// Facts about the packet.
+    /// Boolean properties of the packet.
     pub facts: Facts,
     /// A header field differs from the frame. The driver must write it back.
     pub rewritten: bool,
@@ -120,10 +121,10 @@ pub enum Kind {
     #[default]
     User,
     /// A host or router sent the packet to keep the network alive, such as ARP, DHCP and routing.
-    /// Until the machine takes the packet in, `member` identifies its station.
+    /// Until the machine accepts the packet, `member` identifies the station that sent the frame.
     Control,
-    /// The machine created the packet, and not from another packet. A driver with frames writes the
-    /// frame when the packet departs.
+    /// The machine created the packet from nothing, not as a copy of another packet. A driver with
+    /// frames writes the frame when the packet departs.
     Made,
 }
 
@@ -135,10 +136,10 @@ pub const NO_VLAN: u16 = u16::MAX;
 pub struct FlowId(pub u32);
 
 impl FlowId {
-    /// Not in the flow table.
+    /// The flow has no entry in the flow table.
     pub const NONE: Self = Self(u32::MAX);
 
-    /// In no flow table, and on its way from one queue to another.
+    /// The flow has no entry in the flow table, and its packet is moving from one queue to another.
     pub const MOVED: Self = Self(u32::MAX - 1);
 }
 
@@ -154,7 +155,7 @@ impl Default for FlowId {
 pub struct Member(pub u32);
 
 impl Member {
-    /// The number as an index.
+    /// The number as an index into a list.
     #[must_use]
     #[inline]
     pub const fn index(self) -> usize {
@@ -195,19 +196,19 @@ pub enum Ecn {
 pub struct TcpSegment {
     /// Sequence number of the first byte.
     pub seq: u32,
-    /// Acknowledgement number; valid with [`TcpFlags::ACK`].
+    /// Acknowledgement number. Valid if the flag [`TcpFlags::ACK`] is set.
     pub ack: u32,
-    /// Bytes of payload; for a super-packet the sum over its segments.
+    /// Bytes of payload. For a super-packet, the sum over its segments.
     pub payload: u32,
     /// Timestamp value and echo reply (RFC 7323).
     pub timestamps: Option<(u32, u32)>,
-    /// Window field, not scaled.
+    /// Window field as it stands in the header, before scaling.
     pub window: u16,
-    /// Maximum segment size offered; zero if the option is absent.
+    /// Value of the MSS option. Zero if the option is absent.
     pub mss: u16,
     /// Control bits.
     pub flags: TcpFlags,
-    /// Window scale offered, on a SYN.
+    /// Value of the window scale option, which only a SYN has.
     pub window_scale: Option<u8>,
     /// The SACK-permitted option is present.
     pub sack_permitted: bool,
@@ -215,13 +216,14 @@ pub struct TcpSegment {
     pub has_sack: bool,
     /// A digest covers the header (RFC 2385, RFC 5925), so no field may be rewritten.
     pub authenticated: bool,
-    /// TCP options without a field of their own.
+    /// The presence of further TCP options.
     pub options: Options,
-    /// The four bits before [`flags`](Self::flags): [`AE`](Self::AE), and three reserved bits.
+    /// The four header bits before [`flags`](Self::flags): [`AE`](Self::AE) and three reserved
+    /// bits.
     pub high_flags: u8,
 }
 
-/// TCP options that no field of [`TcpSegment`] describes.
+/// TCP options for which [`TcpSegment`] has no field.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Options {
     /// No such option is present.
@@ -230,7 +232,7 @@ pub enum Options {
     /// An option that the gateway does not interpret is present, or the options cannot be parsed
     /// completely.
     Unknown,
-    /// An option of MPTCP is present (RFC 8684).
+    /// An MPTCP option is present (RFC 8684).
     Multipath,
 }
 
@@ -256,7 +258,7 @@ impl TcpFlags {
     /// Congestion window reduced.
     pub const CWR: u8 = 0x80;
 
-    /// True if any of `bits` is set.
+    /// Returns `true` if any of `bits` is set.
     #[must_use]
     #[inline]
     pub const fn any(self, bits: u8) -> bool {
@@ -268,8 +270,8 @@ impl TcpSegment {
     /// Accurate ECN, in [`high_flags`](Self::high_flags) (RFC 9768, section 3.1).
     pub const AE: u8 = 0x01;
 
-    /// Returns `true` if the header carries only numbers, window and timestamps: ACK is the only
-    /// flag, and timestamps are the only option.
+    /// Returns `true` if the header carries only sequence numbers, window and timestamps. ACK is
+    /// then the only flag, and timestamps are the only option.
     #[must_use]
     #[inline]
     pub const fn is_bare(&self) -> bool {
@@ -277,10 +279,10 @@ impl TcpSegment {
         flags && !self.has_sack && !self.authenticated && matches!(self.options, Options::None)
     }
 
-    /// Returns `true` if a SYN offers AccECN or MPTCP, or a SYN with ACK accepts one of them.
+    /// Returns `true` if a SYN offers AccECN or MPTCP, or if a SYN-ACK accepts one of them.
     ///
-    /// Source: RFC 9768, section 3.1 (AE, CWR and ECE set in the SYN; four combinations accept); RFC 8684,
-    /// section 3.1.
+    /// Source: RFC 9768, section 3.1 (a SYN offers with AE, CWR and ECE; four combinations accept);
+    /// RFC 8684, section 3.1.
     #[must_use]
     #[inline]
     pub const fn offers_extension(&self) -> bool {
@@ -294,7 +296,7 @@ impl TcpSegment {
         accurate || matches!(self.options, Options::Multipath)
     }
 
-    /// Length in sequence space: the payload, plus one each for SYN and FIN.
+    /// Length in sequence space: the payload, one for a SYN, and one for a FIN.
     #[must_use]
     #[inline]
     pub const fn sequence_len(&self) -> u32 {
@@ -303,7 +305,7 @@ impl TcpSegment {
         self.payload.wrapping_add(syn).wrapping_add(fin)
     }
 
-    /// The sequence number after the last one of the segment.
+    /// The sequence number after the segment's last byte.
     #[must_use]
     #[inline]
     pub const fn end_seq(&self) -> u32 {
@@ -312,28 +314,30 @@ impl TcpSegment {
 }
 
 impl Packet {
-    /// Returns `true` if ACK control of its aggregate applies to its sender.
+    /// Returns `true` if the packet belongs to an ACK-controlled flow.
     #[must_use]
     #[inline]
     pub const fn is_controlled(&self) -> bool {
         self.facts.has(Facts::CONTROLLED)
     }
 
-    /// Returns `true` if the pool has the [`Outer`] headers of the packet.
+    /// Returns `true` if the pool stores [`Outer`] headers (tunnels, second VLAN tag) for this
+    /// packet.
     #[must_use]
     #[inline]
     pub const fn has_outer(&self) -> bool {
         self.facts.has(Facts::OUTER)
     }
 
-    /// Length of the frame.
+    /// Length of the frame in bytes.
     #[must_use]
     #[inline]
     pub fn frame_len(&self) -> Bytes {
         Bytes(u64::from(self.len))
     }
 
-    /// Bytes of headers that each frame of a super-packet repeats, for TCP and UDP; otherwise zero.
+    /// Bytes of headers that each frame of a TCP or UDP super-packet repeats. Zero for other
+    /// protocols.
     #[must_use]
     #[inline]
     pub fn headers(&self) -> u32 {
@@ -344,7 +348,8 @@ impl Packet {
         }
     }
 
-    /// Bytes of the frames on the wire. Each frame of a super-packet repeats the headers.
+    /// Total bytes of the packet's frames on the wire. Each frame of a super-packet repeats the
+    /// headers.
     #[inline]
     #[must_use]
     pub fn wire_len(&self) -> u32 {
@@ -358,8 +363,8 @@ impl Packet {
         self.headers().saturating_mul(repeated).saturating_add(self.len)
     }
 
-    /// Length of the IP packet; for a super-packet, of its longest IP packet on the wire. Zero for
-    /// frames without IP.
+    /// Length of the IP packet. For a super-packet, the length of its longest IP packet on the
+    /// wire. Zero for frames without IP.
     #[must_use]
     #[inline]
     pub fn longest_ip_len(&self) -> Bytes {
@@ -372,20 +377,20 @@ impl Packet {
         }
         let headers = self.headers();
         let payload = self.len.saturating_sub(headers);
-        // A source without `segment` splits the payload into equal parts.
+        // Without `segment`, the source of the packet split the payload into equal parts.
         let equal = payload.div_ceil(u32::from(self.segments));
         let each = u32::from(self.segment).max(equal).min(payload);
         Bytes(u64::from(headers.saturating_sub(u32::from(self.network_offset)) + each))
     }
 
-    /// Charged length.
+    /// The charged length, [`cost`](Self::cost).
     #[must_use]
     #[inline]
     pub fn charged(&self) -> Bytes {
         Bytes(u64::from(self.cost))
     }
 
-    /// Sets the DS codepoint, if the packet has the field.
+    /// Sets the DS codepoint if the packet has an IP header.
     #[inline]
     pub fn set_dscp(&mut self, dscp: u8) {
         if self.network != Network::Opaque && self.dscp != dscp {
@@ -394,7 +399,7 @@ impl Packet {
         }
     }
 
-    /// Lowers the maximum segment size that a SYN offers to `mss` bytes.
+    /// Lowers the MSS option of a SYN to at most `mss` bytes.
     #[inline]
     pub fn ask_for_segments(&mut self, mss: u16) {
         if let Some(tcp) = &mut self.tcp
@@ -406,8 +411,8 @@ impl Packet {
         }
     }
 
-    /// Marks the packet "congestion experienced" if it is ECN-capable. Returns true if it now has
-    /// the mark.
+    /// Marks the packet "congestion experienced" if it is ECN-capable. Returns `true` if the packet
+    /// then has the mark.
     #[inline]
     pub fn mark_congestion(&mut self) -> bool {
         match self.ecn {
@@ -422,17 +427,17 @@ impl Packet {
     }
 }
 
-/// Source: RFC 768.
+/// Bytes of a UDP header (RFC 768).
 const UDP_HEADER: u32 = 8;
 
 #[expect(clippy::as_conversions, reason = "u32 fits in usize on every target we build for")]
-/// The index in a list of slot number `index`.
+/// The slot number `index` as an index into a list.
 #[inline]
 pub const fn slot(index: u32) -> usize {
     index as usize
 }
 
-/// The reverse of [`slot`].
+/// The slot number for a list index: the reverse of [`slot`].
 #[expect(
     clippy::as_conversions,
     clippy::cast_possible_truncation,
@@ -458,8 +463,8 @@ mod tests {
         assert!(!packet.mark_congestion() && !packet.rewritten);
     }
 
-    /// Catches: AccECN assumed for a server without ECN, with classic ECN, with nonces, or with an
-    /// echo of the SYN.
+    /// Catches: AccECN assumed for a server that answers without ECN, with classic ECN, with ECN
+    /// nonces, or with the flags of the SYN.
     #[test]
     fn accecn_is_offered_by_one_and_accepted_by_four_combinations_of_flags() {
         let offers = |flags: u8, high_flags| {
@@ -473,8 +478,8 @@ mod tests {
         assert_eq!(ecn.map(|ecn| offers(TcpFlags::ACK | ecn, 1)), [true, false, true, false]);
     }
 
-    /// Catches: the length of the frame; the sum of all segments; a last segment that counts as the
-    /// longest.
+    /// Catches: the length of the whole super-packet; the sum of all segments; the last, short
+    /// segment taken as the longest.
     #[test]
     fn the_longest_ip_packet_is_one_segment_with_its_headers() {
         let tagged = Packet {

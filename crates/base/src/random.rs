@@ -1,4 +1,5 @@
-//! Seeded random numbers: the same on any machine, with a sequence of its own for each component.
+//! Seeded random numbers. They are the same on every machine, and each component has its own
+//! sequence.
 
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use crate::Chance;
 ///     let mut random = Random::new(7, component);
 ///     [(); 4].map(|()| random.below(100))
 /// };
-/// // A seed gives the same numbers in every run, and each component has its own.
+/// // A seed yields the same numbers in every run, and each component has its own.
 /// assert_eq!(draws(0), draws(0));
 /// assert_ne!(draws(0), draws(1));
 /// ```
@@ -24,24 +25,24 @@ use crate::Chance;
 pub struct Random(Pcg32);
 
 impl Random {
-    /// The random numbers of component number `component` in a run with seed `seed`.
+    /// The sequence of component number `component` in a run with the seed `seed`.
     ///
     /// Components are independent: draws of one component do not change the numbers of others.
     #[must_use]
     #[inline]
     pub fn new(seed: u64, component: u64) -> Self {
-        // Generators whose states or streams are close to each other are correlated.
+        // PCG generators with similar states or streams would be correlated, so the bits are mixed
+        // first.
         let state = mixed(seed ^ mixed(component));
         Self(Pcg32::new(state, mixed(state)))
     }
 
-    /// The random numbers of the component called `name` in a run with seed `seed`, for components
-    /// that come and go.
+    /// The sequence of the component `name` in a run with the seed `seed`. Names suit components
+    /// that are created during a run.
     #[must_use]
     #[inline]
     pub fn named(seed: u64, name: &[&str]) -> Self {
-        // Each part ends with a value that no byte has. So different names never give the same
-        // bytes.
+        // A separator that is no byte ends each part, so `["ab", "c"]` and `["a", "bc"]` differ.
         let bytes = name.iter().flat_map(|part| part.bytes().map(u64::from).chain([u64::MAX]));
         Self::new(seed, bytes.fold(0, |so_far, byte| mixed(so_far ^ byte)))
     }
@@ -57,7 +58,8 @@ impl Random {
 
     /// A uniform number below `n`. Zero if `n` is zero.
     ///
-    /// Source: multiplication instead of division, with rejection (doi 10.1145/3230636, algorithm 5).
+    /// Source: doi 10.1145/3230636, algorithm 5 (a multiplication in place of a division, with
+    /// rejection).
     #[inline]
     pub fn below(&mut self, n: u64) -> u64 {
         let unfair = if n == 0 { 0 } else { n.wrapping_neg() % n };
@@ -70,7 +72,7 @@ impl Random {
         }
     }
 
-    /// A uniform real number from zero to less than one: a multiple of 2^-53.
+    /// A uniform real number in [0, 1): a multiple of 2^-53.
     #[expect(clippy::as_conversions, reason = "53 bits are what a real holds exactly")]
     #[inline]
     pub fn unit(&mut self) -> f64 {
@@ -85,11 +87,11 @@ impl Random {
         signed(self.below(2 * span + 1)) - signed(span)
     }
 
-    /// Nanoseconds with an almost normal distribution around zero. The standard deviation is
-    /// `deviation`.
+    /// A random number of nanoseconds, almost normally distributed around zero with the standard
+    /// deviation `deviation`.
     ///
-    /// It is the sum of twelve uniform numbers from 0 to 1, whose variance is 1 (Irwin-Hall
-    /// distribution). It ends at six deviations, and needs integers only.
+    /// It is the sum of twelve uniform numbers, whose variance is 1 (Irwin-Hall distribution). It
+    /// is never beyond six deviations. The computation needs only integers.
     #[inline]
     pub fn normal(&mut self, deviation: Duration) -> i64 {
         let sum: u64 = (0..12).map(|_| u64::from(self.0.next_u32())).sum();
@@ -99,7 +101,7 @@ impl Random {
     }
 }
 
-/// The longest span that can be drawn. Six deviations stay within 63 bits.
+/// The longest deviation or span. Six times this value fits into 63 bits.
 const LONGEST: u64 = 1 << 60;
 
 #[inline]
@@ -112,7 +114,7 @@ fn signed(nanos: u64) -> i64 {
     i64::try_from(nanos).unwrap_or(i64::MAX)
 }
 
-/// The upper and the lower 64 bits.
+/// The upper and the lower 64 bits of `product`.
 #[expect(clippy::as_conversions, reason = "the lower half is meant to lose the upper one")]
 #[inline]
 pub const fn halves(product: u128) -> (u64, u64) {
@@ -134,8 +136,8 @@ pub const fn mixed(x: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Every recorded run depends on this sequence. It must not change unnoticed, not even with a
-    /// new version of the generator's crate.
+    /// All recorded runs depend on this sequence. A new version of the generator's crate must not
+    /// change it unnoticed.
     #[test]
     fn the_sequence_is_this_one() {
         let mut random = Random::new(1, 2);
@@ -164,14 +166,14 @@ mod tests {
         assert!(drawn.windows(2).all(|pair| pair[0] != pair[1]), "{drawn:?}");
     }
 
-    /// Catches: only 32 bits in use.
+    /// Catches: real numbers with only 32 random bits.
     #[test]
     fn reals_are_below_one_and_as_likely_everywhere() {
         let mut random = Random::new(5, 0);
         let drawn: Vec<_> = (0..40_000).map(|_| random.unit()).collect();
         assert!(drawn.iter().all(|x| (0.0..1.0).contains(x)));
         let mean = drawn.iter().sum::<f64>() / 40_000.0;
-        // Three deviations of the mean: 3 / sqrt(12 * 40,000).
+        // Three standard deviations of the mean: 3 / sqrt(12 * 40,000).
         assert!((mean - 0.5).abs() < 0.004_4, "{mean}");
         assert!(drawn.iter().any(|x| (x * f64::from(1u32 << 31) * 2.0).fract() != 0.0));
     }
@@ -199,7 +201,8 @@ mod tests {
         };
         let mut other = random.clone();
         let (mean, deviation, most) = moments(Box::new(move || other.uniform(unit)));
-        // The deviation of a uniform distribution is its half-width over the root of three.
+        // The standard deviation of a uniform distribution is its half-width over the root of
+        // three.
         assert!(mean.abs() < 13_000 && (deviation - 577_350).abs() < 10_000, "{mean} {deviation}");
         assert!((990_000..=1_000_000).contains(&most));
         let (mean, deviation, most) = moments(Box::new(move || random.normal(unit)));

@@ -1,13 +1,13 @@
-//! Points in time of a run.
+//! Points in time.
 
 use std::fmt;
 use std::ops::{Add, AddAssign};
 use std::time::Duration;
 
-/// A point in time: nanoseconds since the run began.
+/// A point in time, in nanoseconds since the run began.
 ///
-/// A run is a simulation, which begins at zero, or one life of a live gateway, whose driver counts
-/// from a reading of `CLOCK_MONOTONIC`. Nothing in this crate reads a clock.
+/// A run is a simulation, or the lifetime of a live gateway process, whose driver reads
+/// `CLOCK_MONOTONIC`. No code of this crate reads a clock.
 ///
 /// ```
 /// use std::time::Duration;
@@ -16,7 +16,7 @@ use std::time::Duration;
 /// let tick = Duration::from_millis(15);
 /// let now = Time::from_millis(16);
 /// assert_eq!(now.round_up_to(tick), Time::from_millis(30));
-/// // A clock that runs backwards gives no time.
+/// // If the clock runs backwards, the elapsed time is zero.
 /// assert_eq!(now.since(Time::from_millis(20)), Duration::ZERO);
 /// ```
 #[derive(Clone, Copy, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -25,7 +25,7 @@ pub struct Time(u64);
 impl Time {
     /// The beginning of the run.
     pub const ZERO: Self = Self(0);
-    /// Later than anything that happens.
+    /// The largest time, which no run reaches.
     pub const MAX: Self = Self(u64::MAX);
 
     /// The time `nanos` nanoseconds into the run.
@@ -63,21 +63,21 @@ impl Time {
         self.0
     }
 
-    /// Time from `earlier` to this. Zero if `earlier` is later.
+    /// The time from `earlier` to `self`. Zero if `earlier` is later.
     #[must_use]
     #[inline]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// The time `span` before this. The start of the run if that is later.
+    /// The time `span` before `self`, but not before the beginning of the run.
     #[must_use]
     #[inline]
     pub fn before(self, span: Duration) -> Self {
         Self(self.0.saturating_sub(nanos(span)))
     }
 
-    /// The earlier of two times. The only one if the other is `None`.
+    /// The earlier of two times. If one is `None`, the other.
     #[must_use]
     #[inline]
     pub fn earliest(one: Option<Self>, other: Option<Self>) -> Option<Self> {
@@ -87,7 +87,7 @@ impl Time {
         }
     }
 
-    /// The first multiple of `interval` at or after this. This time itself if `interval` is zero.
+    /// The first multiple of `interval` at or after `self`. `self` if `interval` is zero.
     #[must_use]
     #[inline]
     pub fn round_up_to(self, interval: Duration) -> Self {
@@ -120,7 +120,7 @@ impl fmt::Debug for Time {
     }
 }
 
-/// `span` in nanoseconds. 584 years and more count as forever.
+/// `span` in nanoseconds. The largest `u64` for 584 years and more.
 #[inline]
 pub fn nanos(span: Duration) -> u64 {
     span.as_secs().saturating_mul(1_000_000_000).saturating_add(span.subsec_nanos().into())

@@ -1,7 +1,8 @@
-//! Quantities with their unit in the type, and their only notation.
+//! Quantities with a unit, such as `20 Mbit/s`, as integer types with one notation.
 //!
-//! All are integers: a run must give the same bits on every machine. Text always names its unit. A
-//! bare number, `kbps` (kilobits or kilobytes?) and `KB` (1,000 or 1,024?) are refused.
+//! Integers give the same bits on every machine, which floating point does not. Text always names
+//! the unit. Three ambiguous notations are refused: a bare number, `kbps` (kilobits or kilobytes?)
+//! and `KB` (1,000 or 1,024 bytes?).
 
 use std::fmt;
 use std::iter::Sum;
@@ -20,7 +21,7 @@ use crate::time::nanos;
 ///
 /// let buffer: Bytes = "64 KiB".parse().unwrap();
 /// assert_eq!(buffer, Bytes(65_536));
-/// // A number alone has no meaning in a file, and the error says what to write.
+/// // A number without a unit has no meaning. The error says what to write.
 /// let error = "64".parse::<Bytes>().unwrap_err().to_string();
 /// assert_eq!(error, "`64` has no unit; write for example \"64 KiB\"");
 /// ```
@@ -36,7 +37,7 @@ pub struct Bytes(pub u64);
 /// let line: Rate = "20 Mbit/s".parse().unwrap();
 /// // A full-size frame occupies the line for 606 us.
 /// assert_eq!(line.time_for(Bytes(1_514)), Duration::from_nanos(605_600));
-/// // The product of rate and round-trip time.
+/// // The bandwidth-delay product for a round-trip time of 40 ms.
 /// assert_eq!(line.bytes_in(Duration::from_millis(40)), Bytes(100_000));
 /// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -83,8 +84,8 @@ impl Rate {
         self.0
     }
 
-    /// Time for which `bytes` occupy a link of this rate, rounded up to the nanosecond; forever at
-    /// rate 0.
+    /// Time to transmit `bytes` at this rate, rounded up to the nanosecond. `u64::MAX`
+    /// nanoseconds (584 years) at rate 0.
     #[must_use]
     #[inline]
     pub fn time_for(self, bytes: Bytes) -> Duration {
@@ -111,10 +112,10 @@ impl Rate {
     }
 }
 
-/// One byte in `bits/s * ns`: 8 bits of a billion nanoseconds each.
+/// The value of one byte in the unit `bits/s * ns`: 8 bits, each a billion nanoseconds at 1 bit/s.
 pub const NANOBITS_PER_BYTE: u64 = 8 * 1_000_000_000;
 
-/// The reason why a text is no quantity.
+/// The reason why a text cannot be read as a quantity.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnitError {
@@ -126,7 +127,7 @@ pub enum UnitError {
         /// A well-formed quantity of this kind.
         example: &'static str,
     },
-    /// A unit of another kind, or an unknown unit.
+    /// An unknown unit, or a unit of another quantity.
     #[error("`{unit}` is not a unit of {kind} here; use one of: {units}{hint}")]
     Unit {
         /// The unit in the text.
@@ -138,7 +139,7 @@ pub enum UnitError {
         /// A hint at a likely mistake.
         hint: &'static str,
     },
-    /// Not a number, negative, or too large.
+    /// The number cannot be read: it is missing, negative or too large.
     #[error("`{text}` is not {kind}; write for example \"{example}\"")]
     Number {
         /// The text.
@@ -196,17 +197,17 @@ pub const DURATION: Quantity = Quantity {
     units: &[("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)],
 };
 
-/// Chances are counted in parts per billion, so that `0.0001 %` is exact.
+/// The notation of probabilities, in parts per billion, so that `0.0001 %` is exact.
 pub const CHANCE: Quantity =
     Quantity { name: "chance", article: "a chance", example: "0.5 %", units: &[("%", 10_000_000)] };
 
 impl Quantity {
-    /// The names of its units.
+    /// Unit names of this quantity.
     pub fn unit_names(&self) -> impl Iterator<Item = &'static str> {
         self.units.iter().map(|(name, _)| *name)
     }
 
-    /// `text` in this kind's smallest unit.
+    /// Reads `text` as a number of this quantity's smallest units.
     fn parse(&self, text: &str) -> Result<u64, UnitError> {
         let text = text.trim();
         let at = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_');
@@ -268,8 +269,7 @@ impl Quantity {
 /// Nine decimal places: the most that [`decimal`] reads.
 const BILLION: u128 = 1_000_000_000;
 
-/// `digits`, with at most one point, times `size`. `None` if the product is no integer or too
-/// large.
+/// The decimal number `digits` times `size`. `None` if the product is no integer or is too large.
 #[inline]
 fn decimal(digits: &str, size: u64) -> Option<u64> {
     let digits = digits.replace('_', "");
@@ -314,16 +314,16 @@ pub mod duration {
         Shown(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)).to_string()
     }
 
-    /// For serde.
+    /// Reads a time from a text such as `10 ms`, for serde.
     ///
     /// # Errors
     ///
-    /// If the text is no time or lacks its unit.
+    /// If the text is not a time or lacks a unit.
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
         from.deserialize_any(QuantityVisitor(&DURATION)).map(Duration::from_nanos)
     }
 
-    /// For serde.
+    /// Writes a time as a text such as `10 ms`, for serde.
     ///
     /// # Errors
     ///
@@ -346,26 +346,26 @@ pub mod duration {
 pub struct Chance(u32);
 
 impl Chance {
-    /// Always.
+    /// The probability 1.
     pub const ALWAYS: Self = Self(1_000_000_000);
-    /// Never.
+    /// The probability 0.
     pub const NEVER: Self = Self(0);
 
-    /// `ppb` parts per billion; at most one billion.
+    /// A probability of `ppb` parts per billion, at most one billion.
     #[must_use]
     #[inline]
     pub const fn from_ppb(ppb: u32) -> Self {
         Self(if ppb > 1_000_000_000 { 1_000_000_000 } else { ppb })
     }
 
-    /// Parts per billion.
+    /// The probability in parts per billion.
     #[must_use]
     #[inline]
     pub const fn ppb(self) -> u32 {
         self.0
     }
 
-    /// As a real from 0 to 1.
+    /// The probability as a real number from 0 to 1.
     #[must_use]
     #[inline]
     pub fn real(self) -> f64 {
@@ -373,7 +373,7 @@ impl Chance {
     }
 }
 
-/// `number` as a real: exact up to 2^53.
+/// `number` as a real number, exact up to 2^53.
 #[expect(clippy::as_conversions, reason = "the nearest real is meant")]
 #[inline]
 pub const fn real(number: u64) -> f64 {
@@ -428,17 +428,17 @@ pub struct Factor(u64);
 impl Factor {
     /// Zero.
     pub const ZERO: Self = Self(0);
-    /// One, which multiplies without a change.
+    /// The factor one.
     pub const ONE: Self = Self(MILLION);
 
-    /// `millionths / 1,000,000`.
+    /// A factor of `millionths / 1,000,000`.
     #[must_use]
     #[inline]
     pub const fn from_millionths(millionths: u64) -> Self {
         Self(millionths)
     }
 
-    /// A whole number.
+    /// A factor that is a whole number.
     #[must_use]
     #[inline]
     pub fn whole(number: u32) -> Self {
@@ -452,7 +452,7 @@ impl Factor {
         self.0
     }
 
-    /// As a real.
+    /// The factor as a real number.
     #[must_use]
     #[inline]
     pub fn real(self) -> f64 {
@@ -499,7 +499,8 @@ impl<'de> Deserialize<'de> for Factor {
             }
 
             fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<Factor, E> {
-                // The file contained the shortest decimal that reads back as this number.
+                // The file contains the shortest decimal that reads back as this number, and
+                // `to_string` restores it.
                 let wrong = || E::invalid_value(serde::de::Unexpected::Float(number), &self);
                 decimal(&number.to_string(), MILLION).map(Factor).ok_or_else(wrong)
             }
@@ -518,7 +519,7 @@ written_as!(
     |it: Chance| u64::from(it.0)
 );
 
-/// Reads a quantity from a file. For a bare number, the error names the missing unit.
+/// Reads a quantity from a file. The error for a bare number says that its unit is missing.
 struct QuantityVisitor(&'static Quantity);
 
 impl serde::de::Visitor<'_> for QuantityVisitor {

@@ -1,17 +1,22 @@
 //! A hierarchical timing wheel: many timers, each set, cancelled and expired in constant time.
 //!
+//! A deadline is a number of 64 bits, or eleven digits of six bits. Level `n` of the wheel has 64
+//! slots, one for each value of digit `n`. A timer is in the level of the highest digit in which
+//! its deadline differs from the present time. As time advances to that slot, its timers move to
+//! lower levels.
+//!
 //! Source: "Hashed and hierarchical timing wheels" (SOSP 1987), scheme 7.
 
 use crate::Time;
 use crate::packet::{make_room, slot as index};
 
-/// Timers, each with a number that the caller chooses, and a deadline to the nanosecond.
+/// A set of timers. Each has a deadline in nanoseconds, and a number that the caller chooses.
 ///
-/// Numbers are indices: dense from zero, at most one timer each. Several kinds of timers share a
-/// wheel by dividing the numbers. Timers expire in the order of their deadlines. Timers with equal
-/// deadlines expire in the order in which they were set. A deadline in the past counts as the time
-/// of the last call. Memory grows with the largest number and the furthest deadline, and is then
-/// kept.
+/// Numbers are indices from zero, because memory grows with the largest number. A number stands for
+/// at most one timer. Several kinds of timers share a wheel by dividing the numbers among them.
+/// Timers expire in the order of their deadlines; timers with equal deadlines expire in the order
+/// in which they were set. A deadline in the past counts as the time of the last call. Memory never
+/// shrinks.
 ///
 /// ```
 /// # use tidegate_base::{Time, wheel::TimerWheel};
@@ -25,48 +30,47 @@ use crate::packet::{make_room, slot as index};
 #[derive(Clone, Debug, Default)]
 pub struct TimerWheel {
     timers: Vec<Timer>,
-    /// [`SLOTS`] for each level in use so far.
+    /// The slots of all levels used so far, [`SLOTS`] for each level.
     slots: Vec<WheelSlot>,
-    /// Bits of the slots with timers, for each level.
+    /// For each level, a bit for each slot that has timers.
     occupied: [u64; LEVELS],
-    /// Bits of the levels with timers.
+    /// A bit for each level that has timers.
     levels: u32,
-    /// Time reached: no timer expires earlier. A timer is stored at the level of the highest digit
-    /// in which its deadline differs from this time.
+    /// The present time of the wheel: all timers before it have expired.
     reached: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Timer {
     deadline: u64,
-    /// [`UNSET`] for a timer that is not set.
+    /// The next timer in the slot; [`UNSET`] for a timer that is not set.
     next: u32,
     previous: u32,
 }
 
-/// A list of timers whose deadlines are equal in all digits from their level on.
+/// A list of timers. Their deadlines have equal digits at the slot's level and above.
 #[derive(Clone, Copy, Debug)]
 struct WheelSlot {
     first: u32,
     last: u32,
-    /// No timer here expires earlier. Exact until a timer is cancelled.
+    /// Lower bound of the deadlines in the slot. Exact until a timer is cancelled.
     earliest: u64,
 }
 
-/// Distance of a timer from its expiry.
+/// An announcement of a timer that is about to expire.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Near {
-    /// The timer expires soon, after other timers.
+    /// The timer is in the slot after the next one.
     Soon,
-    /// The timer expires next.
+    /// The timer is in the next slot.
     Now,
 }
 
-/// The first level that announces its timers. Its slots cover some microseconds.
+/// The lowest level whose timers are announced. Each of its slots spans 4 us.
 const COARSE: usize = 2;
 const DIGIT: u32 = 6;
 const SLOTS: usize = 1 << DIGIT;
-const LEVELS: usize = 11; // digits in 64 bits
+const LEVELS: usize = 11; // Six-bit digits in 64 bits.
 const NIL: u32 = u32::MAX;
 const UNSET: u32 = u32::MAX - 1;
 
@@ -88,7 +92,7 @@ impl TimerWheel {
         }
     }
 
-    /// Sets a timer that may be set already.
+    /// Sets a timer that is set already, or whose number is new.
     #[cold]
     #[inline]
     fn set_again(&mut self, number: u32, deadline: u64) {
@@ -113,7 +117,7 @@ impl TimerWheel {
         true
     }
 
-    /// Deadline of timer `number`.
+    /// Deadline of timer `number`. `None` if the timer is not set.
     #[must_use]
     #[inline]
     pub fn deadline(&self, number: u32) -> Option<Time> {
@@ -121,10 +125,10 @@ impl TimerWheel {
         Some(Time::from_nanos(timer.deadline))
     }
 
-    /// A time at or before the next deadline. `None` if no timer is set. It is after `now` once
-    /// [`pop`](Self::pop) has returned `None` at `now`.
+    /// A time at or before the next deadline. `None` if no timer is set. Once [`pop`](Self::pop)
+    /// has returned `None` at `now`, the time is after `now`.
     ///
-    /// It is the deadline itself unless a timer near it was cancelled.
+    /// The result is the exact deadline, unless a timer close to it was cancelled.
     #[must_use]
     #[inline]
     pub fn next_deadline(&self) -> Option<Time> {
@@ -132,8 +136,8 @@ impl TimerWheel {
         Some(Time::from_nanos(self.slots[slot].earliest))
     }
 
-    /// The next timer to expire, if it is known at little cost. A timer set later may expire before
-    /// it.
+    /// The number of the next timer to expire, if it can be found without a search. A timer that is
+    /// set later may expire earlier.
     #[inline]
     #[must_use]
     pub fn upcoming(&self) -> Option<u32> {
@@ -142,17 +146,18 @@ impl TimerWheel {
         (level < COARSE || first == last).then_some(first)
     }
 
-    /// Removes the next timer that expires by `now`, and returns its deadline. Call until `None`.
+    /// Removes the next timer with a deadline of at most `now`, and returns its deadline. Call
+    /// until `None`.
     ///
-    /// In a simulation, timers determine the time, and `now` is its bound.
+    /// A simulation advances its clock to the returned deadline, up to `now`.
     #[inline]
     pub fn pop_next(&mut self, now: Time) -> Option<(Time, u32)> {
         let number = self.pop(now)?;
         Some((Time::from_nanos(self.reached), number))
     }
 
-    /// [`pop_next`](Self::pop_next) that calls `near` for timers that expire soon, so that the
-    /// caller can prepare. It is called for some timers only, but for most if there are many.
+    /// Like [`pop_next`](Self::pop_next), but calls `near` for some timers that expire soon, so
+    /// that the caller can prefetch their data. With many timers, most are announced.
     #[inline]
     pub fn pop_next_telling(
         &mut self,
@@ -163,13 +168,14 @@ impl TimerWheel {
         Some((Time::from_nanos(self.reached), number))
     }
 
-    /// Removes the next timer that has expired at `now`. Call until `None`.
+    /// Removes the next timer with a deadline of at most `now`. Call until `None`.
     #[inline]
     pub fn pop(&mut self, now: Time) -> Option<u32> {
         self.fire(now, |_, _, _| {})
     }
 
-    /// `opens` is called with each slot whose timers move to lower levels, and with its level.
+    /// Removes the next expired timer. `opens` is called for each slot whose timers move to lower
+    /// levels.
     #[inline]
     fn fire(&mut self, now: Time, mut opens: impl FnMut(&Self, usize, usize)) -> Option<u32> {
         let now = now.nanos();
@@ -203,7 +209,7 @@ impl TimerWheel {
         }
     }
 
-    /// Calls `near` for the timers of the first slot of `level`, and for those of the second.
+    /// Calls `near` for the timers of the first and of the second slot of `level`.
     #[inline]
     fn tell(&self, level: usize, slot: usize, near: &mut impl FnMut(Near, u32)) {
         if level < COARSE {
@@ -225,8 +231,8 @@ impl TimerWheel {
         core::iter::successors(filed(self.slots[slot].first), next)
     }
 
-    /// Advances the wheel to `now`, unless `now` lies within the next slot with timers. Its timers
-    /// would then belong to finer slots.
+    /// Advances the present time to `now`, but never into the next slot with timers. The timers of
+    /// that slot would have to move to lower levels first.
     #[inline]
     fn turn(&mut self, level: usize, earliest: u64, now: u64) {
         let span = DIGIT * u32::try_from(level).unwrap_or(0);
@@ -235,7 +241,8 @@ impl TimerWheel {
         }
     }
 
-    /// Moves the timers of a slot to lower levels. `earliest` lies in that slot.
+    /// Moves the timers of a slot to lower levels. `earliest` is a time within the span of the
+    /// slot.
     #[inline]
     fn cascade(&mut self, slot: usize, earliest: u64) {
         let mut number = self.slots[slot].first;
@@ -276,7 +283,7 @@ impl TimerWheel {
         self.file(number, deadline);
     }
 
-    /// Links `previous` and `next` in the list of `slot`. `NIL` stands for its ends.
+    /// Links `previous` and `next` in the list of `slot`. `NIL` stands for an end of the list.
     #[inline]
     fn join(&mut self, previous: u32, next: u32, slot: usize) {
         match previous {
@@ -296,8 +303,8 @@ impl TimerWheel {
         }
     }
 
-    /// The slot of the next timer, and its level. It is the first slot of the finest level with
-    /// timers. These agree with `reached` in every higher digit.
+    /// The first slot with timers at the lowest level with timers, and that level. This slot has
+    /// the earliest deadlines.
     #[inline]
     fn first_slot(&self) -> Option<(usize, usize)> {
         if self.levels == 0 {
@@ -308,8 +315,8 @@ impl TimerWheel {
     }
 }
 
-/// The highest digit in which `deadline` differs from `reached`: its position, and its value in
-/// `deadline`.
+/// The position of the highest digit in which `deadline` differs from `reached`, and the digit of
+/// `deadline` at this position.
 #[inline]
 fn digit(deadline: u64, reached: u64) -> (usize, usize) {
     let level = ((deadline ^ reached) | 1).ilog2() / DIGIT;
@@ -349,7 +356,8 @@ mod tests {
 
     /// Many timers, each set again when it expires.
     ///
-    /// Catches: telling from one level higher on; telling of a second slot only where there is none.
+    /// Catches: announcements only one level higher; announcements of a second slot only where none
+    /// exists.
     #[test]
     fn timers_are_told_before_they_fire_and_fire_as_if_nobody_was_told() {
         let mut random = crate::random::Random::new(5, 0);

@@ -1,5 +1,5 @@
-//! Large requests on the control socket of a live gateway: the largest body, and the cost of an
-//! `apply` of 60 MB.
+//! Large requests on the control socket of a live gateway: the largest body that it accepts, and
+//! the cost of an `apply` of 60 MB.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -19,22 +19,22 @@ use crate::report::{Line, Report};
 /// The largest body that the API promises to accept.
 const LARGEST: usize = 64 << 20;
 
-/// Size in bytes and number of policies of the applied file. Comments fill the file up to that
+/// Size in bytes and number of policies of the applied file. Comments fill the file up to this
 /// size.
 const APPLIED: usize = 60_000_000;
 const POLICIES: u32 = 50_000;
 
 const BACKEND: &str = "af-packet";
 
-/// Largest permitted time of an `apply`, relative to a `check` of the same file.
+/// Limit for the time of an `apply`, relative to a `check` of the same file.
 const TIME: f64 = 3.0;
 
-/// Largest permitted growth of the gateway's memory during the `apply`, relative to the size of the
-/// body. Measured: 7.7.
+/// Limit for the growth of the gateway's memory during the `apply`, relative to the size of the
+/// request. Measured: 7.7.
 const MEMORY: f64 = 10.0;
 
-/// Largest permitted time of a `status` during the `apply`, relative to the `apply`. It would be 1
-/// if the `status` had to wait.
+/// Limit for the time of a `status` request during the `apply`, relative to the time of the
+/// `apply`. If `status` had to wait for the `apply`, this ratio would be 1.
 const STATUS: f64 = 0.1;
 
 /// Pause between two `status` requests.
@@ -42,7 +42,7 @@ const SPACING: Duration = Duration::from_millis(5);
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Adds the cost of large requests to `report`.
+/// Adds the costs of large requests to `report`.
 pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     report.section("Large requests on the control socket");
     let Some(bed) = Testbed::new() else {
@@ -55,8 +55,7 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     apply(&bed, &gateway, &socket, report)
 }
 
-/// Adds the number of wrong answers to two requests: the largest body, and a body that is one byte
-/// longer.
+/// Sends a body of the largest size, and a body of one byte more. Adds the number of wrong answers.
 fn largest(socket: &Socket, report: &mut Report) -> anyhow::Result<()> {
     let mut wrong = 0;
     let mut said = Vec::new();
@@ -71,7 +70,8 @@ fn largest(socket: &Socket, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Adds the time and memory of an `apply`, and the time of `status` requests during it.
+/// Adds the time and memory of an `apply`, and the time of `status` requests that are sent during
+/// the `apply`.
 fn apply(
     bed: &Testbed,
     gateway: &Gateway<'_>,
@@ -126,7 +126,7 @@ fn apply(
     Ok(())
 }
 
-/// Number of answered requests, and the longest time of an answer.
+/// Statistics of `status` requests: the longest time until an answer, and their number.
 struct Asked {
     longest: Duration,
     count: u64,
@@ -148,7 +148,7 @@ fn ask_until(done: &AtomicBool, socket: &Socket) -> anyhow::Result<Asked> {
     }
 }
 
-/// Memory of `gateway` in bytes: now (`VmRSS`), or at its peak (`VmHWM`).
+/// Memory of `gateway` in bytes: the current one (`VmRSS`), or the peak (`VmHWM`).
 fn memory(gateway: &Gateway<'_>, name: &str) -> anyhow::Result<u64> {
     let text = fs::read_to_string(format!("/proc/{}/status", gateway.id()))?;
     let line = text.lines().find(|line| line.starts_with(name));
@@ -156,8 +156,8 @@ fn memory(gateway: &Gateway<'_>, name: &str) -> anyhow::Result<u64> {
     Ok(kilobytes.with_context(|| format!("no {name} in\n{text}"))? << 10)
 }
 
-/// A policy file of `len` bytes: `policies` policies, each for its own host, and a comment as
-/// padding.
+/// A policy file of `len` bytes with `policies` policies, each for its own host. Comments fill the
+/// file up to `len`.
 fn file(policies: u32, len: usize) -> String {
     let mut text = format!("[gateway]\nlan = \"lan\"\nwan = \"wan\"\nbackend = \"{BACKEND}\"\n");
     for number in 0..policies {
@@ -173,7 +173,7 @@ fn file(policies: u32, len: usize) -> String {
     text
 }
 
-/// Body of a request that proposes the file `text`, padded to `len` bytes if it is shorter.
+/// Body of a request that sends the file `text`, padded to at least `len` bytes.
 fn body(text: &str, len: usize) -> anyhow::Result<Vec<u8>> {
     let mut body = serde_json::to_vec(&json!({ "file": "large.toml", "text": text }))?;
     // JSON permits trailing white space.
@@ -185,8 +185,8 @@ fn body(text: &str, len: usize) -> anyhow::Result<Vec<u8>> {
 struct Socket(PathBuf);
 
 impl Socket {
-    /// The socket of `gateway`. The path leads through the gateway's mount namespace, which has its
-    /// own `/run`.
+    /// The control socket of `gateway`. The path goes through `/proc`, because the gateway has its
+    /// own mount namespace with its own `/run`.
     fn of(gateway: &Gateway<'_>) -> Self {
         Self(format!("/proc/{}/root/run/tidegate.sock", gateway.id()).into())
     }
@@ -205,7 +205,8 @@ impl Socket {
             body.len()
         );
         stream.write_all(head.as_bytes())?;
-        // A server that refuses a body because of its length does not read the body.
+        // A server that refuses a body for its length does not read it, so writing the body may
+        // fail.
         let written = stream.write_all(body);
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;

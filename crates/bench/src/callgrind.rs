@@ -1,5 +1,5 @@
-//! Counts instructions: a case runs in callgrind with n and with 2n operations. The difference is
-//! the cost of n operations.
+//! Counts instructions with callgrind. Each case runs twice, with n and with 2n operations; the
+//! difference is the cost of n operations.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -18,7 +18,7 @@ pub(crate) struct Cost {
     pub(crate) misses: Option<f64>,
 }
 
-/// A case with the arguments of its command line.
+/// A case with its arguments.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run<'a> {
     pub(crate) name: &'a str,
@@ -27,15 +27,17 @@ pub(crate) struct Run<'a> {
     pub(crate) seed: u64,
 }
 
-/// A cache of 8 MiB behind 32 KiB, the same on every machine.
+/// The cache model: 32 KiB at the first level and 8 MiB at the last level, the same on every
+/// machine.
 const CACHE: [&str; 4] =
     ["--cache-sim=yes", "--I1=32768,8,64", "--D1=32768,8,64", "--LL=8388608,16,64"];
 
-/// Name pattern of the only function that is counted in a live case: a turn of the measured end.
+/// In a live case, callgrind counts only the function that matches this pattern: one pass of the
+/// loop of the measured gateway.
 const LIVE: &str = "*cases::live::counted*";
 
-/// Pattern of the counted calls into a gateway. Callgrind accepts a pattern for one option only, so
-/// the second option names the same function by another pattern.
+/// Patterns for the function that makes counted calls into a gateway. Both match the same function,
+/// because callgrind accepts each pattern for a single option only.
 const CALL: &str = "*cases::swaps::counted*";
 const CALL_ENDS: &str = "*swaps::counted*";
 
@@ -45,11 +47,11 @@ pub(crate) fn is_there() -> bool {
     version.is_ok_and(|status| status.success())
 }
 
-/// The cost of one operation of `run`. The cost of setting up, and of the first operations only,
-/// cancels out.
+/// The cost of one operation of `run`. The cost of the setup, and extra costs of the first
+/// operations, cancel out in the difference.
 pub(crate) fn cost(run: Run<'_>, with_cache: bool) -> anyhow::Result<Cost> {
     let longer = Run { operations: 2 * run.operations, ..run };
-    // The two processes run concurrently; each counts only its own instructions.
+    // Both processes run at the same time. Callgrind counts the instructions of each separately.
     let (once, twice) = (Counting::start(run, with_cache)?, Counting::start(longer, with_cache)?);
     let (once, twice) = (once.finish()?, twice.finish()?);
     let each = |name: &str| {
@@ -76,7 +78,8 @@ pub(crate) fn longest_call(run: Run<'_>) -> anyhow::Result<f64> {
     longest.with_context(|| format!("callgrind counted no call of {run:?}"))
 }
 
-/// Processor time in nanoseconds of one operation of `run` on this machine, outside callgrind.
+/// Processor time in nanoseconds of one operation of `run`, measured on this machine without
+/// callgrind.
 pub(crate) fn nanos(run: Run<'_>) -> anyhow::Result<f64> {
     let output = Command::new(env::current_exe()?).args(words(run)).output()?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -84,7 +87,7 @@ pub(crate) fn nanos(run: Run<'_>) -> anyhow::Result<f64> {
     number.with_context(|| format!("{run:?} said: {text}{}", stderr(&output.stderr)))
 }
 
-/// A run in callgrind.
+/// A case that runs in callgrind.
 struct Counting<'a> {
     run: Run<'a>,
     file: Counts,
@@ -113,14 +116,14 @@ impl<'a> Counting<'a> {
         Ok(Self { run, file, process })
     }
 
-    /// The counted events.
+    /// Waits for the end. Returns the name and total of each counted event.
     fn finish(self) -> anyhow::Result<Vec<(String, u64)>> {
         let run = self.run;
         let text = self.text()?;
         totals(&text).with_context(|| format!("callgrind wrote no totals for {run:?}"))
     }
 
-    /// The output of callgrind after its end.
+    /// Waits for the end. Returns the output file of callgrind.
     fn text(self) -> anyhow::Result<String> {
         let Self { run, file, process } = self;
         let output = process.wait_with_output()?;
@@ -140,7 +143,8 @@ fn stderr(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The names after `events:`, each with its number after `totals:`.
+/// The totals in the output of callgrind: the names after `events:`, with the numbers after
+/// `totals:`.
 fn totals(text: &str) -> Option<Vec<(String, u64)>> {
     let after = |start: &str| text.lines().rev().find_map(|line| line.strip_prefix(start));
     let names = after("events:")?.split_whitespace().map(str::to_owned);
@@ -162,7 +166,7 @@ impl Counts {
 
 impl Drop for Counts {
     fn drop(&mut self) {
-        // A file that remains does no harm.
+        // If the removal fails, a file remains in the temporary folder.
         let _ = fs::remove_file(&self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! Benchmark cases: each repeats one operation among many flows, policies or classes.
+//! The benchmark cases. Each case repeats one operation among many flows, policies or classes.
 
 mod classes;
 mod files;
@@ -31,8 +31,8 @@ use crate::number::real;
 
 /// An operation that can be repeated.
 pub(crate) trait Case {
-    /// Repeats the operation. The result depends on every repetition, so the compiler cannot remove
-    /// one.
+    /// Repeats the operation. The result depends on every repetition, so that the compiler cannot
+    /// remove any.
     fn run(&mut self, operations: u64) -> u64;
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn processor_time() -> anyhow::Result<u64> {
     number.context("/proc/self/schedstat has no number")
 }
 
-/// The numbers below a bound, repeatedly in the same random order.
+/// All numbers below a bound in random order, repeated for ever in the same order.
 struct Order {
     numbers: Vec<u32>,
     at: usize,

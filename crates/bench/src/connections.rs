@@ -1,11 +1,13 @@
-//! Thousands of TCP connections. One process has all ends of one side, on a packet socket.
+//! Thousands of TCP connections between two hosts of a test bed. One process is the TCP of all
+//! connections of its host, and uses a packet socket.
 //!
-//! With ten thousand connections, the TCP stack of a host takes too much time per packet. On a machine with
-//! two processors it does not reach half a Gbit/s. So the ends are Tidegate's own TCP, and the host's
-//! kernel only carries their frames. Neither the IP addresses nor the MAC addresses belong to the kernel.
+//! With ten thousand connections, the kernel's TCP needs too much processor time for each packet: a
+//! machine with two processors does not reach 0.5 Gbit/s. So both ends use Tidegate's own TCP, and
+//! the kernel only carries their frames. The kernel knows neither their IP addresses nor their MAC
+//! addresses.
 //!
-//! Each segment that does not arrive together with another one gets an ACK of its own. This is so for four
-//! segments in five, in all variants that are compared.
+//! A segment gets an ACK of its own unless it arrives together with another segment. Four segments
+//! in five do, in all variants that are compared.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -19,37 +21,37 @@ use tidegate_dataplane::{AfPacket, Clock as _, Frame, Interface, Monotonic, Pack
 use tidegate_e2e::pause;
 use tidegate_wire::segment;
 
-/// Number of connections opened at a time, and the time between groups. The groups keep the first
-/// windows from arriving all at once.
+/// The sender opens its connections in groups of `GROUP`, with the time `BETWEEN` between two
+/// groups. Otherwise, the first windows of all connections would arrive at once.
 const GROUP: usize = 20;
 const BETWEEN: Duration = Duration::from_millis(10);
 
-/// Interval at which an end checks for arrivals, like the interrupt moderation of a network card.
+/// Interval at which an end checks for frames, like the interrupt moderation of a network card.
 const GATHER: Duration = Duration::from_micros(100);
 
-/// Payload of a full segment with timestamps.
+/// Payload in bytes of a full segment with timestamps.
 const SEGMENT: u64 = 1_448;
 
-/// First local port of the connecting end; each connection has the next one. The other end listens
-/// on the second port.
+/// Local ports: connections of the sender have `FIRST` and the following ports, the receiver
+/// listens on `LISTENS`.
 const FIRST: u16 = 10_000;
 const LISTENS: u16 = 7_007;
 
-/// Maximum number of frames processed before the time is read again.
+/// Largest number of frames that an end processes before it reads the time again.
 const MOST_HEARD: usize = 256;
 
 /// Number of frame buffers.
 const PACKETS: u32 = 4_096;
 
-/// Offset of frames in their buffers, with room for a VLAN tag.
+/// Offset of a frame in its buffer, which leaves room for a VLAN tag.
 const OFFSET: u32 = 64;
 
-/// The role of an end.
+/// One of the two ends of all connections.
 #[derive(Clone, Copy, Eq, PartialEq, clap::ValueEnum)]
 pub(crate) enum End {
-    /// Opens them, and keeps each busy.
+    /// Opens the connections, and keeps data in flight on each.
     Sender,
-    /// Accepts them, and takes in what arrives.
+    /// Accepts the connections, and reads all data.
     Receiver,
 }
 
@@ -78,8 +80,9 @@ impl End {
     }
 }
 
-/// Runs `end` of `number` connections on interface `eth0` for `time`. Each keeps `window` segments
-/// in flight. Prints each second the number of open connections, sent segments and retransmissions.
+/// Runs one end of `number` connections on interface `eth0` for `time`. The sender keeps `window`
+/// segments in flight on each. Every second, prints the number of open connections, sent segments
+/// and retransmissions.
 pub(crate) fn keep_busy(end: End, number: usize, window: u64, time: Duration) -> Result<()> {
     let memory = PacketMemory::new(PACKETS, AfPacket::BUFFER)?;
     let port = AfPacket::open(&Interface::find("eth0")?, &memory)?;
@@ -104,7 +107,7 @@ pub(crate) fn keep_busy(end: End, number: usize, window: u64, time: Duration) ->
 /// All connections of one end.
 struct Ends {
     end: End,
-    /// Target number of connections. A sender has only those it has opened.
+    /// Number of connections to open. Until then, a sender has fewer.
     number: usize,
     connections: Vec<Connection>,
     /// Number of established connections.
@@ -112,17 +115,17 @@ struct Ends {
     config: Arc<Config>,
     /// Bytes that each connection keeps in flight.
     window: u64,
-    /// Bytes acknowledged on each connection when it last got data.
+    /// For each connection, the bytes that were acknowledged when the sender last wrote data.
     acknowledged: Vec<u64>,
     timers: TimerWheel,
-    /// The interface has no room, so the end does nothing that might send.
+    /// The interface accepts no more frames, so this end does nothing that might send.
     full: bool,
-    /// The connection that still had segments to send at that time.
+    /// The connection that still had segments to send when the interface became full.
     waiting: Option<usize>,
     port: AfPacket,
     pool: PacketPool,
     memory: PacketMemory,
-    /// Buffer for headers.
+    /// Reused buffer for the headers of a frame.
     headers: Vec<u8>,
 }
 
@@ -151,7 +154,7 @@ impl Ends {
         }
     }
 
-    /// Processes events due at `now`, up to the limit of frames.
+    /// Handles all events up to `now`, but at most [`MOST_HEARD`] frames.
     fn turn(&mut self, now: Time) -> Result<()> {
         self.flush();
         if let Some(number) = self.waiting.take_if(|_| !self.full) {
@@ -188,7 +191,7 @@ impl Ends {
         format!("{} {sent} {again}", self.established)
     }
 
-    /// Opens the connections that are due.
+    /// Opens the connections whose time has come.
     fn open(&mut self, now: Time) -> Result<()> {
         let groups = now.since(Time::ZERO).as_nanos() / BETWEEN.as_nanos();
         let due = usize::try_from(groups)?.saturating_mul(GROUP).min(self.number);
@@ -202,7 +205,7 @@ impl Ends {
         Ok(())
     }
 
-    /// Passes the frame of `packet` to its connection.
+    /// Hands the frame of `packet` to its connection.
     fn hear(&mut self, now: Time, packet: &PacketId) -> Result<()> {
         let described = self.pool[packet];
         let of_ours = match self.end {
@@ -221,8 +224,8 @@ impl Ends {
         self.drive(now, number)
     }
 
-    /// Processes connection `number`: reads all received data, writes missing data, and sends its
-    /// segments.
+    /// Lets connection `number` do all it can: reads the received data, writes more data, and sends
+    /// its segments.
     fn drive(&mut self, now: Time, number: usize) -> Result<()> {
         let connection = &mut self.connections[number];
         while let Some(event) = connection.poll_event() {
@@ -254,7 +257,7 @@ impl Ends {
         Ok(())
     }
 
-    /// Sends `segment` of connection `number` with a payload of zeros.
+    /// Sends `segment` of connection `number`. Its payload is zeros.
     fn send(&mut self, number: usize, segment: &Segment) -> Result<()> {
         let (from, to) = (self.end, self.end.other());
         let mut frame =

@@ -1,11 +1,11 @@
-//! Processor time of a data packet and its ACK among ten thousand connections, on the live gateway.
+//! Processor time of a data packet and its ACK on the live gateway, among ten thousand connections.
 //!
-//! The ends across the test bed are Tidegate's own TCP ([`connections`](crate::connections)). On a
-//! virtual cable, the process that sends a frame also executes its reception at the other end. The
-//! gateway would be charged for reception at the hosts, and the hosts for reception at its ports.
-//! So each interface gets a kernel thread of its own for reception, and the threads of the ports
-//! count for the gateway. Hosts and their interfaces run on other processors than the gateway, so
-//! their timers are not charged to it.
+//! The hosts of the test bed use Tidegate's own TCP ([`connections`](crate::connections)). On a
+//! virtual cable, the kernel usually runs the reception of a frame in the process that sends it.
+//! Then the gateway would be charged for reception at the hosts, and the hosts for reception at the
+//! gateway. So each interface gets its own kernel thread for reception; the threads of the
+//! gateway's ports count for the gateway. The hosts and their interfaces run on other processors
+//! than the gateway, so that their timers are not charged to the gateway.
 
 use std::fs;
 use std::process::Command;
@@ -19,21 +19,23 @@ use crate::number::{median, real};
 use crate::report::{Line, Report};
 use crate::usage::{softirq_threads, time_of};
 
-/// Number of connections, and the smaller number to compare with.
+/// Number of connections, and a smaller number to compare with.
 const CROWD: u64 = 10_000;
 const FEW: u64 = 100;
 
 /// The total rate in Mbit/s.
 const MBPS: u32 = 760;
 
-/// Full segments in flight on all connections together: about 0.3 s at this rate, and two for each
-/// connection of the crowd.
+/// Full segments in flight on all connections together: about 0.3 s at this rate, or two for each
+/// of ten thousand connections.
 const SEGMENTS: u64 = 20_000;
 
-/// Limit in microseconds for a data packet with its ACK. At this cost, a core carries 750 Mbit/s.
+/// Limit in microseconds for a data packet with its ACK. With this cost, one processor carries 750
+/// Mbit/s.
 const COST: f64 = 16.0;
 
-/// Limits relative to a queue for each flow, and relative to few connections.
+/// Limits for the cost relative to a queue for each flow without ACK control, and relative to few
+/// connections.
 const TO_QUEUE: f64 = 1.25;
 const TO_FEW: f64 = 1.3;
 
@@ -41,34 +43,35 @@ const ROUNDS: usize = 3;
 const WARM_UP: Duration = Duration::from_secs(4);
 const MEASURED: Duration = Duration::from_secs(4);
 
-/// Duration in milliseconds, a part of which is needed to open the connections; and the limit of
-/// the whole run.
+/// Duration of the ends in milliseconds, which includes the opening of the connections; and the
+/// limit of each wait.
 const LASTS: &str = "60000";
 const LIMIT: Duration = Duration::from_secs(50);
 
 const FRAME: u64 = 1_514;
 const FRAME_BITS: f64 = 1_514.0 * 8.0;
 
-/// Length of a pure ACK with timestamps.
+/// Length in bytes of a frame with a pure ACK with timestamps.
 const ACK: u64 = 66;
 
-/// The results of a run.
+/// The results of one run.
 struct CrowdResult {
-    /// Nanoseconds for each data packet: of the forwarder, and of its interfaces and softirq
-    /// threads.
+    /// Processor time in nanoseconds for each data packet: of the forwarder's process, and of its
+    /// interfaces' and softirq threads.
     process: f64,
     interfaces: f64,
     mbps: f64,
-    /// ACKs received for each data packet.
+    /// Number of received ACKs for each data packet.
     acks: f64,
-    /// Retransmissions as a fraction of the sent segments.
+    /// Retransmitted segments as a fraction of all sent segments.
     again: f64,
 }
 
 /// The kind of forwarder.
 #[derive(Clone, Copy)]
 enum CrowdForwarder {
-    /// Only the loop and its ports; the sender's interface limits the rate.
+    /// Only the loop and its ports, without a gateway. A shaper at the sender's interface limits
+    /// the rate.
     Bare,
     /// The gateway, with this many connections and this ACK control.
     Gateway(u64, &'static str),
@@ -81,7 +84,7 @@ const KINDS: [CrowdForwarder; 4] = [
     CrowdForwarder::Gateway(FEW, "postack"),
 ];
 
-/// Adds the results to `report`.
+/// Adds the measurements to `report`.
 pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     let mut samples: [Vec<CrowdResult>; 4] = Default::default();
     for _ in 0..ROUNDS {
@@ -105,7 +108,8 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     let crowd = nanos[2] / 1_000.0;
     let (mbps, acks) = (middle(|sample| sample.mbps), middle(|sample| sample.acks));
     let again = middle(|sample| sample.again)[2] * 100.0;
-    // A receiver that gets segments in pairs sends half as many ACKs.
+    // If a receiver gets two segments at once, it sends one ACK for both. So costs are compared for
+    // each packet, data or ACK.
     let each = [0, 1, 2, 3].map(|kind: usize| nanos[kind] / (1.0 + acks[kind]) / 1_000.0);
     let at = |kind: usize| format!("{:.0} Mbit/s, {:.2} ACKs each", mbps[kind], acks[kind]);
     report.add(Line {
@@ -140,7 +144,8 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
 /// Name of the section.
 pub(crate) const NAME: &str = "af-xdp, up, 10000 connections";
 
-/// One run. `None` if interfaces cannot have threads, or if there is only one processor.
+/// Makes one run. `None` if the kernel gives interfaces no threads, or if there is only one
+/// processor.
 fn sample(bed: &Testbed, kind: CrowdForwarder) -> anyhow::Result<Option<CrowdResult>> {
     let connections =
         if let CrowdForwarder::Gateway(connections, _) = kind { connections } else { CROWD };
@@ -153,7 +158,7 @@ fn sample(bed: &Testbed, kind: CrowdForwarder) -> anyhow::Result<Option<CrowdRes
     let stay = |id: u32| {
         let id = id.to_string();
         run(Command::new("taskset").args(["-cp", &elsewhere, &id]), LIMIT);
-        // With this priority, the load stays constant on a busy machine.
+        // With this priority, the load is constant even on a busy machine.
         run(Command::new("renice").args(["-n", "-15", "-p", &id]), LIMIT);
     };
     ports.iter().chain(&hosts).for_each(|id| stay(*id));
@@ -210,15 +215,16 @@ fn start(bed: &Testbed, kind: CrowdForwarder) -> anyhow::Result<Forwarder<'_>> {
     Ok(Forwarder::Gateway(bed.gateway("af-xdp", &policies)))
 }
 
-/// The last output of an end of connections: open connections, sent segments, and retransmissions.
+/// The last line that an end of connections printed: open connections, sent segments,
+/// retransmissions.
 fn progress(end: &Process) -> Option<[u64; 3]> {
     let line = end.lines().pop()?;
     let numbers: Vec<u64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
     numbers.try_into().ok()
 }
 
-/// Prepares interfaces for threads. Hosts receive packet by packet, so most data packets have an
-/// ACK of their own.
+/// Prepares interfaces. Hosts receive frames one by one, so that most data packets get an ACK of
+/// their own.
 fn prepare(bed: &Testbed) {
     for host in [&bed.lan, &bed.wan] {
         host.run("ip link set dev eth0 gro_max_size 1514");
@@ -228,12 +234,12 @@ fn prepare(bed: &Testbed) {
     }
 }
 
-/// Gives each interface a thread. Returns the threads of the ports and of the hosts; `None` if
-/// threads are not supported.
+/// Gives each interface its own kernel thread for reception. Returns the threads of the gateway's
+/// ports and those of the hosts; `None` if the kernel does not support such threads.
 fn threads(bed: &Testbed) -> Option<(Vec<u32>, Vec<u32>)> {
     let give = |host: &Host, interface: &str| -> Vec<u32> {
         let before = threads_of(interface);
-        // /sys may show the interfaces of another namespace.
+        // The mounted /sys may show the interfaces of another namespace, so this mounts it again.
         let file = format!("/mnt/class/net/{interface}/threaded");
         let line = format!("mount -t sysfs none /mnt && echo 1 > {file}");
         run(host.command("unshare").args(["--mount", "sh", "-c", &line]), LIMIT);
@@ -245,7 +251,7 @@ fn threads(bed: &Testbed) -> Option<(Vec<u32>, Vec<u32>)> {
     all.then(|| (ports.concat(), hosts.concat()))
 }
 
-/// The kernel threads of interfaces with this name, in any namespace.
+/// The reception threads of all interfaces with this name, in any namespace.
 fn threads_of(interface: &str) -> Vec<u32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
@@ -256,8 +262,8 @@ fn threads_of(interface: &str) -> Vec<u32> {
     ids.filter(is_one).collect()
 }
 
-/// The processors that process `id` does not use, in the notation of `taskset`; `None` if it uses
-/// all.
+/// The processors that process `id` does not use, as a list for `taskset`; `None` if there is no
+/// other processor.
 fn elsewhere(id: u32) -> anyhow::Result<Option<String>> {
     let mut its = None;
     for thread in fs::read_dir(format!("/proc/{id}/task"))? {

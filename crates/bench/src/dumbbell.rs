@@ -1,4 +1,4 @@
-//! Greedy connections over one bottleneck: the scenario by which simulators are compared.
+//! Greedy connections over one bottleneck: the scenario with which simulators are compared.
 //!
 //! Every flow has its own hosts on both sides of a link. The round-trip time is 50 ms, and the
 //! buffer holds 50 ms at the link's rate. Access links have ten times this rate. Packets have 1,500
@@ -25,44 +25,45 @@ use tidegate_sim::{Progress, Simulation};
 use crate::cases::processor_time;
 use crate::memory::held;
 
-/// What is run.
+/// A dumbbell to simulate.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Dumbbell {
-    /// Connections.
+    /// Number of connections
     pub(crate) flows: u64,
-    /// Seconds that pass in the network.
+    /// Virtual duration in seconds
     pub(crate) seconds: u64,
-    /// Rate of the bottleneck.
+    /// Rate of the bottleneck in Mbit/s
     pub(crate) mbps: u64,
-    /// How often it is run, each time with another seed.
+    /// Number of runs, each with another seed
     #[arg(default_value_t = 1)]
     pub(crate) times: u64,
-    /// Record all there is to record, every 100 ms.
+    /// Record all time series, every 100 ms, and a capture of the bottleneck
     #[arg(long)]
     pub(crate) traces: bool,
 }
 
-/// The results of all runs together.
+/// Results over all runs.
 #[derive(Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Outcome {
-    /// Processor time of the runs, without building the network.
+    /// Processor time of the runs in nanoseconds, without building the network.
     pub(crate) nanos: u64,
-    /// Packets that arrived over any link, and packets that arrived over the bottleneck.
+    /// Number of packets that arrived over a link, counted once for each link, and number that
+    /// arrived over the bottleneck.
     pub(crate) packet_hops: u64,
     pub(crate) packets: u64,
     pub(crate) timeouts: u64,
-    /// Of the last run.
+    /// Results of the last run only.
     pub(crate) goodput_bps: f64,
     pub(crate) fingerprint: String,
     /// Maximum number of packets in the network, in the last run.
     pub(crate) packets_inside: u64,
-    /// Heap bytes of the last run: of the scenario, with the network before the start, the maximum
-    /// during the run, and of the results.
+    /// Heap bytes in the last run: of the scenario; with the network built, before the start; the
+    /// maximum during the run; of the results.
     pub(crate) scenario_bytes: u64,
     pub(crate) built_bytes: u64,
     pub(crate) running_bytes: u64,
     pub(crate) results_bytes: u64,
-    /// Peak memory of the process.
+    /// Peak memory of the process in bytes.
     pub(crate) peak_bytes: u64,
 }
 
@@ -128,7 +129,7 @@ impl Dumbbell {
         let link = |a: &str, b: &str, like: &Arc<LinkConfig>| {
             Link::new(End::of(a), End::of(b), Arc::clone(like))
         };
-        // 50 ms at the rate of the bottleneck.
+        // The bytes of 50 ms at the rate of the bottleneck.
         let buffer = Bytes(mbps * 1_000_000 / 8 / 20);
         let mut nodes =
             vec![node("l".into(), NodeKind::Router), node("r".into(), NodeKind::Router)];
@@ -180,7 +181,7 @@ fn fifo(bytes: Bytes) -> QdiscSpec {
     fifo
 }
 
-/// Peak memory of this process.
+/// Peak memory of this process in bytes.
 fn peak() -> anyhow::Result<u64> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

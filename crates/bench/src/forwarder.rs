@@ -1,5 +1,5 @@
-//! References for the gateway: the same loop and ports without a gateway, and the bypass programs
-//! alone.
+//! Forwarders to compare the gateway with: its loop and ports without a gateway, and the XDP
+//! programs that bypass it.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use tidegate_dataplane::{
 };
 use tidegate_e2e::pause;
 
-/// Number of buffers, the same as in the gateway.
+/// Number of packet buffers, the same as in the gateway.
 const PACKETS: u32 = 16_384;
 
-/// Forwards frames between the interfaces `lan` and `wan` until it is killed. With `beat`, the loop
-/// forwards them, otherwise the XDP programs do.
+/// Forwards frames between the interfaces `lan` and `wan` until the process is killed. With `beat`,
+/// the loop forwards frames; otherwise, the XDP programs do.
 pub(crate) fn run(beat: bool) -> anyhow::Result<()> {
     let mut clock = Monotonic::start();
     let pair = [&Interface::find("lan")?, &Interface::find("wan")?];

@@ -1,5 +1,5 @@
-//! Processor time of a forwarded packet: through the gateway, through its loop alone, and through
-//! the kernel.
+//! Processor time of a forwarded packet: through the gateway, through its loop without a gateway,
+//! and through the kernel.
 
 use std::time::Duration;
 
@@ -16,29 +16,29 @@ use crate::usage::{softirq_threads, time_of};
 enum Kind {
     /// The kernel's bridge.
     Bridge,
-    /// The loop and its AF_XDP ports, with a machine that only forwards.
+    /// The gateway's loop with AF_XDP ports, but without a gateway.
     Bare,
     /// The gateway, which shapes all packets at a rate above the load.
     Managed,
-    /// The bypass XDP programs alone.
+    /// The XDP programs that bypass the gateway, alone.
     Redirect,
-    /// The gateway without policies and without a rate.
+    /// The gateway without policies and without a link rate.
     Unmanaged,
 }
 
 const KINDS: [Kind; 5] = [Kind::Bridge, Kind::Bare, Kind::Managed, Kind::Redirect, Kind::Unmanaged];
 
-/// Limits of the cost of one forwarder relative to another.
+/// Limits for the cost of one forwarder (first) relative to another (second).
 const LIMITS: [(Kind, Kind, f64); 3] = [
     (Kind::Managed, Kind::Bare, 1.5),
     (Kind::Bare, Kind::Bridge, 2.2),
     (Kind::Unmanaged, Kind::Redirect, 1.2),
 ];
 
-/// Measurements of each forwarder, taken in turns.
+/// Number of measurements of each forwarder. The forwarders are measured in turns.
 const ROUNDS: usize = 5;
 
-/// The load: full-size frames per second, and burst length.
+/// The load: full-size frames per second, and length of a burst.
 const LOAD: (&str, &str) = ("60000", "60");
 
 const WARM_UP: Duration = Duration::from_millis(500);
@@ -47,7 +47,7 @@ const MEASURED: Duration = Duration::from_secs(2);
 /// Duration of the load in milliseconds, longer than the measurement.
 const LASTS: &str = "4000";
 
-/// Adds the ratios of costs to `report`.
+/// Adds the relative costs to `report`.
 pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     report.section("Processor time of a forwarded 1514-byte frame, hosts and softirqs included");
     let mut costs: [Vec<f64>; 5] = Default::default();
@@ -76,7 +76,7 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Processor time in nanoseconds for each packet that `forwarder` forwarded.
+/// Processor time in nanoseconds of each packet that `forwarder` forwards.
 pub(crate) fn cost(bed: &Testbed, forwarder: &Forwarder<'_>) -> anyhow::Result<f64> {
     let sink = ready(&bed.wan, &["sink", LASTS])?;
     let to = format!("{}:{PORT}", bed.wan.v4);

@@ -1,4 +1,4 @@
-//! Instructions of each operation, against their limits.
+//! Counts the instructions of each operation, and compares them with their limits.
 
 use tidegate_core::qdisc::QdiscSpec;
 
@@ -16,8 +16,8 @@ pub(crate) enum Depth {
     Short,
 }
 
-/// Operations on single packets, with their limits in instructions. There is no limit for combined
-/// operations, such as arrival and departure of a packet, or setting, sorting and firing a timer.
+/// Operations on single packets, with their limits in instructions. Combined operations have no
+/// limit, such as arrival and departure of a packet, or setting, sorting and firing a timer.
 const OPERATIONS: [(&str, Option<f64>); 8] = [
     ("token-bucket", Some(MOST)),
     ("flow-look-up", Some(MOST)),
@@ -32,11 +32,11 @@ const OPERATIONS: [(&str, Option<f64>); 8] = [
 /// Limit of instructions for one operation.
 const MOST: f64 = 150.0;
 
-/// Limit of the cost among a million, relative to a thousand.
+/// Limit for the cost of an operation among a million members, relative to a thousand.
 const GROWTH: f64 = 1.3;
 
 /// Operations on classes of a link, with their limits in instructions. The last number limits the
-/// cost among 100,000 leaf classes relative to 100.
+/// cost among 100,000 leaf classes, relative to 100.
 const CLASSES: [(&str, Option<f64>, f64); 4] = [
     ("class/busy", None, 1.5),
     ("class/sparse", None, 1.5),
@@ -44,46 +44,47 @@ const CLASSES: [(&str, Option<f64>, f64); 4] = [
     ("class/add", Some(25_000.0), 1.5),
 ];
 
-/// Commands and reports of classes through a gateway, in both directions of the link. The gateway
-/// finds classes by name, which takes a few more comparisons among 100,000. The second operation is
-/// two changes.
+/// Commands that change classes in a gateway, with reports, in both directions of the link. The
+/// gateway finds classes by name, which takes a few more comparisons among 100,000 classes. The
+/// operation `add` is two changes. Limits as in [`CLASSES`].
 const TOLD: [(&str, f64, f64); 2] =
     [("class-told/change", 25_000.0, 2.0), ("class-told/add", 50_000.0, 2.0)];
 
-/// Divisor of the number of repetitions for these expensive operations.
+/// These operations are expensive, so they are repeated this many times less often.
 const SELDOM: u64 = 50;
 
-/// The parts of a packet's path, without limits.
+/// Parts of a packet's path, which have no limits.
 const WAYS: [&str; 4] = ["wire/describe", "wire/rewrite", "gateway/unmanaged", "gateway/shaped"];
 
-/// Limit of a packet's cost through a trunk relative to a shaper, and through one of a hundred
-/// trunks relative to one.
+/// Limits for the cost of a packet through a trunk: relative to a shaped packet, and with a hundred
+/// trunks relative to one trunk.
 const TRUNK: f64 = 1.5;
 const TRUNKS: f64 = 1.3;
 
-/// Instructions of `live/shaped` at commit 7cdd3354. The limit of live trunks is relative to them, so a
-/// cheaper shaper does not lower the limit of a trunk.
+/// Instructions of `live/shaped` at commit 7cdd3354. The limit of live trunks is relative to this
+/// constant, so a cheaper shaper does not make the limit of trunks stricter.
 const LIVE_SHAPED: f64 = 6_527.74;
 
-/// Markings, the largest number of flows in their measurements, and whether the short form measures
-/// them. The short form measures those whose limits hold with up to 10,000 flows.
+/// For each marking: the largest number of flows in its measurements, and whether the short form
+/// measures it. The short form uses at most 10,000 flows, so it leaves out markings whose limit
+/// then fails.
 const MARKINGS: [(&str, u32, bool); 3] =
     [("reference", 1_000, true), ("heuristic", 100_000, false), ("coverage", 100_000, true)];
 
-/// Limit of a packet's cost with many flows relative to a hundred, and relative to the same number
-/// of flows without a marking.
+/// Limits for the cost of a packet at a queue with a marking: with many flows relative to a
+/// hundred, and relative to as many flows without a marking.
 const MORE_FLOWS: f64 = 1.2;
 const MARKED: f64 = 1.5;
 
-/// Limit of the cost of authenticating and verifying a management packet, relative to a packet
-/// through a trunk.
+/// Limit for the cost of authenticating and verifying a management packet, relative to the whole
+/// cost of a packet through a trunk.
 const SEALED: f64 = 0.5;
 
-/// Bytes that a management packet stands for in this measurement.
+/// User bytes for which one management packet is sent, in this measurement.
 const VMSS: u32 = 1_500;
 
-/// Limits of the cost with 10,000 policies relative to 10: of a packet of a known flow, and of the
-/// first packet of a new flow.
+/// Limits for the cost with 10,000 policies, relative to 10: of a packet of a known flow, and of
+/// the first packet of a flow.
 const KNOWN_FLOW: f64 = 1.05;
 const FIRST_MATCH: f64 = 3.0;
 
@@ -110,7 +111,7 @@ impl Depth {
     }
 }
 
-/// Adds the measurements of `depth` to `report`.
+/// Measures all operations and adds the results to `report`.
 pub(crate) fn measure(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     if !begin(report) {
         return Ok(());
@@ -142,31 +143,31 @@ pub(crate) fn measure(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Work on many policies, errors or classes at once. Each has two limits: instructions per policy,
-/// error or class, and this cost relative to that among a tenth as many. The last field is `true`
-/// if a gateway does the work.
+/// Work on many policies, errors or classes at once. For each: the limit in instructions for each
+/// policy, error or class; the limit of this cost relative to a tenth as many; `true` if a gateway
+/// does the work, so that its longest call is measured.
 const AT_ONCE: [(&str, Option<f64>, Option<f64>, bool); 8] = [
     ("check/policies", Some(60_000.0), Some(1.2), false),
     ("check/errors", None, Some(1.2), false),
     ("swap/policies", None, Some(1.2), true),
     ("swap/classes", None, Some(1.5), true),
-    // From a class for each policy to no classes, and back.
+    // From one class for each policy to no classes, and back.
     ("swap/classes-or-none", None, Some(1.5), true),
-    // All data-plane work for a commit of a policy source.
+    // All work of the data plane for a commit of a policy source.
     ("commit/policies", None, Some(1.2), true),
     ("scrape/policies", None, None, true),
     ("scrape/classes", None, None, true),
 ];
 
-/// Limit of instructions for one call into a gateway during a swap or a scrape: about a
+/// Limit in instructions for a single call into a gateway during a swap or a scrape: about a
 /// millisecond.
 const LONGEST_CALL: f64 = 3_000_000.0;
 
-/// Number of policies in a commit: the default limit of a source (`max_policies`).
+/// Number of policies in a commit, which is the default limit of a source (`max_policies`).
 const COMMITTED: u32 = 100_000;
 
-/// Adds the instructions of checks, swaps and scrapes: per policy, error or class, and of the
-/// longest call.
+/// Measures checks, swaps and scrapes. Adds the instructions for each policy, error or class, and
+/// those of the longest call, to `report`.
 fn files_and_swaps(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     for (name, most, growth, in_calls) in AT_ONCE {
         let commits = name.starts_with("commit/");
@@ -175,7 +176,7 @@ fn files_and_swaps(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
             Depth::Full => 50_000,
             Depth::Short => 4_000,
         };
-        // A swap, and the swap back.
+        // One operation is a swap, the second is the swap back.
         let operations = if commits || name.starts_with("swap/") { 2 } else { 1 };
         let of = |size: u32| {
             let run = Run { name, operations, size, seed: 1 };
@@ -196,12 +197,12 @@ fn files_and_swaps(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Adds only the instructions of checks, swaps and scrapes to `report`.
+/// Measures only checks, swaps and scrapes.
 pub(crate) fn swaps(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     if begin(report) { files_and_swaps(depth, report) } else { Ok(()) }
 }
 
-/// Adds only the cost of packets at a queue with a marking to `report`.
+/// Measures only packets at a queue with a marking.
 pub(crate) fn only_markings(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     if !begin(report) {
         return Ok(());
@@ -209,7 +210,7 @@ pub(crate) fn only_markings(depth: Depth, report: &mut Report) -> anyhow::Result
     markings(depth, report)
 }
 
-/// Adds only the cost of operations on classes to `report`.
+/// Measures only operations on classes.
 pub(crate) fn classes(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     if begin(report) { of_classes(depth, report) } else { Ok(()) }
 }
@@ -228,7 +229,7 @@ fn of_classes(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     let often = CLASSES.map(|(name, most, growth)| (name, most, growth, depth.operations()));
     let seldom = depth.operations() / SELDOM;
     let told = TOLD.map(|(name, most, growth)| (name, Some(most), growth, seldom));
-    // Building their gateways takes long.
+    // Building the gateways of these cases takes long, so the short form leaves them out.
     let told = told.into_iter().filter(|_| depth == Depth::Full);
     for (name, most, growth, operations) in often.into_iter().chain(told) {
         let of = |size| repeated(name, operations, size, depth);
@@ -240,7 +241,7 @@ fn of_classes(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Measures an operation among a thousand, and the growth of its cost.
+/// Measures an operation among a thousand members, and the growth of its cost among many.
 fn operation(
     name: &str,
     most: Option<f64>,
@@ -256,11 +257,11 @@ fn operation(
     Ok(())
 }
 
-/// A shaped packet at a queue with a marking, compared with a shaped packet without a marking among
-/// as many flows.
+/// Measures a packet at a queue with a marking, relative to a packet of `gateway/shaped` among as
+/// many flows.
 ///
-/// Without a marking, a packet also costs more among more flows. At full depth this growth is
-/// measured and subtracted.
+/// Even without a marking, a packet costs more among more flows. At full depth, this growth is
+/// measured and divided out.
 fn markings(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     let measured = MARKINGS.into_iter().filter(|(.., short)| *short || depth == Depth::Full);
     for (kind, most, _) in measured {
@@ -288,8 +289,8 @@ fn markings(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A user packet through a trunk with its management packet and half an ACK, compared with a
-/// `shaped` packet.
+/// Measures a user packet through a trunk, together with a management packet and half an ACK.
+/// `shaped` is the cost of a shaped packet.
 fn trunks(shaped: f64, depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     const NAME: &str = "gateway/trunked";
     let ((one, beside), (many, _)) = (case(NAME, 1, depth)?, case(NAME, 100, depth)?);
@@ -307,9 +308,9 @@ fn trunks(shaped: f64, depth: Depth, report: &mut Report) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// The same through the loop with a live gateway's port, at the sending and the receiving end.
-/// Management packets, or also user packets, travel in authenticated datagrams. The tag of user
-/// packets covers all their bytes, so their cost is reported without a limit.
+/// Measures trunks in the loop of a live gateway, at the sending and at the receiving end. Either
+/// only management packets are authenticated, or user packets travel in authenticated datagrams too
+/// (`udp`). Authentication covers all bytes of a user packet, so `udp` has no limit.
 fn live_trunks(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     let shaped = live("live/shaped", 1, depth)?;
     report.add(instructions("live/shaped".to_owned(), shaped, None, String::new()));
@@ -337,8 +338,8 @@ fn live_trunks(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Instructions of one operation of a live case: the median over the seeds. Processor time is not
-/// reported, because it would include both ends.
+/// Instructions of one operation of a live case: the median over the seeds. Processor time would
+/// include both gateways, so it is not reported.
 fn live(name: &str, trunks: u32, depth: Depth) -> anyhow::Result<f64> {
     let of = |seed: &u64| {
         let run = Run { name, operations: 10_000, size: trunks, seed: *seed };
@@ -347,7 +348,7 @@ fn live(name: &str, trunks: u32, depth: Depth) -> anyhow::Result<f64> {
     Ok(median(depth.seeds().iter().map(of).collect::<anyhow::Result<_>>()?))
 }
 
-/// A data segment and its ACK, in an ACK-controlled flow.
+/// Measures a data segment and its ACK in an ACK-controlled flow.
 fn postack(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     const NAME: &str = "gateway/postack";
     let ((few, _), (many, beside)) = (case(NAME, 10, depth)?, case(NAME, 10_000, depth)?);
@@ -357,7 +358,7 @@ fn postack(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The growth of a case's cost from 10 to 10,000 policies.
+/// Measures how the cost of a case grows from 10 to 10,000 policies.
 fn policies(name: &str, most: f64, depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     let (few, _) = case(name, 10, depth)?;
     let (many, beside) = case(name, 10_000, depth)?;
@@ -366,12 +367,12 @@ fn policies(name: &str, most: f64, depth: Depth, report: &mut Report) -> anyhow:
     Ok(())
 }
 
-/// Instructions of one operation, the median over the seeds, with a remark for the report.
+/// Instructions of one operation (the median over the seeds), and a remark for the report.
 fn case(name: &str, size: u32, depth: Depth) -> anyhow::Result<(f64, String)> {
     repeated(name, depth.operations(), size, depth)
 }
 
-/// The same, with this many operations.
+/// As [`case`], with this number of operations.
 fn repeated(name: &str, operations: u64, size: u32, depth: Depth) -> anyhow::Result<(f64, String)> {
     let with_cache = depth == Depth::Full;
     let mut costs: Vec<Cost> = Vec::new();

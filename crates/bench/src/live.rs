@@ -1,4 +1,4 @@
-//! Forwarders in the middle of a test bed, each set up again for every measurement.
+//! Forwarders between the two hosts of a test bed. Each is started anew for every measurement.
 
 use std::env;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidegate_e2e::{Gateway, Host, Process, Testbed, until};
 
-/// A forwarder in the middle of a test bed, which ends on drop.
+/// A forwarder between the two hosts of a test bed. Dropping it ends the forwarder.
 pub(crate) enum Forwarder<'a> {
     Kernel,
     Ours(#[expect(dead_code, reason = "it ends when dropped")] Process, u32),
@@ -14,7 +14,7 @@ pub(crate) enum Forwarder<'a> {
 }
 
 impl Forwarder<'_> {
-    /// The process whose time counts for the forwarder.
+    /// The process whose processor time counts for the forwarder; `None` for the kernel.
     pub(crate) fn process(&self) -> Option<u32> {
         match self {
             Self::Kernel => None,
@@ -31,7 +31,7 @@ pub(crate) fn ourselves(host: &Host, words: &[&str]) -> anyhow::Result<Command> 
     Ok(command)
 }
 
-/// The same, started, after it has reported that it is ready.
+/// Starts such a command, and waits until it reports that it is ready.
 pub(crate) fn ready(host: &Host, words: &[&str]) -> anyhow::Result<Process> {
     let mut process = Process::start(&mut ourselves(host, words)?);
     until(&format!("{words:?} to be ready"), Duration::from_secs(20), || {
@@ -41,7 +41,7 @@ pub(crate) fn ready(host: &Host, words: &[&str]) -> anyhow::Result<Process> {
     Ok(process)
 }
 
-/// Runs these `tc` commands in the middle of `bed`. Returns the reason of the first failure.
+/// Runs `tc` commands in the namespace between the hosts. Returns the reason of the first failure.
 pub(crate) fn tc(bed: &Testbed, commands: &[String]) -> Result<(), String> {
     for words in commands {
         let output = bed.middle.command("tc").args(words.split_whitespace()).output();
@@ -53,7 +53,7 @@ pub(crate) fn tc(bed: &Testbed, commands: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Starts a [`forwarder`](crate::forwarder) of this program.
+/// Starts this program as the [`forwarder`](crate::forwarder) `what`.
 pub(crate) fn ours(bed: &Testbed, what: &str) -> anyhow::Result<Forwarder<'static>> {
     let process = ready(&bed.middle, &[what])?;
     let id = process.id();

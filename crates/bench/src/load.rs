@@ -1,4 +1,4 @@
-//! A load of UDP datagrams at a fixed rate, and the record of their arrival.
+//! A load of UDP datagrams at a fixed rate, and a record of their arrivals.
 
 use std::io::{self, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -12,18 +12,18 @@ use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
 use tidegate_e2e::{now, pause};
 
-/// Length of a full-size Ethernet frame, and its UDP payload.
+/// Length in bytes of a full-size Ethernet frame, and of its UDP payload.
 pub(crate) const FRAME: u32 = 1_514;
 const PAYLOAD: usize = 1_472;
 
 /// The port of the receiver.
 pub(crate) const PORT: u16 = 7_007;
 
-/// The most flows of a load. They send in turn.
+/// Largest number of flows in a load.
 const FLOWS: usize = 8;
 
-/// Sends `per_second` datagrams each second, in bursts of `burst`, for `time`. They belong to
-/// `flows` flows in turn. Each datagram carries its departure time.
+/// For `time`, sends `per_second` datagrams each second, in bursts of `burst`. `flows` flows send
+/// in turn. Each datagram carries its departure time.
 pub(crate) fn send(
     to: SocketAddr,
     per_second: u32,
@@ -40,7 +40,7 @@ pub(crate) fn send(
     while start.elapsed() < time {
         for socket in turns.by_ref().take(usize::try_from(burst).unwrap_or(1)) {
             payload[..8].copy_from_slice(&clock()?.to_be_bytes());
-            // A datagram that cannot be sent now is lost, like any other lost datagram.
+            // If a datagram cannot be sent now, it counts as lost.
             let _ = socket.send_to(&payload, to);
         }
         sent += burst;
@@ -50,7 +50,7 @@ pub(crate) fn send(
     Ok(())
 }
 
-/// Receives nothing: the kernel drops arriving datagrams at the socket, which costs least.
+/// Opens a socket and never reads it. The kernel drops arriving datagrams there, which costs least.
 pub(crate) fn sink(time: Duration) -> io::Result<()> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PORT))?;
     setsockopt(&socket, RcvBuf, &2_048)?;
@@ -59,7 +59,7 @@ pub(crate) fn sink(time: Duration) -> io::Result<()> {
     Ok(())
 }
 
-/// Nanoseconds of the clock of the kernel's arrival time stamps.
+/// The current time in nanoseconds, on the clock of the kernel's arrival time stamps.
 fn clock() -> nix::Result<i64> {
     clock_gettime(ClockId::CLOCK_REALTIME).map(nanos)
 }
@@ -70,14 +70,14 @@ fn nanos(time: TimeSpec) -> i64 {
 
 const SECOND: i64 = 1_000_000_000;
 
-/// An arrived datagram; times are in nanoseconds.
+/// An arrived datagram. Times are in nanoseconds.
 struct Arrival {
     at: i64,
     /// Time since its departure.
     delay: i64,
 }
 
-/// Prints the arrivals at this many ports: the index of the port, the arrival time by the kernel's
+/// Prints each arrival at `ports` ports: the index of the port, the arrival time on the kernel's
 /// clock, and the delay. Waits for the first arrival without limit, and ends one second after the
 /// last one.
 pub(crate) fn arrivals(ports: u16) -> io::Result<()> {
@@ -98,7 +98,8 @@ pub(crate) fn arrivals(ports: u16) -> io::Result<()> {
     Ok(())
 }
 
-/// A socket with a large buffer, so no datagram is lost while the process waits for a processor.
+/// A socket with a large buffer, so that no datagram is lost while the process waits for a
+/// processor.
 fn receiver(port: u16) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port))?;
     socket.set_nonblocking(true)?;

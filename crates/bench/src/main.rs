@@ -34,10 +34,10 @@ use crate::dumbbell::Dumbbell;
 use crate::instructions::Depth;
 use crate::report::Report;
 
-/// What a packet costs, each figure against its limit.
+/// Measures what a packet costs, and compares each figure with its limit
 ///
-/// Ends with 1 if a figure is beyond its limit. What this machine cannot measure is skipped, and
-/// the report says so.
+/// Exits with 1 if a figure exceeds its limit. Measurements that this machine cannot make are
+/// skipped, and the report names them.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -50,9 +50,9 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Part {
-    /// Everything but single cases.
+    /// All measurements, except single cases
     All,
-    /// Instructions of each operation, counted by callgrind, and memory of an idle flow.
+    /// Instructions of each operation, counted by callgrind, and memory of an idle flow
     Instructions {
         /// Fewer and smaller cases, without the cache model.
         #[arg(long)]
@@ -74,60 +74,60 @@ enum Part {
         #[arg(long)]
         short: bool,
     },
-    /// How evenly packets leave, against HTB; as root.
+    /// How evenly packets depart, compared with HTB; needs root
     Pacing,
-    /// How a link is shared between classes, beside HTB; as root.
+    /// How classes share a link, compared with HTB; needs root
     Sharing,
-    /// Processor time of a forwarded packet, against the kernel's; as root.
+    /// Processor time of a forwarded packet, compared with the kernel; needs root
     Forwarding,
-    /// Processor time of a packet under PostACK, against a queue for each flow; as root.
+    /// Processor time of a packet under PostACK, compared with a queue for each flow; needs root
     Signalling {
         /// Measure only cases whose names contain all these words.
         #[arg(long, default_value = "")]
         only: String,
     },
-    /// Cost of large requests on the control socket; as root.
+    /// Cost of large requests on the control socket; needs root
     Bodies,
-    /// Speed and memory of the simulator, beside ns-2 and ns-3.
+    /// Speed and memory of the simulator, compared with ns-2 and ns-3
     Simulator,
-    /// One dumbbell in virtual time: what it took and came to, as JSON.
+    /// Simulates one dumbbell; prints its costs and results as JSON
     Dumbbell(Dumbbell),
-    /// One case: what callgrind looks at. Says what an operation took in processor time.
+    /// Runs one case, as callgrind does; prints the processor time of an operation
     Case {
-        /// Its name.
+        /// Name of the case
         name: String,
-        /// How often its operation is done.
+        /// Number of operations
         operations: u64,
-        /// Among how many of its kind: flows, members, timers, policies.
+        /// Number of flows, members, timers or policies
         size: u32,
-        /// What its random choices begin with.
+        /// Random seed
         seed: u64,
     },
-    /// Instructions of one operation of a case.
+    /// Counts the instructions of one operation of a case
     Count {
-        /// Its name.
+        /// Name of the case
         name: String,
-        /// How often its operation is done.
+        /// Number of operations
         operations: u64,
-        /// Among how many of its kind: flows, members, timers, policies.
+        /// Number of flows, members, timers or policies
         size: u32,
     },
-    /// A loop that only passes frames on, between `lan` and `wan`.
+    /// Runs a loop that only forwards frames between `lan` and `wan`
     #[command(hide = true)]
     Bare,
-    /// XDP programs that pass frames on, between `lan` and `wan`.
+    /// Attaches XDP programs that forward frames between `lan` and `wan`
     #[command(hide = true)]
     Redirect,
-    /// Sends datagrams.
+    /// Sends datagrams
     #[command(hide = true)]
     Send { to: SocketAddr, per_second: u32, burst: u32, millis: u64, flows: usize },
-    /// Is one end of TCP connections.
+    /// Runs one end of many TCP connections
     #[command(hide = true)]
     Connections { end: connections::End, number: usize, window: u64, millis: u64 },
-    /// Drops datagrams.
+    /// Drops datagrams
     #[command(hide = true)]
     Sink { millis: u64 },
-    /// Says when datagrams arrive at so many ports.
+    /// Prints the arrival times of datagrams at some ports
     #[command(hide = true)]
     Arrivals { ports: u16 },
 }

@@ -1,8 +1,7 @@
-//! Heap memory of an idle flow and of an idle class, as counted by the allocator.
+//! Heap memory of an idle flow and of an idle class, counted by the allocator.
 
-use std::alloc::System;
-
-use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use cap::Cap;
+use mimalloc::MiMalloc;
 use tidegate_core::gateway::Gateway;
 use tidegate_core::qdisc::QdiscSpec;
 
@@ -10,21 +9,23 @@ use crate::cases::{self, GROUP};
 use crate::number::real;
 use crate::report::{Line, Report};
 
+/// The allocator of the program, with a count of its bytes.
 #[global_allocator]
-static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+static HEAP: Cap<MiMalloc> = Cap::new(MiMalloc, usize::MAX);
 
-/// Number of flows that have become idle.
+/// Number of idle flows in the measurement.
 const FLOWS: u32 = 100_000;
 
-/// Limit of bytes for each flow with PostACK.
+/// Limit in bytes for the memory of PostACK for each flow.
 const MOST: f64 = 256.0;
 
-/// Limit of bytes for a flow whose LAN address has no other flow. The target is [`MOST`]. The
-/// address alone, a host of the queue `hosts`, takes more than half of the target
+/// Limit in bytes for a flow whose LAN address has no other flow. The target is [`MOST`], but the
+/// address alone, as a host of the queue `hosts`, takes more than half of it
 /// (`docs/understand/costs.md`).
 const MOST_WITH_ADDRESS: f64 = 512.0;
 
-/// The same if the queue of the link is `hosts`, which keeps state for each host and each flow.
+/// The same limit if the queue of the link is `hosts`, which keeps state for each host and each
+/// flow.
 const MOST_WITH_HOST: f64 = 704.0;
 
 /// Adds the memory of an idle flow to `report`.
@@ -64,7 +65,7 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     classes(report)
 }
 
-/// Adds the memory of idle classes, and the time to create them, to `report`.
+/// Adds the memory of idle classes, and the time to create and drop them, to `report`.
 pub(crate) fn classes(report: &mut Report) -> anyhow::Result<()> {
     report.section("Idle classes");
     let bytes = |classes| heap(|| cases::classified_gateway(classes));
@@ -88,25 +89,22 @@ pub(crate) fn classes(report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Number of leaf classes without packets, the limit of bytes for each, and the limit of seconds to
-/// create them.
+/// Number of leaf classes without packets, the limit in bytes for each, and the limit in seconds to
+/// create and drop all.
 const CLASSES: u32 = 100_000;
 const MOST_OF_CLASS: f64 = 1_024.0;
 const MOST_TIME: f64 = 1.0;
 
-/// Bytes currently on the heap.
+/// Bytes on the heap now.
 pub(crate) fn held() -> u64 {
-    let it = HEAP.stats();
-    let held = it.bytes_allocated.wrapping_sub(it.bytes_deallocated);
-    u64::try_from(held).unwrap_or(0)
+    u64::try_from(HEAP.allocated()).unwrap_or(0)
 }
 
 /// Heap bytes of the gateway that `make` returns.
 fn heap(make: impl FnOnce() -> anyhow::Result<Gateway>) -> anyhow::Result<f64> {
-    let region = Region::new(HEAP);
+    let before = held();
     let gateway = make()?;
-    let change = region.change();
+    let bytes = held().saturating_sub(before);
     drop(gateway);
-    let bytes = change.bytes_allocated.saturating_sub(change.bytes_deallocated);
-    Ok(real(u64::try_from(bytes)?))
+    Ok(real(bytes))
 }

@@ -6,7 +6,7 @@ pub(crate) const fn real(n: u64) -> f64 {
     n as f64
 }
 
-/// The median; of an even number, the higher of the two. Zero for an empty list.
+/// The median; for an even number of values, the higher of the middle two. Zero for an empty list.
 pub(crate) fn median(mut numbers: Vec<f64>) -> f64 {
     numbers.sort_by(f64::total_cmp);
     numbers.get(numbers.len() / 2).copied().unwrap_or_default()

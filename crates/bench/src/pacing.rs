@@ -1,4 +1,4 @@
-//! Regularity of departures, compared with HTB.
+//! How evenly a shaper sends, compared with HTB.
 
 use std::time::Duration;
 
@@ -9,18 +9,19 @@ use crate::load::{FRAME, PORT};
 use crate::number::{median, real};
 use crate::report::{Line, Report};
 
-/// Measured rates in Mbit/s.
+/// Shaped rates in Mbit/s.
 const RATES: [u32; 2] = [10, 100];
 
-/// Measurements of each shaper, taken in turns.
+/// Number of measurements of each shaper. The shapers are measured in turns.
 const ROUNDS: usize = 5;
 
-/// Limit of the spread of gaps, relative to HTB.
+/// Limit for the spread of gaps between frames, relative to HTB.
 const MOST: f64 = 1.3;
 
 const FRAME_BITS: f64 = 1_514.0 * 8.0;
 
-/// Duration of the load in milliseconds, and the initial part in nanoseconds that is ignored.
+/// Duration of the load in milliseconds, and the part at its start, in nanoseconds, that is
+/// ignored.
 const SENT: &str = "3000";
 const WARM_UP: i64 = 500_000_000;
 
@@ -80,9 +81,9 @@ fn commands(rate: u32) -> [String; 2] {
     ]
 }
 
-/// Statistics of the gaps between arrivals.
+/// Statistics of the gaps between the arrivals of two frames.
 struct Gaps {
-    /// Nanoseconds from the 1st to the 99th percentile.
+    /// Difference between the 99th and the 1st percentile, in nanoseconds.
     spread: f64,
     /// Rate in Mbit/s, from the median gap.
     rate: f64,
@@ -91,7 +92,7 @@ struct Gaps {
 fn gaps(bed: &Testbed, rate: u32, _forwarder: &Forwarder<'_>) -> anyhow::Result<Gaps> {
     let receiver = ready(&bed.wan, &["arrivals", "1"])?;
     let to = format!("{}:{PORT}", bed.wan.v4);
-    // A fifth above the rate.
+    // The load is a fifth above the rate.
     let per_second = (rate * 1_200_000 / 8 / FRAME).to_string();
     let words = ["send", to.as_str(), &per_second, "1", SENT, "1"];
     tidegate_e2e::run(&mut ourselves(&bed.lan, &words)?, Duration::from_secs(20));
@@ -107,7 +108,7 @@ fn gaps(bed: &Testbed, rate: u32, _forwarder: &Forwarder<'_>) -> anyhow::Result<
     Ok(Gaps { spread: real(u64::try_from(high - low)?), rate: FRAME_BITS * 1_000.0 / real(middle) })
 }
 
-/// Arrival time in a line of output.
+/// The arrival time in a line that `arrivals` printed.
 fn time(line: &str) -> Option<i64> {
     line.split_whitespace().nth(1)?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! Measured figures and their limits.
+//! The report: measured figures and their limits.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -6,18 +6,18 @@ use std::{fs, io};
 
 use serde::Serialize;
 
-/// All measurements, printed as they are added.
+/// All measurements. Prints each figure when it is added.
 #[derive(Default, Serialize)]
 pub(crate) struct Report {
     sections: Vec<Section>,
 }
 
-/// Figures of one kind.
+/// Figures that belong together.
 #[derive(Serialize)]
 struct Section {
     title: String,
     lines: Vec<Line>,
-    /// Reasons for measurements that were skipped.
+    /// Measurements that were skipped, with the reason.
     skipped: Vec<String>,
 }
 
@@ -54,7 +54,7 @@ impl Line {
 const HEAD: &str = "| what | value | limit | | beside |\n|---|---|---|---|---|";
 
 impl Report {
-    /// Begins a section, to which the next figures belong.
+    /// Begins a section. Figures added from now on belong to it.
     pub(crate) fn section(&mut self, title: &str) {
         println!("\n## {title}\n\n{HEAD}");
         self.sections.push(Section {
@@ -72,7 +72,7 @@ impl Report {
         }
     }
 
-    /// Records that a measurement is impossible on this machine, and why.
+    /// Records that this machine cannot make a measurement, and why.
     pub(crate) fn skip(&mut self, what: &str) {
         println!("skipped: {what}");
         if let Some(section) = self.sections.last_mut() {

@@ -1,4 +1,4 @@
-//! Sharing of a link between classes, compared with HTB.
+//! How classes share a link, compared with HTB.
 
 mod play;
 mod tree;
@@ -16,10 +16,10 @@ use crate::report::{Line, Report};
 /// Rate of the link in Mbit/s.
 const LINK: u32 = 20;
 
-/// Measurements of each scheduler, taken in turns.
+/// Number of measurements of each scheduler. The schedulers are measured in turns.
 const ROUNDS: usize = 3;
 
-/// Classes, their loads, and the figures to compute.
+/// A scene: classes, their loads, and the figures to compute.
 struct Scene {
     tree: &'static [Class],
     /// The load of each leaf class.
@@ -27,14 +27,14 @@ struct Scene {
     figures: &'static [Figure],
 }
 
-/// A figure computed from the arrivals; smaller is better.
+/// A figure computed from the arrivals. Smaller is better.
 struct Figure {
     what: &'static str,
     unit: &'static str,
     value: fn(&Played) -> f64,
 }
 
-/// Guarantees leave 6 Mbit/s of the link unassigned.
+/// Three classes, whose guarantees leave 6 of the link's 20 Mbit/s unassigned.
 const THREE: &[Class] = &[Class::new(8_000, 1), Class::new(4_000, 2), Class::new(2_000, 3)];
 
 const SCENES: &[Scene] = &[
@@ -120,7 +120,7 @@ const SCENES: &[Scene] = &[
     },
 ];
 
-/// No class demands more than its guarantee.
+/// Classes with guarantees so high that no class sends more.
 const FAST: &[Class] =
     &[Class::new(1_000_000, 1), Class::new(1_000_000, 1), Class::new(1_000_000, 1)];
 
@@ -132,7 +132,7 @@ fn furthest<const N: usize>(off: [f64; N]) -> f64 {
     off.into_iter().fold(0.0, f64::max)
 }
 
-/// Adds each figure for Tidegate and for HTB to `report`, without limits.
+/// Adds each figure to `report`, for Tidegate and for HTB. There are no limits.
 pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     report.section(&format!("A link of {LINK} Mbit/s shared by classes, beside HTB"));
     for scene in SCENES {
@@ -157,7 +157,7 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Measures Tidegate and HTB in turns; `None` if that is impossible.
+/// Measures Tidegate and HTB in turns; `None` if this machine cannot.
 fn in_turns<T>(
     report: &mut Report,
     measure: impl Fn(&Testbed, Sharer) -> anyhow::Result<T>,
@@ -175,7 +175,8 @@ fn in_turns<T>(
     Ok(Some(all))
 }
 
-/// One scheduler counts as better only if it is better in every measurement.
+/// Compares two lists of measurements. A scheduler is called better only if all its values are
+/// better than all values of the other.
 fn line(what: &str, unit: &'static str, ours: Vec<f64>, theirs: Vec<f64>) -> Line {
     let range = |all: &[f64]| {
         let (least, most) =

@@ -1,9 +1,9 @@
-//! Processor time of a data packet with its ACK on the live gateway: PostACK, compared with a queue
-//! for each flow.
+//! Processor time of a data packet with its ACK on the live gateway, with PostACK relative to a
+//! queue for each flow.
 //!
-//! The load is real TCP in the lab. Both variants shape the same traffic, and the benchmark checks
-//! that the same number of packets pass. Otherwise the cost per packet would not be comparable, as
-//! it depends on the rate.
+//! The load is the kernel's TCP in the lab. Both variants shape the same traffic. The cost of a
+//! packet depends on the rate, so the benchmark checks that both variants forward equally many
+//! packets.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use crate::number::{median, real};
 use crate::report::{Line, Report};
 use crate::usage::{softirq_threads, time_of};
 
-/// The transfers. At low rates, each packet departs at its own time, for which the gateway spins.
-/// At high rates, packets depart together.
+/// A load of TCP transfers. At a low rate, each packet departs at its own time, and the gateway
+/// spins until then. At a high rate, several packets depart together.
 struct Transfers {
     mbps: u32,
     flows: usize,
-    /// Delay in each direction.
+    /// Path delay in each direction.
     delay: &'static str,
 }
 
@@ -30,42 +30,43 @@ const LOADS: [Transfers; 2] = [
 
 const BACKENDS: [&str; 2] = ["af-packet", "af-xdp"];
 
-/// The options of a transfer, and the direction of its data through the gateway.
+/// Options of the transfers, and the direction of their data through the gateway.
 const WAYS: [(&[&str], &str); 2] = [(&["--upload"], "up"), (&[], "down")];
 
 const SIGNALS: [&str; 2] = ["none", "postack"];
 
-/// Measurements of each variant, taken in turns.
+/// Number of measurements of each variant. The variants are measured in turns.
 const ROUNDS: usize = 3;
 
-/// Limit of the cost of a packet, relative to a queue for each flow.
+/// Limit for the cost of a packet, relative to a queue for each flow without ACK control.
 const COST: f64 = 1.25;
 
-/// Limit of the ratio of passed packets. Above it, costs per packet are not comparable.
+/// Limit for the ratio of forwarded packets of the two variants. Above this ratio, costs are not
+/// comparable.
 const CROSSED: f64 = 1.05;
 
 const WARM_UP: Duration = Duration::from_secs(3);
 const MEASURED: Duration = Duration::from_secs(4);
 
-/// Duration of the transfers, much longer than the measurement. The processor time of a thread is
-/// no longer readable after its end.
+/// Duration of the transfers, much longer than the measurement, because the processor time of a
+/// thread cannot be read after its end.
 const LASTS: &str = "60 s";
 
 const LIMIT: Duration = Duration::from_secs(20);
 
 const FRAME: u64 = 1_514;
 
-/// The results of a run.
+/// The results of one run.
 #[derive(Clone, Copy)]
 struct Sample {
-    /// Nanoseconds for each data packet: of the gateway and the softirq threads, and in total with
-    /// hosts and network.
+    /// Processor time in nanoseconds for each data packet: of the gateway with the softirq threads,
+    /// and of the whole machine with hosts and network.
     gateway: f64,
     all: f64,
     mbps: f64,
 }
 
-/// Adds the costs to `report`, of the variants whose name contains all words of `only`.
+/// Adds the costs to `report`, for the variants whose name contains all words of `only`.
 pub(crate) fn measure(report: &mut Report, only: &str) -> anyhow::Result<()> {
     report.section("Processor time of a data packet and its ACK, PostACK to a queue for each flow");
     let wanted = |what: &str| only.split_whitespace().all(|word| what.contains(word));
@@ -154,7 +155,7 @@ fn sample(
     })
 }
 
-/// Two hosts, with a gateway beside the first one that shapes both directions.
+/// A lab topology of two hosts. The gateway at the first host shapes both directions.
 fn topology(load: &Transfers, backend: &str, signal: &str) -> String {
     let Transfers { mbps, delay, .. } = load;
     format!(

@@ -1,4 +1,4 @@
-//! Costs of the simulator: time compared with other simulators, time with many flows, and memory.
+//! Costs of the simulator: time relative to other simulators, time with many flows, and memory.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,12 +10,13 @@ use crate::dumbbell::{Dumbbell, Outcome};
 use crate::number::{median, real};
 use crate::report::{Line, Report};
 
-/// 100 flows over 100 Mbit/s, and 10,000 flows with the same rate each.
+/// Two dumbbells with the same rate for each flow: 100 flows over 100 Mbit/s, and 10,000 flows over
+/// 10 Gbit/s.
 const FEW: Dumbbell = Dumbbell { flows: 100, seconds: 3, mbps: 100, times: 40, traces: false };
 const MANY: Dumbbell =
     Dumbbell { flows: 10_000, seconds: 3, mbps: 10_000, times: 1, traces: false };
 
-/// Number of turns between the two.
+/// Number of times that both are measured, in turns.
 const TURNS: u32 = 3;
 
 /// Adds the costs to `report`.
@@ -33,7 +34,7 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     beside_others(report)
 }
 
-/// The cost of a packet-hop with many flows.
+/// Adds the cost of a packet-hop with many flows, relative to few flows.
 fn hops(report: &mut Report, few: &[Outcome], many: &[Outcome]) {
     let each = |it: &Outcome| real(it.nanos) / real(it.packet_hops.max(1));
     let hop = |all: &[Outcome]| median(all.iter().map(each).collect());
@@ -47,7 +48,7 @@ fn hops(report: &mut Report, few: &[Outcome], many: &[Outcome]) {
     });
 }
 
-/// The memory for each flow, including the part of the network that belongs to the flow.
+/// Adds the memory for each flow, with the hosts and links that belong to the flow.
 fn memory(report: &mut Report, few: &Outcome, many: &Outcome) {
     let flows = real(MANY.flows);
     let each = |bytes: u64| real(bytes) / flows;
@@ -91,8 +92,8 @@ fn packet_bytes() -> u64 {
     u64::try_from(tidegate_sim::PACKET_BYTES).unwrap_or(u64::MAX)
 }
 
-/// The output of `python3 -m validate.speed --json`: bottleneck packets per CPU second, the median of its
-/// turns.
+/// The output of `python3 -m validate.speed --json`: bottleneck packets per second of processor
+/// time, the median over several turns.
 #[derive(Deserialize)]
 struct Speeds {
     ours: f64,
@@ -102,7 +103,7 @@ struct Speeds {
     ns3: Option<f64>,
 }
 
-/// The dumbbell with 100 flows, 200 hosts and 30 s, compared with ns-2 and ns-3 in turns.
+/// Compares the dumbbell with 100 flows, 200 hosts and 30 s with ns-2 and ns-3, in turns.
 fn beside_others(report: &mut Report) -> anyhow::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let installed = Command::new(root.join("validate/setup")).status();

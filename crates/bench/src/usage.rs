@@ -2,7 +2,7 @@
 
 use std::fs;
 
-/// Processor time in nanoseconds of all threads of `processes`.
+/// Total processor time in nanoseconds of all threads of `processes`.
 pub(crate) fn time_of(processes: &[u32]) -> anyhow::Result<u64> {
     let mut sum = 0;
     for id in processes {

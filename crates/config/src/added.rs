@@ -1,4 +1,4 @@
-//! Mechanisms of other crates, which files name beside those of the registries.
+//! Mechanisms that other crates add. Files can name them like those of the core's registries.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use toml::de::{DeValue, ValueDeserializer};
 
 use crate::read::Node;
 
-/// The mechanisms of other crates, by registry.
+/// The added mechanisms, one list for each registry of the core.
 #[derive(Debug, Default)]
 pub struct Mechanisms {
     /// Queue disciplines.
@@ -32,13 +32,13 @@ pub struct Mechanisms {
     pub congestions: Additions<CongestionSpec>,
 }
 
-/// Mechanisms that files can select as an `S`.
+/// Added mechanisms whose parameters become a value of type `S`.
 pub struct Additions<S>(Vec<Addition<S>>);
 
 /// Reads the parameters of a mechanism.
 type Reader<S> = Box<dyn Fn(&Node<'_>) -> Result<S, toml::de::Error> + Send + Sync>;
 
-/// One mechanism.
+/// One added mechanism.
 pub(crate) struct Addition<S> {
     pub(crate) mechanism: Mechanism,
     pub(crate) fields: &'static [&'static str],
@@ -46,7 +46,8 @@ pub(crate) struct Addition<S> {
 }
 
 impl<S> Additions<S> {
-    /// Adds the mechanism `name`, described by the sentence `about`. `select` gets its parameters.
+    /// Adds the mechanism `name`; the sentence `about` describes it. `select` turns parameters into
+    /// an `S`.
     pub fn add<C: Declared + DeserializeOwned>(
         &mut self,
         name: &'static str,
@@ -65,7 +66,7 @@ impl<S> Additions<S> {
     }
 }
 
-/// The parameters in `node`: a name, or a table with `kind`.
+/// Reads parameters from `node`: the name alone (all defaults), or a table with `kind`.
 fn config<C: Declared + DeserializeOwned>(node: &Node<'_>) -> Result<C, toml::de::Error> {
     let Some(table) = node.get_ref().as_table() else { return Ok(C::default()) };
     let mut table = table.clone();
@@ -74,7 +75,7 @@ fn config<C: Declared + DeserializeOwned>(node: &Node<'_>) -> Result<C, toml::de
 }
 
 impl<S> Addition<S> {
-    /// Reads the mechanism.
+    /// Reads the mechanism's parameters from `node`.
     pub(crate) fn read(&self, node: &Node<'_>) -> Result<S, toml::de::Error> {
         (self.read)(node)
     }
@@ -92,9 +93,9 @@ impl<S> fmt::Debug for Additions<S> {
     }
 }
 
-/// A registry to which other crates may add.
+/// A registry of the core to which other crates may add mechanisms.
 pub(crate) trait Extended: Registered + DeserializeOwned + 'static {
-    /// The mechanisms that were added to it.
+    /// The mechanisms that other crates have added to this registry.
     fn added(all: &Mechanisms) -> &Additions<Self>;
 }
 

@@ -1,4 +1,4 @@
-//! Files of aggregate gateways: parses text into a configuration, or into findings.
+//! Policy files of aggregate gateways: parses the text into a configuration, or reports findings.
 
 mod compile;
 mod raw;
@@ -11,7 +11,7 @@ use tidegate_core::{Bytes, itcp};
 
 use crate::{Findings, read};
 
-/// The content of the file of an aggregate gateway, with every default filled in.
+/// The content of an aggregate gateway's file, with all defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AggregateConfig {
     /// UDP address at which this gateway receives.
@@ -22,22 +22,22 @@ pub struct AggregateConfig {
     pub key_file: String,
     /// The public key of the peer.
     pub peer_key: [u8; 32],
-    /// TCP connections to these addresses are carried.
+    /// The gateway carries TCP connections to these addresses.
     pub destinations: Vec<IpNet>,
-    /// The peer may have this gateway open connections to these addresses. With `None`, to all
-    /// except loopback, link-local and multicast addresses.
+    /// Addresses to which this gateway opens connections for the peer. `None`: all addresses except
+    /// loopback, link-local and multicast.
     pub reachable: Option<Vec<IpNet>>,
-    /// The source address of connections that are opened here for the peer.
+    /// The source address of connections that this gateway opens for the peer.
     pub source: Source,
-    /// Maximum number of connections at once; half of the descriptor limit, if `None`.
+    /// Largest number of connections at once. `None`: half of the descriptor limit.
     pub max_connections: Option<usize>,
-    /// The treatment of new connections while the peer is down.
+    /// What happens to new connections while the peer is down.
     pub on_peer_down: PeerDown,
     /// Sends FIN to a client only after the server has acknowledged the client's last byte.
     pub confirm_close: bool,
-    /// Largest number of bytes of a connection that wait in a gateway, in one direction.
+    /// Largest number of bytes that wait in a gateway for one connection and direction.
     pub stream_queue: Bytes,
-    /// Largest number of bytes of all connections together that wait in a gateway.
+    /// Largest number of bytes that wait in a gateway for all connections together.
     pub max_queue: Bytes,
     /// The rate adjuster, which finds the weight of the aggregate connection.
     pub weight: itcp::Config,
@@ -53,19 +53,18 @@ pub enum Source {
     Gateway,
 }
 
-/// The treatment of new connections while the peer is down.
+/// What happens to new connections while the peer is down.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum PeerDown {
-    /// They are routed past the gateway.
+    /// The kernel routes them past the gateway.
     #[default]
     Pass,
-    /// They are reset.
+    /// The gateway resets them.
     Refuse,
 }
 
-/// Reads the file of an aggregate gateway. `path` is its name in messages.
-///
-/// The findings may hold warnings even if there is a result.
+/// Reads the file of an aggregate gateway. `path` is the file's name in messages. The findings may
+/// contain warnings even if there is a configuration.
 pub fn parse(path: &str, text: &str) -> (Option<AggregateConfig>, Findings) {
     let mut found = Findings::new(path, text);
     let file = read::document(text, raw::File::from_document, &mut found);
@@ -74,8 +73,8 @@ pub fn parse(path: &str, text: &str) -> (Option<AggregateConfig>, Findings) {
     (config.filter(|_| !found.has_errors()), found)
 }
 
-/// Returns `true` for the file of an aggregate gateway, which has an `[aggregate]` table, unlike a
-/// policy file.
+/// Returns `true` if `text` is the file of an aggregate gateway: it has an `[aggregate]` table,
+/// which policy files lack.
 #[must_use]
 pub fn is_meant(text: &str) -> bool {
     toml::from_str::<toml::Table>(text).is_ok_and(|table| table.contains_key("aggregate"))

@@ -1,7 +1,7 @@
-//! Canonical forms of TOML values: one text for all spellings of a value.
+//! The canonical form of TOML values: one text for all spellings of the same value.
 //!
-//! Quantities are in their base unit: `bit/s`, `B`, `ns`, and `%` with the fewest digits. A
-//! mechanism without parameters is its name.
+//! Quantities are written in their base unit: `bit/s`, `B` or `ns`; probabilities in `%` with the
+//! fewest digits. A mechanism whose parameters all have their defaults is written as its name.
 
 use serde::de::DeserializeOwned;
 use tidegate_core::packet::Codepoint;
@@ -12,7 +12,7 @@ use toml::{Table, Value};
 
 use crate::read::Node;
 
-/// The value as written, without comments, quotes and number bases.
+/// The value as written, but without comments, and with numbers in decimal.
 pub(crate) fn verbatim(node: &Node<'_>) -> Value {
     match node.get_ref() {
         DeValue::String(text) => Value::String(text.as_ref().to_owned()),
@@ -37,13 +37,13 @@ pub(crate) fn verbatim(node: &Node<'_>) -> Value {
     }
 }
 
-/// A quantity in its base unit.
+/// The quantity in `node`, written in its base unit.
 pub(crate) fn in_base_unit(node: &Node<'_>) -> Value {
     let quantity = node.get_ref().as_str().and_then(base_unit);
     quantity.map_or_else(|| verbatim(node), Value::String)
 }
 
-/// The quantity `text` in its base unit; `None` if it is not a quantity.
+/// The quantity `text`, written in its base unit. `None` if `text` is no quantity.
 fn base_unit(text: &str) -> Option<String> {
     let rate = || text.parse().ok().map(|rate: Rate| format!("{} bit/s", rate.bps()));
     let size = || text.parse().ok().map(|size: Bytes| format!("{} B", size.0));
@@ -63,8 +63,8 @@ const PERCENT: u32 = 10_000_000;
 
 /// The canonical form of a value of type `T`: a mechanism with its parameters, or a number.
 ///
-/// Each part gets its canonical form only if `T` then still reads the same value. So text that only
-/// looks like a quantity does not change.
+/// Replaces each part by its canonical form only if `T` then still reads the same value. So a name
+/// that merely looks like a quantity does not change.
 pub(crate) fn mechanism<T: DeserializeOwned + PartialEq>(node: &Node<'_>) -> Value {
     let mut whole = verbatim(node);
     let Ok(meaning) = T::deserialize(whole.clone()) else { return whole };
@@ -91,7 +91,7 @@ enum Step {
     Index(usize),
 }
 
-/// The paths of all values in `value`, inner ones first.
+/// The paths of all values inside `value`, and of `value` itself; inner ones first.
 fn paths_of(value: &Value, here: &mut Vec<Step>, into: &mut Vec<Vec<Step>>) {
     let mut inner = |step, value: &Value| {
         here.push(step);
@@ -117,7 +117,7 @@ fn at<'a>(whole: &'a mut Value, path: &[Step]) -> Option<&'a mut Value> {
     })
 }
 
-/// Canonical forms that may have the same meaning as `value`.
+/// Other spellings of `value`, closer to the canonical form, that may mean the same.
 fn candidates(value: &Value) -> Vec<Value> {
     match value {
         Value::String(text) => {

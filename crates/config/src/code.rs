@@ -1,4 +1,4 @@
-//! The catalogue of errors: a stable code for each, its meaning and its repair.
+//! The catalogue of errors: for each error a stable code, its meaning and the repair.
 
 /// Defines [`Code`] from the catalogue.
 macro_rules! catalogue {

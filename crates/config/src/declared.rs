@@ -1,4 +1,4 @@
-//! Checks the names in a table against the declarations of its fields, before the table is read.
+//! Before a table is read, checks its names against the declared parameters.
 
 use tidegate_core::parameters::{Form, Mechanism, Parameter};
 use toml::de::{DeTable, DeValue};
@@ -7,13 +7,13 @@ use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
 use crate::read::{Node, one_of};
 
-/// Reports fields of `table` that are not among `parameters`, and unknown names in their values.
-/// Returns `true` if there are none.
+/// Reports fields of `table` that are not declared in `parameters`, and unknown names in their
+/// values. Returns `true` if all names are known.
 pub(crate) fn names(table: &DeTable<'_>, parameters: &[Parameter], found: &mut Findings) -> bool {
     fields(table, parameters, &[], found)
 }
 
-/// The same with `more` names of fields.
+/// As [`names`], but also accepts the field names in `more`.
 fn fields(
     table: &DeTable<'_>,
     parameters: &[Parameter],
@@ -36,7 +36,7 @@ fn fields(
     known
 }
 
-/// Checks the names in a value of `form`.
+/// Checks the names in a value that has this form.
 fn value_of(node: &Node<'_>, form: &Form, found: &mut Findings) -> bool {
     match (form, node.get_ref()) {
         (Form::Choice(names), DeValue::String(text)) => {

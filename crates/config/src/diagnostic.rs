@@ -1,4 +1,4 @@
-//! Findings about a file: errors and warnings with their places.
+//! Findings about a file: errors and warnings, with the places that they mark.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::item::Part;
 /// A byte range in the file.
 pub type Span = Range<usize>;
 
-/// The severity of a finding: an error makes the file unusable.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -31,13 +31,13 @@ pub struct Diagnostic {
     pub code: Code,
     /// Error or warning.
     pub severity: Severity,
-    /// The problem.
+    /// What is wrong.
     pub message: String,
-    /// The correction.
+    /// What to write instead.
     pub help: String,
-    /// Its place.
+    /// The text that it marks.
     place: Span,
-    /// A second, related place.
+    /// A second place that matters, with a note about it.
     other: Option<(Span, String)>,
 }
 
@@ -54,8 +54,7 @@ impl Diagnostic {
         }
     }
 
-    /// An error at `span`. The text before the first "; " in `words` is the problem, the rest is
-    /// the correction.
+    /// An error at `span`. `words` has the form "problem; correction"; the correction is optional.
     pub fn worded(code: Code, span: Span, words: &str) -> Self {
         match words.split_once("; ") {
             Some((message, help)) => Self::error(code, span, message).help(help),
@@ -81,28 +80,28 @@ impl Diagnostic {
     }
 }
 
-/// All findings in one file, or in the parts of a policy set.
+/// All findings about a file, or about the parts of a policy set.
 #[derive(Clone, Debug)]
 pub struct Findings {
-    /// The texts of all parts, each followed by a line break except the last.
+    /// The texts of all parts, separated by line breaks.
     text: String,
-    /// The parts in the order of the text; at least one.
+    /// The parts, in the order of the text; at least one.
     parts: Vec<Origin>,
     list: Vec<Diagnostic>,
-    /// Mechanisms of other crates that the file may name.
+    /// Mechanisms of other crates that the files may name.
     added: Arc<Mechanisms>,
 }
 
-/// The origin of a part of the text.
+/// Where a part of the text comes from.
 #[derive(Clone, Debug)]
 struct Origin {
     /// Its name in messages.
     path: String,
-    /// Offset of its first byte in the text, at the start of a line.
+    /// Offset of the part's first byte in the text, which is the start of a line.
     start: usize,
 }
 
-/// One finding in a form for programs.
+/// One finding, with its place as line and column.
 #[derive(Clone, Debug, Serialize)]
 pub struct Located<'a> {
     code: &'static str,
@@ -114,9 +113,9 @@ pub struct Located<'a> {
     column: usize,
     message: &'a str,
     help: &'a str,
-    /// The marked text.
+    /// The marked text of the file.
     source: &'a str,
-    /// The enclosing field, such as `link[2].rate`; empty for the whole file.
+    /// The field at the place, such as `link[2].rate`; empty for the whole file.
     field: String,
 }
 
@@ -127,18 +126,18 @@ impl Findings {
         Self { text: text.to_owned(), parts: vec![only], list: Vec::new(), added: Arc::default() }
     }
 
-    /// The same for a file that may name the mechanisms `added`.
+    /// As `new`, for a file that may name the mechanisms `added`.
     #[must_use]
     pub fn with(path: &str, text: &str, added: Arc<Mechanisms>) -> Self {
         Self { added, ..Self::new(path, text) }
     }
 
-    /// Mechanisms of other crates that the file may name.
+    /// Mechanisms of other crates that the files may name.
     pub(crate) fn added(&self) -> Arc<Mechanisms> {
         self.added.clone()
     }
 
-    /// Adds the text of another part. Returns the offset of its first byte.
+    /// Adds the text of a further part. Returns the offset of its first byte.
     pub fn append(&mut self, part: &Part) -> usize {
         self.text.push('\n');
         let start = self.text.len();
@@ -152,10 +151,11 @@ impl Findings {
         self.list.push(diagnostic);
     }
 
-    /// Adds the findings about a file that is embedded in this one, as the string at `place`.
+    /// Adds the findings about a file that is embedded in this file as the string at `place`.
     pub fn adopt(&mut self, inner: &Self, place: &Span) {
         let written = &self.text[self.whole(place)];
-        // A string with escapes differs from its text. Its findings then point to the whole string.
+        // If the string has escapes, its text differs from the embedded file. Findings then mark
+        // the whole string.
         let offset = written.find(&inner.text).filter(|_| !inner.text.is_empty());
         for found in &inner.list {
             let mut adopted = found.clone();
@@ -202,35 +202,35 @@ impl Findings {
         all.join("\n\n")
     }
 
-    /// The findings in a form for programs.
+    /// All findings, with their places as line and column.
     #[must_use]
     pub fn data(&self) -> Vec<Located<'_>> {
         let (lines, places) = (self.lines(), self.places());
         self.list.iter().map(|found| self.locate(&lines, &places, found)).collect()
     }
 
-    /// For each finding, the path of its field, such as `link[2].rate`, with indices from 0. Empty
-    /// for a finding on the whole file.
+    /// For each finding, the path of the marked field, such as `link[2].rate` (indexes from
+    /// 0). Empty if a finding marks the whole file.
     #[must_use]
     pub fn fields(&self) -> Vec<String> {
         let places = self.places();
         self.list.iter().map(|found| self.field(&places, &found.place)).collect()
     }
 
-    /// The fields of each part.
+    /// The positions of all fields, part by part.
     fn places(&self) -> Vec<Places> {
         let texts = (0..self.parts.len()).map(|part| &self.text[self.range(part)]);
         texts.map(Places::of).collect()
     }
 
-    /// The field at `span`, within its part.
+    /// The path of the field at `span`, within its part.
     fn field(&self, places: &[Places], span: &Span) -> String {
         let part = self.part(span.start);
         let start = self.parts[part].start;
         places[part].path(&(span.start - start..span.end.max(span.start) - start))
     }
 
-    /// Index of the part that has byte `at`.
+    /// Index of the part that contains byte `at`.
     fn part(&self, at: usize) -> usize {
         self.parts.partition_point(|part| part.start <= at).saturating_sub(1)
     }
@@ -241,9 +241,7 @@ impl Findings {
         self.parts[part].start..next.unwrap_or(self.text.len())
     }
 
-    /// Combines all errors: the code of the first, a line for each, and the correction for the
-    /// first.
-    ///
+    /// All errors as one: the code of the first, a line for each, and the correction of the first.
     /// `None` without errors.
     #[must_use]
     pub fn summary(&self) -> Option<(Code, String, String)> {
@@ -265,7 +263,7 @@ impl Findings {
         Some((first.code, lines.join("\n"), first.help.clone()))
     }
 
-    /// A line for each warning: its place, its code, the problem and the correction.
+    /// The warnings, each as a line with place, code, problem and correction.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let lines = self.lines();
@@ -358,8 +356,8 @@ impl Findings {
     }
 }
 
-/// Maximum distance in bytes of two places shown in one snippet. Places further apart get a snippet
-/// each, which bounds the rendering time in long files.
+/// Largest distance in bytes between two places that one snippet shows. Places further apart get a
+/// snippet each, so that long files still render fast.
 const TOGETHER: usize = 64 << 10;
 
 /// The lines of a text, by the offsets of their first bytes.

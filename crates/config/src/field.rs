@@ -1,4 +1,4 @@
-//! Maps byte ranges of a TOML file to field paths, and field paths to byte ranges.
+//! Finds the field at a byte range of a TOML file, and the byte range of a field.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -8,7 +8,7 @@ use crate::read::Node;
 
 /// The byte ranges of all fields of a file.
 pub struct Places {
-    /// Sorted by first byte; an outer field comes before its inner fields.
+    /// Sorted by first byte. An outer field comes before its inner fields.
     nodes: Vec<FieldPlace>,
 }
 
@@ -16,7 +16,7 @@ pub struct Places {
 struct FieldPlace {
     span: Span,
     path: String,
-    /// Index of the narrowest enclosing field in `nodes`.
+    /// Index in `nodes` of the field that encloses this one most closely.
     within: Option<usize>,
 }
 
@@ -32,10 +32,11 @@ impl Places {
         places
     }
 
-    /// The path of the narrowest field that contains `span`, such as `link[2].rate`, with indices
-    /// from 0. Empty if no field contains it.
+    /// The path of the smallest field that contains `span`, such as `link[2].rate` (indexes from
+    /// 0). Empty if no field contains it.
     ///
-    /// The range of a `[table]` covers its header only, so its fields lie outside that range.
+    /// The range of a `[table]` is only its header. The fields below the header are not inside that
+    /// range.
     pub fn path(&self, span: &Span) -> String {
         if span.is_empty() {
             return String::new();
@@ -77,9 +78,10 @@ impl Places {
         self.nodes.push(FieldPlace { span, path: path.to_owned(), within: None });
     }
 
-    /// Sorts the places and links each to its enclosing field.
+    /// Sorts the fields by position, and links each field to the one that encloses it.
     fn nest(&mut self) {
-        // The sort is stable: of equal ranges, the inner field stays behind the outer one.
+        // Two fields may have equal ranges. The sort is stable, so the inner field still follows
+        // the outer one.
         self.nodes.sort_by_key(|node| (node.span.start, std::cmp::Reverse(node.span.end)));
         let mut around: Vec<usize> = Vec::new();
         for at in 0..self.nodes.len() {
@@ -93,13 +95,14 @@ impl Places {
     }
 }
 
-/// The byte range of the field at `path`, such as `link[2].rate`. If the file lacks the field, the
-/// range of the innermost table or list of the path that it has.
+/// The byte range of the field at `path`, such as `link[2].rate`. If the file lacks this field, the
+/// range of the innermost table or list on the path that exists.
 pub fn place(document: &DeTable<'_>, path: &str) -> Span {
     node(document, path).map_or(0..0, Spanned::span)
 }
 
-/// The byte range of item `name` in the list at `path`, or of the whole list if it lacks the item.
+/// The byte range of the item `name` in the list at `path`; of the whole list if it has no such
+/// item.
 pub fn item(document: &DeTable<'_>, path: &str, name: &str) -> Span {
     let Some(list) = node(document, path) else { return 0..0 };
     let mut items = list.get_ref().as_array().into_iter().flat_map(|it| it.iter());
@@ -132,7 +135,7 @@ fn inner<'a>(node: &'a Node<'a>, step: &str) -> Option<&'a Node<'a>> {
     }
 }
 
-/// The node at `path`, or the innermost existing node on the way to it.
+/// The node at `path`. If the file lacks it, the innermost node on the path that exists.
 fn node<'a>(document: &'a DeTable<'a>, path: &str) -> Option<&'a Node<'a>> {
     let mut steps = steps(path);
     let mut node = document.get(steps.next()?)?;
@@ -159,13 +162,14 @@ to = ["p", "q"]
 kind = "red"
 "#;
 
-    /// The path of the first occurrence of `marked`.
+    /// The path of the field at the first occurrence of `marked` in [`FILE`].
     fn of(marked: &str) -> String {
         let start = FILE.find(marked).unwrap();
         Places::of(FILE).path(&(start..start + marked.len()))
     }
 
-    /// Catches: the path of the outermost field; a search that does not enter lists.
+    /// Catches: the path of the outermost field that contains the place; a search that does not
+    /// look into lists.
     #[test]
     fn the_deepest_field_that_holds_the_place_is_named() {
         assert_eq!(of("\"1 s\""), "run.duration");
@@ -179,7 +183,8 @@ kind = "red"
         assert_eq!(Places::of("[").path(&(0..1)), "");
     }
 
-    /// Catches: a search that stops before the enclosing field; a sibling field returned.
+    /// Catches: a search that stops before it reaches the enclosing field; a neighbouring field in
+    /// its place.
     #[test]
     fn every_span_has_the_path_of_the_shortest_enclosing_field() {
         let places = Places::of(FILE);

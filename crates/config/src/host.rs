@@ -1,4 +1,4 @@
-//! Network interfaces of a host, which a policy file must match.
+//! The network interfaces of a host, which the ports in a policy file must match.
 
 use tidegate_core::Bytes;
 
@@ -18,13 +18,13 @@ pub struct Interface {
     pub mtu: Option<u64>,
     /// `true` if it is up; `None` if unknown.
     pub is_up: Option<bool>,
-    /// `true` for a device, `false` for an interface made by software.
+    /// `true` for hardware, `false` for an interface made by software, such as a bridge.
     pub is_device: bool,
     /// `true` if the default route uses it.
     pub has_default_route: bool,
 }
 
-/// Bytes of destination address, source address and ethertype.
+/// Length of an Ethernet header in bytes: destination and source address, and ethertype.
 const ETHERNET_HEADER: u64 = 14;
 
 impl Host {
@@ -41,8 +41,8 @@ impl Host {
         mtus.max().map(|mtu| Bytes(mtu + ETHERNET_HEADER))
     }
 
-    /// The ports, if there is only one possible choice. The interface with the default route is the
-    /// WAN.
+    /// LAN and WAN port, if only one choice is possible. The interface with the default route is
+    /// the WAN port.
     #[must_use]
     pub fn guess_ports(&self) -> Option<(&Interface, &Interface)> {
         let devices = self.interfaces.iter().any(|it| it.is_device);
@@ -53,7 +53,7 @@ impl Host {
         others.next().is_none().then_some((lan, wan))
     }
 
-    /// The names of the ports, LAN first. Missing names are guessed.
+    /// The names of the ports, LAN first. If only one name is given, guesses the other.
     #[must_use]
     pub fn ports(&self, lan: Option<&str>, wan: Option<&str>) -> Option<[String; 2]> {
         let names = match (lan, wan) {
@@ -61,8 +61,8 @@ impl Host {
             _ => {
                 let guessed = self.guess_ports()?;
                 let (l, w) = (guessed.0.name.as_str(), guessed.1.name.as_str());
-                // If the given port was guessed for the other side, the guess was the wrong way
-                // round.
+                // If the given port is the one guessed for the other side, uses the guess for the
+                // opposite side.
                 match (lan, wan) {
                     (Some(lan), _) => [lan, if lan == w { l } else { w }],
                     (_, Some(wan)) => [if wan == l { w } else { l }, wan],

@@ -1,4 +1,4 @@
-//! Documents of several origins, and the single tables in them.
+//! Documents of a policy set, and the single policies, classes and trunks in them.
 
 use std::fmt;
 
@@ -11,16 +11,16 @@ use crate::diagnostic::{Diagnostic, Findings};
 use crate::read::Node;
 use crate::{parts, read};
 
-/// A document in TOML, from a file or a repository.
+/// A TOML document: a file, or a value in a repository.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Part {
-    /// Its name in messages: a path, a key, a DN.
+    /// Its name in messages: a file path, a key of etcd, or a DN of LDAP.
     pub origin: String,
     /// Its text.
     pub text: String,
 }
 
-/// One policy, class or trunk, as a repository keeps it.
+/// A policy, class or trunk, as a repository stores it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Item {
     /// Its kind.
@@ -46,7 +46,7 @@ impl ItemKind {
     /// All kinds.
     pub const ALL: [Self; 3] = [Self::Class, Self::Trunk, Self::Policy];
 
-    /// Its word in files, keys and messages.
+    /// The name of this kind in files, keys and messages.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -56,7 +56,7 @@ impl ItemKind {
         }
     }
 
-    /// The kind with this word.
+    /// The kind with this name.
     #[must_use]
     pub fn of_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.word() == word)
@@ -80,7 +80,8 @@ impl Item {
     }
 }
 
-/// The policies, classes and trunks of `part`, by kind and then in its order.
+/// The policies, classes and trunks of `part`, sorted by kind, and within a kind in the order of
+/// the text.
 ///
 /// # Errors
 ///

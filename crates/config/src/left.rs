@@ -1,10 +1,10 @@
-//! Parameters that policy files had once, and what to write in their place.
+//! Parameters that earlier versions had, and what to write in their place.
 
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings};
 use crate::read::Node;
 
-/// A parameter that left: its mechanism, its name, and what a file says instead.
+/// A removed parameter: its mechanism, its name, and what the operator must do.
 type Left = (&'static str, &'static str, &'static str);
 
 const LEFT: &[Left] = &[
@@ -20,7 +20,8 @@ const LEFT: &[Left] = &[
     ),
 ];
 
-/// Reports each parameter in `node` that left the mechanism `name`. Returns `true` if there is one.
+/// Reports each parameter in `node` that the mechanism `name` no longer has. Returns `true` if
+/// there is any.
 pub(crate) fn reports(node: &Node<'_>, name: &str, found: &mut Findings) -> bool {
     let mut any = false;
     let keys = node.get_ref().as_table().into_iter().flat_map(|table| table.keys());

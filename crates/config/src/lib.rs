@@ -1,8 +1,8 @@
-//! Parses the policy files that people write into values or findings.
+//! Parses the configuration files that people write. The result is a value, or a list of findings.
 //!
-//! The crate does no I/O: its inputs are text and properties of the host, its outputs are values
-//! and findings. The program and the Python package read the same files in the same way.
-//! [`read`], [`values`] and [`tcp`] are also parts of other kinds of files: topologies, scenarios.
+//! The crate does no I/O. Its inputs are the text of files and properties of the host; its outputs
+//! are values and findings. The program and the Python package both use it. Other crates use
+//! [`read`], [`values`] and [`tcp`] to read topologies and scenarios.
 
 #![forbid(unsafe_code)]
 

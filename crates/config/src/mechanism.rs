@@ -1,4 +1,4 @@
-//! Reads mechanisms: by name, or as a table with `kind` and parameters.
+//! Reads mechanisms, written as a name, or as a table with `kind` and parameters.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -16,9 +16,7 @@ use crate::diagnostic::{Diagnostic, Findings};
 use crate::read::{Node, Read, one_of, unknown_name};
 use crate::{canonical, left, schema};
 
-/// Reads a mechanism of a registry: its name, or a table of its parameters with the name as `kind`.
-///
-/// Mechanisms that other crates have added count.
+/// Reads a mechanism of the registry `T`, or one that another crate has added to this registry.
 pub(crate) fn registered<T: Extended>(node: &Node<'_>, found: &mut Findings) -> Option<T> {
     let all = found.added();
     let added: Vec<_> = T::added(&all).iter().collect();
@@ -33,7 +31,7 @@ pub(crate) fn registered<T: Extended>(node: &Node<'_>, found: &mut Findings) -> 
     one_mechanism(node, T::WHAT, &names, fields, read, found)
 }
 
-/// Reads one of the mechanisms `names`. `fields` returns the parameters of a name.
+/// Reads a mechanism whose name is in `names`. `fields` returns the parameters of a name.
 pub(crate) fn mechanism<T: DeserializeOwned>(
     node: &Node<'_>,
     what: &'static str,
@@ -45,7 +43,7 @@ pub(crate) fn mechanism<T: DeserializeOwned>(
     one_mechanism(node, what, names, fields, read, found)
 }
 
-/// The same with the function `read`, which gets the name and the whole value.
+/// As [`mechanism`], but with the function `read`, which gets the name and the whole value.
 fn one_mechanism<T>(
     node: &Node<'_>,
     what: &'static str,
@@ -91,7 +89,7 @@ fn one_mechanism<T>(
         .ok()
 }
 
-/// The error for the field `key` of the mechanism `name`, which has the parameters `known`.
+/// The error for the field `key`. The mechanism `name` has only the parameters `known`.
 fn not_a_parameter(key: &Spanned<impl AsRef<str>>, name: &str, known: &[&str]) -> Diagnostic {
     let field = key.get_ref().as_ref();
     let message = format!("`{field}` is not a parameter of `{name}`");

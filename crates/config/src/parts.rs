@@ -1,8 +1,8 @@
-//! A policy set in several parts: the policy file, the files it includes, and the sets of its
-//! sources.
+//! Merges the parts of a policy set: the policy file, the files that it includes, and the sets of
+//! its sources.
 //!
-//! The parts are merged into one document, and byte ranges into one text. The compiler of policy
-//! files therefore treats a set in parts like a single file, and its findings point at the part.
+//! All parts become one document, and all byte ranges refer to one text. So the compiler handles a
+//! set in parts like a single file, and its findings still mark the right part.
 
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
@@ -12,8 +12,8 @@ use crate::diagnostic::{Diagnostic, Findings, Span};
 use crate::item::{ItemKind, Part};
 use crate::read::{self, Node};
 
-/// Appends the items of all `others` to `document`, in order. Before the call `found` refers to the
-/// text of `document`, afterwards to all texts.
+/// Appends the policies, classes and trunks of all `others` to `document`, in order. Before the
+/// call, `found` refers to the text of `document`; afterwards, to the texts of all parts.
 pub(crate) fn merge<'a>(
     document: Option<DeTable<'a>>,
     others: &'a [Part],
@@ -33,7 +33,7 @@ pub(crate) fn merge<'a>(
     Some(document)
 }
 
-/// Appends the items of `other`, whose text begins at `start`.
+/// Appends the items of `other`, whose text begins at byte `start`.
 fn add<'a>(document: &mut DeTable<'a>, other: DeTable<'a>, start: usize, found: &mut Findings) {
     let DeValue::Table(other) =
         shifted(Spanned::new(0..0, DeValue::Table(other)), start).into_inner()
@@ -47,13 +47,13 @@ fn add<'a>(document: &mut DeTable<'a>, other: DeTable<'a>, start: usize, found: 
                 document.insert(key, Spanned::new(start..start, DeValue::Array(more)));
             }
             Some(DeValue::Array(all)) => more.into_iter().for_each(|item| all.push(item)),
-            // The reader reports a field that is not a list.
+            // The reader of the whole document reports a field that is not a list.
             Some(_) => {}
         }
     }
 }
 
-/// The lists of items in `document`. Reports everything else in it.
+/// The lists of policies, classes and trunks in `document`. Reports all other fields.
 pub(crate) fn lists<'a>(
     document: DeTable<'a>,
     found: &mut Findings,

@@ -1,4 +1,4 @@
-//! Policy files: parses text into a configuration of the gateway, or into findings.
+//! Policy files: parses the text into a configuration of the gateway, or reports findings.
 
 mod between;
 mod canonical;
@@ -32,18 +32,18 @@ use crate::item::Part;
 use crate::source::SourceSpec;
 use crate::{Findings, Host, parts, read};
 
-/// The content of a policy file, with every default filled in.
+/// The content of a policy file, with all defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Interface towards the users.
     pub lan: String,
     /// Interface towards the Internet.
     pub wan: String,
-    /// The kind of ports.
+    /// The kind of ports (AF_XDP or AF_PACKET).
     pub backend: Backend,
-    /// Time without a sign of life after which the kernel lets frames bypass the gateway.
+    /// If the gateway gives no sign of life for this time, the kernel passes frames without it.
     pub heartbeat: Duration,
-    /// The configuration of the gateway. Its seed is not in the file.
+    /// The configuration of the core's gateway. Its seed is not in the file.
     pub gateway: GatewayConfig,
     /// The policies, in the order of the file.
     pub policies: Vec<Policy>,
@@ -55,10 +55,10 @@ pub struct Config {
     pub trunk_ends: Vec<Option<TrunkEnd>>,
 }
 
-/// The settings of a trunk that only a live gateway needs, and not the simulator.
+/// Settings of a trunk that a live gateway needs and the simulator does not.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TrunkEnd {
-    /// The next hop towards the other end.
+    /// The next hop towards the gateway at the other end.
     pub next_hop: NextHop,
     /// The file with the trunk's key.
     pub key_file: String,
@@ -66,10 +66,10 @@ pub struct TrunkEnd {
     pub mtu: Option<u32>,
 }
 
-/// The next hop of packets to the other end of a trunk.
+/// The next hop of packets to the gateway at the other end of a trunk.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum NextHop {
-    /// The router with this IP address; its MAC address is resolved.
+    /// The router with this IP address. The gateway resolves its MAC address.
     Address(IpAddr),
     /// The router with this MAC address.
     Mac([u8; 6]),
@@ -92,18 +92,19 @@ pub enum Backend {
     /// AF_XDP if the host supports it, else AF_PACKET.
     #[default]
     Auto,
-    /// AF_XDP, or an error.
+    /// AF_XDP. If the host does not support it, the gateway does not start.
     AfXdp,
     /// AF_PACKET.
     AfPacket,
 }
 
-/// The longest frame of an Ethernet with the usual MTU of 1500 bytes.
+/// Length in bytes of the longest Ethernet frame with the usual MTU of 1500 bytes.
 const USUAL_FRAME: Bytes = Bytes(1_514);
 
 /// Reads a policy file. With `host`, also checks that the file fits this host.
 ///
-/// `path` is its name in messages. The findings may hold warnings even if there is a result.
+/// `path` is the file's name in messages. The findings may contain warnings even if there is a
+/// configuration.
 ///
 /// ```
 /// use tidegate_config::policy_file;
@@ -134,11 +135,11 @@ pub fn parse(path: &str, text: &str, host: Option<&Host>) -> (Option<Config>, Fi
     parse_parts(path, text, |_| Vec::new(), host)
 }
 
-/// The same for a policy set in several parts. `parts` gets the head of the file and returns the
-/// included files and the sets of its sources.
+/// As [`parse`], for a policy set in several parts. `parts` gets the head of the file and returns
+/// the included files and the sets of its sources.
 ///
-/// Parts hold `[[policy]]`, `[[class]]` and `[[trunk]]` tables only. The order of the parts orders
-/// policies of equal priority and specificity.
+/// Parts contain only `[[policy]]`, `[[class]]` and `[[trunk]]` tables. Among policies of equal
+/// priority and specificity, those of earlier parts come first.
 pub fn parse_parts(
     path: &str,
     text: &str,
@@ -148,7 +149,7 @@ pub fn parse_parts(
     read_into(Findings::new(path, text), text, parts, host)
 }
 
-/// Reads a policy file that may name the mechanisms `added`, of other crates.
+/// As [`parse`], for a file that may name the mechanisms `added` of other crates.
 pub fn parse_with(
     path: &str,
     text: &str,
@@ -173,18 +174,17 @@ fn read_into(
     (config.filter(|_| !found.has_errors()), found)
 }
 
-/// The further parts that a policy file names.
+/// Where the further parts of the policy set are, according to the policy file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Head {
-    /// The included files: paths or patterns, relative to its directory.
+    /// The included files: paths or patterns, relative to the directory of the policy file.
     pub includes: Vec<String>,
     /// The sources of further policies, in the order of the file.
     pub sources: Vec<SourceSpec>,
 }
 
 impl Head {
-    /// The head of the policy file `text`. Entries with errors are left out; [`parse`] reports
-    /// these.
+    /// The head of the policy file `text`. Leaves out entries with errors, which [`parse`] reports.
     #[must_use]
     pub fn of(text: &str) -> Self {
         let document = read::parse(text, 0, &mut Findings::new("", text));

@@ -1,4 +1,4 @@
-//! Reads TOML into values with their places, and collects all errors.
+//! Reads TOML values and keeps their places in the file. Collects all errors, not only the first.
 
 mod renamed;
 
@@ -23,20 +23,20 @@ pub trait Read: Sized {
     /// The JSON Schema of accepted values.
     fn schema() -> Value;
 
-    /// The canonical form of a valid value: equal for all spellings of a value, and read as the
-    /// same value. By default the value as written.
+    /// The canonical form of a valid value. All spellings of a value have the same canonical form,
+    /// and it reads as the same value. By default, the value as written.
     fn canonical(node: &Node<'_>) -> toml::Value {
         verbatim(node)
     }
 
-    /// The canonical form of a list of alternatives.
+    /// The canonical form of a list of alternative values.
     fn canonical_list(nodes: &[Node<'_>]) -> Vec<toml::Value> {
         nodes.iter().map(Self::canonical).collect()
     }
 }
 
-/// Parses `text` as TOML, and then calls `read`. After a syntax error it does not, because further
-/// errors may only be consequences.
+/// Parses `text` as TOML, and then calls `read`. Does not call it after a syntax error, which would
+/// cause further errors.
 pub fn document<T>(
     text: &str,
     read: impl FnOnce(&DeTable<'_>, &mut Findings) -> T,
@@ -45,7 +45,7 @@ pub fn document<T>(
     parse(text, 0, found).map(|document| read(&document, found))
 }
 
-/// Parses `text`, which begins at byte `start` of the text of `found`.
+/// Parses `text`, which begins at byte `start` of the text that `found` refers to.
 pub(crate) fn parse<'a>(text: &'a str, start: usize, found: &mut Findings) -> Option<DeTable<'a>> {
     let (document, errors) = DeTable::parse_recoverable(text);
     for error in &errors {
@@ -80,17 +80,17 @@ pub trait Field: Sized {
     /// Adds the canonical form of a valid field to `into`, if `table` has the field.
     fn canonical(table: &DeTable<'_>, key: &'static str, into: &mut toml::Table);
 
-    /// Its names in the table; several if the value consists of several fields.
+    /// The names of the field in the table. A group of fields has several.
     fn keys(key: &'static str) -> Vec<&'static str> {
         vec![key]
     }
 
-    /// Returns `true` if `name` is one of its [`keys`](Self::keys).
+    /// Returns `true` if `name` is one of the field's [`keys`](Self::keys).
     fn has(key: &'static str, name: &str) -> bool {
         key == name
     }
 
-    /// Adds the field to the schema of its table.
+    /// Adds the field to the JSON Schema of its table.
     fn describe(key: &'static str, doc: &str, into: &mut TableSchema) {
         if Self::REQUIRED {
             into.required.push(key.into());
@@ -104,7 +104,7 @@ pub trait Field: Sized {
     }
 }
 
-/// The default at the end of a description, if it is a value: `Default: "10 ms".`
+/// The default at the end of a description, such as `Default: "10 ms".`, if it is a TOML value.
 fn default_of(doc: &str) -> Option<Value> {
     let (_, written) = doc.rsplit_once("Default: ")?;
     let field = format!("default = {}", written.strip_suffix('.')?);
@@ -112,7 +112,7 @@ fn default_of(doc: &str) -> Option<Value> {
     serde_json::to_value(value).ok()
 }
 
-/// The schema of a table under construction.
+/// A JSON Schema of a table, to which fields are added.
 #[derive(Default)]
 pub struct TableSchema {
     required: Vec<Value>,
@@ -120,7 +120,7 @@ pub struct TableSchema {
 }
 
 impl TableSchema {
-    /// The schema of a table with the description `doc`.
+    /// The complete schema. `doc` describes the table.
     pub fn finish(self, doc: &str) -> Value {
         json!({
             "type": "object",
@@ -132,21 +132,21 @@ impl TableSchema {
     }
 }
 
-/// A set of fields, possibly only a part of a table.
+/// A set of fields: all fields of a table, or a part of them.
 pub trait Fields: Sized {
-    /// Their names.
+    /// The names of the fields.
     fn keys() -> Vec<&'static str>;
 
     /// Returns `true` if a field has this name.
     fn has(name: &str) -> bool;
 
-    /// Takes the fields from `table`, which may have others.
+    /// Reads the fields from `table`, which may also have others.
     fn take(table: &Table<'_>, found: &mut Findings) -> Self;
 
-    /// Adds the fields to the schema of their table.
+    /// Adds the fields to the JSON Schema of their table.
     fn describe(into: &mut TableSchema);
 
-    /// Adds the canonical forms of the valid fields of `table` to `into`. By default, the fields as
+    /// Adds the valid fields of `table` to `into`, in canonical form. By default, the fields as
     /// written.
     fn canonical(table: &DeTable<'_>, into: &mut toml::Table) {
         for key in Self::keys() {
@@ -189,7 +189,7 @@ impl<T: Fields> Field for Also<T> {
     }
 }
 
-/// A required field. If it is empty, an error has already been reported.
+/// A required field. If it is empty, an error has been reported.
 #[derive(Clone, Debug)]
 pub struct Required<T>(Option<Spanned<T>>);
 
@@ -244,17 +244,17 @@ impl<T: Read> Field for Option<Spanned<T>> {
     }
 }
 
-/// A table being read.
+/// A table that is being read.
 pub struct Table<'a> {
     entries: &'a DeTable<'a>,
-    /// Its name in messages.
+    /// How messages name the table.
     what: &'static str,
-    /// The place of messages about the whole table.
+    /// The place that messages about the whole table mark.
     span: Span,
 }
 
 impl<'a> Table<'a> {
-    /// Opens `node` as a table with the name `what` in messages.
+    /// Opens `node` as a table that messages name `what`.
     pub fn open(node: &'a Node<'a>, what: &'static str, found: &mut Findings) -> Option<Self> {
         let Some(entries) = node.get_ref().as_table() else {
             found.push(wrong_type(node, &format!("a table: {what}")));
@@ -268,13 +268,13 @@ impl<'a> Table<'a> {
         Self { entries, what: "the file", span: 0..0 }
     }
 
-    /// Reads the fields of `T`, and reports all others.
+    /// Reads the fields of `T`, and reports all other fields of the table.
     pub fn only<T: Fields>(&self, found: &mut Findings) -> T {
         self.close::<T>(found);
         T::take(self, found)
     }
 
-    /// Reports every field that is not one of `T`.
+    /// Reports every field of the table that `T` does not have.
     fn close<T: Fields>(&self, found: &mut Findings) {
         let is_earlier = |name: &&str| renamed::RENAMED.iter().any(|(_, old)| old == name);
         for key in self.entries.keys().filter(|key| !T::has(key.get_ref())) {
@@ -287,8 +287,8 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Declares tables. One declaration defines the fields that are read, the known names, and the
-/// schema.
+/// Declares tables of a file. Each declaration defines the struct, its reader, the known names, and
+/// the JSON Schema.
 #[macro_export]
 macro_rules! tables {
     ($($(#[doc = $doc:literal])+ $what:literal $table:ident {
@@ -345,7 +345,7 @@ macro_rules! tables {
 }
 pub use crate::tables;
 
-/// A value or a list of values, never empty.
+/// A value, or a list of values that is not empty.
 #[derive(Clone, Debug)]
 pub struct List<T>(pub Vec<Spanned<T>>);
 
@@ -378,7 +378,7 @@ impl<T: Read> Read for List<T> {
     }
 }
 
-/// A list that must be written as a list.
+/// A list in brackets. A single value is not accepted.
 #[derive(Clone, Debug)]
 pub struct Array<T>(pub Vec<Spanned<T>>);
 
@@ -454,9 +454,9 @@ impl Read for Number {
     }
 }
 
-/// A value with a fixed set of names.
+/// A value from a fixed set of names.
 pub trait Choice: Copy + 'static {
-    /// Its description in messages, with the article.
+    /// How messages describe such a value, with an article.
     const WHAT: &str;
     /// The names with their values.
     const CHOICES: &[(&str, Self)];
@@ -485,13 +485,13 @@ pub fn wrong_type(node: &Node<'_>, what: &str) -> Diagnostic {
     Diagnostic::error(Code::WrongType, node.span(), message)
 }
 
-/// The error for `name` at `span` if it is none of `names`, the names of `what`.
+/// The error for `name`, which is none of `names`. `what` describes the valid names.
 pub fn unknown_name(span: Span, name: &str, what: &str, names: &[&str]) -> Diagnostic {
     let message = format!("`{name}` is not {what}");
     Diagnostic::error(Code::UnknownName, span, message).help(one_of(name, names))
 }
 
-/// The entries of `names` that are similar to `name`, or a list of all.
+/// The help for an unknown `name`: the most similar entry of `names`, and a list of them.
 pub fn one_of(name: &str, names: &[&str]) -> String {
     let close = names
         .iter()
@@ -512,7 +512,7 @@ pub fn one_of(name: &str, names: &[&str]) -> String {
     }
 }
 
-/// Field names of other programs, such as tc and iptables, with the names here.
+/// Field names of other programs, such as tc and iptables, each with the corresponding name here.
 const USUAL_NAMES: [(&str, &str); 14] = [
     ("proto", "protocol"),
     ("sport", "src_port"),
@@ -530,7 +530,7 @@ const USUAL_NAMES: [(&str, &str); 14] = [
     ("share", "weight"),
 ];
 
-/// Maximum number of listed names.
+/// Largest number of names in a help text.
 const MOST_NAMES: usize = 40;
 
 fn type_name(value: &DeValue<'_>) -> &'static str {

@@ -1,9 +1,9 @@
-//! JSON Schemas of mechanisms, from the declarations of their parameters.
+//! Generates JSON Schemas of mechanisms from the declarations of their parameters.
 
 use serde_json::{Map, Value, json};
 use tidegate_core::parameters::{Form, Mechanism, Parameter, Written};
 
-/// The schema of values in `form`.
+/// The schema of all values of this form.
 pub(crate) fn of(form: &Form) -> Value {
     match form {
         Form::Text => json!({ "type": "string" }),
@@ -23,7 +23,7 @@ pub(crate) fn of(form: &Form) -> Value {
     }
 }
 
-/// The schema of quantities in `units`.
+/// The schema of quantities. `units` are the permitted units, separated by `|`.
 pub(crate) fn quantity(units: &str) -> Value {
     json!({ "type": "string", "pattern": format!(r"^\s*[0-9][0-9_]*(\.[0-9_]+)?\s*({units})\s*$") })
 }
@@ -58,7 +58,7 @@ fn parameter(parameter: &Parameter) -> Value {
     schema
 }
 
-/// The schema of one of `mechanisms`: its name, or a table with `kind` and parameters.
+/// The schema of a mechanism: one of the names, or a table with `kind` and parameters.
 pub(crate) fn mechanisms(mechanisms: &[Mechanism]) -> Value {
     let form = |mechanism: &Mechanism| {
         let mut schema = table(&mechanism.parameters);
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use crate::read::Read;
 
-    /// Checks the parameters of every mechanism of a kind. Returns their number.
+    /// Checks the parameters of every mechanism in the registry `T`. Returns their number.
     fn check<T: DeserializeOwned + PartialEq + Registered>() -> usize {
         let read = |kind: &str, field: &str, value: Value| {
             let mut table = json!({ "kind": kind });
@@ -142,7 +142,7 @@ mod tests {
         count
     }
 
-    /// Catches: a schema of losses without descriptions; a `bad` with the default "0 %".
+    /// Catches: a schema of loss without descriptions; the wrong default "0 %" for `bad`.
     #[test]
     fn tables_of_links_describe_their_fields_and_defaults() {
         for schema in [Jitter::schema(), Loss::schema()] {
@@ -158,7 +158,8 @@ mod tests {
         assert_eq!(serde_json::from_value::<Loss>(table).unwrap(), short);
     }
 
-    /// Catches: a range that the reader does not check; a range left out of the schema; a default of another type.
+    /// Catches: a range that the reader does not check; a range missing in the schema; a default of
+    /// the wrong type.
     #[test]
     fn parameters_have_the_defaults_and_ranges_of_their_readers() {
         let counts = [

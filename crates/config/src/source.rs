@@ -1,35 +1,35 @@
-//! `[[source]]`: a repository of policies outside the policy file.
+//! `[[source]]`: a repository of policies outside of the policy file.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use tidegate_core::Bytes;
 
-/// A source of policies, with every default filled in.
+/// A source of policies, with all defaults filled in.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SourceSpec {
     /// Its name, in reports, alarms and commands.
     pub name: String,
-    /// The location of its policies.
+    /// Where its policies are.
     pub kind: SourceKind,
-    /// Authentication of the gateway and of the server.
+    /// How the gateway and the server authenticate each other.
     pub access: Access,
-    /// The roles of this gateway. A policy with roles applies if the gateway has one of its roles.
-    /// Policies without roles always apply.
+    /// The roles of this gateway. A policy, class or trunk with roles applies only if it names one
+    /// of these. Items without roles always apply.
     pub roles: Vec<String>,
-    /// The use of a new commit.
+    /// Reaction to a new commit.
     pub apply: Apply,
-    /// The definition of a commit.
+    /// Changes that count as a commit.
     pub commit: Commit,
-    /// Interval between two polls of a source that cannot be watched.
+    /// Interval between two reads of a source that cannot be watched.
     pub poll: Duration,
-    /// Largest total size of the set, in bytes.
+    /// Largest total size of the source's documents, in bytes.
     pub max_size: Bytes,
     /// Largest number of policies, classes and trunks together.
     pub max_policies: usize,
 }
 
-/// The location of the policies of a source.
+/// Where the policies of a source are.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum SourceKind {
     /// Files whose names end in `.toml`, in one directory of this host.
@@ -53,10 +53,10 @@ pub enum SourceKind {
     },
 }
 
-/// Authentication of the gateway and of the server of a source.
+/// How the gateway and the server of a source authenticate each other.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Access {
-    /// User or bind DN.
+    /// User name, or bind DN of LDAP.
     pub user: Option<String>,
     /// File of mode 0600 with the password.
     pub password_file: Option<PathBuf>,
@@ -68,24 +68,24 @@ pub struct Access {
     pub key: Option<PathBuf>,
 }
 
-/// The use of a new commit of a source.
+/// Reaction to a new commit of a source.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Apply {
-    /// It is put in force.
+    /// The commit is put in force.
     #[default]
     Auto,
-    /// It is put in force, and rolled back unless it is confirmed.
+    /// The commit is put in force, and rolled back unless an operator confirms it.
     Confirm,
-    /// It waits for `tidegate apply --source`.
+    /// The commit waits for `tidegate apply --source`.
     Manual,
 }
 
-/// The definition of a commit.
+/// Changes of a source that count as a commit.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Commit {
-    /// The change of a marker, written last.
+    /// A change of the marker, which an author writes last.
     #[default]
     Marker,
-    /// Every change that is followed by a quiet period.
+    /// Every change that a period without further changes follows.
     EachChange,
 }

@@ -1,4 +1,4 @@
-//! TCP settings: tables of a scenario file (the run, a host, traffic) and of a trunk.
+//! TCP settings: tables of a scenario file (of the run, a host or traffic) and of a trunk.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -15,7 +15,8 @@ use crate::mechanism::registered;
 use crate::read::{Node, Read, wrong_type};
 use crate::{canonical, declared, schema};
 
-/// A table of TCP settings. Its meaning depends on the tables to which it adds.
+/// A table of TCP settings. A table without `profile` changes fields of another table, so
+/// [`Settings`] reads the values later.
 #[derive(Clone, Copy, Debug)]
 pub struct Tcp;
 
@@ -33,9 +34,8 @@ impl Read for Tcp {
     }
 }
 
-/// The TCP settings of a trunk's management connections.
-///
-/// `initial_window` and `initial_threshold` have the defaults of a trunk.
+/// The TCP settings of a trunk's management connections. The defaults of `initial_window` and
+/// `initial_threshold` are those of trunks.
 #[derive(Clone, Debug)]
 pub struct OfTrunk(pub Config);
 
@@ -63,17 +63,17 @@ impl Read for OfTrunk {
     }
 }
 
-/// The TCP settings of a document.
+/// Reads the TCP settings of a scenario file.
 pub struct Settings<'a> {
     document: &'a DeTable<'a>,
-    /// The settings of the run; `None` if there are none.
+    /// The settings of the run; `None` if the file has none.
     run: Option<Config>,
-    /// The settings of the run are invalid, and so are all settings that add to them.
+    /// The settings of the run are invalid, so settings that change them cannot be read.
     wrong: bool,
 }
 
 impl<'a> Settings<'a> {
-    /// The settings of `document`; `written` is its table of the run.
+    /// `written` is the table of the run in `document`.
     pub fn new(
         written: Option<&Spanned<Tcp>>,
         document: &'a DeTable<'a>,
@@ -87,13 +87,13 @@ impl<'a> Settings<'a> {
         this
     }
 
-    /// The settings of the run; `None` if there are none.
+    /// The settings of the run; `None` if the file has none.
     pub fn of_run(&self) -> Option<Config> {
         self.run.clone()
     }
 
-    /// The settings at `path`, if there are any. With a profile, they start from it. Otherwise they
-    /// change single fields of the run's settings.
+    /// The settings at `path`, if there are any. With a `profile`, they start from this profile.
+    /// Otherwise they change single fields of the run's settings.
     pub fn of(
         &self,
         written: Option<&Spanned<Tcp>>,
@@ -107,7 +107,8 @@ impl<'a> Settings<'a> {
             _ => DeTable::new(),
         };
         for (name, value) in own {
-            // Inserting over an existing key would keep its old place.
+            // `insert` alone would keep the place of an existing key, and findings would mark the
+            // wrong line.
             table.remove(name.get_ref().as_ref());
             table.insert(name.clone(), value.clone());
         }
@@ -115,10 +116,10 @@ impl<'a> Settings<'a> {
     }
 }
 
-/// The path of the run's settings.
+/// The path of the run's settings in a scenario file.
 const RUN: &str = "run.tcp";
 
-/// Reads the settings in `table` at `place`; `None` after an error.
+/// Reads the settings in `table`, which is at `place`. `None` after an error.
 fn read(place: Span, table: DeTable<'_>, found: &mut Findings) -> Option<Config> {
     let mut table = table;
     let added = added(&mut table, found);
@@ -135,7 +136,8 @@ fn read(place: Span, table: DeTable<'_>, found: &mut Findings) -> Option<Config>
     Some(config)
 }
 
-/// Takes the congestion control from `table` if another crate has added it. `Some(None)` after an error.
+/// Removes the congestion control from `table` if another crate has added it, and reads it. `None`
+/// if the table has no such control, `Some(None)` after an error.
 #[expect(clippy::option_option, reason = "it may be absent, and it may be wrong")]
 fn added(table: &mut DeTable<'_>, found: &mut Findings) -> Option<Option<CongestionSpec>> {
     let all = found.added();
@@ -148,8 +150,8 @@ fn added(table: &mut DeTable<'_>, found: &mut Findings) -> Option<Option<Congest
     Some(congestion)
 }
 
-/// Converts the `message` about a value of the table `node` at `span` to a finding. A message about
-/// several fields begins with the name of a field.
+/// Converts an error `message` of the core about a value in the table `node` to a finding. A
+/// message about several fields begins with the name of one of them.
 fn wrong(node: &Node<'_>, span: Option<Span>, message: &str) -> Diagnostic {
     let named = message.strip_prefix('`').and_then(|rest| rest.split_once('`'));
     let name = named.map_or("", |(name, _)| name);

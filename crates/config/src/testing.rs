@@ -1,4 +1,4 @@
-//! Random input for tests: sets of policies in several spellings, and damaged files.
+//! Random input for tests: policy sets in several spellings, and damaged files.
 
 mod damage;
 mod sets;
@@ -10,7 +10,7 @@ pub use spelling::respelled;
 
 use crate::item::Item;
 
-/// The document that consists of `items`.
+/// The TOML document that consists of `items`.
 #[must_use]
 pub fn document(items: &[Item]) -> String {
     items.iter().map(|item| item.text() + "\n").collect()

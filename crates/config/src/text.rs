@@ -1,4 +1,4 @@
-//! Converts the bytes of a file to text, which must be UTF-8.
+//! Converts the bytes of a file to text. The bytes must be UTF-8.
 
 use std::fmt;
 
@@ -23,11 +23,11 @@ impl fmt::Display for NotUtf8 {
     }
 }
 
-/// `bytes` as text.
+/// Converts `bytes` to text.
 ///
 /// # Errors
 ///
-/// If they are not UTF-8.
+/// If `bytes` are not UTF-8.
 pub fn text(bytes: Vec<u8>) -> Result<String, NotUtf8> {
     String::from_utf8(bytes).map_err(|error| {
         let (bytes, valid) = (error.as_bytes(), error.utf8_error().valid_up_to());
@@ -45,7 +45,7 @@ pub fn text(bytes: Vec<u8>) -> Result<String, NotUtf8> {
 mod tests {
     use super::*;
 
-    /// Catches: columns in bytes; lines from 0.
+    /// Catches: columns counted in bytes; lines counted from 0.
     #[test]
     fn the_first_byte_that_is_not_utf8_is_found_by_line_and_column() {
         let at = |bytes: &[u8]| text(bytes.to_vec()).map_err(|it| (it.line, it.column, it.byte));

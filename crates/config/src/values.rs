@@ -1,4 +1,4 @@
-//! Types of values in all files: quantities with units, and mechanisms.
+//! Types of values that all kinds of files use: quantities with units, and mechanisms.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -26,7 +26,7 @@ use crate::schema;
 #[derive(Clone, Copy, Debug)]
 pub struct Period(pub Duration);
 
-/// Reads a quantity with `parse`. `example` is shown if the value is not a string.
+/// Reads a quantity with `parse`. If the value is not a string, the error shows `example`.
 fn quantity<T>(
     node: &Node<'_>,
     example: &str,
@@ -132,7 +132,7 @@ pub struct Weight(pub itcp::Config);
 impl Read for Weight {
     fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self> {
         let fields = |_: &str| itcp::Config::NAMES;
-        mechanism(node, "a rate adjuster", itcp::Kind::NAMES, fields, found).map(Self)
+        mechanism(node, "a rate adjuster", itcp::LawKind::NAMES, fields, found).map(Self)
     }
 
     fn schema() -> Value {
@@ -158,7 +158,7 @@ impl Read for Flag {
     }
 }
 
-/// Reads a type with its own deserializer, from a string or a table.
+/// Reads a type through its own deserializer, from a string or a table.
 fn described<T: DeserializeOwned>(node: &Node<'_>, found: &mut Findings) -> Option<T> {
     T::deserialize(ValueDeserializer::from(node.clone()))
         .map_err(|error| {

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use crate::meter::Profile;
 use crate::packet::{Direction, Fifo, Member, Packet};
-use crate::registry::registry;
+use crate::registry;
 use crate::{Bytes, Cx, PacketId, Rate, Time, choice};
 
 pub use hold::Counts;

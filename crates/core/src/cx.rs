@@ -1,4 +1,4 @@
-//! The context of a call: time, packets and counters.
+//! The context of every call to a mechanism: the time, the packets and the counters.
 
 mod count_by;
 
@@ -10,9 +10,9 @@ use crate::countable;
 use crate::packet::Governed;
 use crate::{PacketId, PacketPool, Time};
 
-/// Time, packets and counters, lent to a mechanism for one call.
+/// The time, the packets and the counters, lent to a mechanism for one call.
 ///
-/// A mechanism has no other access to its environment.
+/// A mechanism has no other access to its environment, so a simulation of it is deterministic.
 ///
 /// ```
 /// use tidegate_core::packet::Ecn;
@@ -22,7 +22,7 @@ use crate::{PacketId, PacketPool, Time};
 /// let capable = pool.insert(Packet { ecn: Ecn::Ect0, ..Packet::default() }).unwrap();
 /// let other = pool.insert(Packet::default()).unwrap();
 /// let mut cx = Cx { now: Time::ZERO, pool: &mut pool, tally: &mut tally };
-/// // A packet that is not ECN-capable cannot be marked, so a queue drops it.
+/// // Only an ECN-capable packet can be marked. A queue drops the other packet.
 /// assert!(cx.mark(&capable, Reason::Aqm));
 /// assert!(!cx.mark(&other, Reason::Aqm));
 /// cx.drop(other, Reason::Aqm);
@@ -33,53 +33,54 @@ use crate::{PacketId, PacketPool, Time};
 pub struct Cx<'a> {
     /// Current time.
     pub now: Time,
-    /// Every packet of the run.
+    /// All packets of the run.
     pub pool: &'a mut PacketPool,
     /// Counters of drops and marks.
     pub tally: &'a mut Tally,
 }
 
 countable! {
-    /// Reason for a drop, or for a mark "congestion experienced" in place of a drop.
+    /// The reason for dropping a packet, or for marking it "congestion experienced" instead.
     pub enum Reason, counts ByReason {
         /// The queue is full.
         QueueFull = "queue-full",
         /// The flow already has as many waiting packets as one flow may have.
         FlowFull = "flow-full",
-        /// The queue grows too long. Active queue management signals the sender before the queue is
-        /// full.
+        /// Active queue management: the queue grows too long, and a drop or mark signals a sender
+        /// before the queue is full.
         Aqm = "aqm",
-        /// A marking predicts an overflow of the queue, and signals a sender in advance. Packets that
-        /// are not ECN-capable are dropped (RFC 3168, section 5).
+        /// The marking predictor expects the queue to overflow, and signals a sender in advance.
+        /// Packets that are not ECN-capable are dropped (RFC 3168, section 5).
         Predicted = "predicted",
-        /// A marking predicts an overflow of the queue. All senders that respond to marks have been
-        /// signalled, and the sender of this packet does not respond.
+        /// The marking predictor expects the queue to overflow although all responsive senders have
+        /// been signalled. The sender of this packet does not respond to marks.
         Unmarkable = "unmarkable",
-        /// Out of profile, and the policy polices by dropping.
+        /// The packet is out of profile, and the policy drops such packets.
         OutOfProfile = "out-of-profile",
-        /// Longer than `max_packet` of a policy that shapes.
+        /// The packet is longer than the `max_packet` of a policy that shapes.
         OverMaxPacket = "over-max-packet",
-        /// Lost on an emulated link, as configured.
+        /// Lost on an emulated link, as its configuration demands.
         LinkLoss = "link-loss",
-        /// No port leads to its destination.
+        /// No port leads to the packet's destination.
         NoRoute = "no-route",
-        /// Remained in the rings while the driver hung, and became too old to send.
+        /// The packet stayed in a port's ring while the driver hung, and is now too old to send.
         Stale = "stale",
-        /// Longer than the egress port can send.
+        /// The packet is longer than the egress port can send.
         TooLong = "too-long",
-        /// All packet buffers were in use. Or the packet would have had to wait, and the last buffers
-        /// are reserved for packets that depart at once.
+        /// All packet buffers were in use. Or the packet would have had to wait, while the last
+        /// buffers were reserved for packets that depart at once.
         NoBuffer = "no-buffer",
         /// The egress port refused the packet.
         Refused = "refused",
-        /// Held by a component that was shut down, without a successor.
+        /// A component that held the packet was shut down, and no successor took the packet over.
         ShutDown = "shut-down",
-        /// An ACK without data that the next ACK of its flow supersedes. Not a loss.
+        /// A later ACK of the same flow supersedes this ACK, which carries no data. Such a drop is
+        /// not a loss.
         RedundantAck = "redundant-ack",
     }
 }
 
-/// Actions on packets, by reason.
+/// Numbers of dropped and marked packets, by reason.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Tally {
     /// Packets dropped.
@@ -99,8 +100,8 @@ impl AddAssign for Tally {
 }
 
 impl ByReason {
-    /// Packets lost: all drops except redundant ACKs, whose information their receivers have
-    /// anyway.
+    /// Number of lost packets: all drops except redundant ACKs, whose information a later ACK
+    /// repeats.
     #[must_use]
     pub fn losses(&self) -> u64 {
         self.total() - self.of(Reason::RedundantAck)
@@ -108,15 +109,15 @@ impl ByReason {
 }
 
 impl Cx<'_> {
-    /// Drops `packet`, counts it, and frees its buffer.
+    /// Drops `packet`: counts it under `reason`, and frees its buffer.
     pub fn drop(&mut self, packet: PacketId, reason: Reason) {
         self.tally.drops.count(reason);
         self.tally.governed.add(&self.pool[&packet]);
         self.pool.release(packet);
     }
 
-    /// Marks `packet` "congestion experienced" and counts it, if it is ECN-capable. Returns true if
-    /// it was marked.
+    /// Marks `packet` "congestion experienced" if it is ECN-capable. Counts the mark under
+    /// `reason`. Returns `true` if the packet has the mark.
     pub fn mark(&mut self, packet: &PacketId, reason: Reason) -> bool {
         let marked = self.pool[packet].mark_congestion();
         if marked {

@@ -1,8 +1,10 @@
-//! An emulated network: ports connected by routes, each of which is a link.
+//! A network emulator: it delays, drops and limits packets between its ports, as a wide area network does.
 //!
-//! Source: `aggregates`, section 7 (the paper's WAN emulator delays and drops packets between real
-//! hosts).
-//! Differs: a route also has a rate and a buffer, jitter, and losses in bursts.
+//! A *route* leads packets with certain addresses to the port of their destination. Each route is an emulated link with
+//! rate, queue, delay, jitter and losses.
+//!
+//! Source: `aggregates`, section 7 (the paper's WAN emulator delays and drops packets between real hosts).
+//! Differs: a route also has a rate and a queue, jitter, and losses in bursts.
 
 mod path;
 
@@ -21,22 +23,22 @@ use self::path::Paths;
 /// Configuration of an emulated network.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct EmulatorConfig {
-    /// The addresses at each port.
+    /// Addresses of the hosts at each port.
     pub ports: Vec<Vec<IpNet>>,
-    /// The routes between ports; a packet takes the first that matches.
+    /// The routes between ports. A packet takes the first route that matches its addresses.
     pub routes: Vec<Route>,
-    /// Most packets in the network at once: buffers of the driver.
+    /// Most packets in the network at once: the number of packet buffers.
     pub packets: u32,
-    /// Seed of jitter, losses and queues.
+    /// Seed of the random numbers for jitter, losses and queues.
     pub seed: u64,
 }
 
-/// A one-way route through the network, shared by all packets that take it.
+/// A one-way route through the network. All packets that take it share its link.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Route {
-    /// Sources of the packets; empty for any.
+    /// Source addresses of the packets. An empty list matches any address.
     pub from: Vec<IpNet>,
-    /// Destinations of the packets; empty for any.
+    /// Destination addresses of the packets. An empty list matches any address.
     pub to: Vec<IpNet>,
     /// The link of the route.
     pub link: LinkConfig,
@@ -44,10 +46,11 @@ pub struct Route {
 
 /// An emulated network.
 ///
-/// An IP packet departs from the port of its destination, after its route. Frames without IP cross
-/// at once if there are two ports, and are dropped if there are more.
+/// An IP packet passes the link of its route, then departs at the port of its destination. A frame without IP goes to the
+/// other port at once if there are two ports. If there are more, it is dropped.
 ///
-/// [`Machine`] has an example with a driver. A packet to an address behind no port is dropped:
+/// [`Machine`] has an example with a driver. In this example, no port has the destination address, so the packet is
+/// dropped:
 ///
 /// ```
 /// use tidegate_core::emulator::{Emulator, EmulatorConfig};
@@ -71,33 +74,37 @@ pub struct Emulator {
     /// One timer for each route.
     wheel: TimerWheel,
     paths: Paths,
+    /// State of each route.
     lanes: Vec<Lane>,
     /// Packets that may depart from each port now.
     ready: Vec<Fifo>,
-    /// Packets dropped outside any route.
+    /// Packets that were dropped because they have no route.
     tally: Tally,
 }
 
-/// State of a route.
+/// State of a route in the emulator.
 struct Lane {
     link: Link,
+    /// Packets sent into the route.
     offered: Count,
+    /// Packets delivered by the route.
     delivered: Count,
+    /// Packets dropped and marked by the link.
     tally: Tally,
 }
 
 /// The state of an emulated network at one instant.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct EmulatorReport {
-    /// Packets dropped anywhere, by reason.
+    /// Packets dropped on all routes and for lack of a route, by reason.
     pub drops: ByReason,
-    /// Packets marked "congestion experienced" anywhere, by reason.
+    /// Packets marked "congestion experienced" on all routes, by reason.
     pub marks: ByReason,
-    /// The routes, in order.
+    /// State of each route, in the order of the configuration.
     pub routes: Vec<RouteReport>,
 }
 
-/// State of a route.
+/// State of a route in a report.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RouteReport {
     /// Packets sent into the route.
@@ -108,7 +115,7 @@ pub struct RouteReport {
     pub drops: ByReason,
     /// Packets marked "congestion experienced" by the route.
     pub marks: ByReason,
-    /// Packets that wait for the link.
+    /// Packets that wait in the queue of the link.
     pub backlog: Backlog,
 }
 
@@ -132,7 +139,7 @@ impl Emulator {
         }
     }
 
-    /// Current state of the network.
+    /// The present state of the network.
     #[must_use]
     pub fn report(&self) -> EmulatorReport {
         let route = |lane: &Lane| RouteReport {
@@ -148,8 +155,8 @@ impl Emulator {
         EmulatorReport { drops: tally.drops, marks: tally.marks, routes }
     }
 
-    /// Changes the link of route `number`, from 0 on, as [`Link::change`] does. Returns false if
-    /// there is no such route.
+    /// Changes the link of route `number` as [`Link::change`] does. The first route is number 0. Returns `false` if there
+    /// is no such route.
     #[must_use]
     pub fn change(&mut self, now: Time, number: u32, change: LinkChange) -> bool {
         let Some(lane) = self.lanes.get_mut(slot(number)) else { return false };
@@ -159,7 +166,7 @@ impl Emulator {
         changed
     }
 
-    /// Sends `packet` into its route; returns it if there is none.
+    /// Sends `packet` into its route. Returns the packet as an error if it has no route.
     fn enter(&mut self, now: Time, from: usize, packet: PacketId) -> Result<(), PacketId> {
         let described = &mut self.pool[&packet];
         let Some(path) = self.paths.find(&described.key).filter(|path| path.port != from) else {
@@ -173,7 +180,7 @@ impl Emulator {
         Ok(())
     }
 
-    /// Forwards a frame without IP at once if there are two ports; otherwise returns it.
+    /// Forwards a frame without IP to the other port. Returns the packet as an error unless there are two ports.
     fn cross(&mut self, from: usize, packet: PacketId) -> Result<(), PacketId> {
         match self.ready.as_mut_slice() {
             [first, second] => {
@@ -185,7 +192,7 @@ impl Emulator {
         }
     }
 
-    /// Moves packets that have arrived from their routes to their ports.
+    /// Moves packets that have passed their link to their egress port.
     fn fire(&mut self, now: Time) {
         while let Some(number) = self.wheel.pop(now) {
             let lane = &mut self.lanes[slot(number)];
@@ -268,7 +275,7 @@ mod tests {
         }
     }
 
-    /// Host `n` behind port `n`.
+    /// A network with host `n` at port `n`.
     fn network(ports: u8, routes: Vec<Route>) -> Emulator {
         let ports = (0..ports).map(|n| vec![host(n)]).collect();
         Emulator::new(&EmulatorConfig { ports, routes, packets: 2_000, seed: 1 })
@@ -282,7 +289,7 @@ mod tests {
         network.handle_packet(now, PortId(from), packet);
     }
 
-    /// Drives the network until it is empty. Returns the time and port of each departure.
+    /// Runs the network until it is empty. Returns time and port of each departure.
     fn run(network: &mut Emulator, mut now: Time) -> Vec<(Time, u8)> {
         let mut left = Vec::new();
         loop {
@@ -349,7 +356,7 @@ mod tests {
         );
     }
 
-    /// Catches: a route without packets that is not woken; a rate for a link without one.
+    /// Catches: a changed route whose timer is not set again; a rate that is set on a link without a rate.
     #[test]
     fn a_route_that_changes_is_another_for_what_has_not_left_yet() {
         let mut slow = route(&[0], &[1], 1_000);
@@ -373,7 +380,7 @@ mod tests {
         assert_eq!(run(&mut network, ms(4_000)), [(ms(4_011), 1)]);
     }
 
-    /// Catches: setting the timer only when none is set.
+    /// Catches: a timer that is set only if it was not running, so that a packet that overtakes others departs late.
     #[test]
     fn a_packet_that_overtakes_others_leaves_when_it_arrives_and_not_with_them() {
         let mut way = route(&[], &[1], 20);
@@ -386,10 +393,10 @@ mod tests {
     }
 
     proptest! {
-        /// Each packet is delivered, dropped or held, on a hundred routes of different delay and
-        /// loss, for any times of calls. Each route keeps its own delay.
+        /// Each packet is delivered or dropped, on a hundred routes with different delays and with losses, for any times of
+        /// calls.
         ///
-        /// Catches: not setting the timer again after a route has delivered a packet.
+        /// Catches: a timer that is not set again after a route has delivered a packet.
         #[test]
         fn every_packet_is_accounted_for(
             packets in prop::collection::vec((0u64..3_000_000, 0u8..100), 1..300), asks in 1usize..10,

@@ -137,7 +137,7 @@ struct Counts {
     /// Counters of ACK control in removed aggregates.
     acks: crate::ack::Counts,
     /// Counters of removed trunks.
-    trunks: crate::trunk::Counts,
+    trunks: crate::trunk::TrunkCounters,
 }
 
 impl Gateway {
@@ -152,7 +152,7 @@ impl Gateway {
         let mut pool = PacketPool::with_capacity(config.packets);
         pool.keep_stations();
         pool.count_flows();
-        if policies.has_signals() {
+        if policies.has_ack_control() {
             pool.keep_sack();
         }
         let mut gateway = Self {

@@ -1,26 +1,29 @@
-//! Integrated TCP: the weight of an aggregate connection follows the load offered to its gateway.
+//! Integrated TCP: the rate adjuster of an aggregate gateway.
 //!
-//! An *aggregate gateway* ends the local TCP connections of a site. It carries their files over one long-lived
-//! *aggregate connection*, whose congestion control has a *weight* `w`. On a shared bottleneck, connection `i`
-//! gets the *share* `phi_i = w_i / sum w` (equation 3). If `phi_i` is below the offered load `rho_i` of its site,
-//! the queue of the gateway grows and sojourns become long. The [`RateAdjuster`] therefore measures the gateway
-//! in rounds, and changes the weight at the end of each:
+//! An *aggregate gateway* terminates the local TCP connections of a site. It carries their bytes over one long-lived TCP
+//! connection, the *aggregate connection*. The congestion control of this connection has a *weight* `w`. If several
+//! aggregate connections share a bottleneck, connection `i` gets the *share* `phi_i = w_i / sum w` of its rate
+//! (equation 3).
+//!
+//! The *load* `rho_i` of a site is the rate at which its bytes arrive at the gateway, as a part of the bottleneck's rate.
+//! If the share is below the load, the queue of the gateway grows. So the [`RateAdjuster`] measures the gateway in rounds
+//! of `C` samples, one sample each `P`. At the end of a round it may change the weight:
 //!
 //! ```text
-//! wait U(0, 1) C P  ->  C samples, one each P  ->  increase, decrease or hold  ->  least <= w <= n
+//! random wait, at most C P  ->  C samples, one each P  ->  increase, decrease or keep w  ->  least <= w <= n
 //! ```
 //!
-//! Three laws decide: [`Kind::Literal`] uses the slope of the queue, [`Kind::Measured`] the measured load and service
-//! rate, [`Kind::Proportional`] the load alone.
+//! One of three laws decides. [`LawKind::Literal`] uses the slope of the queue, [`LawKind::Measured`] the measured load and
+//! service rate, and [`LawKind::Proportional`] the load alone.
 //!
-//! Source: `itcp`, sections 3 and 4.
+//! Source: `itcp`, sections 3 (weights and shares) and 4 (rate adjuster).
 //!
 //! Differs:
-//! - A sample at the start of the round gives the totals that the measured law subtracts.
-//! - With [`Most::Connections`] a decision is bounded by the most connections seen in its round. Otherwise a
-//!   single idle sample would reset the weight to its least. Between decisions the applied weight is also at most
-//!   the present number of connections.
-//! - A round is abandoned if samples are missing or a total runs backwards. It decides nothing.
+//! - A round has an additional first sample. The law `measured` subtracts its totals from those of the last sample.
+//! - With [`Most::Connections`], the weight that a law chooses is at most the largest number of connections in its round.
+//!   If the last sample counted instead, an idle moment would reset the weight to its least value. The applied weight is
+//!   also at most the present number of connections.
+//! - If samples are missing or a total decreases, the round is abandoned, and the weight stays.
 
 mod config;
 mod literal;
@@ -33,8 +36,8 @@ mod tests;
 
 use std::time::Duration;
 
-pub use config::{Config, Kind, Most, Service, mechanisms};
-pub use round::Round;
+pub use config::{Config, LawKind, Most, ServiceSamples, mechanisms};
+pub use round::LoadRound;
 
 use crate::random::Random;
 use crate::time::nanos;
@@ -42,29 +45,30 @@ use crate::{Bytes, Factor, Time};
 use literal::Literal;
 use measured::Measured;
 use proportional::Proportional;
-use round::{Observed, Sampling};
+use round::{RoundObservation, Sampling};
 
-/// The state of an aggregate gateway, as its driver sees it. Totals count from the start of the connection.
-/// All bytes are payload.
+/// A sample: the state of an aggregate gateway now, and totals since the start of the aggregate connection. All bytes are
+/// payload.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Seen {
-    /// Bytes that now wait in the gateway for the aggregate connection.
+pub struct GatewayLoad {
+    /// Bytes that wait in the gateway now to be sent over the aggregate connection.
     pub queue: Bytes,
     /// Total of bytes that arrived from local connections.
     pub arrived: u64,
     /// Total of bytes sent over the aggregate connection, each counted once.
     pub sent: u64,
-    /// Those of `sent` that were sent while the gateway was busy, as `busy` defines it.
+    /// Part of `sent` that was sent while the gateway was busy: see `busy`.
     pub sent_busy: u64,
-    /// Total time in which at least one stream waited for the aggregate connection, or was stopped by the gateway.
+    /// Total time in which the gateway was busy: at least one local connection had bytes that waited, or was stopped by the
+    /// gateway.
     pub busy: Duration,
-    /// The gateway now keeps at least one source from sending.
+    /// The gateway stops at least one local connection from sending now, because its buffers are full.
     pub blocked: bool,
     /// Congestion window of the aggregate connection.
     pub window: Bytes,
-    /// Least round-trip time of the aggregate connection; `None` until it is measured.
+    /// Least round-trip time of the aggregate connection. `None` until it is measured.
     pub least_rtt: Option<Duration>,
-    /// Local connections that are open now: `n_i` of the paper.
+    /// Number of local connections that are open now: `n_i` of the paper.
     pub connections: u32,
 }
 
@@ -106,54 +110,56 @@ pub struct Seen {
 #[derive(Clone, Debug)]
 pub struct RateAdjuster {
     config: Config,
-    law: Law,
+    law: WeightLaw,
     random: Random,
     /// The weight that the law has chosen.
     chosen: Factor,
-    /// The weight in force: `chosen`, within the bounds that hold now.
+    /// The weight in force: `chosen`, limited to the present bounds.
     applied: Factor,
-    /// The round in progress; `None` during the random wait.
+    /// The round in progress. `None` during the random wait before a round.
     sampling: Option<Sampling>,
+    /// Time of the next sample.
     due: Time,
-    last: Option<Round>,
+    /// The latest complete round.
+    last: Option<LoadRound>,
     decisions: Decisions,
 }
 
 /// The latest round of a [`RateAdjuster`], and its decisions so far.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Report {
+pub struct AdjusterReport {
     /// The weight in force.
     pub weight: Factor,
-    /// The latest complete round; `None` before the first.
-    pub last: Option<Round>,
+    /// The latest complete round. `None` before the first.
+    pub last: Option<LoadRound>,
     /// Decisions since the start.
     pub decisions: Decisions,
 }
 
-/// Numbers of rounds by their outcome.
+/// Number of rounds by their outcome.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Decisions {
     /// The weight was increased: the load exceeded the share.
     pub increased: u64,
-    /// The weight was increased because the queue was above `high_threshold` (`literal` only).
+    /// The weight was increased because the queue exceeded `high_threshold` (law `literal` only).
     pub forced: u64,
     /// The weight was decreased.
     pub decreased: u64,
     /// The weight was kept.
     pub held: u64,
-    /// The round had gaps or inconsistent totals, and was abandoned.
+    /// Samples were missing or a total decreased, so the round was abandoned.
     pub abandoned: u64,
 }
 
 impl RateAdjuster {
-    /// Starts at `now` with the random wait. The weight is the initial one of `config`.
+    /// Starts at `now` with a random wait, and with the weight of `config`.
     #[must_use]
     pub fn new(config: &Config, random: Random, now: Time) -> Self {
         let law = match config.kind {
-            Kind::Fixed => Law::Fixed,
-            Kind::Literal => Law::Literal(Literal::default()),
-            Kind::Measured => Law::Measured(Measured::default()),
-            Kind::Proportional => Law::Proportional(Proportional::default()),
+            LawKind::Fixed => WeightLaw::Fixed,
+            LawKind::Literal => WeightLaw::Literal(Literal::default()),
+            LawKind::Measured => WeightLaw::Measured(Measured::default()),
+            LawKind::Proportional => WeightLaw::Proportional(Proportional::default()),
         };
         let mut adjuster = Self {
             config: config.clone(),
@@ -178,9 +184,9 @@ impl RateAdjuster {
 
     /// Takes a sample if one is due. Returns the weight if it changed.
     ///
-    /// A call before [`poll_timeout`](Self::poll_timeout) takes no sample, but applies the bound of
-    /// [`Most::Connections`].
-    pub fn handle_timeout(&mut self, now: Time, seen: &Seen) -> Option<Factor> {
+    /// A call before [`poll_timeout`](Self::poll_timeout) takes no sample. But it limits the weight to the present number
+    /// of connections, with [`Most::Connections`].
+    pub fn handle_timeout(&mut self, now: Time, seen: &GatewayLoad) -> Option<Factor> {
         if now >= self.due {
             self.sample(now, seen);
         }
@@ -198,11 +204,11 @@ impl RateAdjuster {
 
     /// The latest round, and the decisions so far.
     #[must_use]
-    pub const fn report(&self) -> Report {
-        Report { weight: self.applied, last: self.last, decisions: self.decisions }
+    pub const fn report(&self) -> AdjusterReport {
+        AdjusterReport { weight: self.applied, last: self.last, decisions: self.decisions }
     }
 
-    fn sample(&mut self, now: Time, seen: &Seen) {
+    fn sample(&mut self, now: Time, seen: &GatewayLoad) {
         let Some(mut sampling) = self.sampling.take() else {
             self.sampling = Some(Sampling::new(now, seen));
             self.due = now + self.config.every;
@@ -221,62 +227,69 @@ impl RateAdjuster {
         }
     }
 
-    fn end_round(&mut self, observed: &Observed) {
+    fn end_round(&mut self, observed: &RoundObservation) {
         self.last = Some(observed.round);
         let decision = self.law.decide(&self.config, observed, self.chosen);
         let weight = match decision {
-            Decision::Hold => self.chosen,
-            Decision::Set(weight) => weight,
-            Decision::Increase(step) | Decision::Force(step) => plus(self.chosen, step),
-            Decision::Decrease => less_part(self.chosen, self.config.beta),
+            WeightChange::Hold => self.chosen,
+            WeightChange::Set(weight) => weight,
+            WeightChange::Increase(step) | WeightChange::Force(step) => plus(self.chosen, step),
+            WeightChange::Decrease => less_part(self.chosen, self.config.beta),
         };
         let before = self.chosen;
         self.chosen = self.config.bounded(weight, observed.most_connections);
         let count = match decision {
-            Decision::Set(_) if self.chosen > before => &mut self.decisions.increased,
-            Decision::Set(_) if self.chosen < before => &mut self.decisions.decreased,
-            Decision::Hold | Decision::Set(_) => &mut self.decisions.held,
-            Decision::Increase(_) => &mut self.decisions.increased,
-            Decision::Force(_) => &mut self.decisions.forced,
-            Decision::Decrease => &mut self.decisions.decreased,
+            WeightChange::Set(_) if self.chosen > before => &mut self.decisions.increased,
+            WeightChange::Set(_) if self.chosen < before => &mut self.decisions.decreased,
+            WeightChange::Hold | WeightChange::Set(_) => &mut self.decisions.held,
+            WeightChange::Increase(_) => &mut self.decisions.increased,
+            WeightChange::Force(_) => &mut self.decisions.forced,
+            WeightChange::Decrease => &mut self.decisions.decreased,
         };
         *count += 1;
     }
 
-    /// Begins the wait before a round: it keeps the gateways of a bottleneck from changing at the same time.
+    /// Begins the random wait before a round. It prevents that all gateways of a bottleneck change their weights at the
+    /// same time.
     fn wait(&mut self, now: Time) {
         let span = self.random.below(nanos(self.config.round()));
         self.due = now + Duration::from_nanos(span);
     }
 }
 
-/// Change of the weight at the end of a round.
+/// Decision of a law at the end of a round.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Decision {
+enum WeightChange {
+    /// Keep the weight.
     Hold,
-    /// Set this weight.
+    /// Set the weight to this value.
     Set(Factor),
-    /// Increase by this weight.
+    /// Increase the weight by this value.
     Increase(Factor),
-    /// Increase by this weight, because the queue is too long.
+    /// Increase the weight by this value, because the queue is too long.
     Force(Factor),
-    /// Decrease by the part `beta`.
+    /// Decrease the weight by the part `beta` of it.
     Decrease,
 }
 
-/// The law that decides, with its memory of earlier rounds.
+/// The law that decides, with its state from earlier rounds.
 #[derive(Clone, Debug)]
-enum Law {
+enum WeightLaw {
     Fixed,
     Literal(Literal),
     Measured(Measured),
     Proportional(Proportional),
 }
 
-impl Law {
-    fn decide(&mut self, config: &Config, observed: &Observed, weight: Factor) -> Decision {
+impl WeightLaw {
+    fn decide(
+        &mut self,
+        config: &Config,
+        observed: &RoundObservation,
+        weight: Factor,
+    ) -> WeightChange {
         match self {
-            Self::Fixed => Decision::Hold,
+            Self::Fixed => WeightChange::Hold,
             Self::Literal(law) => law.decide(config, observed, weight),
             Self::Measured(law) => law.decide(config, observed, weight),
             Self::Proportional(law) => law.decide(config, observed),
@@ -284,7 +297,7 @@ impl Law {
     }
 }
 
-/// `0.5 (delta + epsilon) weight`, rounded down (equation 10).
+/// The increase `0.5 (delta + epsilon) weight`, rounded down (equation 10).
 fn step(delta: Factor, epsilon: Factor, weight: Factor) -> Factor {
     let sum = u128::from(delta.millionths()) + u128::from(epsilon.millionths());
     let twice = sum.saturating_mul(u128::from(weight.millionths()));

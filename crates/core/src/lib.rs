@@ -1,15 +1,17 @@
-//! Mechanisms for the bandwidth of TCP aggregates, free of I/O, clocks and threads.
+//! Mechanisms that control the bandwidth of TCP aggregates. No code here does I/O, reads a clock or
+//! starts a thread.
 //!
-//! Everything here is a state machine. The caller hands in the current [`Time`] and packets. It
-//! asks for packets to transmit, and for the time of its next call. The simulator and the live data
-//! plane are two such callers. Neither has a private version of any mechanism.
+//! Every mechanism is a state machine. The caller hands in packets and the current [`Time`]. It
+//! then asks for packets to transmit, and for the time of its next call. The simulator and the live
+//! data plane are two such callers, and both use the same mechanisms.
 //!
-//! Time, units, chance, packets, the timer wheel and meters are modules of `tidegate-base`.
+//! Time, units, chance, packets, the timer wheel, meters and declarations of parameters are modules of
+//! `tidegate-base`. TCP end points and congestion controls are in `tidegate-tcp`.
 //!
-//! Groups have `·` between them. A module uses only modules of its own group or of an earlier one
-//! in this list: `cx`,
-//! `machine` · `parameters`, `registry` · `class` · `scheduler` · `flow` · `allocation` ·
-//! `marking` · `qdisc` · `ack` · `policy` · `report` · `aggregate` · `link` · `tcp` · `itcp` · `trunk` · `gateway` · `emulator`.
+//! The modules in order of their dependencies. `·` separates groups. A module uses only modules of
+//! its own group and of earlier groups in this list: `cx`, `machine` · `class` · `scheduler` · `flow` ·
+//! `allocation` · `marking` · `qdisc` · `ack` · `policy` · `report` · `aggregate` · `link` · `itcp` ·
+//! `trunk` · `gateway` · `emulator`.
 
 #![forbid(unsafe_code)]
 
@@ -25,13 +27,10 @@ pub mod itcp;
 pub mod link;
 pub mod machine;
 pub mod marking;
-pub mod parameters;
 pub mod policy;
 pub mod qdisc;
-mod registry;
 pub mod report;
 pub mod scheduler;
-pub mod tcp;
 pub mod trunk;
 
 pub use cx::{ByReason, CountBy, Countable, Cx, Reason, Tally};
@@ -39,4 +38,7 @@ pub use machine::{Machine, PortId};
 pub use tidegate_base::packet::{Packet, PacketId, PacketPool};
 pub use tidegate_base::time::Time;
 pub use tidegate_base::units::{Bytes, Chance, Factor, Rate};
-pub use tidegate_base::{meter, packet, random, time, units, wheel};
+pub use tidegate_base::{
+    choice, meter, packet, parameters, random, registry, time, units, value, wheel,
+};
+pub use tidegate_tcp as tcp;

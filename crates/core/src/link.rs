@@ -1,6 +1,6 @@
-//! A one-way link: a queue and a transmitter, then a delay, and random losses.
+//! A one-way link: a queue with a transmitter, then a propagation delay with random losses.
 //!
-//! The lab's emulator and the simulator build their networks from these links.
+//! The lab's emulator and the simulator build networks from these links.
 
 mod delay;
 mod loss;
@@ -28,15 +28,16 @@ pub struct LinkConfig {
     /// Propagation delay of a packet after its transmission.
     #[serde(with = "units::duration")]
     pub delay: Duration,
-    /// Deviation of the delay.
+    /// Random variation of the delay.
     pub jitter: Jitter,
-    /// Packets with less delay may overtake earlier ones. Otherwise they arrive together with them.
+    /// Packets with a shorter delay may overtake earlier packets. Otherwise they wait and arrive
+    /// together with the earlier packets.
     pub reorder: bool,
     /// Loss of packets. A lost packet still takes its transmission time.
     pub loss: Loss,
-    /// Transmission rate; `None` for unlimited, so that no packet waits.
+    /// Transmission rate. `None` for an unlimited rate, at which no packet waits.
     pub rate: Option<Rate>,
-    /// Queue of a link that has a rate.
+    /// Queue discipline before the transmitter, if the link has a rate.
     pub queue: QdiscSpec,
 }
 
@@ -53,7 +54,7 @@ impl Default for LinkConfig {
     }
 }
 
-/// A change of a link; fields with `None` keep their values.
+/// A change of a link. A field that is `None` keeps its value.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct LinkChange {
     /// New transmission rate.
@@ -64,8 +65,8 @@ pub struct LinkChange {
 
 /// A one-way link.
 ///
-/// Arrival times depend only on the sent packets, their times, and the link's seed. They do not
-/// depend on the times of calls.
+/// Arrival times depend only on the packets, the times at which they were sent, and the seed. The
+/// times of calls to [`poll`](Self::poll) make no difference.
 ///
 /// ```
 /// use std::time::Duration;
@@ -87,20 +88,21 @@ pub struct LinkChange {
 ///         cx.pool.release(packet);
 ///     }
 /// }
-/// // A millisecond of transmission for each packet, then the delay.
+/// // Each packet takes a millisecond to transmit, and then 20 ms to arrive.
 /// assert_eq!(arrivals, [Time::from_millis(21), Time::from_millis(22)]);
 /// ```
 pub struct Link {
     transmitter: Option<Transmitter>,
     delay: Delay,
-    /// Loss process, if packets are lost.
+    /// Random process of losses. `None` without losses.
     loss: Option<Box<LossProcess>>,
-    /// Packets in flight, by arrival time at the other end.
+    /// Packets in flight, ordered by their arrival times.
     travelling: Travelling,
 }
 
 impl Link {
-    /// An idle link, number `component` of the run seeded with `seed`.
+    /// An idle link. `component` is the number of the link in the run with this `seed`, so that
+    /// each link has its own random numbers.
     #[must_use]
     pub fn new(config: &LinkConfig, seed: u64, component: u64) -> Self {
         let part = |n| Random::new(seed, component * 3 + n);
@@ -114,7 +116,7 @@ impl Link {
         }
     }
 
-    /// Accepts a packet at the near end.
+    /// Accepts a packet at the sending end.
     pub fn send(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
         self.advance(cx);
         match &mut self.transmitter {
@@ -129,10 +131,11 @@ impl Link {
         }
     }
 
-    /// Changes the link. The packet in transmission keeps its rate, and packets in flight keep
-    /// their arrival times. With a smaller delay, later packets may overtake them.
+    /// Changes the rate and the delay of the link. The packet in transmission keeps its rate, and
+    /// packets in flight keep their arrival times. After a reduction of the delay, later packets
+    /// may therefore overtake them.
     ///
-    /// Returns `false` and changes nothing if a link without a rate would get one.
+    /// A link without a rate cannot get one: then nothing changes, and the result is `false`.
     #[must_use]
     pub fn change(&mut self, cx: &mut Cx<'_>, change: LinkChange) -> bool {
         self.advance(cx);
@@ -147,21 +150,21 @@ impl Link {
         true
     }
 
-    /// A packet that has arrived at the other end.
+    /// Returns a packet that has arrived at the receiving end.
     #[inline]
     pub fn poll(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         self.advance(cx);
         self.travelling.pop(cx.pool, cx.now)
     }
 
-    /// The packet in flight that arrives next, and the driver's note on it.
+    /// The packet in flight that arrives next, with the driver's private data about it.
     #[inline]
     #[must_use]
     pub fn next_packet<'p>(&self, pool: &'p PacketPool) -> Option<(&'p Packet, &'p Note)> {
         self.travelling.peek(pool)
     }
 
-    /// Time at which [`poll`](Self::poll) may next have a packet; `None` if the link is empty.
+    /// Time at which [`poll`](Self::poll) may next return a packet. `None` if the link is empty.
     #[inline]
     #[must_use]
     pub fn ready_at(&self) -> Option<Time> {
@@ -186,7 +189,8 @@ impl Link {
         usize::try_from(inside).unwrap_or(usize::MAX)
     }
 
-    /// Sends waiting packets, each as soon as the previous one was transmitted.
+    /// Transmits waiting packets up to the current time, each at the end of the previous
+    /// transmission.
     #[inline]
     fn advance(&mut self, cx: &mut Cx<'_>) {
         while let Some((sent, packet)) = self.transmitter.as_mut().and_then(|it| it.next(cx)) {
@@ -194,7 +198,8 @@ impl Link {
         }
     }
 
-    /// `packet` departs from the transmitter at `sent`.
+    /// The transmitter has sent the last bit of `packet` at `sent`: the packet is lost, or is in
+    /// flight.
     fn depart(&mut self, cx: &mut Cx<'_>, sent: Time, packet: PacketId) {
         let arrives = self.delay.arrival(sent);
         if self.loss.as_mut().is_some_and(|loss| loss.loses()) {

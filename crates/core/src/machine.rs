@@ -1,5 +1,5 @@
-//! The contract between a mechanism and its driver: packets in, packets out, and the time of the
-//! next call.
+//! The interface between a device, such as the gateway, and the driver that runs it: packets in,
+//! packets out, and the time of the next call.
 
 use std::time::Duration;
 
@@ -21,12 +21,14 @@ pub struct PortId(pub u8);
 ///
 /// # Time
 ///
-/// Early calls are harmless. Late calls cost quality, never correctness. Time does not run backwards. If
-/// a driver's does, nothing is granted.
+/// A call before the time of [`poll_timeout`](Self::poll_timeout) has no effect on later results. A
+/// late call delays packets, but breaks nothing. Time must not run backwards. If a driver's clock
+/// does, the machine lets no packet depart.
 ///
 /// # Example
 ///
-/// A driver of any machine. Here it drives a network with a delay of 10 ms between its two ports.
+/// A driver that works for every machine. Here, it drives a network with a delay of 10 ms between
+/// its two ports.
 ///
 /// ```
 /// use std::time::Duration;
@@ -71,33 +73,33 @@ pub struct PortId(pub u8);
 /// assert_eq!(drain(&mut network, &[client, server]), [(Time::from_millis(10), server)]);
 /// ```
 pub trait Machine {
-    /// The pool of all packets inside, with its free slots.
+    /// The pool with the packets inside the machine, and with free slots for further packets.
     fn pool(&mut self) -> &mut PacketPool;
 
     /// Hands in a packet that arrived at `port`.
     fn handle_packet(&mut self, now: Time, port: PortId, packet: PacketId);
 
-    /// A packet to send out of `port` now.
+    /// The next packet to send out of `port` at `now`.
     fn poll_transmit(&mut self, now: Time, port: PortId) -> Option<PacketId>;
 
     /// Latest time for the next call of [`poll_transmit`](Self::poll_transmit). `None` if no packet
     /// waits.
     fn poll_timeout(&mut self, now: Time) -> Option<Time>;
 
-    /// Returns `true` if [`poll_timeout`](Self::poll_timeout) also does a slice of other work, such
-    /// as a policy change.
+    /// Returns `true` if [`poll_timeout`](Self::poll_timeout) also does a share of other work, such
+    /// as installing new policies. A driver then calls it again soon.
     fn is_working(&self) -> bool {
         false
     }
 
-    /// Returns `true` if super-packets that arrive at `port` are to be cut into frames before they are handed in.
+    /// Returns `true` if the driver must split super-packets that arrive at `port` into frames.
     fn wants_frames(&self, port: PortId) -> bool {
         let _ = port;
         false
     }
 
-    /// Sets the poll interval of the driver. Packets that arrive or depart within one interval are
-    /// handled together. Zero, the default: each packet at its own time.
+    /// Sets the poll interval of the driver. The machine then handles packets of one interval
+    /// together. The default, zero, means that each packet has a time of its own.
     fn set_grain(&mut self, grain: Duration) {
         let _ = grain;
     }

@@ -1,13 +1,19 @@
-//! Markings: predict the overflow of a queue, and mark packets before it happens.
+//! Markings: predict when a queue will overflow, and mark packets "congestion experienced" (ECN) before that.
 //!
-//! A marking watches the packets of one place: the queue of a link, of a class or of an aggregate.
-//! It selects the flow whose packet is marked "congestion experienced". A [`Marker`] connects it to
-//! the place, marks the packet, and reports the outcome to the marking.
+//! A TCP sender transmits one window in each round-trip time. The packets of one window are a *round*. A *tracker*
+//! observes the packets of a flow and estimates its window, its round-trip time and the start of its next round. A
+//! *marking* adds up the next rounds of all flows. This sum is the *projection* of the backlog. While the projection
+//! exceeds the limit of the queue, the marking selects a flow whose next packet is marked. The mark halves the next
+//! window of this flow.
 //!
-//! To add a marking: write `marking/<name>.rs` with a `Config` and its `build`, then add its `mod`
-//! line and its line in `registry!` below.
+//! A marking observes one queue: that of a link, a class or a policy. Several classes may also share one buffer. A
+//! [`Marker`] connects the marking with the queue, marks the packets, and reports the outcome to the marking.
 //!
-//! Source: `marking`, sections 2 to 4. RED, PI, PIE and CoDel mark inside their queues.
+//! To add a marking: write `marking/<name>.rs` with a `Config` and its `build`, then add its `mod` line and its line in
+//! `registry!` below.
+//!
+//! Source: `marking`, sections 2 to 4 (trackers, projection, filters). RED, PI, PIE and CoDel mark in their own queue
+//! disciplines.
 
 mod coverage;
 pub mod filter;
@@ -25,8 +31,8 @@ mod sums;
 mod testing;
 pub mod tracker;
 
-pub use marker::{Marker, Marks, Place, Tracked};
-pub(crate) use service::Service;
+pub use marker::{MarkedBuffer, Marker, Marks, Tracked};
+pub(crate) use service::ServiceRate;
 
 use std::time::Duration;
 
@@ -34,12 +40,12 @@ use crate::class::ClassId;
 use crate::flow::Flow;
 use crate::packet::{Direction, Ecn, FlowId, Member};
 use crate::random::Random;
-use crate::registry::registry;
+use crate::registry;
 use crate::scheduler::ClassState;
 use crate::{Bytes, Packet, Rate, Time};
 use tracker::Sighting;
 
-/// State of a place, as a marking sees it.
+/// State of the queue that a marking observes.
 #[derive(Clone, Copy, Debug)]
 pub struct Observed<'a> {
     /// Current time.
@@ -49,22 +55,22 @@ pub struct Observed<'a> {
     /// The flow of the packet, with the state of both directions. `None` for packets of untracked flows,
     /// and in [`Marking::decide`].
     pub flow: Option<&'a Flow>,
-    /// Rate at which packets depart from the place.
+    /// Rate at which packets depart from the queue.
     pub rate: Rate,
-    /// Bytes that depart at once beyond the rate: the tokens of an aggregate.
+    /// Bytes that may depart at once, in addition to the rate: the tokens of a policy's token bucket.
     pub tokens: Bytes,
-    /// Frame bytes in the queue. In [`Marking::decide`], the packet that arrives counts.
+    /// Frame bytes in the queue. In [`Marking::decide`], the arriving packet is included.
     pub backlog: Bytes,
     /// Largest backlog in frame bytes.
     pub limit: Bytes,
-    /// States of the classes that share the place, by class number. Empty if they share none.
+    /// States of the classes that share the buffer, by class number. Empty for the queue of one class, policy or link.
     pub classes: &'a [ClassState],
-    /// Class of the packet, where classes share the place.
+    /// Class of the packet, if classes share the buffer.
     pub class: ClassId,
 }
 
 impl<'a> Observed<'a> {
-    /// Number of the packet's class; zero if no classes share the place.
+    /// Number of the packet's class. Zero if no classes share the buffer.
     fn class_number(&self) -> u16 {
         u16::try_from(self.class.0).unwrap_or(0)
     }
@@ -78,25 +84,26 @@ impl<'a> Observed<'a> {
     }
 }
 
-/// The answer of a marking.
+/// Decision of a marking on an arriving packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Decision {
     /// The packet is queued unchanged.
     Pass,
-    /// Mark the oldest packet of this flow. The arriving packet is the newest of its flow.
+    /// Mark the oldest packet of this flow in the queue. If none waits, mark the arriving packet if it
+    /// belongs to this flow.
     Mark(Target),
-    /// Mark the arriving packet, or drop it if it is not ECN-capable. Its flow has no tracker.
+    /// Mark the arriving packet, whose flow has no tracker. Drop the packet if it is not ECN-capable.
     MarkArrival,
-    /// Drop the arriving packet: no flow is left to mark, and its sender ignores marks.
+    /// Drop the arriving packet: no flow is left to mark, and the sender of the packet does not respond to marks.
     Drop,
 }
 
-/// A flow to mark, and its member in the queue.
+/// A flow to mark, and the index of its packets in the queue discipline.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Target {
     /// The flow.
     pub flow: FlowId,
-    /// Its member in the queue.
+    /// Queue index of the flow. Flows of one host may have the same.
     pub member: Member,
 }
 
@@ -108,24 +115,23 @@ pub enum Outcome {
     /// A packet was dropped: the oldest of the flow because it is not ECN-capable (RFC 3168,
     /// section 5), or the arriving packet ([`Decision::Drop`]).
     Dropped,
-    /// The flow has no waiting packet that may be marked or dropped.
+    /// No waiting packet of the flow may be marked or dropped.
     NoPacket,
 }
 
-/// Selects the packets to mark at one place.
+/// Selects the flows to mark in one queue.
 ///
 /// # Call order
 ///
 /// 1. For each packet that arrives, [`arrived`](Self::arrived), then [`decide`](Self::decide) until the
 ///    answer is not [`Decision::Mark`].
-/// 2. [`done`](Self::done) follows each [`Decision::Mark`], and each [`Decision::Drop`], because a sender
-///    that ignored marks may respond to a drop.
-/// 3. [`leaving`](Self::leaving) reports each packet that departs. [`acknowledged`](Self::acknowledged)
-///    reports each ACK on its way back.
+/// 2. After each [`Decision::Mark`] and each [`Decision::Drop`], [`done`](Self::done) with the outcome.
+/// 3. For each packet that departs, [`leaving`](Self::leaving). For each ACK in the other direction,
+///    [`acknowledged`](Self::acknowledged).
 ///
 /// # Time
 ///
-/// Times are those of the packets, and do not run backwards. A marking has no timer.
+/// Times are those of the packets, and must not run backwards. A marking has no timer.
 ///
 /// # Example
 ///
@@ -177,48 +183,48 @@ pub enum Outcome {
 /// assert!(marked);
 /// ```
 pub trait Marking: Send {
-    /// Notes `packet`, which is going to be queued. Returns `true` if the projection counts its flow by its rounds.
+    /// Notes `packet`, which will be queued. Returns `true` if the projection includes the rounds of its flow.
     fn arrived(&mut self, seen: &Observed<'_>, packet: &Packet) -> bool;
 
-    /// Notes `packet`, which departs.
+    /// Notes `packet`, which departs from the queue.
     fn leaving(&mut self, packet: &Packet);
 
-    /// Notes `ack`, a packet with an acknowledgement that departs in the other direction, to the sender of a flow
-    /// that is queued here. `seen.direction` is that of the place.
+    /// Notes `ack`, which acknowledges data of a flow that is queued here. `seen.direction` is the direction of the
+    /// data, and `ack` departs in the other direction.
     fn acknowledged(&mut self, seen: &Observed<'_>, ack: &Packet);
 
-    /// Decides on `packet`, the last that [arrived](Self::arrived), before it is queued.
+    /// Decides on `packet` before it is queued. It is the packet of the last call of [`arrived`](Self::arrived).
     fn decide(&mut self, seen: &Observed<'_>, packet: &Packet) -> Decision;
 
-    /// Notes the outcome of the last [`Decision::Mark`] or [`Decision::Drop`]. `target` may have no tracker.
+    /// Notes the outcome of the last [`Decision::Mark`] or [`Decision::Drop`]. The flow `target` may have no tracker.
     fn done(&mut self, now: Time, target: Target, outcome: Outcome);
 
-    /// Forgets `flow`: the flow table may use its number for another flow.
+    /// Forgets `flow`, because the flow table may give its number to another flow.
     fn forget(&mut self, flow: FlowId);
 
-    /// Returns `true` if `flow` has a tracker and did not respond to marks.
+    /// Returns `true` if `flow` has a tracker and has not responded to its recent marks.
     fn ignores(&self, flow: FlowId) -> bool;
 
     /// The longest round-trip time of the tracked flows.
     fn longest_rtt(&self) -> Duration;
 
-    /// Returns `true` if the projection counts `flow` by its rounds.
+    /// Returns `true` if the projection includes the rounds of `flow`.
     fn tracks(&self, flow: FlowId) -> bool;
 
-    /// Statistics of the tracked flows. The bytes are zero: the [`Marker`] counts them.
+    /// Statistics of the tracked flows. `all_bytes` and `tracked_bytes` are zero, because the [`Marker`] counts them.
     fn tracked(&self) -> Tracked;
 }
 
-/// The sighting of an ACK that [departs](Marking::acknowledged) to a sender.
+/// The input for a tracker from an ACK of [`Marking::acknowledged`].
 const fn acknowledges<'a>(seen: &Observed<'a>, ack: &'a Packet) -> Sighting<'a> {
     Sighting { now: seen.now, packet: ack, direction: seen.direction.reverse(), flow: seen.flow }
 }
 
-/// Decision on a packet without a tracker, if an overflow is predicted and all flows are marked.
+/// Decision on an arriving packet without a tracker, if an overflow is predicted and all tracked flows are marked.
 ///
-/// An ECT codepoint promises a response to a mark, of TCP or of QUIC (RFC 9000, section 13.4),
-/// unless the flow `ignores` marks. SYNs, pure ACKs and retransmissions are never ECN-capable (RFC
-/// 3168, sections 6.1.4 and 6.1.5). Their loss slows no sender, or costs a timeout.
+/// SYNs, pure ACKs and retransmissions pass: they are never ECN-capable (RFC 3168, sections 6.1.4 and 6.1.5), and their
+/// loss either slows no sender or costs a timeout. An ECN-capable packet is marked, because its sender promises a
+/// response (QUIC: RFC 9000, section 13.4). If the flow `ignores` marks, or is not ECN-capable, the packet is dropped.
 fn last_resort(packet: &Packet, ignores: bool) -> Decision {
     let carries_news = packet.tcp.is_none_or(|tcp| tcp.payload > 0) && !packet.seen_before;
     match packet.ecn {
@@ -231,7 +237,7 @@ fn last_resort(packet: &Packet, ignores: bool) -> Decision {
 registry! {
     /// A marking as a policy file names it.
     ///
-    /// `random` is its own source of random numbers.
+    /// `random` is the source of random numbers of this marking alone.
     MarkingSpec, "a marking", build(random: Random) -> Marking:
     /// A tracker for each flow; the flow with the largest window is marked.
     Reference => reference, "reference";

@@ -1,4 +1,6 @@
-//! Policies: a filter of traffic, its rate, and the treatment of packets beyond that rate.
+//! Policies: a policy selects packets with a filter, and limits, shares or marks them with an action.
+//!
+//! The packets of one policy in one direction are an *aggregate*.
 
 mod classes;
 mod filter;
@@ -19,23 +21,23 @@ use crate::marking::MarkingSpec;
 use crate::packet::{Direction, Outer, Packet};
 use crate::qdisc::QdiscSpec;
 
-/// A rule: a filter, and the treatment of its packets (RFC 3198: policy rule).
+/// A policy: a filter, and the treatment of the packets that match it (RFC 3198: policy rule).
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Policy {
-    /// Its name, unique in its set. Metrics and commands use it for its aggregates.
+    /// Name of the policy, unique in its set. Metrics and commands use it for the aggregates of the policy.
     pub name: String,
-    /// Precedence: the highest priority first, then the most specific filter, then the first name
-    /// in alphabetical order.
+    /// If several policies match a packet, the one with the highest priority applies. Among equal priorities, it is
+    /// the one with the most specific filter, and then the first name in alphabetical order.
     pub priority: i32,
-    /// The packets that it treats.
+    /// Selects the packets of the policy.
     pub filter: Filter,
-    /// The treatment.
+    /// Treatment of these packets.
     pub action: Action,
-    /// The policy acts, or only reports.
+    /// `Enforce`: the policy acts. `Observe`: it only reports.
     pub mode: Mode,
-    /// The class of the link for its packets. `None`: the class `default`.
+    /// Class of the access link for the packets. `None`: the class `default`.
     pub class: Option<String>,
-    /// The trunk for its packets from the LAN. `None`: no trunk.
+    /// Trunk that carries the packets from the LAN. `None`: no trunk.
     pub trunk: Option<String>,
 }
 
@@ -51,10 +53,10 @@ impl Policy {
 /// The effect of a policy on its packets.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Mode {
-    /// The policy acts.
+    /// The policy treats packets by its action.
     #[default]
     Enforce,
-    /// The policy classifies, meters and counts. All packets pass unchanged.
+    /// The policy classifies, meters and counts packets, and all packets pass unchanged.
     Observe,
 }
 
@@ -63,28 +65,29 @@ pub enum Mode {
 pub enum Action {
     /// Packets pass, and are counted.
     Pass,
-    /// Packets wait until they conform.
+    /// Shaping: packets wait until they conform to the profile.
     Shape {
-        /// Profile and allocation.
+        /// Profile, and its allocation to flows or hosts.
         conditioning: Conditioning,
-        /// The queue.
+        /// Queue of the packets that wait.
         queue: QdiscSpec,
-        /// ACK control of the senders. `None` for none.
-        signal: Option<AckSpec>,
+        /// ACK control, which slows the senders down by holding ACKs or reducing windows. `None`: no ACK control.
+        ack_control: Option<AckSpec>,
     },
-    /// Packets never wait. Packets in profile pass.
+    /// Policing: packets never wait. Packets in profile pass.
     Police {
-        /// Profile and allocation.
+        /// Profile, and its allocation to flows or hosts.
         conditioning: Conditioning,
         /// Treatment of packets out of profile.
         exceed: Exceed,
     },
 }
 
-/// Treatment of a packet out of profile.
+/// Treatment of a packet that exceeds the profile.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Exceed {
-    /// Both kinds of packets get a DS codepoint, by which routers downstream distinguish them.
+    /// Packets in profile and out of profile get different DS codepoints, so that routers downstream can treat them
+    /// differently.
     Mark {
         /// DS codepoint of packets in profile. `None`: unchanged.
         in_profile: Option<u8>,
@@ -95,51 +98,51 @@ pub enum Exceed {
     Drop,
 }
 
-/// The profile, and the rule that shares it.
+/// The profile of an aggregate, and the rule that shares it between flows or hosts.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Conditioning {
-    /// The traffic that conforms.
+    /// Rate and burst to which the aggregate must conform.
     pub profile: Profile,
-    /// The rule that selects the flow that sends next.
+    /// Rule that selects the flow or host that sends next.
     pub allocation: AllocationSpec,
-    /// Weights of flows, first match first. A flow that matches none has weight 1.
+    /// Weights of flows. The first entry whose filter matches applies. Other flows have the weight 1.
     pub weights: Vec<FlowWeight>,
-    /// The sharers.
+    /// Units that share the profile: flows or hosts.
     pub fair_between: FairBetween,
 }
 
-/// The sharers of an aggregate. All packets of a sharer share one turn.
+/// The units between which the profile of an aggregate is shared. Each unit has one queue and one share.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FairBetween {
     /// Flows, hosts or pairs of hosts.
     pub by: Sharers,
-    /// Length of the prefix that makes IPv6 addresses one host.
+    /// IPv6 addresses with a common prefix of this length count as one host.
     pub ipv6: u8,
 }
 
-/// The kinds of sharers.
+/// Kind of unit that gets a share of a profile.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Sharers {
-    /// Flows.
+    /// Each flow.
     #[default]
     Flow,
-    /// Sending hosts, with any number of flows.
+    /// Each sending host, with all its flows.
     SourceHost,
-    /// Receiving hosts.
+    /// Each receiving host, with all its flows.
     DestinationHost,
-    /// Pairs of a sending and a receiving host.
+    /// Each pair of a sending and a receiving host.
     Hosts,
 }
 
-/// Identity of a sharer that is not a flow: its addresses, with zero for an address that does not
-/// count.
+/// Identity of a host or of a pair of hosts: source and destination address. Zero stands for an address that is
+/// irrelevant.
 pub type HostKey = [u128; 2];
 
 impl FairBetween {
-    /// Length of an IPv6 address in bits: each address is a host.
+    /// Prefix length with which each IPv6 address is a host of its own.
     pub const WHOLE_ADDRESS: u8 = 128;
 
-    /// The sharer of `packet`. `None` if flows are the sharers.
+    /// Identity of the host or pair of hosts of `packet`. `None` if the profile is shared between flows.
     #[must_use]
     pub fn key(self, packet: &Packet) -> Option<HostKey> {
         let ends = [packet.key.src, packet.key.dst];
@@ -165,18 +168,18 @@ impl Default for FairBetween {
     }
 }
 
-/// The weight of the flows a filter matches.
+/// The weight of the flows that a filter matches.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct FlowWeight {
-    /// The flows, matched in the direction of the policy.
+    /// Selects the flows, by packets in the direction of the aggregate.
     pub filter: Filter,
-    /// Their weight, at least 1.
+    /// Weight of each of these flows, at least 1.
     pub weight: u32,
 }
 
 impl Conditioning {
-    /// The weight of the flow of `packet`, which travels in `direction` behind the headers `outer`.
-    /// Never zero.
+    /// Weight of the flow of `packet`, at least 1. The packet travels in `direction`, in a tunnel with the headers
+    /// `outer`.
     #[must_use]
     pub fn weight_of(&self, packet: &Packet, outer: Option<&Outer>, direction: Direction) -> u32 {
         let matches = |it: &&FlowWeight| it.filter.matches_inside(packet, outer, direction);
@@ -186,11 +189,11 @@ impl Conditioning {
 }
 
 impl Action {
-    /// The ACK control of the senders. `None` for none.
+    /// The ACK control of a shaping action. `None` without ACK control.
     #[must_use]
-    pub const fn signal(&self) -> Option<&AckSpec> {
+    pub const fn ack_control(&self) -> Option<&AckSpec> {
         match self {
-            Self::Shape { signal, .. } => signal.as_ref(),
+            Self::Shape { ack_control, .. } => ack_control.as_ref(),
             Self::Pass | Self::Police { .. } => None,
         }
     }
@@ -204,14 +207,14 @@ impl Action {
         }
     }
 
-    /// The sharers of the profile. Under ACK control these are always flows.
+    /// The units that share the profile. With ACK control, these are always flows.
     #[must_use]
     pub fn fair_between(&self) -> FairBetween {
-        let conditioning = self.conditioning().filter(|_| self.signal().is_none());
+        let conditioning = self.conditioning().filter(|_| self.ack_control().is_none());
         conditioning.map_or_else(FairBetween::default, |conditioning| conditioning.fair_between)
     }
 
-    /// Profile and allocation. `None` if all packets conform.
+    /// Profile and allocation. `None` for [`Pass`](Self::Pass).
     #[must_use]
     pub const fn conditioning(&self) -> Option<&Conditioning> {
         match self {

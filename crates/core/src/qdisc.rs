@@ -1,8 +1,8 @@
-//! Queue disciplines: queues, and their rules for drops and marks.
+//! Queue disciplines: queues, each with a rule that selects the packets to drop or to mark.
 //!
-//! To add a discipline: write `qdisc/<name>.rs` with a `Config` and its `build`. Then add its `mod`
-//! line, and its line in `registry!` below. Policies, the simulator and the live gateway select it
-//! by its name.
+//! To add a discipline, write `qdisc/<name>.rs` with a `Config` and its `build`. Then add a `mod`
+//! line and a line of `registry!` below. Policies, the simulator and the live gateway then select
+//! the discipline by its name.
 
 mod codel;
 mod detector;
@@ -31,25 +31,27 @@ pub use pi::{Gain, Gains, pi_design};
 
 use crate::packet::{FlowFifo, Handover, Member};
 use crate::random::Random;
-use crate::registry::registry;
+use crate::registry;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate};
 
 /// A queue of packets.
 ///
-/// It keeps the packets of every flow in order. [`Packet::member`](crate::Packet::member)
-/// distinguishes flows. The discipline selects the next packet in [`dequeue`](Self::dequeue), the
-/// caller its flow in [`dequeue_flow`](Self::dequeue_flow).
+/// The queue keeps the packets of each flow in order. [`Packet::member`](crate::Packet::member) is
+/// the index of a packet's flow. [`dequeue`](Self::dequeue) lets the discipline select the next
+/// packet. [`dequeue_flow`](Self::dequeue_flow) lets the caller select the flow.
 ///
 /// # Call order
 ///
-/// [`enqueue`](Self::enqueue) takes over the packet: the queue keeps it, or drops it through the
-/// [`Cx`]. The caller dequeues a packet only if it can transmit it, and then owns it. Dequeuing may
-/// drop further packets, so [`backlog`](Self::backlog) may fall by more than one packet.
+/// [`enqueue`](Self::enqueue) takes over the packet. The queue keeps the packet, or drops it
+/// through the [`Cx`]. The caller dequeues a packet only if it can transmit the packet now, and
+/// then owns it. Dequeuing may drop further packets, so [`backlog`](Self::backlog) may fall by more
+/// than one packet.
 ///
 /// # Time
 ///
-/// The time of a call is `cx.now`, and does not run backwards. Disciplines without a measured delay,
-/// such as `drop-tail`, ignore it. No discipline has a timer: a queue acts only when it is called.
+/// Every call states the time as `cx.now`, which must not run backwards. Disciplines that measure
+/// no delay, such as `drop-tail`, ignore the time. No discipline has a timer: a queue acts only
+/// when it is called.
 ///
 /// # Example
 ///
@@ -76,16 +78,18 @@ use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate};
 /// assert_eq!((queue.backlog().packets, pool.in_use()), (1, 1));
 /// ```
 pub trait Qdisc: Send {
-    /// Enqueues `packet`. May drop it, or other packets in its place, through `cx`.
+    /// Adds `packet` to the queue. May drop this packet, or others in its place, through `cx`.
     fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId);
 
-    /// The next packet in the discipline's own order.
+    /// Removes the next packet in the discipline's own order.
     fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId>;
 
-    /// The oldest packet of `member`, with the length that [`head`](Self::head) returned.
+    /// Removes the oldest packet of the flow `member`. The packet has the length that
+    /// [`head`](Self::head) returned.
     fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId>;
 
-    /// Removes the newest packet, for a caller that drops it. `None` if the discipline keeps no such order.
+    /// Removes the newest packet, for a caller that will drop it. `None` if the discipline does not
+    /// know its newest packet.
     fn dequeue_last(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         let _ = cx;
         None
@@ -97,15 +101,15 @@ pub trait Qdisc: Send {
     /// The packets in the queue, by flow. Outside of the discipline, this is for [`hand_over`](Self::hand_over) only.
     fn packets_mut(&mut self) -> &mut FlowFifo;
 
-    /// Hands packets over to another member, in their order. They keep their places in the queue.
-    /// Returns `true` if there were any.
+    /// Assigns packets of one flow to another flow index. The packets keep their order and their
+    /// positions in the queue. Returns `true` if any packet was reassigned.
     ///
-    /// A discipline that serves its members in turn overrides this method, and gives the new member its turns.
+    /// A discipline with a queue for each flow overrides this method, to schedule the other flow.
     fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
         self.packets_mut().hand_over(pool, what)
     }
 
-    /// Charged bytes of the oldest packet of `member`.
+    /// Charged bytes of the oldest packet of the flow `member`.
     fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes> {
         self.packets().peek_flow(pool, member).map(Packet::charged)
     }
@@ -116,24 +120,25 @@ pub trait Qdisc: Send {
         Backlog { packets: all.packets(), bytes: all.bytes() }
     }
 
-    /// Frame bytes of `member` in the queue.
+    /// Frame bytes of the flow `member` in the queue.
     fn bytes_of(&self, member: Member) -> Bytes {
         self.packets().bytes_of(member)
     }
 
-    /// Longest packet that passes an empty queue unchanged, if it departs at once. `None` if no
-    /// packet does.
+    /// Length of the longest packet that an empty queue would return unchanged at once. `None` if
+    /// the queue changes every packet.
     fn passes(&self) -> Option<Bytes> {
         None
     }
 
-    /// Returns `true` if all packets form one queue. Their members then make no difference to
-    /// [`enqueue`](Self::enqueue) and [`dequeue`](Self::dequeue).
+    /// Returns `true` if all flows share one queue, so that [`enqueue`](Self::enqueue) and
+    /// [`dequeue`](Self::dequeue) do not depend on flow indices.
     fn is_one_line(&self) -> bool {
         false
     }
 
-    /// Offers the packets of `member` to `which`, the oldest first, until it returns `true`.
+    /// Calls `which` for each packet of the flow `member`, oldest first, until `which` returns
+    /// `true`.
     fn visit(
         &self,
         pool: &mut PacketPool,
@@ -143,22 +148,23 @@ pub trait Qdisc: Send {
         self.packets().visit(pool, member, which);
     }
 
-    /// The largest backlog in frame bytes, if packets are dropped at a fixed number of bytes only.
+    /// The largest backlog in frame bytes. `None` if the discipline also drops packets for another
+    /// reason.
     fn limit(&self) -> Option<Bytes> {
         None
     }
 
-    /// Marking of this queue, if any.
+    /// The marking predictor of this queue, if any.
     fn marked(&self) -> Option<&Marked> {
         None
     }
 
-    /// Marking of this queue, if any.
+    /// The marking predictor of this queue, if any.
     fn marked_mut(&mut self) -> Option<&mut Marked> {
         None
     }
 
-    /// Sets the window of the sender that fills this queue.
+    /// Sets the congestion window of the sender whose packets fill this queue.
     fn set_window(&mut self, window: Bytes) {
         let _ = window;
     }
@@ -174,15 +180,14 @@ pub trait Qdisc: Send {
 pub struct Backlog {
     /// Number of packets.
     pub packets: u32,
-    /// Their total length as frames.
+    /// Total length of the frames in bytes.
     pub bytes: Bytes,
 }
 
 registry! {
     /// A queue discipline as a policy names it.
     ///
-    /// It is built with the rate at which what waits leaves, if one is known, and with chance of its
-    /// own.
+    /// `build` takes the rate at which the queue is served, if known, and a random generator.
     QdiscSpec, "a queue discipline", build(rate: Option<Rate>, random: Random) -> Qdisc:
     /// One queue in order of arrival. When it is full, arriving packets are dropped.
     DropTail => drop_tail, "drop-tail";
@@ -223,12 +228,12 @@ mod tests {
     use super::*;
     use crate::parameters::{Form, Parameter, Registered};
 
-    /// Catches: room of zero bytes that is taken.
+    /// Catches: a discipline that accepts a limit of zero bytes, so that no packet could ever wait.
     #[test]
     fn no_discipline_is_without_room() {
         for mechanism in QdiscSpec::mechanisms() {
             let is_limit = |it: &&Parameter| it.name == "limit";
-            // A limit may stand in a table of its own.
+            // A limit may stand in a nested table.
             let direct = mechanism.parameters.iter().any(|it| is_limit(&it));
             let inner = |it: &&Parameter| matches!(&it.form, Form::Table(all) if all.iter().any(|it| is_limit(&it)));
             let table = mechanism.parameters.iter().find(inner).map(|it| it.name);

@@ -1,4 +1,6 @@
-//! Reports of a gateway about itself: the running state, never the intended one.
+//! The state of a gateway as reports show it: counters, backlogs, and the limit of each flow.
+//!
+//! The mechanisms themselves supply all values. No value is copied from the configuration.
 
 use std::ops::AddAssign;
 
@@ -20,37 +22,41 @@ pub struct Report {
     pub received: [Count; 2],
     /// Packets and bytes transmitted, by direction.
     pub transmitted: [Count; 2],
-    /// Packets inside.
+    /// Packets inside the gateway now.
     pub held: u32,
     /// Packets that wait for the access link, by direction.
     pub link: [Backlog; 2],
-    /// Packets marked and dropped by the marking of the link's queue or of its shared buffer, by direction. `None`
-    /// without a marking there.
+    /// Packets that the marking predictor of the link's queue, or of its shared buffer, has marked
+    /// and dropped, by direction. `None` for a queue without marking.
     pub link_marking: [Option<Marks>; 2],
-    /// Control traffic of the access link, by direction. `None` before its first packet.
+    /// Control traffic (ARP, DHCP, routing) on the access link, by direction. `None` before its
+    /// first packet.
     pub control: [Option<ControlReport>; 2],
     /// Packets dropped, by reason.
     pub drops: ByReason,
-    /// Packets marked "congestion experienced", by reason.
+    /// Packets marked "congestion experienced" (CE), by reason.
     pub marks: ByReason,
-    /// Packets consumed: ACKs stored as records, ACKs superseded by a newer one, and packets
-    /// terminated at a trunk.
+    /// Packets that ended inside the gateway without being dropped: ACKs stored as records, ACKs
+    /// superseded by a newer one, and packets terminated at a trunk.
     pub absorbed: u64,
-    /// Packets made: ACKs rebuilt from records, parts of ACKs, and packets of trunks.
+    /// Packets created by the gateway: ACKs rebuilt from records, ACKs that acknowledge a part of a
+    /// held ACK, and packets of trunks.
     pub made: u64,
-    /// Fragments whose first fragment is unknown, by direction.
+    /// Fragments that arrived without their first fragment, by direction. Their ports are unknown.
     pub fragments_without_first: [u64; 2],
     /// Flows in the table.
     pub flows: u32,
-    /// Flows that found the table full.
+    /// Flows without a table entry because the table was full.
     pub untracked: u64,
-    /// The first few flows that do not respond to their ACKs now.
+    /// The first few flows whose senders now transmit more than their ACKs request.
     pub unresponsive: Vec<UnresponsiveFlow>,
-    /// One for each policy and direction that has seen a packet, in the order of precedence.
+    /// Aggregates that have seen a packet, one for each policy and direction, in the policies'
+    /// order of precedence.
     pub aggregates: Vec<AggregateReport>,
 }
 
-/// Packets and their bytes as frames. A super-packet is one packet with the bytes of all its frames on the wire.
+/// A number of packets, and the bytes of their frames. A super-packet counts as one packet, with
+/// the bytes of all its frames on the wire.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Count {
     /// Packets.
@@ -81,7 +87,7 @@ pub struct UnresponsiveFlow {
     pub src: String,
     /// Address and port of the receiver.
     pub dst: String,
-    /// Direction of its data.
+    /// Direction of the flow's data.
     pub direction: Direction,
     /// Policy of the flow.
     pub policy: String,
@@ -90,11 +96,11 @@ pub struct UnresponsiveFlow {
 /// The state of an aggregate.
 #[derive(Clone, Debug)]
 pub struct AggregateReport {
-    /// The policy it belongs to.
+    /// Name of the policy.
     pub policy: String,
     /// Direction of its packets.
     pub direction: Direction,
-    /// Flows that are members now.
+    /// Flows that belong to the aggregate now.
     pub flows: u32,
     /// Packets that arrived.
     pub offered: Count,
@@ -106,7 +112,8 @@ pub struct AggregateReport {
     pub drops: ByReason,
     /// Packets marked "congestion experienced".
     pub marks: ByReason,
-    /// Packets that the marking of the policy's queue marked and dropped. `None` without a marking.
+    /// Packets that the marking predictor of the policy's queue has marked and dropped. `None`
+    /// without marking.
     pub marking: Option<Marks>,
     /// Backlog now.
     pub backlog: Backlog,
@@ -114,18 +121,18 @@ pub struct AggregateReport {
     pub peak_backlog: u64,
     /// Total waiting time of departed packets in nanoseconds.
     pub waited_ns: u64,
-    /// Packets that departed more than 2 ms after they, or packets sent together with them,
-    /// conformed.
+    /// Packets that departed in a late call of the shaper: more than 2 ms after the time at which
+    /// its next packet conformed to the profile.
     pub late: u64,
-    /// Number of checks for departures by each trigger.
+    /// Number of checks for departures, by the event that triggered the check.
     pub triggers: Triggers,
-    /// ACK control of its senders. `None` for none.
+    /// Name of the ACK control of the policy's senders. `None` without ACK control.
     pub signal: Option<&'static str>,
-    /// Counters of the ACKs that return to its senders, and the number of held ones.
+    /// Counters of the ACKs that return to the policy's senders, and the number of held ACKs.
     pub acks: crate::ack::Counts,
-    /// Number of flows whose senders do not respond to their ACKs now.
+    /// Number of flows whose senders now transmit more than their ACKs request.
     pub unresponsive: u32,
-    /// Mean rate of its profile, if it has one.
+    /// Mean rate of the profile, if the policy has one.
     pub mean: Option<Rate>,
 }
 
@@ -138,7 +145,8 @@ pub struct ControlReport {
     pub allowance: Rate,
     /// Number of packets that arrived.
     pub arrived: u64,
-    /// Packets and charged bytes that departed, and their bytes beyond the allowance.
+    /// Packets and charged bytes that departed, and the bytes among them that exceeded the
+    /// allowance.
     pub sent: Sent,
     /// Waiting packets and bytes.
     pub backlog: Backlog,
@@ -147,7 +155,7 @@ pub struct ControlReport {
 }
 
 impl ControlReport {
-    /// No control traffic yet.
+    /// The state before the first packet.
     pub(crate) fn new(direction: Direction, allowance: Rate) -> Self {
         Self {
             direction,
@@ -163,86 +171,92 @@ impl ControlReport {
 /// The state of a class in one direction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClassReport {
-    /// Its name.
+    /// Name of the class.
     pub name: String,
-    /// Its parent. `None` for the link.
+    /// Name of the parent class. `None` for the link, the root of the tree.
     pub parent: Option<String>,
     /// Direction of its packets.
     pub direction: Direction,
-    /// Its rights now.
+    /// Guarantee, ceiling, weight and priority in force.
     pub terms: Terms,
-    /// Packets and bytes that it has sent.
+    /// Packets and bytes that the class has sent.
     pub sent: Sent,
     /// Backlog of the class and its parts.
     pub backlog: Backlog,
     /// Packets dropped at the class and its parts.
     pub drops: u64,
-    /// Packets that the marking of the class's queue marked and dropped. `None` without a marking.
+    /// Packets that the marking predictor of the class's queue has marked and dropped. `None`
+    /// without marking.
     pub marking: Option<Marks>,
-    /// Queueing delays of the packets it has sent, if its scheduler records them.
+    /// Queueing delays of the packets that the class has sent. `None` if its scheduler does not
+    /// record delays.
     pub delays: Option<Delays>,
-    /// Its promises and how they were kept, if its scheduler records that.
-    pub promises: Vec<Promise>,
+    /// Terms that the scheduler promised to the class, such as a bound of delay, with their
+    /// measured values.
+    pub promises: Vec<PromiseReport>,
 }
 
-/// A promise to a class, with its measured value.
+/// A term that a scheduler promised to a class, and the measured value.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Promise {
-    /// The term that promises it.
+pub struct PromiseReport {
+    /// The promised term, such as a bound of delay.
     pub term: Term,
-    /// The class that a ratio refers to.
+    /// The other class, if the term is a ratio of two classes.
     pub of: Option<String>,
-    /// The promised value in the [unit](Term::unit) of its term.
+    /// The promised value, in the [unit](Term::unit) of the term.
     pub promised: f64,
     /// The measured value. `None` before the first measurement.
     pub kept: Option<f64>,
     /// Number of violations of the promise.
     pub violations: u64,
-    /// Number of times that it was relaxed because other promises have precedence.
+    /// Number of times that the scheduler relaxed the promise to keep promises of higher
+    /// precedence.
     pub relaxed: u64,
 }
 
-/// Number of checks for departures by trigger (`aggregates`, section 6).
+/// Number of checks for departures at an aggregate, by the event that triggered the check.
+///
+/// Source: `aggregates`, section 6 (packets depart on arrivals, timers and ACKs).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Triggers {
-    /// A packet of its own arrived.
+    /// A packet of the aggregate arrived.
     pub arrival: u64,
-    /// The shaping timer.
+    /// The shaping timer fired.
     pub timer: u64,
-    /// An ACK that opens the window of a flow with a backlog.
+    /// An ACK opened the window of a flow that has waiting packets.
     pub ack: u64,
-    /// An ACK of a flow without a backlog.
+    /// An ACK arrived for a flow without waiting packets.
     pub idle_ack: u64,
-    /// A duplicate ACK.
+    /// A duplicate ACK arrived.
     pub duplicate_ack: u64,
-    /// A new connection of the same policy.
+    /// A new connection of the same policy began.
     pub connection: u64,
 }
 
 /// The state of a flow, as seen in one direction.
 #[derive(Clone, Debug, Serialize)]
 pub struct FlowReport {
-    /// Sender, as address and port.
+    /// Address and port of the sender.
     pub src: String,
-    /// Receiver, as address and port.
+    /// Address and port of the receiver.
     pub dst: String,
-    /// VLAN identifiers of its frames, outermost first. At most two are read.
+    /// VLAN identifiers of the flow's frames, outermost first. At most two are read.
     pub vlans: Vec<u16>,
-    /// Unencrypted tunnels around it, outermost first.
+    /// Unencrypted tunnels that carry the flow, outermost first.
     pub tunnels: Vec<TunnelReport>,
     /// IP protocol number.
     pub protocol: u8,
     /// `up` or `down`.
     pub direction: &'static str,
-    /// The policy it belongs to, if any.
+    /// The policy of the flow, if any.
     pub policy: Option<String>,
-    /// Its weight there.
+    /// Weight of the flow in its policy.
     pub weight: u32,
     /// Packets that arrived.
     pub offered: Count,
-    /// Frame bytes of the flow that wait now: at its policy, a trunk, or the link.
+    /// Frame bytes of the flow that wait now at its policy, at a trunk or at the link.
     pub waiting_bytes: u64,
-    /// Held ACKs of the flow's data.
+    /// Number of held ACKs that acknowledge the flow's data.
     pub held_acks: u32,
     /// The reason why the flow does not send more.
     pub limit: Limit,
@@ -250,80 +264,86 @@ pub struct FlowReport {
     pub rtt_lan_us: Option<u64>,
     /// Smoothed round-trip time between the gateway and the WAN host, in microseconds.
     pub rtt_wan_us: Option<u64>,
-    /// Segments with data that was seen before.
+    /// Segments with bytes that the gateway had seen before.
     pub retransmissions: u64,
-    /// Extent of the tracker's knowledge: `full`, `no-window-scale`, `queue-only`.
+    /// TCP state known to the gateway: `full`, `no-window-scale` (no SYN was seen), or `queue-only`
+    /// (not TCP, or only one direction was seen).
     pub tracking: &'static str,
-    /// Milliseconds since its last packet.
+    /// Milliseconds since the flow's last packet.
     pub idle_ms: u64,
-    /// Its window did not fall after marks of a queue with a marking.
+    /// The flow's window did not fall after the gateway marked its packets.
     pub ignores_marks: bool,
 }
 
-/// A tunnel around a flow. The ports are those of the first packet of any flow through the tunnel.
+/// A tunnel that carries a flow. The ports in `src` and `dst` are those of the first packet of any
+/// flow in the tunnel.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct TunnelReport {
     /// Tunnel protocol, such as "vxlan".
     pub kind: &'static str,
     /// The VNI of VXLAN and GENEVE, or the key of GRE.
     pub id: Option<u32>,
-    /// Sender of the outer packets.
+    /// Address and port of the sender of the outer packets.
     pub src: String,
-    /// Receiver of the outer packets.
+    /// Address and port of the receiver of the outer packets.
     pub dst: String,
     /// VLAN identifier of the Ethernet frames inside the tunnel, if they have a tag.
     pub vlan: Option<u16>,
 }
 
-/// The limit of a flow in one direction, in the order of the checks.
+/// The reason why a flow does not send faster in one direction. The variants are checked in this
+/// order.
 ///
-/// The first four mean that packets of the flow wait, and that this queue holds most of its bytes.
+/// The first four variants name the queue with most of the flow's waiting bytes.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub enum Limit {
-    /// Queue of its policy.
+    /// Packets wait in the queue of the policy.
     Policy {
-        /// Frame bytes of the flow in this queue, or of all flows that are `shared`.
+        /// Frame bytes of the flow in this queue. If `shared`, the bytes of all flows in its
+        /// subqueue.
         bytes: u64,
-        /// The queue has one line for the flow and further flows, such as flows of its host.
+        /// The subqueue holds further flows, such as other flows of the same host.
         shared: bool,
     },
-    /// The queue of a trunk, for credit.
+    /// Packets wait in the queue of a trunk for credit.
     Trunk {
         /// The trunk's name.
         name: String,
         /// Frame bytes of the flow in this queue.
         bytes: u64,
     },
-    /// The queue of a class of the link.
+    /// Packets wait in the queue of a class of the link.
     Class {
         /// The class's name.
         name: String,
         /// Frame bytes of the flow in this queue.
         bytes: u64,
     },
-    /// Queue of a link without classes.
+    /// Packets wait in the queue of a link without classes.
     Link {
         /// Frame bytes of the flow in this queue.
         bytes: u64,
     },
-    /// The policy holds ACKs of the flow's data, and no packet waits.
+    /// No packet waits, and the policy holds ACKs that acknowledge the flow's data.
     HeldAcks {
         /// Number of held ACKs.
         acks: u32,
     },
-    /// The flow carries ACKs, and the policy of the other direction holds some. No packet waits.
+    /// No packet waits. The flow carries ACKs, and the policy of the other direction holds some of
+    /// them.
     IsHeld {
-        /// The policy of the other direction.
+        /// Policy that holds the ACKs.
         policy: String,
         /// Number of held ACKs.
         acks: u32,
     },
-    /// The receiver's window has less room than a segment.
+    /// The remaining window of the receiver is less than one segment.
     Receiver,
-    /// The policy has reduced the window, and the reduced window has less room than a segment.
+    /// The policy has reduced the window, and the remainder is less than one segment.
     Window,
-    /// The sender has sent no packet for a second.
+    /// The sender has sent no packet for more than a second.
     Silent,
-    /// The sender, or a queue elsewhere: the gateway and the receiver have room for more.
+    /// The sender itself, or a queue elsewhere on the path. The gateway and the receiver would
+    /// permit more.
     Sender,
 }

@@ -14,7 +14,7 @@ pub mod jobs;
 use std::time::Duration;
 
 use crate::class::{ClassId, Sent, Terms};
-use crate::registry::registry;
+use crate::registry;
 use crate::{Bytes, Factor, Rate, Time};
 
 /// Selects among the classes of a link.

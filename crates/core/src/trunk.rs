@@ -1,16 +1,20 @@
-//! TCP trunks: a path between two gateways whose share of the network is found by congestion control.
+//! TCP trunks: a trunk carries user packets from one gateway to another, at a rate that TCP congestion control finds.
 //!
-//! User packets wait in the *tunnel queue* and depart in order, as the `probe` of the trunk permits. By default, that
-//! is a few *management connections*: real TCP, whose packets have a header and no payload. Each management packet
-//! gives *credit* for VMSS bytes of user packets (`management`). A *guaranteed minimum bandwidth* (GMB) departs
-//! beside the share (`guarantee`), and a *ceiling* bounds both (`ceiling`). The path drops management packets, and
-//! each user packet is sent once.
+//! User packets wait at the sending gateway in the *tunnel queue*. A *bandwidth probe* decides how many of them may
+//! depart (`probe`). The usual probe opens a few TCP connections between the two gateways, the *management
+//! connections*. Their segments, the *management packets*, are TCP headers without payload. Each management packet that
+//! TCP sends gives *credit* for VMSS (virtual maximum segment size) bytes of user packets (`management`). So a trunk of
+//! four connections gets the bandwidth of four TCP connections.
 //!
-//! Source: `trunking`, sections 2, 4 and 6.
+//! A trunk may also have a *guaranteed minimum bandwidth* (GMB), which departs without credit (`guarantee`). A
+//! *ceiling* bounds the sum of both (`ceiling`). Congested routers drop management packets first, and TCP retransmits
+//! these. The trunk never retransmits a user packet.
+//!
+//! Source: `trunking`, sections 2 (idea), 4 (implementation) and 6 (guarantees).
 //! Differs:
-//! - User packets get the DS codepoint AFx1 and management packets AFx3, so that routers drop management packets first.
-//!   The paper's routers tell them apart by a mark of their own.
-//! - ACKs of a trunk do not cover user packets. The hosts request retransmissions.
+//! - User packets get the DS codepoint AFx1 and management packets AFx3 (RFC 2597), so that routers drop management
+//!   packets first. The routers of the paper use a mark of their own instead.
+//! - The ACKs of management packets say nothing about user packets. The hosts retransmit lost user packets.
 
 mod buffer;
 mod ceiling;
@@ -33,7 +37,7 @@ mod wire;
 
 pub use buffer::{ALPHA, begin, required_buffer};
 pub use config::{Config, Fallback, Probing, vegas};
-pub use report::{Counts, Report, State};
+pub use report::{TrunkCounters, TrunkReport, TrunkState};
 pub use weight::MOST_WEIGHT;
 pub use wire::{Encapsulation, SEAL, USER_HEADER, Wire, datagram_len};
 
@@ -44,38 +48,39 @@ use crate::random::Random;
 use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Time};
 use guarantee::Guarantee;
 use packet::network_len;
-use probe::{Arrival, Probe, Receiver, TrunkOutput};
+use probe::{BandwidthProbe, ProbeReceiver, TrunkOutput, TunnelArrival};
 use tunnel::Tunnel;
-use weight::Weight;
+use weight::TrunkWeight;
 
-/// Kind of a packet that arrives for a trunk, and the number of its management connection.
+/// A packet from the other gateway that ends here, by its kind. The number identifies the management connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Arriving {
-    /// An ACK of management packets that this end has sent.
+    /// An ACK of management packets that this gateway has sent.
     Feedback(u16),
-    /// A management packet of the other end.
+    /// A management packet that the other gateway has sent.
     Probe(u16),
 }
 
-/// One end of a trunk: the sender towards the other end, and the receiver of its management packets.
+/// One end of a trunk, at one gateway. It sends user packets to the other gateway, and acknowledges the management
+/// packets that the other gateway sends.
 ///
-/// Departing packets are appended to `out`: user packets, and packets that the trunk has made.
+/// Each method appends the packets that depart to `out`: user packets, management packets and ACKs.
 ///
 /// # Call order
 ///
 /// 1. [`send`](Self::send) each user packet. It departs at once, or waits for credit.
-/// 2. [`handle`](Self::handle) each packet whose key is one of [`arriving`](Self::arriving).
-/// 3. [`turn`](Self::turn) at [`poll_timeout`](Self::poll_timeout).
-/// 4. Transmit all packets of `out` after each of these calls.
+/// 2. [`handle`](Self::handle) each received packet whose flow key is in [`arriving`](Self::arriving).
+/// 3. Call [`turn`](Self::turn) at [`poll_timeout`](Self::poll_timeout).
+/// 4. After each of these calls, transmit all packets of `out`.
 ///
 /// # Time
 ///
-/// The time of a call is `cx.now`, and does not run backwards. Early calls of `turn` are harmless. Late
-/// calls delay retransmissions and the guarantee.
+/// The time of a call is `cx.now`. It must not run backwards. Early calls of `turn` are harmless. Late
+/// calls delay retransmissions of management packets, and user packets of the guarantee.
 ///
 /// # Example
 ///
-/// Two ends with a path of 10 ms between them carry 100 user packets.
+/// A trunk carries 100 user packets over a path with a delay of 10 ms.
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -106,7 +111,7 @@ pub enum Arriving {
 /// let keys = [0, 1].map(|end: usize| ends[end].arriving().collect::<HashMap<_, _>>());
 ///
 /// let (mut pool, mut tally) = (PacketPool::with_capacity(1_024), Tally::default());
-/// // Packets on their way to each end.
+/// // Packets in flight to each end.
 /// let mut path: [Vec<PacketId>; 2] = Default::default();
 /// let (mut now, mut delivered) = (Time::ZERO, 0);
 /// while delivered < 100 {
@@ -144,14 +149,14 @@ pub struct Trunk {
     config: Config,
     tunnel: Tunnel,
     guarantee: Option<Guarantee>,
-    probe: Box<dyn Probe>,
-    weight: Option<Weight>,
-    receiver: Box<dyn Receiver>,
-    counts: Counts,
+    probe: Box<dyn BandwidthProbe>,
+    weight: Option<TrunkWeight>,
+    receiver: Box<dyn ProbeReceiver>,
+    counts: TrunkCounters,
 }
 
 impl Trunk {
-    /// An idle end. It sends nothing to the other end before the first user packet.
+    /// An idle trunk. It sends its first packet to the other gateway when the first user packet arrives.
     #[must_use]
     pub fn new(config: &Config, seed: u64, now: Time) -> Self {
         let random = |part| Random::named(seed, &["trunk", &config.name, part]);
@@ -163,21 +168,21 @@ impl Trunk {
             tunnel: Tunnel::of(config, queue).under(config.ceiling, now),
             guarantee: config.guarantee.map(|rate| Guarantee::new(rate, now)),
             probe,
-            weight: Weight::new(config, seed, now),
+            weight: TrunkWeight::new(config, seed, now),
             receiver,
-            counts: Counts::default(),
+            counts: TrunkCounters::default(),
         };
         trunk.apply_weight();
         trunk
     }
 
-    /// Its configuration.
+    /// The configuration of the trunk.
     #[must_use]
     pub const fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Keys of the packets that terminate here.
+    /// Flow keys of the packets from the other gateway that end here, with their kinds.
     pub fn arriving(&self) -> impl Iterator<Item = (FlowKey, Arriving)> + '_ {
         (0..self.config.channels()).flat_map(|number| {
             let feedback = (self.config.key(number).reverse(), Arriving::Feedback(number));
@@ -188,17 +193,17 @@ impl Trunk {
     /// Sends a user packet, or queues it.
     pub fn send(&mut self, cx: &mut Cx<'_>, packet: PacketId, out: &mut Fifo) {
         let arrival = if self.is_passing() {
-            Arrival::Past
+            TunnelArrival::Past
         } else if self.tunnel.is_empty() {
-            Arrival::First
+            TunnelArrival::First
         } else {
-            Arrival::Queued
+            TunnelArrival::Queued
         };
-        if let Some(weight) = self.weight.as_mut().filter(|_| arrival != Arrival::Past) {
+        if let Some(weight) = self.weight.as_mut().filter(|_| arrival != TunnelArrival::Past) {
             weight.on_arrival(network_len(&cx.pool[&packet]));
         }
         let pump = self.probe.on_arrival(cx.now, &cx.pool[&packet], arrival);
-        if arrival == Arrival::Past && self.tunnel.is_empty() && self.tunnel.is_open(cx.now) {
+        if arrival == TunnelArrival::Past && self.tunnel.is_empty() && self.tunnel.is_open(cx.now) {
             self.bypass(cx, packet, out);
         } else {
             self.tunnel.push(cx, packet);
@@ -209,7 +214,7 @@ impl Trunk {
         self.observe_backlog(cx.now);
     }
 
-    /// Terminates a packet that one of the keys of [`arriving`](Self::arriving) names.
+    /// Receives and consumes a packet whose flow key is in [`arriving`](Self::arriving) with the kind `what`.
     pub fn handle(&mut self, cx: &mut Cx<'_>, what: Arriving, packet: PacketId, out: &mut Fifo) {
         self.counts.absorbed += 1;
         let mut to = TrunkOutput { cx, counts: &mut self.counts, out };
@@ -228,7 +233,8 @@ impl Trunk {
         }
     }
 
-    /// The DS codepoint of user packets from the other end, if the trunk must [`watch`](Self::watch) them.
+    /// DS codepoint of the user packets from the other gateway that must be shown to [`watch`](Self::watch).
+    /// `None` if the trunk need not see user packets.
     #[must_use]
     pub const fn watches(&self) -> Option<u8> {
         match self.config.probing {
@@ -237,13 +243,13 @@ impl Trunk {
         }
     }
 
-    /// A user packet from the other end passes this gateway.
+    /// Notes a user packet from the other gateway. The packet itself is forwarded.
     pub fn watch(&mut self, cx: &mut Cx<'_>, packet: &PacketId, out: &mut Fifo) {
         let mut to = TrunkOutput { cx, counts: &mut self.counts, out };
         self.receiver.watch(&mut to, packet);
     }
 
-    /// Runs expired timers.
+    /// Runs expired timers, and sends the packets that may depart by then.
     pub fn turn(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
         self.adjust_weight(cx.now);
         self.pump(cx, out);
@@ -256,12 +262,12 @@ impl Trunk {
     pub fn poll_timeout(&self) -> Option<Time> {
         let guarantee = self.guarantee.as_ref().and_then(Guarantee::due);
         let sender = Time::earliest(guarantee, self.probe.poll_timeout(&self.tunnel));
-        let weight = self.weight.as_ref().map(Weight::poll_timeout);
+        let weight = self.weight.as_ref().map(TrunkWeight::poll_timeout);
         Time::earliest(Time::earliest(sender, weight), self.receiver.poll_timeout())
     }
 
-    /// Sends all queued packets at once, whatever the credit. They travel in datagrams of the trunk if user packets do,
-    /// and unchanged otherwise.
+    /// Sends all queued packets at once, without credit. If the trunk encapsulates user packets, these packets are
+    /// encapsulated too.
     pub fn flush(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
         let carries = self.carries();
         let tunnel = &mut self.tunnel;
@@ -270,7 +276,7 @@ impl Trunk {
         }
     }
 
-    /// Takes a sample of the weight's adjuster if one is due.
+    /// Shows queue, window and round-trip time to the rate adjuster if its next sample is due. Applies a new weight.
     fn adjust_weight(&mut self, now: Time) {
         let Some(weight) = &mut self.weight else { return };
         let (window, least_rtt) = self.probe.path();
@@ -280,14 +286,14 @@ impl Trunk {
         }
     }
 
-    /// Applies the present weight to the probe.
+    /// Sets the weight of the bandwidth probe to the weight in force.
     fn apply_weight(&mut self) {
         if let Some(weight) = &self.weight {
             self.probe.set_weight(weight.weight());
         }
     }
 
-    /// Notifies the weight's adjuster whether packets wait.
+    /// Notifies the rate adjuster whether the tunnel queue is backlogged.
     fn observe_backlog(&mut self, now: Time) {
         let backlogged = !self.tunnel.is_empty();
         if let Some(weight) = &mut self.weight {
@@ -307,17 +313,17 @@ impl Trunk {
         self.tunnel.bytes_of(flow)
     }
 
-    /// Returns `true` if user packets that depart now travel in datagrams of the trunk.
+    /// Returns `true` if user packets that depart now are encapsulated in UDP datagrams.
     pub(crate) fn carries(&self) -> bool {
         self.config.wire.overhead(self.config.local) > 0 && !self.is_passing()
     }
 
-    /// Returns `true` if user packets bypass the trunk, because the other end is considered dead.
+    /// Returns `true` if user packets bypass the trunk because the other gateway is considered dead.
     fn is_passing(&self) -> bool {
         self.config.fallback == Fallback::Direct && self.probe.peer_is_dead()
     }
 
-    /// The tunnel queue, as ACK control sees it.
+    /// Backlog and egress rate of the tunnel queue, for ACK control of the flows that wait there.
     #[must_use]
     pub fn ahead(&self) -> Ahead {
         let guaranteed = self.guarantee.as_ref().map_or(0, |it| it.rate().bps());
@@ -325,26 +331,26 @@ impl Trunk {
         self.tunnel.ahead(self.tunnel.at_most(Rate::from_bps(rate)))
     }
 
-    /// Hands queued packets over to another queue index. Returns whether there were any.
+    /// Moves queued packets of a flow to another queue index. Returns `true` if there were any.
     pub fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
         self.tunnel.hand_over(pool, what)
     }
 
-    /// Its counters.
+    /// The counters of the trunk.
     #[must_use]
-    pub const fn counts(&self) -> Counts {
+    pub const fn counts(&self) -> TrunkCounters {
         self.counts
     }
 
-    /// Its counters and its state now.
+    /// Counters and present state of the trunk.
     #[must_use]
-    pub fn report(&self) -> Report {
-        Report {
+    pub fn report(&self) -> TrunkReport {
+        TrunkReport {
             name: self.config.name.clone(),
             counts: self.counts,
             backlog: self.backlog(),
             state: self.probe.state(),
-            weight: self.weight.as_ref().map(Weight::report),
+            weight: self.weight.as_ref().map(TrunkWeight::report),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Invariants of token allocation for random schedules.
+//! Invariants of the allocations (which flow of an aggregate sends next), for random schedules.
 
 #![expect(clippy::as_conversions, reason = "figures of a report, and small numbers")]
 
@@ -33,7 +33,8 @@ fn share(weight: u32, rtt_millis: u64) -> Share {
     Share { weight, rtt }
 }
 
-/// Members with weights, round-trip times and packets. Each has phases of constant demand.
+/// Flows with weights, round-trip times and packets. The demand of a flow is constant in each
+/// phase.
 #[derive(Clone, Debug)]
 struct Scene {
     kbps: u64,
@@ -45,7 +46,7 @@ struct Scene {
 struct Flow {
     share: Share,
     len: u64,
-    /// Demand per phase of 200 ms, in percent of the aggregate's rate.
+    /// Demand in each phase of 200 ms, in percent of the aggregate's rate.
     phases: Vec<u64>,
 }
 
@@ -92,8 +93,8 @@ impl Scene {
     }
 }
 
-/// Checks that no window has more than `burst + rate * window`, by the backlog of a queue that is
-/// served at `rate`. Returns the first excess.
+/// Returns the first departure that exceeds `burst + rate * window` in any window. Computed as the
+/// backlog of a queue that is served at `rate`.
 fn exceeds(profile: &Profile, departures: &[Departure]) -> Option<String> {
     let (mut held, mut last) = (0u128, Time::ZERO);
     let burst = u128::from(profile.burst().0) * 8_000_000_000;
@@ -114,7 +115,8 @@ proptest! {
 
     /// No allocation exceeds the profile in any window.
     ///
-    /// Catches: `charge` missing after a grant from the excess; `spend` without `try_take`.
+    /// Catches: a packet from the excess that is not charged to the bucket; a packet that is sent
+    /// although the bucket is empty.
     #[test]
     fn no_window_holds_more_than_the_profile(scene in scenes()) {
         for name in AllocationSpec::NAMES {
@@ -123,10 +125,12 @@ proptest! {
         }
     }
 
-    /// Early calls get no tokens sooner: `Turn::At` is never late, and a query changes nothing.
+    /// Additional calls release no packet earlier. The time that an allocation returns is never too
+    /// late, and a call without a grant changes nothing.
     ///
-    /// Catches: `allows_at` without the members that become full, or without the spare part of the
-    /// bucket; `carry` lost when time passes; savings beyond a member's part.
+    /// Catches: a time computed without the excess of members whose part becomes full; a time
+    /// computed without the unassigned part of the bucket; fractions of tokens that are lost
+    /// between calls; a member that saves more than its part.
     #[test]
     fn asking_more_often_changes_nothing(scene in scenes(), looks in 100_000u64..3_000_000) {
         for name in AllocationSpec::NAMES {
@@ -137,7 +141,7 @@ proptest! {
         }
     }
 
-    /// All packets leave within the time that the rate needs for them.
+    /// All packets depart within the time that the rate needs for them.
     #[test]
     fn whatever_waits_leaves(scene in scenes()) {
         for name in AllocationSpec::NAMES {
@@ -155,12 +159,12 @@ proptest! {
         }
     }
 
-    /// Logical partitions and the ledger's recurrence, calculated in real numbers for each flow,
-    /// give the same bytes within a burst and a few packets.
+    /// `logical-partitions` gives each flow the same bytes as the recurrence in the ledger,
+    /// computed in real numbers, to within a burst and a few packets.
     ///
-    /// The recurrence deadlocks when a part is smaller than a packet, so here all parts are larger.
+    /// The recurrence deadlocks when a part is smaller than a packet, so all parts are larger here.
     ///
-    /// Catches: weights missing in the quantum; `charge` missing after a grant.
+    /// Catches: a quantum that ignores the weight; a packet that is not charged to the bucket.
     #[test]
     fn logical_partitions_follow_the_recurrence(scene in scenes()) {
         let mut scene = scene;
@@ -184,10 +188,9 @@ proptest! {
         }
     }
 
-    /// One flow with packets waiting may use all tokens of the others, so the aggregate keeps its
-    /// rate.
+    /// One backlogged flow may use the tokens of all other flows, so the aggregate keeps its rate.
     ///
-    /// Catches: `allow` without the spare part of the bucket.
+    /// Catches: a flow that cannot use the unassigned part of the bucket.
     #[test]
     fn one_greedy_flow_is_enough_to_use_the_rate(scene in scenes()) {
         let mut scene = scene;
@@ -204,14 +207,14 @@ proptest! {
     }
 }
 
-/// Jain's fairness index; 1 if all rates are equal.
+/// Jain's fairness index. It is 1 if all rates are equal.
 fn jain(rates: &[u64]) -> f64 {
     let sum: u64 = rates.iter().sum();
     let squares: u64 = rates.iter().map(|rate| rate * rate).sum();
     (sum * sum) as f64 / (rates.len() as u64 * squares) as f64
 }
 
-/// Bytes that each flow sent in the last 20 of 30 s, with `demands` in kbit/s.
+/// Bytes that each flow sent in the last 20 of 30 s. `demands` are in kbit/s.
 fn offered(name: &str, demands: &[u64], shares: &[Share]) -> Vec<u64> {
     let end = Time::from_secs(30);
     let mut shaping = Shaping::new(build(name, &profile(800, 32_000)));
@@ -231,7 +234,8 @@ fn shares_of_the_paper() -> [Share; 4] {
     [50, 300, 300, 600].map(|rtt| share(1, rtt))
 }
 
-/// Source: `aggregates`, figures 5 and 10b (ledger section 9): links of 1000, 500, 500 and 100 kbit/s.
+/// Source: `aggregates`, figures 5 and 10b, and section 9 of the ledger (flows on links of 1000,
+/// 500, 500 and 100 kbit/s).
 #[test]
 fn partitioned_wastes_what_a_slow_flow_leaves_and_logical_partitions_share_it() {
     let demands = [1_000, 500, 500, 100];
@@ -266,7 +270,7 @@ fn weights_divide_the_rate_and_what_one_leaves_goes_to_the_others_by_weight() {
     }
 }
 
-/// Catches: idle members that still count.
+/// Catches: a part that is still reserved for members that left or are idle.
 #[test]
 fn nothing_is_kept_for_members_that_left_or_fell_silent() {
     let mut shaping = Shaping::new(build("logical-partitions", &profile(800, 32_000)));
@@ -284,8 +288,9 @@ fn nothing_is_kept_for_members_that_left_or_fell_silent() {
     assert_eq!(shaping.departures.len(), burst.len());
 }
 
-/// Calls for a head per packet. Members take turns to send two packets of 100 bytes, at `mbps` in
-/// total. The mean rate is 300 Mbit/s.
+/// Average number of look-ups of a flow's first packet, for each packet sent. Flows take turns to
+/// send two packets of 100 bytes. The total rate is `mbps`, and the mean rate of the profile is 300
+/// Mbit/s.
 fn questions_per_packet(name: &str, members: u32, mbps: u64) -> f64 {
     let mut shaping = Shaping::new(build(name, &profile(300_000, 3_750_000)));
     (0..members).for_each(|it| shaping.allocation.join(Time::ZERO, Member(it), share(1, 0)));
@@ -301,9 +306,10 @@ fn questions_per_packet(name: &str, members: u32, mbps: u64) -> f64 {
     shaping.queues.asked.get() as f64 / arrivals.len() as f64
 }
 
-/// The load is a tenth of the rate, then one and a half times the rate.
+/// The offered load is a tenth of the mean rate, and then one and a half times the mean rate.
 ///
-/// Catches: a quantum of an eighth of a packet in logical partitions.
+/// Catches: `logical-partitions` with a quantum of an eighth of a packet, which needs eight
+/// look-ups.
 #[test]
 fn a_packet_takes_at_most_three_questions_among_100_and_among_10_000_members() {
     for (name, mbps) in AllocationSpec::NAMES.iter().flat_map(|name| [(name, 31), (name, 450)]) {
@@ -313,11 +319,11 @@ fn a_packet_takes_at_most_three_questions_among_100_and_among_10_000_members() {
     }
 }
 
-/// While 99 flows save, one flow takes the upper half of the bucket and all of the excess. Then all
-/// send more than their shares. The one flow gets its share at once, although the others have
-/// savings.
+/// While 99 flows are idle and save tokens, one flow takes the upper half of the bucket and all
+/// excess. Then all flows send more than their shares. The one flow gets its share at once,
+/// although the others first use their savings.
 ///
-/// Catches: parts that divide the whole burst.
+/// Catches: parts that divide the whole burst, so that the savings of others use up all tokens.
 #[test]
 fn a_flow_that_took_the_upper_half_has_its_share_while_others_use_their_savings() {
     let mut shaping = Shaping::new(build("logical-partitions", &profile(30_000, 375_000)));

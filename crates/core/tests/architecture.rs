@@ -1,11 +1,13 @@
 //! Rules for the structure of the workspace, checked like any other behaviour.
 //!
-//! Each rule is a function that takes the sources and returns complaints. A complaint says how to
-//! mend the fault. The first test runs all rules on the workspace; the others show that each rule
-//! finds faults.
+//! Each rule is a function that takes the source files and returns complaints. A complaint says how
+//! to correct the fault. The first test runs all rules on the workspace. The other tests show that
+//! each rule finds faults.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read the sources has failed")]
 
+#[path = "architecture/ack_control.rs"]
+mod ack_control;
 #[path = "architecture/crates.rs"]
 mod crates;
 #[path = "architecture/examples.rs"]
@@ -18,7 +20,7 @@ mod names;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Limit on the lines of a source file.
+/// Most lines of a source file.
 const MAX_LINES: usize = 600;
 
 /// Words that are forbidden in the core, and their replacements.
@@ -41,8 +43,8 @@ const NOT_IN_CORE: &[(&str, &str)] = &[
     ("RandomState", "chance is an input: take a seed"),
 ];
 
-/// Words that are forbidden in `tidegate-config` and `tidegate-scenario`, which take text and return
-/// findings.
+/// Words that are forbidden in `tidegate-config` and `tidegate-scenario`, because these crates do
+/// no I/O: they take text and return findings.
 const NOT_IN_CONFIG: &[&str] = &[
     "Instant",
     "SystemTime",
@@ -57,13 +59,14 @@ const NOT_IN_CONFIG: &[&str] = &[
     "println!",
 ];
 
-/// Paths below which `unsafe` is permitted.
+/// Paths in which `unsafe` is permitted.
 const UNSAFE: &[&str] = &["crates/dataplane/", "crates/sim/src/prefetch.rs"];
 
-/// Keys of the papers whose mechanisms are implemented.
+/// Keys of the papers that `Source:` may cite.
 const PAPERS: &[&str] = &["aggregates", "postack", "itcp", "trunking", "marking"];
 
-/// Other sources that a reader can find, or measurements to repeat.
+/// Beginnings of other sources that `Source:` may cite: those that a reader can find, and
+/// measurements that a reader can repeat.
 const STANDARDS: &[&str] = &[
     "RFC ",
     "draft-",
@@ -85,9 +88,9 @@ const STANDARDS: &[&str] = &[
     "measured",
 ];
 
-/// A file of the workspace, or an example of a test.
+/// A source file of the workspace, or an example in a test.
 struct File {
-    /// Path from the root of the workspace, with `/`.
+    /// Path relative to the root of the workspace, with `/`.
     path: String,
     text: String,
 }
@@ -112,12 +115,15 @@ fn the_workspace_keeps_its_shape() {
         names::type_names,
         names::shared_names,
         names::methods,
+        ack_control::field_count,
+        ack_control::constant_count,
+        ack_control::no_choices,
     ];
     let complaints: Complaints = rules.iter().flat_map(|rule| rule(&files)).collect();
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
 }
 
-/// Rust sources below `folder`.
+/// Collects the source files in `folder`.
 fn collect(root: &Path, folder: &Path, files: &mut Vec<File>) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -138,7 +144,7 @@ fn rust(files: &[File]) -> impl Iterator<Item = &File> {
     files.iter().filter(|file| file.path.ends_with(".rs"))
 }
 
-/// The first line of a file tells its purpose.
+/// Each file begins with a `//!` line that states its purpose.
 fn beginnings(files: &[File]) -> Complaints {
     rust(files)
         .filter(|file| !file.text.starts_with("//! "))
@@ -146,7 +152,7 @@ fn beginnings(files: &[File]) -> Complaints {
         .collect()
 }
 
-/// A file is short enough to read at once.
+/// No file is longer than [`MAX_LINES`].
 fn lengths(files: &[File]) -> Complaints {
     rust(files)
         .map(|file| (file, file.text.lines().count()))
@@ -160,7 +166,8 @@ fn lengths(files: &[File]) -> Complaints {
         .collect()
 }
 
-/// In the core, a module uses only modules of its own or earlier layers in the list of `lib.rs`.
+/// In the core, a module uses only modules of its own layer and of earlier layers, in the order of
+/// `lib.rs`.
 fn order_in_core(files: &[File]) -> Complaints {
     let Some(lib) = files.iter().find(|file| file.path == "crates/core/src/lib.rs") else {
         return Complaints::new();
@@ -192,7 +199,8 @@ fn order_in_core(files: &[File]) -> Complaints {
     complaints
 }
 
-/// Layers in the documentation of `lib.rs`: names in backticks, with `·` between layers.
+/// The layers as the documentation of `lib.rs` lists them: module names in backticks, with `·`
+/// between layers.
 fn layers(lib: &str) -> Vec<Vec<String>> {
     let doc: Vec<&str> = lib.lines().map_while(|line| line.strip_prefix("//!")).collect();
     let doc = doc.join(" ");
@@ -216,7 +224,7 @@ fn reexported_from<'a>(lib: &'a str, name: &str) -> Option<&'a str> {
         .map(|(module, _)| module)
 }
 
-/// First path segments after each `crate::`, with or without braces.
+/// The first path segment after each `crate::` in `code`, including those in braces.
 fn used_by(code: &str) -> Vec<&str> {
     let after = code.split("crate::").skip(1);
     after
@@ -228,7 +236,7 @@ fn used_by(code: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Items of a list in braces; `text` begins after the opening brace.
+/// The items of a list in braces. `list` begins after the opening brace.
 fn listed(list: &str) -> Vec<&str> {
     let (mut items, mut start, mut depth) = (Vec::new(), 0, 0_u32);
     for (at, c) in list.char_indices() {
@@ -248,10 +256,11 @@ fn listed(list: &str) -> Vec<&str> {
     items
 }
 
-/// The core has no clock, I/O or globals. Readers of files have neither clock nor I/O.
+/// The mechanisms read no clock, do no I/O and have no globals. The crates that read files use
+/// neither a clock nor I/O.
 fn purity(files: &[File]) -> Complaints {
     let mut complaints = Complaints::new();
-    let mechanisms = ["crates/base/src/", "crates/core/src/"];
+    let mechanisms = ["crates/base/src/", "crates/tcp/src/", "crates/core/src/"];
     let of_mechanisms = |file: &&File| mechanisms.iter().any(|it| file.path.starts_with(it));
     for file in rust(files).filter(of_mechanisms) {
         for (word, remedy) in NOT_IN_CORE {
@@ -277,7 +286,7 @@ fn purity(files: &[File]) -> Complaints {
     complaints
 }
 
-/// `unsafe` is only where ARCHITECTURE.md says so.
+/// `unsafe` occurs only where ARCHITECTURE.md permits it.
 fn unsafety(files: &[File]) -> Complaints {
     let is_lifted = |file: &&File| {
         let code: String = file.text.lines().map(code_of).collect();
@@ -286,7 +295,7 @@ fn unsafety(files: &[File]) -> Complaints {
             ["expect(", "allow(", "warn("].iter().any(|level| attribute.contains(level))
         })
     };
-    // The tests of this rule have examples.
+    // The tests of this rule contain examples.
     let own = "crates/core/tests/architecture";
     rust(files)
         .filter(|file| !UNSAFE.iter().any(|it| file.path.starts_with(it)))
@@ -298,7 +307,7 @@ fn unsafety(files: &[File]) -> Complaints {
         .collect()
 }
 
-/// Each `Source:` names a source that a reader can find.
+/// Each `Source:` cites a source that a reader can find.
 fn sources(files: &[File]) -> Complaints {
     let mut complaints = Complaints::new();
     for file in rust(files) {
@@ -307,7 +316,7 @@ fn sources(files: &[File]) -> Complaints {
             if !comment.is_some_and(|text| text.starts_with("Source:")) {
                 continue;
             }
-            // The citation ends with the comment, or at an empty line.
+            // The citation ends at an empty line or with the comment.
             let lines =
                 comments[at..].iter().map_while(|line| line.filter(|text| !text.is_empty()));
             let cited: String = lines.collect::<Vec<_>>().join(" ");
@@ -326,22 +335,22 @@ fn sources(files: &[File]) -> Complaints {
     complaints
 }
 
-/// The source without its unit tests.
+/// The source text without its unit tests.
 fn production(text: &str) -> &str {
     text.split_once("#[cfg(test)]\nmod tests {").map_or(text, |(production, _)| production)
 }
 
-/// Text of a comment line.
+/// The text of a comment line. `None` for other lines.
 fn comment_of(line: &str) -> Option<&str> {
     line.trim_start().strip_prefix("//").map(|text| text.trim_start_matches(['/', '!']).trim())
 }
 
-/// A line without its comment.
+/// A line of code without its comment.
 fn code_of(line: &str) -> &str {
     line.split_once("//").map_or(line, |(code, _)| code)
 }
 
-/// Returns `true` if `word` is in the code of `text`, as a whole word and not in a comment.
+/// Returns `true` if the code of `text` contains `word` as a whole word. Comments are ignored.
 fn contains_word(text: &str, word: &str) -> bool {
     let longer = |c: char| c.is_alphanumeric() || c == '_';
     text.lines().map(code_of).any(|code| {
@@ -356,7 +365,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
 }
 
-/// Complaints of `rule` about a workspace of these files.
+/// The complaints of `rule` about a workspace with these files.
 fn about(rule: fn(&[File]) -> Complaints, files: &[(&str, &str)]) -> String {
     let file =
         |(path, text): &(&str, &str)| File { path: (*path).to_owned(), text: (*text).to_owned() };

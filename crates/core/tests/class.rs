@@ -1,5 +1,5 @@
-//! The class tree against a fluid model: guarantees, excess by priority and weight, ceilings, and
-//! no idle link while a packet may leave.
+//! The class tree compared with a fluid model: guarantees, excess by priority and weight, and
+//! ceilings. The link is never idle while a packet may depart.
 
 #![expect(clippy::as_conversions, reason = "the model is a fluid, in reals")]
 
@@ -12,8 +12,8 @@ use tidegate_core::{Bytes, Rate, Time};
 
 const FRAME: f64 = 1_514.0;
 
-/// A random class. Its parent is an earlier class. In thousandths: the guarantee as a part of the
-/// parent's unused guarantee, and the place of the ceiling between guarantee and link rate.
+/// A random class, whose parent is an earlier class. In thousandths: the guarantee as a part of the
+/// parent's unused guarantee, and the ceiling's position between the guarantee and the link rate.
 #[derive(Clone, Debug)]
 struct Drawn {
     parent: usize,
@@ -37,7 +37,7 @@ fn drawn() -> impl Strategy<Value = Drawn> {
         })
 }
 
-/// Builds a tree of these classes below a link of `rate` bits per second.
+/// Builds a tree of these classes on a link of `rate` bits per second.
 fn tree(rate: u64, drawn: &[Drawn]) -> Tree {
     let mut tree = Tree::new(rate);
     for each in drawn {
@@ -79,13 +79,13 @@ fn load((kind, of, small): (u8, u64, bool), rate: u64) -> Load {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// For each history, each leaf sends in one second of steady load as much as in the fluid
+    /// After any history, each leaf sends in one second of steady load as much as in the fluid
     /// model, within 1 % and three frames. It gets its guarantee, within 1 % and one frame. No
-    /// class exceeds its ceiling, and the link is never idle without need.
+    /// class exceeds its ceiling. The link is never idle while a packet may depart.
     ///
-    /// Catches: excess charged to the guarantee; `start` of a returning class not raised to
-    /// `reached`; lowest priority first; highest bit of the weight used as the weight; a ceiling
-    /// that stops a class without a timer.
+    /// Catches: excess that is charged to the guarantee; a returning class that catches up on
+    /// excess of its idle time; the lowest priority served first; weights rounded to powers of two;
+    /// a class at its ceiling that is never served again.
     #[test]
     fn random_trees_under_random_loads_follow_the_fluid_model(
         mbps in 20u64..400,
@@ -158,10 +158,11 @@ fn rights_change_while_packets_wait() {
     follows_the_fluid(&mut run);
 }
 
-/// A returning class has no claim on the excess of its idle time, and its unused guarantee is not
-/// saved.
+/// A class that returns from an idle time has no claim on the excess of that time, and has not
+/// saved its guarantee.
 ///
-/// Catches: `awake` that forgets nothing; `start` not raised to `reached`.
+/// Catches: a guarantee that is saved beyond the burst; a returning class that catches up on
+/// excess.
 #[test]
 fn who_was_idle_gets_its_burst_and_no_more() {
     let mut tree = Tree::new(100 * MBPS);
@@ -172,12 +173,14 @@ fn who_was_idle_gets_its_burst_and_no_more() {
     run.load(b, GREEDY);
     let before = run.sent[a];
     run.pass(Time::from_millis(50));
-    // For 50 ms: 10 Mbit/s and a fifth of the other 80, less the other's burst and a frame each.
+    // In 50 ms: 10 Mbit/s, and a fifth of the other 80 Mbit/s, minus the burst of the other class
+    // and a frame of each.
     let least = 162_500.0 - 4_000.0 - 2.0 * FRAME;
     assert!(run.sent[a] - before >= least, "{} of {least}", run.sent[a] - before);
 }
 
-/// Guarantees above the link rate, for example after a rate change, still serve every class.
+/// If the guarantees exceed the link rate, for example after a change of the rate, every class is
+/// still served.
 #[test]
 fn who_promises_too_much_still_serves_everybody() {
     let mut tree = Tree::new(10 * MBPS);
@@ -190,7 +193,7 @@ fn who_promises_too_much_still_serves_everybody() {
     }
 }
 
-/// Catches: a guarantee that is not owed beyond the burst.
+/// Catches: a guarantee that a class loses while bursts of others are served.
 #[test]
 fn the_bursts_of_many_cost_another_nothing_of_its_guarantee() {
     let mut tree = Tree::new(100 * MBPS);
@@ -209,10 +212,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     /// For hours, a class sends only a few packets. Then it gets its burst and its guarantee, no
-    /// more and no less. Start times include those near the end of the clock, and buckets that were
-    /// unused for long.
+    /// more and no less. Start times include some near the end of the clock, and buckets that were
+    /// unused for a long time.
     ///
-    /// Catches: `awake` that forgets nothing.
+    /// Catches: a guarantee that is saved beyond the burst.
     #[test]
     fn hours_of_getting_little_leave_a_class_its_burst_and_its_share(
         starts in prop_oneof![Just(0u64), 0u64..1 << 40, (1u64 << 62)..(1 << 63), Just(u64::MAX - (1 << 45))],
@@ -226,7 +229,7 @@ proptest! {
         let ceiling = ceiling.map(|mbps| mbps * MBPS);
         let late = tree.add(0, terms(10 * MBPS, ceiling, weight, 0));
         let mut run = Run::beginning(tree, Time::from_nanos(starts));
-        // One frame every few seconds: almost no load.
+        // One frame every few seconds, which is almost no load.
         for _ in 0..hours * 3_600 / little {
             run.load(late, GREEDY);
             run.pass(Time::from_nanos(1));
@@ -245,9 +248,10 @@ proptest! {
     }
 }
 
-/// As above, but packets always wait: two hours at a twentieth of the ceiling, then no competition.
+/// Like the previous test, but packets always wait: for two hours the class gets a twentieth of its
+/// ceiling, and then has no competition.
 ///
-/// Catches: a bucket refilled beyond its depth; elapsed time modulo 32 bits.
+/// Catches: a bucket that is refilled beyond its depth; an elapsed time that wraps at 32 bits.
 #[test]
 fn hours_of_waiting_for_the_excess_are_not_made_up_for_in_a_burst() {
     for starts in [Time::ZERO, Time::from_nanos(u64::MAX - (1 << 45))] {

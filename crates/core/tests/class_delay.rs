@@ -1,4 +1,5 @@
-//! Delay bounds of classes: they hold for all cross traffic, and they are not much too high.
+//! Delay bounds of classes: they hold for any cross traffic, and are not much larger than the real
+//! delays.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -31,15 +32,16 @@ fn drawn() -> impl Strategy<Value = Drawn> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
-    /// Random trees; the bounds are the tightest that are accepted, or looser. A leaf that keeps to
-    /// its guarantee and burst never waits longer than its bound. All other classes, with or
-    /// without bounds, send as they like, with their bursts at the same time. Unless a queue is in
-    /// order, the leaf's last packet goes first.
+    /// A leaf that keeps to its guarantee and burst never waits longer than its bound. The trees
+    /// are random, and the bounds are the tightest that are accepted, or looser. All other classes
+    /// send as they like, with their bursts at the same time. If the leaf's queue is not in order,
+    /// its last packet departs first.
     ///
-    /// Catches: classes with bounds in turn with other guarantees; the loosest bound first; a place
-    /// in the classes above not taken or not left; a bound calculated without the packet in
-    /// transmission, the bursts of others, the rate of a ceiling, the debt there, the required
-    /// burst, or the disorder of the queue.
+    /// Catches: classes with bounds that are served in turn with other guarantees; the loosest
+    /// bound served first; a class whose ancestors do not learn that its packets became urgent, or
+    /// were sent.
+    /// Catches: a bound computed without the packet in transmission, the bursts of other classes,
+    /// the rate of a ceiling, earlier debts, the required burst, or the reordering of the queue.
     #[test]
     fn no_packet_waits_longer_than_its_bound(
         mbps in 2u64..60,
@@ -54,8 +56,8 @@ proptest! {
     }
 }
 
-/// A bound far above the real delay would be useless. Three bursts at once follow a packet of
-/// another class.
+/// A bound far above the real delay would be useless. In the worst case here, three bursts arrive
+/// at once, after a packet of another class.
 #[test]
 fn the_worst_that_happens_is_near_what_is_promised() {
     let drawn = [true, true, true, false].map(|bounded| Drawn {

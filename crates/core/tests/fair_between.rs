@@ -1,4 +1,4 @@
-//! Fair shares between hosts: more flows give a host no larger share.
+//! Fairness between hosts: more flows do not increase the share of a host.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -28,7 +28,7 @@ fn policies(fair_between: impl Into<FairBetween>, allocation: &str) -> PolicySet
         name: "all".to_owned(),
         priority: 0,
         filter: Filter::default(),
-        action: Action::Shape { conditioning, queue, signal: None },
+        action: Action::Shape { conditioning, queue, ack_control: None },
         mode: Mode::Enforce,
         class: None,
         trunk: None,
@@ -36,8 +36,8 @@ fn policies(fair_between: impl Into<FairBetween>, allocation: &str) -> PolicySet
     PolicySet::new(vec![policy]).unwrap()
 }
 
-/// Packets of 1,000 bytes that each source host gets through 8 Mbit/s in a second. Host 10.0.0.1
-/// has three flows, each to another host, and 10.0.0.2 has one.
+/// Packets of 1,000 bytes that each source host sends through 8 Mbit/s in a second. Host 10.0.0.1
+/// has three flows to different hosts, and host 10.0.0.2 has one flow.
 fn shares(fair_between: impl Into<FairBetween>, allocation: &str) -> BTreeMap<u8, u32> {
     let config = GatewayConfig {
         rate: [None; 2],
@@ -79,7 +79,7 @@ fn shares(fair_between: impl Into<FairBetween>, allocation: &str) -> BTreeMap<u8
     left
 }
 
-/// Catches: a new member for each flow of a host; source and destination keys exchanged.
+/// Catches: a share for each flow of a host; source and destination hosts exchanged.
 #[test]
 fn what_a_host_gets_does_not_depend_on_how_many_flows_it_has() {
     for allocation in ["drr", "logical-partitions"] {
@@ -88,7 +88,8 @@ fn what_a_host_gets_does_not_depend_on_how_many_flows_it_has() {
         assert!(near(flows[&1], 750) && near(flows[&2], 250), "{allocation}: {flows:?}");
         let hosts = shares(Sharers::SourceHost, allocation);
         assert!(near(hosts[&1], 500) && near(hosts[&2], 500), "{allocation}: {hosts:?}");
-        // There are three receivers. One is shared by both senders; two belong to 10.0.0.1 alone.
+        // There are three receivers. Both senders share one of them, and 10.0.0.1 alone sends to
+        // the other two.
         let to = shares(Sharers::DestinationHost, allocation);
         assert!(near(to[&1], 833) && near(to[&2], 167), "{allocation}: {to:?}");
         let pairs = shares(Sharers::Hosts, allocation);
@@ -96,8 +97,8 @@ fn what_a_host_gets_does_not_depend_on_how_many_flows_it_has() {
     }
 }
 
-/// Catches: a prefix that is ignored; the prefix of the other end; 64 bits used where the prefix has
-/// 56.
+/// Catches: a prefix length that is ignored, or is that of the other end; 64 bits compared although
+/// the prefix has 56.
 #[test]
 fn addresses_with_the_same_prefix_are_one_host() {
     let packet = |subnet: u8, host: u8| {

@@ -1,4 +1,4 @@
-//! The flow table: its entries and how long they stay.
+//! The flow table: its entries, and the time for which they stay.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -38,7 +38,7 @@ fn both_directions_are_one_flow_and_the_way_is_part_of_it() {
     assert_eq!(table[id].key(Direction::Down), answer(1).key);
 }
 
-/// Catches: a key without the VLAN.
+/// Catches: a flow key without the VLAN.
 #[test]
 fn the_same_addresses_on_another_vlan_are_another_flow() {
     let mut table = FlowTable::new(10, 1);
@@ -50,7 +50,7 @@ fn the_same_addresses_on_another_vlan_are_another_flow() {
     assert_eq!(table.find(&packet(1), Direction::Up), Some(id));
 }
 
-/// Segment `number` of a handshake in this VLAN: SYN, SYN with ACK, ACK.
+/// Segment `number` of a TCP handshake in this VLAN: SYN, SYN-ACK, ACK.
 fn handshake(number: u32, isn: u32, vlan: u16) -> (Packet, Direction) {
     let (src, dst) = (Endpoint::v4([10, 0, 0, 1], 40_000), Endpoint::v4([1, 1, 1, 1], 443));
     let key = FlowKey { src, dst, protocol: Protocol::TCP };
@@ -73,8 +73,9 @@ fn take_in(table: &mut FlowTable, now: Time, (mut packet, way): (Packet, Directi
     id
 }
 
-/// Catches: directions with different tags not joined; a join forgotten after the handshake, at
-/// removal, or in the view of filters; packets with a third tag joined too.
+/// Catches: two directions with different VLAN tags that stay two flows; a connection that splits
+/// again after the handshake, at removal, or for filters; packets with a third tag that join the
+/// flow.
 #[test]
 fn a_connection_whose_directions_have_different_tags_is_one_flow() {
     let mut table = FlowTable::new(4, 1);
@@ -95,8 +96,8 @@ fn a_connection_whose_directions_have_different_tags_is_one_flow() {
     assert_eq!(take_in(&mut table, late, handshake(1, 5, 20)), id);
 }
 
-/// Catches: a join without a check of the acknowledgement number; with data in the SYN, only one of
-/// the two correct answers accepted.
+/// Catches: a SYN-ACK that joins a flow with a wrong acknowledgement number; for a SYN with data,
+/// only one of the two correct acknowledgement numbers accepted.
 #[test]
 fn only_an_answer_to_the_syn_joins_its_flow() {
     for (data, ack, joins) in [
@@ -116,7 +117,7 @@ fn only_an_answer_to_the_syn_joins_its_flow() {
         let joined = take_in(&mut table, Time::ZERO, (answer, down)) == id;
         assert_eq!(joined, joins, "{data} {ack}");
     }
-    // Only a SYN joins a flow, and a flow with both directions is not joined.
+    // Only a SYN-ACK can join a flow, and only if the flow has no opposite direction yet.
     let mut table = FlowTable::new(4, 1);
     let id = take_in(&mut table, Time::ZERO, handshake(0, 100, 10));
     let (mut data, down) = handshake(1, 100, 20);
@@ -128,9 +129,10 @@ fn only_an_answer_to_the_syn_joins_its_flow() {
     assert_ne!(take_in(&mut table, Time::ZERO, handshake(1, 100, 20)), id);
 }
 
-/// Two tenants with equal addresses, ports and sequence numbers. Catches: a join although a direction
-/// was seen with two tags, whichever tenant is first; such a connection of the past counted for
-/// ever.
+/// Two tenants with equal addresses, ports and sequence numbers.
+///
+/// Catches: a SYN-ACK that joins the flow of one tenant although two flows match; a connection that
+/// ended long ago and still prevents a join.
 #[test]
 fn two_tenants_with_equal_addresses_stay_apart() {
     for [first, second] in [[10, 11], [11, 10]] {
@@ -138,7 +140,7 @@ fn two_tenants_with_equal_addresses_stay_apart() {
         let a = take_in(&mut table, Time::ZERO, handshake(0, 100, first));
         let b = take_in(&mut table, Time::ZERO, handshake(0, 100, second));
         assert_ne!(a, b);
-        // With a third tag, the answer may belong to either flow.
+        // With a third tag, the SYN-ACK may belong to either flow.
         let third = take_in(&mut table, Time::ZERO, handshake(1, 100, 20));
         assert!(third != a && third != b);
         assert_eq!(take_in(&mut table, Time::ZERO, handshake(1, 100, second)), b);
@@ -175,7 +177,8 @@ fn a_full_table_forgets_the_flow_idle_for_longest() {
     assert_eq!(table.find(&packet(4), Direction::Up), Some(inserted.id));
 }
 
-/// Catches: a flow with packets inside that is replaced; a count that never returns to zero.
+/// Catches: a flow with packets inside the gateway that is evicted; a packet count that never
+/// returns to zero.
 #[test]
 fn a_full_table_of_flows_with_packets_inside_tracks_no_more() {
     let mut table = FlowTable::new(2, 1);
@@ -241,10 +244,11 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
 }
 
 proptest! {
-    /// The table contains exactly the flows that were inserted and neither evicted nor expired.
+    /// The table contains exactly the flows that were inserted, and neither evicted nor expired.
+    /// There are fewer entries than flows, so entries are used again.
     ///
-    /// There are fewer entries than flows, so entries are reused. Catches: a free entry handed out
-    /// twice; an evicted flow left in its list; a sweep that removes flows after 59 s.
+    /// Catches: a free entry given to two flows; an evicted flow that stays in its hash list; flows
+    /// that expire after 59 s.
     #[test]
     fn it_holds_what_was_inserted_and_has_not_gone(operations in operations()) {
         let mut table = FlowTable::new(6, 3);

@@ -1,4 +1,4 @@
-//! The state that the gateway derives from the headers of a TCP connection.
+//! The TCP state that the gateway derives from the headers of a connection's packets.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -13,7 +13,7 @@ use tidegate_core::{Packet, Time};
 
 use Direction::{Down, Up};
 
-/// A gateway with one flow, opened by a client on the LAN.
+/// A flow table with one flow, which a client on the LAN opens.
 struct Wire {
     table: FlowTable,
 }
@@ -29,10 +29,9 @@ impl Wire {
         self.table.iter().next().unwrap().1
     }
 
-    /// Passes `segment` through the gateway: it arrives at `at` ms and leaves `held` ms later.
+    /// Passes `segment` through the gateway. It arrives at `at` ms, and departs `held` ms later.
     ///
-    /// Catches: round-trip times reset by a new connection, or changed by a sample, without
-    /// `arrival.rtt`.
+    /// Catches: a round-trip time that changes although the arrival reports no new sample.
     fn passes(&mut self, at: u64, held: u64, way: Direction, segment: TcpSegment) -> Arrival {
         let mut packet = packet(way, segment);
         let id = self.table.find(&packet, way).unwrap();
@@ -43,8 +42,8 @@ impl Wire {
         arrival
     }
 
-    /// A handshake that begins at `at` ms: 10 ms to the client and back, 40 ms to the server and
-    /// back.
+    /// A handshake that begins at `at` ms. The round trip to the client takes 10 ms, and the one to
+    /// the server 40 ms.
     fn opens(&mut self, at: u64, client: u32, server: u32) {
         self.passes(at, 0, Up, syn(client));
         self.passes(at + 40, 0, Down, syn_ack(server, client + 1));
@@ -209,8 +208,8 @@ fn a_port_used_again_begins_a_new_life() {
     assert_eq!(wire.flow().handle(Down), handle);
 }
 
-/// Catches: a SYN that ends an existing connection (RFC 5961, section 4); an answer to another
-/// segment that ends it; numbers or options of the old connection kept for the new one.
+/// Catches: a SYN that ends an existing connection (RFC 5961, section 4); a wrong answer to a SYN
+/// that ends it; sequence numbers or options of the old connection that are kept for the new one.
 #[test]
 fn a_syn_for_the_ports_of_a_connection_counts_once_it_is_acknowledged() {
     let mut wire = Wire::new();
@@ -230,8 +229,8 @@ fn a_syn_for_the_ports_of_a_connection_counts_once_it_is_acknowledged() {
     assert_eq!((connection.mss(Up), connection.tracking()), (Some(536), Tracking::Full));
 }
 
-/// Catches: a SYN forgotten together with the old connection's round trips; a SYN stored in place of
-/// its handshake's round trip; no round trip measured after a SYN.
+/// Catches: a SYN whose send time is lost, or replaces the handshake's round-trip time; no
+/// round-trip time after a SYN.
 #[test]
 fn a_syn_for_the_ports_of_a_connection_costs_no_round_trip() {
     let mut wire = Wire::new();
@@ -322,7 +321,7 @@ fn an_ack_and_the_data_it_lets_out_measure_the_way_to_the_sender() {
     assert_eq!(wire.flow().rtt().far, None, "10 may have been sent before we looked");
     wire.passes(45, 0, Down, stamped(2, 15, segment(6_000, 1, 1_000)));
     assert_eq!(wire.flow().rtt().far, ms(40));
-    // The sender pauses for a second. The pause is not part of a round trip.
+    // The sender pauses for a second. The pause is not a part of the round trip.
     wire.passes(50, 0, Up, stamped(60, 1, segment(1, 7_000, 0)));
     wire.passes(55, 0, Up, stamped(65, 1, segment(1, 7_000, 0)));
     wire.passes(1_055, 0, Down, stamped(2, 65, segment(7_000, 1, 1_000)));
@@ -341,11 +340,12 @@ fn flows_without_tcp_have_no_round_trip() {
 }
 
 proptest! {
-    /// A transfer begins anywhere in the sequence space. Segments are held for random times, and
-    /// each ACK follows after the client's delay. The gateway measures exactly that delay.
+    /// A transfer that begins anywhere in the sequence space, so sequence numbers often wrap.
+    /// Segments are held for random times. Each ACK follows after the delay of the client, and the
+    /// gateway measures exactly this delay.
     ///
-    /// The sequence numbers often wrap during the transfer. Catches: `a < b` for `before`; a round
-    /// trip that begins when the segment arrives.
+    /// Catches: sequence numbers compared without wrapping; a round trip that begins when the
+    /// segment arrives, not when it departs.
     #[test]
     fn every_round_trip_measured_is_the_true_one(
         start in prop_oneof![any::<u32>(), (0u32..40_000).prop_map(|back| 0u32.wrapping_sub(back))],
@@ -361,7 +361,7 @@ proptest! {
                 acks.remove(0);
                 wire.passes(at, 0, Up, segment(1, ack, 0));
             }
-            // FIFO: no segment leaves before an earlier one.
+            // First in, first out: no segment departs before an earlier one.
             let leaves = acks.last().map_or(0, |(at, _)| at - delay).max(now + held);
             wire.passes(now, leaves - now, Down, segment(seq, 1, payload));
             seq = seq.wrapping_add(payload);
@@ -376,9 +376,9 @@ proptest! {
         prop_assert_eq!(flow.connection().next_seq(Down), Some(seq));
     }
 
-    /// Smoothing follows RFC 6298, within the microseconds lost by truncation.
+    /// Smoothing follows RFC 6298, except for fractions of microseconds that are cut off.
     ///
-    /// Catches: a gain of 1/4; the first `shortest` kept for ever.
+    /// Catches: a gain of 1/4; a shortest round-trip time that never changes.
     #[test]
     fn smoothing_is_that_of_rfc_6298(delays in prop::collection::vec(1u64..5_000, 1..80)) {
         let mut wire = Wire::new();
@@ -397,9 +397,9 @@ proptest! {
         prop_assert_eq!(wire.flow().min_rtt().near, ms(*delays.iter().min().unwrap()));
     }
 
-    /// No header causes an overflow or a round trip of more than a minute.
+    /// No header causes an overflow, or a round-trip time of more than a minute.
     ///
-    /// Catches: `LONGEST` not checked.
+    /// Catches: a sample of more than a minute that is used.
     #[test]
     fn headers_may_say_anything(
         packets in prop::collection::vec((any_segment(), any::<bool>(), 0u64..200_000, any::<bool>()), 1..100),
@@ -415,7 +415,7 @@ proptest! {
     }
 }
 
-/// Catches: AccECN or MPTCP counted as negotiated although one end declines it.
+/// Catches: AccECN or MPTCP that counts as negotiated although one end declines it.
 #[test]
 fn accecn_and_mptcp_are_negotiated_by_both_syns() {
     let ecn = TcpFlags::ECE | TcpFlags::CWR;
@@ -441,7 +441,7 @@ fn accecn_and_mptcp_are_negotiated_by_both_syns() {
     }
 }
 
-/// Random headers, with numbers that often coincide.
+/// Random headers, whose numbers often coincide.
 fn any_segment() -> impl Strategy<Value = TcpSegment> {
     let number = || prop_oneof![4 => 0u32..4, 1 => any::<u32>()];
     let timestamps = prop::option::of((number(), number()));

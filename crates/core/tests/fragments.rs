@@ -1,4 +1,5 @@
-//! Fragments at a gateway: the flow and the policy of each, with and without its first fragment.
+//! Fragments at a gateway: the flow and the policy of each fragment, with and without its first
+//! fragment.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(dead_code, reason = "other test files use these helpers")]
@@ -16,10 +17,10 @@ use tidegate_core::policy::{Action, Exceed, Filter, Policy, Range};
 use tidegate_core::{Packet, Time};
 
 const DNS: u16 = 53;
-/// Ethernet 14, IPv4 20, and 1,480 bytes of the datagram.
+/// Ethernet 14 bytes, IPv4 20 bytes, and 1,480 bytes of the datagram.
 const FRAME: u32 = 1_514;
 
-/// A packet from UDP port 53 to `port` of a LAN host, or with no ports yet.
+/// A packet from UDP port 53 to `port` of a LAN host. With `None`, the ports are unknown.
 fn udp(network: Network, port: Option<u16>) -> Packet {
     let (src, dst) = (port.map_or(0, |_| DNS), port.unwrap_or(0));
     let (src, dst) = match network {
@@ -44,7 +45,7 @@ fn later(network: Network, identification: u32) -> Packet {
     packet
 }
 
-/// Answers from port 53 are policed at 8 Mbit/s with a burst of two frames.
+/// A policy that limits answers from port 53 to 8 Mbit/s with a burst of two frames.
 fn amplifiers() -> Policy {
     let dns = Range { first: DNS, last: DNS };
     let filter = Filter { src_port: vec![dns], ..Filter::default() };
@@ -57,7 +58,8 @@ fn run(rule: WithoutFirst) -> Run {
     Run::new(&config, vec![amplifiers()])
 }
 
-/// Catches: ports left out of first fragments' flows; `fragment` not looked up; one direction only.
+/// Catches: flows of first fragments without their ports; later fragments that do not look up their
+/// first one; only one direction handled.
 #[test]
 fn a_policy_for_a_port_drops_all_fragments_of_its_datagrams() {
     for network in [Network::Ipv4, Network::Ipv6] {
@@ -67,13 +69,13 @@ fn a_policy_for_a_port_drops_all_fragments_of_its_datagrams() {
             run.offer_packet(Gateway::WAN, later(network, identification));
         }
         let (left, report) = run.end();
-        // The burst is 3,000 bytes: one frame, and no second one.
+        // The burst is 3,000 bytes, which is enough for one frame but not for two.
         assert_eq!((left.len(), report.drops.total()), (1, 199), "{network:?}");
         assert_eq!((report.flows, report.fragments_without_first), (1, [0; 2]));
     }
 }
 
-/// Catches: a key that says which packets of a flow are fragments.
+/// Catches: a flow key by which fragments and whole packets are different flows.
 #[test]
 fn fragments_and_whole_datagrams_are_one_flow() {
     let mut run = run(WithoutFirst::ByAddress);
@@ -87,7 +89,8 @@ fn fragments_and_whole_datagrams_are_one_flow() {
     assert_eq!(report.aggregates[0].offered.packets, 3);
 }
 
-/// Catches: `Unknown` treated as port 0, which a range from 0 contains; `Any` treated as `Unknown`; the reverse.
+/// Catches: unknown ports that match a range with port 0; unknown ports that match every range; the
+/// rules of the two settings exchanged.
 #[test]
 fn a_fragment_without_a_first_one_is_policed_as_the_gateway_is_told() {
     for (rule, passed) in [(WithoutFirst::ByAddress, 100), (WithoutFirst::MayMatch, 1)] {
@@ -104,7 +107,8 @@ fn a_fragment_without_a_first_one_is_policed_as_the_gateway_is_told() {
     }
 }
 
-/// Catches: a first policy by its ports alone; terms other than ports left out.
+/// Catches: a policy selected although only its ports match; filter terms other than ports that are
+/// ignored.
 #[test]
 fn a_fragment_that_may_match_takes_the_first_policy_whose_other_terms_do() {
     let tcp = Filter { protocol: vec![Range { first: 6, last: 6 }], ..amplifiers().filter };
@@ -120,9 +124,11 @@ fn a_fragment_that_may_match_takes_the_first_policy_whose_other_terms_do() {
     }
 }
 
-/// A datagram whose headers the second fragment would overwrite (RFC 1858, section 3.2), and a
-/// first fragment too short for its ports. Catches: the offset not checked; a tiny fragment that
-/// leaves the earlier first one in place.
+/// First, a datagram whose second fragment would overwrite its headers (RFC 1858, section 3.2).
+/// Then a first fragment that is too short for its ports.
+///
+/// Catches: an offset that is not checked; a tiny first fragment after which the earlier first
+/// fragment is still used.
 #[test]
 fn overlapping_and_tiny_fragments_have_no_first_one() {
     let mut table = FragmentTable::new(1);
@@ -140,8 +146,8 @@ fn overlapping_and_tiny_fragments_have_no_first_one() {
     assert_eq!(take(at(2)), (false, 0, Ports::Unknown));
 }
 
-/// Catches: the protocol of later fragments accepted; extension headers treated as a protocol without
-/// ports.
+/// Catches: a protocol that is taken from a later fragment; an extension header that counts as a
+/// protocol without ports.
 #[test]
 fn the_protocol_of_an_ipv6_datagram_is_that_of_its_first_fragment() {
     let mut table = FragmentTable::new(1);
@@ -159,7 +165,8 @@ fn the_protocol_of_an_ipv6_datagram_is_that_of_its_first_fragment() {
     assert!(take(&mut esp) && esp.fragment.ports() == Ports::Known);
 }
 
-/// A later IPv6 fragment that names SCTP, as a sender may write into all fragments but the first.
+/// A later IPv6 fragment that states SCTP as its protocol. A sender may write any protocol into
+/// later fragments.
 fn disguised(identification: u32) -> Packet {
     let mut packet = later(Network::Ipv6, identification);
     packet.key.protocol = Protocol(132);
@@ -170,10 +177,11 @@ fn udp_alone() -> Filter {
     Filter { protocol: vec![Range { first: 17, last: 17 }], ..Filter::default() }
 }
 
-/// The later fragment of each datagram crosses before the first one.
+/// The later fragment of each datagram arrives before the first one.
 ///
-/// Catches: the Next Header of a later fragment believed when its first one is unknown, in the table, in the index of
-/// filters, or in a filter; such a fragment not counted.
+/// Catches: the protocol of a later fragment that is trusted although the first fragment is
+/// unknown: by the fragment table, by the index of filters, or by a filter; such a fragment that is
+/// not counted.
 #[test]
 fn ipv6_fragments_in_reverse_do_not_escape_by_another_next_header() {
     let drop = amplifiers().action;
@@ -195,8 +203,8 @@ fn ipv6_fragments_in_reverse_do_not_escape_by_another_next_header() {
     }
 }
 
-/// Catches: the protocol missing under `by-address`; a fragment of a protocol without ports that is
-/// not counted.
+/// Catches: a protocol that is ignored with the setting `by-address`; a fragment that is not
+/// counted because its protocol has no ports.
 #[test]
 fn by_address_believes_the_next_header_of_a_fragment_without_a_first_one() {
     for (packet, expected) in [(disguised(1), "hosts"), (later(Network::Ipv6, 1), "udp")] {
@@ -217,8 +225,9 @@ fn sealed(identification: u32) -> Packet {
     packet
 }
 
-/// Catches: protocol 51 treated as one without ports; datagrams with and without authentication
-/// header confused; the protocol required in spite of the header.
+/// Catches: the authentication header (protocol 51) that counts as a protocol without ports;
+/// datagrams with and without the header that are confused; a filter that requires the protocol
+/// although the header hides it.
 #[test]
 fn an_authentication_header_in_ipv4_hides_no_fragment_from_a_policy_for_a_port() {
     for filter in [amplifiers().filter, udp_alone()] {
@@ -272,10 +281,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// The table finds the same first fragment as a complete list of them.
+    /// The table finds the same first fragment as a complete list of first fragments.
     ///
-    /// Catches: the VLAN or the identification left out of the comparison; an entry that never expires, or expires
-    /// one nanosecond too late; an old first fragment found before the new one.
+    /// Catches: a comparison without the VLAN or without the identification; an entry that never
+    /// expires, or expires one nanosecond too late; an old first fragment that is found before a
+    /// new one.
     #[test]
     fn a_later_fragment_has_the_ports_of_the_newest_first_one_of_two_seconds(steps in steps()) {
         let mut table = FragmentTable::new(3);
@@ -304,7 +314,7 @@ proptest! {
     }
 }
 
-/// Catches: lists that lose entries when a place is reused; a shorter ring.
+/// Catches: entries that are lost when a slot is used again; a table with fewer slots.
 #[test]
 fn the_newest_4096_first_fragments_are_known() {
     let mut table = FragmentTable::new(5);

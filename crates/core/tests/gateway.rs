@@ -1,4 +1,4 @@
-//! Invariants of a whole gateway, with a clock that jumps from one event to the next.
+//! Invariants of a whole gateway. The clock jumps from one event to the next.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -37,7 +37,7 @@ fn an_aggregate_keeps_to_its_profile_to_the_byte() {
     (0..100).for_each(|number| run.offer(1, number, 1_000));
     run.until(Time::from_secs(1));
     let (left, report) = run.end();
-    // A burst of 3,000 B at once, then 1,000 B every millisecond.
+    // First a burst of 3,000 B, then 1,000 B every millisecond.
     for (nth, it) in (0u64..).zip(&left) {
         assert_eq!(it.at, Time::from_millis(nth.saturating_sub(2)));
     }
@@ -78,8 +78,8 @@ fn policing_colours_or_drops_what_exceeds_the_profile_and_delays_nothing() {
     assert_eq!(report.drops.of(Reason::OutOfProfile), 7);
 }
 
-/// Catches: a check of the super-packet's length; a limit that is one byte off; packets that wait
-/// forever.
+/// Catches: a check of the super-packet's length in place of its segments'; a limit that is off by
+/// one byte; packets that wait forever.
 #[test]
 fn packets_longer_than_max_packet_never_conform() {
     let profile = conditioning().profile.with_max_packet(Bytes(900)).unwrap();
@@ -99,7 +99,7 @@ fn packets_longer_than_max_packet_never_conform() {
     for host in 1..=4 {
         run.offer(host, 0, 901);
         run.offer(host, 1, 900);
-        // Two segments of 860 bytes after headers of 40.
+        // Two segments of 860 bytes, each with 40 bytes of headers.
         let tcp = TcpSegment { seq: 2, payload: 1_720, ..packet(host, 2, 0).tcp.unwrap() };
         let joined = Packet { tcp: Some(tcp), segments: 2, segment: 860, ..packet(host, 2, 1_760) };
         run.offer_packet(Gateway::LAN, joined);
@@ -135,8 +135,8 @@ fn the_access_link_is_not_exceeded_and_charges_its_overhead() {
     run.until(Time::from_millis(50));
     let at_once = run.left.iter().filter(|it| it.at == Time::ZERO).count();
     let (left, _) = run.end();
-    assert_eq!(at_once, 2); // The burst has 3,076 B, and a packet with its overhead 1,250 B.
-    assert_eq!(left.len(), 2 + 50); // Then one per millisecond, besides the rest of the burst.
+    assert_eq!(at_once, 2); // The burst is 3,076 B, and a packet with its overhead 1,250 B.
+    assert_eq!(left.len(), 2 + 50); // Then one per millisecond, at the mean rate.
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn a_super_packet_longer_than_the_burst_leaves_and_is_paid_off() {
         let (left, _) = run.end();
         assert_eq!(left.len(), 10, "{name}");
         let span = left[9].at.since(left[0].at);
-        assert!(span >= Duration::from_millis(87), "{name}: {span:?}"); // 90,000 B less the burst
+        assert!(span >= Duration::from_millis(87), "{name}: {span:?}"); // 90 kB minus the burst.
     }
 }
 
@@ -167,7 +167,7 @@ fn a_policy_that_keeps_its_name_keeps_its_tokens_and_what_waits() {
     let all = policy("all", Filter::default(), shape_by(faster, "per-flow"));
     run.gateway.install(run.now, PolicySet::new(vec![all]).unwrap());
     run.drain();
-    assert_eq!(run.left.len(), 8); // no new burst
+    assert_eq!(run.left.len(), 8); // The policy gets no new burst.
     run.until(Time::from_millis(7));
     let (left, report) = run.end();
     assert_eq!(left.len(), 20);
@@ -175,7 +175,7 @@ fn a_policy_that_keeps_its_name_keeps_its_tokens_and_what_waits() {
     assert_in_order(&left);
 }
 
-/// Catches: the timer not set again after an installation.
+/// Catches: a timer that is not set again when new policies are installed.
 #[test]
 fn what_waits_leaves_by_the_new_rate_at_once() {
     let of_rate = |rate| {
@@ -184,7 +184,8 @@ fn what_waits_leaves_by_the_new_rate_at_once() {
         vec![policy("all", Filter::default(), action)]
     };
     let mut run = Run::new(&config(), of_rate(Rate::from_kbps(8)));
-    (0..6).for_each(|number| run.offer(1, number, 1_000)); // the fourth would leave after a second
+    // The fourth packet would depart after a second.
+    (0..6).for_each(|number| run.offer(1, number, 1_000));
     run.gateway.install(run.now, PolicySet::new(of_rate(MEAN)).unwrap());
     run.until(Time::from_secs(5));
     let times: Vec<_> = run.end().0.iter().map(|it| it.at).collect();
@@ -211,7 +212,7 @@ fn a_flow_that_changes_hands_takes_what_waits_with_it() {
     let both = vec![policy("a", from(1), shape()), policy("b", from(2), shape())];
     let mut run = Run::new(&config(), both);
     (0..30).for_each(|number| run.offer(1, number, 1_000));
-    // Now host 1 belongs to "b", and "a" remains for host 3, which sends nothing.
+    // In the new set, host 1 belongs to "b". "a" is for host 3, which sends nothing.
     let mut wider = from(1);
     wider.src.extend(from(2).src);
     let swapped = vec![policy("a", from(3), shape()), policy("b", wider, shape())];
@@ -242,7 +243,7 @@ fn a_flow_that_changes_its_codepoint_changes_its_policy_and_keeps_its_order() {
     assert_eq!((left.len(), report.held), (20, 0));
     assert_in_order(&left);
     let of = |name: &str| report.aggregates.iter().find(|it| it.policy == name).unwrap();
-    // The packets that waited under "rest" followed their flow to "ef".
+    // The packets that waited under "rest" moved with their flow to "ef".
     assert_eq!((of("rest").flows, of("ef").flows), (0, 1));
     assert_eq!((of("rest").offered.packets, of("ef").offered.packets), (10, 17));
 }
@@ -275,14 +276,14 @@ fn idle_flows_are_forgotten_and_leave_their_aggregates() {
 fn a_coarse_timer_does_not_keep_an_aggregate_below_its_peak() {
     let config = GatewayConfig { shaping_interval: Duration::from_millis(15), ..config() };
     let mut conditioning = conditioning();
-    let burst = Bytes(60_000); // More than the earnings between two runs of the timer.
+    let burst = Bytes(60_000); // More than the tokens of one timer interval.
     conditioning.profile = Profile::new(MEAN, Some(MEAN), burst, Bytes(1_514)).unwrap();
     let all = policy("all", Filter::default(), shape_by(conditioning, "per-flow"));
     let mut run = Run::new(&config, vec![all]);
     (0..250).for_each(|number| run.offer(1, number, 1_000));
     run.until(Time::from_millis(200));
     let (left, _) = run.end();
-    // One packet per millisecond, plus the packets of the first run of the timer.
+    // One packet per millisecond, and the packets that the timer sends when it first runs.
     assert!((200..=216).contains(&left.len()), "{}", left.len());
 }
 
@@ -305,7 +306,7 @@ fn a_coarse_timer_is_helped_by_acknowledgements() {
     ack.tcp = Some(TcpSegment { ack: 1, flags, ..TcpSegment::default() });
     helped.offer_packet(Gateway::WAN, ack);
     let released = helped.left.iter().filter(|it| it.port == Gateway::WAN).count();
-    assert_eq!(released, 3 + 3); // Three acknowledged; three from the tokens in the bucket.
+    assert_eq!(released, 3 + 3); // Three were acknowledged, and three have tokens.
     let triggers = helped.gateway.report().aggregates[0].triggers;
     assert_eq!((triggers.ack, triggers.timer), (1, 0));
 }
@@ -366,7 +367,7 @@ fn a_swap_loses_nothing_although_buffers_are_scarce() {
         let mut conditioning = conditioning();
         conditioning.allocation = allocation(scheme);
         conditioning.profile = Profile::new(Rate::from_kbps(8), None, BURST, Bytes(1_514)).unwrap();
-        // In the case "new", the flow changes to the new policy while "old" remains.
+        // In the case "new", the flow moves to a new policy while "old" remains.
         let mut next = vec![policy(name, from(1), shape_by(conditioning, "drop-tail"))];
         if name == "new" {
             next.push(policy("old", from(9), shape()));
@@ -387,7 +388,8 @@ fn no_flow_makes_room_while_its_packets_wait_for_the_link() {
     (0..6).for_each(|number| run.offer(1, number, 1_000));
     run.offer(2, 0, 1_000);
     run.until(Time::from_millis(5));
-    run.offer(3, 0, 1_000); // May not evict flow 1, and flow 1 may not evict flow 2 then.
+    // This flow may not evict flow 1 from the table. Later, flow 1 may not evict flow 2.
+    run.offer(3, 0, 1_000);
     (6..8).for_each(|number| run.offer(1, number, 1_000));
     run.until(Time::from_secs(1));
     let (left, report) = run.end();
@@ -395,14 +397,14 @@ fn no_flow_makes_room_while_its_packets_wait_for_the_link() {
     assert_in_order(&left);
 }
 
-/// Catches: earlier packets of a new table entry left among the untracked ones in its aggregate or at
-/// the link, or moved only as far as the link.
+/// Catches: packets that arrived before their flow got a table entry, and stay with the untracked
+/// packets, at the aggregate or at the link; packets that are moved only at the aggregate.
 #[test]
 fn a_flow_that_gets_a_place_in_the_table_overtakes_nothing_of_itself() {
     let rate = [Some(Rate::from_mbps(1)), None];
     let shaped = vec![policy("all", Filter::default(), shape())];
     let mut run = Run::new(&GatewayConfig { rate, flows: 1, ..config() }, shaped);
-    (0..4).for_each(|number| run.offer(2, number, 1_000)); // Takes the only table entry at first.
+    (0..4).for_each(|number| run.offer(2, number, 1_000)); // Takes the only table entry.
     (0..40).for_each(|number| run.offer(1, number, 1_000));
     run.until(Time::from_millis(20));
     assert!(run.gateway.report().aggregates[0].backlog.packets > 0);
@@ -416,13 +418,14 @@ fn a_flow_that_gets_a_place_in_the_table_overtakes_nothing_of_itself() {
     assert_in_order(&left);
 }
 
-/// Catches: no timer for an aggregate that receives only moved packets; remaining packets counted as
-/// offered twice.
+/// Catches: no timer for an aggregate that gets packets only by a swap; packets that stay in their
+/// aggregate and are counted as offered again.
 #[test]
 fn a_swap_moves_what_waits_of_flows_without_a_place_and_leaves_what_stays() {
     let shaped = vec![policy("all", Filter::default(), shape())];
     let mut run = Run::new(&GatewayConfig { flows: 1, ..config() }, shaped.clone());
-    (0..8).for_each(|number| run.offer(3, number, 1_000)); // Takes the only table entry; some wait.
+    // This flow takes the only table entry, and some of its packets wait.
+    (0..8).for_each(|number| run.offer(3, number, 1_000));
     (0..10).for_each(|number| run.offer(1, number, 1_000));
     (0..10).for_each(|number| run.offer(2, number, 1_000));
     let one = Policy { priority: 1, ..policy("one", from(1), shape()) };
@@ -451,14 +454,16 @@ fn a_flow_of_frames_that_are_not_ip_lives_as_long_as_they_come() {
     }
 }
 
-/// Catches: the rest of a removed policy offered to the link's queue packet by packet.
+/// Catches: waiting packets of a removed policy that enter the link's queue as if they arrived now,
+/// and are dropped by its limit.
 #[test]
 fn neither_a_swap_nor_the_end_squeezes_what_waits_through_the_queue_at_the_link() {
     let rate = [Some(Rate::from_mbps(1)); 2];
     for (stops, all) in [(true, 400), (false, 402)] {
         let policies = vec![policy("1", from(1), shape_by(conditioning(), "drop-tail"))];
         let mut run = Run::new(&GatewayConfig { rate, ..config() }, policies);
-        (0..400).for_each(|number| run.offer(1, number, 1_000)); // Queue limit: 256 KiB per flow.
+        // The queue limit is 256 KiB per flow.
+        (0..400).for_each(|number| run.offer(1, number, 1_000));
         match stops {
             true => run.gateway.release_all(run.now),
             false => run.gateway.install(run.now, PolicySet::default()),
@@ -474,8 +479,8 @@ fn neither_a_swap_nor_the_end_squeezes_what_waits_through_the_queue_at_the_link(
     }
 }
 
-/// Catches: a link whose queue never changes; a new queue that loses or reorders packets; a class
-/// without its own queue that keeps the old one.
+/// Catches: a queue at the link that keeps its discipline; a new queue that loses or reorders
+/// packets; a class without a configured queue that keeps the old discipline.
 #[test]
 fn the_queue_at_the_link_changes_while_packets_wait() {
     let rate = [Some(Rate::from_mbps(8)); 2];
@@ -539,12 +544,13 @@ fn sets(allocation_name: &str, queue_name: &str, which: usize) -> Vec<Policy> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// In every run, each packet leaves or is counted as dropped, and no flow is reordered.
+    /// In every run, each packet departs or is counted as dropped, and no flow is reordered.
     ///
-    /// Catches: waiting packets not moved with their flow; a stale handle used for the slot's new
-    /// aggregate; the drop counts of a removed aggregate lost; a swap whose packets overtake those
-    /// that wait for the link; untracked packets not moved when their flow gets a table entry;
-    /// untracked packets not matched again at a swap.
+    /// Catches: waiting packets that do not move with their flow; a removed aggregate's index that
+    /// still leads to it; lost drop counts of a removed aggregate; packets after a swap that
+    /// overtake earlier ones at the link.
+    /// Catches: untracked packets that stay behind when their flow gets a table entry, or when a
+    /// swap changes the policies.
     #[test]
     fn every_packet_leaves_in_order_or_is_counted(
         steps in steps(),
@@ -574,8 +580,8 @@ proptest! {
     }
 }
 
-/// Catches: a report of flows that the filter does not match; the busiest flows chosen before the
-/// filter.
+/// Catches: reported flows that do not match the filter; a selection of the busiest flows before
+/// the filter is applied.
 #[test]
 fn a_survey_of_some_flows_finds_the_busiest_of_these() {
     let mut run = Run::new(&config(), Vec::new());

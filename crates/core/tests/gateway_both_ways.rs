@@ -1,4 +1,4 @@
-//! One connection with data in both directions; ACK control regulates both senders.
+//! One connection with data in both directions. ACK control regulates both senders.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -22,12 +22,13 @@ const HEADERS: u32 = 66;
 /// Delay between the gateway and the host at each of its ports.
 const DELAYS: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(26)];
 
-/// Two end points, the gateway between them, and the segments in transit.
+/// Two TCP end points, the gateway between them, and the segments in transit.
 struct Net {
     now: Time,
     gateway: Gateway,
     ends: [Connection; 2],
-    /// By time and number: the end, the segment, and `true` if it is on its way to the gateway.
+    /// Segments in transit, by arrival time and number: the end point, `true` if the segment
+    /// travels to the gateway, and the segment.
     on_wire: BTreeMap<(Time, u64), (usize, bool, Segment)>,
     sent: u64,
 }
@@ -43,7 +44,7 @@ impl Net {
             name: "all".into(),
             priority: 0,
             filter: Filter::default(),
-            action: Action::Shape { conditioning, queue: queue.clone(), signal },
+            action: Action::Shape { conditioning, queue: queue.clone(), ack_control: signal },
             mode: Mode::Enforce,
             class: None,
             trunk: None,
@@ -67,7 +68,7 @@ impl Net {
         let tcp = Config { receive_window: Bytes(262_144), ..Config::new(Profile::Linux) };
         let ends = [
             Connection::connect(&tcp, Time::ZERO, 7),
-            Connection::listen(&tcp, Time::ZERO, u32::MAX - 9_999), // Sequence numbers wrap soon.
+            Connection::listen(&tcp, Time::ZERO, u32::MAX - 9_999), // Wraps soon.
         ];
         Self { now: Time::ZERO, gateway, ends, on_wire: BTreeMap::new(), sent: 0 }
     }
@@ -93,7 +94,7 @@ impl Net {
         self.now = end;
     }
 
-    /// Sends all segments that may leave now.
+    /// Sends all segments that may depart now.
     fn settle(&mut self) {
         for at in 0..2 {
             while self.ends[at].poll_event().is_some() {}
@@ -137,8 +138,8 @@ impl Net {
     }
 }
 
-/// Runs for 20 s. Returns the charged bytes per direction, the bytes received by each end, and the
-/// mean wait of a packet in seconds.
+/// Runs for 20 s. Returns the charged bytes of each direction, the bytes that each end received,
+/// and the mean delay of a packet in seconds.
 fn run(signal: Option<AckSpec>) -> ([u64; 2], [u64; 2], f64) {
     let mut net = Net::new(signal);
     net.ends.iter_mut().for_each(|end| end.write(1 << 30));
@@ -164,9 +165,11 @@ fn run(signal: Option<AckSpec>) -> ([u64; 2], [u64; 2], f64) {
     (carried, received, waited)
 }
 
-/// Source: `postack`, A001-8: within 5 % of the rate. Pure ACKs, one per segment or per two
-/// segments, reduce the received data. Catches: data released together with the data that it
-/// acknowledges.
+/// Source: `postack`, A001-8 (each direction stays within 5 % of its rate).
+///
+/// Pure ACKs, one for each or every second segment, reduce the received data.
+///
+/// Catches: data that is held until the data that it acknowledges may depart.
 #[test]
 fn both_directions_of_a_connection_get_their_rate_while_hardly_anything_waits() {
     let (fair, ours) = (run(None), run(Some(AckSpec::PostAck(Default::default()))));

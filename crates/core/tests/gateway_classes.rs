@@ -1,4 +1,4 @@
-//! Classes on the link of a gateway: shares of the link, and changes that lose or reorder nothing.
+//! Classes on the link of a gateway: their shares, and changes that lose or reorder no packets.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -26,7 +26,7 @@ fn class(name: &str, parent: Option<&str>, mbps: u64) -> Class {
     Class { parent: parent.map(str::to_owned), guarantee, ..Class::new(name, queue()) }
 }
 
-/// Host 10.0.0.`n` belongs to the class `of[n]`.
+/// Policies that assign host 10.0.0.`n` to the class `of[n]`.
 fn policies(of: &[Option<&str>], classes: Vec<Class>) -> PolicySet {
     let policy = |(host, class): (u8, &Option<&str>)| {
         let number = Endpoint::v4([10, 0, 0, host], 0).number();
@@ -41,12 +41,12 @@ fn policies(of: &[Option<&str>], classes: Vec<Class>) -> PolicySet {
     PolicySet::new(policies).unwrap().with_classes(classes)
 }
 
-/// A gateway, its clock, and the packets that were offered and that left.
+/// A gateway, its clock, and the packets that were offered and that departed.
 struct Run {
     gateway: Gateway,
     now: Time,
     offered: [u32; 8],
-    /// By host: the numbers of the packets that left.
+    /// For each host, the numbers of the packets that departed.
     left: [Vec<u32>; 8],
 }
 
@@ -73,7 +73,7 @@ impl Run {
         Self { gateway, now: Time::ZERO, offered: [0; 8], left: Default::default() }
     }
 
-    /// Offers the next packet of a LAN host.
+    /// Offers the next packet of the LAN host `host`.
     fn offer(&mut self, host: u8) {
         self.offer_of(host, Kind::User);
     }
@@ -83,7 +83,7 @@ impl Run {
         let dst = Endpoint::v4([192, 0, 2, 1], 80);
         let number = &mut self.offered[usize::from(host)];
         let key = FlowKey { src, dst, protocol: Protocol::UDP };
-        // The packet's number is stored in a field that the gateway does not read.
+        // The packet's number is stored in `network_offset`, which the gateway does not read.
         let network_offset = u16::try_from(*number).unwrap();
         let packet = Packet {
             len: FRAME,
@@ -123,7 +123,7 @@ impl Run {
         std::array::from_fn(|host| self.left[host].len())
     }
 
-    /// Each offered packet left in order, was dropped, or is still inside.
+    /// Asserts that each offered packet departed in order, was dropped, or is still inside.
     fn check(&mut self) {
         let report = self.gateway.report();
         let out: usize = self.counts().iter().sum();
@@ -155,7 +155,8 @@ fn a_policy_says_which_class_and_classes_who_gets_the_link() {
         (0..3).for_each(|host| run.offer(host));
     }
     run.until(Time::from_secs(1));
-    // 1,000 packets per second: guarantees of 600 and 100; the remainder is divided by three.
+    // The link carries 1,000 packets per second. Guarantees are 600 and 100, and the remainder is
+    // divided by three.
     let got = run.counts();
     for (got, fair) in got.into_iter().zip([700, 200, 100]) {
         assert!(got.abs_diff(fair) <= 3, "{got} of {fair}");
@@ -206,8 +207,8 @@ fn rights_change_while_packets_wait_and_contradictions_are_refused() {
     run.check();
 }
 
-/// Catches: `policy_of` not asked; waiting packets not checked; a parent's guarantee not counted for
-/// a new class, or still counted after its removal.
+/// Catches: removal of a class that a policy names, or in which packets wait; a new class whose
+/// guarantee is not checked against its parent's; a removed class whose guarantee still counts.
 #[test]
 fn classes_come_and_go_while_packets_wait_but_not_under_them() {
     let mut run = Run::new(policies(&[Some("office"), None], vec![class("office", None, 4)]));
@@ -239,7 +240,7 @@ fn classes_come_and_go_while_packets_wait_but_not_under_them() {
     run.check();
 }
 
-/// Catches: packets that waited without classes not moved to the class tree.
+/// Catches: packets that waited before the first class existed, and do not move to the class tree.
 #[test]
 fn the_first_class_may_come_while_packets_wait() {
     let mut run = Run::new(policies(&[None, None], vec![]));
@@ -260,7 +261,7 @@ fn voice(bound: u64) -> Class {
     Class { burst: Some(Bytes(2_500)), delay_bound, ..class("voice", None, 2) }
 }
 
-/// Catches: the class above a class with a delay bound treated as one that no bound depends on.
+/// Catches: a change of a parent class that breaks the delay bound of its child.
 #[test]
 fn a_class_above_one_with_a_delay_bound_may_not_break_it() {
     let voice = Class { parent: Some("office".to_owned()), ..voice(5) };
@@ -277,11 +278,11 @@ fn a_class_above_one_with_a_delay_bound_may_not_break_it() {
     assert_eq!(run.gateway.change_class(run.now, "office", &heavier), Ok(()));
 }
 
-/// The bound of 5 ms covers one packet on the link, one that is next, and two of the class.
+/// The bound of 5 ms covers one packet on the link, one packet that is next, and two packets of the
+/// class.
 ///
-/// Catches: delay bounds not passed to the link's tree; a change, or a new class, accepted though it
-/// makes a bound impossible.
-/// impossible and is let through.
+/// Catches: delay bounds that do not reach the scheduler of the link; a change, or a new class,
+/// that is accepted although it makes a bound impossible.
 #[test]
 fn a_delay_bound_is_kept_at_the_link_and_nothing_may_break_it() {
     let office = class("office", None, 8);
@@ -334,7 +335,7 @@ fn a_delay_bound_is_kept_at_the_link_and_nothing_may_break_it() {
 
 /// The first host has the only entry in the flow table. All other flows are untracked.
 ///
-/// Catches: packets of untracked flows left in their old place.
+/// Catches: packets of untracked flows that stay in their old class.
 #[test]
 fn what_waits_of_flows_without_a_place_is_not_overtaken_when_their_class_changes() {
     for queue in [queue(), QdiscSpec::PerFlow(Default::default())] {
@@ -344,7 +345,8 @@ fn what_waits_of_flows_without_a_place_is_not_overtaken_when_their_class_changes
         let mut run = Run::with(set(&[Some("a"), Some("a"), Some("a"), None]), Vec::new(), 1);
         (0..20).for_each(|_| (0..4).for_each(|host| run.offer(host)));
         assert!(run.gateway.report().untracked > 0);
-        // Host 1 stays, host 2 moves to the faster class, and host 3 leaves the default class.
+        // Host 1 keeps its class, host 2 moves to the faster class, and host 3 moves out of the
+        // default class.
         for of in [[None, Some("a"), Some("b"), Some("b")], [Some("b"), Some("b"), None, Some("a")]]
         {
             run.gateway.install(run.now, set(&of));
@@ -387,7 +389,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 const NAMES: [&str; 4] = ["a", "b", "c", "default"];
 
-/// One of six class trees, in which each class is a leaf or inner class.
+/// One of six class trees. Each class is a leaf class or an inner class.
 fn tree(number: u8) -> Vec<Class> {
     match number {
         0 => vec![],
@@ -409,13 +411,13 @@ fn tree(number: u8) -> Vec<Class> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// After all changes, each packet is counted. Flows stay in order as long as both their old and
-    /// their new class exist, and in the end no packet remains.
+    /// After all changes, each packet is counted. A flow stays in order while both its old and its
+    /// new class exist. In the end, no packet remains.
     ///
-    /// It found a leaf that lost its children's place when it became a parent while packets waited.
-    /// Catches: `move_flow` left out; `idle` left out of `clear` (the test does not end); children,
-    /// or their children, left out of the report of one class. `idle` left out of `withdraw`
-    /// survives: the class has nothing to send and is passed over in its turn.
+    /// Catches: a class that becomes a parent while its packets wait, and whose children are never
+    /// served; waiting packets that do not move with their flow; an empty class that still counts
+    /// as backlogged, so that the link never becomes idle; descendants that are missing in the
+    /// report of a class.
     #[test]
     fn nothing_is_lost_whatever_changes(steps in steps()) {
         let mut run = Run::new(policies(&[Some("a"), Some("b"), None], tree(1)));
@@ -466,7 +468,7 @@ proptest! {
     }
 }
 
-/// Catches: packets that leave a trunk put into the class of unmatched packets.
+/// Catches: packets from a trunk that enter the class of packets without a policy.
 #[test]
 fn what_leaves_a_trunk_is_of_the_class_of_its_policy() {
     let classes = vec![class("a", None, 8), class("b", None, 2)];

@@ -1,5 +1,5 @@
-//! Control traffic is never starved and starves no other traffic. Policies do not condition it,
-//! unless they drop it by name.
+//! Control traffic (ARP, DHCP, routing) is never starved, and starves no other traffic. A policy
+//! affects it only if it drops a protocol by name.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(dead_code, reason = "other test files use these helpers")]
@@ -21,10 +21,10 @@ use tidegate_core::{Bytes, Packet, PortId, Rate, Time};
 
 const LINK: Rate = Rate::from_mbps(10);
 const FRAME: u32 = 1_514;
-/// Bytes of an ARP request, and of its answer.
+/// Length of an ARP request or answer.
 const ARP: u32 = 60;
 
-/// Pairs of the port that a packet enters and the port that it departs from.
+/// The port at which a packet arrives, and the port at which it departs, for each direction.
 const WAYS: [(PortId, PortId); 2] = [(Gateway::LAN, Gateway::WAN), (Gateway::WAN, Gateway::LAN)];
 
 fn user(host: u8, len: u32) -> Packet {
@@ -33,7 +33,7 @@ fn user(host: u8, len: u32) -> Packet {
     Packet { len, key, network: Network::Ipv4, segments: 1, ..Packet::default() }
 }
 
-/// A packet of control traffic from station `host`.
+/// A control packet of the station `host`.
 fn control(host: u8, len: u32) -> Packet {
     Packet { kind: Kind::Control, member: Member(host.into()), ..user(host, len) }
 }
@@ -42,7 +42,7 @@ fn linked(name: &str, rate: Option<Rate>) -> GatewayConfig {
     GatewayConfig { rate: [rate; 2], queue: queue(name), packets: 16_384, ..config() }
 }
 
-/// A gateway whose link has `classes`.
+/// A gateway with `policies`, whose link has `classes`.
 fn run(config: &GatewayConfig, policies: Vec<Policy>, classes: Vec<Class>) -> Run {
     let classes = ClassSet::new(classes, config.rate).unwrap();
     let policies = PolicySet::new(policies).unwrap().with_classes(classes);
@@ -55,13 +55,14 @@ fn class(name: &str, priority: u8, mbps: u64) -> Class {
     Class { priority, guarantee, ..Class::new(name, queue("drop-tail")) }
 }
 
-/// A policy that puts `host` into the class `to`.
+/// A policy that assigns `host` to the class `to`.
 fn of_class(host: u8, to: &str) -> Policy {
     let filter = gateway_run::from(host);
     Policy { class: Some(to.to_owned()), ..policy(&format!("host {host}"), filter, Action::Pass) }
 }
 
-/// Offers more than the rate of the link from `hosts`, in both directions, for `span`.
+/// Offers more than the rate of the link from each of `hosts`, in both directions, for `span`.
+/// Calls `also` each millisecond.
 fn saturate(run: &mut Run, hosts: &[u8], span: Duration, mut also: impl FnMut(&mut Run, u64)) {
     let begin = run.now;
     for millis in 0..u64::try_from(span.as_millis()).unwrap() {
@@ -73,7 +74,7 @@ fn saturate(run: &mut Run, hosts: &[u8], span: Duration, mut also: impl FnMut(&m
     }
 }
 
-/// Time from `since` to the departure of the next packet of `host` by `port`.
+/// Time from `since` to the next departure of a packet of `host` at `port`.
 fn departs(run: &mut Run, host: u8, port: PortId, since: Time) -> Option<Duration> {
     let of = |run: &Run| {
         let mut all = run.left.iter();
@@ -82,8 +83,9 @@ fn departs(run: &mut Run, host: u8, port: PortId, since: Time) -> Option<Duratio
     of(run).map(|at| at.since(since))
 }
 
-/// Exchanges like ARP, neighbour discovery (two packets) and DHCP (four), one after the other. Each packet is
-/// sent at the arrival of the previous one. Returns the longest time of a packet. Panics if a packet is lost.
+/// Simulates exchanges like ARP, neighbour discovery (two packets) and DHCP (four), one after the
+/// other. Each packet is sent when the previous one has arrived. Returns the longest delay of a
+/// packet. Panics if a packet is lost.
 fn exchanges(run: &mut Run, hosts: &[u8]) -> Duration {
     let mut longest = Duration::ZERO;
     for (lens, client) in [(&[ARP, ARP][..], 101), (&[86, 86], 102), (&[342, 342, 342, 342], 103)] {
@@ -106,7 +108,8 @@ fn exchanges(run: &mut Run, hosts: &[u8]) -> Duration {
     longest
 }
 
-/// Catches: control traffic in the class `default`, or in the queue of the link; one direction only.
+/// Catches: control traffic that waits in the class `default`, or in the queue of the link; only
+/// one direction handled.
 #[test]
 fn a_saturated_link_and_a_class_of_priority_let_address_resolution_and_dhcp_complete() {
     let full = || {
@@ -124,22 +127,23 @@ fn a_saturated_link_and_a_class_of_priority_let_address_resolution_and_dhcp_comp
         saturate(&mut run, &[1, 2, 3], Duration::from_millis(300), |_, _| {});
         run.left.clear();
         let longest = exchanges(&mut run, &[1, 2, 3]);
-        // The frame in transmission, the frame that departs next, and the time to pay off the previous
-        // control packet.
+        // The frame in transmission, the frame that departs next, and the time until the allowance
+        // has recovered from the previous control packet.
         let most = 2 * LINK.time_for(Bytes(1_538)) + allowance(LINK).time_for(Bytes(342));
         assert!(longest <= most, "{name}: {longest:?} of {most:?}");
         assert_eq!(run.gateway.control().iter().flatten().map(|it| it.drops).sum::<u64>(), 0);
     }
 }
 
-/// Catches: one queue for all sources; a quantum of a full-size frame for short packets.
+/// Catches: one queue for all stations; a quantum of a full-size frame, with which short packets of
+/// one station depart in long series.
 #[test]
 fn a_flood_of_one_station_does_not_delay_another() {
     let classes = vec![class("urgent", 7, 0)];
     let mut run = run(&linked("drop-tail", Some(LINK)), vec![of_class(1, "urgent")], classes);
     let mut asked = Vec::new();
     saturate(&mut run, &[1, 2], Duration::from_secs(2), |run, millis| {
-        // 10 Mbit/s of requests from one station, and ten requests per second from another.
+        // One station sends 10 Mbit/s of requests, and another station ten requests per second.
         (0..20).for_each(|_| run.offer_packet(Gateway::LAN, control(100, ARP)));
         if millis % 100 == 99 {
             asked.push(run.now);
@@ -150,7 +154,8 @@ fn a_flood_of_one_station_does_not_delay_another() {
     let answered: Vec<_> = run.left.iter().filter(|it| it.host == 101).map(|it| it.at).collect();
     assert_eq!(answered.len(), asked.len());
     for (asked, answered) in asked.into_iter().zip(answered) {
-        // Two frames, the time to pay off the other station's packet, and the packet itself.
+        // Two frames, the recovery of the allowance from the other station's packet, and the packet
+        // itself.
         let most = 2 * LINK.time_for(Bytes(1_538)) + allowance(LINK).time_for(Bytes(2 * 60));
         assert!(answered.since(asked) <= most, "{:?} of {most:?}", answered.since(asked));
     }
@@ -158,7 +163,7 @@ fn a_flood_of_one_station_does_not_delay_another() {
     assert!(report.drops > 0 && report.backlog.packets <= 2_048, "{report:?}");
 }
 
-/// Largest number of packets of `host` that departed within any time of length `span`.
+/// Largest number of packets of `host` that departed within any window of length `span`.
 fn most_in(run: &Run, host: u8, span: Duration) -> u64 {
     let times: Vec<_> = run.left.iter().filter(|it| it.host == host).map(|it| it.at).collect();
     let mut begins = 0;
@@ -171,7 +176,8 @@ fn most_in(run: &Run, host: u8, span: Duration) -> u64 {
     u64::try_from(most.max().unwrap_or(0)).unwrap()
 }
 
-/// Catches: an allowance that is not charged, or grows without bound during an idle time.
+/// Catches: control packets that are not charged to the allowance; an allowance that grows without
+/// bound in an idle time.
 #[test]
 fn control_traffic_takes_its_allowance_from_a_class_of_priority_and_no_more() {
     for link in [Rate::from_mbps(1), LINK, Rate::from_mbps(100)] {
@@ -200,7 +206,7 @@ fn control_traffic_takes_its_allowance_from_a_class_of_priority_and_no_more() {
     }
 }
 
-/// The voice class with the tightest delay bound that is accepted.
+/// The class `voice` with the tightest delay bound that is accepted, and the bound.
 fn tightest(voice: Class) -> (Class, Duration) {
     let too_tight = Class { delay_bound: [Some(Duration::from_nanos(1)); 2], ..voice };
     let faults = ClassSet::new(vec![too_tight.clone()], [Some(LINK); 2]).unwrap_err();
@@ -210,7 +216,8 @@ fn tightest(voice: Class) -> (Class, Duration) {
     (Class { delay_bound: [Some(bound); 2], ..too_tight }, bound)
 }
 
-/// Catches: bounds without the allowance, without its burst, or without the packet beyond it.
+/// Catches: a bound computed without the allowance of control traffic, without the allowance's
+/// burst, or without one further packet.
 #[test]
 fn delay_bounds_hold_beside_control_traffic_and_are_tight() {
     const VOICE: u32 = 400;
@@ -230,12 +237,14 @@ fn delay_bounds_hold_beside_control_traffic_and_are_tight() {
         begin = came;
         saturate(&mut run, &[2, 3], Duration::from_millis(60), |_, _| {});
     }
-    // The link pays for a packet after its departure: its last byte is on the line by then.
+    // The link counts a packet as sent before its last byte is on the line, so its transmission
+    // time is added.
     let worst = worst + LINK.time_for(Bytes(VOICE.into()));
     assert!(worst <= bound && 10 * worst >= 9 * bound, "{worst:?} of {bound:?}");
 }
 
-/// Catches: more or less borrowed than the share of `default`; guarantees that lend.
+/// Catches: control traffic that borrows more or less than the share of `default`; guarantees that
+/// are lent to control traffic.
 #[test]
 fn beyond_its_allowance_control_traffic_has_the_part_of_the_default_class() {
     let weighty = Class { weight: 3, ..class("default", 0, 0) };
@@ -251,7 +260,8 @@ fn beyond_its_allowance_control_traffic_has_the_part_of_the_default_class() {
             let of = |it: &&gateway_run::Left| it.host == host && it.port == Gateway::WAN;
             8 * u64::try_from(run.left.iter().filter(of).count()).unwrap() * u64::from(len) / 3_000
         };
-        // Office and home share 5.8 Mbit/s with one part each, default and control with `weight` parts each.
+        // The 5.8 Mbit/s beyond guarantees and allowance are divided: office and home get one part
+        // each, default and control `weight` parts each.
         let part = 5_800 / (2 + 2 * weight);
         let expected = [4_000 + part, part, weight * part, 200 + weight * part];
         let got = [sent(1, FRAME), sent(2, FRAME), sent(3, FRAME), sent(100, ARP)];
@@ -260,7 +270,7 @@ fn beyond_its_allowance_control_traffic_has_the_part_of_the_default_class() {
     }
 }
 
-/// Catches: all of the link, or nothing, for control traffic beyond its allowance.
+/// Catches: control traffic that gets the whole link, or nothing, beyond its allowance.
 #[test]
 fn beside_one_queue_a_flood_of_control_traffic_has_no_more_than_half() {
     for name in ["drop-tail", "fq-codel"] {
@@ -272,7 +282,7 @@ fn beside_one_queue_a_flood_of_control_traffic_has_no_more_than_half() {
         let kbps = 8 * u64::try_from(of(100)).unwrap() * u64::from(ARP) / 2_000;
         assert!(kbps.abs_diff(200 + 4_900) <= 60, "{name}: {kbps} kbit/s");
         assert!(of(1) + of(2) > 1_500, "{name}");
-        // No station floods the other direction.
+        // No station sends control traffic in the other direction.
         assert!(run.gateway.control()[1].is_none());
     }
 }
@@ -288,8 +298,9 @@ fn police(kbps: u64) -> Action {
     Action::Police { conditioning, exceed: Exceed::Drop }
 }
 
-/// Catches: a policy that delays control traffic, or drops it without naming it; a policy that drops it by name
-/// without effect; packets missing in the counts of their policy.
+/// Catches: a policy that delays control traffic, or drops it without naming its protocol; a policy
+/// that names the protocol and does not drop it; packets that are missing in the counts of their
+/// policy.
 #[test]
 fn only_a_policy_that_drops_a_protocol_by_name_conditions_control_traffic() {
     let named = Filter { protocol: vec![Range { first: 17, last: 17 }], ..Filter::default() };
@@ -328,7 +339,7 @@ fn a_link_without_a_rate_has_no_control_traffic_of_its_own() {
     assert_eq!((run.left.len(), run.gateway.control()), (1, [None; 2]));
 }
 
-/// Catches: packets that enter the queue for control traffic without leaving their flow.
+/// Catches: packets that enter the control queue and still count as packets of their flow.
 #[test]
 fn flows_of_control_traffic_expire() {
     let mut run = run(&linked("per-flow", Some(LINK)), vec![], vec![]);
@@ -336,15 +347,15 @@ fn flows_of_control_traffic_expire() {
     run.drain();
     assert_eq!((run.left.len(), run.gateway.report().flows), (20, 20));
     run.now += Duration::from_secs(61);
-    // A sweep each millisecond examines a part of the table.
+    // Each sweep examines a part of the table, once a millisecond.
     for _ in 0..64 {
         run.until(run.now + Duration::from_millis(1));
     }
     assert_eq!(run.gateway.report().flows, 0);
 }
 
-/// Catches: control traffic queued behind the packets that a swap released; a queue lost with the rate or the
-/// classes of its link.
+/// Catches: control traffic that is queued behind packets released by a swap; control packets that
+/// are lost when the link loses its rate or its classes.
 #[test]
 fn control_traffic_outlives_swaps_and_rates() {
     let shaped = policy("all", Filter::default(), shape());

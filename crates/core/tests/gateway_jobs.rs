@@ -1,5 +1,5 @@
-//! A gateway whose classes share one buffer under JoBS: drops, changes while packets wait, and swaps of the
-//! scheduler.
+//! A gateway whose classes share one buffer under the scheduler `jobs`: drops, changes while
+//! packets wait, and swaps of the scheduler.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -32,7 +32,7 @@ fn ratio(of: &str, millionths: u64) -> Ratio {
     Ratio { of: of.to_owned(), factor: Factor::from_millionths(millionths) }
 }
 
-/// The host 10.0.0.`n` belongs to the class `names[n]`, if there is such a class.
+/// Policies that assign host 10.0.0.`n` to the class `names[n]`, if there is such a class.
 fn policies(names: &[&str], classes: Vec<Class>, scheduler: &SchedulerSpec) -> PolicySet {
     let policy = |(host, class): (u8, &&str)| {
         let number = Endpoint::v4([10, 0, 0, host], 0).number();
@@ -52,7 +52,7 @@ struct Run {
     gateway: Gateway,
     now: Time,
     offered: [u16; 4],
-    /// Numbers of the packets of each host that left.
+    /// For each host, the numbers of the packets that departed.
     left: [Vec<u16>; 4],
 }
 
@@ -84,7 +84,7 @@ impl Run {
             key: FlowKey { src, dst, protocol: Protocol::UDP },
             network: Network::Ipv4,
             segments: 1,
-            // The packet's number is stored in a field that the gateway does not read.
+            // The packet's number is stored in `network_offset`, which the gateway does not read.
             network_offset: *number,
             member: Member(host.into()),
             ..Packet::default()
@@ -118,7 +118,7 @@ impl Run {
         self.gateway.reconfigure(self.now, &config);
     }
 
-    /// Each packet left in order, was dropped, or is still inside.
+    /// Asserts that each packet departed in order, was dropped, or is still inside.
     fn check(&mut self) {
         let report = self.gateway.report();
         let left: usize = self.left.iter().map(Vec::len).sum();
@@ -134,7 +134,8 @@ impl Run {
     }
 }
 
-/// Catches: a separate queue for each class; a drop at the head; a drop missing in the report.
+/// Catches: a separate buffer for each class; a drop of a class's oldest packet; a drop that is
+/// missing in the report.
 #[test]
 fn classes_share_one_buffer_and_the_victim_drops_its_newest_packets() {
     let safe = Class { loss_bound: Some(Chance::NEVER), ..class("safe") };
@@ -142,7 +143,7 @@ fn classes_share_one_buffer_and_the_victim_drops_its_newest_packets() {
     let mut run = Run::new(set, jobs());
     (0..30).for_each(|_| run.offer(1));
     let before = run.gateway.report().drops.total();
-    // The link's burst and one more packet have left. The buffer holds 20.
+    // The link's burst and one more packet have departed. The buffer holds 20 packets.
     assert!((1..10).contains(&before), "{before}");
     (0..10).for_each(|_| run.offer(0));
     assert_eq!(run.gateway.report().drops.total(), before + 10);
@@ -157,8 +158,8 @@ fn classes_share_one_buffer_and_the_victim_drops_its_newest_packets() {
     assert_eq!((rest.drops, rest.delays.unwrap().packets), (before + 10, kept.into()));
 }
 
-/// Catches: a change not checked against all classes; a term of the other scheduler accepted; a class
-/// removed although a ratio refers to it.
+/// Catches: a change that is checked against some classes only; a term of the other scheduler that
+/// is accepted; a class that is removed although a ratio refers to it.
 #[test]
 fn promises_change_while_packets_wait_and_impossible_ones_are_refused() {
     let gold = Class { delay_ratio: Some(ratio("silver", 500_000)), ..class("gold") };
@@ -213,7 +214,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..300)
 }
 
-/// The classes for the set bits of `of`; with `jobs`, they have bounds and ratios.
+/// The classes whose bits are set in `of`. With `jobs`, they have bounds and ratios.
 fn classes(of: usize, jobs: bool) -> Vec<Class> {
     let names = ["a", "b", "c"].into_iter().enumerate().filter(|(at, _)| of & (1 << at) != 0);
     let class = |(at, name): (usize, &str)| {
@@ -231,8 +232,8 @@ fn classes(of: usize, jobs: bool) -> Vec<Class> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Catches: packets lost, duplicated or reordered by a swap of scheduler or classes; a class that
-    /// counts bytes of another class, and drops until nothing is left.
+    /// Catches: packets that are lost, duplicated or reordered by a swap of scheduler or classes; a
+    /// class that counts bytes of another class, and drops packets until none is left.
     #[test]
     fn swaps_of_classes_and_schedulers_lose_nothing(steps in steps()) {
         let names = ["a", "b", "c", "d"];

@@ -1,4 +1,4 @@
-//! Each cause that limits a flow, and the limit that the gateway reports.
+//! Each cause that can limit a flow, and the limit that the gateway reports.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -19,10 +19,10 @@ use tidegate_core::{Bytes, Machine, Packet, PortId, Rate, Time, tcp, trunk};
 
 const LINK: Rate = Rate::from_mbps(10);
 const MSS: u32 = 1_448;
-/// Frame bytes of a full segment.
+/// Length of a full segment's frame.
 const FRAME: u64 = 66 + 1_448;
 
-/// Setup of the queue in which data waits.
+/// Settings that determine the queue in which data waits.
 #[derive(Clone, Copy, Debug, Default)]
 struct Setup {
     /// The rate of the link.
@@ -35,7 +35,7 @@ struct Setup {
     signal: Option<&'static str>,
 }
 
-/// A gateway, its clock, and a flow whose data travels up.
+/// A gateway, its clock, and a flow that sends data from the LAN to the WAN.
 struct Run {
     gateway: Gateway,
     now: Time,
@@ -69,7 +69,7 @@ impl Run {
         run
     }
 
-    /// Sends full segments of data, beginning with segment `first`.
+    /// Sends full data segments, beginning with segment number `first`.
     fn data(&mut self, first: u32, segments: u32) {
         for n in first..first + segments {
             self.segment(Gateway::LAN, TcpFlags::ACK, [1 + n * MSS, 1, MSS]);
@@ -81,7 +81,8 @@ impl Run {
         self.segment(Gateway::WAN, TcpFlags::ACK, [1, 1 + segments * MSS, 0]);
     }
 
-    /// Sends a segment with `flags`, sequence number, acknowledgement number, and bytes of payload.
+    /// Sends a segment with `flags`, sequence number, acknowledgement number, and length of the
+    /// payload.
     fn segment(&mut self, port: PortId, flags: u8, [seq, ack, payload]: [u32; 3]) {
         let syn = flags & TcpFlags::SYN != 0;
         let tcp = TcpSegment {
@@ -131,7 +132,7 @@ impl Run {
         self.drain();
     }
 
-    /// The report of the flow's data, or of its ACKs.
+    /// The report of the flow in `direction`: its data, or its ACKs.
     fn flow(&self, direction: Direction) -> FlowReport {
         let flows = self.gateway.flows(self.now, 9);
         flows.into_iter().find(|flow| flow.direction == direction.name()).unwrap()
@@ -163,7 +164,7 @@ fn policies(setup: Setup) -> PolicySet {
 }
 
 fn shape(mean: Rate, signal: Option<&str>) -> Action {
-    // If the policy is faster than the link, its burst passes all data at once.
+    // If the policy is faster than the link, its burst lets all data pass at once.
     let burst = if mean > LINK { Bytes(64_000) } else { Bytes(3_028) };
     let profile = Profile::new(mean, None, burst, Bytes(1_514)).unwrap();
     let conditioning = Conditioning {
@@ -176,7 +177,7 @@ fn shape(mean: Rate, signal: Option<&str>) -> Action {
         "tcr" => AckSpec::Tcr(Default::default()),
         _ => AckSpec::PostAck(Default::default()),
     });
-    Action::Shape { conditioning, queue: queue(), signal }
+    Action::Shape { conditioning, queue: queue(), ack_control: signal }
 }
 
 fn trunk() -> trunk::Config {
@@ -203,7 +204,8 @@ fn queue() -> QdiscSpec {
     QdiscSpec::PerFlow(Default::default())
 }
 
-/// Catches: packets searched for at the policy only; the packet that departs next left out.
+/// Catches: only the policy's queue searched for the flow's packets; the packet that departs next
+/// not counted.
 #[test]
 fn a_flow_is_limited_by_the_queue_that_holds_most_of_its_bytes() {
     let (link, mean) = (Some(LINK), Some(Rate::from_mbps(1)));
@@ -235,7 +237,7 @@ fn a_flow_is_limited_by_the_queue_that_holds_most_of_its_bytes() {
     }
 }
 
-/// Catches: held ACKs that are not reported; held ACKs reported for the other direction.
+/// Catches: held ACKs that are not reported, or are reported for the other direction.
 #[test]
 fn a_flow_with_held_acks_and_without_backlog_is_limited_by_its_policy() {
     let (link, mean) = (Some(LINK), Some(Rate::from_mbps(100)));
@@ -257,7 +259,8 @@ fn a_flow_with_held_acks_and_without_backlog_is_limited_by_its_policy() {
     assert_eq!(run.limit(), Limit::HeldAcks { acks: 1 });
 }
 
-/// Catches: a reduced window reported as the receiver's, or as the choice of the sender.
+/// Catches: a window reduced by the policy that is reported as a limit of the receiver, or of the
+/// sender.
 #[test]
 fn a_flow_that_fills_a_reduced_window_is_limited_by_the_window() {
     let mean = Some(Rate::from_mbps(2));
@@ -267,18 +270,19 @@ fn a_flow_that_fills_a_reduced_window_is_limited_by_the_window() {
     run.ack(2);
     run.pass(Duration::from_millis(500));
     assert_eq!(run.limit(), Limit::Sender, "the window is open");
-    // 2 Mbit/s for a round trip of 51 ms, and a segment: ten segments.
+    // 2 Mbit/s for a round trip of 51 ms, plus one segment: ten segments.
     run.data(2, 10);
     run.pass(Duration::from_millis(500));
     assert_eq!(run.limit(), Limit::Window);
 }
 
-/// Catches: a window without its scale, or of the wrong end; a limit of the receiver reported for the sender.
+/// Catches: a window that is not scaled, or that belongs to the other end; a limit of the receiver
+/// that is reported as one of the sender.
 #[test]
 fn a_flow_without_backlog_is_limited_by_its_receiver_or_by_its_sender() {
     let mut run = Run::new(Setup::default());
     run.data(0, 1);
-    // The window holds ten segments. Two of them are in flight at that time.
+    // The window holds ten segments. Two segments are in flight.
     run.window = u16::try_from(10 * MSS / 128).unwrap();
     run.ack(1);
     run.data(1, 2);

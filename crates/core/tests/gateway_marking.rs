@@ -1,4 +1,5 @@
-//! Markings at the link, at a class and at an aggregate of a gateway that is driven by hand.
+//! Marking predictors at the link, at a class, at an aggregate, and at a shared buffer of a
+//! gateway.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(dead_code, reason = "each test file uses its part of the modules")]
@@ -19,7 +20,7 @@ use tidegate_core::report::Report;
 use tidegate_core::scheduler::{SchedulerSpec, jobs};
 use tidegate_core::{Bytes, Machine, Packet, Rate, Reason, Time};
 
-/// Carries 12,500 bytes in a round trip.
+/// The link carries 12,500 bytes in a round trip at this rate.
 const RATE: Rate = Rate::from_mbps(1);
 const ROUND_MS: u64 = 100;
 const FRAME: u32 = 500;
@@ -29,13 +30,13 @@ enum Place {
     Link,
     Class,
     Aggregate,
-    /// The buffer that the classes of JoBS share.
+    /// The buffer that the classes share under the scheduler `jobs`.
     Buffer,
 }
 
 const PLACES: [Place; 4] = [Place::Link, Place::Class, Place::Aggregate, Place::Buffer];
 
-/// Room for packets at every place.
+/// Queue limit at every place.
 const LIMIT: Bytes = Bytes(20_000);
 
 fn queue(marking: Option<&str>) -> QdiscSpec {
@@ -50,7 +51,7 @@ fn queue_of(plain: &str, marking: Option<&str>) -> QdiscSpec {
 
 const REFERENCE: &str = "{ kind = \"reference\", tracker = \"paper\" }";
 
-/// Configuration and policies of a gateway with `marking` at `place`.
+/// Configuration and policies of a gateway with the predictor `marking` at `place`.
 fn setting(place: Place, marking: Option<&str>) -> (GatewayConfig, PolicySet) {
     let wide = [Some(Rate::from_mbps(100)); 2];
     let limited = if place == Place::Aggregate { wide } else { [Some(RATE); 2] };
@@ -89,16 +90,16 @@ fn shaped_with(burst: Bytes, queue: QdiscSpec) -> Policy {
         weights: Vec::new(),
         fair_between: Default::default(),
     };
-    policy("all", Filter::default(), Action::Shape { conditioning, queue, signal: None })
+    policy("all", Filter::default(), Action::Shape { conditioning, queue, ack_control: None })
 }
 
-/// A sender whose packets of a round arrive together, and a gateway.
+/// A gateway, and a sender whose packets of a round arrive together.
 struct Bench {
     gateway: Gateway,
     ms: u64,
     offered: u64,
     left: u64,
-    /// Packets that left with a mark since the last round.
+    /// Packets that departed with a mark in the present round.
     marked: u32,
     number: u32,
 }
@@ -118,7 +119,7 @@ impl Bench {
         self.gateway.handle_packet(Time::from_millis(self.ms), Gateway::LAN, id);
     }
 
-    /// A round of `window` packets of data with this ECN field.
+    /// Sends a round of `window` data packets with this ECN codepoint.
     fn round(&mut self, window: u32, ecn: Ecn) {
         for _ in 0..window {
             let mut data = packet(1, self.number, FRAME);
@@ -138,19 +139,19 @@ impl Bench {
         }
     }
 
-    /// Puts `marking` at `place`, as a changed policy file does.
+    /// Changes the predictor at `place` to `marking`, as a changed policy file does.
     fn apply(&mut self, place: Place, marking: Option<&str>) {
         let (config, policies) = setting(place, marking);
         self.gateway.reconfigure(Time::from_millis(self.ms), &config);
         self.gateway.install(Time::from_millis(self.ms), policies);
     }
 
-    /// Counts of the marking at `place`, without those of tracked flows.
+    /// Counters of the predictor at `place`, without those of tracked flows.
     fn marks(&mut self, place: Place) -> Option<Marks> {
         Some(Marks { tracked: Tracked::default(), ..self.marking(place)? })
     }
 
-    /// Report of the marking at `place`.
+    /// Counters of the predictor at `place`.
     fn marking(&mut self, place: Place) -> Option<Marks> {
         let report = self.report();
         match place {
@@ -160,7 +161,7 @@ impl Bench {
         }
     }
 
-    /// Drops of the class `default`.
+    /// Number of drops in the class `default`.
     fn drops_of_default(&self) -> u64 {
         self.gateway.class(Class::DEFAULT).iter().map(|it| it.drops).sum()
     }
@@ -184,12 +185,12 @@ impl Bench {
         report
     }
 
-    /// Rounds of a sender that halves its window when a packet is marked, or dropped.
+    /// Sends rounds from a sender that halves its window when a packet is marked or dropped.
     fn responds(&mut self, rounds: u32, ecn: Ecn) -> Report {
         self.responds_and(rounds, ecn, |_| {})
     }
 
-    /// The same, with `after` at the end of each round.
+    /// Like `responds`, and calls `after` at the end of each round.
     fn responds_and(&mut self, rounds: u32, ecn: Ecn, after: impl Fn(&mut Self)) -> Report {
         let (mut window, mut dropped) = (1, 0);
         for _ in 0..rounds {
@@ -205,8 +206,9 @@ impl Bench {
     }
 }
 
-/// Catches: a place whose packets the marking does not see; a queue that is full before it marks; marks of
-/// the newest packet, which are too late; a report that misses a packet, or a flow that is tracked.
+/// Catches: a place whose packets the predictor does not see; a queue that is full before the first
+/// mark; marks of the newest packet, which come too late; a report without a packet or a tracked
+/// flow.
 #[test]
 fn a_flow_is_marked_before_its_queue_overflows_at_every_place() {
     for place in PLACES {
@@ -225,8 +227,8 @@ fn a_flow_is_marked_before_its_queue_overflows_at_every_place() {
     }
 }
 
-/// Catches: a limit of one flow that a marking does not expect, and drops with the reason `flow-full`; a marking
-/// that lets a flow wait for longer than its retransmission timeout.
+/// Catches: a limit per flow that the predictor does not know, and that drops packets with the
+/// reason `flow-full`; a flow whose packets wait for longer than its retransmission timeout.
 #[test]
 fn one_flow_is_marked_before_it_fills_a_queue_per_flow() {
     let queue = queue_of("\"per-flow\"", Some(REFERENCE));
@@ -244,8 +246,8 @@ fn one_flow_is_marked_before_it_fills_a_queue_per_flow() {
     assert!((60_000..RATE.bytes_in(Duration::from_secs(1)).0).contains(&most), "{most}");
 }
 
-/// Catches: packets without ECN that are marked, or left to overflow the queue; their drops with another
-/// reason.
+/// Catches: packets without ECN that are marked, or that overflow the queue; a wrong reason for
+/// their drops.
 #[test]
 fn packets_that_are_not_ecn_capable_are_dropped_in_place_of_a_mark() {
     for place in PLACES {
@@ -259,7 +261,7 @@ fn packets_that_are_not_ecn_capable_are_dropped_in_place_of_a_mark() {
     }
 }
 
-/// Catches: traffic without a tracker that the projection leaves out; drops of packets of the marked flow.
+/// Catches: a prediction that ignores untracked traffic; drops of the marked flow's packets.
 #[test]
 fn datagrams_beyond_the_rate_are_dropped_once_the_flow_is_marked() {
     for place in PLACES {
@@ -278,7 +280,7 @@ fn datagrams_beyond_the_rate_are_dropped_once_the_flow_is_marked() {
     }
 }
 
-/// A class `default` with the marking, and a class `other` for the host 2. They share `rate`.
+/// A class `default` with a predictor, and a class `other` for host 2. Both share `rate`.
 fn two_classes(rate: Rate, guarantee: Rate) -> Gateway {
     let link = [Some(rate); 2];
     let config = GatewayConfig { rate: link, queue: queue(None), ..config() };
@@ -293,9 +295,9 @@ fn two_classes(rate: Rate, guarantee: Rate) -> Gateway {
     Gateway::new(&config, PolicySet::new(vec![other]).unwrap().with_classes(classes), Time::ZERO)
 }
 
-/// Source: `marking`, section 2: the rate of a class is the rate at which it was served.
+/// Source: `marking`, section 2 (the rate of a class is the rate at which it was served).
 ///
-/// Catches: the rate of the link as that of a class that shares the link.
+/// Catches: a prediction with the rate of the whole link for a class that shares the link.
 #[test]
 fn a_class_is_marked_for_the_rate_at_which_it_is_served() {
     let mut bench = Bench::of(two_classes(Rate::from_mbps(2), Rate::from_bps(0)));
@@ -303,7 +305,7 @@ fn a_class_is_marked_for_the_rate_at_which_it_is_served() {
     for _ in 0..300 {
         bench.round(window, Ecn::Ect0);
         for _ in 0..10 {
-            // Twice what the class `other` is served.
+            // Twice the rate at which the class `other` is served.
             bench.udp(2_500);
             bench.advance(ROUND_MS / 10);
         }
@@ -315,7 +317,7 @@ fn a_class_is_marked_for_the_rate_at_which_it_is_served() {
     assert!((4..60).contains(&marks), "{marks}");
 }
 
-/// Catches: the guarantee as the rate of a class that borrows all of the link.
+/// Catches: a prediction with the guarantee for a class that borrows the whole link.
 #[test]
 fn a_class_that_borrows_is_not_marked_for_its_guarantee() {
     let mut alone = Bench::new(Place::Link, Some(REFERENCE));
@@ -328,9 +330,9 @@ fn a_class_that_borrows_is_not_marked_for_its_guarantee() {
     assert!(served >= least, "{served} packets of {}", alone.left);
 }
 
-/// Source: `marking`, section 2: an aggregate sends its tokens and the mean rate.
+/// Source: `marking`, section 2 (an aggregate sends its tokens and the mean rate).
 ///
-/// Catches: a projection without the tokens, which marks packets of a burst that passes at once.
+/// Catches: a prediction without the tokens, which marks packets of a burst that passes at once.
 #[test]
 fn a_burst_for_which_there_are_tokens_is_not_marked() {
     let marks = |burst| {
@@ -348,7 +350,8 @@ fn a_burst_for_which_there_are_tokens_is_not_marked() {
     assert!(marks(Bytes(1_514)).0 > 0);
 }
 
-/// Catches: trackers that an apply of the same file drops, so that no window is known for a round.
+/// Catches: trackers that are lost when an unchanged file is applied, so that no window is known
+/// for a round.
 #[test]
 fn an_unchanged_marking_keeps_its_trackers_over_an_apply() {
     for place in PLACES {
@@ -362,8 +365,9 @@ fn an_unchanged_marking_keeps_its_trackers_over_an_apply() {
     }
 }
 
-/// Catches: a packet that is lost or counted twice when a queue with a marking is exchanged under traffic; a changed
-/// marking whose counts go on; a marking that stays after its removal.
+/// Catches: a packet that is lost or counted twice when a queue with a predictor is replaced under
+/// traffic; a changed predictor that keeps its counters; a predictor that still acts after its
+/// removal.
 #[test]
 fn no_packet_is_lost_or_counted_twice_when_the_marking_changes() {
     for place in PLACES {

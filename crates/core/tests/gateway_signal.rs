@@ -1,4 +1,4 @@
-//! ACK control at a gateway whose data waits for the link or for a class of the link.
+//! ACK control at a gateway whose data waits for the link, or for a class of the link.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -24,18 +24,18 @@ use tidegate_core::{Bytes, Machine, Packet, PortId, Rate, Reason, Time, tcp, tru
 const LINK: Rate = Rate::from_mbps(10);
 const MSS: u32 = 1_448;
 
-/// A gateway, its clock and the connection under test. The policy has ten times the rate of the
-/// link.
+/// A gateway, its clock and the connection under test. The mean rate of the policy is ten times the
+/// rate of the link.
 struct Run {
     gateway: Gateway,
     now: Time,
     /// Source port of the connection.
     port: u16,
-    /// Sequence number of its SYN.
+    /// Initial sequence number of the sender.
     isn: u32,
-    /// VLANs of the connection, upstream and downstream.
+    /// VLAN identifiers of the connection's packets, upstream and downstream.
     vlans: [u16; 2],
-    /// Tunnels around the connection, upstream and downstream.
+    /// Tunnels around the connection's packets, upstream and downstream.
     outers: [Option<Outer>; 2],
 }
 
@@ -43,8 +43,7 @@ const FIRST: u16 = 1_000;
 const SECOND: u16 = 2_000;
 
 impl Run {
-    /// With `class`, the policy belongs to a class whose guarantee and ceiling are half of the
-    /// link.
+    /// With `class`, the policy sends to a class whose guarantee and ceiling are half of the link.
     fn new(class: Option<&str>) -> Self {
         Self::of(1_024, vec![policy(class)], class)
     }
@@ -92,7 +91,7 @@ impl Run {
         self.arrive(Gateway::LAN, packet(Protocol::TCP, 66 + tcp.payload, Some(tcp)));
     }
 
-    /// Offers full segments of data, beginning with number `first`. They wait for the link.
+    /// Offers full data segments, beginning with segment number `first`. They wait for the link.
     fn data(&mut self, first: u32, segments: u32) {
         for n in first..first + segments {
             let flags = TcpFlags(TcpFlags::ACK);
@@ -101,14 +100,14 @@ impl Run {
         }
     }
 
-    /// Offers `tcp` from the WAN. Returns the number of packets that leave for the sender.
+    /// Offers `tcp` from the WAN. Returns the number of packets that depart to the sender.
     fn down(&mut self, tcp: TcpSegment) -> usize {
         let tcp = TcpSegment { window: 500, ..tcp };
         self.arrive(Gateway::WAN, packet(Protocol::TCP, 66, Some(tcp)));
         self.out(Gateway::LAN)
     }
 
-    /// Offers an ACK of the first `segments` segments, as [`down`](Self::down) does.
+    /// Offers an ACK of the first `segments` segments. Otherwise like [`down`](Self::down).
     fn ack(&mut self, segments: u32) -> usize {
         let ack = self.isn.wrapping_add(1 + segments * MSS);
         let flags = TcpFlags(TcpFlags::ACK);
@@ -137,7 +136,7 @@ impl Run {
         count
     }
 
-    /// Runs until no packets wait. Returns the number of packets that left for the sender.
+    /// Runs until no packets wait. Returns the number of packets that departed to the sender.
     fn leave(&mut self) -> usize {
         let mut acks = 0;
         loop {
@@ -152,7 +151,7 @@ impl Run {
     }
 }
 
-/// `policies`, and `class`, if any, with half of the link.
+/// A set of `policies`, and `class`, if any, with half of the link.
 fn in_class(policies: Vec<Policy>, class: Option<&str>) -> PolicySet {
     let half = [Rate::from_mbps(5); 2];
     let classes = class.map(|name| Class {
@@ -164,7 +163,7 @@ fn in_class(policies: Vec<Policy>, class: Option<&str>) -> PolicySet {
     PolicySet::new(policies).unwrap().with_classes(classes)
 }
 
-/// The policy for all upstream traffic.
+/// The policy for all upstream traffic, with ACK control.
 fn policy(class: Option<&str>) -> Policy {
     let profile = Profile::new(Rate::from_mbps(100), None, Bytes(64_000), Bytes(1_514));
     let conditioning = Conditioning {
@@ -178,7 +177,7 @@ fn policy(class: Option<&str>) -> Policy {
         name: "all".into(),
         priority: 0,
         filter: Filter { direction: Some(Direction::Up), ..Filter::default() },
-        action: Action::Shape { conditioning, queue: queue(), signal },
+        action: Action::Shape { conditioning, queue: queue(), ack_control: signal },
         mode: Mode::Enforce,
         class: class.map(str::to_owned),
         trunk: None,
@@ -202,7 +201,7 @@ fn packet(protocol: Protocol, len: u32, tcp: Option<TcpSegment>) -> Packet {
     Packet { len, key, network: Network::Ipv4, segments: 1, tcp, ..Packet::default() }
 }
 
-/// Catches: the data that waits for the link left out.
+/// Catches: ACKs that are released although data waits for the link.
 #[test]
 fn acks_are_held_while_data_waits_for_the_link_or_its_class_and_go_on_when_it_has_left() {
     for class in [None, Some("bulk")] {
@@ -217,8 +216,8 @@ fn acks_are_held_while_data_waits_for_the_link_or_its_class_and_go_on_when_it_ha
     }
 }
 
-/// Catches: departures that wake only their own policy; departures that wake policies of other
-/// classes.
+/// Catches: departures that release only ACKs of their own policy; departures that release ACKs of
+/// policies in other classes.
 #[test]
 fn acks_are_held_while_data_of_another_policy_waits_in_the_class_and_go_on_when_it_has_left() {
     for class in [None, Some("bulk")] {
@@ -238,7 +237,7 @@ fn acks_are_held_while_data_of_another_policy_waits_in_the_class_and_go_on_when_
     }
 }
 
-/// Catches: all packets that wait in the class counted as data of governed flows.
+/// Catches: waiting packets of flows without ACK control that hold back ACKs.
 #[test]
 fn others_that_wait_in_the_class_do_not_close_the_gate() {
     for class in [None, Some("bulk")] {
@@ -254,7 +253,7 @@ fn others_that_wait_in_the_class_do_not_close_the_gate() {
     }
 }
 
-/// Catches: waiting packets counted twice after a swap that changes the queue.
+/// Catches: waiting packets that are counted twice after a swap that changes the queue.
 #[test]
 fn a_swap_that_changes_the_queue_leaves_no_data_that_nobody_has() {
     let mut run = Run::new(None);
@@ -271,7 +270,7 @@ fn a_swap_that_changes_the_queue_leaves_no_data_that_nobody_has() {
     assert_eq!(run.gateway.pool().in_use(), 0);
 }
 
-/// Catches: packets dropped on arrival subtracted from the waiting data.
+/// Catches: packets that were dropped on arrival, and are subtracted from the waiting data.
 #[test]
 fn data_that_is_dropped_for_lack_of_buffers_is_not_data_that_has_left() {
     let mut run = Run::of(128, vec![policy(None)], None);
@@ -284,7 +283,7 @@ fn data_that_is_dropped_for_lack_of_buffers_is_not_data_that_has_left() {
     assert_eq!(run.gateway.pool().in_use(), 0);
 }
 
-/// Catches: turns, or old decisions about the place, that remain when the gateway no longer queues.
+/// Catches: ACKs that still wait for the queue at the link after the gateway has stopped queueing.
 #[test]
 fn a_gateway_that_stops_lets_go_of_acks_that_wait_for_a_turn() {
     for class in [None, Some("bulk")] {
@@ -297,9 +296,10 @@ fn a_gateway_that_stops_lets_go_of_acks_that_wait_for_a_turn() {
     }
 }
 
-/// ACKs of two policies wait for a turn at one place. A swap removes the place or a policy.
+/// ACKs of two policies are held for data at one class or link. A swap changes the class, or
+/// removes a policy.
 ///
-/// Catches: aggregates not checked again after a swap.
+/// Catches: ACKs that stay held because their policies are not examined again after the swap.
 #[test]
 fn a_swap_of_the_place_lets_nobody_wait_for_a_turn_there() {
     let places = [None, Some("bulk"), Some("other")];
@@ -324,9 +324,10 @@ fn a_swap_of_the_place_lets_nobody_wait_for_a_turn_there() {
     }
 }
 
-/// A swap that renames a policy releases no held ACK. No swap loses held ACKs.
+/// A swap that renames a policy releases no held ACK, and no swap loses a held ACK.
 ///
-/// Catches: a renamed policy that is treated as new; held ACKs lost with a vanished aggregate.
+/// Catches: a renamed policy that is treated as new; held ACKs that are lost when their policy is
+/// removed.
 #[test]
 fn a_swap_keeps_held_acks_as_long_as_their_policy() {
     let renamed = |name: &str| Policy { name: name.to_owned(), ..policy(None) };
@@ -357,9 +358,9 @@ fn a_swap_keeps_held_acks_as_long_as_their_policy() {
     assert_eq!(run.gateway.pool().in_use(), 0);
 }
 
-/// A swap to policing passes the queue to a meter, and most of it leaves out of profile.
+/// A swap to policing passes the queue through a meter, and most packets depart out of profile.
 ///
-/// Catches: packets sent out of profile counted as waiting.
+/// Catches: packets that departed out of profile, and still count as waiting.
 #[test]
 fn data_that_was_sent_out_of_profile_is_not_data_that_waits() {
     let mut run = Run::new(None);
@@ -388,7 +389,7 @@ fn data_that_was_sent_out_of_profile_is_not_data_that_waits() {
     assert_eq!(run.gateway.pool().in_use(), 0);
 }
 
-/// Catches: released ACKs sent to the link instead of the trunk of their own policy.
+/// Catches: released ACKs that are sent to the link, not through the trunk of their own policy.
 #[test]
 fn acks_that_were_held_go_on_through_the_trunk_of_their_policy() {
     let trunk = trunk::Config {
@@ -413,7 +414,7 @@ fn acks_that_were_held_go_on_through_the_trunk_of_their_policy() {
     let alone = PolicySet::new(vec![down.clone()]).unwrap();
     let mut run = Run::with(1_024, alone, vec![trunk]);
     let mut up = Policy { name: "up".into(), trunk: Some("t".to_owned()), ..policy(None) };
-    if let Action::Shape { signal, .. } = &mut up.action {
+    if let Action::Shape { ack_control: signal, .. } = &mut up.action {
         *signal = None;
     }
     run.gateway.install(run.now, PolicySet::new(vec![down, up]).unwrap());
@@ -434,15 +435,15 @@ fn acks_that_were_held_go_on_through_the_trunk_of_their_policy() {
             run.gateway.pool().release(id);
         }
     }
-    // The far gateway does not answer, so the trunk has no credit. The ACK waits there; ACK control
-    // does not hold it.
+    // The far gateway does not answer, so the trunk has no credit. The ACK waits at the trunk, and
+    // is not held by the ACK control.
     let report = run.gateway.report();
     assert_eq!(report.aggregates.iter().map(|it| it.acks.held).sum::<u32>(), 0);
     assert_eq!((of_users, run.gateway.pool().in_use() - before), (0, 1));
 }
 
-/// Catches: a responsive flow that is reported; an unresponsive flow that is not; a report that never
-/// ends; packets of the flow counted as data that holds back ACKs.
+/// Catches: a responsive flow that is reported; an unresponsive flow that is not; a report that
+/// never ends; packets of an unresponsive flow that hold back ACKs.
 #[test]
 fn an_unresponsive_flow_is_named_until_it_responds() {
     let mut policy = policy(None);
@@ -451,7 +452,8 @@ fn an_unresponsive_flow_is_named_until_it_responds() {
     conditioning.profile = profile.unwrap();
     let mut run = Run::of(1_024, vec![policy], None);
     let named = |run: &Run| run.gateway.report().unresponsive;
-    // 1 Mbit/s carries 82 frames in a second, but 128 KiB may come: 86 frames.
+    // 1 Mbit/s carries 82 frames in a second, and a flow may send 128 KiB (86 frames) before it
+    // counts as unresponsive.
     run.data(0, 86);
     assert_eq!((named(&run), run.gateway.report().aggregates[0].unresponsive), (vec![], 0));
     run.data(86, 20);
@@ -459,7 +461,7 @@ fn an_unresponsive_flow_is_named_until_it_responds() {
     assert_eq!((flows.len(), report.aggregates[0].unresponsive), (1, 1));
     assert_eq!((&*flows[0].policy, flows[0].direction), ("all", Direction::Up));
     assert!(flows[0].src.contains(':') && flows[0].dst.contains(':'), "{flows:?}");
-    // The first look subtracts nine eighths of the bytes that the rate carried in 50 ms.
+    // The first examination subtracts nine eighths of the bytes that the rate carried in 50 ms.
     assert_eq!(report.aggregates[0].acks.ungoverned, 15);
     // The flow is silent for some seconds, and then responds.
     run.leave();
@@ -469,8 +471,8 @@ fn an_unresponsive_flow_is_named_until_it_responds() {
     run.leave();
 }
 
-/// Catches: a packet that is not counted as released, so that its flow stays forever. It may be data, a
-/// held ACK, a record of one, or a copy of one.
+/// Catches: a packet that is not counted as released, so that its flow never expires: data, a held
+/// ACK, an ACK record, or a copy of an ACK.
 #[test]
 fn flows_whose_acks_were_held_expire() {
     let mut run = Run::new(None);

@@ -1,4 +1,5 @@
-//! Trunks that are added, changed and removed while packets wait: no silent loss, no reordering.
+//! Trunks that are added, changed and removed while packets wait: every lost packet is counted, and
+//! no flow is reordered.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -48,7 +49,7 @@ fn settings(trunks: &[trunk::Config]) -> GatewayConfig {
     }
 }
 
-/// A policy per trunk with a filter for one destination port: port 1 for `t`, port 2 for `u`.
+/// For each trunk, a policy for one destination port: port 1 for trunk `t`, port 2 for trunk `u`.
 fn policies(trunks: &[trunk::Config]) -> PolicySet {
     let policy = |(name, port): (&str, u16)| Policy {
         name: name.to_owned(),
@@ -62,12 +63,12 @@ fn policies(trunks: &[trunk::Config]) -> PolicySet {
     PolicySet::new([("t", 1), ("u", 2)].map(policy).into()).unwrap()
 }
 
-/// Two gateways and the packets in transit between them.
+/// Two gateways, and the packets in transit between them.
 struct World {
     now: Time,
     ends: [Gateway; 2],
     wires: [VecDeque<(Time, Packet, SackBlocks)>; 2],
-    /// By flow: the number of packets offered, and the numbers of those that arrived.
+    /// For each flow: the number of offered packets, and the numbers of the packets that arrived.
     offered: [u32; 2],
     arrived: [Vec<u32>; 2],
 }
@@ -105,7 +106,7 @@ impl World {
             network: Network::Ipv4,
             network_offset: 14,
             key,
-            // The checksum carries the packet's number.
+            // The checksum field stores the packet's number.
             checksum: u16::try_from(*number % 65_536).unwrap(),
             segments: 1,
             ..Packet::default()
@@ -147,8 +148,8 @@ impl World {
         while let Some(id) = self.ends[from].poll_transmit(now, Gateway::LAN) {
             let packet = self.ends[from].pool()[&id];
             self.ends[from].pool().release(id);
-            // A gateway forwards management packets of a removed trunk like any other; trunks keep
-            // theirs.
+            // A gateway forwards management packets of a removed trunk like other packets. Existing
+            // trunks keep theirs.
             if packet.tcp.is_none() {
                 let flow = usize::from(packet.key.dst.port - 1);
                 self.arrived[flow].push(u32::from(packet.checksum));
@@ -156,8 +157,8 @@ impl World {
         }
     }
 
-    /// Each received or generated packet has left, was absorbed, is held, or was dropped with a
-    /// reason.
+    /// Asserts that each received or created packet departed, was absorbed, is held, or was dropped
+    /// with a reason.
     fn check(&mut self) {
         for end in &mut self.ends {
             let report = end.report();
@@ -171,13 +172,11 @@ impl World {
     }
 }
 
-/// Random changes of the trunks: all packets arrive in order, except those for which a queue was
-/// full.
+/// Trunks change at random. All packets arrive in order, except packets that a full queue dropped.
 ///
-/// Catches: a trunk removed together with its waiting packets; flows not assigned again when a trunk
-/// changes; waiting packets moved in another order; counters reset; a trunk identified by its index
-/// and not by its name.
-/// handed over in another order; counts that begin anew; a trunk that is told by its place instead of its name.
+/// Catches: waiting packets that are removed with their trunk; flows that keep a removed trunk;
+/// waiting packets that are moved in another order; counters that start again at zero; a trunk that
+/// is recognised by its index in place of its name.
 #[test]
 fn trunks_come_change_and_go_and_nothing_is_lost_unsaid_or_overtaken() {
     for seed in 0..30 {
@@ -218,9 +217,11 @@ fn trunks_come_change_and_go_and_nothing_is_lost_unsaid_or_overtaken() {
     }
 }
 
-/// An unchanged trunk, or one with other rates only, keeps windows, round-trip time and queue.
+/// A trunk that does not change, or changes only its rates, keeps its windows, round-trip time and
+/// queue.
 ///
-/// Catches: all trunks created anew when one changes; new connections for another ceiling.
+/// Catches: a change of one trunk that creates all trunks again; a change of the ceiling that opens
+/// new connections.
 #[test]
 fn a_trunk_that_is_the_same_but_for_its_rates_goes_on_as_it_was() {
     let (same, mut other) = (trunk("t", 4_000), trunk("u", 5_000));
@@ -246,8 +247,8 @@ fn a_trunk_that_is_the_same_but_for_its_rates_goes_on_as_it_was() {
     assert!(!numbers.contains(&now[0]));
 }
 
-/// A gateway with trunk `t` for two policies, each with its class. The link is fast, so its queue
-/// stays short.
+/// A gateway with trunk `t` for two policies, each with its own class. The link is so fast that its
+/// queue stays short.
 fn with_classes() -> Gateway {
     let trunks = [trunk::Config { guarantee: None, ceiling: None, ..trunk("t", 4_000) }];
     let rate = [Some(Rate::from_mbps(1_000)); 2];
@@ -264,11 +265,11 @@ fn with_classes() -> Gateway {
     Gateway::new(&config, policies, Time::ZERO)
 }
 
-/// Packets of both classes that leave at the same time may be reordered, so the test tolerates a
-/// few.
+/// Packets of both classes that depart at the same time may be reordered, so the test tolerates a
+/// few exceptions.
 ///
-/// Catches: management packets in the class of unmatched packets, or in the class of the first user
-/// packet.
+/// Catches: management packets in the class of packets without a policy, or in the class of the
+/// first user packet.
 #[test]
 fn management_packets_are_of_the_class_of_the_user_packet_before_them() {
     let mut world = World::new(&[trunk("t", 4_000)]);
@@ -276,7 +277,7 @@ fn management_packets_are_of_the_class_of_the_user_packet_before_them() {
     let mut expected = BTreeMap::from(["default", "t", "u"].map(|name| (name, [0_u64; 2])));
     let (mut class, mut made) = ("default", [0; 2]);
     for millisecond in 0..3_000 {
-        // User packets of one class, then of both, then of the other.
+        // The user packets belong to one class, then to both classes, then to the other class.
         let port = match millisecond / 1_000 {
             0 => 1,
             1 => 1 + u16::try_from(millisecond / 3 % 2).unwrap(),
@@ -304,7 +305,8 @@ fn management_packets_are_of_the_class_of_the_user_packet_before_them() {
     assert!(expected["default"][0] < 10 && made.iter().all(|it| *it > 900), "{made:?}");
 }
 
-/// Catches: an untracked user packet that leaves a trunk in the class of the packet before it.
+/// Catches: an untracked user packet that departs from a trunk in the class of the packet before
+/// it.
 #[test]
 fn user_packets_of_flows_without_a_place_leave_a_trunk_in_the_class_of_their_policy() {
     for flows in [1, 0] {
@@ -324,7 +326,7 @@ fn user_packets_of_flows_without_a_place_leave_a_trunk_in_the_class_of_their_pol
 
 /// Policy `t` is removed while its packets wait at the trunk. A new policy takes its index.
 ///
-/// Catches: a class found by the index of the removed policy's aggregate.
+/// Catches: waiting packets of the removed policy that depart in the class of the new policy.
 #[test]
 fn what_waits_at_a_trunk_of_a_policy_that_went_is_not_of_the_class_of_one_that_came() {
     let mut world = World::new(&[trunk("t", 4_000)]);

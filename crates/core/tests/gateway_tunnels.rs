@@ -1,4 +1,5 @@
-//! Flows inside tunnels are flows of their own: in queues, for policies, and between hosts.
+//! A flow inside a tunnel is a flow of its own for queues, for policies, and for fairness between
+//! hosts.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -21,7 +22,8 @@ fn key(src: u8, dst: u8, port: u16, protocol: Protocol) -> FlowKey {
     FlowKey { src, dst, protocol }
 }
 
-/// VXLAN with this identifier, from 192.0.2.1 to 198.51.100.1. The source port is that of one inner flow.
+/// A VXLAN tunnel with this identifier, from 192.0.2.1 to 198.51.100.1. Each inner flow has its own
+/// source port.
 fn vxlan(id: u32, port: u16) -> Outer {
     let (src, dst) = ([192, 0, 2, 1], [198, 51, 100, 1]);
     let (src, dst) = (Endpoint::v4(src, port), Endpoint::v4(dst, 4789));
@@ -80,8 +82,8 @@ fn flows(gateway: &Gateway) -> Vec<FlowReport> {
     survey.report()
 }
 
-/// The longest wait of a packet of 100 bytes every 50 ms behind 8 Mbit/s of another flow of its tunnel, where
-/// 5 Mbit/s depart.
+/// The longest delay of small packets in a tunnel. A packet of 100 bytes arrives every 50 ms.
+/// Another flow of the tunnel sends 8 Mbit/s, and 5 Mbit/s depart.
 fn longest_wait(queue: &str, looked_inside: bool) -> Duration {
     let mut gateway = gateway(Some(Rate::from_mbps(5)), queue, Vec::new());
     let outer = vxlan(7, 40_000);
@@ -107,18 +109,20 @@ fn longest_wait(queue: &str, looked_inside: bool) -> Duration {
     longest
 }
 
-/// Catches: the flow of a packet in a tunnel found by its outer header.
+/// Catches: the flow of a packet in a tunnel determined by its outer header.
 #[test]
 fn a_small_packet_does_not_wait_for_a_bulk_flow_of_its_tunnel() {
     for queue in ["fq-codel", "per-flow"] {
         let (inside, outside) = (longest_wait(queue, true), longest_wait(queue, false));
-        // A frame of the bulk flow takes 1.6 ms, and the test looks every millisecond.
+        // A frame of the bulk flow takes 1.6 ms, and the test checks for departures every
+        // millisecond.
         assert!(inside <= Duration::from_millis(5), "{queue}: {inside:?}");
         assert!(outside >= Duration::from_millis(100), "{queue}: {outside:?}");
     }
 }
 
-/// Catches: the VNI, the outer addresses or the direction left out of the key; the outer ports in it.
+/// Catches: a flow key without the VNI, the outer addresses or the direction; a flow key with the
+/// outer ports.
 #[test]
 fn equal_addresses_in_two_tunnels_are_two_flows_and_both_directions_are_one() {
     let mut gateway = gateway(None, "per-flow", Vec::new());
@@ -156,8 +160,8 @@ fn equal_addresses_in_two_tunnels_are_two_flows_and_both_directions_are_one() {
     assert_eq!(found, expected);
 }
 
-/// Catches: packets of another tunnel, with equal inner addresses, that are given to a flow when a place in the full
-/// table frees.
+/// Catches: a flow that gets a free entry in the full flow table, and with it packets of another
+/// tunnel that have equal inner addresses.
 #[test]
 fn a_flow_that_gets_a_place_takes_no_packets_of_another_tunnel() {
     let mut gateway = with_flows(1, Some(Rate::from_mbps(1)), "per-flow", Vec::new());
@@ -165,7 +169,7 @@ fn a_flow_that_gets_a_place_takes_no_packets_of_another_tunnel() {
     let send = |gateway: &mut Gateway, now, key, outer| {
         offer(gateway, now, Gateway::LAN, (key, 1_000), outer);
     };
-    // The first flow has the only place until its packets have left.
+    // The first flow has the only table entry until its packets have departed.
     (0..4).for_each(|_| send(&mut gateway, Time::ZERO, first, None));
     (0..40).for_each(|_| send(&mut gateway, Time::ZERO, tenant, Some(vxlan(8, 1))));
     for millis in 0..100 {
@@ -181,10 +185,11 @@ fn a_flow_that_gets_a_place_takes_no_packets_of_another_tunnel() {
     assert_eq!(flow.waiting_bytes, 1_000, "only its own packet waits");
 }
 
-/// Two tenants with equal inner addresses find no place in the flow table. Then one gets a place.
+/// Two tenants with equal inner addresses get no entry in the flow table. Later, one of them gets
+/// an entry.
 ///
-/// Catches: packets in tunnels that stay among those of no flow when their flow gets a place, where later ones overtake
-/// them; packets of the other tenant that go with them.
+/// Catches: packets in a tunnel that stay with the untracked packets when their flow gets an entry,
+/// and are overtaken by later ones; packets of the other tenant that move with them.
 #[test]
 fn a_flow_in_a_tunnel_that_gets_a_place_keeps_its_order() {
     let shaped = || {
@@ -193,7 +198,12 @@ fn a_flow_in_a_tunnel_that_gets_a_place_keeps_its_order() {
         let allocation = tidegate_core::allocation::AllocationSpec::Drr(Default::default());
         let conditioning = Conditioning { profile, allocation, weights, fair_between };
         let queue = QdiscSpec::PerFlow(Default::default());
-        policy("all", 0, Filter::default(), Action::Shape { conditioning, queue, signal: None })
+        policy(
+            "all",
+            0,
+            Filter::default(),
+            Action::Shape { conditioning, queue, ack_control: None },
+        )
     };
     for (queue, policies) in [
         ("per-flow", vec![]),
@@ -219,7 +229,7 @@ fn a_flow_in_a_tunnel_that_gets_a_place_keeps_its_order() {
                 gateway.pool().release(id);
                 departed[usize::from(len >= 1_000)].push(len);
             }
-            // The first flow has left.
+            // The first flow's packets have departed.
             tracked |= departed.iter().flatten().filter(|len| **len == 400).count() == 4;
             if tracked && number < 40 {
                 let packet = (tenant, 1_000 + number);
@@ -234,8 +244,8 @@ fn a_flow_in_a_tunnel_that_gets_a_place_keeps_its_order() {
     }
 }
 
-/// Catches: a report left out because another flow has the same addresses and tunnel in words; a report without the VLAN
-/// inside the tunnel.
+/// Catches: a flow that is missing in the report because another flow has the same addresses and
+/// tunnel in text; a report without the VLAN inside the tunnel.
 #[test]
 fn flows_that_differ_in_their_inner_vlan_or_their_unknown_ports_are_all_listed() {
     let mut gateway = gateway(None, "per-flow", Vec::new());
@@ -258,7 +268,7 @@ fn flows_that_differ_in_their_inner_vlan_or_their_unknown_ports_are_all_listed()
     assert_eq!((flows(&gateway).len(), gateway.report().flows), (4, 4));
 }
 
-/// Catches: IPv4 packets of protocol number 0 shown without their addresses, as one flow.
+/// Catches: IPv4 packets of protocol number 0 that are shown as one flow without addresses.
 #[test]
 fn flows_of_protocol_number_0_are_listed_by_their_addresses() {
     let mut gateway = gateway(None, "per-flow", Vec::new());
@@ -280,8 +290,9 @@ fn one<T: Copy>(it: T) -> Vec<Range<T>> {
     vec![Range { first: it, last: it }]
 }
 
-/// Catches: inner addresses matched without `inner`; outer addresses matched with it; the order of both kinds
-/// mixed up; `inner` ignored for plain packets.
+/// Catches: inner addresses compared by a filter without `inner`; outer addresses compared by a
+/// filter with `inner`; both kinds of filters in the wrong order of precedence; `inner` that has no
+/// effect on plain packets.
 #[test]
 fn policies_match_the_outer_header_and_with_inner_the_inner_header() {
     let from = |number: u128, inner| Filter { src: one(number), inner, ..Filter::default() };
@@ -322,7 +333,7 @@ fn policies_match_the_outer_header_and_with_inner_the_inner_header() {
     assert!(Filter::default().covers(&from(1, true)) && from(1, true).covers(&from(1, true)));
 }
 
-/// Catches: hosts of a tunnel taken for one host; the policy found by the inner header.
+/// Catches: all hosts in a tunnel that count as one host; a policy selected by the inner header.
 #[test]
 fn hosts_in_a_tunnel_share_fairly_whatever_their_number_of_flows() {
     let profile = Profile::new(Rate::from_mbps(8), None, Bytes(3_000), Bytes(1_514)).unwrap();
@@ -333,7 +344,7 @@ fn hosts_in_a_tunnel_share_fairly_whatever_their_number_of_flows() {
         fair_between: Sharers::SourceHost.into(),
     };
     let queue = QdiscSpec::PerFlow(Default::default());
-    let action = Action::Shape { conditioning, queue, signal: None };
+    let action = Action::Shape { conditioning, queue, ack_control: None };
     let outer = vxlan(7, 40_000);
     let filter = Filter { src: one(outer.key().unwrap().src.number()), ..Filter::default() };
     let mut gateway = gateway(None, "per-flow", vec![policy("all", 0, filter, action)]);

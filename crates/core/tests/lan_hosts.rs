@@ -1,4 +1,4 @@
-//! Hosts of the LAN at the queue `hosts` of a link.
+//! LAN hosts that share a link with the queue `hosts`.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -11,8 +11,8 @@ use tidegate_core::policy::PolicySet;
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::{Machine, Packet, Rate, Time};
 
-/// Packets of 1,000 bytes that each address gets through an uplink of 8 Mbit/s in a second. Each of `addresses` has
-/// a number and a station, and sends 8 Mbit/s.
+/// Packets of 1,000 bytes that each address sends through an uplink of 8 Mbit/s in a second. Each
+/// of `addresses` is an address number and the MAC address of its station, and offers 8 Mbit/s.
 fn shares(addresses: &[(u8, u64)]) -> BTreeMap<u8, u32> {
     let config = GatewayConfig {
         rate: [Some(Rate::from_mbps(8)), None],
@@ -59,10 +59,11 @@ fn near(packets: u32, expected: u32) -> bool {
     packets.abs_diff(expected) <= 20
 }
 
-/// A box with four addresses competes with a box with one. With turns by flow, it got 30.2 of 37.7
-/// Mbit/s.
+/// A host with four addresses competes with a host with one address. A queue that is fair between
+/// flows gave the former 30.2 of 37.7 Mbit/s.
 ///
-/// Catches: one host per address; station 0, which stands for no station, treated as one host.
+/// Catches: each address that counts as a host; packets without a known MAC address (0) that count
+/// as one host.
 #[test]
 fn a_box_with_four_addresses_has_one_share() {
     let sent = shares(&[(1, 7), (2, 7), (3, 7), (4, 7), (5, 8)]);
@@ -72,7 +73,7 @@ fn a_box_with_four_addresses_has_one_share() {
     assert!(sent.values().all(|packets| near(*packets, 200)), "without stations: {sent:?}");
 }
 
-/// Catches: all computers behind a router treated as one host.
+/// Catches: all computers behind a router that count as one host.
 #[test]
 fn each_address_behind_a_router_has_a_share() {
     let behind: Vec<_> = (1..=19).map(|address| (address, 7)).chain([(20, 8)]).collect();

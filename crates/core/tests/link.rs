@@ -1,4 +1,4 @@
-//! Invariants of all links, for random schedules.
+//! Invariants of a link, for random packets and random times of calls.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use tidegate_core::link::{Link, LinkConfig};
 use tidegate_core::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, Tally, Time};
 
-/// A link with the packets that it took and that it returned, numbered by their `flow`.
+/// A link with the packets that were sent and received, numbered by their `vlan` field.
 struct Bench {
     link: Link,
     pool: PacketPool,
@@ -35,7 +35,7 @@ impl Bench {
         u16::try_from(self.sent).unwrap()
     }
 
-    /// Takes the packets that have arrived by `now`.
+    /// Takes all packets that have arrived by `now`.
     fn poll(&mut self, now: Time) {
         while let Some(id) = self.poll_one(now) {
             self.arrived.push((u32::from(self.pool[&id].vlan), now));
@@ -47,7 +47,7 @@ impl Bench {
         self.link.poll(&mut Cx { now, pool: &mut self.pool, tally: &mut self.tally })
     }
 
-    /// Takes each packet at its time of arrival, until `end`.
+    /// Takes each packet at its arrival time, until `end`.
     fn run_until(&mut self, end: Time) {
         while let Some(at) = self.link.ready_at().filter(|at| *at <= end) {
             self.poll(at);
@@ -63,8 +63,8 @@ fn config(text: &str) -> LinkConfig {
     toml::from_str(text).unwrap()
 }
 
-/// Packets as (nanoseconds since the last, bytes), at 0.5 to 1.5 times a rate of 8 Mbit/s with
-/// pauses. A queue that is always empty or always full would reveal no mistakes.
+/// Packets as pairs: nanoseconds since the last packet, and bytes. The load is 0.5 to 1.5 times 8
+/// Mbit/s, with pauses. A queue that is always empty or always full would reveal no faults.
 fn packets() -> impl Strategy<Value = Vec<(u64, u32)>> {
     let packet = (prop_oneof![8 => 50u64..150, 1 => 150u64..2_000], 60u32..1_514);
     let timed = packet.prop_map(|(percent, len)| (u64::from(len) * 10 * percent, len));
@@ -72,9 +72,10 @@ fn packets() -> impl Strategy<Value = Vec<(u64, u32)>> {
 }
 
 proptest! {
-    /// Each packet leaves in order, is dropped and counted, or is still held.
+    /// Each packet arrives in order, is dropped and counted, or is still inside.
     ///
-    /// Catches: `latest` without the maximum; packets inserted at the front of `travelling`.
+    /// Catches: a packet with less jitter that overtakes an earlier one; a packet that is inserted
+    /// before earlier packets with the same arrival time.
     #[test]
     fn every_packet_is_accounted_for_and_none_overtakes(
         packets in packets(), polls in 1usize..20, seed: u64,
@@ -100,10 +101,10 @@ proptest! {
         prop_assert!(bench.numbers().is_sorted());
     }
 
-    /// A link that is called rarely drops the same packets and keeps the same times.
+    /// A link that is called rarely drops the same packets and yields the same arrival times.
     ///
-    /// Catches: `free_at = cx.now` whenever a packet is taken from the queue; no advance before a
-    /// packet is queued.
+    /// Catches: a transmission that begins at the time of the call, not at the end of the previous
+    /// transmission; waiting packets that still occupy the queue when a packet arrives late.
     #[test]
     fn when_it_is_asked_changes_nothing(packets in packets(), polls in 1usize..50) {
         let config = config(
@@ -126,14 +127,16 @@ proptest! {
         prop_assert_eq!(eager.arrived.last(), lazy.arrived.last());
     }
 
-    /// Each packet leaves exactly when all earlier bits of its busy period, and its own, were sent.
+    /// Each packet departs exactly when the earlier bits of the busy period, and its own bits, are
+    /// sent.
     ///
-    /// Catches: each packet's time rounded up without `rounded`; `rounded` kept over an idle time.
+    /// Catches: transmission times that are rounded for each packet alone; a rounding that is
+    /// carried over an idle time.
     #[test]
     fn a_busy_link_sends_exactly_its_rate(packets in packets(), bps in 7_000_000u64..9_000_000) {
         let config = LinkConfig { rate: Some(Rate::from_bps(bps)), ..LinkConfig::default() };
         let mut bench = Bench::new(&config, 0);
-        // Unit of times: `1 / bps` nanoseconds, so nothing is rounded.
+        // With a unit of `1 / bps` nanoseconds, no time is rounded.
         let (mut now, mut through, mut expected) = (Time::ZERO, 0, Vec::new());
         let bps = u128::from(bps);
         for (number, (gap, len)) in (0..).zip(packets) {
@@ -226,7 +229,7 @@ fn what_no_link_can_be_is_refused() {
     }
 }
 
-/// Catches: every packet accepted by an empty queue.
+/// Catches: an empty queue that accepts packets of any length.
 #[test]
 fn a_packet_longer_than_the_queue_may_be_is_dropped_even_if_it_need_not_wait() {
     let queue = "rate = '8 Mbit/s'\nqueue = { kind = 'drop-tail', limit = '1 kB' }";

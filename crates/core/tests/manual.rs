@@ -1,6 +1,8 @@
-//! The reference of all mechanisms, and the functions of the Python package that name them.
+//! Generates the manual page of all mechanisms, and the functions of the Python package that create
+//! them.
 //!
-//! Both are written from the declarations of parameters. With `UPDATE=1` the tests write the files.
+//! Both are generated from the declarations of parameters. With `UPDATE=1`, the tests write the
+//! files. Otherwise they compare the files.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read the files has failed")]
 
@@ -23,11 +25,12 @@ use tidegate_core::scheduler::SchedulerSpec;
 use tidegate_core::tcp::congestion::CongestionSpec;
 use tidegate_core::trunk::MOST_WEIGHT;
 
-/// A registry: its title, the fields of files that name its mechanisms, its Python module, and its mechanisms.
+/// A registry: its title, the file fields that name its mechanisms, its Python module, and its
+/// mechanisms.
 struct Registry {
     title: &'static str,
     fields: &'static str,
-    /// A sentence on where fewer mechanisms or other defaults apply; it may be empty.
+    /// A sentence about places where fewer mechanisms or other defaults apply. May be empty.
     differs: String,
     module: &'static str,
     mechanisms: Vec<Mechanism>,
@@ -63,7 +66,8 @@ fn registries() -> Vec<Registry> {
     ]
 }
 
-/// Checks that the file at `path`, from the root of the repository, contains `text`. Writes it if `UPDATE` is set.
+/// Asserts that the file at `path`, relative to the root of the repository, contains exactly
+/// `text`. Writes the file if `UPDATE` is set.
 fn holds(path: &str, text: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
     if env::var_os("UPDATE").is_some() {

@@ -18,20 +18,20 @@ use tidegate_core::{Bytes, Machine, Packet, Rate, Time};
 
 const MEAN: Rate = Rate::from_mbps(300);
 
-/// Microseconds between the beginnings of flows: 10,000 flows per second.
+/// Microseconds between the starts of two flows: 10,000 flows start per second.
 const BETWEEN_FLOWS: u64 = 100;
 
-/// Lengths of the packets of a flow. All flows together offer 31 Mbit/s, a tenth of the rate.
+/// Lengths of the packets of a flow. All flows together offer 31 Mbit/s, a tenth of the mean rate.
 const LENGTHS: [u32; 5] = [74, 66, 115, 66, 66];
 
-/// Microseconds between the packets of a flow. Its last packets arrive together with the first packets of
-/// later flows.
+/// Microseconds between two packets of a flow. The last packets of a flow therefore arrive together
+/// with the first packets of later flows.
 const BETWEEN_PACKETS: u64 = 250;
 
-/// Number of flows: they begin during more than a second, so some members become idle.
+/// Number of flows. They start during more than a second, so that some flows become idle.
 const FLOWS: u64 = 12_000;
 
-/// Arrival times of packets, with their flows and lengths.
+/// For each arrival time, the flow and the length of each packet.
 fn arrivals() -> BTreeMap<Time, Vec<(u64, u32)>> {
     let mut arrivals = BTreeMap::<_, Vec<_>>::new();
     for flow in 0..FLOWS {
@@ -50,7 +50,7 @@ fn packet(flow: u64, len: u32) -> Packet {
     Packet { len, key, network: Network::Ipv4, segments: 1, ..Packet::default() }
 }
 
-/// 300 Mbit/s, and the default burst: the bytes that the rate carries in 100 ms.
+/// A profile of 300 Mbit/s with the default burst: the bytes of 100 ms.
 fn conditioning(allocation: &str) -> Conditioning {
     let burst = MEAN.bytes_in(Duration::from_millis(100));
     let table = toml::from_str::<toml::Table>(&format!("it = {allocation:?}")).unwrap();
@@ -75,7 +75,7 @@ fn policies(action: Action) -> PolicySet {
     PolicySet::new(vec![policy]).unwrap()
 }
 
-/// Returns the largest number of waiting packets, and the last report.
+/// Runs all flows. Returns the largest number of waiting packets, and the last report.
 fn run(action: Action, interval: Duration, triggers: TriggerSet) -> (u32, Report) {
     let config = GatewayConfig {
         rate: [None; 2],
@@ -108,7 +108,7 @@ fn run(action: Action, interval: Duration, triggers: TriggerSet) -> (u32, Report
 
 fn shape(allocation: &str) -> Action {
     let queue = QdiscSpec::PerFlow(Default::default());
-    Action::Shape { conditioning: conditioning(allocation), queue, signal: None }
+    Action::Shape { conditioning: conditioning(allocation), queue, ack_control: None }
 }
 
 /// The allocations whose flows share one bucket.
@@ -116,8 +116,9 @@ fn common() -> impl Iterator<Item = &'static str> {
     AllocationSpec::NAMES.iter().copied().filter(|name| *name != "partitioned")
 }
 
-/// Catches: `logical-partitions` whose spare part is the full bucket only; a member of `logical-partitions`
-/// that still waits after it took tokens on arrival.
+/// Catches: `logical-partitions` that uses the unassigned part of the bucket only when it is full;
+/// a flow of `logical-partitions` that still counts as waiting after its packet took tokens on
+/// arrival.
 #[test]
 fn no_packet_of_many_short_flows_waits_while_the_bucket_is_nearly_full() {
     for name in common() {

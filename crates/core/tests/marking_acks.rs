@@ -1,4 +1,4 @@
-//! The ACKs of a flow reach the marking at the queue of its data.
+//! ACKs of a flow reach the marking predictor at the queue of the flow's data.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -42,7 +42,7 @@ impl Run {
         Self { gateway: Gateway::new(&config, PolicySet::default(), Time::ZERO), marked: 0 }
     }
 
-    /// Passes one packet through the gateway; it leaves before the next arrives.
+    /// Passes one packet through the gateway. It departs before the next packet arrives.
     fn pass(&mut self, millis: u64, port: PortId, tcp: TcpSegment) {
         let now = Time::from_millis(millis);
         let end = |host| Endpoint::v4([10, 0, 0, host], 80);
@@ -74,7 +74,8 @@ impl Run {
         self.gateway.pool().release(id);
     }
 
-    /// Sends eight evenly spaced segments per round trip of 100 ms.
+    /// Sends eight evenly spaced segments in each round trip of 100 ms. Returns the number of
+    /// marks.
     fn run(&mut self, acks: bool) -> u32 {
         let of =
             |seq, ack, flags| TcpSegment { seq, ack, flags: TcpFlags(flags), ..Default::default() };
@@ -106,12 +107,12 @@ struct Marking {
     marking: MarkingSpec,
 }
 
-/// By the ACKs, a round of 100 ms has eight segments, which is less than the link carries. By gaps
-/// alone, each segment would be a round, and the next round twice as large.
+/// With ACKs, the predictor sees a window of eight segments per 100 ms, which is less than the link
+/// carries. Without ACKs, it would take each gap between segments for a round trip, and would
+/// expect twice as many segments in the next one.
 ///
-/// Catches: ACKs not passed to the marking, or only to that of their own direction; a tracker that
-/// ignores them.
-/// them.
+/// Catches: ACKs that do not reach the predictor, or reach only the predictor of their own
+/// direction; a predictor that ignores them.
 #[test]
 fn markings_know_windows_by_the_acks() {
     for marking in ["heuristic", "coverage"] {

@@ -1,4 +1,4 @@
-//! Invariants of all meters, for random schedules.
+//! Invariants of the token bucket and of the peak spacing, for random schedules.
 
 use std::time::Duration;
 
@@ -6,10 +6,11 @@ use proptest::prelude::*;
 use tidegate_core::meter::{PeakSpacing, TokenBucket};
 use tidegate_core::{Bytes, Rate, Time};
 
-/// A bucket, and requests as (nanoseconds since the last request, bytes).
+/// A token bucket's rate and depth, and requests as pairs: nanoseconds since the last request, and
+/// bytes.
 ///
 /// Rates cover all magnitudes from 1 kbit/s to 100 Gbit/s. Requests come at about the rate, with
-/// pauses. A bucket that is always full or always empty would reveal no mistakes.
+/// pauses. A bucket that is always full or always empty would reveal no faults.
 fn schedules() -> impl Strategy<Value = (Rate, Bytes, Vec<(u64, u64)>)> {
     let rate = (1u64..1_000, 3u32..9).prop_map(|(digits, zeros)| digits * 10u64.pow(zeros));
     let requests = prop::collection::vec((pauses(), 1u64..1_500), 1..100);
@@ -23,20 +24,20 @@ fn schedules() -> impl Strategy<Value = (Rate, Bytes, Vec<(u64, u64)>)> {
     })
 }
 
-/// Time before a request, in percent of its bytes' time at the bucket's rate.
+/// Time before a request, in percent of the time that its bytes take at the bucket's rate.
 fn pauses() -> impl Strategy<Value = u128> {
     prop_oneof![8 => 50u128..120, 1 => 120u128..2_000]
 }
 
-/// Bytes that left at `from`. They count until `to`.
+/// Bytes that departed at `from`. They count in windows that begin before `to`.
 struct Sent {
     from: Time,
     to: Time,
     bytes: u64,
 }
 
-/// Returns `true` if the bytes in some window exceed `extra + rate * window` (`extra` in
-/// `bits/s * ns`).
+/// Returns the first window whose bytes exceed `extra + rate * window`. `extra` is in
+/// `bits/s * ns`.
 fn exceeded(sent: &[Sent], extra: u128, rate: Rate) -> Option<String> {
     for (first, Sent { from, .. }) in sent.iter().enumerate() {
         let mut sum = 0;
@@ -52,10 +53,11 @@ fn exceeded(sent: &[Sent], extra: u128, rate: Rate) -> Option<String> {
 }
 
 proptest! {
-    /// A source that takes all it can get stays within the arrival curve `depth + rate * window`.
+    /// A source that takes as much as it can get stays within the arrival curve
+    /// `depth + rate * window`.
     ///
-    /// Catches: no limit at the depth; `updated` not advanced by a refill; one nanosecond too many in
-    /// `elapsed`.
+    /// Catches: tokens beyond the depth; a refill that counts the same time twice; an elapsed time
+    /// that is one nanosecond too long.
     #[test]
     fn admits_no_more_than_its_profile((rate, depth, requests) in schedules()) {
         let mut bucket = TokenBucket::new(rate, depth, Time::ZERO);
@@ -71,9 +73,9 @@ proptest! {
         prop_assert!(over.is_none(), "{over:?}");
     }
 
-    /// A query changes no later grant of the bucket.
+    /// A query for the tokens changes no later grant.
     ///
-    /// Catches: tokens rounded down to bytes at each refill.
+    /// Catches: tokens that are rounded down to bytes at each refill.
     #[test]
     fn looking_is_free((rate, depth, requests) in schedules()) {
         let mut watched = TokenBucket::new(rate, depth, Time::ZERO);
@@ -89,9 +91,9 @@ proptest! {
         }
     }
 
-    /// `ready_at` is neither late nor early, even for packets longer than the depth.
+    /// `ready_at` is neither too late nor too early, even for packets longer than the depth.
     ///
-    /// Catches: division rounded down; `len` not limited to the depth.
+    /// Catches: a time that is rounded down; a packet longer than the depth that waits forever.
     #[test]
     fn ready_at_is_tight((rate, depth, requests) in schedules()) {
         let mut bucket = TokenBucket::new(rate, depth, Time::ZERO);
@@ -108,9 +110,9 @@ proptest! {
         }
     }
 
-    /// A new rate holds from the time of the change. Tokens that fit into the bucket stay the same.
+    /// A new rate applies from the time of the change. Tokens within the new depth are kept.
     ///
-    /// Catches: `set` without its refill; `set` that fills the bucket.
+    /// Catches: a change without a refill at the old rate; a change that fills the bucket.
     #[test]
     fn a_change_keeps_the_tokens((rate, depth, requests) in schedules(), factor in 1u64..9, after in 1_000u64..6_000) {
         let mut bucket = TokenBucket::new(rate, depth, Time::ZERO);
@@ -127,8 +129,8 @@ proptest! {
 
     /// A source that sends as early as possible keeps the peak rate in every window.
     ///
-    /// Catches: `due` rounded down; the tolerance granted twice; `due` counted from the last due time
-    /// alone.
+    /// Catches: a due time that is rounded down; a tolerance that is granted twice; a source that
+    /// catches up on an idle time.
     #[test]
     fn packets_keep_the_peak_rate((rate, _, requests) in schedules(), tolerance in 0u64..3) {
         let tolerance = rate.time_for(Bytes(1_000)) * u32::try_from(tolerance).unwrap();
@@ -142,11 +144,11 @@ proptest! {
             }
             prop_assert!(peak.try_take(now, Bytes(n)));
             if let Some(last) = taken.last_mut() {
-                last.to = now; // A packet's time ends when the next one leaves.
+                last.to = now; // A packet's time ends when the next packet departs.
             }
             taken.push(Sent { from: now, to: Time::MAX, bytes: n });
         }
-        // The clock counts whole nanoseconds. So a packet may be up to one late, and later ones
+        // Times are whole nanoseconds, so a packet may be up to one nanosecond late. Later packets
         // catch up.
         let allowed = u128::from(rate.bps()) * (tolerance.as_nanos() + 1);
         let over = exceeded(&taken, allowed, rate);

@@ -1,4 +1,4 @@
-//! Selection of the policy for a packet.
+//! The selection of the policy for a packet.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -40,7 +40,7 @@ fn from(text: &str) -> Filter {
     Filter { src: parse::addresses(text).unwrap(), ..Filter::default() }
 }
 
-/// `aggregates`, Table 1: (mean, peak, burst) in kbit/s, kbit/s and kB.
+/// `aggregates`, Table 1: mean rate and peak rate in kbit/s, burst in kB.
 fn table_1() -> Vec<Policy> {
     let conditioning = |mean, peak, burst: u64, allocation: &str| Conditioning {
         profile: Profile::new(
@@ -57,7 +57,7 @@ fn table_1() -> Vec<Policy> {
     let shape = |mean, peak, burst| Action::Shape {
         conditioning: conditioning(mean, peak, burst, "logical-partitions"),
         queue: named("per-flow"),
-        signal: None,
+        ack_control: None,
     };
     let mark = Action::Police {
         conditioning: conditioning(100, 100, 10, "partitioned"),
@@ -143,8 +143,8 @@ fn frames_that_are_not_ip_have_no_addresses_and_icmp_has_no_ports() {
     assert_eq!(winner(&set(Filter { dst_port: ports, ..Filter::default() }), &ping), None);
 }
 
-/// Catches: IP protocol 0 treated as a frame without IP; a frame without IP matched by protocol
-/// ranges.
+/// Catches: an IP packet of protocol 0 that counts as a frame without IP; a frame without IP that
+/// matches ranges of protocols.
 #[test]
 fn an_ip_packet_of_protocol_zero_has_addresses() {
     let set = |filter| PolicySet::new(vec![policy("it", 0, filter)]).unwrap();
@@ -173,7 +173,7 @@ fn the_first_weight_that_matches_counts() {
     assert_eq!((of([10, 0, 0, 1]), of([10, 0, 0, 2]), of([11, 0, 0, 1])), (4, 2, 1));
 }
 
-/// Ranges in a small space, so that they overlap, touch and repeat.
+/// Ranges of few values, so that they overlap, touch and repeat.
 fn ranges<T: Copy + Ord + std::fmt::Debug + 'static>(
     values: &'static [T],
 ) -> impl Strategy<Value = Vec<Range<T>>> {
@@ -182,7 +182,7 @@ fn ranges<T: Copy + Ord + std::fmt::Debug + 'static>(
     prop_oneof![1 => Just(Vec::new()), 1 => prop::collection::vec(range, 1..4)]
 }
 
-/// The intersection of `wide` and `mask`, or `wide` if the intersection is empty.
+/// The intersection of `wide` and `mask`. `wide` if the intersection is empty.
 fn both<T: Copy + Ord>(wide: &[Range<T>], mask: &[Range<T>]) -> Vec<Range<T>> {
     let (Some(_), Some(_)) = (wide.first(), mask.first()) else {
         return [wide, mask].concat();
@@ -196,7 +196,7 @@ fn both<T: Copy + Ord>(wide: &[Range<T>], mask: &[Range<T>]) -> Vec<Range<T>> {
     if both.is_empty() { wide.to_vec() } else { both }
 }
 
-/// Both ends of the address space and of its IPv4 part, and some values between.
+/// Both ends of the address space, both ends of its IPv4 part, and some values in between.
 const ADDRESSES: &[u128] = &[
     0,
     1,
@@ -225,7 +225,7 @@ fn filters() -> impl Strategy<Value = Filter> {
     )
 }
 
-/// A tunnel with the addresses of `packet`.
+/// A tunnel whose outer addresses are those of `packet`.
 fn behind(packet: &Packet) -> Outer {
     let (key, kind) = (packet.key, TunnelKind::Gre);
     let mut outer = Outer::default();
@@ -250,7 +250,7 @@ fn packets() -> impl Strategy<Value = Packet> {
     )
 }
 
-/// A packet, with a second VLAN tag or none.
+/// A packet with or without a second VLAN tag.
 fn tagged_packets() -> impl Strategy<Value = (Packet, Option<Outer>)> {
     (packets(), prop::sample::select(PORTS)).prop_map(|(packet, second_vlan)| {
         let mut outer = Outer::default();
@@ -262,13 +262,14 @@ fn tagged_packets() -> impl Strategy<Value = (Packet, Option<Outer>)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// For any number of policies, the index finds the same policy as a linear search.
+    /// For any number of policies, the index finds the same policy as a linear search. With more
+    /// than 512 policies, the index has several blocks. Most policies match nothing in one of their
+    /// fields.
     ///
-    /// With more than 512 policies, the index has several blocks; most policies match nothing in
-    /// one field. Catches: the last match returned instead of the first (`best = filters[bit]`);
-    /// intervals that end at `last`; overlapping ranges not merged; ports of fragments looked up
-    /// although unknown; bits not in order of precedence; `<` for `<=` among starts; only one of
-    /// two headers looked up, or the later match returned.
+    /// Catches: the last matching policy returned in place of the first; ranges without their last
+    /// value; overlapping ranges that are not merged; unknown ports of fragments that are compared.
+    /// Catches: policies in another order than their precedence; ranges without their first value;
+    /// only one of two headers compared; a later match returned.
     #[test]
     fn the_index_finds_what_a_look_at_each_policy_finds(
         some in prop::collection::vec((filters(), 0i32..3), 0..40),
@@ -298,11 +299,10 @@ proptest! {
         }
     }
 
-    /// The index finds the same first covering policy as a linear search.
+    /// The index finds the same policy that covers another policy completely as a linear search.
     ///
-    /// Catches: the last cover returned instead of the first (`if filters[bit] >= best` left out); a
-    /// policy that hides itself (`best = nth + 1`); only the sets of lowest values, with `accepted`
-    /// always true; empty ranges looked up as zero.
+    /// Catches: the last covering policy returned in place of the first; a policy that covers
+    /// itself; a comparison of the lowest values only; an empty range that is compared as zero.
     #[test]
     fn the_index_finds_the_first_policy_that_hides_another(
         some in prop::collection::vec((filters(), 0i32..3), 1..40),
@@ -328,7 +328,7 @@ proptest! {
 
     /// A filter that is narrower in some fields and wider in none is more specific.
     ///
-    /// Catches: `max` for `min` over the address families; the second key, `others`, left out.
+    /// Catches: a comparison of IPv4 with IPv6 prefix lengths; a comparison of addresses only.
     #[test]
     fn a_filter_within_another_is_the_more_specific(
         wide in filters(),
@@ -358,8 +358,8 @@ proptest! {
     }
 }
 
-/// Catches: the inner tag compared with the outer one; "none" treated as any; a missing tag treated
-/// as 0.
+/// Catches: the inner VLAN tag compared with the outer one; "no tag" that matches any tag; a
+/// missing tag that counts as VLAN 0.
 #[test]
 fn the_tag_of_a_customer_inside_that_of_a_provider_is_matched() {
     let ids = |id| vec![Range { first: id, last: id }];

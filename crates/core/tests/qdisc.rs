@@ -1,4 +1,5 @@
-//! All queue disciplines, as black boxes: packets leave in order or are counted, within the limits.
+//! All queue disciplines as black boxes: packets depart in order or are counted as dropped, and the
+//! limits hold.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot build its packets has failed")]
 
@@ -14,7 +15,7 @@ use tidegate_core::qdisc::{Backlog, Qdisc, QdiscSpec};
 use tidegate_core::random::Random;
 use tidegate_core::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Tally, Time};
 
-/// Every discipline, with limits and intervals so small that a few packets make it act.
+/// Every discipline, with limits and intervals so small that a few packets make it drop.
 const HASTY: &[&str] = &[
     "{ kind = \"drop-tail\", limit = \"8 kB\" }",
     "{ kind = \"per-flow\", limit = \"8 kB\", flow_limit = \"4 kB\" }",
@@ -79,11 +80,11 @@ struct Run {
     pool: PacketPool,
     tally: Tally,
     now: Time,
-    /// By member: numbers and lengths of the packets that entered and have not left.
+    /// For each flow: numbers and lengths of the packets that were enqueued and have not departed.
     inside: Vec<VecDeque<(u32, u32)>>,
     offered: u64,
     left: u64,
-    /// Limit on waiting packets and bytes.
+    /// Limit of waiting packets and bytes.
     limit: Backlog,
 }
 
@@ -135,7 +136,8 @@ impl Run {
         self.check();
     }
 
-    /// Hands over packets of `from` with even numbers to `to`, if `to` has none.
+    /// Assigns packets of the flow `from` with even numbers to the flow `to`, if `to` has no
+    /// packets.
     fn hand_over(&mut self, from: u32, to: u32) {
         let [from, to] = [from, to].map(Member);
         if self.qdisc.bytes_of(to) > Bytes::ZERO {
@@ -151,7 +153,7 @@ impl Run {
         self.inside[to.index()] = go;
     }
 
-    /// Counts a departure. Earlier packets of the same member have left or were dropped.
+    /// Counts a departure. Earlier packets of the same flow have departed or were dropped.
     fn leaves(&mut self, id: Option<PacketId>) {
         let Some(id) = id else { return };
         let (member, number) = (self.pool[&id].member, self.pool[&id].vlan);
@@ -177,8 +179,8 @@ impl Run {
     }
 }
 
-/// A packet whose number is its VLAN, which no discipline reads or changes. The shortest packets
-/// are ACKs. The members share three source hosts.
+/// A packet whose number is stored in its VLAN field, which no discipline reads or changes. The
+/// shortest packets are ACKs. The flows have three different source hosts.
 fn packet(member: u32, len: u32, number: u32) -> Packet {
     let vlan = u16::try_from(number).unwrap();
     let key = FlowKey {
@@ -193,8 +195,8 @@ fn packet(member: u32, len: u32, number: u32) -> Packet {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Catches: the bytes of dropped packets forgotten; a marked packet pushed twice; a `head` that
-    /// differs from the packet of `dequeue_flow`.
+    /// Catches: a backlog that still counts the bytes of dropped packets; a marked packet that is
+    /// enqueued twice; a `head` that is not the packet of `dequeue_flow`.
     #[test]
     fn what_comes_leaves_in_order_or_is_counted(steps in steps(), which in 0..HASTY.len()) {
         let mut run = Run::new(HASTY[which]);
@@ -207,7 +209,7 @@ proptest! {
         prop_assert_eq!(run.pool.in_use(), 0);
     }
 
-    /// Equal seeds give equal drops, and a discipline never exceeds its limit.
+    /// Equal seeds yield equal drops, and a discipline never exceeds its limit.
     #[test]
     fn the_same_seed_does_the_same(steps in steps(), which in 0..HASTY.len()) {
         let mut runs = [Run::new(HASTY[which]), Run::new(HASTY[which])];

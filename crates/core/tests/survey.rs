@@ -1,4 +1,4 @@
-//! Reports that are assembled in parts, while policies and classes change in between.
+//! Reports that are assembled in parts, while policies and classes change between the parts.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(dead_code, reason = "not every test file needs all of the run")]
@@ -16,11 +16,11 @@ use tidegate_core::{Bytes, Packet, Rate, Time};
 
 use gateway_run::{BURST, MEAN, Run, conditioning, config, from, policy, queue, shape_by};
 
-/// More policies than one part of a survey holds.
+/// More policies than one part of a report contains.
 const HOSTS: u8 = 200;
 
-/// A policy for each host. Each turn reverses the order and gives every second policy another name
-/// and burst.
+/// A policy for each host. Each turn reverses their order, and changes the name and burst of every
+/// second policy.
 fn policies(turn: u32) -> PolicySet {
     let mut hosts: Vec<u8> = (1..=HOSTS).collect();
     if turn % 2 == 1 {
@@ -36,7 +36,7 @@ fn policies(turn: u32) -> PolicySet {
     PolicySet::new(hosts.into_iter().map(of).collect()).unwrap()
 }
 
-/// A gateway whose policies all have seen packets: some wait, some were dropped.
+/// A gateway in which all policies have seen packets. Some packets wait, and some were dropped.
 fn run() -> Run {
     let mut run = Run::new(&GatewayConfig { flows: 256, packets: 1_024, ..config() }, Vec::new());
     run.gateway.install(run.now, policies(0));
@@ -55,7 +55,7 @@ fn begin(run: &mut Run, set: PolicySet) {
     run.gateway.begin_install(run.now, generation).unwrap();
 }
 
-/// Asserts that a report has each aggregate once, and all packets.
+/// Asserts that the report has each aggregate once, and counts all packets.
 fn check(run: &Run, report: &Report) {
     let names: BTreeSet<_> =
         report.aggregates.iter().map(|it| (&it.policy, it.direction.name())).collect();
@@ -69,10 +69,11 @@ fn check(run: &Run, report: &Report) {
     assert_eq!(report.generation, now.generation);
 }
 
-/// Catches: a survey continued after a swap has begun; a swap that proceeds while parts are added.
+/// Catches: a report that continues after a swap has begun; a swap that proceeds while parts are
+/// added.
 #[test]
 fn a_survey_that_meets_a_swap_has_each_aggregate_once_and_all_packets() {
-    // The swap begins after `parts` parts, and completes `slices` slices between two parts.
+    // The swap begins after `parts` parts. Between two parts, `slices` slices of the swap are done.
     for (parts, slices) in [(0, 1), (1, 1), (1, 3), (1, 100)] {
         let mut run = run();
         let mut survey = Survey::of_all();
@@ -89,7 +90,7 @@ fn a_survey_that_meets_a_swap_has_each_aggregate_once_and_all_packets() {
     }
 }
 
-/// Catches: a call that adds all parts after some attempts; attempts not counted.
+/// Catches: a call that adds all parts at once after some attempts; attempts that are not counted.
 #[test]
 fn a_survey_never_adds_more_than_a_part_and_tells_how_often_it_started_over() {
     let mut run = run();
@@ -104,7 +105,7 @@ fn a_survey_never_adds_more_than_a_part_and_tells_how_often_it_started_over() {
     check(&run, &survey.report().0.unwrap());
 }
 
-/// Catches: a survey continued after a class returned with another number.
+/// Catches: a report that continues although a class returned with another index.
 #[test]
 fn a_class_that_is_removed_and_added_between_two_parts_is_listed_once() {
     let class = |n: u32| Class::new(&format!("c{n}"), queue("drop-tail"));
@@ -114,7 +115,7 @@ fn a_class_that_is_removed_and_added_between_two_parts_is_listed_once() {
     run.gateway.install(Time::ZERO, PolicySet::default().with_classes(set));
     let mut survey = Survey::of_classes();
     assert!(run.gateway.survey(&mut survey));
-    // The number that became free last is used first.
+    // The index that became free last is used first.
     run.gateway.remove_class("c5").unwrap();
     run.gateway.remove_class("c190").unwrap();
     run.gateway.add_class(run.now, &class(5)).unwrap();
@@ -125,7 +126,7 @@ fn a_class_that_is_removed_and_added_between_two_parts_is_listed_once() {
     assert_eq!(found.len(), 200);
 }
 
-/// Catches: a flow listed twice, with another flow's index.
+/// Catches: a flow that is listed twice, once with the index of another flow.
 #[test]
 fn a_flow_that_begins_again_between_two_parts_is_listed_once() {
     let mut run = Run::new(&GatewayConfig { flows: 256, ..config() }, Vec::new());
@@ -165,7 +166,8 @@ fn flows_without_a_recent_packet_come_after_active_ones() {
     assert_eq!(flows[2].offered.bytes, 9 * 1_514);
 }
 
-/// Catches: flows counted that are idle; flows of the previous policies counted as classified.
+/// Catches: idle flows that are counted; flows that count as matched against the new policies
+/// although they only were against the old ones.
 #[test]
 fn flows_are_on_the_new_policies_from_their_next_packet_on() {
     let mut run = run();
@@ -177,7 +179,7 @@ fn flows_are_on_the_new_policies_from_their_next_packet_on() {
     assert_eq!(counts(&run), [u32::from(HOSTS); 2]);
     run.gateway.install(run.now, policies(0));
     run.now += Duration::from_millis(1);
-    // Hosts with packets that wait are classified by the swap itself.
+    // Hosts with waiting packets are matched again by the swap itself.
     let [live, before] = counts(&run);
     run.offer(1, 1_000, 1_514);
     let [_, after] = counts(&run);
@@ -188,8 +190,9 @@ fn flows_are_on_the_new_policies_from_their_next_packet_on() {
     assert_eq!(counts(&run), [1, 1]);
 }
 
-/// Catches: headers counted once for all frames, at the ports, at the policy or at the flow, with TCP or
-/// without; those of a single frame counted twice.
+/// Catches: headers of a super-packet that are counted once in place of once per frame (at the
+/// ports, the policy or the flow; with or without TCP); headers of a single frame that are counted
+/// twice.
 #[test]
 fn counts_of_bytes_have_the_headers_of_each_frame_of_a_super_packet() {
     const HEADERS: u32 = 66;

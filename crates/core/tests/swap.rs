@@ -1,4 +1,4 @@
-//! Swaps of policies under traffic: the profile holds, ACKs stay held, and no packet is lost.
+//! Swaps of policies under traffic: profiles are kept, ACKs stay held, and no packet is lost.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(dead_code, reason = "not every test file needs all of the run")]
@@ -23,16 +23,17 @@ use gateway_run::{
 
 const FRAME: u64 = 1_514;
 
-/// Difference between the policies of successive sets.
+/// The difference between the policies of two successive sets.
 #[derive(Clone, Copy, Debug)]
 enum Swap {
     /// Only names differ.
     Renamed,
-    /// Names and bursts differ: no policy is the same.
+    /// Names and bursts differ, so that no policy stays the same.
     Others,
-    /// Names differ, and one policy is for all hosts or each host has its own.
+    /// Names differ. Also, one policy for all hosts replaces policies for single hosts, or the
+    /// reverse.
     Joined,
-    /// The units that share the tokens differ: hosts or flows.
+    /// The units that share the tokens change from flows to hosts, or the reverse.
     Shared,
 }
 
@@ -58,7 +59,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..300)
 }
 
-/// Shape of the policies of a set.
+/// Properties of the policies of a set.
 #[derive(Clone, Copy, Default)]
 struct Shape {
     name: u32,
@@ -100,7 +101,7 @@ impl Shape {
     }
 }
 
-/// Advances the time. A swap proceeds only on request.
+/// Advances the time. A swap does not proceed.
 fn wait(run: &mut Run, micros: u64) {
     let end = run.now + Duration::from_micros(micros);
     if run.gateway.is_installing() {
@@ -110,7 +111,8 @@ fn wait(run: &mut Run, micros: u64) {
     run.until(end);
 }
 
-/// The first time span in which more bytes depart than `burst` and the bytes that `MEAN` carries.
+/// Finds the first time span in which more bytes depart than `burst` and the bytes at the rate
+/// `MEAN`.
 fn exceeds(left: &[Left], lens: &[u64], burst: u64) -> Option<(Time, Time, u64)> {
     for (from, first) in left.iter().enumerate() {
         let mut sum = 0;
@@ -128,14 +130,15 @@ fn exceeds(left: &[Left], lens: &[u64], burst: u64) -> Option<(Time, Time, u64)>
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// In any time span, departures are bounded by the burst, the bytes of the rate, and a frame per
-    /// aggregate that a swap created. No packet is lost without a count, and no flow is reordered.
+    /// In any time span, at most these bytes depart: the burst, the bytes at the mean rate, and a
+    /// frame for each aggregate that a swap created. Every lost packet is counted, and no flow is
+    /// reordered.
     ///
-    /// Catches: a full bucket for an aggregate that a swap creates (`Tokens::Burst` in `slot_of`), or for a
-    /// conditioner that it replaces; a renamed policy that is treated as new.
+    /// Catches: a full token bucket for an aggregate that a swap creates, or whose shaper a swap
+    /// replaces; a renamed policy that is treated as new.
     ///
-    /// Catches: packets of a vanished aggregate sent to the link (`send_on` in `dissolve`); the first
-    /// offered packet dropped by `renew`; a frame per swap in place of a frame per new aggregate.
+    /// Catches: packets of a removed aggregate that bypass the new policy; the first packet after a
+    /// swap dropped; one frame per swap permitted in place of one frame per new aggregate.
     #[test]
     fn no_swap_exceeds_the_profile_by_more_than_a_frame(
         steps in steps(),
@@ -181,7 +184,8 @@ run.gateway.begin_install(run.now, generation).unwrap();
     }
 }
 
-/// If each rename released a burst and the backlog, 1,000 renames in 0.8 s would pass 277 MB at 20 Mbit/s.
+/// If each rename released a burst and the backlog, 1,000 renames in 0.8 s would let 277 MB pass at
+/// 20 Mbit/s.
 #[test]
 fn a_thousand_renames_pass_no_more_than_one_policy() {
     let profile = Profile::new(Rate::from_mbps(20), None, Bytes(250_000), Bytes(FRAME)).unwrap();
@@ -204,9 +208,10 @@ fn a_thousand_renames_pass_no_more_than_one_policy() {
     assert!(report.aggregates[0].backlog.packets > 100, "the backlog still waits");
 }
 
-/// A policy that a swap brings earns its burst from the swap on, like a policy from the start.
+/// A policy that a swap creates earns its burst from then on, like a policy that exists from the
+/// start.
 ///
-/// Catches: an aggregate that begins with one frame at its first packet.
+/// Catches: a new aggregate that earns no tokens before its first packet.
 #[test]
 fn a_policy_of_a_swap_has_its_burst_once_it_has_earned_it() {
     let mut run = Run::new(&config(), Vec::new());
@@ -218,10 +223,10 @@ fn a_policy_of_a_swap_has_its_burst_once_it_has_earned_it() {
     assert_eq!(run.left.len(), 3);
 }
 
-/// Classes appear and vanish by the hundred while packets pass: a swap of many slices.
+/// Hundreds of classes appear and vanish while packets pass, so a swap takes many slices.
 ///
-/// Catches: a class that becomes a parent while packets still arrive for it; a class removed before its
-/// policies; packets of a removed class dropped.
+/// Catches: a class that gets children while packets still arrive for it; a class that is removed
+/// before its policies; packets that are dropped with a removed class.
 #[test]
 fn a_swap_of_many_slices_loses_and_reorders_nothing() {
     let rate = [Some(Rate::from_mbps(8)), None];
@@ -230,7 +235,7 @@ fn a_swap_of_many_slices_loses_and_reorders_nothing() {
         ..Class::new(&name, queue("per-flow"))
     };
     let set = |turn: u32| {
-        // In turns, hosts have classes of their own, or parts of these classes.
+        // Hosts have their own classes in even sets, and children of these classes in odd sets.
         let deep = turn % 2 == 1;
         let classes = (0..200).flat_map(|n| {
             let own = class(format!("c{n}"), None);
@@ -274,9 +279,10 @@ fn a_swap_of_many_slices_loses_and_reorders_nothing() {
     assert_in_order(&left);
 }
 
-/// No call adds or removes more classes than a slice has steps, whether the set before or after has none.
+/// No call adds or removes more classes than the steps of a slice, even if one of the two sets has
+/// no classes.
 ///
-/// Catches: all classes removed in one call where the set has none (`clear_all` in `close_links`).
+/// Catches: all classes removed in one call because the new set has none.
 #[test]
 fn all_classes_are_added_and_removed_in_slices() {
     const SLICE: usize = 64;
@@ -319,7 +325,7 @@ fn all_classes_are_added_and_removed_in_slices() {
     assert_in_order(&left);
 }
 
-/// Catches: a swap that is completed in one call because another is to begin.
+/// Catches: a running swap that is completed in one call because another swap is to begin.
 #[test]
 fn no_swap_begins_while_another_goes_on() {
     let mut run = Run::new(&config(), Vec::new());

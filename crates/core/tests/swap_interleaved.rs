@@ -1,5 +1,5 @@
-//! Swaps in slices. Between them packets pass, control traffic waits, and the link changes its rate and its
-//! queue.
+//! Policy swaps in slices. Between the slices, packets pass, control traffic waits, and the link
+//! changes its rate and its queue.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(dead_code, reason = "not every test file needs all of the run")]
@@ -21,7 +21,8 @@ use gateway_run::{
     Run, assert_in_order, conditioning, config, from, packet, policy, queue, shape_by,
 };
 
-/// Hosts that policies match. Host `n` of `HOSTS` sends up, and host `n + DOWN` sends down.
+/// Number of hosts that policies match. Hosts up to `HOSTS` send up, and host `n + DOWN` sends
+/// down.
 const HOSTS: u8 = 5;
 const DOWN: u8 = 20;
 /// Base of the host numbers of stations that send control traffic.
@@ -29,7 +30,7 @@ const STATION: u8 = 200;
 
 const MTU: u32 = 1_514;
 
-/// Rates of the link. The classes fit into the slowest rate.
+/// Rates of the link. The guarantees of the classes fit into the slowest.
 const RATES: [Option<u64>; 4] = [None, Some(1), Some(5), Some(50)];
 const QUEUES: [&str; 3] = ["per-flow", "fq-codel", "drop-tail"];
 
@@ -40,7 +41,7 @@ enum Step {
         down: bool,
         len: u32,
     },
-    /// This many packets of one station.
+    /// Control packets of one station.
     Control {
         station: u8,
         down: bool,
@@ -63,14 +64,14 @@ enum Step {
 /// A policy set.
 #[derive(Clone, Copy, Debug)]
 struct Set {
-    /// Part of the policies' names.
+    /// Number in the policies' names. Equal names mean the same policy.
     name: u8,
-    /// Action of the policies: see [`action`].
+    /// Selects the action of the policies: see [`action`].
     action: u8,
-    /// One policy for all hosts.
+    /// One policy applies to all hosts.
     joined: bool,
     tree: Tree,
-    /// Classes without packets, so that a swap takes many slices.
+    /// Number of classes without packets, with which a swap takes many slices.
     fillers: u8,
 }
 
@@ -79,11 +80,11 @@ struct Set {
 enum Tree {
     None,
     Flat,
-    /// Each class is a part of another class.
+    /// Each class is a child of another class.
     Deep,
-    /// The class `default` is named, and precedes all others.
+    /// The class `default` is configured explicitly, as the first class.
     Named,
-    /// The class `default` is a part of another class.
+    /// The class `default` is a child of another class.
     Moved,
 }
 
@@ -198,7 +199,7 @@ impl Set {
         ClassSet::new(classes, [Some(mbps(1)); 2]).unwrap()
     }
 
-    /// The sorted names of its classes, with `default`.
+    /// The sorted names of the set's classes, including `default`.
     fn names(self) -> Vec<String> {
         let set = self.classes();
         let mut names: Vec<_> = set.classes().iter().map(|class| class.name.clone()).collect();
@@ -217,7 +218,7 @@ struct Mixed {
     set: Option<Set>,
     number: u32,
     survey: Option<Survey>,
-    /// A class was added or removed after the last set.
+    /// A class was added or removed since the last set.
     altered: bool,
 }
 
@@ -231,7 +232,7 @@ impl Mixed {
         self.number += 1;
     }
 
-    /// Advances the time without a step of the swap.
+    /// Advances the time, but takes no slice of the swap.
     fn wait(&mut self, micros: u64) {
         let end = self.run.now + Duration::from_micros(micros);
         while self.run.now < end {
@@ -305,7 +306,7 @@ impl Mixed {
         }
     }
 
-    /// Each direction with a rate has exactly the classes of the set in force.
+    /// Asserts that each direction with a rate has exactly the classes of the installed set.
     fn has_its_classes(&self) {
         let Some(set) = self.set.filter(|_| !self.altered) else { return };
         let classes = self.run.gateway.classes();
@@ -316,7 +317,8 @@ impl Mixed {
         }
     }
 
-    /// Every packet that entered is accounted for, and the pool holds no others.
+    /// Asserts that every packet departed, was dropped or is inside, and that the pool holds no
+    /// others.
     fn check(&mut self) {
         let report = self.run.gateway.report();
         let out = u64::try_from(self.run.left.len()).unwrap();
@@ -336,15 +338,16 @@ impl Mixed {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 192, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// No packet is lost or duplicated, and all waiting packets depart although only the gateway's own timer
-    /// wakes it. No packet of a flow or station is overtaken. With a full flow table, this holds for a swap
-    /// in one piece.
+    /// No packet is lost or duplicated. All waiting packets depart, although only the gateway's own
+    /// timer wakes it. No packet of a flow or station is overtaken. If the flow table is full, the
+    /// order is only guaranteed for swaps in one slice.
     ///
-    /// Catches: untracked packets enqueued at a class that still has parts (they stop the link for ever);
-    /// `LinesAgain` left out; packets of a removed class dropped.
+    /// Catches: untracked packets that enter a class with child classes, and stop the link for
+    /// ever; untracked packets that stay in a class after it lost its children; packets that are
+    /// dropped with a removed class.
     ///
-    /// Catches: a new tree that does not learn of waiting control traffic (`control_waits` in `share` and
-    /// `begin_change`); control traffic dropped with the rate of a link.
+    /// Catches: control traffic that a new class tree does not serve; control traffic that is
+    /// dropped when a link loses its rate.
     #[test]
     fn packets_survive_every_interleaving_of_swaps_and_changes(
         steps in steps(),
@@ -375,10 +378,11 @@ proptest! {
     }
 }
 
-/// A class loses its parts and gets untracked packets while the parts still exist.
+/// A class loses its children. While the children still exist, the class receives untracked
+/// packets.
 ///
-/// Catches: a class found by its name only (`find` instead of `leaf` in `move_untracked`), which stops the link
-/// for ever; `LinesAgain` left out.
+/// Catches: packets that enter a class with children, and stop the link for ever; packets that stay
+/// there after the children are gone.
 #[test]
 fn packets_of_a_full_flow_table_pass_when_their_class_loses_its_parts() {
     let set = |tree| Set { name: 0, action: 0, joined: false, tree, fillers: 0 };
@@ -393,7 +397,7 @@ fn packets_of_a_full_flow_table_pass_when_their_class_loses_its_parts() {
     run.gateway.install(run.now, set(Tree::Flat).policies());
     let classes = run.gateway.classes();
     let waits = |name: &str| classes.iter().find(|it| it.name == name).unwrap().backlog.packets;
-    // The tracked flow, of host 1, moves with its next packet.
+    // The tracked flow (host 1) moves to its new class with its next packet.
     assert!(waits("class-2") > 0, "packets wait at the class of their policy");
     run.until(Time::from_secs(5));
     let (left, report) = run.end();
@@ -401,7 +405,7 @@ fn packets_of_a_full_flow_table_pass_when_their_class_loses_its_parts() {
     assert_in_order(&left);
 }
 
-/// Catches: queues of classes that keep the old rate of the link (`set_link_rate` in `set_rate` left out).
+/// Catches: queues of classes that keep the old rate of the link.
 #[test]
 fn the_queues_of_classes_follow_the_rate_of_the_link() {
     let set = Set { name: 0, action: 0, joined: false, tree: Tree::Flat, fillers: 0 };
@@ -411,7 +415,7 @@ fn the_queues_of_classes_follow_the_rate_of_the_link() {
     let slower = GatewayConfig { rate: [Some(mbps(1)); 2], ..run.gateway.config().clone() };
     run.gateway.reconfigure(run.now, &slower);
     (1..160).for_each(|number| run.offer(10, number, MTU));
-    // A flow that no policy matches has room for a second of the rate, by default.
+    // By default, a flow without a policy may have the bytes of one second waiting.
     let most = mbps(1).bytes_in(Duration::from_secs(1));
     let waits = run.gateway.report().link[0].bytes;
     assert!(waits <= most + Bytes(4 * u64::from(MTU)), "the backlog is {waits:?}");

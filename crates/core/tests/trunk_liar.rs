@@ -1,4 +1,4 @@
-//! A peer of a trunk that has the key and sends false acknowledgements. Its gain is still bounded.
+//! A trunk peer that knows the key and sends false acknowledgements. Its gain is bounded.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -12,7 +12,7 @@ use tidegate_core::{Bytes, Machine, Packet, Rate, Time, tcp, trunk};
 
 const FRAME: u32 = 1_514;
 
-/// A gateway on a link of this `rate`, with a default trunk after `change`.
+/// A gateway on a link with this `rate`, and a default trunk that `change` modifies.
 fn gateway(rate: Option<Rate>, change: impl FnOnce(&mut trunk::Config)) -> Gateway {
     let queue = QdiscSpec::DropTail(Default::default());
     let mut trunk = trunk::Config {
@@ -75,8 +75,8 @@ fn user() -> Packet {
     }
 }
 
-/// The peer's false answer to a management packet: it acknowledges all data at once, and `ahead`
-/// bytes that were never sent.
+/// The false answer of the peer to a management packet: it acknowledges all data at once, and
+/// `ahead` bytes that were never sent.
 fn lie(packet: &Packet, sent: &TcpSegment, ahead: u32) -> Packet {
     let syn = sent.flags.any(TcpFlags::SYN);
     let header = TcpSegment {
@@ -103,8 +103,9 @@ fn lie(packet: &Packet, sent: &TcpSegment, ahead: u32) -> Packet {
     }
 }
 
-/// Offers 72 Mbit/s for five seconds to a peer that lies until it is `silent`. Returns, for each
-/// millisecond, the bytes of user and management packets that left, from the IP header on.
+/// Offers 72 Mbit/s for five seconds. The peer sends false answers until the millisecond `silent`.
+/// Returns the bytes of user and of management packets that departed in each millisecond, with IP
+/// headers.
 fn sent(mut gateway: Gateway, silent: Option<u64>) -> Vec<[u64; 2]> {
     let mut all = Vec::new();
     for millisecond in 1..=5_000 {
@@ -125,7 +126,7 @@ fn sent(mut gateway: Gateway, silent: Option<u64>) -> Vec<[u64; 2]> {
             };
             bytes[1] += len;
             if sent.sequence_len() == 0 || silent.is_some_and(|at| millisecond >= at) {
-                continue; // A lie about an acknowledgement would be answered without end.
+                continue; // A false answer to an acknowledgement would be answered for ever.
             }
             for ahead in [0, 0, 0, 14_480, 1 << 30] {
                 if let Some(id) = gateway.pool().insert(lie(&packet, &sent, ahead)) {
@@ -138,7 +139,7 @@ fn sent(mut gateway: Gateway, silent: Option<u64>) -> Vec<[u64; 2]> {
     all
 }
 
-/// Bytes of user packets that left.
+/// Bytes of user packets that departed.
 fn gained(gateway: Gateway) -> u64 {
     sent(gateway, None).iter().map(|it| it[0]).sum()
 }
@@ -154,11 +155,11 @@ fn a_peer_that_acknowledges_what_it_has_not_got_gains_no_more_than_the_link_was_
     assert!(bounded > most / 2, "{bounded} of {most}: it carries next to nothing");
 }
 
-/// In any span, the trunk sends no more than its ceiling, plus 10 ms of ceiling and guarantee, plus
-/// one packet paid for later. Users get almost all of it.
+/// In any time span, the trunk sends at most its ceiling, plus 10 ms of ceiling and guarantee, plus
+/// one packet that is paid for later. User packets are almost all of these bytes.
 ///
-/// Catches: user or management packets that are not charged; credit, management packets, or direct
-/// packets after the peer failed that ignore the ceiling.
+/// Catches: user or management packets that are not charged; a ceiling that is ignored by credit,
+/// by management packets, or by user packets sent after the peer failed.
 #[test]
 fn over_any_span_a_peer_that_lies_gains_no_more_than_the_ceiling() {
     for (mbps, guarantee, connections, vmss, silent) in [
@@ -189,7 +190,8 @@ fn over_any_span_a_peer_that_lies_gains_no_more_than_the_ceiling() {
             );
         }
         let users: u64 = sent[500..].iter().map(|it| it[0]).sum();
-        // The rest is management packets, or the guarantee alone during three timeouts.
+        // The remainder is management packets. While the peer is silent, only the guarantee is sent
+        // for three timeouts.
         let part = if vmss < 1_500 || silent.is_some() { 50 } else { 95 };
         let full = 4_500 * each;
         assert!(100 * users >= part * full, "{mbps} {guarantee} {connections}: {users} of {full}");

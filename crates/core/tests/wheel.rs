@@ -1,4 +1,4 @@
-//! Invariants of the timer wheel for random schedules: it equals an ordered map of deadlines.
+//! Invariants of the timer wheel for random schedules: it behaves like an ordered map of deadlines.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ enum Step {
     Set(u32, u64),
     Cancel(u32),
     Pass(u64),
-    /// Advances to the time that the wheel returns, as a driver does.
+    /// Advances to the deadline that the wheel returns, as a driver does.
     PassToNext,
 }
 
-/// Spans of all magnitudes, often equal or close together. So lists in coarse slots have several
+/// Time spans of all magnitudes, often equal or close together. Slots therefore have several
 /// timers, and many timers share a deadline.
 fn spans() -> impl Strategy<Value = u64> {
     prop_oneof![3 => 0u64..4, 3 => (0u32..40, 0u64..3).prop_map(|(bits, add)| (1 << bits) + add),
@@ -34,7 +34,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..200)
 }
 
-/// Timers by deadline, then by order of setting.
+/// Timers ordered by deadline, and then by the order of their calls.
 #[derive(Default)]
 struct Model {
     timers: BTreeMap<(u64, u64), u32>,
@@ -65,10 +65,11 @@ impl Model {
 }
 
 proptest! {
-    /// Catches: `cascade` without `reached = earliest`; `turn` without its condition; a list put
-    /// before others and not behind them; `earliest` not lowered by a later timer; a list of one
-    /// timer fired without a check of its deadline; the bit of a level kept when its last slot
-    /// becomes empty.
+    /// Catches: timers that move to a wrong level when time advances; time that advances into a
+    /// slot whose timers have not moved; timers with equal deadlines in the wrong order; an
+    /// earliest deadline that a later call does not lower.
+    /// Catches: a slot with a single timer that fires before its deadline; a level that still
+    /// counts as used when it is empty.
     #[test]
     fn a_wheel_is_an_ordered_map_of_deadlines(steps in steps()) {
         let (mut wheel, mut model) = (TimerWheel::new(), Model::default());
@@ -101,7 +102,7 @@ proptest! {
 
     /// Without cancellations, the wheel returns exactly the next deadline.
     ///
-    /// Catches: the start of the slot returned instead of the earliest deadline in it.
+    /// Catches: the start of a slot returned in place of its earliest deadline.
     #[test]
     fn the_next_deadline_is_exact(spans in prop::collection::vec(spans(), 1..50)) {
         let mut wheel = TimerWheel::new();

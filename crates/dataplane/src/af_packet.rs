@@ -33,9 +33,9 @@ const HEADROOM: usize = 64;
 
 /// A port on a packet socket.
 ///
-/// Frames arrive as in the stack: super-packets are whole, and checksums may be unfinished. The
-/// work that remains is passed on with the frame. The interface that sends it does this work, or
-/// the kernel.
+/// Frames arrive as the network stack has them: super-packets (GSO) are whole, and a checksum may
+/// be left to the hardware. The port passes this remaining work on with the frame. The sending
+/// interface or the kernel completes it.
 #[derive(Debug)]
 pub struct AfPacket(PacketPort<PacketSocket>);
 
@@ -97,8 +97,8 @@ impl Port for AfPacket {
     }
 }
 
-/// Restores the VLAN tag that the kernel took out of a frame. Returns the position and the length
-/// of the frame.
+/// Restores the VLAN tag that the kernel took out of a frame. Returns the frame's position in its
+/// buffer, and its length.
 fn place(memory: &PacketMemory, packet: &PacketId, arrival: ReceivedFrame) -> (Frame, u32) {
     const TAGGED: usize = HEADROOM - VlanTag::LEN;
     let placed = |offset| u32::try_from(offset).unwrap_or(0);
@@ -110,16 +110,16 @@ fn place(memory: &PacketMemory, packet: &PacketId, arrival: ReceivedFrame) -> (F
     (Frame { offset: placed(HEADROOM), vnet: arrival.vnet }, arrival.len)
 }
 
-/// The port, generic over the [`SocketIo`].
+/// The port, over the real [`PacketSocket`] or a fake one of the tests.
 #[derive(Debug)]
 struct PacketPort<S> {
     socket: S,
     memory: PacketMemory,
-    /// Frames received and described, but not yet returned by `receive`.
+    /// Frames that the socket delivered and `receive` has not returned yet.
     arrived: VecDeque<Arrived>,
-    /// The last call returned fewer frames than requested.
+    /// The last call of the socket returned fewer frames than requested, so the socket is empty.
     drained: bool,
-    /// Super-packets are split into frames as they arrive.
+    /// Super-packets are split into frames on arrival.
     cuts: bool,
     /// Frames that wait to be sent.
     outgoing: Queue,
@@ -131,7 +131,7 @@ struct PacketPort<S> {
     counters: PortCounters,
     /// Frames lost so far for lack of room in the socket.
     overflows: Cell<u64>,
-    /// Every arriving frame is a copy of a frame that bypasses the gateway.
+    /// Every arriving frame is a copy: a bypass program has already forwarded the original.
     copies: bool,
 }
 
@@ -197,10 +197,12 @@ impl<S: SocketIo> PacketPort<S> {
         }
     }
 
-    /// The socket fills up with frames in their order of arrival. Copies arrive last, so frames
-    /// that do not fit into the socket are copies first.
+    /// Drops all frames that have arrived, and counts as stale those that did not bypass the
+    /// gateway. `copies` returns the number of bypassed frames, whose copies are not counted.
     ///
-    /// A split super-packet counts as one frame, as in the socket and in the counts of copies.
+    /// The socket fills up in order of arrival, and the copies arrive last. Frames that did not fit
+    /// into the socket are therefore taken for copies first. A split super-packet counts as one
+    /// frame, as in the socket and in `copies`.
     fn drop_arrived(&mut self, pool: &mut PacketPool, copies: &dyn Fn() -> u64) -> u64 {
         let received = self.arrived.iter().filter(|it| it.ends).count();
         self.arrived.drain(..).for_each(|it| pool.release(it.packet));
@@ -255,8 +257,8 @@ impl<S: SocketIo> PacketPort<S> {
         }
     }
 
-    /// Sends a super-packet, in pieces if the kernel cannot split it. The header for the kernel
-    /// cannot describe tunnels.
+    /// Sends a super-packet. Cuts it into pieces if the kernel cannot split it: the header for the
+    /// kernel cannot describe tunnels.
     fn send_super(&mut self, pool: &mut PacketPool, packet: PacketId) {
         let (len, key) = (pool[&packet].len, pool[&packet].key);
         let vnet = self.memory.frame(&packet).vnet;

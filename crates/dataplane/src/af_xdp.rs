@@ -1,4 +1,8 @@
-//! Ports on AF_XDP sockets over one shared memory, and the bypass programs beneath them.
+//! Ports on AF_XDP sockets over one shared packet memory, and the bypass programs below them.
+//!
+//! An AF_XDP socket gets the frames of one receive queue directly from the driver, past the network
+//! stack. A bypass program is an XDP program that hands a frame to the socket while the gateway is
+//! alive, and otherwise to the other interface.
 //!
 //! Source: Linux `Documentation/networking/af_xdp.rst`.
 
@@ -142,14 +146,14 @@ const RING: (u32, u32) = (2_048, 64);
 
 /// Opens AF_XDP ports on `interfaces`, whose frames are in `memory` and their descriptors in
 /// `pool`. Attaches the bypass programs.
-///
-/// The program of each port runs in `mode`; without `mode`, natively if possible. Frames bypass the
-/// gateway until the first [`beat`](crate::Heartbeat::beat). From now on the interfaces leave VLAN
-/// tags in the frames.
+/// The XDP program of each port runs in `mode`. With `None`, it runs natively if possible. Frames
+/// bypass the gateway until the first [`beat`](crate::Heartbeat::beat). The interfaces leave VLAN
+/// tags in the frames from this call on.
 ///
 /// # Errors
 ///
-/// The reason, and the remedy. After an error, only programs of earlier runs stay attached.
+/// Returns the reason and the remedy. After an error, no program of this call stays attached;
+/// programs of earlier runs do.
 pub fn open(
     interfaces: [&Interface; 2],
     mode: Option<Mode>,
@@ -186,7 +190,7 @@ pub fn open(
     Ok(Opened { wire, ports })
 }
 
-/// Bytes of a buffer that holds every frame of `interfaces`. At most the largest size that AF_XDP
+/// Buffer size that holds every frame of `interfaces`, at most the largest size that AF_XDP
 /// supports.
 ///
 /// # Errors
@@ -204,22 +208,23 @@ pub fn most_mtu() -> u32 {
     page_size().saturating_sub(HEADROOM + LINK_HEADER)
 }
 
-/// The modes to try on an interface.
+/// The XDP modes to try on an interface, the preferred one first.
 struct Candidate {
     modes: Vec<Mode>,
     takes_redirected: bool,
 }
 
 impl Candidate {
-    /// Takes the mode that the operator chose. Otherwise prefers the mode of the attached program,
-    /// which can then be replaced atomically, or else the best mode of the driver.
+    /// Takes the mode that the operator chose. Otherwise prefers the mode of an attached program of
+    /// ours, which can then be replaced atomically. Without such a program, prefers native mode if
+    /// the driver supports it.
     fn of(interface: &Interface, chosen: Option<Mode>) -> Self {
         let features = Features::of(interface);
         let can = features.is_none_or(Features::native);
         let modes = match (chosen, fail_to_wire::laid(interface)) {
             (Some(mode), _) => vec![mode],
             (None, Some(Mode::Generic)) => vec![Mode::Generic, Mode::Native],
-            // Only with a native program does the other end of a veth split its super-packets.
+            // The peer of a veth splits its super-packets only while a native program is attached.
             (None, _) if interface.is_veth() => vec![Mode::Native],
             (None, Some(Mode::Native)) => vec![Mode::Native, Mode::Generic],
             (None, None) if can => vec![Mode::Native, Mode::Generic],
@@ -300,7 +305,7 @@ fn bind_all(
 
 /// Binds, with retries: the sockets of a killed process close late.
 fn bind_when_free(place: SocketQueue, umem: Umem<'_>) -> io::Result<Socket> {
-    /// Measured: 10 to 17 ms on an idle machine.
+    /// A killed process closed its sockets after 10 to 17 ms on an idle machine. The limit is 1 s.
     const ATTEMPTS: u32 = 100;
     const PAUSE: Duration = Duration::from_millis(10);
     for _ in 1..ATTEMPTS {
@@ -315,7 +320,7 @@ fn bind_when_free(place: SocketQueue, umem: Umem<'_>) -> io::Result<Socket> {
     Socket::bind(place, umem)
 }
 
-/// Translates a socket's `error`.
+/// Translates the error of a socket call to the error for the operator.
 fn refused(
     interface: &Interface,
     queue: u32,
@@ -343,8 +348,8 @@ fn keep_vlan_tags(interface: &Interface) {
     }
 }
 
-/// Disables aggregation on `interface`: a generic XDP program would get joined frames, which no
-/// buffer can hold.
+/// Disables GRO and LRO on `interface`. A generic XDP program would otherwise get merged frames,
+/// which fit no buffer.
 fn keep_frames_apart(interface: &Interface) {
     for offload in [Offload::Gro, Offload::Lro] {
         if interface.offload(offload).unwrap_or(false)

@@ -1,9 +1,11 @@
-//! A machine without any mechanism: forwards packets between two ports.
+//! A machine that only forwards packets between two ports. A [`Machine`] is the logic between the
+//! ports; this one has no shaping.
 
 use tidegate_core::packet::Fifo;
 use tidegate_core::{Machine, PacketId, PacketPool, PortId, Time};
 
-/// Forwards packets between port 0 and port 1. It is the baseline for the cost of other machines.
+/// Forwards packets between port 0 and port 1. Benchmarks measure it as the baseline for a
+/// gateway's cost.
 #[derive(Debug)]
 pub struct Bare {
     pool: PacketPool,

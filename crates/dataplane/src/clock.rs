@@ -1,4 +1,4 @@
-//! The time of a run, and waiting for the next event.
+//! Clocks of the loop: they tell the time, and wait for the next alarm or packet.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
@@ -18,8 +18,8 @@ pub trait Clock {
         Duration::ZERO
     }
 
-    /// Waits until the alarm, or until one of `ports` or `inbox` is readable. May return early for
-    /// no reason. Returns `true` if `inbox` is readable.
+    /// Waits until the alarm, or until one of `ports` or `inbox` is readable. May also return early
+    /// without a reason. Returns `true` if `inbox` is readable.
     fn wait(
         &mut self,
         alarm: Option<Alarm>,
@@ -28,7 +28,7 @@ pub trait Clock {
     ) -> bool;
 }
 
-/// The end of a wait.
+/// A time at which a wait ends.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Alarm {
     /// The latest time of return.
@@ -39,10 +39,11 @@ pub struct Alarm {
 
 /// The host's `CLOCK_MONOTONIC`, relative to the creation of this value.
 ///
-/// For an exact alarm, it wakes up slightly early and spins for the remainder. It spins for at most
-/// about 50 us per alarm, and at most an eighth of the time. Its thread gets at most 15/16 of a
-/// core. Under `SCHED_FIFO`, the kernel would stop a busier thread for about 50 ms in every second,
-/// which is worse than a short rest.
+/// For an exact alarm, the thread wakes slightly early and spins until the alarm. It spins for at
+/// most about 50 us per alarm, and for at most an eighth of the time.
+///
+/// The thread uses at most 15/16 of a core. Under `SCHED_FIFO`, the kernel would stop a busier
+/// thread for about 50 ms in every second. A rest of at most 1 ms is the lesser evil.
 #[derive(Debug)]
 pub struct Monotonic {
     origin: u64,
@@ -55,10 +56,10 @@ pub struct Monotonic {
     lead: Lead,
 }
 
-/// Interval between checks of the processor time.
+/// Nanoseconds between two checks of the processor time.
 const LOOK: u64 = 10_000_000;
 
-/// The longest rest.
+/// Longest rest, in nanoseconds.
 const REST: u64 = 1_000_000;
 
 impl Monotonic {
@@ -77,7 +78,8 @@ impl Monotonic {
         self.origin
     }
 
-    /// Returns exactly at `deadline`, or well before it if a descriptor becomes readable.
+    /// Returns exactly at `deadline`. Returns earlier only if a descriptor becomes readable well
+    /// before it.
     fn meet(&mut self, deadline: u64) {
         let now = reading(libc::CLOCK_MONOTONIC);
         let lead = self.lead.at(now);
@@ -212,7 +214,7 @@ mod tests {
         assert!(clock.wait(None, &mut std::iter::empty(), reader.as_fd()));
     }
 
-    /// Catches: a `meet` that does not spin.
+    /// Catches: an exact alarm at which the thread returns early, because a descriptor is readable.
     #[test]
     fn what_is_due_in_a_moment_goes_before_what_can_be_read() {
         let mut clock = Monotonic::start();

@@ -1,12 +1,12 @@
 //! Splits super-packets that arrive for a slow link into frames, each with its own buffer and
 //! descriptor.
 //!
-//! A link of 500 kbit/s takes a second for a super-packet of 64 KiB. Between its frames, packets of
-//! other flows can depart.
+//! A link of 500 kbit/s takes a second to send a super-packet of 64 KiB. Once the super-packet is
+//! split, packets of other flows can depart between its frames.
 //!
 //! Source: Linux, tc-cake(8), `split-gso`.
-//! Differs: the rate of the link decides. A super-packet stays whole if its frames would make
-//! buffers scarce.
+//! Differs: the rate of the link decides whether super-packets are split. A super-packet stays
+//! whole if the buffers for its frames would run short.
 
 use std::collections::VecDeque;
 
@@ -21,12 +21,13 @@ use crate::port::PortCounters;
 #[derive(Debug)]
 pub(crate) struct Arrived {
     pub packet: PacketId,
-    /// False for each frame of a super-packet except the last. The interface counted one frame.
+    /// True for the last frame of a split super-packet, and for any other packet. The interface
+    /// counted the whole super-packet as one frame.
     pub ends: bool,
 }
 
-/// Appends the frames of the super-packet `packet`, which has a descriptor, to `out`. Any other
-/// packet is appended unchanged.
+/// Splits the super-packet `packet` and appends its frames to `out`. A packet that cannot or need
+/// not be split is appended unchanged. `packet` must already have a descriptor.
 pub(crate) fn cut(
     memory: &PacketMemory,
     pool: &mut PacketPool,
@@ -51,8 +52,8 @@ pub(crate) fn cut(
     }
 }
 
-/// The frames of a super-packet. `None` for a single frame, for one that cannot be split, and if
-/// buffers would become scarce.
+/// The frames of a super-packet. `None` for a single frame, for a super-packet that cannot be
+/// split, and if free buffers would run short.
 fn pieces(memory: &PacketMemory, pool: &PacketPool, packet: &PacketId) -> Option<Vec<Vec<u8>>> {
     let (described, vnet) = (&pool[packet], memory.frame(packet).vnet);
     let size = vnet.segment_size().filter(|_| described.segments > 1 && !vnet.is_fragmented())?;
@@ -72,7 +73,7 @@ fn fill(memory: &PacketMemory, pool: &mut PacketPool, packet: &PacketId, piece: 
         frame.copy_from_slice(piece);
     }
     let len = u32::try_from(piece.len()).unwrap_or(u32::MAX);
-    // The super-packet was already counted on arrival.
+    // Throwaway counters, as the super-packet was already counted on arrival.
     frame::arrive(memory, pool, packet, len, now, &mut PortCounters::default());
 }
 
@@ -111,8 +112,8 @@ mod tests {
         pool[packet].tcp.unwrap()
     }
 
-    /// Catches: the first frame with the descriptor of the super-packet; bytes lost or duplicated; a frame other than the
-    /// last that ends the super-packet.
+    /// Catches: a first frame that keeps the length of the whole super-packet; bytes lost or
+    /// duplicated; an earlier frame marked as the last one.
     #[test]
     fn a_super_packet_is_its_frames_in_order_with_all_its_bytes() {
         let payload = 44 * usize::from(MSS) + 7;
@@ -137,7 +138,8 @@ mod tests {
         assert_eq!((bytes, pool.in_use()), (payload, 0));
     }
 
-    /// Catches: frames lost for lack of buffers; frames that take the buffers reserved for others.
+    /// Catches: frames lost for lack of buffers; a split that takes the buffers reserved for other
+    /// uses.
     #[test]
     fn a_super_packet_whose_frames_would_make_buffers_scarce_stays_whole() {
         for (buffers, segments, frames) in [(16, 14, 14), (16, 15, 1), (16, 16, 1), (16, 17, 1)] {

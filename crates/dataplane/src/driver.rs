@@ -1,6 +1,8 @@
-//! The loop: runs turns until it is stopped, and sleeps in between.
+//! The loop of a gateway. Each turn receives packets from the ports, runs the machine (the logic
+//! between the ports), and sends. Between turns the loop sleeps.
 //!
-//! Methods of `Live`, whose fields are in `inbox.rs`.
+//! This file also has methods of `Live`, whose fields are in `inbox.rs`: a running gateway as seen
+//! by a command that another thread sends to the loop.
 
 use std::time::Duration;
 
@@ -12,26 +14,26 @@ use crate::inbox::{Inbox, Live};
 use crate::port::Port;
 use crate::turn::{Turn, send_due, take_in, turn};
 
-/// Number of beats within the timeout of a heartbeat.
+/// Heartbeats per timeout: the loop extends its deadline four times within it.
 const BEATS: u32 = 4;
 
 /// Settings of a loop.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Options {
-    /// Grid for wake-ups at high rates: packets are received and sent only at multiples of it. Zero
-    /// switches the grid off.
+    /// Interval of the wake-ups at high packet rates: packets are then received and sent only at
+    /// multiples of it. Zero disables this.
     pub grid: Duration,
-    /// Rate in packets per second from which the grid is used, for arrivals and departures
-    /// separately.
+    /// Packet rate, per second, from which wake-ups follow the `grid`. Arrivals and departures are
+    /// measured separately.
     pub high_rate: u32,
-    /// Longest time for sending the held packets after a stop.
+    /// Longest time that the loop spends on sending the queued packets after a stop.
     pub drain: Duration,
 }
 
-/// Source: measured. At 1 Gbit/s, a loop that wakes for each packet takes 80 % of a core, and 67 %
-/// on a grid of 100 us. At 100 Mbit/s (8,300 packets per second) it takes 16 % and is as exact as
-/// HTB. At 60,000 packets per second, a packet costs 3.9 us if it wakes the loop, and 1.9 us if
-/// packets gather for up to 100 us.
+/// Source: measured. At 1 Gbit/s, the loop takes 80 % of a core if each packet wakes it, and 67 %
+/// on a grid of 100 us. At 100 Mbit/s (8,300 packets per second) it takes 16 % without a grid and
+/// is as exact as HTB. At 60,000 packets per second, a packet costs 3.9 us if it wakes the loop,
+/// and 1.9 us if packets gather for up to 100 us.
 impl Default for Options {
     fn default() -> Self {
         Self { grid: Duration::from_micros(100), high_rate: 20_000, drain: Duration::from_secs(2) }
@@ -49,18 +51,19 @@ pub struct Driver<M, H = ()> {
     arriving: Grid,
     leaving: Grid,
     grain: Grain,
-    /// Time of the last beat.
+    /// Time of the last heartbeat.
     beat: Option<Time>,
     hangs: u64,
     /// The longest processor time of one command, or of one turn during a policy change.
     occupied: Duration,
     hung_at: Time,
-    /// For each port, the frames that had bypassed the gateway when the loop started to beat.
+    /// For each port, the number of frames that had bypassed the gateway before its first
+    /// heartbeat.
     passed: Vec<u64>,
 }
 
 impl<M: Machine, H: Heartbeat> Driver<M, H> {
-    /// A loop that drives `machine` between `ports`. The index of a port is its number.
+    /// A loop that runs `machine` between `ports`. A port's number is its index.
     #[must_use]
     pub fn new(
         mut machine: M,
@@ -87,7 +90,8 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
         }
     }
 
-    /// Runs until it is stopped, then sends the held packets. Returns its parts.
+    /// Runs until it is stopped, then sends the queued packets. Returns the machine, the ports and
+    /// the heartbeat.
     pub fn run(mut self, clock: &mut dyn Clock) -> (M, Vec<Box<dyn Port>>, H) {
         loop {
             let now = clock.now();
@@ -112,7 +116,7 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
         (self.machine, self.ports, self.heartbeat)
     }
 
-    /// The next wake-up after `turn`, unless packets arrive earlier.
+    /// The time of the next wake-up after `turn`, unless packets arrive earlier.
     fn alarm(&mut self, now: Time, turn: &Turn) -> Option<Alarm> {
         self.arriving.count(now, turn.received, &self.options);
         self.leaving.count(now, turn.sent, &self.options);
@@ -129,13 +133,13 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
         due.into_iter().chain(gathered).chain(beat).min()
     }
 
-    /// Returns `true` if arrivals after `turn` are to wait for the next point of the grid. This is
-    /// so at a high rate, as long as every turn receives packets.
+    /// True if packets that arrive now wait for the next point of the grid. This holds at a high
+    /// rate, as long as every turn receives packets.
     const fn lets_gather(&self, turn: &Turn) -> bool {
         self.arriving.on && turn.received > 0 && !self.options.grid.is_zero()
     }
 
-    /// Runs one command. Returns `false` if the loop is to stop.
+    /// Runs one command from the inbox. Returns `false` if the loop is to stop.
     fn serve(&mut self, clock: &mut dyn Clock) -> bool {
         let began = clock.used();
         let goes_on = self.inbox.serve(&mut Live {
@@ -151,17 +155,19 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
         goes_on
     }
 
-    /// Updates the maximum with the processor time since `began`.
+    /// Raises the maximum `occupied` to the processor time used since `began`.
     fn note(&mut self, began: Option<Duration>, clock: &mut dyn Clock) {
         if let Some(began) = began {
             self.occupied = self.occupied.max(clock.used().saturating_sub(began));
         }
     }
 
-    /// Beats if it is due. Returns `true` if the loop is to forward all arriving frames.
+    /// Sends a heartbeat if one is due. Returns `true` if the loop is to forward all arriving
+    /// frames.
     ///
-    /// While frames bypass the gateway, their copies are dropped. After a hang, everything that has
-    /// arrived is dropped, because the kernel has already forwarded later frames.
+    /// While frames bypass the gateway, the ports receive copies, which are dropped. After a hang
+    /// of the loop, every frame that has arrived is dropped: the kernel has already forwarded later
+    /// frames, so these would be reordered.
     fn keep_alive(&mut self, now: Time) -> bool {
         let Some(timeout) = self.heartbeat.timeout() else { return true };
         let passing = self.heartbeat.passing();
@@ -205,10 +211,11 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
         Some(self.beat? + self.heartbeat.timeout()? / BEATS)
     }
 
-    /// Switches to bypass, receives the frames that came before, and sends the held packets.
+    /// Switches to bypass, receives the frames that came before the switch, and sends the queued
+    /// packets.
     ///
-    /// It ends after `drain`, or after as many turns as fit into it. The limit of turns matters if
-    /// the clock stands still and never reaches the deadline.
+    /// Ends after `drain`, or after as many turns as fit into `drain`. The limit of turns matters
+    /// with a virtual clock that stands still and never reaches the deadline.
     fn close(&mut self, clock: &mut dyn Clock) {
         let deadline = clock.now() + self.options.drain;
         let now = clock.now();
@@ -226,8 +233,8 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
             if self.machine.pool().in_use() <= receiving || now >= deadline {
                 return;
             }
-            // A port with trunks learns the time only when it receives. So it stays overdue from
-            // its next hello on.
+            // A port with trunks learns the time only when it receives. Its alarm therefore stays
+            // overdue from its next keepalive on, and `CLOSING` bounds the rate of the turns.
             let until = turn.wait.map_or(deadline, |wait| deadline.min(now + wait.max(CLOSING)));
             let alarm = Alarm { at: until, exact: false };
             if clock.wait(Some(alarm), &mut std::iter::empty(), self.inbox.bell()) {
@@ -237,13 +244,13 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
     }
 }
 
-/// The shortest wait between two turns of a loop that ends. A shorter or exact wait may only spin,
-/// and virtual time does not advance while a thread spins.
+/// Shortest wait between two turns of a loop that ends. After a shorter or an exact wait the thread
+/// may only spin, and virtual time does not advance while a thread spins.
 const CLOSING: Duration = Duration::from_micros(100);
 
 impl<M: Machine, H: Heartbeat> Live<'_, M, H> {
-    /// With `true`, switches to bypass because there is nothing to manage, after receiving the
-    /// frames that have already come. With `false`, frames come to the loop again.
+    /// With `true`, receives the frames that have already come, and switches to bypass because
+    /// there is nothing to manage. With `false`, frames come to the loop again.
     pub fn set_passing(&mut self, passing: bool) {
         let why = Passing::NothingToManage;
         if passing && !self.heartbeat.passing() {
@@ -254,11 +261,11 @@ impl<M: Machine, H: Heartbeat> Live<'_, M, H> {
     }
 }
 
-/// Switches to bypass, and receives the frames that came before.
+/// Switches to bypass, and receives the frames that came before the switch.
 ///
 /// Frames that arrive just before the switch exist only at the ports, so the ports are read once
-/// more after it. They may then also hold copies of the first bypassed frames. A duplicate frame is
-/// better than a lost one.
+/// more after it. The ports may then also hold copies of the first bypassed frames. A duplicate
+/// frame is better than a lost one.
 fn pass(
     machine: &mut dyn Machine,
     ports: &mut [Box<dyn Port>],
@@ -279,13 +286,14 @@ fn take_in_all(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>], now: Time
     }
 }
 
-/// Bursts received from each port before the bypass begins: more than a port holds.
+/// Bursts received from each port before the bypass begins: enough to empty any port.
 const LAST_BURSTS: u32 = 256;
 
-/// Added to a point of the grid, it selects the next point.
+/// Added to a time that lies on the grid, this duration makes the search return the next point.
 const NEXT: Duration = Duration::from_nanos(1);
 
-/// The longest interval between recent calls of the machine at a high rate. It decays slowly.
+/// Longest recent interval between calls of the machine at a high packet rate. It decays slowly.
+/// The machine handles packets that are due within one such interval together.
 #[derive(Debug, Default)]
 struct Grain {
     last: Time,
@@ -293,7 +301,7 @@ struct Grain {
 }
 
 impl Grain {
-    /// Upper bound of the interval. Longer intervals are exceptions.
+    /// Upper bound of the interval. A longer pause is an exception and not remembered.
     const MOST: Duration = Duration::from_millis(1);
 
     /// Decay per call, as a divisor: a time constant of about 100 ms.

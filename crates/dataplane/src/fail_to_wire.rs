@@ -1,15 +1,15 @@
 //! Fail to wire: BPF programs bridge the two ports while no gateway is alive.
 //!
 //! A BPF program on each port tests two conditions for every frame. The first is a deadline in
-//! shared memory, which the gateway extends regularly and which expires when the gateway hangs. The
-//! second is a program array that only the gateway's process holds. The kernel empties the array
-//! when the process dies. If either condition fails, the program redirects the frame to the other
-//! port.
+//! shared memory. The gateway extends it regularly (the heartbeat), so it expires when the gateway
+//! hangs. The second is an entry in a program array that only the gateway's process holds open. The
+//! kernel empties the array when the process dies. If either condition fails, the program redirects
+//! the frame to the other port.
 //!
-//! The programs are attached to the interface, not to the process. They stay after the gateway
-//! ends, because the host has no bridge between the ports. A new gateway finds earlier programs by
-//! their names, replaces them and adds their counters to its own. Until its first
-//! [`beat`](Heartbeat::beat), frames bypass it. Only [`detach`] removes the programs.
+//! The programs are attached to the interface, not to the process. They stay after the gateway has
+//! ended, because nothing else on the host connects the two ports. A new gateway finds earlier
+//! programs by their names, replaces them, and adds their counters to its own. Frames bypass it
+//! until its first [`beat`](Heartbeat::beat). Only [`detach`] removes the programs.
 
 mod filter;
 mod former;
@@ -44,18 +44,18 @@ use self::survey::{At, Found, Survey};
 use crate::heartbeat::{Heartbeat, Passing};
 use crate::interface::Interface;
 
-/// Heartbeat timeout of the gateway, and the attachment of its programs.
+/// Settings of the bypass programs.
 #[derive(Clone, Debug)]
 pub struct WireConfig {
     /// Time since the last beat after which frames bypass the gateway.
     pub timeout: Duration,
     /// `CLOCK_MONOTONIC` at [`Time::ZERO`], in nanoseconds.
     pub epoch: u64,
-    /// Attachment of tc programs.
+    /// How tc programs are attached.
     pub tc: Tc,
 }
 
-/// Attachment of a tc program to an interface.
+/// How a tc program is attached to an interface.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Tc {
     /// By TCX if the kernel supports it (Linux 6.6), else as a filter.
@@ -200,7 +200,7 @@ fn os_error(error: &(dyn Error + 'static)) -> Option<i32> {
 #[derive(Debug)]
 pub struct FailToWire {
     wires: Vec<Wire>,
-    /// Holds the program arrays; dropping it closes them.
+    /// Keeps the program arrays open. Dropping it closes them, and frames bypass the gateway.
     _holder: Holder,
     timeout: Duration,
     epoch: u64,
@@ -233,7 +233,7 @@ impl FailToWire {
         laying.finish(config)
     }
 
-    /// Attaches XDP programs for AF_XDP sockets. A port lists sockets by receive queue.
+    /// Attaches XDP programs for AF_XDP sockets.
     pub(crate) fn beneath_xdp_sockets(
         config: &WireConfig,
         ports: [XdpPort<'_>; 2],
@@ -251,14 +251,14 @@ impl FailToWire {
         self.wires.iter().map(|wire| wire.mode).collect()
     }
 
-    /// Frames of each port that bypassed the gateway, earlier runs included.
+    /// Number of bypassed frames per port, with those of earlier gateways.
     #[must_use]
     pub fn bypassed(&self) -> Vec<Bypassed> {
         self.wires.iter().map(|wire| wire.counters.bypassed()).collect()
     }
 
-    /// A guard that checks the programs attached to the ports, from any thread of this network
-    /// namespace.
+    /// A guard that checks the programs attached to the ports. It works in any thread of this
+    /// network namespace.
     #[must_use]
     pub fn guard(&self) -> Guard {
         Guard::new(self.wires.iter().map(|wire| wire.guarded.clone()).collect())
@@ -321,7 +321,7 @@ fn count(map: &PerCpuArray<MapData, [u64; 2]>) -> Bypassed {
 
 /// Detaches all Tidegate programs from `interface`. Returns whether one was attached.
 ///
-/// Afterwards only a gateway on packet sockets forwards frames between the ports.
+/// Without the programs, only a gateway on packet sockets forwards frames between the ports.
 ///
 /// # Errors
 ///
@@ -342,9 +342,8 @@ pub fn foreign(interface: &Interface) -> io::Result<Vec<String>> {
     Ok(survey.found.iter().filter(|found| !found.is_ours()).map(ToString::to_string).collect())
 }
 
-/// The programs on `interface`, once none of them belongs to a running gateway.
-///
-/// A killed process closes its descriptors late, so its programs may look alive for a moment.
+/// Lists the programs on `interface`. Waits until none of them belongs to a running gateway,
+/// because the programs of a killed process may look alive for a moment.
 fn survey(interface: &Interface) -> Result<Survey, WireError> {
     /// 1 s in all; a killed process closes its descriptors after 10 to 40 ms on an idle machine.
     const ATTEMPTS: u32 = 100;
@@ -376,13 +375,13 @@ pub(crate) struct XdpPort<'a> {
     pub(crate) takes_redirected: bool,
 }
 
-/// An attachment in progress. Dropped before [`finish`](Self::finish), it detaches the new
-/// programs.
+/// An attachment in progress. If it is dropped before [`finish`](Self::finish), it detaches the
+/// programs that it attached.
 struct Laying {
     tc: Tc,
     wires: Vec<Wire>,
     arrays: Vec<Array>,
-    /// Ports without an earlier program of ours, with the ids of the new programs.
+    /// Ports that had no program of ours before, with the ids of the new programs.
     new: Vec<(Interface, u32)>,
 }
 
@@ -416,8 +415,8 @@ impl Laying {
         Err(WireError::Object)
     }
 
-    /// Attaches the XDP program to `port` with all its sockets. Adds the tc program if the XDP
-    /// program cannot redirect frames to the peer port itself.
+    /// Attaches the XDP program to `port` in `mode`, with all its sockets. Also attaches the tc
+    /// program if the XDP program cannot redirect frames to the peer port.
     fn xdp_in_mode(
         &mut self,
         port: &XdpPort<'_>,
@@ -469,7 +468,8 @@ impl Laying {
         }
     }
 
-    /// Keeps the maps of `object`, and adds the counts of the earlier programs in `there` to them.
+    /// Keeps the maps of `object`, and adds the bypass counts of the earlier programs `there` to
+    /// them.
     fn laid(&mut self, there: &Survey, object: Object, mode: Option<Mode>, guarded: Guarded) {
         if let Err(error) = former::unpin(&there.interface) {
             tracing::warn!(%error, "files of an earlier version stay");
@@ -492,14 +492,14 @@ impl Laying {
 impl Drop for Laying {
     fn drop(&mut self) {
         for (interface, program) in &self.new {
-            // If the detachment fails, the program only bridges the ports.
+            // If the detachment fails, the remaining program only connects the two ports.
             let _ = detach_numbered(interface, *program);
         }
     }
 }
 
-/// Detaches the programs of `there` that `chosen` selects. Program `new` stays, also where it
-/// replaced an old program in the same filter.
+/// Detaches the programs of `there` that `chosen` selects, except program `new`. Program `new` may
+/// have replaced an old program in the same filter.
 fn detach_old(there: &Survey, new: u32, chosen: impl Fn(&Found) -> bool) -> Result<(), WireError> {
     let failed = |source| WireError::attach(&there.interface, source);
     let now = Survey::of(&there.interface).map_err(failed)?;

@@ -1,4 +1,5 @@
-//! Converts between the bytes of a frame and its descriptor, for every kind of port.
+//! Fills in the descriptor of an arrived frame, and writes changes of the descriptor back into the
+//! frame. Every kind of port uses this.
 
 #[cfg(test)]
 mod acks;
@@ -13,7 +14,8 @@ use crate::memory::{Frame, PacketMemory};
 use crate::port::PortCounters;
 use crate::vnet::VnetHeader;
 
-/// Describes an arrived frame of `len` bytes in its slot. The memory knows its position.
+/// Fills in the descriptor of an arrived frame of `len` bytes. `memory` already knows the frame's
+/// position.
 pub(crate) fn arrive(
     memory: &PacketMemory,
     pool: &mut PacketPool,
@@ -32,7 +34,7 @@ pub(crate) fn arrive(
     }
     let finished = finish_other(memory, packet, described);
     if memory.frame(packet).vnet.partial_checksum() && !is_part && !finished {
-        // The other gateway of the path would see a different checksum.
+        // The unfinished checksum would differ from the one that the peer gateway sees.
         described.checksum = 0;
     }
     if let Some(outer) = outer {
@@ -49,12 +51,12 @@ pub(crate) fn arrive(
     counters.received_bytes += u64::from(len);
 }
 
-/// Finishes an unfinished checksum that is not that of the TCP header, in a frame with TCP. Returns
-/// `true` if it did.
+/// Completes an unfinished checksum that belongs to another header than that of TCP, in a frame
+/// with TCP. Returns `true` if there was one.
 ///
-/// Later code takes an unfinished checksum for that of the TCP header. The kernel leaves an outer
-/// UDP checksum unfinished if the inner checksum is finished. In a super-packet it leaves the
-/// innermost one unfinished.
+/// Later code takes an unfinished checksum for that of the TCP header. The kernel can also leave an
+/// outer UDP checksum unfinished, if the inner one is complete. In a super-packet, the innermost
+/// checksum is unfinished.
 ///
 /// Source: Linux, `Documentation/networking/checksum-offloads.rst`: a packet has at most one
 /// unfinished checksum.
@@ -80,9 +82,9 @@ fn source_address(frame: &[u8]) -> u64 {
     u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }
 
-/// Number of frames, with `size` payload bytes each, that a super-packet stands for.
+/// Number of frames in a super-packet whose frames have `size` payload bytes each.
 fn segments(packet: &Packet, size: u16) -> u16 {
-    /// Ports, length and checksum of UDP, whose super-packets have no TCP header.
+    /// UDP super-packets have no TCP header, so the length of the UDP header is subtracted.
     const UDP_HEADER: u32 = 8;
     let headers = u32::from(packet.transport_offset) + UDP_HEADER;
     let payload = match packet.tcp {
@@ -93,8 +95,8 @@ fn segments(packet: &Packet, size: u16) -> u16 {
     u16::try_from(segments).unwrap_or(u16::MAX)
 }
 
-/// Makes a frame from another as the pool requests: a copy, or an ACK cut from data. If no ACK can
-/// be cut, the new packet gets [no frame](Frame::NONE).
+/// Makes the frame of a new packet from another frame, as the pool requests: a copy, or an ACK cut
+/// from a data segment. If no ACK can be cut, the new packet gets [no frame](Frame::NONE).
 pub(crate) fn copy(memory: &PacketMemory, copy: &FrameCopy) {
     memory.copy(copy, |whole, part, vnet| {
         if copy.len < copy.whole {
@@ -104,7 +106,7 @@ pub(crate) fn copy(memory: &PacketMemory, copy: &FrameCopy) {
     });
 }
 
-/// Writes the changed fields of the descriptor of `packet` into its frame.
+/// Writes the changed fields of a packet's descriptor into its frame.
 pub(crate) fn write_back(memory: &PacketMemory, pool: &mut PacketPool, packet: &PacketId) {
     let described = &mut pool[packet];
     if described.rewritten {
@@ -125,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    /// Catches: SACK blocks read for every pool, or for none.
+    /// Catches: SACK blocks read although the pool does not keep them; SACK blocks never read.
     #[test]
     fn selective_acknowledgements_are_read_for_a_pool_that_keeps_them() {
         let mut frame = build::Frame::tcp(([10, 0, 0, 1], 1).into(), ([10, 0, 0, 2], 2).into());
@@ -145,8 +147,8 @@ mod tests {
         pool.release(packet);
     }
 
-    /// Catches: the destination address; the bytes of the address in another order; the address of an
-    /// earlier frame in the same buffer.
+    /// Catches: the destination address read instead of the source; the address bytes reversed; the
+    /// address of an earlier frame in the same buffer.
     #[test]
     fn the_link_layer_source_is_read_for_a_pool_that_keeps_it() {
         let mut frame = [0; 60];
@@ -155,7 +157,8 @@ mod tests {
         assert_eq!(source_address(&frame[..11]), 0);
     }
 
-    /// Catches: the sum of a pseudo header taken for the final checksum; a finished checksum ignored.
+    /// Catches: an unfinished checksum (the sum of the pseudo header) read as the final one; a
+    /// finished checksum ignored.
     #[test]
     fn a_checksum_that_is_still_to_be_completed_is_none() {
         let mut frame = build::Frame::udp(([10, 0, 0, 1], 1).into(), ([10, 0, 0, 2], 2).into());

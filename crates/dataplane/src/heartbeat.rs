@@ -1,10 +1,10 @@
-//! The heartbeat of the loop, by which the kernel decides whether frames bypass the gateway.
+//! The heartbeat of the loop: if it stops, the kernel lets frames bypass the gateway.
 
 use std::time::Duration;
 
 use tidegate_core::Time;
 
-/// Tells the kernel that the loop is alive. Without a beat for some time, frames bypass the loop.
+/// Tells the kernel that the loop is alive.
 pub trait Heartbeat {
     /// Time without a beat after which frames bypass the loop; `None` without bypass programs.
     fn timeout(&self) -> Option<Duration>;
@@ -16,7 +16,7 @@ pub trait Heartbeat {
     /// come to the loop again from the next [`beat`](Self::beat) on.
     fn set_passing(&mut self, passing: Option<Passing>);
 
-    /// Returns `true` if bypass is requested. Ports then receive only copies.
+    /// Returns `true` while bypass is requested. Ports then receive only copies of frames.
     fn passing(&self) -> bool;
 
     /// Frames that bypassed the gateway so far, by port.
@@ -34,7 +34,7 @@ pub enum Passing {
     NothingToManage,
 }
 
-/// No bypass programs: frames have no other way.
+/// Without bypass programs, every frame passes through the loop.
 impl Heartbeat for () {
     fn timeout(&self) -> Option<Duration> {
         None

@@ -1,4 +1,5 @@
-//! Commands to a running loop: closures that run between two turns.
+//! Commands from other threads to a running loop. A command is a closure that runs between two
+//! turns of the loop.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -22,7 +23,8 @@ pub struct Live<'a, M, H = ()> {
     pub heartbeat: &'a mut H,
     /// The current time.
     pub now: Time,
-    /// Number of hangs: the loop returned so late that the arrived frames were too old to send.
+    /// Number of times that the loop hung: it returned so late that the arrived frames were dropped
+    /// as stale.
     pub hangs: u64,
     /// The longest processor time so far of one command, or of one turn during a policy change.
     pub occupied: Duration,
@@ -58,7 +60,8 @@ pub struct Inbox<M, H = ()> {
 #[error("the data plane has stopped")]
 pub struct Stopped;
 
-/// A read decreases the counter by one message, so the descriptor stays readable for the others.
+/// Flags of the descriptor that wakes the loop. With `EFD_SEMAPHORE`, a read takes one message off
+/// the counter. The descriptor stays readable while further messages wait.
 const BELL: libc::c_int = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK | libc::EFD_SEMAPHORE;
 
 /// Creates the inbox of a loop, and access to it.
@@ -76,7 +79,8 @@ pub fn inbox<M, H>() -> io::Result<(Remote<M, H>, Inbox<M, H>)> {
 }
 
 impl<M, H> Remote<M, H> {
-    /// Makes the loop run `command` between two turns. The loop runs a turn between two commands.
+    /// Makes the loop run `command` between two turns. Between two commands, there is at least one
+    /// turn.
     ///
     /// # Errors
     ///
@@ -102,7 +106,7 @@ impl<M, H> Remote<M, H> {
         answer.recv().map_err(|_| Stopped)
     }
 
-    /// Makes the loop send its held packets and end.
+    /// Makes the loop send its queued packets and end.
     ///
     /// # Errors
     ///
@@ -115,7 +119,7 @@ impl<M, H> Remote<M, H> {
         self.messages.send(message).map_err(|_| Stopped)?;
         let one = 1_u64.to_ne_bytes();
         // SAFETY: writes the eight bytes of `one`. The only possible error is a full counter, which
-        // is readable as well.
+        // keeps the descriptor readable.
         unsafe { libc::write(self.bell.as_raw_fd(), one.as_ptr().cast(), one.len()) };
         Ok(())
     }
@@ -133,12 +137,10 @@ impl<M, H> Inbox<M, H> {
         self.bell.as_fd()
     }
 
-    /// Runs the oldest command. The loop runs a turn before the next one. Returns `false` if the
-    /// loop is to stop.
+    /// Runs the oldest command. Returns `false` if the loop is to stop.
     pub(crate) fn serve(&self, live: &mut Live<'_, M, H>) -> bool {
         let mut count = [0_u8; 8];
-        // SAFETY: reads at most eight bytes into `count`. It is no error if there is nothing to
-        // read.
+        // SAFETY: reads at most eight bytes into `count`. The error of an empty counter is ignored.
         unsafe { libc::read(self.bell.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
         match self.messages.try_recv() {
             Ok(Message::Run(command)) => command(live),

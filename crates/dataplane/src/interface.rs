@@ -67,7 +67,7 @@ impl Interface {
         Ok(Self { index: u32::try_from(index).map_err(|_| missing())?, ..found })
     }
 
-    /// The interface with the number `index` in this network namespace, by its current name.
+    /// The interface with the number `index` in this network namespace, under its current name.
     ///
     /// # Errors
     ///
@@ -83,7 +83,7 @@ impl Interface {
         Ok(Self { name: text(&name), index })
     }
 
-    /// The interface `name` that the request `code` on the descriptor `of` creates.
+    /// Creates the interface `name` by the request `code` on the descriptor `of`.
     pub(crate) fn make(
         name: &str,
         of: BorrowedFd<'_>,
@@ -94,34 +94,34 @@ impl Interface {
         Self::find(name)
     }
 
-    /// Its name.
+    /// The interface's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its number in this network namespace.
+    /// The interface's number in this network namespace.
     #[must_use]
     pub const fn index(&self) -> u32 {
         self.index
     }
 
-    /// Length of the longest packet that it sends, without the link-layer header.
+    /// Length of the longest packet that the interface sends, without the link-layer header.
     ///
     /// # Errors
     ///
-    /// If it no longer exists.
+    /// If the interface no longer exists.
     pub fn mtu(&self) -> Result<u32, InterfaceError> {
         let request = self.ioctl("read the MTU of", libc::SIOCGIFMTU, |_| {})?;
         // SAFETY: SIOCGIFMTU fills in the MTU.
         Ok(unsafe { request.ifr_ifru.ifru_mtu }.unsigned_abs())
     }
 
-    /// Its MAC address.
+    /// The interface's MAC address.
     ///
     /// # Errors
     ///
-    /// If it no longer exists.
+    /// If the interface no longer exists.
     pub fn mac(&self) -> Result<[u8; 6], InterfaceError> {
         let request = self.ioctl("read the address of", libc::SIOCGIFHWADDR, |_| {})?;
         // SAFETY: SIOCGIFHWADDR fills in the address.
@@ -129,26 +129,26 @@ impl Interface {
         Ok(std::array::from_fn(|i| address[i].to_ne_bytes()[0]))
     }
 
-    /// Returns `true` if this host has an IPv4 address on it.
+    /// Returns `true` if this host has an IPv4 address on the interface.
     #[must_use]
     pub fn has_address(&self) -> bool {
         self.ioctl("read the address of", libc::SIOCGIFADDR, |_| {}).is_ok()
     }
 
-    /// Returns `true` if it is up.
+    /// Returns `true` if the interface is up.
     ///
     /// # Errors
     ///
-    /// If it no longer exists.
+    /// If the interface no longer exists.
     pub fn is_up(&self) -> Result<bool, InterfaceError> {
         Ok(self.flags()? & UP != 0)
     }
 
-    /// Sets it up or down.
+    /// Sets the interface up or down.
     ///
     /// # Errors
     ///
-    /// Without CAP_NET_ADMIN, or if it no longer exists.
+    /// Without CAP_NET_ADMIN, or if the interface no longer exists.
     pub fn set_up(&self, up: bool) -> Result<(), InterfaceError> {
         let flags = if up { self.flags()? | UP } else { self.flags()? & !UP };
         self.ioctl("change the state of", libc::SIOCSIFFLAGS, |request| {
@@ -192,14 +192,15 @@ impl Interface {
             *to = libc::c_char::from_ne_bytes([from]);
         }
         fill(&mut request);
-        // SAFETY: `request` is a whole ifreq for the request `code`. Memory that `fill` made it
-        // point to outlives the call.
+        // SAFETY: `request` is a whole ifreq for the request `code`. A pointer that `fill` stored
+        // in it outlives the call.
         let result = unsafe { libc::ioctl(of.as_raw_fd(), code, &raw mut request) };
         check(result).map_err(|e| self.error(doing, e))?;
         Ok(request)
     }
 
-    /// Translates the `error` of the request `doing` on this interface.
+    /// Translates an operating-system `error` of the request `doing` into the error for the
+    /// operator.
     pub(crate) fn error(&self, doing: &'static str, error: io::Error) -> InterfaceError {
         let name = self.name.clone();
         match error.raw_os_error() {
@@ -214,12 +215,12 @@ impl Interface {
 #[expect(clippy::as_conversions, reason = "the constant fits; the field of ifreq is a short")]
 const UP: libc::c_short = libc::IFF_UP as libc::c_short;
 
-/// The text of a fixed-size field, up to its first zero.
+/// The text in a fixed-size field, up to the first zero byte.
 pub(crate) fn text(field: &[u8]) -> String {
     CStr::from_bytes_until_nul(field).map_or_else(|_| String::new(), |s| s.to_string_lossy().into())
 }
 
-/// A new socket, closed on exec, that never blocks.
+/// Opens a socket that is closed on exec and never blocks.
 pub(crate) fn open(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
     let kind = kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: takes no pointers.

@@ -1,14 +1,14 @@
 //! Predicts how long before a deadline a thread must wake up to be in time.
 //!
-//! A sleeping thread runs some time after its timer, because the processor must finish other work
-//! and load the thread's data. A thread that wakes up earlier by this time and spins until the
-//! deadline is exact.
+//! A thread runs some time after its timer, because the processor first finishes other work and
+//! loads the thread's data. A thread that wakes up earlier by this latency, and then spins until
+//! the deadline, is in time.
 
 /// The lead time before a deadline: the longest recent wake-up latency.
 ///
-/// A thread that wakes up with the shortest latency spins for the difference. It spins for at most
+/// A thread that wakes up sooner than that spins until the deadline. It spins for at most
 /// [`MOST`](Self::MOST) per deadline, and for at most one nanosecond in [`SHARE`](Self::SHARE).
-/// Beyond these limits it sleeps longer, and may be late. All times are in nanoseconds.
+/// Beyond these limits it wakes up later, and may be late. All times are in nanoseconds.
 #[derive(Debug)]
 pub(crate) struct Lead {
     /// The longest and the shortest recent latency; both decay.
@@ -21,10 +21,11 @@ pub(crate) struct Lead {
 }
 
 impl Lead {
-    /// Upper bound of spinning per deadline.
+    /// Upper bound of spinning per deadline, in nanoseconds.
     ///
     /// Source: measured on two busy processors. The latency is 10 to 40 us, and more in one of
-    /// twenty cases. HTB in the kernel deviates by 30 us between its 1st and 99th percentile.
+    /// twenty cases. For comparison, HTB in the kernel deviates by 30 us between its 1st and 99th
+    /// percentile.
     pub(crate) const MOST: u64 = 50_000;
 
     /// The fraction of all time that may be spent spinning, as a divisor.
@@ -48,14 +49,14 @@ impl Lead {
         self.longest.min(self.shortest.saturating_add_signed(self.credit))
     }
 
-    /// The thread slept, and ran `latency` after its timer.
+    /// Notes that the thread slept, and ran `latency` after its timer.
     pub(crate) fn came_back(&mut self, latency: u64) {
         let latency = latency.min(2 * Self::MOST);
         self.longest = latency.max(self.longest - self.longest / Self::FORGET);
         self.shortest = latency.min(self.shortest + self.shortest / Self::FORGET + 1);
     }
 
-    /// The thread spun for `span`.
+    /// Notes that the thread spun for `span`.
     pub(crate) const fn waited(&mut self, span: u64) {
         self.credit = self.credit.saturating_sub_unsigned(span);
     }
@@ -67,8 +68,8 @@ mod tests {
 
     use super::*;
 
-    /// Meets deadlines `gap` apart with the given latencies. Returns the total time spent spinning,
-    /// and the number of late returns.
+    /// Simulates deadlines at intervals of `gap` with the given wake-up latencies. Returns the
+    /// total time spent spinning, and the number of late returns.
     fn meet(lead: &mut Lead, start: u64, gap: u64, latencies: &[u64]) -> (u64, usize) {
         let (mut waited, mut late) = (0, 0);
         let mut now = start;
@@ -103,10 +104,11 @@ mod tests {
     }
 
     proptest! {
-        /// Spinning takes no more than its share of the time, plus the saved and the owed credit.
+        /// Spinning takes no more than its share of the time, plus the credit at the start and the
+        /// debt at the end.
         ///
-        /// Catches: `self.longest` without the limit by credit; `waited` without effect; a credit
-        /// that `MOST` does not limit.
+        /// Catches: a lead time that the credit does not limit; spinning that uses up no credit;
+        /// credit that grows without limit while the thread sleeps.
         #[test]
         fn waiting_takes_no_more_than_its_share(
             pause in 0u64..10_000_000,

@@ -1,6 +1,5 @@
-//! The live driver: a [`Machine`](tidegate_core::Machine) between network interfaces.
-//!
-//! The only crate with `unsafe` code.
+//! The live driver: runs a [`Machine`](tidegate_core::Machine), such as a gateway, between network
+//! interfaces. This is the only crate with `unsafe` code.
 
 #![expect(unsafe_code, reason = "rings, sockets and maps that are shared with the kernel")]
 

@@ -1,6 +1,5 @@
-//! Locks a port against other gateways: a lock on one byte of a file that all gateways share.
-//!
-//! The kernel releases the lock when the process ends, so a lock cannot be stale.
+//! Locks a port against other gateways. Each lock covers one byte of a file that all gateways
+//! share. The kernel releases it when the process ends, so no stale lock remains.
 //!
 //! Source: Linux `fcntl(2)`, "Open file description locks".
 
@@ -17,8 +16,8 @@ use crate::interface::{Interface, check};
 pub struct PortLock(#[expect(dead_code, reason = "held, and not used")] OwnedFd);
 
 impl PortLock {
-    /// Locks `interface` in `file`, which is created if necessary. `None` if the interface is
-    /// locked.
+    /// Locks `interface` in `file`, which is created if necessary. Returns `None` if another
+    /// gateway has locked the interface.
     ///
     /// # Errors
     ///
@@ -38,11 +37,12 @@ impl PortLock {
     }
 }
 
-/// The file offset of an interface: the 32-bit inode number of its network namespace, then its
-/// 31-bit index. File offsets have 63 bits.
+/// The file offset of an interface's byte. It consists of the 32-bit inode number of the network
+/// namespace and the 31-bit index of the interface; file offsets have 63 bits.
 fn place(namespace: u64, index: u32) -> i64 {
     let place = (namespace & u64::from(u32::MAX)) << 31 | u64::from(index & (u32::MAX >> 1));
-    // The last offset cannot be locked with a length of one. No namespace has that inode number.
+    // The last offset cannot be locked with a length of one byte. No namespace has the inode number
+    // that would give this offset.
     place.cast_signed().min(i64::MAX - 1)
 }
 
@@ -63,7 +63,8 @@ fn lock_byte(file: &OwnedFd, at: i64) -> i32 {
 mod tests {
     use super::*;
 
-    /// Catches: an offset without the namespace; a shift that drops bits of the namespace.
+    /// Catches: one offset for interfaces of different namespaces, because the inode number is left
+    /// out or its upper bits are lost.
     #[test]
     fn every_interface_of_every_namespace_has_an_offset_of_its_own() {
         let all = [(0xf000_0000, 1), (0xf000_0000, 2), (0xf000_0001, 1), (1, 1), (0, i32::MAX)];

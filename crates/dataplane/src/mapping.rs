@@ -52,7 +52,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: this value owns the mapping, and everything that points into it holds this value.
+        // SAFETY: this value owns the mapping. Everything that points into the mapping keeps this
+        // value alive.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }

@@ -1,4 +1,4 @@
-//! Packet memory: one area of equal buffers, shared by all ports of a machine.
+//! Packet memory: one memory area with buffers of equal size, shared by all ports of a machine.
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::io;
@@ -11,11 +11,12 @@ use tidegate_core::{PacketId, PacketPool};
 
 use crate::vnet::VnetHeader;
 
-/// Equal buffers in one anonymous mapping; buffer `n` holds the frame of slot `n` of the pool.
+/// Buffers of equal size in one anonymous mapping. Buffer `n` holds the frame of the packet in slot
+/// `n` of the [`PacketPool`].
 ///
 /// A clone is another handle to the same buffers, for another port of the same thread. The system
 /// allocates pages on first use. The pool must not have more slots than there are buffers; a packet
-/// beyond them causes a panic.
+/// beyond the last buffer causes a panic.
 #[derive(Clone, Debug)]
 pub struct PacketMemory {
     area: Rc<RefCell<Area>>,
@@ -27,7 +28,7 @@ pub struct PacketMemory {
 pub struct Frame {
     /// Offset of its first byte in the buffer.
     pub offset: u32,
-    /// Work that remains to be done: checksum, segmentation.
+    /// Work that was left to the hardware: the checksum, and the split into segments.
     pub vnet: VnetHeader,
 }
 
@@ -44,9 +45,8 @@ impl PacketMemory {
     /// Size of the smallest buffer: room for a frame of 1500 bytes and the headroom of ports.
     pub const SMALLEST: u32 = 2_048;
 
-    /// `buffers` buffers of `size` bytes each.
-    ///
-    /// For a UMEM, `size` is a power of two and at most a page.
+    /// Creates `buffers` buffers of `size` bytes each. AF_XDP needs a `size` that is a power of two
+    /// and at most a page.
     ///
     /// # Errors
     ///
@@ -72,8 +72,8 @@ impl PacketMemory {
         self.area.borrow().size
     }
 
-    /// Start of the first buffer. [`buffers`](Self::buffers) times [`size`](Self::size) bytes
-    /// follow, valid while any handle lives.
+    /// Start of the first buffer. The memory from here on has [`buffers`](Self::buffers) times
+    /// [`size`](Self::size) bytes, and is valid while any handle lives.
     #[must_use]
     pub fn base(&self) -> NonNull<u8> {
         self.area.borrow().base
@@ -108,8 +108,8 @@ impl PacketMemory {
         })
     }
 
-    /// Places a new frame of `len` bytes in the buffer of `packet`, behind the headroom. `None` if
-    /// the buffer is too short.
+    /// Places a new frame of `len` bytes in the buffer of `packet`, after the headroom. Returns
+    /// `None` if the buffer is too short.
     pub(crate) fn place(
         &self,
         pool: &mut PacketPool,
@@ -119,7 +119,8 @@ impl PacketMemory {
         self.hold(pool, packet, index(HEADROOM)..index(HEADROOM) + len)
     }
 
-    /// Makes the bytes `span` of its buffer the frame of `packet`. `None` if the buffer is shorter.
+    /// Makes the bytes `span` of a packet's buffer its frame. Returns `None` if the buffer is
+    /// shorter.
     pub(crate) fn hold(
         &self,
         pool: &mut PacketPool,
@@ -135,8 +136,8 @@ impl PacketMemory {
     }
 
     /// Gives slot `copy.to` a frame that begins with the bytes of the frame of slot `copy.from`.
-    /// Then `finish` gets the whole source frame, the new frame, and its metadata. If it returns
-    /// `None`, the new slot gets [no frame](Frame::NONE).
+    /// Then `finish` gets the whole source frame, the new frame and its metadata. If `finish`
+    /// returns `None`, the new slot gets [no frame](Frame::NONE).
     pub(crate) fn copy(
         &self,
         copy: &FrameCopy,
@@ -171,7 +172,7 @@ impl PacketMemory {
     }
 }
 
-/// Offset at which frames created here begin, equal to the headroom that the kernel keeps for
+/// Offset of frames that are created here. It equals the headroom that the kernel keeps for
 /// headers.
 pub(crate) const HEADROOM: u32 = 256;
 
@@ -186,7 +187,7 @@ pub(crate) const fn index(n: u32) -> usize {
     n as usize
 }
 
-/// The mapping.
+/// The mapping that holds all buffers.
 #[derive(Debug)]
 struct Area {
     base: NonNull<u8>,
@@ -217,14 +218,15 @@ impl Area {
     }
 
     fn buffer(&self, n: usize) -> &[u8] {
-        // SAFETY: the buffer lies in the mapping, which lives as long as `self` and is initialised
-        // (anonymous pages are zero). It is only written through `&mut self`, or by the kernel
-        // while its packet is lent. During that time nobody has a `PacketId` to access it.
+        // SAFETY: the buffer lies in the mapping, which is initialised (anonymous pages are zero)
+        // and lives as long as `self`. Only `&mut self` or the kernel writes to it. While a packet
+        // is lent to the kernel, no `PacketId` exists that gives access to its buffer.
         unsafe { NonNull::slice_from_raw_parts(self.start(n), self.size).as_ref() }
     }
 
     fn buffer_mut(&mut self, n: usize) -> &mut [u8] {
-        // SAFETY: as in `buffer`; by `&mut self` it is the only reference into the mapping.
+        // SAFETY: as in `buffer`. Because of `&mut self`, this is the only reference into the
+        // mapping.
         unsafe { NonNull::slice_from_raw_parts(self.start(n), self.size).as_mut() }
     }
 

@@ -28,8 +28,8 @@ impl Request {
         self
     }
 
-    /// Sends the request and returns the answers, each without `struct nlmsghdr`. A mere
-    /// acknowledgement gives no answer.
+    /// Sends the request and returns the answers, each without its `struct nlmsghdr`. A bare
+    /// acknowledgement yields no answer.
     ///
     /// # Errors
     ///
@@ -39,7 +39,7 @@ impl Request {
         self.0[..4].copy_from_slice(&total.to_ne_bytes());
         let socket = open(libc::AF_NETLINK, libc::SOCK_RAW, protocol)?;
         let (fd, request) = (socket.as_raw_fd(), &self.0);
-        // SAFETY: the kernel reads no more than the length of `request`.
+        // SAFETY: the kernel reads at most the bytes of `request`.
         length(unsafe { libc::send(fd, request.as_ptr().cast(), request.len(), 0) })?;
         let mut answers = Vec::new();
         while !read(&receive(socket.as_fd())?, &mut answers)? {}
@@ -74,14 +74,14 @@ pub(crate) fn number(value: &[u8]) -> Option<u32> {
     Some(u32::from_ne_bytes(value.try_into().ok()?))
 }
 
-/// `struct nlmsghdr`.
+/// Bytes of `struct nlmsghdr`.
 const HEADER: usize = 16;
-/// `struct nlattr`.
+/// Bytes of `struct nlattr`.
 const ATTRIBUTE: usize = 4;
 
 fn receive(socket: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
     let (fd, mut answer) = (socket.as_raw_fd(), vec![0_u8; 32_768]);
-    // SAFETY: the kernel writes no more than the length of `answer`.
+    // SAFETY: the kernel writes at most the bytes of `answer`.
     let received = unsafe { libc::recv(fd, answer.as_mut_ptr().cast(), answer.len(), 0) };
     answer.truncate(length(received)?);
     Ok(answer)

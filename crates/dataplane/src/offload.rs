@@ -6,18 +6,19 @@ use std::ptr;
 
 use crate::interface::{Interface, InterfaceError, text};
 
-/// An operation on frames that the kernel leaves to an interface, or performs for it.
+/// An operation on frames that the interface performs for the network stack, or the stack for
+/// senders and receivers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Offload {
     /// Completes transport checksums of sent frames.
     TxChecksum,
     /// Splits sent TCP super-packets into frames.
     Tso,
-    /// Keeps super-packets whole in the kernel until the interface takes over.
+    /// Keeps super-packets whole on their way through the stack, until the interface sends them.
     Gso,
-    /// Joins received frames into super-packets, in a reversible way.
+    /// Merges received frames into super-packets that can be split again without loss.
     Gro,
-    /// Joins received frames in the hardware, which is not always reversible.
+    /// Merges received frames in the hardware. They cannot always be split again without loss.
     Lro,
     /// Takes the VLAN tag out of received frames.
     RxVlan,
@@ -30,7 +31,7 @@ impl Offload {
     pub const ALL: [Self; 7] =
         [Self::TxChecksum, Self::Tso, Self::Gso, Self::Gro, Self::Lro, Self::RxVlan, Self::TxVlan];
 
-    /// Its name for `ethtool -K`.
+    /// The offload's name for `ethtool -K`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -44,7 +45,7 @@ impl Offload {
         }
     }
 
-    /// The commands to read and write it, and its bit in the result.
+    /// The ethtool commands that read and write the offload, and its bit in the result.
     ///
     /// Source: Linux `include/uapi/linux/ethtool.h`, `ETHTOOL_GTXCSUM` and so on.
     const fn commands(self) -> (u32, u32, u32) {
@@ -83,7 +84,7 @@ impl Interface {
         Ok(())
     }
 
-    /// The name of its driver, such as `veth`.
+    /// The name of the interface's driver, such as `veth`.
     ///
     /// # Errors
     ///
@@ -94,13 +95,13 @@ impl Interface {
         Ok(text(&drvinfo.driver))
     }
 
-    /// Returns `true` if it is one end of a virtual Ethernet cable.
+    /// Returns `true` if the interface is one end of a virtual Ethernet cable.
     #[must_use]
     pub fn is_veth(&self) -> bool {
         self.driver().is_ok_and(|driver| driver == "veth")
     }
 
-    /// Number of receive queues; one if its driver does not report it.
+    /// Number of receive queues; one if the driver does not report it.
     #[must_use]
     pub fn receive_queues(&self) -> u32 {
         let mut channels = Channels { command: 0x3c, ..Channels::default() };

@@ -1,4 +1,4 @@
-//! A network interface as the loop sees it.
+//! A network interface from the view of the loop: it receives and sends packets.
 
 use std::any::Any;
 use std::os::fd::BorrowedFd;
@@ -9,14 +9,15 @@ use tidegate_wire::Oddities;
 
 /// A network interface: AF_XDP, AF_PACKET, or a test double.
 ///
-/// Slot `n` of the pool describes buffer `n` of the packet memory all ports of a machine share.
+/// All ports of a machine share one packet memory. Slot `n` of the pool describes the frame in
+/// buffer `n`.
 pub trait Port: Any {
     /// Returns the next arrived frame, with its descriptor in its slot. `None` if no more frames
     /// have arrived.
     fn receive(&mut self, pool: &mut PacketPool, now: Time) -> Option<PacketId>;
 
-    /// Sets whether super-packets that arrive from now on are split into frames. A port without
-    /// super-packets ignores it.
+    /// Sets whether super-packets that arrive from now on are split into frames. A port that never
+    /// gets super-packets ignores the call.
     fn set_cutting(&mut self, cuts: bool) {
         let _ = cuts;
     }
@@ -24,7 +25,7 @@ pub trait Port: Any {
     /// Returns `true` if [`send`](Self::send) has room.
     fn can_send(&self) -> bool;
 
-    /// Makes a frame from another one in the shared memory.
+    /// Makes the frame of a packet from the frame of another one, in the shared memory.
     fn copy(&mut self, copy: &FrameCopy);
 
     /// Hands a packet to the interface, and writes its changed header fields into the frame.
@@ -39,26 +40,27 @@ pub trait Port: Any {
         false
     }
 
-    /// Packets of the pool that it holds for frames to be received.
+    /// Number of pool packets whose buffers are reserved for frames to be received.
     fn receiving(&self) -> u32 {
         0
     }
 
-    /// Returns `true` if the port gets each frame exclusively. Otherwise it gets copies, and during
-    /// a bypass the kernel forwards the frames themselves.
+    /// Returns `true` if the port alone gets each frame. Returns `false` if it gets copies; during
+    /// a bypass, the kernel then forwards the originals.
     fn takes_frames(&self) -> bool {
         false
     }
 
-    /// Drops all frames that have arrived and were not yet received; returns their number.
-    /// Afterwards, `copies` returns how many of them were copies of frames that bypassed the
-    /// gateway; `u64::MAX` means all. The others count as stale.
+    /// Drops all frames that have arrived and were not yet received; returns their number. Calls
+    /// `copies` after the drop. It returns how many of the frames were copies of frames that
+    /// bypassed the gateway; `u64::MAX` means all. The other dropped frames count as stale.
     fn drop_arrived(&mut self, pool: &mut PacketPool, copies: &dyn Fn() -> u64) -> u64;
 
     /// A descriptor that becomes readable on arrivals, if the port has one.
     fn fd(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Time at which the port itself has frames to send, by [`flush`](Self::flush).
+    /// The time at which [`flush`](Self::flush) must be called because the port has frames of its
+    /// own to send.
     fn poll_timeout(&self) -> Option<Time> {
         None
     }
@@ -80,42 +82,42 @@ pub struct PortCounters {
     pub sent_bytes: u64,
     /// Frames that the kernel dropped for lack of room in the ring.
     pub ring_overflows: u64,
-    /// Frames that could not be received, or times at which the interface went down.
+    /// Number of failed receive calls: a frame could not be received, or the interface went down.
     pub receive_errors: u64,
-    /// Times at which the interface had no room, or frames that it refused for good.
+    /// Number of failed send calls: the interface had no room, or refused a frame for good.
     pub send_errors: u64,
-    /// Frames dropped here, by reason.
+    /// Frames that the port dropped, by reason.
     pub drops: ByReason,
     /// The last frame that was dropped because the interface refused it.
     pub refused: Option<Refused>,
     /// Super-packets split in software because the kernel could not split them.
     pub split: u64,
-    /// Frames received with an unfinished checksum, inside more nested tunnels than are parsed.
+    /// Frames received with an unfinished checksum inside more nested tunnels than are parsed.
     pub unfinished: u64,
-    /// Arrival of the last such frame.
+    /// Time at which the last such frame arrived.
     pub unfinished_at: Time,
-    /// Malformed frames received, by oddity.
+    /// Malformed frames received, by kind of fault.
     pub oddities: Oddities,
 }
 
 /// A frame that an interface refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Refused {
-    /// Its flow.
+    /// Flow of the frame.
     pub key: FlowKey,
-    /// Its length in bytes.
+    /// Length of the frame in bytes.
     pub len: u32,
-    /// The reason.
+    /// Why the interface refused the frame.
     pub why: Refusal,
-    /// The time.
+    /// Time of the refusal.
     pub at: Time,
 }
 
-/// The reason for which an interface does not send a frame.
+/// Why an interface does not send a frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Refusal {
     /// The kernel returned this error number.
     Kernel(i32),
-    /// It is a super-packet that neither the kernel nor the gateway can split.
+    /// The frame is a super-packet that neither the kernel nor the gateway can split.
     Whole,
 }

@@ -1,4 +1,4 @@
-//! Real-time scheduling: requests for exact wake-ups, and the result.
+//! Requests real-time scheduling for a thread, so it wakes up when its timers expire.
 
 use std::fmt;
 use std::io;
@@ -8,20 +8,20 @@ use crate::interface::check;
 /// Scheduling requests of a thread.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Wish {
-    /// Priority under `SCHED_FIFO`, 1 to 99: before all ordinary processes. For a loop that sleeps
-    /// most of the time.
+    /// Priority under `SCHED_FIFO`, 1 to 99. The thread runs before all ordinary processes, so it
+    /// should sleep most of the time.
     pub realtime: Option<u8>,
     /// Locks the memory of the process, so it is not paged out.
     pub lock_memory: bool,
-    /// Stays on one processor. A virtual interface queues each frame on the sender's processor, so
-    /// frames of a thread that moves can be reordered.
+    /// Keeps the thread on one processor. A virtual interface queues each frame on the sender's
+    /// processor, so frames of a thread that moves could be reordered.
     pub cpu: Option<Cpu>,
 }
 
 /// A processor.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Cpu {
-    /// The thread's current one.
+    /// The processor on which the thread runs now.
     Current,
     /// The processor with this number, from 0.
     Number(usize),
@@ -33,10 +33,10 @@ impl Default for Wish {
     }
 }
 
-/// The granted requests of the calling thread.
+/// The requests that the system granted to the calling thread.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Granted {
-    /// Timers fire when they are due, not up to 50 us later.
+    /// Timers fire when they are due. By default, the kernel may delay them by up to 50 us.
     pub exact_timers: bool,
     /// The priority, if `SCHED_FIFO` was granted.
     pub realtime: Option<u8>,
@@ -46,7 +46,8 @@ pub struct Granted {
     pub cpu: Option<usize>,
 }
 
-/// Requests exact scheduling for the calling thread. Without privileges, only a part is granted.
+/// Requests exact scheduling for the calling thread. Without privileges, the system grants only
+/// some of it.
 #[must_use]
 pub fn keep_time(wish: Wish) -> Granted {
     Granted {
@@ -67,13 +68,13 @@ fn exact_timers() -> io::Result<()> {
 fn realtime(priority: u8) -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: priority.into() };
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: `parameters` is whole and only read; 0 is the calling thread.
+    // SAFETY: the kernel only reads `parameters`; 0 is the calling thread.
     check(unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) })?;
     Ok(())
 }
 
 fn lock_memory() -> io::Result<()> {
-    // Most of the packet memory is unused, so pages are locked on first use.
+    // Most of the packet memory is never used, so pages are locked only on first use.
     let what = libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT;
     // SAFETY: takes no pointers.
     check(unsafe { libc::mlockall(what) })?;
@@ -83,7 +84,7 @@ fn lock_memory() -> io::Result<()> {
 /// Pins the calling thread to a processor, and returns its number.
 fn stay(cpu: Cpu) -> io::Result<usize> {
     let cpu = match cpu {
-        // SAFETY: takes nothing.
+        // SAFETY: takes no arguments.
         Cpu::Current => check(unsafe { libc::sched_getcpu() })?.try_into().unwrap_or(0),
         Cpu::Number(number) => number,
     };
@@ -94,7 +95,7 @@ fn stay(cpu: Cpu) -> io::Result<usize> {
     }
     // SAFETY: `cpu` is within the set.
     unsafe { libc::CPU_SET(cpu, &mut set) };
-    // SAFETY: `set` is whole and only read; 0 is the calling thread.
+    // SAFETY: the kernel only reads `set`; 0 is the calling thread.
     check(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) })?;
     Ok(cpu)
 }
@@ -136,7 +137,7 @@ mod tests {
     fn stays_on_the_processor_it_wishes_and_on_none_that_is_not() {
         let on = |number| Wish { cpu: Some(Cpu::Number(number)), ..Wish::default() };
         let cpus = [0, 1 << 20].map(|number| {
-            // SAFETY: takes nothing.
+            // SAFETY: takes no arguments.
             let run = move || (keep_time(on(number)).cpu, unsafe { libc::sched_getcpu() });
             std::thread::spawn(run).join().unwrap()
         });

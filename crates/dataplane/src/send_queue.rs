@@ -1,4 +1,4 @@
-//! The bytes of a TCP socket that the other end has not acknowledged.
+//! The number of bytes that a TCP socket has sent or queued and the peer has not acknowledged.
 //!
 //! Source: Linux, `tcp(7)`, `SIOCOUTQ`, and `net/ipv4/tcp.c` (`tcp_ioctl`): a FIN counts as one
 //! byte.
@@ -6,15 +6,15 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Bytes in the send queue of `socket`, with one for a FIN. Zero means that all data is
-/// acknowledged.
+/// Bytes in the send queue of `socket`; an unacknowledged FIN counts as one byte. Zero means that
+/// the peer has acknowledged all data.
 ///
 /// # Errors
 ///
 /// If `socket` is not a TCP socket.
 pub fn unacknowledged(socket: impl AsFd) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
-    // SAFETY: the call writes one int, to a variable that outlives it; the descriptor is borrowed.
+    // SAFETY: the call writes one int to a variable that outlives it. The descriptor is borrowed.
     let result = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
     if result < 0 {
         return Err(io::Error::last_os_error());
@@ -29,7 +29,8 @@ mod tests {
 
     use super::*;
 
-    /// Catches: the length of the receive queue; a queue that never drains.
+    /// Catches: the length of the receive queue returned; a count that stays up after all data is
+    /// acknowledged.
     #[test]
     fn what_is_acknowledged_leaves_the_queue() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,4 +1,5 @@
-//! Runs the loop without a kernel: ports that follow a script, and a clock that jumps.
+//! Runs the loop without a kernel: ports with prescribed arrivals, and a clock that jumps from
+//! event to event.
 
 mod cable;
 
@@ -29,7 +30,7 @@ pub struct Departure {
     pub packet: Packet,
 }
 
-/// The results of a script.
+/// The results of a run.
 #[derive(Debug)]
 pub struct Played<M> {
     /// The machine.
@@ -40,12 +41,13 @@ pub struct Played<M> {
     pub counters: Vec<PortCounters>,
 }
 
-/// A test script for a loop.
+/// A test run of the loop: arrivals, a hang, and the end.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
     /// Arrivals at each port, in order of time.
     pub arrivals: Vec<Vec<(Time, Packet)>>,
-    /// A period during which the loop does not wake up, if it sleeps at its start.
+    /// A period during which the loop does not wake up, provided that it sleeps when the period
+    /// begins.
     pub hang: Option<Range<Time>>,
     /// Time of the stop command.
     pub end: Time,
@@ -67,7 +69,7 @@ pub fn play<M: Machine + 'static, H: Heartbeat + 'static>(
     play_with(machine, script, Vec::new(), heartbeat, options)
 }
 
-/// As [`play`]; also sends each of `commands`, in order of time, through the inbox at its time.
+/// As [`play`]. Each of `commands`, in order of time, is sent through the inbox at its time.
 ///
 /// # Errors
 ///
@@ -166,12 +168,13 @@ impl<M: 'static, H: 'static> Clock for JumpingClock<M, H> {
     }
 }
 
-/// A port with scripted arrivals and recorded departures.
+/// A port with prescribed arrivals and recorded departures.
 struct ScriptedPort {
     now: Rc<Cell<Time>>,
     arrivals: VecDeque<(Time, Packet)>,
     departures: Departures,
-    /// The descriptor to poll. The clock considers arrivals only if the wait includes it.
+    /// A descriptor to poll. The clock lets arrivals end a wait only if the loop polls this
+    /// descriptor.
     cable: io::PipeReader,
     takes_frames: bool,
     counters: PortCounters,

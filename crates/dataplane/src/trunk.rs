@@ -1,12 +1,14 @@
-//! A port at which trunks end: it has addresses, and exchanges datagrams with the other ends.
+//! A port at which trunks end. A trunk carries the user packets between two gateways, at a rate
+//! that TCP congestion windows set. The port has addresses, and exchanges UDP datagrams with the
+//! other ends.
 //!
-//! The machine creates management packets as TCP segments without a frame. This port sends them as
-//! datagrams of one UDP 5-tuple, authenticated with the key of their trunk, to the next hop of its
-//! address.
+//! The machine creates management packets: TCP segments without a frame, which probe the path. The
+//! port sends each as a datagram of one UDP 5-tuple to the next hop of its trunk. The key of the
+//! trunk authenticates the datagram.
 //!
-//! The port consumes all packets to these addresses. It passes the segment in an authentic datagram
-//! to the machine; after a hello, it passes an empty packet. It answers ARP requests and neighbour
-//! solicitations, and drops everything else.
+//! The port consumes every packet to its own addresses. It passes the segment of an authentic
+//! datagram to the machine. For a hello, the keepalive message, it passes an empty packet. It
+//! answers ARP requests and neighbour solicitations, and drops everything else.
 
 mod carrier;
 mod peers;
@@ -39,10 +41,11 @@ use self::tags::{tagged, untagged, vlan};
 use crate::memory::PacketMemory;
 use crate::port::{Port, PortCounters};
 
-/// Interval between hellos.
+/// Interval between the hellos (keepalives) of a trunk.
 const HELLO: Duration = Duration::from_secs(1);
 
-/// Frames consumed in one call. Further frames wait for the next turn.
+/// Maximum number of frames consumed per call. Further frames wait for the next turn of the loop.
+/// loop.
 const BURST: u32 = 64;
 
 /// A port at which trunks end.
@@ -51,26 +54,26 @@ pub struct TrunkPort {
     port: Box<dyn Port>,
     memory: PacketMemory,
     mac: Mac,
-    /// The neighbours of all trunks, with the VLAN tag of their frames.
+    /// The neighbours (next hops) of all trunks, each with the VLAN tag of its frames.
     neighbours: Vec<(Neighbour, Option<VlanTag>)>,
     /// The own addresses, as numbers.
     ours: HashSet<u128, FixedState>,
     trunks: Vec<Peer>,
-    /// Index and channel of the trunk, by the flow key of its management packets.
+    /// Index and channel of a trunk, by the flow key of its management packets.
     made: HashMap<FlowKey, (usize, u8), FixedState>,
-    /// Index of the trunk, by the flow key of received datagrams.
+    /// Index of a trunk, by the flow key of received datagrams.
     coming: HashMap<FlowKey, usize, FixedState>,
     now: Time,
-    /// Time of the next request or hello to be sent.
+    /// Time of the next address request or hello.
     due: Time,
     drops: ByReason,
-    /// Index of the trunk, by the number in user packets.
+    /// Index of a trunk, by the trunk number in user packets.
     numbers: HashMap<NonZeroU16, usize, FixedState>,
     /// At least one trunk carries user packets in datagrams.
     carries: bool,
     stations: Stations,
-    /// Frames with ICMP errors for senders, to be returned as arrivals; and their number since a
-    /// time, for the rate limit.
+    /// Frames with ICMP errors for senders; `receive` returns them like arrivals. `told` counts
+    /// them since a time, for the rate limit.
     answers: VecDeque<PacketId>,
     told: (u32, Time),
 }
@@ -85,7 +88,7 @@ impl TrunkPort {
         })
     }
 
-    /// The port with trunks among `ports`, if there is one.
+    /// The port with trunks among `ports`, if there is one, to change it.
     pub fn among_mut(ports: &mut [Box<dyn Port>]) -> Option<&mut Self> {
         ports.iter_mut().find_map(|port| {
             let port: &mut dyn Any = &mut **port;
@@ -93,8 +96,8 @@ impl TrunkPort {
         })
     }
 
-    /// Sets the trunks that end at this port, each with unique random bytes. Earlier trunks that
-    /// are not among them are removed.
+    /// Sets the trunks that end at this port, each with unique random bytes. Removes earlier trunks
+    /// that are not in the list.
     pub fn end_trunks(&mut self, trunks: Vec<(TrunkEnd, [u8; 32])>) {
         self.change(trunks);
     }
@@ -104,16 +107,16 @@ impl TrunkPort {
         self.trunks.iter().map(Peer::end)
     }
 
-    /// Reports of the other ends of its trunks, in the given order.
+    /// Reports on the other ends of the port's trunks, in the order of the trunks.
     #[must_use]
     pub fn peers(&self) -> Vec<PeerReport> {
         self.trunks.iter().map(|peer| self.report(peer)).collect()
     }
 
-    /// Classifies the arrived `packet`. If the machine gets it, the content of the datagram
-    /// replaces the datagram.
+    /// Decides what to do with the arrived `packet`. If the machine gets it, the content of a
+    /// datagram first replaces the datagram.
     fn arrival(&mut self, pool: &mut PacketPool, packet: &PacketId) -> Arrival {
-        // A tunnelled packet is addressed by its outermost header.
+        // A tunnelled packet is for the address in its outermost header.
         let (key, tunnelled) = (pool.outermost(packet), pool.is_tunnelled(packet));
         let asks = match pool[packet].network {
             Network::Opaque => key.src.port == ARP,
@@ -140,7 +143,7 @@ impl TrunkPort {
         Arrival::Here
     }
 
-    /// Returns `true` if an address, as a number, belongs to this port.
+    /// Returns `true` if this port has the address with this number.
     fn is_ours(&self, number: u128) -> bool {
         self.ours.contains(&number)
     }
@@ -150,7 +153,8 @@ impl TrunkPort {
         self.neighbours[self.trunks[number].neighbour].0.found()
     }
 
-    /// Passes a frame to the neighbours. Returns `true` if it concerned only them.
+    /// Passes an address-resolution frame to the neighbours. Returns `true` if the frame was only
+    /// for them.
     fn hear(&mut self, pool: &mut PacketPool, packet: &PacketId) -> bool {
         let len = pool[packet].len;
         let mut answer = None;
@@ -178,8 +182,8 @@ impl TrunkPort {
         ours
     }
 
-    /// Opens a datagram of trunk `number`, and replaces it by its content. Each datagram is counted
-    /// once: as taken, or as refused.
+    /// Authenticates a datagram of trunk `number`, and replaces it by its content. Counts each
+    /// datagram once, as taken or as refused.
     fn open(&mut self, pool: &mut PacketPool, packet: &PacketId, number: usize) -> Arrival {
         let described = &pool[packet];
         let opened = {
@@ -206,7 +210,7 @@ impl TrunkPort {
         })
     }
 
-    /// Counts an opened datagram of trunk `number`, and replaces it by its content.
+    /// Counts an authenticated datagram of trunk `number`, and replaces it by its content.
     fn take(
         &mut self,
         pool: &mut PacketPool,
@@ -221,7 +225,8 @@ impl TrunkPort {
                 if let Some(nonce) = answer {
                     self.say(pool, number, &self.trunks[number].session.answer(nonce));
                 }
-                // An empty packet of the first connection tells the machine that the peer is alive.
+                // An empty packet of the first management connection tells the machine that the
+                // peer is alive.
                 let peer = &self.trunks[number];
                 if peer.session.alive() != Some(self.now) {
                     return Ok(Arrival::Here);
@@ -250,7 +255,8 @@ impl TrunkPort {
         })
     }
 
-    /// Writes the frame of a packet that the machine created. Returns `false` if it cannot be sent.
+    /// Writes the frame of a packet that the machine created. Returns `false` if the packet cannot
+    /// be sent.
     fn write(&mut self, pool: &mut PacketPool, packet: &PacketId) -> bool {
         let described = pool[packet];
         let sack = pool.sack(packet);
@@ -269,7 +275,7 @@ impl TrunkPort {
         envelope.write(&mut frame, next_hop, &described, None).is_some()
     }
 
-    /// Sends a hello.
+    /// Sends a hello to the other end of trunk `number`.
     fn say(&mut self, pool: &mut PacketPool, number: usize, hello: &[u8]) {
         let Some(next_hop) = self.next_hop(number) else { return };
         let Peer { envelope, dscp, .. } = &self.trunks[number];
@@ -298,7 +304,7 @@ impl TrunkPort {
         room.map(|mut room| room.copy_from_slice(frame)).is_some()
     }
 
-    /// Sends the requests and hellos that are due.
+    /// Sends the address requests and hellos that are due.
     fn speak(&mut self, pool: &mut PacketPool) {
         let now = self.now;
         for number in 0..self.neighbours.len() {
@@ -320,7 +326,8 @@ impl TrunkPort {
     }
 }
 
-/// The ethertype of ARP. The descriptor of an opaque frame has it as both ports.
+/// The ethertype of ARP. For a frame that is not IP, the descriptor has the ethertype as both
+/// ports.
 const ARP: u16 = 0x0806;
 
 /// The flow key of management packets on channel `channel` to the other end.
@@ -386,7 +393,8 @@ impl Port for TrunkPort {
             return self.port.send(pool, packet);
         }
         self.learn(pool, &packet);
-        // If its trunk was removed while it waited, the packet departs unchanged.
+        // If the trunk of the packet was removed meanwhile, the packet departs without
+        // encapsulation.
         match pool[&packet].carried.and_then(|number| self.numbers.get(&number).copied()) {
             Some(at) if self.trunks[at].overhead > 0 => self.carry(pool, packet, at),
             _ => self.port.send(pool, packet),

@@ -1,4 +1,4 @@
-//! A TUN device: IP packets between this host's stack and the process.
+//! A TUN device: exchanges IP packets between this host's network stack and the process.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -60,7 +60,7 @@ impl AsFd for Tun {
     }
 }
 
-/// IP packets without a header before them.
+/// Flags of the device: IP packets, without a header of the driver before them.
 #[expect(
     clippy::as_conversions,
     clippy::cast_possible_truncation,

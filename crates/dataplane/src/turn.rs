@@ -1,4 +1,4 @@
-//! One turn of the loop: receives arrived frames, and sends due packets.
+//! One turn of the loop: receives the frames that have arrived, and sends the packets that are due.
 
 use std::time::Duration;
 
@@ -6,20 +6,20 @@ use tidegate_core::{Machine, PortId, Time};
 
 use crate::port::Port;
 
-/// Maximum number of frames received from one port in a row.
+/// Maximum number of frames received from one port before the next port's turn.
 const BURST: u32 = 64;
 
 /// Time after which an interface without room is tried again.
 const RETRY: Duration = Duration::from_micros(250);
 
-/// The wait for a packet that is due now, although the machine was just polled.
+/// Wait before the next turn if a packet is still due, although the machine was just polled.
 const AGAIN: Duration = Duration::from_micros(1);
 
 /// The results of a turn.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Turn {
-    /// Time during which no packet becomes due, unless one arrives. Zero if more frames have
-    /// already arrived, `None` if no packet waits.
+    /// Time until the next packet is due; an arrival may make one due earlier. Zero if more frames
+    /// have already arrived, and `None` if no packet waits.
     pub wait: Option<Duration>,
     /// Packets received from ports.
     pub received: u32,
@@ -27,10 +27,10 @@ pub struct Turn {
     pub sent: u32,
 }
 
-/// Sends due packets, receives a bounded number of frames from each of `ports`, and sends the
-/// packets that become due by them.
+/// Sends due packets, and receives a bounded number of frames from each of `ports`. Then sends the
+/// packets that have become due through these arrivals.
 ///
-/// Packets due by `now` are sent before any arrived frame is received, as if the loop had returned
+/// Packets due by `now` are sent before any arrived frame is received, as if the loop had woken up
 /// in time.
 pub fn turn(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>], now: Time) -> Turn {
     let due = drain(machine, ports, now);
@@ -64,11 +64,11 @@ pub(crate) struct Received {
     /// More frames may have arrived.
     pub(crate) more: bool,
     received: u32,
-    /// Packets sent meanwhile.
+    /// Packets sent while receiving.
     sent: u32,
 }
 
-/// Receives a burst from each port that `wanted` selects.
+/// Receives a burst of frames from each port that `wanted` selects.
 pub(crate) fn take_in(
     machine: &mut dyn Machine,
     ports: &mut [Box<dyn Port>],
@@ -116,8 +116,8 @@ fn drain(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>], now: Time) -> u
     sent
 }
 
-/// Makes the frames of packets that the machine made from others. This must follow each call of the
-/// machine, before a slot is reused or changed fields are written into a frame.
+/// Makes the frames of packets that the machine made from other packets. Must follow each call of
+/// the machine, before a slot is reused or a changed field is written into a frame.
 #[inline]
 fn make_copies(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>]) {
     let pool = machine.pool();
@@ -145,7 +145,7 @@ mod tests {
     use crate::bare::Bare;
     use crate::port::PortCounters;
 
-    /// A port with arrived frames that logs the calls it gets.
+    /// A test port with frames to receive. It logs the calls of its methods.
     struct Scribe {
         name: &'static str,
         arrivals: u32,
@@ -201,7 +201,8 @@ mod tests {
         }
     }
 
-    /// Catches: a turn without `flush` after sending due packets.
+    /// Catches: due packets that are passed to a port but wait there, because `flush` is not called
+    /// before frames are received.
     #[test]
     fn what_is_due_has_left_before_anything_is_taken_in() {
         let log = Rc::default();
@@ -225,8 +226,8 @@ mod tests {
         assert_eq!(log.borrow().join(", "), expected);
     }
 
-    /// The result of a turn with this many frames at the LAN port. `has_room` applies to the WAN
-    /// port.
+    /// The result of a turn with this many frames at the LAN port. `has_room` tells whether the WAN
+    /// port accepts packets.
     fn turn_of(arrivals: u32, has_room: bool) -> Turn {
         let port = |name, arrivals| -> Box<dyn Port> {
             Box::new(Scribe { name, arrivals, has_room, log: Rc::default(), cuts: Rc::default() })
@@ -235,8 +236,8 @@ mod tests {
         turn(&mut Bare::new(2 * BURST), &mut ports, Time::ZERO)
     }
 
-    /// Catches: a turn that receives everything; one that sleeps although more frames have arrived;
-    /// one that polls a machine again at once although its port is full.
+    /// Catches: a turn without a limit on received frames; a sleep although more frames have
+    /// arrived; a busy loop while the port is full.
     #[test]
     fn a_turn_is_bounded_and_says_when_the_next_is_worth_it() {
         let (more, received) = (Some(Duration::ZERO), BURST);
@@ -245,7 +246,7 @@ mod tests {
         assert_eq!(turn_of(2, false), Turn { wait: Some(RETRY), received: 2, sent: 0 });
     }
 
-    /// A machine that requests frames instead of super-packets from port 0.
+    /// A machine that wants split frames instead of super-packets from port 0.
     struct Cutting(Bare);
 
     impl Machine for Cutting {
@@ -270,7 +271,8 @@ mod tests {
         }
     }
 
-    /// Catches: ports that never get the setting, or get the setting of another port.
+    /// Catches: a port that is never told to split super-packets; the setting passed to the wrong
+    /// port.
     #[test]
     fn each_port_is_told_whether_its_super_packets_are_cut() {
         let cuts = [false, true].map(|before| Rc::new(Cell::new(before)));

@@ -1,4 +1,4 @@
-//! Metadata of frames whose checksum or segmentation was left to the hardware.
+//! Metadata of a frame whose checksum or segmentation was left to the hardware.
 
 /// `struct virtio_net_hdr` in the host's byte order, as packet sockets use it.
 ///
@@ -24,49 +24,51 @@ const NEEDS_CSUM: u8 = 1;
 const GSO_NONE: u8 = 0;
 const GSO_UDP: u8 = 3;
 const GSO_ECN: u8 = 0x80;
-/// Offset of the checksum in an SCTP header (RFC 9260, section 3.1). TCP has it at 16, UDP at 6.
+/// Offset of the checksum in an SCTP header (RFC 9260, section 3.1). In TCP it is at 16, in UDP at
+/// 6.
 const SCTP_CHECKSUM: u16 = 8;
 
 impl VnetHeader {
-    /// No work remains.
+    /// A complete, single frame.
     pub(crate) const NONE: Self =
         Self { flags: 0, gso_type: 0, hdr_len: 0, gso_size: 0, csum_start: 0, csum_offset: 0 };
 
     /// Length of the header, which precedes a frame.
     pub const LEN: usize = size_of::<Self>();
 
-    /// Returns `true` if the transport checksum covers the pseudo header only, and the sender's
-    /// hardware completes it.
+    /// Returns `true` if the transport checksum so far covers only the pseudo header, and the
+    /// sender's hardware is to complete it.
     #[must_use]
     pub const fn partial_checksum(&self) -> bool {
         self.flags & NEEDS_CSUM != 0
     }
 
-    /// For a [partial checksum](Self::partial_checksum), the offset in the frame of the first
-    /// covered byte, and the offset of the checksum.
+    /// For a [partial checksum](Self::partial_checksum): the offset of the first byte that it
+    /// covers, and the offset of the checksum field. Both count from the start of the frame.
     #[must_use]
     pub fn checksum_span(&self) -> Option<(usize, usize)> {
         let start = usize::from(self.csum_start);
         self.partial_checksum().then(|| (start, start + usize::from(self.csum_offset)))
     }
 
-    /// The [span](Self::checksum_span) of an SCTP checksum. The kernel would write a 16-bit sum
-    /// there, as for TCP.
+    /// The [span](Self::checksum_span) of an unfinished SCTP checksum. The gateway completes it,
+    /// because the kernel would write a 16-bit sum as for TCP.
     ///
-    /// Source: Linux `include/linux/virtio_net.h`, which leaves `csum_not_inet` out.
+    /// Source: Linux `include/linux/virtio_net.h`: the header has no flag for the CRC of SCTP
+    /// (`csum_not_inet`).
     #[must_use]
     pub(crate) fn sctp_span(&self) -> Option<(usize, usize)> {
         self.checksum_span().filter(|_| self.csum_offset == SCTP_CHECKSUM)
     }
 
-    /// Payload bytes of each frame to be split off; `None` for a single frame.
+    /// Payload bytes of each frame of a super-packet; `None` for a single frame.
     #[must_use]
     pub const fn segment_size(&self) -> Option<u16> {
         if self.gso_type == GSO_NONE { None } else { Some(self.gso_size) }
     }
 
-    /// Returns `true` if the interface has to fragment the packet (UFO). Current kernels no longer
-    /// do this.
+    /// Returns `true` if the interface has to fragment the IP packet (UFO). Current kernels no
+    /// longer produce such packets.
     #[must_use]
     pub(crate) const fn is_fragmented(&self) -> bool {
         self.gso_type & !GSO_ECN == GSO_UDP
@@ -99,7 +101,7 @@ impl VnetHeader {
         Self { flags: self.flags & !NEEDS_CSUM, csum_start: 0, csum_offset: 0, ..self }
     }
 
-    /// The header for sending, without flags for receivers only.
+    /// The header for sending, without the flags that only receivers use.
     #[must_use]
     pub(crate) const fn to_send(self) -> Self {
         Self { flags: self.flags & NEEDS_CSUM, ..self }

@@ -1,4 +1,4 @@
-//! Real traffic of the Linux stack through two packet-socket ports.
+//! Live test: real traffic of the Linux stack through two ports on packet sockets.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![expect(unsafe_code, reason = "system calls that no library offers safely")]
@@ -22,7 +22,7 @@ use tidegate_dataplane::{
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Bytes with a period of 251 * 256.
+/// Test bytes that repeat only after 251 * 256 bytes.
 fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| u8::try_from((i % 251) ^ (i / 251 % 256)).unwrap()).collect()
 }
@@ -79,7 +79,7 @@ fn tcp_with_every_offload_passes_as_super_packets_and_intact() {
     assert!(longest > 3_000 && segments > 1, "{longest} bytes, {segments} segments");
 }
 
-/// Catches: super-packets that stay whole; frames with wrong checksums.
+/// Catches: super-packets that stay whole on a slow link; frames with wrong checksums.
 #[test]
 fn for_a_slow_link_tcp_with_every_offload_passes_frame_by_frame() {
     let Some(network) = Network::new(1_500) else { return };
@@ -114,7 +114,7 @@ fn tcp_without_offloads_passes_intact_also_in_jumbo_frames() {
         .remote
         .ask(|live| live.ports.iter().map(|port| port.counters()).collect())
         .unwrap();
-    // A frame sent by a port never arrives there again; otherwise both directions would count it.
+    // A frame that a port sends must not arrive at the same port. Both directions would count it.
     assert_eq!(counters[0].received, counters[1].sent, "{counters:?}");
     assert_eq!(counters[1].received, counters[0].sent, "{counters:?}");
 }
@@ -154,8 +154,9 @@ fn datagrams_arrive_once_and_in_order() {
     const WINDOW: u32 = 32;
     let Some(network) = Network::new(1_500) else { return };
     let _forwarding = network.forward();
-    // The client itself must keep the order. Another thread sends the packets that wait for the
-    // first ARP answer. A packet sent before a thread moves to another processor may arrive later.
+    // The client itself must keep the order of its packets. Its kernel sends the packets that wait
+    // for the first ARP answer from another thread, so an exchange precedes the test. The test
+    // thread is pinned, because frames of a thread that moves can be reordered.
     assert!(echo(&network, SERVER[0], 1));
     network.client.run(|| {
         assert!(keep_time(Wish { realtime: None, ..Wish::default() }).cpu.is_some());
@@ -196,13 +197,14 @@ fn what_the_way_out_cannot_carry_is_dropped_and_counted() {
         let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
         socket.send_to(&[0; 1_400], (SERVER[0], 9)).unwrap();
     });
-    // The later echo shows that the frame has been processed.
+    // The frame of this later exchange arrives after the long frame, so the long frame has been
+    // processed.
     assert!(echo(&network, SERVER[0], 1_000));
     let drops = forwarding.remote.ask(|live| live.ports[1].counters().drops).unwrap();
     assert_eq!((drops.of(Reason::TooLong), drops.total()), (1, 1));
 }
 
-/// A port for crafted frames, in place of a host.
+/// A port for crafted frames, at the place of a host's stack.
 struct Raw {
     pool: PacketPool,
     memory: PacketMemory,
@@ -260,7 +262,7 @@ fn carry(network: &Network, frame: &[u8], vnet: VnetHeader) -> (Vec<u8>, VnetHea
     server.join().unwrap()
 }
 
-/// A broadcast frame with these tags, followed by `rest`.
+/// A broadcast frame with these VLAN tags, followed by `rest`.
 fn tagged(tags: &[u32], rest: &[u8]) -> Vec<u8> {
     let mut frame = vec![0xff; 6];
     frame.extend([2, 0, 0, 0, 0, 1]);
@@ -274,7 +276,7 @@ fn a_vlan_tag_the_kernel_took_out_of_the_frame_is_back_in_its_place() {
     let Some(network) = Network::new(1_500) else { return };
     let _forwarding = network.forward();
     let rest = [&[0x88, 0xb5][..], &pattern(100)].concat();
-    // 802.1Q with a priority, 802.1ad, and a tag inside another.
+    // A tag of 802.1Q with a priority, one of 802.1ad, and a tag inside another.
     for tags in [&[0x8100_a064][..], &[0x88a8_0065], &[0x88a8_0065, 0x8100_0066]] {
         let frame = tagged(tags, &rest);
         assert_eq!(carry(&network, &frame, VnetHeader::default()).0, frame, "{tags:x?}");
@@ -392,7 +394,7 @@ fn what_waits_in_the_socket_is_dropped_and_counted_and_what_others_send_is_not_r
     command.send(()).unwrap();
     let (dropped, stale) = gateway.join().unwrap();
     assert_eq!(dropped, stale);
-    // The client's stack may have sent some packets of its own.
+    // The client's stack may have sent a few packets of its own.
     assert!((FRAMES..FRAMES + 10).contains(&dropped), "{dropped}");
 }
 
@@ -401,7 +403,8 @@ fn without_the_privilege_the_error_says_which() {
     let Some(network) = Network::new(1_500) else { return };
     let error = network.gateway.run(|| {
         let thread = std::thread::spawn(|| {
-            // SAFETY: takes no pointers. As a direct system call, it affects only this thread.
+            // SAFETY: takes no pointers. A direct system call changes only this thread, unlike the
+            // function of libc.
             let result = unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) };
             let interface = Interface::find("p0").unwrap();
             let memory = PacketMemory::new(8, AfPacket::BUFFER).unwrap();
@@ -417,7 +420,7 @@ fn without_the_privilege_the_error_says_which() {
     }
 }
 
-/// The same in a user namespace, without any privilege outside of it.
+/// The same test in a user namespace, in which the process has no privilege outside.
 #[test]
 fn it_works_without_root() {
     let test = "tcp_with_every_offload_passes_as_super_packets_and_intact";

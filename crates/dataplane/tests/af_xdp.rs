@@ -1,4 +1,5 @@
-//! Frames through AF_XDP ports, and through the bypass while no gateway is alive.
+//! Live test: frames through AF_XDP ports, and through the bypass programs while no gateway is
+//! alive.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![expect(clippy::disallowed_methods, reason = "the stack of the kernel takes its own time")]
@@ -24,7 +25,7 @@ use tidegate_dataplane::{Heartbeat, Interface, Offload, Passing};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// One frame in each direction.
+/// Expected arrivals: one frame in each direction.
 const ONCE: [usize; 2] = [1, 1];
 
 #[test]
@@ -104,10 +105,12 @@ fn a_gateway_that_is_killed_is_passed_by_without_waiting_for_the_timeout() {
         let mut gate = Gate::open(Some(mode));
         gate.beat();
         assert_eq!((bench.passes(&mut gate), gate.forwarded), (ONCE, 2), "{mode:?}");
-        // Closes the sockets as the kernel does. The last beat stays valid for a long time.
+        // Dropping the ports closes the sockets, as the kernel does for a dead process. The
+        // deadline of the last heartbeat is still far off.
         gate.ports.clear();
         let before = gate.bypassed();
-        // A child process of another test may hold descriptors until it executes its program.
+        // The descriptors may close late: a child process of a parallel test inherits them until it
+        // executes its program.
         let start = Instant::now();
         while bench.passes(&mut gate) != ONCE {
             assert!(start.elapsed() < LIMIT, "{mode:?}");
@@ -235,7 +238,7 @@ fn an_interface_with_two_receive_queues_is_served_on_both() {
     let mut gate = Gate::open(None);
     assert_eq!(interfaces()[0].receive_queues(), 2);
     gate.beat();
-    // UDP from many ports, so the sender spreads the flows over its queues.
+    // Uses UDP from many source ports, so the sender spreads the flows over its queues.
     let mut frames = Vec::new();
     for port in 0..64 {
         let ip = [0x45, 0, 0, 128, 0, 1, 0, 0, 64, 17, 0x66, 0x67, 10, 7, 0, 1, 10, 7, 0, 2];
@@ -278,7 +281,7 @@ fn a_queue_or_an_interface_that_is_taken_is_said_to_be() {
     let gate = Gate::open(None);
     let error = Gate::open_with(None, 2_048, TIMEOUT).err().unwrap();
     assert!(matches!(&error, OpenError::Busy { queue: 0, .. }), "{error}");
-    // A foreign program must not be replaced.
+    // A foreign program on the port must stay: the gateway refuses to start.
     drop(gate);
     for interface in interfaces() {
         fail_to_wire::detach(&interface).unwrap();
@@ -340,7 +343,7 @@ fn a_filter_stands_where_there_is_no_tcx() {
     assert_eq!(bench.passes(&mut Gate::absent()), [0, 0]);
 }
 
-/// Frames aggregated by the interface would be longer than a buffer, and lost.
+/// Frames merged by the interface (GRO) would exceed a buffer and be lost.
 #[test]
 fn in_generic_mode_the_port_does_not_join_what_it_receives() {
     let Some(bench) = Bench::new(1_500, Across::Tc) else { return };

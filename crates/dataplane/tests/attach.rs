@@ -1,4 +1,5 @@
-//! Foreign programs at the ports, and programs of earlier gateways.
+//! Live test: foreign BPF programs at the ports, and bypass programs that earlier gateways left
+//! behind.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![expect(clippy::disallowed_methods, reason = "the stack of the kernel takes its own time")]
@@ -18,7 +19,7 @@ use bench::{Across, Bench, Gate, interfaces, on_packet_sockets};
 use programs::{Foreign, Former};
 use tidegate_dataplane::fail_to_wire::{self, Mode, Tc};
 
-/// One frame in each direction.
+/// Expected arrivals: one frame in each direction.
 const ONCE: [usize; 2] = [1, 1];
 
 /// The programs that a gateway of commit ae462d3 left on both ports.
@@ -63,13 +64,13 @@ fn open(packet_sockets: Option<Tc>) -> Gate {
     packet_sockets.map_or_else(|| Gate::open(None), on_packet_sockets)
 }
 
-/// The alarms of `gate`.
+/// The troubles that the guard of `gate` reports.
 fn troubles(gate: &Gate) -> Vec<String> {
     gate.wire.as_ref().unwrap().guard().look(&[]).iter().map(ToString::to_string).collect()
 }
 
-/// Waits until `holds`, at most 10 s. The kernel frees programs late, because a child process of
-/// another test has copies of all descriptors until it executes its program.
+/// Waits until `holds` returns `true`, at most 10 s. The kernel frees programs late: a child
+/// process of a parallel test inherits all descriptors until it executes its program.
 fn eventually(what: &str, holds: impl Fn() -> bool) {
     let start = Instant::now();
     while !holds() {
@@ -83,9 +84,11 @@ fn has_xdp(bench: &Bench) -> bool {
     bench.network.gateway.ip("-d link show p0").contains("prog/xdp")
 }
 
-/// The links of the earlier version have no visible pin, and their programs run first.
+/// The BPF links of the earlier version have no visible pin, and the kernel runs their programs
+/// before ours.
 ///
-/// Catches: a search for earlier programs by pins; bypass counters that start from zero.
+/// Catches: a search that finds earlier programs only by their pins; bypass counters that restart
+/// from zero.
 #[test]
 fn programs_of_commit_ae462d3_are_replaced_wherever_they_are_pinned() {
     for left in Left::ALL {
@@ -130,9 +133,10 @@ fn programs_of_commit_ae462d3_are_detached_on_demand() {
     }
 }
 
-/// A gateway of an earlier version that starts late leaves such a program.
+/// A gateway of an earlier version that starts after ours leaves such a program behind.
 ///
-/// Catches: a guard that only reports; a guard that detaches the gateway's own programs.
+/// Catches: a guard that reports a dead gateway's program but does not detach it; a guard that
+/// detaches the running gateway's programs.
 #[test]
 fn an_orphan_that_turns_up_later_is_detached() {
     let left = Left::Xdp(Mode::Native);
@@ -148,7 +152,7 @@ fn an_orphan_that_turns_up_later_is_detached() {
 
 /// The end of a lab deletes its namespaces with their interfaces.
 ///
-/// Catches: a program kept loaded by anything but its interface, such as a pin.
+/// Catches: a program that stays loaded after its interface is gone, for instance by a pin.
 #[test]
 fn programs_end_with_their_interface() {
     let Some(bench) = Bench::new(1_500, Across::Tc) else { return };
@@ -175,7 +179,8 @@ fn tcx_programs_run_before_filters() {
     assert_eq!(troubles(&gate), [""; 0], "a filter comes after");
 }
 
-/// Catches: a guard that sees only our own programs; a guard that confuses before and behind.
+/// Catches: a guard that does not see foreign programs; a guard that takes a program after ours for
+/// one before ours.
 #[test]
 fn a_foreign_program_before_the_gateway_is_reported() {
     type Attach = fn(&mut Foreign, &tidegate_dataplane::Interface);
@@ -201,7 +206,7 @@ fn a_foreign_program_before_the_gateway_is_reported() {
     }
 }
 
-/// No program runs before the XDP program of AF_XDP.
+/// No program runs before the gateway's XDP program.
 #[test]
 fn a_foreign_program_behind_the_gateway_is_not_reported() {
     let Some(bench) = Bench::new(1_500, Across::Xdp) else { return };
@@ -224,7 +229,8 @@ fn a_detached_program_is_reported_as_missing() {
     }
 }
 
-/// Two gateways on one port, such as in two containers with separate run directories.
+/// Two gateways on one port. Two containers with separate run directories do not see each other's
+/// lock.
 #[test]
 fn programs_of_a_gateway_that_lives_are_left_alone() {
     let Some(mut bench) = Bench::new(1_500, Across::Tc) else { return };

@@ -1,4 +1,4 @@
-//! The loop on a clock that jumps: receiving, sending, heartbeat, hangs and the end.
+//! Tests the loop on a clock that jumps: receiving, sending, the heartbeat, hangs and the end.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -17,14 +17,14 @@ const END: Time = Time::from_millis(1_000);
 const EXACT: Options =
     Options { grid: Duration::ZERO, high_rate: u32::MAX, drain: Duration::from_secs(10) };
 
-/// Holds each packet for a fixed time, then sends it out of the other port.
+/// A test machine that holds each packet for a fixed time, then sends it out of the other port.
 struct Delay {
     pool: PacketPool,
     by: Duration,
-    /// Maximum number of packets held in each direction; others are dropped.
+    /// Maximum number of packets held in each direction. Further packets are dropped.
     room: u32,
     held: [Fifo; 2],
-    /// Time of every call that returns packets.
+    /// Time of every call by which the loop asks for due packets.
     asked: Vec<Time>,
 }
 
@@ -91,7 +91,7 @@ fn packets_leave_by_the_other_port_exactly_when_they_are_due() {
 fn the_loop_sleeps_while_there_is_nothing_to_do() {
     let at = Time::from_micros;
     let played = run(Delay::new(Duration::from_millis(500)), [vec![packet(at(10), 60)], vec![]]);
-    // At the start, on arrival, when it is due, and at the end.
+    // The loop asks at the start, on arrival, when the packet is due, and at the end.
     let mut asked = played.machine.asked;
     asked.dedup();
     assert_eq!(asked, [at(0), at(10), at(500_010), END]);
@@ -107,7 +107,7 @@ fn a_flood_at_one_port_does_not_keep_the_other_waiting() {
     assert_eq!(order.ports.len(), 201);
 }
 
-/// The bare forwarder, with the port of each arrival in order.
+/// A machine that forwards at once, and records the port of each arrival.
 struct Order {
     bare: Bare,
     ports: Vec<PortId>,
@@ -143,7 +143,8 @@ fn what_is_held_when_told_to_stop_is_sent_unless_it_takes_too_long() {
     assert_eq!((played.departures[1].len(), played.machine.pool().in_use()), (0, 1));
 }
 
-/// Records beats and the end of beats. `passing` returns `true` for this many calls.
+/// A heartbeat that records the beats and their end. `passing` returns `true` for this many calls,
+/// then `false`.
 #[derive(Clone, Default)]
 struct Recorder {
     beats: Rc<RefCell<Vec<Time>>>,
@@ -205,7 +206,8 @@ fn while_frames_go_straight_across_nothing_is_forwarded_a_second_time() {
     let heartbeat = Recorder { passing: Cell::new(5), ..Recorder::default() };
     let arrivals = (0..10).map(|n| packet(Time::from_millis(n), 60)).collect();
     let played = play(Bare::new(8), script([arrivals, vec![]]), heartbeat.clone(), EXACT).unwrap();
-    // The turn with the first new beat drops the frames that the kernel has already forwarded.
+    // The turn that sends the first heartbeat after the bypass drops the frames that the kernel has
+    // already forwarded.
     let forwarded = times(&played.departures[1]);
     assert_eq!(forwarded, (6..10).map(|n| (Time::from_millis(n), 60)).collect::<Vec<_>>());
     // No frame was lost.
@@ -213,8 +215,8 @@ fn while_frames_go_straight_across_nothing_is_forwarded_a_second_time() {
     assert_eq!(heartbeat.beats.borrow()[0], Time::from_millis(5));
 }
 
-/// Frames that arrive while the kernel is told to bypass the loop: the last ones that reach the
-/// loop.
+/// A heartbeat and a port in one. When the loop requests bypass, one last frame arrives at the
+/// port.
 #[derive(Clone, Default)]
 struct Cable(Rc<RefCell<Vec<Packet>>>);
 
@@ -264,7 +266,7 @@ impl Port for Cable {
     }
 }
 
-/// Catches: a loop that reads the ports only before the bypass begins.
+/// Catches: a loop that reads the ports before it requests bypass, but not after.
 #[test]
 fn what_came_while_the_kernel_was_told_to_pass_frames_on_is_not_lost() {
     let mut cable = Cable::default();
@@ -284,7 +286,7 @@ fn what_came_while_the_kernel_was_told_to_pass_frames_on_is_not_lost() {
     assert_eq!(machine.held[1].packets(), 1);
 }
 
-/// Catches: a loop that drops arrivals at every port during a bypass.
+/// Catches: a loop that drops arrivals during a bypass even at a port that alone gets its frames.
 #[test]
 fn what_came_to_the_port_alone_is_forwarded_although_frames_now_go_straight_across() {
     let heartbeat = Recorder { passing: Cell::new(5), ..Recorder::default() };
@@ -300,7 +302,8 @@ fn what_came_to_the_port_alone_is_forwarded_although_frames_now_go_straight_acro
 fn at_high_rates_packets_leave_on_the_grid_and_at_low_rates_at_their_own_time() {
     let grid = Duration::from_micros(100);
     let options = Options { grid, high_rate: 20_000, ..EXACT };
-    // The delay is longer than all arrivals take, because an arrival may also wake the loop.
+    // The delay is longer than the span of all arrivals, because an arrival would also wake the
+    // loop.
     let delay = Duration::from_nanos(50_000_007);
     let on_and_off_the_grid = |every: u64, count: u64| {
         let arrivals = (0..count).map(|n| packet(Time::from_nanos(n * every), 1_500)).collect();
@@ -316,7 +319,8 @@ fn at_high_rates_packets_leave_on_the_grid_and_at_low_rates_at_their_own_time() 
     assert_eq!(on_and_off_the_grid(12_000, 4_000), (3_091, 0)); // 83,333
 }
 
-/// Catches: a loop that always polls the ports; one that never polls them again.
+/// Catches: a loop that is woken by each packet at a high rate; a loop that stays on the grid after
+/// the rate has fallen.
 #[test]
 fn at_high_rates_arrivals_gather_until_the_grid_and_at_low_rates_each_goes_on_at_once() {
     let grid = Duration::from_micros(100);
@@ -337,18 +341,18 @@ fn at_high_rates_arrivals_gather_until_the_grid_and_at_low_rates_each_goes_on_at
     };
     let (turns, longest) = turns_and_longest(300_000);
     assert!(turns >= 2_000 && longest.is_zero(), "{turns} turns, {longest:?}");
-    // About 10 ms with a turn for each of 83,333 packets per second, then 14 ms with a turn every
-    // 100 us.
+    // For about 10 ms, each of 83,333 packets per second causes a turn. During the next 14 ms,
+    // there is a turn every 100 us.
     let (turns, longest) = turns_and_longest(12_000);
     assert!(turns < 900 + 200 && longest <= grid && !longest.is_zero(), "{turns}, {longest:?}");
 }
 
 proptest! {
-    /// Recorded packets depart as the contract of a machine requires. This also holds if several
-    /// arrive at once and the machine has room for few.
+    /// Packets depart at the times that the contract of a machine requires. This also holds if
+    /// several packets arrive at once and the machine has room for few.
     ///
-    /// Catches: handing in a whole burst before draining. Waking a nanosecond late. Forgetting due
-    /// packets when nothing arrives.
+    /// Catches: a whole burst handed to the machine before due packets are sent; a wake-up one
+    /// nanosecond late; due packets that stay while nothing arrives.
     #[test]
     fn the_loop_is_the_contract(
         gaps in prop::collection::vec((0_u64..3, 0_u8..2), 1..80),
@@ -369,7 +373,7 @@ proptest! {
     }
 }
 
-/// The departures of `machine`, by a direct implementation of its contract.
+/// The departures of `machine` by a direct implementation of its contract, as the reference.
 fn contract(mut machine: Delay, arrivals: &[Vec<(Time, Packet)>; 2]) -> [Vec<(Time, u32)>; 2] {
     let mut departures = [Vec::new(), Vec::new()];
     let mut timeout = None;

@@ -1,4 +1,4 @@
-//! Commands to a loop that runs on the host's clock.
+//! Tests commands to a loop that runs on the host's clock.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -97,7 +97,8 @@ fn there_is_a_turn_between_two_commands() {
     assert!(thread.join().unwrap() > COMMANDS);
 }
 
-/// A machine that works in slices and counts the thread's processor time in milliseconds.
+/// A machine that does long work in slices. It also counts the processor time that it pretends to
+/// use, in milliseconds.
 struct Works {
     bare: Bare,
     used: Arc<AtomicU64>,
@@ -118,7 +119,7 @@ impl Machine for Works {
     }
 
     fn poll_timeout(&mut self, now: Time) -> Option<Time> {
-        // A turn without a slice, which handles packets only, takes 100 ms.
+        // A turn without a slice of work is counted with 100 ms, so that measuring it would show.
         self.used.fetch_add(if self.is_working() { 9 } else { 100 }, Ordering::Relaxed);
         self.slices = self.slices.saturating_sub(1);
         self.is_working().then_some(now)
@@ -129,7 +130,7 @@ impl Machine for Works {
     }
 }
 
-/// The host's clock with the processor time counted by a machine.
+/// The host's clock. The processor time is the one that the machine has counted.
 struct Used(Monotonic, Arc<AtomicU64>);
 
 impl Clock for Used {
@@ -151,8 +152,8 @@ impl Clock for Used {
     }
 }
 
-/// Catches: commands or slices not measured; turns that handle packets only measured; the last time
-/// reported instead of the longest.
+/// Catches: a command or a slice of work that is not measured; a turn without a slice that is
+/// measured; the last time reported instead of the longest.
 #[test]
 fn a_loop_knows_the_longest_processor_time_of_a_command_or_a_slice() {
     let (remote, inbox) = inbox().unwrap();
@@ -180,7 +181,7 @@ fn a_loop_knows_the_longest_processor_time_of_a_command_or_a_slice() {
     thread.join().unwrap();
 }
 
-/// Holds a packet for ever and is always due.
+/// A machine that never gives its packet away and is always due.
 struct Holds(PacketPool);
 
 impl Machine for Holds {
@@ -201,7 +202,7 @@ impl Machine for Holds {
     }
 }
 
-/// Virtual time that advances only in waits that sleep until a time. With `stands`, it does not
+/// Virtual time that advances only in waits until an inexact time. With `stands`, it does not
 /// advance at all.
 struct Virtual {
     now: Time,
@@ -229,7 +230,8 @@ impl Clock for Virtual {
     }
 }
 
-/// Catches: an end that polls without sleeping; one that waits until a time without a limit of turns.
+/// Catches: a closing loop that polls without sleeping; a closing loop that never ends because
+/// virtual time stands still.
 #[test]
 fn a_loop_ends_within_its_time_and_a_number_of_turns_whatever_it_holds() {
     for stands in [false, true] {

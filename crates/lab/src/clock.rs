@@ -1,4 +1,4 @@
-//! The clock of parts that run in real time: traffic generators, and waits for processes.
+//! A clock for code that runs in real time: traffic generators, and waits for processes.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -25,7 +25,7 @@ impl Clock {
     }
 }
 
-/// Time since the beginning of 1970, by the host's clock.
+/// Time since the beginning of 1970 by the host's clock.
 #[expect(clippy::disallowed_methods, reason = "reports to others carry the date")]
 pub fn since_1970() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()

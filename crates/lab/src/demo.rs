@@ -20,8 +20,9 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     PHASES.iter().map(|phase| phase.name)
 }
 
-/// Runs the demonstration, each phase for `length`. `wanted` names the phases; if empty, all are
-/// run. It cleans up and ends soon after `stop` becomes `true`.
+/// Runs the demonstration, each phase for `length`. `wanted` names the phases to run; if it is
+/// empty, all are run. Soon after `stop` becomes `true`, the demonstration removes its lab and
+/// ends.
 ///
 /// # Errors
 ///

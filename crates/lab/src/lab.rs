@@ -1,8 +1,8 @@
-//! The lab: hosts in network namespaces, gateways before some of them, and an emulated network
-//! between.
+//! A lab on this host: hosts in network namespaces, gateways in front of some of them, and an
+//! emulated network between all.
 //!
-//! All parts of a lab are in namespaces of its own, and recorded before they are made. The remains
-//! of a crash are removed when the next lab is built.
+//! Each part of a lab is recorded before it is created. If a lab crashes, the next one that is
+//! built removes the remains.
 
 mod build;
 mod emulate;
@@ -32,21 +32,22 @@ pub struct Lab {
     place: Place,
     folder: PathBuf,
     state: State,
-    /// `true` if its processes end with the thread that started it.
+    /// The processes of the lab end with the thread that started it.
     owned: bool,
 }
 
 impl Lab {
-    /// Builds `topology` as a lab called `name`. Its file has the text `text`, in the directory
-    /// `home`.
+    /// Builds `topology` as a lab called `name`. `text` is the text of its file, which is in the
+    /// directory `home`.
     ///
-    /// First removes the remains of labs whose owners are dead. If `owned`, the lab belongs to this
-    /// process: its processes end with the thread that started it, even if that is killed.
-    /// Otherwise it stays until [`down`](Self::down).
+    /// First removes the remains of labs whose owners are dead. If `owned` is set, the lab belongs
+    /// to this process: the lab's processes end with the thread that started it, even if that
+    /// thread is killed. Otherwise the lab stays until [`down`](Self::down).
     ///
     /// # Errors
     ///
-    /// If a lab of that name is up, or the host does not permit it. Nothing then remains.
+    /// If a lab of that name is up, or the host does not permit the lab. No part of it then
+    /// remains.
     pub fn up(
         place: &Place,
         name: &str,
@@ -68,14 +69,14 @@ impl Lab {
         }
     }
 
-    /// The lab called `name`. Without a name, the only lab that does not belong to a process.
+    /// The lab called `name`. Without a name, the only lab that stays until it is taken down.
     ///
     /// # Errors
     ///
     /// If no such lab is up, or several are.
     pub fn find(place: &Place, name: Option<&str>) -> anyhow::Result<Self> {
         let mut labs = Self::all(place)?;
-        // Labs that end with their process, such as demonstrations, are found by name only.
+        // Labs that end with their process, such as demonstrations, are found only by name.
         labs.retain(|lab| match name {
             Some(name) => name == lab.state.name,
             None => lab.state.stands_alone(),
@@ -95,13 +96,13 @@ impl Lab {
         }
     }
 
-    /// Its name.
+    /// The lab's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.state.name
     }
 
-    /// A command on one of its hosts or gateways, or on the network itself.
+    /// A command that runs on a host or gateway of the lab, or in the namespace of its network.
     ///
     /// # Errors
     ///
@@ -120,7 +121,7 @@ impl Lab {
         Ok(command)
     }
 
-    /// Replaces this process by `command` on `host`. Returns only on failure.
+    /// Replaces this process by `command`, run on `host`. Returns only if this fails.
     pub fn exec(&self, host: &str, command: &[String]) -> anyhow::Error {
         let Some((program, args)) = command.split_first() else {
             return Failure::input(Code::NoLab, "no command to run").into();
@@ -129,7 +130,7 @@ impl Lab {
             Ok(inner) => inner,
             Err(failure) => return failure.into(),
         };
-        // Without root the lab is in the namespaces of its owner: enter those first.
+        // Without root, the lab is in the namespaces of its owner. These are entered first.
         let mut outer = match &self.state.holder {
             Some(holder) => holder.enter(&inner),
             None => inner,
@@ -137,7 +138,7 @@ impl Lab {
         outer.args(args).exec().into()
     }
 
-    /// State of its network.
+    /// The state of the emulated network.
     ///
     /// # Errors
     ///
@@ -146,12 +147,12 @@ impl Lab {
         self.ask_network(None)?.ok_or_else(|| anyhow::anyhow!("the emulator says nothing"))
     }
 
-    /// Changes a route of its network. Returns the state after the change.
+    /// Changes a route of the emulated network. Returns the state after the change.
     ///
     /// # Errors
     ///
-    /// If no such route exists, a route without a rate is to get one, or the emulator does not
-    /// answer.
+    /// If the route does not exist, if it has no rate that could change, or if the emulator does
+    /// not answer.
     pub fn change(&self, change: &RouteChange) -> anyhow::Result<Emulated> {
         let refused = || {
             let message =
@@ -167,17 +168,17 @@ impl Lab {
         emulate::ask(&self.folder.join(EMULATOR_SOCKET), change)
     }
 
-    /// Control socket of a gateway.
+    /// The path of a gateway's control socket.
     #[must_use]
     pub fn socket(&self, gateway: &str) -> PathBuf {
         self.folder.join(format!("{gateway}.sock"))
     }
 
-    /// Ends its processes and removes its namespaces. Some of them may have vanished already.
+    /// Ends the lab's processes and removes its namespaces. Some may have vanished already.
     ///
     /// # Errors
     ///
-    /// If a part of it cannot be removed.
+    /// If a part of the lab cannot be removed.
     pub fn down(self) -> anyhow::Result<()> {
         let _alone = self.place.lock()?;
         if self.folder.exists() { self.remove() } else { Ok(()) }
@@ -205,7 +206,7 @@ impl Lab {
     fn all(place: &Place) -> anyhow::Result<Vec<Self>> {
         let mut labs = Vec::new();
         for folder in place.folders()? {
-            // A lab that is being taken down may have vanished by now.
+            // A lab that is being taken down may have vanished meanwhile.
             if let Ok(state) = State::read(&folder) {
                 labs.push(Self { place: place.clone(), folder, state, owned: false });
             }
@@ -229,7 +230,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Policy file of each gateway, and the port names in it.
+    /// The policy file of each gateway, and the names of the ports in it.
     fn policies(&self, topology: &Topology, home: &Path) -> anyhow::Result<Vec<build::Policy>> {
         let read = |gateway: &crate::topology::Gateway| -> anyhow::Result<build::Policy> {
             let file = match &gateway.policy {

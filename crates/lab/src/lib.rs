@@ -1,10 +1,12 @@
-//! Labs on this host: hosts in network namespaces, their gateways and network, traffic and a demo.
+//! Labs on this host: hosts in network namespaces, gateways, an emulated network, traffic
+//! generators, and the demonstration.
 //!
-//! A lab runs the program `tidegate` for its gateways and for its network, and learns their state
-//! over the interface of `tidegate-api`.
+//! A lab runs the program `tidegate` for its gateways and for its network. It reads their state
+//! through the interface of `tidegate-api`.
 
 #![forbid(unsafe_code)]
-// The print macros panic if stdout or stderr is closed; the functions of `output` do not.
+// `print!` and `eprintln!` panic if the output is closed, so they are forbidden. The functions of
+// `output` do not panic.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod clock;

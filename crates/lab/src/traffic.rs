@@ -1,5 +1,4 @@
-//! Generators of real traffic on the kernel's sockets, for the hosts of the lab and of the
-//! demonstration.
+//! Generators of real traffic, on kernel sockets, for the hosts of labs and of the demonstration.
 
 mod client;
 mod ping;
@@ -17,7 +16,8 @@ pub use request::Sender;
 pub use server::Server;
 pub use watch::{Seen, watch};
 
-/// Sets the congestion control called `name` for `socket` and the sockets that it accepts.
+/// Sets the congestion control called `name` for `socket`. Sockets that it accepts inherit the
+/// setting.
 fn pin_congestion_control(socket: &socket2::Socket, name: Option<&str>) -> io::Result<()> {
     let Some(name) = name else { return Ok(()) };
     socket.set_tcp_congestion(name.as_bytes()).map_err(|error| {

@@ -1,4 +1,5 @@
-//! The simulator for Python: text in, columns of numbers out. The package around it is in `python/`.
+//! The simulator as a Python module: takes the text of a scenario, returns columns of numbers. The
+//! Python package around it is in `python/`.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -68,7 +69,7 @@ fn explain(found: &Findings) -> String {
 }
 
 fn simulate(scenario: &Scenario) -> PyResult<Results> {
-    // The exception that a signal handler raised: one of the user, or the interpreter's at Ctrl-C.
+    // The exception that a signal handler of the user raised, or that Python raises at Ctrl-C.
     let mut raised = None;
     let look = |_| match Python::attach(|py| py.check_signals()) {
         Ok(()) => ControlFlow::Continue(()),

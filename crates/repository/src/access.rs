@@ -1,7 +1,8 @@
-//! Credentials of a source: secrets from files of mode 0600, and the configuration of TLS.
+//! Credentials for the server of a policy repository: secrets from files of mode 0600, and the TLS
+//! configuration.
 //!
-//! TLS is rustls with ring. The certificate of the server must be signed by `ca`, or else by an
-//! authority that this host trusts.
+//! TLS is rustls with ring. The authorities in the file `ca` must have signed the server's
+//! certificate; without `ca`, the authorities that this host trusts.
 //!
 //! Source: RFC 8446, TLS 1.3; RFC 5280, certificates.
 
@@ -21,19 +22,19 @@ use tidegate_config::source::Access;
 
 use crate::{Fault, FaultKind};
 
-/// A password or a key. `Debug` does not show it.
+/// A password or a private key. `Debug` does not show it.
 #[derive(Clone, Eq, PartialEq)]
 pub(crate) struct Secret(String);
 
 impl Secret {
-    /// The text itself, for the server only.
+    /// The text itself, which may go only to the server.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
 }
 
 impl Secret {
-    /// Its first line, which is the password of a password file.
+    /// The first line of the secret. A password file holds the password in its first line.
     fn first_line(&self) -> Self {
         Self(self.0.lines().next().unwrap_or("").to_owned())
     }
@@ -45,11 +46,11 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// User and password of `access`, if it names a user.
+/// User and password that `access` configures, or `None` if it configures neither.
 ///
 /// # Errors
 ///
-/// If only one of the two is given, or the file cannot be used.
+/// If only the user or only the password is given, or the password file cannot be used.
 pub(crate) fn credentials(access: &Access) -> Result<Option<(String, Secret)>, Fault> {
     match (&access.user, &access.password_file) {
         (None, None) => Ok(None),
@@ -59,7 +60,7 @@ pub(crate) fn credentials(access: &Access) -> Result<Option<(String, Secret)>, F
     }
 }
 
-/// The secret in a file that nobody but its owner may read, without a line break at the end.
+/// Reads the secret from a file that only its owner may read. Removes the line break at the end.
 ///
 /// # Errors
 ///
@@ -82,7 +83,7 @@ pub(crate) fn secret(path: &Path) -> Result<Secret, Fault> {
     Ok(Secret(text.to_owned()))
 }
 
-/// The configuration of TLS that `access` describes.
+/// Builds the TLS configuration that `access` describes.
 ///
 /// # Errors
 ///
@@ -109,11 +110,11 @@ pub(crate) fn tls(access: &Access) -> Result<Arc<ClientConfig>, Fault> {
     Ok(Arc::new(config))
 }
 
-/// The authorities that may sign the certificate of the server.
+/// The authorities that may sign the server's certificate.
 fn roots(ca: Option<&Path>) -> Result<RootCertStore, Fault> {
     let mut roots = RootCertStore::empty();
     let Some(path) = ca else {
-        // A server does not need an authority of the host that cannot be parsed.
+        // Certificates of the host that cannot be parsed are skipped; the server may not need them.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         return Ok(roots);
     };
@@ -125,7 +126,7 @@ fn roots(ca: Option<&Path>) -> Result<RootCertStore, Fault> {
     Ok(roots)
 }
 
-/// The certificates in a file in PEM, at least one.
+/// The certificates in a PEM file; at least one.
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Fault> {
     let text = read(open(path)?, LONGEST_LIST).map_err(|error| unreadable(path, &error))?;
     let list: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
@@ -134,8 +135,8 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Fault> {
         .ok_or_else(|| unusable(format!("{} holds no certificate in PEM", path.display())))
 }
 
-/// Opens a regular file. Others, such as a pipe without a writer, would stop every task of the
-/// thread.
+/// Opens a regular file, and refuses other kinds. Reading a pipe without a writer, for example,
+/// would block every task of the thread.
 fn open(path: &Path) -> Result<fs::File, Fault> {
     let mut options = fs::OpenOptions::new();
     let file = options.read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);
@@ -146,26 +147,27 @@ fn open(path: &Path) -> Result<fs::File, Fault> {
     }
 }
 
-/// The first `limit` bytes of `file`.
+/// Reads at most `limit` bytes of `file`.
 fn read(file: fs::File, limit: u64) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     file.take(limit).read_to_end(&mut text)?;
     Ok(text)
 }
 
-/// The readable part of a file of credentials.
+/// The content of a credentials file; empty if it cannot be read.
 pub(crate) fn content(path: &Path) -> Vec<u8> {
     open(path).ok().and_then(|file| read(file, LONGEST_LIST).ok()).unwrap_or_default()
 }
 
-/// The fault that a failed handshake stands for, if `error` comes from TLS.
+/// The fault that describes a failed TLS handshake. `None` if `error` does not come from TLS.
 pub(crate) fn tls_fault(error: &(dyn Error + 'static), server: &str) -> Option<Fault> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(tls) = error.downcast_ref::<rustls::Error>() {
             return Some(of_tls(tls, server));
         }
-        // The source of an I/O error skips the error inside it, so that one is checked first.
+        // An I/O error wraps another error, which `source` skips. So the wrapped error is checked
+        // first.
         let inside = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         next = match inside {
             Some(inside) => Some(inside),
@@ -201,10 +203,10 @@ fn unreadable(path: &Path, error: &io::Error) -> Fault {
 /// Permission bits of group and others.
 const OTHERS: u32 = 0o077;
 
-/// Bytes of the longest secret that is read: a key of RSA with 16,384 bits takes 13 kB in PEM.
+/// Limit for secrets, in bytes. An RSA key of 16,384 bits takes 13 kB in PEM.
 const LONGEST_SECRET: u64 = 64 * 1024;
 
-/// Bytes of the longest list of certificates that is read: the authorities of Debian take 220 kB.
+/// Limit for lists of certificates, in bytes. The authorities of Debian take 220 kB.
 const LONGEST_LIST: u64 = 4 * 1024 * 1024;
 
 #[cfg(test)]
@@ -213,7 +215,8 @@ mod tests {
 
     use super::*;
 
-    /// Catches: a mask of 0o007; no strip of the line break; a message with the secret.
+    /// Catches: a secret accepted although its group may read it; the line break kept in the
+    /// password; a message that shows the secret.
     #[test]
     fn a_secret_is_read_only_from_a_file_of_its_owner() {
         let folder = std::env::temp_dir().join(format!("tidegate-secret-{}", std::process::id()));
@@ -234,7 +237,7 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// Catches: a pipe that is waited for; a device that is read without end.
+    /// Catches: a read that blocks on a pipe; a read of a device that never ends.
     #[test]
     fn credentials_are_in_regular_files() {
         let folder = std::env::temp_dir().join(format!("tidegate-pipe-{}", std::process::id()));

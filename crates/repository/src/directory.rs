@@ -1,15 +1,16 @@
 //! A directory of TOML files as a policy repository.
 //!
-//! The set is the files whose names end in `.toml`. It is committed by a marker, the file `COMMIT`,
-//! whose content is the revision. With `commit = "each-change"` a change is committed when no file
-//! has changed for [`QUIET`].
+//! The policy set consists of the files whose names end in `.toml`. A marker, the file `COMMIT`,
+//! commits the set; its content is the revision. With `commit = "each-change"`, a change is
+//! committed when no file has changed for [`QUIET`].
 //!
-//! Reading never mixes two commits. The marker must be the same before and after, and no file may
-//! be newer than the marker. If the marker is a symbolic link into another directory, as Kubernetes
-//! makes them, that directory is read: it is replaced as a whole.
+//! A reader never mixes two commits. The marker must be the same before and after the read, and no
+//! file may be newer than the marker. The marker may be a symbolic link into another directory, as
+//! Kubernetes makes them. Then that directory is read, since it is replaced as a whole.
 //!
-//! Changes are noticed by inotify, and by a look at the marker every `poll`. The look also finds a
-//! directory that was made again, or to which a symbolic link now leads.
+//! Inotify reports changes. In addition, the directory is inspected every `poll`. This finds a
+//! directory that was removed and made again, and a symbolic link that points to another directory
+//! now.
 
 mod committed;
 mod read;
@@ -40,7 +41,7 @@ pub(crate) struct Directory {
     poll: Duration,
     max_size: u64,
     max_policies: usize,
-    /// The last set that any request has read.
+    /// The last set that any clone of this value has read.
     committed: Arc<Mutex<Committed>>,
 }
 
@@ -80,7 +81,7 @@ impl PolicyRepository for Directory {
     }
 }
 
-/// Runs blocking disk `work` on a thread of its own.
+/// Runs blocking file-system `work` on another thread.
 async fn aside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Fault> + Send + 'static,
 ) -> Result<T, Fault> {
@@ -88,13 +89,14 @@ async fn aside<T: Send + 'static>(
     spawn_blocking(work).await.map_err(stopped)?
 }
 
-/// Shortest interval between two looks. A look takes about 10 system calls.
+/// Shortest interval between two inspections. One takes about 10 system calls.
 const SHORTEST_POLL: Duration = Duration::from_millis(50);
 
-/// Changes within this time share a look, so 1,000 markers a second cause 50 looks.
+/// Changes within this time share one inspection, so 1,000 new markers a second cause 50
+/// inspections.
 const COALESCE: Duration = Duration::from_millis(20);
 
-/// A commit is read at the latest this long after its marker, even if further markers follow.
+/// Longest time between a marker and the read of its commit, even if further markers follow.
 const LONGEST_QUIET: Duration = Duration::from_secs(1);
 
 /// First and longest wait after a fault. The wait doubles with each further fault.
@@ -103,9 +105,9 @@ const RETRY: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(5)
 /// The task that watches a directory.
 struct Watch {
     directory: Directory,
-    /// The watched directory; `None` while the directory is missing.
+    /// The inotify events of the watched directory; `None` while the directory is missing.
     events: Option<(PathBuf, AsyncFd<Events>)>,
-    /// The state at the last look.
+    /// The state of the directory at the last inspection.
     seen: Option<read::Look>,
 }
 
@@ -123,8 +125,8 @@ impl Watch {
             let directory = self.directory.clone();
             let answer = aside(move || directory.read()).await;
             let waits = matches!(&answer, Err(fault) if fault.kind == FaultKind::Uncommitted);
-            // After a commit was read, a change without a marker is no fault: the next marker
-            // commits it.
+            // Once a commit was read, changed files without a new marker are no fault: the next
+            // marker commits them.
             let pending = waits && matches!(sent, Some(Ok(_))) && self.has_marker();
             if !pending && sent.as_ref() != Some(&answer) {
                 if to.send(answer.clone()).await.is_err() {
@@ -150,13 +152,13 @@ impl Watch {
         }
     }
 
-    /// Returns `true` if the marker was there at the last look.
+    /// Returns `true` if the marker existed at the last inspection.
     fn has_marker(&self) -> bool {
         self.seen.as_ref().is_some_and(read::Look::has_marker)
     }
 
-    /// Waits until a commit may have been made, and no further one follows for [`QUIET`]; or until
-    /// `again`.
+    /// Waits until a commit may have been made and no further one follows for [`QUIET`]. Ends after
+    /// `again` at the latest.
     async fn next_commit(&mut self, again: Option<Duration>) {
         let again = again.map(|wait| Instant::now() + wait);
         while !self.changed(again).await {
@@ -173,8 +175,8 @@ impl Watch {
         }
     }
 
-    /// Waits for a change until the next look is due, or `deadline`; returns `true` if it may be a
-    /// commit.
+    /// Waits for an event, for the next inspection, or for `deadline`. Returns `true` if there may
+    /// be a new commit.
     async fn changed(&mut self, deadline: Option<Instant>) -> bool {
         let due = Instant::now() + self.directory.poll;
         let due = deadline.map_or(due, |deadline| deadline.min(due));
@@ -195,7 +197,8 @@ impl Watch {
         moved || file_changed && self.directory.commit == Commit::EachChange
     }
 
-    /// Looks at directory and marker; returns `true` if they are not as at the last look.
+    /// Inspects the directory and its marker. Returns `true` if they differ from the last
+    /// inspection.
     async fn look(&mut self) -> bool {
         let directory = self.directory.clone();
         let look = aside(move || Ok(directory.look())).await.ok().flatten();
@@ -221,7 +224,8 @@ impl AsRawFd for Events {
     }
 }
 
-/// Watches `directory`. `None` if the kernel has no more watches; changes are then found by looks.
+/// Watches `directory`. Returns `None` if the kernel has no more inotify watches; inspections then
+/// find the changes.
 #[expect(
     deprecated,
     reason = "`Events` owns its descriptor and never replaces it, which its successor asks to promise"
@@ -240,10 +244,12 @@ fn events_of(directory: &Path) -> Option<AsyncFd<Events>> {
     AsyncFd::new(Events(inotify)).ok()
 }
 
-/// Waits for changes and takes them; returns `true` if a file of the set may be among them.
+/// Waits for events and consumes them. Returns `true` if a file of the set may be among the changed
+/// ones.
 async fn of_files(events: &AsyncFd<Events>) -> bool {
     let Ok(mut ready) = events.readable().await else { return false };
-    // Events of a hidden name are about temporary files, except for the `..data` of Kubernetes.
+    // Hidden names belong to temporary files, except for `..data`, the symbolic link that
+    // Kubernetes replaces.
     let of_set = |name: &OsStr| read::is_of_set(name) || name == "..data";
     let mut found = false;
     for _ in 0..MOST_READS {
@@ -256,5 +262,5 @@ async fn of_files(events: &AsyncFd<Events>) -> bool {
     found
 }
 
-/// Reads of events in succession. A read takes up to 4 KiB of events.
+/// Maximum number of reads of events in a row. A read returns up to 4 KiB of events.
 const MOST_READS: u32 = 64;

@@ -1,4 +1,4 @@
-//! Policies in etcd v3, through the JSON gateway of its members.
+//! Policies in etcd v3, through the JSON gateway of the cluster's members.
 //!
 //! ```text
 //! <prefix>policy/<name>, class/<name>, trunk/<name>   body of one table, in TOML
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Source: etcd 3.4, `Documentation/dev-guide/api_grpc_gateway.md`.
-//! Differs: with `commit = "each-change"` a store without any key is no commit, because a server
-//! that lost its data looks like this. An empty set is meant if the marker exists.
+//! Differs: with `commit = "each-change"`, a store without any key counts as uncommitted, because a
+//! server that lost its data looks the same. A marker without items means an empty set.
 
 mod client;
 mod credentials;
@@ -84,8 +84,8 @@ impl Etcd {
         Arc::clone(&self.credentials.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Reads the files of credentials again after a fault of this kind, if they have changed.
-    /// Returns `true` if they have.
+    /// After a fault of this kind, reads the credentials files again if they have changed. Returns
+    /// `true` if they have.
     fn renew(&self, kind: FaultKind) -> bool {
         let renewed =
             of_credentials(kind).then(|| self.credentials().renewed(&self.access)).flatten();
@@ -94,7 +94,8 @@ impl Etcd {
         true
     }
 
-    /// The answer of the first member that has one. Credentials that are refused are renewed once.
+    /// The answer of the first member that gives one. If a member refuses the credentials, they are
+    /// renewed once.
     async fn first<'a, T>(
         &'a self,
         job: impl Fn(Client<'a>) -> Answer<'a, T> + Send + Sync,
@@ -188,12 +189,12 @@ impl PolicyRepository for Etcd {
     }
 }
 
-/// Returns `true` if another member may not have this fault.
+/// Returns `true` if the fault lies with one member, so that another may answer.
 fn of_member(kind: FaultKind) -> bool {
     matches!(kind, FaultKind::Unreachable | FaultKind::Untrusted | FaultKind::Protocol)
 }
 
-/// One fault for the faults of all members: of the kind of the first, with all messages.
+/// Combines the faults of all members: the kind of the first one, and all messages.
 fn all(faults: Vec<Fault>) -> Fault {
     faults
         .into_iter()
@@ -209,11 +210,11 @@ fn seconds_since_1970() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Path of writing a key.
+/// URL path that writes a key.
 const PUT: &str = "/v3/kv/put";
 
-/// Number of checks by which a pull waits for the end of a push.
+/// Number of times that a pull checks for the end of a push.
 const PUSH_LOOKS: u32 = 25;
 
-/// Time between two looks. Chosen: 5 s in all, in which 60,000 items were pushed in a debug build.
+/// Time between two such checks. Chosen: 5 s in all, in which a debug build pushes 60,000 items.
 const PUSH_LOOK: Duration = Duration::from_millis(200);

@@ -1,45 +1,46 @@
-//! The faults of a source, each with its remedy.
+//! The faults of a policy repository, each with a remedy.
 
 use std::fmt;
 
-/// A fault of a source. Policies in force stay; the operator gets one alarm.
+/// A fault of a policy repository. The policies in force stay; the operator gets one alarm.
 ///
-/// No text in it contains a password or a key.
+/// The texts contain no passwords or keys.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Fault {
-    /// Its kind, which decides the advice.
+    /// Its kind, which decides the usual remedy.
     pub kind: FaultKind,
-    /// The problem, with its place: a key, a DN, a file.
+    /// The problem and where it is: a key, a DN, or a file.
     pub message: String,
-    /// The remedy.
+    /// The remedy, for the operator.
     pub help: String,
 }
 
 /// Kinds of faults.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum FaultKind {
-    /// The server does not answer, or its answer takes too long.
+    /// The server does not answer, or takes too long.
     Unreachable,
-    /// The server refuses the user, or a right is missing.
+    /// The server refuses the user, or the user lacks a permission.
     Refused,
     /// The certificate of the server is not trusted, or has expired.
     Untrusted,
-    /// No commit marker was ever written.
+    /// No commit marker was ever written, so no set is complete.
     Uncommitted,
     /// The set kept changing while it was read.
     Unsteady,
-    /// The source is larger than `max_size` or has more than `max_policies`.
+    /// The set is larger than `max_size`, or has more items than `max_policies`.
     TooLarge,
-    /// An entry is not what this kind of source holds.
+    /// An entry does not have the form that this kind of repository requires.
     Malformed,
-    /// The server answers what its protocol does not allow.
+    /// The server sends an answer that violates its protocol.
     Protocol,
-    /// A file named for the source cannot be used, or the source cannot do what was asked.
+    /// A file named in the configuration cannot be used, or the repository lacks a requested
+    /// function.
     Unusable,
 }
 
 impl FaultKind {
-    /// Its name in `--json` and metrics.
+    /// The name of the kind in `--json` and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -55,7 +56,7 @@ impl FaultKind {
         }
     }
 
-    /// The usual advice.
+    /// The usual remedy for this kind.
     const fn help(self) -> &'static str {
         match self {
             Self::Unreachable => "look whether the server runs and `url` is right",
@@ -76,12 +77,12 @@ impl FaultKind {
 }
 
 impl Fault {
-    /// A fault with the usual advice of its kind.
+    /// A fault with the usual remedy of its kind.
     pub fn new(kind: FaultKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), help: kind.help().to_owned() }
     }
 
-    /// The same with other advice.
+    /// The same fault with another remedy.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = help.into();

@@ -13,13 +13,14 @@
 //!    +- cn=gateway-1                 tgNodeReport
 //! ```
 //!
-//! Policies may be anywhere below the root entry, and other programs may write them. Rules of RFC
-//! 3703 with filters of RFC 4104 are read (`conditions.rs`), and those of the AIX and z/OS policy
-//! agents (`zos.rs`).
+//! Policies may be anywhere below the root entry, and other programs may write them. The gateway
+//! reads rules of RFC 3703 with filters of RFC 4104 (`conditions.rs`), and rules of the AIX and
+//! z/OS policy agents (`zos.rs`).
 //!
-//! Source: RFC 3703, RFC 4104, RFC 4511, RFC 4533; the directory of `aggregates`, section 6.
-//! Differs: with a marker, the revision is the text of `tgGeneration`, without a digest of the set.
-//! A program that writes the marker must not use a text twice.
+//! Source: RFC 3703, RFC 4104, RFC 4511, RFC 4533; the directory of the paper `aggregates`, section
+//! 6.
+//! Differs: with a marker, the revision is the text of `tgGeneration` and has no digest of the set.
+//! A program that writes the marker must not use the same text twice.
 
 mod attributes;
 mod conditions;
@@ -55,7 +56,7 @@ use self::read::Reader;
 use self::session::Servers;
 use crate::{Answer, Fault, FaultKind, NodeReport, PolicyRepository, Snapshot, Snapshots};
 
-/// The repository below `base` on one of `urls`.
+/// The repository below the entry `base`, on one of the servers `urls`.
 ///
 /// # Errors
 ///
@@ -113,7 +114,8 @@ impl PolicyRepository for Ldap {
     }
 }
 
-/// `work`, with a fault where the client library panics on an answer that it cannot parse.
+/// Runs `work`, and turns a panic into a fault. The client library panics on an answer that it
+/// cannot parse.
 async fn contained<T>(work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
     AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
         Err(Fault::new(FaultKind::Protocol, "the server sends an answer that is not LDAP"))

@@ -1,13 +1,14 @@
 //! Policy repositories, in which an organisation keeps the policies of its gateways.
 //!
 //! A [`PolicyRepository`] watches one source and proposes each complete set of policies as a
-//! [`Snapshot`]. A set is complete when its marker is written, the last write of a change. The
-//! policy agent merges the snapshots of all sources, compiles one generation, and installs it.
+//! [`Snapshot`]. The commit marker, written last, makes a set complete. The gateway's policy agent
+//! merges the snapshots of all sources, compiles them into one generation of its configuration, and
+//! installs it.
 //!
-//! A new kind of repository is one module here, one arm in [`open`], and one kind in
+//! A new kind of repository needs a module here, an arm in [`open`], and a kind in
 //! `tidegate_config::source`.
 //!
-//! Source: the policy agent and directory of `aggregates`, section 6; PCIM, RFC 3060.
+//! Source: the policy agent and the directory of the paper `aggregates`, section 6; PCIM, RFC 3060.
 
 mod access;
 mod directory;
@@ -31,55 +32,56 @@ pub use fault::{Fault, FaultKind};
 pub use report::{Conformance, NodeReport};
 pub use roles::select;
 
-/// A complete set of policies, as a repository held it at one commit, for all roles.
+/// A complete set of policies at one commit of a repository, for all roles of gateways.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Snapshot {
-    /// The commit, such as an etcd revision. Equal revisions of one source are the same set; see
-    /// `ldap.rs` for the exception.
+    /// Identifies the commit, such as an etcd revision. Equal revisions of one source mean equal
+    /// sets; `ldap.rs` has the exception.
     pub revision: String,
-    /// Its documents in TOML, in the order of their origins. Each holds `[[policy]]`, `[[class]]`
-    /// and `[[trunk]]` tables only. An item may have a field `roles`, a list of names; the agent
-    /// selects by it and removes it.
+    /// TOML documents, ordered by origin. Each holds only `[[policy]]`, `[[class]]` and `[[trunk]]`
+    /// tables. An item may have a field `roles`, a list of names. The agent selects items by it and
+    /// then removes the field.
     pub parts: Vec<Part>,
 }
 
-/// The answer of a repository, awaited.
+/// The future result of a request to a repository.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send + 'a>>;
 
-/// The snapshots of a watched repository, with the faults in between.
+/// The snapshots of a watched repository, and its faults.
 pub type Snapshots = mpsc::Receiver<Result<Snapshot, Fault>>;
 
 /// One source of policies.
 pub trait PolicyRepository: Send + Sync {
-    /// Watches the source, on a task of the caller's runtime that ends when the receiver is
+    /// Watches the source. The task runs on the caller's runtime, and ends when the receiver is
     /// dropped.
     ///
-    /// The first snapshot is the set that is committed now. Every later commit follows, but commits
-    /// within [`QUIET`] of each other are one. A fault is sent once when it begins or changes. The
-    /// task retries by itself. As soon as the fault is over, it sends the next snapshot, even an
-    /// unchanged one.
+    /// The first snapshot is the currently committed set. A snapshot for every later commit
+    /// follows; commits within [`QUIET`] of each other share one. A fault is sent once when it
+    /// begins or changes, and the task retries by itself. When the fault is over, it sends the next
+    /// snapshot, even an unchanged one.
     fn watch(self: Arc<Self>) -> Snapshots;
 
-    /// Reads the set that is committed now.
+    /// Reads the currently committed set.
     fn pull(&self) -> Answer<'_, Snapshot>;
 
-    /// Replaces the whole set by `items` and commits it: the marker is written last. Returns the
+    /// Replaces the whole set by `items` and commits it by a new marker. Returns the revision.
     /// revision.
-    ///
-    /// Every other item of the source is removed. Watchers see the old set or the new one, never a
+    /// Removes all other items of the source. Watchers see the old set or the new one, never a
+    /// mixture.
     /// mixture.
     fn push(&self, items: Vec<Item>) -> Answer<'_, String>;
 
-    /// Writes the report of a gateway, where the source can keep it.
+    /// Writes the report of a gateway, if the source can store reports.
     fn report(&self, report: &NodeReport) -> Answer<'_, ()>;
 }
 
-/// Commits that follow within this time are skipped, and editing by hand is over after it.
+/// Commits that follow within this time are read together. Without markers, an edit counts as
+/// finished after this time without changes.
 ///
-/// A change has to be in force 2 s after its commit, which leaves nine times this for the rest.
+/// A commit must take effect within 2 s. This leaves nine tenths of it for the rest.
 pub const QUIET: std::time::Duration = std::time::Duration::from_millis(200);
 
-/// The repository that `spec` describes. Does not connect yet.
+/// Creates the repository that `spec` describes. Does not connect yet.
 ///
 /// # Errors
 ///

@@ -1,16 +1,16 @@
-//! Selects the items of a repository that are for this gateway.
+//! Selects the repository items meant for this gateway, by roles such as "branch office".
 //!
-//! An item without roles is for every gateway. An item with roles is for the gateways that have one
-//! of them.
+//! An item without roles is for every gateway. An item with roles is for each gateway that has at
+//! least one of them.
 //!
-//! Source: `pcimRoles`, RFC 3703, section 5.2; `aggregates`, section 6: an agent reads the policies
-//! that apply to its server.
+//! Source: `pcimRoles`, RFC 3703, section 5.2; the paper `aggregates`, section 6: an agent reads
+//! the policies that apply to its server.
 
 use tidegate_config::{Item, Part, items};
 use toml::Value;
 
-/// The items of `part` for a gateway with `roles`. A part without roles, or with errors, stays as
-/// it is.
+/// The items of `part` that are for a gateway with `roles`. A part that has no roles, or cannot be
+/// parsed, is returned unchanged.
 #[must_use]
 pub fn select(part: &Part, roles: &[String]) -> Part {
     let found = items(part).unwrap_or_default();
@@ -29,7 +29,7 @@ pub fn select(part: &Part, roles: &[String]) -> Part {
     Part { origin: part.origin.clone(), text }
 }
 
-/// The roles of `item`, if it has a field of that name with names in it.
+/// The roles of `item`, if its field `roles` is a list of names.
 fn wanted(item: &Item) -> Option<Vec<String>> {
     let name = |value: &Value| value.as_str().map(str::to_owned);
     match item.fields.get("roles")? {
@@ -42,8 +42,8 @@ fn wanted(item: &Item) -> Option<Vec<String>> {
 mod tests {
     use super::*;
 
-    /// Catches: items of other roles that are kept; items without roles that are dropped; `roles`
-    /// left in an item.
+    /// Catches: an item kept although it is for other roles; an item without roles dropped; the
+    /// field `roles` left in an item.
     #[test]
     fn items_of_other_roles_are_left_out() {
         let text = "[[policy]]\nname = \"all\"\n[[policy]]\nname = \"edge\"\nroles = [\"edge\", \"lab\"]\n\

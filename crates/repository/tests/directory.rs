@@ -1,4 +1,4 @@
-//! Directories of TOML files, on a file system of this host.
+//! Tests policy repositories that are directories of TOML files.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 
 use common::{canonical_text, next, random_sets, sets_come_back_the_same, text_of};
 
-/// A folder for one test, removed when it ends.
+/// A folder for one test. It is removed when the value is dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -100,14 +100,15 @@ async fn each_commit_is_one_snapshot() {
         assert_eq!(canonical_text(&snapshot.parts), text_of(set));
         assert_eq!(snapshot.revision, revision);
     }
-    // A marker without a change of the set is a commit of its own.
+    // A new marker without a change of the set is a commit too.
     folder.commit("release 7");
     let snapshot = next(&mut snapshots).await.unwrap();
     assert!(snapshot.revision.starts_with("release 7@"), "{}", snapshot.revision);
     assert!(timeout(Duration::from_millis(500), snapshots.recv()).await.is_err());
 }
 
-/// Catches: a marker that is not read before and after; half a change that is read.
+/// Catches: a reader that does not compare the marker before and after the read; a change that is
+/// read before its marker is written.
 #[tokio::test]
 async fn half_a_change_waits_for_its_marker() {
     let folder = Folder::new();
@@ -116,7 +117,7 @@ async fn half_a_change_waits_for_its_marker() {
     let repository = repository(&folder.0);
     let mut snapshots = Arc::clone(&repository).watch();
     assert_eq!(names(&next(&mut snapshots).await.unwrap()), ["a"]);
-    // File systems stamp files with a clock of up to 10 ms.
+    // File systems stamp files with a clock that has steps of up to 10 ms.
     sleep(Duration::from_millis(50)).await;
     folder.policy("b.toml", "b");
     assert!(timeout(Duration::from_millis(600), snapshots.recv()).await.is_err());
@@ -143,15 +144,16 @@ async fn without_markers_a_change_is_committed_when_it_is_over() {
         folder.policy(&format!("{name}.toml"), name);
         sleep(Duration::from_millis(40)).await;
     }
-    // On a busy host the pauses may be longer than a quiet period.
+    // On a busy host, the pauses between the commits may be longer than `QUIET`, so intermediate
+    // sets may be reported.
     while names(&next(&mut snapshots).await.unwrap()) != ["a", "b", "c", "d"] {}
-    // A change within a file does not change the directory.
+    // A change inside a file does not change its directory.
     folder.policy("d.toml", "e");
     assert_eq!(names(&next(&mut snapshots).await.unwrap()), ["a", "b", "c", "e"]);
     assert!(timeout(Duration::from_millis(400), snapshots.recv()).await.is_err());
 }
 
-/// Catches: backups of editors, hidden files and subdirectories that are read.
+/// Catches: a backup of an editor, a hidden file or a subdirectory read as a policy file.
 #[tokio::test]
 async fn other_files_are_left_out() {
     let folder = Folder::new();
@@ -164,7 +166,8 @@ async fn other_files_are_left_out() {
     assert_eq!(names(&repository(&folder.0).pull().await.unwrap()), ["a"]);
 }
 
-/// Catches: a watch that stays at the old directory; a set that is read from two releases.
+/// Catches: a watch that stays at the old directory after a symbolic link has changed; a set mixed
+/// from two releases.
 #[tokio::test]
 async fn a_link_to_another_directory_is_followed() {
     let folder = Folder::new();
@@ -183,8 +186,8 @@ async fn a_link_to_another_directory_is_followed() {
     assert_eq!(names(&next(&mut snapshots).await.unwrap()), ["two"]);
 }
 
-/// The layout of a mounted ConfigMap: each file is a link through `..data`, which is replaced as a
-/// whole. The order in which the files of a version were written says nothing.
+/// The layout of a mounted Kubernetes ConfigMap: each file is a symbolic link through `..data`,
+/// which is replaced as a whole. The files of a version may be older than its marker or newer.
 #[tokio::test]
 async fn a_config_map_is_replaced_as_a_whole() {
     for commit in [Commit::Marker, Commit::EachChange] {
@@ -215,7 +218,8 @@ async fn a_config_map_is_replaced_as_a_whole() {
     }
 }
 
-/// Catches: a fault that is sent again and again; a watch that ends with its directory.
+/// Catches: a fault that is reported again and again; a watch that ends when its directory is
+/// removed.
 #[tokio::test]
 async fn a_directory_may_vanish_and_come_back() {
     let folder = Folder::new();
@@ -236,14 +240,14 @@ async fn a_directory_may_vanish_and_come_back() {
     assert!(matches!(gone.kind, FaultKind::Unusable | FaultKind::Uncommitted), "{gone}");
     make();
     let mut back = next(&mut snapshots).await;
-    // Between the two the directory may be seen without its marker.
+    // While the directory is made again, it may be seen without its marker.
     while back.is_err() {
         back = next(&mut snapshots).await;
     }
     assert_eq!(back.unwrap(), first);
 }
 
-/// Each fault names the place and the remedy.
+/// Each fault names the file and the remedy.
 #[tokio::test]
 async fn a_file_that_cannot_be_used_is_named() {
     type Spoil = fn(&Folder);
@@ -287,7 +291,7 @@ async fn a_file_that_cannot_be_used_is_named() {
     }
 }
 
-/// Root reads every file, so this needs another user.
+/// Root may read every file, so this test runs as another user.
 #[tokio::test]
 async fn a_file_without_the_right_to_read_it_is_named() {
     let folder = Folder::new();
@@ -303,10 +307,10 @@ async fn a_file_without_the_right_to_read_it_is_named() {
     assert!(fault.kind == FaultKind::Unusable && fault.help.contains("right"), "{fault}");
 }
 
-/// Markers of a storm at least.
+/// Number of markers that are written at least.
 const STORM: u32 = 200;
 
-/// Catches: a read for each marker; a commit that never comes while markers follow each other.
+/// Catches: one read for each marker; a commit that is never read while further markers follow.
 #[tokio::test]
 async fn a_thousand_markers_a_second_are_read_a_few_times() {
     let folder = Folder::new();
@@ -319,7 +323,7 @@ async fn a_thousand_markers_a_second_are_read_a_few_times() {
     let writer = tokio::spawn(async move {
         let mut written = 0u32;
         loop {
-            // The last marker is written after the last set that was read.
+            // The last marker is written after the last read, so one more read must follow.
             let last = stopped.load(Ordering::Relaxed) && written >= STORM;
             for _ in 0..2 {
                 written += 1;
@@ -334,7 +338,7 @@ async fn a_thousand_markers_a_second_are_read_a_few_times() {
     });
     let mut read = 0;
     while read < 2 {
-        // Even a set that changes without end is proposed, or a fault says so.
+        // A set that changes without end is proposed nevertheless, or reported as a fault.
         drop(next(&mut snapshots).await);
         read += 1;
     }

@@ -1,7 +1,7 @@
-//! Parses topologies of labs and scenarios of the simulator into values or findings.
+//! Parses topologies of labs and scenarios of the simulator into values, or reports findings.
 //!
-//! The crate does no I/O: its inputs are text and a function that fetches other files. A lab and
-//! the simulator read the same file.
+//! The crate does no I/O. Its inputs are text and a function that fetches other files. A lab and
+//! the simulator read the same kind of file.
 
 #![forbid(unsafe_code)]
 

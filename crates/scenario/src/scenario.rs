@@ -1,7 +1,7 @@
 //! Scenario files: a topology with traffic and probes.
 //!
-//! They are topology files with a `[run]` table. A lab builds the parts it supports from the same
-//! file.
+//! A scenario file is a topology file with a `[run]` table. A lab can build the network in the same
+//! file and ignores the tables of the simulator.
 
 mod change;
 mod compile;
@@ -20,13 +20,12 @@ use toml::de::DeTable;
 use crate::topology::{compile as topology, raw::File};
 use crate::{Findings, read};
 
-/// Reads further files named in a scenario, by a path relative to the scenario. An error is the
-/// reason in words.
+/// A function that reads a further file that a scenario names, by its path relative to the
+/// scenario. The error is the reason, as text.
 pub type Fetch<'a> = &'a mut dyn FnMut(&str) -> Result<String, String>;
 
-/// Reads a scenario file. `path` is its name in messages.
-///
-/// The findings may hold warnings even if there is a result.
+/// Reads a scenario file. `path` is the file's name in messages. The findings may contain warnings
+/// even if there is a scenario.
 ///
 /// ```
 /// use std::ops::ControlFlow;
@@ -66,7 +65,7 @@ pub fn parse(path: &str, text: &str, fetch: Fetch<'_>) -> (Option<Scenario>, Fin
     parse_with(path, text, fetch, Arc::default())
 }
 
-/// Reads a scenario file that may name the mechanisms `added`, of other crates.
+/// As [`parse`], for a file that may name the mechanisms `added` of other crates.
 pub fn parse_with(
     path: &str,
     text: &str,

@@ -1,4 +1,4 @@
-//! Topology files: hosts, gateways, and the network between them.
+//! Topology files: hosts, gateways, and the network between them, for a lab or the simulator.
 
 pub(crate) mod compile;
 pub(crate) mod raw;
@@ -12,12 +12,12 @@ use tidegate_core::link::LinkConfig;
 
 use crate::{Findings, read};
 
-/// The content of a topology file, with every default filled in.
+/// The content of a topology file, with all defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Topology {
     /// Name of the lab, if the file gives one.
     pub name: Option<String>,
-    /// The offloads of host interfaces.
+    /// How the offloads of host interfaces are set.
     pub offloads: Offloads,
     /// The seed for jitter and losses.
     pub seed: u64,
@@ -25,7 +25,7 @@ pub struct Topology {
     pub hosts: Vec<Host>,
     /// The gateways; each serves at least one host or gateway.
     pub gateways: Vec<Gateway>,
-    /// The routes through the network, by host number.
+    /// The routes through the network. They refer to hosts by index.
     pub routes: Vec<Route>,
 }
 
@@ -36,7 +36,8 @@ pub struct Host {
     pub name: String,
     /// Its addresses, at least one.
     pub addresses: Vec<IpAddr>,
-    /// Number of the gateway that serves it.
+    /// Index of the gateway on whose LAN side the host is; `None` for a host attached to the
+    /// network.
     pub gateway: Option<usize>,
 }
 
@@ -47,32 +48,32 @@ pub struct Gateway {
     pub name: String,
     /// Its policy file.
     pub policy: PolicyFile,
-    /// Number of the gateway that serves it. There is no cycle.
+    /// Index of the gateway on whose LAN side this gateway is. Gateways form no cycle.
     pub gateway: Option<usize>,
 }
 
 /// The policy file of a gateway.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum PolicyFile {
-    /// At this path, relative to the topology file.
+    /// The path of the file, relative to the topology file.
     Path(String),
-    /// Embedded in the topology file.
+    /// The text of the file, embedded in the topology file.
     Inline(String),
 }
 
 /// A one-way route through the network.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Route {
-    /// Numbers of the sending hosts; empty for any.
+    /// Indexes of the sending hosts; empty for all hosts.
     pub from: Vec<usize>,
-    /// Numbers of the receiving hosts; empty for any.
+    /// Indexes of the receiving hosts; empty for all hosts.
     pub to: Vec<usize>,
     /// Its properties.
     pub link: LinkConfig,
 }
 
 impl Route {
-    /// Returns `true` if packets from one host to another may take this route.
+    /// Returns `true` if the route is for packets from host `from` to host `to`.
     pub(crate) fn leads(&self, from: usize, to: usize) -> bool {
         let fits = |ends: &[usize], host| ends.is_empty() || ends.contains(&host);
         fits(&self.from, from) && fits(&self.to, to)
@@ -82,27 +83,27 @@ impl Route {
 /// The offloads of interfaces.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Offloads {
-    /// None: frames look as on a real wire.
+    /// All offloads off: frames look as on a real wire.
     #[default]
     Wire,
     /// The kernel's defaults between namespaces: super-packets and unfinished checksums.
     Default,
 }
 
-/// The object at a port of the network: a host, or a gateway with everything behind it.
+/// A host at a port of the network, or a gateway with all hosts on its LAN side.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Attached {
-    /// The host of this number.
+    /// The host with this index.
     Host(usize),
-    /// The gateway of this number.
+    /// The gateway with this index.
     Gateway(usize),
 }
 
-/// Maximum number of packets in the network.
+/// Largest number of packets in the network of `[[route]]`.
 const PACKETS: u32 = 16_384;
 
-/// Reads a topology file for a lab. Tables for the simulator are checked but ignored. `path` is its
-/// name in messages.
+/// Reads a topology file for a lab. Checks the tables of the simulator, but does not use them.
+/// `path` is the file's name in messages.
 ///
 /// ```
 /// use std::time::Duration;
@@ -151,7 +152,7 @@ pub fn schema() -> Value {
 }
 
 impl Topology {
-    /// The objects at the ports of the network.
+    /// The hosts and gateways at the ports of the network.
     #[must_use]
     pub fn ports(&self) -> Vec<Attached> {
         let alone = |(number, host): (usize, &Host)| {
@@ -163,24 +164,24 @@ impl Topology {
         hosts.chain(gateways.map(Attached::Gateway)).collect()
     }
 
-    /// The hosts on the LAN side of a gateway.
+    /// The hosts directly on the LAN side of a gateway.
     pub fn behind(&self, gateway: usize) -> impl Iterator<Item = usize> {
         (0..self.hosts.len()).filter(move |host| self.hosts[*host].gateway == Some(gateway))
     }
 
-    /// The gateways whose WAN ports are on the LAN side of a gateway.
+    /// The gateways directly on the LAN side of a gateway.
     pub fn gateways_behind(&self, gateway: usize) -> impl Iterator<Item = usize> {
         (0..self.gateways.len()).filter(move |it| self.gateways[*it].gateway == Some(gateway))
     }
 
-    /// The outermost of the gateways between the network and a host; `None` if the host is attached
-    /// directly.
+    /// The gateway through which a host is attached to the network: the outermost, if there are
+    /// several in a row. `None` if the host is attached directly.
     pub(crate) fn outermost(&self, host: usize) -> Option<usize> {
         let outer = |gateway: &usize| self.gateways[*gateway].gateway;
         std::iter::successors(self.hosts[host].gateway, outer).last()
     }
 
-    /// The configuration of the network for the emulator.
+    /// The emulator's configuration of the network.
     #[must_use]
     pub fn network(&self) -> EmulatorConfig {
         let nets = |host: usize| self.hosts[host].addresses.iter().map(|it| (*it).into());
@@ -194,7 +195,7 @@ impl Topology {
         self.between(self.ports().into_iter().map(port).collect())
     }
 
-    /// The configuration of a network whose ports lead to these addresses.
+    /// As [`network`](Self::network), for ports that lead to these addresses.
     pub(crate) fn between(&self, ports: Vec<Vec<IpNet>>) -> EmulatorConfig {
         let nets = |host: usize| self.hosts[host].addresses.iter().map(|it| (*it).into());
         let all = |hosts: &[usize]| hosts.iter().flat_map(|host| nets(*host)).collect();
@@ -207,7 +208,7 @@ impl Topology {
         EmulatorConfig { ports, routes, packets: PACKETS, seed: self.seed }
     }
 
-    /// Returns `true` if a route of the network leads from one host to another.
+    /// Returns `true` if the network has a route from host `from` to host `to`.
     pub(crate) fn leads(&self, from: usize, to: usize) -> bool {
         self.routes.iter().any(|route| route.leads(from, to))
     }

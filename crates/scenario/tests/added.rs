@@ -1,4 +1,4 @@
-//! Mechanisms of another crate, this one, which files name beside those of the registries.
+//! Mechanisms that another crate (this test) adds, and that files name like those of the core.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read its file has failed")]
 
@@ -19,7 +19,7 @@ use tidegate_core::scheduler::SchedulerSpec;
 use tidegate_core::tcp::congestion::{CongestionSpec, Counting};
 use tidegate_scenario::scenario;
 
-/// The mechanisms of the fixture.
+/// One added mechanism of each kind.
 fn mechanisms() -> Arc<Mechanisms> {
     let mut all = Mechanisms::default();
     all.queues.add("drop-head", "Full means that the oldest packet is dropped.", |config| {
@@ -79,7 +79,8 @@ queue = "drop-tail"
 marking = { kind = "above", backlog = "9 kB" }
 "#;
 
-/// Catches: a name that only the registries of the core decide; parameters that an added mechanism does not get.
+/// Catches: a name that is refused because only the core's registries are searched; an added
+/// mechanism that does not get its parameters.
 #[test]
 fn a_policy_file_names_the_mechanisms_of_another_crate() {
     let (config, found) = policy_file::parse_with("policy.toml", POLICY, mechanisms(), None);
@@ -100,7 +101,8 @@ fn a_policy_file_names_the_mechanisms_of_another_crate() {
     assert_eq!(queue.marking().unwrap().name(), "above");
 }
 
-/// Catches: findings that list only the registries of the core; a range that is not checked.
+/// Catches: suggestions from the core's registries only; a range of an added parameter that is not
+/// checked.
 #[test]
 fn mistakes_in_added_mechanisms_are_found_as_in_others() {
     for (right, wrong, said) in [

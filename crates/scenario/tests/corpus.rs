@@ -1,4 +1,4 @@
-//! Replays every initial input of the fuzzers and every input on which they failed.
+//! Replays the corpora of the fuzzers: their initial inputs, and all inputs on which they failed.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,7 +8,7 @@ mod files;
 use std::fs;
 use std::path::Path;
 
-/// Runs `check` on every file of a corpus; returns the number of files.
+/// Runs `check` on every file in the corpus of `target`. Returns the number of files.
 fn replay(target: &str, check: fn(&[u8])) -> usize {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     let files = fs::read_dir(folder).expect("the corpus is committed");

@@ -1,24 +1,25 @@
-//! The agenda: the time of the next event, at most one for each part of the network.
+//! The agenda: the events to come. Each part of the network has at most one entry, the time of its
+//! next call.
 
 use tidegate_core::Time;
 use tidegate_core::wheel::{Near, TimerWheel};
 
 /// Schedules calls of the parts of the network.
 ///
-/// Parts are called in the order of their times. At equal times, the part that was scheduled first
-/// is called first.
+/// The agenda calls parts in the order of their times. At equal times, the part that was scheduled
+/// first comes first.
 pub(crate) trait Agenda: Default {
-    /// Schedules part `number` at `at`, in place of its earlier schedule.
+    /// Schedules part `number` at `at`. Replaces the part's earlier entry, if any.
     fn set(&mut self, number: u32, at: Time);
 
     /// Removes part `number` from the schedule.
     fn cancel(&mut self, number: u32);
 
-    /// Removes and returns the next part due by `end`, with its time. Reports parts that will be
-    /// due soon to `near`, as far as they are known.
+    /// Removes and returns the next part with a time of at most `end`. Reports parts that follow
+    /// soon to `near`, so that the caller can prefetch them.
     fn next(&mut self, end: Time, near: impl FnMut(Near, u32)) -> Option<(Time, u32)>;
 
-    /// The part that will be called after that, if it is known.
+    /// The part after the one that `next` returned, if it is known.
     fn upcoming(&self) -> Option<u32>;
 }
 
@@ -42,13 +43,13 @@ impl Agenda for TimerWheel {
     }
 }
 
-/// A second implementation to compare with, as a binary heap.
+/// A second implementation, a binary heap, for the test that compares it with the timer wheel.
 #[cfg(test)]
 #[derive(Default)]
 pub(crate) struct Heap {
-    /// Time, order of setting, part.
+    /// Time, serial number and part of each entry. Old entries remain in the heap.
     entries: std::collections::BinaryHeap<std::cmp::Reverse<(Time, u64, u32)>>,
-    /// By part, the order number of its valid entry; zero for none.
+    /// For each part, the serial number of its valid entry; zero for none.
     valid: Vec<u64>,
     set: u64,
     now: Time,

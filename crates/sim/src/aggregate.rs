@@ -1,15 +1,14 @@
-//! The queue of an aggregate gateway: the data of local connections that share one aggregate
-//! connection.
+//! The queue of an aggregate gateway: local connections whose data shares one aggregate connection.
 //!
-//! The bytes of a local connection (a *file*) wait in a queue of their own. The aggregate
-//! connection takes one segment from each waiting file in turn. For files of many segments this is
-//! processor sharing. Bytes of one file stay in order, so the sink can assign each byte of the
-//! aggregate connection to its file by counting.
+//! The bytes of each local connection (a *file*) wait in a queue of their own. The gateway writes
+//! one segment of each waiting file to the aggregate connection, round robin. For files of many
+//! segments this is processor sharing. The bytes of one file stay in order. So the *sink*, the
+//! receiver of the aggregate connection, can assign each byte to its file by counting.
 //!
-//! Source: `itcp`, section 1.
+//! Source: `itcp`, section 1 (many files over one aggregate connection).
 //!
-//! Differs: the sender of the aggregate connection holds up to [`AHEAD`] segments in advance.
-//! Without them it would count as idle between two ACKs.
+//! Differs: the sender of the aggregate connection holds up to [`AHEAD`] unsent segments. Without
+//! them it would count as idle between two ACKs.
 
 pub(crate) mod adjustment;
 
@@ -25,37 +24,38 @@ use crate::scenario::{Kind, Overflow, Traffic};
 use crate::stream::Transfers;
 use adjustment::Adjustment;
 
-/// Segments that the sender of the aggregate connection holds beyond those it has sent.
+/// Unsent segments that the sender of the aggregate connection holds.
 ///
-/// Chosen: with two, a full segment is left after each departure, so the sender never counts as
+/// Chosen: with two, one full segment remains after each departure, so the sender never counts as
 /// idle.
 pub(crate) const AHEAD: u64 = 2;
 
 /// An aggregate gateway and its aggregate connection.
 pub(crate) struct Aggregate {
-    /// The flow of the aggregate connection; its connection once it is open.
+    /// The flow of the aggregate connection, and its stream once it is open.
     pub(crate) flow: u32,
     pub(crate) stream: Option<u32>,
-    /// Index of its receiver among the [`Sinks`]; several aggregates may share one.
+    /// Index of the receiver among the [`Sinks`]. Several aggregates may share a receiver.
     pub(crate) sink: usize,
     /// The aggregate connection has failed.
     pub(crate) failed: bool,
     /// The weight of the aggregate connection.
     pub(crate) weight: Factor,
     pub(crate) adjuster: Option<Box<Adjustment>>,
-    /// Time of the next sample of the queue for its mean.
+    /// Time at which the queue is next sampled for its mean (only under [`Overflow::Withhold`]).
     pub(crate) sample_due: Time,
     overflow: Overflow,
     segment: u64,
     files: Vec<File>,
     free: Vec<u32>,
-    /// Files with waiting bytes, in the order of their turns.
+    /// Files with waiting bytes, in round-robin order.
     turns: VecDeque<u32>,
-    /// Files whose local connections hold bytes for which the gateway has no room.
+    /// Files with bytes that the gateway has not read yet for lack of room.
     stopped: VecDeque<u32>,
-    /// Files that are parked.
+    /// Number of files in state [`Stop::Parked`].
     parked: usize,
-    /// Bytes written to the aggregate connection that have not reached the sink, by file.
+    /// Bytes written to the aggregate connection that the sink has not read, in order, each with
+    /// its file.
     passing: VecDeque<(u32, u64)>,
     /// Waiting bytes of all files.
     waiting: u64,
@@ -81,7 +81,7 @@ pub(crate) struct PayloadTotals {
     pub(crate) together_sent: u64,
 }
 
-/// Time with at least one waiting or stopped file.
+/// Time during which the gateway is busy: at least one file has waiting or unread bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Load {
     is_busy: bool,
@@ -89,58 +89,59 @@ struct Load {
     busy: Duration,
 }
 
-/// The withheld ACKs under [`Overflow::Withhold`].
+/// Under [`Overflow::Withhold`], the gateway sends no ACKs to its clients while the mean queue is
+/// above the threshold.
 #[derive(Default)]
 pub(crate) struct Withheld {
-    /// The mean queue is above the threshold.
+    /// ACKs are withheld now, because the mean queue is above the threshold.
     pub(crate) is_on: bool,
     /// Mean of the queue in bytes.
     pub(crate) mean: f64,
-    /// Local connections with withheld ACKs.
+    /// Local connections whose ACKs the gateway owes.
     pub(crate) streams: Vec<u32>,
 }
 
-/// A file that the gateway carries, or all data of a longer local connection.
+/// The data of one local connection. A longer connection may carry several transfers.
 #[derive(Default)]
 struct File {
     flow: u32,
-    /// Its local connection, while that is open.
+    /// The stream of its local connection, while open.
     stream: Option<u32>,
-    /// Payload bytes read from the local connection, written to the aggregate connection, and read
-    /// by the sink.
+    /// Payload bytes so far: read from the local connection, written to the aggregate connection,
+    /// and read by the sink.
     read: u64,
     written: u64,
     arrived: u64,
-    /// The transfers its client has begun, in order.
+    /// Transfers that the client has begun and the sink has not completed, in order.
     parts: VecDeque<Part>,
     /// The file is listed in `turns`.
     in_turn: bool,
     stop: Stop,
 }
 
-/// The state of a local connection whose bytes the gateway may not have read completely.
+/// Does the gateway refuse to read more from a local connection?
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum Stop {
     #[default]
     No,
-    /// The gateway has not read all bytes; the file is listed in `stopped`.
+    /// Unread bytes wait for room; the file is listed in `stopped`.
     Queued,
-    /// The gateway has not read all bytes, and the file's own buffer is full. The file returns to
-    /// `stopped` when one of its segments is written.
+    /// Unread bytes wait, because the file's own buffer is full. The file returns to `stopped` when
+    /// the gateway writes one of its segments.
     Parked,
 }
 
 /// A transfer of a local connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Part {
-    /// Offset in the connection's stream at which the transfer ends.
+    /// The transfer ends at this offset in the local connection.
     pub(crate) at: u64,
     pub(crate) began: Time,
     pub(crate) bytes: u64,
 }
 
 impl Aggregate {
-    /// A gateway without files, whose aggregate connection has these settings.
+    /// A gateway without files. `tcp` are the settings of its aggregate connection.
     pub(crate) fn new(flow: u32, sink: usize, traffic: &Traffic, tcp: &Config) -> Self {
         let (overflow, adjuster) = match &traffic.kind {
             Kind::Aggregate { overflow, weight, .. } => (*overflow, weight.as_deref().cloned()),
@@ -176,7 +177,7 @@ impl Aggregate {
         }
     }
 
-    /// A local connection of `flow` opens. Returns the number of its file.
+    /// A local connection of `flow` opens. Returns the index of its file.
     pub(crate) fn open(&mut self, flow: u32, stream: u32) -> u32 {
         let file = File { flow, stream: Some(stream), ..File::default() };
         match self.free.pop() {
@@ -203,8 +204,8 @@ impl Aggregate {
         self.release_if_done(file);
     }
 
-    /// The local connection of `file` has failed. Returns `true` if a transfer can no longer
-    /// complete.
+    /// The local connection of `file` has failed. Returns `true` if a transfer of this file can no
+    /// longer complete.
     pub(crate) fn fail(&mut self, file: u32) -> bool {
         let it = &mut self.files[index(file)];
         let before = it.parts.len();
@@ -215,8 +216,8 @@ impl Aggregate {
         loses
     }
 
-    /// The aggregate connection has failed. Returns the local connections that are open, and the
-    /// flows of transfers that are lost though their local connections are closed.
+    /// The aggregate connection has failed. Returns the open local connections, and the flows of
+    /// transfers that are lost although their local connections are closed.
     pub(crate) fn break_off(&mut self) -> (Vec<u32>, Vec<u32>) {
         self.failed = true;
         let open = self.files.iter().filter_map(|file| file.stream).collect();
@@ -225,17 +226,18 @@ impl Aggregate {
         (open, lost)
     }
 
-    /// Bytes that wait for the aggregate connection: in their files, or in its sender.
+    /// Bytes at the gateway that were never sent: those waiting in files, and those in the sender
+    /// of the aggregate connection.
     pub(crate) fn queue(&self) -> u64 {
         self.waiting + self.totals.written - self.totals.sent
     }
 
-    /// Returns `true` if the gateway keeps a local connection from sending.
+    /// Returns `true` if the gateway keeps some local connection from sending.
     pub(crate) fn is_blocked(&self) -> bool {
         !self.stopped.is_empty() || self.parked > 0 || self.withheld.is_on
     }
 
-    /// Free room in bytes: in the whole queue, and for `file`.
+    /// Free room in bytes: of the whole queue, and of the buffer of `file`.
     fn room(&self, file: u32) -> [u64; 2] {
         match self.overflow {
             Overflow::Grow | Overflow::Withhold { .. } => [u64::MAX; 2],
@@ -248,8 +250,8 @@ impl Aggregate {
     }
 
     /// The local connection of `file` holds `readable` bytes. Returns the number of bytes that the
-    /// gateway reads now: as many as fit, but none while other files are stopped. A file with
-    /// remaining bytes becomes stopped.
+    /// gateway reads now: as many as fit, but none while other files wait to be read. If bytes
+    /// remain, the file joins `stopped`.
     pub(crate) fn admit(&mut self, file: u32, readable: u64) -> u64 {
         let waits = !self.stopped.is_empty();
         let [all, own] = self.room(file);
@@ -269,8 +271,8 @@ impl Aggregate {
         }
     }
 
-    /// Takes the next stopped file that may be read off its list. Returns the file, its local
-    /// connection, and the number of bytes, at most a segment, that fit.
+    /// Removes the first file with room for more bytes from `stopped`. Returns the file, its local
+    /// connection, and the number of bytes to read: at most one segment.
     pub(crate) fn resume(&mut self) -> Option<(u32, u32, u64)> {
         while let Some(file) = self.stopped.front().copied() {
             let [all, own] = self.room(file);
@@ -314,13 +316,13 @@ impl Aggregate {
         }
     }
 
-    /// Returns `true` if the sender should hold more segments.
+    /// Returns `true` if the sender should hold more unsent segments.
     pub(crate) fn lacks(&self) -> bool {
         self.totals.written - self.totals.sent < AHEAD * self.segment
     }
 
-    /// Takes at most one segment from the next file of the round, to be written to the aggregate
-    /// connection.
+    /// Takes at most one segment from the next file in round-robin order. Returns its length in
+    /// bytes.
     pub(crate) fn next(&mut self) -> Option<u64> {
         let file = self.turns.pop_front()?;
         let it = &mut self.files[index(file)];
@@ -344,7 +346,7 @@ impl Aggregate {
         Some(bytes)
     }
 
-    /// The sink has read `bytes` more: completes the transfers that end there.
+    /// The sink has read `bytes` more. Completes the transfers that end within these bytes.
     ///
     /// # Panics
     ///
@@ -391,12 +393,12 @@ impl Aggregate {
         self.files.iter().filter(is_one).count()
     }
 
-    /// Bytes of `file` that were read.
+    /// Bytes that the gateway has read of `file`.
     pub(crate) fn read(&self, file: u32) -> u64 {
         self.files[index(file)].read
     }
 
-    /// Checks the byte counts of the queue and of each file.
+    /// Checks the byte counts of the whole queue and of each file.
     ///
     /// # Panics
     ///
@@ -423,21 +425,22 @@ impl Aggregate {
     }
 }
 
-/// The `flow` of an unused entry.
+/// The `flow` of an unused entry in `files`.
 const NOBODY: u32 = u32::MAX;
 
 impl File {
-    /// Bytes that were read, but not yet written to the aggregate connection.
+    /// Bytes read from the local connection and not yet written to the aggregate connection.
     fn waiting(&self) -> u64 {
         self.read - self.written
     }
 }
 
-/// The receivers of aggregate connections.
+/// The receivers of all aggregate connections.
 #[derive(Default)]
 pub(crate) struct Sinks(Vec<Sink>);
 
-/// A receiver, and the time during which all its gateways are busy.
+/// A receiver of aggregate connections, and the time during which all gateways that send to it are
+/// busy.
 struct Sink {
     node: u32,
     gateways: u32,
@@ -458,7 +461,7 @@ impl Sinks {
         place
     }
 
-    /// Time during which all gateways of this sink were busy.
+    /// Time during which all gateways that send to this sink were busy.
     pub(crate) fn together(&self, sink: usize, now: Time) -> Duration {
         let it = &self.0[sink];
         it.together + if it.all_busy() { now.since(it.since) } else { Duration::ZERO }
@@ -470,7 +473,7 @@ impl Sink {
         self.busy == self.gateways
     }
 
-    /// Records that a gateway becomes busy, or idle.
+    /// Records that one gateway becomes busy or idle.
     fn change(&mut self, now: Time, is_busy: bool) {
         if self.all_busy() {
             self.together += now.since(self.since);
@@ -481,12 +484,12 @@ impl Sink {
 }
 
 impl Aggregate {
-    /// Returns `true` if the queue is sampled for its mean.
+    /// Returns `true` if the gateway samples its queue for the mean.
     pub(crate) const fn samples(&self) -> bool {
         matches!(self.overflow, Overflow::Withhold { .. })
     }
 
-    /// Updates the busy times to `now`, after the queue has changed.
+    /// Updates the busy times up to `now`. Must follow each change of the queue.
     pub(crate) fn note(&mut self, now: Time, sinks: &mut Sinks) {
         let is_busy = self.queue() > 0 || self.is_blocked();
         if is_busy == self.load.is_busy {
@@ -497,13 +500,13 @@ impl Aggregate {
         sinks.0[self.sink].change(now, is_busy);
     }
 
-    /// Time with at least one waiting or stopped file.
+    /// Time during which the gateway was busy: at least one file had waiting or unread bytes.
     pub(crate) fn busy(&self, now: Time) -> Duration {
         let current = if self.load.is_busy { now.since(self.load.since) } else { Duration::ZERO };
         self.load.busy + current
     }
 
-    /// The aggregate connection has sent all bytes below `reached` at least once.
+    /// The aggregate connection has sent all bytes below offset `reached` at least once.
     pub(crate) fn count_sent(&mut self, reached: u64, sinks: &Sinks) {
         let new = reached.saturating_sub(self.totals.sent);
         self.totals.sent += new;
@@ -515,11 +518,11 @@ impl Aggregate {
         }
     }
 
-    /// Samples the queue for its mean. Once the mean has fallen to the threshold, returns the local
-    /// connections whose ACKs may be sent again.
+    /// Samples the queue for its mean. When the mean is at most the threshold, returns the local
+    /// connections whose ACKs the gateway owes.
     ///
-    /// Source: `itcp`, section 4 (overflow). Differs: the paper does not define the mean; here it
-    /// is an exponential average.
+    /// Source: `itcp`, section 4 (ACKs are withheld while the mean queue exceeds a threshold).
+    /// Differs: the paper does not define the mean; here it is an exponential average.
     pub(crate) fn average(&mut self) -> Vec<u32> {
         let Overflow::Withhold { queue: Bytes(threshold) } = self.overflow else {
             return Vec::new();
@@ -532,7 +535,8 @@ impl Aggregate {
     }
 }
 
-/// Weight of a new sample in the mean queue: with [`SAMPLE_EVERY`], a time constant of 0.8 s.
+/// Weight of a new sample in the mean queue. With [`SAMPLE_EVERY`], the mean has a time constant of
+/// 0.8 s.
 const NEW_SAMPLE: f64 = 0.125;
 
 /// Time between two samples of the queue under [`Overflow::Withhold`].

@@ -13,11 +13,11 @@ use crate::segment::put_options;
 /// The destination of a capture.
 pub(crate) type Output = Box<dyn Write + Send>;
 
-/// A capture in progress; the first error ends it.
+/// A capture in progress. After its first write error, it records nothing more.
 pub(crate) struct Capture {
     writer: Option<pcap::Writer<Output>>,
     error: Option<io::Error>,
-    /// The options of the last segment, and the bytes of the last frame. Both buffers are reused.
+    /// Reused buffers: TCP options of a segment, and bytes of a frame.
     options: Vec<u8>,
     bytes: Vec<u8>,
 }
@@ -32,7 +32,7 @@ impl Capture {
         Self { writer, error, options: Vec::new(), bytes: Vec::new() }
     }
 
-    /// Adds a packet seen at `now`.
+    /// Adds `packet`, which arrives at `now`.
     pub(crate) fn write(&mut self, now: Time, packet: &Packet, sack: &SackBlocks) {
         let Some(writer) = &mut self.writer else { return };
         let (mut frame, zeros) = describe(packet);
@@ -50,7 +50,7 @@ impl Capture {
         }
     }
 
-    /// Ends the capture.
+    /// Ends the capture and returns its first error.
     pub(crate) fn finish(self) -> io::Result<()> {
         match (self.error, self.writer) {
             (Some(error), _) => Err(error),
@@ -59,8 +59,8 @@ impl Capture {
     }
 }
 
-/// The Ethernet frame of a packet without options and payload, and the number of payload bytes,
-/// which are zeros. Its MAC addresses end with the last four bytes of the IP addresses.
+/// The Ethernet frame of a packet without TCP options and payload, and the number of payload bytes,
+/// which are zeros. Each MAC address ends with the last four bytes of the IP address.
 fn describe(packet: &Packet) -> (Frame, usize) {
     let (src, dst) = (packet.key.src, packet.key.dst);
     let (transport, payload) = match packet.tcp {
@@ -106,5 +106,5 @@ fn hardware(endpoint: Endpoint) -> [u8; 6] {
     [2, 0, a, b, c, d]
 }
 
-/// Source: RFC 768.
+/// Length of a UDP header in bytes (RFC 768).
 const UDP_HEADER: u32 = 8;

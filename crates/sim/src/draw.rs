@@ -1,4 +1,4 @@
-//! Randomness: named streams of random numbers, and lengths and times drawn from distributions.
+//! Random numbers: independent streams by name, and lengths and times drawn from distributions.
 //!
 //! Logarithm and power come from `libm`. It is written in Rust and uses no machine-specific
 //! instructions, so a seed gives the same run on every machine.
@@ -12,8 +12,8 @@ use tidegate_core::{Bytes, Rate};
 
 use crate::scenario::Distribution;
 
-/// The number of the random stream for the object of this kind, name and number. Other objects do
-/// not affect it.
+/// The number of a random stream, hashed from the kind, name and number of the object that uses it.
+/// Adding objects to a scenario does not change the streams of the others.
 ///
 /// Source: draft-eastlake-fnv, section 2 (FNV-1a, 64 bits).
 pub(crate) fn stream(kind: &str, name: &str, number: u64) -> u64 {
@@ -80,15 +80,16 @@ impl<T: Quantity> Distribution<T> {
     }
 }
 
-/// A standard normal number.
+/// A random number with the standard normal distribution.
 ///
-/// Source: doi 10.1214/aoms/1177706645 (Box and Muller). The second of each pair is not used.
+/// Source: doi 10.1214/aoms/1177706645 (Box and Muller). Differs: uses only the first number of
+/// each pair.
 fn normal(random: &mut Random) -> f64 {
     let radius = libm::sqrt(-2.0 * libm::log(unit(random)));
     radius * libm::cos(std::f64::consts::TAU * unit(random))
 }
 
-/// A number above 0 and at most 1, each multiple of 2^-53 equally likely.
+/// A random number above 0 and at most 1: a multiple of 2^-53, all equally likely.
 fn unit(random: &mut Random) -> f64 {
     real(random.below(ONE) + 1) / real(ONE)
 }

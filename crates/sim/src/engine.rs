@@ -1,5 +1,5 @@
-//! The driver in virtual time: calls the part of the network that is due next, and advances the
-//! time to it.
+//! The event loop of the simulator: calls the part of the network whose event is next, and advances
+//! the virtual time to this event.
 
 mod aggregate;
 pub(crate) mod apps;
@@ -31,20 +31,20 @@ pub(crate) struct Engine<'a, A> {
     now: Time,
     end: Time,
     agenda: A,
-    /// The numbers of the agenda's parts that are not links.
+    /// Numbers of the parts that are not links, in the agenda.
     parts: Parts,
     pub(crate) network: Network,
     changes: Changes,
     pub(crate) groups: Vec<Group<'a>>,
     pub(crate) flows: Vec<Flow>,
     pub(crate) hosts: Hosts<'a>,
-    /// All different settings of end points.
+    /// TCP settings of the end points, each different one once.
     configs: Vec<Arc<Config>>,
     pub(crate) streams: Streams,
     pub(crate) transfers: Transfers,
-    /// Transfers of relays with several transfers on one connection.
+    /// Unfinished transfers over relays that carry several transfers on one connection.
     parts_of: chain::RelayParts,
-    /// Aggregate gateways, and the receivers of their connections.
+    /// Aggregate gateways, and the receivers (sinks) of their connections.
     pub(crate) aggregates: Vec<Aggregate>,
     pub(crate) sinks: Sinks,
     /// Packets that have arrived at a host and await processing.
@@ -53,7 +53,8 @@ pub(crate) struct Engine<'a, A> {
     pub(crate) counts: Totals,
 }
 
-/// The first number of each kind of part: stations, and so on. Links have the smallest numbers.
+/// The agenda numbers all parts without gaps. Links have the smallest numbers; each field here is
+/// the first number of the next kind of part.
 #[derive(Clone, Copy)]
 struct Parts {
     stations: u32,
@@ -66,14 +67,14 @@ struct Parts {
     flows: u32,
     /// Aggregate gateways.
     gateways: u32,
-    /// Ends of connections. Their number can grow.
+    /// Ends of connections. They come last, because their number can grow.
     ends: u32,
 }
 
 /// Counters of the whole run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
-    /// Number of calls by the agenda.
+    /// Events: calls of parts by the agenda.
     pub(crate) events: u64,
     /// Packets sent by hosts.
     pub(crate) created: u64,
@@ -94,7 +95,7 @@ pub struct Progress {
     pub packets: u64,
 }
 
-/// Events between two calls of the progress function: some milliseconds.
+/// Events between two calls of the progress function: some milliseconds of real time.
 const LOOK_EVERY: u64 = 1 << 15;
 
 impl<'a, A: Agenda> Engine<'a, A> {
@@ -164,8 +165,8 @@ impl<'a, A: Agenda> Engine<'a, A> {
         look(self.progress())
     }
 
-    /// The next part that is due, with its time. In a large network, this also prefetches parts
-    /// that are due soon.
+    /// The part whose event is next, with the time of the event. In a large network, this also
+    /// prefetches the memory of parts whose events follow.
     #[inline]
     fn next(&mut self) -> Option<(Time, u32)> {
         let network = &self.network;
@@ -186,7 +187,7 @@ impl<'a, A: Agenda> Engine<'a, A> {
         Progress { now, end, events: self.counts.events, packets: self.network.held() }
     }
 
-    /// Calls a part of the network that is due.
+    /// Calls the part that the agenda returned.
     fn call(&mut self, part: u32) {
         let Parts { stations, warm, step, change, flows, gateways, ends } = self.parts;
         if part < stations {
@@ -273,7 +274,8 @@ impl<'a, A: Agenda> Engine<'a, A> {
         self.network.lanes.iter_mut().for_each(|lane| lane.settle(now));
     }
 
-    /// The network and the totals, after results of flows and connections are complete.
+    /// Ends the engine. Returns the network without its packets, and the totals. Call it when the
+    /// results of flows and connections are complete.
     pub(crate) fn dismantle(self) -> (Network, Totals) {
         (self.network.without_packets(), self.counts)
     }
@@ -339,7 +341,7 @@ mod tests {
         scenario
     }
 
-    /// Catches: a wheel that calls the part that was scheduled last for a time first.
+    /// Catches: a timer wheel that reverses the order of parts scheduled for the same time.
     #[test]
     fn another_agenda_that_keeps_the_order_gives_the_same_run() {
         let scenario = busy();

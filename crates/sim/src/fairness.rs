@@ -11,7 +11,7 @@
 /// assert_eq!(jain(&[8.0, 0.0, 0.0, 0.0]), 0.25);
 /// ```
 ///
-/// Source: `aggregates`, section 3.
+/// Source: `aggregates`, section 3 (the fairness index).
 #[must_use]
 pub fn jain(got: &[f64]) -> f64 {
     let sum: f64 = got.iter().sum();
@@ -19,11 +19,11 @@ pub fn jain(got: &[f64]) -> f64 {
     sum * sum / (crate::draw::real(count(got)) * squares)
 }
 
-/// The index for max-min fair shares: 1 if each amount is the same fraction of its fair share.
+/// The index for max-min fair shares: 1 if each flow gets the same fraction of its fair share.
 ///
-/// Entries without a fair share are left out.
+/// Flows whose fair share is zero are left out.
 ///
-/// Source: `aggregates`, section 3 (the modified index).
+/// Source: `aggregates`, section 3 (the index, applied to amount / fair share).
 #[must_use]
 pub fn max_min(got: &[f64], fair: &[f64]) -> f64 {
     let parts: Vec<f64> = got
@@ -35,8 +35,8 @@ pub fn max_min(got: &[f64], fair: &[f64]) -> f64 {
     jain(&parts)
 }
 
-/// The max-min fair shares of `total` for these `demands`, which may be infinite. No share exceeds
-/// its demand, and a share below its demand is the largest of all.
+/// The max-min fair shares of `total`. `demands` may be infinite. A flow gets its demand, or an
+/// equal share of the remainder if the demand is larger.
 ///
 /// Source: `aggregates`, section 3: `s_i = min(S, demand_i)`, where the level `S` uses up the
 /// total.
@@ -79,7 +79,7 @@ mod tests {
         assert!(jain(&[]).is_nan() && jain(&[0.0]).is_nan());
     }
 
-    /// Catches: filling the smallest demands last.
+    /// Catches: a water-filling that satisfies the smallest demands last.
     #[test]
     fn water_fills_the_small_demands_first() {
         let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-9);

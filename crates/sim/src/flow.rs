@@ -1,4 +1,4 @@
-//! Flows, and the groups they belong to.
+//! Flows, and the groups (traffic entries of the scenario) to which they belong.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,29 +20,30 @@ use crate::scenario::{Host, Kind, Node, NodeKind, Scenario, Start, Traffic};
 use crate::stream::SenderCounts;
 use crate::udp::Emitter;
 
-/// A flow: its end points, the state of the source, and counters of arrivals.
+/// A flow: its hosts, the state of its source, and its counters.
 pub(crate) struct Flow {
     pub(crate) group: u32,
     /// Nodes of the hosts: the sender of the data, then its receiver.
     pub(crate) hosts: [u32; 2],
-    /// The first way of packets in each direction.
+    /// The link direction on which packets leave the sender, and the one on which they leave the
+    /// receiver.
     pub(crate) first: [u32; 2],
     /// Start time.
     pub(crate) start: Time,
     pub(crate) random: Random,
-    /// The UDP source.
+    /// The UDP source; `None` for TCP.
     pub(crate) datagrams: Option<Box<Datagrams>>,
-    /// The TCP application, and the settings of either side.
+    /// The state of the TCP application, and the TCP settings of either end.
     pub(crate) app: App,
     pub(crate) configs: [u32; 2],
     pub(crate) counts: Counts,
-    /// Counters of its senders on closed connections.
+    /// Counters of its TCP senders, summed over closed connections.
     pub(crate) past: Option<Box<SenderCounts>>,
     /// Counters at the end of the warm-up.
     before: Option<Box<Before>>,
 }
 
-/// The packets of a flow over UDP.
+/// The UDP source of a flow.
 pub(crate) struct Datagrams {
     pub(crate) emitter: Emitter,
     pub(crate) key: FlowKey,
@@ -62,34 +63,36 @@ pub(crate) struct Counts {
     pub(crate) sent: Count,
     /// Data packets that arrived.
     pub(crate) received: Count,
-    /// Payload bytes that the application received, each counted once. TCP counts bytes in order.
+    /// Payload bytes that the application received, each byte once. For TCP, these are bytes in
+    /// order.
     pub(crate) goodput: u64,
 }
 
-/// A group of flows.
+/// The flows of one traffic entry of the scenario.
 pub(crate) struct Group<'a> {
     pub(crate) traffic: &'a Traffic,
-    /// The numbers of its flows.
+    /// Indexes of the group's flows.
     pub(crate) flows: std::ops::Range<u32>,
     /// Bytes that arrived at its receivers.
     pub(crate) received: u64,
-    /// Bytes of payload handed to its applications, each byte once.
+    /// Payload bytes that its applications received, each byte once.
     pub(crate) goodput: u64,
     /// One-way delay of data packets, from host to host.
     pub(crate) delay: Histogram,
-    /// Transfers whose connection ended before they were complete.
+    /// Transfers whose connection failed before they were complete.
     pub(crate) failed: u64,
-    /// The group that forwards this group's flows, and the group whose flows this one forwards.
+    /// Indexes of two groups: the group whose flows this one forwards as a relay, and the group
+    /// that forwards this one's flows.
     pub(crate) relay: [Option<u32>; 2],
-    /// The kind of chain that this group belongs to.
+    /// How relays forward the flows of this group.
     pub(crate) chain: Chain,
-    /// The aggregate gateway at which its local connections end, and the aggregate gateway to which
-    /// its aggregate connection belongs.
+    /// `carrier`: the aggregate gateway at which the group's local connections end. `gateway`: the
+    /// aggregate gateway whose aggregate connection this group is.
     pub(crate) carrier: Option<u32>,
     pub(crate) gateway: Option<u32>,
-    /// Its congestion controls need the mean round-trip time of the whole group.
+    /// Its congestion control needs the mean round-trip time of the whole group.
     pub(crate) shares_rtt: bool,
-    /// The sum of the round-trip times of its connections that have measured one, in nanoseconds.
+    /// Sum of the round-trip times in nanoseconds, over those connections that have measured one.
     rtt_sum: u64,
     rtt_count: u64,
 }
@@ -99,7 +102,7 @@ pub(crate) struct Flows<'a> {
     pub(crate) groups: Vec<Group<'a>>,
     pub(crate) flows: Vec<Flow>,
     pub(crate) hosts: Hosts<'a>,
-    /// All different settings of end points.
+    /// TCP settings of the end points, each different one once.
     pub(crate) configs: Vec<Arc<Config>>,
     pub(crate) aggregates: Vec<Aggregate>,
     pub(crate) sinks: Sinks,
@@ -124,21 +127,21 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// The indices of its flows.
+    /// Indexes of the group's flows, as `usize`.
     pub(crate) fn range(&self) -> std::ops::Range<usize> {
         index(self.flows.start)..index(self.flows.end)
     }
 
-    /// The mean round-trip time of its connections, and the number of those with a measured one.
-    /// `None` unless its congestion controls need it.
+    /// The mean round-trip time of the group's connections, and the number of connections with a
+    /// measurement. `None` unless the congestion control needs them.
     #[inline]
     pub(crate) fn aggregate(&self) -> Option<(Duration, u32)> {
         let mean = self.rtt_sum.checked_div(self.rtt_count)?;
         Some((Duration::from_nanos(mean), u32::try_from(self.rtt_count).unwrap_or(u32::MAX)))
     }
 
-    /// A connection has measured `rtt`; `known` is its last contribution to the sum. Zero means no
-    /// measurement.
+    /// A connection has measured `rtt`. `known` is the value that this connection has in the sum;
+    /// zero means no measurement.
     pub(crate) fn learn_rtt(&mut self, known: &mut u64, rtt: Duration) {
         let rtt = u64::try_from(rtt.as_nanos()).unwrap_or(0);
         self.rtt_sum = self.rtt_sum + rtt - *known;
@@ -146,7 +149,7 @@ impl<'a> Group<'a> {
         *known = rtt;
     }
 
-    /// A connection whose contribution is `known` has ended.
+    /// A connection has ended. `known` is the value that it has in the sum.
     pub(crate) fn forget_rtt(&mut self, mut known: u64) {
         self.learn_rtt(&mut known, Duration::ZERO);
     }
@@ -155,13 +158,11 @@ impl<'a> Group<'a> {
 /// Addresses of hosts, and their ports in use.
 pub(crate) struct Hosts<'a> {
     nodes: &'a [Node],
-    /// By node, the next free port.
+    /// The next free port of each node.
     ports: Vec<u16>,
 }
 
-/// The first ephemeral port.
-///
-/// Source: Linux, `ip_local_port_range`.
+/// The first ephemeral port (Linux, `ip_local_port_range`).
 const FIRST_PORT: u16 = 32_768;
 
 impl<'a> Flows<'a> {
@@ -186,7 +187,8 @@ impl<'a> Flows<'a> {
                     let stream = stream("flow", &traffic.name, place);
                     let mut random = Random::new(scenario.run.seed, stream);
                     let start = start(traffic.start, &mut random);
-                    // For TCP, each connection has a key of its own.
+                    // Each TCP connection gets a key of its own when it opens, so only UDP flows
+                    // get one here.
                     let datagrams = (!traffic.kind.is_tcp()).then(|| {
                         let key = hosts.key(ends, 0, traffic);
                         Box::new(Datagrams { emitter: Emitter::new(start), key })
@@ -234,16 +236,16 @@ fn relays(groups: &mut [Group<'_>]) {
     }
 }
 
-/// The kinds of chains in which relays forward traffic.
+/// How relays forward a group's flows over a chain of connections.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Chain {
     /// One connection for one transfer.
     Single,
-    /// One connection with many transfers.
+    /// One connection with many transfers on it.
     Parts,
-    /// A connection for each transfer.
+    /// A new connection for each transfer, opened by the sender of the data.
     Each,
-    /// A connection for each transfer, opened by its receiver.
+    /// A new connection for each transfer, opened by the receiver of the data (`web`).
     Asks,
 }
 
@@ -258,10 +260,10 @@ impl Chain {
     }
 }
 
-/// The different settings of end points: those of the run, of hosts, and of groups.
+/// All different TCP settings: those of the run, of hosts, and of groups.
 struct Configs {
     all: Vec<Arc<Config>>,
-    /// The settings of each node.
+    /// Index of the settings of each node.
     of_host: Vec<u32>,
 }
 
@@ -314,7 +316,7 @@ impl Flow {
         self.before.as_deref().copied().unwrap_or_default()
     }
 
-    /// Ends the warm-up; `senders` are the counters of its senders.
+    /// Ends the warm-up. `senders` are the current counters of the flow's TCP senders.
     pub(crate) fn restart(&mut self, senders: SenderCounts) {
         let before = Before { counts: self.counts, senders };
         self.before = (before != Before::default()).then(|| Box::new(before));
@@ -337,7 +339,7 @@ impl<'a> Hosts<'a> {
         Self { nodes: &scenario.nodes, ports: vec![FIRST_PORT; scenario.nodes.len()] }
     }
 
-    /// An IPv4 and an IPv6 address of a host, if it has them.
+    /// The first IPv4 and the first IPv6 address of a host, if it has them.
     fn addresses(&self, node: u32) -> [Option<Endpoint>; 2] {
         let NodeKind::Host(host) = &self.nodes[index(node)].kind else { return [None; 2] };
         let addresses = host.addresses(index(node));
@@ -349,8 +351,9 @@ impl<'a> Hosts<'a> {
         })
     }
 
-    /// The key, from side 0 to side 1, of a connection that the side `opener` opens between `ends`.
-    /// It uses IPv4 if both ends have it.
+    /// The addresses and ports of a new connection between `ends`, as packets from side 0 to side 1
+    /// show them. Side `opener` uses an ephemeral port. The connection uses IPv4 if both ends have
+    /// an IPv4 address.
     pub(crate) fn key(&mut self, ends: [u32; 2], opener: usize, traffic: &Traffic) -> FlowKey {
         let [from, to] = ends.map(|node| self.addresses(node));
         let pairs = from.into_iter().zip(to).filter_map(|(from, to)| Some((from?, to?)));
@@ -369,14 +372,14 @@ impl<'a> Hosts<'a> {
     }
 }
 
-/// A checksum for datagram `number`. It differs between consecutive datagrams, as for different
-/// contents.
+/// A stand-in for the UDP checksum of datagram `number`. Consecutive datagrams get different
+/// values, as if their contents differed.
 pub(crate) fn checksum(number: u64) -> u16 {
     u16::try_from(number % u64::from(u16::MAX)).unwrap_or(0) + 1
 }
 
-/// A UDP packet of `len` bytes including all headers. Its link-layer header has `link_header`
-/// bytes.
+/// A UDP packet. `len` is its length in bytes with all headers; `link_header` is the length of the
+/// link-layer header.
 pub(crate) fn datagram(key: FlowKey, len: u32, link_header: u32, dscp: u8) -> Packet {
     let (network, ip_header) = key.network_header();
     let network_offset = u16::try_from(link_header).unwrap_or(0);

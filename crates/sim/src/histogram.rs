@@ -1,9 +1,9 @@
-//! A histogram of times in bounded memory: the width of its bins grows with the time.
+//! A histogram of times in bounded memory. The bins of longer times are wider.
 
 use std::time::Duration;
 
-/// Counts times with a relative error of 1/32. The bins are those of a floating-point number with
-/// five bits of mantissa.
+/// Counts times with a relative error of at most 1/32. Each bin holds the times that agree in their
+/// leading bit and the five bits after it, as a floating-point number with a mantissa of five bits.
 ///
 /// ```
 /// use std::time::Duration;
@@ -17,10 +17,10 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Histogram {
-    /// Counts, up to the highest bin in use.
+    /// Number of times in each bin, up to the highest bin in use.
     bins: Vec<u64>,
     count: u64,
-    /// In nanoseconds.
+    /// Sum of all times in nanoseconds.
     sum: u128,
     most: u64,
 }
@@ -49,7 +49,7 @@ impl Histogram {
         self.count
     }
 
-    /// The exact mean; `None` without counted times.
+    /// The exact mean; `None` if nothing was counted.
     #[must_use]
     pub fn mean(&self) -> Option<Duration> {
         let count = u128::from(self.count);
@@ -62,8 +62,7 @@ impl Histogram {
         Duration::from_nanos(self.most)
     }
 
-    /// The time that `percent` of the counted times do not exceed, at most 1/32 too long. `None`
-    /// without counted times.
+    /// The percentile, at most 1/32 too long. `None` if nothing was counted.
     #[must_use]
     pub fn percentile(&self, percent: f64) -> Option<Duration> {
         if self.count == 0 {
@@ -80,18 +79,20 @@ impl Histogram {
     }
 }
 
-/// The bin of a time: its magnitude, and the five bits after the leading one.
+/// The bin of a time: 32 for each power of two, by the five bits after the leading bit. Times below
+/// 32 ns have a bin each.
 #[expect(clippy::as_conversions, reason = "at most 60 * 32")]
 const fn bin(nanos: u64) -> usize {
     if nanos >> BITS == 0 {
         return nanos as usize;
     }
     let shift = nanos.ilog2() - BITS;
-    // The leading bit, which is always set, counts as one more magnitude.
+    // `nanos >> shift` still has its leading bit (value 32), which moves the bin to the next
+    // magnitude.
     ((shift << BITS) as u64 + (nanos >> shift)) as usize
 }
 
-/// The last time of a bin.
+/// The longest time in nanoseconds that falls into a bin.
 #[expect(clippy::as_conversions, reason = "at most 60 * 32")]
 const fn end(bin: usize) -> u64 {
     let (magnitude, within) = (bin >> BITS, bin as u64 & ((1 << BITS) - 1));
@@ -105,7 +106,7 @@ const fn end(bin: usize) -> u64 {
 mod tests {
     use super::*;
 
-    /// Catches: a bin too wide by one; a magnitude off by one.
+    /// Catches: a bin that is one nanosecond too wide; a wrong magnitude.
     #[test]
     fn a_time_is_found_again_to_within_a_part_in_32() {
         for nanos in (0..2_000).chain((0..57).map(|n| (77_u64 << n) + 13)).chain([u64::MAX]) {

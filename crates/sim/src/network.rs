@@ -1,4 +1,4 @@
-//! The network in operation: its links, routers, stations, and the packets inside.
+//! The network at run time: its links, routers and stations, and the packets in them.
 
 mod ahead;
 mod changes;
@@ -23,37 +23,38 @@ use crate::trace::{Trace, numbers};
 
 /// Everything between the hosts.
 pub(crate) struct Network {
-    /// All packets outside of stations, which have pools of their own.
+    /// Packets on links and at hosts. Packets inside a station are in the station's own pool.
     pub(crate) pool: PacketPool,
     pub(crate) lanes: Vec<Lane>,
     pub(crate) stations: Vec<Station>,
     routes: Routes,
     /// Packets dropped outside of links and stations.
     pub(crate) tally: Tally,
-    /// Counters of a link during a call, which the link then takes over. Empty between calls.
+    /// Counters of drops and marks for the link that is called now. The link takes them over, so
+    /// they are empty between calls.
     scratch: Tally,
     pub(crate) trace: Trace,
 }
 
-/// Data about a packet that the simulator keeps and the mechanisms do not see.
+/// The simulator's own data about a packet. The mechanisms do not see this data.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tag {
     /// Departure time at the sender.
     pub(crate) sent: Time,
-    /// Node of the host it goes to.
+    /// Node of the destination host.
     pub(crate) host: u32,
-    /// The receiving end point, by its number at the hosts.
+    /// The receiving connection end, as the number of an [`EndId`](crate::stream::EndId).
     pub(crate) end: u32,
     /// Its flow.
     pub(crate) flow: u32,
-    /// Distinguishes successive connections with the same number.
+    /// Tells successive connections with the same number apart.
     pub(crate) life: u16,
-    /// Input for the trace; set by [`insert`](Network::insert).
+    /// Header fields for the fingerprint of the run; set by [`insert`](Network::insert).
     pub(crate) numbers: u64,
 }
 
 impl Tag {
-    /// The tag in the format of the pool.
+    /// Packs the tag into the note that the pool keeps with each packet.
     fn note(self) -> Note {
         let ends = u64::from(self.host) << 32 | u64::from(self.end);
         let of = u64::from(self.flow) << 32 | u64::from(self.life);
@@ -73,30 +74,30 @@ impl Tag {
     }
 }
 
-/// A part of a packet's path.
+/// A step of a packet's path.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Hop {
     /// One direction of a link.
     Link(u32),
-    /// The gateway or cloud at this node, entered by this port.
+    /// The gateway or cloud at this node, entered through this port.
     Station(u32, u8),
 }
 
-/// The far end of a link.
+/// The part at the far end of a link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Leads {
-    /// A router, by its vertex in the graph.
+    /// A router, as a vertex of the routing graph.
     Router(u32),
-    /// To a host, by its node.
+    /// A host, as its node.
     Host(u32),
-    /// To a port of a station.
+    /// A station, and the port at which packets enter it.
     Station(u32, u8),
 }
 
-/// Bytes of memory that a packet in the network takes.
+/// Memory in bytes for each packet in the network.
 pub const PACKET_BYTES: usize = PacketPool::SLOT_BYTES;
 
-/// Initial capacity for packets.
+/// Packets by which the pool grows at least, and its first capacity.
 const PACKETS: u32 = 256;
 
 impl Network {
@@ -143,12 +144,12 @@ impl Network {
         }
     }
 
-    /// The first way of packets from the host at node `from` to the host at node `to`.
+    /// The first link direction on the path from the host at node `from` to the host at node `to`.
     pub(crate) fn first_way(&self, from: u32, to: u32) -> u32 {
         self.routes.first(from, to)
     }
 
-    /// The hops of a packet to the host at node `to`, from way `first` on.
+    /// All steps of a packet's path to the host at node `to`, from link direction `first` on.
     pub(crate) fn path(&self, first: u32, to: u32) -> Vec<Hop> {
         let (mut path, mut way) = (Vec::new(), first);
         while let Some(lane) = self.lanes.get(index(way))
@@ -168,7 +169,7 @@ impl Network {
         path
     }
 
-    /// Inserts a packet at its sender.
+    /// Puts a new packet into the pool.
     pub(crate) fn insert(&mut self, packet: Packet, tag: Tag) -> PacketId {
         let id = loop {
             match self.pool.reserve() {
@@ -186,7 +187,7 @@ impl Network {
         Tag::of(self.pool.note(id))
     }
 
-    /// Sends `packet` over link `way`.
+    /// Sends `packet` over link direction `way`.
     pub(crate) fn send(&mut self, agenda: &mut impl Agenda, now: Time, way: u32, packet: PacketId) {
         let Some(lane) = self.lanes.get_mut(index(way)) else {
             self.tally.drops.count(Reason::NoRoute);
@@ -197,8 +198,8 @@ impl Network {
         lane.arm_after_send(agenda, way);
     }
 
-    /// Delivers the packets that have reached the far end of link `way`. Packets for a host are
-    /// added to `arrived`.
+    /// Takes the packets that have reached the far end of link direction `way`, and hands them to
+    /// the next link or station. Packets for a host are added to `arrived`.
     pub(crate) fn advance(
         &mut self,
         agenda: &mut impl Agenda,
@@ -231,18 +232,18 @@ impl Network {
         }
     }
 
-    /// Ends the warm-up at `now`: results count from here on.
+    /// Ends the warm-up at `now`: results count from this time on.
     pub(crate) fn warm(&mut self, now: Time) {
         self.lanes.iter_mut().for_each(|lane| lane.restart(now));
         self.stations.iter_mut().for_each(Station::restart);
     }
 
-    /// The network without its packet pool.
+    /// The network with an empty packet pool, to free memory.
     pub(crate) fn without_packets(self) -> Self {
         Self { pool: PacketPool::with_capacity(0), ..self }
     }
 
-    /// Number of packets in the whole network.
+    /// Number of packets in the whole network, stations included.
     pub(crate) fn held(&mut self) -> u64 {
         let inside = |station: &mut Station| u64::from(station.held());
         u64::from(self.pool.in_use()) + self.stations.iter_mut().map(inside).sum::<u64>()
@@ -257,10 +258,10 @@ impl Network {
     }
 }
 
-/// A number that stands for no way.
+/// The number that stands for "no link direction".
 pub(crate) const NO_WAY: u32 = NOWHERE;
 
-/// Tells each gateway the node at the other end of each trunk.
+/// Tells each gateway with trunks at which node the peer of each trunk is.
 fn lead_trunks(scenario: &Scenario, stations: &mut [Station]) {
     let nodes = || (0_u32..).zip(&scenario.nodes);
     let node_of = |address| {

@@ -1,10 +1,10 @@
-//! Prefetches memory that will be needed soon.
+//! Prefetches memory that the simulator will need soon.
 //!
-//! The state of a large network does not stay in the caches from one packet to the next. A hop
-//! would mostly wait for memory. Results do not depend on prefetching.
+//! The state of a large network does not fit into the processor caches. Without prefetching, each
+//! hop of a packet would mostly wait for memory. Prefetching does not change results.
 
 /// Tells the processor to fetch `it` into its caches, without waiting. Does nothing on
-/// architectures for which a benefit was not measured.
+/// architectures where we have not measured a benefit.
 #[inline]
 pub(crate) fn prefetch<T>(it: &T) {
     let first = std::ptr::from_ref(it).cast::<i8>();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidegate_core::link::LinkConfig;
 use tidegate_core::packet::Direction;
-use tidegate_core::trunk::Report as TrunkReport;
+use tidegate_core::trunk::TrunkReport;
 use tidegate_core::{Tally, Time, itcp};
 
 use crate::agenda::Agenda;
@@ -23,7 +23,7 @@ use crate::shares::{Indices, Shares};
 use crate::stream::Transfers;
 use crate::table::Table;
 
-/// The results of a run; figures count from the end of the warm-up.
+/// The results of a run. Unless a field says otherwise, figures count from the end of the warm-up.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Results {
     /// The seed of the run.
@@ -36,9 +36,10 @@ pub struct Results {
     pub events: u64,
     /// Packets sent by hosts in the whole run.
     pub packets: u64,
-    /// Packets that arrived over a link in the whole run.
+    /// Packets that arrived over a link in the whole run: each packet counts once for each link.
     pub packet_hops: u64,
-    /// A hash over every arrival of every packet. Two runs with the same value had the same course.
+    /// A hash over every arrival of every packet at the end of a link. Two runs with the same value
+    /// had the same course.
     pub fingerprint: u64,
     /// The tables of figures.
     pub tables: Vec<Table>,
@@ -46,7 +47,7 @@ pub struct Results {
 
 impl Results {
     /// A table by its name: `groups`, `flows`, `links`, `drops`, `aggregates`, `trunks`, `classes`,
-    /// `promises`, `passages`, `transfers`, or one of a probe.
+    /// `promises`, `passages`, `transfers`, or the name of a probe's table.
     #[must_use]
     pub fn table(&self, name: &str) -> Option<&Table> {
         self.tables.iter().find(|table| table.name == name)
@@ -65,7 +66,8 @@ impl Results {
             Some(_) => series.tables(scenario, &mut engine),
             None => Vec::new(),
         };
-        // The tables of links are large, so memory that is no longer needed is freed first.
+        // The tables of links are large, so `dismantle` first frees memory that is no longer
+        // needed.
         let (Network { lanes, stations, trace, .. }, counts) = engine.dismantle();
         let mut tables = vec![
             groups,
@@ -94,7 +96,7 @@ impl Results {
     }
 }
 
-/// The rounds of the rate adjusters of aggregate connections.
+/// One table for each rate adjuster of an aggregate connection, with its measurement rounds.
 fn adjustments<A: Agenda>(engine: &mut Engine<'_, A>) -> Vec<Table> {
     let (groups, flows) = (&engine.groups, &engine.flows);
     let of = |it: &mut Aggregate| {
@@ -104,7 +106,7 @@ fn adjustments<A: Agenda>(engine: &mut Engine<'_, A>) -> Vec<Table> {
     engine.aggregates.iter_mut().filter_map(of).collect()
 }
 
-/// Bits per second, from bytes and a time span.
+/// The rate in bit/s of `bytes` over `span`.
 fn bps(bytes: u64, span: Duration) -> f64 {
     real(bytes) * 8.0 / span.as_secs_f64()
 }
@@ -184,7 +186,7 @@ fn flows<A: Agenda>(scenario: &Scenario, engine: &Engine<'_, A>, span: Duration)
         .with("ecn_reductions", whole(&senders, |it| it.reductions))
 }
 
-/// Files, bursts and answers of the whole run, in the order of their arrival.
+/// All completed transfers (files, bursts and answers) of the whole run, in order of completion.
 fn transfers<A: Agenda>(engine: &Engine<'_, A>) -> Table {
     let Transfers { flow, began, ended, bytes } = &engine.transfers;
     let flows: Vec<&Flow> = flow.iter().map(|flow| &engine.flows[index(*flow)]).collect();
@@ -227,8 +229,7 @@ fn links(scenario: &Scenario, lanes: &[Lane], span: Duration) -> Table {
     delays(table, &lanes.iter().map(|it| it.watched().map(|it| &it.delay)).collect::<Vec<_>>())
 }
 
-/// Drops and marks after the warm-up, by place and reason. Reasons without a drop or mark have no
-/// row.
+/// Drops and marks after the warm-up, one row for each place and reason that has any.
 fn drops(scenario: &Scenario, lanes: &[Lane], stations: &[Station]) -> Table {
     let (mut place, mut reason, mut drops, mut marks) = (vec![], vec![], vec![], vec![]);
     let mut add = |name: &dyn Fn() -> String, now: Tally, before: Tally| {
@@ -258,7 +259,7 @@ fn drops(scenario: &Scenario, lanes: &[Lane], stations: &[Station]) -> Table {
         .with("marked_packets", marks)
 }
 
-/// The aggregates of every gateway.
+/// A row for each aggregate of every gateway.
 fn aggregates(
     scenario: &Scenario,
     stations: &[Station],
@@ -303,14 +304,14 @@ fn aggregates(
         .with("held_acks", reals(&all, |it| real(it.acks.held_ns) / 1e9 / span.as_secs_f64()))
         .with("peak_held_acks", whole(&all, |it| it.acks.peak_held.into()))
         .with("uncontrolled_segments", whole(&all, |it| it.acks.ungoverned))
-        // Its earlier name.
+        // The earlier name of the same column, kept for old scripts.
         .with("ungoverned_segments", whole(&all, |it| it.acks.ungoverned))
         .with("delayed_acks", whole(&all, |it| it.acks.delayed))
         .with("overdue_acks", whole(&all, |it| it.acks.overdue))
         .with("smaller_windows", whole(&all, |it| it.acks.windows))
 }
 
-/// Packets of each traffic that passed a watched gateway. Traffic that did not pass has no row.
+/// Packets of each traffic that passed a watched gateway. Traffic without packets there has no row.
 fn passages(scenario: &Scenario, stations: &[Station], groups: &[String], span: Duration) -> Table {
     let (mut gateways, mut ways, mut names) = (Vec::new(), Vec::new(), Vec::new());
     let mut all: Vec<&GroupPassage> = Vec::new();
@@ -346,7 +347,7 @@ fn passages(scenario: &Scenario, stations: &[Station], groups: &[String], span: 
     delays(table, &all.iter().map(|it| Some(&it.delay)).collect::<Vec<_>>())
 }
 
-/// The ends of trunks at every gateway. Bytes of user packets count from the IP header on.
+/// A row for each trunk end of every gateway. User bytes count from the IP header on.
 fn trunks(scenario: &Scenario, stations: &[Station]) -> Table {
     let (mut gateways, mut all) = (Vec::new(), Vec::new());
     for station in stations {
@@ -374,7 +375,7 @@ fn trunks(scenario: &Scenario, stations: &[Station]) -> Table {
         )
 }
 
-/// The last round of the adjuster of a trunk's weight.
-fn last_round(trunk: &TrunkReport) -> Option<itcp::Round> {
+/// The last measurement round of the rate adjuster that sets a trunk's weight.
+fn last_round(trunk: &TrunkReport) -> Option<itcp::LoadRound> {
     trunk.weight.and_then(|it| it.last)
 }

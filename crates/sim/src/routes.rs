@@ -1,8 +1,8 @@
 //! The shortest paths through a network, computed once.
 //!
-//! The shortest path has the fewest links. Of these it has the least delay, and of these the links
-//! that come first in the scenario. A gateway is two vertices, one for each direction, so packets
-//! cross it and never turn round inside it.
+//! The shortest path is the path with the fewest links. Among these, the path with the least delay
+//! wins, and then the path whose links come first in the scenario. A gateway is two vertices, one
+//! for each direction. So packets cross a gateway and never turn round inside it.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -10,18 +10,19 @@ use std::time::Duration;
 
 use crate::scenario::{End, Node, NodeKind, Scenario, Side};
 
-/// The vertices of a network and the one-way links between them.
+/// The routing graph: the vertices of a network, and the link directions between them.
 pub(crate) struct Graph {
-    /// By node, the vertex at which packets arrive. For a gateway, that of upward packets; the next
-    /// vertex is that of downward packets.
+    /// The vertex of each node. A gateway has two: this one for upward packets, and the next number
+    /// for downward packets.
     vertices: Vec<u32>,
-    /// By vertex, `true` for a host. Hosts do not forward packets.
+    /// For each vertex, `true` if it is a host. Hosts do not forward packets.
     is_host: Vec<bool>,
-    /// By node, the vertex at which packets for this node arrive; [`NOWHERE`] if no packet is for
-    /// it. A gateway with trunks receives management packets from the WAN.
+    /// For each node, the vertex at which packets addressed to this node arrive; [`NOWHERE`] if no
+    /// packets are addressed to it. A gateway with trunks receives management packets from the WAN,
+    /// so it has one.
     ends: Vec<u32>,
     ways: Vec<Edge>,
-    /// Incoming edges by vertex, as indices of `ways`.
+    /// For each vertex, the incoming edges, as indexes into `ways`.
     into: Vec<Vec<u32>>,
 }
 
@@ -35,7 +36,7 @@ struct Edge {
 /// Nodes by their names.
 pub(crate) type Names<'a> = HashMap<&'a str, usize>;
 
-/// The numbers of nodes by their names. Of two nodes with one name, the first counts.
+/// The indexes of nodes by their names. If two nodes have the same name, the first counts.
 pub(crate) fn names(nodes: &[Node]) -> Names<'_> {
     let mut names = Names::with_capacity(nodes.len());
     for (number, node) in nodes.iter().enumerate() {
@@ -45,7 +46,7 @@ pub(crate) fn names(nodes: &[Node]) -> Names<'_> {
 }
 
 impl Graph {
-    /// The graph of a network. Links with an unknown end are left out.
+    /// The graph of a network. Links to unknown nodes are left out.
     pub(crate) fn new(scenario: &Scenario) -> Self {
         let names = names(&scenario.nodes);
         let (mut vertices, mut is_host, mut ends) = (Vec::new(), Vec::new(), Vec::new());
@@ -79,7 +80,7 @@ impl Graph {
         this
     }
 
-    /// The vertex of packets that enter (or leave) `node` at `side`.
+    /// The vertex of packets that enter `node` at `side`, or leave it there if `enters` is false.
     pub(crate) fn vertex(&self, node: usize, side: Side, enters: bool) -> u32 {
         let down = match side {
             Side::Lan => !enters,
@@ -89,7 +90,7 @@ impl Graph {
         self.vertices[node] + u32::from(down)
     }
 
-    /// The ways of a packet from one host to another, according to `routes`.
+    /// The link directions on the path from one host to another.
     pub(crate) fn path(&self, routes: &Routes, from: u32, to: u32) -> Vec<u32> {
         let (mut vertex, mut path) = (self.vertices[index(from)], Vec::new());
         while vertex != self.ends[index(to)] {
@@ -103,7 +104,8 @@ impl Graph {
         path
     }
 
-    /// By vertex, the next way of a packet to `target`; [`NOWHERE`] if none leads there.
+    /// For each vertex, the next link direction of packets to `target`; [`NOWHERE`] if no path
+    /// leads there. Dijkstra's algorithm, from the target backwards.
     fn towards(&self, target: u32) -> Vec<u32> {
         let mut next = vec![NOWHERE; self.is_host.len()];
         let mut least = vec![(u32::MAX, Duration::MAX); self.is_host.len()];
@@ -130,28 +132,30 @@ impl Graph {
     }
 }
 
-/// Routing tables: the next way of a packet.
+/// The routing tables: for each place and destination, the next link direction.
 pub(crate) struct Routes {
-    /// By target and vertex.
+    /// `next[target][vertex]`: the next link direction.
     next: Vec<Vec<u32>>,
-    /// By node. Nodes that receive no packets have an empty entry.
+    /// For each node, its routing target. Nodes that receive no packets have an empty entry.
     ends: Vec<Attachment>,
-    /// By node, the vertex at which its packets begin.
+    /// For each node, the vertex at which its own packets start.
     vertices: Vec<u32>,
 }
 
-/// The last step to a host or to the end of a trunk.
+/// How packets reach a host or the end of a trunk.
 #[derive(Clone, Copy)]
 struct Attachment {
-    /// The routing target: the node itself, or the only vertex with a way to it.
+    /// Index of the routing target: the node's own vertex, or the router that is its only
+    /// neighbour.
     target: u32,
     /// The vertex of this target.
     vertex: u32,
-    /// The way from there to the node; [`NOWHERE`] if the target is the node itself.
+    /// The link direction from the router to the node; [`NOWHERE`] if the target is the node
+    /// itself.
     last: u32,
 }
 
-/// No way.
+/// The number that stands for "none": no vertex, no link direction, no target.
 pub(crate) const NOWHERE: u32 = u32::MAX;
 
 impl Routes {
@@ -162,7 +166,7 @@ impl Routes {
             if *vertex == NOWHERE {
                 return Attachment { target: NOWHERE, vertex: NOWHERE, last: NOWHERE };
             }
-            // Hosts behind one router share its routing entries.
+            // Hosts at the same router share the router's routing entries.
             let (vertex, last) = match graph.into[index(*vertex)][..] {
                 [only] if !graph.is_host[index(graph.ways[index(only)].from)] => {
                     (graph.ways[index(only)].from, only)
@@ -179,12 +183,13 @@ impl Routes {
         Self { next, ends, vertices: graph.vertices }
     }
 
-    /// The first way of packets from the host at node `from` to the host at node `to`.
+    /// The first link direction on the path from the host at node `from` to the host at node `to`.
     pub(crate) fn first(&self, from: u32, to: u32) -> u32 {
         self.next(self.vertices[index(from)], to)
     }
 
-    /// The next way of packets from `vertex` to node `to`; [`NOWHERE`] if there is none.
+    /// The link direction that packets for node `to` take from `vertex`; [`NOWHERE`] if there is
+    /// none.
     #[inline]
     pub(crate) fn next(&self, vertex: u32, to: u32) -> u32 {
         let Attachment { target, vertex: last_vertex, last } = self.ends[index(to)];
@@ -200,7 +205,7 @@ pub(crate) const fn index(number: u32) -> usize {
     number as usize
 }
 
-/// The inverse of [`index`]. No network has that many parts.
+/// The inverse of [`index`]. Counts in a network stay far below 2^32.
 pub(crate) fn number(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
 }
@@ -215,7 +220,8 @@ mod tests {
     use super::*;
     use crate::scenario::{Gateway, Host, Link};
 
-    /// Hosts are lower-case letters, routers capitals, gateways digits. Delays of links are in ms.
+    /// Builds a network. Lower-case letters are hosts, capitals routers, digits gateways. Delays
+    /// are in ms.
     fn network(nodes: &str, links: &[(&str, &str, u64)]) -> Scenario {
         let node = |c: char| {
             let kind = match c {
@@ -258,7 +264,7 @@ mod tests {
         Gateway { config, policies: PolicySet::default() }
     }
 
-    /// The nodes on the path of a packet.
+    /// The names of the nodes on the path of a packet; `None` without a path.
     fn path(scenario: &Scenario, from: &str, to: &str) -> Option<String> {
         let (graph, names) = (Graph::new(scenario), names(&scenario.nodes));
         let (mut at, target) = (graph.vertex(names[from], Side::Only, false), names[to]);
@@ -277,7 +283,8 @@ mod tests {
         Some(path)
     }
 
-    /// Catches: counting delay before links; choosing the last of equal paths; paths through hosts.
+    /// Catches: a path with less delay but more links; the last of several equal paths; a path
+    /// through a host.
     #[test]
     fn the_fewest_links_then_the_least_delay_then_the_first_given() {
         let links = [
@@ -305,7 +312,7 @@ mod tests {
         assert_eq!(path(&network, "a", "c"), None);
     }
 
-    /// Catches: one vertex for a gateway.
+    /// Catches: a gateway with one vertex, inside which packets could turn round.
     #[test]
     fn a_gateway_is_crossed_and_packets_do_not_turn_round_in_it() {
         let links = [("a", "1.lan", 1), ("b", "1.lan", 1), ("1.wan", "A", 1), ("A", "c", 1)];

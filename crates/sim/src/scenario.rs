@@ -1,8 +1,7 @@
 //! The scenario: the network, its traffic, and the probes.
 //!
-//! These are plain values without defaults to fill in. The origin of a scenario (a file, Python, a
-//! test) does not matter here. Names are unique within their kind, and [`Scenario::check`] finds
-//! errors.
+//! These are plain values; the reader of a scenario (a file, Python, a test) fills in all defaults.
+//! Names are unique within their kind, and [`Scenario::check`] finds errors.
 
 mod check;
 mod demand;
@@ -65,9 +64,9 @@ pub struct Run {
     pub sample: Option<Duration>,
     /// Seed of all random choices.
     pub seed: u64,
-    /// Bytes of link-layer header that count in the length of every packet. With 14, lengths are
-    /// those of Ethernet frames, as a gateway sees them. With 0, lengths begin at the IP header, as
-    /// in papers and ns-2.
+    /// Bytes of link-layer header that count in the length of every packet. With 14, a length is
+    /// that of the Ethernet frame, as a gateway counts it. With 0, a length is that of the IP
+    /// packet, as in papers and ns-2.
     pub link_header: u32,
     /// TCP settings for end points whose host and traffic do not set their own.
     pub tcp: tcp::Config,
@@ -89,7 +88,7 @@ impl Default for Run {
 /// Bytes of an Ethernet header (IEEE 802.3, without tags and frame check sequence).
 pub const ETHERNET: u32 = 14;
 
-/// A part of the network at which packets begin, end, or pass.
+/// A host, router, gateway or cloud.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// Its unique name.
@@ -118,7 +117,7 @@ pub enum NodeKind {
     Router,
     /// A gateway between its LAN side and its WAN side.
     Gateway(Box<Gateway>),
-    /// A network of emulated routes, as in the lab.
+    /// A network whose routes have emulated delay, jitter and loss, as in the lab.
     Cloud(Box<EmulatorConfig>),
 }
 
@@ -128,7 +127,7 @@ pub struct Host {
     /// Configured addresses. If empty, the host gets one IPv4 and one IPv6 address by its node
     /// number.
     pub addresses: Vec<IpAddr>,
-    /// TCP settings of its end points; `None` for those of the run.
+    /// TCP settings of its end points; `None` for the settings of the run.
     pub tcp: Option<Box<tcp::Config>>,
 }
 
@@ -150,7 +149,7 @@ impl Host {
 /// A gateway.
 #[derive(Clone, Debug)]
 pub struct Gateway {
-    /// Its configuration; the `seed` is derived from that of the run.
+    /// Its configuration. The run derives `seed` from its own seed.
     pub config: GatewayConfig,
     /// Its policies.
     pub policies: PolicySet,
@@ -246,9 +245,9 @@ impl fmt::Display for Way {
 
 /// A change of one direction of a link during the run.
 ///
-/// Packets that are on the link arrive at their old time. After a shorter delay, later packets may
-/// overtake them; a link with jitter that keeps packets in order delivers them in order here too.
-/// Routes, and the ideal shares in results, stay those of the beginning.
+/// Packets that are already on the link arrive at their old times. After a shorter delay, later
+/// packets may overtake earlier ones; a link whose jitter keeps the order of packets keeps it here
+/// too. The routes, and the ideal shares in the results, remain those of the beginning of the run.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Change {
     /// Time since the beginning of the run.
@@ -259,21 +258,21 @@ pub struct Change {
     pub change: LinkChange,
 }
 
-/// A measurement beyond the counters of every run. Series have the step [`Run::sample`].
+/// A measurement beyond the counters of every run. Time series have the interval [`Run::sample`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Probe {
-    /// Backlog and delay of a link: means, and series if there is a step.
+    /// Backlog and delay of a link direction: means, and time series if [`Run::sample`] is set.
     Queue(Way),
     /// Delivered bytes by flow.
     Throughput {
         /// Name of the traffic.
         traffic: String,
     },
-    /// Congestion window, slow-start threshold and round-trip time of flows of this traffic.
+    /// Congestion window, slow-start threshold and round-trip time of flows.
     Window {
         /// Name of the traffic.
         traffic: String,
-        /// Numbers of the flows, from zero; empty for all.
+        /// Indexes of the flows within the traffic, from zero; empty for all.
         flows: Vec<u32>,
     },
     /// The gateway of an aggregate connection: its queue, its weight, and the bytes it has sent.
@@ -283,8 +282,8 @@ pub enum Probe {
     },
     /// A capture of the packets that arrive at the far end of a link.
     Capture(Way),
-    /// Packets that pass a gateway: delays, drops and marks of each traffic, and series if there is
-    /// a step.
+    /// Packets that pass a gateway: delays, drops and marks of each traffic, and time series if
+    /// [`Run::sample`] is set.
     Passage {
         /// Name of the gateway.
         gateway: String,
@@ -292,9 +291,10 @@ pub enum Probe {
         direction: Direction,
         /// Packets with a longer delay are late.
         bound: Option<Duration>,
-        /// Follows the rounds of each flow with the tracker `paper`.
+        /// Follows the rounds of each flow (one window of data, sent in one round trip) with the
+        /// tracker `paper`.
         rounds: bool,
-        /// Records the flows that the marking of the link tracks, interval by interval.
+        /// Records the flows that the marking of the link tracks, one row for each interval.
         tracked: bool,
     },
 }

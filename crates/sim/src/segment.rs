@@ -1,10 +1,11 @@
-//! Converts a TCP segment to a packet: computes the length of its options, and encodes them.
+//! Converts a TCP segment to a packet, and encodes its TCP options.
 
 use tidegate_core::Packet;
 use tidegate_core::packet::{FlowKey, NO_VLAN, Protocol, SackBlocks, TcpFlags, TcpSegment};
 use tidegate_core::tcp::Segment;
 
-/// The packet that carries `segment`. Its link-layer header has `link_header` bytes.
+/// The packet that carries `segment`. `link_header` is the length of the link-layer header in
+/// bytes.
 pub(crate) fn packet(key: FlowKey, segment: &Segment, link_header: u32, dscp: u8) -> Packet {
     let (network, ip_header) = key.network_header();
     let network_offset = u16::try_from(link_header).unwrap_or(0);
@@ -31,10 +32,12 @@ fn blocks(sack: &SackBlocks) -> u32 {
     u32::try_from(sack.as_slice().len()).unwrap_or(0)
 }
 
-/// Replaces the content of `options` by the encoded options, padded to whole words.
+/// Replaces the content of `options` by the encoded TCP options, padded to a multiple of four
+/// bytes.
 ///
-/// Source: RFC 9293 section 3.1, RFC 7323 sections 2.2 and 3.2 with appendix A, RFC 2018 sections 2
-/// and 3; the order is that of Linux, `tcp_options_write`.
+/// Source: RFC 9293, section 3.1 (option format); RFC 7323, sections 2.2 and 3.2 and appendix A
+/// (window scale, timestamps); RFC 2018, sections 2 and 3 (SACK). The order of options is that of
+/// Linux, `tcp_options_write`.
 pub(crate) fn put_options(header: &TcpSegment, sack: &SackBlocks, options: &mut Vec<u8>) {
     options.clear();
     let syn = header.flags.any(TcpFlags::SYN);

@@ -1,4 +1,4 @@
-//! Time series: samples of the run at every step.
+//! Time series: samples taken at a fixed interval, [`Run::sample`](crate::scenario::Run::sample).
 
 mod aggregate;
 mod passage;
@@ -20,29 +20,29 @@ use passage::PassageSeries;
 pub(crate) struct Series {
     /// Sample times in seconds.
     times: Vec<f64>,
-    /// By group, bytes that arrived at the receivers, and payload bytes received by their
-    /// applications.
+    /// For each group: bytes that arrived at the receivers, and payload bytes that the applications
+    /// received.
     groups: Vec<[Vec<u64>; 2]>,
     probes: Vec<Watched>,
 }
 
 /// The samples of one probe.
 enum Watched {
-    /// Backlog of a link: its number, packets, bytes.
+    /// The index of a link direction, and its backlog in packets and in bytes.
     Queue(u32, [Vec<u64>; 2]),
-    /// Bytes that arrived at the receiver of each flow of a group.
+    /// The index of a group, and for each flow the bytes that arrived at its receiver.
     Throughput(u32, Vec<Vec<u64>>),
-    /// Flows of a group, by their numbers: congestion window and slow-start threshold in bytes,
-    /// smoothed round-trip time in seconds.
+    /// The index of a group, and for each flow: congestion window and slow-start threshold in
+    /// bytes, smoothed round-trip time in seconds.
     Window(u32, Vec<(u32, [Vec<f64>; 3])>),
-    /// An aggregate gateway, by the name of its traffic.
+    /// An aggregate gateway. The string is the name of its traffic.
     Aggregate(String, Box<AggregateSeries>),
     /// Packets that passed a gateway in one direction.
     Passage(Box<PassageSeries>),
 }
 
 impl Series {
-    /// The series that the probes of a scenario request.
+    /// Empty series for the probes of a scenario.
     pub(crate) fn new<A: Agenda>(scenario: &Scenario, engine: &Engine<'_, A>) -> Self {
         let ways: Vec<_> = scenario.links.iter().flat_map(|link| link.ways()).collect();
         let group =
@@ -116,8 +116,8 @@ impl Series {
     }
 }
 
-/// Congestion window, threshold and round-trip time of the current connection of a flow. NaN for
-/// missing values.
+/// Congestion window, slow-start threshold and round-trip time of a flow's current connection. NaN
+/// for a value that does not exist.
 fn window<A: Agenda>(engine: &Engine<'_, A>, flow: u32) -> [f64; 3] {
     let Some(stream) = engine.flows[index(flow)].app.stream else { return [f64::NAN; 3] };
     let sender = engine.streams.get(stream).ends[0].tcp.statistics();
@@ -135,7 +135,7 @@ pub(crate) fn seconds(at: Time) -> f64 {
 }
 
 impl Series {
-    /// The series as tables: the first has all groups, and each probe has its own.
+    /// The series as tables: two for all groups, and one for each probe.
     pub(crate) fn tables<A: Agenda>(
         self,
         scenario: &Scenario,

@@ -1,4 +1,4 @@
-//! Fairness: the throughput of each flow, compared with its demand.
+//! Fairness: compares the throughput of each flow with its demand.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,18 +17,18 @@ use crate::network::Hop;
 use crate::routes::index;
 use crate::scenario::{Kind, NodeKind, Scenario};
 
-/// Throughput of flows after the warm-up, in bits per second, with their aggregates.
+/// Throughput and demand of all flows in bit/s after the warm-up, and the flows of each aggregate.
 ///
-/// The demand of a flow is the rate of the slowest link on its path, for UDP at most the rate that
-/// it sent. Weights are ignored.
+/// The demand of a flow is the rate of the slowest link on its path. For UDP, it is at most the
+/// rate that the source sent. Weights of flows are ignored.
 pub(crate) struct Shares<'a> {
     got: Vec<f64>,
     asked: Vec<f64>,
-    /// The flows of each aggregate, by node of the gateway, direction and policy.
+    /// The flows of each aggregate. The key is the gateway's node, the direction and the policy.
     members: HashMap<(u32, &'static str, &'a str), Vec<usize>>,
 }
 
-/// Jain's index and the max-min index, for each of several sets of flows.
+/// Jain's index and the max-min index of several sets of flows: one element for each set.
 #[derive(Default)]
 pub(crate) struct Indices {
     pub(crate) jain: Vec<f64>,
@@ -36,7 +36,7 @@ pub(crate) struct Indices {
 }
 
 impl<'a> Shares<'a> {
-    /// Evaluates a finished run; `span` is its time after the warm-up.
+    /// Evaluates a finished run. `span` is the time after the warm-up.
     pub(crate) fn new<A: Agenda>(
         scenario: &'a Scenario,
         engine: &mut Engine<'_, A>,
@@ -73,7 +73,8 @@ impl<'a> Shares<'a> {
         this
     }
 
-    /// The rate at which the station at `node` forwards packets that enter by `port`.
+    /// The rate at which the station at `node` forwards packets that enter through `port`. Also
+    /// adds `flow` to its aggregate there.
     fn cross(
         &mut self,
         scenario: &'a Scenario,
@@ -103,13 +104,13 @@ impl<'a> Shares<'a> {
         rate.map_or(f64::INFINITY, |rate| real(rate.bps()))
     }
 
-    /// Both indices of an aggregate's flows; NaN if it has no flows or no throughput.
+    /// Both indices of an aggregate's flows. NaN if the aggregate has no flows or no throughput.
     pub(crate) fn of_aggregate(&self, node: u32, direction: Direction, policy: &str) -> [f64; 2] {
         let members = self.members.get(&(node, direction.name(), policy));
         self.of(members.map_or(&[], Vec::as_slice))
     }
 
-    /// Both indices of some flows: Jain's, and the max-min index of their throughput.
+    /// Both indices of these flows: Jain's index and the max-min index of their throughput.
     pub(crate) fn of(&self, flows: &[usize]) -> [f64; 2] {
         let [got, asked] =
             [&self.got, &self.asked].map(|all| flows.iter().map(|it| all[*it]).collect::<Vec<_>>());
@@ -117,7 +118,7 @@ impl<'a> Shares<'a> {
     }
 }
 
-/// Returns `true` if the route matches a packet that no earlier route matches.
+/// Returns `true` if the packet's source and destination match the route.
 fn takes(route: &Route, packet: &Packet) -> bool {
     [(&route.from, packet.key.src), (&route.to, packet.key.dst)]
         .into_iter()
@@ -143,7 +144,7 @@ mod tests {
     use crate::testing::dumbbell;
     use crate::{Results, Simulation};
 
-    /// Both indices of three flows, the last of which has an access link of 1 Mbit/s.
+    /// Both indices of three flows. The last flow has an access link of 1 Mbit/s.
     fn indices(kind: Kind) -> [f64; 2] {
         let mut scenario = dumbbell(3, kind);
         scenario.run.warmup = Duration::from_millis(500);

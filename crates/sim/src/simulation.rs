@@ -1,4 +1,4 @@
-//! Runs a scenario.
+//! Runs a scenario: the crate's main type.
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
@@ -22,7 +22,8 @@ use crate::scenario::{Problem, Scenario, Way};
 /// # Time
 ///
 /// Time is virtual: it jumps from event to event, and reads no clock. A scenario and a seed give the same
-/// results, bit for bit, on any machine. At the end, every packet and byte is accounted for.
+/// results, bit for bit, on any machine. At the end, the simulator checks that no packet and no
+/// byte was lost from its accounts.
 ///
 /// # Examples
 ///
@@ -112,12 +113,12 @@ impl<'a> Simulation<'a> {
         Ok(Self { scenario, engine: Engine::new(scenario) })
     }
 
-    /// Captures the packets that arrive over link `way` into `out`, in the classic pcap format.
-    /// Returns `false` if there is no such link. `out` should be buffered. A link has at most one
-    /// capture.
+    /// Captures the packets that arrive over the link direction `way` into `out`, in the classic
+    /// pcap format. Returns `false` if there is no such link. `out` should be buffered. A link
+    /// direction has at most one capture.
     ///
-    /// A [`Probe::Capture`](crate::scenario::Probe::Capture) only requests a capture; the caller
-    /// provides the output with this function.
+    /// A [`Probe::Capture`](crate::scenario::Probe::Capture) only states that a capture is wanted;
+    /// the caller provides the output with this function.
     pub fn capture(&mut self, way: &Way, out: Box<dyn Write + Send>) -> bool {
         let ways = self.scenario.links.iter().flat_map(|link| link.ways());
         let mut lanes = ways.zip(&mut self.engine.network.lanes);
@@ -125,8 +126,8 @@ impl<'a> Simulation<'a> {
         lane.map(|(_, lane)| lane.capture(Capture::new(out))).is_some()
     }
 
-    /// Runs to the end. Every few milliseconds of real time, `look` gets the progress and can
-    /// interrupt the run.
+    /// Runs the scenario to its end. Every few milliseconds of real time, the run calls `look` with
+    /// the progress; `look` can interrupt the run.
     ///
     /// # Errors
     ///
@@ -134,7 +135,8 @@ impl<'a> Simulation<'a> {
     ///
     /// # Panics
     ///
-    /// If a packet or a byte is not accounted for at the end, which is an error of the simulator.
+    /// If a packet or a byte is missing from the accounts at the end. This is an error of the
+    /// simulator.
     pub fn run(
         mut self,
         look: impl FnMut(Progress) -> ControlFlow<()>,

@@ -1,4 +1,5 @@
-//! The connections of a run: two TCP end points of the core each, with their applications.
+//! The TCP connections of a run. Each has two TCP end points of the core, with an application above
+//! each.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use tidegate_core::tcp::{Config, Connection, Statistics};
 use crate::prefetch::prefetch;
 use crate::routes::{index, number};
 
-/// All connections. The number of a closed connection is reused.
+/// All connections, by number. Numbers of closed connections are used again.
 #[derive(Default)]
 pub(crate) struct Streams {
     all: Vec<Stream>,
@@ -19,22 +20,22 @@ pub(crate) struct Streams {
 /// A connection. Side 0 is at the sender of the flow's data, side 1 at its receiver.
 pub(crate) struct Stream {
     pub(crate) flow: u32,
-    /// Distinguishes successive connections with the same number.
+    /// Tells successive connections with the same number apart.
     pub(crate) life: u16,
-    /// From side 0 to side 1.
+    /// Addresses and ports of packets from side 0 to side 1.
     pub(crate) key: FlowKey,
     pub(crate) ends: [StreamEnd; 2],
-    /// Start time and size in bytes of the current transfer.
+    /// Start time, and size in bytes, of the current transfer.
     pub(crate) began: Time,
     pub(crate) size: u64,
-    /// Smoothed round-trip time of side 0 in nanoseconds, as counted by its group; zero before it
-    /// is known.
+    /// Smoothed round-trip time of side 0 in nanoseconds, as it is in the sum of its group; zero
+    /// before it is known.
     pub(crate) rtt: u64,
-    /// By side, the connection that a relay links with this one (chains `Each` and `Asks`).
+    /// For each side, the neighbouring connection in a chain of relays (chains `Each` and `Asks`).
     pub(crate) other: [Option<u32>; 2],
-    /// Its file at the aggregate gateway where it ends.
+    /// Index of its file at the aggregate gateway, if it is a local connection.
     pub(crate) file: Option<u32>,
-    /// It ended before its transfer was complete.
+    /// The connection has failed.
     pub(crate) failed: bool,
     open: bool,
 }
@@ -42,25 +43,25 @@ pub(crate) struct Stream {
 /// One end of a connection, and the application above it.
 pub(crate) struct StreamEnd {
     pub(crate) tcp: Connection,
-    /// Time of its next call by the agenda; [`Time::MAX`] for none.
+    /// Time of its entry in the agenda; [`Time::MAX`] for none.
     pub(crate) armed: Time,
     /// Bytes that the application has written.
     pub(crate) written: u64,
-    /// The application writes more before the data runs out.
+    /// The application writes more data whenever little is left to send.
     pub(crate) endless: bool,
     /// The application waits until all written data is acknowledged.
     pub(crate) awaits_acks: bool,
     /// The kind of application that reads.
     pub(crate) reader: Reader,
-    /// All data of the peer has arrived, though it may be unread.
+    /// The peer has sent its last byte, which has arrived but may be unread.
     pub(crate) ended: bool,
-    /// Bytes read, in order.
+    /// Bytes that the application has read.
     pub(crate) received: u64,
-    /// Number of bytes that it waits for; `u64::MAX` for none.
+    /// The application acts when it has read this number of bytes; `u64::MAX` for none.
     pub(crate) expects: u64,
 }
 
-/// The application above an end of a connection.
+/// The application above one end of a connection.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum Reader {
     /// A host: reads all data at once.
@@ -76,7 +77,7 @@ pub(crate) enum Reader {
     Sink,
 }
 
-/// Identifies an end of a connection by the connection's number and the side.
+/// An end of a connection: the connection's number times two, plus the side.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct EndId(pub(crate) u32);
 
@@ -113,12 +114,12 @@ impl StreamEnd {
         }
     }
 
-    /// Returns `true` if the application reads only when it has room for the data elsewhere.
+    /// Returns `true` if the application reads only what it can store or forward.
     pub(crate) const fn passes_on(&self) -> bool {
         matches!(self.reader, Reader::Relay | Reader::Gateway)
     }
 
-    /// Writes `bytes` more.
+    /// The application writes `bytes` more.
     pub(crate) fn write(&mut self, bytes: u64) {
         self.written = self.written.saturating_add(bytes);
         self.tcp.write(bytes);
@@ -126,12 +127,13 @@ impl StreamEnd {
 }
 
 impl Streams {
-    /// No connections, and room for `streams`.
+    /// No connections yet; room for `streams` of them.
     pub(crate) fn with_capacity(streams: usize) -> Self {
         Self { all: Vec::with_capacity(streams), free: Vec::new() }
     }
 
-    /// Opens a connection of `flow` from the side `opener`. Each side has its own settings.
+    /// Opens a connection of `flow`; side `opener` sends the SYN. `configs` and `isns` (initial
+    /// sequence numbers) are those of side 0 and side 1.
     pub(crate) fn open(
         &mut self,
         now: Time,
@@ -181,7 +183,7 @@ impl Streams {
         &mut self.all[index(end.stream())].ends[end.side()]
     }
 
-    /// Prefetches an end, if the number is that of a connection.
+    /// Prefetches an end. Does nothing if there is no such connection.
     #[inline]
     pub(crate) fn fetch(&self, end: EndId) {
         if let Some(stream) = self.all.get(index(end.stream())) {
@@ -196,7 +198,7 @@ impl Streams {
     }
 }
 
-/// Counters of a flow's senders, over all its connections.
+/// Counters of the senders of a flow, summed over its connections.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct SenderCounts {
     pub(crate) acknowledged: u64,
@@ -207,7 +209,7 @@ pub(crate) struct SenderCounts {
 }
 
 impl SenderCounts {
-    /// Adds the counters of a sender.
+    /// Adds the counters of one sender.
     pub(crate) fn add(&mut self, of: &Statistics) {
         self.acknowledged += of.acknowledged;
         self.retransmitted += of.retransmitted;
@@ -216,7 +218,7 @@ impl SenderCounts {
         self.reductions += u64::from(of.reductions);
     }
 
-    /// The difference to the counters `before`.
+    /// The counters minus those at an earlier time.
     pub(crate) const fn since(&self, before: &Self) -> Self {
         Self {
             acknowledged: self.acknowledged - before.acknowledged,
@@ -228,7 +230,7 @@ impl SenderCounts {
     }
 }
 
-/// Completed transfers, as columns.
+/// Completed transfers: one row each, every field is a column.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Transfers {
     pub(crate) flow: Vec<u32>,

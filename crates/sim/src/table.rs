@@ -1,6 +1,6 @@
-//! Result tables in columns, for arrays, comma-separated files or data frames.
+//! Tables of results, stored by column, for arrays, CSV files or data frames.
 
-/// A named table; its columns have the same length.
+/// A named table. All its columns have the same length.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     /// Name of the table.
@@ -24,11 +24,11 @@ pub enum Values {
     Text(Vec<String>),
     /// Counts.
     Whole(Vec<u64>),
-    /// Quantities; NaN where there is none.
+    /// Quantities; NaN for a value that does not exist.
     Real(Vec<f64>),
 }
 
-/// Columns are equal if their values are equal bit by bit, including NaN.
+/// Two columns are equal if their values are equal bit by bit. So NaN equals NaN.
 impl PartialEq for Values {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
@@ -71,7 +71,7 @@ impl Values {
         }
     }
 
-    /// Returns `true` without values.
+    /// Returns `true` if there are no values.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
@@ -110,7 +110,7 @@ impl Table {
         self.columns.iter().find(|column| column.name == name).map(|column| &column.values)
     }
 
-    /// The quantities of a column; empty if there is no such column of quantities.
+    /// The values of a column of quantities; empty if there is no such column.
     #[must_use]
     pub fn real(&self, name: &str) -> &[f64] {
         match self.column(name) {
@@ -119,7 +119,7 @@ impl Table {
         }
     }
 
-    /// The counts of a column; empty if there is no such column of counts.
+    /// The values of a column of counts; empty if there is no such column.
     #[must_use]
     pub fn whole(&self, name: &str) -> &[u64] {
         match self.column(name) {
@@ -128,7 +128,7 @@ impl Table {
         }
     }
 
-    /// The names of a column; empty if there is no such column of names.
+    /// The values of a column of names; empty if there is no such column.
     #[must_use]
     pub fn text(&self, name: &str) -> &[String] {
         match self.column(name) {

@@ -12,8 +12,8 @@ use crate::scenario::{
     Traffic, Way,
 };
 
-/// Pairs of hosts on both sides of a watched link of 20 Mbit/s and 10 ms. The traffic of all pairs
-/// is one group.
+/// A dumbbell: pairs of hosts on both sides of a link of 20 Mbit/s and 10 ms, with a probe of its
+/// queue. The traffic of all pairs is one group.
 pub(crate) fn dumbbell(pairs: usize, kind: Kind) -> Scenario {
     let node = |name: String, kind| Node { name, kind };
     let host = || NodeKind::Host(Host::default());
@@ -47,8 +47,8 @@ pub(crate) fn dumbbell(pairs: usize, kind: Kind) -> Scenario {
     }
 }
 
-/// A [`dumbbell`] of as many pairs, in which `d0`, `d1`, … forward the traffic through a link of 10
-/// Mbit/s and 10 ms to `e0`, `e1`, …
+/// A [`dumbbell`] whose receivers `d0`, `d1`, … are relays. They forward the traffic to `e0`, `e1`,
+/// … through a link of 10 Mbit/s and 10 ms.
 pub(crate) fn relayed(pairs: usize, kind: Kind, buffer: Bytes) -> Scenario {
     let mut scenario = dumbbell(pairs, kind);
     let node = |name: String, kind| Node { name, kind };
@@ -71,7 +71,7 @@ pub(crate) fn relayed(pairs: usize, kind: Kind, buffer: Bytes) -> Scenario {
     scenario
 }
 
-/// Vegas with `alpha = beta = 1`.
+/// Congestion control Vegas with `alpha = beta = 1`.
 fn vegas() -> CongestionSpec {
     let mut spec = CongestionSpec::VegasNs2(Default::default());
     if let CongestionSpec::VegasNs2(vegas) = &mut spec {
@@ -80,10 +80,10 @@ fn vegas() -> CongestionSpec {
     spec
 }
 
-/// Sites with `clients` clients each, whose traffic ends at a gateway. Aggregate connections with
-/// Vegas carry it over a link of 10 Mbit/s to one sink.
+/// Sites with `clients` clients and an aggregate gateway each. The clients send to their gateway.
+/// The gateways' aggregate connections share a link of 10 Mbit/s to one sink.
 ///
-/// Source: `itcp`, section 5 (E1), with shorter delays.
+/// Source: `itcp`, section 5 (experiment E1). Differs: shorter delays.
 pub(crate) fn gathered(sites: usize, clients: usize, kind: &Kind, overflow: Overflow) -> Scenario {
     let host = |name: String| Node { name, kind: NodeKind::Host(Host::default()) };
     let link = |a: &str, b: &str, mbps| {

@@ -1,11 +1,11 @@
-//! The fingerprint of a run. It is equal for two runs if every packet arrived everywhere at the
-//! same times.
+//! The fingerprint of a run. Two runs have the same fingerprint if every packet arrived at the same
+//! places at the same times.
 
 use tidegate_core::packet::Ecn;
 use tidegate_core::{Packet, Time};
 
-/// Distinguishes the packets of a flow. It is stored beside the packet, so a hop reads
-/// as little of the descriptor as possible.
+/// Sequence and acknowledgement number, which tell the packets of a flow apart. The simulator
+/// stores them in the packet's tag, so that a hop need not read the packet's descriptor.
 pub(crate) fn numbers(packet: &Packet) -> u64 {
     packet.tcp.map_or(0, |tcp| u64::from(tcp.seq) << 32 | u64::from(tcp.ack))
 }
@@ -15,8 +15,8 @@ pub(crate) fn numbers(packet: &Packet) -> u64 {
 pub(crate) struct Trace(u64);
 
 impl Trace {
-    /// Adds the arrival over link `way` of `packet`, with these [`numbers`] and for end point
-    /// `end`.
+    /// Adds an arrival over link direction `way`. `end` is the receiver's number; `numbers` are the
+    /// packet's [`numbers`].
     #[inline]
     pub(crate) fn note(&mut self, now: Time, way: u32, end: u32, numbers: u64, packet: &Packet) {
         let place = u64::from(way) << 32 | u64::from(end);
@@ -32,7 +32,8 @@ impl Trace {
         self.0
     }
 
-    /// Source: doi 10.1145/2714064.2660195 (the multiplier of SplitMix64's first step).
+    /// One step of the hash. Source: doi 10.1145/2714064.2660195 (the multiplier of SplitMix64's
+    /// first step).
     #[inline]
     const fn add(&mut self, word: u64) {
         let mixed = (self.0 ^ word).wrapping_mul(0xbf58_476d_1ce4_e5b9);

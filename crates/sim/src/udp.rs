@@ -10,11 +10,12 @@ use crate::scenario::{Distribution, Kind};
 
 /// A source of UDP packets.
 ///
-/// A source with silences sends exactly at its rate during its bursts: the remainder of a burst
-/// counts for the next one.
+/// With bursts, the source sends exactly its rate, averaged over the bursts: a part of a packet
+/// that did not fit into one burst counts in the next.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Emitter {
-    /// Start of sending. For bursts, the start that a source without silences would have had.
+    /// Start of sending. With bursts, moved later by every pause, as if the source had started
+    /// later and never paused.
     began: Time,
     /// Packets sent.
     sent: u64,
@@ -28,7 +29,7 @@ impl Emitter {
         Self { began: now, sent: 0, until: now }
     }
 
-    /// The length of the packet that is due at the time returned by [`next`](Self::next).
+    /// The length of the next packet. Call it at the time that [`next`](Self::next) returned.
     pub(crate) fn emit(&mut self, kind: &Kind) -> Option<u32> {
         let len = match kind {
             Kind::Constant { packet, .. } | Kind::Bursts { packet, .. } => *packet,
@@ -39,7 +40,7 @@ impl Emitter {
         Some(len)
     }
 
-    /// Time of the next packet; `None` after the last.
+    /// Time of the next packet; `None` after the last one.
     pub(crate) fn next(&mut self, kind: &Kind, random: &mut Random) -> Option<Time> {
         match kind {
             Kind::Constant { rate, packet } => Some(self.began + spaced(self.sent, *packet, *rate)),
@@ -102,7 +103,7 @@ mod tests {
         assert_eq!(times(&kind, 4), [10, 18, 26, 34]);
     }
 
-    /// Catches: a packet at the start of every burst.
+    /// Catches: a source that starts every burst with a packet.
     #[test]
     fn bursts_send_their_rate_in_the_time_they_are_on() {
         let ms = |n| Distribution::Constant(Duration::from_millis(n));

@@ -1,4 +1,4 @@
-//! The fairness of each aggregate of a gateway in the results of a run.
+//! The results of a run contain fairness indices for each aggregate of a gateway.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -36,14 +36,15 @@ fn policy(port: u16, allocation: &str, queue: &str) -> Policy {
         name: port.to_string(),
         priority: 0,
         filter: Filter { direction: Some(Direction::Up), dst_port, ..Filter::default() },
-        action: Action::Shape { conditioning, queue: spec(queue), signal: None },
+        action: Action::Shape { conditioning, queue: spec(queue), ack_control: None },
         mode: Mode::Enforce,
         class: None,
         trunk: None,
     }
 }
 
-/// One flow for each of `offers`, a port and a rate in kbit/s, through a gateway with `policies`.
+/// One UDP flow for each element of `offers` (port, rate in kbit/s), through a gateway with
+/// `policies`.
 fn scenario(policies: Vec<Policy>, offers: &[(u16, u64)]) -> Scenario {
     let config = GatewayConfig {
         rate: [None; 2],
@@ -88,7 +89,8 @@ fn scenario(policies: Vec<Policy>, offers: &[(u16, u64)]) -> Scenario {
     }
 }
 
-/// Catches: indices over the flows of all aggregates; indices without the flows' demands.
+/// Catches: indices computed over the flows of all aggregates; a max-min index that ignores that a
+/// flow demands little.
 #[test]
 fn each_aggregate_is_judged_by_its_own_flows_and_by_what_they_asked_for() {
     let policies = vec![
@@ -101,9 +103,10 @@ fn each_aggregate_is_judged_by_its_own_flows_and_by_what_they_asked_for() {
     let aggregates = results.table("aggregates").unwrap();
     let [jain, fair] = ["jain", "max_min"].map(|name| aggregates.real(name).to_vec());
     let near = |is: f64, expected: f64| (is - expected).abs() < 0.02;
-    // Rates of 0.5 and 1.5 Mbit/s are not equal, but the slower flow demands no more.
+    // Rates of 0.5 and 1.5 Mbit/s are unequal, so Jain's index is 0.8. But the slower flow demands
+    // no more, so the max-min index is 1.
     assert!(near(jain[0], 0.8) && fair[0] > 0.99, "{jain:?} {fair:?}");
     assert!(near(jain[1], 1.0) && fair[1] > 0.99, "{jain:?} {fair:?}");
-    // The first flow gets the whole rate, which both demand.
+    // The first flow gets the whole rate, although both demand it.
     assert!(near(jain[2], 0.5) && near(fair[2], 0.5), "{jain:?} {fair:?}");
 }

@@ -1,4 +1,5 @@
-//! Senders and receivers that ignore congestion, beside honest flows under ACK control.
+//! Senders and receivers that ignore congestion, and their effect on honest flows under ACK
+//! control.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -18,27 +19,28 @@ use tidegate_sim::scenario::{
     End, Gateway, Host, Kind, Link, Node, NodeKind, Pair, Run, Scenario, Side, Start, Traffic,
 };
 
-/// A test cell: the aggressors and their network.
+/// One combination of aggressors and network.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     aggressor: Aggressor,
     aggressors: usize,
-    /// Round trip between the hosts, in milliseconds.
+    /// Round-trip time between the hosts, in milliseconds.
     rtt: u64,
     way: Direction,
     allocation: &'static str,
     release: &'static str,
-    /// Rate of the aggregate, and rate of each aggressor.
+    /// Rate of the aggregate, and sending rate of each aggressor.
     rate: Rate,
     sends: Rate,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Aggressor {
-    /// TCP that sends at its own rate and ignores the window.
+    /// A TCP sender that sends at its own rate and ignores congestion and the receiver's window.
     Blind,
     Udp,
-    /// A receiver that divides ACKs, with a sender that counts ACKs.
+    /// A receiver that sends several ACKs for each segment, and a sender whose window grows with
+    /// each ACK.
     Division,
     /// A receiver that acknowledges data before it arrives.
     Optimistic,
@@ -62,7 +64,7 @@ fn gateway(case: &Case, controlled: bool) -> Gateway {
     let action = Action::Shape {
         conditioning,
         queue: spec("\"per-flow\""),
-        signal: controlled.then(|| spec(&signal)),
+        ack_control: controlled.then(|| spec(&signal)),
     };
     let policy = Policy {
         name: "all".into(),
@@ -167,10 +169,10 @@ fn attack(case: &Case, pairs: Vec<Pair>) -> Traffic {
 /// Results of a run after the warm-up.
 #[derive(Debug)]
 struct Outcome {
-    /// Throughput of all honest flows and of all aggressors, in Mbit/s.
+    /// Total throughput of the honest flows, and of the aggressors, in Mbit/s.
     honest: f64,
     attack: f64,
-    /// Segments of unresponsive senders.
+    /// Segments from senders that the gateway found unresponsive.
     uncontrolled: u64,
 }
 
@@ -196,10 +198,11 @@ const BASE: Case = Case {
     sends: Rate::from_mbps(25),
 };
 
-/// Without the detection of unresponsive flows, the four honest flows have 6.7 of 16 Mbit/s here.
+/// Four honest flows and one aggressor. Without the detection of unresponsive flows, the honest
+/// flows have 6.7 of 16 Mbit/s.
 ///
-/// Catches: data of unresponsive senders counted in the queue that determines how ACKs of other flows
-/// are held.
+/// Catches: data of unresponsive senders counted in the queue length that decides how long the ACKs
+/// of other flows are held.
 #[test]
 fn one_sender_that_ignores_congestion_leaves_the_others_their_share() {
     for way in [Direction::Up, Direction::Down] {
@@ -210,12 +213,12 @@ fn one_sender_that_ignores_congestion_leaves_the_others_their_share() {
     }
 }
 
-/// The bottleneck carries all data of such a sender, because the ACKs of the other flows are held.
-/// If ACKs that depart at their bound counted as grants, the honest flows would have 0.79 of their
-/// share.
+/// The aggressor sends less than the whole rate. The gateway holds the ACKs of the honest flows to
+/// make room, so the link carries all data of the aggressor. If ACKs that depart only because of
+/// `max_hold` counted as grants, the honest flows would have 79 % of their share.
 ///
-/// Catches: an ACK that departs at its bound counted as a grant; a flow judged responsive because
-/// SACK blocks count twice.
+/// Catches: an ACK that departs because of `max_hold` counted as a grant; an aggressor judged
+/// responsive because bytes in SACK blocks count twice.
 #[test]
 fn a_sender_that_ignores_its_acks_gains_little_from_sending_less_than_the_rate() {
     for way in [Direction::Up, Direction::Down] {
@@ -227,7 +230,7 @@ fn a_sender_that_ignores_its_acks_gains_little_from_sending_less_than_the_rate()
     }
 }
 
-/// Catches: a flow with a growing window, or with retransmissions, judged unresponsive.
+/// Catches: an honest flow judged unresponsive because its window grows, or because it retransmits.
 #[test]
 fn without_aggressors_every_sender_responds() {
     for (way, rtt) in [(Direction::Up, 1), (Direction::Down, 100)] {
@@ -237,8 +240,9 @@ fn without_aggressors_every_sender_responds() {
     assert!(outcome(&BASE, true).uncontrolled > 1_000);
 }
 
-/// Cells that cover all pairs of values of: aggressor, number of aggressors, round trip, direction,
-/// allocation, release rule.
+/// Test cases such that any two values of different parameters occur together in some case.
+/// Parameters: aggressor, number of aggressors, round-trip time, direction, allocation, release
+/// rule.
 fn pairwise() -> Vec<Case> {
     let mut open: HashSet<[(usize, usize); 2]> = HashSet::new();
     let pairs = |cell: [usize; 6]| {
@@ -252,12 +256,14 @@ fn pairwise() -> Vec<Case> {
     open.extend(all.iter().flat_map(|cell| pairs(*cell)));
     let mut drawn = Vec::new();
     for n in 0..24 {
-        // Among equally good cells, the choice changes with each round.
+        // Takes the case that covers most new pairs. If several cover equally many, `at` varies
+        // which one.
         let new = |(at, cell): &(usize, &[usize; 6])| {
             let count = pairs(**cell).iter().filter(|it| open.contains(*it)).count();
             (count, (at + n * 101) * 37 % 1_440)
         };
-        // First all aggressors with all allocations, then the remaining pairs.
+        // The first 20 cases combine every aggressor with every allocation. The others cover the
+        // remaining pairs.
         let fits = all.iter().filter(|cell| n >= 20 || (cell[0] == n % 4 && cell[1] == n / 4));
         let best = *fits.enumerate().max_by_key(new).unwrap().1;
         open.retain(|pair| !pairs(best).contains(pair));
@@ -282,7 +288,8 @@ fn case([who, allocation, count, rtt, way, release]: [usize; 6]) -> Case {
 }
 
 impl Case {
-    /// Cells in which the honest flows get less; `experiments/postack/aggressors.py` explains it.
+    /// Cases in which honest flows get less than their share. `experiments/postack/aggressors.py`
+    /// explains why.
     fn is_short(&self) -> bool {
         let unheld = self.aggressor == Aggressor::Optimistic || self.allocation == "partitioned";
         match self.release {

@@ -1,4 +1,4 @@
-//! Captures: they show what the simulator did, and other tools can read them.
+//! Captures show the packets that the simulator carried, and other tools can read them.
 
 #![expect(clippy::unwrap_used, clippy::as_conversions, reason = "a test may panic")]
 
@@ -27,7 +27,7 @@ fn described(record: &Record) -> Packet {
     packet
 }
 
-/// Connections with all TCP options over a lossy link, and telephony over IPv6.
+/// TCP connections with all TCP options over a lossy link, and a telephony stream over IPv6.
 fn busy() -> Scenario {
     let mut scenario = dumbbell(3, Kind::File { size: Distribution::Constant(Bytes(200_000)) });
     scenario.run.tcp = Config::new(Profile::Linux);
@@ -50,7 +50,7 @@ fn busy() -> Scenario {
     scenario
 }
 
-/// Verifies checksums with an independent library.
+/// Verifies the checksums of a frame with an independent library.
 fn check_checksums(frame: &[u8]) {
     let packet = SlicedPacket::from_ethernet(frame).unwrap();
     let transport = match packet.net.unwrap() {
@@ -89,7 +89,7 @@ fn check_checksums(frame: &[u8]) {
     assert_eq!(transport.0, transport.1);
 }
 
-/// Catches: a checksum that omits the zeros of the payload.
+/// Catches: a checksum that leaves the payload out.
 #[test]
 fn frames_are_what_the_packets_were_and_their_checksums_are_right() {
     let [there, back] = captured(&busy(), [way("l", "r"), way("r", "l")]);
@@ -111,9 +111,10 @@ fn frames_are_what_the_packets_were_and_their_checksums_are_right() {
     assert!(sack > 10 && syn >= 6 && udp > 100 && ipv6 > 100 && ect > 100, "{sack} {syn} {udp}");
 }
 
-/// A link counts the bytes of the frames in a capture, so rates and buffers refer to these frames.
+/// The length of a frame in a capture is the length that the link counts for its rate and queue.
 ///
-/// Catches: a link that counts four bytes less for each packet; timestamps that count ten bytes.
+/// Catches: a link that counts four bytes less for each packet; TCP timestamps counted as ten
+/// bytes, without their padding.
 #[test]
 fn a_link_counts_the_bytes_a_capture_shows() {
     let scenario = busy();
@@ -125,9 +126,10 @@ fn a_link_counts_the_bytes_a_capture_shows() {
     assert_eq!(links.whole("delivered_packets")[0], u64::try_from(there.len()).unwrap());
 }
 
-/// With jitter, packets arrive in the order in which they were sent unless `reorder` is set.
+/// With jitter, a link keeps packets in order unless `reorder` is set.
 ///
-/// Catches: an arrival time that depends on the delay of this packet only.
+/// Catches: an arrival time that depends only on the packet's own random delay, so that packets
+/// overtake each other.
 #[test]
 fn a_way_without_leave_to_reorder_keeps_the_order() {
     for reorder in [false, true] {

@@ -14,8 +14,8 @@ use networks::{dumbbell, run};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A packet of 1,000 bytes every 4 ms for 2 s, over two links that take 10 ms and 0.4 ms for a
-/// packet.
+/// A stream of packets of 1,000 bytes, one every 4 ms for 1.9 s. The bottleneck takes 10 ms and 0.4
+/// ms for a packet.
 fn scenario(changes: Vec<Change>) -> Scenario {
     let kind = Kind::Constant { rate: Rate::from_mbps(2), packet: 1_000 };
     let mut scenario = dumbbell(1, kind);
@@ -33,15 +33,17 @@ fn delay(ms: u32) -> LinkChange {
     LinkChange { delay: Some(ms * MS), ..LinkChange::default() }
 }
 
-/// Mean and longest delay of the bottleneck in milliseconds.
+/// Mean and longest delay of packets over the bottleneck, in milliseconds.
 fn delays(scenario: &Scenario) -> [f64; 2] {
     let results = run(scenario);
     let links = results.table("links").unwrap();
     ["delay_mean_seconds", "delay_max_seconds"].map(|it| 1e3 * links.real(it)[0])
 }
 
-/// 950 of 1,900 ms pass before the change. Catches: changes that are not made, made at the start, or
-/// made in the other direction. Of two changes at the same time, the earlier one made last.
+/// The delay changes after 950 of 1,900 ms, so half of the packets have the new one.
+///
+/// Catches: a change that is not made, is made at the start, or is made in the other direction; of
+/// two changes at the same time, the first one winning.
 #[test]
 fn a_link_takes_its_new_delay_from_the_time_of_the_change() {
     let [mean, longest] = delays(&scenario(Vec::new()));
@@ -56,8 +58,10 @@ fn a_link_takes_its_new_delay_from_the_time_of_the_change() {
     assert!((mean - 20.4).abs() < 0.1 && (longest - 30.4).abs() < 0.3, "{mean} {longest}");
 }
 
-/// From 950 ms on, the link carries half of the offered packets. Catches: a rate that does not
-/// change. A packet lost or delivered twice when later ones overtake it.
+/// From 950 ms on, the link carries only half of the packets offered.
+///
+/// Catches: a rate that does not change; a packet lost or delivered twice when later packets
+/// overtake it.
 #[test]
 fn a_rate_may_change_and_packets_may_overtake_each_other() {
     let slow = LinkChange { rate: Some(Rate::from_kbps(1_000)), ..LinkChange::default() };

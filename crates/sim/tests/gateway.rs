@@ -1,4 +1,5 @@
-//! A gateway in a network forwards packets at the same times as a gateway that is driven directly.
+//! A gateway in the simulator forwards packets at the same times as one that a test drives
+//! directly.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -25,10 +26,10 @@ use tidegate_wire::{describe, pcap::Record, segment::sack};
 const LAN: PortId = gateway::Gateway::LAN;
 const WAN: PortId = gateway::Gateway::WAN;
 
-/// Time, port, and the complete description of the packet.
+/// A departure: time, port, and all fields of the packet as text.
 type Passage = (Time, PortId, String);
 
-/// Hosts behind a gateway, and one server each beyond it, at different distances.
+/// Six hosts behind a gateway. Each has a server beyond the gateway, at its own distance.
 fn scenario(gateway: Gateway) -> Scenario {
     let node = |name: String, kind| Node { name, kind };
     let end = |node: &str, side| End { node: node.to_owned(), side };
@@ -37,7 +38,8 @@ fn scenario(gateway: Gateway) -> Scenario {
         node("lan".into(), NodeKind::Router),
         node("wan".into(), NodeKind::Router),
     ];
-    // The links at the gateway have no delay, so a packet arrives at its neighbour when it departs.
+    // The links at the gateway have no delay. So the time at which a packet departs from the
+    // gateway is the time at which the capture at the neighbour shows it.
     let at_once = LinkConfig::default();
     let mut links = vec![
         Link::new(end("lan", Side::Only), end("gateway", Side::Lan), at_once.clone()),
@@ -46,7 +48,7 @@ fn scenario(gateway: Gateway) -> Scenario {
     for n in 0..6_u64 {
         for (name, router, ms) in [(format!("h{n}"), "lan", 1), (format!("s{n}"), "wan", 5 + 9 * n)]
         {
-            // Jitter keeps packets from arriving at the same time, when their order would be
+            // Without jitter, packets could arrive at the same time, and their order would be
             // arbitrary.
             let config = LinkConfig {
                 delay: Duration::from_millis(ms),
@@ -90,7 +92,7 @@ fn scenario(gateway: Gateway) -> Scenario {
     }
 }
 
-/// The parts of a packet that its bytes determine.
+/// The fields of a packet that its bytes determine.
 type Seen = (Packet, SackBlocks);
 
 fn passage(port: PortId) -> impl Fn(&Record) -> (Time, PortId, Seen) {
@@ -103,17 +105,17 @@ fn passage(port: PortId) -> impl Fn(&Record) -> (Time, PortId, Seen) {
 }
 
 fn in_order<T>(mut passages: Vec<(Time, PortId, T)>) -> Vec<(Time, PortId, T)> {
-    passages.sort_by_key(|(at, port, _)| (*at, *port)); // stable
+    passages.sort_by_key(|(at, port, _)| (*at, *port)); // A stable sort.
     passages
 }
 
-/// A description of a departing packet.
+/// The fields of a departing packet as text.
 fn said((packet, sack): &Seen) -> String {
     let Packet { len, key, tcp, network, dscp, ecn, .. } = packet;
     format!("{:?}", (len, key, tcp, sack, network, dscp, ecn))
 }
 
-/// Drives the same gateway directly through the contract of a machine.
+/// Drives the same gateway directly, by the call order of a `Machine`.
 fn driven(gateway: &Gateway, arrivals: Vec<(Time, PortId, Seen)>, end: Time) -> Vec<Passage> {
     let (config, policies) = (&gateway.config, gateway.policies.clone());
     let mut machine = gateway::Gateway::new(config, policies, Time::ZERO);
@@ -145,8 +147,9 @@ fn driven(gateway: &Gateway, arrivals: Vec<(Time, PortId, Seen)>, end: Time) -> 
     in_order(left)
 }
 
-/// Catches: not calling at the timeout. SACK blocks lost on departure, or timestamps lost on arrival.
-/// A network that drains one port only does not terminate.
+/// Catches: a simulator that does not call the gateway at its timeouts; SACK blocks lost on
+/// departure, or timestamps lost on arrival. A simulator that drains only one port would run for
+/// ever.
 #[test]
 fn packets_leave_a_gateway_in_a_network_as_they_leave_one_that_is_driven_directly() {
     for (name, gateway) in gateways() {
@@ -185,7 +188,7 @@ fn gateways() -> Vec<(String, Gateway)> {
         let queue = spec("\"per-flow\"");
         policy(
             filter,
-            Action::Shape { conditioning: conditioning(allocation), queue, signal: None },
+            Action::Shape { conditioning: conditioning(allocation), queue, ack_control: None },
         )
     };
     let mut all: Vec<_> = AllocationSpec::NAMES

@@ -1,4 +1,4 @@
-//! The second experiment of `marking` with JoBS alone, in a short form: four classes of TCP flows
+//! JoBS alone, as in the second experiment of `marking` but shorter: four classes of TCP flows
 //! share a buffer that overflows.
 
 #![expect(
@@ -35,7 +35,8 @@ use tidegate_sim::scenario::{
 const RATE: Rate = Rate::from_mbps(45);
 const SEGMENT: u64 = 460;
 
-/// The four classes: absolute promises for the first, ratios of one half for the next two.
+/// The four classes. The first has absolute promises. The second and third have half the delay and
+/// loss of the next class.
 fn classes() -> Vec<Class> {
     let class = |n: usize| Class::new(&n.to_string(), QdiscSpec::DropTail(Default::default()));
     let half =
@@ -82,7 +83,8 @@ fn gateway((victim, output): (Search, Output), marking: Option<&str>) -> Gateway
     Gateway { config, policies: policies(&scheduler) }
 }
 
-/// 12 greedy and 50 on-off flows of `ns2-2003` for 25 s, of which the first 5 s are warm-up.
+/// The senders of the experiment: 12 greedy and 50 on-off flows, profile `ns2-2003`. The run takes
+/// 25 s, with 5 s of warm-up.
 fn scenario(variant: (Search, Output), marking: Option<&str>, seed: u64) -> Scenario {
     let node = |name: String, kind| Node { name, kind };
     let side = |side| End { node: "edge".into(), side };
@@ -155,7 +157,7 @@ fn scenario(variant: (Search, Output), marking: Option<&str>, seed: u64) -> Scen
     }
 }
 
-/// Results of a class after the warm-up.
+/// Results of one class after the warm-up.
 #[derive(Debug)]
 struct Came {
     late: f64,
@@ -191,10 +193,12 @@ fn came(results: &Results) -> Vec<Came> {
     (1..5).map(of).collect()
 }
 
-/// ns-2 with the authors' code, over 60 s: 3.9 to 4.1 % late packets of class 1, and a loss of 0.97
-/// %. D3/D2 is 2.07 to 2.10, D4/D3 is 1.82 to 1.90, and the total rate 44.9 Mbit/s.
+/// ns-2 with the authors' code gives over 60 s: class 1 has 3.9 to 4.1 % late packets and a loss of
+/// 0.97 %. The delay of class 3 is 2.07 to 2.10 times that of class 2, and class 4 has 1.82 to 1.90
+/// times that of class 3. All classes together send 44.9 Mbit/s.
 ///
-/// Catches: rates that ignore the delay bound or the ratios; a victim that ignores loss bounds.
+/// Catches: service rates that ignore the delay bound or the ratios; drops that ignore the loss
+/// bounds.
 #[test]
 fn four_classes_keep_the_order_of_promises_under_overload() {
     let results = run(&scenario((Search::Ns2, Output::Arrivals), None, 1));
@@ -203,15 +207,15 @@ fn four_classes_keep_the_order_of_promises_under_overload() {
     let sum: f64 = came.iter().map(|it| it.mbps).sum();
     assert!((44.0..45.1).contains(&sum), "{sum}");
     assert!(first.loss <= 0.011, "{}", first.loss);
-    // Seeds 1 to 4: 4.4 to 5.3 % late, at most 23 to 30 ms, D3/D2 of 2.0 to 2.2, D4/D3 of 1.6 to
-    // 2.0.
+    // Over seeds 1 to 4, class 1 has 4.4 to 5.3 % late packets and a longest delay of 23 to 30 ms.
+    // The delay ratios are 2.0 to 2.2 (class 3 to 2) and 1.6 to 2.0 (class 4 to 3).
     assert!((0.02..0.08).contains(&first.late), "{}", first.late);
     assert!((0.015..0.05).contains(&first.longest), "{}", first.longest);
     let ratios = [third.delay / second.delay, fourth.delay / third.delay];
     assert!(ratios.iter().all(|ratio| (1.5..2.5).contains(ratio)), "{ratios:?}");
     let losses = [third.loss / second.loss, fourth.loss / third.loss];
     assert!(losses.iter().all(|ratio| (1.5..2.6).contains(ratio)), "{losses:?}");
-    // The gateway's own counters agree: all packets, and each promise.
+    // The counters of the gateway agree with the probe, for all packets and for each promise.
     let classes = results.table("classes").unwrap();
     let sent: u64 = classes.whole("sent_packets").iter().sum();
     let dropped: u64 = classes.whole("dropped_packets").iter().sum();
@@ -225,7 +229,7 @@ fn four_classes_keep_the_order_of_promises_under_overload() {
     assert_eq!(promises.whole("violations")[2], promises.whole("relaxed")[2]);
 }
 
-/// Catches: theoretical output that grows at arrivals only.
+/// Catches: a delay estimate whose model of the output grows only when packets arrive.
 #[test]
 fn with_continuous_output_the_delay_bound_holds_and_so_do_the_ratios() {
     let results = run(&scenario((Search::Furthest, Output::Continuous), None, 1));
@@ -238,15 +242,15 @@ fn with_continuous_output_the_delay_bound_holds_and_so_do_the_ratios() {
     assert!(ratios.iter().all(|ratio| (1.8..2.2).contains(ratio)), "{ratios:?}");
 }
 
-/// The parameters of the paper for this experiment.
+/// The marking of this experiment in the paper, with the paper's parameters.
 const HEURISTIC: &str =
     r#"{"kind":"heuristic","tracker":"paper","interval":"100 ms","threshold":"25 kB"}"#;
 
-/// JoBS alone has 4 to 5 % late packets in the first class, at most 23 to 30 ms late, and drops 1 %
-/// of them.
+/// JoBS alone has 4 to 5 % late packets in the first class, with delays of up to 23 to 30 ms, and
+/// drops 1 % of this class.
 ///
-/// Catches: a marking that does not see the shared buffer. A delay bound that limits no class. A
-/// backlog limit computed from the momentary rate of the class.
+/// Catches: a marking that does not see the shared buffer; a delay bound that the marking does not
+/// turn into a limit of the backlog; such a limit computed from the class's momentary rate.
 #[test]
 fn a_marking_of_the_shared_buffer_keeps_the_promises_that_jobs_alone_breaks() {
     let results = run(&scenario((Search::Ns2, Output::Arrivals), Some(HEURISTIC), 1));
@@ -257,10 +261,10 @@ fn a_marking_of_the_shared_buffer_keeps_the_promises_that_jobs_alone_breaks() {
     assert!(came[1..].iter().all(|it| it.loss <= 0.001), "{came:?}");
 }
 
-/// The setting of `examples/guarantees.toml`. Without the marking, the losses of the four classes
-/// add up to 5 %.
+/// The setting of `examples/guarantees.toml`. Without the marking, the loss rates of the four
+/// classes add up to 5 %.
 ///
-/// Catches: a marking with which classes still drop although all senders use ECN.
+/// Catches: a marking under which classes still drop many packets although all senders use ECN.
 #[test]
 fn with_coverage_the_classes_hardly_drop_and_no_packet_is_late() {
     let marked = Some(r#"{"kind":"coverage"}"#);

@@ -1,7 +1,7 @@
-//! A gateway with a marking as the router of the paper's first experiment.
+//! A gateway with a marking, as the router of the paper's first experiment.
 //!
-//! Source: `marking`, section 5.1: 60 greedy and 180 on-off flows of 500-byte packets, round trips
-//! of 24 to 180 ms, a link of 10 Mbit/s with a buffer of 150,000 bytes.
+//! Source: `marking`, section 5.1: 60 greedy and 180 on-off flows of 500-byte packets, round-trip
+//! times of 24 to 180 ms, a link of 10 Mbit/s with a buffer of 150,000 bytes.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -108,9 +108,9 @@ fn experiment(seed: u64, queue: QdiscSpec) -> Scenario {
 /// Results after the warm-up.
 #[derive(Debug)]
 struct Outcome {
-    /// Drops and marks at the gateway, by reason.
+    /// Drops and marks at the gateway: reason, dropped packets, marked packets.
     counts: Vec<(String, u64, u64)>,
-    /// Data received by applications, as a fraction of the data that the link carries.
+    /// Payload that the applications received, as a fraction of the bytes that the link can carry.
     goodput: f64,
 }
 
@@ -119,7 +119,7 @@ impl Outcome {
         self.counts.iter().map(|(_, dropped, _)| dropped).sum()
     }
 
-    /// Drops as a fraction of the packets that the link carries plus the drops.
+    /// Dropped packets, as a fraction of dropped and carried packets.
     fn loss(&self) -> f64 {
         let carried = RATE.bytes_in(Duration::from_secs(20)).0 / 500;
         #[expect(clippy::as_conversions, clippy::cast_precision_loss, reason = "a ratio")]
@@ -139,8 +139,9 @@ fn outcome(seed: u64, marking: Option<&str>) -> Outcome {
     Outcome { counts: counts.map(|((why, d), m)| (why.clone(), *d, *m)).collect(), goodput }
 }
 
-/// Catches: a projection without the further rounds of short round trips. Windows of the opposite
-/// direction. A flow marked twice in a round. A mark on the newest packet.
+/// Catches: a projection that counts one round only for flows with short round trips; windows
+/// measured in the wrong direction; a flow marked twice in a round; a mark on the newest packet of
+/// a flow, not on its oldest.
 #[test]
 fn reference_loses_nothing_where_drop_tail_loses_a_tenth() {
     for seed in 1..3 {
@@ -156,16 +157,16 @@ fn reference_loses_nothing_where_drop_tail_loses_a_tenth() {
     }
 }
 
-/// The paper's projection counts one round of each flow, but flows with short round trips have
-/// several.
+/// The projection of the paper counts one round for each flow. But flows with short round trips
+/// send several rounds until the queue overflows.
 #[test]
 fn one_round_of_each_flow_is_not_enough() {
     let paper = outcome(1, Some(r#"{"kind":"reference","tracker":"paper","rounds":1}"#));
     assert!(paper.dropped() > 0 && paper.loss() < 0.08, "{paper:?}");
 }
 
-/// The record of tracked flows in a run of 12 s. For each interval: false positives, missed flows,
-/// tracked flows, and whether the tracked bytes are at most all bytes.
+/// Runs 12 s and records the flows that the marking tracks. For each interval: false positives,
+/// missed flows, tracked flows, and whether the tracked bytes are between 0 and all bytes.
 fn tracked(marking: &str) -> Vec<(u64, u64, u64, bool)> {
     let queue = with_marking(spec(BUFFER), Some(spec::<MarkingSpec>(marking)));
     let mut scenario = experiment(1, queue);
@@ -185,15 +186,15 @@ fn tracked(marking: &str) -> Vec<(u64, u64, u64, bool)> {
     let (falsely, missed) = (column("true_false_positives"), column("missed_flows"));
     let flows = column("tracked_flows");
     let row = |n| (falsely[n], missed[n], flows[n], 0 < ours[n] && ours[n] <= all[n]);
-    // In the second interval of the filter L_0 has flows for the first time.
+    // The filter finds its first flows in the second interval, so earlier rows are left out.
     (2..flows.len()).map(row).collect()
 }
 
-/// A filter misses no large flow. A filter with many counters also finds few small flows; one of 3
-/// x 8 counters finds most flows.
+/// A filter misses no large flow, whatever its size. With many counters, few small flows pass. With
+/// 3 x 8 counters, most flows pass.
 ///
-/// Catches: bytes of another interval; flows of L_1 in place of those of L_0; a threshold of the next
-/// interval.
+/// Catches: bytes counted in the wrong interval; flows of the interval still being measured (`L_1`)
+/// tracked in place of those of the last one (`L_0`); the threshold of the next interval.
 #[test]
 fn a_filter_misses_no_large_flow_and_a_small_one_finds_many_others() {
     let of = |buckets| {

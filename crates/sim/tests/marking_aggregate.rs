@@ -1,4 +1,4 @@
-//! An aggregate with a marking in the simulator: its rate, and its losses.
+//! A marking in the queue of an aggregate: the aggregate's rate and its losses.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -26,7 +26,7 @@ fn spec<T: serde::de::DeserializeOwned>(text: &str) -> T {
     serde_json::from_str(text).unwrap()
 }
 
-/// A policy for all packets to the WAN, with a queue of `limit`.
+/// A policy for all packets to the WAN. `limit` is the length of its queue in bytes.
 fn policy(limit: Bytes, marking: Option<&str>, allocation: &str) -> Policy {
     let queue = spec(&format!(r#"{{"kind":"drop-tail","limit":"{} B"}}"#, limit.0));
     let conditioning = Conditioning {
@@ -42,7 +42,7 @@ fn policy(limit: Bytes, marking: Option<&str>, allocation: &str) -> Policy {
         action: Action::Shape {
             conditioning,
             queue: with_marking(queue, marking.map(spec)),
-            signal: None,
+            ack_control: None,
         },
         mode: Mode::Enforce,
         class: None,
@@ -101,9 +101,9 @@ fn scenario(policy: Policy) -> Scenario {
 /// Results after the warm-up.
 #[derive(Debug)]
 struct Outcome {
-    /// Departed bytes, as a fraction of those that the mean rate carries.
+    /// Rate of departed bytes, as a fraction of the policy's rate.
     rate: f64,
-    /// Drops and marks, by reason.
+    /// Drops and marks: reason, dropped packets, marked packets.
     counts: Vec<(String, u64, u64)>,
 }
 
@@ -130,10 +130,11 @@ impl Outcome {
 
 const REFERENCE: Option<&str> = Some("\"reference\"");
 
-/// An aggregate's service counts its tokens and its mean rate, even while its queue is empty.
+/// The service that the marking expects from an aggregate is its tokens plus its mean rate, even
+/// while the queue is empty.
 ///
-/// Catches: service that ends with the backlog, which would halve windows although the queue is
-/// short. Service without the mean rate, or at the rate of the link.
+/// Catches: service that ends when the queue is empty, which would halve windows although the queue
+/// is short; service without the mean rate; service at the rate of the link.
 #[test]
 fn an_aggregate_with_a_marking_keeps_its_rate_and_loses_nothing() {
     for allocation in ["fcfs", "drr", "logical-partitions", "partitioned"] {
@@ -148,8 +149,8 @@ fn an_aggregate_with_a_marking_keeps_its_rate_and_loses_nothing() {
     assert!(plain.dropped() > 300, "{plain:?}");
 }
 
-/// Half a bandwidth-delay product is too small a buffer for halved windows. The rate is 97 %, and
-/// some packets overflow.
+/// A buffer of half a bandwidth-delay product is too small for windows that are halved. Still, the
+/// rate is 97 % and few packets overflow.
 #[test]
 fn below_the_bandwidth_delay_product_the_rate_is_not_halved() {
     let (plain, marked) = (outcome(50, None, "fcfs"), outcome(50, REFERENCE, "fcfs"));

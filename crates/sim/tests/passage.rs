@@ -1,4 +1,5 @@
-//! The `passage` probe counts each packet that passes a gateway once, in the traffic it belongs to.
+//! The `passage` probe counts each packet that passes a gateway exactly once, under its own
+//! traffic.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -24,7 +25,7 @@ const RATE: Rate = Rate::from_mbps(4);
 const LIMIT: u64 = 20_000;
 const PACKET: u32 = 500;
 
-/// Two hosts that send upwards through a gateway of [`RATE`] with this kind of queue.
+/// Two hosts send upwards through a gateway with the link rate [`RATE`] and this queue.
 fn scenario(queue: &str, kinds: [Kind; 2]) -> Scenario {
     let node = |name: &str, kind| Node { name: name.into(), kind };
     let side = |node: &str, side| End { node: node.to_owned(), side };
@@ -92,13 +93,13 @@ fn constant(mbps: u64) -> Kind {
 
 const DROP_TAIL: &str = r#"{"kind": "drop-tail", "limit": "20 kB"}"#;
 
-/// The last value of a series of the passage upwards.
+/// The last value of a column in the time series of upward packets.
 fn last(results: &Results, column: &str) -> u64 {
     let series = results.table("passage edge up").unwrap();
     *series.whole(column).last().unwrap_or_else(|| panic!("no {column}"))
 }
 
-/// Catches: a dropped packet counted for another traffic, too late, or not at all.
+/// Catches: a dropped packet that is counted under the other traffic, too late, or not at all.
 #[test]
 fn packets_arrive_depart_drop_or_wait() {
     let results = run(&scenario(DROP_TAIL, [constant(6), constant(2)]));
@@ -106,7 +107,7 @@ fn packets_arrive_depart_drop_or_wait() {
     let total = |column: &str| passages.whole(column).iter().sum::<u64>();
     let drops = results.table("drops").unwrap().whole("dropped_packets");
     assert_eq!(total("dropped_packets"), drops.iter().sum::<u64>());
-    // 5 s at 4 Mbit/s, plus the burst of the link: six packets.
+    // 5 s at 4 Mbit/s are 5,000 packets. The burst of the link adds up to seven.
     assert!((5_000..=5_007).contains(&total("departed_packets")));
     assert_eq!(passages.whole("arrived_packets"), [7_501, 2_501]);
     for group in ["a", "b"] {
@@ -114,8 +115,8 @@ fn packets_arrive_depart_drop_or_wait() {
         let inside = of("arrived_bytes") - of("departed_bytes") - of("dropped_bytes");
         assert!(of("waiting_bytes") == inside && (1_000..LIMIT).contains(&inside), "{inside}");
     }
-    // A departed packet waited for a full buffer: 20 kB and one packet take 41 ms. A delay above 20
-    // ms is late.
+    // A departed packet has waited for a full buffer: 20 kB and one packet take 41 ms. Delays above
+    // 20 ms count as late.
     for (longest, mean) in
         passages.real("delay_max_seconds").iter().zip(passages.real("delay_mean_seconds"))
     {
@@ -126,13 +127,13 @@ fn packets_arrive_depart_drop_or_wait() {
     assert!((19_000.0..=20_500.0).contains(&waiting), "{waiting}");
 }
 
-/// Catches: a busy period that restarts at each packet, or never.
+/// Catches: a busy period that starts anew with each packet, or never ends.
 #[test]
 fn loss_of_a_busy_period_is_forgotten_once_the_gateway_is_empty() {
     let packets =
         |from: u64, count: u64| (0..count).map(move |_| (Duration::from_millis(from), PACKET));
-    // Of 60 packets at once, 4 pass before the link's tokens are used up, and 40 find room. After a
-    // pause, all of 20 packets pass.
+    // 60 packets arrive at once: 4 pass before the link's tokens run out, 40 fit into the buffer,
+    // 16 are dropped. After a pause, all of 20 packets pass.
     let all = packets(50, 60).chain(packets(1_050, 20)).collect();
     let quiet = Kind::Packets { packets: vec![(Duration::from_secs(4), PACKET)] };
     let results = run(&scenario(DROP_TAIL, [Kind::Packets { packets: all }, quiet]));
@@ -151,20 +152,22 @@ fn marked_packets_are_those_that_the_queue_marked() {
     let counted = results.table("drops").unwrap().whole("marked_packets").iter().sum::<u64>();
     let marked = last(&results, "a_marked_packets") + last(&results, "b_marked_packets");
     assert!(marked > 10 && marked == counted, "{marked}, {counted}");
-    // ACKs of both traffics pass downwards. The gateway neither delays nor marks them.
+    // ACKs of both traffics pass downwards. The gateway has no rate there, so it neither delays nor
+    // marks them.
     let passages = results.table("passages").unwrap();
     assert_eq!(passages.text("direction"), ["up", "up", "down", "down"]);
     assert_eq!(passages.whole("marked_packets")[2..], [0, 0]);
     assert!(passages.real("delay_max_seconds")[2..].iter().all(|it| it.abs() < f64::EPSILON));
 }
 
-/// Catches: a row for the round that begins; a projection compared with the round in which it was
-/// made.
+/// Catches: a row for a round that has not ended; a round compared with the projection made at its
+/// own end.
 #[test]
 fn a_round_is_compared_with_its_projection() {
     let mut one = scenario(DROP_TAIL, [Kind::Greedy, constant(1)]);
     one.traffic.truncate(1);
-    // A window of two segments, and an ACK for each, 100 ms away.
+    // One connection with a window of two segments, an ACK for each segment, and a round-trip time
+    // of 100 ms.
     one.run.tcp = Config::new(Profile::Ns2);
     one.run.tcp.receive_window = Bytes(2 * 1_460);
     let delay = Duration::from_millis(50);
@@ -175,12 +178,13 @@ fn a_round_is_compared_with_its_projection() {
     );
     let results = run(&one);
     let rounds = results.table("rounds edge up").unwrap();
-    // 5 s contain 50 rounds; the first two have no projection.
+    // 5 s contain 50 rounds. The first two have no projection.
     assert!((44..=49).contains(&rounds.rows()), "{}", rounds.rows());
     let (arrived, projected) = (rounds.whole("arrived_bytes"), rounds.whole("projected_bytes"));
     let frame = 1_500;
     for (arrived, projected) in arrived.iter().zip(projected).skip(5) {
-        // The tracker does not know the receiver's window, so it expects one segment more.
+        // The tracker does not see that the receiver's window is the limit, so it projects one
+        // segment more.
         assert_eq!((*arrived, *projected), (2 * frame, 3 * frame));
     }
     let (began, expected) = (rounds.real("began_seconds"), rounds.real("projected_seconds"));

@@ -1,4 +1,4 @@
-//! ACK control in a network: its effect on the senders of an aggregate.
+//! ACK control in a network, and its effect on the senders of an aggregate.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -20,7 +20,7 @@ use tidegate_sim::scenario::{
     Traffic,
 };
 
-/// A class of 10 Mbit/s, with this many sending hosts over a round trip of 52 ms.
+/// One aggregate of 10 Mbit/s with this many sending hosts. The round-trip time is 52 ms.
 struct Case {
     signal: Option<&'static str>,
     way: Direction,
@@ -44,7 +44,7 @@ fn gateway(case: &Case) -> Gateway {
     let action = Action::Shape {
         conditioning,
         queue: spec(r#"{"kind":"per-flow","limit":"32 MiB","flow_limit":"8 MiB"}"#),
-        signal: case.signal.map(spec::<AckSpec>),
+        ack_control: case.signal.map(spec::<AckSpec>),
     };
     let filter = Filter { direction: Some(case.way), ..Filter::default() };
     let policy = Policy {
@@ -138,12 +138,13 @@ fn scenario(case: &Case) -> Scenario {
     }
 }
 
-/// Goodput in bit/s, Jain's index, mean bytes of waiting data, held ACKs, drops.
+/// Results after the warm-up: goodput in bit/s, Jain's index, mean waiting data in bytes, mean
+/// number of held ACKs, drops and timeouts.
 #[derive(Debug)]
 struct Outcome {
     goodput: f64,
     jain: f64,
-    /// Rate of all packets of the aggregate, on the wire.
+    /// Rate in bit/s of all packets of the aggregate, headers included.
     rate: f64,
     data: f64,
     acks: f64,
@@ -175,7 +176,8 @@ const BUCKET: &str = r#"{ "kind": "postack", "release": "bucket" }"#;
 const VIRTUAL: &str = r#"{ "kind": "postack", "release": "virtual-queue" }"#;
 const TCR: &str = "\"tcr\"";
 
-/// Bytes of the record of a held ACK, and of the packet kept for each flow (descriptor and frame).
+/// Bytes of memory: the record of a held ACK, and the packet that the gateway keeps for each of
+/// four flows (descriptor and frame).
 const RECORD: f64 = 16.0;
 const KEPT: f64 = 4.0 * (128.0 + 66.0);
 
@@ -188,7 +190,8 @@ fn acks_wait_in_place_of_data_whose_bottleneck_is_behind_us() {
         let it = outcome(&case(Some(signal)));
         assert!((it.goodput / fair.goodput - 1.0).abs() < 0.01, "{signal}: {it:?}, {fair:?}");
         assert!(it.jain > 0.999 && it.dropped == 0 && it.timeouts == 0, "{signal}: {it:?}");
-        // The drain of P1 keeps slightly more data than P3.
+        // The release rule `bucket` drains the queue less than the gate, so slightly more data
+        // waits.
         let most = if signal == BUCKET { 0.04 } else { 0.03 };
         assert!(it.data < most * fair.data, "{signal}: {it:?}, {fair:?}");
         let all = it.data + it.acks * RECORD + KEPT;
@@ -229,8 +232,8 @@ fn a_lossy_way_costs_no_more_than_behind_a_queue_for_each_flow_and_less_than_wit
     assert!(gate.jain > 0.97, "{gate:?}");
 }
 
-/// Catches: windows with the minimum of an unscaled SYN window, with which a hundred senders have 5 s
-/// of data in flight. Senders that the gateway holds back counted as satisfied.
+/// Catches: a smallest window of 64 kB (the largest unscaled one), with which a hundred senders
+/// have 5 s of data in flight; senders that the gateway holds back counted as satisfied.
 #[test]
 fn a_hundred_senders_leave_no_more_data_waiting_than_four() {
     let window = Some(Bytes(65_536));
@@ -243,8 +246,12 @@ fn a_hundred_senders_leave_no_more_data_waiting_than_four() {
     }
 }
 
-/// Catches: overdue ACKs of a flow that depart together. The data that they call for waits behind all that passed, for
-/// a second, and no ACK restarts the timer of its sender meanwhile: 80 timeouts of 100 senders. Less that may pass.
+/// A hundred downloads begin together. The gateway must not release the overdue ACKs of a flow in
+/// one burst: the requested data would queue for a second, without an ACK that restarts the
+/// sender's timer.
+///
+/// Catches: overdue ACKs of a flow that depart together, which causes 80 timeouts with 100 senders;
+/// a release that is too slow, which loses goodput.
 #[test]
 fn no_timer_of_a_hundred_downloads_that_begin_together_expires() {
     for flows in [50, 100] {
@@ -263,7 +270,7 @@ fn no_timer_of_a_hundred_downloads_that_begin_together_expires() {
 }
 
 /// Catches: windows that start at their maximum. Ten senders that begin together would then have
-/// twice as much data in flight as the line and its buffer hold.
+/// twice as much data in flight as the upstream line and its buffer hold.
 #[test]
 fn downloads_that_begin_together_lose_nothing_in_the_line_before_us() {
     let case = |signal| Case { signal, way: Direction::Down, flows: 10, loss: 0, window: None };
@@ -280,9 +287,9 @@ fn downloads_that_begin_together_lose_nothing_in_the_line_before_us() {
     assert!(lost(None) > 100);
 }
 
-/// The rate with ACK control, relative to that with a queue for each flow. Four endless downloads
-/// compete with fifty flows of 10 kB answers that take half of the rate. The answers use one
-/// connection, or one connection each (`reconnect`).
+/// The goodput of an aggregate with ACK control, relative to one with a queue for each flow and no
+/// ACK control. Four endless downloads compete with fifty flows that get answers of 10 kB and take
+/// half of the rate. Each answer uses a new connection if `reconnect` is set.
 fn beside_answers(reconnect: bool) -> f64 {
     let rate = |signal| {
         let way = Direction::Down;
@@ -304,16 +311,17 @@ fn beside_answers(reconnect: bool) -> f64 {
     rate(Some(GATE)) / rate(None)
 }
 
-/// Catches: credit for senders that have sent FIN, with which the link would be idle for a twentieth
-/// of the time. Credit for application-limited senders, with which it would be idle for a tenth.
+/// Catches: credit reserved for senders that have sent FIN, which leaves the link idle for a
+/// twentieth of the time; credit reserved for application-limited senders, which leaves the link
+/// idle for a tenth of the time.
 #[test]
 fn who_will_send_nothing_is_not_waited_for() {
     let (stays, ends) = (beside_answers(false), beside_answers(true));
     assert!(stays > 0.99 && ends > 0.99, "{stays} {ends}");
 }
 
-/// Catches: windows of an equal part of the rate for each active flow, without the part that other
-/// flows leave unused.
+/// Catches: windows for an equal part of the rate for each active flow, without the part that the
+/// other flows leave unused.
 #[test]
 fn two_senders_among_fifty_that_take_little_have_what_these_leave() {
     let case = |signal| Case { signal, way: Direction::Up, flows: 52, loss: 0, window: None };
@@ -335,7 +343,8 @@ fn two_senders_among_fifty_that_take_little_have_what_these_leave() {
     assert!(gate.data < 0.01 * fair.data, "{gate:?}, {fair:?}");
 }
 
-/// Number of short connections over which `clients` concurrent clients fetch an answer in 3 s.
+/// Number of connections over which `clients` clients at the same time fetch answers of `answer`
+/// bytes in 3 s.
 fn fetched(signal: Option<&'static str>, clients: usize, answer: u64) -> u64 {
     let case = Case { signal, way: Direction::Down, flows: clients, loss: 0, window: None };
     let mut scenario = scenario(&case);
@@ -351,8 +360,8 @@ fn fetched(signal: Option<&'static str>, clients: usize, answer: u64) -> u64 {
     u64::try_from(transfers.rows()).unwrap()
 }
 
-/// Catches: parts of the rate for connections that have ended, so that the others send less than the
-/// rate; first windows of two segments, so that short answers take further round trips.
+/// Catches: parts of the rate reserved for connections that have ended, so that the others send too
+/// little; first windows of two segments, so that short answers need more round trips.
 #[test]
 fn short_connections_are_as_fast_with_paced_acks_as_with_held_ones() {
     for (clients, answer) in [(10, 5_000), (10, 12_000), (50, 30_000), (1, 500_000)] {

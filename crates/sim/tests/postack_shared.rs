@@ -1,5 +1,5 @@
-//! Several policies with ACK control whose data waits in one queue: that of a class, or of the
-//! link.
+//! Several policies with ACK control whose data waits in one common queue: the queue of a class, or
+//! of the link.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -19,12 +19,13 @@ use tidegate_sim::scenario::{
     End, Gateway, Host, Kind, Link, Node, NodeKind, Pair, Run, Scenario, Side, Start, Traffic,
 };
 
-/// The common queue, and the policies.
+/// The common queue, and the policies that share it.
 struct Case {
-    /// Data waits in a class with half of the link, otherwise for the link itself.
+    /// If true, data waits in a class with half of the link's rate. Otherwise, data waits for the
+    /// link.
     class: bool,
     way: Direction,
-    /// For each policy: its profile, and its number of flows.
+    /// The rate and the number of flows of each policy.
     policies: Vec<(Rate, u32)>,
 }
 
@@ -32,8 +33,8 @@ const LINK: Rate = Rate::from_mbps(20);
 const HALF: Rate = Rate::from_mbps(10);
 const FIRST_PORT: u16 = 5_001;
 
-/// Delay in seconds from the LAN hosts to the WAN hosts, including the transmission of a frame on
-/// either link.
+/// Delay in seconds from the LAN hosts to the WAN hosts, including the transmission of one frame on
+/// each link.
 const PATH: f64 = 0.026_5;
 
 fn spec<T: serde::de::DeserializeOwned>(text: &str) -> T {
@@ -53,7 +54,8 @@ fn policy(case: &Case, number: usize) -> Policy {
         weights: Vec::new(),
         fair_between: Default::default(),
     };
-    let action = Action::Shape { conditioning, queue: queue(), signal: Some(spec("\"postack\"")) };
+    let action =
+        Action::Shape { conditioning, queue: queue(), ack_control: Some(spec("\"postack\"")) };
     let dst_port = vec![Range { first: port(number), last: port(number) }];
     Policy {
         name: format!("p{number}"),
@@ -144,7 +146,7 @@ fn scenario(case: &Case) -> Scenario {
 struct Outcome {
     /// Goodput of each policy in Mbit/s.
     goodput: Vec<f64>,
-    /// Mean waiting time of a packet in the gateway, in milliseconds.
+    /// Mean time that a packet waits in the gateway, in milliseconds.
     waited: f64,
     overdue: u64,
     dropped: u64,
@@ -166,15 +168,15 @@ fn outcome(case: &Case) -> Outcome {
     }
 }
 
-/// Runs `policies` with a common queue of 10 Mbit/s: a class in both directions, then the link
-/// upwards.
+/// Runs `policies` with a common queue of 10 Mbit/s three times: in a class upwards, in a class
+/// downwards, and at the link upwards. Checks each outcome.
 fn each_way(policies: &[(Rate, u32)], check: impl Fn(&Outcome)) {
     for (class, way) in [(true, Direction::Up), (true, Direction::Down), (false, Direction::Up)] {
         let it = outcome(&Case { class, way, policies: policies.to_vec() });
         println!("{class} {way:?}: {it:.3?}");
         assert_eq!((it.overdue, it.dropped, it.timeouts), (0, 0, 0), "{class} {way:?}: {it:?}");
-        // The payload rate of full segments at 10 Mbit/s, less half a percent. A queue of 15 ms is
-        // 18 kB.
+        // The goodput must reach 99.5 % of the payload rate of full segments at 10 Mbit/s. A wait
+        // of 15 ms corresponds to a queue of 18 kB.
         let carried = 10.0 * 1_448.0 / 1_514.0;
         assert!(it.goodput.iter().sum::<f64>() > 0.995 * carried, "{class} {way:?}: {it:?}");
         assert!(it.waited < 15.0, "{class} {way:?}: {it:?}");
@@ -182,8 +184,8 @@ fn each_way(policies: &[(Rate, u32)], check: impl Fn(&Outcome)) {
     }
 }
 
-/// Catches: outstanding credit counted by each policy separately; windows for the rate of the
-/// profile.
+/// Catches: outstanding credit that each policy counts separately; windows computed for the rate of
+/// the policy, not for its share of the common queue.
 #[test]
 fn policies_that_could_each_fill_a_place_share_it_equally_whatever_their_flows_and_hardly_queue() {
     for policies in [vec![(HALF, 1), (HALF, 8)], vec![(HALF, 1); 10]] {
@@ -195,9 +197,9 @@ fn policies_that_could_each_fill_a_place_share_it_equally_whatever_their_flows_a
     }
 }
 
-/// Catches: a target for the common queue that is that of one policy alone. A policy cut down because
-/// another one requests much. Credit consumed by data that came without it, so that a standing
-/// queue never drains.
+/// Catches: a target length of the common queue that suits only one of the policies; a policy cut
+/// down because another one requests much data; a standing queue that never drains because data
+/// without credit uses up credit.
 #[test]
 fn a_policy_of_a_small_rate_has_it_beside_one_of_twice_the_rate_of_their_place() {
     let small = Rate::from_mbps(2);

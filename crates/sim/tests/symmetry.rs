@@ -1,4 +1,5 @@
-//! Symmetries: names, the order of definitions, and the unit of time do not change results.
+//! Symmetries: the results do not depend on names, on the order of definitions, or on the unit of
+//! time.
 
 mod networks;
 
@@ -11,8 +12,8 @@ use tidegate_core::{Bytes, Rate};
 use tidegate_sim::Results;
 use tidegate_sim::scenario::{Distribution, Kind, Probe, Scenario, Start, Traffic};
 
-/// Connections with staggered starts, so that packets of different connections never arrive at the
-/// same time. They carry files or endless data, and each is a group with its own settings.
+/// Six connections, each a group with its own TCP settings. They carry files or endless data. Their
+/// starts are staggered, so packets of different connections never arrive at the same time.
 fn connections() -> Scenario {
     let profiles = [Profile::Ns2, Profile::Rfc, Profile::Linux];
     let file = Kind::File { size: Distribution::Constant(Bytes(700_000)) };
@@ -31,7 +32,7 @@ fn connections() -> Scenario {
     scenario
 }
 
-/// All columns of a table except `names`, row by row and sorted by the columns `names`.
+/// The rows of a table as text, without its columns `names`, sorted by these columns.
 fn rows(results: &Results, table: &str, names: &[&str]) -> Vec<String> {
     let table = results.table(table).expect("a table");
     let row = |at: usize| {
@@ -50,8 +51,8 @@ fn rows(results: &Results, table: &str, names: &[&str]) -> Vec<String> {
     rows
 }
 
-/// Nodes, links and traffic in reverse order, and all names changed: the results are equal bit by
-/// bit.
+/// With nodes, links and traffic in reverse order, and all names changed, the results are equal bit
+/// by bit.
 ///
 /// Catches: a group with the flow numbers, or with the settings, of another group.
 #[test]
@@ -95,11 +96,11 @@ fn names_and_the_order_in_which_things_are_given_change_no_figure() {
     assert_eq!((first.packets, first.packet_hops), (second.packets, second.packet_hops));
 }
 
-/// With a quarter of the rates, and four times all delays and timers, the same packets are sent,
-/// lost and retransmitted. Files take four times as long. The tolerance is a millionth, because
-/// smoothed round-trip times are whole nanoseconds in both runs.
+/// With a quarter of all rates, and four times all delays and timers, hosts send, lose and
+/// retransmit the same packets, and files take four times as long. The tolerance is a millionth,
+/// because both runs round smoothed round-trip times to nanoseconds.
 ///
-/// Catches: links with a minimum delay of 10 us.
+/// Catches: a constant time in the model, such as links with a minimum delay of 10 us.
 #[test]
 fn connections_four_times_as_slow_go_alike() {
     let (fast, slow) = (run(&in_slow_motion(1)), run(&in_slow_motion(4)));
@@ -135,7 +136,7 @@ fn in_slow_motion(k: u32) -> Scenario {
         if let Start::At(at) = &mut group.start {
             *at *= k;
         }
-        // The timestamp clock ticks once a millisecond in both runs.
+        // The TCP timestamp clock ticks once a millisecond in both runs.
         let mut config = Config::new(Profile::Ns2);
         let it = &mut config.details;
         for time in [

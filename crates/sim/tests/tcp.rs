@@ -1,4 +1,4 @@
-//! TCP connections across a network: properties that hold with every congestion control.
+//! Properties of TCP connections across a network that hold with every congestion control.
 
 mod networks;
 
@@ -12,7 +12,7 @@ use tidegate_sim::scenario::{Distribution, Kind, Start};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Catches: an endless application that writes no more when its data runs out.
+/// Catches: an endless application that stops writing when its first data is sent.
 #[test]
 fn a_greedy_connection_fills_the_link_under_every_profile() {
     for profile in [Profile::Ns2, Profile::Rfc, Profile::Linux] {
@@ -26,7 +26,7 @@ fn a_greedy_connection_fills_the_link_under_every_profile() {
     }
 }
 
-/// Catches: goodput counted at the sending side.
+/// Catches: goodput counted at the sender.
 #[test]
 fn files_arrive_whole_and_take_as_long_as_they_must() {
     let mut scenario = dumbbell(3, Kind::File { size: Distribution::Constant(Bytes(500_000)) });
@@ -36,12 +36,13 @@ fn files_arrive_whole_and_take_as_long_as_they_must() {
     assert_eq!(transfers.whole("bytes"), [500_000; 3]);
     let flows = results.table("flows").unwrap();
     assert_eq!(flows.whole("goodput_bytes"), [500_000; 3]);
-    // 1.5 MB take 0.6 s at 20 Mbit/s.
+    // All files together have 1.5 MB, which take 0.6 s at 20 Mbit/s.
     let took = transfers.real("took_seconds");
     assert!(took.iter().all(|took| (0.2..1.0).contains(took)), "{took:?}");
 }
 
-/// Catches: a pause counted from the write; a new connection for every burst although they share one.
+/// Catches: a pause that starts at the write, not at the last ACK; a new connection for every burst
+/// without `reconnect`.
 #[test]
 fn bursts_wait_for_their_acknowledgements_and_then_pause() {
     for reconnect in [false, true] {
@@ -54,19 +55,20 @@ fn bursts_wait_for_their_acknowledgements_and_then_pause() {
         let transfers = results.table("transfers").unwrap();
         let began = transfers.real("began_seconds");
         assert!((10..20).contains(&began.len()), "{}", began.len());
-        // Time from one burst to the next: the burst, the delay of the ACK, and the pause.
+        // The time between two bursts is the burst, the delay of its last ACK, and the pause.
         for (n, took) in transfers.real("took_seconds").iter().enumerate().skip(1) {
             let gap = began[n] - began[n - 1];
             let pause = gap - transfers.real("took_seconds")[n - 1];
             assert!((0.105..0.125).contains(&pause), "{n}: {pause} of {gap}, {took}");
         }
-        // A kept connection has a window for the whole burst. A new one begins with a handshake.
+        // With one connection, the window is large enough for a whole burst. A new connection needs
+        // a handshake and slow start.
         let last = transfers.real("took_seconds")[began.len() - 1];
         assert!(if reconnect { last > 0.06 } else { last < 0.03 }, "{reconnect}: {last}");
     }
 }
 
-/// Catches: a client without think time.
+/// Catches: a client that does not wait for its think time.
 #[test]
 fn web_clients_ask_think_and_ask_again() {
     let kind = Kind::Web {
@@ -87,7 +89,7 @@ fn web_clients_ask_think_and_ask_again() {
     assert_eq!(results.table("groups").unwrap().whole("failed_transfers"), [0]);
 }
 
-/// Catches: a file that waits for the previous one.
+/// Catches: a file that waits until the previous one is complete.
 #[test]
 fn files_arrive_as_a_poisson_process_and_do_not_wait_for_each_other() {
     let kind = Kind::Arrivals { every: MS * 10, size: Distribution::Constant(Bytes(5_000)) };
@@ -96,11 +98,12 @@ fn files_arrive_as_a_poisson_process_and_do_not_wait_for_each_other() {
     scenario.traffic[0].stop = Some(Duration::from_secs(19));
     let results = run(&scenario);
     let transfers = results.table("transfers").unwrap();
-    // 3,800 files are expected, within three standard deviations of 62.
+    // 3,800 files are expected, with a standard deviation of 62. The range is three deviations
+    // wide.
     assert!((3_600..4_000).contains(&transfers.rows()), "{}", transfers.rows());
 }
 
-/// Catches: only the first of two writes at the same time being made.
+/// Catches: of two writes at the same time, only the first being made.
 #[test]
 fn a_trace_is_written_when_it_says() {
     let writes = vec![(MS * 10, Bytes(4_000)), (MS * 500, Bytes(9_000)), (MS * 500, Bytes(1))];
@@ -128,7 +131,7 @@ fn a_greedy_connection_that_is_stopped_ends() {
     assert!((4_500_000..6_500_000).contains(&goodput), "{goodput}");
 }
 
-/// Catches: flows that use the same seed in every run.
+/// Catches: flows that use the same random numbers in every run.
 #[test]
 fn the_same_seed_gives_the_same_run_and_another_seed_another() {
     let mut scenario = dumbbell(4, Kind::Greedy);
@@ -138,7 +141,7 @@ fn the_same_seed_gives_the_same_run_and_another_seed_another() {
     assert_ne!(first.fingerprint, run(&scenario).fingerprint);
 }
 
-/// Catches: failures that are not reported, for example if nobody answers a SYN.
+/// Catches: failures that are not reported, for example when no host answers a SYN.
 #[test]
 fn a_client_that_gets_no_answer_fails_and_tries_again() {
     let mut scenario = dumbbell(
@@ -149,7 +152,7 @@ fn a_client_that_gets_no_answer_fails_and_tries_again() {
             think: Distribution::Constant(MS * 1_000),
         },
     );
-    // No packet comes back, so SYNs are given up after 127 s.
+    // The link loses every packet back, so a client gives up its SYNs after 127 s.
     let link = scenario.links[0].back.as_mut().unwrap();
     std::sync::Arc::make_mut(link).loss = Loss::Bernoulli(Chance::from_ppb(1_000_000_000));
     scenario.run.duration = Duration::from_secs(300);

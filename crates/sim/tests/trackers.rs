@@ -1,7 +1,7 @@
-//! The trackers of a marking, compared with the true windows and round trips of the senders.
+//! Compares the trackers of a marking with the true windows and round trips of the senders.
 //!
-//! Six connections share a marking queue of 10 Mbit/s. Senders and receivers are end points of the
-//! core, so the test reads the true window, and records when each segment was sent and
+//! Six connections share a marking queue of 10 Mbit/s. Senders and receivers are TCP end points of
+//! the core. So the test can read their true windows, and it records when each segment is sent and
 //! acknowledged.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -19,34 +19,35 @@ use tidegate_core::{Bytes, Rate, Time};
 
 const RATE: Rate = Rate::from_mbps(10);
 const ACCESS: Rate = Rate::from_mbps(100);
-/// The queue marks packets above the first length, and drops them above the second.
+/// The queue marks packets when it is longer than `MARKS_FROM` bytes, and drops packets when it is
+/// longer than `LIMIT` bytes.
 const MARKS_FROM: u32 = 30_000;
 const LIMIT: u32 = 150_000;
-/// At a queue of twice `MARKS_FROM`, one in `ONE_IN` arriving packets is marked.
+/// When the queue has twice `MARKS_FROM` bytes, one of `ONE_IN` arriving packets is marked.
 const ONE_IN: u64 = 40;
-/// Windows are small at the beginning, which is not evaluated.
+/// Start and end of the evaluation. Windows are still small before.
 const FROM: Time = Time::from_secs(5);
 const UNTIL: Time = Time::from_secs(40);
-/// Base round-trip times, as in the experiments of the paper.
+/// Round-trip times of the connections without queueing, as in the experiments of the paper.
 const RTT_MS: [u64; 6] = [24, 55, 86, 118, 149, 180];
 
 /// A data segment that was sent.
 struct Sent {
     seq: u32,
     at: Time,
-    /// Arrival at the queue.
+    /// Time of arrival at the queue.
     queued: Time,
-    /// The congestion window after it was sent, in whole segments.
+    /// Congestion window after this segment was sent, in whole segments.
     window: f64,
     retransmission: bool,
 }
 
-/// A round as seen by a tracker, when it begins.
+/// A round as a tracker sees it at its start.
 struct Round {
-    /// Index of the segment that begins the round.
+    /// Index in `sent` of the segment that begins the round.
     sent: usize,
     rtt: f64,
-    /// In segments.
+    /// The tracker's estimate of the window in segments.
     window: f64,
 }
 
@@ -56,28 +57,29 @@ struct Conversation {
     /// Direction of the data.
     direction: Direction,
     id: FlowId,
-    /// Delay between the gateway and either end.
+    /// Delay in seconds between the gateway and either end.
     delays: [Duration; 2],
     busy_until: [Time; 2],
-    /// Time of the next call of either end.
+    /// Time of each end's next timeout.
     timers: [Time; 2],
     tracks: Vec<Option<Track>>,
     rounds: Vec<Vec<Round>>,
     sent: Vec<Sent>,
-    /// Arrivals of ACKs at the sender, and their numbers.
+    /// Times at which ACKs reach the sender, and their acknowledgement numbers.
     acks: Vec<(Time, u32)>,
 }
 
-/// Events, in the order of time.
+/// Events of the test's own event loop. The numbers are the connection and the end (0 sender, 1
+/// receiver).
 #[derive(Clone, Copy)]
 enum Event {
     /// A segment of this end arrives at the gateway.
     Gateway(usize, usize, Segment),
-    /// The first packet of the queue has been sent.
+    /// The first packet of the queue has been transmitted.
     Departure,
     /// A segment arrives at this end.
     Delivery(usize, usize, Segment),
-    /// A timer of this end may be due.
+    /// The timer of this end may have expired.
     Timer(usize, usize),
 }
 
@@ -125,7 +127,7 @@ impl World {
         for (n, rtt) in RTT_MS.into_iter().enumerate() {
             let host = u8::try_from(n).expect("six of them");
             let end = |net| Endpoint::v4([10, net, 0, host], 5_000);
-            // A sender is near the gateway or far from it.
+            // Senders are near the gateway (a tenth of the path) or far from it (a third), in turn.
             let (direction, share) = [(Direction::Up, 10), (Direction::Down, 3)][n % 2];
             let near = Duration::from_millis(rtt) / 2 / share;
             world.all.push(Conversation {
@@ -207,7 +209,7 @@ impl World {
         }
     }
 
-    /// A packet arrives at the gateway. Data waits in the queue; ACKs continue at once.
+    /// A packet arrives at the gateway. Data waits in the queue; ACKs pass without delay.
     fn gateway(&mut self, specs: &[TrackerSpec], of: usize, from: usize, mut segment: Segment) {
         let conversation = &mut self.all[of];
         let (key, direction) = match from {
@@ -283,18 +285,20 @@ impl Conversation {
         }
     }
 
-    /// Mean errors of tracker `at`, and the number of its rounds.
+    /// The errors of tracker `at`, for each pair of successive rounds.
     fn errors(&self, at: usize) -> Vec<[f64; 5]> {
         let rounds = &self.rounds[at];
         let pairs = rounds.iter().zip(rounds.iter().skip(1));
         pairs.filter_map(|(one, next)| self.error(one, next)).collect()
     }
 
-    /// Relative errors of the window, the round-trip time and the start of `next`, and the first
-    /// two with sign.
+    /// Errors of the tracker about round `next`: of the window and the round-trip time (relative)
+    /// and of the start (in round-trip times), as absolute values; then window and round-trip time
+    /// again, with sign.
     fn error(&self, one: &Round, next: &Round) -> Option<[f64; 5]> {
         let (first, begins) = (&self.sent[one.sent], &self.sent[next.sent]);
-        // The ACK of a retransmission may belong to the first copy.
+        // An ACK of a retransmitted segment may be for the first copy, so its round-trip time is
+        // unknown.
         if first.retransmission || begins.retransmission {
             return None;
         }
@@ -302,7 +306,7 @@ impl Conversation {
         let later = self.acks.partition_point(|(at, _)| *at < first.at);
         let (acked, _) = self.acks[later..].iter().find(|(_, ack)| covers(*ack, first.seq))?;
         let true_rtt = acked.since(first.at).as_secs_f64();
-        // The next round begins with the first data after the ACK.
+        // The true next round begins with the first data sent after the ACK.
         let reaction = &self.sent[self.sent.partition_point(|sent| sent.at < *acked)..];
         let start = reaction.first()?.queued;
         let off = real(begins.queued.nanos()) - real(start.nanos());
@@ -321,8 +325,8 @@ fn count(number: usize) -> f64 {
     real(u64::try_from(number).unwrap_or(u64::MAX))
 }
 
-/// Means over all rounds of all connections: errors of window, RTT and start, and the first two
-/// with sign. Also the number of rounds, and of connections that respond to marks.
+/// For each tracker: the mean errors over all rounds of all connections (as in `error`), the number
+/// of rounds, and the number of connections that the tracker believes to respond to marks.
 fn accuracy(config: &Config, specs: &[TrackerSpec]) -> Vec<([f64; 5], usize, usize)> {
     let mut world = World::new(config, specs, 3);
     world.run(specs);
@@ -340,8 +344,9 @@ fn accuracy(config: &Config, specs: &[TrackerSpec]) -> Vec<([f64; 5], usize, usi
 
 /// Prints the errors of both trackers for each kind of sender.
 ///
-/// Catches: rounds that end with the ACK at the gateway, without its delay to the sender. A window
-/// without the bytes of the last round. RTT samples of retransmissions. Rounds separated by gaps.
+/// Catches: rounds that end when the ACK passes the gateway, without its further delay to the
+/// sender; a window without the bytes of the last round; round-trip times measured on
+/// retransmissions; rounds separated by pauses in the arrivals.
 #[test]
 fn two_way_knows_window_rtt_and_rounds_of_new_reno_and_cubic() {
     let ecn = |profile| json!({ "profile": profile, "ecn": "classic" });

@@ -1,4 +1,5 @@
-//! Users of one trunk with credit: how policies, allocations and classes divide its rate.
+//! Users of one trunk whose rate is found by credit: how policies, allocations and classes divide
+//! this rate.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -25,29 +26,31 @@ use tidegate_sim::scenario::{
 /// Policies, classes and traffic of a test.
 struct Case {
     policies: Vec<Policy>,
-    /// Classes of the gateway's link, which is then the bottleneck. Without classes, the path
-    /// beyond the link is.
+    /// Classes of the gateway's link, which is then the bottleneck. Without classes, the bottleneck
+    /// is on the path beyond the link.
     classes: Vec<Class>,
     floods: Vec<Flood>,
 }
 
-/// UDP that would fill the path: the sending host, the destination port, and the number of flows.
+/// UDP flows that could each fill the path: sending host, destination port, number of flows.
 type Flood = (&'static str, u16, u32);
 
 const BOTTLENECK: Rate = Rate::from_mbps(10);
 const SPAN: Duration = Duration::from_secs(15);
 
-/// Length of a frame with a management packet.
+/// Length in bytes of a frame with a management packet.
 const MANAGEMENT: f64 = 66.0;
-/// The fraction of a trunk's bytes that are user packets. Frames have 1,500 bytes, which are 14
-/// less from the IP header on; VMSS is 1500.
+/// The fraction of a trunk's bytes that are user packets. A user frame has 1,500 bytes, of which
+/// 1,486 count from the IP header on. The trunk sends a management packet for every 1,500 such
+/// bytes (VMSS).
 const USERS: f64 = 1_500.0 / (1_500.0 + MANAGEMENT * 1_486.0 / 1_500.0);
 
 fn spec<T: serde::de::DeserializeOwned>(text: &str) -> T {
     serde_json::from_str(text).unwrap()
 }
 
-/// A queue that notifies the trunk of congestion before user packets are lost.
+/// A queue that reports congestion to the trunk by dropping management packets, before user packets
+/// are lost.
 fn telling() -> QdiscSpec {
     spec(r#"{"kind":"trunk-fifo","limit":"400 kB","threshold":32}"#)
 }
@@ -77,7 +80,7 @@ fn of(class: &str, policy: Policy) -> Policy {
 fn shape(kbps: u64, weights: Vec<FlowWeight>, fair_between: FairBetween) -> Action {
     let profile = Profile::new(Rate::from_kbps(kbps), None, Bytes(15_140), Bytes(1_514)).unwrap();
     let conditioning = Conditioning { profile, allocation: spec("\"drr\""), weights, fair_between };
-    Action::Shape { conditioning, queue: spec("\"per-flow\""), signal: None }
+    Action::Shape { conditioning, queue: spec("\"per-flow\""), ack_control: None }
 }
 
 fn trunk(local: [u8; 4], peer: [u8; 4]) -> trunk::Config {
@@ -163,12 +166,13 @@ fn scenario(case: &Case) -> Scenario {
 /// Results after the warm-up, in Mbit/s of frames.
 #[derive(Debug)]
 struct Outcome {
-    /// Rates of each flood, and of each flow.
+    /// Rates of each flood (all its flows together), and rates of each flow.
     floods: Vec<f64>,
     flows: Vec<f64>,
     /// Rate of all frames from the gateway that arrived at its peer.
     all: f64,
-    /// User packets lost beyond the trunk, or in its class, where queues overflow first.
+    /// User packets lost beyond the trunk or in its class, the places where queues would overflow
+    /// first.
     lost: u64,
 }
 
@@ -189,18 +193,18 @@ fn outcome(case: &Case) -> Outcome {
     }
 }
 
-/// Checks that `is` differs from `expected` by less than `percent`.
+/// Checks that `is` differs from `expected` by less than `percent` per cent.
 #[track_caller]
 fn near(is: f64, expected: f64, percent: f64, all: &Outcome) {
     let off = (is / expected - 1.0).abs() * 100.0;
     assert!(off < percent, "{is:.3} and not {expected:.3}: {off:.1} % off; {all:.3?}");
 }
 
-/// The first profile is below its users' share of the trunk, the second above the whole rate of the
-/// trunk.
+/// The rate of the first policy is below its users' share of the trunk. The rate of the second is
+/// above the whole rate of the trunk.
 ///
-/// Catches: weights or hosts that are ignored with a trunk. Packets that bypass their policy. Flow
-/// queues of the tunnel queue indexed by members of policies, whose numbers repeat in each policy.
+/// Catches: weights or hosts that are ignored under a trunk; packets that bypass their policy; flow
+/// queues of the trunk indexed by numbers that are unique only within a policy.
 #[test]
 fn of_what_a_trunk_finds_a_policy_shares_its_profile_and_leaves_the_rest_to_others_flow_by_flow() {
     let twice = FlowWeight { filter: to_ports(2, 2), weight: 2 };
@@ -230,7 +234,8 @@ fn of_what_a_trunk_finds_a_policy_shares_its_profile_and_leaves_the_rest_to_othe
     }
 }
 
-/// Catches: flow queues of the tunnel queue for members of policies, or for whole policies.
+/// Catches: a trunk whose queues are for the flows of each policy, or for whole policies, so that
+/// rates depend on the policy.
 #[test]
 fn where_profiles_allow_more_than_a_trunk_finds_its_tunnel_queue_shares_by_flow() {
     let more = |port| policy(to_ports(port, port), shape(20_000, vec![], Sharers::Flow.into()));
@@ -241,19 +246,19 @@ fn where_profiles_allow_more_than_a_trunk_finds_its_tunnel_queue_shares_by_flow(
     it.flows.iter().for_each(|is| near(*is, 10.0 * USERS / 4.0, 2.0, &it));
 }
 
-/// A class with this guarantee and, unless it is zero, this ceiling. Its queue notifies trunks of
-/// congestion.
+/// A class with this guarantee and this ceiling in Mbit/s; a ceiling of zero means none. Its queue
+/// reports congestion to trunks.
 fn class(name: &str, guarantee: u64, ceiling: u64) -> Class {
     let ceiling = (ceiling > 0).then_some(Rate::from_mbps(ceiling));
     let guarantee = [Rate::from_mbps(guarantee); 2];
     Class { guarantee, ceiling: [ceiling; 2], ..Class::new(name, telling()) }
 }
 
-/// Traffic beside the trunk is in the other class. Management packets count in the class of the
-/// trunk, because their losses and marks notify the trunk.
+/// The traffic beside the trunk is in the class `other`. The trunk's management packets are in the
+/// class of the trunk, because their losses and marks tell the trunk about this class.
 ///
-/// Catches: management packets in the default class; management packets that do not count in their
-/// class.
+/// Catches: management packets in the default class; management packets that do not count against
+/// the rate of their class.
 #[test]
 fn a_trunk_in_a_class_has_what_that_may_send_management_packets_included_and_loses_no_user_packet()
 {
@@ -278,11 +283,12 @@ fn a_trunk_in_a_class_has_what_that_may_send_management_packets_included_and_los
     }
 }
 
-/// Classes share the link, and the tunnel queue shares the trunk. A larger guarantee of its class
-/// gives a flow no larger share of the trunk. A class with a low ceiling needs a policy with a low
-/// profile, or else it blocks the trunk.
+/// Classes share the link, and the tunnel queue shares the trunk flow by flow. So a larger
+/// guarantee of its class gives a flow no larger share of the trunk. A class with a low ceiling
+/// would block the trunk, unless a policy limits its flows.
 ///
-/// Catches: management packets always in the class of the first user packet, or in no class.
+/// Catches: management packets that are always in the class of the first user packet, or in no
+/// class.
 #[test]
 fn classes_of_one_trunk_have_what_its_tunnel_queue_lets_go_to_each_and_the_link_is_full() {
     let pass = |port, class| of(class, policy(to_ports(port, port), Action::Pass));

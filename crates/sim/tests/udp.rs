@@ -1,4 +1,5 @@
-//! Links and queues with datagrams: results agree with queueing theory and with conservation.
+//! UDP over links and queues: results agree with queueing theory, and no packet is lost from the
+//! counts.
 
 #![expect(clippy::as_conversions, reason = "a test may panic, and compares figures")]
 
@@ -12,7 +13,8 @@ use tidegate_core::random::Random;
 use tidegate_core::{Bytes, Rate};
 use tidegate_sim::scenario::{Distribution, Kind, Scenario, Start};
 
-/// Packets of 1,000 bytes in a Poisson process with `load` percent of the bottleneck's rate.
+/// Packets of 1,000 bytes that arrive as a Poisson process, with `load` percent of the bottleneck's
+/// rate.
 fn poisson(load: u64, duration: Duration) -> Scenario {
     let service = Rate::from_mbps(20).time_for(Bytes(1_000)); // 400 us
     let mut random = Random::new(11, load);
@@ -28,10 +30,10 @@ fn poisson(load: u64, duration: Duration) -> Scenario {
     scenario
 }
 
-/// In an M/D/1 queue, rho^2 / (2 (1 - rho)) packets wait on average. The mean wait is this number
-/// divided by the arrival rate.
+/// In an M/D/1 queue, rho^2 / (2 (1 - rho)) packets wait on average (rho is the load). The mean
+/// wait is this number divided by the arrival rate.
 ///
-/// Catches: a mean over events instead of time; the packet in transmission counted as waiting.
+/// Catches: a mean over events, not over time; the packet in transmission counted as waiting.
 #[test]
 fn the_mean_wait_is_that_of_an_m_d_1_queue() {
     for load in [30_u64, 60, 80] {
@@ -48,7 +50,7 @@ fn the_mean_wait_is_that_of_an_m_d_1_queue() {
     }
 }
 
-/// Catches: a lane that is not scheduled although packets remain.
+/// Catches: a link that stops although packets wait.
 #[test]
 fn what_a_link_is_offered_is_delivered_dropped_or_held_and_it_is_never_idle_with_work() {
     let kind = Kind::Constant { rate: Rate::from_mbps(4), packet: 1_000 };
@@ -56,7 +58,7 @@ fn what_a_link_is_offered_is_delivered_dropped_or_held_and_it_is_never_idle_with
     scenario.traffic[0].stop = Some(Duration::from_millis(1_400));
     let results = run(&scenario);
     let links = results.table("links").unwrap();
-    // Packets queued when the sources stop take another 0.42 s.
+    // After the sources stop, the queue needs another 0.42 s.
     assert!(links.real("utilisation")[0] > 0.88, "{:?}", links.real("utilisation"));
     let of = |name: &str| links.whole(name)[0];
     assert_eq!(of("offered_packets"), of("delivered_packets") + of("dropped_packets"));
@@ -68,7 +70,7 @@ fn what_a_link_is_offered_is_delivered_dropped_or_held_and_it_is_never_idle_with
     assert_eq!(drops.whole("dropped_packets")[0], links.whole("dropped_packets")[0]);
 }
 
-/// Catches: flows that use the same seed in every run.
+/// Catches: flows that use the same random numbers in every run.
 #[test]
 fn the_same_seed_gives_the_same_run_and_another_seed_another() {
     let mut scenario = dumbbell(5, bursts());
@@ -78,7 +80,7 @@ fn the_same_seed_gives_the_same_run_and_another_seed_another() {
     assert_ne!(first.fingerprint, run(&scenario).fingerprint);
 }
 
-/// Catches: random streams numbered by position.
+/// Catches: random numbers that depend on a source's position in the scenario.
 #[test]
 fn one_source_more_changes_nothing_about_what_the_others_send() {
     let scenario = dumbbell(5, bursts());
@@ -94,10 +96,10 @@ fn one_source_more_changes_nothing_about_what_the_others_send() {
     assert_ne!(sent(&many, 0)[..5], sent(&many, 5));
 }
 
-/// With a third of the rates and three times all delays and durations, the run is the same in slow
+/// With a third of all rates, and three times all delays and durations, the run is the same in slow
 /// motion.
 ///
-/// Catches: rounding the transmission time of each packet separately.
+/// Catches: a transmission time that is rounded separately for each packet, so that errors add up.
 #[test]
 fn the_same_run_three_times_as_slow_goes_alike() {
     let scaled = |k: u32| {

@@ -1,11 +1,12 @@
-//! An aggregate gateway: it terminates the TCP connections of users at both sites. In between, they
-//! are streams of one connection with a weighted Vegas.
+//! An aggregate gateway: it terminates the TCP connections of users at its site. Between two such
+//! gateways, the bytes of each connection are a stream of one *aggregate connection*, whose
+//! congestion control is a weighted Vegas.
 //!
-//! Source: `itcp`, section 2 (aggregate gateways, aggregate connections).
+//! Source: the paper `itcp`, section 2 (aggregate gateways, aggregate connections).
 //!
-//! Differs: the aggregate connection is QUIC and not TCP, so that a lost packet holds up only the users whose bytes
-//! it carried ([`transport`]). A server that refuses a connection resets that of the client after it was accepted,
-//! since connections are ended locally.
+//! Differs: the aggregate connection is QUIC instead of TCP ([`transport`]). A lost packet thus
+//! delays only the users whose bytes it carried. The gateway accepts a client before it reaches the
+//! server. If the server then refuses, the client sees a reset.
 
 mod adjust;
 mod carry;

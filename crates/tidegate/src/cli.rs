@@ -49,27 +49,28 @@ enum Command {
     Aggregate(commands::aggregate::AggregateArgs),
     /// Put a policy file in force without losing a packet
     Apply(commands::apply::ApplyArgs),
-    /// Keep what `apply --confirm` put in force
+    /// Keep the policies that `apply --confirm` put in force
     Confirm,
     /// Show the state of the running gateway
     Status,
     /// Show the busiest flows and what limits them
     Flows(commands::status::FlowsArgs),
-    /// Show the classes that share the link: what they have a right to, have sent and borrowed
+    /// Show the classes that share the link: their guarantees, and the traffic they sent and
+    /// borrowed
     Classes,
-    /// Change what a class has a right to while it runs
+    /// Add, change or remove a class of the running gateway
     Class(commands::class::ClassArgs),
-    /// Show the sources of policies: the revision in force, the newest one, and faults
+    /// Show the policy sources: the revision in force, the newest revision, and faults
     Source,
-    /// Move a set of policies into a source, or out of it
+    /// Write a set of policies to a source, or read the set of a source
     Policy(commands::policy::PolicyArgs),
     /// Show the trunks that end here: their rate, window, round-trip time, credit, and the other gateway
     Trunks,
     /// Say which policy a packet belongs to and why, what limits a live flow, or what an error means
     Explain(commands::explain::ExplainArgs),
-    /// Say what of this host keeps a gateway from working well, and what to do
+    /// Check this host for faults that disturb a gateway, and name the remedies
     Doctor(commands::doctor::DoctorArgs),
-    /// Take the programs that pass frames while no gateway runs off their ports
+    /// Remove the bypass programs, which forward frames while no gateway runs, from ports
     Detach(commands::detach::DetachArgs),
     /// Build a test network in namespaces, with an emulated Internet between its hosts
     Lab(commands::lab::LabArgs),
@@ -82,11 +83,11 @@ enum Command {
     /// Make traffic for the lab
     #[command(hide = true)]
     Traffic(commands::traffic::TrafficArgs),
-    /// Print a shell's completions
+    /// Print the completions for a shell
     Completions(commands::completions::CompletionsArgs),
 }
 
-/// Runs the command of the command line.
+/// Runs the command that the command line names.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let context = Context { output: Output::new(cli.json), socket: cli.socket };
@@ -124,7 +125,7 @@ pub fn main() -> ExitCode {
 fn report(error: &anyhow::Error, context: &Context) -> Exit {
     let io = error.downcast_ref::<io::Error>();
     if io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
-        // The reader of our data has closed the pipe: it has read enough.
+        // The program that reads our output has closed the pipe, so it needs no more.
         return Exit::Done;
     }
     let failure = error.downcast_ref::<Failure>();
@@ -132,7 +133,8 @@ fn report(error: &anyhow::Error, context: &Context) -> Exit {
     let failure = failure.cloned().unwrap_or_else(other);
     output::progress(&failure);
     if context.output.is_json() {
-        // Readers of JSON find the error there. stderr has it already.
+        // Readers of JSON find the error on stdout. An error of this write is ignored, as stderr
+        // already has the message.
         let _ = context.output.json(&serde_json::json!({ "error": failure }));
     }
     failure.exit

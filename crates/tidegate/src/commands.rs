@@ -1,4 +1,4 @@
-//! The commands: a file for each, with arguments and work.
+//! The subcommands: one file for each, with its arguments and its work.
 
 pub(crate) mod aggregate;
 pub(crate) mod apply;
@@ -28,7 +28,7 @@ use crate::output::Output;
 /// Settings of every command.
 #[derive(Debug)]
 pub(crate) struct Context {
-    /// Output of data.
+    /// Where the command prints its data.
     pub(crate) output: Output,
     /// Control socket of the running gateway.
     pub(crate) socket: PathBuf,

@@ -1,10 +1,10 @@
-//! Files of the repository that are generated from the code. Tests keep them equal.
+//! Files in the repository that are generated from code. Tests check that they are up to date.
 
 use std::path::Path;
 use std::{env, fs};
 
-/// Checks that the file at `path`, from the root of the repository, contains `text`. Writes it if
-/// `UPDATE` is set.
+/// Checks that the file at `path`, relative to the root of the repository, contains `text`. If the
+/// environment variable `UPDATE` is set, writes the file instead.
 pub(crate) fn holds(path: &str, text: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
     if env::var_os("UPDATE").is_some() {

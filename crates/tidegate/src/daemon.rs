@@ -1,4 +1,5 @@
-//! The daemon runs the gateway in a thread of its own and serves the control socket.
+//! The daemon: runs the gateway in a thread of its own (the data plane), and serves the control
+//! socket.
 
 mod agent;
 mod classes;
@@ -57,20 +58,20 @@ use crate::replace::Staged;
 pub(crate) struct Daemon {
     plane: Plane,
     started: Instant,
-    /// The policy file named at the start, which a restart reads.
+    /// The policy file named on the command line, which a restart reads again.
     started_file: PathBuf,
-    /// Check files against the interfaces of this host. False in tests without real ports.
+    /// Check policy files against this host's interfaces. False in tests without real ports.
     fits_host: bool,
-    /// Locked briefly only, so that status requests never wait long.
+    /// Locked only briefly, so status requests never wait long.
     state: Mutex<InForce>,
-    /// Serialises changes, from the comparison with the running policies to the end of the change.
+    /// Held during a change, from the comparison with the running policies to its end.
     changing: Mutex<()>,
-    /// Locked while the policy file is replaced, also after the save was given up.
+    /// Held while the policy file is replaced, even after the request has timed out.
     saving: Arc<Mutex<()>>,
-    /// Seats for long requests, waiting or in progress; `working` admits one at a time.
+    /// [`LONG`] permits for long requests. `working` lets one of them run at a time.
     long: Semaphore,
     working: Mutex<()>,
-    /// Each serialises one kind of large report: `looking` the status, `listing` classes and flows.
+    /// One large report at a time: `looking` for the status, `listing` for classes and flows.
     looking: Mutex<()>,
     listing: Mutex<()>,
     watch: std::sync::Mutex<PortWatch>,
@@ -79,50 +80,50 @@ pub(crate) struct Daemon {
     agent: Arc<Agent>,
 }
 
-/// The configuration in force, and the change to be confirmed.
+/// The configuration in force, and the change that awaits confirmation.
 struct InForce {
     installed: Arc<Installed>,
     /// Number of the configuration in force, counted from 1.
     generation: u64,
     pending: Option<Pending>,
-    /// The alarm of the last failed reload.
+    /// The alarm of the last reload, if it failed.
     alarm: Option<String>,
-    /// The alarm of a rollback, until another change is confirmed or another file is in force.
+    /// The alarm of a rollback, until another change is confirmed or another file applied.
     rolled_back: Option<String>,
 }
 
-/// A configuration in force.
+/// A compiled configuration that is or was in force.
 #[derive(Clone)]
 pub(crate) struct Installed {
     documents: Documents,
     config: Config,
-    /// Its trunks, with the keys as read together with the file.
+    /// The trunks of the configuration. Their keys were read together with the file.
     ends: Vec<TrunkEnd>,
-    /// Classes changed while the gateway ran, which override `config`; `None` for a removed class.
+    /// Classes changed at run time, which override `config`; `None` for a removed class.
     live: BTreeMap<String, Option<Class>>,
-    /// Warnings about the documents, a line each.
+    /// Warnings about the policy files, one per line.
     warnings: Vec<String>,
 }
 
-/// The treatment of class changes that were made while the gateway ran.
+/// What a new configuration does with class changes made at run time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Live {
-    /// Live changes stay, except for classes that the file changes.
+    /// The changes stay, except for classes that the file itself changes.
     Kept,
-    /// The file replaces live changes.
+    /// The file replaces the changes.
     Undone,
 }
 
-/// A change that is rolled back unless confirmed.
+/// A change that is rolled back unless an operator confirms it.
 struct Pending {
     before: Arc<Installed>,
     deadline: Instant,
 }
 
-/// Maximum number of long requests, waiting or in progress. An operator needs one, programs a few.
+/// Maximum number of long requests, waiting or running. An operator needs one, and programs a few.
 const LONG: usize = 8;
 
-/// Maximum number of live flows in an explanation.
+/// Maximum number of live flows that an explanation lists.
 const LIVE: usize = 20;
 
 impl Daemon {
@@ -183,7 +184,7 @@ impl Daemon {
         self.apply_in(turn, proposal).await
     }
 
-    /// The same in a `turn` of the caller.
+    /// Does the same. The caller has waited for its `turn` (permission for a long request) already.
     async fn apply_in(
         self: &Arc<Self>,
         _turn: Turn<'_>,
@@ -198,7 +199,8 @@ impl Daemon {
         whole(replace).await
     }
 
-    /// Replaces the running configuration by `next`, and the policy file of a restart by `staged`.
+    /// Replaces the running configuration by `next`. If `staged` is given, it becomes the policy
+    /// file for a restart.
     async fn replace(
         self: &Arc<Self>,
         mut next: Installed,
@@ -210,7 +212,7 @@ impl Daemon {
         self.must_be_confirmed().await?;
         let before = self.installed().await;
         if live == Live::Kept {
-            // A class may have been changed while `next` was compiled.
+            // A class may have been changed at run time while `next` was compiled.
             next.keep_live(&before);
         }
         let next = Arc::new(next);
@@ -228,7 +230,8 @@ impl Daemon {
         }
         let other_file = !before.documents.is_same_file(&self.installed().await.documents);
         let mut state = self.state.lock().await;
-        // Older alarms concerned the previous policy file or text, unless a source has changed.
+        // Older alarms concern the previous file or text. They stay if only the set of a source has
+        // changed.
         if other_file || saved.file.is_some() {
             (state.alarm, state.rolled_back) = (None, None);
         }
@@ -248,20 +251,20 @@ impl Daemon {
         Ok(Applied { generation, changes, undone, confirm_ms, restart_reads, saved: saved.file })
     }
 
-    /// The file that a restart reads, if it is not the one of `documents`.
+    /// The policy file that a restart reads, if it differs from the file of `documents`.
     fn other_at_restart(&self, documents: &Documents) -> Option<String> {
         let other = documents.file != self.started_file;
         other.then(|| self.started_file.display().to_string())
     }
 
-    /// Waits until no other long request is in progress. Fails if [`LONG`] requests wait already.
+    /// Waits until no other long request runs. Fails if [`LONG`] requests already wait or run.
     async fn turn(&self) -> Result<Turn<'_>, Failure> {
         let busy = |_| Failure::new(Code::Busy, format!("{LONG} long requests wait already"));
         let place = self.long.try_acquire().map_err(busy)?;
         Ok(self.turn_at(place).await)
     }
 
-    /// The same for a request that nobody repeats: it also waits for a seat.
+    /// Does the same for a request that nobody would repeat. It waits instead of failing.
     async fn patient_turn(&self) -> Result<Turn<'_>, Failure> {
         let closed = |error| Failure::new(Code::System, format!("no place: {error}"));
         let place = self.long.acquire().await.map_err(closed)?;
@@ -306,9 +309,11 @@ impl Daemon {
         Ok(Applied { generation, changes, undone, confirm_ms: None, restart_reads, saved: None })
     }
 
-    /// The present state. The report of the data plane is of the stated generation, or of a later one.
+    /// The current state. The data plane's report belongs to the stated generation or to a later
+    /// one.
     pub(crate) async fn status(&self) -> Result<Status, Failure> {
-        // Read before the data plane: a change may come into force in between.
+        // The generation is read before the report, because a change may come into force in
+        // between.
         let (installed, generation, deadline) = {
             let state = self.state.lock().await;
             let deadline = state.pending.as_ref().map(|pending| pending.deadline);
@@ -336,7 +341,7 @@ impl Daemon {
             started_file: self.started_file.display().to_string(),
             ports: self.plane.ports().clone(),
             uptime_ms: millis(now.saturating_duration_since(self.started)),
-            // The generation that belongs to `file`, also while the next configuration is being
+            // This generation belongs to `file`, even while the next configuration is being
             // installed.
             generation,
             unconfirmed_ms: deadline.map(left),
@@ -360,7 +365,7 @@ impl Daemon {
         aside(move || Flows { flows: report::flows(flows, &installed.config) }).await
     }
 
-    /// The trunks that terminate here.
+    /// The trunks that end at this gateway.
     pub(crate) async fn trunks(&self) -> Result<Trunks, Failure> {
         let ask = self.plane.ask(|live| {
             let peers = TrunkPort::among(live.ports).map_or_else(Vec::new, TrunkPort::peers);
@@ -371,15 +376,16 @@ impl Daemon {
         Ok(Trunks { trunks: trunk_report::trunks(&trunks, &peers, &config, &rates) })
     }
 
-    /// Samples the rates of trunks. Must be called about once a second.
+    /// Measures the rates of the trunks. Must be called about once a second.
     pub(crate) async fn look_at_trunks(&self) {
-        // A stopped data plane has no trunks.
+        // An error means that the data plane has stopped and has no trunks.
         if let Ok(trunks) = self.plane.ask(|live| live.machine.trunks()).await {
             self.rates.lock().await.look(Instant::now(), &trunks);
         }
     }
 
-    /// Explains the classification of the packet in `question`, and lists live flows that match it.
+    /// Explains which policy applies to the packet in `question`, and lists the live flows that
+    /// match it.
     pub(crate) async fn explain(&self, question: Question) -> Result<Explanation, Refusal> {
         let _turn = self.turn().await?;
         let only = explain::filter(&question)?;
@@ -393,22 +399,24 @@ impl Daemon {
         Ok(explained.await??)
     }
 
-    /// Releases all held packets and ends the data plane; frames then bypass the gateway.
+    /// Sends all queued packets and ends the data plane. Frames then bypass the gateway.
     pub(crate) fn stop(&self) {
         self.plane.stop();
     }
 
-    /// Lets frames bypass the gateway while it has nothing to manage. Must be called periodically.
+    /// Lets frames bypass the gateway while there is nothing to manage. Must be called
+    /// periodically.
     pub(crate) fn settle(&self) {
         self.plane.settle();
     }
 
-    /// True if the data plane has ended by itself.
+    /// Returns `true` if the data plane has ended by itself.
     pub(crate) fn has_ended(&self) -> bool {
         self.plane.has_ended()
     }
 
-    /// True if a port was replaced by another interface; only a restart of the gateway helps.
+    /// Returns `true` if a port was replaced by another interface. Then only a restart of the
+    /// gateway helps.
     pub(crate) fn is_over(&self) -> bool {
         self.look_at_ports().is_over()
     }
@@ -419,7 +427,7 @@ impl Daemon {
         watch
     }
 
-    /// Compiles `proposal` together with the sets of its sources, and reads its key files.
+    /// Compiles `proposal` together with the sets of its sources. Reads its key files.
     async fn read(&self, proposal: Proposal) -> Result<Installed, Refusal> {
         if proposal.save {
             return self.read_to_save(proposal).await;
@@ -430,14 +438,15 @@ impl Daemon {
         self.compile(Documents { file, text, included, sets }).await
     }
 
-    /// Compiles `documents` and reads the key files of the result.
+    /// Compiles `documents`, and reads the key files that they name.
     async fn compile(&self, mut documents: Documents) -> Result<Installed, Refusal> {
         let fits_host = self.fits_host;
         let read = move || {
             let host = fits_host.then(host::look);
             let (config, found) = documents.parse(host.as_ref());
             let Some(config) = config else { return Err(Refusal::Findings(found)) };
-            // If a source is named again later, its set would be an old one.
+            // A source that the file no longer names loses its set. If it is named again later,
+            // that set would be old.
             let named = |name: &String| config.sources.iter().any(|source| source.name == *name);
             documents.sets.retain(|name, _| named(name));
             Ok(Installed::read(documents, config)?.warned(&found))
@@ -445,9 +454,10 @@ impl Daemon {
         aside(read).await?
     }
 
-    /// Puts `next` in force, including its live class changes. Returns the new generation.
+    /// Puts `next` in force, including the class changes made at run time. Returns the new
+    /// generation.
     ///
-    /// The caller holds `changing`.
+    /// The caller must hold `changing`.
     async fn install(&self, next: Arc<Installed>) -> Result<u64, Failure> {
         let coming = next.clone();
         let compiled = aside(move || {
@@ -471,7 +481,7 @@ impl Daemon {
         });
     }
 
-    /// Restores the configuration before `generation`, if `generation` is still unconfirmed.
+    /// Restores the configuration that preceded `generation`, if `generation` is still unconfirmed.
     async fn roll_back(&self, generation: u64) {
         let _changing = self.changing.lock().await;
         let (before, lost) = {
@@ -498,22 +508,22 @@ impl Daemon {
     }
 }
 
-/// The permission to process a long request, released when dropped.
+/// The permission to run a long request. Dropping it releases the permission.
 struct Turn<'a> {
     _working: MutexGuard<'a, ()>,
     _place: SemaphorePermit<'a>,
 }
 
 impl Installed {
-    /// A configuration without live changes: `config`, compiled from `documents`.
+    /// A configuration without class changes made at run time: `config`, compiled from `documents`.
     ///
-    /// Reads the key files once, so that a rollback does not depend on their later content.
+    /// Reads the key files now. A rollback then does not depend on their later content.
     pub(crate) fn read(documents: Documents, config: Config) -> Result<Self, Failure> {
         let ends = trunks::ends_at_wan(&config)?;
         Ok(Self { documents, config, ends, live: BTreeMap::new(), warnings: Vec::new() })
     }
 
-    /// The same with the warnings in `found`.
+    /// Adds the warnings in `found`.
     pub(crate) fn warned(self, found: &Findings) -> Self {
         Self { warnings: found.warnings(), ..self }
     }
@@ -523,7 +533,8 @@ impl Installed {
         self.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     }
 
-    /// Takes over the live class changes of `running`, except for classes that the file changes.
+    /// Takes over the class changes made at run time in `running`, except for classes that the file
+    /// changes.
     fn keep_live(&mut self, running: &Self) {
         let written = |installed: &Self, name: &str| {
             installed.config.classes.classes().iter().find(|class| class.name == name).cloned()
@@ -533,7 +544,7 @@ impl Installed {
         self.live = live.map(|(name, class)| (name.clone(), class.clone())).collect();
     }
 
-    /// The changes that `next` would make, and the live class changes that it would undo.
+    /// The changes that `next` would make, and the run-time class changes that it would undo.
     fn plan(&self, next: &Self) -> Plan {
         let changes = self.changes_to(next);
         let undone = self.undone_by(&changes);
@@ -553,14 +564,14 @@ pub(crate) fn policy_set(config: &Config) -> Result<PolicySet, Failure> {
     config.policy_set().map_err(|error| Failure::input(Code::DuplicateName, error.to_string()))
 }
 
-/// Runs `work` in another thread, so that other requests do not wait for it.
+/// Runs `work` in another thread, so other requests are not delayed.
 async fn aside<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> Result<R, Failure> {
     let ended = tokio::task::spawn_blocking(work).await;
     ended.map_err(|error| Failure::new(Code::System, format!("a request failed: {error}")))
 }
 
-/// Completes `change` even if the client disconnects. After half a change the gateway would run policies
-/// unknown to the daemon, which could not roll them back.
+/// Completes `change` even if the client disconnects. Half a change would leave policies in the
+/// gateway that the daemon does not know and could not roll back.
 async fn whole<R: Send + 'static>(
     change: impl Future<Output = Result<R, Refusal>> + Send + 'static,
 ) -> Result<R, Refusal> {

@@ -1,4 +1,5 @@
-//! Describes a configuration field by field in words, and the differences between two.
+//! Describes a configuration as text, field by field, and lists the differences between two
+//! configurations.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -23,7 +24,7 @@ pub use tidegate_api::Change;
 
 use crate::config::{Backend, Config, NextHop, TrunkEnd};
 
-/// Fields of an object with their values in words.
+/// Field names of an object, with their values as text.
 type Fields = BTreeMap<&'static str, String>;
 
 /// The differences between `running` and `next`.
@@ -58,7 +59,7 @@ pub fn changes(running: &Config, next: &Config) -> Vec<Change> {
     all
 }
 
-/// The changes that cannot be made while the gateway runs.
+/// The changes that take effect only after a restart.
 #[must_use]
 pub fn need_restart(changes: &[Change]) -> Vec<&Change> {
     const FIXED: [&str; 6] = ["lan", "wan", "backend", "heartbeat", "packets", "flows"];
@@ -125,7 +126,7 @@ fn settings(config: &Config) -> Fields {
     ])
 }
 
-/// A source, with only the paths of its files.
+/// The fields of a policy source. Credentials are described only by the paths of their files.
 fn source_fields(source: &SourceSpec) -> Fields {
     let SourceSpec { name: _, kind, access, roles, apply, commit, poll, max_size, max_policies } =
         source;
@@ -246,10 +247,10 @@ fn trunk_fields(trunk: &trunk::Config, end: Option<&TrunkEnd>) -> Fields {
     fields
 }
 
-/// The weight of a trunk: a number, or the law that changes it and its parameters.
+/// The weight of a trunk: a number, or the law that adjusts it, with its parameters.
 fn weight(weight: &itcp::Config) -> String {
     match weight.kind {
-        itcp::Kind::Fixed => weight.weight.to_string(),
+        itcp::LawKind::Fixed => weight.weight.to_string(),
         _ => mechanism(weight),
     }
 }
@@ -269,9 +270,9 @@ fn policy_fields(policy: &Policy) -> Fields {
     );
     match &policy.action {
         Action::Pass => {}
-        Action::Shape { conditioning, queue, signal } => {
+        Action::Shape { conditioning, queue, ack_control } => {
             fields.insert("queue", queue_name(queue));
-            let control = signal.as_ref().map_or_else(|| "none".to_owned(), mechanism);
+            let control = ack_control.as_ref().map_or_else(|| "none".to_owned(), mechanism);
             fields.insert("ack_control", control);
             shared(conditioning, &mut fields);
         }
@@ -297,7 +298,7 @@ pub fn action_name(action: &Action) -> &'static str {
     }
 }
 
-/// An action in words.
+/// Describes an action.
 #[must_use]
 pub fn action(action: &Action) -> String {
     match action {
@@ -340,7 +341,8 @@ fn shared(it: &Conditioning, fields: &mut Fields) {
     }
 }
 
-/// A mechanism as a file writes it: its name, or a table with the parameters that differ from their defaults.
+/// A mechanism as it is written in a policy file: its name, or a table with the parameters that
+/// differ from their defaults.
 fn mechanism<T: Value>(spec: &T) -> String {
     match spec.written() {
         Some(Written::Text(name)) => name,
@@ -357,7 +359,7 @@ fn queue_name(spec: &QdiscSpec) -> String {
     }
 }
 
-/// The conditions of a filter in words.
+/// Describes the conditions of a filter.
 #[must_use]
 pub fn filter(filter: &Filter) -> Vec<(&'static str, String)> {
     let number = |range: &Range<u16>| span(range, u16::to_string);

@@ -1,4 +1,5 @@
-//! The documents of a generation: the policy file, the files it includes, and the sets of its sources.
+//! The texts of one generation of the configuration: the policy file, its included files, and the
+//! sets of its sources.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,22 +15,22 @@ use crate::config::Config;
 use crate::files;
 use crate::output::Failure;
 
-/// The documents of a generation.
+/// The texts of one generation.
 #[derive(Clone, Debug)]
 pub(crate) struct Documents {
     /// The policy file.
     pub(crate) file: PathBuf,
-    /// Its text.
+    /// The content of the policy file.
     pub(crate) text: Arc<str>,
     /// The included files, in the order of their names.
     pub(crate) included: Arc<[Part]>,
-    /// Sets of this generation, by source name.
+    /// The sets of the policy sources, by source name.
     pub(crate) sets: BTreeMap<String, Arc<Snapshot>>,
 }
 
 impl Documents {
-    /// The policy file `file` with content `text`, and the present content of its included files.
-    /// Without sets.
+    /// The policy file `file` with content `text`, and the current content of its included files.
+    /// There are no sets yet.
     pub(crate) fn gather(file: &Path, text: String) -> Result<Self, Failure> {
         let head = Head::of(&text);
         let folder = file.parent().unwrap_or_else(|| Path::new("."));
@@ -43,13 +44,14 @@ impl Documents {
         Head::of(&self.text).sources
     }
 
-    /// Returns `true` if `other` has the same policy file with the same includes. Sets do not count.
+    /// Returns `true` if `other` has the same policy file and the same includes. Sets are not
+    /// compared.
     pub(crate) fn is_same_file(&self, other: &Self) -> bool {
         self.text == other.text && self.included == other.included
     }
 
-    /// Compiles the documents. Leaves out items for roles that their source does not have, and sets
-    /// of sources that the policy file does not name.
+    /// Compiles the texts. Leaves out items for roles that their source does not have, and sets of
+    /// sources that the policy file does not name.
     pub(crate) fn parse(&self, host: Option<&Host>) -> (Option<Config>, Findings) {
         let parts = |head: &Head| {
             let of_source = |source: &SourceSpec| {
@@ -63,7 +65,8 @@ impl Documents {
     }
 }
 
-/// The files that `patterns` match, relative to `folder`, at most `most` bytes together. Each file once.
+/// The files that match `patterns` in `folder`, each once. Together they may have at most `most`
+/// bytes.
 fn include(folder: &Path, patterns: &[String], most: usize) -> Result<Vec<Part>, Failure> {
     let mut parts: Vec<Part> = Vec::new();
     let mut left = most;
@@ -81,7 +84,7 @@ fn include(folder: &Path, patterns: &[String], most: usize) -> Result<Vec<Part>,
     Ok(parts)
 }
 
-/// The files that `pattern` matches, sorted. A pattern without a wildcard is the file itself.
+/// The files that match `pattern`, sorted. A pattern without a wildcard is the name of a file.
 fn matches(folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, Failure> {
     let bad = |why: String| {
         let message = format!("`include` cannot take `{}`: {why}", pattern.escape_debug());
@@ -102,7 +105,8 @@ mod tests {
 
     use super::*;
 
-    /// Catches: files in another order; a file included twice; a folder with wildcards in its own name.
+    /// Catches: files in another order; a file included twice; wildcard characters in the folder's
+    /// own name that are expanded.
     #[test]
     fn included_files_are_part_of_the_set() {
         let folder = env::temp_dir().join(format!("tidegate-include-[{}]", std::process::id()));

@@ -6,8 +6,7 @@ use std::path::Path;
 pub use tidegate_config::host::{Host, Interface};
 use tidegate_dataplane::Interface as Port;
 
-/// Interfaces of the host, or of the thread's network namespace. Empty if the kernel
-/// does not list them.
+/// The interfaces in the network namespace of this thread. Empty if the kernel does not list them.
 #[must_use]
 pub fn look() -> Host {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
@@ -18,13 +17,13 @@ pub fn look() -> Host {
     )
 }
 
-/// Parses `net/dev` and `net/route`, with `sys` as the directory of interfaces.
+/// Parses `net/dev` and `net/route`. `sys` is the directory of interfaces in sysfs.
 fn from_proc(dev: &str, route: &str, sys: &Path) -> Host {
     let names = dev.lines().filter_map(|line| Some(line.split_once(':')?.0.trim()));
     let default = default_route(route);
     let interface = |name: &str| Interface {
         name: name.to_owned(),
-        // The MTU is requested from the kernel, because the directory may belong to another network
+        // The MTU comes from a system call, because the directory may show another network
         // namespace.
         mtu: Port::find(name).and_then(|port| port.mtu()).ok().map(u64::from),
         is_up: Port::find(name).and_then(|port| port.is_up()).ok(),
@@ -34,7 +33,7 @@ fn from_proc(dev: &str, route: &str, sys: &Path) -> Host {
     Host { interfaces: names.filter(|name| *name != "lo").map(interface).collect() }
 }
 
-/// The interface of the route to 0.0.0.0/0 in `route`.
+/// The interface of the default route (to 0.0.0.0/0) in `route`.
 fn default_route(route: &str) -> Option<&str> {
     route.lines().skip(1).find_map(|line| {
         let mut fields = line.split_whitespace();
@@ -58,7 +57,7 @@ mod tests {
         assert_eq!((lan.name.as_str(), wan.name.as_str()), ("eth1", "eth0"));
     }
 
-    /// Kills the mutant that keeps a guess equal to the other, given port.
+    /// Catches: a guess for one port that equals the given other port.
     #[test]
     fn a_port_that_is_given_moves_the_guess_of_the_other() {
         let host = from_proc(DEV, ROUTE, Path::new("/nonexistent"));

@@ -1,7 +1,8 @@
-//! The program: its commands and the daemon.
+//! The program `tidegate`: its commands and the daemon.
 
 #![forbid(unsafe_code)]
-// The print macros panic if stdout or stderr is closed; the functions of `output` do not.
+// `print!` and `eprintln!` panic if the output is closed, so they are forbidden. The functions of
+// `output` do not panic.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod aggregate;

@@ -1,7 +1,8 @@
-//! The log of the gateway: a thread writes the lines to stderr and counts failed writes.
+//! The log of the gateway. A thread writes the lines to stderr, and counts the lines that it cannot
+//! write.
 //!
-//! The gateway never waits for the thread. A full disk, a closed pipe or a blocked pipe costs log
-//! lines, but neither ends nor delays the gateway.
+//! The gateway never waits for this thread. With a full disk, a closed pipe or a blocked pipe, log
+//! lines are lost, but the gateway neither ends nor slows down.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
@@ -19,7 +20,7 @@ pub(crate) struct Log {
     losses: Losses,
 }
 
-/// Counts the log lines that could not be written.
+/// Counts the lost log lines.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Losses(Arc<Counts>);
 
@@ -32,14 +33,14 @@ struct Counts {
 
 enum Job {
     Write(Vec<u8>),
-    /// A request to answer, after all earlier lines are written or lost.
+    /// Asks for an answer once all earlier lines are written or lost.
     Answer(SyncSender<()>),
 }
 
-/// Capacity of the queue to the thread, in lines; 1,024 lines of 200 B are 200 kB.
+/// Capacity of the queue, in lines: 1,024 lines of 200 B are 200 kB.
 const WAITING: usize = 1_024;
 
-/// Maximum wait for the log thread at the end of the program.
+/// Longest time that the program waits for the log thread when it ends.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 impl Log {
@@ -53,9 +54,9 @@ impl Log {
             .with_max_level(level)
             .with_target(false)
             .with_ansi(io::stderr().is_terminal())
-            // The subscriber prints its own errors by a macro that panics if stderr is closed.
+            // The subscriber would print its own errors by a macro that panics if stderr is closed.
             .log_internal_errors(false);
-        // In tests a subscriber may be installed already; it stays.
+        // The result is ignored: in tests, a subscriber may be installed already.
         let _ = logs.try_init();
         log
     }
@@ -65,7 +66,7 @@ impl Log {
         let (lines, jobs) = mpsc::sync_channel(WAITING);
         let losses = Losses::default();
         let counts = losses.clone();
-        // If the thread cannot start, the queue has no receiver, and every line counts as lost.
+        // If the thread cannot start, the queue has no receiver, so every line counts as lost.
         let write = move || write(&jobs, out, &counts);
         let _ = thread::Builder::new().name("log".to_owned()).spawn(write);
         Self { lines, losses }
@@ -86,7 +87,8 @@ impl Log {
 }
 
 impl Write for Log {
-    /// Queues one line; the subscriber passes a whole line per call. Never fails and never blocks.
+    /// Queues one line. The subscriber passes one whole line per call. Never fails and never
+    /// blocks.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if self.lines.try_send(Job::Write(line.to_owned())).is_err() {
             self.losses.add();
@@ -100,7 +102,7 @@ impl Write for Log {
 }
 
 impl Losses {
-    /// The alarm for the operator, if the newest line was lost.
+    /// The alarm if the newest line was lost.
     pub(crate) fn alarm(&self) -> Option<String> {
         let lines = self.0.lines.load(Ordering::Relaxed);
         self.0.newest.load(Ordering::Relaxed).then(|| {
@@ -118,8 +120,8 @@ impl Losses {
     }
 }
 
-/// Writes lines to `out` until the last [`Log`] is dropped. Reports the number of lost lines before the
-/// first line after a loss.
+/// Writes lines to `out` until the last [`Log`] is dropped. After a loss, the first line that can
+/// be written again says how many were lost.
 fn write(jobs: &Receiver<Job>, mut out: impl Write, losses: &Losses) {
     let mut reported = 0;
     for job in jobs {
@@ -151,7 +153,7 @@ mod tests {
 
     use super::*;
 
-    /// A disk that is full while `full` is set.
+    /// A test disk. It is full while `full` is set.
     #[derive(Clone, Default)]
     struct Disk {
         full: Arc<AtomicBool>,
@@ -171,7 +173,8 @@ mod tests {
         }
     }
 
-    /// Catches: an uncounted loss; an alarm that never ends; a report that repeats old losses.
+    /// Catches: a lost line that is not counted; an alarm that never ends; a report that counts old
+    /// losses again.
     #[test]
     fn lines_lost_to_a_full_disk_are_counted_and_reported_when_it_has_room_again() {
         let disk = Disk::default();
@@ -191,7 +194,7 @@ mod tests {
         assert_eq!(text, "one\n2 lines of the log before this one were lost\nfour\nfive\n");
     }
 
-    /// A pipe without a reader: its first write never returns.
+    /// A test pipe without a reader: its first write never returns.
     struct Stuck(Receiver<()>);
 
     impl Write for Stuck {
@@ -204,12 +207,12 @@ mod tests {
         }
     }
 
-    /// Catches: a log that blocks while its queue is full.
+    /// Catches: a log call that blocks while the queue is full.
     #[test]
     fn a_blocked_pipe_does_not_block_the_caller() {
         let (keep, pipe) = mpsc::channel();
         let mut log = Log::to(Stuck(pipe));
-        // The thread may have taken one line out of the queue.
+        // One line may be with the thread, so it has left the queue.
         let (lines, taken) = (3 * WAITING, WAITING + 1);
         for _ in 0..lines {
             log.write_all(b"line\n").unwrap();

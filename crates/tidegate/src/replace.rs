@@ -1,7 +1,8 @@
-//! Replaces a file with another text at one moment: readers see the old text or the new one.
+//! Replaces the text of a file atomically: readers see the old text or the new one.
 //!
-//! The new text is first written to a file of its own in the same folder, `.NAME.new-PID-N`. `N` numbers
-//! the attempts of a process. An attempt that hangs therefore never touches the text of a later one.
+//! The new text is first written to another file in the same folder, `.NAME.new-PID-N`. `N` numbers
+//! the attempts of this process. An attempt that hangs thus never touches the text of a later
+//! attempt.
 
 mod rights;
 
@@ -14,29 +15,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::runtime::Handle;
 
-/// Attempts of this process so far.
+/// Number of attempts of this process.
 static ATTEMPTS: AtomicU64 = AtomicU64::new(0);
 
-/// A text on the disk beside the file whose text it is to become. Removed when dropped.
+/// A new text on the disk, beside the file that it will replace. Dropping the value removes it.
 #[derive(Debug)]
 pub(crate) struct Staged {
     new: PathBuf,
     file: PathBuf,
-    /// True after `put` has replaced the file.
+    /// `put` has replaced the file.
     put: bool,
-    /// Simulates a file system that hangs: `put` waits until the sender is dropped.
+    /// For tests: `put` waits until the sender is dropped, like a file system that hangs.
     #[cfg(test)]
     pub(crate) hang: Option<std::sync::mpsc::Receiver<()>>,
 }
 
 impl Staged {
-    /// Writes `text` beside the file at `path`, with its owner, group, mode and access control list. A
-    /// symbolic link to the file stays. Staged files of dead processes are removed.
+    /// Writes `text` beside the file at `path`. The new file has the same owner, group, mode and
+    /// access control list. If `path` is a symbolic link, the link's target is meant. Staged files
+    /// of dead processes are removed.
     ///
     /// # Errors
     ///
-    /// If the file is missing or not a regular file, or if its directory cannot be written. If the
-    /// process may not give files to the file's owner and group.
+    /// If the file is missing or not regular, if its folder cannot be written, or if the process
+    /// may not give the new file the same owner and group.
     pub(crate) fn beside(path: &Path, text: &str) -> io::Result<Self> {
         let file = fs::canonicalize(path)?;
         let old = fs::metadata(&file)?;
@@ -49,7 +51,8 @@ impl Staged {
         let mut name = stem;
         name.push(format!("{}-{number}", std::process::id()));
         let new = file.with_file_name(name);
-        // A killed process with the same process number may have left it. Its number is new in this process.
+        // A killed process with the same process number may have left this file. The result is
+        // ignored.
         let _ = fs::remove_file(&new);
         let staged = Self {
             new,
@@ -62,11 +65,11 @@ impl Staged {
         Ok(staged)
     }
 
-    /// Replaces the text of the file. Readers see the old text or the new one.
+    /// Replaces the file by the staged text.
     ///
     /// # Errors
     ///
-    /// If the file cannot be replaced. Its old text then stays.
+    /// If the file cannot be replaced. It then keeps its old text.
     pub(crate) fn put(mut self) -> io::Result<()> {
         #[cfg(test)]
         if let Some(hang) = &self.hang {
@@ -84,7 +87,8 @@ impl Staged {
 }
 
 impl Drop for Staged {
-    /// Removes the staged file, unless it was put. A thread of a runtime does not wait for the removal.
+    /// Removes the staged file, unless it has become the file. In an async runtime, another thread
+    /// removes it, so no task is delayed.
     fn drop(&mut self) {
         if self.put {
             return;
@@ -98,7 +102,7 @@ impl Drop for Staged {
     }
 }
 
-/// The common prefix of the names of files staged for `file`.
+/// The beginning of the names of all files staged for `file`.
 fn stem(file: &Path) -> OsString {
     let mut stem = OsString::from(".");
     stem.push(file.file_name().unwrap_or_default());
@@ -106,7 +110,7 @@ fn stem(file: &Path) -> OsString {
     stem
 }
 
-/// Removes the files beside `file` that dead processes have staged. Their names begin with `stem`.
+/// Removes files that dead processes staged for `file`. The names begin with `stem`.
 fn sweep(file: &Path, stem: &OsStr) {
     let entries = file.parent().and_then(|folder| fs::read_dir(folder).ok());
     for entry in entries.into_iter().flatten().flatten() {
@@ -119,20 +123,22 @@ fn sweep(file: &Path, stem: &OsStr) {
     }
 }
 
-/// The process in `rest`, the end of a name: `PID-N`, or `PID` as in earlier versions.
+/// The process number in `rest`, the end of a staged file's name: `PID-N`, or `PID` in earlier
+/// versions.
 fn process(rest: &str) -> Option<u32> {
     let (process, number) = rest.split_once('-').unwrap_or((rest, "0"));
     number.parse::<u64>().ok()?;
     process.parse().ok()
 }
 
-/// Returns `true` if no process has the number `process`. `false` without `/proc`.
+/// Returns `true` if no process has the number `process`. Returns `false` if there is no `/proc`.
 fn is_dead(process: u32) -> bool {
     let proc = Path::new("/proc");
     proc.join("self").exists() && !proc.join(process.to_string()).exists()
 }
 
-/// Writes `text` to a new file at `path`, with the rights to `file`, whose metadata is `old`.
+/// Writes `text` to a new file at `path`. Copies the permissions of `file`, whose metadata is
+/// `old`.
 fn write(path: &Path, text: &str, file: &Path, old: &Metadata) -> io::Result<()> {
     let mut new = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     new.write_all(text.as_bytes())?;
@@ -152,8 +158,8 @@ mod tests {
         Staged::beside(path, text)?.put()
     }
 
-    /// Catches: replacing a link in place of its file; a changed mode; a file left by a text that is
-    /// only staged.
+    /// Catches: a symbolic link replaced instead of its target; a changed mode; a staged file that
+    /// stays although it was never put.
     #[test]
     fn a_file_keeps_its_links_and_its_mode() {
         let folder = env::temp_dir().join(format!("tidegate-replace-{}", std::process::id()));
@@ -176,7 +182,8 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// Catches: two attempts with one name, so that the late end of the first removes the text of the second.
+    /// Catches: two attempts that use the same file name, so the late end of the first removes the
+    /// text of the second.
     #[test]
     fn a_late_attempt_leaves_the_text_of_the_next_one_alone() {
         let folder = env::temp_dir().join(format!("tidegate-replace-late-{}", std::process::id()));
@@ -192,8 +199,8 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// Catches: a staged file of a killed process that stays for ever; the removal of a file of a live process, or of
-    /// an operator.
+    /// Catches: a staged file of a killed process that is never removed; a file removed that
+    /// belongs to a running process or an operator.
     #[test]
     fn texts_of_dead_processes_are_removed() {
         let folder = env::temp_dir().join(format!("tidegate-replace-dead-{}", std::process::id()));

@@ -1,4 +1,4 @@
-//! The program as its users call it: its output and its exit codes.
+//! Tests the program from outside: its output and its exit codes.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// A folder for the files of one test, removed at its end.
+/// A folder for the files of one test. Dropping it removes it.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -121,7 +121,7 @@ fn init_writes_a_file_that_check_accepts_and_never_overwrites_one() {
     assert_eq!(tidegate(&["check", &file]).status.code(), Some(0));
     let written = fs::read_to_string(&file).unwrap();
     assert!(written.contains("\nqueue = \"hosts\"\n"), "{written}");
-    // The commented-out policy is valid too.
+    // The policy in the commented-out lines is valid too.
     let policy = written.split_once("# [[policy]]").unwrap().1;
     let policy = format!("[[policy]]{}", policy.replace("\n# ", "\n"));
     let file_with_policy = folder.file("policy.toml", &format!("{GOOD}{policy}"));
@@ -208,7 +208,8 @@ fn without_a_gateway_the_live_commands_say_how_to_start_one() {
     }
 }
 
-/// Catches: a canonical text that needs a gateway, or that is not canonical itself.
+/// Catches: a canonical text for which a gateway must run; a canonical text that changes if it is
+/// made canonical again.
 #[test]
 fn plan_prints_the_canonical_text_without_a_gateway() {
     let folder = Folder::new("canonical");
@@ -259,7 +260,7 @@ fn the_schema_is_json_and_completions_know_the_commands() {
     }
 }
 
-/// The names that `--help` of `command` lists under `title`.
+/// The names that `--help` of `command` lists under the heading `title`.
 fn listed(command: &[&str], title: &str) -> Vec<String> {
     let help = stdout(&tidegate(&[command, &["--help"]].concat()));
     let list = help.split_once(&format!("\n{title}:\n")).map_or("", |it| it.1);
@@ -272,7 +273,7 @@ fn listed(command: &[&str], title: &str) -> Vec<String> {
     names.filter(|it| !usual.contains(it)).map(str::to_owned).collect()
 }
 
-/// Catches: a command or an option that the manual forgets.
+/// Catches: a command or an option that the manual does not mention.
 #[test]
 fn the_manual_lists_every_command_and_option() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operate/commands.md");
@@ -312,7 +313,8 @@ fn a_wrong_command_line_ends_with_2() {
     assert_eq!(tidegate(&["apply", "x.toml", "--confirm", "60"]).status.code(), Some(2));
 }
 
-/// Catches: a message by `eprintln!`, which panics; a log failure reported on stderr by a macro.
+/// Catches: a message printed by `eprintln!`, which panics on a full disk; an error of the log
+/// printed by such a macro.
 #[test]
 fn a_full_disk_behind_stdout_and_stderr_makes_no_command_panic() {
     let folder = Folder::new("full");
@@ -328,7 +330,7 @@ fn a_full_disk_behind_stdout_and_stderr_makes_no_command_panic() {
         &["explain", "TG0001"],
         &["completions", "bash"],
         &["run", &wrong],
-        // The ports are missing, which the log must report.
+        // The ports do not exist, which the program must log.
         &["run", &good],
         &["run", &good, "--verbose"],
     ] {
@@ -385,12 +387,13 @@ fn sim_prints_figures_that_depend_on_the_seed_alone() {
     };
     let data = run(&[]);
     assert_eq!((&data["schema_version"], &data["seed"]), (&Value::from(1), &Value::from(3)));
-    // 80 kbit/s are 50 packets of 200 bytes a second, the first at 0 s and the last at 2 s.
+    // 80 kbit/s are 50 packets of 200 bytes per second. The first is sent at 0 s and the last at 2
+    // s.
     assert_eq!(data["packets"], 101);
     assert_eq!(data["tables"]["flows"][0]["sent_packets"], 101);
     let link = &data["tables"]["links"][0];
     assert_eq!((&link["from"], &link["to"]), (&Value::from("a"), &Value::from("b")));
-    // 200 bytes at 1 Mbit/s, and 5 ms.
+    // 200 bytes take 1.6 ms at 1 Mbit/s, and the link delays them by 5 ms.
     assert_eq!(data["tables"]["groups"][0]["delay_p50_seconds"].as_f64().unwrap() * 1e4, 66.0);
     assert_eq!(run(&[]), data);
     assert_eq!(run(&["--seed", "3"]), data);
@@ -399,8 +402,8 @@ fn sim_prints_figures_that_depend_on_the_seed_alone() {
     assert!(text.contains("call     1      "), "{text}");
 }
 
-/// Guarantees take 12 and 4 of 20 Mbit/s. The calls take 0.8, and the excess of 3.2 is shared 1 to
-/// 2.
+/// The guarantees take 12 and 4 of 20 Mbit/s, and the calls take 0.8 Mbit/s. The remaining 3.2
+/// Mbit/s are shared in the ratio 1 to 2.
 #[test]
 fn classes_share_the_link_of_a_simulated_gateway() {
     let output = tidegate(&["sim", "--json", &example("sim/classes.toml")]);
@@ -413,7 +416,7 @@ fn classes_share_the_link_of_a_simulated_gateway() {
         let ratio = group["throughput_bps"].as_f64().unwrap() / 1e6 / mbps;
         assert!((ratio - 1.0).abs() < 0.01, "{name}: {group}");
     }
-    // 20 ms on the path, and hardly any other packet in the queue.
+    // The path delays by 20 ms, and hardly any other packet waits in the queue.
     assert!(groups[2]["delay_p99_seconds"].as_f64().unwrap() < 0.03, "{}", groups[2]);
 }
 
@@ -429,7 +432,7 @@ fn sim_writes_every_table_as_a_file() {
     assert!(lines[1].starts_with("call,a,b,0,101,"), "{flows}");
     let queue = fs::read_to_string(Path::new(&out).join("queue-of-a-b.csv")).unwrap();
     assert_eq!(queue.lines().count(), 302);
-    // A file cannot be a folder.
+    // A file cannot be used as a folder.
     let output = tidegate(&["sim", &file, "--csv", &file]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
 }
@@ -444,10 +447,11 @@ fn sim_captures_the_link_that_is_named() {
         |file: &str, more: &[&str]| tidegate(&[&["sim", file, "--pcap", &out], more].concat());
     let length = || fs::metadata(&out).unwrap().len();
     assert_eq!(sim(&file, &["--link", "a,b"]).status.code(), Some(0));
-    // A header of 24 bytes, and for each packet that arrived its bytes and 16 more.
+    // The capture has a header of 24 bytes, then 216 bytes for each packet that arrived (16 and the
+    // packet).
     let packets = length().saturating_sub(24);
     assert!(packets > 90 * 216 && packets.is_multiple_of(216), "{packets}");
-    // No packet travels in the other direction, which the probe captures.
+    // The probe captures the other direction, in which no packet travels.
     assert_eq!(sim(&probed, &[]).status.code(), Some(0));
     assert_eq!(length(), 24);
     for (file, more) in [(&file, &[][..]), (&probed, &["--link", "a,c"]), (&file, &["--link", "a"])]
@@ -479,10 +483,10 @@ fn what_is_simulated_can_be_built_unless_it_has_links() {
     assert!(stderr(&output).contains("TG0043"), "{output:?}");
 }
 
-/// Catches: a default queue with a flow limit of 256 KiB at any rate.
+/// Catches: a default queue with a fixed flow limit of 256 KiB, whatever the rate of the link.
 #[test]
 fn every_example_of_a_scenario_runs_and_its_packets_hardly_wait() {
-    // Each group's longest path delay without queues, in milliseconds.
+    // For each group of flows, the longest delay of its paths without queues, in milliseconds.
     let examples: [(&str, &[(&str, f64)]); 5] = [
         ("classes", &[("office", 20.0), ("guests", 20.0), ("calls", 20.0)]),
         ("dumbbell", &[("downloads", 31.0), ("voice", 12.0)]),

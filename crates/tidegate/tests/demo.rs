@@ -1,5 +1,5 @@
-//! The demonstration runs, prints its figures, and leaves nothing behind, also without root and
-//! after an interrupt.
+//! Live test: the demonstration runs, prints its figures, and leaves nothing behind. This also
+//! holds without root and after an interrupt.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// Only root can become nobody.
+/// Only root can change to the user nobody.
 fn is_root() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let root = status.lines().any(|line| line.starts_with("Uid:\t0\t0"));
@@ -32,7 +32,7 @@ fn start(command: &mut Command) -> Child {
 }
 
 /// Runs the demonstration until its figures are plausible, at most three times. On an overloaded
-/// machine, frames bypass the gateway. Inbound shaping needs longer phases.
+/// machine, frames bypass the gateway and the figures are wrong.
 fn check(run: impl Fn() -> Value) {
     let mut turns: Vec<Value> = Vec::new();
     while turns.len() < 3 && !turns.last().is_some_and(makes_sense) {
@@ -64,8 +64,8 @@ fn makes_sense(figures: &Value) -> bool {
         && number(&figures["inbound"]["of_profile"]) > 0.8
 }
 
-/// Effect of held ACKs with the bottleneck upstream of the gateway, relative to a run without a
-/// gateway.
+/// The effect of held ACKs on downloads whose bottleneck lies upstream of the gateway, compared
+/// with a run without a gateway.
 fn inbound(seconds: &str) -> Value {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
     command.args(["demo", "--json", "--seconds", seconds]);
@@ -76,8 +76,8 @@ fn inbound(seconds: &str) -> Value {
     figures["inbound"].clone()
 }
 
-/// Nearly all of the profile, at most a quarter of the unmanaged delay, and no packet dropped by
-/// the gateway.
+/// Downloads get nearly their whole profile, the added delay is at most a quarter of the unmanaged
+/// one, and the gateway drops no packet.
 #[test]
 fn downloads_whose_bottleneck_lies_before_us_have_their_rate_and_leave_the_ping_alone() {
     if !is_root() {
@@ -87,7 +87,7 @@ fn downloads_whose_bottleneck_lies_before_us_have_their_rate_and_leave_the_ping_
         let number = |name: &str| it[name].as_f64().unwrap();
         number("of_profile") >= 0.95 && number("added_of_unmanaged") <= 0.25 && it["drops"] == 0
     };
-    // On an overloaded machine, frames bypass the gateway: one run must be quiet.
+    // On an overloaded machine, frames bypass the gateway. One of three runs must be undisturbed.
     let mut turns = Vec::new();
     while turns.len() < 3 && !turns.last().is_some_and(good) {
         turns.push(inbound("12"));
@@ -148,7 +148,7 @@ fn without_root_it_runs_in_a_user_namespace() {
     });
 }
 
-/// The phases without root.
+/// The phases that need no root.
 const WITHOUT_ROOT: [&str; 7] = [
     "unmanaged",
     "sequential",
@@ -159,7 +159,7 @@ const WITHOUT_ROOT: [&str; 7] = [
     "inbound-postack",
 ];
 
-/// The program at a path that no other user can reach.
+/// A copy of the program at a path that every user can reach.
 struct Copied(PathBuf);
 
 impl Copied {
@@ -179,12 +179,12 @@ impl Copied {
 
 impl Drop for Copied {
     fn drop(&mut self) {
-        // A file in a folder for temporary files disturbs nobody.
+        // The result is ignored: a file left in the folder for temporary files does no harm.
         let _ = fs::remove_file(&self.0);
     }
 }
 
-/// A demonstration that ends with its test.
+/// A running demonstration. Dropping it ends the process.
 struct Running(Child);
 
 impl Running {
@@ -196,14 +196,14 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It has ended by now if the test succeeded.
+        // The results are ignored: if the test succeeded, the process has ended by now.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// A demonstration by `program` in the middle of a phase, once it shows figures. If it ended
-/// before, its output.
+/// Starts a demonstration by `program`, and waits until it shows figures in the middle of a phase.
+/// Returns its output if it ends before.
 fn try_in_the_middle(program: &mut Command) -> Result<Running, String> {
     let mut child = Running(start(program.args(["demo", "--seconds", "60"])));
     let (mut said, mut piece) = (String::new(), [0; 256]);
@@ -239,7 +239,7 @@ fn told_to_stop_it_cleans_up_and_leaves_another_one_alone() {
     }
 }
 
-/// The processes of the demonstration with the number `of`.
+/// The processes of the demonstration whose process number is `of`.
 fn processes(of: u32) -> Vec<String> {
     let hosts = ["client", "server-1", "server-4", "the-network-between-all-the-hosts"];
     let inside = |host: &str| {
@@ -254,7 +254,7 @@ fn runs(pid: &str) -> bool {
     Path::new("/proc").join(pid).join("exe").exists()
 }
 
-/// Waits until nothing is `left`, for a limited time.
+/// Waits, for a limited time, until `left` returns nothing.
 fn until(left: impl Fn() -> Vec<String>) {
     for _ in 0..100 {
         if left().is_empty() {
@@ -275,9 +275,9 @@ fn inside(space: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Without root its namespaces have no names outside. They end with the last process.
+/// Without root, the lab's namespaces have no names, so they end with their last process.
 ///
-/// Catches: processes of the lab that are not bound to the demonstration.
+/// Catches: processes of the lab that survive the demonstration.
 #[test]
 fn killed_without_root_it_leaves_nothing_behind() {
     if !is_root() {
@@ -301,7 +301,7 @@ fn killed_without_root_it_leaves_nothing_behind() {
     assert!(!mounts.lines().any(|line| line.starts_with("tidegate ")), "{mounts}");
 }
 
-/// Catches: processes of the lab that are not bound to the demonstration.
+/// Catches: processes of the lab that survive the demonstration.
 #[test]
 fn killed_it_leaves_no_process_behind_and_the_next_lab_removes_the_rest() {
     if !is_root() {

@@ -1,4 +1,5 @@
-//! A lab is built, used, lost and taken down by the program itself, in its own namespaces.
+//! Live test: the program builds a lab in namespaces, uses it, loses it by a crash, and takes it
+//! down.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -11,10 +12,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// A topology file, and the lab of the same name, taken down at the end.
+/// A topology file, and the lab with the same name. Dropping it takes the lab down.
 struct Lab {
     name: String,
-    /// The folder of the file, with everything else that the lab needs.
+    /// The folder that holds the file and everything else the lab needs.
     folder: PathBuf,
     /// A copy of the program that any user may run, for a lab of the user nobody.
     nobodys: Option<PathBuf>,
@@ -42,7 +43,7 @@ impl Lab {
         Self { name, folder, nobodys: None }
     }
 
-    /// Makes it a lab of a user other than root.
+    /// Makes this a lab of the user nobody instead of root.
     fn of_nobody(mut self) -> Self {
         let program = self.folder.join("tidegate");
         fs::copy(env!("CARGO_BIN_EXE_tidegate"), &program).unwrap();
@@ -97,7 +98,7 @@ impl Drop for Lab {
     }
 }
 
-/// Labs need root here. The demo's own test covers labs without root.
+/// These labs need root. The test of the demonstration covers labs without root.
 fn is_root() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let root = status.lines().any(|line| line.starts_with("Uid:\t0\t0"));
@@ -125,7 +126,7 @@ fn hosts_reach_each_other_in_the_time_their_routes_take() {
     for address in ["10.73.0.1", "fd73::1"] {
         let output = lab.exec("client", &["ping", "-c", "5", "-i", "0.2", "-W", "10", address]);
         assert!(succeeded(&output));
-        // The fastest of a few. No load delays all of them.
+        // The fastest of a few echoes counts. Load does not delay all of them.
         let said = String::from_utf8(output.stdout).unwrap();
         let (_, times) = said.split_once("mdev = ").unwrap();
         let best: f64 = times.split('/').next().unwrap().parse().unwrap();
@@ -133,7 +134,7 @@ fn hosts_reach_each_other_in_the_time_their_routes_take() {
     }
 }
 
-/// Catches: interfaces whose frames several processors receive, which then overtake each other.
+/// Catches: an interface whose frames several processors receive, so frames overtake each other.
 #[test]
 fn one_processor_receives_the_frames_of_an_interface() {
     if !is_root() {
@@ -215,8 +216,8 @@ fn nothing_is_left_behind_neither_by_down_nor_after_a_crash() {
     assert!(!PathBuf::from(format!("/run/tidegate/lab-{}", lab.name)).exists());
 }
 
-/// Waits until the process with that number has ended. Its parent may not have noticed yet: a busy
-/// machine takes a while to end a killed process.
+/// Waits until the process with the number `pid` has ended. A busy machine needs some time to end a
+/// killed process.
 #[expect(clippy::disallowed_methods, reason = "it ends when the machine gets to it")]
 fn until_ended(pid: &str) {
     for _ in 0..100 {
@@ -241,7 +242,8 @@ fn a_broken_topology_changes_nothing() {
     assert_eq!(lab.namespaces(), 0);
 }
 
-/// The office of the examples, with the offloads `offload`. `None` if that is impossible.
+/// The lab of `examples/lab/office.toml`, with the offloads `offload`. `None` if it cannot be
+/// built.
 fn office(name: &str, offload: &str, nobodys: bool) -> Option<Lab> {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let text = fs::read_to_string(examples.join("lab/office.toml")).unwrap();
@@ -259,8 +261,8 @@ fn office(name: &str, offload: &str, nobodys: bool) -> Option<Lab> {
     Some(lab)
 }
 
-/// Transfers `bytes` between `host` and the server at `address`. Returns the milliseconds that it
-/// took.
+/// Transfers `bytes` between `host` and the server at `address`. Returns the duration in
+/// milliseconds.
 fn transfer(lab: &Lab, host: &str, address: &str, bytes: &str, more: &[&str]) -> u64 {
     let program = lab.program().to_str().unwrap();
     let arguments = ["traffic", "fetch", address, "--bytes", bytes, "--time", "60 s"];
@@ -272,8 +274,8 @@ fn transfer(lab: &Lab, host: &str, address: &str, bytes: &str, more: &[&str]) ->
     outcome["at_ms"].as_u64().unwrap()
 }
 
-/// Both hosts behind the gateway reach both servers, byte for byte, and each other. The policy
-/// limits its traffic. The servers still run.
+/// Checks that both hosts on the LAN reach both servers and each other, with every byte intact, and
+/// that the policy limits its traffic. Returns the servers, which still run.
 fn all_hosts_of_the_office_work(lab: &Lab) -> Vec<Child> {
     let mut servers = Vec::new();
     let program = lab.program().to_str().unwrap();
@@ -289,7 +291,7 @@ fn all_hosts_of_the_office_work(lab: &Lab) -> Vec<Child> {
         transfer(lab, host, "198.51.100.10:7000", "4 MB", &[]);
     }
     transfer(lab, "guest", "192.168.20.200:7000", "4 MB", &[]);
-    // 1.5 MB, of which the burst of 128 KiB passes at once, at 10 Mbit/s.
+    // 1.5 MB at 10 Mbit/s. The first 128 KiB, the burst, pass at once.
     let took = transfer(lab, "guest", "203.0.113.10:7000", "1.5 MB", &["--upload"]);
     assert!(took > 1_000, "{took} ms");
     servers

@@ -1,4 +1,5 @@
-//! The overhead of every kind of link: frames with all headers, in bytes, through a gateway with a rate.
+//! Tests the overhead of every kind of link: frames with all headers, through a gateway with a
+//! rate.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,7 +12,7 @@ use tidegate_core::{Machine, Time};
 use tidegate_wire::build::{Frame, Link};
 use tidegate_wire::describe;
 
-/// The headers between Ethernet and IP that the number of a kind contains.
+/// The headers between Ethernet and IP that the operator's `per_packet` number already contains.
 #[derive(Clone, Copy)]
 enum Contains {
     Nothing,
@@ -21,7 +22,8 @@ enum Contains {
 
 use Contains::{Everything, Nothing, Pppoe};
 
-/// Bytes added to the IP packet, the fewest bytes, cells, and the headers contained.
+/// For each kind: bytes added to the IP packet, minimum bytes, whether ATM cells are used, and the
+/// headers contained.
 const KINDS: &[(&str, u64, u64, bool, Contains)] = &[
     ("\"raw\"", 14, 0, false, Nothing),
     ("\"conservative\"", 48, 0, true, Everything),
@@ -40,7 +42,7 @@ const KINDS: &[(&str, u64, u64, bool, Contains)] = &[
     ("{ per_packet = 34, min = 68 }", 34, 68, false, Everything),
 ];
 
-/// A frame with an IP packet of `len` bytes.
+/// A frame whose IP packet has `len` bytes.
 fn frame(len: usize, vlan: bool, pppoe: bool) -> Vec<u8> {
     let (src, dst) = ("10.0.0.1:5000".parse().unwrap(), "192.0.2.1:9".parse().unwrap());
     let mut frame = Frame { payload: vec![7; len - 28], ..Frame::udp(src, dst) };
@@ -58,7 +60,8 @@ fn config(overhead: &str) -> GatewayConfig {
     policy_file::parse("it.toml", &text, None).0.unwrap().gateway
 }
 
-/// Time in which a permanently backlogged gateway sends `count` frames after the first ones.
+/// The time in which a gateway that always has packets waiting sends `count` frames, after the
+/// burst.
 fn time_of(frame: &[u8], overhead: &str, count: u32) -> Duration {
     let mut gateway = Gateway::new(&config(overhead), PolicySet::default(), Time::ZERO);
     let (mut now, mut begin, mut sent) = (Time::ZERO, None, 0);
@@ -72,7 +75,7 @@ fn time_of(frame: &[u8], overhead: &str, count: u32) -> Duration {
         while let Some(id) = gateway.poll_transmit(now, Gateway::WAN) {
             gateway.pool().release(id);
             sent += 1;
-            // The burst departs first.
+            // The first frames are the burst, which departs at once.
             if sent == 200 {
                 begin = Some(now);
             }
@@ -86,7 +89,8 @@ fn time_of(frame: &[u8], overhead: &str, count: u32) -> Duration {
     }
 }
 
-/// Catches: PPPoE counted although the number contains it; a VLAN tag left out; a minimum of the frame.
+/// Catches: PPPoE bytes added although the operator's number contains them; a VLAN tag left out;
+/// the minimum applied to the frame instead of the link's bytes.
 #[test]
 fn a_link_carries_what_its_kind_says_whatever_headers_the_frame_has() {
     for (name, per_packet, min, atm, contains) in KINDS {

@@ -1,4 +1,4 @@
-//! Writes the frames that fuzzing starts from: `cargo run -p tidegate-wire --example corpus`.
+//! Writes the initial inputs of the fuzzers: `cargo run -p tidegate-wire --example corpus`.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -15,14 +15,14 @@ fn main() -> io::Result<()> {
     }
     for (name, frame) in named() {
         fs::write(corpus.join("describe").join(&name), &frame)?;
-        // DSCP 46 and CE, then an ACK number and a window that carry.
+        // DSCP 46 and CE, then an ACK number and a window whose checksum updates carry.
         let values = [0xbb, 0xff, 0xff, 0, 1, 0x80, 0];
         fs::write(corpus.join("rewrite").join(&name), [&values[..], &frame].concat())?;
     }
     Ok(())
 }
 
-/// Every encapsulation, every transport, and a few frames that are wrong.
+/// Frames with each encapsulation and each transport, and a few malformed frames.
 fn named() -> Vec<(String, Vec<u8>)> {
     let mut frames = Vec::new();
     for (version, src, dst) in [
@@ -112,7 +112,7 @@ fn transports(src: SocketAddr, dst: SocketAddr) -> Vec<(&'static str, Frame)> {
     ]
 }
 
-/// TCP with options of every kind.
+/// TCP segments with options of every kind.
 fn with_options(src: SocketAddr, dst: SocketAddr) -> Vec<(&'static str, Frame)> {
     let tcp = |flags, options: &[u8], payload| segment(src, dst, flags, options, payload);
     let timestamps = [1, 1, 8, 10, 0, 0, 1, 0, 0, 0, 0, 9];

@@ -1,10 +1,11 @@
-//! Control messages between aggregate gateways: stream headers, their answers, and confirmations.
+//! Messages between two aggregate gateways: stream headers, answers, and confirmations.
 //!
-//! Header: version (1 B), flags (1 B), destination (address and port), and the address and port of
-//! the client if the flag says so. All numbers are in network byte order. The gateway that opens
-//! the connection to the server answers with one byte. Bytes of users follow in both directions.
+//! A gateway opens a stream for each local connection, and begins the stream with a header: version
+//! (1 B), flags (1 B), address and port of the destination, and, if a flag says so, address and
+//! port of the client. Numbers are in network byte order. The other gateway connects to the
+//! destination, and answers with one byte. User data then follows in both directions.
 //!
-//! Confirmations travel on a stream of their own, after the version (1 B): kind (1 B) and the
+//! A separate stream carries confirmations, after the version (1 B). Each is a kind (1 B) and the
 //! number of a stream (8 B).
 //!
 //! Source: ours. The `itcp` papers do not specify how a gateway announces the destination of a
@@ -12,40 +13,41 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The version of these messages. The handshake agrees on it: it is in [`PROTOCOL`].
+/// The version of these messages. It is part of [`PROTOCOL`], so the TLS handshake agrees on it.
 pub const VERSION: u8 = 1;
 
-/// The protocol in the TLS handshake (ALPN, RFC 7301). Peers of different versions do not connect.
+/// The protocol name in the TLS handshake (ALPN, RFC 7301). Gateways of different versions do not
+/// connect.
 pub const PROTOCOL: &[u8] = b"tidegate-aggregate/1";
 
-/// A connection that the peer is to open, as announced at the start of a stream.
+/// The first message of a stream: the connection that the other gateway is to open.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Header {
     /// Address and port of the server.
     pub destination: SocketAddr,
-    /// Address and port of the client, of the same family. The server sees them if the peer is
-    /// configured to show them.
+    /// Address and port of the client, of the same address family. The other gateway shows them to
+    /// the server if it is configured to.
     pub client: Option<SocketAddr>,
 }
 
-/// Why a header or a confirmation cannot be used.
+/// The reason why a header or a confirmation is invalid.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Bad {
-    /// Another version.
+    /// The version is not [`VERSION`].
     Version(u8),
-    /// Flags that this version does not have.
+    /// Some flags are unknown in this version.
     Flags(u8),
-    /// A port of zero.
+    /// A port is zero.
     Port,
     /// The length does not match the flags.
     Length,
-    /// A kind of message that this version does not have.
+    /// The kind of message is unknown in this version.
     Kind(u8),
 }
 
-/// The destination is an IPv6 address.
+/// Flag: the addresses are IPv6.
 const IPV6: u8 = 1;
-/// The address of the client follows.
+/// Flag: the address of the client follows.
 const CLIENT: u8 = 2;
 
 /// Length of version and flags, which precede the addresses.
@@ -54,7 +56,7 @@ pub const FIXED: usize = 2;
 pub const LONGEST: usize = FIXED + 2 * (16 + 2);
 
 impl Header {
-    /// Encodes the header in network byte order. A client of the other address family is left out.
+    /// Encodes the header. A client of the other address family is omitted.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let client = self.client.filter(|it| it.is_ipv4() == self.destination.is_ipv4());
@@ -71,7 +73,7 @@ impl Header {
         bytes
     }
 
-    /// Returns the length of the addresses that follow the first two bytes.
+    /// The length of the addresses that follow `fixed`, the first two bytes.
     ///
     /// # Errors
     ///
@@ -88,7 +90,7 @@ impl Header {
         Ok(if flags & CLIENT != 0 { 2 * address } else { address })
     }
 
-    /// Decodes a header from exactly these bytes.
+    /// Decodes a complete header.
     ///
     /// # Errors
     ///
@@ -109,7 +111,7 @@ impl Header {
     }
 }
 
-/// Reads the address at the start of `bytes`; returns it with the remaining bytes.
+/// Decodes the address and port at the start of `bytes`. Also returns the remaining bytes.
 fn address(ipv6: bool, bytes: &[u8]) -> Option<(SocketAddr, &[u8])> {
     let (ip, rest) = if ipv6 {
         let (octets, rest) = bytes.split_first_chunk::<16>()?;
@@ -122,10 +124,10 @@ fn address(ipv6: bool, bytes: &[u8]) -> Option<(SocketAddr, &[u8])> {
     Some((SocketAddr::new(ip, u16::from_be_bytes(*port)), rest))
 }
 
-/// The outcome of a connection that the peer was to open.
+/// The answer to a header: the outcome of the connection to the destination.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Answer {
-    /// The server has accepted it.
+    /// The server has accepted the connection.
     Connected,
     /// The server has refused the connection.
     Refused,
@@ -133,11 +135,11 @@ pub enum Answer {
     Unreachable,
     /// The server has not answered in time.
     Silent,
-    /// The peer has reached its limit of connections.
+    /// The other gateway has reached its limit of connections.
     Full,
-    /// The peer may not open connections to this address.
+    /// The other gateway may not open connections to this address.
     Forbidden,
-    /// The peer cannot decode the header.
+    /// The other gateway cannot decode the header.
     BadHeader,
 }
 
@@ -152,7 +154,7 @@ impl Answer {
         Self::BadHeader,
     ];
 
-    /// The encoded answer.
+    /// The answer as a byte.
     #[must_use]
     pub const fn byte(self) -> u8 {
         match self {
@@ -173,7 +175,7 @@ impl Answer {
         all.find(|it| it.byte() == byte)
     }
 
-    /// Label in metrics and in the log.
+    /// Name of the answer in metrics and in the log.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -188,14 +190,14 @@ impl Answer {
     }
 }
 
-/// The server has acknowledged all bytes of this stream and the FIN after them.
+/// A confirmation: the server has acknowledged all bytes of this stream, and its FIN.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Confirmation(pub u64);
 
-/// Length of a confirmation.
+/// Length of an encoded confirmation.
 pub const CONFIRMATION: usize = 1 + 8;
 
-/// The kind of a confirmation. 0 stays unused, so that a run of zeros is not a message.
+/// The kind of a confirmation. Zero is not used, so that zero bytes are no valid message.
 const CONFIRMED: u8 = 1;
 
 impl Confirmation {
@@ -233,7 +235,7 @@ mod tests {
     }
 
     proptest! {
-        /// Catches: a flag that is not written; ports of the other byte order; addresses swapped.
+        /// Catches: a flag that is not written; ports in the wrong byte order; addresses swapped.
         #[test]
         fn a_header_is_read_as_it_was_written((destination, client) in addresses()) {
             let header = Header { destination, client };
@@ -247,8 +249,8 @@ mod tests {
             }
         }
 
-        /// Catches: unknown flags that are ignored; another version taken; bytes after the header; a
-        /// port of zero.
+        /// Catches: unknown flags accepted; another version accepted; surplus bytes accepted; a
+        /// port of zero accepted.
         #[test]
         fn what_is_accepted_is_what_would_be_written(bytes in prop::collection::vec(any::<u8>(), 0..=LONGEST), plausible: bool) {
             let mut bytes = bytes;

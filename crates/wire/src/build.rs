@@ -1,4 +1,5 @@
-//! Frames for tests, from the fields that matter to the test, with right lengths and checksums.
+//! Builds frames for tests from the fields that matter to a test. Lengths and checksums are
+//! correct.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -6,7 +7,7 @@ use tidegate_core::packet::{Ecn, Endpoint, FlowKey, Protocol, TcpFlags};
 
 use crate::{VlanTag, checksum, ethertype};
 
-/// The fields of a frame; [`bytes`](Self::bytes) encodes it.
+/// The fields of a frame. [`bytes`](Self::bytes) encodes them.
 ///
 /// ```
 /// # use tidegate_wire::build::{Frame, Link};
@@ -23,7 +24,7 @@ pub struct Frame {
     pub source: [u8; 6],
     /// The headers between Ethernet and the network header, outermost first.
     pub link: Vec<Link>,
-    /// The network header and its payload protocol.
+    /// The network header and everything inside it except the payload.
     pub network: Network,
     /// The bytes after the last header.
     pub payload: Vec<u8>,
@@ -34,7 +35,7 @@ pub struct Frame {
 pub enum Link {
     /// A VLAN tag.
     Vlan(VlanTag),
-    /// A PPPoE session of this identifier, with PPP inside.
+    /// A PPPoE session header with this session identifier, and a PPP header.
     Pppoe(u16),
     /// An MPLS label.
     Mpls(u32),
@@ -43,7 +44,7 @@ pub enum Link {
 /// The network header and the headers inside it.
 #[derive(Clone, Debug)]
 pub enum Network {
-    /// IPv4 or IPv6, as the addresses are.
+    /// IPv4 or IPv6, according to the addresses.
     Ip(Ip),
     /// Any other protocol, by its ethertype.
     Other(u16),
@@ -62,16 +63,16 @@ pub struct Ip {
     pub ecn: Ecn,
     /// Identification of the IPv4 packet or of the IPv6 fragment.
     pub identification: u16,
-    /// IPv4: the DF bit is set.
+    /// The DF ("don't fragment") bit of IPv4.
     pub whole: bool,
-    /// Of a fragment: the offset in units of 8 bytes, and the "more fragments" flag.
+    /// For a fragment: the offset in units of 8 bytes, and the "more fragments" flag.
     pub fragment: Option<(u16, bool)>,
     /// IPv4: options, a multiple of 4 bytes.
     pub options: Vec<u8>,
-    /// IPv6: extension headers, each with its protocol number and its bytes. Encoding overwrites
-    /// the first byte of each (next header).
+    /// IPv6 extension headers: the protocol number and the bytes of each. Encoding overwrites the
+    /// first byte (next header) of each.
     pub extensions: Vec<(u8, Vec<u8>)>,
-    /// The transport header. Of a later fragment, only its protocol number is written.
+    /// The transport header. A later fragment contains only its protocol number, in the IP header.
     pub transport: Transport,
 }
 
@@ -80,11 +81,11 @@ pub struct Ip {
 pub enum Transport {
     /// TCP.
     Tcp(Tcp),
-    /// UDP from port to port.
+    /// UDP, with source and destination port.
     Udp(u16, u16),
     /// ICMP or ICMPv6: type, code, and the four bytes after the checksum.
     Icmp(u8, u8, [u8; 4]),
-    /// Only a protocol number.
+    /// Another protocol, by its number. Nothing is written before the payload.
     Other(u8),
 }
 
@@ -110,7 +111,7 @@ pub struct Tcp {
 }
 
 impl Link {
-    /// An 802.1Q tag of this VLAN, priority zero.
+    /// An 802.1Q tag with this VLAN identifier and priority zero.
     #[must_use]
     pub const fn vlan(id: u16) -> Self {
         Self::Vlan(VlanTag::of_vlan(id))
@@ -140,7 +141,7 @@ impl Frame {
         Self::ip(src.ip(), dst.ip(), Transport::Udp(src.port(), dst.port()))
     }
 
-    /// An echo request (ping) of this identifier.
+    /// An ICMP echo request (ping) with this identifier.
     #[must_use]
     pub fn echo(src: IpAddr, dst: IpAddr, identifier: u16) -> Self {
         let [high, low] = identifier.to_be_bytes();
@@ -178,7 +179,7 @@ impl Frame {
         }
     }
 
-    /// The IP header, to change it; `None` if the frame has none.
+    /// The IP header, for changes. `None` if the frame has no IP header.
     pub const fn ip_mut(&mut self) -> Option<&mut Ip> {
         match &mut self.network {
             Network::Ip(ip) => Some(ip),
@@ -186,7 +187,7 @@ impl Frame {
         }
     }
 
-    /// The TCP header, to change it; `None` if the frame has none.
+    /// The TCP header, for changes. `None` if the frame has no TCP header.
     pub const fn tcp_mut(&mut self) -> Option<&mut Tcp> {
         match self.ip_mut() {
             Some(Ip { transport: Transport::Tcp(tcp), .. }) => Some(tcp),
@@ -200,8 +201,8 @@ impl Frame {
         self.bytes_before(0)
     }
 
-    /// The frame without its last `zeros` bytes. These are zeros at the end of the payload; lengths
-    /// and checksums count them.
+    /// The frame without its last `zeros` bytes, which are zeros of the payload. Lengths and
+    /// checksums include them.
     #[must_use]
     pub fn bytes_before(&self, zeros: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -216,7 +217,7 @@ impl Frame {
         self.append_behind(&self.link, zeros, out);
     }
 
-    /// Appends the headers `link` and everything they carry.
+    /// Appends the headers `link`, the network header and the payload.
     fn append_behind(&self, link: &[Link], zeros: usize, out: &mut Vec<u8>) {
         let Some((header, inner)) = link.split_first() else {
             return match &self.network {
@@ -293,7 +294,7 @@ impl Ip {
             [self.src, self.dst].map(|it| endpoint(it).number().to_be_bytes()).as_flattened(),
         );
         let carried = out.len();
-        // Offset of the field that takes the number of the next header.
+        // Offset of the "next header" field that the following header fills in.
         let mut next = start + 6;
         for (kind, bytes) in &self.extensions {
             (out[next], next) = (*kind, out.len());
@@ -309,7 +310,7 @@ impl Ip {
         set(out, start + 4, len);
     }
 
-    /// Appends `payload`, after the transport header unless this is a later fragment.
+    /// Appends the transport header and `payload`. A later fragment gets only `payload`.
     fn append_carried(&self, payload: &[u8], zeros: usize, out: &mut Vec<u8>) {
         if self.fragment.is_none_or(|(offset, _)| offset == 0) {
             self.append_segment(payload, zeros, out);
@@ -354,8 +355,8 @@ impl Transport {
         }
     }
 
-    /// Appends the header of a segment with `payload` bytes and a checksum of zero. Returns the
-    /// offset of the checksum in the header, if it has one.
+    /// Appends a transport header for `payload` bytes, with a checksum of zero. Returns the offset
+    /// of the checksum in the header, if the protocol has one.
     fn append(&self, payload: usize, out: &mut Vec<u8>) -> Option<usize> {
         match self {
             Self::Tcp(tcp) => {
@@ -394,10 +395,10 @@ impl Tcp {
     }
 }
 
-/// The length of a PPPoE header before the PPP protocol (RFC 2516, section 4).
+/// Length of a PPPoE header, which precedes the PPP protocol field (RFC 2516, section 4).
 const PPPOE: usize = 6;
 
-/// The number of an IPv6 fragment header (RFC 8200, section 4.5).
+/// IP protocol number of an IPv6 fragment header (RFC 8200, section 4.5).
 const FRAGMENT: u8 = 44;
 
 fn put<const N: usize>(out: &mut Vec<u8>, words: [u16; N]) {
@@ -415,7 +416,7 @@ fn endpoint(address: IpAddr) -> Endpoint {
     }
 }
 
-/// The value of a length field. It is zero if `len` does not fit, as in a super-packet.
+/// The value of a 16-bit length field. Zero if `len` does not fit, as in a super-packet.
 fn word(len: usize) -> u16 {
     u16::try_from(len).unwrap_or(0)
 }

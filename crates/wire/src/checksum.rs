@@ -1,5 +1,5 @@
-//! The Internet checksum: computed in full, updated incrementally, or completed where the
-//! kernel left it to a NIC.
+//! The Internet checksum (RFC 1071): full computation, incremental update, and completion of
+//! checksums that the kernel left to a NIC.
 
 use tidegate_core::Packet;
 use tidegate_core::packet::{FlowKey, Network, Protocol};
@@ -14,23 +14,24 @@ pub enum Completed {
     Nothing,
     /// At least one was completed.
     Some,
-    /// An unfinished checksum remains, inside more tunnels than are read.
+    /// A checksum remains unfinished, because its header is nested in more tunnels than the parser
+    /// reads.
     TooDeep,
 }
 
-/// Completes the checksums of a whole `frame`, also inside tunnels.
+/// Completes unfinished checksums in a whole `frame`, also inside tunnels.
 ///
-/// A TCP or UDP checksum is unfinished if its field holds just the sum of the pseudo header. An
-/// SCTP checksum is unfinished if its field is 0.
+/// A Linux host hands frames with unfinished checksums to a virtual interface that promises
+/// checksum offload (`CHECKSUM_PARTIAL`). A TCP or UDP checksum counts as unfinished if its field
+/// equals the sum of the pseudo header. An SCTP checksum counts as unfinished if its field is zero.
 ///
-/// A Linux host hands such frames to a virtual interface that promises checksum offload
-/// (`CHECKSUM_PARTIAL`). A finished checksum that happens to equal this sum keeps its value. One
-/// damaged frame in 65,536 gets a valid checksum, so call this only for virtual interfaces of the
-/// same machine. Fragments are not changed: their checksum covers the whole datagram.
+/// A correct checksum that happens to equal the sum stays correct. But one damaged frame in 65,536
+/// gets a valid checksum, so call this only for virtual interfaces of the same machine. Fragments
+/// stay unchanged, because their checksum covers the whole datagram.
 ///
-/// Source: Linux, `net/core/dev.c` (`skb_checksum_help`, `skb_crc32c_csum_help`) and
-/// `Documentation/networking/checksum-offloads.rst` ("LCO"). By the latter, an outer checksum is
-/// already right for the completed inner one, so the inner ones are completed first.
+/// Source: Linux, `net/core/dev.c` (`skb_checksum_help`, `skb_crc32c_csum_help`); Linux,
+/// `Documentation/networking/checksum-offloads.rst`, "LCO" (outer checksums are already correct for
+/// the completed inner ones, so inner ones are completed first).
 pub fn complete(frame: &mut [u8], packet: &Packet) -> Completed {
     if is_finished(frame, packet) {
         return Completed::Nothing;
@@ -47,9 +48,10 @@ pub fn complete(frame: &mut [u8], packet: &Packet) -> Completed {
     if left { Completed::TooDeep } else { completed }
 }
 
-/// Returns `true` if the descriptor alone shows that no checksum is unfinished.
+/// Returns `true` if the descriptor alone shows that all checksums are finished.
 ///
-/// This covers the usual packets: TCP directly behind an IP header, and UDP without a tunnel.
+/// This is a fast path for the most frequent packets: TCP directly behind an IP header, and UDP
+/// without a tunnel.
 fn is_finished(frame: &[u8], packet: &Packet) -> bool {
     let header = match packet.network {
         Network::Opaque => {
@@ -77,7 +79,7 @@ fn is_finished(frame: &[u8], packet: &Packet) -> bool {
     read(segment, field).is_some_and(|held| held != pseudo_header(&packet.key, len))
 }
 
-/// Returns `true` if the checksum of `transport` behind the header `ip` is unfinished.
+/// Returns `true` if the checksum of `transport`, which follows the header `ip`, is unfinished.
 fn is_partial(frame: &[u8], ip: &Layer, transport: &Layer) -> bool {
     let Some(segment) = frame.get(transport.at..transport.end) else { return false };
     let field = match transport.kind {
@@ -86,7 +88,7 @@ fn is_partial(frame: &[u8], ip: &Layer, transport: &Layer) -> bool {
         Kind::Sctp => return segment.get(SCTP_FIELD..SCTP_FIELD + 4) == Some(&[0; 4]),
         _ => return false,
     };
-    // A UDP checksum of zero means that there is no checksum (RFC 768).
+    // A UDP checksum of zero means that the datagram has no checksum (RFC 768).
     let held = read(segment, field).filter(|held| *held != 0 || transport.kind == Kind::Tcp);
     held.is_some() && held == ip.pseudo_header(frame, transport.kind, segment.len())
 }
@@ -102,18 +104,18 @@ fn finish_within(frame: &mut [u8], transport: &Layer) -> bool {
     finish(datagram, transport.at, transport.at + field)
 }
 
-/// Completes a checksum that the sender left to its interface. It covers `packet` from `start` to
-/// the end, and its field at `field` holds the sum of the pseudo header. Returns `false` if an
-/// offset lies outside the packet.
+/// Completes a checksum that the sender left to its interface. The checksum covers `packet` from
+/// `start` to the end. Its field, at offset `field`, holds the sum of the pseudo header. Returns
+/// `false` if an offset lies outside of the packet.
 ///
-/// At SCTP's offset (8 bytes after `start`), the field gets SCTP's CRC-32C.
+/// If the field is 8 bytes after `start`, it is SCTP's, and gets a CRC-32C.
 pub fn finish(packet: &mut [u8], start: usize, field: usize) -> bool {
     if field.checked_sub(start) == Some(SCTP_FIELD) {
         return finish_sctp(packet, start).is_some();
     }
     let Some(segment) = packet.get(start..) else { return false };
     let checksum = match !sum(0, segment) {
-        0 => u16::MAX, // A UDP checksum is never sent as zero, and for TCP both values are equivalent.
+        0 => u16::MAX, // Zero would mean that UDP has no checksum; TCP treats both as equal.
         checksum => checksum,
     };
     let Some(field) = packet.get_mut(field..field.saturating_add(2)) else { return false };
@@ -121,6 +123,8 @@ pub fn finish(packet: &mut [u8], start: usize, field: usize) -> bool {
     true
 }
 
+/// Completes the checksum of an SCTP packet.
+///
 /// Source: RFC 9260, section 6.8 and appendix A.
 fn finish_sctp(packet: &mut [u8], start: usize) -> Option<()> {
     let segment = packet.get_mut(start..)?;
@@ -130,9 +134,9 @@ fn finish_sctp(packet: &mut [u8], start: usize) -> Option<()> {
     Some(())
 }
 
-/// The CRC-32C of `bytes`.
+/// The CRC-32C of `bytes`, computed with reflected bits and one table lookup per byte.
 ///
-/// Source: RFC 3720, section 12.1 and appendix B.4; bits reflected, one table for a byte.
+/// Source: RFC 3720, section 12.1 and appendix B.4.
 fn crc32c(bytes: &[u8]) -> u32 {
     const TABLE: [u32; 256] = crc_table();
     !bytes.iter().fold(u32::MAX, |crc, byte| {
@@ -158,9 +162,10 @@ const fn crc_table() -> [u32; 256] {
     table
 }
 
-/// The sum over the pseudo header of TCP, UDP or ICMPv6 (RFC 9293, section 3.1; RFC 8200, section
-/// 8.1). IPv4 addresses are summed in their IPv6-mapped form; its 0xffff counts as zero in one's
-/// complement.
+/// The sum over the pseudo header of TCP, UDP or ICMPv6. IPv4 addresses are summed in their
+/// IPv6-mapped form, whose prefix 0xffff adds zero in one's complement.
+///
+/// Source: RFC 9293, section 3.1; RFC 8200, section 8.1.
 pub(crate) fn pseudo_header(key: &FlowKey, len: usize) -> u16 {
     let addresses = sum(0, &key.src.number().to_be_bytes());
     let addresses = sum(addresses, &key.dst.number().to_be_bytes());
@@ -168,10 +173,10 @@ pub(crate) fn pseudo_header(key: &FlowKey, len: usize) -> u16 {
     sum(sum(addresses, &len), &[0, key.protocol.0])
 }
 
-/// The one's complement sum of `start` and `bytes`, folded to 16 bits. An odd last byte is padded
-/// with zero.
+/// The one's complement sum of `start` and `bytes`, folded to 16 bits. A last odd byte is padded
+/// with a zero byte.
 ///
-/// Source: RFC 1071, section 1; summed in the machine's own byte order (section 2(B)).
+/// Source: RFC 1071, section 1; section 2(B) (summing in the machine's own byte order).
 pub(crate) fn sum(start: u16, bytes: &[u8]) -> u16 {
     let (words, tail) = bytes.as_chunks::<8>();
     let mut last = [0; 8];
@@ -189,9 +194,9 @@ pub(crate) fn add<const N: usize>(start: u16, words: [u16; N]) -> u16 {
     fold(u64::from(start) + words.into_iter().map(u64::from).sum::<u64>())
 }
 
-/// The checksum after a covered 16-bit word has changed from `old` to `new`.
+/// The checksum after one covered 16-bit word has changed from `old` to `new`.
 ///
-/// Source: RFC 1624, section 3, equation 3, under which a finished checksum never becomes 0xffff.
+/// Source: RFC 1624, section 3, equation 3 (a finished checksum never becomes 0xffff).
 pub(crate) fn update(checksum: u16, old: u16, new: u16) -> u16 {
     !fold(u64::from(!checksum) + u64::from(!old) + u64::from(new))
 }
@@ -215,7 +220,7 @@ const UDP_FIELD: usize = 6;
 const SCTP_FIELD: usize = 8;
 const UDP_LENGTH: usize = 4;
 
-/// Bytes of IP headers without options.
+/// Lengths of IP headers without options.
 const V4: usize = 20;
 const V6: usize = 40;
 
@@ -230,7 +235,7 @@ mod tests {
 
     #[test]
     fn an_update_gives_zero_where_the_full_sum_does() {
-        // The example of RFC 1624, section 4: equation 4 would give 0xffff.
+        // The example of RFC 1624, section 4. Its equation 4 would yield 0xffff.
         assert_eq!(update(0xdd2f, 0x5555, 0x3285), 0x0000);
     }
 }

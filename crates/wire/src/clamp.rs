@@ -1,6 +1,6 @@
-//! MSS clamping: reduces the segment size that a SYN offers to what a path can carry.
+//! MSS clamping: lowers the MSS option of a SYN, so that full segments fit through a path.
 //!
-//! Source: RFC 4459, section 3.2; RFC 6691 (the bytes that the option counts).
+//! Source: RFC 4459, section 3.2; RFC 6691 (the MSS does not count headers).
 
 use tidegate_core::Packet;
 use tidegate_core::packet::{Network, TcpFlags};
@@ -9,11 +9,12 @@ use crate::checksum;
 use crate::option::{self, MSS};
 use crate::rewrite::Checksum;
 
-/// Reduces the MSS option of a SYN so that full segments fit into IP packets of `fits` bytes.
+/// Lowers the MSS option of a SYN so that full segments fit into IP packets of `fits` bytes.
 /// Returns `true` if the option was larger.
 ///
-/// `packet` begins with its IP header, has a finished checksum, and `described` describes it from
-/// this byte on. Packets without SYN, without the option, or with a TCP digest do not change.
+/// `packet` begins with its IP header, and its checksum is finished. Offsets in `described` count
+/// from this header. A packet without SYN, without the option, or with a TCP digest does not
+/// change.
 pub fn clamp_segment_size(packet: &mut [u8], described: &Packet, fits: u32) -> bool {
     try_clamp(packet, described, fits).is_some()
 }
@@ -25,7 +26,7 @@ fn try_clamp(packet: &mut [u8], described: &Packet, fits: u32) -> Option<()> {
         Network::Ipv4 => 20 + TCP,
         Network::Ipv6 => 40 + TCP,
     };
-    // The headers of tunnels count too.
+    // Headers of tunnels also take a part of `fits`.
     let headers = headers.max(u32::from(described.transport_offset) + TCP);
     let most = u16::try_from(fits.checked_sub(headers)?).unwrap_or(u16::MAX);
     if tcp.mss <= most {
@@ -35,10 +36,11 @@ fn try_clamp(packet: &mut [u8], described: &Packet, fits: u32) -> Option<()> {
     set_segment_size(segment, most, Checksum::Finished)
 }
 
-/// Writes `mss` into the MSS option; `None` if there is none.
+/// Writes `mss` into the MSS option, and updates the checksum. `None` if the segment has no such
+/// option.
 pub(crate) fn set_segment_size(segment: &mut [u8], mss: u16, checksum: Checksum) -> Option<()> {
     let options = segment.get(20..usize::from(segment.get(12)? >> 4) * 4)?;
-    // The last of several options counts, as in `describe`.
+    // If the option occurs several times, the last one counts, as in `describe`.
     let sizes = option::each_at(options)
         .flatten()
         .filter(|(_, kind, body)| *kind == MSS && body.len() == 2);
@@ -59,7 +61,7 @@ fn word(segment: &[u8], at: usize) -> Option<u16> {
     segment.get(at..)?.first_chunk().map(|word| u16::from_be_bytes(*word))
 }
 
-/// Length of a TCP header without options. The MSS counts neither this nor the IP header.
+/// Length of a TCP header without options. The MSS includes neither this header nor the IP header.
 const TCP: u32 = 20;
 
 const CHECKSUM: usize = 16;
@@ -106,9 +108,9 @@ mod tests {
     }
 
     proptest! {
-        /// Catches: the header length of the other IP version. A checksum not updated, or updated as
-        /// if the option began at an even byte. A larger MSS than before. A packet without SYN
-        /// changed.
+        /// Catches: the header length of the other IP version; a checksum that is not updated, or
+        /// updated as if the option began at an even byte; an MSS that grows; a changed packet
+        /// without SYN.
         #[test]
         fn a_syn_asks_for_no_more_than_fits_and_its_checksum_stays_right(
             v6 in any::<bool>(), flags in any::<u8>(), mss in 1u16.., fits in 100u32..9_000, odd in any::<bool>(),

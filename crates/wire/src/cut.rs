@@ -1,8 +1,8 @@
-//! Turns the headers of a data segment into a pure ACK.
+//! Turns a data segment into a pure ACK by removing its payload, also inside a tunnel.
 //!
-//! The TCP header keeps its offset; every outer length field shrinks by the payload. A TCP segment
-//! with a valid checksum sums to the complement of its pseudo header, and outer checksums build on
-//! that sum.
+//! The TCP header keeps its position. Each outer length field shrinks by the length of the payload.
+//! The checksums are corrected from the inside out. They need not be computed in full: a TCP
+//! segment with a valid checksum always sums to the complement of its pseudo header.
 
 use tidegate_core::Packet;
 use tidegate_core::packet::{Network, Outer};
@@ -13,19 +13,19 @@ use crate::ethertype;
 use crate::layers::{Kind, Layer, Layers};
 use crate::rewrite::{CHECKSUM, Checksum, halves, header, read, write};
 
-/// Removes the payload from `head`, the first bytes of the TCP segment `frame`. Returns `false`,
-/// with `head` unchanged, if this is impossible.
+/// Removes the payload of the TCP segment `frame` from `head`, the first bytes of the frame.
+/// Returns `false` and leaves `head` unchanged if this is impossible.
 ///
-/// The function corrects the lengths of IEEE 802.3, PPPoE, tunnels and IP, and the checksums. The
-/// caller sets sequence number and control bits with [`rewrite`](crate::rewrite()).
+/// The function corrects checksums, and the lengths of IEEE 802.3, PPPoE, tunnels and IP. The
+/// caller sets the sequence number and the control bits with [`rewrite`](crate::rewrite()).
 ///
-/// A wrong checksum stays wrong by the same amount, so a damaged segment yields no valid ACK. This
-/// requires summing the payload, unless the checksum is [left to a NIC](Checksum::Partial). In that
-/// case outer UDP checksums are computed from scratch, because those of super-packets are
-/// unfinished too.
+/// A wrong TCP checksum stays wrong by the same amount, so a damaged segment yields no valid ACK.
+/// The payload must be summed for this, unless the checksum is [left to a NIC](Checksum::Partial).
+/// Then outer UDP checksums are computed in full, because those of super-packets are unfinished,
+/// too.
 ///
-/// Bytes of `head` that become padding or a trailer of `frame` are set to zero (IEEE 802.3, section
-/// 3.2.7).
+/// Bytes of `head` that become padding, or a trailer of the frame, are set to zero (IEEE 802.3,
+/// section 3.2.7).
 pub fn cut(frame: &[u8], head: &mut [u8], checksum: Checksum) -> bool {
     let (mut packet, mut outer) = (Packet::default(), None);
     let len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
@@ -47,7 +47,7 @@ fn try_cut(frame: &[u8], head: &mut [u8], packet: &Packet, checksum: Checksum) -
     }
     let link = LinkLengths::of(frame, starts)?;
     let mut inside = CutEffect::of_tcp(frame, others.last()?, [innermost.end, starts], at)?;
-    // From here on `head` changes, so no later step may fail.
+    // `head` changes from here on, so no later step may fail.
     head.get_mut(starts..)?.fill(0);
     shorten_tcp(head, at, [header_len + payload, header_len], bytes, checksum)?;
     for (number, layer) in others.iter().enumerate().rev() {
@@ -69,7 +69,8 @@ fn try_cut(frame: &[u8], head: &mut [u8], packet: &Packet, checksum: Checksum) -
     link.write(head)
 }
 
-/// Returns `true` if each header in `others` can state that its payload ends at `starts`.
+/// Returns `true` if the length field of each header in `others` can state that the packet ends at
+/// offset `starts`.
 fn can_shorten(frame: &[u8], others: &[Layer], starts: usize) -> bool {
     others.iter().enumerate().all(|(number, layer)| {
         let new = starts.checked_sub(layer.at).and_then(|new| u16::try_from(new).ok());
@@ -89,8 +90,8 @@ fn can_shorten(frame: &[u8], others: &[Layer], starts: usize) -> bool {
     })
 }
 
-/// Sets the checksum of the TCP header at `at` to that of a segment without `payload`. `lengths`
-/// are the segment's length before and after.
+/// Corrects the checksum of the TCP header at `at` for a segment without `payload`. `lengths` are
+/// the lengths of the segment before and after.
 fn shorten_tcp(
     head: &mut [u8],
     at: usize,
@@ -99,7 +100,7 @@ fn shorten_tcp(
     checksum: Checksum,
 ) -> Option<()> {
     let tcp = header::<20>(head, at)?;
-    // A partial checksum is the uncomplemented sum of the pseudo header only.
+    // The field of a partial checksum is the pseudo header's sum itself, not its complement.
     let flip = if checksum == Checksum::Partial { u16::MAX } else { 0 };
     let mut sum = read(tcp, CHECKSUM) ^ flip;
     if checksum == Checksum::Finished {
@@ -113,20 +114,20 @@ fn shorten_tcp(
     Some(())
 }
 
-/// The effect of the cut on all bytes inside a header, as that header's checksum sees them.
+/// The effect of the cut on the one's complement sum over the contents of a header.
 struct CutEffect {
-    /// One's complement sum of the changes of these words.
+    /// One's complement sum of the changes of all words up to `end`.
     change: u16,
-    /// The bytes from this offset on sum to `sum` once all inner checksums are finished.
+    /// Once all inner checksums are finished, the bytes from this offset on sum to `sum`.
     from: usize,
-    /// `change` covers the bytes of the old frame up to this offset.
+    /// Offset in the old frame up to which `change` counts.
     end: usize,
     sum: u16,
 }
 
 impl CutEffect {
-    /// For the TCP segment at `at` behind the IP header `ip`. The first of `ends` is its old end,
-    /// the second its new one.
+    /// The effect for the TCP segment at `at` in the IP packet `ip`. `ends` are the old and the new
+    /// end of the segment.
     fn of_tcp(frame: &[u8], ip: &Layer, ends: [usize; 2], at: usize) -> Option<Self> {
         let [end, _] = ends;
         let [old, new] = ends.map(|end| end.checked_sub(at));
@@ -136,15 +137,15 @@ impl CutEffect {
         Some(Self { change, from: at, end, sum })
     }
 
-    /// Records that one or two words changed from `old` to `new`.
+    /// Records that a value of 16 or 32 bits changed from `old` to `new`.
     fn add(&mut self, old: u32, new: u32) {
         self.change = checksum::add(self.change, [change(old, new)]);
     }
 
-    /// Records that the trailer behind the inner packet is removed from the datagram `udp`.
+    /// Records that the bytes behind the inner packet are removed from the datagram `udp`.
     ///
-    /// Source: RFC 1071, section 2(B): after an odd number of bytes, the two bytes of a sum are
-    /// swapped.
+    /// Source: RFC 1071, section 2(B) (the two bytes of a sum are swapped if the words begin at an
+    /// odd byte).
     fn leave_trailer(&mut self, frame: &[u8], udp: &Layer) {
         let trailer = frame.get(self.end..udp.end).unwrap_or_default();
         if !trailer.is_empty() {
@@ -155,8 +156,8 @@ impl CutEffect {
         }
     }
 
-    /// Corrects the UDP header `udp` behind `ip` for a datagram of `new` bytes, in `head` of the
-    /// old `frame`.
+    /// Corrects the length and checksum of the UDP header `udp` in the IP packet `ip`, for a
+    /// datagram of `new` bytes. Writes to `head`; `frame` is unchanged.
     fn shorten_udp(
         &mut self,
         (frame, head): (&[u8], &mut [u8]),
@@ -185,7 +186,7 @@ impl CutEffect {
                 !checksum::add(between, [self.sum])
             }
         };
-        // Zero would mean that there is no checksum (RFC 768).
+        // Zero would mean that the datagram has no checksum (RFC 768).
         let sum = if sum == 0 { u16::MAX } else { sum };
         write(header::<8>(head, udp.at)?, UDP_CHECKSUM, sum);
         *self = Self { change: change(new.into(), old), from: udp.at, end: udp.end, sum: !pseudo };
@@ -193,7 +194,7 @@ impl CutEffect {
     }
 }
 
-/// The difference that replacing `old` by `new` makes to a one's complement sum.
+/// The change of a one's complement sum when `new` replaces `old`.
 fn change(old: u32, new: u32) -> u16 {
     let ([a, b], [c, d]) = (halves(old), halves(new));
     checksum::add(0, [!a, !b, c, d])
@@ -205,15 +206,15 @@ fn shorten_v4(header: &mut [u8; 20], total: u16) {
     write(header, 10, checksum::update(read(header, 10), old, total));
 }
 
-/// The length fields before the IP header: of PPPoE and of an IEEE 802.3 frame. Each entry is the
-/// field's offset and its new value.
+/// The length fields of PPPoE and of an IEEE 802.3 frame, which precede the IP header. Each entry
+/// is an offset and the new value.
 struct LinkLengths([Option<(usize, u16)>; 2]);
 
 impl LinkLengths {
-    /// The length fields of `frame` after a cut at `starts`, the end of its TCP header.
+    /// The length fields of `frame` when it is cut at offset `starts`, the end of its TCP header.
     ///
-    /// Source: RFC 2516, section 4: the length counts PPP's protocol field, of one or two bytes.
-    /// RFC 1042, header format: the length of IEEE 802.3 counts LLC, SNAP and data.
+    /// Source: RFC 2516, section 4 (the length includes PPP's protocol field of one or two bytes);
+    /// RFC 1042, header format (the IEEE 802.3 length includes LLC, SNAP and data).
     fn of(frame: &[u8], starts: usize) -> Option<Self> {
         let length = |field: usize, behind: usize| {
             Some((field, u16::try_from(starts.checked_sub(behind)?).ok()?))
@@ -240,13 +241,13 @@ impl LinkLengths {
     }
 }
 
-/// Header lengths without options.
+/// Lengths of headers without options.
 const V4: u16 = 20;
 const V6: u16 = 40;
 const UDP: u16 = 8;
-/// Bytes of LLC and SNAP (RFC 1042).
+/// Length of the LLC and SNAP headers (RFC 1042).
 const SNAP: usize = 8;
 /// Offset of the checksum in a UDP header.
 const UDP_CHECKSUM: usize = 6;
-/// Bytes of a PPPoE header, without PPP.
+/// Length of a PPPoE header without the PPP protocol field.
 const PPPOE: usize = 6;

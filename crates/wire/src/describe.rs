@@ -19,22 +19,24 @@ pub(crate) use transport::timestamps_at;
 
 use crate::ethertype;
 
-/// Describes the frame of `len` bytes that begins with `head`, by its outermost IP header.
+/// Fills in `packet` for the frame of `len` bytes that begins with `head`, by its outermost IP
+/// header.
 ///
-/// `head` is the whole frame or its first contiguous part, which should contain all headers. The
-/// function overwrites every field of `packet`. `cost` becomes `len`, and `segments` becomes one.
-/// `arrived`, `flow` and `member` get their defaults, except that `member` of control traffic
-/// identifies the sending station.
+/// `head` is the whole frame, or its first contiguous part, which should contain all headers. The
+/// function overwrites every field of `packet`: `cost` becomes `len`, `segments` becomes one, and
+/// `arrived`, `flow` and `member` get their defaults. For control traffic, `member` identifies the
+/// sending station instead.
 ///
-/// Returns the first oddity of the frame, which the caller counts. An odd frame is described up to
-/// the oddity and is forwarded nevertheless. It is [`Network::Opaque`] only if its IP addresses
+/// Returns the first fault of the frame, which the caller counts. A faulty frame is described up to
+/// the fault, and is forwarded nevertheless. It is [`Network::Opaque`] only if its IP addresses
 /// cannot be read.
 ///
-/// Opaque frames of one ethertype are one flow, with the ethertype as both ports. The ports are
-/// zero for IEEE 802.3 frames with a length field. Both ports of an ICMP echo are its identifier.
+/// Opaque frames with equal ethertypes form one flow, with the ethertype as both ports. The ports
+/// are zero for IEEE 802.3 frames with a length field. An ICMP echo has its identifier as both
+/// ports.
 ///
-/// Behind an authentication header, `tcp` is `None`: rewriting TCP would break the integrity check
-/// (RFC 4302, section 3.3.3.1).
+/// `tcp` is `None` behind an authentication header, because rewriting TCP would break its integrity
+/// check (RFC 4302, section 3.3.3.1).
 ///
 /// ```
 /// use tidegate_core::Packet;
@@ -54,14 +56,14 @@ pub fn describe(head: &[u8], len: u32, packet: &mut Packet) -> Option<Oddity> {
     read(head, len, packet, None)
 }
 
-/// Describes the frame of `len` bytes that begins with `head`, by the innermost header that can be
-/// read.
+/// Fills in `packet` for the frame of `len` bytes that begins with `head`, by the innermost header
+/// that can be read.
 ///
-/// Unlike [`describe`], it looks into unencrypted tunnels, at most [`Outer::MOST`] deep. Then
-/// `key`, `tcp`, `transport_offset`, `checksum` and `fragment` of `packet` are those of the
-/// innermost header. `network`, `network_offset`, `ecn`, `dscp` and `vlan` stay those of the
-/// outermost headers. The function puts the headers of tunnels and the second VLAN tag into
-/// `outer`, which is `None` before.
+/// Unlike [`describe`], this function looks into unencrypted tunnels, at most [`Outer::MOST`] deep.
+/// In a tunnel, `key`, `tcp`, `transport_offset`, `checksum` and `fragment` describe the innermost
+/// header. `network`, `network_offset`, `ecn`, `dscp` and `vlan` describe the outermost headers.
+/// `outer`, which must be `None` before the call, receives the tunnel headers and the second VLAN
+/// tag.
 pub fn describe_innermost(
     head: &[u8],
     len: u32,
@@ -112,7 +114,7 @@ pub(crate) fn pppoe_session(frame: &[u8]) -> Option<usize> {
     Some(frame.session).filter(|at| *at > 0)
 }
 
-/// The payload of the link-layer headers of `frame`: its network protocol, its byte range, and the
+/// The payload of the link-layer headers of `frame`: its network protocol, its byte range, and its
 /// ethertype.
 pub(crate) fn behind_link(frame: &[u8]) -> Option<(Network, Range<usize>, u16)> {
     let mut cursor = Cursor::new(frame, frame.len());
@@ -132,13 +134,13 @@ const fn opaque(ethertype: u16) -> FlowKey {
     FlowKey { src: end, dst: end, protocol: Protocol::OPAQUE }
 }
 
-/// A position in a frame.
+/// A reader at a position in a frame.
 struct Cursor<'a> {
-    /// The available bytes from the beginning of the frame, at most up to `end`.
+    /// The available bytes of the frame, which may end before `end`.
     head: &'a [u8],
     /// Offset of the next header.
     at: usize,
-    /// End of the innermost layer parsed so far; padding follows.
+    /// End of the innermost header's payload. Padding may follow.
     end: usize,
     /// Ethertype or length field of the innermost link-layer header.
     ethertype: u16,
@@ -146,16 +148,16 @@ struct Cursor<'a> {
     ppp: u16,
     /// VLAN identifier of the second tag, or [`NO_VLAN`].
     second_vlan: u16,
-    /// The frame has an authentication header so far.
+    /// The frame has an authentication header before the current position.
     authenticated: bool,
     /// Offset of the PPPoE header; zero without one.
     session: usize,
-    /// An oddity of the link layer behind which the IP header can still be read.
+    /// A fault of the link layer after which the IP header can still be read.
     odd: Option<Oddity>,
 }
 
 impl<'a> Cursor<'a> {
-    /// The beginning of the frame that begins with `head` and ends at `end`.
+    /// A reader at the beginning of a frame. The frame begins with `head` and ends at `end`.
     #[inline]
     const fn new(head: &'a [u8], end: usize) -> Self {
         Self {
@@ -171,13 +173,13 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The next `N` bytes, without advancing.
+    /// The next `N` bytes. The position stays.
     #[inline]
     fn peek<const N: usize>(&self) -> Option<&'a [u8; N]> {
         self.head.get(self.at..)?.first_chunk()
     }
 
-    /// The next `N` bytes; advances past them.
+    /// The next `N` bytes. The position advances past them.
     #[inline]
     fn take<const N: usize>(&mut self) -> Option<&'a [u8; N]> {
         let bytes = self.peek()?;
@@ -185,13 +187,13 @@ impl<'a> Cursor<'a> {
         Some(bytes)
     }
 
-    /// Remaining bytes of the innermost layer.
+    /// Remaining bytes before `end`.
     #[inline]
     const fn left(&self) -> usize {
         self.end.saturating_sub(self.at)
     }
 
-    /// Ends the innermost layer after `len` more bytes; `None` if fewer remain.
+    /// Reduces `end` to `len` bytes after the current position. `None` if fewer bytes remain.
     #[inline]
     fn limit(&mut self, len: usize) -> Option<()> {
         if len > self.left() {
@@ -202,10 +204,10 @@ impl<'a> Cursor<'a> {
         Some(())
     }
 
-    /// The current offset, in the type of the descriptor's fields.
+    /// The current position as a `u16`, the type of the descriptor's offsets.
     #[inline]
     fn offset(&self) -> u16 {
-        // Only extension headers of more than 60,000 bytes reach the end of the range.
+        // Only extension headers of more than 60,000 bytes exceed the range.
         u16::try_from(self.at).unwrap_or(0)
     }
 }

@@ -1,37 +1,37 @@
-//! The ethertypes that parsing recognises (IEEE 802 numbers, as registered with IANA).
+//! The ethertypes that the parsers recognise (IEEE 802 numbers, as registered with IANA).
 
 pub(crate) const IPV4: u16 = 0x0800;
 pub(crate) const ARP: u16 = 0x0806;
 pub(crate) const IPV6: u16 = 0x86dd;
-/// 802.1Q customer tag.
+/// Customer tag of IEEE 802.1Q.
 pub(crate) const VLAN: u16 = 0x8100;
-/// 802.1ad service tag.
+/// Service tag of IEEE 802.1ad.
 pub(crate) const SERVICE_VLAN: u16 = 0x88a8;
-/// Service tag of equipment older than 802.1ad.
+/// Service tag of equipment from before IEEE 802.1ad.
 pub(crate) const OLD_SERVICE_VLAN: u16 = 0x9100;
 pub(crate) const MPLS: u16 = 0x8847;
 /// MPLS with an upstream-assigned label (RFC 5332).
 pub(crate) const MPLS_UPSTREAM: u16 = 0x8848;
-/// IEEE 802.1AB.
+/// Link layer discovery protocol (IEEE 802.1AB).
 pub(crate) const LLDP: u16 = 0x88cc;
 /// Slow protocols such as LACP (IEEE 802.3, annex 57A).
 pub(crate) const SLOW_PROTOCOLS: u16 = 0x8809;
-/// IEEE 802.1X.
+/// Authentication of a port (IEEE 802.1X).
 pub(crate) const EAPOL: u16 = 0x888e;
 /// PPPoE, discovery stage (RFC 2516).
 pub(crate) const PPPOE_DISCOVERY: u16 = 0x8863;
 /// PPPoE, session stage (RFC 2516).
 pub(crate) const PPPOE_SESSION: u16 = 0x8864;
 
-/// Smaller values of the field are the length of an IEEE 802.3 frame.
+/// The smallest ethertype. Smaller values are the length of an IEEE 802.3 frame.
 pub(crate) const SMALLEST: u16 = 0x0600;
 
-/// Returns `true` if a label stack follows.
+/// Returns `true` if MPLS labels follow.
 pub(crate) const fn is_mpls(ethertype: u16) -> bool {
     matches!(ethertype, MPLS | MPLS_UPSTREAM)
 }
 
-/// Returns `true` for the ethertypes named here.
+/// Returns `true` for an ethertype of this file, except slow protocols.
 pub(crate) const fn is_known(ethertype: u16) -> bool {
     matches!(
         ethertype,

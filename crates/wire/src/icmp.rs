@@ -1,5 +1,5 @@
-//! "Packet too big": builds the ICMP error for a packet that exceeds an MTU, and parses the errors
-//! of routers.
+//! ICMP errors "packet too big": builds one for a packet that exceeds an MTU, and parses those of
+//! routers.
 //!
 //! Source: RFC 1191, section 4, and RFC 1812, section 4.3.2 (IPv4); RFC 4443, sections 2.4 and 3.2
 //! (IPv6).
@@ -12,12 +12,12 @@ use tidegate_core::packet::{Network, Protocol};
 use crate::build::{Frame, Transport};
 use crate::checksum;
 
-/// Builds the ICMP error that reports `mtu` to the sender of `packet`. The length includes the IP
+/// Builds the ICMP error that reports `mtu` to the sender of `packet`. The MTU counts the IP
 /// header.
 ///
-/// The error comes from `from` if that is of the same IP version, else from the destination of
-/// `packet`. `None` for ICMP errors, for later fragments, and if the source is not a single host's
-/// address.
+/// The source of the error is `from`, or the destination of `packet` if `from` is of the other IP
+/// version. `None` if `packet` is an ICMP error or a later fragment, or if its source is not the
+/// address of a single host.
 #[must_use]
 pub fn too_big(packet: &[u8], described: &Packet, mtu: u32, from: IpAddr) -> Option<Vec<u8>> {
     let v4 = described.network == Network::Ipv4;
@@ -47,7 +47,7 @@ pub fn too_big(packet: &[u8], described: &Packet, mtu: u32, from: IpAddr) -> Opt
     frame.bytes().get(ETHERNET..).map(<[u8]>::to_vec)
 }
 
-/// Returns `true` for an ICMP error. No error is sent in response to one.
+/// Returns `true` for an ICMP error, to which no error may be sent in response.
 fn is_error(packet: &[u8], described: &Packet) -> bool {
     let kind = || packet.get(usize::from(described.transport_offset)).copied().unwrap_or(0);
     match described.key.protocol {
@@ -60,19 +60,19 @@ fn is_error(packet: &[u8], described: &Packet) -> bool {
 /// A router's report that a UDP datagram exceeded its MTU.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct TooBig {
-    /// The longest IP packet that fits; zero if the router does not state it.
+    /// Length of the longest IP packet that fits. Zero if the router does not state it.
     pub mtu: u32,
     /// Source and destination address of the datagram.
     pub ends: (IpAddr, IpAddr),
     /// Source and destination port of the datagram.
     pub ports: (u16, u16),
-    /// Length of the datagram, from its IP header on.
+    /// Length of the datagram, including its IP header.
     pub len: u32,
     /// IPv4 identification of the datagram.
     pub identification: Option<u16>,
     /// UDP checksum of the datagram.
     pub checksum: u16,
-    /// Offset in the ICMP packet of the quoted UDP payload.
+    /// Offset of the quoted UDP payload in the ICMP packet.
     pub payload: usize,
 }
 
@@ -140,7 +140,7 @@ fn read_v6(packet: &[u8]) -> Option<TooBig> {
     with_udp(packet, V6 + 8 + V6, too_big)
 }
 
-/// Completes `too_big` from the UDP header at `at`.
+/// Adds the fields of the quoted UDP header, which begins at offset `at`.
 fn with_udp(packet: &[u8], at: usize, too_big: TooBig) -> Option<TooBig> {
     let ports = (word(packet, at)?, word(packet, at + 2)?);
     Some(TooBig { ports, checksum: word(packet, at + 6)?, payload: at + 8, ..too_big })
@@ -150,12 +150,12 @@ fn word(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().map(|word| u16::from_be_bytes(*word))
 }
 
-/// ICMP types and codes (RFC 792; RFC 4443, section 3.2).
+/// ICMP types and codes of the errors (RFC 792; RFC 4443, section 3.2).
 const UNREACHABLE: u8 = 3;
 const FRAGMENTATION_NEEDED: u8 = 4;
 const PACKET_TOO_BIG: u8 = 2;
 
-/// Bytes of the headers of Ethernet and IPv6.
+/// Lengths of the headers of Ethernet and IPv6.
 const ETHERNET: usize = 14;
 const V6: usize = 40;
 
@@ -181,8 +181,8 @@ mod tests {
         frame
     }
 
-    /// Catches: a quotation that is too long or damaged. Source and destination exchanged. An MTU of
-    /// the wrong width. A checksum without the pseudo header.
+    /// Catches: a quotation that is too long or damaged; source and destination exchanged; an MTU
+    /// field of the wrong width; a checksum without the pseudo header.
     #[test]
     fn what_one_end_says_the_other_understands() {
         for v6 in [false, true] {
@@ -216,7 +216,7 @@ mod tests {
         }
     }
 
-    /// Catches: errors in response to errors, or to fragments without ports.
+    /// Catches: errors in response to errors, to later fragments, or to multicast senders.
     #[test]
     fn of_errors_of_later_fragments_and_of_nobody_nothing_is_told() {
         let here = "10.0.0.9".parse().unwrap();

@@ -1,13 +1,15 @@
-//! Lists the headers of a frame from the outside in, with the fields that change when a frame is
-//! split.
+//! Lists the headers of a frame from the outside in, with each header's offset and the end of its
+//! payload.
 //!
-//! Splitting and completing checksums need more than `describe` returns. A header without a length
-//! and without a checksum is not in the list: Ethernet, VLAN tags, MPLS labels, VXLAN.
+//! `split` needs this list to correct lengths, numbers and checksums in the frames of a
+//! super-packet. `describe` returns only some headers. Headers without a length and without a
+//! checksum are not in the list: Ethernet, VLAN tags, MPLS labels, VXLAN.
 //!
 //! Source: RFC 791, RFC 8200, RFC 768, RFC 2784, and those named in [`tunnel`].
 //!
-//! Differs: the kernel gives the offset of the transport header whose checksum it left. A UDP
-//! payload is a tunnel on any port if a valid IP header ends at this offset inside it.
+//! Differs: the kernel states the offset of the transport header whose checksum it has not
+//! computed. If a valid IP header ends at this offset inside a UDP payload, the payload counts as a
+//! tunnel on any port.
 
 use tidegate_core::Packet;
 use tidegate_core::packet::{Network, Protocol, TunnelKind};
@@ -16,7 +18,7 @@ use crate::describe::{behind_extensions, behind_link, pppoe_session};
 use crate::tunnel::{self, Inside};
 use crate::{checksum, ethertype};
 
-/// A header that has a length, a number or a checksum.
+/// A header with a length, a number or a checksum that depends on its payload.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Layer {
     pub(crate) kind: Kind,
@@ -28,40 +30,40 @@ pub(crate) struct Layer {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Kind {
-    /// PPPoE: its payload length.
+    /// PPPoE, whose header contains the payload length.
     Pppoe,
     Ipv4,
     Ipv6,
     Tcp,
-    /// UDP before a tunnel header or before user data.
+    /// UDP, with user data or a tunnel header as its payload.
     Udp,
     Sctp,
     /// A GRE header with a checksum.
     GreChecksum,
-    /// GTP-U: its payload length.
+    /// GTP-U, whose header contains the payload length.
     GtpU,
-    /// L2TP version 2 with a length.
+    /// L2TP version 2, with a length field.
     L2tp,
 }
 
-/// The layers of a frame or an IP packet.
+/// The headers of a frame or of an IP packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layers {
     list: [Layer; MOST],
     len: usize,
-    /// Number of tunnels in the list.
+    /// Number of tunnels found.
     tunnels: usize,
-    /// The IP header inside one tunnel more than the list may have.
+    /// The inner IP header of a tunnel that is nested too deeply for the list.
     deeper: Option<IpLayer>,
-    /// At least one tunnel numbers its packets.
+    /// At least one tunnel header contains a sequence number.
     pub(crate) numbered: bool,
-    /// The last header is a transport header without a tunnel behind it.
+    /// The last header is a transport header, and its payload is not a tunnel.
     pub(crate) complete: bool,
 }
 
 impl Layers {
-    /// The layers of an Ethernet frame. `transport` is the offset of the innermost transport
-    /// header, if it is known.
+    /// The headers of an Ethernet frame. `transport` is the offset of the innermost transport
+    /// header, if known.
     pub(crate) fn of_frame(frame: &[u8], transport: Option<usize>) -> Self {
         let mut layers = Self::none();
         let Some((network, span, ethertype)) = behind_link(frame) else { return layers };
@@ -79,7 +81,7 @@ impl Layers {
         layers
     }
 
-    /// The layers of a frame, from the IP header that `packet` describes.
+    /// The headers of a frame, from the IP header that `packet` describes.
     pub(crate) fn described(frame: &[u8], packet: &Packet) -> Self {
         if packet.network == Network::Opaque {
             return Self::of_frame(frame, None);
@@ -90,7 +92,7 @@ impl Layers {
         layers
     }
 
-    /// The layers of `packet`, which begins with an IP header.
+    /// The headers of `packet`, which begins with an IP header.
     pub(crate) fn of_packet(packet: &[u8], transport: Option<usize>) -> Self {
         let mut layers = Self::none();
         let network = match packet.first().map(|first| first >> 4) {
@@ -102,12 +104,13 @@ impl Layers {
         layers
     }
 
-    /// All layers, outermost first.
+    /// All headers of the list, outermost first.
     pub(crate) fn all(&self) -> &[Layer] {
         self.list.get(..self.len).unwrap_or_default()
     }
 
-    /// Each transport header with its IP header, innermost first.
+    /// Each transport header together with its IP header, innermost first. The IP header comes
+    /// first in a pair.
     pub(crate) fn transports(&self) -> impl Iterator<Item = (&Layer, &Layer)> {
         self.all().windows(2).rev().filter_map(|pair| match pair {
             [ip, transport] if ip.is_ip() && transport.is_transport() => Some((ip, transport)),
@@ -115,7 +118,7 @@ impl Layers {
         })
     }
 
-    /// The layers inside the first tunnel that is not in the list.
+    /// The headers inside the tunnel that is nested too deeply for this list. `None` without one.
     pub(crate) fn beneath(&self, bytes: &[u8]) -> Option<Self> {
         let mut layers = Self::none();
         layers.walk(bytes, self.deeper?, None);
@@ -150,7 +153,8 @@ impl Layers {
         }
     }
 
-    /// Adds the header behind an IP header. Returns the inner IP header if it is a tunnel.
+    /// Adds the header that follows an IP header. If that header begins a tunnel, returns the inner
+    /// IP header.
     fn inside(
         &mut self,
         bytes: &[u8],
@@ -192,7 +196,8 @@ impl Layers {
         Some(inner)
     }
 
-    /// Adds the tunnel header behind the IP payload's start `at`, if it has a length or a checksum.
+    /// Adds a tunnel header to the list, if it has a length or a checksum. `at` is the start of the
+    /// outer IP payload.
     fn push_tunnel(&mut self, bytes: &[u8], inside: &Inside, at: usize, end: usize) {
         let flags = bytes.get(at + UDP..).and_then(|it| it.first_chunk());
         let has_length = flags.is_some_and(|[flags, version]| {
@@ -216,13 +221,13 @@ impl Layer {
         matches!(self.kind, Kind::Tcp | Kind::Udp | Kind::Sctp)
     }
 
-    /// The sum over the pseudo header of a TCP segment or UDP datagram of `len` bytes behind this
-    /// IP header.
+    /// The checksum over the pseudo header of a TCP segment or UDP datagram of `len` bytes in this
+    /// IP packet.
     ///
-    /// `None` if the last destination cannot be read.
+    /// `None` if the final destination cannot be read.
     ///
     /// Source: RFC 9293, section 3.1; RFC 8200, section 8.1; RFC 1122, section 4.1.3.5. The pseudo
-    /// header has the last destination, even if a routing header or a source route names
+    /// header contains the final destination, even while a routing header or a source route names
     /// intermediate ones.
     pub(crate) fn pseudo_header(&self, bytes: &[u8], transport: Kind, len: usize) -> Option<u16> {
         let protocol = match transport {
@@ -242,7 +247,7 @@ impl Layer {
     }
 }
 
-/// An IP header: its offset, and the end of its carrier.
+/// An IP header: its offset, and the end of the frame or tunnel payload that contains it.
 #[derive(Clone, Copy, Debug)]
 struct IpLayer {
     network: Network,
@@ -259,9 +264,9 @@ struct UpperLayer {
 }
 
 impl IpLayer {
-    /// The valid IP header that ends at `transport` and begins at `from` or later.
+    /// The valid IP header that ends at offset `transport` and begins at `from` or later.
     ///
-    /// The IPv4 header checksum or the IPv6 length decides.
+    /// An IPv4 header is valid if its checksum is correct, an IPv6 header if its length is.
     fn before(bytes: &[u8], from: usize, transport: usize, end: usize) -> Option<Self> {
         let v4 = (5..16_usize).find_map(|words| {
             let at = transport.checked_sub(words * 4).filter(|at| *at >= from)?;
@@ -308,14 +313,14 @@ impl IpLayer {
     }
 }
 
-/// The end of the UDP datagram at `at`. `end` is the end of its IP packet.
+/// The end of the UDP datagram that begins at `at`. `end` is the end of its IP packet.
 fn udp_end(datagram: &[u8], at: usize, end: usize) -> Option<usize> {
     let len = length(word(datagram, 4)?, end - at)?;
     (len >= UDP).then_some(at + len)
 }
 
-/// The length in a header's `field`, if it is at most `left`. A super-packet may be too long for
-/// the field.
+/// The value of a length field, if it is at most `left`. A super-packet may be too long for the
+/// field, which is then zero.
 fn length(field: u16, left: usize) -> Option<usize> {
     let len = usize::from(field);
     if len == 0 && left > usize::from(u16::MAX) {
@@ -324,8 +329,8 @@ fn length(field: u16, left: usize) -> Option<usize> {
     (len <= left).then_some(len)
 }
 
-/// The last destination of an IPv4 packet: the last address of an unfinished source route, or the
-/// header's.
+/// The final destination of an IPv4 packet: the last address of an unfinished source route, or the
+/// destination in the header.
 ///
 /// Source: RFC 791, section 3.1.
 fn destination_v4(packet: &[u8]) -> Option<&[u8]> {
@@ -348,11 +353,11 @@ fn destination_v4(packet: &[u8]) -> Option<&[u8]> {
     packet.get(16..V4)
 }
 
-/// The last destination of an IPv6 packet: the last address of a routing header with segments left,
-/// or the header's.
+/// The final destination of an IPv6 packet: the last address of a routing header with segments
+/// left, or the destination in the header.
 ///
 /// Source: RFC 8200, sections 4.4 and 8.1; RFC 5095 (type 0); RFC 6275, section 6.4 (type 2); RFC
-/// 8754, section 2 (type 4, whose first address is the last destination).
+/// 8754, section 2 (type 4, whose first address is the final destination).
 fn destination_v6(packet: &[u8]) -> Option<&[u8]> {
     let (mut next, mut at) = (*packet.get(6)?, V6);
     loop {
@@ -381,28 +386,30 @@ fn word(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().map(|word| u16::from_be_bytes(*word))
 }
 
-/// The nesting depth of tunnels that is read, as in `describe`.
+/// Most nested tunnels that are read, as in `describe`.
 const MOST_TUNNELS: usize = 2;
 
-/// Most layers: PPPoE, three IP headers each with a transport header, and two tunnel headers.
+/// Most headers in the list: PPPoE, three IP headers with a transport header each, and two tunnel
+/// headers.
 const MOST: usize = 12;
 
-/// Bytes of the headers without options.
+/// Lengths of the headers without options.
 const V4: usize = 20;
 const V6: usize = 40;
 const UDP: usize = 8;
 
-/// More fragments, or an offset (RFC 791, section 3.1).
+/// Bits of the IPv4 field that differ from zero in every fragment: the flag "more fragments" and
+/// the offset (RFC 791, section 3.1).
 const V4_FRAGMENT: u16 = 0x3fff;
 
-/// The L bit of L2TP version 2 (RFC 2661, section 3.1).
+/// The L bit (length present) and the version of L2TP (RFC 2661, section 3.1).
 const L2TP_LENGTH: u8 = 0x40;
 const L2TP_VERSION: u8 = 0x0f;
 
 /// IP protocol number (IANA).
 const SCTP: Protocol = Protocol(132);
 
-/// IPv6 extension headers (RFC 8200, section 4; RFC 4302).
+/// Protocol numbers of IPv6 extension headers (RFC 8200, section 4; RFC 4302).
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;

@@ -1,7 +1,7 @@
-//! Frames and their descriptors: parses arriving frames, and writes decisions back into their
-//! headers.
+//! Frames and their packet descriptors: parses arriving frames, and writes changed fields back into
+//! their headers.
 //!
-//! Every byte comes from strangers. No input causes a panic, and frames that cannot be parsed are
+//! Frames may come from attackers. No input causes a panic. A frame that cannot be parsed is
 //! forwarded unchanged.
 
 #![forbid(unsafe_code)]

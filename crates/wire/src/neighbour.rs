@@ -1,9 +1,9 @@
-//! An own IP address on a port of the gateway: answers ARP and neighbour solicitations, and
-//! resolves the next hop.
+//! An IP address of the gateway itself on one of its ports: answers ARP requests and neighbour
+//! solicitations for the address, and resolves the MAC address of the next hop.
 //!
 //! Source: RFC 826 (ARP); RFC 4861, sections 4.3, 4.4 and 7.1 (neighbour discovery).
-//! Differs: a silent next hop is not declared unreachable; its last answer stays valid until the
-//! next one. Only untagged frames are read.
+//! Differs: a next hop that stops answering is not declared unreachable. Its last known MAC address
+//! stays in use. Only untagged frames are read.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
@@ -17,23 +17,23 @@ use crate::{checksum, ethertype};
 /// A MAC address.
 pub type Mac = [u8; 6];
 
-/// The next hop of packets from an own address.
+/// The next hop of packets that the gateway sends from its address.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum NextHop {
-    /// The router with this IP address; its MAC address is resolved.
+    /// A router's IP address, whose MAC address is to be resolved.
     Address(IpAddr),
-    /// A fixed MAC address, without resolution.
+    /// A fixed MAC address.
     Mac(Mac),
 }
 
-/// The meaning of a received frame for an own address.
+/// The result of reading a received frame.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Heard {
-    /// The frame also concerns other receivers, so it is forwarded.
+    /// The frame is not for the gateway's address alone, and must be forwarded.
     Others,
-    /// A request for this address; the frame to send in response.
+    /// A request for the gateway's address. The content is the frame to send in response.
     Answer(Vec<u8>),
-    /// For this address, without a response.
+    /// The frame was for the gateway's address, and needs no response.
     Nothing,
 }
 
@@ -45,7 +45,7 @@ const REFRESH: Duration = Duration::from_secs(30);
 
 const BROADCAST: Mac = [0xff; 6];
 
-/// An own address with its next hop.
+/// An IP address of the gateway, with its next hop.
 #[derive(Clone, Debug)]
 pub struct Neighbour {
     local: IpAddr,
@@ -57,7 +57,7 @@ pub struct Neighbour {
 }
 
 impl Neighbour {
-    /// The address `local` on the port with MAC address `mac`.
+    /// The IP address `local` on the port with the MAC address `mac`.
     #[must_use]
     pub const fn new(local: IpAddr, mac: Mac, next_hop: NextHop) -> Self {
         let (found, due) = match next_hop {
@@ -67,7 +67,7 @@ impl Neighbour {
         Self { local, mac, next_hop, found, due }
     }
 
-    /// The own address.
+    /// The IP address of the gateway.
     #[must_use]
     pub const fn local(&self) -> IpAddr {
         self.local
@@ -79,7 +79,7 @@ impl Neighbour {
         self.next_hop
     }
 
-    /// The MAC address of the next hop; `None` until it is resolved.
+    /// The MAC address of the next hop. `None` until it is resolved.
     #[must_use]
     pub const fn found(&self) -> Option<Mac> {
         self.found
@@ -151,8 +151,8 @@ impl Neighbour {
         }
     }
 
-    /// A neighbour discovery message. `kind` and `flags` are its type and flags; `target` comes
-    /// with one link-layer address option of kind `option` that holds the own MAC address.
+    /// A neighbour discovery message of type `kind` about the address `target`. Its one option, of
+    /// type `option`, holds the gateway's MAC address.
     fn discovery_frame(
         &self,
         to_mac: Mac,
@@ -176,9 +176,9 @@ impl Neighbour {
 
 /// The content of an ARP or neighbour discovery message.
 struct Said {
-    /// The sender, and the MAC address it announces.
+    /// IP address and MAC address of the sender.
     sender: Option<(IpAddr, Mac)>,
-    /// The address in question; with the requester, if the message is a request.
+    /// The address that the message is about. For a request, also the address of the requester.
     target: Option<(IpAddr, Option<Asks>)>,
 }
 
@@ -189,7 +189,8 @@ struct Asks {
     address: IpAddr,
 }
 
-/// Hardware type Ethernet, protocol type IPv4, and the address lengths.
+/// The start of an ARP message: hardware type Ethernet, protocol type IPv4, and the address
+/// lengths.
 const ARP_KIND: [u8; 6] = [0, 1, 8, 0, 6, 4];
 
 fn arp(frame: &[u8]) -> Option<Said> {
@@ -209,7 +210,7 @@ fn arp_frame(to: Mac, operation: u8, sender: (Mac, [u8; 4]), target: (Mac, [u8; 
     let body = [&ARP_KIND[..], &[0, operation], &sender.0, &sender.1, &target.0, &target.1];
     let mut frame = Frame::opaque(ethertype::ARP, body.concat());
     (frame.destination, frame.source) = (to, sender.0);
-    // The minimum payload of Ethernet.
+    // Ethernet frames have at least 46 bytes of payload.
     frame.payload.resize(46, 0);
     frame.bytes()
 }
@@ -219,7 +220,7 @@ const SOLICIT: u8 = 135;
 const ADVERTISE: u8 = 136;
 const SOLICITED: u8 = 0x40;
 const OVERRIDE: u8 = 0x20;
-/// Options with the link-layer address of the source, or of the target.
+/// Option types: link-layer address of the source, and of the target.
 const SOURCE: u8 = 1;
 const TARGET: u8 = 2;
 
@@ -261,7 +262,7 @@ fn discovery(frame: &[u8]) -> Option<Said> {
     }
 }
 
-/// The MAC address in the option of this kind.
+/// The MAC address in the option of type `kind`.
 ///
 /// Source: RFC 4861, section 4.6.
 fn option(mut options: &[u8], kind: u8) -> Option<Mac> {
@@ -278,7 +279,7 @@ fn option(mut options: &[u8], kind: u8) -> Option<Mac> {
     None
 }
 
-/// The solicited-node multicast address of `address`, and its MAC address.
+/// The multicast MAC and IP address to which solicitations for `address` are sent.
 ///
 /// Source: RFC 4291, section 2.7.1; RFC 2464, section 7.
 fn solicited(address: Ipv6Addr) -> (Mac, Ipv6Addr) {
@@ -310,7 +311,7 @@ mod tests {
     const OURS: Mac = [2, 0, 0, 0, 0, 0x10];
     const ROUTER: Mac = [2, 0, 0, 0, 0, 0x20];
 
-    /// The own end and the router, over IPv4 or IPv6.
+    /// The gateway and the router, over IPv4 or IPv6.
     fn pair(v6: bool) -> (Neighbour, Neighbour) {
         let [ours, router]: [IpAddr; 2] = if v6 {
             ["2001:db8::1".parse().unwrap(), "2001:db8::ff12:3456".parse().unwrap()]
@@ -325,7 +326,8 @@ mod tests {
         Time::from_secs(seconds)
     }
 
-    /// Catches: sender and target exchanged. A wrong ICMPv6 checksum. An answer without the option.
+    /// Catches: sender and target exchanged; a wrong ICMPv6 checksum; an advertisement without the
+    /// MAC address.
     #[test]
     fn two_of_them_find_each_other() {
         for v6 in [false, true] {
@@ -357,7 +359,7 @@ mod tests {
         }
     }
 
-    /// Catches: a hop limit that is not checked, so that hosts beyond a router can spoof neighbour
+    /// Catches: an unchecked hop limit, with which hosts beyond a router could spoof neighbour
     /// discovery.
     #[test]
     fn what_is_damaged_or_from_afar_is_not_heard() {

@@ -1,7 +1,7 @@
-//! The options of a TCP header.
+//! Iterates over the options of a TCP header.
 
-/// Iterates over the options, as pairs of kind and body. An option with an invalid length yields
-/// `None` and ends the iteration.
+/// The kind and the body of each option. An option with an invalid length yields `None` and ends
+/// the iteration.
 ///
 /// Source: RFC 9293, section 3.1.
 #[inline]
@@ -9,7 +9,7 @@ pub(crate) fn each(options: &[u8]) -> impl Iterator<Item = Option<(u8, &[u8])>> 
     each_at(options).map(|option| option.map(|(_, kind, body)| (kind, body)))
 }
 
-/// As [`each`], with the offset of the body before the kind.
+/// Like [`each`], with the offset of the body as the first value.
 #[inline]
 pub(crate) fn each_at(mut options: &[u8]) -> impl Iterator<Item = Option<(usize, u8, &[u8])>> {
     let len = options.len();
@@ -28,8 +28,8 @@ pub(crate) fn each_at(mut options: &[u8]) -> impl Iterator<Item = Option<(usize,
     })
 }
 
-/// Splits `rest`, which begins with the length field of an option, into the body and the bytes
-/// after it.
+/// Splits `rest`, which begins with the length field of an option, into the option's body and the
+/// remaining bytes.
 #[inline]
 fn body(rest: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, rest) = rest.split_first()?;
@@ -43,9 +43,9 @@ pub(crate) const WINDOW_SCALE: u8 = 3;
 pub(crate) const SACK_PERMITTED: u8 = 4;
 pub(crate) const SACK: u8 = 5;
 pub(crate) const TIMESTAMPS: u8 = 8;
-/// RFC 2385.
+/// MD5 digest (RFC 2385).
 pub(crate) const MD5: u8 = 19;
-/// RFC 5925.
+/// TCP authentication option (RFC 5925).
 pub(crate) const AUTHENTICATION: u8 = 29;
-/// RFC 8684.
+/// Multipath TCP (RFC 8684).
 pub(crate) const MPTCP: u8 = 30;

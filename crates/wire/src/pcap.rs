@@ -1,12 +1,13 @@
-//! Packet captures: the classic pcap format, written with nanoseconds, read with either resolution.
+//! Packet captures in the classic pcap format. Written with nanoseconds, and read with nanoseconds
+//! or microseconds.
 //!
-//! Source: draft-ietf-opsawg-pcap. Only Ethernet (link type 1).
+//! Source: draft-ietf-opsawg-pcap. Only Ethernet frames (link type 1) are supported.
 
 use std::io::{self, IoSlice, Read, Write};
 
 use tidegate_core::Time;
 
-/// Writes a capture in batches. Call [`finish`](Self::finish), or the last batch is lost.
+/// Writes a capture in batches. Without a call of [`finish`](Self::finish), the last batch is lost.
 ///
 /// ```
 /// use tidegate_core::Time;
@@ -26,10 +27,10 @@ use tidegate_core::Time;
 #[derive(Debug)]
 pub struct Writer<W> {
     out: W,
-    /// The batch: the record header and the bytes of each frame.
+    /// The record headers and bytes of the frames in the batch.
     bytes: Vec<u8>,
-    /// For each frame of the batch, the offset of its end in `bytes` and the number of zeros that
-    /// follow.
+    /// For each frame of the batch: the offset of its end in `bytes`, and the number of zero bytes
+    /// that follow it in the file.
     frames: Vec<(usize, usize)>,
 }
 
@@ -55,7 +56,7 @@ impl<W: Write> Writer<W> {
         self.write_before_zeros(time, frame, 0)
     }
 
-    /// Adds a frame that consists of `frame` and `zeros` zero bytes.
+    /// Adds a frame that consists of the bytes `frame` and `zeros` zero bytes.
     ///
     /// # Errors
     ///
@@ -72,7 +73,7 @@ impl<W: Write> Writer<W> {
         if self.frames.len() < AT_ONCE { Ok(()) } else { self.flush() }
     }
 
-    /// Writes the batch. The zeros, most of a capture, are not copied into a buffer first.
+    /// Writes the batch. Zeros are most of a capture, and are written without a copy to the buffer.
     fn flush(&mut self) -> io::Result<()> {
         let (mut slices, mut start) = (Vec::with_capacity(2 * AT_ONCE), 0);
         for &(end, mut zeros) in &self.frames {
@@ -119,9 +120,9 @@ fn write_all(out: &mut impl Write, mut slices: &mut [IoSlice<'_>]) -> io::Result
 pub struct Record {
     /// The capture time.
     pub time: Time,
-    /// Its length on the wire.
+    /// Length of the frame on the wire.
     pub len: u32,
-    /// The captured bytes, from the start of the frame.
+    /// The captured first bytes of the frame.
     pub bytes: Vec<u8>,
 }
 
@@ -161,11 +162,11 @@ impl<R: Read> Reader<R> {
         Ok(Self { from, word, nanos_per_tick })
     }
 
-    /// The next frame; `None` at the end.
+    /// Reads the next frame. `None` at the end of the capture.
     fn read(&mut self) -> io::Result<Option<Record>> {
         let mut header = [[0; 4]; 4];
         let bytes = header.as_flattened_mut();
-        // Only an end of file between two records ends the capture.
+        // The capture ends only at a record boundary.
         if self.from.read(&mut bytes[..1])? == 0 {
             return Ok(None);
         }
@@ -195,16 +196,16 @@ fn invalid(message: &'static str) -> io::Error {
 
 const NANOSECONDS: u32 = 0xa1b2_3c4d;
 const MICROSECONDS: u32 = 0xa1b2_c3d4;
-/// Major 2, minor 4, each 16 bits.
+/// Version 2.4 in two fields of 16 bits.
 const VERSION: u32 = 4 << 16 | 2;
 /// The largest snapshot length of tcpdump (`MAXIMUM_SNAPLEN`).
 const LONGEST: u32 = 262_144;
-/// LINKTYPE_ETHERNET.
+/// Link type of Ethernet (`LINKTYPE_ETHERNET`).
 const ETHERNET: u32 = 1;
 const SECOND: u64 = 1_000_000_000;
-/// Frames in a batch. Each needs two slices, and Linux takes 1,024 in one call (`IOV_MAX`).
+/// Frames in a batch. Each needs two slices, and Linux accepts 1,024 in one call (`IOV_MAX`).
 const AT_ONCE: usize = 512;
-/// Enough zeros for most frames.
+/// Zero bytes to write. This length suffices for most frames.
 static ZEROS: [u8; 1 << 11] = [0; 1 << 11];
 
 #[cfg(test)]
@@ -226,7 +227,8 @@ mod tests {
         assert_eq!((records.len(), records[1].bytes.len()), (2, 0));
     }
 
-    /// Accepts a few bytes at a time. The flag: the next call is interrupted first.
+    /// An output that accepts at most 1,000 bytes per call. Every second call is interrupted, as
+    /// the flag stores.
     #[derive(Default)]
     struct Slow(Vec<u8>, bool);
 
@@ -246,8 +248,8 @@ mod tests {
         }
     }
 
-    /// Catches: a writer that takes a partial write for a complete one, that writes bytes twice, or
-    /// that loses the last batch.
+    /// Catches: a partial write taken for a complete one; bytes written twice; a last batch that is
+    /// lost.
     #[test]
     fn all_frames_come_whole_and_in_order_however_little_is_taken_at_once() {
         let zeros = |n: usize| [0, 1, 2_048, 2_049, 9_000][n % 5];

@@ -1,4 +1,4 @@
-//! Writes changed fields of a descriptor into the headers of its frame.
+//! Writes changed fields of a packet descriptor into the headers of its frame.
 
 use tidegate_core::Packet;
 use tidegate_core::packet::{Network, TcpFlags, TcpSegment};
@@ -13,19 +13,19 @@ use crate::segment::packet_options;
 pub enum Checksum {
     /// The complete checksum, as on the wire.
     Finished,
-    /// Only the sum of the pseudo header; a NIC adds the rest (Linux: `CHECKSUM_PARTIAL`).
+    /// Only the sum of the pseudo header. A NIC adds the remainder (Linux: `CHECKSUM_PARTIAL`).
     Partial,
 }
 
 /// Writes the fields of `packet` into its frame.
 ///
-/// These are DSCP and ECN, and of TCP the sequence and acknowledgement number, control bits,
-/// window, timestamps, and the segment size of a SYN.
+/// These are the DSCP and ECN fields. Of TCP, they are sequence and acknowledgement number, control
+/// bits, window, timestamps, and the MSS option of a SYN.
 ///
-/// `head` is the part of the frame that was described, at least its headers. Only fields that
-/// differ are written, and checksums are updated incrementally: a wrong checksum stays wrong by the
-/// same amount. A TCP header under a digest does not change. Timestamps and segment size are
-/// written only if the header has these options.
+/// `head` is the part of the frame that was described, with at least all headers. Only fields that
+/// differ are written. Checksums are updated incrementally, so a wrong checksum stays wrong by the
+/// same amount. A TCP header with a digest does not change. Timestamps and MSS are written only if
+/// the header has these options.
 ///
 /// ```
 /// use tidegate_core::Packet;
@@ -48,7 +48,7 @@ pub enum Checksum {
 pub fn rewrite(head: &mut [u8], packet: &Packet, checksum: Checksum) {
     let network = usize::from(packet.network_offset);
     match packet.network {
-        // Ethernet over MPLS has no outer IP header, but may have TCP inside.
+        // Ethernet over MPLS has no outer IP header. A TCP header may still be inside.
         Network::Opaque => {}
         Network::Ipv4 => write_v4(head, network, packet),
         Network::Ipv6 => write_v6(head, network, packet),
@@ -65,7 +65,9 @@ pub fn rewrite(head: &mut [u8], packet: &Packet, checksum: Checksum) {
     }
 }
 
-/// Source: RFC 2474 section 3, RFC 3168 section 5.
+/// Writes the DSCP and ECN fields, and updates the header checksum.
+///
+/// Source: RFC 2474, section 3; RFC 3168, section 5.
 fn write_v4(head: &mut [u8], at: usize, packet: &Packet) {
     let Some(header) = header::<20>(head, at) else { return };
     let old = read(header, 0);
@@ -76,7 +78,7 @@ fn write_v4(head: &mut [u8], at: usize, packet: &Packet) {
     }
 }
 
-/// No checksum covers the traffic class of IPv6.
+/// Writes the DSCP and ECN fields, which no checksum of IPv6 covers.
 fn write_v6(head: &mut [u8], at: usize, packet: &Packet) {
     let Some(header) = header::<40>(head, at) else { return };
     let old = read(header, 0);
@@ -110,7 +112,8 @@ fn write_tcp(head: &mut [u8], at: usize, tcp: &TcpSegment, checksum: Checksum) {
     }
 }
 
-/// Options may begin at an odd byte, but checksum words are always aligned to even bytes.
+/// Writes the timestamps option, which may begin at an odd byte. Checksum words are aligned to even
+/// bytes.
 fn write_timestamps(
     head: &mut [u8],
     packet: &Packet,

@@ -1,4 +1,4 @@
-//! Converts the segments of TCP end points to frames and back.
+//! Converts the segments of simulated TCP end points to frames, and frames to segments.
 
 use std::net::SocketAddr;
 
@@ -9,8 +9,8 @@ use tidegate_core::tcp::Segment;
 use crate::build::Frame;
 use crate::option::{self, MSS, NOP, SACK, SACK_PERMITTED, TIMESTAMPS, WINDOW_SCALE};
 
-/// The frame that carries `segment` and `payload`. The payload has the length that the segment
-/// states.
+/// The frame with the TCP segment `segment` and its `payload`, whose length must be that of the
+/// segment.
 #[must_use]
 pub fn frame(src: SocketAddr, dst: SocketAddr, segment: &Segment, payload: Vec<u8>) -> Frame {
     let mut frame = Frame { payload, ..Frame::tcp(src, dst) };
@@ -26,8 +26,8 @@ pub fn frame(src: SocketAddr, dst: SocketAddr, segment: &Segment, payload: Vec<u
     frame
 }
 
-/// The TCP segment in `frame` and its payload; `None` if `packet`, its descriptor, has no TCP
-/// header.
+/// The TCP segment in `frame`, and its payload. `packet` is the frame's descriptor. `None` if it
+/// has no TCP header.
 #[must_use]
 pub fn read<'a>(frame: &'a [u8], packet: &Packet) -> Option<(Segment, &'a [u8])> {
     let header = packet.tcp?;
@@ -37,8 +37,8 @@ pub fn read<'a>(frame: &'a [u8], packet: &Packet) -> Option<(Segment, &'a [u8])>
     Some((Segment { header, sack: sack(frame, packet), ecn: packet.ecn }, payload))
 }
 
-/// The SACK blocks in the frame that begins with `head` and has the descriptor `packet`. Without
-/// SACK in the descriptor, no byte is read.
+/// The SACK blocks in the frame that begins with `head`. `packet` is the frame's descriptor. If it
+/// states no SACK option, no byte of the frame is read.
 #[must_use]
 pub fn sack(head: &[u8], packet: &Packet) -> SackBlocks {
     let has = packet.tcp.is_some_and(|tcp| tcp.has_sack);
@@ -46,15 +46,15 @@ pub fn sack(head: &[u8], packet: &Packet) -> SackBlocks {
     options.map(sack_blocks).unwrap_or_default()
 }
 
-/// The options in the TCP header of the frame that begins with `head`.
+/// The TCP options in the frame that begins with `head`.
 pub(crate) fn packet_options<'a>(head: &'a [u8], packet: &Packet) -> Option<&'a [u8]> {
     let header = head.get(usize::from(packet.transport_offset)..)?;
     header.get(20..usize::from(header.get(12)? >> 4) * 4)
 }
 
-/// The TCP options of `segment`, padded to whole words.
+/// The TCP options of `segment`, padded to a multiple of four bytes.
 ///
-/// Source: RFC 9293 section 3.1; RFC 7323, appendix A, and RFC 2018 (layout); Linux,
+/// Source: RFC 9293, section 3.1; RFC 7323, appendix A, and RFC 2018 (layout); Linux,
 /// `tcp_options_write` (order).
 #[must_use]
 pub fn options(segment: &Segment) -> Vec<u8> {
@@ -65,7 +65,7 @@ pub fn options(segment: &Segment) -> Vec<u8> {
         options.extend([MSS, 4]);
         options.extend(header.mss.to_be_bytes());
     }
-    // SACK-permitted takes the place of the padding of timestamps.
+    // SACK-permitted has two bytes, so it can replace the padding of the timestamps option.
     let permitted = if syn && header.sack_permitted { [SACK_PERMITTED, 2] } else { [NOP, NOP] };
     if let Some((value, echo)) = header.timestamps {
         options.extend(permitted);
@@ -90,7 +90,7 @@ pub fn options(segment: &Segment) -> Vec<u8> {
     options
 }
 
-/// The SACK blocks among `options`. A TCP header has room for four.
+/// The SACK blocks in `options`, of which a TCP header has room for four.
 fn sack_blocks(options: &[u8]) -> SackBlocks {
     let mut blocks = SackBlocks::default();
     let found = option::each(options).flatten().filter(|(kind, _)| *kind == SACK);

@@ -1,4 +1,4 @@
-//! Splits IP packets: a super-packet into segments, and a packet into fragments.
+//! Splits IP packets: a super-packet into segments, and an IPv4 packet into fragments.
 
 use tidegate_core::packet::TcpFlags;
 
@@ -9,34 +9,34 @@ use crate::vlan::VlanTag;
 
 /// Splits a super-packet into frames with at most `size` bytes of payload each.
 ///
-/// Each frame gets the right lengths, numbers and checksums in all its headers, also in those of
-/// tunnels. The payload is that of the innermost TCP or UDP header. `transport` is the offset of
-/// this header, if the kernel gives it. The checksums of `frame` may be unfinished.
+/// In each frame, all headers have correct lengths, numbers and checksums, also those of tunnels.
+/// The payload is the payload of the innermost TCP or UDP header. `transport` is the offset of this
+/// header, if the kernel states it. The checksums of `frame` may be unfinished.
 ///
-/// `None` if a header is missing, if a length is wrong, or if a tunnel numbers its packets. Also
-/// `None` if the headers of all frames together are more than 16 times as long as the super-packet.
+/// `None` if a header is missing, a length is wrong, or a tunnel numbers its packets. Also `None`
+/// if the headers of all frames together would exceed 16 times the length of the super-packet.
 ///
 /// Source: Linux, `tcp_gso_segment`, `__udp_gso_segment`, `skb_udp_tunnel_segment` and
-/// `gre_gso_segment`. Only the last segment has FIN and PSH, only the first has CWR. An outer UDP
-/// checksum of zero stays zero.
+/// `gre_gso_segment` (only the last segment keeps FIN and PSH, only the first keeps CWR, and an
+/// outer UDP checksum of zero stays zero).
 #[must_use]
 pub fn frames(frame: &[u8], size: u16, transport: Option<usize>) -> Option<Vec<Vec<u8>>> {
     cut(frame, &Layers::of_frame(frame, transport), size)
 }
 
-/// Splits a super-packet that begins with its IP header, as [`frames`] does.
+/// Splits a super-packet that begins with its IP header. Otherwise like [`frames`].
 #[must_use]
 pub fn segments(packet: &[u8], size: u16, transport: Option<usize>) -> Option<Vec<Vec<u8>>> {
     cut(packet, &Layers::of_packet(packet, transport), size)
 }
 
-/// Returns `true` if Linux can split this super-packet from a packet socket.
+/// Returns `true` if Linux can split this super-packet itself when a packet socket sends it.
 ///
-/// It can if only Ethernet and VLAN tags precede the IP header, and if the transport header follows
-/// it directly.
+/// Linux can if only Ethernet and VLAN tags precede the IP header, and if the transport header
+/// follows the IP header directly.
 ///
-/// Source: Linux `include/linux/virtio_net.h`, `virtio_net_hdr_to_skb`: the header cannot describe
-/// a tunnel.
+/// Source: Linux `include/linux/virtio_net.h`, `virtio_net_hdr_to_skb` (the header that describes
+/// the super-packet has no field for tunnels).
 #[must_use]
 pub fn has_plain_headers(frame: &[u8], transport: Option<usize>) -> bool {
     let tags = std::iter::successors(Some(0), |at| Some(at + VlanTag::LEN));
@@ -80,16 +80,17 @@ fn cut(whole: &[u8], layers: &Layers, size: u16) -> Option<Vec<Vec<u8>>> {
     (0..count).map(piece).collect()
 }
 
-/// The position of a piece in its super-packet.
+/// The position of a segment in its super-packet.
 struct Place {
     number: usize,
-    /// Bytes of payload before it.
+    /// Bytes of payload in the earlier segments.
     from: usize,
     last: bool,
 }
-/// Corrects the fields of `layer` in a piece. The layers inside it are already correct.
+/// Corrects the fields of the header `layer` in a segment. All inner headers are already correct.
 ///
-/// `before` is the next outer layer. The payload of the `innermost` layer was cut.
+/// `before` is the next outer header. `innermost` says that `layer` is the header whose payload was
+/// split.
 fn adapt(
     piece: &mut [u8],
     layer: &Layer,
@@ -149,16 +150,17 @@ fn set_checksum(piece: &mut [u8], transport: &Layer, ip: &Layer) -> Option<()> {
     set(piece, field, 0)?;
     let before = ip.pseudo_header(piece, transport.kind, piece.len() - transport.at)?;
     let checksum = match !checksum::sum(before, piece.get(transport.at..)?) {
-        0 if udp => u16::MAX, // Zero would mean that there is no checksum (RFC 768).
+        0 if udp => u16::MAX, // Zero would mean that the datagram has no checksum (RFC 768).
         checksum => checksum,
     };
     set(piece, field, checksum)
 }
 
-/// Splits an IPv4 packet into fragments of at most `fits` bytes. `None` if it has DF set, is not
-/// IPv4, or if `fits` leaves no room for eight bytes of payload.
+/// Splits an IPv4 packet into fragments of at most `fits` bytes. `None` if the packet is not IPv4,
+/// if its DF bit is set, or if `fits` has no room for eight bytes of payload. A fragment can be
+/// split again.
 ///
-/// Source: RFC 791, section 3.2. A fragment may be fragmented again.
+/// Source: RFC 791, section 3.2.
 #[must_use]
 pub fn fragments(packet: &[u8], fits: usize) -> Option<Vec<Vec<u8>>> {
     if packet.first()? >> 4 != 4 || may_not_be_fragmented(packet) {
@@ -189,13 +191,14 @@ pub fn fragments(packet: &[u8], fits: usize) -> Option<Vec<Vec<u8>>> {
     (0..count).map(cut).collect()
 }
 
-/// Returns `true` if routers must not fragment `packet`: IPv4 with DF set, and IPv6.
+/// Returns `true` if routers must not fragment `packet`: IPv4 with the DF bit, and all other
+/// packets, such as IPv6.
 #[must_use]
 pub fn may_not_be_fragmented(packet: &[u8]) -> bool {
     packet.first().is_none_or(|it| it >> 4 != 4) || packet.get(6).is_none_or(|it| it & 0x40 != 0)
 }
 
-/// The header of all fragments but the first. It keeps only the options with the copied flag.
+/// The header of the second and later fragments. Only options with the copied flag remain.
 fn later_header(header: &[u8]) -> Vec<u8> {
     let (fixed, mut options) = header.split_at(20);
     let mut later = fixed.to_vec();
@@ -222,7 +225,7 @@ fn later_header(header: &[u8]) -> Vec<u8> {
     later
 }
 
-/// Sets the checksum of an IPv4 header.
+/// Computes the checksum of an IPv4 header.
 pub(crate) fn sum_v4(packet: &mut [u8]) -> Option<()> {
     let header = usize::from(packet.first()? & 0xf) * 4;
     set(packet, 10, 0)?;
@@ -239,12 +242,13 @@ fn set(packet: &mut [u8], at: usize, word: u16) -> Option<()> {
     Some(())
 }
 
-/// Limit of all header bytes together, as a multiple of the super-packet's length. A forged
-/// super-packet with long headers and segments of one byte would otherwise take hundreds of
-/// megabytes. Real segments are at least as long as their headers, so their ratio is at most one.
+/// Limit of the bytes of all headers together, as a multiple of the super-packet's length.
+/// Otherwise, a forged super-packet with long headers and segments of one byte could take hundreds
+/// of megabytes. Real segments are at least as long as their headers, so the headers add at most
+/// the length of the super-packet.
 const MOST_HEADERS: usize = 16;
 
-/// Bytes of headers.
+/// Lengths of headers without options.
 const ETHERNET: usize = 14;
 const V6: usize = 40;
 const UDP: usize = 8;
@@ -254,16 +258,17 @@ const TCP: usize = 20;
 const UDP_CHECKSUM: usize = 6;
 const TCP_CHECKSUM: usize = 16;
 
-/// Header bytes that the length fields of PPPoE (RFC 2516, section 4) and of GTP-U (3GPP TS 29.281,
-/// section 5.1) do not count.
+/// Header bytes that the length field does not include: of PPPoE (RFC 2516, section 4) and of GTP-U
+/// (3GPP TS 29.281, section 5.1).
 const PPPOE: usize = 6;
 const GTP: usize = 8;
 
-/// Bits of the fragment offset word: the offset in units of 8 bytes, and "more fragments".
+/// Bits of the IPv4 field with the fragment offset: the offset in units of 8 bytes, and the flag
+/// "more fragments".
 const OFFSET: u16 = 0x1fff;
 const MORE: u16 = 0x2000;
 
-/// The copied flag of an IPv4 option: every fragment has the option.
+/// The copied flag of an IPv4 option: every fragment keeps the option.
 const COPIED: u8 = 0x80;
 
 #[cfg(test)]

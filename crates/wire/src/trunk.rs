@@ -1,12 +1,14 @@
-//! The protocol between the two ends of a trunk: authenticated UDP datagrams of one 5-tuple.
+//! The protocol between the two ends of a trunk: authenticated UDP datagrams with fixed addresses
+//! and ports.
 //!
-//! A management packet is a segment of a management connection without its payload. Only a holder
-//! of the trunk's key can make its datagram. The receiver accepts each datagram once, and only in
-//! the session it was made for.
+//! The trunk has management connections, whose segments carry no payload. A datagram with such a
+//! segment is a management packet. Only a gateway that knows the trunk's key can make one. The
+//! receiver accepts it once, and only in the session for which it was made.
 //!
-//! If both ends are configured so, user packets travel in datagrams with the same authentication.
-//! [`admit`] decides which of them may be forwarded, and [`PathMtu`] limits their length.
-//! [`Session`] has the session protocol, [`message`] the layout.
+//! If both ends are configured for it, user packets travel in datagrams with the same
+//! authentication. [`admit`] decides whether such a user packet may be forwarded, and [`PathMtu`]
+//! limits its length. [`Session`] is the session protocol, and [`message`] is the layout of the
+//! datagrams.
 
 mod envelope;
 mod inner;

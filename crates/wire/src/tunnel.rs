@@ -1,18 +1,18 @@
-//! Recognises IP packets in unencrypted tunnels: the kind of the tunnel header, and the offset of
-//! the inner headers.
+//! Recognises IP packets in unencrypted tunnels. Finds the kind of the tunnel header, and the
+//! offset of the inner headers.
 //!
-//! A port number proves nothing. An inner packet counts only if its IPv4 header checksum or its
-//! IPv6 length is right. Every fixed field of the tunnel header must also have the value that its
-//! standard requires.
+//! A port number alone proves nothing. A payload counts as a tunnel only if the IPv4 header
+//! checksum or the IPv6 length of the inner packet is correct. Also, each fixed field of the tunnel
+//! header must have the value that its standard requires.
 //!
-//! `bytes` always begins behind the outer IP header or the label stack. They may be the first part
-//! of a packet, of which `left` bytes follow in all.
+//! In all functions, `bytes` begins after the outer IP header or the MPLS labels. `bytes` may be
+//! only the first part of the payload, whose length is `left`.
 //!
-//! Source: RFC 2003, RFC 2473, RFC 2784, RFC 2890, RFC 7348, RFC 8926, RFC 2661 and RFC 4448.
-//! [`TunnelKind`] assigns them to the kinds.
+//! Source: RFC 2003, RFC 2473, RFC 2784, RFC 2890, RFC 7348, RFC 8926, RFC 2661 and RFC 4448, as
+//! [`TunnelKind`] assigns them to its variants.
 //!
-//! Differs: keepalives, control messages and inner packets without IP are not tunnelled IP. Their
-//! descriptors are those of the outer headers.
+//! Differs: keepalives, control messages and inner packets without IP do not count as tunnels.
+//! Their descriptors describe the outer headers.
 
 mod gtp;
 mod inner;
@@ -26,11 +26,11 @@ use inner::{Payload, ethernet, ip};
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Inside {
     pub(crate) kind: TunnelKind,
-    /// The VNI of VXLAN and GENEVE, or the key of GRE. Both directions of a flow have the same
-    /// number.
+    /// The VNI of VXLAN and GENEVE, or the key of GRE. Both directions of a flow are assumed to use
+    /// the same number.
     pub(crate) id: Option<u32>,
-    /// Length of the tunnel header, including its UDP header: the offset of the inner IP or
-    /// Ethernet header.
+    /// Length of the tunnel header, including a UDP header. The inner IP or Ethernet header begins
+    /// at this offset.
     pub(crate) header: usize,
     pub(crate) carries: Carries,
     /// Version of the inner IP header.
@@ -39,13 +39,13 @@ pub(crate) struct Inside {
     pub(crate) offset: usize,
     /// VLAN of the inner Ethernet header, or [`NO_VLAN`](tidegate_core::packet::NO_VLAN).
     pub(crate) vlan: u16,
-    /// The tunnel header has a sequence number, so packets may be neither added nor removed.
+    /// The tunnel header has a sequence number. Packets may then be neither added nor removed.
     pub(crate) numbered: bool,
-    /// A checksum of the tunnel header covers the inner packet (GRE).
+    /// The tunnel header has a checksum that covers the inner packet (GRE).
     pub(crate) summed: bool,
 }
 
-/// The first inner header.
+/// The first inner header: IP, or Ethernet with IP inside.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Carries {
     Ip,
@@ -53,11 +53,11 @@ pub(crate) enum Carries {
 }
 
 impl Inside {
-    /// Returns `true` if ACKs inside may be created, merged and cut. Otherwise they are held as
-    /// whole frames.
+    /// Returns `true` if the gateway may create, merge and shorten ACKs inside this tunnel.
+    /// Otherwise, held ACKs stay complete frames.
     ///
-    /// An ACK that changes its length requires corrected lengths and checksums, which is
-    /// implemented for these kinds only.
+    /// An ACK of another length needs corrected lengths and checksums of the outer headers. This is
+    /// implemented for the kinds below only.
     pub(crate) const fn may_edit(&self) -> bool {
         let kind = matches!(
             self.kind,
@@ -66,7 +66,7 @@ impl Inside {
         kind && !self.numbered && !self.summed
     }
 
-    /// A tunnel of `kind` whose header of `header` bytes precedes `payload`.
+    /// A tunnel of `kind`. Its header has the length `header`, and `payload` follows.
     fn new(kind: TunnelKind, header: usize, payload: Payload) -> Self {
         Self {
             kind,
@@ -82,8 +82,8 @@ impl Inside {
     }
 }
 
-/// Returns `true` if packets of `protocol` may carry a tunnel, by source and destination port if it
-/// is UDP.
+/// Returns `true` if packets of `protocol` may carry a tunnel. For UDP, the source and destination
+/// port decide.
 #[inline]
 pub(crate) const fn is_carrier(protocol: Protocol, ports: [u16; 2]) -> bool {
     match protocol {
@@ -98,13 +98,13 @@ pub(crate) const fn is_carrier(protocol: Protocol, ports: [u16; 2]) -> bool {
     }
 }
 
-/// Parses the payload `bytes` of an IP packet with this `protocol` as a tunnel.
+/// Parses the payload `bytes` of an IP packet of this `protocol` as a tunnel.
 ///
-/// `None` if it is no tunnel. The packet must not be a fragment.
+/// `None` if the payload is not a tunnel. The packet must not be a fragment.
 #[inline]
 pub(crate) fn inside(protocol: Protocol, bytes: &[u8], left: usize) -> Option<Inside> {
     match protocol {
-        // The usual case first.
+        // Most packets are TCP.
         Protocol::TCP => None,
         Protocol::UDP => in_udp(bytes, left),
         IPV4 => ip_in_ip(Network::Ipv4, bytes, left),
@@ -115,10 +115,10 @@ pub(crate) fn inside(protocol: Protocol, bytes: &[u8], left: usize) -> Option<In
     }
 }
 
-/// The packet inside an Ethernet frame behind a label stack, with or without a control word.
+/// Parses an Ethernet frame behind MPLS labels, with or without a control word.
 ///
-/// The control word may number the frames (RFC 4448, section 4.6). Without knowledge of the
-/// configuration, each pseudowire counts as numbered.
+/// The control word may contain sequence numbers (RFC 4448, section 4.6). The gateway does not know
+/// the configuration, so it assumes that each pseudowire numbers its frames.
 pub(crate) fn behind_labels(bytes: &[u8], left: usize) -> Option<Inside> {
     let control_word = bytes.first().is_some_and(|first| first >> 4 == 0);
     let behind = |header| ethernet(bytes, left, header);
@@ -144,7 +144,7 @@ fn in_udp(bytes: &[u8], left: usize) -> Option<Inside> {
         _ if dst == L2TP_PORT || src == L2TP_PORT => l2tp::over_udp,
         _ => return None,
     };
-    // A super-packet may be too long for the field.
+    // The length field of a super-packet is zero if the length does not fit.
     let len = usize::from(be16(high, low));
     let fits = len <= left && len >= UDP || len == 0 && left > usize::from(u16::MAX);
     if !fits {
@@ -162,7 +162,9 @@ fn vxlan(bytes: &[u8], left: usize) -> Option<Inside> {
     Some(Inside { id: Some(u32::from_be_bytes([0, a, b, c])), ..inside })
 }
 
-/// Source: RFC 8926, section 3.4. Control packets are not looked into.
+/// Control packets are not parsed.
+///
+/// Source: RFC 8926, section 3.4.
 fn geneve(bytes: &[u8], left: usize) -> Option<Inside> {
     let header = bytes.get(UDP..)?.first_chunk::<8>()?;
     let [first, flags, p0, p1, a, b, c, _] = *header;
@@ -175,8 +177,9 @@ fn geneve(bytes: &[u8], left: usize) -> Option<Inside> {
     Some(Inside { id: Some(u32::from_be_bytes([0, a, b, c])), ..inside })
 }
 
-/// Source: RFC 2784, section 2; RFC 2890, section 2. Version 1 (PPTP) and source routes are not
-/// read.
+/// Version 1 (PPTP) and source routes are not parsed.
+///
+/// Source: RFC 2784, section 2; RFC 2890, section 2.
 fn gre(bytes: &[u8], left: usize) -> Option<Inside> {
     let [flags, version, p0, p1] = *bytes.first_chunk::<4>()?;
     if flags & !(GRE_CHECKSUM | GRE_KEY | GRE_SEQUENCE) != 0 || version != 0 {
@@ -192,7 +195,7 @@ fn gre(bytes: &[u8], left: usize) -> Option<Inside> {
     Some(Inside { id: id.flatten(), numbered, summed, ..inside })
 }
 
-/// The payload of `ethertype` at `at`: Ethernet or IP.
+/// Parses the payload at offset `at`, Ethernet or IP according to `ethertype`.
 fn by_ethertype(ethertype: u16, bytes: &[u8], left: usize, at: usize) -> Option<Payload> {
     let wanted = match ethertype {
         TRANSPARENT_ETHERNET => return ethernet(bytes, left, at),
@@ -218,22 +221,22 @@ const L2TP: Protocol = Protocol(115);
 const L2TP_PORT: u16 = 1701;
 const GTP_PORT: u16 = 2152;
 const VXLAN_PORT: u16 = 4789;
-/// The port of Linux's VXLAN before IANA assigned one, and still its default (ip-link(8)).
+/// The VXLAN port of Linux before IANA assigned one, and still its default (ip-link(8)).
 const OLD_VXLAN_PORT: u16 = 8472;
 const GENEVE_PORT: u16 = 6081;
-/// The first byte of VXLAN: only the I flag (RFC 7348, section 5).
+/// The first byte of a VXLAN header, in which only the I flag is set (RFC 7348, section 5).
 const VXLAN_FLAGS: u8 = 0x08;
-/// The O bit (RFC 8926, section 3.4).
+/// The O bit of GENEVE: a control packet (RFC 8926, section 3.4).
 const GENEVE_CONTROL: u8 = 0x80;
-/// Length of the options in words of 4 bytes.
+/// Mask of the GENEVE option length, in words of 4 bytes.
 const GENEVE_OPTIONS: u8 = 0x3f;
-/// Flags of GRE (RFC 2890, section 2).
+/// Flags of the GRE header (RFC 2890, section 2).
 const GRE_CHECKSUM: u8 = 0x80;
 const GRE_KEY: u8 = 0x20;
 const GRE_SEQUENCE: u8 = 0x10;
 /// Ethertype of bridged Ethernet in GRE and GENEVE (IANA, IEEE 802 numbers).
 const TRANSPARENT_ETHERNET: u16 = 0x6558;
-/// Bytes of a pseudowire's control word (RFC 4385, section 3).
+/// Length of a pseudowire's control word (RFC 4385, section 3).
 const CONTROL_WORD: usize = 4;
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
-//! A VLAN tag, inside a frame or beside it in the kernel's metadata.
+//! VLAN tags, inside a frame or in the metadata that the kernel delivers with a frame.
 
 use crate::ethertype;
 
-/// An 802.1Q or 802.1ad tag.
+/// A tag of IEEE 802.1Q or 802.1ad.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct VlanTag {
     /// Tag protocol identifier: 0x8100 or 0x88a8.
     pub tpid: u16,
-    /// Tag control information: priority, drop eligibility, VLAN identifier.
+    /// Tag control information: priority, drop eligibility and VLAN identifier.
     pub tci: u16,
 }
 
@@ -15,13 +15,13 @@ impl VlanTag {
     /// Length of the tag in a frame.
     pub const LEN: usize = 4;
 
-    /// The 802.1Q tag of this VLAN, priority zero.
+    /// An 802.1Q tag with the VLAN identifier `id` and priority zero.
     #[must_use]
     pub const fn of_vlan(id: u16) -> Self {
         Self { tpid: ethertype::VLAN, tci: id }
     }
 
-    /// The outermost tag of `frame`.
+    /// The outermost tag of `frame`, if it has one.
     #[must_use]
     pub fn of(frame: &[u8]) -> Option<Self> {
         let [a, b, c, d] = *frame.get(MACS..)?.first_chunk()?;
@@ -29,9 +29,9 @@ impl VlanTag {
         ethertype::is_vlan(tag.tpid).then_some(tag)
     }
 
-    /// Inserts the tag into the frame that begins at offset [`LEN`](Self::LEN) of `buffer`. The
-    /// tagged frame begins at offset 0. Returns `false`, without a change, if the buffer is too
-    /// short for an Ethernet frame.
+    /// Inserts the tag into a frame that begins at offset [`LEN`](Self::LEN) of `buffer`. The
+    /// tagged frame then begins at offset 0. Returns `false` and changes nothing if the buffer is
+    /// too short for an Ethernet frame.
     #[must_use]
     pub fn push(self, buffer: &mut [u8]) -> bool {
         if buffer.len() < Self::LEN + MACS + 2 {
@@ -44,5 +44,5 @@ impl VlanTag {
     }
 }
 
-/// Bytes of the destination and source address, which precede the tag.
+/// Length of the destination and source address, which precede the tag.
 const MACS: usize = 12;

@@ -1,4 +1,4 @@
-//! Each control protocol is recognised, and its near misses are not.
+//! Each control protocol is recognised, and frames that differ from it in one field are not.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -23,17 +23,17 @@ const ALL_L1: [u8; 6] = [0x01, 0x80, 0xc2, 0, 0, 0x14];
 const PVST: [u8; 6] = [0x01, 0x00, 0x0c, 0xcc, 0xcc, 0xcd];
 const STATION: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
-/// A frame, and its hop limit if it carries IP.
+/// A frame, and the hop limit that it gets if it carries IP.
 type Sample = (Frame, Option<u8>);
 
-/// A frame without IP: destination, ethertype or length field, and payload.
+/// A frame without IP, with this destination, ethertype or length field, and payload.
 fn link(to: [u8; 6], ethertype: u16, payload: &[u8]) -> Sample {
     let mut payload = payload.to_vec();
     payload.resize(payload.len().max(46), 0);
     (Frame { destination: to, ..Frame::opaque(ethertype, payload) }, None)
 }
 
-/// A PPPoE header with a PPP protocol number.
+/// A PPPoE header with this PPP protocol number.
 fn pppoe(protocol: u16) -> Vec<u8> {
     [&[0x11, 0, 0, 7, 0, 10][..], &protocol.to_be_bytes(), &[1; 8]].concat()
 }
@@ -64,7 +64,7 @@ fn of_codepoint((mut frame, hop_limit): Sample, dscp: u8) -> Sample {
     (frame, hop_limit)
 }
 
-/// Adds a hop-by-hop header with a router alert, as in MLD.
+/// Adds a hop-by-hop header with a router alert, as MLD has.
 fn alerting((mut frame, hop_limit): Sample) -> Sample {
     frame.ip_mut().unwrap().extensions = vec![(0, vec![0, 0, 5, 2, 0, 0, 1, 0])];
     (frame, hop_limit)
@@ -75,7 +75,8 @@ fn fragment((mut frame, hop_limit): Sample) -> Sample {
     (frame, hop_limit)
 }
 
-/// Every control protocol, and its near misses.
+/// Each control protocol, and frames that differ from it in one field. `true` marks control
+/// traffic.
 fn table() -> Vec<(&'static str, Sample, bool)> {
     let (client, server) = ((NOBODY, 68), ("255.255.255.255", 67));
     let (client_v6, server_v6) = ((HOST_V6, 546), ("ff02::1:2", 547));
@@ -169,14 +170,14 @@ fn describe_of(frame: &Frame, hop_limit: Option<u8>) -> Packet {
     packet
 }
 
-/// Catches: any one condition left out.
+/// Catches: each missing condition of the recognition.
 #[test]
 fn control_traffic_is_told_from_its_near_misses_with_tags_and_without() {
     let tag = |tpid| Link::Vlan(VlanTag { tpid, tci: 7 });
     let links = [vec![], vec![tag(0x8100)], vec![tag(0x88a8), tag(0x8100)], vec![Link::Pppoe(9)]];
     for (name, (frame, hop_limit), expected) in table() {
         for link in &links {
-            // Only IP is allowed inside a PPPoE session.
+            // A PPPoE session carries only IP here.
             if hop_limit.is_none() && matches!(link.first(), Some(Link::Pppoe(_))) {
                 continue;
             }
@@ -188,8 +189,8 @@ fn control_traffic_is_told_from_its_near_misses_with_tags_and_without() {
     }
 }
 
-/// Catches: the IP address used instead of the station's MAC address; only the MAC address used for
-/// forwarded packets.
+/// Catches: a station identified by its IP address in place of its MAC address; a forwarded packet
+/// identified by its MAC address alone.
 #[test]
 fn a_source_is_a_station_or_a_host_behind_a_router() {
     let source = |(frame, hop_limit): Sample, station: u8| {

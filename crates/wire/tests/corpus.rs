@@ -1,4 +1,4 @@
-//! Replays every initial input of the fuzzers and every input on which they failed.
+//! Runs the fuzzers' checks on each initial input, and on each input that failed before.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,7 +8,7 @@ mod checks;
 use std::fs;
 use std::path::Path;
 
-/// Runs `check` on every file of a corpus; returns the number of files.
+/// Runs `check` on each file of a corpus. Returns the number of files.
 fn replay(target: &str, check: fn(&[u8])) -> usize {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     let files = fs::read_dir(folder).expect("the corpus is committed");

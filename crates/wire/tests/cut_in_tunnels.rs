@@ -1,5 +1,5 @@
-//! An ACK cut from data in a tunnel is, byte for byte, the frame that would be built without the
-//! data.
+//! An ACK that `cut` makes from data in a tunnel equals, byte for byte, a frame that is built
+//! without data.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -7,7 +7,7 @@ use tidegate_core::Packet;
 use tidegate_wire::build::{Frame, Link, Network, Transport};
 use tidegate_wire::{Checksum, cut, describe_innermost};
 
-/// A tunnel around a packet.
+/// The kind of a tunnel.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Ip,
@@ -16,7 +16,7 @@ enum Kind {
     Gretap,
     Vxlan,
     Geneve,
-    /// Tunnels that must not be edited.
+    /// Tunnels in which ACKs must not be edited.
     GreNumber,
     GtpU,
 }
@@ -24,7 +24,7 @@ enum Kind {
 const KINDS: [Kind; 6] =
     [Kind::Ip, Kind::Gre, Kind::GreKey, Kind::Gretap, Kind::Vxlan, Kind::Geneve];
 
-/// `inner`, an Ethernet frame, in a tunnel over IPv4 or IPv6.
+/// The Ethernet frame `inner` in a tunnel over IPv4 or IPv6.
 fn wrap(inner: &[u8], kind: Kind, v6: bool) -> Frame {
     let ip = &inner[14..];
     let number = if ip[0] >> 4 == 6 { 41 } else { 4 };
@@ -54,7 +54,7 @@ fn wrap(inner: &[u8], kind: Kind, v6: bool) -> Frame {
     frame
 }
 
-/// A TCP segment with `payload` in these tunnels, the innermost first.
+/// A TCP segment with `payload` in these tunnels. The innermost tunnel is first.
 fn built(payload: &[u8], inner_v6: bool, tunnels: &[(Kind, bool)]) -> Vec<u8> {
     let ends = if inner_v6 { ["[fd07::1]:5", "[fd07::2]:6"] } else { ["10.0.0.1:5", "10.0.0.2:6"] };
     let mut frame = Frame::tcp(ends[0].parse().unwrap(), ends[1].parse().unwrap());
@@ -78,7 +78,8 @@ fn described(frame: &[u8]) -> Packet {
     packet
 }
 
-/// One or two tunnels of every kind, over and inside both versions of IP.
+/// All combinations of one or two tunnels of each kind, over both versions of IP and with both
+/// versions inside.
 fn cases() -> Vec<(bool, Vec<(Kind, bool)>)> {
     let mut cases = Vec::new();
     for (first, inner_v6) in KINDS.iter().flat_map(|kind| [(*kind, false), (*kind, true)]) {
@@ -91,8 +92,8 @@ fn cases() -> Vec<(bool, Vec<(Kind, bool)>)> {
     cases
 }
 
-/// Catches: one header whose length or checksum is not updated. An inner IPv6 length or the outer
-/// pseudo header missing from the change of an outer checksum.
+/// Catches: a header whose length or checksum is not updated; an outer checksum that does not
+/// include the change of an inner IPv6 length or of the outer pseudo header.
 #[test]
 fn an_ack_cut_from_data_in_tunnels_is_as_if_built_without_data() {
     let payload: Vec<u8> = (0..113).collect();
@@ -105,8 +106,9 @@ fn an_ack_cut_from_data_in_tunnels_is_as_if_built_without_data() {
     }
 }
 
-/// Catches: a trailer left in an outer checksum. A trailer after an odd number of bytes summed as if
-/// after an even number. A trailer subtracted twice, or from a checksum that did not include it.
+/// Catches: a trailer that still counts in an outer checksum; a trailer after an odd number of
+/// bytes that is summed as after an even number; a trailer that is subtracted twice, or from a
+/// checksum that did not include it.
 #[test]
 fn a_trailer_behind_the_inner_packet_leaves_the_outer_checksums() {
     const TRAILER: [u8; 3] = [1, 2, 3];
@@ -130,7 +132,7 @@ fn a_trailer_behind_the_inner_packet_leaves_the_outer_checksums() {
     }
 }
 
-/// Catches: a length of IEEE 802.3 that still counts the data.
+/// Catches: an IEEE 802.3 length that still counts the data.
 #[test]
 fn the_length_of_an_ieee_802_3_frame_follows() {
     for (tags, tunnels) in [(0, vec![]), (1, vec![]), (2, vec![]), (1, vec![(Kind::Vxlan, false)])]
@@ -143,7 +145,7 @@ fn the_length_of_an_ieee_802_3_frame_follows() {
     }
 }
 
-/// `frame`, from its outermost IP header on, behind so many VLAN tags, a length, LLC and SNAP.
+/// The IP packet of `frame` behind `tags` VLAN tags, a length field, LLC and SNAP.
 fn snap(frame: &[u8], tags: usize) -> Vec<u8> {
     let ip = frame.windows(4).position(|it| it[0] == 0x45 && it[1] == 0).unwrap();
     let length = u16::try_from(8 + frame.len() - ip).unwrap().to_be_bytes();
@@ -151,13 +153,14 @@ fn snap(frame: &[u8], tags: usize) -> Vec<u8> {
     [&frame[..12], &[0x81, 0, 0, 7].repeat(tags), &length, &llc, &frame[ip..]].concat()
 }
 
-/// Catches: bytes written before all conditions for a cut are checked.
+/// Catches: bytes that are written before all conditions for a cut are checked.
 #[test]
 fn where_no_ack_can_be_cut_nothing_changes() {
     let data = [1; 99];
     let mut routed = Frame::tcp("[fd00::1]:5".parse().unwrap(), "[fd00::2]:6".parse().unwrap());
     routed.payload = data.to_vec();
-    // A routing header of an unknown type with a segment left: the last destination is unknown.
+    // A routing header of an unknown type with a segment left, so that the final destination is
+    // unknown.
     routed.ip_mut().unwrap().extensions = vec![(43, vec![0, 0, 99, 1, 0, 0, 0, 0])];
     let mut frames = vec![routed.bytes(), built(&data, false, &[(Kind::GtpU, false)])];
     frames.push(wrap(&routed.bytes(), Kind::Vxlan, false).bytes());
@@ -170,7 +173,7 @@ fn where_no_ack_can_be_cut_nothing_changes() {
     }
 }
 
-/// Catches: an unfinished inner checksum included in the outer one.
+/// Catches: an unfinished inner checksum that is included in the outer checksum.
 #[test]
 fn where_the_inner_checksum_is_left_to_a_nic_the_outer_ones_are_right_nevertheless() {
     let payload: Vec<u8> = (0..113).collect();
@@ -186,7 +189,7 @@ fn where_the_inner_checksum_is_left_to_a_nic_the_outer_ones_are_right_neverthele
     }
 }
 
-/// Catches: a checksum of zero, which means no checksum, given a value.
+/// Catches: a UDP checksum of zero (no checksum) that gets a value.
 #[test]
 fn an_outer_datagram_without_checksum_keeps_none() {
     let clear = |mut frame: Vec<u8>| {
@@ -209,7 +212,8 @@ fn an_outer_datagram_without_checksum_keeps_none() {
     }
 }
 
-/// Catches: an ACK cut in a tunnel with sequence numbers, or in one whose lengths are not corrected.
+/// Catches: an ACK that is cut in a tunnel with sequence numbers, or in a tunnel whose lengths
+/// `cut` cannot correct.
 #[test]
 fn no_ack_is_cut_in_other_tunnels() {
     for kind in [Kind::GreNumber, Kind::GtpU] {
@@ -220,7 +224,8 @@ fn no_ack_is_cut_in_other_tunnels() {
     }
 }
 
-/// Replaces the checksum of the innermost TCP header by the sum of its pseudo header.
+/// Replaces the checksum of the innermost TCP header by the sum of its pseudo header, as a host
+/// does for a NIC.
 fn leave_to_nic(frame: &mut [u8]) {
     let packet = described(frame);
     let at = usize::from(packet.transport_offset);

@@ -1,4 +1,4 @@
-//! Descriptors of frames agree with an independent parser, and no input breaks the parser.
+//! Descriptors agree with those of an independent parser, and no input breaks the parser.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,7 +14,7 @@ use tidegate_core::packet::{Endpoint, NO_VLAN, Network, Options, TcpFlags, TcpSe
 use tidegate_wire::build::{Frame, Link, Transport};
 use tidegate_wire::{Completed, Oddity, VlanTag, complete_checksum, describe, segment};
 
-/// The descriptor of an IP packet, as computed by the independent parser.
+/// The descriptor of an IP packet, computed with the independent parser.
 fn expected(ip: &[u8]) -> Packet {
     let sliced = SlicedPacket::from_ip(ip).unwrap();
     let mut packet = Packet::default();
@@ -80,14 +80,14 @@ fn expected_tcp(tcp: &etherparse::TcpSlice<'_>) -> TcpSegment {
                 segment.timestamps = Some((value, echo));
             }
             Ok(TcpOptionElement::Noop) => {}
-            // Options allowed in a SYN only.
+            // Options that only a SYN may have.
             _ => segment.options = Options::Unknown,
         }
     }
     segment
 }
 
-/// The SACK blocks of all options, in order, as the independent parser reads them.
+/// The SACK blocks of all options in order, read with the independent parser.
 fn expected_sack(ip: &[u8]) -> Vec<(u32, u32)> {
     let sliced = SlicedPacket::from_ip(ip).unwrap();
     let Some(TransportSlice::Tcp(tcp)) = &sliced.transport else { return Vec::new() };
@@ -106,13 +106,13 @@ fn link_len(frame: &Frame) -> usize {
 }
 
 proptest! {
-    /// Catches: padding counted as payload. The innermost VLAN instead of the outermost. Extension
-    /// headers in units of 4 bytes. SACK blocks in reverse order, or with exchanged edges.
+    /// Catches: padding counted as payload; the innermost VLAN tag reported; extension headers in
+    /// units of 4 bytes; SACK blocks in reverse order, or with exchanged edges.
     #[test]
     fn a_descriptor_says_what_an_independent_parser_says(frame in frames(), padding in 0usize..20) {
         let mut bytes = frame.bytes();
         let network = link_len(&frame);
-        // In padded frames, the guess at the payload of MPLS does not expect hop-by-hop options.
+        // Padded IPv6 with hop-by-hop options is not recognised behind MPLS labels.
         let padding = if matches!(frame.link.first(), Some(Link::Mpls(_))) && bytes[network + 6] == 0 {
             0
         } else {
@@ -138,7 +138,7 @@ proptest! {
         prop_assert_eq!(packet.vlan, { vlans }.next().unwrap_or(NO_VLAN));
     }
 
-    /// Catches: the IPv4 header read by index instead of `get`.
+    /// Catches: an IPv4 header that is read beyond the end of the frame.
     #[test]
     fn whatever_arrives_is_described_within_its_bounds(
         frame in frames(),
@@ -175,8 +175,8 @@ fn ipv6() -> Frame {
     tcp("[fd00::1]:1000", "[fd00::2]:80")
 }
 
-/// The flow table looks up the first fragment later. Until then, the descriptors of later fragments
-/// differ in the ports only.
+/// The descriptors of later fragments differ only in the ports, until the flow table looks up the
+/// first fragment.
 #[test]
 fn fragments_of_a_datagram_have_the_same_addresses_and_protocol() {
     for frame in [ipv4(), ipv6()] {
@@ -254,7 +254,8 @@ fn a_long_chain_of_extension_headers_hides_nothing() {
     }
 }
 
-/// Catches: IPv4's authentication header not parsed. TCP behind it rewritten. A length from the end.
+/// Catches: an IPv4 authentication header that is not parsed; TCP behind it that may be rewritten;
+/// a header length computed from the wrong byte.
 #[test]
 fn behind_authentication_headers_of_ipv4_there_are_ports_but_nothing_to_rewrite() {
     let header = |next: u8| [&[next, 4][..], &[0; 22]].concat();
@@ -270,7 +271,7 @@ fn behind_authentication_headers_of_ipv4_there_are_ports_but_nothing_to_rewrite(
         assert_eq!(usize::from(packet.transport_offset), 34 + headers.len());
         assert!(packet.tcp.is_none());
     }
-    // A header longer than its packet, and a header cut short.
+    // First a header that is longer than its packet, then a header that is cut short.
     for payload in [vec![6, 200, 0, 0, 0, 0, 0, 0], vec![6]] {
         let mut frame = Frame::ip(V4[0], V4[1], Transport::Other(51));
         frame.payload = payload;
@@ -283,7 +284,8 @@ fn behind_authentication_headers_of_ipv4_there_are_ports_but_nothing_to_rewrite(
 const V4: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), IpAddr::V4(Ipv4Addr::new(10, 9, 0, 1))];
 
-/// Catches: an IPv6 packet with an IPv4-mapped address taken for IPv4; a checksum over other addresses.
+/// Catches: an IPv6 packet with an IPv4-mapped address that counts as IPv4; a checksum over other
+/// addresses.
 #[test]
 fn an_ipv4_mapped_address_in_ipv6_is_no_ipv4_address() {
     let mapped = tcp("[::ffff:10.0.0.1]:1000", "[fd00::2]:80");
@@ -299,13 +301,13 @@ fn an_ipv4_mapped_address_in_ipv6_is_no_ipv4_address() {
     assert_eq!(partial, finished);
 }
 
-/// The frame with this IP packet behind a label, or in a PPPoE session with a short PPP protocol field.
+/// A frame that consists of MAC addresses, the link-layer headers `link`, and the packet `ip`.
 fn behind(link: &[u8], ip: &[u8]) -> Vec<u8> {
     [&Frame::opaque(0, vec![]).bytes()[..12], link, ip].concat()
 }
 
-/// Catches: a protocol field of one byte read as two; SNAP not read; another organisation's SNAP read as IP; the
-/// ethertype of the other version.
+/// Catches: a PPP protocol field of one byte that is read as two; SNAP that is not read; SNAP of
+/// another organisation that is read as IP; the ethertype of the other IP version.
 #[test]
 fn ip_behind_short_ppp_and_behind_snap_is_read() {
     for (frame, ppp, ethertype) in [(ipv4(), 0x21, [8, 0]), (ipv6(), 0x57, [0x86, 0xdd])] {
@@ -327,7 +329,8 @@ fn ip_behind_short_ppp_and_behind_snap_is_read() {
     }
 }
 
-/// Catches: a padded IPv6 packet behind a label mistaken for a pseudowire, or a pseudowire for IPv6.
+/// Catches: a padded IPv6 packet behind a label that counts as a pseudowire, or a pseudowire that
+/// counts as IPv6.
 #[test]
 fn a_padded_ipv6_packet_behind_a_label_is_read() {
     let label = [0x88, 0x47, 0, 1, 1, 64];
@@ -338,8 +341,7 @@ fn a_padded_ipv6_packet_behind_a_label_is_read() {
         assert_eq!(packet.tcp.unwrap().payload, 32);
     }
     for ethertype in [0x0800u16, 0x0806, 0x86dd, 0x8100, 0x88cc] {
-        // The last bytes of the destination resemble a length, the first of the source a next
-        // header.
+        // The MAC addresses resemble an IPv6 length and next header.
         let mut inner =
             [&[0x64, 0, 0, 0, 0, 30, 6, 64, 0, 0, 0, 1][..], &ethertype.to_be_bytes()].concat();
         inner.resize(80, 0x11);
@@ -347,10 +349,10 @@ fn a_padded_ipv6_packet_behind_a_label_is_read() {
     }
 }
 
-/// Catches: addresses ignored because a length in the header is inconsistent.
+/// Catches: addresses that are ignored because a length in the header is inconsistent.
 #[test]
 fn headers_that_contradict_their_lengths_still_have_addresses() {
-    // Each case: a frame, the offset and value of the changed byte, and the expected oddity.
+    // In each case: a frame, the offset and the value of the changed byte, and the expected fault.
     let cases = [
         (ipv4(), 14, 0x44, Oddity::Ipv4), // header length 16
         (ipv4(), 14, 0x4f, Oddity::Ipv4), // header length 60, but total length 59
@@ -367,7 +369,8 @@ fn headers_that_contradict_their_lengths_still_have_addresses() {
         if value == 0x4f {
             bytes[17] = 59;
         }
-        bytes[15 + 40] = 0xff; // IPv6: length of an extension header; IPv4: part of the sequence number
+        // For IPv6 the length of an extension header, for IPv4 a sequence number.
+        bytes[15 + 40] = 0xff;
         let (packet, oddity) = described(&bytes);
         assert_eq!((packet.network, oddity), (plain.network, Some(expected)), "{at} {value:#x}");
         assert_eq!(packet.key.src.address(), plain.key.src.address());
@@ -376,7 +379,8 @@ fn headers_that_contradict_their_lengths_still_have_addresses() {
     }
 }
 
-/// Catches: an IPv4 packet of protocol 0, or with misplaced hop-by-hop options, classified as not IP.
+/// Catches: an IPv4 packet of protocol 0, or with misplaced hop-by-hop options, that counts as a
+/// frame without IP.
 #[test]
 fn a_packet_of_protocol_zero_is_an_ip_packet() {
     let zero = Frame::ip(V4[0], V4[1], Transport::Other(0));
@@ -391,7 +395,8 @@ fn a_packet_of_protocol_zero_is_an_ip_packet() {
     assert!(described(&Frame::opaque(0x0806, vec![0; 46]).bytes()).0.key.is_opaque());
 }
 
-/// Catches: a PPPoE session with a length beyond its frame not parsed; its oddity not counted.
+/// Catches: a PPPoE session that is not parsed because its length exceeds the frame; such a fault
+/// that is not counted.
 #[test]
 fn a_session_longer_than_its_frame_still_has_addresses() {
     let mut frame = ipv4();
@@ -455,8 +460,8 @@ fn options_before_one_that_has_no_end_count_and_those_after_it_do_not() {
     }
 }
 
-/// Catches: parsing that ends at an option with a wrong length, or that uses this option. A segment
-/// with such an option classified as bare.
+/// Catches: parsing that stops at an option with a wrong length, or uses the option; a segment with
+/// such an option that counts as bare.
 #[test]
 fn an_option_of_wrong_length_is_skipped_by_its_length() {
     let wrong: [&[u8]; 6] = [
@@ -493,7 +498,8 @@ fn unknown_options_are_passed_and_too_large_a_shift_counts_as_fourteen() {
     assert_eq!((packet.tcp.unwrap().window_scale, oddity), (Some(14), None));
 }
 
-/// Catches: an unknown option ignored; MPTCP hidden by another option in the same segment.
+/// Catches: an unknown option that is ignored; MPTCP that is hidden by another option of the
+/// segment.
 #[test]
 fn a_segment_with_other_options_than_timestamps_and_sack_is_not_bare() {
     let timestamps = [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2];
@@ -502,9 +508,9 @@ fn a_segment_with_other_options_than_timestamps_and_sack_is_not_bare() {
         (vec![172, 11, 0, 0, 9, 0, 0, 9, 0, 0, 9, 1], Options::Unknown), // AccECN0
         (vec![174, 5, 0, 0, 9, 1, 1, 1], Options::Unknown),              // AccECN1
         (vec![254, 4, 0x12, 0x34], Options::Unknown),
-        (vec![2, 4, 5, 180], Options::Unknown), // only a SYN may offer a segment size
+        (vec![2, 4, 5, 180], Options::Unknown), // Only a SYN may have an MSS option.
         (vec![254, 2, 30, 8, 0x20, 0x01, 0, 0, 0, 7, 254, 2], Options::Multipath),
-        (vec![1, 1, 1, 9], Options::Unknown), // its length is missing
+        (vec![1, 1, 1, 9], Options::Unknown), // The length is missing.
     ];
     for (options, expected) in cases {
         let mut frame = ipv6();
@@ -515,7 +521,7 @@ fn a_segment_with_other_options_than_timestamps_and_sack_is_not_bare() {
     }
 }
 
-/// Catches: a parser that reads only the lower eight control bits.
+/// Catches: control bits of which only the lower eight are read.
 #[test]
 fn ae_and_reserved_bits_are_read_and_a_segment_with_them_is_not_bare() {
     for high_flags in 0..16 {
@@ -545,7 +551,7 @@ fn super_packets_too_long_for_their_length_field_are_measured_by_the_frame() {
         let bytes = frame.bytes();
         let (packet, oddity) = described(&bytes);
         assert_eq!((packet.tcp.unwrap().payload, oddity), (100_000, None));
-        // The descriptor needs only the first part of the frame.
+        // The first part of the frame is sufficient for the descriptor.
         let mut from_head = Packet::default();
         describe(&bytes[..256], packet.len, &mut from_head);
         assert_eq!((from_head.tcp, from_head.key), (packet.tcp, packet.key));
@@ -556,7 +562,7 @@ fn super_packets_too_long_for_their_length_field_are_measured_by_the_frame() {
 fn a_pseudowire_that_looks_like_ip_is_left_alone() {
     let mut frame = Frame::opaque(0x0800, vec![0; 60]);
     frame.link.push(Link::Mpls(16));
-    // MAC addresses that begin with the nibbles 4 and 6, directly behind the label.
+    // MAC addresses that begin with the four bits 4 or 6, directly behind the label.
     for first in [0x45, 0x60] {
         let mut bytes = frame.bytes();
         bytes[18] = first;
@@ -565,7 +571,7 @@ fn a_pseudowire_that_looks_like_ip_is_left_alone() {
     }
 }
 
-/// Catches: a tag without a VLAN read as VLAN 0; the tag behind it not read.
+/// Catches: a priority tag that is read as VLAN 0; a tag behind it that is not read.
 #[test]
 fn a_priority_tag_is_no_vlan() {
     let priority = |tpid| Link::Vlan(VlanTag { tpid, tci: 0xe000 });

@@ -1,4 +1,4 @@
-//! Descriptors of fragments.
+//! Descriptors of fragments, and policies for fragments.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -32,7 +32,7 @@ fn tcp(src: SocketAddr, dst: SocketAddr) -> Frame {
     Frame { payload: vec![7; 64], ..Frame::tcp(src, dst) }
 }
 
-/// The fragment of `frame` at `offset` units of 8 bytes.
+/// The fragment of `frame` at this `offset` in units of 8 bytes.
 fn part(frame: &Frame, offset: u16, more: bool) -> Frame {
     let mut frame = frame.clone();
     let ip = frame.ip_mut().unwrap();
@@ -40,8 +40,9 @@ fn part(frame: &Frame, offset: u16, more: bool) -> Frame {
     frame
 }
 
-/// Catches: missing ports. Ports of a later fragment read from its data. A descriptor of a fragment
-/// with `tcp`, `transport_offset` or a UDP checksum. An identification read from the flags.
+/// Catches: ports that are missing; ports of a later fragment that are read from its data; a
+/// fragment's descriptor with `tcp`, `transport_offset` or a UDP checksum; an identification that
+/// is read from the flags.
 #[test]
 fn a_first_fragment_has_its_ports_and_nothing_else() {
     for (src, dst) in ends() {
@@ -63,7 +64,7 @@ fn a_first_fragment_has_its_ports_and_nothing_else() {
 /// A first fragment must contain the TCP header up to its flags, or the whole UDP header (RFC 1858,
 /// section 3.1).
 ///
-/// Catches: 8 bytes of TCP taken for enough; padding of the frame taken for a header.
+/// Catches: 8 bytes of TCP that count as enough; padding of the frame that counts as a header.
 #[test]
 fn a_first_fragment_without_its_ports_is_tiny() {
     let (src, dst) = ends()[0];
@@ -79,15 +80,15 @@ fn a_first_fragment_without_its_ports_is_tiny() {
     }
 }
 
-/// Catches: the extension header taken for the protocol. The ports read from the extension header. A
-/// chain that continues in a later fragment taken for a complete one.
+/// Catches: an extension header that counts as the protocol; ports that are read from an extension
+/// header; a chain of extension headers that continues in a later fragment and counts as complete.
 #[test]
 fn extension_headers_in_a_first_fragment_hide_no_ports() {
     let (src, dst) = ends()[1];
     let udp = udp(src, dst);
     let mut bytes = part(&udp, 0, true).bytes();
-    // Ethernet 14, IPv6 40, fragment header 8. Destination options of 16 bytes come first in the
-    // data.
+    // Ethernet 14, IPv6 40, fragment header 8 bytes. The data begins with destination options of 16
+    // bytes.
     let (fragment, data) = (54, 62);
     bytes[fragment] = 60;
     bytes.splice(data..data, [17, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
@@ -103,20 +104,20 @@ fn extension_headers_in_a_first_fragment_hide_no_ports() {
     assert_eq!(packet.key.protocol, Protocol(60));
 }
 
-/// An authentication header of 24 bytes: next header, length in words minus two, and 12 bytes of
-/// digest (RFC 4302, section 2).
+/// An authentication header of 24 bytes: next header, length in words minus two, and digest (RFC
+/// 4302, section 2).
 fn authentication(next: u8) -> Vec<u8> {
     [&[next, 4][..], &[0; 22]].concat()
 }
 
-/// Catches: IPv4's authentication header taken for the protocol of a first fragment. Only one of two
-/// headers passed. The fragment mark missing, so that later fragments do not find the first one. A
-/// header passed although it is cut short.
+/// Catches: an authentication header of IPv4 that counts as the protocol; only one of two headers
+/// passed; a missing mark, without which later fragments do not find the first one; a header that
+/// is passed although it is cut short.
 #[test]
 fn an_authentication_header_in_an_ipv4_first_fragment_hides_no_ports() {
     let (src, dst) = ends()[0];
     let whole = udp(src, dst);
-    // Behind Ethernet 14 and IPv4 20.
+    // Ethernet has 14 bytes, and IPv4 has 20.
     let datagram = whole.bytes().split_off(34);
     for headers in [authentication(17), [authentication(51), authentication(17)].concat()] {
         let mut frame = Frame::ip(src.ip(), dst.ip(), Transport::Other(51));
@@ -138,7 +139,7 @@ fn an_authentication_header_in_an_ipv4_first_fragment_hides_no_ports() {
     }
 }
 
-/// Catches: identifiers of echoes left out, or read from other ICMP messages.
+/// Catches: identifiers of ICMP echoes that are missing, or are read from other ICMP messages.
 #[test]
 fn the_first_fragment_of_an_echo_has_its_identifier() {
     for (host, peer) in [("10.0.0.1", "10.9.0.1"), ("fd00::1", "fd00::2")] {
@@ -151,7 +152,7 @@ fn the_first_fragment_of_an_echo_has_its_identifier() {
     }
 }
 
-/// A later fragment has no ports, so only a part of its datagram would be control traffic.
+/// Later fragments have no ports, so only a part of each datagram would count as control traffic.
 #[test]
 fn fragments_of_datagrams_are_not_control_traffic() {
     let dhcp = udp("0.0.0.0:68".parse().unwrap(), "255.255.255.255:67".parse().unwrap());
@@ -159,19 +160,20 @@ fn fragments_of_datagrams_are_not_control_traffic() {
     assert_eq!(described(&part(&dhcp, 0, true).bytes()).0.kind, Kind::User);
 }
 
-/// The limit for name servers of `examples/isp.toml`.
+/// The limit for name servers in `examples/isp.toml`.
 const LIMIT: Rate = Rate::from_mbps(5);
 
-/// A gateway that drops what UDP port 53 sends beyond 5 Mbit/s.
+/// A gateway that drops packets from UDP port 53 beyond 5 Mbit/s.
 fn police() -> Gateway {
     let filter = Filter { src_port: vec![Range { first: 53, last: 53 }], ..Filter::default() };
     let conditioning = conditioning(LIMIT, Bytes(15_140));
     gateway(filter, Action::Police { conditioning, exceed: Exceed::Drop }, 64)
 }
 
-/// 24 Mbit/s of datagrams in two fragments each, for ten seconds of virtual time.
+/// Offers 24 Mbit/s of datagrams in two fragments each, for ten seconds of virtual time.
 ///
-/// Catches: missing ports of first fragments; later fragments that do not look up the first.
+/// Catches: missing ports of first fragments; later fragments that do not look up their first
+/// fragment.
 #[test]
 fn fragments_of_a_policed_port_pass_at_the_rate_of_the_policy() {
     for (src, dst) in ends() {

@@ -1,7 +1,8 @@
-//! Flags, window and options of each held ACK arrive with their own acknowledgement number.
+//! ACKs that were held arrive with the flags, window and options of their own acknowledgement
+//! number.
 //!
-//! Scripted end points exchange data through a gateway that holds their ACKs, as frames and in
-//! virtual time. The tests compare the ACKs that arrive with the ACKs that were sent.
+//! Scripted end points exchange data through a gateway that holds their ACKs. The tests compare the
+//! ACKs that arrive with the ACKs that were sent.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -23,13 +24,13 @@ const CONTROLS: [&str; 4] = [
 
 const BYTES: u32 = 600 * MSS;
 
-/// A script with timestamps whose receiver acknowledges every second segment.
+/// A script with timestamps, whose receiver acknowledges every second segment.
 fn script() -> Script {
     Script { timestamps: true, stretch: 2, ..Script::default() }
 }
 
-/// Runs the script with each ACK control over IPv4 and IPv6. `check` compares the sent with the
-/// received segments, per direction. Asserts that each run held ACKs.
+/// Runs the script with each ACK control, over IPv4 and IPv6. `check` compares the sent with the
+/// received segments of each direction. Asserts that each run held ACKs.
 fn everywhere(script: Script, check: impl Fn(&[Said], &[Said]) -> Result<(), String>) {
     for control in CONTROLS {
         for v6 in [false, true] {
@@ -37,7 +38,7 @@ fn everywhere(script: Script, check: impl Fn(&[Said], &[Said]) -> Result<(), Str
             let (mut ends, report) = run(control, script);
             for [from, to] in [[1, 0], [0, 1]] {
                 if control.contains("tcr") {
-                    // TCR rewrites windows.
+                    // TCR rewrites windows, so they are not compared.
                     let narrow = |said: &mut Said| said.window = 0;
                     ends[from].said.iter_mut().chain(&mut ends[to].heard).for_each(narrow);
                 }
@@ -55,7 +56,7 @@ fn run(control: &str, script: Script) -> ([End; 2], Report) {
     (ends, report)
 }
 
-/// Every segment arrived unchanged and in order.
+/// Checks that every segment arrived unchanged and in order.
 fn as_it_was(said: &[Said], heard: &[Said]) -> Result<(), String> {
     let different = said.iter().zip(heard).position(|(said, heard)| said != heard);
     if let Some(at) = different {
@@ -64,8 +65,9 @@ fn as_it_was(said: &[Said], heard: &[Said]) -> Result<(), String> {
     if said.len() == heard.len() { Ok(()) } else { Err("a segment was lost or made".to_owned()) }
 }
 
-/// Flags, window and options of each ACK belong to its number, or to the stretch ACK of which it is
-/// a step. All ACKs with flags or options of their own arrived.
+/// Checks that flags, window and options of each ACK belong to its acknowledgement number. A step
+/// of a stretch ACK may have those of the stretch ACK. ACKs with special flags or options must all
+/// arrive.
 fn with_its_number(said: &[Said], heard: &[Said]) -> Result<(), String> {
     let mut by_ack: BTreeMap<u32, Vec<&Said>> = BTreeMap::new();
     let mut by_seq: BTreeMap<u32, Vec<&Said>> = BTreeMap::new();
@@ -82,7 +84,8 @@ fn with_its_number(said: &[Said], heard: &[Said]) -> Result<(), String> {
         if same.is_some_and(|same| same.iter().any(|it| agrees(it, heard))) {
             last = heard;
         } else if heard.payload > 0 {
-            // Data whose ACK is held carries the number and echo of the ACK that departed last.
+            // A data segment whose ACK is held carries the acknowledgement number and the ECN echo
+            // of the ACK that departed last.
             let own = |it: &Said| it.flags & !u16::from(TcpFlags::ECE);
             let as_sent = by_seq[&heard.seq].iter().any(|it| own(it) == own(heard));
             let echo = heard.has(TcpFlags::ECE) == last.has(TcpFlags::ECE);
@@ -113,8 +116,8 @@ fn with_its_number(said: &[Said], heard: &[Said]) -> Result<(), String> {
     }
 }
 
-/// True if `heard` equals `said`, except that it may be cut from data or have a later timestamp
-/// value.
+/// Returns `true` if `heard` equals `said`. It may have been cut from a data segment, and may have
+/// a later timestamp value.
 fn agrees(said: &Said, heard: &Said) -> bool {
     let cut = if said.payload > heard.payload { TcpFlags::PSH | TcpFlags::CWR } else { 0 };
     said.ack == heard.ack
@@ -124,24 +127,26 @@ fn agrees(said: &Said, heard: &Said) -> bool {
         && said.value <= heard.value
 }
 
-/// True for a segment with nothing but numbers, window and timestamps.
+/// Returns `true` for a segment that has only sequence numbers, window and timestamps.
 fn is_bare(said: &Said) -> bool {
     let options = if said.options.starts_with(&[1, 1, 8, 10]) { 12 } else { 0 };
     said.flags == u16::from(TcpFlags::ACK) && said.options.len() == options
 }
 
-/// Catches: AccECN ACKs kept as records; counters of another ACK; merged ACKs with a counter of zero.
+/// Catches: ACKs with AccECN counters that are stored as records, which lose the counters; counters
+/// of another ACK; merged ACKs with a counter of zero.
 #[test]
 fn counters_of_accecn_arrive_with_the_ack_that_states_them() {
     everywhere(Script { ecn: EcnScript::Accurate, ..script() }, as_it_was);
-    // With the options of RFC 9768, section 3.2.3, too.
+    // Also with the AccECN options of RFC 9768, section 3.2.3.
     for kind in [172, 174] {
         let ecn = EcnScript::Accurate;
         everywhere(Script { ecn, option: Some(kind), ..script() }, as_it_was);
     }
 }
 
-/// Catches: an ACK cut from data of AccECN; data with a lower number than its counters are for.
+/// Catches: an ACK that is cut from an AccECN data segment; data with counters that belong to a
+/// higher acknowledgement number.
 #[test]
 fn counters_of_accecn_arrive_with_data_both_ways() {
     let ecn = EcnScript::Accurate;
@@ -149,7 +154,7 @@ fn counters_of_accecn_arrive_with_data_both_ways() {
     everywhere(Script { ecn, both_ways: true, loss: 97, sack: true, ..script() }, as_it_was);
 }
 
-/// Catches: ACKs with AE or CWR kept as records in a flow without an observed SYN.
+/// Catches: ACKs with AE or CWR that are stored as records in a flow whose SYN was not seen.
 #[test]
 fn counters_arrive_where_no_syn_spoke_of_accecn() {
     let ecn = EcnScript::Unsaid;
@@ -157,7 +162,8 @@ fn counters_arrive_where_no_syn_spoke_of_accecn() {
     everywhere(Script { ecn, loss: 97, sack: true, ..script() }, with_its_number);
 }
 
-/// Catches: an ECN echo lost with an ACK kept as a record; an echo moved to another number.
+/// Catches: an ECN echo that is lost when its ACK is stored as a record; an echo that moves to
+/// another acknowledgement number.
 #[test]
 fn echoes_of_classic_ecn_arrive_with_their_number_one_way_and_both() {
     let ecn = EcnScript::Classic;
@@ -165,14 +171,14 @@ fn echoes_of_classic_ecn_arrive_with_their_number_one_way_and_both() {
     everywhere(Script { ecn, both_ways: true, ..script() }, with_its_number);
 }
 
-/// Catches: DSS options that move to another ACK, or vanish with it.
+/// Catches: MPTCP DSS options that move to another ACK, or vanish with their ACK.
 #[test]
 fn options_of_mptcp_arrive_with_the_ack_that_states_them() {
     everywhere(Script { mptcp: true, ..script() }, as_it_was);
     everywhere(Script { mptcp: true, both_ways: true, loss: 97, ..script() }, as_it_was);
 }
 
-/// Catches: an unknown option moved to another ACK; an unknown option lost.
+/// Catches: an unknown option that is lost, or moves to another ACK.
 #[test]
 fn unknown_options_arrive_with_the_ack_that_states_them() {
     for kind in [172, 174, 254] {
@@ -185,7 +191,7 @@ fn unknown_options_arrive_with_the_ack_that_states_them() {
     everywhere(Script { option: Some(254), timestamps: false, ..script() }, with_its_number);
 }
 
-/// Catches: steps of a stretch ACK, or duplicates, that echo the timestamp of a newer ACK.
+/// Catches: steps of a stretch ACK, or duplicate ACKs, that echo the timestamp of a newer ACK.
 #[test]
 fn each_ack_echoes_its_own_timestamp_in_steps_and_duplicates_too() {
     everywhere(Script { stretch: 8, ..script() }, with_its_number);
@@ -194,7 +200,7 @@ fn each_ack_echoes_its_own_timestamp_in_steps_and_duplicates_too() {
     everywhere(Script { loss: 53, timestamps: false, ..script() }, with_its_number);
 }
 
-/// Catches: SACK blocks on data with a lower acknowledgement number; blocks of another ACK.
+/// Catches: SACK blocks of another ACK; SACK blocks on data with a lower acknowledgement number.
 #[test]
 fn selective_acks_arrive_with_their_number() {
     everywhere(Script { sack: true, loss: 53, ..script() }, with_its_number);

@@ -1,4 +1,5 @@
-//! A rewrite changes its field only, and leaves every checksum as right or wrong as it was.
+//! A rewrite changes only the intended field. Correct checksums stay correct, and wrong checksums
+//! stay wrong.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,7 +16,7 @@ fn described(frame: &[u8]) -> Packet {
     frames::described(frame).0
 }
 
-/// The sums that the IP and the transport checksum cover; 0xffff means right.
+/// The sums over the IP header and over the transport packet. 0xffff means a correct checksum.
 fn sums(frame: &[u8], packet: &Packet) -> (u16, u16) {
     let (network, transport) =
         (usize::from(packet.network_offset), usize::from(packet.transport_offset));
@@ -31,7 +32,7 @@ fn sums(frame: &[u8], packet: &Packet) -> (u16, u16) {
     (header, segment)
 }
 
-/// Replaces the TCP or UDP checksum by the sum of the pseudo header, as for a NIC.
+/// Replaces the TCP or UDP checksum by the sum of the pseudo header, as a host does for a NIC.
 fn make_partial(bytes: &mut [u8], packet: &Packet) {
     let (network, at) = (usize::from(packet.network_offset), usize::from(packet.transport_offset));
     let field = at + if packet.key.protocol == Protocol::UDP { 6 } else { 16 };
@@ -42,7 +43,7 @@ fn make_partial(bytes: &mut [u8], packet: &Packet) {
     bytes[field..field + 2].copy_from_slice(&pseudo.to_be_bytes());
 }
 
-/// Makes the protocol field of PPP one byte long, in the PPPoE session whose header is at `at`.
+/// Shortens the PPP protocol field to one byte. The PPPoE header is at offset `at`.
 fn shorten_ppp(bytes: &mut Vec<u8>, at: usize) {
     let len = u16::from_be_bytes([bytes[at + 4], bytes[at + 5]]) - 1;
     bytes[at + 4..at + 6].copy_from_slice(&len.to_be_bytes());
@@ -53,7 +54,7 @@ fn words() -> impl Strategy<Value = u16> {
     prop_oneof![any::<u16>(), prop::sample::select(vec![0, 1, 0x8000, 0xfffe, 0xffff])]
 }
 
-/// Catches: a rewrite of a TCP header without a check for digests.
+/// Catches: a TCP header with a digest that is rewritten.
 #[test]
 fn nothing_is_written_into_a_header_with_a_digest() {
     let mut frame = Frame::tcp("10.0.0.1:1".parse().unwrap(), "10.0.0.2:2".parse().unwrap());
@@ -72,10 +73,11 @@ fn nothing_is_written_into_a_header_with_a_digest() {
 }
 
 proptest! {
-    /// Catches: `update` with `new` and `old` exchanged, or with one carry too few. DSCP shifted by
-    /// one. ECN bits lost. The second half of the ACK number written without a checksum update.
-    /// Sequence numbers or control bits not written. Timestamps or a segment size at an odd byte
-    /// summed as if at an even one.
+    /// Catches: a checksum update with old and new value exchanged, or with one carry too few; DSCP
+    /// shifted by one bit; ECN bits lost; the second half of the ACK number written without a
+    /// checksum update.
+    /// Catches: sequence numbers or control bits that are not written; timestamps or an MSS option
+    /// at an odd byte that are summed as at an even byte.
     #[test]
     fn a_rewritten_frame_reads_as_intended_and_its_checksums_stay_as_they_were(
         frame in frames(),
@@ -85,8 +87,8 @@ proptest! {
         damage in prop_oneof![Just(0u8), any::<u8>()],
     ) {
         let mut bytes = frame.bytes();
-        // A wrong checksum must stay wrong by the same amount. Under MPLS, the checksum
-        // identifies IP, so it stays right.
+        // A wrong IP checksum must stay wrong by the same amount. Behind MPLS labels, the checksum
+        // identifies IP, so it stays correct.
         let whole = described(&bytes);
         if !matches!(frame.link.first(), Some(Link::Mpls(_))) {
             bytes[usize::from(whole.network_offset) + 8] ^= damage;
@@ -115,7 +117,8 @@ proptest! {
         prop_assert_eq!(sums(&bytes, &after), sums_before);
     }
 
-    /// Catches: an update although old and new are equal (it turns a checksum of 0xffff into zero).
+    /// Catches: a checksum update for a field that does not change, which turns a checksum of
+    /// 0xffff into zero.
     #[test]
     fn rewriting_what_is_there_changes_no_byte(frame in frames()) {
         let mut bytes = frame.bytes();
@@ -128,9 +131,11 @@ proptest! {
         prop_assert_eq!(bytes, before);
     }
 
-    /// Catches: the payload still in the checksum. The old length in the pseudo header or in PPPoE.
-    /// IPv4's total length changed without its checksum. IPv6's length counted with its header.
-    /// Payload left where the frame had padding. PPP's protocol field of one byte counted as two.
+    /// Catches: a checksum that still includes the payload; the old length in the pseudo header or
+    /// in PPPoE; an IPv4 total length without an update of the header checksum; an IPv6 length that
+    /// includes the IP header.
+    /// Catches: payload bytes that remain where the frame had padding; a PPP protocol field of one
+    /// byte that counts as two.
     #[test]
     fn an_ack_cut_from_data_is_whole_and_its_checksums_stay_as_they_were(
         mut frame in frames(),
@@ -152,7 +157,7 @@ proptest! {
         let sums_before = sums(&bytes, &whole);
         let shorter = bytes.len() - usize::try_from(tcp.payload).unwrap();
         bytes.resize(bytes.len() + padding, 0xa5);
-        // Padded IPv6 with hop-by-hop options is not recognised under MPLS.
+        // Padded IPv6 with hop-by-hop options is not recognised behind MPLS labels.
         if described(&bytes).tcp.is_none() {
             return Ok(());
         }
@@ -170,7 +175,7 @@ proptest! {
         }
     }
 
-    /// Catches: a partial checksum taken for a finished one.
+    /// Catches: a partial checksum that is treated as a finished one.
     #[test]
     fn an_ack_cut_from_a_super_packet_is_left_to_the_same_nic(frame in frames()) {
         let mut bytes = frame.bytes();
@@ -186,8 +191,8 @@ proptest! {
         prop_assert_eq!(sums(&head, &after), (0xffff, 0xffff));
     }
 
-    /// Catches: window or ACK number added to a partial checksum. The pseudo header's length counted
-    /// with padding. UDP's zero not replaced by 0xffff (by its unit test).
+    /// Catches: window or ACK number added to a partial checksum; a pseudo header whose length
+    /// includes padding.
     #[test]
     fn a_partial_checksum_is_completed_to_the_right_one_even_after_rewriting(
         frame in frames(),

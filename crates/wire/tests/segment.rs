@@ -1,4 +1,4 @@
-//! A segment that one end point encodes is decoded unchanged by the other.
+//! A TCP segment does not change when one end point encodes it and the other decodes it.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -18,7 +18,8 @@ fn syns() -> impl Strategy<Value = (u16, Option<u8>, bool)> {
     (any::<u16>(), prop::option::of(0u8..=14), any::<bool>())
 }
 
-/// Segments whose options fit: up to four SACK blocks, or three beside timestamps.
+/// Segments whose options fit into the header: at most four SACK blocks, or three beside
+/// timestamps.
 fn segments() -> impl Strategy<Value = (Segment, Vec<u8>)> {
     let numbers = (any::<u32>(), any::<u32>(), any::<u16>(), any::<u8>());
     let times = prop::option::of((any::<u32>(), any::<u32>()));
@@ -58,8 +59,8 @@ fn segments() -> impl Strategy<Value = (Segment, Vec<u8>)> {
 }
 
 proptest! {
-    /// Catches: SACK blocks read from the second byte; SACK-permitted without its length; the window
-    /// scale without its padding; a missing ECN field.
+    /// Catches: SACK blocks that are read one byte too early; SACK-permitted without its length; a
+    /// window scale without its padding; an ECN field that is not transferred.
     #[test]
     fn a_segment_is_read_as_it_was_written((segment, payload) in segments(), v6 in any::<bool>()) {
         let at = |address: &str| address.parse::<SocketAddr>().unwrap();

@@ -1,4 +1,4 @@
-//! Descriptors of tunnelled frames describe the innermost packet.
+//! The descriptor of a frame in a tunnel describes the innermost packet.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -32,7 +32,8 @@ fn ip(frame: &mut Frame) -> &mut Ip {
     }
 }
 
-/// `payload` behind an outer IPv4 or IPv6 header with `transport`, in VLAN 5, marked ECT(0) and EF.
+/// A frame with `payload` behind an outer IPv4 or IPv6 header and `transport`. It is in VLAN 5, and
+/// is marked ECT(0) and EF.
 fn outer(transport: Transport, payload: Vec<u8>, v6: bool) -> Frame {
     let (src, dst) = if v6 { ("fd00::1", "fd00::2") } else { ("192.0.2.1", "192.0.2.2") };
     let (src, dst) = (src.parse().unwrap(), dst.parse().unwrap());
@@ -48,8 +49,8 @@ fn vxlan(vni: u8, inner: &[u8]) -> Vec<u8> {
     [&[8, 0, 0, 0, 0, 0, vni, 0], inner].concat()
 }
 
-/// Catches: marks and codepoints read from the inner header. Key, segment or offset taken from the
-/// outer header. The outer key not kept.
+/// Catches: ECN and DS codepoint read from the inner header; flow key, segment or offset read from
+/// the outer header; an outer key that is not stored.
 #[test]
 fn addresses_are_those_inside_and_marks_those_outside() {
     let plain = {
@@ -79,7 +80,8 @@ fn addresses_are_those_inside_and_marks_those_outside() {
     }
 }
 
-/// Catches: the tag inside a tunnel left out, or taken for the tag of the outer frame.
+/// Catches: a VLAN tag inside a tunnel that is ignored, or that counts as the tag of the outer
+/// frame.
 #[test]
 fn a_vlan_inside_a_tunnel_is_read_beside_that_of_the_outer_frame() {
     let mut inside = inner();
@@ -90,10 +92,11 @@ fn a_vlan_inside_a_tunnel_is_read_beside_that_of_the_outer_frame() {
     assert_eq!(packet.key.dst, Endpoint::v4([10, 9, 0, 1], 80));
 }
 
-/// RFC 6040, section 4.2: a mark is written to the outermost header, and only if that is
+/// RFC 6040, section 4.2: a mark is written to the outermost header, and only if this header is
 /// ECN-capable.
 ///
-/// Catches: the inner codepoint marked, or consulted; an outer checksum changed by the mark.
+/// Catches: an inner codepoint that is marked, or that decides about the mark; an outer checksum
+/// that is not updated.
 #[test]
 fn a_mark_goes_to_the_outer_header_if_that_is_ecn_capable() {
     for (codepoint, marked) in [(Ecn::NotEct, false), (Ecn::Ect0, true), (Ecn::Ect1, true)] {
@@ -111,7 +114,7 @@ fn a_mark_goes_to_the_outer_header_if_that_is_ecn_capable() {
     }
 }
 
-/// Catches: three tunnels read; only one read; the innermost of three described.
+/// Catches: three tunnels read; only one tunnel read; the innermost of three packets described.
 #[test]
 fn two_tunnels_are_read_and_a_third_is_payload() {
     let ends = |n: u8| (([192, 0, 2, n], 40_000).into(), ([198, 51, 100, n], 4789).into());
@@ -130,8 +133,8 @@ fn two_tunnels_are_read_and_a_third_is_payload() {
     }
 }
 
-/// Catches: an outer fragment parsed further; a packet with only the port of a tunnel described
-/// differently than before.
+/// Catches: an outer fragment whose payload is parsed as a tunnel; a packet that has only the port
+/// of a tunnel, and gets another descriptor for it.
 #[test]
 fn fragments_and_packets_that_only_look_like_tunnels_keep_their_outer_key() {
     let mut first = outer(Transport::Other(4), inner().bytes()[14..].to_vec(), false);
@@ -150,7 +153,8 @@ fn fragments_and_packets_that_only_look_like_tunnels_keep_their_outer_key() {
     assert_eq!(format!("{packet:?}"), format!("{plain:?}"));
 }
 
-/// Catches: the end of a shorter inner packet taken from the frame; a pseudowire not read.
+/// Catches: an inner packet that ends with the frame although it is shorter; a pseudowire that is
+/// not read.
 #[test]
 fn ethernet_over_mpls_is_described_by_its_inner_packet() {
     let mut frame = inner();
@@ -165,7 +169,7 @@ fn ethernet_over_mpls_is_described_by_its_inner_packet() {
     assert_eq!((outer.tunnels()[0].kind, outer.may_edit()), (TunnelKind::Pseudowire, false));
 }
 
-/// Catches: TCP behind an authentication header rewritten because it is in a tunnel.
+/// Catches: TCP in a tunnel behind an authentication header, which must not be rewritten.
 #[test]
 fn a_tunnel_behind_an_authentication_header_is_not_looked_into() {
     let mut frame = outer(Transport::Other(4), inner().bytes()[14..].to_vec(), true);

@@ -1,10 +1,10 @@
-"""Files between real hosts: one process for each client, and one for each server.
+"""Sends and receives files between real hosts; a process for each client and for each server.
 
-``receive SECONDS``: takes files at `PORTS` for so long, and prints ``ready`` at once. At the end it
-prints a list of ``[number, size, sojourn in seconds]``. ``send ADDRESS CLASS SECONDS SEED``: opens
-a connection for each file of a class of E1 at its time, sends it, and closes. It prints the number
-of files, and how many could not be sent. A file begins with its number and the time of its first
-byte. All hosts of a lab share one clock.
+``receive SECONDS`` prints ``ready`` at once and takes files at `PORTS` for this time. At the end it
+prints a list of ``[number, size, sojourn in seconds]``. ``send ADDRESS CLASS SECONDS SEED`` opens a
+connection for each file of a class of E1 at the file's time, sends the file, and closes the
+connection. It prints the number of files, and how many of them it could not send. A file begins
+with its number and the time of its first byte. All hosts of a lab share one clock.
 """
 
 import json
@@ -18,27 +18,27 @@ from contextlib import suppress
 from random import Random
 
 PORTS = range(5001, 5017)
-"""Ports of the server. A host has 64,000 ports for connections to each; each stays in use for a
-minute."""
+"""Ports of the server. A client has about 64,000 ports for connections to each server port, and
+each stays in use for a minute."""
 
 HEAD = struct.Struct("!QQ")
 """Number of the file, and nanoseconds of the clock."""
 
 PART = 8
-"""Divisor of the file sizes of E1."""
+"""Factor by which files are smaller than E1's."""
 
 MEANS, INDICES = (65_000, 30_000), (2.5, 1.2)
-"""Bytes, and indices of the tails, of both classes of E1."""
+"""Mean sizes in bytes, and tail indices, of both classes of E1."""
 
 INTERVAL = 0.1 / (2 * PART)
-"""Mean seconds between two files of a class: E1's loads, at twice its rate and with such files."""
+"""Mean seconds between two files of a class: E1's loads, with such files at twice the rate."""
 
 CHUNK = bytes(1 << 16)
 BACKLOG = 1024
 
 
 def files(number: int, seconds: float, seed: str) -> Iterator[tuple[float, int]]:
-    """Seconds after the start, and bytes, of each file of a class."""
+    """Start in seconds and size in bytes of each file of a class."""
     chance, index = Random(f"{seed} class {number}"), INDICES[number - 1]
     least, now = MEANS[number - 1] / PART * (index - 1) / index, 0.0
     while (now := now + chance.expovariate(1 / INTERVAL)) < seconds:
@@ -46,7 +46,7 @@ def files(number: int, seconds: float, seed: str) -> Iterator[tuple[float, int]]
 
 
 class Receiver:
-    """Receives files."""
+    """Takes files at all `PORTS`."""
 
     def __init__(self) -> None:
         self.ready = selectors.DefaultSelector()
@@ -131,7 +131,7 @@ def send(address: str, number: str, seconds: str, seed: str) -> None:
 
 
 def write(line: socket.socket, rest: list[bytes | int]) -> bool:
-    """Sends more of ``rest``: its head and a number of bytes. Returns true if all is sent."""
+    """Sends more of ``rest``, a head and a number of bytes. Returns true when all is sent."""
     head, left = rest
     assert isinstance(head, bytes) and isinstance(left, int)
     with suppress(BlockingIOError):

@@ -1,12 +1,13 @@
-"""Two aggregates between real hosts: gateways as they are deployed, through one bottleneck.
+"""Two aggregates between real hosts: deployed gateways share one bottleneck.
 
 Source: integrated TCP, section 4 (E1); ledger sections 5 and 10.
-Differs: each aggregate has a client, its gateway, and a far gateway with a server of its own.
-All but the clients are hosts of a `tidegate lab`, whose network is the bottleneck. The
-bottleneck has 20 Mbit/s and files an eighth of E1's sizes, so that loads and the files in flight
-are those of E1. Lengths on the link count 14 bytes of Ethernet. Aggregates start 1 s apart before
-any file, with weight 10. `_files.py` has the programs of clients and servers. Everything runs with
-real-time priority: three labs take 1.8 cores, which other work on the machine must not delay.
+Differs: each aggregate has a client, a gateway at the client, and a far gateway with a server of
+its own. All but the clients are hosts of a `tidegate lab`, whose network is the bottleneck. The
+bottleneck has 20 Mbit/s, and files have an eighth of E1's sizes, so that loads and the number of
+files in flight are those of E1. Lengths on the link include 14 bytes of Ethernet. Aggregate
+connections start 1 s apart before any file, with weight 10. Clients and servers run `_files.py`.
+All processes have real-time priority: three labs take 1.8 cores, and other work on the machine must
+not delay them.
 """
 
 import fcntl
@@ -38,35 +39,35 @@ DELAY = "20 ms"
 """Delay of each direction."""
 
 BUFFER = 10_000 * 1_494
-"""Buffer of the bottleneck in bytes: the paper's 10,000 packets, each as long as with QUIC."""
+"""Buffer of the bottleneck in bytes: the paper's 10,000 packets, at the frame length of QUIC."""
 
 ADJUSTER: dict[str, Any] = {"samples": 60, "every": "50 ms", "weight": 10, "most": 10}
-"""C, P, and the initial and greatest weight."""
+"""C, P, initial weight and greatest weight of the adjusters (Table I of the paper)."""
 
 ROUND = 1.5 * 60 * 0.05
-"""Mean seconds between two decisions."""
+"""Mean seconds between two decisions of an adjuster."""
 
 CLASSES = (1, 2)
 LOOK = 0.25
-"""Seconds between two looks at the gateways."""
+"""Seconds between two status requests to the gateways."""
 
 DRAIN = 10
-"""Seconds in which files may still arrive after the last has begun."""
+"""Seconds in which files may still arrive after the last one has begun."""
 
 REUSE = (
     "echo 1 > /proc/sys/net/ipv4/tcp_tw_reuse; "
     "echo '1024 65535' > /proc/sys/net/ipv4/ip_local_port_range"
 )
-"""A line of shell: a host opens 160 connections a second."""
+"""Shell commands that allow a host to open 160 connections a second."""
 
 PORT = 4755
 
 CORES = 2
-"""Three labs side by side take 1.8 cores."""
+"""Number of cores that three labs side by side need (1.8)."""
 
 
 def missing() -> str | None:
-    """The reason for which aggregates cannot run here, or ``None`` if they can."""
+    """The requirement for aggregates that this machine lacks, or ``None``."""
     if (os.cpu_count() or 1) < CORES:
         return "three labs of aggregate gateways need two cores"
     if not shutil.which("nft"):
@@ -76,7 +77,7 @@ def missing() -> str | None:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Gives real-time priority to the processes that start within. One turn runs at a time."""
+    """Starts processes of this block with real-time priority. One such block runs at a time."""
     lock = Path(tempfile.gettempdir()) / "tidegate-itcp-live.lock"
     before = os.sched_getscheduler(0), os.sched_getparam(0)
     with lock.open("w") as turn:
@@ -102,7 +103,7 @@ def hosts() -> Scenario:
 
 
 def address(number: int, name: str) -> str:
-    """The address of a host in the lab; it depends on the place of the host in the file."""
+    """The address of a host in the lab, which numbers hosts in the order of the file."""
     place = 3 * (number - 1) + {"client": 1, "site": 2, "far": 3}[name]
     return f"10.73.0.{place}"
 
@@ -113,7 +114,7 @@ def server(number: int) -> str:
 
 
 class Sites:
-    """Two aggregates that are running."""
+    """The running gateways of two aggregates."""
 
     def __init__(self, lab: Lab, folder: Path, weight: Mapping[str, Any]) -> None:
         self.lab, self.folder = lab, folder
@@ -122,7 +123,7 @@ class Sites:
             self._start(number, weight)
 
     def _connect(self, number: int) -> None:
-        """Connects a client to its gateway by a cable, and sets the address of a server."""
+        """Connects a client to its gateway by a cable, and gives the server its address."""
         client, site = (f"tidegate-{self.lab.name}-{it}{number}" for it in ("client", "site"))
         words = f"link add lan netns {client} type veth peer name lan netns {site}"
         subprocess.run(["ip", *words.split()], check=True)
@@ -134,7 +135,7 @@ class Sites:
         self.lab.shell(f"far{number}", f"ip address add {server(number)}/32 dev lo; {REUSE}")
 
     def _start(self, number: int, weight: Mapping[str, Any]) -> None:
-        """Starts both gateways of an aggregate, and waits until they are ready for files."""
+        """Starts both gateways of an aggregate, and waits until they are connected."""
         names = (f"site{number}", f"far{number}")
         ends = {name: address(number, name.rstrip("12")) for name in names}
         keys = {name: self._key(name) for name in names}
@@ -189,7 +190,7 @@ class Sites:
         return answer
 
     def files(self, seconds: int, seed: int) -> list[subprocess.Popen[str]]:
-        """Starts servers and clients, and returns the processes: first those of the servers."""
+        """Starts servers and clients. Returns their processes, servers first."""
         script, last = Path(__file__).with_name("_files.py"), str(seconds + DRAIN)
         servers = [
             self.lab.start(f"far{number}", sys.executable, script, "receive", last)
@@ -213,7 +214,7 @@ def sites(weight: Mapping[str, Any]) -> Iterator[Sites]:
 
 
 def watch(both: Sites, seconds: float) -> dict[str, np.ndarray]:
-    """Watches both aggregates: times, weights, packets sent, and if bytes wait at each gateway."""
+    """Samples both aggregates: times, weights, packets sent, and whether bytes are queued."""
     rows, start = [], time.monotonic()
     while (now := time.monotonic() - start) < seconds:
         said = [both.status(f"site{number}") for number in CLASSES]

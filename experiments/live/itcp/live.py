@@ -1,13 +1,13 @@
-"""Two aggregates between real hosts: sojourns of files with fixed weights and with adjusted ones.
+"""Two aggregates between real hosts: sojourns of files with fixed and with adjusted weights.
 
 Source: integrated TCP, section 4.2, figures 3 to 5; ledger A002-2, A002-4; the parameters are ours.
-Differs: see `_live.py` and `_files.py`. P = 50 ms, C = 60, and 180 s of files in three turns. The
-modes of a turn have the same files, and run in the same seconds in labs of their own. A turn gives
-five intervals of 30 s after the first 30 s. Modes are compared interval by interval, so a claim
-has 15 pairs, which the sign test judges. The column of seeds then shows the number of pairs. A file
-that has not arrived 10 s after the last one began counts with the time it has taken so far. The
-simulator runs the same parameters with files of its own, the control `weighted-vegas` and
-packets of QUIC's payload.
+Differs: see `_live.py` and `_files.py`. The adjusters have P = 50 ms and C = 60. There are three
+runs ("turns", one for each seed) with files for 180 s. In a turn each mode has a lab of its own;
+the labs run in the same seconds with the same files. After the first 30 s a turn has five intervals
+of 30 s. Modes are compared interval by interval, so a claim has 15 pairs for the sign test; its
+column of seeds shows the number of pairs. A file that is incomplete 10 s after the last one began
+counts with its time so far. The simulator runs the same parameters with files of its own, the
+control `weighted-vegas` and packets with QUIC's payload.
 """
 
 import json
@@ -41,16 +41,16 @@ live = Experiment(__file__, seeds=3, needs=missing)
 
 MODES = ("fixed", "measured", "proportional")
 SECONDS, SETTLED, INTERVAL = 180, 30, 30
-"""Length of a turn, of its uncounted beginning, and of an interval."""
+"""Seconds: length of a turn, of its uncounted beginning, and of an interval."""
 
 STARTS = range(SETTLED, SECONDS, INTERVAL)
 
 PAYLOAD, FRAME = 1_412, 1_494
-"""Bytes of a full packet of QUIC: of users, and on the link with headers of QUIC, UDP, IP and
-Ethernet."""
+"""Bytes of a full QUIC packet: payload of users, and length on the link with QUIC, UDP, IP and
+Ethernet headers."""
 
 LOADS = np.array([each.load for each in E1]) * FRAME / PAYLOAD
-"""Offered loads, as parts of the payload that the bottleneck carries: E1's."""
+"""Offered loads of E1, as fractions of the payload rate of the bottleneck."""
 
 QUANTILES = {"median": 0.5, "p99": 0.99}
 
@@ -65,7 +65,7 @@ def measure(seed: int) -> dict[str, float]:
 
 
 def turn(mode: str, seed: int, seconds: int = SECONDS) -> dict[str, float]:
-    """Measures both aggregates with weights of one law."""
+    """Runs both aggregates with weights of one law; returns its numbers."""
     with sites({"kind": mode}) as both:
         running = both.files(seconds, seed)
         seen = watch(both, seconds)
@@ -84,7 +84,7 @@ def turn(mode: str, seed: int, seconds: int = SECONDS) -> dict[str, float]:
 
 
 def _refused(both: Sites) -> dict[str, float]:
-    """Connections that gateways have reset or lost."""
+    """Number of connections that gateways have reset, lost or refused."""
     said = [both.status(f"{name}{number}") for number in CLASSES for name in ("site", "far")]
     of_users = [it["connections"] for it in said]
     lost = sum(it["reset"] + it["lost_after_close"] for it in of_users)
@@ -95,7 +95,7 @@ def _refused(both: Sites) -> dict[str, float]:
 def _sojourns(
     number: int, seconds: int, seed: int, taken: list[list[float]]
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Start and sojourn of each file, in the order of their starts, and files of a wrong size."""
+    """Start and sojourn of each file in the order of starts, and the number of wrong sizes."""
     due = np.array(list(_files.files(number, seconds, str(seed))))
     start = due[:, 0]
     took, wrong = seconds + DRAIN - start, 0
@@ -117,7 +117,7 @@ def _quantiles(number: int, start: np.ndarray, took: np.ndarray) -> dict[str, fl
 
 
 def _shares(seen: dict[str, np.ndarray]) -> dict[str, float]:
-    """Shares by weight, and shares of packets in the time when bytes wait at both gateways."""
+    """Shares by weight, and shares of packets while bytes are queued at both gateways."""
     settled = seen["time"] >= SETTLED
     weight = seen["weight"][settled]
     share = weight / weight.sum(axis=1, keepdims=True)
@@ -177,7 +177,7 @@ def simulated(mode: str, seed: int, seconds: int = SECONDS) -> dict[str, float]:
 
 
 def claim(ref: str, mode: str, column: str, text: str, **bounds: Any) -> None:
-    """A claim about a number of a mode, one for each turn."""
+    """Adds a claim about a number of a mode; one number for each turn."""
 
     def number(runs: Table) -> Numbers:
         values: np.ndarray = runs[f"{mode} {column}"]
@@ -188,7 +188,7 @@ def claim(ref: str, mode: str, column: str, text: str, **bounds: Any) -> None:
 
 
 def claim_over(mode: str, column: str, text: str, **bounds: Any) -> None:
-    """A claim about the ratio of a mode and fixed weights, one for each interval."""
+    """Adds a claim about the ratio of a mode to fixed weights; one number for each interval."""
 
     def ratio(runs: Table) -> Numbers:
         pairs = [runs[f"{mode} {column}_{at}"] / runs[f"fixed {column}_{at}"] for at in STARTS]
@@ -200,11 +200,12 @@ def claim_over(mode: str, column: str, text: str, **bounds: Any) -> None:
 
 
 LATE, MIDDLE = "99 % quantile of sojourns of class", "median sojourn of class"
-FEW = "15 pairs leave it open: the interval is below 1, but not all of it is below 0.5"
+FEW = "15 pairs cannot decide: the interval is below 1, but not all of it is below 0.5"
 GIVEN_AWAY = (
     "weight 2 falls until its share is below its load, because service while busy includes the "
-    "share of an idle neighbour. Weight 1 stays: its service while busy was 9.9 Mbit/s in a run of "
-    "45 s, hardly more than its load; simulated it was 12.3 Mbit/s, without the pacing of quinn"
+    "share of an idle neighbour. Weight 1 does not fall: its service while busy was 9.9 Mbit/s in "
+    "a run of 45 s, hardly more than its load. In the simulator, without the pacing of quinn, it "
+    "was 12.3 Mbit/s"
 )
 ADJUSTED: dict[str, tuple[dict[str, Any], str | None]] = {
     "measured": ({"paper": "significant improvement"}, GIVEN_AWAY),
@@ -236,7 +237,7 @@ for mode in MODES:
         if where or mode == "fixed":
             claim("A002-4", f"{where}{mode}", "all_above",
                   "part of the time with phi_i > rho_i for both", kind="context")  # fmt: skip
-    claim("A002-4", mode, "phi_1", "share of packets of class 1 while bytes wait at both gateways",
+    claim("A002-4", mode, "phi_1", "share of packets of class 1 while both gateways have a queue",
           kind="context")  # fmt: skip
 
 

@@ -1,8 +1,8 @@
-"""Calls of the live experiment: UDP at a constant rate, and its receiver.
+"""Sends and receives voice calls of the live experiment: UDP at a constant rate.
 
 ``send ADDRESS BITS TOS`` sends packets of 500 B without end. ``receive SECONDS`` prints ``ready``,
-takes packets for so long, and prints a line of JSON: the loss, the packets that waited longer than
-10 ms as a part of all, and the delay that 99 % do not exceed. Both run on one machine with one
+receives packets for this time, and prints a line of JSON: the loss, the fraction of packets that
+waited longer than 10 ms, and the 99 % quantile of the waiting time. Sender and receiver share one
 clock.
 """
 
@@ -20,7 +20,7 @@ HEAD = struct.Struct("!Qq")
 
 
 def send(address: str, bits: int, tos: int) -> NoReturn:
-    """Sends a packet whenever one is due."""
+    """Sends packets at ``bits`` per second with this type of service."""
     line = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     line.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, tos)
     every = round(LENGTH * 8 / bits * 1e9)
@@ -33,7 +33,7 @@ def send(address: str, bits: int, tos: int) -> NoReturn:
 
 
 def receive(seconds: float) -> None:
-    """Measures the packets that arrive."""
+    """Receives packets, and prints their loss and waiting times."""
     line = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
     line.bind(("", PORT))

@@ -1,10 +1,10 @@
-"""TCP senders and the receiver of the live experiments, one process for each host.
+"""TCP senders and the receiver of the live experiments; one process for each host.
 
-``receive`` takes all data that comes to the port, and prints ``ready``. ``send ADDRESS GREEDY
-ON_OFF SEED [TOS]`` opens connections of two kinds, whose packets have this type of service. Greedy
-ones never end. On-off ones send bursts of 300 segments on average, and pause for a second on
-average when a burst is acknowledged. Both means are of exponential distributions. All senders are
-Reno of this kernel, and begin within five seconds. They end when the receiver does.
+``receive`` reads all connections to the port, and prints ``ready``. ``send ADDRESS GREEDY ON_OFF
+SEED [TOS]`` opens these numbers of greedy and on-off connections, with this type of service. Greedy
+connections never stop sending. On-off connections send bursts of 300 segments on average, and pause
+for one second on average when a burst is acknowledged. Both have exponential distributions. All
+senders use Reno of this kernel, and begin within five seconds. They end with the receiver.
 """
 
 import array
@@ -28,13 +28,13 @@ SIOCOUTQ = 0x5411
 """Request for the number of bytes that are not yet acknowledged (`man 7 tcp`)."""
 
 LOOK = 0.02
-"""Seconds between two checks if a burst is acknowledged."""
+"""Seconds between two queries whether a burst is acknowledged."""
 
 CHUNK = bytes(1 << 16)
 
 
 def data_of(line: socket.socket) -> bytes:
-    """The data that has arrived. It is empty if the connection ended or its sender reset it."""
+    """The data that has arrived. It is empty if the peer closed or reset the connection."""
     try:
         return line.recv(1 << 16)
     except ConnectionError:
@@ -42,7 +42,7 @@ def data_of(line: socket.socket) -> bytes:
 
 
 def receive() -> NoReturn:
-    """Reads all connections to the port."""
+    """Reads and discards the data of all connections to the port."""
     ready = selectors.DefaultSelector()
     listener = socket.create_server(("", PORT), backlog=1024)
     ready.register(listener, selectors.EVENT_READ)

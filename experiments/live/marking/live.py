@@ -1,10 +1,10 @@
 """With predictive marking on the live gateway, kernel TCP loses a tenth of Drop-Tail's packets.
 
 Source: marking, section 5.1; ledger sections 5 and 10.
-Differs: see `../postack/_live.py` and `_senders.py`. Reno of this kernel with ECN, 20 Mbit/s,
-300 kB, 120 greedy and 360 on-off flows in eight groups of 24 to 180 ms, packets of 500 B. Half as
-many flows stand beside them. Algorithms run side by side, each in a lab of its own. The simulator
-runs the same scenario with profile `linux` and Reno.
+Differs: see `../postack/_live.py` and `_senders.py`. Senders use Reno of this kernel with ECN. The
+link has 20 Mbit/s and 300 kB. 120 greedy and 360 on-off flows in eight groups have round trips of
+24 to 180 ms and packets of 500 B. A second case has half as many flows. Algorithms run side by
+side, each in a lab of its own. The simulator runs the same scenario with profile `linux` and Reno.
 """
 
 import sys
@@ -39,7 +39,7 @@ WARMUP, COUNTED = 15, 30
 """Length of the warm-up and of the time that counts, in seconds."""
 
 FAR = f"10.73.0.{GROUPS + 1}"
-"""Address of the receiver, by its place in the file."""
+"""Address of the receiver, which is the last host in the file."""
 
 LOOK = 0.1
 """Seconds between two samples of the queue."""
@@ -50,7 +50,7 @@ PI: dict[str, Any] = {
     "kind": "pi", "limit": f"{BUFFER} B", "packet": f"{FRAME} B", "target": "200000 B",
     "every": "6250 us", "gains": {"a": 8.943e-5, "b": 8.858e-5}, "ecn": True,
 }  # fmt: skip
-"""By the design rule of the ledger (section 4) for 120 flows, 0.18 s and this rate in packets."""
+"""PI by the design rule of the ledger (section 4): 120 flows, 0.18 s, and the rate in packets."""
 
 ALGORITHMS: dict[str, dict[str, Any]] = {
     "drop-tail": {"queue": FIFO},
@@ -63,11 +63,11 @@ TOLD = (
     "echo 1 > /proc/sys/net/ipv4/tcp_ecn; "
     f"{ROUTES} ip route replace $path dev eth0 advmss 460; done"
 )
-"""Shell commands for each host: ECN, and segments of 460 bytes that include options."""
+"""Shell commands for each host: use ECN, and segments of 460 bytes including options."""
 
 
 def network(name: str, flows: str) -> Scenario:
-    """Eight hosts behind the gateway and one beyond it, for the simulator and for a lab."""
+    """Eight senders with one gateway, and a receiver; for the simulator and for a lab."""
     tcp = {"profile": "linux", "congestion": "reno", "ecn": "classic", "mss": "460 B"}
     net = Scenario(
         duration=f"{WARMUP + COUNTED} s", warmup=f"{WARMUP} s", sample="100 ms", tcp=tcp
@@ -103,7 +103,7 @@ def seen(lab: Lab) -> tuple[np.ndarray, float]:
 
 
 def turn(name: str, flows: str, seed: int) -> dict[str, float]:
-    """Measures a lab with one algorithm."""
+    """Runs a lab with one algorithm; returns loss, mean queue and rate."""
     with Lab(network(name, flows)) as lab:
         program = Path(__file__).with_name("_senders.py")
         senders = [f"near{number}" for number in range(GROUPS)]
@@ -143,13 +143,13 @@ def measure(seed: int, flows: str) -> dict[str, float]:
 CROWDED = (
     "the least window of this kernel is two segments. The least windows of 480 flows are 480 "
     "kB; the buffer and the path hold 555 kB, so one segment more for every sixth flow "
-    "overflows the buffer. The simulator says the same. With half as many flows the claim is "
-    "judged below"
+    "overflows the buffer. The simulator shows the same. The case with half as many flows judges "
+    "the claim with enough room"
 )
 
 
 def claim_flows(flows: str, why: str | None) -> None:
-    """Claims for a number of flows."""
+    """Adds the claims for a number of flows."""
 
     def claim(key: str, ref: str, text: str, over: tuple[str, str | None], **bounds: Any) -> None:
         column, base = over
@@ -166,7 +166,7 @@ def claim_flows(flows: str, why: str | None) -> None:
           at_most=0.1, why=why)  # fmt: skip
     claim("queue", "A004-4", "mean queue, marking over PI exact", ("reference queue", "pi queue"),
           at_most=0.6, why=why)  # fmt: skip
-    claim("rate", "A004-3", "rate with marking, of the link", ("reference rate", None),
+    claim("rate", "A004-3", "rate with marking, relative to the link", ("reference rate", None),
           at_least=0.95)  # fmt: skip
     for name in ALGORITHMS:
         for what in ("loss", "queue"):

@@ -1,11 +1,11 @@
-"""Promises to four classes hold on the live gateway, under a load with which Drop-Tail breaks them.
+"""The guarantees of four classes hold on the live gateway; with Drop-Tail the load breaks them.
 
 Source: marking, section 5.2.
 Differs: see `../postack/_live.py` and `_senders.py`. The policy file is `examples/guarantees.toml`,
-at its rate of 45 Mbit/s. The calls are UDP at 4 Mbit/s (`_calls.py`). The other three classes have
-4 greedy and 10 on-off flows each of Reno of this kernel with ECN, at 44 ms. Drop-Tail with the same
-buffer and no classes stands beside it, in a lab of its own. A call's delay is its time on the way
-less the least of all.
+with its rate of 45 Mbit/s. The calls are UDP at 4 Mbit/s (`_calls.py`). Each of the other three
+classes has 4 greedy and 10 on-off flows of Reno of this kernel with ECN, at 44 ms. Drop-Tail with
+the same buffer and no classes runs at the same time in a lab of its own. The waiting time of a
+packet of a call is its transit time minus the least transit time of all.
 """
 
 import json
@@ -24,10 +24,10 @@ from ..postack._live import ROOT, Lab, line_of, missing, side_by_side
 live_guarantees = Experiment(__file__, seeds=3, needs=missing)
 
 EXAMPLE = tomllib.loads((ROOT / "examples" / "guarantees.toml").read_text())
-"""The policy file. It names the ports of the lab."""
+"""The policy file without the names of its ports, which the lab sets."""
 
 CLASSES = {"calls": "EF", "gold": "AF31", "silver": "AF21", "default": "CS0"}
-"""Hosts, each of one class, and the codepoints that tell their packets."""
+"""Hosts, one for each class, and the DS codepoints of their packets."""
 
 TOS = {"calls": 46 << 2, "gold": 26 << 2, "silver": 18 << 2, "default": 0}
 
@@ -38,19 +38,19 @@ GREEDY, ON_OFF = 4, 10
 """Number of greedy and of on-off flows in each class of TCP."""
 
 CALLS = 4_000_000
-"""Rate of the calls in bit/s; it is less than the guarantee of 5 Mbit/s."""
+"""Rate of the calls, bit/s: below their guarantee of 5 Mbit/s."""
 
 WARMUP, COUNTED = 10, 30
 """Length of the warm-up and of the time that counts, in seconds."""
 
 FAR = f"10.73.0.{len(CLASSES) + 1}"
-"""Address of the receiver, by its place in the file."""
+"""Address of the receiver, which is the last host in the file."""
 
 TOLD = "echo 1 > /proc/sys/net/ipv4/tcp_ecn"
 
 
 def files() -> dict[str, dict[str, Any]]:
-    """The example, and a policy file for Drop-Tail with the same rate and buffer."""
+    """The example, and a Drop-Tail policy file with the same rate and buffer."""
     gateway = {key: it for key, it in EXAMPLE["gateway"].items() if key not in ("lan", "wan")}
     fifo = {"kind": "drop-tail", "limit": gateway["buffer"]}
     return {
@@ -60,7 +60,7 @@ def files() -> dict[str, dict[str, Any]]:
 
 
 def network(name: str) -> Scenario:
-    """A host for each class behind the gateway, and one beyond it."""
+    """A host for each class on the gateway's LAN side, and a receiver."""
     net = Scenario(duration=f"{WARMUP + COUNTED} s")
     net.gateway("edge", files()[name])
     net.hosts(*CLASSES, gateway="edge")
@@ -72,7 +72,7 @@ def network(name: str) -> Scenario:
 
 
 def turn(name: str, seed: int) -> dict[str, float]:
-    """Measures a lab with one policy file."""
+    """Runs a lab with one policy file; returns the calls' numbers, the rate and the drops."""
     with Lab(network(name)) as lab:
         program = Path(__file__).with_name("_senders.py")
         calls = program.with_name("_calls.py")
@@ -101,7 +101,7 @@ def turn(name: str, seed: int) -> dict[str, float]:
 
 
 def kept(lab: Lab) -> dict[str, float]:
-    """Ratios of the delays that the gateway itself counted. Without classes there are none."""
+    """Delay ratios as the gateway itself measures them. Drop-Tail has no classes, so none."""
     found = {}
     for it in lab.ask("edge", "classes").get("classes", []):
         for promise in it.get("promises", []):
@@ -116,7 +116,7 @@ def measure(seed: int) -> dict[str, float]:
 
 
 def claim(name: str, text: str, file: str, column: str, **bounds: Any) -> None:
-    """A claim about one figure of one policy file."""
+    """Adds a claim about one number with one policy file."""
 
     def number(runs: Table) -> Numbers:
         return runs[f"{file} {column}"]
@@ -127,13 +127,13 @@ def claim(name: str, text: str, file: str, column: str, **bounds: Any) -> None:
 
 claim("late_example", "calls that wait longer than 10 ms", "example", "late", at_most=0.01)
 claim("loss_example", "loss of the calls", "example", "loss", at_most=0.01)
-claim("rate_example", "rate of all, of the link", "example", "rate", at_least=0.95)
+claim("rate_example", "rate of all classes, relative to the link", "example", "rate", at_least=0.95)
 claim(
     "late_fifo", "Drop-Tail: calls that wait longer than 10 ms", "drop-tail", "late",
     kind="shown otherwise", at_least=0.5,
 )  # fmt: skip
 for each in files():
-    claim(f"delay_{each.replace('-', '_')}", f"{each}: delay that 99 % of the calls keep, s", each,
+    claim(f"delay_{each.replace('-', '_')}", f"{each}: 99 % quantile of the calls' delay, s", each,
           "delay", kind="context")  # fmt: skip
     claim(f"drops_{each.replace('-', '_')}", f"{each}: packets dropped", each, "drops",
           kind="context")  # fmt: skip

@@ -1,10 +1,10 @@
-"""A gateway between two real hosts, each in a network namespace of its own, that may be killed.
+"""A test bed in which a gateway between two real hosts can be killed.
 
 Source: ledger, A001-11; the test bed of `tests/src/testbed.rs`.
-Differs: labs, see `_live.py`, keep the ports of a gateway in a namespace that ends with it. The
-ports stay here, with the programs that pass frames when it is dead. Hosts are one switch apart,
-without a delay, and send 30 Mbit/s at most. They send whole checksums and no more than a frame, as
-on a wire.
+Differs: the labs of `_live.py` create a gateway's ports in a namespace that ends with the gateway.
+Here the ports remain after the gateway's end, with the programs that forward frames for a dead
+gateway. Each host has a network namespace. There is no delay between hosts, and a host sends at
+most 30 Mbit/s, with complete checksums and without super-packets, as on a wire.
 """
 
 import json
@@ -21,17 +21,17 @@ from typing import Any, Self
 from ._live import PATIENCE, program
 
 HOSTS = {"lan": "10.83.0.1", "wan": "10.83.0.2"}
-"""Addresses of the hosts, by the gateway's port in front of them."""
+"""Addresses of the hosts, by the port of the gateway that leads to the host."""
 PORT = 7000
 
 OFFLOADS = "tx off tso off gso on gro on txvlan off"
 
 LINE = "tbf rate 30mbit burst 16kb limit 200kb"
-"""The queueing discipline of the hosts: it limits what a host sends."""
+"""The queueing discipline of the hosts, which limits their rate."""
 
 
 def lacks_bed() -> str | None:
-    """The reason for which there can be no test bed here, or ``None`` if all tools are there."""
+    """The tool for the test bed that this machine lacks, or ``None`` if all tools are there."""
     for tool in (["ip", "-V"], ["tc", "-V"], ["ethtool", "--version"]):
         try:
             subprocess.run(tool, check=True, capture_output=True)
@@ -41,7 +41,7 @@ def lacks_bed() -> str | None:
 
 
 class Bed:
-    """Two hosts and the machine between them, until the end of the ``with``."""
+    """Two hosts and a gateway between them, until the end of the ``with`` block."""
 
     _numbers = count()
 
@@ -92,7 +92,7 @@ class Bed:
         return _run("ip", "netns", "exec", self._space(place), *words)
 
     def _start(self, place: str, *words: str, **more: Any) -> subprocess.Popen[str]:
-        # `ip netns exec` replaces itself by the program. So a signal to this process ends the
+        # `ip netns exec` replaces itself by the program, so a signal to this process reaches the
         # program.
         process = subprocess.Popen(
             ["ip", "netns", "exec", self._space(place), program(), *words],
@@ -128,7 +128,7 @@ class Bed:
         return status
 
     def kill(self) -> float:
-        """Kills the gateway like `kill -9`, and returns the time of :func:`time.monotonic`."""
+        """Kills the gateway with SIGKILL, and returns the time of :func:`time.monotonic`."""
         at = time.monotonic()
         self._gateway.send_signal(signal.SIGKILL)
         self._gateway.wait()

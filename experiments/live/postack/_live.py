@@ -1,10 +1,11 @@
-"""Real hosts: a scenario as a lab of network namespaces, with this kernel's TCP.
+"""Runs a scenario with real hosts: network namespaces with this kernel's TCP.
 
 Source: postack, ledger section 9 (namespaces, an emulated network, Linux at both ends).
-Differs: the gateway is the program as deployed, and the network is that of `tidegate lab`. Compared
-cases run in the same seconds, each in another lab, so that a busy machine slows all of them. Cases
-in which a gateway hung are repeated. A seed stands for one turn. Without root, network namespaces
-or the program, these runs are skipped, and their claims are neither held nor broken.
+Differs: the gateway is the deployed program, and the network is that of `tidegate lab`. Cases that
+are compared run in the same seconds, each in a lab of its own, so that a busy machine slows all of
+them. If a gateway hangs (frames bypass it), all cases are repeated. One run of all cases is a turn,
+and a seed stands for one turn. Without root, network namespaces or the program, the runs are
+skipped, and their claims neither hold nor fail.
 """
 
 import json
@@ -52,9 +53,9 @@ COUNTERS = {
     "TCPDSACKRecv": "twice",
     "TCPLostRetransmit": "lost_again",
 }
-"""Counters of the hosts' TCP: the name in `nstat`, and the name here. They count timeouts, segments
-sent again, segments taken for old (PAWS), spurious timeouts, duplicates that arrived, and
-retransmissions that were lost."""
+"""Counters of the hosts' TCP: the name in `nstat`, and the column here. The columns count timeouts,
+retransmitted segments, segments rejected as old (PAWS), spurious timeouts, duplicates that arrived,
+and retransmissions that were lost again."""
 
 
 def program() -> Path:
@@ -63,7 +64,7 @@ def program() -> Path:
 
 
 def missing() -> str | None:
-    """The reason for which there can be no lab here, or ``None`` if there can."""
+    """The requirement for labs that this machine lacks, or ``None``."""
     if not program().exists():
         return "the program is not built: make build"
     if os.geteuid() != 0:
@@ -91,10 +92,10 @@ def hosts(
     policy: Mapping[str, Any] | None = None,
     file: Mapping[str, Any] | None = None,
 ) -> Scenario:
-    """``near`` behind a gateway and ``far`` beyond it, for the simulator and for a lab.
+    """Host ``near`` with a gateway, and host ``far``; for the simulator and for a lab.
 
-    Data goes ``up`` or ``down``, and the network beyond the gateway loses ``loss`` percent of it.
-    ``seconds`` are the lengths of the warm-up and of the time that counts.
+    Data goes ``up`` (from ``near``) or ``down``. The network between gateway and ``far`` loses
+    ``loss`` percent of the data. ``seconds`` are the lengths of warm-up and of counted time.
     """
     warmup, counted = seconds
     settings = {"profile": "linux", **(tcp or {})}
@@ -110,7 +111,7 @@ def hosts(
 
 
 class Lab:
-    """A scenario built from real hosts, until the end of the ``with``."""
+    """A scenario with real hosts, until the end of the ``with`` block."""
 
     _numbers = count()
 
@@ -129,7 +130,7 @@ class Lab:
                     _run(program(), "lab", "up", file)
                     break
                 except RuntimeError:
-                    # On a busy machine a process may start too late, and the wait for it fails.
+                    # On a busy machine a process may start so late that the wait for it fails.
                     if not left:
                         raise
         return self
@@ -141,11 +142,11 @@ class Lab:
         subprocess.run([program(), "lab", "down", "--lab", self.name], capture_output=True)
 
     def command(self, host: str, *words: str | Path) -> list[str | Path]:
-        """The command that runs ``words`` on a host."""
+        """The command line that runs ``words`` on a host."""
         return [program(), "lab", "exec", "--lab", self.name, host, "--", *words]
 
     def start(self, host: str, *words: str | Path) -> subprocess.Popen[str]:
-        """Starts a process on a host. It ends with the lab."""
+        """Starts a process on a host. The end of the lab kills it."""
         process = subprocess.Popen(
             self.command(host, *words), stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
         )
@@ -153,7 +154,7 @@ class Lab:
         return process
 
     def shell(self, host: str, line: str) -> str:
-        """Runs a line of shell on a host, and returns its output."""
+        """Runs a shell command on a host, and returns its output."""
         return _run(*self.command(host, "sh", "-c", line))
 
     def serve(self, host: str, congestion: str) -> None:
@@ -182,7 +183,7 @@ class Lab:
         return answer
 
     def hangs(self) -> int:
-        """Number of hangs so far: a gateway had no time, and frames went past it."""
+        """Number of hangs so far: a gateway got no processor time, and frames bypassed it."""
         return sum(self.ask(it, "status")["hangs"] for it in self._gateways)
 
     def drops(self) -> dict[str, int]:
@@ -191,9 +192,9 @@ class Lab:
         return dict(json.loads(said)["drops"])
 
     def aggregate(self, way: str) -> Mapping[str, Any]:
-        """The policy's entry in :meth:`status` for a direction, and the uptime of the gateway.
+        """The entry of the policy "all" in :meth:`status`, and the uptime of the gateway.
 
-        The entry exists from the first packet on; the call waits for it.
+        The entry of a direction exists from the first packet on; the call waits for it.
         """
         ends = time.monotonic() + PATIENCE
         while time.monotonic() < ends:
@@ -234,10 +235,10 @@ def side_by_side(
     call: Callable[[str], Mapping[str, float]],
     names: Sequence[str],
 ) -> dict[str, float]:
-    """Calls ``call`` with each of ``names`` in the same seconds: columns ``"NAME COLUMN"``.
+    """Calls ``call`` with each of ``names`` at the same time. Returns columns ``"NAME COLUMN"``.
 
-    A turn is repeated if a gateway hung and frames went past it, up to ``AGAIN`` times. A turn is
-    never repeated because of its results. ``call`` counts the hangs in the column ``"hangs"``.
+    If a gateway hung and frames bypassed it, all calls are repeated, up to ``AGAIN`` times. Results
+    are never a reason to repeat. ``call`` returns the number of hangs in the column ``"hangs"``.
     """
     found: dict[str, float] = {}
     for _ in range(1 + AGAIN):
@@ -262,10 +263,10 @@ def bulk(
     hosts: Mapping[str, str] = HOSTS,
     mtu: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, float]:
-    """Endless transfers through the lab of a scenario. Its hosts first run the shell line ``told``.
+    """Runs endless transfers in a lab; returns numbers with the names of `_network.measured`.
 
-    ``hosts`` has the addresses of the hosts, and ``mtu`` names the ports for long frames. The
-    results have the names of the simulator's (`_network.measured`).
+    The hosts first run the shell command ``told``. ``hosts`` has the addresses of the hosts, and
+    ``mtu`` the ports, by host, that need an MTU of 9000.
     """
     warmup, duration = (float(text.split()[0]) for text in (net.warmup or "0 s", net.duration))
     sender, receiver = ("near", "far") if way == "up" else ("far", "near")
@@ -316,7 +317,7 @@ def _gained(
 
 
 def _waited(first: Mapping[str, Any], last: Mapping[str, Any], flows: int) -> dict[str, float]:
-    """Mean queues by Little's law: the rate of departures times the mean delay."""
+    """Mean queues by Little's law: rate of departures times mean delay."""
     took = (last["uptime_ms"] - first["uptime_ms"]) / 1e3
     sent, amount = (last["conforming"][it] - first["conforming"][it] for it in ("packets", "bytes"))
     data = (last["waited_ns"] - first["waited_ns"]) / 1e9 / sent * amount / took

@@ -1,10 +1,10 @@
-"""What a class borrows and gives back, real senders take up and give up.
+"""When a class borrows rate or returns it, real senders follow within a fraction of a second.
 
-Source: postack, ledger R001-9 and A001-6.
-Differs: see `_live.py` and `borrow.py`, whose policy file this is. Four CUBIC flows with windows of
-64 KiB, as there: with windows that grow, a queue for each flow at the class takes in for seconds
-what it cannot send. UDP of 12 Mbit/s comes after 6 s for 6 s. Rates are those at which the policy
-hands TCP's packets to the class, over 150 ms; levels are means of the last 3 s before each change.
+Source: postack, ledger R001-9 (trees of classes) and A001-6.
+Differs: see `_live.py`. The policy file is that of `borrow.py`. Four CUBIC flows have windows of 64
+KiB, as there: with larger windows, a queue for each flow at the class needs seconds to drain. UDP
+of 12 Mbit/s starts after 6 s and lasts 6 s. Rates are those at which the policy passes TCP's
+packets to the class, over 150 ms. Levels are means of the last 3 s before each change.
 """
 
 import sys
@@ -24,7 +24,7 @@ live_borrow = Experiment(__file__, seeds=5, needs=missing)
 
 SPAN, LEVEL, WINDOW, STEP = 6, 3, 0.15, 0.03
 LAG = 0.2 + 3 * 0.0002 + WINDOW
-"""200 ms, three round trips to the senders, and the window over which a rate is measured."""
+"""Seconds: 0.2, three round trips to the senders, and the window over which a rate is measured."""
 
 FLOOD = """
 import socket, sys, time
@@ -38,7 +38,7 @@ while True:
 
 
 class Watch:
-    """The bytes that TCP has sent, over time."""
+    """Samples over time of the bytes that TCP has sent."""
 
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
@@ -51,13 +51,13 @@ class Watch:
             time.sleep(STEP)
 
     def rate(self, at: float, span: float) -> float:
-        """Rate in the ``span`` seconds before ``at``, bit/s."""
+        """Rate in the ``span`` seconds before the time ``at``, bit/s."""
         times, sent = np.array(self.looks).T
         before, after = np.interp([at - span, at], times, sent)
         return 8 * (after - before) / span
 
     def settles(self, since: float, level: float) -> float:
-        """Seconds until the rate is within a tenth of its new level."""
+        """Seconds after ``since`` until the rate is within a tenth of its new level."""
         steps = np.arange(STEP, SPAN - LEVEL, STEP)
         near = [abs(self.rate(since + it, WINDOW) / level - 1) < 0.1 for it in steps]
         return float(steps[near.index(True)]) if any(near) else SPAN
@@ -93,30 +93,38 @@ def ratio(runs: Table, level: str) -> np.ndarray:
 
 
 @live_borrow.claim(
-    "A001-6", "live, alone: rate of a queue for each flow's", at_least=0.98, at_most=1.02
+    "A001-6", "live, alone: rate over that of a queue for each flow", at_least=0.98, at_most=1.02
 )
 def alone(runs: Table) -> Numbers:
     return ratio(runs, "alone")
 
 
-@live_borrow.claim("A001-6", "live, beside its sibling: the same", at_least=0.98, at_most=1.02)
+@live_borrow.claim(
+    "A001-6", "live, beside its sibling: rate over that of a queue for each flow", at_least=0.98,
+    at_most=1.02,
+)  # fmt: skip
 def shared(runs: Table) -> Numbers:
     return ratio(runs, "shared")
 
 
-@live_borrow.claim("A001-6", "live, alone again: the same", at_least=0.98, at_most=1.02)
+@live_borrow.claim(
+    "A001-6", "live, alone again: rate over that of a queue for each flow", at_least=0.98,
+    at_most=1.02,
+)  # fmt: skip
 def again(runs: Table) -> Numbers:
     return ratio(runs, "again")
 
 
-@live_borrow.claim("A001-6", "live: how long after its sibling ended it borrows, s", at_most=LAG)
+@live_borrow.claim(
+    "A001-6", "live: time from the sibling's end until the rate is borrowed, s", at_most=LAG
+)
 def takes(runs: Table) -> Numbers:
     return runs["gate takes"]
 
 
 @live_borrow.claim(
     "A001-6",
-    "live: how long after its sibling began it gives back, more than a queue for each flow, s",
+    "live: time from the sibling's start until the rate is returned, minus a queue per flow's, s",
     at_most=LAG,
 )
 def gives(runs: Table) -> Numbers:

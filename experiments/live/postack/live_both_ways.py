@@ -1,11 +1,11 @@
-"""Data both ways on one real connection: each way has its rate, and no segment is taken for old.
+"""With data in both directions of one real connection, each direction gets its rate.
 
-Source: postack, ledger A001-8 and R001-13 (the trap of PAWS).
-Differs: see `_live.py`. One connection of CUBIC, on the wire as it is; the policy holds 10 Mbit/s
-in each direction. Payload is counted from the 15th to the 25th second, when the connection has
-found its rate. Bytes that the policy sent, ACKs included, are counted over about the same time.
-From the 5th to the 15th second, the less used direction had 0.952 and 0.961 of its rate in two
-runs.
+Source: postack, ledger A001-8 and R001-13 (PAWS rejects segments whose timestamps look old).
+Differs: see `_live.py`. One CUBIC connection sends in both directions, with unchanged frames on the
+wire; the policy holds 10 Mbit/s in each direction. Payload is counted from the 15th to the 25th
+second, when the connection has found its rate. Bytes that the policy sent, ACKs included, are
+counted over about the same time. From the 5th to the 15th second, the direction with less traffic
+had 0.952 and 0.961 of its rate in two runs.
 """
 
 import sys
@@ -82,30 +82,30 @@ def throughput(before: Mapping[str, Any], after: Mapping[str, Any]) -> float:
 
 @live_both_ways.claim(
     "A001-8",
-    "live: what the way that is used less takes of its rate",
+    "live: rate of the direction with less traffic, over the policy's rate",
     at_least=0.95,
     at_most=1.05,
     margin=0.02,
-    why="behind a queue for each flow it takes 0.94",
+    why="with a queue for each flow it is 0.94",
 )
 def used(runs: Table) -> Numbers:
     return runs["gate used"]
 
 
 @live_both_ways.claim(
-    "A001-8", "live: goodput of both ways, of a queue for each flow's", at_least=0.97
+    "A001-8", "live: goodput of both directions, over that of a queue for each flow", at_least=0.97
 )
 def goodput(runs: Table) -> Numbers:
     return runs["gate goodput"] / runs["none goodput"]
 
 
-@live_both_ways.claim("A001-8", "live: segments taken for old (PAWS)", at_most=0)
+@live_both_ways.claim("A001-8", "live: segments rejected as old (PAWS)", at_most=0)
 def old(runs: Table) -> Numbers:
     return runs["gate old"]
 
 
 @live_both_ways.claim(
-    "A001-7", "live, both ways: timeouts, less a queue for each flow's", at_most=0
+    "A001-7", "live, both directions: timeouts minus those of a queue for each flow", at_most=0
 )
 def timeouts(runs: Table) -> Numbers:
     return runs["gate timeouts"] - runs["none timeouts"]

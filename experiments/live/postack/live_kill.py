@@ -1,11 +1,11 @@
-"""When a gateway that holds ACKs is killed, transfers go on within 2 s.
+"""When a gateway that holds ACKs is killed, transfers continue within 2 s.
 
 Source: postack, ledger A001-11: `kill -9` with ACKs held; R001-20.
 Differs: see `_bed.py`. Two transfers go up and two down through 20 Mbit/s, with CUBIC or Reno of
-this kernel. Beside them the same transfers run with a queue for each flow and no ACK control. The
-gateway is killed after 3 s. The result is the longest pause of a transfer in the next 4 s, in steps
-of 20 ms. A pause that began up to 0.2 s before counts in full. Gateways use AF_PACKET and AF_XDP in
-turn.
+this kernel. In a second bed the same transfers run without ACK control, with a queue for each flow.
+The gateway is killed after 3 s. The result is the longest pause of a transfer in the next 4 s, in
+steps of 20 ms. A pause that began up to 0.2 s before the kill counts in full. Odd seeds use AF_XDP,
+even seeds AF_PACKET.
 """
 
 import itertools
@@ -38,9 +38,9 @@ ack_control = "ACK_CONTROL"
 BEFORE, AFTER = 3, 4
 """Seconds that transfers run before and after the kill."""
 EARLIER = 0.2
-"""Bound in seconds for the difference of two clocks: the time in which a process starts."""
+"""Seconds by which the two clocks may differ: the time in which a process starts."""
 LIMIT = 2
-"""Greatest pause in seconds, from the ledger."""
+"""Longest allowed pause in seconds, from the ledger."""
 
 CASES = {
     "postack cubic": ("postack", "cubic"),
@@ -60,7 +60,7 @@ def measure(seed: int) -> dict[str, float]:
 
 
 def killed(ack_control: str, congestion: str, backend: str) -> dict[str, float]:
-    """The longest pause of a transfer after its gateway is killed, and the number of held ACKs."""
+    """The longest pause of a transfer after the gateway's death, and the number of held ACKs."""
     with Bed(POLICY.replace("ACK_CONTROL", ack_control), backend) as bed:
         bed.serve("wan", congestion)
         began = time.monotonic()
@@ -75,7 +75,7 @@ def killed(ack_control: str, congestion: str, backend: str) -> dict[str, float]:
 
 
 def pause(fetch: subprocess.Popen[str], killed: float) -> float:
-    """The longest time after the kill in which a transfer receives nothing, in seconds."""
+    """The longest time after the kill in which a transfer makes no progress, in seconds."""
     said, _ = fetch.communicate(timeout=PATIENCE)
     lines = [json.loads(line) for line in said.splitlines()]
     moved = [
@@ -111,11 +111,13 @@ def every_turn(runs: Table) -> Numbers:
     return (longest(runs) <= LIMIT).astype(float)
 
 
-@live_kill.claim("A001-11", "ACKs that are held just before, least of both", at_least=1)
+@live_kill.claim(
+    "A001-11", "ACKs held just before the kill, fewer of both congestion controls", at_least=1
+)
 def held(runs: Table) -> Numbers:
     return np.min([runs[f"{case} held"] for case in TOLD], axis=0)
 
 
-@live_kill.claim("A001-11", "the same pause without ACK control, s", kind="context")
+@live_kill.claim("A001-11", "longest pause without ACK control, s", kind="context")
 def without(runs: Table) -> Numbers:
     return runs["none pause"]

@@ -1,8 +1,8 @@
-"""Between real hosts too, 2 % of loss leave the gate more goodput than TCR.
+"""Between real hosts with 2 % of loss, the gate has more goodput than TCR.
 
 Source: postack, abstract ("10 % more goodput than TCR"), ledger A001-3: at least 1.12 at 2 %.
-Differs: see `_live.py`, and `loss.py` and `reach.py` for the same in the simulator. Four flows of
-Reno or CUBIC go up through 10 Mbit/s, with windows as large as they grow.
+Differs: see `_live.py`; `loss.py` and `reach.py` simulate the same. Four flows of Reno or CUBIC go
+up through 10 Mbit/s, with windows without a limit.
 """
 
 import numpy as np
@@ -20,14 +20,14 @@ SHOWN = ["none", "gate", "tcr"]
 LOSS = 2
 """Loss in percent."""
 SECONDS = (5, 20)
-"""Of slow start, and that count."""
+"""Seconds that do not count (slow start), and seconds that count."""
 
 MARGIN = 0.05
-"""Live figures and the simulator's may differ by as much (A001-12)."""
+"""Allowed difference between live and simulated numbers (A001-12)."""
 
 LIMITED = (
-    "it is losses and not windows that hold senders below their part, as in the simulator "
-    "(`postack/loss#two-reno`): a queue for each flow leaves them as little (`#fair`)"
+    "losses, not windows, keep senders below their share, as in the simulator "
+    "(`postack/loss#two-reno`): with a queue for each flow they have as little (`#fair`)"
 )
 
 
@@ -42,7 +42,7 @@ def measure(seed: int, congestion: str) -> dict[str, float]:
 
 
 def over(runs: Table, ack_control: str, congestion: str) -> np.ndarray:
-    """Goodput with ACKs held, divided by that with another ACK control."""
+    """Goodput with ACKs held, divided by the goodput with another ACK control."""
     cell = runs.where(congestion=congestion)
     return cell["gate goodput"] / cell[f"{ack_control} goodput"]
 
@@ -64,7 +64,7 @@ def cubic(runs: Table) -> Numbers:
 
 
 @live_loss.claim(
-    "A001-4", "live, 2 %: goodput of a queue for each flow's, least of both", at_least=0.97
+    "A001-4", "live, 2 %: goodput over that of a queue for each flow, lower of both", at_least=0.97
 )
 def fair(runs: Table) -> Numbers:
     return np.min([over(runs, "none", it) for it in CONTROLS], axis=0)

@@ -1,8 +1,9 @@
-"""Between real hosts, a ping in the same class waits hardly longer than behind a queue per flow.
+"""Between real hosts, a ping in the same class waits hardly longer than with a queue for each flow.
 
 Source: postack, ledger A001-5.
-Differs: see `_live.py`. Four CUBIC flows up, windows of 64 KiB; an echo of a datagram every 50 ms
-from beyond the gateway, there and back. FIFO is one line of 256 KiB for all at a link of that rate.
+Differs: see `_live.py`. Four CUBIC flows go up with windows of 64 KiB. Every 50 ms the far host
+sends a datagram, which the near host echoes. FIFO is one queue of 256 KiB for all packets at a link
+of the policy's rate.
 """
 
 import json
@@ -48,12 +49,12 @@ def measure(seed: int) -> dict[str, float]:
 
 
 @live_ping.claim(
-    "A001-5", "live: mean round trip, gate less a queue for each flow, s", at_most=0.010
+    "A001-5", "live: mean round trip, gate minus a queue for each flow, s", at_most=0.010
 )
 def beyond(runs: Table) -> Numbers:
     return runs["gate mean"] - runs["per flow mean"]
 
 
-@live_ping.claim("A001-5", "live: delay that queues add, of what they add with FIFO", at_most=0.25)
+@live_ping.claim("A001-5", "live: delay of queues with the gate, over that with FIFO", at_most=0.25)
 def of_fifo(runs: Table) -> Numbers:
     return (runs["gate mean"] - WAY) / (runs["fifo mean"] - WAY)

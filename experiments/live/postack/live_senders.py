@@ -1,16 +1,16 @@
-"""Whatever a real sender's TCP is like, no stall and no timeout comes of its ACKs being held.
+"""With held ACKs, no kind of real sender stalls or times out.
 
 Source: postack, ledger A001-7, R001-15 and R001-18.
-Differs: see `_live.py`. CUBIC of this kernel, two flows up and, of some kinds, two down, with one
-thing changed at a time, on the wire as it is and with the offloads of the kernel (TSO, GRO).
-Without loss, so that every timeout would be the gateway's. Segments of 256 and 536 bytes get a
-quarter and a half of the rate: two cores that hold eight labs have no time for four times the
-packets. At the whole rate gateways hung there for 50 ms and more in most turns, with a queue for
-each flow too, and frames went past them; then 0 to 470 segments of a run were taken for old. Scales
-of windows are those that hosts choose for windows of up to 32 KiB, 64 KiB, ... 512 MiB. Segments of
-8960 bytes fit no buffer of AF_XDP: there, the gateway has packet sockets. This kernel has no VLAN
-devices; frames in a VLAN are a case of `make test` (`tests/tests/senders.rs`), whose hosts tag them
-themselves.
+Differs: see `_live.py`. Senders use CUBIC of this kernel. Each kind of sender has one changed TCP
+setting. Two flows go up and, for some kinds, two down; first with plain frames on the wire, then
+with the kernel's offloads (TSO, GRO). There is no loss, so every timeout is the gateway's fault.
+Segments of 256 and 536 bytes get a quarter and a half of the rate, because two cores with eight
+labs cannot forward four times the packets. At the full rate, gateways hung for 50 ms and more in
+most turns, also with a queue for each flow, and frames bypassed them; 0 to 470 segments of a run
+were then rejected as old. Window scales are those that hosts choose for windows of up to 32 KiB, 64
+KiB, ... 512 MiB. Segments of 8960 bytes fit no buffer of AF_XDP, so the gateway uses AF_PACKET for
+them. This kernel has no VLAN devices; `tests/tests/senders.rs` tests frames in a VLAN, with hosts
+that tag the frames themselves.
 """
 
 from typing import Any
@@ -33,7 +33,7 @@ ROUTE = f"{PATH}; ip route replace $path"
 
 
 def scale(bits: int) -> str:
-    """A shell command for a receive window so large that its scale has this many bits."""
+    """A shell command for a receive window whose scale has this many bits."""
     return f"echo 4096 131072 {1 << 15 + bits} > {IPV4}/tcp_rmem; {ROUTE} window {1 << 15 + bits}"
 
 
@@ -51,10 +51,10 @@ KINDS = {
 DOWN = ["linux", "IPv6", "not scaled", "scale 0", "no SACK", "no timestamps", "mss 536"]
 KINDS |= {f"{kind}, down": KINDS[kind] for kind in DOWN}
 LONG = {"edge": ["lan", "wan"], "the-network-between-all-the-hosts": ["p0", "p1"]}
-"""Ports between the hosts that long frames pass."""
+"""Ports between the hosts that need an MTU of 9000 for the longest segments."""
 
 SMALL = {"mss 256": "2500 kbit/s", "mss 536": "5 Mbit/s"}
-"""Rates for small segments, which would be too many at the usual rate."""
+"""Rates for small segments; at the usual rate there would be too many packets."""
 
 CASES = [
     f"{ack_control} {offload}"
@@ -88,7 +88,7 @@ def measure(seed: int, kind: str) -> dict[str, float]:
 
 
 def ratios(runs: Table) -> list[np.ndarray]:
-    """Goodput with ACKs held, divided by that with a queue for each flow, for both offloads."""
+    """Goodput with ACKs held over that with a queue for each flow, for both offload settings."""
     return [runs[f"gate {it} goodput"] / runs[f"none {it} goodput"] for it in ("wire", "default")]
 
 
@@ -98,7 +98,7 @@ def worst(runs: Table) -> Numbers:
 
 
 def more(runs: Table, *names: str) -> Numbers:
-    """Counters with ACKs held, less those with a queue for each flow, summed over all kinds."""
+    """Counters with ACKs held minus those with a queue for each flow, summed over all kinds."""
     sides = [(f"gate {it}", f"none {it}") for it in ("wire", "default")]
     cells = [runs.where(kind=kind) for kind in KINDS]
     return sum(
@@ -110,29 +110,32 @@ def more(runs: Table, *names: str) -> Numbers:
 
 
 @live_senders.claim(
-    "A001-7", "live, worst of all kinds: goodput of a queue for each flow's", at_least=0.97
+    "A001-7", "live, worst of all kinds: goodput over that of a queue for each flow", at_least=0.97
 )
 def goodput(runs: Table) -> Numbers:
     return worst(runs)
 
 
-@live_senders.claim("A001-7", "live, all kinds: timeouts, less a queue for each flow's", at_most=0)
+@live_senders.claim(
+    "A001-7", "live, all kinds: timeouts minus those of a queue for each flow", at_most=0
+)
 def timeouts(runs: Table) -> Numbers:
     return more(runs, "timeouts", "spurious")
 
 
 @live_senders.claim(
     "A001-7",
-    "live, all kinds: segments that arrived twice, less a queue's",
+    "live, all kinds: segments that arrived twice, minus those of a queue for each flow",
     at_most=0,
     margin=2,
-    why="one segment, in one of 192 runs with ACKs held; why it was sent again is not known",
+    why="one segment arrived twice, in one of 192 runs with ACKs held; the reason for its "
+    "retransmission is not known",
 )
 def twice(runs: Table) -> Numbers:
     return more(runs, "twice")
 
 
-@live_senders.claim("A001-7", "live, all kinds: segments taken for old (PAWS)", at_most=0)
+@live_senders.claim("A001-7", "live, all kinds: segments rejected as old (PAWS)", at_most=0)
 def old(runs: Table) -> Numbers:
     cells = [runs.where(kind=kind) for kind in KINDS]
     each = [cell[f"gate {it} old"] for cell in cells for it in ("wire", "default")]
@@ -141,7 +144,7 @@ def old(runs: Table) -> Numbers:
 
 @live_senders.figure
 def figure(runs: Table) -> Any:
-    figure, (axes,) = plots.panels(["goodput of a queue for each flow's"])
+    figure, (axes,) = plots.panels(["goodput over that of a queue for each flow"])
     figure.set_size_inches(10, 4)
     for number, label in enumerate(("on the wire", "with offloads")):
         means = [ratios(runs.where(kind=kind))[number].mean() for kind in KINDS]

@@ -1,8 +1,8 @@
 """Ten real flows share 20 kbit/s, and all of them progress.
 
 Source: postack, ledger A001-10.
-Differs: see `_live.py`. Segments of 536 bytes; half a minute of warm-up and two that count, which
-is fewer than in the simulator (`senders`).
+Differs: see `_live.py`. Segments have 536 bytes. After 30 s of warm-up, 120 s count; the simulated
+runs in `senders` are longer.
 """
 
 from tidegate import Table
@@ -29,7 +29,7 @@ def jain(runs: Table) -> Numbers:
 
 @live_slow.claim(
     "A001-10",
-    "live: 20 kbit/s, ten flows: what they take, of the rate",
+    "live: 20 kbit/s, ten flows: throughput over the rate",
     at_least=0.98,
     at_most=1.02,
 )

@@ -1,10 +1,10 @@
-"""Programs for the hosts of live experiments.
+"""Programs for the hosts of live experiments with trunks.
 
-``flood ADDRESS RATE``: sends datagrams of 1500 bytes at so many bytes a second to a port where
-``count`` or no program listens. ``count``: prints the time and the received bytes of such frames,
-four times a second. ``serve``: sends 8192 bytes on each new connection. ``fetch ADDRESS CLIENTS
-SECONDS``: so many clients fetch them again and again. It prints the seconds of each transfer,
-unfinished ones included.
+``flood ADDRESS RATE`` sends datagrams of 1500 bytes at this rate in bytes per second to a port
+where ``count`` or no program listens. ``count`` prints the time and the number of received bytes
+four times a second, frame headers included. ``serve`` sends 8192 bytes on each new connection.
+``fetch ADDRESS CLIENTS SECONDS`` runs clients that fetch these bytes again and again. It prints the
+seconds of each transfer; unfinished transfers are listed apart.
 """
 
 import json
@@ -15,7 +15,7 @@ import time
 
 DISCARD = 9
 HEADERS = 42
-"""Bytes of the headers of UDP, IPv4 and Ethernet."""
+"""Bytes of the UDP, IPv4 and Ethernet headers."""
 EVERY = 0.25
 
 PORT = 8192
@@ -39,7 +39,7 @@ def count() -> None:
         try:
             data, who = line.recvfrom(2048)
             if not got:
-                # The answer tells bridges on the way where this host is.
+                # The answer tells bridges on the path where this host is.
                 line.sendto(b"", who)
             got += len(data) + HEADERS
         except TimeoutError:

@@ -1,13 +1,13 @@
-"""Real hosts at sites whose gateways have a trunk each to the gateway of one more, in namespaces.
+"""Real hosts at several sites; each site's gateway has a trunk to one common gateway.
 
 Source: trunking, section 7; ledger, TT1 and TT3 ("8 % live").
-Differs: labs and seeds are described in `postack/_live.py`. Gateways are at the edges of one
-emulated network, which counts frames with their 14 bytes of Ethernet, so its rate is higher by as
-much. Management packets are datagrams of 74 bytes, so that equation 2 asks for more room. All sites
-send to one host. Rates are those of user packets as the sending gateways count them. Management
-connections begin with one packet, like systems of those years. The ten packets of today (RFC 6928)
-would arrive at the router at once: no line of 9.6 Mbit/s spreads them here. Eight connections would
-then send ten each, and equation 2 has room for nine VMSS of each.
+Differs: `postack/_live.py` describes labs and seeds. One emulated network connects all gateways. It
+counts frames with their 14 bytes of Ethernet, so its rate is higher in proportion. Management
+packets are datagrams of 74 bytes, so equation 2 gives a larger buffer. All sites send to one host.
+Rates are those of user packets as the sending gateways count them. Management connections begin
+with a window of one packet, like systems of the paper's time. With today's ten packets (RFC 6928),
+eight connections would send ten packets each into the router at once, because no line of 9.6 Mbit/s
+spreads them here; equation 2 has room for nine VMSS of each connection.
 """
 
 import subprocess
@@ -63,10 +63,10 @@ def sites(
     carried: bool = True,
     buffer: float = 1,
 ) -> Scenario:
-    """One site for each of ``trunks`` (VMSS in bytes, guarantee in KB/s), and their sink.
+    """One site for each of ``trunks`` (VMSS in bytes, guarantee in KB/s), and their receiver.
 
-    The router has ``buffer`` times the room of equation 2. Without ``carried`` there are no trunks,
-    and the router is Drop-Tail.
+    The router has ``buffer`` times the buffer of equation 2. Without ``carried`` there are no
+    trunks, and the router is Drop-Tail.
     """
     net = Scenario(duration="1 s")
     numbers = range(1, len(trunks) + 1)
@@ -94,14 +94,14 @@ def sites(
 
 
 def address(number: int) -> list[str]:
-    """Addresses of a host and of its gateway: the network of the lab routes both to the host."""
+    """The address of a host and that of its gateway. The lab's network routes both to the host."""
     return [f"10.73.0.{number}", f"10.73.9.{number}"]
 
 
 def both(
     number: int, sites: int, vmss: int, guarantee: int
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Both ends of the trunk of a site."""
+    """Both ends of a site's trunk, as in policy files."""
     local, peer = f"10.73.9.{number}", f"10.73.9.{END}"
     here = trunk(f"t{number}", local, vmss, guarantee, CONNECTIONS)
     return (
@@ -111,7 +111,7 @@ def both(
 
 
 def mac(host: int) -> str:
-    """Hardware address of a host, by its place in the file from 0 on."""
+    """Hardware address of a host, by its index in the file."""
     return f"02:74:67:00:00:{host:02x}"
 
 

@@ -1,11 +1,11 @@
-"""Two trunks share a path of real hosts as their guarantees and VMSS say, and lose no user packet.
+"""Two trunks share a path of real hosts by their guarantees and VMSS, and lose no user packet.
 
 Source: trunking, section 7.1, experiment TT1 (a), (b) and (c), figures 3 to 6; ledger, A003-1 and
 A003-3.
-Differs: see `_live.py` and `_network.py`. All cases run side by side, 15 s of warm-up and 200 s of
-measurement, in five turns: three are the paper's 600 s. The queue of the router and the rates of
-single seconds (A003-2) are not logged; `fig4` and `fig5` have them. Losses are counted from the
-beginning on.
+Differs: see `_live.py` and `_network.py`. All cases run side by side, with 15 s of warm-up and 200
+s of measurement, in five turns; three turns are as long as the paper's 600 s. The router's queue
+and the rates of single seconds (A003-2) are not recorded; `fig4` and `fig5` have them. Losses are
+counted from the start on.
 """
 
 import time
@@ -29,7 +29,7 @@ CASES = {
     "c": (EQUAL, GUARANTEES["a"], 1),
     "half": (EQUAL, GUARANTEES["a"], 0.5),
 }
-"""For each case VMSS, guarantees, and the router's buffer divided by that of equation 2."""
+"""For each case: VMSS, guarantees, and the router's buffer over that of equation 2."""
 
 WARMUP, SECONDS = 15, 200
 SITES = (1, 2)
@@ -60,7 +60,7 @@ def measure(seed: int) -> dict[str, float]:
 
 
 def claim_rates(case: str, paper: tuple[int, int]) -> None:
-    """Claims that both trunks have the rates of the paper."""
+    """Adds claims that both trunks have the rates of the paper."""
     for site in SITES:
 
         def measured(runs: Table, column: str = f"{case} rate_{site}") -> np.ndarray:
@@ -75,7 +75,7 @@ claim_rates("a", (800, 400))
 claim_rates("b", (600, 600))
 
 
-@live.claim("A003-1", "live, (a): both, of the link", paper=1, at_least=0.97)
+@live.claim("A003-1", "live, (a): both trunks' rate over the link's", paper=1, at_least=0.97)
 def link(runs: Table) -> Numbers:
     return (runs["a rate_1"] + runs["a rate_2"]) * KB / RATE
 
@@ -91,7 +91,10 @@ def lost_of_shares(runs: Table) -> Numbers:
 
 
 @live.claim(
-    "A003-3", "live, with half of that room: user packets lost", at_least=1, kind="shown otherwise"
+    "A003-3",
+    "live, half of equation 2's buffer: user packets lost",
+    at_least=1,
+    kind="shown otherwise",
 )
 def half(runs: Table) -> Numbers:
     return runs["half lost"]

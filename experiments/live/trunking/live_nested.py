@@ -1,11 +1,12 @@
-"""Nested trunks share what the trunk around them gets, between real hosts as in the simulator.
+"""Nested trunks share the rate of the trunk that carries them, between real hosts too.
 
 Source: trunking, section 7.2, experiment TT2, figures 7 to 9; ledger, TT2 and A003-5.
-Differs: see `_live.py`, and `fig9.py` for what the paper does not print. One file is simulated and
-built as a lab, in which level-2 gateways are behind those of level 1. Instead of routers and links
-there is one emulated network. Shares are of what the sinks got, as real UDP sockets count it. What
-level-1 trunk 1 gets varies by some 5 % from span to span (simulated 0.98 with a deviation of 0.06,
-80 seeds that decide nothing). There are thirty turns, and a margin: twenty had left it open.
+Differs: see `_live.py`; `fig9.py` lists the values that the paper does not print. The same file is
+simulated and built as a lab, in which the gateways of level-2 trunks are behind those of level 1.
+One emulated network replaces routers and links. Shares are computed from the bytes that real UDP
+sockets received. The rate of level-1 trunk 1 varies by some 5 % between spans (simulated 0.98 with
+a deviation of 0.06, in 80 seeds that decide nothing). Thirty turns and a margin decide the claim,
+which twenty turns had left undecided.
 """
 
 import json
@@ -45,7 +46,7 @@ L1_END, L2_END = "10.73.9.9", "10.73.8.9"
 """Addresses where the trunks of each level end."""
 
 SETTLED = 1
-"""Seconds for which a lab stays idle."""
+"""Seconds for which a lab stays idle before the first event."""
 
 
 @live_nested.run()
@@ -123,7 +124,7 @@ def nested(key: str) -> Scenario:
 
 
 def ends(name: str, local: str, end: str, source: int, key: str) -> list[dict[str, Any]]:
-    """Both ends of a trunk, the first of which is behind a source."""
+    """Both ends of a trunk: the one at the sources first."""
     there = {**trunk(name, local, VMSS, 0, CONNECTIONS), "peer": end, "key_file": key}
     hops = [mac(len(NUMBERS)), mac(source - 1)]
     return [{**it, "next_hop": hop} for it, hop in zip((there, reverse(there)), hops, strict=True)]
@@ -133,7 +134,7 @@ claim_parts(live_nested, "live")
 
 
 @live_nested.claim(
-    "A003-5", "live: what level-1 trunk 1 gets after the last event, of that before it", paper=1,
+    "A003-5", "live: rate of level-1 trunk 1 after the last event, over that before it", paper=1,
     within=0.05, margin=0.05,
 )  # fmt: skip
 def level_1(runs: Table) -> Numbers:
@@ -141,7 +142,10 @@ def level_1(runs: Table) -> Numbers:
 
 
 @live_nested.claim(
-    "A003-5", "live: a trunk alone within another, of that simulated", at_least=0.95, at_most=1.05
+    "A003-5",
+    "live: rate of a trunk alone within another, over the simulated rate",
+    at_least=0.95,
+    at_most=1.05,
 )
 def alone(runs: Table) -> Numbers:
     return runs["live link"] / runs["simulated link"]
@@ -149,7 +153,7 @@ def alone(runs: Table) -> Numbers:
 
 @live_nested.claim(
     "A003-5",
-    "live: part of level-1 trunk 1 from 58 s on, of that simulated",
+    "live: share of level-1 trunk 1 from 58 s on, over the simulated share",
     at_least=0.9,
     at_most=1.1,
 )

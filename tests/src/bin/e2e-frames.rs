@@ -1,7 +1,8 @@
-//! Raw frames of an interface, as lines of hexadecimal: `e2e-frames send|record INTERFACE`.
+//! Sends or records raw frames of an interface, as lines of hexadecimal: `e2e-frames send|record
+//! INTERFACE`.
 //!
-//! `e2e-frames tag INTERFACE VLAN PEER` is a VLAN for a kernel without VLAN support. It carries
-//! packets between the device `tagged` and the MAC address PEER.
+//! `e2e-frames tag INTERFACE VLAN PEER` provides a VLAN on a kernel without VLAN support. It
+//! carries packets between the TUN device `tagged` and the MAC address PEER.
 
 use std::error::Error;
 use std::fs;
@@ -63,8 +64,8 @@ impl Tap {
         Ok(())
     }
 
-    /// Until it is killed, inserts `start` and the ethertype before each packet of the device, and
-    /// removes them from received frames with the same tag.
+    /// Adds the VLAN tag in `start` to packets of the TUN device, and removes it from received
+    /// frames. Runs until it is killed.
     fn tag(&mut self, start: &[u8]) -> Result<(), Box<dyn Error>> {
         let (tun, tag) = (Tun::create("tagged")?, &start[12..]);
         println!("ready");

@@ -1,5 +1,5 @@
-//! A lying end of a trunk: `e2e-liar LOCAL PEER PORT KEY` acknowledges every management packet as
-//! if no earlier one was lost.
+//! An end of a trunk that lies: `e2e-liar LOCAL PEER PORT KEY` acknowledges every management packet
+//! as if no earlier one had been lost.
 
 use std::error::Error;
 use std::net::{IpAddr, UdpSocket};
@@ -35,7 +35,7 @@ fn lie(ends: Ends, key: &Key) -> Result<(), Box<dyn Error>> {
             hello = elapsed + Duration::from_secs(1);
             let _ = socket.send(&session.hello());
         }
-        // No datagram has arrived, or the peer is not there yet.
+        // No datagram has arrived in time, or the peer does not listen yet.
         let Ok(len) = socket.recv(&mut buffer) else { continue };
         let said = match session.open(Time::ZERO + elapsed, &buffer[..len]) {
             Ok(Opened::Hello { answer: Some(nonce) }) => Some(session.answer(nonce)),
@@ -51,7 +51,7 @@ fn lie(ends: Ends, key: &Key) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// An ACK of everything up to and including `sent`, with a window that never limits.
+/// An ACK of everything up to `sent`, with a window that never limits the sender.
 fn answer(sent: &TcpSegment) -> TcpSegment {
     let syn = sent.flags.any(TcpFlags::SYN);
     TcpSegment {

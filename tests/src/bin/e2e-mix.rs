@@ -1,12 +1,12 @@
-//! Kinds of traffic that `tidegate traffic` lacks.
+//! Generates kinds of traffic that `tidegate traffic` lacks.
 //!
 //! - `e2e-mix listen PORT BYTES` and `e2e-mix connect ADDRESS BYTES` send to each other at the same
-//!   time on one connection. Both print ten times a second how many bytes have arrived.
+//!   time over one connection. Ten times a second, both print how many bytes have arrived.
 //! - `e2e-mix flood ADDRESS BYTES SECONDS` sends datagrams with BYTES bytes a second. `e2e-mix
-//!   drain PORT` receives them and prints the same.
-//! - `e2e-mix pages PORT BYTES` sends BYTES bytes on each connection. `e2e-mix browse ADDRESS
-//!   BYTES CLIENTS SECONDS` requests them repeatedly. It prints how long each request took, and
-//!   whether it arrived intact, or not in time.
+//!   drain PORT` receives them, and prints how many bytes have arrived.
+//! - `e2e-mix pages PORT BYTES` sends BYTES bytes on each connection. `e2e-mix browse ADDRESS BYTES
+//!   CLIENTS SECONDS` requests such pages repeatedly. For each request, it prints the duration and
+//!   whether the page arrived intact and in time.
 
 use std::error::Error;
 use std::io::{self, ErrorKind, Read, Write};
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Byte `at` of a stream.
+/// The byte at position `at` of test stream `stream`.
 fn byte(stream: u64, at: u64) -> u8 {
     let mixed = (at / 7 + 1).wrapping_mul(stream.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     mixed.to_le_bytes()[5]
@@ -56,8 +56,8 @@ fn byte(stream: u64, at: u64) -> u8 {
 /// Interval between two outputs.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Sends `bytes` of the first stream while receiving as many of the second. Prints whether they
-/// were intact.
+/// Sends `bytes` bytes of stream 1 while it receives as many of stream 2. Prints whether the
+/// received bytes were intact.
 fn exchange(
     mut stream: TcpStream,
     bytes: u64,
@@ -85,20 +85,21 @@ fn exchange(
         }
     }
     writer.join().map_err(|_| "the writer failed")??;
-    // The other end may still be writing, so its remaining data is read before the connection ends.
+    // The other end may still be writing, so its remaining bytes are read before the connection is
+    // closed.
     let ms = start.elapsed().as_millis();
     println!("{{\"bytes\": {at}, \"intact\": {intact}, \"complete\": true, \"at_ms\": {ms}}}");
     Ok(())
 }
 
-/// Sends due datagrams of 1,000 bytes every ten milliseconds.
+/// Every ten milliseconds, sends the datagrams of 1,000 bytes that are due.
 fn flood(address: &str, bytes: u64, time: Duration) -> Result<(), Box<dyn Error>> {
     let socket = UdpSocket::bind("0.0.0.0:0")?;
     let (start, mut sent) = (now(), 0);
     while start.elapsed() < time {
         let due = u128::from(bytes) * start.elapsed().as_millis() / 1_000;
         while sent + 1_000 <= due {
-            // Without a receiver, some are refused.
+            // The result is ignored: without a receiver, the kernel refuses some datagrams.
             let _ = socket.send_to(&[0; 1_000], address);
             sent += 1_000;
         }
@@ -107,7 +108,7 @@ fn flood(address: &str, bytes: u64, time: Duration) -> Result<(), Box<dyn Error>
     Ok(())
 }
 
-/// Receives datagrams, and prints how many bytes have arrived since the first one.
+/// Receives datagrams. Prints how many bytes have arrived since the first one.
 fn drain(port: u16) -> Result<(), Box<dyn Error>> {
     let socket = UdpSocket::bind(("0.0.0.0", port))?;
     println!("ready");
@@ -116,7 +117,7 @@ fn drain(port: u16) -> Result<(), Box<dyn Error>> {
     socket.set_read_timeout(Some(INTERVAL))?;
     for look in 1.. {
         while start.elapsed() < look * INTERVAL {
-            // An interval may have no datagram.
+            // No datagram may arrive within the interval.
             bytes += socket.recv(&mut buffer).unwrap_or(0);
         }
         println!("{{\"bytes\": {bytes}, \"at_ms\": {}}}", start.elapsed().as_millis());
@@ -124,7 +125,7 @@ fn drain(port: u16) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A page is the first part of the first stream.
+/// Serves pages. A page is the beginning of stream 1.
 fn pages(port: u16, bytes: u64) -> Result<(), Box<dyn Error>> {
     let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))?;
     let page: Arc<[u8]> = (0..bytes).map(|at| byte(1, at)).collect();
@@ -132,12 +133,12 @@ fn pages(port: u16, bytes: u64) -> Result<(), Box<dyn Error>> {
     loop {
         let (mut connection, _) = listener.accept()?;
         let page = Arc::clone(&page);
-        // The client reports whether the page arrived.
+        // The result is ignored, because the client checks whether the page arrived.
         thread::spawn(move || connection.write_all(&page));
     }
 }
 
-/// Runs the clients. Their starts are spread over a twentieth of `time`.
+/// Runs the clients. Their starts are spread over the first twentieth of `time`.
 fn browse(server: SocketAddr, bytes: usize, clients: u32, time: Duration) {
     let start = now();
     let left = || time.saturating_sub(start.elapsed()).max(Duration::from_millis(1));

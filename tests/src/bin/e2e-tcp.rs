@@ -1,4 +1,4 @@
-//! Tidegate's TCP end point against the kernel's, in this network namespace: `e2e-tcp <
+//! Tests Tidegate's TCP endpoint against the kernel's, in this network namespace: `e2e-tcp <
 //! SETUP.toml`.
 
 use std::error::Error;

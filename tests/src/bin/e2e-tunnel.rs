@@ -1,9 +1,9 @@
-//! An end of a tunnel for a kernel without tunnel support: `e2e-tunnel KIND INTERFACE OWN PEER
+//! An end of a tunnel, for a kernel without tunnel support: `e2e-tunnel KIND INTERFACE OWN PEER
 //! PEER-MAC`.
 //!
-//! Packets that the kernel routes to the device `inside` are sent to PEER in a tunnel of KIND.
-//! Packets from PEER are delivered to the kernel. The program prints a line for each packet with a
-//! wrong length, checksum or number in a header.
+//! Packets that the kernel routes to the TUN device `inside` are sent to PEER in a tunnel of KIND.
+//! Packets from PEER are delivered to the kernel. The program prints a line for each packet that
+//! has a wrong length, checksum or sequence number in a header.
 
 use std::error::Error;
 use std::fs;
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// One end of a tunnel.
 struct Tunnel {
     kind: String,
-    /// Own address, and that of the other end.
+    /// The own address, and the address of the other end.
     ends: [IpAddr; 2],
     macs: [[u8; 6]; 2],
     /// Packets sent, and the last sequence number received.
@@ -60,7 +60,7 @@ impl Tunnel {
             while let Some(packet) = port.receive(&mut pool, Time::ZERO) {
                 let frame = memory.bytes(&packet, pool[&packet].len).to_vec();
                 match self.unwrap(&frame) {
-                    // A device that is down rejects packets.
+                    // An error is ignored: a device that is down rejects packets.
                     Ok(Some(inner)) => drop(tun.send(inner)),
                     Ok(None) => {}
                     Err(fault) => println!("{fault}"),
@@ -71,7 +71,7 @@ impl Tunnel {
         }
     }
 
-    /// A frame with `inner` in the tunnel.
+    /// A frame that carries `inner` through the tunnel.
     fn wrap(&mut self, inner: &[u8]) -> Vec<u8> {
         let [own, peer] = self.ends;
         let v6 = inner[0] >> 4 == 6;
@@ -119,7 +119,7 @@ impl Tunnel {
         Ok(Some(inner))
     }
 
-    /// The payload of the outer packet. Verifies the outer headers.
+    /// Checks the outer headers of `frame`, and returns the payload of its outer IP packet.
     fn behind_ip<'a>(&self, frame: &'a [u8]) -> Result<Option<&'a [u8]>, String> {
         let ip = frame.get(14..).unwrap_or_default();
         let carried = match word(frame, 12) {
@@ -140,8 +140,8 @@ impl Tunnel {
         Ok(Some(&ip[header + if self.port().is_some() { 8 } else { 0 }..]))
     }
 
-    /// The tunnel header behind the outer IP or UDP header, for an IPv4 or IPv6 packet of `len`
-    /// bytes.
+    /// The headers between the outer IP header and the inner packet. The inner packet is IPv4 or
+    /// IPv6 and has `len` bytes.
     fn header(&self, number: u32, len: usize, v6: bool) -> Vec<u8> {
         let kind = if v6 { [0x86, 0xdd] } else { [0x08, 0] };
         let [_, _, high, low] = number.to_be_bytes();
@@ -196,7 +196,7 @@ impl Tunnel {
     }
 }
 
-/// Verifies an IP packet: its length, its header checksum, and the checksum of TCP or UDP. Returns
+/// Checks the length of an IP packet, its header checksum, and the checksum of TCP or UDP. Returns
 /// what is wrong.
 fn fault_of(ip: &[u8]) -> Option<&'static str> {
     let v4 = ip.first()? >> 4 == 4;

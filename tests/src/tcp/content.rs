@@ -1,4 +1,5 @@
-//! The transferred data: bytes that depend on their position.
+//! The transferred data: each byte depends on its position, so lost or moved bytes change the
+//! checksum.
 
 use std::hash::{DefaultHasher, Hasher};
 
@@ -9,9 +10,9 @@ use serde::{Deserialize, Serialize};
 pub struct Received {
     /// Number of bytes, in order.
     pub bytes: u64,
-    /// Their checksum.
+    /// Checksum of the received bytes.
     pub checksum: u64,
-    /// The checksum of the data sent to this end.
+    /// Checksum of the data that was sent to this end.
     pub expected: u64,
 }
 
@@ -25,14 +26,14 @@ impl Content {
     /// The stream that Tidegate's end point sends.
     pub(super) const OURS: Self = Self(2);
 
-    /// Its `len` bytes from `offset` on.
+    /// The `len` bytes of the stream from `offset` on.
     pub(super) fn bytes(self, offset: u64, len: usize) -> Vec<u8> {
         let skip = usize::from((offset % 8).to_le_bytes()[0]);
         let words = (offset / 8..).map(|index| self.word(index).to_le_bytes());
         words.take((skip + len).div_ceil(8)).flatten().skip(skip).take(len).collect()
     }
 
-    /// The checksum of its first `len` bytes.
+    /// The checksum of the stream's first `len` bytes.
     pub(super) fn checksum(self, len: u64) -> u64 {
         let mut hasher = DefaultHasher::new();
         let mut at = 0;

@@ -1,4 +1,4 @@
-//! The kernel's end: a socket.
+//! The kernel's end of the connection: a TCP socket.
 
 use std::error::Error;
 use std::io::{self, Read, Write};
@@ -10,7 +10,7 @@ use socket2::{Domain, Socket, Type};
 use super::content::{Content, Received, checksum};
 use super::{KERNEL, Setup, Side, ours};
 
-/// The kernel's end, served by threads.
+/// The kernel's end, driven by threads.
 pub(super) struct Kernel(JoinHandle<io::Result<Received>>);
 
 impl Kernel {
@@ -31,12 +31,12 @@ impl Kernel {
         })))
     }
 
-    /// Returns `true` once it has sent and received all data.
+    /// Returns `true` once this end has sent and received all data.
     pub(super) fn is_finished(&self) -> bool {
         self.0.is_finished()
     }
 
-    /// The received data.
+    /// Waits for the end. Returns the received data.
     pub(super) fn finish(self) -> Result<Received, Box<dyn Error>> {
         Ok(self.0.join().map_err(|_| "the kernel's end panicked")??)
     }
@@ -78,5 +78,5 @@ fn receive(stream: &mut TcpStream, expects: u64) -> io::Result<Received> {
     error.map_or(Ok(Received { bytes, checksum, expected }), Err)
 }
 
-/// Bytes written at a time.
+/// Number of bytes written at a time.
 const PIECE: u64 = 1 << 16;

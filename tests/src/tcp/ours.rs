@@ -1,4 +1,4 @@
-//! Tidegate's end: an end point of the core, its data, and the link before it.
+//! Tidegate's end of the connection: the core's TCP endpoint, its data, and the link to it.
 
 use std::error::Error;
 use std::os::fd::AsFd;
@@ -17,7 +17,7 @@ use super::trace::{KernelTrace, Sample};
 use super::{KERNEL, Outcome, Setup, Side, ours};
 use crate::wait::now;
 
-/// The running end point.
+/// The running endpoint of the core.
 pub(super) struct Ours<'a> {
     setup: &'a Setup,
     tun: Tun,
@@ -27,19 +27,19 @@ pub(super) struct Ours<'a> {
     connection: Connection,
     /// The kernel's initial sequence number, once it is known.
     peer_isn: Option<u32>,
-    /// The received data, each byte at its offset.
+    /// The received bytes, in the order of the stream.
     arrived: Vec<u8>,
     trace: Vec<Sample>,
     next_sample: Time,
 }
 
-/// An Ethernet header before an IPv4 packet, as the core's mechanisms expect; TUN has none.
+/// An Ethernet header to put before IPv4 packets. The core expects one, but TUN devices have none.
 const ETHERNET: [u8; 14] = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
 
-/// Longest packet of a TUN device with the usual MTU.
+/// Size of a buffer for the longest packet of a TUN device with the default MTU.
 const LONGEST: usize = 2_048;
 
-/// Initial sequence number of Tidegate's end point, chosen so that sequence numbers soon wrap.
+/// Initial sequence number of Tidegate's endpoint. It is chosen so that sequence numbers wrap soon.
 const ISN: u32 = u32::MAX - 100_000;
 
 impl<'a> Ours<'a> {
@@ -71,7 +71,7 @@ impl<'a> Ours<'a> {
         }
     }
 
-    /// Runs until both ends have all data, and the connection is closed.
+    /// Runs until both ends have received all data and the connection is closed.
     pub(super) fn run(mut self, kernel: Kernel) -> Result<Outcome, Box<dyn Error>> {
         let looking = self.setup.trace.map(|every| KernelTrace::start(self.beginning, every));
         while !(self.connection.is_closed() && kernel.is_finished()) {
@@ -88,8 +88,8 @@ impl<'a> Ours<'a> {
         self.outcome(kernel.finish()?, kernel_trace)
     }
 
-    /// Sends packets of the kernel into the link, and passes packets from the link to the end
-    /// point.
+    /// Puts the kernel's packets on the link to the endpoint, and delivers packets that arrive over
+    /// it.
     fn take_in(&mut self, now: Time) -> Result<(), Box<dyn Error>> {
         let mut buffer = [0; LONGEST];
         while let Some(len) = self.tun.receive(&mut buffer)? {
@@ -120,7 +120,8 @@ impl<'a> Ours<'a> {
         }
         let first = self.peer_isn.unwrap_or_default().wrapping_add(1);
         let received = self.connection.statistics().received;
-        // The stream offset of the payload, near the next expected byte.
+        // The sequence number has only 32 bits, so the stream offset is the possible one nearest to
+        // the next expected byte.
         let low = u32::try_from(received % (1 << 32)).unwrap_or_default();
         let ahead = header.seq.wrapping_sub(first).wrapping_sub(low).cast_signed();
         let begins = received.saturating_add_signed(ahead.into());
@@ -144,8 +145,8 @@ impl<'a> Ours<'a> {
         Ok(())
     }
 
-    /// Sends segments of the end point into the link, and passes packets from the link to the
-    /// kernel.
+    /// Puts the endpoint's segments on the link to the kernel, and delivers packets that arrive
+    /// over it.
     fn send(&mut self, now: Time) -> Result<(), Box<dyn Error>> {
         while let Some(Outgoing { segment, offset, .. }) = self.connection.poll_transmit(now) {
             let len = usize::try_from(segment.header.payload)?;
@@ -178,7 +179,7 @@ impl<'a> Ours<'a> {
     fn wait(&mut self) {
         let sample = self.setup.trace.map(|_| self.next_sample);
         let until = [self.connection.poll_timeout(), self.path.ready_at(), sample];
-        // The kernel's end may finish without a packet.
+        // The kernel's end may finish without sending a packet, so the wait is limited.
         let latest = self.clock.now() + Duration::from_millis(100);
         let at = until.into_iter().flatten().fold(latest, Time::min);
         self.clock.wait(Some(Alarm { at, exact: true }), &mut std::iter::empty(), self.tun.as_fd());
@@ -213,7 +214,7 @@ impl<'a> Ours<'a> {
     }
 }
 
-/// Converts thousandths to a real number.
+/// Converts a number of thousandths to a real number.
 fn millis(thousandths: u64) -> f64 {
     f64::from(u32::try_from(thousandths).unwrap_or(u32::MAX)) / 1_000.0
 }

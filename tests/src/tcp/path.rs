@@ -1,4 +1,4 @@
-//! The links between the two ends.
+//! The emulated links between the two ends.
 
 use tidegate_core::link::{Link, LinkConfig};
 use tidegate_core::packet::Ecn;
@@ -11,7 +11,7 @@ pub(super) struct Path {
     pub(super) to_ours: Lane,
 }
 
-/// A link, with its packets and their bytes.
+/// An emulated link, with the packets on it and their bytes.
 pub(super) struct Lane {
     link: Link,
     pool: PacketPool,
@@ -21,7 +21,7 @@ pub(super) struct Lane {
     markable: u32,
 }
 
-/// Maximum number of packets in a link.
+/// Maximum number of packets on a link.
 const PACKETS: u16 = 1 << 15;
 
 impl Path {
@@ -37,14 +37,15 @@ impl Path {
         Self { to_kernel: lane(0), to_ours: lane(1) }
     }
 
-    /// Time at which a packet may be ready.
+    /// The time from which a packet may have arrived.
     pub(super) fn ready_at(&self) -> Option<Time> {
         self.to_kernel.link.ready_at().into_iter().chain(self.to_ours.link.ready_at()).min()
     }
 }
 
 impl Lane {
-    /// Sends a frame into the link. A frame without a buffer is lost, and TCP retransmits it.
+    /// Puts a frame on the link. If the link has no buffer left, the frame is lost and TCP
+    /// retransmits it.
     pub(super) fn send(&mut self, now: Time, frame: Vec<u8>) {
         let mut packet = Packet::default();
         describe(&frame, u32::try_from(frame.len()).unwrap_or(u32::MAX), &mut packet);
@@ -69,7 +70,7 @@ impl Lane {
         Some((frame, packet))
     }
 
-    /// Packets it has lost.
+    /// Number of packets that the link has lost.
     pub(super) fn lost(&self) -> u64 {
         Reason::ALL.iter().map(|reason| self.tally.drops.of(*reason)).sum()
     }

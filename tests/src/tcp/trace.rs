@@ -1,4 +1,4 @@
-//! The congestion window over time.
+//! Records congestion windows over time.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,11 +14,11 @@ use crate::wait::{now, pause};
 /// A sender's state at one instant.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Sample {
-    /// Seconds since the beginning.
+    /// Seconds since the run began.
     pub at: f64,
     /// Congestion window in segments.
     pub window: f64,
-    /// Slow start threshold in segments; zero if there is none.
+    /// Slow-start threshold in segments; zero if there is none.
     pub threshold: f64,
     /// Smoothed round-trip time in milliseconds.
     pub rtt: f64,
@@ -28,7 +28,7 @@ pub struct Sample {
     pub retransmitted: u64,
 }
 
-/// Samples the kernel's sender periodically with `ss`.
+/// Samples the kernel's sender at regular intervals, by the command `ss`.
 pub(super) struct KernelTrace {
     samples: Arc<Mutex<Vec<Sample>>>,
     over: Arc<AtomicBool>,
@@ -52,13 +52,13 @@ impl KernelTrace {
 
     pub(super) fn finish(self) -> Vec<Sample> {
         self.over.store(true, Ordering::Relaxed);
-        // Even after a panic, its samples remain.
+        // The result is ignored: even after a panic of the thread, its samples are useful.
         let _ = self.looking.join();
         std::mem::take(&mut *self.samples.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// The current output of `ss` for the kernel's end.
+/// A sample of the kernel's end, read from the output of `ss`.
 fn look(beginning: Instant) -> Option<Sample> {
     let port = format!("sport = :{}", KERNEL.port());
     let at = now().duration_since(beginning).as_secs_f64();

@@ -1,5 +1,5 @@
-//! Aggregate gateways under load. These tests take minutes: `cargo test -p tidegate-e2e --test
-//! aggregate -- --ignored`.
+//! Live tests of aggregate gateways under load. They take minutes: `cargo test -p tidegate-e2e
+//! --test aggregate -- --ignored`.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -33,7 +33,7 @@ fn processor_time(process: &Process) -> u64 {
     ticks(11).expect("user time") + ticks(12).expect("system time")
 }
 
-/// Raises the descriptor limit of this process to its maximum.
+/// Raises the limit of open descriptors of this process to its maximum.
 fn raise_limit() {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("up to the hard limit");
@@ -59,7 +59,7 @@ fn ten_thousand_files_arrive_intact_while_a_gateway_is_killed_and_started_again(
                     for number in (worker..FILES).step_by(16) {
                         let server = servers[usize::from(number % 3 == 0)];
                         while let Err(error) = exchange(server, number) {
-                            // Only the kill of the gateway may break a connection, which resets it.
+                            // Only the killed gateway may break a connection, by a reset.
                             assert!(is_broken(&error), "file {number}: {error}");
                             again.fetch_add(1, Ordering::Relaxed);
                             pause(Duration::from_millis(50));
@@ -183,7 +183,7 @@ fn a_hundred_thousand_connections_are_bounded_and_the_first_thousand_end_well() 
         let status = sites.status(0);
         println!("{reset} reset, {open} open; {}", status["connections"]);
         println!("kB before {before:?}, at most {} and {}", peak_memory(&a), peak_memory(&b));
-        // The client's kernel may not know the outcome of some connections yet.
+        // The client's kernel may not know yet how some connections ended.
         assert!((SEATS - FIRST..SEATS).contains(&open), "{open}");
         assert_eq!(reset + open, EACH * u64::from(CLIENTS));
         assert_eq!(status["connections"]["now"], SEATS);
@@ -201,7 +201,8 @@ fn a_hundred_thousand_connections_are_bounded_and_the_first_thousand_end_well() 
     });
 }
 
-/// A server that reads and counts data, and a server that returns data.
+/// Starts a server that counts the bytes it reads, and one that returns them. Returns the first
+/// one's count.
 fn sink_and_echo(sites: &Sites<'_>) -> Arc<AtomicU64> {
     let received = Arc::new(AtomicU64::new(0));
     let counted = received.clone();
@@ -235,7 +236,8 @@ fn take(mut stream: TcpStream, echoes: bool, counted: &AtomicU64) {
     }
 }
 
-/// Sends `block` to the sink, and repeats it after each pause of `every`, until the sink closes.
+/// Sends `block` to the counting server. With `every`, sends it again after each such pause, until
+/// the server closes.
 fn send(sites: &Sites<'_>, block: usize, every: Option<Duration>) {
     let to = SocketAddr::new(sites.server.v4, SINK);
     sites.client.within(move || {
@@ -247,7 +249,7 @@ fn send(sites: &Sites<'_>, block: usize, every: Option<Duration>) {
     });
 }
 
-/// The median round-trip time of a kilobyte to the server and back.
+/// The median time for a kilobyte to the server and back.
 fn round_trip(sites: &Sites<'_>) -> Duration {
     let to = SocketAddr::new(sites.server.v4, ECHO);
     let times = sites.client.within(move || {
@@ -268,7 +270,7 @@ fn round_trip(sites: &Sites<'_>) -> Duration {
     times.join().expect("no panic")
 }
 
-/// Prints the cost of a gateway, without assertions, since rates depend on the machine.
+/// Prints the cost of a gateway. Nothing is asserted, since the figures depend on the machine.
 #[test]
 #[ignore = "takes a minute, and prints figures of this machine: run it with TIDEGATE_BIN=$PWD/target/dist/tidegate"]
 fn figures_of_docs_understand_costs() {
@@ -282,7 +284,8 @@ fn figures_of_docs_understand_costs() {
         let seats = "max_connections = 12000";
         let gateways = [0, 1].map(|at| sites.start(at, seats));
         sites.connected();
-        // The earlier connection is not carried, but this one is: 50 Mbit/s.
+        // Connections from before the start of the gateways still bypass them. This one is carried,
+        // at 50 Mbit/s.
         send(&sites, 62_500, Some(Duration::from_millis(10)));
         let carried = round_trip(&sites);
         println!("round trip, median: {routed:?} routed, {carried:?} carried");

@@ -1,5 +1,5 @@
-//! Aggregate gateways at two sites: the TCP connections of a client are carried over one
-//! connection.
+//! Live tests of aggregate gateways at two sites: all TCP connections of a client are carried over
+//! one connection.
 
 mod load;
 mod weight;
@@ -16,7 +16,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 const PORT: u16 = 7;
 
-/// The content of a file. Each file has a different content.
+/// The content of file `number`. Each file has a different content.
 fn content(number: u64, length: usize) -> Vec<u8> {
     let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -28,7 +28,7 @@ fn content(number: u64, length: usize) -> Vec<u8> {
     (0..length.div_ceil(8)).flat_map(|_| next()).take(length).collect()
 }
 
-/// Sizes from 1 B to 60 kB, and one in fifty of a megabyte.
+/// Length of file `number`: 1 B to 60 kB, and a megabyte for one in fifty.
 fn length(number: u64) -> usize {
     let short = usize::try_from(number.wrapping_mul(7_919) % 60_000).unwrap_or(0) + 1;
     if number.is_multiple_of(50) { 1_000_000 } else { short }
@@ -40,8 +40,8 @@ fn answer(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// Serves files on `host`: reads a file up to its FIN and sends the answer. Reports the addresses
-/// of clients.
+/// Serves files on `host`: reads a file up to its FIN, and sends the answer. Returns a channel with
+/// the addresses of the clients.
 fn serve(host: &Host) -> mpsc::Receiver<IpAddr> {
     let (sender, asked) = mpsc::channel();
     let (ready, is_ready) = mpsc::channel();
@@ -65,7 +65,7 @@ fn converse(mut stream: TcpStream) -> std::io::Result<()> {
     stream.shutdown(Shutdown::Write)
 }
 
-/// Sends file `number` to `server` and compares the answer.
+/// Sends file `number` to `server`, and checks the answer.
 fn exchange(server: IpAddr, number: u64) -> std::io::Result<()> {
     let mut stream = TcpStream::connect_timeout(&SocketAddr::new(server, PORT), LIMIT)?;
     stream.set_read_timeout(Some(LIMIT))?;
@@ -84,7 +84,7 @@ fn exchange(server: IpAddr, number: u64) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Returns `true` for a reset, as seen by a reader or a writer.
+/// Returns `true` if the error is a reset of the connection.
 fn is_broken(error: &std::io::Error) -> bool {
     matches!(
         error.kind(),
@@ -92,8 +92,8 @@ fn is_broken(error: &std::io::Error) -> bool {
     )
 }
 
-/// Exchanges the files `from..to` with `servers` in turn, several at a time. All must arrive
-/// intact.
+/// Exchanges the files `from..to` with the two `servers` alternately, several at a time. All must
+/// arrive intact.
 fn exchange_all(client: &Host, servers: [IpAddr; 2], from: u64, to: u64) {
     const AT_ONCE: u64 = 8;
     let workers: Vec<_> = (0..AT_ONCE)
@@ -115,7 +115,7 @@ fn total(from: u64, to: u64) -> u64 {
     (from..to).map(|number| u64::try_from(length(number)).unwrap_or(0)).sum()
 }
 
-/// Lines of `command` on `host` that contain `words`.
+/// Number of lines in the output of `command` on `host` that contain `words`.
 fn lines(host: &Host, command: &str, words: &str) -> usize {
     host.run(command).lines().filter(|line| line.contains(words)).count()
 }
@@ -126,8 +126,8 @@ fn stop(gateway: Process) {
     assert!(ended.status.success(), "{ended:?}");
 }
 
-/// Catches: bytes lost or mixed up between streams. Connections that bypass the gateway. Rules that
-/// remain, or exist twice.
+/// Catches: bytes lost or mixed up between streams; connections that bypass the gateway; firewall
+/// rules that remain after the end, or are installed twice.
 #[test]
 fn files_arrive_intact_also_after_a_gateway_was_killed_and_started_again() {
     witnessed(|bed| {
@@ -143,7 +143,7 @@ fn files_arrive_intact_also_after_a_gateway_was_killed_and_started_again() {
         assert_eq!(of_sites[1]["connections"]["opened"], 200);
         assert_eq!(of_sites[0]["sent_bytes"], total(0, 200));
         assert_eq!(of_sites[0]["received_bytes"], total(0, 200));
-        // The servers see addresses of gateways, over IPv4 and IPv6.
+        // The servers see the gateways' addresses, over IPv4 and IPv6.
         assert!(asked.try_iter().all(|it| it != sites.client.v4 && it != sites.client.v6));
 
         // A connection that is open when the peer is killed is reset, and its client notices.
@@ -159,7 +159,7 @@ fn files_arrive_intact_also_after_a_gateway_was_killed_and_started_again() {
         });
         b.signal("KILL");
         b.end();
-        // The rules of the killed gateway are still there; the next gateway replaces them.
+        // The killed gateway has left its firewall rules, and the next gateway replaces them.
         assert_eq!(lines(&sites.gateways[1], "nft list tables", "tidegate_aggregate"), 1);
         let b = sites.start(1, "");
         let error = broken.join().expect("no panic").expect_err("it cannot be answered");
@@ -183,8 +183,9 @@ fn files_arrive_intact_also_after_a_gateway_was_killed_and_started_again() {
     });
 }
 
-/// Catches: the gateway's source address used always. A missing route for replies. A rate adjuster
-/// that is never called, or whose weight does not reach the aggregate connection.
+/// Catches: servers that see the gateway's address although the file asks for the client's; no
+/// route for replies; a rate adjuster that is never called, or whose weight the aggregate
+/// connection does not use.
 #[test]
 fn servers_see_clients_where_the_file_says_so_and_a_weight_nobody_needs_is_given_away() {
     witnessed(|bed| {
@@ -208,7 +209,7 @@ fn servers_see_clients_where_the_file_says_so_and_a_weight_nobody_needs_is_given
     });
 }
 
-/// The host of a gateway has everything that its file needs. The check installs nothing.
+/// Checks that `tidegate doctor` finds no fault on a gateway's host. The check installs nothing.
 fn doctor(sites: &Sites<'_>) {
     let mut command = sites.gateways[0].command(program());
     let said =
@@ -219,8 +220,8 @@ fn doctor(sites: &Sites<'_>) {
     assert_eq!(lines(&sites.gateways[0], "nft list tables", "tidegate"), 0);
 }
 
-/// Catches: "pass" that still carries connections; "refuse" that lets them pass; an unlimited number
-/// of connections.
+/// Catches: "pass" with which connections are still carried; "refuse" with which they pass; no
+/// limit on the number of connections.
 #[test]
 fn while_the_peer_is_down_connections_pass_or_are_refused() {
     witnessed(|bed| {
@@ -238,7 +239,7 @@ fn while_the_peer_is_down_connections_pass_or_are_refused() {
         assert_eq!(asked.recv_timeout(LIMIT).map(|it| it == sites.client.v4), Ok(false));
         stop(b);
         until("the loss", LIMIT, || (sites.status(0)["peer"]["is_up"] == false).then_some(()));
-        // The rules follow the state of the peer.
+        // The firewall rules follow the state of the peer.
         until("no rule", LIMIT, || {
             (lines(&sites.gateways[0], "nft list ruleset", "tproxy") == 0).then_some(())
         });

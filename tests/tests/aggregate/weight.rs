@@ -1,4 +1,4 @@
-//! The weight of an aggregate connection under load.
+//! Live test: the weight of an aggregate connection rises under load.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,18 +10,18 @@ use tidegate_e2e::{Sites, until, witnessed};
 
 use super::{LIMIT, PORT, stop};
 
-/// The weight starts at 1 and is multiplied by 1.45 at each increase: 1, 1.45, 2.1, 3.05, 4.
+/// The weight starts at 1. Each increase multiplies it by 1.45 or more, up to 4, the maximum: by more if
+/// the clients offer more than the path carries, as at first, when they fill their buffers.
 const WEIGHT: &str = "weight = { kind = \"measured\", every = \"50 ms\", samples = 3, margin = 0.9, \
                       weight = 1, most = 4 }";
-const INCREASES: u64 = 4;
 
-/// Rounds without a change: connections open during the first rounds.
+/// Maximum number of measurements without an increase. Connections open during the first ones.
 const UNCHANGED: u64 = 8;
 
 /// Clients send as fast as they can over a path of 20 Mbit/s.
 ///
-/// Catches: waiting bytes that do not count as busy time; a weight that rises with an empty queue; a
-/// weight above `most`.
+/// Catches: time with waiting bytes that does not count as busy; a weight that rises although the
+/// queue is empty; a weight above the maximum `most`.
 #[test]
 fn a_saturated_site_raises_its_weight_to_the_greatest() {
     witnessed(|bed| {
@@ -42,12 +42,12 @@ fn a_saturated_site_raises_its_weight_to_the_greatest() {
         });
         let of = |weight: &Value, name: &str| weight["decisions"][name].as_u64().unwrap_or(0);
         let decisions = |name: &str| of(&weight, name) - of(&idle, name);
-        // The number of rounds is bounded: all but a few increase the weight. Earlier rounds may
-        // count as a "decrease" at weight 1.
-        assert!(decisions("increased") >= INCREASES, "{weight}");
+        // All but a few measurements increase the weight. The first ones may count as a "decrease"
+        // at weight 1.
+        assert!(decisions("increased") > 0, "{weight}");
         assert!(decisions("held") + decisions("decreased") <= UNCHANGED, "{weight}");
         assert!(weight["round"]["busy_thousandths"].as_u64() > Some(950), "{weight}");
-        // The server's site offers no load.
+        // The server's site sends nothing, so its weight stays.
         let other = sites.status(1)["weight"].clone();
         assert_eq!(
             (&other["thousandths"], &other["decisions"]["increased"]),
@@ -57,7 +57,7 @@ fn a_saturated_site_raises_its_weight_to_the_greatest() {
     });
 }
 
-/// A server that reads and discards data.
+/// A server that discards what it reads.
 fn discard(sites: &Sites<'_>) {
     let (ready, is_ready) = mpsc::channel();
     sites.server.within(move || {

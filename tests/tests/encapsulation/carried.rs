@@ -1,4 +1,5 @@
-//! User packets in the datagrams of a trunk, over a path with a smaller MTU than the interfaces.
+//! Live test: trunks carry user packets in datagrams, over a path whose MTU is smaller than that of
+//! the interfaces.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -10,19 +11,19 @@ use tidegate_e2e::{Fetch, Process, Testbed, program, run, until, witnessed_besid
 
 use super::LIMIT;
 
-/// Two sites with a user, a gateway and a router each. The cable between the routers has an MTU of
+/// Two sites, each with a user, a gateway and a router. The cable between the routers has an MTU of
 /// 1400 bytes.
 struct Sites<'a> {
     name: String,
     folder: &'a Path,
-    /// Gateways, and the processes that add VLAN tags for routers.
+    /// The gateways, and the processes that add VLAN tags for the routers.
     processes: Vec<Process>,
 }
 
-/// The user, gateway and router of each site.
+/// The user, the gateway and the router of each site.
 const PLACES: [[&str; 3]; 2] = [["a", "ga", "ra"], ["b", "gb", "rb"]];
 
-/// The VLAN of tagged datagrams.
+/// VLAN of the datagrams, in the test with tags.
 const VLAN: &str = "7";
 
 /// The MTU of the cable between the routers.
@@ -107,7 +108,7 @@ impl<'a> Sites<'a> {
         }
     }
 
-    /// Makes routers use the VLAN for packets to and from the ends of the trunk.
+    /// Makes the routers use the VLAN for packets to and from the trunk's ends.
     fn tag(&mut self, v6: bool) {
         for (site, [_, gateway, router]) in (1..).zip(PLACES) {
             let wan = self.said(gateway, "cat /sys/class/net/wan/address");
@@ -122,7 +123,7 @@ impl<'a> Sites<'a> {
         }
     }
 
-    /// Starts both gateways, with a trunk over IPv4 or IPv6, and waits for their session.
+    /// Starts both gateways, with a trunk over IPv4 or IPv6, and waits until they have a session.
     fn begin(&mut self, backend: &str, v6: bool, tagged: bool) {
         let key = self.folder.join("carried.key");
         std::fs::write(&key, "0123456789abcdef".repeat(4)).expect("a folder");
@@ -132,7 +133,8 @@ impl<'a> Sites<'a> {
         }
         for (site, [_, gateway, router]) in (1..).zip(PLACES) {
             let (local, peer) = (at(site, "77", v6), at(3 - site, "77", v6));
-            // The tagging process handles packets only and answers no ARP requests.
+            // The process that adds tags answers no ARP requests, so the MAC address of the next
+            // hop is configured.
             let (hop, vlan) = match tagged {
                 true => {
                     (self.said(router, "cat /sys/class/net/in/address"), format!("vlan = {VLAN}"))
@@ -192,7 +194,7 @@ trunk = "t"
         self.folder.join(format!("{gateway}.sock")).display().to_string()
     }
 
-    /// The trunk report of a gateway.
+    /// A gateway's report of its trunk. `None` if it does not answer.
     fn ask(&self, gateway: &str) -> Option<Value> {
         let mut command = Command::new(program());
         command.args(["--socket", &self.socket(gateway), "trunks", "--json"]);
@@ -200,8 +202,8 @@ trunk = "t"
         serde_json::from_str::<Value>(&said).ok().map(|it| it["trunks"][0].clone())
     }
 
-    /// The output of `ping` from the first or second user to the other, with this payload and DF
-    /// set.
+    /// The output of `ping` from one user to the other, with this payload. The packets must not be
+    /// fragmented.
     fn ping(&self, from: usize, v6: bool, payload: u64) -> String {
         let other = 2 - from;
         let (family, to) =
@@ -213,7 +215,7 @@ trunk = "t"
     }
 }
 
-/// An address of a site.
+/// An address at a site.
 fn at(site: usize, last: &str, v6: bool) -> String {
     if v6 { format!("fd0{site}::{last}") } else { format!("10.{site}.0.{last}") }
 }
@@ -231,7 +233,7 @@ fn transfers_in_datagrams_arrive_intact_and_senders_are_told_what_fits() {
     });
 }
 
-/// Catches: tags of the WAN missing in datagrams, or expected in received ones.
+/// Catches: datagrams sent without the VLAN tag; received datagrams whose tag is not expected.
 #[test]
 fn over_a_tagged_path_they_arrive_intact_in_tagged_datagrams() {
     witnessed_beside_others(|bed| {
@@ -283,8 +285,8 @@ fn carried(sites: &mut Sites<'_>, backend: &str, v6: bool, tagged: bool) {
         for way in ["sent_packets", "received_packets"] {
             assert!(carried[way].as_u64() > Some(700), "{backend}: {trunk}");
         }
-        // Until the other end has started, routers report it as unreachable. This counts as from a
-        // stranger.
+        // While the other end is not running yet, routers report that it is unreachable. These
+        // messages count as refused datagrams of strangers.
         let mut refused = trunk["other_end"]["refused"].clone();
         let _ = refused.as_object_mut().expect("counts").remove("stranger");
         assert_eq!(refused, serde_json::json!({}), "{trunk}");

@@ -1,4 +1,5 @@
-//! User packets in the datagrams of a trunk, and tunnels through the gateway with the default offloads of their hosts.
+//! Live test: user packets in the datagrams of a trunk, and tunnels of hosts with the default
+//! offloads.
 
 mod carried;
 
@@ -17,10 +18,11 @@ on_each_backend! { witnessed_beside_others:
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Nested tunnels: for each, the IP version of its outer addresses (`true` for IPv6) and its
-/// options.
+/// Tunnels, one or more inside each other. Each has the IP version of its outer addresses (`true`
+/// for IPv6) and its options.
 ///
-/// Nearly every kernel has VXLAN. Other kinds are tested byte by byte in `tidegate-wire`.
+/// Nearly every kernel has VXLAN. Other kinds of tunnels are tested byte by byte in
+/// `tidegate-wire`.
 const TUNNELS: [&[(bool, &str)]; 4] = [
     &[(false, "dstport 4789 udpcsum")],
     &[(false, "dstport 8472")],
@@ -28,7 +30,7 @@ const TUNNELS: [&[(bool, &str)]; 4] = [
     &[(false, "dstport 4789"), (false, "dstport 8472 udpcsum")],
 ];
 
-/// A policy that shapes all traffic at a rate above that of the transfers.
+/// A policy that shapes all traffic, at a higher rate than the transfers have.
 const SHAPED: &str = r#"
 [[policy]]
 name = "all"
@@ -36,7 +38,7 @@ profile = { mean = "200 Mbit/s" }
 action = "shape"
 "#;
 
-/// Creates `tunnels` between the hosts. Returns the inner address of the WAN host.
+/// Creates `tunnels` between the hosts. Returns the WAN host's address inside the innermost tunnel.
 fn tunnel(bed: &Testbed, tunnels: &[(bool, &str)]) -> IpAddr {
     for (from, to, last) in [(&bed.lan, &bed.wan, 1), (&bed.wan, &bed.lan, 2)] {
         let mut under = "eth0".to_owned();
@@ -68,11 +70,11 @@ fn remove(bed: &Testbed, tunnels: &[(bool, &str)]) {
     }
 }
 
-/// The hosts leave checksums and segmentation to their interfaces, and the ports merge what
-/// arrives.
+/// The hosts leave checksums and segmentation to their interfaces, and the ports merge received
+/// frames.
 ///
-/// Catches: super-packets in tunnels passed to the kernel whole. Inner or outer checksums left
-/// unfinished. With either, no transfer completes.
+/// Catches: a super-packet inside a tunnel passed to the kernel whole; an inner or outer checksum
+/// left unfinished. In both cases, no transfer completes.
 fn tunnels_of_hosts_with_the_usual_offloads_carry_tcp(bed: &Testbed, backend: &str) {
     for host in [&bed.lan, &bed.wan] {
         host.offload();
@@ -95,7 +97,7 @@ fn tunnels_of_hosts_with_the_usual_offloads_carry_tcp(bed: &Testbed, backend: &s
         let status = gateway.status();
         let context = format!("{backend}, {tunnels:?}: {status}");
         let now = of_ports(&status, "split");
-        // A host's kernel makes no super-packets for nested tunnels.
+        // The kernel of a host makes no super-packets for tunnels inside tunnels.
         assert_eq!(now > split, backend == "af-packet" && tunnels.len() == 1, "{context}");
         split = now;
         assert_eq!(status["alarms"], serde_json::json!([]), "{context}");
@@ -104,8 +106,8 @@ fn tunnels_of_hosts_with_the_usual_offloads_carry_tcp(bed: &Testbed, backend: &s
     }
 }
 
-/// A datagram in three tunnels (IP in IP) whose checksum is the sum of its pseudo header, as a
-/// sender leaves it.
+/// A datagram inside three tunnels (IP in IP). Its checksum is unfinished: the sum of the pseudo
+/// header only.
 fn unfinished_in_three_tunnels(bed: &Testbed) -> Vec<u8> {
     let mut inner = bed.lan.datagram(&bed.wan, false, (5_000, 6_000), &[7; 64]).bytes();
     let (ip, udp) = (14, 34);
@@ -122,7 +124,7 @@ fn unfinished_in_three_tunnels(bed: &Testbed) -> Vec<u8> {
     inner
 }
 
-/// Catches: a check that ends at the second tunnel; an alarm without the remedy.
+/// Catches: a checksum that is not looked for inside the third tunnel; an alarm without the remedy.
 #[test]
 fn checksums_in_three_tunnels_are_counted_and_the_alarm_says_what_helps() {
     witnessed_beside_others(|bed| {
@@ -138,10 +140,10 @@ fn checksums_in_three_tunnels_are_counted_and_the_alarm_says_what_helps() {
     });
 }
 
-/// A filter at the port drops datagrams of one flow, beside a transfer.
+/// A filter at the port drops the datagrams of one flow while a transfer runs.
 ///
-/// Catches: a refused frame that stays before the others (64 attempts for each); a flow that is not
-/// named.
+/// Catches: refused frames that delay all other flows until each was tried 64 times; a status that
+/// does not name the refused flow.
 #[test]
 fn a_flow_that_a_filter_of_the_port_refuses_stops_no_other_and_is_named() {
     witnessed_beside_others(|bed| {
@@ -170,7 +172,7 @@ fn a_flow_that_a_filter_of_the_port_refuses_stops_no_other_and_is_named() {
     });
 }
 
-/// The sum of a counter of both ports.
+/// The sum of a counter over both ports.
 fn of_ports(status: &Value, name: &str) -> u64 {
     ["up", "down"].iter().filter_map(|way| status[way]["port"][name].as_u64()).sum()
 }

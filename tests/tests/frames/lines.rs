@@ -1,8 +1,8 @@
-//! Access lines with a slow uplink behind a live gateway with the default queue: the order of packets, and the rate of a
-//! download.
+//! Live tests of the default queue on links with a slow uplink: the order of packets, and the rate
+//! of a download.
 //!
-//! Orders of frames and comparisons within one run are asserted, and no rates or times. The heartbeat does not time out, so
-//! that no frame goes past a gateway which a busy machine holds up.
+//! The tests assert orders of frames and comparisons within one run, but no absolute rates or
+//! times. The heartbeat timeout is so long that no frame bypasses the gateway on a busy machine.
 
 use std::net::{Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -19,7 +19,8 @@ on_each_backend! { witnessed_beside_others:
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// The ACKs of the download take 0.2 Mbit/s as long as none is dropped: more than half of the uplink.
+/// As long as no ACK is dropped, the ACKs of the download need 0.2 Mbit/s, more than half of the
+/// uplink.
 const SLOW: &str = r#"
 heartbeat = "10 s"
 rate = { up = "0.3 Mbit/s", down = "10 Mbit/s" }
@@ -27,12 +28,13 @@ rate = { up = "0.3 Mbit/s", down = "10 Mbit/s" }
 
 const UPLOADS: usize = 16;
 
-/// Before the download has found its rate, nothing is measured. The same with the uploads.
+/// Time before the measurement, in which the download finds its rate. The same time passes after
+/// the uploads start.
 const WARM_UP: Duration = Duration::from_millis(1_200);
 
 const MEASURED: Duration = Duration::from_millis(1_500);
 
-/// Payload bytes per second over [`MEASURED`], as the fetch reports them.
+/// Payload rate over [`MEASURED`] in bytes per second, as the fetch reports it.
 fn rate(fetch: &Fetch) -> f64 {
     pause(WARM_UP);
     let before = fetch.progress();
@@ -41,7 +43,8 @@ fn rate(fetch: &Fetch) -> f64 {
     float(after.1 - before.1) / (after.0 - before.0).as_secs_f64()
 }
 
-/// Catches: `fq-codel` as the default queue of the link; a thinned ACK that counts among the drops, or not at all.
+/// Catches: `fq-codel` as the default queue of the link; an ACK removed by the queue (thinned) that
+/// counts as dropped, or is not counted.
 fn a_download_keeps_its_rate_beside_uploads(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, SLOW);
     let server = Server::start(&bed.wan, 7_000, "cubic");
@@ -58,33 +61,36 @@ fn a_download_keeps_its_rate_beside_uploads(bed: &Testbed, backend: &str) {
     assert_eq!(status["drops"]["redundant-ack"], serde_json::Value::Null, "{status}");
 }
 
-/// It kept 0.9 of its rate, and 0.2 with `fq-codel`.
+/// Least share of its rate that the download keeps. Measured: 0.9 with the default queue, and 0.2
+/// with `fq-codel`.
 const KEPT: f64 = 0.55;
 
-/// 10 Mbit/s are 400 ACKs per second.
+/// Least number of removed ACKs. At 10 Mbit/s, a download causes 400 ACKs per second.
 const THINNED: u64 = 100;
 
-/// A frame of an upload takes 48 ms.
+/// A full frame of an upload takes 48 ms.
 const UPLINK: &str = r#"
 heartbeat = "10 s"
 rate = { up = "0.25 Mbit/s", down = "10 Mbit/s" }
 "#;
 
-/// Frames of an upload at once, each with a small packet behind it.
+/// Number of bursts. Each has `FULL` full frames of an upload, and then a small packet.
 const BURSTS: u8 = 5;
 const FULL: usize = 4;
 
-/// The idle line saves tokens for one frame, and departs with the next one on credit.
+/// Full frames that an idle link sends at once: the token bucket holds one frame, and the next may
+/// borrow.
 const AT_ONCE: usize = 2;
 
-/// Longer than two frames take: the line has all of its tokens again.
+/// Pause between two bursts, longer than two frames take. The token bucket is full again.
 const REST: Duration = Duration::from_millis(150);
 
-/// Two full frames depart as they come. The small packet is the next one. Where the third frame is chosen before the
-/// line is free, the small packet waits for this one in each burst. If the machine holds up the sender, more frames are
-/// ahead, and fewer if the kernel sends a frame of its own before. So one undisturbed burst is enough.
+/// Two full frames depart as they come, and the small packet is next. If the gateway chose the
+/// third frame before the link was free, the small packet would wait for this frame in every burst.
+/// A busy machine may put more or fewer frames ahead, so one undisturbed burst is enough.
 ///
-/// Catches: a packet that is chosen before the line is free; small packets behind the upload.
+/// Catches: a packet chosen before the link is free; small packets that wait behind the whole
+/// upload.
 fn a_small_packet_waits_for_one_frame_of_an_upload(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, UPLINK);
     let recorder = Recorder::start(&bed.wan);
@@ -105,7 +111,8 @@ fn a_small_packet_waits_for_one_frame_of_an_upload(bed: &Testbed, backend: &str)
     assert!(ahead.contains(&Some(AT_ONCE)), "{ahead:?}, {}", gateway.status());
 }
 
-/// A frame takes 16 ms, so that all addresses have a backlog soon, also where the sender is slow.
+/// A frame takes 16 ms on this link. All addresses thus have frames waiting soon, even if the
+/// sender is slow.
 const ADDRESSES: &str = r#"
 heartbeat = "10 s"
 rate = { up = "0.5 Mbit/s" }
@@ -118,21 +125,22 @@ action = "shape"
 fair_between = { by = "destination-host", ipv6 = 56 }
 "#;
 
-/// Frames of each address.
+/// Number of frames from each address.
 const EACH: usize = 32;
 
-/// By the first of these frames, all addresses have a backlog.
+/// From this frame on, all addresses have frames waiting.
 const FROM: usize = 16;
 
-/// Up to here, half of the frames are those of the computer with one address. If each address is a host, it is a fifth. The
-/// bound is between the two.
+/// Up to this frame, the computer with one address should have half of the frames. If each address
+/// counted as a host, it would have a fifth. The limit lies between the two.
 const UNTIL: usize = 48;
 
-/// Catches: a prefix that is ignored; addresses of one station on the LAN port that count as hosts.
+/// Catches: the configured prefix length ignored; several addresses of one station that count as
+/// several hosts.
 fn a_computer_with_four_addresses_has_one_share(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, ADDRESSES);
     let address = |subnet, host| Ipv6Addr::new(0xfd83, 0, 0, subnet, 0, 0, 0, host);
-    // The first four are in one prefix of 56 bits.
+    // The first four addresses share a prefix of 56 bits.
     let four = [0x100, 0x101, 0x17f, 0x1ff].map(|subnet| address(subnet, 1));
     let one = address(0x200, 1);
     let server = address(0x900, 1);

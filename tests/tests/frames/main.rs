@@ -1,4 +1,4 @@
-//! The gateway's changes to frames, verified byte for byte at the receiver.
+//! Live test: how the gateway changes frames, checked byte for byte at the receiver.
 
 mod lines;
 
@@ -25,10 +25,10 @@ on_each_backend! { witnessed_beside_others:
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Time to wait for a frame that must not arrive.
+/// Time to wait for a frame that should not arrive.
 const ENOUGH: Duration = Duration::from_millis(500);
 
-/// A policy that shapes all traffic at a rate above that of these tests.
+/// A policy that shapes all traffic, at a higher rate than these tests reach.
 const SHAPED: &str = r#"
 [[policy]]
 name = "all"
@@ -36,8 +36,8 @@ profile = { mean = "100 Mbit/s" }
 action = "shape"
 "#;
 
-/// Sends `frames` from the LAN. Expects `expected` at the WAN, in this order, and no other frame
-/// that ends like one of them.
+/// Sends `frames` from the LAN. Asserts that `expected` arrives at the WAN in this order, and no
+/// other frame that ends like one of the sent ones.
 fn crosses(bed: &Testbed, frames: &[Frame], expected: &[Frame], context: &str) {
     let recorder = Recorder::start(&bed.wan);
     let bytes = |frames: &[Frame]| frames.iter().map(Frame::bytes).collect::<Vec<_>>();
@@ -68,8 +68,8 @@ fn tagged_frames_cross_byte_for_byte(bed: &Testbed, backend: &str) {
             frame.link = vlans.iter().map(|id| Link::vlan(*id)).collect();
             frame
         };
-        // Sends each frame alone: different tags are different flows, and flows may overtake each
-        // other.
+        // Each frame is sent alone. Frames with different tags are different flows, which may
+        // overtake each other.
         for frame in (0..).zip(&tags).map(tagged) {
             let frame = [frame];
             crosses(bed, &frame, &frame, &gateway.said());
@@ -79,7 +79,8 @@ fn tagged_frames_cross_byte_for_byte(bed: &Testbed, backend: &str) {
 
 fn frames_of_any_ethertype_cross_byte_for_byte(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, SHAPED);
-    /// An ethertype for local experiments (IEEE 802, section 9.2.3), and one that is a length.
+    /// An ethertype for local experiments (IEEE 802, section 9.2.3), and a value that denotes a
+    /// length instead.
     const ETHERTYPES: [u16; 2] = [0x88b5, 60];
     let frame = |ethertype| Frame {
         source: bed.lan.mac,
@@ -107,7 +108,7 @@ action = "police-drop"
         frame
     };
     let seven: Vec<Frame> = (0..10).map(|n| on(7, n)).collect();
-    // Each is 1,000 bytes long. Five are in profile, and 8 kbit/s do not allow a sixth within a
+    // Each frame has 1,000 bytes. The burst allows five, and 8 kbit/s do not allow a sixth within a
     // second.
     assert_eq!(seven[0].bytes().len(), 1_000);
     crosses(bed, &seven, &seven[..5], &gateway.said());
@@ -118,8 +119,8 @@ action = "police-drop"
     assert_eq!((drops.as_u64(), of_policy.as_u64()), (Some(5), Some(5)), "{}", gateway.status());
 }
 
-/// A limit for answers of DNS servers, as in `examples/isp.toml`. Its rate is so low that the frames
-/// of a test exceed it even if a busy machine sends them over some seconds.
+/// A limit for answers of DNS servers, as in `examples/isp.toml`. The rate is so low that the
+/// frames of a test exceed it, even if a busy machine takes seconds to send them.
 const AMPLIFIERS: &str = r#"
 [[policy]]
 name = "amplifiers"
@@ -128,9 +129,9 @@ profile = { mean = "20 kbit/s", burst = "15140 B" }
 action = "police-drop"
 "#;
 
-/// Both fragments of datagram `n` from port 53, or only the second one.
+/// Both fragments of datagram `n` from port 53, or only its second fragment.
 fn fragments(bed: &Testbed, v6: bool, n: u16, with_first: bool) -> Vec<Frame> {
-    // The largest multiple of 8 that fits into an IPv6 packet of 1,500 bytes behind a fragment
+    // The largest multiple of 8 that fits into an IPv6 packet of 1,500 bytes, after a fragment
     // header.
     let (len, udp) = (1_448, 8);
     let part = |offset: u16, len: usize| {
@@ -145,8 +146,7 @@ fn fragments(bed: &Testbed, v6: bool, n: u16, with_first: bool) -> Vec<Frame> {
     first.into_iter().chain([part(offset, len)]).collect()
 }
 
-/// Sends the frames. Expects that they all match the policy, and that it drops those beyond its
-/// profile.
+/// Sends the frames. Asserts that all match the policy, and that it drops those beyond its profile.
 fn are_policed(bed: &Testbed, gateway: &Gateway<'_>, frames: &[Frame]) {
     let count = |status: &Value| {
         let at = &status["aggregates"][0];
@@ -165,7 +165,8 @@ fn are_policed(bed: &Testbed, gateway: &Gateway<'_>, frames: &[Frame]) {
     let after = count(&gateway.status());
     let (conforming, drops) = (after.1 - before.1, after.2 - before.2);
     assert_eq!((after.0 - before.0, conforming + drops), (offered, offered));
-    // At most the burst and the tokens of the elapsed time. Short frames fill this completely.
+    // At most the burst and the tokens of the elapsed time may pass. Only short frames use all of
+    // them up.
     let shortest = bytes.iter().map(Vec::len).min().unwrap_or(1);
     let allowed = 15_140 + begin.elapsed().as_micros() / 400;
     let most = u64::try_from(allowed / u128::try_from(shortest).unwrap_or(1)).unwrap_or(u64::MAX);
@@ -177,7 +178,8 @@ fn are_policed(bed: &Testbed, gateway: &Gateway<'_>, frames: &[Frame]) {
     assert_eq!(recorder.frames(expected, LIMIT, ours).len(), expected);
 }
 
-/// Catches: missing ports of first fragments; later fragments that do not look up the first.
+/// Catches: a first fragment whose ports are not read; later fragments that are not treated like
+/// the first.
 fn fragments_of_a_policed_port_are_policed(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, AMPLIFIERS);
     for v6 in [false, true] {
@@ -187,7 +189,8 @@ fn fragments_of_a_policed_port_are_policed(bed: &Testbed, backend: &str) {
     assert_eq!(gateway.status()["fragments_without_first"].as_u64(), Some(0));
 }
 
-/// Catches: a setting that is not read; a change that needs a restart.
+/// Catches: the setting for fragments without a first one ignored; a change of it that needs a
+/// restart.
 fn fragments_without_a_first_one_are_policed_if_they_may_match(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, AMPLIFIERS);
     for v6 in [false, true] {
@@ -202,8 +205,8 @@ fn fragments_without_a_first_one_are_policed_if_they_may_match(bed: &Testbed, ba
     assert_eq!(gateway.status()["fragments_without_first"].as_u64(), Some(620));
 }
 
-/// Kills a way for packets to escape the policy of their host: IP protocol 0, a PPP protocol field
-/// of one byte, SNAP, a priority tag, or a length beyond the frame.
+/// Catches: packets that escape the policy of their host by an unusual frame: IP protocol 0, a PPP
+/// protocol field of one byte, SNAP, a priority tag, or a length field beyond the frame.
 fn a_policy_for_a_host_has_all_its_ip_packets(bed: &Testbed, backend: &str) {
     let source = bed.lan.v4;
     let gateway = bed.gateway(
@@ -222,7 +225,7 @@ action = "police-drop"
     let frames: Vec<Frame> = (0..10).map(plain).collect();
     crosses(bed, &frames, &frames[..5], &gateway.said());
 
-    // The next token for a frame comes after 8 s.
+    // The next frame would be in profile only after 8 s.
     let bytes = plain(10).bytes();
     let (macs, ip) = (&bytes[..12], &bytes[14..]);
     let len = |more: usize| u16::try_from(ip.len() + more).expect("short").to_be_bytes();
@@ -237,7 +240,8 @@ action = "police-drop"
         [behind(&pppoe), behind(&snap), behind(&[0x81, 0, 0xe0, 0, 8, 0]), zero.bytes(), longer];
     let recorder = Recorder::start(&bed.wan);
     send(&bed.lan, &escapes);
-    // A frame without a policy shows that all earlier frames have crossed or were dropped.
+    // This frame matches no policy. Its arrival shows that all earlier frames have crossed or were
+    // dropped.
     let last = bed.lan.datagram(&bed.wan, true, (5_000, 9), &[7; 64]).bytes();
     send(&bed.lan, std::slice::from_ref(&last));
     let is_ours = |frame: &[u8]| frame == last || escapes.iter().any(|it| it == frame);
@@ -252,7 +256,8 @@ action = "police-drop"
     until("all drops", LIMIT, || (dropped() == Some(10)).then_some(()));
 }
 
-/// Catches: the second tag not read, or read from the first tag; an `{ inner }` that matches any tag.
+/// Catches: the second VLAN tag not read, or read from the position of the first; a filter `{ inner
+/// }` that matches any tag.
 fn a_customer_inside_the_vlan_of_a_provider_is_policed_apart(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(
         backend,
@@ -296,8 +301,8 @@ mark = { in = "AF11", out = "AF13" }
         frame.ip_mut().iter_mut().for_each(|ip| ip.dscp = if n < 10 { af11 } else { af13 });
         frame
     };
-    // Each is 1,000 bytes long. Ten are in profile, and 8 kbit/s do not allow an eleventh within a
-    // second.
+    // Each frame has 1,000 bytes. The burst allows ten, and 8 kbit/s do not allow an eleventh
+    // within a second.
     assert!(frames.iter().all(|frame| frame.bytes().len() == 1_000));
     let expected: Vec<Frame> = frames.iter().enumerate().map(marked).collect();
     crosses(bed, &frames, &expected, &gateway.said());
@@ -327,15 +332,15 @@ queue = "per-flow"
     }
 }
 
-/// Frames and bytes of one direction, by their path.
+/// Frames and bytes of one direction, by the way they took.
 #[derive(Debug)]
 struct Ways {
     through: [u64; 2],
     idle: [u64; 2],
     silent: [u64; 2],
-    /// Bypassed while the gateway started.
+    /// Bypassed at the gateway's request, while it started.
     told: [u64; 2],
-    /// The counters of the interface.
+    /// Received by the interface, according to its own counters.
     interface: [u64; 2],
 }
 
@@ -367,17 +372,18 @@ impl Ways {
     }
 }
 
-/// Frames cross a gateway with nothing to manage, then one with a policy, then one that hangs.
+/// Frames cross a gateway that has nothing to manage, then one with a policy, then one that hangs.
 ///
-/// Catches: one counter for both kinds of bypass. Bytes that are not counted. A stale drop for the
-/// copy of a bypassed frame in a packet socket.
+/// Catches: the same counter for both kinds of bypass; bytes that are not counted; a bypassed frame
+/// whose copy in the packet socket counts as stale.
 fn every_frame_counts_where_it_went(bed: &Testbed, backend: &str) {
     const IDLE: u16 = 300;
     const THROUGH: u16 = 200;
     const SILENT: u16 = 100;
     let gateway = bed.gateway(backend, "");
     until("nothing to manage", LIMIT, || gateway.status()["passing"].as_bool().filter(|it| *it));
-    // Reads status and interfaces again if a frame of the hosts' kernels arrived in between.
+    // Reads the status between two reads of the interfaces. If a frame of a host's own kernel
+    // arrived meanwhile, reads again.
     let ways = || {
         let at = [("up", "lan"), ("down", "wan")];
         let interfaces = || at.map(|(_, interface)| bed.middle.received(interface));
@@ -402,15 +408,16 @@ fn every_frame_counts_where_it_went(bed: &Testbed, backend: &str) {
     pause(ENOUGH);
     cross(IDLE + THROUGH..IDLE + THROUGH + SILENT);
     gateway.signal("CONT");
-    // Frames of the hosts' kernels, such as neighbour discovery, count as well. The gateway drops
-    // such a frame as stale if it arrives just after the gateway hangs. Its bytes are not counted.
+    // Frames that the hosts' kernels send, such as neighbour discovery, are counted too. If one
+    // arrives just after the gateway has hung, it is dropped as stale, and its bytes are not
+    // counted.
     let stale = || gateway.status()["drops"]["stale"].as_u64().unwrap_or(0);
     let found = until("the counts to agree", LIMIT, || {
         let now = ways();
         let found = [0, 1].map(|n| now[n].since(&before[n]));
         let missing = |it: &Ways, unit: usize| it.interface[unit].checked_sub(it.sum()[unit]);
         let frames: Option<u64> = found.iter().map(|it| missing(it, 0)).sum();
-        // With a native XDP program, veth counts bytes without the Ethernet header.
+        // With a native XDP program, a veth counts bytes without the Ethernet header.
         let bytes_agree = |it| missing(it, 0) > Some(0) || missing(it, 1) == Some(0);
         let agree = backend == "af-xdp" || found.iter().all(bytes_agree);
         (frames == Some(stale()) && agree).then_some(found)

@@ -1,11 +1,12 @@
-//! The clock of the gateway's machine steps while its policies come from a server.
+//! Live test: the host's clock is set forward and back while a gateway gets its policies from a
+//! server.
 //!
-//! All hosts of a test bed share the clock of the kernel, which must stay as it is. A library that
-//! the gateway and the LDAP server load before the C library shifts the time of day that they read
-//! (`stepped_clock.c`). etcd does not read the clock through the C library. It stands for a server
-//! on another machine.
+//! All hosts of a test bed share the kernel's clock, which must not be changed. So the gateway and
+//! the LDAP server load a library before the C library (`stepped_clock.c`). It shifts the time of
+//! day that they read. etcd does not read the clock through the C library, so its clock is never
+//! shifted, as if it ran on another machine.
 //!
-//! Steps of the clock may make certificates invalid, so these sources have none.
+//! After a step of the clock, certificates may be invalid, so these servers use none.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,12 +19,12 @@ use crate::faults::in_force_at_once;
 use crate::site::{Kind, LIMIT, PASSWORD, Site, ask, in_state, prepare};
 use crate::stream::{Stream, classified};
 
-/// The offsets of the clock in seconds, one after the other: an hour ahead, two hours back, ten
-/// years ahead, ten years back.
+/// The shifts of the clock in seconds, one after another. The steps are: an hour ahead, two hours
+/// back, ten years ahead, ten years back.
 const STEPS: [i64; 4] = [3_600, -3_600, 10 * 365 * 86_400, 0];
 
-/// No further generation follows a step or a commit within this time. It is longer than the wait
-/// for further markers (200 ms), and than a poll of the LDAP server (1 s).
+/// After a step or a commit, no further generation may follow within this time. It is longer than
+/// the wait for further markers (200 ms) and than a poll of the LDAP server (1 s).
 const QUIET: Duration = Duration::from_millis(1_300);
 
 #[test]
@@ -40,8 +41,8 @@ fn ldap() {
     }
 }
 
-/// Catches: a wait until a time of day. An age or a deadline computed from the time of day. A
-/// revision that depends on it.
+/// Catches: a wait for a time of day, which a step makes very long; an age or a deadline computed
+/// from the time of day; a revision that depends on it.
 fn steps(bed: &Testbed, kind: Kind) {
     prepare(bed);
     let [of_server, of_gateway] = ["server", "gateway"].map(|name| Clock::new(bed, name));
@@ -76,7 +77,7 @@ fn steps(bed: &Testbed, kind: Kind) {
     drop(gateway);
 }
 
-/// Asserts that `generation` is in force, without an alarm.
+/// Asserts that `generation` stays in force, without an alarm.
 fn stays(bed: &Testbed, generation: Option<u64>, step: i64) {
     let status = ask(bed, "status");
     assert_eq!(status["generation"].as_u64(), generation, "{step} s: {status}");
@@ -86,14 +87,14 @@ fn stays(bed: &Testbed, generation: Option<u64>, step: i64) {
     assert!(source["delivered_s"].as_u64() <= Some(LIMIT.as_secs()), "{step} s: {source}");
 }
 
-/// The time of day of a process.
+/// The shifted clock of a process.
 struct Clock {
     library: PathBuf,
     page: PathBuf,
 }
 
 impl Clock {
-    /// A clock that has not stepped yet.
+    /// A clock that is not shifted yet.
     fn new(bed: &Testbed, name: &str) -> Self {
         let library = bed.folder.join("stepped_clock.so");
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sources/stepped_clock.c");
@@ -106,19 +107,19 @@ impl Clock {
         Self { library, page }
     }
 
-    /// The variables of a process with this clock.
+    /// The environment variables of a process that gets this clock.
     fn variables(&self) -> [(&'static str, PathBuf); 2] {
         [("LD_PRELOAD", self.library.clone()), ("CLOCK_STEPS", self.page.clone())]
     }
 
-    /// Sets the shift, in seconds. The count of readings stays.
+    /// Sets the shift in seconds. The number of readings stays.
     fn step(&self, shift: i64) {
         use std::os::unix::fs::FileExt;
         let page = fs::OpenOptions::new().write(true).open(&self.page).unwrap();
         page.write_all_at(&shift.to_ne_bytes(), 0).unwrap();
     }
 
-    /// Number of readings of the time of day.
+    /// How many times the process has read the time of day.
     fn readings(&self) -> i64 {
         let page = fs::read(&self.page).unwrap();
         i64::from_ne_bytes(page[8..16].try_into().unwrap())

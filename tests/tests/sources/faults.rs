@@ -1,5 +1,5 @@
-//! Changes and faults of repositories under traffic: each datagram has its policy, and none is
-//! lost.
+//! Live tests of changes and faults of policy repositories under traffic: each datagram is treated
+//! by its policy, and none is lost.
 
 use std::fs;
 use std::process::Stdio;
@@ -11,23 +11,23 @@ use tidegate_e2e::{Gateway, Testbed, now, pause, program, until, witnessed_besid
 use crate::site::{KINDS, Kind, LIMIT, PASSWORD, Site, ask, in_state, policy_of, prepare};
 use crate::stream::{Stream, classified, touch};
 
-/// Longest time from a commit to its generation.
+/// Longest time from a commit until it is in force.
 const IN_FORCE: Duration = Duration::from_secs(2);
 
-/// A password that the server does not accept.
+/// A password that the server refuses.
 const WRONG: &str = "wrong-password";
 
-/// Duration of the flood of markers.
+/// Time for which markers are written without a pause.
 const FLOOD: Duration = Duration::from_secs(3);
 
-/// Ports with a policy each, in a directory.
+/// Ports that have a policy each in the test with many policies.
 const PORTS: std::ops::Range<u16> = 20_000..23_000;
 
-/// Longest processor time in us that a change may take in the data plane at once.
+/// Longest time in us that the data plane may work on a change without a pause.
 const OCCUPIED_US: u64 = 1_000;
 
-/// Maximum number of generations in this time: one each second, the last one, and more on a slow
-/// machine.
+/// Maximum number of generations during [`FLOOD`]: one each second, the last one, and some more on
+/// a slow machine.
 const FEW: u64 = 8;
 
 #[test]
@@ -49,22 +49,22 @@ fn ldap() {
     }
 }
 
-/// A gateway with a source whose policy is in force.
+/// A gateway with a policy source whose policy is in force.
 struct Case<'a> {
     bed: &'a Testbed,
     site: Site<'a>,
     gateway: Gateway<'a>,
 }
 
-/// A fault, the gateway's report about it, and its repair.
+/// A fault, what the gateway reports about it, and its repair.
 struct Row {
     fault: &'static str,
-    /// The kinds of repositories that can have the fault.
+    /// The kinds of repositories in which this fault can occur.
     kinds: &'static [Kind],
     begin: fn(&mut Case<'_>),
-    /// The state of the source during the fault. With `in force` there is no alarm.
+    /// The state of the source during the fault. In the state `in force` there is no alarm.
     state: &'static [&'static str],
-    /// Words of the alarm, in addition to the name of the source and the time.
+    /// Words in the alarm, in addition to the name of the source and the time.
     says: fn(&Case<'_>) -> Vec<String>,
     mend: fn(&mut Case<'_>),
 }
@@ -135,12 +135,12 @@ const TABLE: &[Row] = &[
 ];
 
 impl Case<'_> {
-    /// Puts a policy file with these sources in force.
+    /// Applies a policy file with these sources.
     fn apply(&self, sources: &str) {
         self.gateway.apply("af-packet", sources);
     }
 
-    /// Commits the set of the source, and waits until its mean rate, in Mbit/s, is in force.
+    /// Commits the source's set, and waits until its mean rate, `mean` Mbit/s, is in force.
     fn commit(&mut self, mean: u64) {
         self.site.commit();
         until(&format!("{mean} Mbit/s"), LIMIT, || {
@@ -148,18 +148,18 @@ impl Case<'_> {
         });
     }
 
-    /// The source with a user of this password.
+    /// The configuration of the source with a user who has this password.
     fn with_users(&self, password: &str) -> String {
         let source = self.site.source(password);
         if self.site.kind != Kind::Etcd {
             return source;
         }
-        // An etcd without users refuses any login.
+        // An etcd without users refuses every login.
         let file = self.site.password_file(password).display().to_string();
         source + &format!("user = \"gateway\"\npassword_file = \"{file}\"\n")
     }
 
-    /// Another source, a directory.
+    /// The configuration of another source, a directory.
     fn other(&self) -> String {
         let path = self.bed.folder.join("other");
         fs::create_dir_all(&path).unwrap();
@@ -170,8 +170,9 @@ impl Case<'_> {
     }
 }
 
-/// Catches: a change that waits for a poll. A packet without a policy, or lost, during a change or
-/// without the server. An alarm without its reason, or one that stays. A partial set in force.
+/// Catches: a change that takes effect only at a poll; a packet that is lost or has no policy
+/// during a change or while the server is down; an alarm without its reason, or one that stays; a
+/// partial set in force.
 fn all(bed: &Testbed, kind: Kind) {
     prepare(bed);
     let mut site = Site::start(bed, kind);
@@ -222,7 +223,7 @@ pub(crate) fn in_force_at_once(site: &mut Site<'_>, mean: u64) {
     assert_eq!(mean_of(&status), Some(mean * 1_000_000), "{status}");
 }
 
-/// The mean rate of the policy of the stream.
+/// The mean rate of the policy for the stream of datagrams.
 fn mean_of(status: &Value) -> Option<u64> {
     let stream = status["aggregates"].as_array()?.iter().find(|it| it["policy"] == "stream");
     stream?["mean_bps"].as_u64()
@@ -263,8 +264,8 @@ fn goes_through(case: &mut Case<'_>, row: &Row) {
     });
 }
 
-/// Catches: a generation for each marker; an agent that waits for the last marker; a swap in one
-/// call.
+/// Catches: one generation for each marker; an agent that waits until no marker follows; a policy
+/// change that the data plane makes without a pause.
 fn markers_without_end(case: &mut Case<'_>) {
     case.site.write_for_each(PORTS);
     case.site.commit();
@@ -289,14 +290,14 @@ fn markers_without_end(case: &mut Case<'_>) {
     assert!(occupied > 0 && (occupied <= OCCUPIED_US || !is_release()), "{occupied} us, {after}");
 }
 
-/// Returns `true` if the tested program is a release build, as on the build server. Other builds
-/// are slower.
+/// Returns `true` if the program under test is a release build, as on the build server. Other
+/// builds are slower.
 fn is_release() -> bool {
     program().components().any(|part| part.as_os_str() == "release")
 }
 
-/// Catches: a last good set that is not stored on disk, or not read from there; a start that fails
-/// without the server.
+/// Catches: a last good set that is not stored, or not read from the disk; a start that fails while
+/// the server is down.
 fn starts_without_its_server(case: &mut Case<'_>) {
     case.gateway.stop();
     case.site.kill();

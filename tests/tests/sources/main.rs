@@ -1,7 +1,7 @@
-//! Policies from a directory, etcd and LDAP: with the real program, real servers, and traffic.
+//! Live tests of policies from a directory, etcd and LDAP, with the real program, real servers, and
+//! traffic.
 //!
-//! The servers run on the machine in the middle of a test bed, at the addresses in the
-//! documentation.
+//! The servers run on the middle machine of a test bed, at the addresses that the manual uses.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

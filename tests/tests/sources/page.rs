@@ -1,5 +1,5 @@
-//! The commands on the operators' page lead from nothing to a policy in force, in at most ten
-//! commands.
+//! Live test: the commands on the manual's page about repositories lead from an empty server to a
+//! policy in force, in at most ten commands.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -11,7 +11,7 @@ use crate::site::{Kind, LIMIT, ask, in_state, policy_of, prepare};
 /// Maximum number of commands.
 const MOST: usize = 10;
 
-/// The configuration that Debian's package makes, without its database.
+/// The configuration that Debian's package creates, without its database.
 const DEBIAN: &str = "dn: cn=config\nobjectClass: olcGlobal\ncn: config\n\n\
     dn: cn=module{0},cn=config\nobjectClass: olcModuleList\ncn: module{0}\nolcModulePath: /usr/lib/ldap\nolcModuleLoad: back_mdb\n\n\
     dn: cn=schema,cn=config\nobjectClass: olcSchemaConfig\ncn: schema\n\n\
@@ -42,7 +42,7 @@ fn project() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The commands in all `sh` blocks of the section with this heading.
+/// The commands in all `sh` blocks of the section `heading`.
 fn commands(heading: &str) -> String {
     let page = fs::read_to_string(project().join("docs/operate/repositories.md")).unwrap();
     let (_, section) = page.split_once(&format!("\n{heading}\n")).unwrap();
@@ -51,7 +51,7 @@ fn commands(heading: &str) -> String {
     blocks.filter_map(|block| block.strip_prefix("sh\n")).collect()
 }
 
-/// Counts the commands, without the lines of their input.
+/// The number of commands, not counting the lines of their input.
 fn count(commands: &str) -> usize {
     let (mut count, mut inside, mut quotes) = (0, false, 0);
     for line in commands.lines() {
@@ -101,7 +101,7 @@ fn follow(bed: &Testbed, kind: Kind) {
     assert!(web["conforming"]["packets"].as_u64() > Some(10), "{status}");
 }
 
-/// Starts the server as Debian's package does, without data. The page begins with its installation.
+/// Starts the server without data, as Debian's package does. The page assumes that it is installed.
 fn serve(bed: &Testbed, kind: Kind) -> Option<Process> {
     let (mut command, ready) = match kind {
         Kind::Directory => return None,
@@ -131,8 +131,8 @@ fn serve(bed: &Testbed, kind: Kind) -> Option<Process> {
     Some(server)
 }
 
-/// Runs `commands` in a shell in the middle, with the files of the test bed. All packages are
-/// already installed.
+/// Runs `commands` in a shell on the middle machine, with the files of the test bed. Installation
+/// commands are left out.
 fn obey(bed: &Testbed, commands: &str) {
     let commands: String = commands
         .lines()
@@ -143,7 +143,7 @@ fn obey(bed: &Testbed, commands: &str) {
     let commands = commands
         .replace("/etc/tidegate/policy.toml", &format!("{folder}/policies.toml"))
         .replace("/etc/tidegate/", &format!("{folder}/"))
-        // The servers of the test run as the user of the test.
+        // The servers run as the user of the test, so their files keep this owner.
         .replace(" -o openldap -g openldap", "");
     let log = bed.folder.join("page.log");
     let (log_file, project) = (log.display(), fs::canonicalize(project()).unwrap());

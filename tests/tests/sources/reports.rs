@@ -1,4 +1,4 @@
-//! Gateways write reports back into etcd and LDAP.
+//! Live test: gateways write reports into etcd and LDAP.
 
 use std::fs;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use tidegate_e2e::{now, until, witnessed_beside_others};
 use crate::site::{Kind, LIMIT, PASSWORD, Site, ask, in_state, prepare};
 use crate::stream::Stream;
 
-/// Time limit for a report: two intervals of 10 s, of which the first only starts the measurement,
-/// and some time to write.
+/// Time limit for the first report. The measurement takes up to two report intervals of 10 s, and
+/// writing takes some time.
 const REPORTED: Duration = Duration::from_secs(25);
 
 #[test]
@@ -27,8 +27,8 @@ fn of_ldap() {
     }
 }
 
-/// Catches: a report that is not written, or about another generation. Flows that are not counted. A
-/// rate that is not relative to the profile.
+/// Catches: a report that is not written, or that describes another generation; flows that are not
+/// counted; a rate that is not divided by the rate of the profile.
 fn reports_to(kind: Kind) {
     witnessed_beside_others(|bed| {
         prepare(bed);
@@ -47,7 +47,7 @@ fn reports_to(kind: Kind) {
         assert_eq!(report["generation"], ask(bed, "status")["generation"], "{report}");
         assert_eq!(report["flows_on_it"], 1.0, "{report}");
         assert!(report["since_s"].as_u64() > Some(0) && report["error"].is_null(), "{report}");
-        // 500 datagrams of 142 bytes each second are more than half of 1 Mbit/s. A slow machine
+        // 500 datagrams of 142 bytes per second are more than half of 1 Mbit/s. A slow machine
         // sends fewer.
         let conformance = report["policies"]["stream"]["up"].as_f64().unwrap();
         assert!((0.01..1.1).contains(&conformance), "{report}");
@@ -56,7 +56,7 @@ fn reports_to(kind: Kind) {
     });
 }
 
-/// The report of this host in the repository.
+/// The report of this host in the repository, if there is one.
 fn read(site: &Site<'_>) -> Option<Value> {
     let node = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     let node = node.trim();

@@ -1,4 +1,4 @@
-//! The same set from each kind of repository has the same canonical text.
+//! Live test: the same set has the same canonical text, whichever repository it comes from.
 
 use std::path::Path;
 use std::{env, fs};
@@ -7,7 +7,7 @@ use tidegate_e2e::{Testbed, run, witnessed_beside_others};
 
 use crate::site::{KINDS, LIMIT, PASSWORD, Site, prepare};
 
-/// Catches: an item or field that a push, a server or a pull loses or changes.
+/// Catches: an item or a field that is lost or changed by a push, a server or a pull.
 #[test]
 fn examples_come_back_the_same() {
     if KINDS.iter().all(|kind| kind.is_here()) {

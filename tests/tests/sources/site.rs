@@ -1,4 +1,4 @@
-//! A repository of each kind on the machine in the middle, and manual changes to it.
+//! A policy repository of each kind on the middle machine, and changes of it by hand.
 
 use std::fs;
 use std::ops::Range;
@@ -14,7 +14,7 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 /// The kinds of repositories.
 pub(crate) const KINDS: [Kind; 3] = [Kind::Directory, Kind::Etcd, Kind::Ldap];
 
-/// The password of the only user of a server.
+/// The password of a server's only user.
 pub(crate) const PASSWORD: &str = "hunter2-of-the-test";
 
 const ADMIN: &str = "cn=admin,ou=tidegate";
@@ -27,8 +27,8 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Returns `true` if its programs are installed. Otherwise reports the test as skipped, which
-    /// CI does not accept.
+    /// Returns `true` if the programs for this kind are installed. Otherwise reports the test as
+    /// skipped, which fails on the build server.
     pub(crate) fn is_here(self) -> bool {
         let (programs, packages): (&[&str], _) = match self {
             Self::Directory => (&[], ""),
@@ -53,18 +53,18 @@ impl Kind {
     }
 }
 
-/// A repository, and its server.
+/// A repository, with its server if it has one.
 pub(crate) struct Site<'a> {
     pub(crate) bed: &'a Testbed,
     pub(crate) kind: Kind,
     server: Option<Process>,
-    /// Further environment variables of the server.
+    /// More environment variables for the server.
     variables: Vec<(&'static str, PathBuf)>,
-    /// The last marker.
+    /// Number in the last marker.
     marker: u32,
 }
 
-/// Gives the machine in the middle a loopback interface and its own `/var/lib`.
+/// Gives the middle machine a loopback interface and an empty `/var/lib`.
 pub(crate) fn prepare(bed: &Testbed) {
     bed.middle.run("ip link set lo up");
     bed.middle.run("mount -t tmpfs none /var/lib");
@@ -72,12 +72,12 @@ pub(crate) fn prepare(bed: &Testbed) {
 }
 
 impl<'a> Site<'a> {
-    /// A running repository without a set.
+    /// A running repository that holds no set yet.
     pub(crate) fn start(bed: &'a Testbed, kind: Kind) -> Self {
         Self::start_with(bed, kind, &[])
     }
 
-    /// The same, with more `variables` in the environment of the server.
+    /// Does the same, with more `variables` in the server's environment.
     pub(crate) fn start_with(
         bed: &'a Testbed,
         kind: Kind,
@@ -118,14 +118,14 @@ impl<'a> Site<'a> {
         self.password_file(PASSWORD);
     }
 
-    /// The file with the password of the gateway.
+    /// A file with `password`, for the gateway.
     pub(crate) fn password_file(&self, password: &str) -> PathBuf {
         let file = self.bed.file(&format!("password-{}", password.len()), password);
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
         file
     }
 
-    /// Starts the server, or restores the directory.
+    /// Starts the server. For a directory, moves the directory back.
     pub(crate) fn run(&mut self) {
         let folder = &self.bed.folder;
         let mut command = match self.kind {
@@ -163,7 +163,7 @@ impl<'a> Site<'a> {
         self.server = Some(server);
     }
 
-    /// Kills the server, or moves the directory away.
+    /// Kills the server. For a directory, moves the directory away.
     pub(crate) fn kill(&mut self) {
         self.server = None;
         if self.kind == Kind::Directory {
@@ -171,7 +171,8 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Its `[[source]]` table with the name `central` and this password.
+    /// The `[[source]]` table for this repository. Its name is `central`, and it logs in with this
+    /// password.
     pub(crate) fn source(&self, password: &str) -> String {
         let place = match self.kind {
             Kind::Directory => format!("path = \"{}\"", self.bed.folder.join("site").display()),
@@ -184,7 +185,7 @@ impl<'a> Site<'a> {
         format!("[[source]]\nname = \"central\"\nkind = \"{}\"\n{place}\n", self.kind.name())
     }
 
-    /// The place of the policy `stream` in messages.
+    /// How messages name the entry of the policy `stream`.
     pub(crate) const fn place(&self) -> &'static str {
         match self.kind {
             Kind::Directory => "stream.toml",
@@ -193,7 +194,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Writes the policy `stream` with this mean rate, by hand and without a marker.
+    /// Writes the policy `stream` with this mean rate directly, without a marker.
     pub(crate) fn write(&self, mean: &str) {
         let fields = format!(
             "match = {{ dst_port = 9000 }}\naction = \"police-drop\"\nprofile = {{ mean = \"{mean}\" }}\n"
@@ -211,7 +212,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Writes a policy for each of these ports, if the repository is a directory, without a marker.
+    /// In a directory, writes a policy for each of these ports, without a marker.
     pub(crate) fn write_for_each(&self, ports: Range<u16>) {
         let policy = |port| {
             format!(
@@ -225,7 +226,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Writes the policy `stream` for the first time.
+    /// Creates the policy `stream`.
     pub(crate) fn write_first(&self, mean: &str) {
         match self.kind {
             Kind::Ldap => self.ldap(
@@ -239,7 +240,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Writes the marker.
+    /// Writes the next marker.
     pub(crate) fn commit(&mut self) {
         self.marker += 1;
         match self.kind {
@@ -252,7 +253,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Writes markers for `time`, a thousand each second or as fast as the server accepts them.
+    /// Writes markers for `time`, a thousand per second or as fast as the server accepts them.
     /// Returns their number.
     pub(crate) fn flood(&mut self, time: Duration) -> u32 {
         let begin = self.marker;
@@ -281,13 +282,13 @@ impl<'a> Site<'a> {
         self.marker - begin
     }
 
-    /// Writes these markers over one connection to etcd.
+    /// Writes these markers to etcd over one connection.
     fn put_all(&self, markers: Range<u32>) {
         use std::io::{Read, Write};
         let writes = self.bed.middle.within(move || {
             let mut stream = std::net::TcpStream::connect(("127.0.0.1", 2379)).unwrap();
             for marker in markers {
-                // `/tidegate/commit` and the number, in base64.
+                // The key is `/tidegate/commit` in base64, and the value is the number.
                 let digits = format!("{marker:06}");
                 let body = format!("{{\"key\":\"L3RpZGVnYXRlL2NvbW1pdA==\",\"value\":\"{}\"}}", base64(&digits));
                 let length = body.len();
@@ -307,7 +308,7 @@ impl<'a> Site<'a> {
         writes.join().unwrap();
     }
 
-    /// Puts a key by hand.
+    /// Writes a key directly.
     pub(crate) fn put(&self, key: &str, value: &str) {
         let mut command = self.bed.middle.command("etcdctl");
         run(command.env("ETCDCTL_API", "3").args(["put", key, value]), LIMIT);
@@ -337,7 +338,7 @@ impl<'a> Site<'a> {
     }
 }
 
-/// The change that writes a marker to LDAP.
+/// The LDIF text that writes a marker.
 fn marker(number: u32) -> String {
     format!("dn: ou=tidegate\nchangetype: modify\nreplace: tgGeneration\ntgGeneration: {number}\n")
 }
@@ -353,7 +354,7 @@ fn base64(digits: &str) -> String {
     digits.as_bytes().chunks(3).flat_map(letters).collect()
 }
 
-/// The answer of the gateway in the middle to the command `what`.
+/// The gateway's answer to the command `what`.
 pub(crate) fn ask(bed: &Testbed, what: &str) -> Value {
     let finished = Process::start(&mut bed.tidegate(&[what, "--json"])).finish(LIMIT);
     serde_json::from_str(&finished.output).unwrap_or_else(|error| panic!("{error}: {finished:?}"))
@@ -365,7 +366,7 @@ pub(crate) fn in_state(bed: &Testbed, name: &str, state: &str) -> Value {
     let start = now();
     loop {
         let sources = ask(bed, "source");
-        // A starting gateway does not answer yet.
+        // A gateway that is starting does not answer yet.
         let mut all = sources["sources"].as_array().into_iter().flatten();
         if let Some(found) = all.find(|it| it["name"] == name) {
             last = found.clone();
@@ -378,7 +379,7 @@ pub(crate) fn in_state(bed: &Testbed, name: &str, state: &str) -> Value {
     }
 }
 
-/// The policy of a packet to `port` of the WAN.
+/// The policy that applies to a packet to port `port` of the WAN host.
 pub(crate) fn policy_of(bed: &Testbed, protocol: &str, port: &str) -> Value {
     let (from, to) = (bed.lan.v4.to_string(), bed.wan.v4.to_string());
     let words = ["explain", "--json", "--src", &from, "--dst", &to, "--protocol", protocol];

@@ -1,7 +1,9 @@
 /*
- * Shifts the time of day of a process, and counts its readings. Preloaded before the C library.
+ * Shifts the time of day that a process reads, and counts how often it reads it. The library is loaded
+ * before the C library (LD_PRELOAD).
  *
- * The file CLOCK_STEPS holds two numbers of 64 bits: the shift in seconds, and the readings.
+ * The environment variable CLOCK_STEPS names a file with two numbers of 64 bits: the shift in seconds,
+ * and the number of readings.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

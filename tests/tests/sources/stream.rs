@@ -10,13 +10,13 @@ use std::time::Duration;
 use serde_json::Value;
 use tidegate_e2e::{Testbed, pause};
 
-/// The port that the stream goes to.
+/// The destination port of the stream.
 pub(crate) const PORT: u16 = 9000;
 
 /// Interval between two datagrams.
 const INTERVAL: Duration = Duration::from_millis(2);
 
-/// The receiver ends when no datagram arrives for this time.
+/// The receiver ends after this time without a datagram.
 const SILENCE: Duration = Duration::from_millis(500);
 
 /// A running stream.
@@ -69,7 +69,7 @@ impl Stream {
     }
 }
 
-/// Sends a datagram to each of the `ports`. So each policy for such a port gets an aggregate.
+/// Sends a datagram to each of `ports`. Each policy for such a port thus gets an aggregate.
 pub(crate) fn touch(bed: &Testbed, ports: Range<u16>) {
     let (from, to) = (bed.lan.v4, bed.wan.v4);
     let sender = bed.lan.within(move || {
@@ -84,10 +84,10 @@ pub(crate) fn touch(bed: &Testbed, ports: Range<u16>) {
     sender.join().unwrap();
 }
 
-/// Datagrams sent at a time: fewer than any ring holds.
+/// Number of datagrams sent at a time. It is less than any ring holds.
 const PACE: u16 = 32;
 
-/// Ends the sender on drop, even by a panic.
+/// Dropping this value ends the sender, even after a panic.
 struct Ends(Arc<AtomicBool>);
 
 impl Drop for Ends {
@@ -96,7 +96,8 @@ impl Drop for Ends {
     }
 }
 
-/// Packets of the stream that a gateway with this `status` has assigned to a policy.
+/// Number of packets of the stream that the gateway has assigned to a policy, according to
+/// `status`.
 pub(crate) fn classified(status: &Value) -> u64 {
     let all = status["aggregates"].as_array().unwrap().iter();
     let stream = all.filter(|it| it["policy"] == "stream" && it["direction"] == "up");

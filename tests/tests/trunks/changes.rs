@@ -1,19 +1,19 @@
-//! Trunks are added, changed and removed by `tidegate apply` during a transfer.
+//! Live test: `tidegate apply` adds, changes and removes trunks during a transfer.
 
 use tidegate_e2e::{Lab, now, witnessed_beside_others};
 
 use crate::LIMIT;
 use crate::sites::{Site, are_up, gateway, host, key, trunks};
 
-/// Bytes of the transfer between two changes.
+/// Bytes that the transfer receives between two changes.
 const BETWEEN: u64 = 1_500_000;
 
 const HEAD: &str = "[gateway]\nlan = \"lan\"\nwan = \"wan\"\n";
 
-/// Changes the trunks of both gateways step by step, while `north` sends the transfer.
+/// Changes the trunks of both gateways step by step, while the transfer goes through `north`.
 ///
-/// Catches: a port that is not notified; a session that ends because a ceiling changes; packets that
-/// stay at a removed trunk.
+/// Catches: a port that does not learn of a changed trunk; a session that ends because a ceiling
+/// changes; packets that stay in a removed trunk.
 #[test]
 fn transfers_go_on_whole_while_trunks_come_change_and_go() {
     witnessed_beside_others(|bed| {
@@ -27,8 +27,8 @@ fn transfers_go_on_whole_while_trunks_come_change_and_go() {
             "[[route]]\nrate = \"10 Mbit/s\"\ndelay = \"10 ms\"\n".to_owned(),
         ];
         let lab = Lab::up(bed, &topology.concat());
-        // Packets must fit into datagrams, because the source address of "too big" errors also
-        // belongs to a host of this lab.
+        // All packets fit into datagrams. A "packet too big" error would have a source address that
+        // a host of this lab also has.
         ["a", "c"].iter().for_each(|it| lab.shell(it, "ip link set eth0 mtu 1400"));
         let _server = lab.serve("a", "cubic");
         let fetch = lab.fetch("c", "10.73.0.1", &["--bytes", "12 MB"]);
@@ -62,8 +62,8 @@ fn transfers_go_on_whole_while_trunks_come_change_and_go() {
     });
 }
 
-/// The policy files of north and south with these trunks and their fields, and with all traffic
-/// through one of them.
+/// The policy files of north and south. They have these trunks with their fields, and send all
+/// traffic through one of them.
 fn both(key: &str, trunks: &[(&str, &str)], through: Option<&str>) -> [String; 2] {
     [([1, 2], 1), ([2, 1], 0)].map(|(ends, next_hop)| {
         let trunk =
@@ -74,7 +74,7 @@ fn both(key: &str, trunks: &[(&str, &str)], through: Option<&str>) -> [String; 2
     })
 }
 
-/// For each trunk of `north` the number of sessions so far.
+/// The number of sessions so far, for each trunk of `north`.
 fn sessions(lab: &Lab) -> Vec<u64> {
     let all = trunks(lab, "north");
     let all = all.as_array().into_iter().flatten();

@@ -1,4 +1,4 @@
-//! Gateways whose settings of one trunk differ, until they are equal.
+//! Live test: two gateways whose settings of a trunk differ, until the settings are equal.
 
 use serde_json::Value;
 use tidegate_e2e::{Lab, until, witnessed_beside_others};
@@ -8,16 +8,16 @@ use crate::sites::{Site, gateway, host, key, trunks};
 
 const HEAD: &str = "[gateway]\nlan = \"lan\"\nwan = \"wan\"\n";
 
-/// Settings that both gateways get one after the other, with the reason for which they refuse each
-/// other in between.
+/// Settings that one gateway gets first and the other later, each with the reason for which the
+/// gateways meanwhile refuse each other.
 const FIELDS: [(&str, &str); 3] = [
     ("weight = 3\n", "weight"),
     ("probing = \"vegas\"\n", "probing"),
     ("encapsulation = \"udp\"\n", "encapsulation"),
 ];
 
-/// Catches: ends that agree in spite of a difference. An end that does not report it. A difference
-/// that remains after the settings are equal.
+/// Catches: ends that agree on a session despite a difference; an end that does not report the
+/// difference; a difference reported after the settings are equal.
 #[test]
 fn gateways_that_differ_say_so_and_carry_nothing_until_they_are_told_the_same() {
     witnessed_beside_others(|bed| {
@@ -47,7 +47,7 @@ fn gateways_that_differ_say_so_and_carry_nothing_until_they_are_told_the_same() 
             let alarms = lab.status("south")["alarms"].to_string();
             assert!(alarms.contains(&format!("another `{reason}`")), "{alarms}");
             let fetch = lab.fetch("c", "10.73.0.1", &["--bytes", "200 kB"]);
-            // Both send a hello each second, and refuse the other's.
+            // Each end sends a hello every second, and refuses the other's.
             let refused = |it: &Value| it["refused"][reason].as_u64();
             let before = both_are(&lab, "mismatch").map(|it| refused(&it));
             until("two more hellos", LIMIT, || {
@@ -66,7 +66,7 @@ fn gateways_that_differ_say_so_and_carry_nothing_until_they_are_told_the_same() 
     });
 }
 
-/// The reports of both gateways about the other end, once it is in this state.
+/// What both gateways report about the other end, once it is in this state.
 fn both_are(lab: &Lab, state: &str) -> [Value; 2] {
     ["north", "south"].map(|gateway| {
         until(state, LIMIT, || {

@@ -1,4 +1,5 @@
-//! A trunk with epochs between live gateways.
+//! Live test of a trunk with epochs: the gateways mark the boundaries of epochs by the DS codepoint
+//! of user packets, instead of probing with management packets.
 
 use std::time::Duration;
 
@@ -11,22 +12,22 @@ use crate::sites::{gateway, key, sent, trunks};
 /// Rate of the path in bytes per second.
 const RATE: f64 = 2_500_000.0;
 
-/// Round-trip time without a queue, in milliseconds.
+/// Round-trip time of the empty path, in milliseconds.
 const ROUND_TRIP: f64 = 20.0;
 
-/// Fraction of payload in user packets with IPv6 and timestamps: 1,428 of 1,500 bytes.
+/// Share of payload in user packets over IPv6 with timestamps: 1,428 of 1,500 bytes.
 const PAYLOAD: f64 = 0.95;
 
-/// The first parts of the addresses of hosts and of gateways.
+/// The beginnings of the addresses of hosts, and of gateways.
 type Family = [&'static str; 2];
 
 const FAMILIES: [Family; 2] = [["10.73.0.", "10.73.9."], ["fd73::", "fd73::9:"]];
 
-/// The queue of 100 ms builds up at the gateway, which has a queue for each flow, with either IP
-/// version. A restarted receiver works again.
+/// The queue of 100 ms builds up at the gateway, not on the path. This holds for either IP version.
+/// After a receiver was restarted, the trunk works again.
 ///
-/// Catches: a live gateway that does not set the codepoint of user packets; boundaries identified by
-/// IPv4's identification.
+/// Catches: a gateway that does not set the codepoint of user packets; boundaries of epochs found
+/// by the identification field, which only IPv4 has.
 #[test]
 fn with_epochs_the_queue_waits_at_the_gateway_and_a_receiver_may_begin_anew() {
     witnessed_beside_others(|bed| {
@@ -65,7 +66,7 @@ fn waits_here(bed: &Testbed, key: &str, family: Family) {
     assert!(outcome.complete && outcome.intact, "{outcome:?}");
 }
 
-/// Two sites with a path of 20 Mbit/s, and a buffer of 100 ms.
+/// Two sites, with a path of 20 Mbit/s and a buffer of 100 ms.
 fn topology(key: &str, [hosts, ends]: Family) -> String {
     let host = |name: &str, number: u8, gateway: &str| {
         format!(
@@ -95,7 +96,7 @@ fn topology(key: &str, [hosts, ends]: Family) -> String {
     .concat()
 }
 
-/// The median round-trip time in milliseconds of answered pings from the first site to the second.
+/// The median round-trip time of answered pings from the first site to the second, in milliseconds.
 fn ping(lab: &Lab, to: &str) -> f64 {
     let words = ["ping", "-n", "-i", "0.1", "-W", "2", "-c", "30", to];
     let said = Process::start(lab.on("a").args(words)).finish(LIMIT).output;

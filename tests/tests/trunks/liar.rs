@@ -1,4 +1,4 @@
-//! A peer that has the key, and acknowledges data that it did not receive.
+//! Live test: a peer that has the key but lies, by acknowledging data that it did not receive.
 
 use std::time::Duration;
 
@@ -8,19 +8,19 @@ use tidegate_e2e::{Lab, Process, Testbed, now, pause, until, witnessed_beside_ot
 use crate::LIMIT;
 use crate::sites::{KEY, Site, gateway, host, key, mix, sent};
 
-/// Limit of the users' rate, twice the rate of the path, and the rate that they offer, in bytes per
-/// second.
+/// Limit for the users' rate, twice the rate of the path, in bytes per second. `WISHED` is the rate
+/// that the users offer.
 const MOST: f64 = 500_000.0;
 const WISHED: &str = "2000000";
 
-/// A policy that limits the rate to [`MOST`], since the file has no rate of the link.
+/// A policy that limits the rate to [`MOST`]. The file sets no rate of the link.
 const PROFILE: &str = "action = \"shape\"\nprofile = { mean = \"4 Mbit/s\" }\n";
 
-/// The same limit as a ceiling of the trunk.
+/// The same limit, as a ceiling of the trunk.
 const CEILING: &str = "ceiling = \"4 Mbit/s\"\n";
 
-/// Catches: a profile that is ignored for packets through a trunk; a ceiling that a live trunk does
-/// not get.
+/// Catches: a profile that is ignored for packets through a trunk; a ceiling that is not passed on
+/// to a live trunk.
 #[test]
 fn a_peer_that_lies_gains_no_more_than_the_ceiling_or_the_profile_of_the_policy() {
     witnessed_beside_others(|bed| {
@@ -31,15 +31,15 @@ fn a_peer_that_lies_gains_no_more_than_the_ceiling_or_the_profile_of_the_policy(
         println!("{rates:?} bytes a second");
         let [free, shaped, held] = rates[..] else { unreachable!("three trunks") };
         assert!(free > 1.5 * MOST, "{free}: its lies are of no use");
-        // The counted frames are 14 bytes longer for a profile than for a trunk. With a ceiling, 74
-        // in 1,574 bytes are management packets.
+        // For a profile, 14 more bytes of each frame are counted than for a trunk. With a ceiling,
+        // 74 of 1,574 bytes are management packets.
         for held in [shaped, held] {
             assert!((0.9 * MOST..1.02 * MOST).contains(&held), "{held} of {MOST}");
         }
     });
 }
 
-/// The rate in bytes per second of a trunk to a lying peer.
+/// The rate that a trunk to a lying peer reaches, in bytes per second.
 fn gained(bed: &Testbed, key: &str, fields: &str, policy: &str) -> f64 {
     let site = Site { name: "north", ends: [1, 2], next_hop: 1, fields };
     let policy = format!("[[policy]]\nname = \"all\"\ntrunk = \"north\"\n{policy}");

@@ -1,7 +1,7 @@
-//! Trunks between live gateways.
+//! Live tests of trunks between gateways.
 //!
-//! The tests cover shares of a path, short transfers beside greedy ones, failures of gateways and
-//! changes of the path, nested trunks, lying peers, and many trunks.
+//! They cover shares of a path, short transfers beside long ones, failures of gateways and changes
+//! of the path, nested trunks, lying peers, and large numbers of trunks.
 
 mod changes;
 mod differs;
@@ -30,7 +30,8 @@ on_each_backend! { witnessed_beside_others:
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A trunk from the middle of a test bed through the WAN host to an unused address.
+/// A trunk from the middle machine of a test bed, through the WAN host, to an address that nobody
+/// has.
 fn lonely(bed: &Testbed, v6: bool, fallback: &str) -> String {
     let (local, peer, next_hop) = if v6 {
         ("fd83::77", "fd83:1::1", bed.wan.v6)
@@ -66,7 +67,8 @@ fn the_next_hop_is_found_and_the_address_answers(bed: &Testbed, backend: &str) {
         });
         assert_eq!(said["next_hop"], of(&bed.wan), "{said}");
         assert_eq!((said["state"].as_str(), said["sessions"].as_u64()), (Some("unknown"), Some(0)));
-        // A ping to the address causes an ARP request. Nothing else is ever answered.
+        // A ping to the address causes an ARP request, which the gateway answers. It answers
+        // nothing else.
         let address = if v6 { "fd83::77" } else { "10.83.0.77" };
         let ask = format!("ping -c 1 -W 1 {address} > /dev/null; ip neighbour show {address}");
         let shell = bed.wan.command("sh").args(["-c", &ask]).output().expect("a shell");

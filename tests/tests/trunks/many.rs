@@ -9,13 +9,13 @@ use crate::sites::{gateway, key, trunks};
 
 const TRUNKS: u8 = 100;
 
-/// The trunks with traffic, by the last numbers of the addresses behind them.
+/// Trunks that get traffic, by the last byte of the addresses that they lead to.
 const USED: [u8; 3] = [1, 50, 100];
 
-/// Payload sent through each of these.
+/// Payload bytes sent through each of these trunks.
 const BYTES: u64 = 500_000;
 
-/// Trunk `number` from `local`, 1 or 2, to the other site. Each has eight ports.
+/// Trunk `number` from site `local` (1 or 2) to the other site. Each trunk has eight ports.
 fn trunk(number: u8, local: u8, key: &str) -> String {
     let (peer, port) = (3 - local, 4_754 + 8 * u16::from(number));
     let next_hop = peer - 1;
@@ -25,7 +25,7 @@ fn trunk(number: u8, local: u8, key: &str) -> String {
     )
 }
 
-/// Two sites with a trunk to each of the hundred addresses of the second one.
+/// Two sites, with a trunk to each of the hundred addresses of the second site.
 fn topology(key: &str) -> String {
     let (mut north, mut south, mut addresses) = (String::new(), String::new(), String::new());
     for number in 1..=TRUNKS {

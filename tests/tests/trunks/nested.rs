@@ -1,4 +1,4 @@
-//! Nested trunks: gateways behind gateways.
+//! Live test of nested trunks: the packets of inner trunks pass through an outer trunk.
 
 use std::time::Duration;
 
@@ -7,32 +7,33 @@ use tidegate_e2e::{Lab, Testbed, now, pause, run, witnessed_beside_others};
 use crate::LIMIT;
 use crate::sites::{ROUTER, Site, gateway, key, lost, mix};
 
-/// Level-2 trunks: name of the gateway, last number of its address, its outer gateway, and its
-/// share of the path in the paper.
+/// Inner trunks (level 2): name of the gateway, last byte of its address, the gateway of its outer
+/// trunk, and its share of the path in the paper.
 const INNER: [(&str, u8, &str, f64); 3] =
     [("l2-1", 11, "l1-1", 0.25), ("l2-2", 12, "l1-1", 0.25), ("l2-3", 13, "l1-2", 0.5)];
 
-/// Level-1 trunks: name of the gateway, last number of its address, and the number of the source
-/// that its frames are sent to.
+/// Outer trunks (level 1): name of the gateway, last byte of its address, and number of the source
+/// to which its frames are sent.
 const OUTER: [(&str, u8, u8); 2] = [("l1-1", 1, 0), ("l1-2", 2, 2)];
 
-/// The last numbers of the addresses at which trunks of each level end; the first sink has these
-/// addresses. Then the sink's number.
+/// Last bytes of the addresses at which the trunks of each level end. The first sink has these
+/// addresses. `SINK` is its number.
 const ENDS: [u8; 2] = [9, 19];
 const SINK: u8 = 3;
 
-/// A queue that slows down inner trunks before the tunnel queue of the outer trunk drops user
-/// packets.
+/// A queue that slows inner trunks down before the outer trunk's queue drops user packets.
 const TELLS: &str = "queue = { kind = \"trunk-fifo\", limit = \"150 kB\", threshold = 64 }";
 
-/// The paper's second experiment (`trunking`, section 7.2) in a short form. Two trunks share the
-/// rate of their outer trunk. The other outer trunk, with only one trunk inside, has the same rate.
+/// A short form of the paper's second experiment (`trunking`, section 7.2: nested trunks). Two
+/// inner trunks share the rate of their outer trunk. The other outer trunk has one inner trunk and
+/// the same rate.
 ///
-/// In the simulator, shares over 27 s have relative deviations of 7 % (level 2) and 4 % (level 1).
-/// The bounds are at least three times as wide. `trunking/live_nested` decides whether the means
+/// In the simulator, shares over 27 s deviate by 7 % (level 2) and 4 % (level 1). The bounds here
+/// are at least three times as wide. The experiment `trunking/live_nested` checks whether the means
 /// are within 10 %.
 ///
-/// Catches: packets of inner trunks that bypass the outer trunk, which gives a third to each.
+/// Catches: packets of inner trunks that bypass the outer trunk. Each inner trunk would then get a
+/// third.
 #[test]
 fn trunks_within_a_trunk_share_what_it_gets() {
     witnessed_beside_others(|bed| {
@@ -45,7 +46,7 @@ fn trunks_within_a_trunk_share_what_it_gets() {
     });
 }
 
-/// The shares of the sinks of level-2 trunks in all received traffic.
+/// The share of each inner trunk's sink in all received traffic.
 fn parts(bed: &Testbed) -> Vec<f64> {
     let lab = Lab::up(bed, &topology(&key(bed)));
     let flood = |number: usize| {
@@ -99,7 +100,7 @@ fn topology(key: &str) -> String {
     )
 }
 
-/// Host `number` with its kind as its name. It also has these addresses of gateways.
+/// Host `number`, whose name begins with `kind`. It also has the addresses `also` of gateways.
 fn host(kind: &str, number: u8, gateway: &str, also: impl Iterator<Item = u8>) -> String {
     let also: String = also.map(|it| format!(", \"10.73.9.{it}\"")).collect();
     format!(
@@ -109,12 +110,12 @@ fn host(kind: &str, number: u8, gateway: &str, also: impl Iterator<Item = u8>) -
     )
 }
 
-/// Puts a gateway of the lab behind another.
+/// Puts a gateway of the lab behind the gateway `outer`.
 fn behind(gateway: String, outer: &str) -> String {
     gateway + &format!("gateway = \"{outer}\"\n")
 }
 
-/// The other end of a trunk.
+/// The opposite end of a trunk.
 fn back(name: &str, peer: u8, local: u8, source: u8) -> Site<'_> {
     Site { name, ends: [local, peer], next_hop: source, fields: "" }
 }

@@ -1,4 +1,4 @@
-//! Shares of trunks in a common path.
+//! Live test: trunks share a path.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tidegate_e2e::{Lab, Testbed, now, pause, witnessed_beside_others};
 
 use crate::sites::{ROUTER, key, lost, meeting, mix, sent};
 
-/// Two sites with their guarantees and VMSS, and those guarantees in kilobytes per second.
+/// Guarantee and VMSS of two sites, and the guarantees in kilobytes per second.
 type Case = ([(&'static str, u32); 2], [f64; 2]);
 
 /// Rate of the path in the paper, in kilobytes per second.
@@ -18,11 +18,11 @@ const CASES: [Case; 2] = [
     ([("1.6 Mbit/s", 3_000), ("3.2 Mbit/s", 1_500)], [200.0, 400.0]),
 ];
 
-/// The paper's first experiment (`trunking`, section 7.1) in a short form: two sites send as fast
-/// as they can to a third. Each gets its guarantee. The first site gets more of the remainder, and
-/// the path is full. The experiment `trunking/live` judges the rates.
+/// A short form of the paper's first experiment (`trunking`, section 7.1: shares of a path). Two
+/// sites send as fast as they can to a third. Each gets its guarantee, the first site gets more of
+/// the remainder, and the path is full. The experiment `trunking/live` checks the rates.
 ///
-/// Catches: shares of the remainder that ignore VMSS.
+/// Catches: shares of the remainder that do not depend on VMSS.
 #[test]
 fn two_sites_share_a_path_as_their_guarantees_and_vmss_say() {
     witnessed_beside_others(|bed| {
@@ -37,7 +37,7 @@ fn two_sites_share_a_path_as_their_guarantees_and_vmss_say() {
     });
 }
 
-/// Rates in kilobytes per second of two sites with these guarantees and VMSS.
+/// The rates of two sites with these guarantees and VMSS, in kilobytes per second.
 fn shares(bed: &Testbed, key: &str, sites: [(&str, u32); 2]) -> [f64; 2] {
     let fields =
         sites.map(|(guarantee, vmss)| format!("guarantee = \"{guarantee}\"\nvmss = \"{vmss} B\""));

@@ -1,4 +1,4 @@
-//! ACK-controlled senders before a trunk: ACK control follows the rate of the trunk.
+//! Live test: ACK control upstream of a trunk holds the senders at the trunk's rate.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::sites::{Site, are_up, drops, gateway, host, key, lost, trunks};
 /// Number of concurrent uploads.
 const UPLOADS: usize = 4;
 
-/// With held ACKs the trunk is equally full, hardly any data waits before it most of the time, and
-/// no sender retransmits. Occasionally more data waits for some tenths of a second, for an unknown
-/// reason, so the test uses the median instead of the mean.
+/// With held ACKs, the trunk is as full as without. Nearly no data waits for the trunk most of the
+/// time, and no sender retransmits. For some tenths of a second, more data waits now and then, for
+/// an unknown reason. So the median is tested instead of the mean.
 ///
-/// Catches: a gate that measures the queue of the link instead of the trunk's.
+/// Catches: ACK control that measures the queue of the link instead of the trunk's.
 #[test]
 fn senders_whose_acks_are_held_before_a_trunk_lose_nothing_and_hardly_wait() {
     witnessed_beside_others(|bed| {
@@ -37,21 +37,21 @@ fn senders_whose_acks_are_held_before_a_trunk_lose_nothing_and_hardly_wait() {
 /// The results of uploads.
 #[derive(Debug)]
 struct Findings {
-    /// Bytes that waited before the trunk: the median and the mean.
+    /// Bytes that waited for the trunk: the median, and the mean.
     waiting: f64,
     mean: f64,
     /// Duration of the slowest upload.
     seconds: f64,
     /// Segments that the sender retransmitted.
     again: u64,
-    /// User packets dropped by gateways and the path.
+    /// User packets that gateways and the path dropped.
     dropped: u64,
     hangs: u64,
 }
 
 fn uploads(bed: &Testbed, key: &str, signal: &str) -> Findings {
     let lab = Lab::up(bed, &topology(key, signal));
-    // Otherwise the first uploads would wait for the session of the gateways.
+    // The session of the gateways must exist, or the first uploads would wait for it.
     are_up(&lab, 1);
     let _server = lab.serve("c", "cubic");
     let again = || lab.counters("a")["RetransSegs"];
@@ -79,8 +79,8 @@ fn uploads(bed: &Testbed, key: &str, signal: &str) -> Findings {
     }
 }
 
-/// Two sites. The first site's policy has a profile as fast as its port, so the trunk limits its
-/// rate.
+/// Two sites. The first site's policy has a profile as fast as its port, so the trunk alone limits
+/// the rate.
 fn topology(key: &str, signal: &str) -> String {
     let north = Site { name: "north", ends: [1, 2], next_hop: 1, fields: "" };
     let south = Site { name: "south", ends: [2, 1], next_hop: 0, fields: "" };

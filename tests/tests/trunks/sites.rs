@@ -1,4 +1,4 @@
-//! Gateways with trunks, as tables of a topology file.
+//! Topology files for labs with trunks, and questions to their gateways.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -8,7 +8,7 @@ use tidegate_e2e::{Lab, Process, Testbed, until};
 
 use crate::LIMIT;
 
-/// The path of a key that only root can read.
+/// Writes a trunk key into a file that only root can read. Returns the path.
 pub(crate) fn key(bed: &Testbed) -> String {
     let path = bed.file("trunk.key", &format!("{KEY}\n"));
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))
@@ -21,9 +21,9 @@ pub(crate) const KEY: &str = "0123456789abcdef0123456789abcdef0123456789abcdef01
 /// A gateway of a lab with a trunk, and with a policy that sends all traffic through it.
 pub(crate) struct Site<'a> {
     pub(crate) name: &'a str,
-    /// The last bytes of the address of this end and of the address of the peer.
+    /// The last byte of this end's address, and of the peer's address.
     pub(crate) ends: [u8; 2],
-    /// The number in the file of the host with the peer's address.
+    /// The number, in the topology file, of the host that has the peer's address.
     pub(crate) next_hop: u8,
     /// Further fields of the trunk.
     pub(crate) fields: &'a str,
@@ -60,7 +60,7 @@ pub(crate) fn gateway(name: &str, more: &str) -> String {
     )
 }
 
-/// A host that also has the address of its gateway, so the network has a route to it.
+/// A host that also has its gateway's address, so the emulated network has a route to that address.
 pub(crate) fn host(name: &str, number: u8, gateway: &str, also: Option<u8>) -> String {
     let also = also.map(|end| format!(", \"10.73.9.{end}\"")).unwrap_or_default();
     format!(
@@ -68,12 +68,13 @@ pub(crate) fn host(name: &str, number: u8, gateway: &str, also: Option<u8>) -> S
     )
 }
 
-/// A queue that drops management packets early, with more room than equation 2 requires.
+/// A router's queue that drops management packets early. It has more room than equation 2 of the
+/// paper `trunking` requires.
 pub(crate) const ROUTER: &str = "kind = \"trunk-fifo\", limit = \"512 kB\", threshold = 64";
 
-/// Two sites that share a path of 9.6 Mbit/s to a third: from `a` behind north and `c` behind south
-/// to `g` and `h` behind main. The trunks have these `fields`. With `None` there are no trunks, and
-/// only the path's `queue` divides the rate.
+/// A topology in which two sites share a path of 9.6 Mbit/s to a third. Traffic goes from `a`
+/// (gateway north) and `c` (gateway south) to `g` and `h` (gateway main). The trunks have these
+/// `fields`. Without trunks (`None`), only the path's `queue` divides the rate.
 pub(crate) fn meeting(key: &str, fields: Option<[&str; 2]>, queue: &str) -> String {
     let site =
         |name, local, fields| Site { name, ends: [local, 3], next_hop: 2, fields }.gateway(key);
@@ -110,7 +111,7 @@ pub(crate) fn trunks(lab: &Lab, gateway: &str) -> Value {
     lab.ask(gateway, "trunks")["trunks"].clone()
 }
 
-/// Waits until all `many` trunks of north and south have a session, at both ends.
+/// Waits until all `many` trunks of north and south have a session at both ends.
 pub(crate) fn are_up(lab: &Lab, many: usize) {
     for gateway in ["north", "south"] {
         let up = |trunk: &Value| trunk["other_end"]["state"] == "up";
@@ -122,14 +123,14 @@ pub(crate) fn are_up(lab: &Lab, many: usize) {
     }
 }
 
-/// The drops by reason in a report of the network or a gateway.
+/// The drops, by reason, that the network or a gateway reports.
 pub(crate) fn drops<T: DeserializeOwned>(said: &Value) -> T {
     let drops = serde_json::from_value(said["drops"].clone());
     drops.unwrap_or_else(|error| panic!("no drops ({error}): {said}"))
 }
 
-/// User packets dropped by the network. It drops management packets early, and these are not
-/// counted.
+/// Number of user packets that the network dropped. It also drops management packets early, which
+/// are not counted here.
 pub(crate) fn lost(lab: &Lab) -> u64 {
     let drops: Vec<(String, u64)> = drops(&lab.network());
     drops.iter().filter(|it| it.0 != "aqm").map(|it| it.1).sum()

@@ -1,4 +1,5 @@
-//! Transfers survive the failure of a gateway, a change of the path, and an outage of the path.
+//! Live tests: transfers survive the failure of a gateway, a change of the path, and an outage of
+//! the path.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,22 +11,22 @@ use tidegate_e2e::{Fetch, Lab, Process, Testbed, now, pause, until, witnessed_be
 use crate::LIMIT;
 use crate::sites::{Site, drops, host, key, lost, mix, sent, trunks};
 
-/// Rate of the path in bytes per second, before it loses half.
+/// Rate of the path in bytes per second, before the change.
 const RATE: f64 = 1_250_000.0;
 
-/// The share of user packets in the rate of a path, beside management packets: 1,500 of 1,574
-/// bytes.
+/// Share of user packets in the rate of a path: 1,500 of 1,574 bytes. The rest are management
+/// packets.
 const USERS: f64 = 0.95;
 
-/// Bytes that have arrived at `c` when the test begins.
+/// Bytes that have arrived at `c` when the change begins.
 const BEGUN: u64 = 2_000_000;
 
-/// The other end is considered dead within this time: three times the timeout of a second, and one
-/// second to ask.
+/// Time after which the other end is dead: three hellos of a second are missing, plus one second
+/// until the test asks.
 const GIVEN_UP: Duration = Duration::from_secs(4);
 
 /// A path of 10 Mbit/s between two sites whose trunks have these `fields`, and a running transfer
-/// from the first to the second.
+/// over it.
 fn under_way(bed: &Testbed, key: &str, fields: &str, bytes: &str) -> (Lab, Process, Fetch) {
     let site = |name, ends, next_hop| Site { name, ends, next_hop, fields }.gateway(key);
     let topology = [
@@ -62,10 +63,10 @@ fn past_a_gateway_that_was_killed_packets_go_directly_and_ten_seconds_without_a_
     });
 }
 
-/// No frame passes the killed gateway, so everything is lost for ten seconds.
+/// For ten seconds, no frame passes the killed gateway.
 ///
-/// Catches: a third timeout before the other end is considered dead; hellos that do not speed up the
-/// recovery.
+/// Catches: a gateway that needs a third retransmission timeout to consider its peer dead; a
+/// recovery that waits for a timeout instead of the first hello.
 fn outlives_gateways(bed: &Testbed, key: &str) {
     let (lab, _server, fetch) = under_way(bed, key, "", "12 MB");
     lab.cut("south");
@@ -79,7 +80,7 @@ fn outlives_gateways(bed: &Testbed, key: &str) {
     pause(Duration::from_secs(10).saturating_sub(gone.elapsed()));
     let there = &trunks(&lab, "north")[0];
     assert_eq!(there["other_end"]["state"], "silent", "{there}");
-    // A connection without data in flight may probe twice before it is also given up.
+    // A connection without data in flight may send two probes before it gives up too.
     assert!(sent(&lab, "north") - before <= 4.0 * 2.0 * 1_500.0, "{there}");
     let silence = gone.elapsed();
     let _south = lab.start_again("south");
@@ -96,8 +97,8 @@ fn outlives_gateways(bed: &Testbed, key: &str) {
     }
 }
 
-/// The time from its first hello to the first answer is much shorter than the `silence` before. The
-/// next timeout would be at least half of that silence.
+/// Asserts that the gateway answers soon after its first hello. Without hellos, the connection
+/// would wait for its next timeout, at least half as long as the `silence` before.
 fn answers_soon(lab: &Lab, silence: Duration) {
     let is = |what: &str, reached: &dyn Fn(&Value) -> bool| {
         until(what, LIMIT, || reached(&trunks(lab, "north")[0]).then(now))
@@ -109,8 +110,8 @@ fn answers_soon(lab: &Lab, silence: Duration) {
     assert!(took < silence / 4, "{took:?} after {silence:?}");
 }
 
-/// The path loses half its rate, and then gets twice the delay. After 100 round trips with an empty
-/// queue, the trunk uses the whole rate again, and no user packet is lost on the path.
+/// The path loses half its rate, and then gets twice the delay. After 100 round trips, the trunk
+/// uses the whole rate again, and the path has dropped no user packet.
 fn outlives_changes(bed: &Testbed, key: &str) {
     let (lab, _server, fetch) = under_way(bed, key, "", "18 MB");
     lab.change(1, &["--rate", "5 Mbit/s"]);
@@ -125,7 +126,7 @@ fn outlives_changes(bed: &Testbed, key: &str) {
     is_whole(fetch);
 }
 
-/// For five seconds, the trunk sends at the `rate` of the path, in bytes per second.
+/// Asserts that the trunk sends at the `rate` of the path for five seconds, in bytes per second.
 fn is_full(lab: &Lab, rate: f64) {
     let (from, before) = (now(), sent(lab, "north"));
     pause(Duration::from_secs(5));
@@ -134,8 +135,8 @@ fn is_full(lab: &Lab, rate: f64) {
     assert!((0.9..1.1).contains(&part), "{part} of what the path carries");
 }
 
-/// A killed gateway still lets frames pass. The other gateway sends without the trunk, and
-/// transfers in both directions complete.
+/// A killed gateway lets frames bypass it. The other gateway sends without the trunk, and transfers
+/// in both directions complete.
 fn outlives_the_peer(bed: &Testbed, key: &str) {
     let (lab, _server, down) = under_way(bed, key, "fallback = \"direct\"", "8 MB");
     let up = lab.fetch("c", "10.73.0.1", &["--bytes", "6 MB", "--upload"]);
@@ -151,7 +152,7 @@ fn outlives_the_peer(bed: &Testbed, key: &str) {
         let outcome = fetch.finish(LIMIT);
         println!("past the trunk after {taken:?}: {outcome:?}");
         assert!(outcome.complete && outcome.intact, "{outcome:?}");
-        // A sender that timed out meanwhile may wait for its next timeout, which is equally long.
+        // A sender whose timeout expired meanwhile may wait for its next timeout, which is as long.
         assert!(outcome.longest_pause < 2 * GIVEN_UP, "{outcome:?}");
     }
     let trunk = &trunks(&lab, "north")[0];
@@ -159,11 +160,12 @@ fn outlives_the_peer(bed: &Testbed, key: &str) {
     assert!(past() > Some(BEGUN), "{trunk}");
 }
 
-/// The guarantee of a trunk in bytes per second, for a path that fails for some time.
+/// The guarantee of a trunk, in bytes per second, for a path with an outage.
 const GUARANTEE: f64 = 200_000.0;
 
-/// Both gateways live, and the path carries nothing for ten seconds in either direction. The
-/// gateway sends the guarantee, counts packets without room, and keeps the others.
+/// Both gateways live, but for ten seconds the path carries nothing in either direction. The
+/// gateway sends at the guaranteed rate, counts packets for which its queue has no room, and keeps
+/// the others.
 fn outlives_an_outage(bed: &Testbed, key: &str) {
     let (lab, _server, fetch) = under_way(bed, key, "guarantee = \"1.6 Mbit/s\"", "8 MB");
     let change = |rate| (1..=2).for_each(|route| lab.change(route, &["--rate", rate]));
@@ -175,7 +177,7 @@ fn outlives_an_outage(bed: &Testbed, key: &str) {
         let trunk = &trunks(&lab, "north")[0];
         ["elastic_bytes", "guaranteed_bytes"].map(|it| trunk[it].as_f64().unwrap_or(f64::NAN))
     };
-    // Above the guarantee, and not responsive.
+    // This stream exceeds the guarantee and does not slow down.
     let _flood = mix(&lab, "a", &["flood", "10.73.0.2:9", "500000", "10"]);
     change("0 bit/s");
     let (cut, dropped) = (now(), full());

@@ -1,4 +1,4 @@
-//! Short transfers beside greedy senders.
+//! Live test: short transfers of one site beside senders of the other site that saturate the path.
 
 use std::time::Duration;
 
@@ -10,32 +10,33 @@ use tidegate_e2e::{Lab, Testbed, pause, until, witnessed_beside_others};
 use crate::LIMIT;
 use crate::sites::{ROUTER, are_up, key, lost, meeting, mix};
 
-/// Bytes of a transfer, and the number of clients that repeat it.
+/// Bytes of a short transfer, and number of clients that repeat it.
 const PAGE: &str = "8192";
 const CLIENTS: &str = "20";
 
-/// Duration of the requests in seconds, and seconds before, in which the greedy senders saturate
-/// the path.
+/// Duration of the short transfers in seconds. `SETTLED` are the seconds before, in which the other
+/// site saturates the path.
 const SECONDS: u64 = 8;
 const SETTLED: u64 = 3;
 
-/// TCP connections of the other site, and senders of datagrams, which together send a quarter
-/// faster than the path. There are several, since each sends ten milliseconds' worth at once and
-/// then pauses.
+/// Load of the other site: TCP connections, and senders of datagrams that together exceed the rate
+/// of the path by a quarter. Each sender of datagrams sends ten milliseconds' worth at once and
+/// then pauses, so there are several.
 const SESSIONS: usize = 4;
 const BLASTS: usize = 8;
 const BLAST: &str = "187500";
 
-/// The router's queue without trunks, with the room of equation 2. With more room, transfers would
-/// take even longer.
+/// The router's queue in the run without trunks. It has the room of equation 2 of the paper. With
+/// more room, transfers would take even longer.
 const DROPS: &str = "kind = \"drop-tail\", limit = \"115 kB\"";
 
-/// The paper's third experiment (`trunking`, section 7.3) in a short form: one site has its share,
-/// whatever the other sends. Three to seven times as many transfers complete, in 0.2 to 0.4 of the
-/// time on average. The longest takes 0.1 of the time. On the paper's path, `trunking/live_web`
-/// decides.
+/// A short form of the paper's third experiment (`trunking`, section 7.3: short transfers). With
+/// trunks, one site gets its share whatever the other sends. Three to seven times as many transfers
+/// complete, in 0.2 to 0.4 of the time on average. The longest one takes 0.1 of the time. The
+/// experiment `trunking/live_web` checks this on the paper's path.
 ///
-/// Catches: a policy that does not name its trunk; trunks before a drop-tail router.
+/// Catches: a policy that does not send its packets through the trunk; a router with a drop-tail
+/// queue used together with trunks.
 #[test]
 fn short_transfers_come_sooner_and_more_often_where_each_site_has_a_trunk() {
     witnessed_beside_others(|bed| {
@@ -55,12 +56,12 @@ fn short_transfers_come_sooner_and_more_often_where_each_site_has_a_trunk() {
 /// The results of the transfers.
 #[derive(Debug)]
 struct Findings {
-    /// Completed transfers.
+    /// Number of completed transfers.
     ended: f64,
-    /// Mean and longest time in seconds, including the time so far of incomplete transfers.
+    /// Mean and longest duration in seconds. Incomplete transfers count with their time until now.
     mean: f64,
     longest: f64,
-    /// User packets dropped by the network since the start.
+    /// User packets that the network dropped since the start.
     lost: u64,
 }
 

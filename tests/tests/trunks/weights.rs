@@ -1,4 +1,4 @@
-//! Trunks whose weight follows the load of their users.
+//! Live test: the weight of a trunk follows the load of its users.
 
 use tidegate_e2e::trial::side_by_side;
 use tidegate_e2e::{Lab, Testbed, until, witnessed};
@@ -6,18 +6,18 @@ use tidegate_e2e::{Lab, Testbed, until, witnessed};
 use crate::LIMIT;
 use crate::sites::{ROUTER, Site, are_up, host, key, lost, trunks};
 
-/// A round takes 0.4 s on average. The weight is multiplied by 1.45 in each saturated round: 2,
-/// 2.9, 4.2, 6.1, 8. It is halved after two rounds with little load.
+/// A measurement takes 0.4 s on average. Each one with a saturated trunk multiplies the weight by
+/// 1.45: 2, 2.9, 4.2, 6.1, and 8, the maximum. After two with little load, the weight is halved.
 const WEIGHT: &str = "weight = { kind = \"measured\", every = \"100 ms\", samples = 3, margin = 0.9, \
                       beta = 0.5, weight = 2, most = 8 }";
 const INITIAL: f64 = 2.0;
 const MOST: f64 = 8.0;
 
-/// Greedy transfers fill the trunk, then end. Their connections pass both gateways unchanged.
+/// Transfers fill the trunk, then end. Their TCP connections pass both gateways unchanged.
 ///
-/// Catches: an adjuster that live gateways do not call. A load that counts twice or never. A weight
-/// that stays when the load ends. With `management`, a number of connections that does not follow.
-/// With `vegas`, more than one connection.
+/// Catches: an adjuster of the weight that is never called; load that counts twice or not at all; a
+/// weight that stays after the load has ended; with `management`, a number of management
+/// connections that does not follow the weight; with `vegas`, more than one connection.
 #[test]
 fn a_weight_rises_while_users_fill_the_trunk_and_falls_when_they_have_gone() {
     witnessed(|bed| {
@@ -57,7 +57,7 @@ fn follows(bed: &Testbed, key: &str, probing: &str) {
         (of_weight["kind"].as_str(), full["active"].as_u64()),
         (Some("measured"), Some(active))
     );
-    // The other direction carries ACKs only.
+    // The other direction carries only ACKs.
     assert!(weight("south").0 <= INITIAL);
     assert!(transfers.iter().all(|it| it.bytes() > 0));
     assert_eq!(lost(&lab), 0, "user packets were lost: {}", lab.network());

@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 pub struct Change {
     /// "gateway", "class NAME", "policy NAME", "trunk NAME" or "source NAME".
     pub what: String,
-    /// The field. None if the whole object is added or removed.
+    /// The changed field. None if the whole object is added or removed.
     pub field: Option<String>,
-    /// The running value. None if it is absent.
+    /// The running value. None if there is none.
     pub from: Option<String>,
-    /// The requested value. None if it is removed.
+    /// The requested value. None to remove the field or object.
     pub to: Option<String>,
 }
 

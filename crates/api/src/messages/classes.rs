@@ -1,4 +1,4 @@
-//! Classes of the link: their state, their promises, and changes of them.
+//! Classes of the link: their state, the promises to them, and changes of classes.
 
 use serde::{Deserialize, Serialize};
 use tidegate_core::qdisc::QdiscSpec;
@@ -9,7 +9,7 @@ use super::{Count, EachWay, Marking, OrNone, Period};
 /// The classes that share the link.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Classes {
-    /// All classes, for each direction. Empty if the link has one queue.
+    /// All classes, once for each direction. Empty if the link has a single queue.
     pub classes: Vec<Class>,
 }
 
@@ -18,38 +18,40 @@ pub struct Classes {
 pub struct Class {
     /// Its name.
     pub name: String,
-    /// Its parent. None for the link.
+    /// The parent class. None for a class directly below the link.
     pub parent: Option<String>,
     /// "up" or "down".
     pub direction: String,
     /// Rate that it may send regardless of other traffic, in bits per second.
     pub guarantee_bps: u64,
-    /// Upper bound of its rate, in bits per second. None: the bound of its parent.
+    /// Largest rate of the class, in bits per second. None: only the bound of its parent applies.
     pub ceiling_bps: Option<u64>,
-    /// Its share of the excess, relative to its siblings.
+    /// Share of the excess rate, relative to sibling classes.
     pub weight: u32,
-    /// The class of the highest priority gets the excess first.
+    /// Classes of a higher priority get the excess rate first.
     pub priority: u8,
-    /// Bytes that it may send at once.
+    /// Bytes that the class may send at once.
     pub burst_bytes: u64,
-    /// Longest wait of its packets in microseconds, while it keeps to its guarantee and burst.
+    /// The longest time in microseconds that a packet of the class waits, while the class keeps to
+    /// its guarantee and burst.
     pub delay_bound_us: Option<u64>,
-    /// Packets and charged bytes that it and its parts have sent.
+    /// Packets that the class and its parts have sent, and the bytes charged for them.
     pub sent: Count,
-    /// Sent bytes beyond its guarantee.
+    /// Bytes sent beyond the guarantee.
     pub borrowed_bytes: u64,
     /// Backlog of the class and its parts.
     pub waiting: Count,
     /// Packets dropped at the class and its parts.
     pub dropped_packets: u64,
-    /// Counters of the marking of the class's queue. None without a marking. A marking of a shared
-    /// buffer belongs to the link.
+    /// Counters of the marking of the class's queue. None without a marking. The marking of a
+    /// buffer that all classes share is reported with the link.
     #[serde(default)]
     pub marking: Option<Marking>,
-    /// Queueing delays of departed packets. None if its scheduler does not record them.
+    /// Queueing delays of packets that have departed. None if the scheduler does not record them.
     #[serde(default)]
     pub delays: Option<ClassDelays>,
-    /// Its promises with their measured values. Empty if its scheduler does not record them.
+    /// The promises to the class, with measured values. Empty if the scheduler does not record
+    /// them.
     #[serde(default)]
     pub promises: Vec<Promise>,
 }
@@ -68,19 +70,22 @@ pub struct ClassDelays {
 /// A promise to a class, with its measured value.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Promise {
-    /// The term that promises it: "guarantee", "delay_bound", "loss_bound", "delay_ratio" or "loss_ratio".
+    /// The kind of promise: "guarantee", "delay_bound", "loss_bound", "delay_ratio" or
+    /// "loss_ratio".
     pub term: String,
-    /// The class that a ratio refers to.
+    /// For a ratio: the class to which it refers.
     pub of: Option<String>,
-    /// The unit of the two values: "bit/s", "s", or empty for a part or a ratio.
+    /// The unit of both values: "bit/s", "s", or empty for a fraction or a ratio.
     pub unit: String,
     /// The promised value.
     pub promised: f64,
-    /// The measured value: mean rate while backlogged, longest delay, loss, or ratio of means.
+    /// The measured value: mean rate while backlogged, longest delay, loss, or ratio of mean
+    /// values.
     pub kept: Option<f64>,
     /// Number of violations: packets for bounds, windows of 0.5 s for rates and ratios.
     pub violations: u64,
-    /// Number of times that it was relaxed because other promises have precedence.
+    /// Number of times that the scheduler relaxed the promise, because other promises have
+    /// precedence.
     pub relaxed: u64,
 }
 
@@ -90,13 +95,13 @@ pub struct Promise {
 pub struct NewClass {
     /// Its name.
     pub name: String,
-    /// Its parent. None for the link.
+    /// The parent class. None for a class directly below the link.
     #[serde(default)]
     pub parent: Option<String>,
-    /// Its queue. None: the gateway's queue discipline.
+    /// The queue of the class. None for the gateway's queue discipline.
     #[serde(default)]
     pub queue: Option<QdiscSpec>,
-    /// Its terms.
+    /// The terms of the class.
     #[serde(default)]
     pub rights: ClassChange,
 }
@@ -125,12 +130,12 @@ pub struct ClassChange {
     pub loss_ratio: Option<OrNone<Ratio>>,
 }
 
-/// A ratio: `factor` times the value of the class `of`.
+/// A ratio: the value of this class is `factor` times the value of the class `of`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ratio {
     /// The other class.
     pub of: String,
-    /// Above zero.
+    /// The factor, above zero.
     pub factor: Factor,
 }

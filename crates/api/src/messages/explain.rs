@@ -1,4 +1,4 @@
-//! Explanations of the treatment of a packet.
+//! Explains which policy a packet belongs to, and why.
 
 use serde::{Deserialize, Serialize};
 
@@ -49,26 +49,26 @@ pub struct Question {
     pub tunnel: String,
 }
 
-/// The reason why a packet belongs to its policy.
+/// The answer: the policy of a packet, and why the packet belongs to it.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Explanation {
-    /// Its policy. None if it passes unmanaged.
+    /// The policy. None if the packet passes unmanaged.
     pub policy: Option<String>,
     /// The action of the policy.
     pub action: String,
-    /// The reason for that policy.
+    /// Why the packet belongs to this policy.
     pub why: String,
     /// Every policy, in the order of precedence.
     pub policies: Vec<Candidate>,
-    /// Bytes that the link is charged for packets of some lengths.
+    /// Bytes that the link is charged for packets of some typical lengths.
     #[serde(default)]
     pub charged: Vec<Charged>,
-    /// Live flows between these endpoints, if a gateway was asked.
+    /// Live flows between the two addresses, if a gateway was asked.
     #[serde(default)]
     pub flows: Vec<Flow>,
 }
 
-/// Bytes that the link is charged for a packet.
+/// The bytes that the link is charged for a packet of some length.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Charged {
     /// Bytes of the packet, from the IP header on.
@@ -77,15 +77,15 @@ pub struct Charged {
     pub bytes: u32,
 }
 
-/// A policy that may have matched.
+/// A policy, and whether it matches the packet.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Candidate {
     /// Its name.
     pub policy: String,
     /// Its priority.
     pub priority: i32,
-    /// `true` if it matches.
+    /// `true` if the policy matches.
     pub matches: bool,
-    /// The first field that does not match.
+    /// The first field of the policy that does not match.
     pub differs_in: Option<String>,
 }

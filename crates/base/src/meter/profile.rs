@@ -1,10 +1,11 @@
-//! Traffic profiles: the limits of traffic in profile (RFC 2475, section 2.3.2).
+//! Traffic profiles: the rates and bursts that traffic must keep to be in profile (RFC 2475,
+//! section 2.3.2).
 
 use std::fmt;
 
 use crate::{Bytes, Packet, Rate};
 
-/// Limits of traffic in profile: the arrival curve of two token buckets.
+/// Mean rate, burst and peak rate, enforced by two token buckets.
 ///
 /// ```
 /// use tidegate_base::meter::{Profile, ProfileError};
@@ -26,12 +27,12 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// A profile for packets of up to `longest` charged bytes.
+    /// A profile for packets of up to `longest` charged bytes, without a
+    /// [`max_packet`](Self::max_packet).
     ///
     /// # Errors
     ///
-    /// If some packet of this length could never conform, or if the peak rate is below the mean
-    /// rate.
+    /// If a packet of this length could never conform, or if the peak rate is below the mean rate.
     #[inline]
     pub fn new(
         mean: Rate,
@@ -54,13 +55,14 @@ impl Profile {
         Ok(Self { mean, peak, burst, max_packet: None })
     }
 
-    /// The same profile for IP packets of up to `longest`; longer ones never conform.
+    /// The same profile, to which IP packets longer than `longest` never conform.
     ///
-    /// Source: `aggregates`, section 3, L_m; RFC 2210, section 3.1, maximum packet size M.
+    /// Source: `aggregates`, section 3 (L_m, the longest packet); RFC 2210, section 3.1 (maximum
+    /// packet size M).
     ///
     /// # Errors
     ///
-    /// If the burst cannot hold a packet of this length.
+    /// If the burst is shorter than a packet of this length.
     #[inline]
     pub fn with_max_packet(self, longest: Bytes) -> Result<Self, ProfileError> {
         if self.burst < longest {
@@ -69,17 +71,17 @@ impl Profile {
         Ok(Self { max_packet: Some(longest), ..self })
     }
 
-    /// The deepest bucket, whose content in `bits/s * ns` fits into 64 bits.
+    /// The largest burst. In the unit `bits/s * ns`, it fits into 64 bits.
     pub const MAX_BURST: Bytes = Bytes(1 << 30);
 
-    /// Tokens per second, on average.
+    /// Mean rate, at which the token bucket fills.
     #[must_use]
     #[inline]
     pub const fn mean(&self) -> Rate {
         self.mean
     }
 
-    /// Highest rate of a burst; `None` for the rate of the port.
+    /// Highest rate of a burst. `None` for the rate of the port.
     #[must_use]
     #[inline]
     pub const fn peak(&self) -> Option<Rate> {
@@ -93,7 +95,8 @@ impl Profile {
         self.burst
     }
 
-    /// The longest IP packet that can conform; `None` for any length that the burst can hold.
+    /// Length of the longest IP packet that conforms. `None` if every packet that fits into the
+    /// burst conforms.
     #[must_use]
     #[inline]
     pub const fn max_packet(&self) -> Option<Bytes> {
@@ -107,7 +110,7 @@ impl Profile {
         self.max_packet.is_some_and(|longest| packet.longest_ip_len() > longest)
     }
 
-    /// The same profile with a burst of at most `most`.
+    /// The same profile with the burst reduced to at most `most`.
     #[inline]
     pub fn with_burst_of(self, most: Bytes) -> Self {
         Self { burst: self.burst.min(most), ..self }
@@ -128,50 +131,50 @@ impl fmt::Display for Profile {
     }
 }
 
-/// The reason why a profile is impossible.
+/// The reason why a profile is invalid.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProfileError {
-    /// A rate of zero would hold every packet forever.
+    /// The mean rate is zero, so that no packet could ever depart.
     #[error(
         "a mean rate of zero would hold every packet forever; give a rate, or drop the traffic elsewhere"
     )]
     NoRate,
-    /// The bucket could never hold enough for a full-size packet.
+    /// The burst is shorter than the longest possible packet, which could then never conform.
     #[error(
         "a burst of {burst} is smaller than a full-size packet ({longest}), which would wait forever; make it at least {longest}"
     )]
     BurstBelowPacket {
-        /// The burst asked for.
+        /// The requested burst.
         burst: Bytes,
         /// The longest possible packet.
         longest: Bytes,
     },
-    /// The bucket could never hold enough for the longest packet that is to conform.
+    /// The burst is shorter than `max_packet`.
     #[error(
         "a burst of {burst} is smaller than `max_packet` ({longest}); raise the burst, or lower `max_packet`"
     )]
     BurstBelowMaxPacket {
         /// The burst of the profile.
         burst: Bytes,
-        /// The longest packet that is to conform.
+        /// Length of the longest IP packet that is to conform.
         longest: Bytes,
     },
-    /// More than a bucket holds.
+    /// The burst is above [`Profile::MAX_BURST`].
     #[error(
         "a burst of {burst} is more than a bucket holds; make it at most {}",
         Profile::MAX_BURST
     )]
     BurstTooLarge {
-        /// The burst asked for.
+        /// The requested burst.
         burst: Bytes,
     },
-    /// The peak rate is what a burst is sent at, so it cannot be the lower of the two.
+    /// The peak rate is below the mean rate.
     #[error("the peak rate ({peak}) is below the mean rate ({mean}); raise it, or leave it out")]
     PeakBelowMean {
-        /// The peak rate asked for.
+        /// The requested peak rate.
         peak: Rate,
-        /// The mean rate asked for.
+        /// The requested mean rate.
         mean: Rate,
     },
 }

@@ -1,18 +1,21 @@
-//! The peak rate: the distance between two packets of an aggregate.
+//! The peak rate, enforced as a minimum spacing of the packets of an aggregate.
 
 use std::time::Duration;
 
 use crate::meter::nanobits;
 use crate::{Bytes, Rate, Time};
 
-/// Spaces the packets of an aggregate by their transmission times at the peak rate.
+/// Spaces packets by their transmission times at the peak rate.
 ///
-/// The bytes taken between any two instants `s <= t` are at most `rate * (t - s + tolerance)` plus
-/// the last packet. The rounding of due times to nanoseconds is carried over, so packets back to
-/// back have exactly the peak rate.
+/// Between any two instants `s <= t`, at most `rate * (t - s + tolerance)` bytes plus the last
+/// packet are taken. Due times are whole nanoseconds. Their rounding is carried over, so
+/// back-to-back packets keep exactly the peak rate.
 ///
-/// Source: `aggregates`, sections 2.1 and 3.3; ITU-T I.371, annex A (virtual scheduling).
-/// Differs: there is a tolerance. Without it, an aggregate that is checked at intervals would send
+/// Source: `aggregates`, sections 2.1 and 3.3 (peak rate of a profile); ITU-T I.371, annex A
+/// (virtual scheduling).
+/// Differs: packets may be early by a tolerance. Without it, an aggregate whose packets are
+/// released at intervals would send one packet per interval, and might not even reach its mean
+/// rate.
 /// one packet per check, and might miss even its mean rate.
 ///
 /// ```
@@ -22,7 +25,7 @@ use crate::{Bytes, Rate, Time};
 ///
 /// let mut peak = PeakSpacing::new(Rate::from_mbps(12), Duration::ZERO);
 /// assert!(peak.try_take(Time::ZERO, Bytes(1_500)));
-/// // 1,500 bytes take a millisecond at 12 Mbit/s.
+/// // At 12 Mbit/s, 1,500 bytes take a millisecond.
 /// assert!(!peak.try_take(Time::from_micros(999), Bytes(1_500)));
 /// assert!(peak.try_take(Time::from_millis(1), Bytes(1_500)));
 /// ```
@@ -32,27 +35,27 @@ pub struct PeakSpacing {
     tolerance: Duration,
     /// Due time of the next packet, rounded up to nanoseconds.
     due: Time,
-    /// Amount by which `due` was rounded up, in `bits/s * ns`; less than `rate`.
+    /// Amount by which `due` was rounded up, in `bits/s * ns`. Less than `rate`.
     early: u64,
 }
 
 impl PeakSpacing {
-    /// The first packet may depart at any time. Packets may make up for lateness of up to
-    /// `tolerance`.
+    /// Spacing at `rate`. The first packet may depart at any time. Packets that are late by at most
+    /// `tolerance` can catch up.
     #[must_use]
     #[inline]
     pub const fn new(rate: Rate, tolerance: Duration) -> Self {
         Self { rate, tolerance, due: Time::ZERO, early: 0 }
     }
 
-    /// Changes the rate for the packets after the last one taken.
+    /// Changes the rate for packets after the last one.
     #[inline]
     pub const fn set_rate(&mut self, rate: Rate) {
         self.rate = rate;
         self.early = 0;
     }
 
-    /// The earliest time at which the next packet may depart, for any length.
+    /// The earliest time at which the next packet may depart, whatever its length.
     #[must_use]
     #[inline]
     pub fn ready_at(&self) -> Time {
@@ -60,7 +63,8 @@ impl PeakSpacing {
         Time::ZERO + self.due.since(tolerance)
     }
 
-    /// Takes the transmission time of a packet of `len` bytes, if one may depart at `now`.
+    /// Records the departure of a packet of `len` bytes if one may depart at `now`. Returns `true`
+    /// if it may.
     #[inline]
     pub fn try_take(&mut self, now: Time, len: Bytes) -> bool {
         if now < self.ready_at() {

@@ -1,4 +1,4 @@
-//! The token bucket, which enforces the mean rate of every aggregate.
+//! The token bucket, which enforces the mean rate of an aggregate.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use crate::{Bytes, Rate, Time};
 
 /// A bucket of byte tokens that fills at a steady rate up to its depth.
 ///
-/// The bytes taken between any two instants `s <= t` are at most `depth + rate * (t - s)`. This is
-/// the arrival curve of a traffic profile (RFC 2475, section 2.3.2). Tokens are kept in
-/// `bits/s * ns`, in which every refill is exact. The frequency of refills therefore has no effect.
+/// Between any two instants `s <= t`, at most `depth + rate * (t - s)` bytes are taken: the arrival
+/// curve of a traffic profile (RFC 2475, section 2.3.2). The unit of tokens is `bits/s * ns`, in
+/// which every refill is exact. The result therefore does not depend on the number of refills.
 ///
-/// A packet longer than the depth may depart when the bucket is full, and is paid off afterwards.
-/// The rate holds, and the burst is then the length of that packet. Otherwise the packet would wait
-/// forever.
+/// A packet longer than the depth may depart when the bucket is full. The tokens become negative by
+/// the missing amount, so the mean rate still holds, but the burst is the length of the packet.
+/// Otherwise such a packet would wait forever.
 ///
 /// ```
 /// # use tidegate_base::{Bytes, Rate, Time, meter::TokenBucket};
@@ -27,12 +27,12 @@ pub struct TokenBucket {
     rate: Rate,
     depth: Nanobits,
     tokens: Nanobits,
-    /// Time at which the bucket held `tokens`.
+    /// Time of the last refill.
     updated: Time,
 }
 
 impl TokenBucket {
-    /// A full bucket. The depth is limited to
+    /// A full bucket. The depth is at most
     /// [`Profile::MAX_BURST`](crate::meter::Profile::MAX_BURST).
     #[must_use]
     #[inline]
@@ -41,7 +41,7 @@ impl TokenBucket {
         Self { rate, depth, tokens: depth, updated: now }
     }
 
-    /// Changes rate and depth at `now`. The tokens stay, as far as the new bucket holds them.
+    /// Changes rate and depth at `now`. Tokens beyond the new depth are discarded.
     #[inline]
     pub fn set(&mut self, now: Time, rate: Rate, depth: Bytes) {
         self.refill(now);
@@ -50,7 +50,7 @@ impl TokenBucket {
         self.tokens = self.tokens.min(self.depth);
     }
 
-    /// Takes tokens for `len` bytes, if they are available.
+    /// Takes tokens for `len` bytes if the bucket has them. Returns `true` if it had.
     #[inline]
     pub fn try_take(&mut self, now: Time, len: Bytes) -> bool {
         self.refill(now);
@@ -62,14 +62,14 @@ impl TokenBucket {
         enough
     }
 
-    /// Tokens in the bucket at `now`, in whole bytes.
+    /// Tokens in the bucket at `now`, in whole bytes. Zero if the tokens are negative.
     #[inline]
     pub fn available(&mut self, now: Time) -> Bytes {
         self.refill(now);
         Bytes(self.tokens.max(0).cast_unsigned() / NANOBITS_PER_BYTE)
     }
 
-    /// Tokens in the bucket at `now`, in whole bytes, if none are taken before.
+    /// The tokens that the bucket will have at `now`, in whole bytes, if none are taken until then.
     #[must_use]
     #[inline]
     pub fn tokens_at(&self, now: Time) -> Bytes {
@@ -77,7 +77,7 @@ impl TokenBucket {
         then.available(now)
     }
 
-    /// The earliest time at which `len` bytes conform, if no others are taken before.
+    /// The earliest time at which `len` bytes can be taken, if none are taken until then.
     #[must_use]
     #[inline]
     pub fn ready_at(&self, len: Bytes) -> Time {
@@ -91,31 +91,31 @@ impl TokenBucket {
         self.tokens = self.tokens.min(nanobits(most));
     }
 
-    /// Tokens per second.
+    /// The rate at which the bucket fills.
     #[inline]
     pub const fn rate(&self) -> Rate {
         self.rate
     }
 
-    /// The time of the last update.
+    /// Time of the last refill.
     #[inline]
     pub const fn updated(&self) -> Time {
         self.updated
     }
 
-    /// The tokens at the last update.
+    /// The tokens at the last refill.
     #[inline]
     pub const fn content(&self) -> Nanobits {
         self.tokens
     }
 
-    /// The most tokens that the bucket holds.
+    /// The most tokens that the bucket can hold.
     #[inline]
     pub const fn depth(&self) -> Nanobits {
         self.depth
     }
 
-    /// Takes `len` tokens. The bucket has them, or is full and too small for them.
+    /// Takes `len` tokens. The caller has checked that the bucket has them, or is full.
     #[inline]
     pub const fn charge(&mut self, len: Nanobits) {
         self.tokens -= len;
@@ -142,8 +142,8 @@ impl TokenBucket {
         self.tokens = self.tokens.saturating_add_unsigned(earned).min(self.depth);
     }
 
-    /// Advances by `elapsed` nanoseconds, which must earn at most [`ROOM`](Self::ROOM). Returns the
-    /// earned tokens, including those that did not fit.
+    /// Refills the bucket for `elapsed` nanoseconds, in which at most [`ROOM`](Self::ROOM) tokens
+    /// are earned. Returns the earned tokens, including those beyond the depth.
     #[inline]
     pub fn refill_soon(&mut self, elapsed: u64) -> u64 {
         self.updated = Time::from_nanos(self.updated.nanos() + elapsed);
@@ -152,7 +152,7 @@ impl TokenBucket {
         earned
     }
 
-    /// Number of tokens that can be added to a full bucket without an overflow.
+    /// Number of tokens that can be added to the deepest full bucket without an integer overflow.
     pub const ROOM: u64 =
         (Nanobits::MAX.cast_unsigned()) - Profile::MAX_BURST.0 * NANOBITS_PER_BYTE;
 }

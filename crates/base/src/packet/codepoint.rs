@@ -1,4 +1,4 @@
-//! DS codepoints, by name and number.
+//! DS codepoints, read by name or number.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,30 +17,32 @@ use serde::de::{self, Deserialize, Deserializer, Visitor};
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Codepoint(u8);
 
-/// The error for text that names no DS codepoint.
+/// The error for a text that is no DS codepoint.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("a number from 0 to 63, or EF, VA, LE, DF, CS0 to CS7 or AF11 to AF43")]
 pub struct NotACodepoint;
 
 impl Codepoint {
-    /// The lowest drop precedence of the four classes of assured forwarding: AF11, AF21, AF31, AF41.
+    /// The codepoints of assured forwarding with the lowest drop precedence: AF11, AF21, AF31,
+    /// AF41.
     ///
     /// Source: RFC 2597, section 6.
     pub const LOW_DROP_PRECEDENCE: [Self; 4] = [Self(10), Self(18), Self(26), Self(34)];
 
-    /// The highest drop precedence of the four: AF13, AF23, AF33, AF43.
+    /// The codepoints of assured forwarding with the highest drop precedence: AF13, AF23, AF33,
+    /// AF43.
     ///
     /// Source: RFC 2597, section 6.
     pub const HIGH_DROP_PRECEDENCE: [Self; 4] = [Self(14), Self(22), Self(30), Self(38)];
 
-    /// The codepoint with this number, if it is valid.
+    /// The codepoint with this number. `None` above [`MOST`](Self::MOST).
     #[must_use]
     #[inline]
     pub const fn new(number: u8) -> Option<Self> {
         if number <= Self::MOST { Some(Self(number)) } else { None }
     }
 
-    /// The greatest number.
+    /// The largest number of a codepoint.
     pub const MOST: u8 = 63;
 
     /// The name of the codepoint in lower case, if it has one.
@@ -60,7 +62,7 @@ impl Codepoint {
 impl FromStr for Codepoint {
     type Err = NotACodepoint;
 
-    /// Reads a name, in any case, or a number of digits only.
+    /// Reads a name in upper or lower case, or a number.
     fn from_str(text: &str) -> Result<Self, NotACodepoint> {
         let text = text.trim();
         let by_name = NAMES.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
@@ -100,6 +102,8 @@ impl Visitor<'_> for NameOrNumber {
     }
 }
 
+/// Names and numbers of codepoints.
+///
 /// Source: RFC 2474, section 4.2 (DF, CS); RFC 2597, section 6 (AF); RFC 3246, section 2.7 (EF);
 /// RFC 5865, section 3 (VA); RFC 8622, section 1.2 (LE).
 const NAMES: [(&str, u8); 24] = [
@@ -143,7 +147,7 @@ mod tests {
         }
     }
 
-    /// RFC 2597, section 6: the codepoint of AFxy is 8 x + 2 y; RFC 2474: that of CSx is 8 x.
+    /// RFC 2597, section 6: codepoint AFxy is 8 x + 2 y. RFC 2474: codepoint CSx is 8 x.
     #[test]
     fn assured_forwarding_codepoints_follow_their_rule() {
         let number = |text: String| text.parse::<Codepoint>().unwrap().number();

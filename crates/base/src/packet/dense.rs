@@ -1,9 +1,9 @@
-//! Lists with dense indices from zero: members, lines, timers.
+//! Lists with indices from zero, which grow to contain the largest index in use.
 
-/// Grows `list` to contain index `at`; new entries before it are `empty`.
+/// Grows `list` until it contains the index `at`. New entries are copies of `empty`.
 ///
-/// The list grows by a sixteenth and not by a factor of two. Lists of a million flows then have
-/// little spare capacity, and an entry still moves only some sixteen times in all.
+/// The capacity grows by a sixteenth, not by a factor of two. A list of a million flows then has
+/// little unused capacity, and each entry is still moved only about sixteen times.
 #[inline]
 pub fn make_room<T: Clone>(list: &mut Vec<T>, at: usize, empty: T) {
     if at >= list.len() {

@@ -1,36 +1,36 @@
-//! Facts about a packet, one bit each.
+//! Boolean properties of packets.
 
-/// Facts about a packet, one bit each.
+/// A set of boolean properties of a packet.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Facts(u8);
 
 impl Facts {
-    /// No fact.
+    /// The empty set.
     pub const NONE: Self = Self(0);
-    /// The aggregate of the packet controls its sender by ACK control.
+    /// The flow of the packet is ACK-controlled.
     pub const CONTROLLED: Self = Self(1);
-    /// The pool has the [`Outer`](super::Outer) headers of the packet.
+    /// The pool stores [`Outer`](super::Outer) headers for the packet.
     pub const OUTER: Self = Self(2);
-    /// The frame has headers of PPPoE and PPP before the network header.
+    /// The frame has PPPoE and PPP headers before the network header.
     pub const PPPOE: Self = Self(4);
-    /// The protocol field of PPP is one byte long.
+    /// The protocol field of the PPP header has only one byte.
     pub const SHORT_PPP: Self = Self(8);
 
-    /// Returns `true` if all of `facts` hold.
+    /// Returns `true` if the set contains all of `facts`.
     #[must_use]
     #[inline]
     pub const fn has(self, facts: Self) -> bool {
         self.0 & facts.0 == facts.0
     }
 
-    /// The facts about PPPoE alone.
+    /// The properties in this set that are about PPPoE.
     #[must_use]
     #[inline]
     pub const fn of_session(self) -> Self {
         Self(self.0 & (Self::PPPOE.0 | Self::SHORT_PPP.0))
     }
 
-    /// These facts, with `facts` set to `holds`.
+    /// This set, with `facts` added if `holds`, and removed otherwise.
     #[must_use]
     #[inline]
     pub const fn with(self, facts: Self, holds: bool) -> Self {

@@ -1,10 +1,11 @@
-//! A first-in-first-out list, linked through the pool.
+//! A first-in-first-out queue of packets.
 
 use super::pool::NIL;
 use super::{Packet, PacketId, PacketPool};
 use crate::Bytes;
 
-/// A first-in-first-out list, linked through the pool.
+/// A first-in-first-out queue of packets. It is a list linked through the pool, so it allocates no
+/// memory.
 ///
 /// ```
 /// use tidegate_base::packet::Fifo;
@@ -32,7 +33,7 @@ pub struct Fifo {
 }
 
 impl Fifo {
-    /// An empty list.
+    /// An empty queue.
     #[must_use]
     #[inline]
     pub const fn new() -> Self {
@@ -70,7 +71,7 @@ impl Fifo {
         Some(id)
     }
 
-    /// The oldest packet, which stays in the list.
+    /// The oldest packet, which stays in the queue.
     #[must_use]
     #[inline]
     pub fn peek<'p>(&self, pool: &'p PacketPool) -> Option<&'p Packet> {
@@ -83,7 +84,8 @@ impl Fifo {
         self.tail
     }
 
-    /// Removes `id` from any position. The `previous` link of every packet must be set.
+    /// Removes `id`, at any position. All packets must have their `previous` links set, which
+    /// [`push`](Self::push) does not do.
     #[inline]
     pub(super) fn unlink(&mut self, pool: &mut PacketPool, id: &PacketId) {
         let (next, previous) = (pool.links(id.0).next, pool.links(id.0).previous);
@@ -108,7 +110,7 @@ impl Fifo {
         self.packets
     }
 
-    /// Total length of the packets, as frames.
+    /// Total frame bytes of the packets.
     #[must_use]
     #[inline]
     pub const fn bytes(&self) -> Bytes {

@@ -1,26 +1,26 @@
-//! A first-in-first-out list, linked through the pool, that can remove the oldest packet of any
-//! flow.
+//! A first-in-first-out queue that can also remove the oldest packet of any flow.
 
 use super::pool::NIL;
 use super::{Fifo, Member, Outer, Packet, PacketId, PacketPool, make_room, number, slot};
 use crate::Bytes;
 
-/// Packets in order of arrival, with a list of each flow's packets in the same order.
+/// Packets in order of arrival, and for each flow a list of its packets in the same order.
 ///
-/// Every operation except [`hand_over`](Self::hand_over) takes constant time. [`Packet::member`]
-/// identifies the flow, and must not change while a packet is in the list. A flow has a list record
-/// while it has packets. Otherwise it takes four bytes.
+/// The lists are linked through the pool. Every operation takes constant time, except
+/// [`hand_over`](Self::hand_over) and [`visit`](Self::visit). [`Packet::member`] is the index of a
+/// packet's flow, and must not change while the packet is in the queue. A flow without packets
+/// costs four bytes. A flow with packets also has a list record.
 #[derive(Debug)]
 pub struct FlowFifo {
     all: Fifo,
-    /// The list of each flow; [`NIL`] for none.
+    /// By flow index, the index of the flow's list record; [`NIL`] without packets.
     line_of: Vec<u32>,
     lines: Vec<Line>,
-    /// The first free record; its `head` is the next free one.
+    /// The first free list record. The `head` of a free record is the index of the next one.
     free: u32,
 }
 
-/// The packets of one flow; a free record is empty.
+/// The list record of a flow: its first and last packet, and its frame bytes.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     head: u32,
@@ -30,17 +30,17 @@ struct Line {
 
 const EMPTY: Line = Line { head: NIL, tail: NIL, bytes: 0 };
 
-/// A transfer of packets from one member to another.
+/// A request to assign packets of one flow to another flow.
 pub struct Handover<'a> {
-    /// The current member.
+    /// The present flow index.
     pub from: Member,
-    /// The new member.
+    /// The new flow index.
     pub to: Member,
     /// Selects the packets, and may change them.
     pub which: Which<'a>,
 }
 
-/// Says whether a packet, with the headers around it, is meant.
+/// A function that selects packets. Its second argument are the tunnel headers around the packet.
 pub type Which<'a> = &'a mut dyn FnMut(&mut Packet, Option<&Outer>) -> bool;
 
 impl Line {
@@ -79,7 +79,7 @@ impl FlowFifo {
         self.push_to_line(pool, id);
     }
 
-    /// Appends `id`. Returns the index of its flow's [`line`](Self::line).
+    /// Appends `id`. Returns the index of the list record of its flow.
     #[inline]
     pub fn push_to_line(&mut self, pool: &mut PacketPool, id: PacketId) -> Member {
         let member = pool[&id].member;
@@ -94,7 +94,7 @@ impl FlowFifo {
     #[inline]
     pub fn pop(&mut self, pool: &mut PacketPool) -> Option<PacketId> {
         let member = self.all.peek(pool)?.member;
-        // The oldest packet of all is the oldest of its flow, unless it was handed over.
+        // The oldest packet is also the oldest of its flow, unless the flow got it by a handover.
         self.pop_flow(pool, member)
     }
 
@@ -111,7 +111,7 @@ impl FlowFifo {
         let line = &mut self.lines[at.index()];
         let (next, previous) =
             (pool.links(newest).next_of_flow(), pool.links(newest).previous_of_flow());
-        // After a transfer, an older packet may be the last of its flow.
+        // After a handover, the last packet of a flow's list may be older than its others.
         let is_first = line.head == newest;
         if is_first {
             line.head = next;
@@ -146,9 +146,10 @@ impl FlowFifo {
         Some(id)
     }
 
-    /// Moves selected packets to another member, after that member's own packets. Returns true if
-    /// any packet moved. Positions among all packets stay. The time is proportional to the packets
-    /// of the old member. Links are written only from the first selected packet on.
+    /// Assigns the selected packets of a flow to another flow, after the other flow's own packets.
+    /// Returns `true` if any packet was selected. The order of all packets stays the same. The time
+    /// is proportional to the number of packets of the old flow. Links are written only from the
+    /// first selected packet on.
     pub fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
         let Handover { from, to, which } = what;
         let (from, to) = (*from, *to);
@@ -182,7 +183,8 @@ impl FlowFifo {
         true
     }
 
-    /// The first packet of a list that `which` selects, and the part of the list before it. `None` if it selects none.
+    /// Finds the first packet of a list that `which` selects. Returns the part of the list before
+    /// the packet, and the packet's slot. `None` if no packet is selected.
     #[inline]
     fn before_first(
         &self,
@@ -207,20 +209,20 @@ impl FlowFifo {
         None
     }
 
-    /// Index of the list of `member`, while it has packets.
+    /// Index of the list record of the flow `member`. `None` without packets.
     #[must_use]
     #[inline]
     pub fn line(&self, member: Member) -> Option<Member> {
         self.line_of.get(member.index()).filter(|line| **line != NIL).copied().map(Member)
     }
 
-    /// The member whose packets are in the list with this index.
+    /// The flow whose packets are in the list with this index.
     #[inline]
     pub fn member_in(&self, pool: &PacketPool, line: Member) -> Member {
         pool.at(self.lines[line.index()].head).member
     }
 
-    /// Creates an empty list for `member`.
+    /// Takes a list record for the flow `member`.
     #[inline]
     fn begin(&mut self, member: Member) -> Member {
         let line = match self.lines.get(slot(self.free)) {
@@ -233,7 +235,7 @@ impl FlowFifo {
         Member(line)
     }
 
-    /// Frees the list of `member`, which is empty.
+    /// Frees the list record of the flow `member`, which has no packets.
     #[inline]
     fn end(&mut self, member: Member, line: Member) {
         self.lines[line.index()] =
@@ -241,14 +243,15 @@ impl FlowFifo {
         self.line_of[member.index()] = NIL;
     }
 
-    /// The oldest packet of `member`, which stays in the list.
+    /// The oldest packet of the flow `member`, which stays in the queue.
     #[must_use]
     #[inline]
     pub fn peek_flow<'p>(&self, pool: &'p PacketPool, member: Member) -> Option<&'p Packet> {
         Some(pool.at(self.lines[self.line(member)?.index()].head))
     }
 
-    /// Offers the packets of `member` to `which`, the oldest first, until it returns `true`.
+    /// Calls `which` for each packet of the flow `member`, oldest first, until `which` returns
+    /// `true`.
     #[inline]
     pub fn visit(
         &self,
@@ -262,7 +265,7 @@ impl FlowFifo {
         }
     }
 
-    /// Bytes of `member`'s packets, as frames.
+    /// Frame bytes of the flow `member`.
     #[must_use]
     #[inline]
     pub fn bytes_of(&self, member: Member) -> Bytes {
@@ -276,7 +279,7 @@ impl FlowFifo {
         self.all.packets()
     }
 
-    /// Total length of the packets, as frames.
+    /// Total frame bytes of the packets.
     #[must_use]
     #[inline]
     pub const fn bytes(&self) -> Bytes {
@@ -301,7 +304,7 @@ mod tests {
         HandOver { from: u32, to: u32, odd: u32 },
     }
 
-    /// The model: plain lists of numbers, of all packets and of each member's.
+    /// The model in plain lists: the numbers of all packets, and of each flow's packets.
     #[derive(Default)]
     struct Model {
         all: Vec<u32>,
@@ -354,11 +357,11 @@ mod tests {
         prop::collection::vec(step, 1..200)
     }
 
-    /// Nothing reads the link from the oldest packet of a list to the one before. A mark there shows whether links are
-    /// written.
+    /// No code reads the link from the oldest packet of a list to the packet before. A mark in this
+    /// link therefore shows whether a handover writes the link.
     ///
-    /// Catches: links of packets that stay written anew although none after them, or none at all, is selected; a packet
-    /// offered twice.
+    /// Catches: links that are written although no later packet is selected; a packet that `which`
+    /// sees twice.
     #[test]
     fn a_transfer_writes_nothing_before_the_first_packet_that_it_moves() {
         const MARK: u32 = 77;
@@ -389,11 +392,11 @@ mod tests {
     }
 
     proptest! {
-        /// Does the same as a plain list that is searched from the front.
+        /// The queue behaves like a plain list that is searched from the front.
         ///
-        /// Catches: `previous` of the successor unchanged in `unlink`; the list of a flow without
-        /// packets kept, or lost, at departures and transfers; links to a removed newest packet
-        /// kept by others of its flow.
+        /// Catches: a removed packet that remains linked from its successor; a list record that
+        /// stays in use without packets, or is lost, after departures and handovers; a removed
+        /// newest packet that remains linked from other packets of its flow.
         #[test]
         fn is_one_queue_and_a_queue_for_each_flow(steps in steps()) {
             let mut pool = PacketPool::with_capacity(256);

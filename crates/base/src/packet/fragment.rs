@@ -1,45 +1,51 @@
-//! Fragments: the part of a larger datagram that a packet carries.
+//! Fragments of IP datagrams: the position of a packet in its datagram, and the knowledge of its
+//! ports.
 //!
-//! Sources: RFC 791, section 3.2 (IPv4); RFC 8200, section 4.5 (IPv6).
+//! Only the first fragment contains the ports. The gateway looks up the first fragment for each
+//! later one.
 //!
-//! Differs: `Packet` has no room for the identification. It lies in `segment` and `checksum`, because a
-//! fragment is neither a super-packet nor a datagram with a known UDP checksum.
+//! Source: RFC 791, section 3.2 (IPv4); RFC 8200, section 4.5 (IPv6).
 //!
-//! Methods of `Packet`, whose fields are in `packet.rs`.
+//! Differs: `Packet` has no field of its own for the identification, which is stored in its fields
+//! `segment` and `checksum`. A fragment needs neither: it is no super-packet, and its UDP checksum
+//! covers other packets too.
+//!
+//! This file also has methods of `Packet`, whose fields are in `packet.rs`.
 
 use super::Packet;
 
-/// Position of a packet in its datagram, and whether the datagram's ports are known.
+/// The position of a packet in its datagram, and the knowledge of its ports.
 ///
-/// Three bits of role and five bits of position in units of 8 bytes.
+/// Three bits are the role. Five bits are a position in units of 8 bytes.
 #[derive(Clone, Copy, Default, Eq, Hash, PartialEq)]
 pub struct Fragment(u8);
 
-/// Whether the ports of a packet are known.
+/// The knowledge of a packet's ports.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum Ports {
-    /// The key has the ports, or the protocol has none.
+    /// The ports are known, or the protocol has no ports.
     #[default]
     Known,
-    /// The ports are unknown. A filter that names ports does not match.
+    /// The ports are unknown. Filters that name ports do not match.
     Unknown,
-    /// The ports are unknown, and every filter for ports matches. If the fragment does not name the
-    /// protocol of its datagram either, every filter for protocols matches too. Fragments of IPv6 do
-    /// not name it, nor do fragments of IPv4 with an authentication header.
+    /// The ports are unknown, and every filter for ports matches. Every filter for protocols
+    /// matches too if later fragments do not state the protocol of their datagram. These are
+    /// fragments of IPv6, and fragments of IPv4 with an authentication header.
     Any,
 }
 
 impl Fragment {
-    /// A datagram in one piece.
+    /// A packet that is not a fragment.
     pub const WHOLE: Self = Self(0);
-    /// A later fragment whose ports are known: those of its first fragment, or none because its
-    /// protocol has none.
+    /// A later fragment whose ports are known. The gateway knows its first fragment, or the
+    /// protocol has no ports.
     pub const WITH_PORTS: Self = Self(WITH_PORTS);
-    /// A first fragment that ends before its ports (RFC 1858, section 3), or whose headers are too long.
+    /// A first fragment without its ports (RFC 1858, section 3), or with headers that are too long
+    /// to record.
     pub const TINY: Self = Self(LATER);
 
-    /// A first fragment whose ports are in the key. Its headers occupy `headers` bytes behind the IPv4 header
-    /// or the IPv6 fragment header.
+    /// A first fragment with its ports. `headers` is the length of its headers after the IPv4
+    /// header or the IPv6 fragment header.
     #[must_use]
     #[inline]
     pub fn first(headers: usize) -> Self {
@@ -49,43 +55,43 @@ impl Fragment {
         }
     }
 
-    /// Marks a first fragment with an IPv4 authentication header before its protocol. The protocol
-    /// field of its later fragments names only that header. Other fragments stay as they are.
+    /// Adds to a first fragment that an IPv4 authentication header precedes its transport header.
+    /// The protocol field of the later fragments then states only the authentication header. Other
+    /// fragments stay the same.
     #[must_use]
     #[inline]
     pub const fn authenticated(self) -> Self {
         if self.is_first() { Self(FIRST_AUTHENTICATED | self.units()) } else { self }
     }
 
-    /// A fragment that begins `offset` units of 8 bytes after the first fragment, which has offset
-    /// 0.
+    /// A later fragment with this `offset` in units of 8 bytes.
     #[must_use]
     #[inline]
     pub fn later(offset: u16) -> Self {
         Self(LATER | u8::try_from(offset).map_or(FARTHEST, |offset| offset.min(FARTHEST)))
     }
 
-    /// Returns `true` if the packet is a part of a larger datagram.
+    /// Returns `true` if the packet is a fragment.
     #[inline]
     #[must_use]
     pub const fn is_part(self) -> bool {
         self.0 != Self::WHOLE.0
     }
 
-    /// Returns `true` for a first fragment whose ports are in the key.
+    /// Returns `true` for a first fragment with its ports.
     #[must_use]
     #[inline]
     pub const fn is_first(self) -> bool {
         matches!(self.role(), FIRST | FIRST_AUTHENTICATED)
     }
 
-    /// Returns `true` for a first fragment with an authentication header before its protocol, in IPv4.
+    /// Returns `true` for a first fragment of IPv4 with an authentication header.
     #[inline]
     pub const fn is_authenticated(self) -> bool {
         self.role() == FIRST_AUTHENTICATED
     }
 
-    /// Knowledge of the ports.
+    /// The knowledge of the packet's ports.
     #[inline]
     #[must_use]
     pub const fn ports(self) -> Ports {
@@ -99,8 +105,8 @@ impl Fragment {
         }
     }
 
-    /// The same later fragment without a known first fragment. With `any`, every filter for ports
-    /// matches it.
+    /// The same later fragment, for a gateway that does not know the first fragment. With `any`, every filter for
+    /// ports matches.
     #[must_use]
     #[inline]
     pub const fn without_first(self, any: bool) -> Self {
@@ -108,8 +114,8 @@ impl Fragment {
         Self(role | self.units())
     }
 
-    /// For a first fragment the end of its headers, for a later one its beginning; in units of 8
-    /// bytes.
+    /// For a first fragment, the end of its headers. For a later fragment, its offset. In units of
+    /// 8 bytes.
     #[inline]
     pub const fn units(self) -> u8 {
         self.0 & FARTHEST
@@ -122,7 +128,7 @@ impl Fragment {
 }
 
 impl Ports {
-    /// The fragment mark of a packet with these ports.
+    /// A `Fragment` that stands for this knowledge of ports.
     #[inline]
     pub const fn fragment(self) -> Fragment {
         match self {
@@ -165,7 +171,7 @@ impl Packet {
 
 /// Bytes in a unit of the fragment offset (RFC 791, section 3.1; RFC 8200, section 4.5).
 const UNIT: usize = 8;
-/// The largest distinguished position: 248 bytes. RFC 1858's attacks lie within the first 16.
+/// The largest recorded position, 248 bytes. The attacks of RFC 1858 use the first 16 bytes.
 const FARTHEST: u8 = 0x1f;
 const FIRST: u8 = 1 << 5;
 const LATER: u8 = 2 << 5;
@@ -177,7 +183,8 @@ const FIRST_AUTHENTICATED: u8 = 5 << 5;
 mod tests {
     use super::*;
 
-    /// Catches: an offset that wraps; headers beyond the largest position that count as short ones.
+    /// Catches: an offset that wraps around; headers beyond the largest position that count as
+    /// short ones.
     #[test]
     fn positions_beyond_the_largest_stay_there() {
         assert_eq!(Fragment::later(1), Fragment::later(1));

@@ -1,4 +1,4 @@
-//! Counters of packets whose senders are under ACK control.
+//! Counters of packets of ACK-controlled flows.
 
 use std::ops::{AddAssign, SubAssign};
 
@@ -7,7 +7,7 @@ use super::Packet;
 /// Number of packets of ACK-controlled flows, and their charged bytes.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Governed {
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
     /// Charged bytes.
     pub bytes: u64,

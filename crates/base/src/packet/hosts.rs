@@ -1,32 +1,32 @@
-//! The host of each flow, for queues that share between hosts.
+//! The LAN host of each flow, for queues that share the rate between hosts.
 //!
-//! A flow refers to an address, and an address to a host: a host may have several addresses. All flows of an address
-//! change their host at once when the host of the address changes.
+//! A flow refers to an address, and an address refers to a host, because a host may have several
+//! addresses. If an address moves to another host, all flows of the address do.
 
 use super::{FlowId, make_room, slot};
 
-/// A host of the LAN: a small number, dense from zero.
+/// A host of the LAN, as an index from zero.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Host(pub u32);
 
 impl Host {
-    /// The host of flows without a known host.
+    /// The host of flows whose host is not known.
     pub const UNKNOWN: Self = Self(0);
 }
 
-/// The hosts of flows by flow number.
+/// A map from flows to hosts.
 #[derive(Clone, Debug, Default)]
 pub struct FlowHosts {
     flows: Vec<Entry>,
-    /// By address number.
+    /// Hosts by address index.
     hosts: Vec<Host>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// Number of the address; [`NONE`] if it is not known.
+    /// Index of the address. [`NONE`] if it is not known.
     address: u32,
-    /// ACKs of the flow must not be merged or dropped, by direction of the data.
+    /// For data of the flow in each direction: the ACKs of this data must not be merged or dropped.
     whole_acks: [bool; 2],
 }
 
@@ -42,14 +42,14 @@ impl FlowHosts {
         self.hosts.get(slot(address)).copied().unwrap_or(Host::UNKNOWN)
     }
 
-    /// Number of the address of `flow`, if it is known.
+    /// Index of the address of `flow`, if it is known.
     #[inline]
     pub fn address(&self, flow: FlowId) -> Option<u32> {
         let entry = self.flows.get(slot(flow.0))?;
         (entry.address != NONE).then_some(entry.address)
     }
 
-    /// Sets the address of `flow`. `None` forgets the flow's entry.
+    /// Sets the address of `flow`. `None` removes all data about the flow.
     #[inline]
     pub fn set_address(&mut self, flow: FlowId, address: Option<u32>) {
         make_room(&mut self.flows, slot(flow.0), UNKNOWN);
@@ -74,8 +74,8 @@ impl FlowHosts {
         self.flows.get(slot(flow.0)).is_some_and(|entry| entry.whole_acks != [false; 2])
     }
 
-    /// Sets whether ACK control applies to data of `flow` in `direction`, so that its ACKs stay
-    /// whole.
+    /// Sets whether ACK control applies to the data of `flow` in `direction`. If it does, the ACKs
+    /// of this data must not be dropped.
     #[inline]
     pub fn keep_acks(&mut self, flow: FlowId, direction: super::Direction, keep: bool) {
         if keep || self.keeps_acks(flow) {

@@ -28,7 +28,7 @@ impl Direction {
         }
     }
 
-    /// The direction as an index.
+    /// The direction as an index: up is 0, down is 1.
     #[must_use]
     #[inline]
     pub const fn index(self) -> usize {
@@ -49,13 +49,13 @@ impl Direction {
     }
 }
 
-/// An IP protocol number (the last one of the extension headers, for IPv6).
+/// An IP protocol number. For IPv6, the number of the header after all extension headers.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Protocol(pub u8);
 
 impl Protocol {
-    /// Frames without IP, whose addresses are zero. IPv4 packets may have it as their protocol, IPv6 packets
-    /// cannot: there it is "HOPOPT", which is never the last header.
+    /// The protocol of frames without IP, whose addresses are zero in the key. IPv4 packets can
+    /// have protocol 0, too. IPv6 packets cannot, because 0 is a hop-by-hop extension header there.
     pub const OPAQUE: Self = Self(0);
     /// ICMP.
     pub const ICMP: Self = Self(1);
@@ -63,18 +63,19 @@ impl Protocol {
     pub const TCP: Self = Self(6);
     /// UDP.
     pub const UDP: Self = Self(17);
-    /// The authentication header (RFC 4302). In IPv4 it stands where the protocol is expected.
+    /// The authentication header (RFC 4302). In IPv4, it precedes the transport header, so the
+    /// protocol field names it.
     pub const AUTHENTICATION: Self = Self(51);
     /// ICMP for IPv6.
     pub const ICMPV6: Self = Self(58);
 }
 
-/// An address and a port. IPv4 addresses are in IPv6-mapped form; the port is zero if there is
-/// none.
+/// An IP address and a port. An IPv4 address is stored in its IPv6-mapped form.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Endpoint {
     address: [u8; 16],
-    /// TCP or UDP port, ICMP identifier, or the ethertype of an opaque frame.
+    /// TCP or UDP port, ICMP identifier, or the ethertype of an opaque frame. Zero if the protocol
+    /// has none.
     pub port: u16,
 }
 
@@ -119,15 +120,16 @@ impl Endpoint {
         self.number() >> 32 == MAPPED
     }
 
-    /// The address as one number, for comparisons with ranges; IPv4 in IPv6-mapped form.
+    /// The address as a number, for comparisons with ranges. IPv4 addresses are in IPv6-mapped
+    /// form.
     #[must_use]
     #[inline]
     pub const fn number(&self) -> u128 {
         u128::from_be_bytes(self.address)
     }
 
-    /// The address as one number. Of an IPv6 address only the first `ipv6` bits count; an IPv4
-    /// address stays whole.
+    /// The address as a number. For an IPv6 address, only the first `ipv6` bits are kept, and the
+    /// others are zero. An IPv4 address is kept in full.
     #[must_use]
     #[inline]
     pub fn prefix(&self, ipv6: u8) -> u128 {
@@ -146,7 +148,7 @@ impl Default for Endpoint {
     }
 }
 
-/// Addresses, ports and protocol of a flow, in the direction of one packet.
+/// Addresses, ports and protocol of a flow, as in a packet of one direction.
 ///
 /// ```
 /// use tidegate_base::packet::{Endpoint, FlowKey, Protocol};
@@ -159,11 +161,11 @@ impl Default for Endpoint {
 /// ```
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct FlowKey {
-    /// The sender.
+    /// Address and port of the sender.
     pub src: Endpoint,
-    /// The receiver.
+    /// Address and port of the receiver.
     pub dst: Endpoint,
-    /// The protocol.
+    /// The IP protocol.
     pub protocol: Protocol,
 }
 
@@ -175,7 +177,7 @@ impl FlowKey {
         Self { src: self.dst, dst: self.src, protocol: self.protocol }
     }
 
-    /// True if the frames carry neither IPv4 nor IPv6.
+    /// Returns `true` if the frames carry neither IPv4 nor IPv6.
     #[must_use]
     #[inline]
     pub const fn is_opaque(&self) -> bool {
@@ -189,11 +191,11 @@ impl FlowKey {
         if self.src.is_v4() { (Network::Ipv4, 20) } else { (Network::Ipv6, 40) }
     }
 
-    /// Returns `true` if a later fragment with this key may name another protocol than its
-    /// datagram.
+    /// Returns `true` if a later fragment with this key may state another protocol than its first
+    /// fragment.
     ///
-    /// Sources: RFC 8200, section 4.5 (only the first fragment's Next Header counts); RFC 4302, section 3.1.1 (in
-    /// IPv4, the authentication header stands before the protocol).
+    /// Source: RFC 8200, section 4.5 (only the Next Header of the first fragment counts); RFC 4302,
+    /// section 3.1.1 (an authentication header hides the protocol of IPv4).
     #[inline]
     pub fn hides_protocol(&self) -> bool {
         !self.src.is_v4() || self.protocol == Protocol::AUTHENTICATION
@@ -211,8 +213,8 @@ mod tests {
         assert_eq!(endpoint.number() & 0xffff_ffff, 0x0a00_0001);
     }
 
-    /// Catches: an IPv4 address that is cut; a mask that is off by one bit; a shift by 128 bits that
-    /// overflows.
+    /// Catches: an IPv4 address cut to a prefix; a mask that is off by one bit; an overflow when
+    /// all bits are shifted out.
     #[test]
     fn only_ipv6_addresses_are_cut_to_a_prefix() {
         let v4 = Endpoint::v4([10, 0, 0, 1], 80);

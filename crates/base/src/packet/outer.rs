@@ -1,39 +1,40 @@
-//! Headers outside the innermost header of a packet: tunnels, and a second VLAN tag.
+//! The headers outside of a packet's innermost IP header: tunnels, and a second VLAN tag.
 //!
-//! They are stored beside the descriptors, like SACK blocks: only packets with outer headers need
-//! the memory.
+//! The pool stores them apart from the descriptors, because few packets have them.
 
 use super::{Endpoint, FlowKey, NO_VLAN, Protocol, TunnelKind};
 
-/// The headers of a packet outside the innermost header that was read.
+/// The outer headers of a packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Outer {
     tunnels: [Tunnel; Self::MOST],
     len: u8,
-    /// The second VLAN identifier in front of the outermost IP header, or [`NO_VLAN`].
+    /// The second VLAN identifier before the outermost IP header, or [`NO_VLAN`].
     pub second_vlan: u16,
 }
 
-/// A tunnel around a packet.
+/// A tunnel that carries a packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Tunnel {
-    /// Addresses, ports and protocol of the header outside the tunnel.
+    /// Addresses, ports and protocol of the tunnel's outer IP packet.
     pub key: FlowKey,
     /// The tunnel protocol.
     pub kind: TunnelKind,
     /// The VNI of VXLAN and GENEVE, or the key of GRE.
     pub id: Option<u32>,
-    /// VLAN of the inner Ethernet header, or [`NO_VLAN`].
+    /// VLAN identifier of the inner Ethernet header, or [`NO_VLAN`].
     pub vlan: u16,
-    /// ACKs inside may be created, merged and shortened. Otherwise they are held whole.
+    /// The gateway may create, merge and shorten ACKs inside. Otherwise, held ACKs stay complete
+    /// frames.
     pub may_edit: bool,
 }
 
 impl Outer {
-    /// Most tunnels around a packet that are read; further tunnels are part of the payload.
+    /// Most nested tunnels that are read. Deeper tunnels count as payload.
     pub const MOST: usize = 2;
 
-    /// Adds a tunnel inside the known tunnels. Returns `false` if there are [`MOST`](Self::MOST).
+    /// Adds a tunnel inside the previous ones. Returns `false` if there are already
+    /// [`MOST`](Self::MOST).
     #[inline]
     pub fn push(&mut self, tunnel: Tunnel) -> bool {
         let free = self.tunnels.get_mut(usize::from(self.len));
@@ -52,29 +53,29 @@ impl Outer {
         &self.tunnels[..usize::from(self.len)]
     }
 
-    /// Returns `true` if there is neither a tunnel nor a second tag.
+    /// Returns `true` if there is neither a tunnel nor a second VLAN tag.
     #[must_use]
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len == 0 && self.second_vlan == NO_VLAN
     }
 
-    /// The key of the outermost header, if the packet is in a tunnel.
+    /// Addresses, ports and protocol of the outermost IP header. `None` without a tunnel.
     #[must_use]
     #[inline]
     pub fn key(&self) -> Option<FlowKey> {
         self.tunnels().first().map(|tunnel| tunnel.key)
     }
 
-    /// Returns `true` if ACKs inside may be created, merged and shortened.
+    /// Returns `true` if the gateway may create, merge and shorten ACKs inside all tunnels.
     #[must_use]
     #[inline]
     pub fn may_edit(&self) -> bool {
         self.tunnels().iter().all(|tunnel| tunnel.may_edit)
     }
 
-    /// Applies the restriction of `other`, the same tunnels around another packet: ACKs inside stay
-    /// whole if they do in `other`.
+    /// Forbids to edit ACKs in each tunnel in which `other` forbids it. `other` are the same
+    /// tunnels, read from another packet.
     #[inline]
     pub fn restrict(&mut self, other: &Self) {
         for (own, other) in self.tunnels.iter_mut().zip(&other.tunnels) {
@@ -82,7 +83,7 @@ impl Outer {
         }
     }
 
-    /// The headers of a packet in the opposite direction.
+    /// The outer headers of a packet in the opposite direction.
     #[must_use]
     #[inline]
     pub fn reverse(mut self) -> Self {
@@ -92,8 +93,8 @@ impl Outer {
         self
     }
 
-    /// Returns `true` if both are around packets of the same tunnel: addresses, kinds, identifiers
-    /// and VLANs are equal. Ports differ by direction and flow, and do not count.
+    /// Returns `true` if both packets are in the same tunnels: addresses, kinds, identifiers and
+    /// VLANs are equal. Outer ports are ignored, because they differ by direction and flow.
     #[must_use]
     #[inline]
     pub fn is_same(&self, other: &Self) -> bool {
@@ -118,8 +119,8 @@ impl Default for Outer {
 }
 
 impl Tunnel {
-    /// Fields that identify a tunnel. GRE may have checksums or sequence numbers in one direction
-    /// only, so `may_edit` does not count.
+    /// The fields that identify a tunnel. `may_edit` is not among them, because GRE may have
+    /// checksums or sequence numbers in one direction only.
     #[must_use]
     #[inline]
     pub fn identity(&self) -> ([u128; 2], TunnelKind, Option<u32>, u16) {
@@ -127,8 +128,8 @@ impl Tunnel {
         (ends, self.kind, self.id, self.vlan)
     }
 
-    /// Key of the outer header in the opposite direction. UDP tunnels keep the destination port in
-    /// both directions.
+    /// Addresses and ports of the outer header in the opposite direction. UDP tunnels use the same
+    /// destination port in both directions.
     #[inline]
     fn reverse_key(&self) -> FlowKey {
         let FlowKey { src, dst, protocol } = self.key;
@@ -160,8 +161,8 @@ mod tests {
         outer
     }
 
-    /// Catches: outer ports compared; the VNI not compared; addresses not swapped for the opposite
-    /// direction.
+    /// Catches: outer ports that are compared; a VNI that is not; addresses that are not swapped
+    /// for the opposite direction.
     #[test]
     fn a_tunnel_is_told_by_its_addresses_and_identifier_in_both_directions() {
         assert!(outer(1, 7).is_same(&outer(2, 7)));

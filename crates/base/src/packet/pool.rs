@@ -1,4 +1,6 @@
-//! All packet descriptors of a run, and their owners.
+//! The pool of packet descriptors: one slot for each packet that a machine can hold.
+//!
+//! A packet belongs to one owner, who passes the [`PacketId`] on, or releases it.
 
 mod changes;
 
@@ -9,54 +11,55 @@ use std::ops::{Index, IndexMut};
 use super::{Facts, FlowHosts, FlowId, FlowKey, Outer, Packet, SackBlocks, number, slot};
 use crate::Time;
 
-/// A packet held by exactly one owner: a queue, a driver, or a caller between them.
+/// The number of a packet's slot, held by the packet's only owner: a queue, a driver, or a caller
+/// between them.
 ///
 /// Not `Clone`: the owner passes it on or releases it.
 #[derive(Debug, Eq, PartialEq)]
 #[must_use = "a packet is passed on or released, never forgotten"]
 pub struct PacketId(pub(super) u32);
 
-/// All packet descriptors of a run.
+/// All packet descriptors of a run, and data that only some runs need.
 #[derive(Debug)]
 pub struct PacketPool {
     slots: Vec<Slot>,
-    /// SACK blocks by slot, once they are kept.
+    /// SACK blocks by slot. Empty until a machine asks for them.
     sack: Vec<SackBlocks>,
-    /// Link-layer source addresses by slot, if they are kept.
+    /// Link-layer source addresses by slot. Empty until a machine asks for them.
     stations: Vec<u64>,
     /// The hosts of flows.
     hosts: FlowHosts,
-    /// Outer headers by slot; empty until the first packet has some.
+    /// Tunnel headers and second VLAN tags by slot. Empty until the first packet has some.
     outers: Vec<Outer>,
-    /// Packets made from other packets since the driver's last call.
+    /// Frames that the driver must copy, as requested since its last call.
     copies: Vec<FrameCopy>,
-    /// The driver makes copies of frames.
+    /// The driver is able to copy frames.
     makes_copies: bool,
-    /// Changes of the numbers of packets of flows, once they are counted.
+    /// Created and released packets of flows, if a machine counts them.
     changes: Option<Vec<FlowChange>>,
     free: u32,
     in_use: u32,
-    /// Number of buffers with held ACKs that are kept whole.
+    /// Number of buffers that hold the complete frame of a held ACK.
     whole_acks: u32,
 }
 
-/// A frame that begins with the bytes of another frame.
+/// A request to copy a frame: one that begins with the bytes of another frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FrameCopy {
-    /// Slot of the other frame, which is unchanged since its arrival.
+    /// Slot of the original frame, which is unchanged since its arrival.
     pub from: usize,
-    /// Slot of this frame.
+    /// Slot of the copy.
     pub to: usize,
-    /// Length of the other frame.
+    /// Length of the original frame.
     pub whole: u32,
-    /// Length of this frame. It is less if the frame is an ACK made from data, without the payload.
+    /// Length of the copy. An ACK made from a data segment is shorter, because it has no payload.
     pub len: u32,
 }
 
-/// A packet, its links in lists, and the driver's note.
+/// A packet, its links in lists, and the driver's private data.
 ///
-/// A slot begins at a cache line. The first line holds all fields that a hop of a network reads,
-/// because large networks spend their time on these cache misses.
+/// A slot begins at a cache line. All fields that a hop reads stand in the first line, because
+/// cache misses dominate the cost of large networks.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 struct Slot {
@@ -65,23 +68,23 @@ struct Slot {
     packet: Packet,
 }
 
-/// Private data of a driver about a packet.
+/// Private data of a driver about a packet. No mechanism reads it.
 pub type Note = [u64; 4];
 
-/// Links of a packet: to its neighbours in a queue and in the part of its flow, or to its
-/// neighbours in flight on a link.
+/// Links of a packet to its neighbours in a list. The list is a queue and its flow's part of that
+/// queue, or the packets in flight on a link.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(super) struct PacketLinks {
     pub(super) next: u32,
     pub(super) previous: u32,
-    /// For packets in flight: arrival time of the next packet. For packets in a queue: slots of the
-    /// next and the previous packet of the flow.
+    /// For a packet in flight: the arrival time of the next packet. For a packet in a queue: the
+    /// slots of the next and the previous packet of its flow.
     pub(super) next_at: Time,
 }
 
 impl PacketLinks {
-    /// Links of a free slot, with the free slot `next` after it.
+    /// The links of a free slot. `next` is the next free slot.
     #[inline]
     const fn free(next: u32) -> Self {
         Self { next, previous: NIL, next_at: Time::ZERO }
@@ -109,7 +112,7 @@ impl PacketLinks {
         self.next_at = Time::from_nanos(wide(previous) << u32::BITS | next);
     }
 
-    /// Makes the packet the newest of its flow, after `previous`.
+    /// Makes the packet the newest of its flow. `previous` is the packet before it.
     #[inline]
     pub(super) const fn set_last_of_flow(&mut self, previous: u32) {
         self.next_at = Time::from_nanos(wide(previous) << u32::BITS | wide(NIL));
@@ -130,11 +133,12 @@ const fn wide(slot: u32) -> u64 {
 
 pub(super) const NIL: u32 = u32::MAX;
 
-/// Whole ACKs occupy at most `1 / WHOLE_ACKS` of the buffers. Data has the rest.
+/// Complete frames of held ACKs occupy at most `1 / WHOLE_ACKS` of the buffers. The other buffers
+/// remain for data.
 const WHOLE_ACKS: usize = 4;
 
 impl PacketId {
-    /// Number of the slot, and of the driver's buffer.
+    /// Number of the slot, which is also the number of the driver's buffer.
     #[must_use]
     #[inline]
     pub const fn index(&self) -> usize {
@@ -143,7 +147,7 @@ impl PacketId {
 }
 
 impl PacketPool {
-    /// Memory of a slot in bytes. SACK blocks, if kept, need more.
+    /// Memory of a slot in bytes, without optional data such as SACK blocks.
     pub const SLOT_BYTES: usize = size_of::<Slot>();
 
     /// A pool of `capacity` free slots.
@@ -166,7 +170,7 @@ impl PacketPool {
         }
     }
 
-    /// Puts `packet` into a free slot; `None` if every buffer is in use.
+    /// Puts `packet` into a free slot. `None` if every buffer is in use.
     #[inline]
     pub fn insert(&mut self, packet: Packet) -> Option<PacketId> {
         let id = self.reserve()?;
@@ -174,8 +178,8 @@ impl PacketPool {
         Some(id)
     }
 
-    /// Puts `packet`, whose frame begins with the frame of `of`, into a free slot. Returns `None`
-    /// if every buffer is in use or the driver makes no copies ([`copies`](Self::copies)).
+    /// Puts `packet` into a free slot, and requests that its frame become a copy of the frame of
+    /// `of`. `None` if every buffer is in use, or if the driver cannot [copy](Self::make_copies).
     #[inline]
     pub fn insert_copy(&mut self, of: &PacketId, packet: Packet) -> Option<PacketId> {
         if !self.makes_copies {
@@ -197,36 +201,36 @@ impl PacketPool {
         Some(id)
     }
 
-    /// The driver promises to make the [`copies`](Self::copies). Without this promise, no packet is
-    /// made from another.
+    /// Declares that the driver will make the requested [`copies`](Self::copies). Without this
+    /// call, [`insert_copy`](Self::insert_copy) fails.
     #[inline]
     pub const fn make_copies(&mut self) {
         self.makes_copies = true;
     }
 
-    /// Copies to make, oldest first: packets made from other packets since the last call.
+    /// The frames to copy, oldest request first, as requested since the last call.
     ///
-    /// A driver calls this after every call of a machine, and copies in this order before it
-    /// reserves a slot. A slot that was released or reused then still holds the right bytes.
+    /// A driver must make the copies after every call of a machine, in this order, and before it
+    /// reserves a slot. Until then, even a released slot still holds the bytes of its frame.
     #[inline]
     pub fn copies(&mut self) -> impl Iterator<Item = FrameCopy> + '_ {
         self.copies.drain(..)
     }
 
-    /// True if [`copies`](Self::copies) has any.
+    /// Returns `true` if the driver has frames to copy.
     #[must_use]
     #[inline]
     pub const fn has_copies(&self) -> bool {
         !self.copies.is_empty()
     }
 
-    /// The packet with a number from [`lend`](Self::lend), while it is lent.
+    /// The packet with a number from [`lend`](Self::lend), until it is taken back.
     #[inline]
     pub fn lent(&self, number: u32) -> &Packet {
         self.at(number)
     }
 
-    /// A free slot with a stale descriptor; `None` if every buffer is in use.
+    /// Takes a free slot, whose descriptor is not reset. `None` if every buffer is in use.
     #[inline]
     pub fn reserve(&mut self) -> Option<PacketId> {
         if self.free == NIL {
@@ -238,7 +242,7 @@ impl PacketPool {
         Some(id)
     }
 
-    /// Adds room for `more` packets. A driver whose buffers have a fixed size never calls this.
+    /// Adds `more` slots. A driver with a fixed number of buffers never calls this.
     #[inline]
     pub fn grow(&mut self, more: u32) {
         let (old, new) = (self.slots.len(), self.slots.len() + slot(more));
@@ -260,27 +264,28 @@ impl PacketPool {
         }
     }
 
-    /// Asks drivers to read the link-layer source address of every arriving frame.
+    /// Asks the driver to read the link-layer source address of every arriving frame.
     #[inline]
     pub fn keep_stations(&mut self) {
         self.stations.resize(self.slots.len(), 0);
     }
 
-    /// Returns `true` if drivers must [`set_station`](Self::set_station) for each packet.
+    /// Returns `true` if the driver must call [`set_station`](Self::set_station) for each packet.
     #[must_use]
     #[inline]
     pub const fn keeps_stations(&self) -> bool {
         !self.stations.is_empty()
     }
 
-    /// Link-layer source address of the packet's frame as it arrived; zero if no driver has read it.
+    /// Link-layer source address of the packet's frame on arrival. Zero if no driver has read it.
     #[must_use]
     #[inline]
     pub fn station(&self, id: &PacketId) -> u64 {
         self.stations.get(slot(id.0)).copied().unwrap_or(0)
     }
 
-    /// Sets the link-layer source address of the packet's frame: 48 bits. Ignored unless these are kept.
+    /// Sets the link-layer source address (48 bits) of the packet's frame. No effect unless a
+    /// machine has asked for addresses.
     #[inline]
     pub fn set_station(&mut self, id: &PacketId, station: u64) {
         if let Some(place) = self.stations.get_mut(slot(id.0)) {
@@ -301,14 +306,13 @@ impl PacketPool {
         &mut self.hosts
     }
 
-    /// Asks drivers to read the SACK blocks of arriving packets. Without this call they skip that
-    /// work.
+    /// Asks the driver to read the SACK blocks of arriving packets. Otherwise, drivers skip them.
     #[inline]
     pub fn keep_sack(&mut self) {
         self.sack.resize(self.slots.len(), SackBlocks::default());
     }
 
-    /// True if drivers must [`set_sack`](Self::set_sack) for each packet whose header
+    /// Returns `true` if the driver must call [`set_sack`](Self::set_sack) for each packet that
     /// [`has_sack`](super::TcpSegment::has_sack).
     #[must_use]
     #[inline]
@@ -316,7 +320,7 @@ impl PacketPool {
         !self.sack.is_empty()
     }
 
-    /// SACK blocks of the packet. Empty unless its header [`has_sack`](super::TcpSegment::has_sack)
+    /// SACK blocks of the packet. Empty unless the packet [`has_sack`](super::TcpSegment::has_sack)
     /// and its driver has read the blocks.
     #[must_use]
     #[inline]
@@ -326,8 +330,8 @@ impl PacketPool {
         blocks.copied().unwrap_or_default()
     }
 
-    /// Sets the SACK blocks of the packet. Blocks are stored beside the descriptors, which
-    /// therefore fit into two cache lines.
+    /// Sets the SACK blocks of the packet. They are stored outside of the descriptors, so that a
+    /// descriptor fits into two cache lines.
     #[inline]
     pub fn set_sack(&mut self, id: &PacketId, blocks: SackBlocks) {
         if self.sack.len() <= slot(id.0) {
@@ -336,14 +340,14 @@ impl PacketPool {
         self.sack[slot(id.0)] = blocks;
     }
 
-    /// The tunnels and the second VLAN tag around a packet, if there are any.
+    /// The tunnel headers and the second VLAN tag of a packet, if it has any.
     #[must_use]
     #[inline]
     pub fn outer(&self, id: &PacketId) -> Option<&Outer> {
         if self[id].has_outer() { self.outers.get(slot(id.0)) } else { None }
     }
 
-    /// A packet, and the tunnels and the second VLAN tag around it, if there are any.
+    /// A packet, and its tunnel headers and second VLAN tag, if it has any.
     #[inline]
     pub fn with_outer(&mut self, id: &PacketId) -> (&mut Packet, Option<&Outer>) {
         let packet = &mut self.slots[slot(id.0)].packet;
@@ -351,7 +355,7 @@ impl PacketPool {
         (packet, outer)
     }
 
-    /// The key of the outermost header of a packet.
+    /// Addresses, ports and protocol of the outermost IP header of a packet.
     #[must_use]
     #[inline]
     pub fn outermost(&self, id: &PacketId) -> FlowKey {
@@ -365,8 +369,8 @@ impl PacketPool {
         self.outer(id).is_some_and(|outer| !outer.tunnels().is_empty())
     }
 
-    /// Sets the tunnels and the second VLAN tag around a packet. The first call allocates memory
-    /// for all packets.
+    /// Sets the tunnel headers and the second VLAN tag of a packet. The first call allocates memory
+    /// for all slots.
     #[inline]
     pub fn set_outer(&mut self, id: &PacketId, outer: Outer) {
         let has = !outer.is_empty();
@@ -395,7 +399,7 @@ impl PacketPool {
         self.in_use -= 1;
     }
 
-    /// Lends a packet's buffer to a holder that keeps only its number, such as a NIC.
+    /// Lends a packet's buffer to an owner that can store only a number, such as a NIC.
     ///
     /// The slot stays in use until [`take_back`](Self::take_back).
     #[expect(clippy::needless_pass_by_value, reason = "the number stands for it from here on")]
@@ -405,17 +409,17 @@ impl PacketPool {
         id.0
     }
 
-    /// The packet of a number from [`lend`](Self::lend); `None` if there is no such slot.
+    /// The packet with a number from [`lend`](Self::lend). `None` if no such slot exists.
     ///
-    /// Each number is taken back once; the caller ensures this.
+    /// The caller must take each number back only once.
     #[must_use]
     #[inline]
     pub fn take_back(&self, number: u32) -> Option<PacketId> {
         (slot(number) < self.slots.len()).then_some(PacketId(number))
     }
 
-    /// Counts a further whole ACK. Returns `false` if whole ACKs already occupy their part of the
-    /// buffers.
+    /// Counts one more held ACK with its complete frame. Returns `false`, and counts nothing, if
+    /// such ACKs already occupy their part of the buffers.
     #[inline]
     pub fn keep_whole_ack(&mut self) -> bool {
         let has_room = slot(self.whole_acks) < self.slots.len() / WHOLE_ACKS;
@@ -423,7 +427,7 @@ impl PacketPool {
         has_room
     }
 
-    /// Counts a whole ACK less.
+    /// Counts one held ACK with its complete frame less.
     #[inline]
     pub const fn release_whole_ack(&mut self) {
         self.whole_acks -= 1;
@@ -438,22 +442,23 @@ impl PacketPool {
 
     /// The free slots, the most recently released first.
     ///
-    /// A driver that knows how many packets should remain after a call finds the released slots
-    /// here.
+    /// A driver compares the number of packets in use before and after a call. The difference tells
+    /// it how many slots at the head of this list were released.
     #[inline]
     pub fn free_slots(&self) -> impl Iterator<Item = usize> + '_ {
         let some = |free: u32| (free != NIL).then_some(free);
         std::iter::successors(some(self.free), move |free| some(self.links(*free).next)).map(slot)
     }
 
-    /// True if seven of eight slots are in use. Then packets that would wait should be dropped.
+    /// Returns `true` if more than seven of eight slots are in use. Packets that would have to wait
+    /// should then be dropped.
     #[must_use]
     #[inline]
     pub fn is_scarce(&self) -> bool {
         slot(self.in_use) > self.scarce_line()
     }
 
-    /// Slots that can be taken before they are [scarce](Self::is_scarce).
+    /// Number of slots that can still be used before they are [scarce](Self::is_scarce).
     #[must_use]
     #[inline]
     pub fn room(&self) -> usize {
@@ -465,7 +470,7 @@ impl PacketPool {
         self.slots.len() / 8 * 7
     }
 
-    /// Most packets in the pool.
+    /// Number of slots.
     #[must_use]
     #[inline]
     pub const fn capacity(&self) -> usize {
@@ -493,14 +498,14 @@ impl PacketPool {
         &mut self.slots[slot(index)].links
     }
 
-    /// The driver's note on the packet; no mechanism reads it.
+    /// The driver's private data about the packet.
     #[inline]
     #[must_use]
     pub fn note(&self, id: &PacketId) -> Note {
         self.slots[slot(id.0)].note
     }
 
-    /// Sets the driver's note.
+    /// Sets the driver's private data about the packet.
     #[inline]
     pub fn set_note(&mut self, id: &PacketId, note: Note) {
         self.slots[slot(id.0)].note = note;
@@ -524,7 +529,7 @@ impl IndexMut<&PacketId> for PacketPool {
 }
 
 impl Slot {
-    /// A free slot, with the free slot `next` after it.
+    /// A free slot. `next` is the next free slot.
     #[inline]
     fn free(next: u32) -> Self {
         Self { links: PacketLinks::free(next), note: Note::default(), packet: Packet::default() }

@@ -1,29 +1,31 @@
-//! Rings: members that take turns.
+//! Rings: lists whose members take turns, such as the flows of a round robin.
 
 use super::{Member, make_room, slot};
 
-/// Members in the order of their turns, each at most once.
+/// A ring of members, each at most once. The first member has the turn.
 pub type Ring = Rings<1>;
 
-/// Several rings, of which a member is in at most one. Every change takes constant time.
+/// `N` rings that share their links. A member is in at most one of them. Every operation takes
+/// constant time.
 #[derive(Clone, Debug)]
 pub struct Rings<const N: usize> {
     links: Links,
     first: [First; N],
 }
 
-/// The first member of a ring, if the ring has members. The last member precedes the first.
+/// The first member of a ring, or [`NOBODY`](Self::NOBODY). In a ring, the last member precedes the
+/// first.
 #[derive(Clone, Copy, Debug)]
 pub struct First(u32);
 
-/// Links of members in rings. The caller stores the [`First`] of each ring. A member is in at most
-/// one ring.
+/// The links of members in any number of rings. The caller stores the [`First`] of each ring. A
+/// member is in at most one ring.
 #[derive(Clone, Debug, Default)]
 pub struct Links(Vec<Link>);
 
 #[derive(Clone, Copy, Debug)]
 struct Link {
-    /// [`NIL`] for a member outside all rings.
+    /// The next member. [`NIL`] for a member that is in no ring.
     next: u32,
     previous: u32,
 }
@@ -31,7 +33,7 @@ struct Link {
 const NIL: u32 = u32::MAX;
 
 impl Ring {
-    /// Appends `member`, unless it is inside. Returns true if it was appended.
+    /// Appends `member` unless it is in the ring. Returns `true` if it was appended.
     #[inline]
     pub fn push(&mut self, member: Member) -> bool {
         self.push_to(0, member)
@@ -51,7 +53,7 @@ impl Ring {
         }
     }
 
-    /// Ends the turn of the first member, which goes to the end.
+    /// Ends the turn of the first member, which becomes the last.
     #[inline]
     pub fn rotate(&mut self) {
         self.rotate_in(0);
@@ -65,7 +67,7 @@ impl Ring {
 }
 
 impl<const N: usize> Rings<N> {
-    /// Appends `member` to a ring, unless it is in one. Returns true if it was appended.
+    /// Appends `member` to a ring unless it is in some ring. Returns `true` if it was appended.
     #[inline]
     pub fn push_to(&mut self, ring: usize, member: Member) -> bool {
         self.links.push(&mut self.first[ring], member)
@@ -77,19 +79,19 @@ impl<const N: usize> Rings<N> {
         self.first[ring].member()
     }
 
-    /// Returns `true` if `ring` contains no member but `member`.
+    /// Returns `true` if `ring` contains no other member than `member`.
     #[inline]
     pub fn is_empty_but(&self, ring: usize, member: Member) -> bool {
         self.links.is_empty_but(self.first[ring], member)
     }
 
-    /// Ends the turn of the first member of a ring, which goes to the end.
+    /// Ends the turn of a ring's first member, which becomes the last.
     #[inline]
     pub fn rotate_in(&mut self, ring: usize) {
         self.links.rotate(&mut self.first[ring]);
     }
 
-    /// Removes `member` from `ring`, if the ring contains it. No other ring may contain it.
+    /// Removes `member` from `ring`, if it is in this ring. It must not be in another ring.
     #[inline]
     pub fn remove_from(&mut self, ring: usize, member: Member) {
         self.links.remove(&mut self.first[ring], member);
@@ -114,7 +116,7 @@ impl Default for First {
 }
 
 impl Links {
-    /// Appends `member` to the ring of `first`, unless it is in a ring. Returns true if it was
+    /// Appends `member` to the ring of `first` unless it is in some ring. Returns `true` if it was
     /// appended.
     #[inline]
     pub fn push(&mut self, first: &mut First, member: Member) -> bool {
@@ -134,13 +136,13 @@ impl Links {
         true
     }
 
-    /// Returns `true` if the ring of `first` contains no member but `member`.
+    /// Returns `true` if the ring of `first` contains no other member than `member`.
     #[inline]
     fn is_empty_but(&self, first: First, member: Member) -> bool {
         first.0 == NIL || (first.0 == member.0 && self.0[slot(first.0)].next == member.0)
     }
 
-    /// Ends the turn of the first member of a ring, which goes to the end.
+    /// Ends the turn of the ring's first member, which becomes the last.
     #[inline]
     pub fn rotate(&self, first: &mut First) {
         if let Some(link) = self.0.get(slot(first.0)) {
@@ -148,8 +150,8 @@ impl Links {
         }
     }
 
-    /// Removes `member` from the ring of `first`. Returns `true` if the ring contained it. No other ring may
-    /// contain it.
+    /// Removes `member` from the ring of `first`. Returns `true` if the ring contained it. It must
+    /// not be in another ring.
     #[inline]
     pub fn remove(&mut self, first: &mut First, member: Member) -> bool {
         let inside = self.0.get_mut(member.index()).filter(|link| link.next != NIL);

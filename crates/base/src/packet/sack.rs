@@ -1,9 +1,9 @@
 //! SACK blocks of a segment.
 
-/// The SACK blocks of a segment, the most recent first. A block is the sequence number of its first
-/// byte and the number after its last.
+/// The SACK blocks of a segment, most recent first. A block is the sequence number of its first
+/// byte, and the number after its last byte.
 ///
-/// Source: RFC 2018, section 3: at most four blocks, or three beside timestamps.
+/// Source: RFC 2018, section 3 (at most four blocks, or three beside timestamps).
 ///
 /// ```
 /// use tidegate_base::packet::SackBlocks;
@@ -22,10 +22,10 @@ pub struct SackBlocks {
 }
 
 impl SackBlocks {
-    /// Most blocks of a segment.
+    /// Most SACK blocks of a segment.
     pub const MOST: usize = 4;
 
-    /// Appends a block. Returns false if there is no room.
+    /// Appends a block. Returns `false` if there is no room for it.
     #[inline]
     pub fn push(&mut self, block: (u32, u32)) -> bool {
         let free = self.blocks.get_mut(usize::from(self.len));
@@ -37,14 +37,14 @@ impl SackBlocks {
         fits
     }
 
-    /// The blocks.
+    /// The blocks, most recent first.
     #[must_use]
     #[inline]
     pub fn as_slice(&self) -> &[(u32, u32)] {
         &self.blocks[..usize::from(self.len)]
     }
 
-    /// True without blocks.
+    /// Returns `true` if there are no blocks.
     #[must_use]
     #[inline]
     pub const fn is_empty(&self) -> bool {

@@ -1,4 +1,4 @@
-//! Packets in flight, in order of arrival time: a list through the pool.
+//! Packets in flight on a link, in order of their arrival times.
 
 use std::mem::replace;
 
@@ -6,12 +6,12 @@ use super::pool::NIL;
 use super::{Note, Packet, PacketId, PacketPool};
 use crate::Time;
 
-/// Packets in flight; the next to arrive is first.
+/// A list of packets in flight, linked through the pool. The next packet to arrive is first.
 ///
-/// The arrival times of the first and the last packet are kept here. Reading the next time, or
-/// appending a packet that arrives last, therefore touches no packet. Each packet stores the
-/// arrival time of the next one, so a packet is read only when it is removed. The first packet's
-/// `previous` link is not maintained.
+/// The list itself stores the arrival times of its first and last packet. To read the next time, or
+/// to append a packet that arrives last, therefore reads no packet. Each packet stores the arrival
+/// time of the packet after it, so a packet is only read when it is removed. The `previous` link of
+/// the first packet is not maintained.
 #[derive(Debug)]
 pub struct Travelling {
     first: u32,
@@ -29,7 +29,7 @@ impl Default for Travelling {
 }
 
 impl Travelling {
-    /// No packets.
+    /// A list without packets.
     #[inline]
     pub const fn new() -> Self {
         Self { first: NIL, last: NIL, packets: 0, first_at: Time::ZERO, last_at: Time::ZERO }
@@ -41,19 +41,20 @@ impl Travelling {
         self.packets
     }
 
-    /// Arrival time of the first packet.
+    /// Arrival time of the next packet to arrive.
     #[inline]
     pub const fn next_at(&self) -> Option<Time> {
         if self.first == NIL { None } else { Some(self.first_at) }
     }
 
-    /// The first packet, which stays in the list, and the driver's note.
+    /// The next packet to arrive, with the driver's private data. The packet stays in the list.
     #[inline]
     pub fn peek<'p>(&self, pool: &'p PacketPool) -> Option<(&'p Packet, &'p Note)> {
         (self.first != NIL).then(|| pool.with_note(self.first))
     }
 
-    /// Adds a packet that arrives at `at`, after packets that arrive at or before this time.
+    /// Adds a packet that arrives at `at`. Packets with the same time stay in the order of their
+    /// calls.
     #[inline]
     pub fn push(&mut self, pool: &mut PacketPool, at: Time, id: PacketId) {
         let mut before = self.last;
@@ -74,7 +75,7 @@ impl Travelling {
         pool.links(pool.links(id).previous).next_at
     }
 
-    /// Inserts the packet after `before`, or first for [`NIL`].
+    /// Inserts the packet after the packet `before`. [`NIL`] inserts it as the first.
     #[inline]
     #[expect(clippy::needless_pass_by_value, reason = "the list owns it from here on")]
     fn insert(&mut self, pool: &mut PacketPool, at: Time, id: PacketId, before: u32) {
@@ -95,7 +96,7 @@ impl Travelling {
         self.packets += 1;
     }
 
-    /// Removes the first packet if it has arrived by `now`.
+    /// Removes the first packet if it arrives at or before `now`.
     #[inline]
     pub fn pop(&mut self, pool: &PacketPool, now: Time) -> Option<PacketId> {
         if self.first == NIL || self.first_at > now {
@@ -118,11 +119,13 @@ mod tests {
     use crate::packet::Packet;
     use crate::random::Random;
 
-    /// Compared with a sorted list, with many simultaneous arrivals and some that overtake.
+    /// Comparison with a sorted list. Many packets arrive at the same time, and some overtake
+    /// others.
     ///
-    /// Catches: `>=` for `>` in `push`; a `first_at` that stays when a packet overtakes all.
-    /// Catches: a `previous` not set in the successor; use of the predecessor of the first packet, in `push`
-    /// and in `due`.
+    /// Catches: two packets with the same time that change their order; a time of the first packet
+    /// that is not updated when a packet overtakes all.
+    /// Catches: a missing `previous` link; a use of the first packet's `previous` link, which is not
+    /// maintained.
     #[test]
     fn they_arrive_in_the_order_of_their_times_and_those_of_one_time_as_they_were_sent() {
         let mut random = Random::new(3, 0);

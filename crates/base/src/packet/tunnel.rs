@@ -1,10 +1,11 @@
-//! Kinds of unencrypted tunnels.
+//! The kinds of unencrypted tunnels.
 
 /// A protocol that carries IP packets or Ethernet frames inside other packets, unencrypted.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u8)]
 pub enum TunnelKind {
-    /// IPv4 or IPv6 directly in IPv4 or IPv6: IPIP (RFC 2003), 6in4 (RFC 4213), 4in6 (RFC 2473, DS-Lite).
+    /// IPv4 or IPv6 directly inside IPv4 or IPv6: IPIP (RFC 2003), 6in4 (RFC 4213), 4in6 (RFC 2473,
+    /// DS-Lite).
     Ip,
     /// GRE (RFC 2784, RFC 2890), with IP or Ethernet inside.
     Gre,

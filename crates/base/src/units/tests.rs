@@ -64,7 +64,8 @@ fn serialization_time_is_rounded_up() {
     assert_eq!(Rate::from_bps(3).time_for(Bytes(1)).as_nanos(), 2_666_666_667);
 }
 
-/// Catches: products that wrap; rounding that differs between short and long division.
+/// Catches: products that overflow; a fast 64-bit division that rounds differently from the 128-bit
+/// one.
 #[test]
 fn what_fits_in_64_bits_and_what_does_not_is_divided_alike() {
     let edges = [1, 7, 1_514, 2_305_843_009, 2_305_843_010, u64::MAX / 3, u64::MAX];

@@ -1,5 +1,5 @@
-//! The class tree: scheduling a packet, and changing, adding and removing a class. Both in a tree
-//! alone and through a gateway.
+//! The class tree: scheduling a packet, and changing, adding and removing a class. Some cases use
+//! the tree alone, others a gateway.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use super::{Case, Order};
 const LEN: Bytes = Bytes(1_514);
 const LINK: Rate = Rate::from_mbps(10_000);
 
-/// Number of sibling leaf classes below one class.
+/// Number of leaf classes with the same parent.
 const SIBLINGS: u32 = 100;
 
-/// A tree with three levels and `size` leaf classes. Each has a guarantee, and every second one a
-/// ceiling.
+/// A tree of three levels with `size` leaf classes. Each has a guarantee, and every second one has
+/// a ceiling.
 struct Tree {
     tree: ClassTree,
     leaves: Vec<ClassId>,
@@ -47,7 +47,8 @@ impl Tree {
     }
 }
 
-/// The terms of one of `size` leaf classes that together have half the link as guarantees.
+/// The terms of one of `size` leaf classes. The guarantees of all together are half the rate of the
+/// link.
 fn terms(size: u32, number: u32, random: &mut Random) -> Terms {
     let guarantee = Rate::from_bps(LINK.bps() / 2 / u64::from(size.max(1)));
     let ceiling = (number % 2 == 1).then(|| Rate::from_bps(guarantee.bps() * 4));
@@ -55,7 +56,8 @@ fn terms(size: u32, number: u32, random: &mut Random) -> Terms {
     Terms { guarantee, ceiling, weight, burst: Bytes(3_076), ..Terms::NONE }
 }
 
-/// All leaf classes are always backlogged. An operation selects a class and sends its packet.
+/// All leaf classes are always backlogged. An operation selects the class that sends next, and
+/// sends its packet.
 pub(super) struct Busy(Tree);
 
 impl Busy {
@@ -65,7 +67,7 @@ impl Busy {
             tree.tree.wait(tree.now, *leaf);
         }
         let mut busy = Self(tree);
-        // Uses up the bursts, and serves every class at least once.
+        // Uses up the initial bursts, and serves every class at least once.
         busy.run(4 * u64::from(size));
         busy
     }
@@ -86,7 +88,8 @@ impl Case for Busy {
     }
 }
 
-/// An operation enqueues a packet in a random leaf class and sends it.
+/// Only one class has a packet at a time. An operation enqueues a packet in a random leaf class and
+/// sends it.
 pub(super) struct Sparse(Tree);
 
 impl Sparse {
@@ -112,7 +115,7 @@ impl Case for Sparse {
     }
 }
 
-/// An operation changes the terms of a random leaf class while all are backlogged.
+/// An operation changes the terms of a random leaf class, while all classes are backlogged.
 pub(super) struct Change(Busy, Random);
 
 impl Change {
@@ -135,7 +138,7 @@ impl Case for Change {
     }
 }
 
-/// An operation adds a class and removes another.
+/// An operation adds a class and removes another one.
 pub(super) struct Add(Tree, Random);
 
 impl Add {
@@ -159,10 +162,9 @@ impl Case for Add {
     }
 }
 
-/// A gateway changes classes of its link as an operator would, and then reports them.
+/// A gateway changes classes of its link on an operator's command, and then reports all classes.
 ///
-/// There are groups of [`SIBLINGS`] classes with a common parent, and in addition a few classes
-/// with delay bounds.
+/// [`SIBLINGS`] classes each have the same parent. A few more classes have delay bounds.
 pub(super) struct Told {
     gateway: Gateway,
     names: Vec<String>,
@@ -177,7 +179,7 @@ enum ClassOperation {
     Change,
     /// Change a class with a delay bound.
     Bound,
-    /// Remove a class and add another.
+    /// Change a class that has a delay bound.
     Add,
 }
 
@@ -243,7 +245,7 @@ impl Case for Told {
 /// Number of classes with delay bounds.
 const BOUNDED: u32 = 10;
 
-/// Class `number` of `size`, which together have half the link as guarantees.
+/// Class `number` of `size`. The guarantees of all together are half the rate of the link.
 fn part(size: u32, number: u32) -> Class {
     Class {
         parent: Some(format!("street-{}", number / SIBLINGS)),
@@ -256,7 +258,8 @@ fn queue() -> QdiscSpec {
     QdiscSpec::DropTail(Default::default())
 }
 
-/// A gateway with `classes` classes in each direction of its link. No packet has arrived yet.
+/// A gateway with `classes` classes in each direction of its link. It has not received a packet
+/// yet.
 pub(crate) fn classified(classes: u32) -> anyhow::Result<Gateway> {
     let queue = QdiscSpec::PerFlow(Default::default());
     let guarantee = [Rate::from_bps(LINK.bps() / 2 / u64::from(classes.max(1))); 2];

@@ -1,4 +1,4 @@
-//! Policy files: the cost of checking a file, and of reporting all its errors.
+//! Policy files: the cost of checking a file, and the cost of reporting all its errors.
 
 use std::fmt::Write;
 
@@ -6,10 +6,10 @@ use tidegate_config::{Findings, policy_file};
 
 use super::Case;
 
-/// Parses a file. Optionally also renders all findings.
+/// An operation parses a policy file and, in one variant, renders all findings.
 pub(super) struct Check {
     text: String,
-    /// Also renders all findings.
+    /// Renders all findings too.
     tells: bool,
 }
 
@@ -39,7 +39,8 @@ impl Case for Check {
     }
 }
 
-/// Length of the findings as text for a terminal and as data for a program.
+/// Renders the findings as text for a terminal and as data for programs. Returns their total
+/// length.
 fn told(found: &Findings) -> u64 {
     let summary = found.summary().map_or(0, |(_, lines, _)| lines.len());
     count(found.render(false).len() + found.data().len() + summary)

@@ -1,4 +1,4 @@
-//! Flows in the flow table, and packets that belong to them.
+//! Flows in the flow table, and packets of these flows.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use tidegate_core::{Packet, Time};
 
 use super::{Case, Order, index, port};
 
-/// The key of flow `number` between random hosts; one in four is IPv6.
+/// The key of flow `number`, between random hosts. Every fourth flow is IPv6.
 pub(crate) fn key(number: u32, random: &mut Random) -> FlowKey {
     let [_, b, c, d] = number.to_be_bytes();
     let end = |v6: bool, random: &mut Random| {
@@ -29,7 +29,7 @@ pub(crate) fn key(number: u32, random: &mut Random) -> FlowKey {
     FlowKey { src: lan, dst: end(v6, random), protocol: Protocol::TCP }
 }
 
-/// The number of the flow whose LAN host is `lan`. [`key`] writes it into the address.
+/// The number of the flow whose LAN host has the address `lan`, in which [`key`] stores the number.
 pub(crate) fn number(lan: Endpoint) -> u32 {
     let [b, c, d] = match lan.address() {
         IpAddr::V4(address) => {
@@ -52,8 +52,8 @@ pub(crate) fn segment(key: FlowKey) -> Packet {
     Packet { len: 1_514, key, tcp, network: Network::Ipv4, segments: 1, ..Packet::default() }
 }
 
-/// An operation looks up the flow of a packet. Packets have both directions, by the parity of their
-/// flow.
+/// An operation looks up the flow of a packet. Packets of even flows are upwards, those of odd
+/// flows downwards.
 pub(super) struct Lookup {
     table: FlowTable,
     keys: Vec<FlowKey>,

@@ -1,4 +1,4 @@
-//! Parsing and rewriting plain IPv4 TCP frames.
+//! Parsing and rewriting of plain IPv4 TCP frames.
 
 use tidegate_core::Packet;
 use tidegate_core::packet::TcpFlags;
@@ -7,7 +7,7 @@ use tidegate_wire::{Checksum, describe, rewrite};
 
 use super::{Case, index};
 
-/// Data segments with timestamps, like most frames on a wire.
+/// Full-size data segments with timestamps, the most frequent kind of frame.
 fn frames(size: u32) -> Vec<Vec<u8>> {
     let frame = |number: u32| {
         let [_, b, c, d] = number.to_be_bytes();
@@ -27,7 +27,7 @@ fn len(frame: &[u8]) -> u32 {
     u32::try_from(frame.len()).unwrap_or(u32::MAX)
 }
 
-/// An operation describes a frame.
+/// An operation parses a frame into a packet descriptor.
 pub(super) struct Describe(Vec<Vec<u8>>);
 
 impl Describe {
@@ -48,7 +48,7 @@ impl Case for Describe {
     }
 }
 
-/// An operation writes another DS codepoint, window and acknowledgement number into a frame.
+/// An operation writes a different DS codepoint, window and acknowledgement number into a frame.
 pub(super) struct Rewrite(Vec<(Vec<u8>, Packet)>);
 
 impl Rewrite {

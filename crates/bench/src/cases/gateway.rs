@@ -1,4 +1,4 @@
-//! The whole path of a packet through the gateway: arrival, conditioning, and departure.
+//! The whole path of a packet through a gateway: arrival, conditioning and departure.
 
 use std::iter;
 use std::time::Duration;
@@ -17,24 +17,25 @@ use tidegate_core::{Bytes, Machine, Packet, PortId, Rate, Time};
 use super::mixes::{self, Mix};
 use super::{Case, flows, index, sharing};
 
-/// A gateway and packets of known flows, which arrive at the rate of the profile.
+/// A gateway, and packets of flows that it knows. Packets arrive at the rate of the profile.
 pub(super) struct Through {
     gateway: Gateway,
     packets: Vec<(Packet, Direction)>,
     at: usize,
-    /// Segments that a flow sends in succession, and how many remain.
+    /// Number of segments that a flow sends before the next flow sends, and how many of these
+    /// remain.
     window: u32,
     left: u32,
     now: Time,
 }
 
-/// A gateway without policy and without rate.
+/// A gateway without policies and without a link rate.
 pub(super) fn unmanaged(flows: u32, seed: u64) -> anyhow::Result<Through> {
     Through::new(PolicySet::default(), data(flows, seed), None, seed)
 }
 
-/// A gateway with one policy that shapes all traffic in logical partitions per flow, with a
-/// backlog.
+/// A gateway with one policy that shapes all traffic by logical partitions, one for each flow.
+/// Packets wait in its queue.
 pub(super) fn shaped(flows: u32, seed: u64) -> anyhow::Result<Through> {
     let policies = PolicySet::new(vec![shaping()?])?;
     let mut through = Through::new(policies, data(flows, seed), None, seed)?;
@@ -45,10 +46,10 @@ pub(super) fn shaped(flows: u32, seed: u64) -> anyhow::Result<Through> {
     Ok(through)
 }
 
-/// As [`shaped`], with a marking at the queue, or with `none`. Packets are ECN-capable.
+/// As [`shaped`], but with a marking at the queue (`none` for no marking) and ECN-capable packets.
 ///
-/// A flow sends a window at once, and the windows of all flows last a round trip. If the link has
-/// fewer segments in a round trip than there are flows, each flow sends one segment at a time.
+/// Each flow sends a whole window, then the next flow does; the windows of all flows take one round
+/// trip. If there are more flows than segments in a round trip, a window is one segment.
 pub(super) fn marked(marking: &str, flows: u32, seed: u64) -> anyhow::Result<Through> {
     let name: StrDeserializer<'_, Error> = marking.into_deserializer();
     let marking = (marking != "none").then(|| MarkingSpec::deserialize(name)).transpose()?;
@@ -67,8 +68,8 @@ pub(super) fn marked(marking: &str, flows: u32, seed: u64) -> anyhow::Result<Thr
     Ok(through)
 }
 
-/// A gateway with a link rate, the `queue` of the link, and a shaping policy, long after the first
-/// packet of each of its flows has departed.
+/// A gateway with a link rate, this queue at the link, and a shaping policy. All its flows have
+/// sent a packet and have been idle since.
 pub(crate) fn idle(flows: u32, queue: QdiscSpec) -> anyhow::Result<Gateway> {
     let policies = PolicySet::new(vec![shaping()?])?;
     let config = GatewayConfig { queue, ..config(Some(Rate::from_mbps(1_000)), flows, 1) };
@@ -83,11 +84,11 @@ pub(crate) fn idle(flows: u32, queue: QdiscSpec) -> anyhow::Result<Gateway> {
     Ok(through.gateway)
 }
 
-/// Policies of a mix with action `pass`, and packets that match one policy each.
+/// A gateway with the policies of a mix, all with action `pass`, and packets that match a policy.
 ///
-/// A mix of ten policies matches few packets, and one of ten thousand nearly all. A packet without
-/// a match costs less, as it has no aggregate. Only matching packets are used, so the number of
-/// policies is the only difference.
+/// A packet without a policy costs less, because it has no aggregate. In a mix of ten policies few
+/// packets match, among ten thousand nearly all. So only matching packets are used, and the number
+/// of policies is the only difference.
 pub(super) fn known_flows(mix: &str, policies: u32, seed: u64) -> anyhow::Result<Through> {
     let mut random = Random::new(seed, 0);
     let policies = mixes::policies(Mix::named(mix)?, policies, &mut random)?;
@@ -98,7 +99,7 @@ pub(super) fn known_flows(mix: &str, policies: u32, seed: u64) -> anyhow::Result
     Through::new(policies, packets, None, seed)
 }
 
-/// A policy that shapes all traffic in logical partitions.
+/// A policy that shapes all traffic by logical partitions.
 pub(super) fn shaping() -> anyhow::Result<Policy> {
     let profile = sharing::profile(Rate::from_mbps(1_000), Bytes(64 << 10))?;
     let allocation = sharing::spec("logical-partitions")?;
@@ -109,7 +110,7 @@ pub(super) fn shaping() -> anyhow::Result<Policy> {
         name: "everything".to_owned(),
         priority: 0,
         filter: Filter::default(),
-        action: Action::Shape { conditioning, queue, signal: None },
+        action: Action::Shape { conditioning, queue, ack_control: None },
         mode: Mode::Enforce,
         class: None,
         trunk: None,
@@ -119,22 +120,22 @@ pub(super) fn shaping() -> anyhow::Result<Policy> {
 /// Number of flows in the cases that vary the policies.
 const KNOWN: usize = 2_000;
 
-/// Maximum number of packets drawn to find enough that match a policy.
+/// Number of random packets after which the search for matching ones ends.
 const MOST_DRAWN: usize = 100 * KNOWN;
 
-/// Number of waiting packets where a profile is exceeded.
+/// Number of packets that wait if the load exceeds the profile.
 const BACKLOG: usize = 200;
 
-/// Longer than any round-trip time, and shorter than the timeout of a flow.
+/// Longer than any round-trip time, but shorter than the idle timeout of a flow.
 const LONG: Duration = Duration::from_secs(10);
 
 /// Transmission time of a full-size frame at 1 Gbit/s.
 const SPACING: Duration = Duration::from_nanos(12_112);
 
-/// Full-size frames at 1 Gbit/s in a round trip of 97 ms.
+/// Number of full-size frames at 1 Gbit/s in a round trip of 97 ms.
 const IN_ROUND_TRIP: u32 = 8_000;
 
-/// A full-size data segment for each flow, in the direction up.
+/// A full-size upward data segment of each flow.
 fn data(flows: u32, seed: u64) -> Vec<(Packet, Direction)> {
     let mut random = Random::new(seed, 1);
     let keys: Vec<FlowKey> = (0..flows).map(|number| flows::key(number, &mut random)).collect();
@@ -172,7 +173,7 @@ impl Through {
     fn of(config: &GatewayConfig, policies: PolicySet, packets: Vec<(Packet, Direction)>) -> Self {
         let gateway = Gateway::new(config, policies, Time::ZERO);
         let mut through = Self { gateway, packets, at: 0, window: 1, left: 0, now: Time::ZERO };
-        // The first packet of each flow.
+        // Sends the first packet of each flow, so that the gateway knows all flows.
         for _ in 0..through.packets.len() {
             through.now += SPACING;
             through.offer();
@@ -198,7 +199,8 @@ impl Through {
         }
     }
 
-    /// The actions of a driver after each arrival.
+    /// Does what a driver does after each arrival: sends all packets that may depart, and asks for
+    /// the next timeout.
     fn drain(&mut self) -> u64 {
         let mut sum = 0;
         for port in [Gateway::LAN, Gateway::WAN] {

@@ -1,7 +1,7 @@
-//! Cost of the packet loop of a live gateway, with frames at its WAN port.
+//! Cost of the packet loop of a live gateway. The ports read and write frames in memory.
 //!
-//! The gateway shapes, or it is the sending or the receiving end of trunks. A trunk is a path
-//! between two gateways whose rate is found by the congestion control of its management packets.
+//! The gateway shapes traffic, or it is the sending or receiving end of trunks. A trunk is a path
+//! between two gateways, and the congestion control of its management packets finds its rate.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -24,17 +24,17 @@ use tidegate_wire::trunk::{Ends, Key};
 use super::trunks::{FLOWS, LOCAL, of_number, policy, users};
 use super::{Case, gateway, index};
 
-/// The gateway whose instructions are counted.
+/// The gateway whose instructions callgrind counts.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Counted {
-    /// The gateway at which user packets enter the trunk.
+    /// The gateway at which user packets enter a trunk.
     Sends,
-    /// The gateway at which user packets exit the trunk.
+    /// The gateway at which user packets leave a trunk.
     Receives,
 }
 
-/// A hub with many trunks, whose other ends are all at one gateway. Users send at one end, over the
-/// path between the gateways.
+/// Two gateways with trunks between them. Users send at one gateway, over a path in memory, to
+/// receivers at the other.
 pub(super) struct Live {
     counted: Counted,
     /// The gateway of the senders, and the gateway of the receivers.
@@ -44,27 +44,28 @@ pub(super) struct Live {
     at: usize,
     seq: u32,
     now: Time,
-    /// Frames on the path between the gateways, in order.
+    /// Frames between the gateways, in order.
     path: VecDeque<Vec<u8>>,
-    /// The packets on the path are clocked by management packets.
+    /// User packets go through trunks, so management packets limit their rate.
     trunked: bool,
 }
 
-/// Number of packets that wait at each trunk, or in the shaper.
+/// Number of packets that wait for each trunk. In the case without trunks, a tenth of the number
+/// that wait in the shaper.
 const BACKLOG: usize = 20;
 
-/// Time between two operations, as in the cases that only shape.
+/// Time between two operations, the same as in the shaping cases.
 const SPACING: Duration = Duration::from_nanos(12_112);
 
-/// Window of the other end, in bytes of the virtual stream.
+/// Receive window of the other end, in bytes of the virtual TCP stream.
 const WINDOW: Bytes = Bytes(10_000);
 
-/// Longer than any management packet, and shorter than any user packet.
+/// Length in bytes between those of management packets and of user packets.
 const SHORT: usize = 200;
 
 impl Live {
-    /// The case `what`, with this many trunks: "shaped", or "bare" or "udp" followed by "-sends" or
-    /// "-receives".
+    /// Builds the case `what`: "shaped", or "bare" or "udp" (the encapsulation) followed by
+    /// "-sends" or "-receives" (the measured gateway).
     pub(super) fn new(what: &str, trunks: u32, seed: u64) -> anyhow::Result<Self> {
         let (form, end) = what.split_once('-').unwrap_or((what, "sends"));
         let encapsulation = match form {
@@ -75,7 +76,7 @@ impl Live {
         let counted = if end == "receives" { Counted::Receives } else { Counted::Sends };
         let trunked = form != "shaped";
         let wire = Wire::Datagrams { vlan: None, encapsulation };
-        // The payload that fills a path with an MTU of 1500 bytes.
+        // The IP packet that fills a path with an MTU of 1500 bytes after encapsulation.
         let len = 1_500 - index(wire.overhead(LOCAL).into());
         let users = users(&mut Random::new(seed, 1));
         let policies = match trunked {
@@ -104,8 +105,8 @@ impl Live {
         Ok(this)
     }
 
-    /// The gateways agree on sessions. The receivers of user packets send once, so their stations
-    /// are known.
+    /// The gateways agree on sessions. Each receiver sends a packet, so that its gateway knows its
+    /// MAC address.
     fn meet(&mut self, users: &[Packet]) {
         for user in users {
             let back = Packet { key: user.key.reverse(), ..*user };
@@ -123,10 +124,12 @@ impl Live {
         }
     }
 
-    /// Runs a fixed number of operations, in which the windows of the trunks grow and packets wait.
-    /// Fails if too few packets wait, if their number still changes, or if a datagram was refused.
+    /// Runs a fixed number of operations, until the windows of the trunks have grown and packets
+    /// wait. Fails if too few packets wait, if their number still changes, or if a gateway has
+    /// refused a datagram.
     fn fill(&mut self, trunks: u32) -> anyhow::Result<()> {
-        // The shaper has one queue for all flows. Ten backlogs use up its tokens.
+        // The shaper has a single queue for all flows. A tenfold backlog uses up its initial
+        // tokens.
         let queues = if self.trunked { index(trunks.into()) } else { 10 };
         for _ in 0..5 {
             self.steps(40 * queues);
@@ -162,8 +165,8 @@ impl Live {
         index(self.sends.gateway.pool().in_use().into())
     }
 
-    /// A user packet arrives, one departs, and one is delivered, together with the management
-    /// packet that granted its credit.
+    /// One user packet arrives, one departs and one is delivered. The management packet that
+    /// granted credit for it crosses too.
     fn step(&mut self) -> u64 {
         self.now += SPACING;
         self.offer();
@@ -183,7 +186,8 @@ impl Live {
         u64::try_from(left).unwrap_or(0)
     }
 
-    /// Delivers the frames on the path up to a management packet, whose ACK goes back at once.
+    /// Delivers the frames on the path up to and including a management packet. Its ACK returns at
+    /// once.
     fn cross(&mut self) {
         let mut comes = self.receives.wan[0].borrow_mut();
         while let Some(frame) = self.path.pop_front() {
@@ -202,7 +206,7 @@ impl Live {
         self.sends.wan[0].borrow_mut().extend(self.receives.wan[1].borrow_mut().drain(..));
     }
 
-    /// Offers the next user packet with a new sequence number.
+    /// Lets the next user packet arrive, with a new sequence number.
     fn offer(&mut self) {
         self.at = if self.at + 1 < self.users.len() { self.at + 1 } else { 0 };
         self.seq = self.seq.wrapping_add(u32::from(self.at == 0) * 1_460);
@@ -212,24 +216,24 @@ impl Live {
     }
 }
 
-/// Offset of the sequence number in a frame. No part of the case verifies the checksum.
+/// Offset of the TCP sequence number in a frame. Nothing in this case verifies the TCP checksum.
 const SEQ: usize = 14 + 20 + 4;
 
 impl Case for Live {
-    /// An operation handles one arriving, one departing and one delivered user packet, and a
-    /// management packet.
+    /// One operation: a user packet arrives, one departs, one is delivered, and a management packet
+    /// crosses.
     fn run(&mut self, operations: u64) -> u64 {
         (0..operations).map(|_| self.step()).fold(0, u64::wrapping_add)
     }
 }
 
-/// The function that callgrind counts: a turn of the loop at the measured end.
+/// One pass of the loop of the measured gateway. Callgrind counts only this function.
 #[inline(never)]
 fn counted(site: &mut Site, now: Time) {
     site.turn(now);
 }
 
-/// A gateway with the cables of its LAN and WAN ports: arriving and departing frames.
+/// A gateway, and the frames that arrive and depart at its LAN and WAN ports.
 struct Site {
     gateway: Gateway,
     ports: [Box<dyn Port>; 2],
@@ -264,8 +268,8 @@ impl Site {
         Ok(Self { gateway, ports: [cable(&lan), Box::new(outer)], lan, wan, spare })
     }
 
-    /// Provides memory for the next departing frames. The cables are no part of a real gateway, so
-    /// they must not cost time in the allocator.
+    /// Allocates memory for the frames that depart next, outside the counted function. A real
+    /// gateway does not allocate memory for each frame.
     fn stock(&self) {
         let mut spare = self.spare.borrow_mut();
         spare.clear();
@@ -277,7 +281,7 @@ impl Site {
     }
 }
 
-/// The configuration of a trunk at the hub.
+/// The configuration of trunk `number` at its first end.
 fn hub(number: u32, wire: Wire) -> Config {
     let tcp = tcp::Config { receive_window: WINDOW, ..tcp::Config::default() };
     Config { vmss: Bytes(1_500), wire, tcp, ..of_number(number) }
@@ -303,7 +307,7 @@ fn end(number: u16, trunk: &Config, next_hop: [u8; 6]) -> TrunkEnd {
     }
 }
 
-/// Random bytes that are unique for each end.
+/// Bytes in place of random ones, different for each end of each trunk.
 fn chance(site: u8, number: u16) -> [u8; 32] {
     let [high, low] = number.to_be_bytes();
     let mut bytes = [site; 32];
@@ -311,7 +315,7 @@ fn chance(site: u8, number: u16) -> [u8; 32] {
     bytes
 }
 
-/// A segment of the flow of `packet`, with `len` bytes from the IP header on.
+/// A frame with a segment of the flow of `packet`. `len` is the length from the IP header on.
 fn frame(packet: &Packet, len: usize) -> Vec<u8> {
     let [src, dst] =
         [packet.key.src, packet.key.dst].map(|it| SocketAddr::new(it.address(), it.port));

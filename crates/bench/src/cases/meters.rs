@@ -1,4 +1,4 @@
-//! Token buckets with various rates. An operation requests the tokens of a packet.
+//! Token buckets with various rates. An operation takes the tokens of a packet.
 
 use tidegate_core::meter::TokenBucket;
 use tidegate_core::random::Random;
@@ -8,7 +8,7 @@ use super::{Case, Order};
 
 const PACKET: Bytes = Bytes(1_500);
 
-/// If the tokens are missing, the operation also computes the time at which they are available.
+/// Token buckets. If a bucket has too few tokens, the operation computes when it will have enough.
 pub(super) struct Buckets {
     buckets: Vec<TokenBucket>,
     order: Order,
@@ -26,7 +26,7 @@ impl Buckets {
     }
 }
 
-/// Rates from kilobits to ten gigabits.
+/// The power of ten for rates from kbit/s to 10 Gbit/s.
 fn index_of_ten(random: &mut Random) -> u32 {
     u32::try_from(random.below(7)).unwrap_or_default()
 }

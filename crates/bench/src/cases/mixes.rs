@@ -1,4 +1,4 @@
-//! Thousands of typical filters, and packets that match them.
+//! Sets of many typical filters, and packets that match them.
 
 use anyhow::bail;
 use tidegate_core::Packet;
@@ -8,17 +8,18 @@ use tidegate_core::random::Random;
 
 use super::{any_index, port};
 
-/// The kinds of filters in a set.
+/// A kind of filter set.
 #[derive(Clone, Copy)]
 pub(super) enum Mix {
-    /// Each filter has some of the fields.
+    /// Each filter sets some of the fields, at random.
     Fields,
-    /// Each host of a provider has one filter for its upward traffic and one for its downward
+    /// As at a provider: for each host, one filter for its upward traffic and one for its downward
     /// traffic.
     Hosts,
-    /// Pairs of short, nested prefixes, and ports.
+    /// Each filter has a source and a destination prefix, which are short and overlap those of
+    /// other filters, and ports.
     Nested,
-    /// A source prefix and a port.
+    /// Each filter has a source prefix and a port.
     Sources,
 }
 
@@ -62,7 +63,7 @@ impl Mix {
     }
 }
 
-/// Policies of a mix with action `pass`.
+/// A set of `size` policies with filters of this kind, all with action `pass`.
 pub(super) fn policies(mix: Mix, size: u32, random: &mut Random) -> anyhow::Result<PolicySet> {
     let mut policy = |number| Policy {
         name: format!("{number:06}"),
@@ -76,7 +77,7 @@ pub(super) fn policies(mix: Mix, size: u32, random: &mut Random) -> anyhow::Resu
     Ok(PolicySet::new((0..size).map(&mut policy).collect())?)
 }
 
-/// A random packet. With probability 3/4, it is made to match a policy of `set`.
+/// A random packet. With probability 3/4, its fields are set to match a policy of `set`.
 pub(super) fn packet(set: &PolicySet, random: &mut Random) -> (Packet, Direction) {
     let (mut src, mut dst) = (address(random), address(random));
     let (mut src_port, mut dst_port) = (port(random), port(random));
@@ -117,14 +118,14 @@ const fn exactly<T: Copy>(value: T) -> Range<T> {
     Range { first: value, last: value }
 }
 
-/// A prefix of `shortest` to `longest` bits.
+/// A random prefix whose length is between `shortest` and `longest` bits.
 fn prefix(random: &mut Random, shortest: u64, longest: u64) -> Vec<Range<u128>> {
     let hosts = (1_u128 << (32 - shortest - random.below(longest - shortest + 1))) - 1;
     let address = address(random);
     vec![Range { first: address & !hosts, last: address | hosts }]
 }
 
-/// One port, a hundred, or any range.
+/// A single port, a hundred ports, or any range of ports.
 fn ports(random: &mut Random) -> Vec<Range<u16>> {
     let (one, other) = (port(random), port(random));
     vec![match random.below(3) {
@@ -134,7 +135,7 @@ fn ports(random: &mut Random) -> Vec<Range<u16>> {
     }]
 }
 
-/// Each field with probability one half.
+/// Sets each field of `filter` with probability 1/2.
 fn some_fields(filter: &mut Filter, random: &mut Random) {
     let mut wanted = [false; 8];
     wanted.fill_with(|| random.below(2) == 0);
@@ -169,7 +170,7 @@ fn some_fields(filter: &mut Filter, random: &mut Random) {
 mod tests {
     use super::*;
 
-    /// If no packet matched, only the cost of misses would be measured.
+    /// If no packet matched, the case would measure only the cost of packets without a policy.
     #[test]
     fn most_packets_find_a_policy_and_some_find_none() {
         let mut random = Random::new(1, 0);

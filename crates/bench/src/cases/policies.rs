@@ -1,4 +1,4 @@
-//! The first match of a new flow among many policies.
+//! The first packet of a flow: finding its policy among many.
 
 use tidegate_core::Packet;
 use tidegate_core::packet::Direction;
@@ -8,13 +8,13 @@ use tidegate_core::random::Random;
 use super::mixes::{self, Mix};
 use super::{Case, index};
 
-/// An operation looks up the policy of a packet.
+/// An operation finds the policy of a packet.
 pub(super) struct FirstMatch {
     policies: PolicySet,
     packets: Vec<(Packet, Direction)>,
 }
 
-/// Number of packets, which are used in turn.
+/// Number of different packets; operations use them in rotation.
 const PACKETS: usize = 2_000;
 
 impl FirstMatch {

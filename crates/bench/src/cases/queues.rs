@@ -1,5 +1,5 @@
-//! Queue disciplines: a packet is enqueued and another dequeued, with a short queue that causes no
-//! drops.
+//! Queue disciplines: an operation enqueues a packet and dequeues another. The queue stays short,
+//! so that no packet is dropped.
 
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
@@ -14,11 +14,11 @@ use super::{Case, Order};
 const LEN: u32 = 1_514;
 const RATE: Rate = Rate::from_mbps(10_000);
 
-/// Length of the queue in packets: below the limit of any discipline.
+/// Number of packets that wait, fewer than the limit of any discipline.
 const WAITING: u32 = 16;
 
-/// Packets of `size` flows in rotation, at the rate of the link. An operation enqueues one packet
-/// and dequeues another.
+/// A queue discipline with packets of `size` flows, which arrive in rotation at the rate of the
+/// link.
 pub(super) struct Queue {
     qdisc: Box<dyn Qdisc>,
     pool: PacketPool,

@@ -1,4 +1,4 @@
-//! Authentication of management packets between two ends with a session.
+//! Authentication of a trunk's management packets, between two ends that have agreed on a session.
 
 use std::net::Ipv4Addr;
 
@@ -10,15 +10,15 @@ use tidegate_wire::trunk::{Ends, Key, Opened, Session};
 
 use super::Case;
 
-/// An operation encodes and authenticates a management packet, then verifies and decodes its
-/// datagram.
+/// An operation encodes and authenticates a management packet at one end. The other end verifies
+/// and decodes it.
 pub(super) struct Sealed {
     ends: [Session; 2],
     segment: Segment,
 }
 
 impl Sealed {
-    /// Management packets that stand for `vmss` bytes each.
+    /// `vmss` is the number of user bytes for which a management packet is sent.
     pub(super) fn new(vmss: u32, seed: u64) -> anyhow::Result<Self> {
         let [local, peer] = [1, 2].map(|last| Ipv4Addr::new(192, 0, 2, last).into());
         let ends = Ends { local, peer, port: 4_754 };
@@ -66,7 +66,8 @@ impl Case for Sealed {
 mod tests {
     use super::*;
 
-    /// Catches: ends that agree on no session, or that refuse authentic datagrams.
+    /// Catches: two ends that do not agree on a session, or an end that refuses authentic
+    /// datagrams.
     #[test]
     fn what_is_sealed_is_taken() {
         let mut sealed = Sealed::new(1_500, 1).expect("a session");

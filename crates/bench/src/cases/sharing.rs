@@ -1,5 +1,5 @@
-//! Allocations: selecting the next member, with all members backlogged, and with one packet at a
-//! time.
+//! Allocations: the cost of selecting the flow that sends next. Either all members (flows) are
+//! backlogged, or one packet at a time arrives and departs.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const PACKET: Bytes = Bytes(1_514);
 /// High enough that each of a million members is served before it counts as idle.
 const RATE: Rate = Rate::from_mbps(100_000);
 
-/// The allocation called `name`.
+/// The allocation with this name, with default parameters.
 pub(super) fn spec(name: &str) -> anyhow::Result<AllocationSpec> {
     let name: StrDeserializer<'_, Error> = name.into_deserializer();
     Ok(AllocationSpec::deserialize(name)?)
@@ -30,7 +30,7 @@ pub(super) fn profile(rate: Rate, burst: Bytes) -> anyhow::Result<Profile> {
     Ok(Profile::new(rate, None, burst, PACKET)?)
 }
 
-/// Random properties of a member: a weight up to 4, and a round-trip time up to 0.5 s.
+/// A member's random weight of up to 4, and random round-trip time of up to 0.5 s.
 pub(super) fn share(random: &mut Random) -> Share {
     let weight = 1 + u32::try_from(random.below(4)).unwrap_or_default();
     Share { weight, rtt: Some(Duration::from_micros(1_000 + random.below(500_000))) }
@@ -49,8 +49,8 @@ fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// All members are always backlogged, and time advances as tokens are used. An operation is a
-/// grant.
+/// All members are always backlogged, and time advances as tokens are used. An operation selects
+/// one member and sends its packet.
 pub(super) struct Backlog {
     allocation: Box<dyn Allocation>,
     now: Time,
@@ -89,7 +89,8 @@ impl Case for Backlog {
     }
 }
 
-/// One member at a time has one packet, at half the rate. An operation enqueues and dequeues it.
+/// One member at a time has a single packet, at half the rate. An operation enqueues and dequeues
+/// this packet.
 pub(super) struct SparseMembers {
     allocation: Box<dyn Allocation>,
     order: Order,

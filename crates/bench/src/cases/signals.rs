@@ -1,5 +1,5 @@
-//! ACK-controlled senders: data departs upwards, and its ACK comes back and causes the next
-//! segment.
+//! ACK-controlled flows: a data segment departs upwards, and its ACK comes back and triggers the
+//! next segment.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tidegate_core::{Bytes, Machine, Packet, PortId, Rate, Time};
 use super::{Case, flows, gateway, index, sharing};
 
 /// A gateway between senders and receivers that answer at once. Two segments of each flow are in
-/// flight, or their ACKs are held.
+/// flight, or the gateway holds their ACKs.
 pub(super) struct Circuit {
     gateway: Gateway,
     flows: Vec<Round>,
@@ -25,29 +25,31 @@ pub(super) struct Circuit {
     left: u64,
 }
 
-/// A flow, and the next byte of its sender.
+/// A flow, and the sequence number of the next byte that its sender sends.
 struct Round {
     key: FlowKey,
     next: u32,
 }
 
-/// Above the 750 Mbit/s of `postack`, A001-9. The data in flight of 10,000 flows then has a round
-/// trip of an eighth of a second. The path itself is short, so ACKs are released early until the
-/// holds have grown to that time.
+/// Rate of the policy, above the 750 Mbit/s of `postack`, A001-9 (throughput of the paper's
+/// prototype). With 10,000 flows, the data in flight takes an eighth of a second at this rate. The
+/// path itself is short, so the gateway releases ACKs early until its holds have grown to this
+/// time.
 const RATE: Rate = Rate::from_mbps(2_000);
 const IN_FLIGHT: u32 = 2;
 const MSS: u32 = 1_448;
 
-/// If all flows are to become idle, this many send at a time, so none allocates buffers of its own.
+/// Number of flows that send at the same time, when all flows are to become idle. With few at a
+/// time, no flow needs a buffer of its own.
 pub(crate) const GROUP: u32 = 1_000;
 
 /// Time between the steps of a handshake.
 const STEP: Duration = Duration::from_micros(100);
 
-/// Longer than any hold, and shorter than the timeout of a flow.
+/// Longer than any hold, but shorter than the idle timeout of a flow.
 const LONG: Duration = Duration::from_secs(10);
 
-/// A gateway with `flows` under PostACK, in steady state.
+/// A gateway with this many flows under PostACK, in steady state.
 pub(super) fn postack(flows: u32, seed: u64) -> anyhow::Result<Circuit> {
     let signal = Some(AckSpec::PostAck(Default::default()));
     let mut circuit = Circuit::new(signal, flows, flows, seed)?;
@@ -56,8 +58,8 @@ pub(super) fn postack(flows: u32, seed: u64) -> anyhow::Result<Circuit> {
     Ok(circuit)
 }
 
-/// A gateway whose flows have sent data, received ACKs, and become idle. With ACK control, every
-/// ACK of data was held.
+/// A gateway whose flows have sent data, received their ACKs, and become idle. With `signal`,
+/// PostACK has held all these ACKs.
 pub(crate) fn answered(signal: bool, flows: u32) -> anyhow::Result<Gateway> {
     let spec = signal.then(|| AckSpec::PostAck(Default::default()));
     let mut circuit = Circuit::new(spec, flows, GROUP, 1)?;
@@ -72,7 +74,7 @@ pub(crate) fn answered(signal: bool, flows: u32) -> anyhow::Result<Gateway> {
 }
 
 impl Circuit {
-    /// Of `flows`, `at_once` send at the same time.
+    /// `at_once` of the `flows` flows send at the same time.
     fn new(signal: Option<AckSpec>, flows: u32, at_once: u32, seed: u64) -> anyhow::Result<Self> {
         let policies = PolicySet::new(vec![policy(signal, at_once)?])?;
         let mut config = gateway::config(None, flows, seed);
@@ -114,7 +116,7 @@ impl Circuit {
         }
     }
 
-    /// Receivers send ACKs, and senders do not continue, until no packet waits.
+    /// Receivers send their last ACKs, and senders send no more data, until the gateway is empty.
     fn settle(&mut self) -> anyhow::Result<()> {
         let end = self.now + LONG;
         self.drain(false);
@@ -148,8 +150,8 @@ impl Circuit {
         }
     }
 
-    /// The actions of a driver. With `answers`, receivers acknowledge departing data, and senders
-    /// continue on each ACK.
+    /// Does what a driver does: sends all packets that may depart. Receivers acknowledge the data;
+    /// with `answers`, senders send a segment for each ACK.
     fn drain(&mut self, answers: bool) {
         while let Some((flow, tcp)) = self.pop(Gateway::WAN) {
             self.left += u64::from(tcp.payload > 0);
@@ -165,7 +167,7 @@ impl Circuit {
                 self.send(flow);
             }
         }
-        // There are no frames to copy.
+        // The case has no frames, so there is nothing to copy.
         drop(self.gateway.pool().copies());
     }
 
@@ -179,7 +181,7 @@ impl Circuit {
 }
 
 impl Case for Circuit {
-    /// An operation is a data segment upwards, and its ACK downwards.
+    /// One operation: a data segment goes upwards, and its ACK downwards.
     fn run(&mut self, operations: u64) -> u64 {
         let until = self.left + operations;
         while self.left < until {
@@ -191,8 +193,8 @@ impl Case for Circuit {
     }
 }
 
-/// A policy that shapes all upward traffic, with or without ACK control. Its queue has room for the
-/// data that `at_once` flows send together.
+/// A policy that shapes all upward traffic, with or without ACK control. The limit of its queue is
+/// the data that `at_once` flows have in flight.
 fn policy(signal: Option<AckSpec>, at_once: u32) -> anyhow::Result<Policy> {
     let profile = sharing::profile(RATE, Bytes(64 << 10))?;
     let allocation = sharing::spec("drr")?;
@@ -206,7 +208,7 @@ fn policy(signal: Option<AckSpec>, at_once: u32) -> anyhow::Result<Policy> {
         name: "everything".to_owned(),
         priority: 0,
         filter: Filter { direction: Some(Direction::Up), ..Filter::default() },
-        action: Action::Shape { conditioning, queue, signal },
+        action: Action::Shape { conditioning, queue, ack_control: signal },
         mode: Mode::Enforce,
         class: None,
         trunk: None,

@@ -1,4 +1,4 @@
-//! Swaps and reports of a gateway with many aggregates or classes.
+//! Policy swaps and reports in a gateway with many aggregates or classes.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -13,35 +13,36 @@ use tidegate_core::{Bytes, Machine, Rate, Time};
 
 use super::{Case, flows, gateway, index, sharing};
 
-/// A gateway, and the operation that the case repeats on it.
+/// A gateway, and the operation that this case repeats.
 pub(super) struct Calls {
     gateway: Gateway,
     what: SwapOperation,
     now: Time,
-    /// Index of the set for the next swap.
+    /// Which of two policy sets the next swap installs: 0 or 1.
     turn: usize,
 }
 
-/// Operation of the case.
+/// What an operation does.
 enum SwapOperation {
     /// Install the other of two sets.
     Swap(Box<[PolicySet; 2]>),
-    /// The same, and all other calls that a commit of a policy source causes.
+    /// Install the other set, and make all other calls that follow a commit of a policy source.
     Commit(Box<[PolicySet; 2]>),
-    /// Report the state.
+    /// Report the whole state, as for a scrape of metrics.
     Scrape,
 }
 
-/// Flows with a packet within this time count as live in the report to a policy source.
+/// In the report to a policy source, flows that sent a packet within this time count as live.
 const LIVE: Duration = Duration::from_secs(10);
 
-/// Number of hosts with waiting packets.
+/// Number of hosts whose packets wait during the swap.
 const WAIT: u32 = 1_000;
 
 const LINK: Rate = Rate::from_mbps(10_000);
 
 impl Calls {
-    /// A gateway with `size` policies or classes (`of`), for swaps, commits or scrapes (`what`).
+    /// Builds a gateway with `size` policies or classes (`of`), for swaps, commits or scrapes
+    /// (`what`).
     pub(super) fn new(what: &str, of: &str, size: u32) -> anyhow::Result<Self> {
         let set = |turn| match of {
             "policies" => policies(size, turn),
@@ -88,7 +89,7 @@ impl Case for Calls {
     }
 }
 
-/// Installs `set` in slices. Returns the replaced state.
+/// Installs `set` in slices. Returns the replaced policies.
 fn swap(gateway: &mut Gateway, now: Time, set: PolicySet) -> Retired {
     let running = counted(|| gateway.shared_policies());
     let generation = Generation::new(set, running, gateway.config());
@@ -98,8 +99,8 @@ fn swap(gateway: &mut Gateway, now: Time, set: PolicySet) -> Retired {
     counted(|| gateway.take_retired())
 }
 
-/// Makes the calls of the daemon for a commit of a policy source: the swap, the status that the
-/// report to the source needs, and the share of live flows on the new policies.
+/// Makes the daemon's calls for a commit of a policy source: the swap, the status for the report to
+/// the source, and the count of live flows that the new policies classify.
 fn commit(gateway: &mut Gateway, now: Time, set: PolicySet) -> u64 {
     let config = gateway.config().clone();
     counted(|| gateway.reconfigure(now, &config));
@@ -112,7 +113,7 @@ fn commit(gateway: &mut Gateway, now: Time, set: PolicySet) -> u64 {
     sum
 }
 
-/// Surveys the gateway part by part.
+/// Reports the state of the gateway, part by part.
 fn scrape(gateway: &Gateway, mut survey: Survey) -> u64 {
     while counted(|| gateway.survey(&mut survey)) {}
     let (report, classes) = survey.report();
@@ -120,14 +121,14 @@ fn scrape(gateway: &Gateway, mut survey: Survey) -> u64 {
     generation + u64::try_from(classes.len()).unwrap_or(u64::MAX)
 }
 
-/// One call into the gateway. Callgrind counts this function by name.
+/// Makes one call into the gateway. Callgrind counts this function by its name.
 #[inline(never)]
 fn counted<R>(call: impl FnOnce() -> R) -> R {
     black_box(call())
 }
 
-/// A policy for each of `size` hosts. Between two sets, every second policy changes name and
-/// profile, and every fourth only its name.
+/// A policy for each of `size` hosts. From one turn to the next, every second policy changes its
+/// name and profile, and every fourth policy changes only its name.
 fn policies(size: u32, turn: u64) -> anyhow::Result<PolicySet> {
     let policy = |number: u32| {
         let [_, a, b, c] = number.to_be_bytes();
@@ -146,14 +147,15 @@ fn policies(size: u32, turn: u64) -> anyhow::Result<PolicySet> {
         anyhow::Ok(Policy {
             name,
             filter: Filter { src, direction: Some(Direction::Up), ..Filter::default() },
-            action: Action::Shape { conditioning, queue, signal: None },
+            action: Action::Shape { conditioning, queue, ack_control: None },
             ..gateway::shaping()?
         })
     };
     Ok(PolicySet::new((0..size).map(policy).collect::<anyhow::Result<_>>()?)?)
 }
 
-/// `size` policies, each for a host. In turn 0 each policy has its own class, and then none has.
+/// `size` policies, one for each host. In turn 0, each policy has its own class; later, none has a
+/// class.
 fn classes_or_none(size: u32, turn: u64) -> anyhow::Result<PolicySet> {
     let set = policies(size, 0)?;
     if turn > 0 {
@@ -166,7 +168,7 @@ fn classes_or_none(size: u32, turn: u64) -> anyhow::Result<PolicySet> {
     Ok(PolicySet::new(classed.collect())?.with_classes(classes))
 }
 
-/// `size` classes. The name of every second class changes with `turn`.
+/// `size` classes. The name of every second class depends on `turn`.
 fn classes(size: u32, turn: u64) -> anyhow::Result<PolicySet> {
     let queue = QdiscSpec::PerFlow(Default::default());
     let guarantee = [Rate::from_bps(LINK.bps() / 2 / u64::from(size.max(1))); 2];
@@ -179,7 +181,8 @@ fn classes(size: u32, turn: u64) -> anyhow::Result<PolicySet> {
     Ok(PolicySet::default().with_classes(set))
 }
 
-/// Sends a packet of each host through the gateway. Some hosts have further packets waiting.
+/// Sends a packet of each host through the gateway. Further packets of some hosts remain in the
+/// queue.
 fn fill(gateway: &mut Gateway, size: u32) {
     for number in 0..size {
         let now = Time::from_micros(2 * u64::from(number));

@@ -1,4 +1,4 @@
-//! Timers in the wheel: set and cancel, set and fire.
+//! The timer wheel: setting and cancelling timers, and setting and firing timers.
 
 use tidegate_core::Time;
 use tidegate_core::random::Random;
@@ -6,19 +6,19 @@ use tidegate_core::wheel::TimerWheel;
 
 use super::{Case, Order, index};
 
-/// A wheel with all timers set.
+/// A timer wheel in which all timers are set.
 struct Wheel {
     wheel: TimerWheel,
     order: Order,
-    /// In nanoseconds.
+    /// Times in nanoseconds for which timers are set, in rotation.
     delays: [u64; DELAYS],
     now: Time,
 }
 
 impl Wheel {
     fn new(size: u32, mut random: Random) -> Self {
-        // From the time of a packet at 1 Gbit/s to the longest timeout; each magnitude is equally
-        // frequent.
+        // From the transmission time of a packet at 1 Gbit/s to the longest timeout. Each power of
+        // two is equally frequent.
         let mut delays = [0; DELAYS];
         delays.fill_with(|| (12_000 + random.below(1 << 20)) << random.below(17));
         let order = Order::new(size, &mut random);

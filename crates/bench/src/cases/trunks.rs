@@ -1,4 +1,4 @@
-//! Packets through trunks: each departs with credit, which a management packet grants.
+//! Packets through trunks. Each packet departs with credit that a management packet has granted.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -13,30 +13,30 @@ use tidegate_core::{Bytes, Machine, Packet, Time, tcp, trunk};
 
 use super::{Case, flows, gateway, index};
 
-/// A gateway whose flows use trunks in equal parts, with a backlog at each trunk; and the
-/// management packets that the other ends have not answered yet.
+/// A gateway with trunks, each of which carries an equal part of the flows and has a backlog.
 pub(super) struct Trunked {
     gateway: Gateway,
     users: Vec<Packet>,
     at: usize,
     now: Time,
-    /// Management packets in the order of departure.
+    /// Management packets that the other ends have not acknowledged yet, in order of departure.
     unanswered: VecDeque<(FlowKey, TcpSegment)>,
-    /// Every second management packet is acknowledged: one ACK for two operations.
+    /// The next operation acknowledges management packets: one ACK for two packets, in every second
+    /// operation.
     second: bool,
     left: u64,
 }
 
-/// Total number of flows, for any number of trunks.
+/// Total number of flows, the same for any number of trunks.
 pub(super) const FLOWS: u32 = 1_000;
 
-/// Waiting packets of each trunk.
+/// Number of packets that wait for each trunk.
 const BACKLOG: usize = 200;
 
 pub(super) const LOCAL: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
 const CONNECTIONS: u16 = 4;
 
-/// Time between two operations, as in the cases that only shape.
+/// Time between two operations, the same as in the shaping cases.
 const SPACING: Duration = Duration::from_nanos(12_112);
 
 impl Trunked {
@@ -52,7 +52,8 @@ impl Trunked {
         let gateway = Gateway::new(&config, PolicySet::new(policies.collect())?, Time::ZERO);
         let (now, unanswered) = (Time::from_millis(1), VecDeque::new());
         let mut this = Self { gateway, users, at: 0, now, unanswered, second: false, left: 0 };
-        // Runs until every window has reached that of the other end, and enough packets wait.
+        // Runs until the windows of all trunks have grown to that of the other end, and then until
+        // enough packets wait.
         for _ in 0..index(u64::from(trunks) * 1_000) {
             this.step();
         }
@@ -72,7 +73,8 @@ impl Trunked {
         self.gateway.trunks().iter().map(|it| index(it.backlog.packets.into())).sum()
     }
 
-    /// A user packet arrives, and a management packet is acknowledged.
+    /// A user packet arrives. In every second step, the other end acknowledges two management
+    /// packets.
     fn step(&mut self) {
         self.now += SPACING;
         self.offer();
@@ -87,7 +89,7 @@ impl Trunked {
         self.second = !self.second;
     }
 
-    /// Offers the next user packet.
+    /// Lets the next user packet arrive.
     fn offer(&mut self) {
         self.at = if self.at + 1 < self.users.len() { self.at + 1 } else { 0 };
         if let Some(id) = self.gateway.pool().insert(self.users[self.at]) {
@@ -95,7 +97,8 @@ impl Trunked {
         }
     }
 
-    /// The actions of a driver. Packets created by a trunk go to its other end.
+    /// Does what a driver does: sends all packets that may depart. Packets that a trunk created go
+    /// to its other end.
     fn drain(&mut self) {
         while let Some(id) = self.gateway.poll_transmit(self.now, Gateway::WAN) {
             let packet = self.gateway.pool()[&id];
@@ -108,7 +111,7 @@ impl Trunked {
         self.left += self.gateway.poll_timeout(self.now).map_or(0, |at| at.nanos() & 1);
     }
 
-    /// A packet arrives at the other end. A SYN is answered at once.
+    /// A packet of a trunk arrives at the other end, which answers a SYN at once.
     fn arrive(&mut self, key: FlowKey, tcp: TcpSegment) {
         if tcp.flags.any(TcpFlags::SYN) {
             let both = TcpFlags::SYN | TcpFlags::ACK;
@@ -129,11 +132,11 @@ impl Trunked {
     }
 }
 
-/// Window of the other end, in bytes of the virtual stream.
+/// Receive window of the other end, in bytes of the virtual TCP stream.
 const WINDOW: u16 = 30_000;
 
 impl Case for Trunked {
-    /// An operation handles one arriving and one departing user packet, and a management packet.
+    /// One operation: a user packet arrives, one departs, and so does a management packet.
     fn run(&mut self, operations: u64) -> u64 {
         for _ in 0..index(operations) {
             self.step();
@@ -142,21 +145,21 @@ impl Case for Trunked {
     }
 }
 
-/// Full-size segments of [`FLOWS`] flows, ordered by their hosts in 10.0.0.0/8.
+/// Full-size segments of [`FLOWS`] flows, in the order of their hosts' addresses in 10.0.0.0/8.
 pub(super) fn users(random: &mut Random) -> Vec<Packet> {
     let all = (0..).map(|number| flows::segment(flows::key(number * 4, random)));
     all.filter(goes_far).take(index(FLOWS.into())).collect()
 }
 
-/// Returns `true` if the receiver can be a host beyond a router. Packets within the local network
-/// do not use a trunk.
+/// Returns `true` if the destination can be a host beyond a router. Packets within the local
+/// network do not use a trunk.
 fn goes_far(packet: &Packet) -> bool {
     let IpAddr::V4(to) = packet.key.dst.address() else { return false };
     let nobody = to.is_unspecified() || to.is_broadcast() || to.is_multicast();
     !nobody && !to.is_loopback() && !to.is_link_local()
 }
 
-/// Trunk `number`, to which a policy can send.
+/// The configuration of trunk `number`.
 pub(super) fn of_number(number: u32) -> trunk::Config {
     let [_, b, c, d] = number.to_be_bytes();
     trunk::Config {
@@ -178,7 +181,7 @@ pub(super) fn of_number(number: u32) -> trunk::Config {
     }
 }
 
-/// A policy that sends the packets of the users `part` through trunk `number`.
+/// A policy that sends the packets of the users in `part` through trunk `number`.
 pub(super) fn policy(number: u32, part: &[Packet]) -> Policy {
     let hosts = part.iter().map(|packet| packet.key.src.number());
     let (first, last) = (hosts.clone().min(), hosts.max());

@@ -1,4 +1,4 @@
-//! Loads on a link, and their arrivals.
+//! Loads on a link with classes, and the arrivals that they cause.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::live::{Forwarder, ourselves, ready};
 use crate::load::{FRAME, PORT};
 use crate::number::real;
 
-/// The load of a leaf class.
+/// The load of one leaf class.
 #[derive(Clone, Copy)]
 pub(super) struct Load {
     /// Full-size frames per second.
@@ -20,17 +20,17 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// A permanent load above the rate of the link.
+    /// A load above the rate of the link, during the whole measurement.
     pub(super) const ALL: Self = Self::of(LINK * 12 / 10);
 
-    /// A permanent load of this many Mbit/s.
+    /// A load of this many Mbit/s, during the whole measurement.
     pub(super) const fn of(mbps: u32) -> Self {
         let per_second = mbps * 1_000_000 / 8 / FRAME;
         Self { per_second, start: Duration::ZERO, lasts: Duration::from_millis(5_500) }
     }
 }
 
-/// An arrived frame; times are in milliseconds.
+/// An arrived frame. Times are in milliseconds.
 #[derive(Clone, Copy)]
 struct FrameArrival {
     leaf: usize,
@@ -39,14 +39,14 @@ struct FrameArrival {
     delay: f64,
 }
 
-/// All arrivals in order.
+/// All arrivals, in order of time.
 pub(super) struct Played(Vec<FrameArrival>);
 
-/// The evaluated period in milliseconds: all loads from the start have filled their queues, and all
-/// still send.
+/// The evaluated period in milliseconds. When it begins, all queues are full; when it ends, all
+/// senders still send.
 const STEADY: (f64, f64) = (1_000.0, 5_000.0);
 
-/// Sends `loads` to the leaf classes behind `_forwarder`, in their order.
+/// Sends `loads` through `_forwarder`, one to each leaf class, and records the arrivals.
 pub(super) fn play(
     bed: &Testbed,
     _forwarder: &Forwarder<'_>,
@@ -72,8 +72,8 @@ pub(super) fn play(
 }
 
 impl Played {
-    /// Parses lines with a leaf, a time and a delay in nanoseconds. The time of the first becomes
-    /// zero.
+    /// Parses lines with a leaf class, a time and a delay in nanoseconds. Times become relative to
+    /// the first arrival.
     fn read(lines: &str) -> Self {
         let number = |word: &str| word.parse::<i64>().ok();
         let line = |line: &str| {
@@ -94,40 +94,41 @@ impl Played {
         self.0.iter().filter(move |it| it.leaf == leaf)
     }
 
-    /// Rate in Mbit/s of the selected leaf classes in a period.
+    /// Total rate in Mbit/s of the leaf classes that `are` selects, in a period.
     fn rate(&self, are: impl Fn(usize) -> bool, from: f64, to: f64) -> f64 {
         let counts = |it: &&FrameArrival| are(it.leaf) && (from..to).contains(&it.at);
         let frames = self.0.iter().filter(counts).map(|_| FRAME_KBIT);
         frames.sum::<f64>() / (to - from)
     }
 
-    /// Deviation of a group of leaf classes from its share, in percent, in the evaluated period.
+    /// Deviation in percent of the rate of `leaves` from `part` Mbit/s, in the evaluated period.
     pub(super) fn off(&self, leaves: &[usize], part: f64) -> f64 {
         (self.rate(|it| leaves.contains(&it), STEADY.0, STEADY.1) / part - 1.0).abs() * 100.0
     }
 
-    /// The largest such deviation of one leaf class in any one second.
+    /// The largest deviation in percent of the rate of `leaf` from `part` Mbit/s, in any second of
+    /// the evaluated period.
     pub(super) fn off_in_a_second(&self, leaf: usize, part: f64) -> f64 {
         let starts = (0..30).map(|step| STEADY.0 + 100.0 * f64::from(step));
         let off = starts.map(|from| self.rate(|it| it == leaf, from, from + 1_000.0) / part - 1.0);
         off.map(|off| off.abs() * 100.0).fold(0.0, f64::max)
     }
 
-    /// Largest lag in milliseconds of a frame of `leaf`, relative to a constant rate of `mbps` from
-    /// the first departure on.
+    /// The largest lag in milliseconds of a frame of `leaf` behind a constant rate of `mbps`, which
+    /// starts at the first departure.
     pub(super) fn lag(&self, leaf: usize, mbps: f64) -> f64 {
         let start = self.of(leaf).next().map_or(0.0, |it| it.at - it.delay);
         let due = (1..).map(|count| start + f64::from(count) * FRAME_KBIT / mbps);
         self.of(leaf).zip(due).map(|(it, due)| it.at - due).fold(0.0, f64::max)
     }
 
-    /// Idle time of the link in the 200 ms after the last frame of `leaf`.
+    /// Idle time of the link in milliseconds, in the 200 ms after the last frame of `leaf`.
     pub(super) fn idle_after(&self, leaf: usize) -> f64 {
         let end = self.of(leaf).last().map_or(0.0, |it| it.at);
         200.0 * (1.0 - self.rate(|it| it != leaf, end, end + 200.0) / f64::from(LINK))
     }
 
-    /// The delay that one in `of` frames of `leaf` exceeds.
+    /// The delay in milliseconds that one in `of` frames of `leaf` exceeds.
     pub(super) fn delay(&self, leaf: usize, of: usize) -> f64 {
         let mut all: Vec<_> = self.of(leaf).map(|it| it.delay).collect();
         all.sort_by(f64::total_cmp);
@@ -135,5 +136,5 @@ impl Played {
     }
 }
 
-/// kbit of a frame, and so its milliseconds at 1 Mbit/s.
+/// Length of a frame in kbit, which is also its transmission time in milliseconds at 1 Mbit/s.
 const FRAME_KBIT: f64 = 12.112;

@@ -1,4 +1,4 @@
-//! A tree of classes, configured for Tidegate and for HTB.
+//! A class tree, which can be configured in Tidegate and in HTB.
 
 use anyhow::anyhow;
 use tidegate_e2e::Testbed;
@@ -6,12 +6,12 @@ use tidegate_e2e::Testbed;
 use crate::live::{Forwarder, tc};
 use crate::load::{FRAME, PORT};
 
-/// A class. Leaf classes are numbered by their order in the tree.
+/// A class. Leaf classes are numbered in the order of the tree.
 #[derive(Clone, Copy)]
 pub(super) struct Class {
-    /// Index of the parent class; `None` for a class of the link.
+    /// Index of the parent class; `None` for a class directly below the link.
     pub(super) parent: Option<usize>,
-    /// In kbit/s.
+    /// Guaranteed rate in kbit/s.
     pub(super) guarantee: u32,
     pub(super) weight: u32,
 }
@@ -28,15 +28,15 @@ impl Class {
     }
 }
 
-/// The scheduler.
+/// The scheduler that shares the link.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Sharer {
     Ours,
     Htb,
 }
 
-/// A forwarder for a link of `link` Mbit/s with the classes of `tree`. Its leaf classes get the
-/// datagrams to [`PORT`] and the following ports.
+/// Starts a forwarder with the class tree `tree` on a link of `link` Mbit/s. The first leaf class
+/// gets the datagrams to [`PORT`], the next ones those to the following ports.
 pub(super) fn forwarder<'a>(
     bed: &'a Testbed,
     sharer: Sharer,
@@ -53,7 +53,7 @@ pub(super) fn forwarder<'a>(
     }
 }
 
-/// The indices of the leaf classes, each with its port.
+/// The indexes of the leaf classes, each with its UDP port.
 fn leaves(tree: &[Class]) -> impl Iterator<Item = (usize, u16)> {
     let is_leaf = |place: &usize| tree.iter().all(|it| it.parent != Some(*place));
     (0..tree.len()).filter(is_leaf).zip(PORT..)
@@ -79,8 +79,8 @@ fn policies(link: u32, tree: &[Class]) -> String {
     text
 }
 
-/// HTB shares excess bandwidth by quanta. The quantum is one packet for each unit of weight. With
-/// less, a class would send more than its share.
+/// The `tc` commands for HTB. HTB shares excess bandwidth by quanta, here one packet for each unit
+/// of weight. With a smaller quantum, a class would send more than its share.
 fn commands(link: u32, tree: &[Class]) -> Vec<String> {
     let id = |place: usize| format!("1:{}", 10 + place);
     let mut lines = vec![

@@ -1,4 +1,4 @@
-//! Compiles the fields of an aggregate gateway's file into its configuration.
+//! Compiles an aggregate gateway's file, field by field, into its configuration.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,20 +13,22 @@ use crate::hexadecimal;
 use crate::read::List;
 use crate::values::number;
 
-/// Default queue limit of one connection: the product of 20 Mbit/s and 100 ms.
+/// Default queue limit of one connection: the bandwidth-delay product of 20 Mbit/s and 100 ms.
 const STREAM_QUEUE: Bytes = Bytes(256 << 10);
 
 /// Default queue limit of all connections: 256 connections with full queues.
 const MAX_QUEUE: Bytes = Bytes(64 << 20);
 
-/// Smallest queue of a connection: a datagram of QUIC carries up to 1.4 kB, and 16 of them keep a
-/// path busy.
+/// Smallest queue limit of a connection. A QUIC datagram carries up to 1.4 kB, so this limit holds
+/// eleven datagrams, which keep a path busy.
 const LEAST_QUEUE: Bytes = Bytes(16 << 10);
 
-/// Largest queue. QUIC can grant up to 2^62 bytes; more than 4 GiB is a mistake in the unit.
+/// Largest queue limit. QUIC could grant up to 2^62 bytes, but more than 4 GiB is a mistake in the
+/// unit.
 const MOST_QUEUE: Bytes = Bytes(4 << 30);
 
-/// Largest number of connections. Linux allows at most 2^20 descriptors by default (`fs.nr_open`).
+/// Largest number of connections. Linux allows at most 2^20 file descriptors by default
+/// (`fs.nr_open`).
 const MOST_CONNECTIONS: i64 = 1 << 20;
 
 /// The configuration in `file`; `None` if required fields are missing.
@@ -73,7 +75,7 @@ fn socket(text: &Spanned<String>, field: &str, found: &mut Findings) -> Option<S
     address
 }
 
-/// Reports an error if `listen` cannot receive from `peer`, or if both are the same.
+/// Reports an error if `listen` cannot receive packets from `peer`, or if both are the same.
 fn ends_fit(it: &raw::Aggregate, listen: SocketAddr, peer: SocketAddr, found: &mut Findings) {
     let Some(span) = it.peer.get().map(Spanned::span) else { return };
     let problem = if listen == peer {
@@ -121,7 +123,7 @@ fn prefixes(list: &Spanned<List<String>>, found: &mut Findings) -> Vec<IpNet> {
     list.get_ref().0.iter().filter_map(|text| prefix(text, found)).collect()
 }
 
-/// A prefix, or a single address.
+/// A prefix in CIDR notation, or a single address.
 fn prefix(text: &Spanned<String>, found: &mut Findings) -> Option<IpNet> {
     let written = text.get_ref();
     let net = written.parse().ok().or_else(|| written.parse::<IpAddr>().ok().map(IpNet::from));
@@ -140,18 +142,19 @@ fn prefix(text: &Spanned<String>, found: &mut Findings) -> Option<IpNet> {
     Some(net)
 }
 
-/// The rate adjuster. The thresholds of the literal law refer to the queue of the gateway.
+/// The rate adjuster. Its `max_queue` defaults to the `max_queue` of the gateway.
 fn weight(it: &raw::Aggregate, max_queue: Bytes) -> itcp::Config {
     let written = it.weight.as_ref().map(Spanned::get_ref);
     let config = written.map_or_else(
-        || itcp::Config { kind: itcp::Kind::Measured, ..itcp::Config::default() },
+        || itcp::Config { kind: itcp::LawKind::Measured, ..itcp::Config::default() },
         |it| it.config.clone(),
     );
     let of_gateway = written.is_none_or(|it| !it.has_queue);
     itcp::Config { max_queue: if of_gateway { max_queue } else { config.max_queue }, ..config }
 }
 
-/// `stream_queue` and `max_queue`, each within its bounds, and the first not above the second.
+/// `stream_queue` and `max_queue`. Each must be in its range, and `stream_queue` not above
+/// `max_queue`.
 fn queues(it: &raw::Aggregate, found: &mut Findings) -> (Bytes, Bytes) {
     let mut queue = |written: &Option<Spanned<Bytes>>, field: &str, default| {
         let Some(written) = written else { return default };

@@ -1,4 +1,4 @@
-//! The tables of an aggregate gateway's file, with the fields as written.
+//! The tables of an aggregate gateway's file, with the fields as the operator wrote them.
 
 use serde_json::Value;
 use tidegate_core::{Bytes, itcp};
@@ -73,7 +73,7 @@ impl Choice for PeerDown {
 #[derive(Clone, Debug)]
 pub(crate) struct Adjuster {
     pub(super) config: itcp::Config,
-    /// The table has a `max_queue`.
+    /// The table sets `max_queue` itself.
     pub(super) has_queue: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Files of aggregate gateways: defaults, mistakes and damaged text.
+//! Tests of aggregate gateways' files: defaults, mistakes and damaged text.
 
 use proptest::prelude::*;
 
@@ -36,7 +36,7 @@ fn a_short_file_has_all_defaults() {
     assert_eq!((config.peer_key[1], config.peer_key[31]), (0x11, 0xff));
     assert_eq!(config.destinations[2].to_string(), "192.0.2.7/32");
     assert_eq!((config.reachable, config.max_connections), (None, None));
-    assert_eq!(config.weight.kind, itcp::Kind::Measured);
+    assert_eq!(config.weight.kind, itcp::LawKind::Measured);
     assert_eq!(config.weight.max_queue, config.max_queue);
     assert!(!config.confirm_close && is_meant(FILE) && !is_meant("[gateway]\nlan = \"a\""));
 }
@@ -50,7 +50,7 @@ fn the_example_of_the_manual_has_nothing_wrong() {
 
 #[test]
 fn each_mistake_is_found_at_its_line() {
-    // Catches: a bound that is not checked; a finding that points at the whole table.
+    // Catches: a limit that is not checked; a finding that marks the whole table, not the line.
     for (line, code, words) in [
         ("source = \"host\"", "TG0008", "source"),
         ("max_connections = 0", "TG0009", "max_connections"),

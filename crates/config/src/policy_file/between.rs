@@ -1,4 +1,5 @@
-//! `fair_between`: the sharers of a profile, as a name or as a table with a prefix length.
+//! `fair_between`: whether flows or hosts share a profile equally. A name, or a table with a prefix
+//! length.
 
 use serde_json::{Value, json};
 use tidegate_core::policy::{FairBetween, Sharers};
@@ -20,7 +21,7 @@ impl Choice for Sharers {
 }
 
 tables! {
-    /// Between which hosts a profile is shared.
+    /// Members that share a profile equally, with the prefix length of IPv6 hosts.
     "`fair_between`" Prefixes {
         /// "source-host", "destination-host" or "hosts".
         "by" => by: Required<Sharers>,
@@ -29,7 +30,7 @@ tables! {
     }
 }
 
-/// The sharers of a profile: a name, or a name with a prefix length.
+/// `fair_between` as written: a name, or a name with a prefix length.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Between(pub(crate) FairBetween);
 

@@ -1,8 +1,8 @@
 //! The canonical text of a set of policies, classes and trunks.
 //!
 //! Two sets have the same canonical text if, and only if, they set the same fields to the same
-//! values. Items are sorted by kind and name, fields by name, and values of filters in ascending
-//! order. Defaults that are not written stay unwritten.
+//! values. Items are sorted by kind and name, fields by name, and the values of a filter in
+//! ascending order. A field that the set does not write is not in the text.
 
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
@@ -14,13 +14,13 @@ use crate::read::{self, Node, Read, wrong_type};
 
 /// The canonical text of the policies, classes and trunks in `parts`.
 ///
-/// Other tables, such as `[gateway]`, are left out. An item may have a list `roles`. The canonical
-/// text of a canonical text is the same text.
+/// Leaves out other tables, such as `[gateway]`. An item may have a list `roles`. The canonical
+/// text of a canonical text is the text itself.
 ///
 /// # Errors
 ///
-/// The findings of the first part with a wrong value. Contradictions between fields or items are
-/// not checked.
+/// The findings of the first part with an invalid value. Does not check for contradictions between
+/// fields or items.
 pub fn canonical(parts: &[Part]) -> Result<String, Findings> {
     let mut items = Vec::new();
     for part in parts {
@@ -40,7 +40,7 @@ pub fn canonical(parts: &[Part]) -> Result<String, Findings> {
     Ok(texts.join("\n"))
 }
 
-/// Kind, name and canonical text of an item.
+/// The kind, the name and the canonical text of an item.
 type Canonical = (ItemKind, String, String);
 
 fn items_of(document: &DeTable<'_>, into: &mut Vec<Canonical>, found: &mut Findings) {
@@ -65,7 +65,7 @@ fn items_of(document: &DeTable<'_>, into: &mut Vec<Canonical>, found: &mut Findi
     }
 }
 
-/// The canonical fields of an item; `None` if it is invalid.
+/// The fields of an item in canonical form; `None` if the item is invalid.
 fn fields<T: Read>(node: &Node<'_>, found: &mut Findings) -> Option<Table> {
     T::read(node, found)?;
     match T::canonical(node) {
@@ -74,7 +74,7 @@ fn fields<T: Read>(node: &Node<'_>, found: &mut Findings) -> Option<Table> {
     }
 }
 
-/// The same for a policy. Its filters and codepoints are parsed from their texts as well.
+/// As [`fields`] for a policy. Also parses its filters and codepoints, which `read` keeps as text.
 fn policy(node: &Node<'_>, found: &mut Findings) -> Option<Table> {
     let policy = raw::Policy::read(node, found)?;
     let weights = policy.weights.iter().flat_map(|weights| &weights.get_ref().0);
@@ -90,7 +90,7 @@ fn policy(node: &Node<'_>, found: &mut Findings) -> Option<Table> {
     fields::<raw::Policy>(node, found)
 }
 
-/// Splits `node` into the item without its roles, and its sorted roles.
+/// Splits `node` into the item without its `roles`, and its roles in sorted order.
 fn apart_from_roles<'a>(node: &Node<'a>, found: &mut Findings) -> (Node<'a>, Option<Value>) {
     let DeValue::Table(table) = node.get_ref() else { return (node.clone(), None) };
     let mut table = table.clone();
@@ -104,7 +104,7 @@ fn apart_from_roles<'a>(node: &Node<'a>, found: &mut Findings) -> (Node<'a>, Opt
     (bare, (!names.is_empty()).then_some(Value::Array(names)))
 }
 
-/// The field with the gateway roles for which an item is meant.
+/// The name of the field that lists the roles of gateways for which an item is meant.
 const ROLES: &str = "roles";
 
 /// The text of an item: its header, its name, and a line for each other field.
@@ -119,7 +119,7 @@ fn item(kind: ItemKind, mut fields: Table, roles: Option<Value>) -> Canonical {
     (kind, name, text)
 }
 
-/// Returns `true` for a table without fields and for a list without values, which mean the default.
+/// Returns `true` for a table without fields and for an empty list, both of which mean the default.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Table(table) => table.is_empty(),

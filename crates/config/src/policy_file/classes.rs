@@ -1,4 +1,4 @@
-//! Compiles the classes of a policy file into a tree, or into findings.
+//! Compiles the classes of a policy file into a tree, and reports findings.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,9 +18,8 @@ use crate::diagnostic::{Diagnostic, Findings, Span};
 use crate::read::one_of;
 use crate::values::{Period, number};
 
-/// The classes of `file` on the link that `gateway` describes.
-///
-/// `frame` is the largest number of bytes that a packet can be charged.
+/// Compiles the classes of `file` for the link that `gateway` describes. `frame` is the largest
+/// number of bytes that the link can charge for a packet.
 pub(super) fn compile(
     file: &raw::File,
     gateway: Option<&GatewayConfig>,
@@ -54,7 +53,7 @@ pub(super) fn compile(
     None
 }
 
-/// Warns if the guarantees in a direction leave control traffic less than its allowance.
+/// Warns if the guarantees in a direction leave less than the allowance of control traffic.
 fn beside_control(set: &ClassSet, gateway: &GatewayConfig, link: &Span, found: &mut Findings) {
     for way in Direction::BOTH {
         let Some(rate) = gateway.rate[way.index()] else { continue };
@@ -64,7 +63,8 @@ fn beside_control(set: &ClassSet, gateway: &GatewayConfig, link: &Span, found: &
     }
 }
 
-/// Warns, at `link`, if `promised` and the allowance of control traffic exceed `rate`.
+/// Warns, with a mark at `link`, if `promised` and the allowance of control traffic together exceed
+/// `rate`.
 pub(super) fn leave_allowance(
     what: &str,
     promised: impl Iterator<Item = Rate>,
@@ -127,7 +127,7 @@ fn class(raw: &raw::Class, gateway: &GatewayConfig, found: &mut Findings) -> Opt
     })
 }
 
-/// The ratio, if the file has one. `None` if it is invalid.
+/// The ratio as written; `Some(None)` if the file has none, `None` if it is invalid.
 #[expect(clippy::option_option, reason = "a ratio may be absent, and it may be wrong")]
 fn ratio(written: Option<&Spanned<raw::Ratio>>) -> Option<Option<Ratio>> {
     let Some(raw) = written.map(Spanned::get_ref) else { return Some(None) };
@@ -135,7 +135,7 @@ fn ratio(written: Option<&Spanned<raw::Ratio>>) -> Option<Option<Ratio>> {
     Some(Some(Ratio { of, factor }))
 }
 
-/// The value for each direction, if the file has one.
+/// The values for up and down, if the file has them.
 fn each<T: Copy>(written: Option<&Spanned<EachWay<T>>>) -> [Option<T>; 2] {
     written.map_or([None; 2], |written| written.get_ref().0)
 }
@@ -149,7 +149,7 @@ fn burst(burst: &Spanned<Bytes>, found: &mut Findings) -> Option<Bytes> {
     None
 }
 
-/// Reports policies whose class does not exist, or has subclasses.
+/// Reports policies whose class does not exist, or is not a leaf class.
 fn of_policies(file: &raw::File, written: &[Spanned<raw::Class>], found: &mut Findings) {
     let mut names: Vec<&str> = vec![Class::DEFAULT];
     let mut parts = HashMap::new();
@@ -218,7 +218,7 @@ fn diagnostic(
     }
 }
 
-/// The related place of a fault, with an explanation.
+/// A second place to mark for a fault, with a note about it.
 fn other_line(
     fault: &ClassFault,
     written: &[Spanned<raw::Class>],
@@ -252,7 +252,7 @@ fn other_line(
     })
 }
 
-/// The places of a class's fields.
+/// The places of a class and of its fields in the file.
 struct FieldPlaces {
     whole: Span,
     name: Span,
@@ -276,7 +276,7 @@ impl FieldPlaces {
         self.term(term).unwrap_or_else(|| self.name.clone())
     }
 
-    /// The place of the ceiling, which may be that of the parent.
+    /// The place of the ceiling, or the name of the class if the ceiling of its parent applies.
     fn ceiling(&self) -> (Span, &'static str) {
         match self.term(Term::Ceiling) {
             Some(ceiling) => (ceiling, "this ceiling"),
@@ -284,7 +284,7 @@ impl FieldPlaces {
         }
     }
 
-    /// The place of the term that makes a delay bound impossible.
+    /// The place of the term that makes a delay bound impossible, with a note.
     fn that_keeps_from(&self, part: Part) -> (Span, &'static str) {
         match part {
             Part::Guarantee | Part::Order => match self.term(Term::Guarantee) {
@@ -304,7 +304,7 @@ impl FieldPlaces {
     }
 }
 
-/// The terms of a class in the file, with their places.
+/// The terms that the file sets for a class, with their places.
 fn terms(raw: &raw::Class) -> Vec<(Term, Span)> {
     fn span<T>(written: Option<&Spanned<T>>) -> Option<Span> {
         written.map(Spanned::span)
@@ -326,8 +326,8 @@ fn terms(raw: &raw::Class) -> Vec<(Term, Span)> {
     written.into_iter().filter_map(|(term, span)| Some((term, span?))).collect()
 }
 
-/// Reports terms that the scheduler does not have, and loss bounds for a buffer that is never full.
-/// Returns `true` if there are none.
+/// Reports terms that the scheduler does not support, and loss bounds for a buffer that can never
+/// be full. Returns `true` if there are neither.
 fn of_scheduler(
     written: &[Spanned<raw::Class>],
     gateway: &GatewayConfig,

@@ -21,7 +21,7 @@ use crate::host::Host;
 use crate::read::{Number, one_of};
 use crate::values::{Period, number};
 
-/// Compiles `file`, and checks it against `host` if there is one.
+/// Compiles `file`. With `host`, also checks that the ports fit this host.
 pub(super) fn compile(
     file: &raw::File,
     host: Option<&Host>,
@@ -77,7 +77,7 @@ fn ports(
     Some((lan.get_ref().clone(), wan.get_ref().clone()))
 }
 
-/// Reports ports with different MTUs, as one would have to send frames that are too long for it.
+/// Reports ports with different MTUs: the port with the smaller MTU could not send every frame.
 fn carry_the_same(lan: &Spanned<String>, wan: &Spanned<String>, host: &Host, found: &mut Findings) {
     let mtu = |port: &Spanned<String>| host.interface(port.get_ref())?.mtu;
     let (Some(of_lan), Some(of_wan)) = (mtu(lan), mtu(wan)) else { return };
@@ -95,7 +95,7 @@ fn carry_the_same(lan: &Spanned<String>, wan: &Spanned<String>, host: &Host, fou
     );
 }
 
-/// Longest name of an interface: IFNAMSIZ - 1.
+/// Longest name of an interface on Linux (IFNAMSIZ - 1).
 const INTERFACE_NAME: usize = 15;
 
 fn interface<'a>(
@@ -125,7 +125,7 @@ fn interface<'a>(
     Some(name)
 }
 
-/// The longest frame of the ports, or the usual one without information about the host.
+/// The longest frame that the ports carry. Without information about the host, the usual one.
 fn longest_frame(raw: Option<&raw::Gateway>, host: Option<&Host>) -> Bytes {
     let name = |name: Option<&Spanned<String>>| name.map(|name| name.get_ref().clone());
     let names: Vec<_> =
@@ -134,7 +134,7 @@ fn longest_frame(raw: Option<&raw::Gateway>, host: Option<&Host>) -> Bytes {
     host.and_then(|host| host.longest_frame(&names)).unwrap_or(super::USUAL_FRAME)
 }
 
-/// The settings of a gateway. `controlled` selects the default queue of the link.
+/// The settings of the gateway. `controlled` selects the default queue of the link.
 fn settings(raw: &raw::Gateway, controlled: bool, found: &mut Findings) -> Option<GatewayConfig> {
     let rate = raw.rate.as_ref().map(|rates| rates.get_ref());
     let rate = [
@@ -190,14 +190,14 @@ fn scheduler(raw: &raw::Gateway, found: &mut Findings) -> SchedulerSpec {
     scheduler
 }
 
-/// True if the file has an ACK-controlled policy or a trunk.
+/// Returns `true` if the file has an ACK-controlled policy or a trunk.
 fn is_controlled(file: &raw::File) -> bool {
     let policies = file.policies.as_ref().map_or(&[][..], |policies| &policies.get_ref().0);
     let trunks = file.trunks.as_ref().is_some_and(|trunks| !trunks.get_ref().0.is_empty());
     trunks || policies.iter().any(|policy| policy_is_controlled(policy.get_ref()))
 }
 
-/// True if `policy` has an ACK control or sends its packets through a trunk.
+/// Returns `true` if `policy` has ACK control or sends its packets through a trunk.
 fn policy_is_controlled(policy: &raw::Policy) -> bool {
     let control = policy.ack_control.get().is_some_and(|it| it.get_ref().0.is_some());
     control || policy.trunk.is_some()
@@ -207,7 +207,7 @@ fn link_overhead(raw: &raw::Gateway) -> Overhead {
     raw.overhead.as_ref().map(|it| it.get_ref().0).unwrap_or_default()
 }
 
-/// The largest number of bytes that a packet can be charged.
+/// The largest number of bytes that the link can charge for a packet.
 fn charged(longest: Bytes, raw: Option<&raw::Gateway>) -> Bytes {
     let len = u32::try_from(longest.0).unwrap_or(u32::MAX);
     let overhead = raw.map(link_overhead).unwrap_or_default();
@@ -258,9 +258,10 @@ fn names_differ(policies: &[Spanned<raw::Policy>], found: &mut Findings) {
     }
 }
 
-/// Warns of policies that can never match, because earlier policies match all their packets.
+/// Warns of policies that can never match, because policies with precedence match all their
+/// packets.
 fn can_match(written: &[Spanned<raw::Policy>], policies: &[Policy], found: &mut Findings) {
-    // Duplicate names of policies have already been reported.
+    // `PolicySet::new` fails on duplicate names, which have already been reported.
     let Ok(set) = PolicySet::new(policies.to_vec()) else { return };
     let names = written.iter().filter_map(|policy| policy.get_ref().name.get());
     let places: HashMap<_, _> = names.map(|name| (name.get_ref(), name.span())).collect();
@@ -324,7 +325,7 @@ fn action(raw: &raw::Policy, place: Span, longest: Bytes, found: &mut Findings) 
     if let Some(action) = action {
         fields_belong(raw, action, found);
     }
-    // An error in the action must not hide an error in the profile.
+    // Checks the profile even if the action is invalid, so that the operator sees both errors.
     let conditioned = !action.is_some_and(|action| *action.get_ref() == raw::Action::Pass);
     let conditioning = conditioned.then(|| conditioning(raw, place, longest, found)).flatten();
     let action = action?;
@@ -335,11 +336,11 @@ fn action(raw: &raw::Policy, place: Span, longest: Bytes, found: &mut Findings) 
             let queue =
                 markings::queue(written, policy_is_controlled(raw), markings::Place::Policy, found);
             markings::has_no_trunk(raw, found);
-            let signal = raw.ack_control.get().and_then(|it| it.get_ref().0.clone());
+            let ack_control = raw.ack_control.get().and_then(|it| it.get_ref().0.clone());
             between_flows(raw, found);
             let conditioning = conditioning?;
             rates::burst_carries_mean(raw, &conditioning.profile, longest, found);
-            return Some(Action::Shape { conditioning, queue, signal });
+            return Some(Action::Shape { conditioning, queue, ack_control });
         }
         raw::Action::PoliceDrop => Exceed::Drop,
         raw::Action::PoliceMark => mark(raw, action.span(), found)?,
@@ -347,7 +348,7 @@ fn action(raw: &raw::Policy, place: Span, longest: Bytes, found: &mut Findings) 
     Some(Action::Police { conditioning: conditioning?, exceed })
 }
 
-/// Reports a policy with ACK control, which works per flow, and fairness between hosts.
+/// Reports a policy with ACK control and fairness between hosts. ACK control works flow by flow.
 fn between_flows(raw: &raw::Policy, found: &mut Findings) {
     let control = raw.ack_control.get().filter(|it| it.get_ref().0.is_some());
     let between = raw.fair_between.as_ref().filter(|it| it.get_ref().0.by != Sharers::Flow);
@@ -359,7 +360,7 @@ fn between_flows(raw: &raw::Policy, found: &mut Findings) {
     }
 }
 
-/// Reports fields that the action does not use.
+/// Reports fields that have no meaning with the action.
 fn fields_belong(raw: &raw::Policy, action: &Spanned<raw::Action>, found: &mut Findings) {
     use raw::Action::{PoliceDrop, PoliceMark, Shape};
     let fields = [
@@ -479,7 +480,7 @@ fn profile(raw: &raw::Profile, longest: Bytes, found: &mut Findings) -> Option<P
     None
 }
 
-/// Adds the longest packet of the file to `profile`.
+/// Adds `max_packet`, if the file has it, to `profile`.
 fn with_max_packet(profile: Profile, raw: &raw::Profile, found: &mut Findings) -> Option<Profile> {
     let Some(written) = &raw.max_packet else { return Some(profile) };
     let longest = *written.get_ref();
@@ -499,13 +500,14 @@ fn with_max_packet(profile: Profile, raw: &raw::Profile, found: &mut Findings) -
     profile.with_max_packet(longest).map_err(wrong).ok()
 }
 
-/// Source: RFC 791, section 3.2: the packet that every module must be able to forward.
+/// Smallest `max_packet`: the longest packet that every router must forward unfragmented (RFC 791,
+/// section 3.2).
 const LEAST_MAX_PACKET: Bytes = Bytes(68);
 
-/// Source: RFC 791, section 3.1: the largest total length.
+/// Largest `max_packet`: the largest total length of an IPv4 packet (RFC 791, section 3.1).
 const LONGEST_PACKET: Bytes = Bytes(65_535);
 
-/// The default burst: the bytes of the mean rate in 100 ms, at least ten full-size packets.
+/// The default burst: 100 ms at the mean rate, at least ten full-size packets.
 fn usual_burst(mean: Rate, longest: Bytes) -> Bytes {
     let burst = mean.bytes_in(Duration::from_millis(100));
     burst.max(Bytes(longest.0 * 10)).min(Profile::MAX_BURST)

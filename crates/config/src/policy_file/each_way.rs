@@ -1,4 +1,4 @@
-//! A quantity that is the same in both directions, or is given for each direction.
+//! A quantity with the same value in both directions, or with a value for each direction.
 
 use serde_json::{Value, json};
 use tidegate_core::Rate;
@@ -14,9 +14,9 @@ use crate::values::Period;
 #[derive(Clone, Debug)]
 pub(crate) struct EachWay<T>(pub(crate) [Option<T>; 2]);
 
-/// A quantity that may be given for each direction.
+/// A quantity that a file may set for each direction.
 pub(crate) trait OfWays: Read + Clone {
-    /// The table with a value for each direction.
+    /// The table with the fields `up` and `down`.
     type Table: Read;
 
     /// The values in `table`, up and down.

@@ -1,4 +1,4 @@
-//! Filters in policy files: each field is a value or a list of values.
+//! Filters in policy files. Each field of a filter is a value or a list of values.
 
 use std::marker::PhantomData;
 
@@ -14,26 +14,26 @@ use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings};
 use crate::read::{List, Node, Read, wrong_type};
 
-/// A name, a number or a range in a filter.
+/// One value of a filter field, as text: a name, a number or a range.
 #[derive(Clone, Debug)]
 pub struct Token<K>(pub String, PhantomData<K>);
 
-/// A kind of filter field.
+/// The kind of values in a filter field: addresses, ports, protocols, codepoints or VLANs.
 pub trait TokenKind {
-    /// Its values.
+    /// The type of a single value.
     type Number: Copy + Ord;
-    /// The code of an error for an invalid value.
+    /// The code of the error for an invalid value.
     const CODE: Code;
 
-    /// The values that `text` stands for: one range, or one range below and one above the IPv4-mapped
-    /// addresses.
+    /// The values that `text` stands for, as ranges. IPv6 ranges that contain the IPv4-mapped
+    /// addresses are split around them; all others are a single range.
     ///
     /// # Errors
     ///
-    /// If `text` stands for none.
+    /// If `text` is not a value of this kind.
     fn parse(text: &str) -> Result<Vec<Range<Self::Number>>, FieldError>;
 
-    /// The canonical form of the values from `first` to `last`.
+    /// The canonical form of the range from `first` to `last`.
     fn show(first: Self::Number, last: Self::Number) -> toml::Value;
 }
 
@@ -77,20 +77,20 @@ kinds! {
     };
 }
 
-/// A number, or a range as text.
+/// A single number as a number, a range as text.
 fn numbers<T: Copy + Into<i64> + PartialEq>(first: T, last: T) -> toml::Value {
     let (from, to): (i64, i64) = (first.into(), last.into());
     if first == last { from.into() } else { format!("{from}-{to}").into() }
 }
 
-/// Wraps a parser that always returns one range.
+/// Wraps a parser that returns a single range.
 fn one<T>(
     parse: impl Fn(&str) -> Result<Range<T>, FieldError>,
 ) -> impl Fn(&str) -> Result<Vec<Range<T>>, FieldError> {
     move |text| parse(text).map(|range| vec![range])
 }
 
-/// Parses VLAN identifiers, or the word for frames without a tag.
+/// Parses VLAN identifiers, or `none` for frames without a tag.
 fn vlans(text: &str) -> Result<Range<u16>, FieldError> {
     match text.trim() {
         NO_TAG => Ok(Range { first: NO_VLAN, last: NO_VLAN }),
@@ -98,7 +98,7 @@ fn vlans(text: &str) -> Result<Range<u16>, FieldError> {
     }
 }
 
-/// The word for frames without a VLAN tag.
+/// Stands for frames without a VLAN tag.
 const NO_TAG: &str = "none";
 
 impl<K: TokenKind> Read for Token<K> {
@@ -122,7 +122,7 @@ impl<K: TokenKind> Read for Token<K> {
         }
     }
 
-    /// The canonical list: sorted, without duplicates.
+    /// The list in canonical form: sorted, without duplicates.
     fn canonical_list(nodes: &[Node<'_>]) -> Vec<toml::Value> {
         let ranges = |node: &Node<'_>| K::parse(&text(node)?).ok();
         let ends =
@@ -134,7 +134,7 @@ impl<K: TokenKind> Read for Token<K> {
     }
 }
 
-/// The text of a token.
+/// The text of a value; a decimal number is also accepted.
 fn text(node: &Node<'_>) -> Option<String> {
     match node.get_ref() {
         DeValue::String(text) => Some(text.as_ref().to_owned()),
@@ -174,8 +174,8 @@ fn tags(tags: Option<&Spanned<raw::Tags>>, found: &mut Findings) -> [Option<Vec<
     [outer, inner].map(|tag| ranges(tag.as_ref(), found))
 }
 
-/// The values of a field in ascending order. Their order in the file has no meaning, so it must not
-/// look like a change.
+/// The values of a field as ranges, sorted. The order in the file has no meaning, so reordering
+/// must not look like a change.
 fn ranges<K: TokenKind>(
     list: Option<&Spanned<List<Token<K>>>>,
     found: &mut Findings,
@@ -210,7 +210,7 @@ pub fn codepoint(token: &Spanned<Token<Codepoints>>, found: &mut Findings) -> Op
     value(token, found)?.first().map(|range| range.first)
 }
 
-/// Reports ports together with a protocol without ports.
+/// Reports a filter with ports whose protocol has no ports.
 fn ports_fit(raw: &raw::Match, found: &mut Findings) {
     let ports = raw.src_port.as_ref().or(raw.dst_port.as_ref());
     let (Some(ports), Some(listed)) = (ports, &raw.protocol) else { return };

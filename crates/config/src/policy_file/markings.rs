@@ -8,22 +8,22 @@ use super::raw;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings};
 
-/// The queue and the marking in the file.
+/// A queue and a marking, as the file has them.
 pub(super) type Written<'a> = (Option<&'a Spanned<QdiscSpec>>, Option<&'a Spanned<MarkingSpec>>);
 
-/// The position of a queue.
+/// Where a queue is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Place {
     /// At the link or a class, where all traffic of the hosts meets.
     Link,
-    /// At a policy. The allocation of the policy selects the flow.
+    /// At a policy, whose allocation selects the flow that sends next.
     Policy,
 }
 
-/// The queue in the file with the marking in the file, or the default queue.
+/// The queue that the file describes, with its marking; or a default queue.
 ///
-/// The usual default bounds the delay by early drops and marks. An ACK control, a trunk
-/// (`controlled`) or a marking limits the data in flight itself. Its default queue drops packets
+/// The usual default queue drops and marks early, to keep delays short. If ACK control, a trunk
+/// (`controlled`) or a marking already limits the data in flight, the default is a queue that drops
 /// only when it is full.
 pub(super) fn queue(
     (queue, marking): Written<'_>,
@@ -49,8 +49,7 @@ pub(super) fn queue(
     with_marking(plain, marking.map(|it| it.get_ref().clone()))
 }
 
-/// The queue of a class. A class without a queue in the file has that of the link, including its
-/// marking.
+/// The queue of a class. If the file has none for the class, the queue and the marking of the link.
 pub(super) fn of_class(written: Written<'_>, link: &QdiscSpec, found: &mut Findings) -> QdiscSpec {
     match written {
         (None, None) => link.clone(),
@@ -61,7 +60,7 @@ pub(super) fn of_class(written: Written<'_>, link: &QdiscSpec, found: &mut Findi
     }
 }
 
-/// Reports the marking of a link without a rate.
+/// Reports a marking at a link without a rate.
 pub(super) fn has_rate(raw: &raw::Gateway, limited: bool, found: &mut Findings) {
     if let Some(marking) = raw.marking.as_ref().filter(|_| !limited) {
         let message = "packets wait where a rate is kept, and the link has none";
@@ -70,7 +69,7 @@ pub(super) fn has_rate(raw: &raw::Gateway, limited: bool, found: &mut Findings) 
     }
 }
 
-/// Reports the marking of a policy whose packets go through a trunk.
+/// Reports a marking at a policy whose packets go through a trunk.
 pub(super) fn has_no_trunk(raw: &raw::Policy, found: &mut Findings) {
     if let (Some(marking), Some(trunk)) = (&raw.marking, &raw.trunk) {
         let message = "packets of a trunk wait for its credit, which no marking can predict";

@@ -1,15 +1,21 @@
-//! Kinds of access links, and the bytes that each adds to a packet.
+//! Kinds of access links, and the bytes that each kind adds to an IP packet.
 //!
-//! Source: the manual page tc-cake(8), section "Manual overhead specification" and below, for the
-//! numbers. They are relative to the IP packet, as in tc and sqm-scripts. IEEE 802.3 (preamble 8,
-//! header 14, FCS 4, gap 12, least frame 64 bytes) for `ethernet`, DOCSIS (header and FCS) for
-//! `docsis`, RFC 2684 and RFC 2516 for those over ATM and PTM. A frame in the gateway may have
-//! headers between Ethernet and IP. If the number of a kind includes such a header, it is not
-//! counted again. All others count as they are in the frame. The numbers of `pppoe-*` include PPPoE
-//! and PPP; those of kinds that carry whole Ethernet frames include none. For IP without Ethernet
-//! (`ipoa-*`, `pppoa-*`), `conservative` and custom numbers, the frame counts from the IP packet
-//! on.
-//! Differs: PTM's 64b/65b code is not counted; configure 98.4 % of the modem's rate.
+//! A frame in the gateway may have headers between Ethernet and IP (VLAN tags, PPPoE). The
+//! kind determines which of these headers count:
+//!
+//! - `pppoe-*`: the number includes PPPoE and PPP, so such headers of the frame are not counted
+//!   again.
+//! - Kinds that carry whole Ethernet frames: the number includes none, so all headers of the frame
+//!   count.
+//! - IP without Ethernet (`ipoa-*`, `pppoa-*`), `conservative`, and numbers of the operator: the
+//!   packet counts from its IP header on.
+//!
+//! Source: for the numbers, the manual page tc-cake(8), section "Manual overhead specification" and
+//! below. They are relative to the IP packet, as in tc and sqm-scripts. `ethernet`: IEEE 802.3
+//! (preamble 8, header 14, FCS 4, gap 12, smallest frame 64 bytes). `docsis`: DOCSIS (header and
+//! FCS). ATM and PTM: RFC 2684 and RFC 2516.
+//!
+//! Differs: the 64b/65b code of PTM is not counted; configure 98.4 % of the modem's rate.
 
 use serde_json::{Value, json};
 use tidegate_core::gateway::{Headers, Overhead};
@@ -21,15 +27,16 @@ use crate::diagnostic::{Diagnostic, Findings};
 use crate::read::{Field, Node, Number, Read, Required, Table, one_of, tables};
 use crate::values::number;
 
-/// A kind of link.
+/// A kind of access link.
 struct LinkKind {
     name: &'static str,
     /// Bytes added to each IP packet.
     per_packet: i32,
-    /// Minimum number of bytes that a packet occupies.
+    /// Smallest number of bytes that a packet occupies on the link.
     min: u32,
     atm: bool,
-    /// Headers between Ethernet and IP that the number includes, or that do not cross the link.
+    /// Headers between Ethernet and IP that are not counted again: `per_packet` includes them, or
+    /// they do not cross the link.
     contains: Headers,
 }
 
@@ -60,10 +67,10 @@ const KINDS: &[LinkKind] = &[
     kind("pppoe-llcsnap", 40, 0, true, Headers::Pppoe),
 ];
 
-/// Bytes of a frame before its IP packet, as seen by the gateway.
+/// Length of the Ethernet header, in bytes.
 const ETHERNET_HEADER: i32 = 14;
 
-/// An entry for `overhead`.
+/// The field `overhead` as written: the name of a kind, or numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry(pub(crate) Overhead);
 
@@ -117,7 +124,7 @@ impl Numbers {
 }
 
 impl LinkKind {
-    /// The overhead relative to the frame instead of the IP packet.
+    /// The overhead relative to the Ethernet frame, not to the IP packet.
     const fn overhead(&self) -> Overhead {
         let Self { per_packet, min, atm, contains, .. } = *self;
         Overhead { per_packet: per_packet - ETHERNET_HEADER, min, atm, contains }

@@ -1,4 +1,4 @@
-//! Warns of rates and bursts that a policy can never reach.
+//! Warns of rates and bursts with which a policy cannot reach its rate.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,7 +13,8 @@ use super::raw;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
 
-/// Warns of policies whose mean is above the rate of the link in each direction that they match.
+/// Warns of policies whose mean rate is above the rate of the link in each direction that they
+/// match.
 pub(super) fn within_link(
     written: &[Spanned<raw::Policy>],
     policies: &[Policy],
@@ -37,14 +38,14 @@ pub(super) fn within_link(
     }
 }
 
-/// The name of `policy`, and the place of its mean.
+/// The name of `policy`, and the place of its mean rate.
 fn place(policy: &Spanned<raw::Policy>) -> Option<(&str, Span)> {
     let policy = policy.get_ref();
     let mean = policy.profile.as_ref()?.get_ref().mean.get()?;
     Some((policy.name.get()?.get_ref().as_str(), mean.span()))
 }
 
-/// Warns that the rate at `place` is above that of the link.
+/// Warns that `rate`, which is at `place`, is above the rate of the link.
 pub(super) fn above(what: &str, rate: Rate, link: Rate, place: Span, found: &mut Findings) {
     let message = format!("a {what} of {rate} is above the rate of the link, {link}");
     found.push(Diagnostic::warning(Code::AboveLink, place, message));
@@ -52,8 +53,8 @@ pub(super) fn above(what: &str, rate: Rate, link: Rate, place: Span, found: &mut
 
 /// Warns of a burst that is too small for the mean rate.
 ///
-/// The gateway sends up to [`INTERVAL`] after a packet conforms. Tokens that do not fit into the
-/// bucket by then are lost. So the bucket must hold a packet that just fails to conform, plus the
+/// The gateway may send a packet up to [`INTERVAL`] after it conforms. Tokens that then overflow
+/// the bucket are lost. So the bucket must hold the longest packet plus the tokens of one interval.
 /// tokens of the interval.
 pub(super) fn burst_carries_mean(
     raw: &raw::Policy,
@@ -74,5 +75,6 @@ pub(super) fn burst_carries_mean(
     found.push(Diagnostic::warning(Code::BurstBelowMean, written.span(), message).help(help));
 }
 
-/// The grid of the loop at high rates: `grid` of the driver's `Options`.
+/// Longest time between two looks at the shaping timer, at high rates (`grid` of the driver's
+/// `Options`).
 const INTERVAL: Duration = Duration::from_micros(100);

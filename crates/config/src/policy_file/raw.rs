@@ -1,4 +1,5 @@
-//! The tables of a policy file, with the fields as written.
+//! The tables of a policy file, with the fields as the operator wrote them. Their descriptions are
+//! also those of the published schema.
 
 use std::net::IpAddr;
 
@@ -34,7 +35,7 @@ use crate::values::{Flag, Period};
 use crate::{canonical, schema};
 
 tables! {
-    /// A policy file: what the gateway stands between, and what it does with the traffic.
+    /// A policy file: the ports of the gateway, and the treatment of the traffic between them.
     "the file" File {
         /// The gateway itself.
         "gateway" => gateway: Required<Gateway>,
@@ -44,7 +45,8 @@ tables! {
         /// The classes that share the link. A policy names the class of its packets. The class "default" gets all
         /// other packets, and exists even if it is not written. Default: one queue.
         "class" => classes: Option<Spanned<Array<Class>>>,
-        /// The trunks that end here. A policy names the trunk of its packets. Default: none.
+        /// The trunks that end at this gateway. A policy names the trunk of its packets. Default:
+        /// none.
         "trunk" => trunks: Option<Spanned<Array<Trunk>>>,
         /// Further files and repositories to read.
         "head" => head: Also<FurtherParts>,
@@ -55,13 +57,14 @@ tables! {
         /// Further files with policies, classes and trunks: paths or patterns such as "policies.d/*.toml", relative
         /// to the directory of this file, read in the order of their names. Default: none.
         "include" => include: Option<Spanned<List<String>>>,
-        /// Repositories that the policy agent watches for further policies, classes and trunks. Their order is that
-        /// of policies with equal priority and specificity. Default: none.
+        /// Repositories that the policy agent watches for further policies, classes and trunks.
+        /// Among policies of equal priority and specificity, those of earlier sources come first.
+        /// Default: none.
         "source" => sources: Option<Spanned<Array<Source>>>,
     }
 
-    /// A repository of policies. It owns the names in it: the same name in two places is an error, and the last good
-    /// generation stays in force.
+    /// A repository of policies. If two sources contain the same name, or a source and this file,
+    /// this is an error, and the last good generation stays in force.
     "[[source]]" Source {
         /// Its name, in reports, alarms and commands: letters, digits, dots, dashes, underscores.
         "name" => name: Required<String>,
@@ -80,24 +83,28 @@ tables! {
         "user" => user: Option<Spanned<String>>,
         /// File of mode 0600 with the password in its first line. Default: none.
         "password_file" => password_file: Option<Spanned<String>>,
-        /// File with the certificates that sign the server's. Default: those of the system.
+        /// File with the certificates of the authorities that sign the server's certificate.
+        /// Default: those of the system.
         "ca" => ca: Option<Spanned<String>>,
         /// File with the certificate of this gateway; with a `key`. Default: none.
         "cert" => cert: Option<Spanned<String>>,
         /// File of mode 0600 with the key of `cert`. Default: none.
         "key" => key: Option<Spanned<String>>,
-        /// Roles of this gateway. An item with `roles` is taken if it has one of these, an item without them always.
-        /// Default: none.
+        /// Roles of this gateway. A policy, class or trunk with `roles` applies only if it lists
+        /// one of these. Items without `roles` always apply. Default: none.
         "roles" => roles: Option<Spanned<List<String>>>,
-        /// The use of a commit: "auto" puts it in force, "confirm" rolls it back unless `tidegate confirm` follows,
-        /// "manual" waits for `tidegate apply --source`. Default: "auto".
+        /// Reaction to a commit: "auto" puts it in force; "confirm" does too, but rolls it back
+        /// unless `tidegate confirm` follows; "manual" waits for `tidegate apply --source`.
+        /// Default: "auto".
         "apply" => apply: Option<Spanned<Apply>>,
-        /// The definition of a commit: "marker", the change of a marker that is written last; or "each-change", every change
-        /// that a quiet 200 ms follow. With the latter, half a change can be put in force. Default: "marker".
+        /// Changes that count as a commit: "marker", a change of a marker that is written last; or
+        /// "each-change", every change that 200 ms without further changes follow. With
+        /// "each-change", half of a change can be put in force. Default: "marker".
         "commit" => commit: Option<Spanned<Commit>>,
-        /// Interval between two looks at a source that cannot be watched, from "100 ms" to "1 h". Default: "1 s".
+        /// Interval between two reads of a source that cannot be watched, from "100 ms" to "1 h".
+        /// Default: "1 s".
         "poll" => poll: Option<Spanned<Period>>,
-        /// Largest total size of what it holds, from 1 kB to 1 GB. Default: "64 MiB".
+        /// Largest total size of its documents, from 1 kB to 1 GB. Default: "64 MiB".
         "max_size" => max_size: Option<Spanned<Bytes>>,
         /// Largest number of its policies, classes and trunks together, from 1 to 1000000. Default: 100000.
         "max_policies" => max_policies: Option<Spanned<Number>>,
@@ -118,8 +125,8 @@ tables! {
         /// Queue discipline at the access link. "per-flow" with a `marking`, if a policy has an `ack_control`, or
         /// if there are trunks. Default: "hosts".
         "queue" => queue: Option<Spanned<QdiscSpec>>,
-        /// Marking: marks packets before the queue overflows, as predicted from the windows of its flows.
-        /// The queue is then "per-flow" or "drop-tail". Default: none.
+        /// Marking: predicts from the windows of flows when the queue would overflow, and marks
+        /// packets before. The queue is then "per-flow" or "drop-tail". Default: none.
         "marking" => marking: Option<Spanned<MarkingSpec>>,
         /// The scheduler of the classes: "class-tree", or "jobs", which keeps bounds and ratios of delay and loss.
         /// Default: "class-tree".
@@ -129,15 +136,17 @@ tables! {
         /// Interval of the shaping timer. With "0 s" the timer expires exactly when the next packet conforms.
         /// Default: "0 s".
         "shaping_interval" => shaping_interval: Option<Spanned<Period>>,
-        /// Events after which an aggregate checks whether waiting packets conform. "all": each event that may have
-        /// added tokens. "timer": the shaping timer alone, as in a host without the triggers of the paper's
-        /// section 6. New packets can then take tokens before waiting ones. Default: "all".
+        /// Events after which an aggregate checks whether waiting packets conform. "all": each
+        /// event that may have added tokens. "timer": only the shaping timer, as in a host without
+        /// the triggers of the paper's section 6; new packets can then take tokens before waiting
+        /// ones. Default: "all".
         "shaping_triggers" => shaping_triggers: Option<Spanned<TriggerSet>>,
-        /// The policy of an IP fragment whose first fragment is unknown. "by-address" skips policies that name ports,
-        /// "may-match" takes the first policy whose other terms match. Default: "by-address".
+        /// Policy of an IP fragment whose first fragment did not arrive. "by-address" skips
+        /// policies that name ports; "may-match" takes the first policy whose other terms match.
+        /// Default: "by-address".
         "fragments_without_first" => fragments_without_first: Option<Spanned<WithoutFirst>>,
-        /// Longest time between two heartbeats of the gateway, from "5 ms" to "10 s". After it, the kernel lets
-        /// frames bypass the gateway. Default: "50 ms".
+        /// Longest time between two heartbeats of the gateway, from "5 ms" to "10 s". After this
+        /// time, the kernel passes frames without the gateway. Default: "50 ms".
         "heartbeat" => heartbeat: Option<Spanned<Period>>,
         /// Most packets in the gateway at once, from 1024 to 1048576. Each takes 2 KiB of memory, 4 KiB with an
         /// MTU above 1770. On AF_PACKET a packet takes up to 68 KiB. Default: 16384.
@@ -145,7 +154,7 @@ tables! {
         /// Entries of the flow table, from 64 to 16777216; each takes at most 256 B of memory.
         /// Default: 131072.
         "flows" => flows: Option<Spanned<Number>>,
-        /// Kind of ports: "auto" takes AF_XDP where the host supports it. Default: "auto".
+        /// Kind of ports. "auto" selects AF_XDP if the host supports it. Default: "auto".
         "backend" => backend: Option<Spanned<Backend>>,
     }
 
@@ -189,8 +198,8 @@ tables! {
         /// Longest waiting time of its packets while they conform to `guarantee` and `burst`: a time, or
         /// { up, down }. A bound that cannot be met is refused. Only for classes without parts. Default: no bound.
         "delay_bound" => delay_bound: Option<Spanned<EachWay<Period>>>,
-        /// The largest part of its bytes that may be dropped while packets wait, such as "1 %"; only with scheduler
-        /// "jobs". Default: not bounded.
+        /// Largest fraction of its bytes that may be dropped while packets wait, such as "1 %";
+        /// only with scheduler "jobs". Default: not bounded.
         "loss_bound" => loss_bound: Option<Spanned<Chance>>,
         /// Its queueing delay relative to that of another class; only with scheduler "jobs". Default: none.
         "delay_ratio" => delay_ratio: Option<Spanned<Ratio>>,
@@ -203,7 +212,8 @@ tables! {
         "marking" => marking: Option<Spanned<MarkingSpec>>,
     }
 
-    /// A class in relation to another: { of = "silver", factor = 0.5 } is half as much as `silver` has.
+    /// A class in relation to another: { of = "silver", factor = 0.5 } means half the value of
+    /// class `silver`.
     "`delay_ratio` and `loss_ratio`" Ratio {
         /// The other class.
         "of" => of: Required<String>,
@@ -211,12 +221,14 @@ tables! {
         "factor" => factor: Required<Factor>,
     }
 
-    /// An end of a trunk: a path to another gateway whose share is found by congestion control. The other
-    /// gateway has the same table, with `local` and `peer` exchanged, and a `next_hop` of its own.
+    /// An end of a trunk: a path to another gateway whose rate is found by congestion control. The
+    /// other gateway has the same table, with `local` and `peer` exchanged and a `next_hop` of its
+    /// own.
     "[[trunk]]" Trunk {
         /// Its name, in policies and reports: letters, digits, dots, dashes, underscores.
         "name" => name: Required<String>,
-        /// The address of this gateway on its WAN port, for this and other trunks; nothing else may have it.
+        /// The address of this gateway on its WAN port, for this and other trunks. No other host
+        /// may use it.
         "local" => local: Required<Station>,
         /// The address of the other gateway.
         "peer" => peer: Required<Station>,
@@ -232,8 +244,8 @@ tables! {
         /// Number of management connections, from 1 to 64. With more connections the rate changes in smaller steps.
         /// Default: 4.
         "connections" => connections: Option<Spanned<Number>>,
-        /// User bytes for which one management packet stands, from the IP header on, 64 B to 65535 B. Competing
-        /// trunks share in proportion to it. Default: "1500 B".
+        /// User bytes, from the IP header on, for which one management packet is sent: 64 B to
+        /// 65535 B. Competing trunks share in proportion to it. Default: "1500 B".
         "vmss" => vmss: Option<Spanned<Bytes>>,
         /// Rate that is sent regardless of congestion control, from the IP header on. Default: zero.
         "guarantee" => guarantee: Option<Spanned<Rate>>,
@@ -245,30 +257,33 @@ tables! {
         /// The class of assured forwarding, from 1 to 4: user packets are marked AFx1, management packets
         /// AFx3. Default: 1.
         "assured" => assured: Option<Spanned<Number>>,
-        /// TCP settings of its management connections. With "vegas" the congestion control must know weights.
-        /// Default: profile "rfc", a receive window that never limits, and an initial window of one packet.
+        /// TCP settings of its management connections. With probing "vegas", the congestion control
+        /// must support weights. Default: profile "rfc", a receive window that never limits, and an
+        /// initial window of one packet.
         "tcp" => tcp: Option<Spanned<OfTrunk>>,
-        /// Treatment of user packets after three RTO without an answer of the other gateway. "hold" sends the
-        /// guarantee only, "direct" sends them past the trunk. Default: "hold".
+        /// Treatment of user packets when the other gateway has not answered for three RTO. "hold"
+        /// sends only the guarantee, "direct" sends the packets without the trunk. Default: "hold".
         "fallback" => fallback: Option<Spanned<Fallback>>,
-        /// Method that finds its share: "management" packets; "vegas", the management packets of one connection
-        /// with weighted Vegas; or "epochs", whose boundaries are user packets. With "epochs" it has no
-        /// `connections`, `vmss`, `weight` or `tcp`, and no other trunk may have its class `assured`. Default:
-        /// "management".
+        /// Method that finds the rate of the trunk: "management" packets; "vegas", which is
+        /// management packets of one connection with weighted Vegas; or "epochs", whose boundaries
+        /// are user packets. With "epochs", the trunk has no `connections`, `vmss`, `weight` or
+        /// `tcp`, and no other trunk may have its class `assured`. Default: "management".
         "probing" => probing: Option<Spanned<Probing>>,
-        /// The weight of its share, from 1 to 16: a number, or "measured". With "measured" it follows the load
-        /// that the users offer. It replaces `connections`: with "management" packets, `weight` rounded is the
-        /// number of connections, and both gateways must have a `weight`. With "vegas" it is theta. Default:
-        /// none, which is 1 with "vegas".
+        /// The weight of the trunk, from 1 to 16: a number, or "measured", which follows the load
+        /// that the users offer. It replaces `connections`: with "management" packets, the rounded
+        /// weight is the number of connections, and both gateways must have a `weight`. With
+        /// "vegas", the weight is theta. Default: none, which is 1 with "vegas".
         "weight" => weight: Option<Spanned<TrunkWeight>>,
         /// Encapsulation of user packets between live gateways. "none" leaves them unchanged. "udp" puts each into
         /// an authenticated datagram from `local` to `peer`, which takes the path of management packets. Both
         /// gateways need the same value. The simulator has one path, and does not encapsulate. Default: "none".
         "encapsulation" => encapsulation: Option<Spanned<Encapsulation>>,
-        /// The longest IP packet, datagrams of the trunk included, that the path to `peer` carries, from 1351 B to
-        /// 9216 B; only with `encapsulation`. Messages of routers lower it. Default: the MTU of the WAN port.
+        /// The longest IP packet that the path to `peer` carries, datagrams of the trunk included,
+        /// from 1351 B to 9216 B; only with `encapsulation`. ICMP messages of routers lower it.
+        /// Default: the MTU of the WAN port.
         "mtu" => mtu: Option<Spanned<Bytes>>,
-        /// The VLAN on the WAN port that the datagrams of the trunk are in, from 1 to 4094. Default: not tagged.
+        /// VLAN identifier of the trunk's datagrams on the WAN port, from 1 to 4094. Default: not
+        /// tagged.
         "vlan" => vlan: Option<Spanned<Number>>,
     }
 
@@ -284,25 +299,27 @@ tables! {
         "action" => action: Required<Action>,
         /// "enforce" performs the action, "observe" only reports it. Default: "enforce".
         "mode" => mode: Option<Spanned<Mode>>,
-        /// Traffic profile, for each direction by itself. Required unless the action is "pass".
+        /// Traffic profile. It applies to each direction separately. Required unless the action is
+        /// "pass".
         "profile" => profile: Option<Spanned<Profile>>,
-        /// Order of the flows. Default: "logical-partitions".
+        /// Allocation: selects the flow that sends next. Default: "logical-partitions".
         "allocation" => allocation: Option<Spanned<AllocationSpec>>,
         /// Queue discipline of the policy, with action "shape". "per-flow" with a `marking`, an `ack_control` or
         /// a `trunk`. Default: "fq-codel".
         "queue" => queue: Option<Spanned<QdiscSpec>>,
-        /// Marking: marks packets before its queue overflows, as in `[gateway]`. Only with action "shape", and
-        /// not together with `trunk`. Default: none.
+        /// Marking: marks packets before the queue of the policy overflows, as in `[gateway]`. Only
+        /// with action "shape", and not together with `trunk`. Default: none.
         "marking" => marking: Option<Spanned<MarkingSpec>>,
         /// ACK control, with action "shape": "postack" holds ACKs in place of data, "tcr" paces ACKs and
         /// reduces windows, "none" forwards ACKs unchanged. Default: "none".
         "ack_control" => ack_control: Renamed<AckControl>,
         /// DS codepoints of packets in profile and out of profile, with action "police-mark".
         "mark" => mark: Option<Spanned<Mark>>,
-        /// Weights of flows, first match first. Default: all 1.
+        /// Weights of flows. The first that matches a flow applies. Default: 1 for all flows.
         "weights" => weights: Option<Spanned<Array<Weight>>>,
-        /// Members that share the profile: flows, hosts that send ("source-host") or receive ("destination-host"),
-        /// or pairs of them ("hosts"); or { by, ipv6 }. Default: "flow".
+        /// Members that share the profile equally: flows ("flow"), sending hosts ("source-host"),
+        /// receiving hosts ("destination-host"), or pairs of hosts ("hosts"); or a table { by, ipv6
+        /// }. Default: "flow".
         "fair_between" => fair_between: Option<Spanned<Between>>,
         /// The class of its packets at the link. Default: "default".
         "class" => class: Option<Spanned<String>>,
@@ -324,13 +341,14 @@ tables! {
         "protocol" => protocol: Option<Spanned<List<Token<Protocols>>>>,
         /// DS codepoint, by name or number. Default: any.
         "dscp" => dscp: Option<Spanned<List<Token<Codepoints>>>>,
-        /// VLAN identifier or range; "none" for untagged frames. Of frames with several tags the outermost
-        /// counts; `{ outer = 100, inner = 20 }` asks for two tags. Default: any.
+        /// VLAN identifier or range; "none" for untagged frames. If a frame has several tags, the
+        /// outermost counts; `{ outer = 100, inner = 20 }` matches two tags. Default: any.
         "vlan" => vlan: Option<Spanned<Tags>>,
-        /// "up" from the LAN to the WAN, "down" back. Default: both, each on its own.
+        /// "up" from the LAN to the WAN, "down" from the WAN to the LAN. Default: both, as two
+        /// aggregates.
         "direction" => direction: Option<Spanned<Direction>>,
-        /// Addresses, ports and protocol of packets in unencrypted tunnels: true for those of the innermost
-        /// header, false for those of the outermost one. Default: false.
+        /// For packets in unencrypted tunnels: true to match addresses, ports and protocol of the
+        /// innermost header, false to match those of the outermost header. Default: false.
         "inner" => inner: Option<Spanned<Flag>>,
     }
 
@@ -351,8 +369,9 @@ tables! {
         /// Burst at the peak rate, at least one full-size packet. Default: 100 ms of the mean rate, at least ten
         /// full-size packets.
         "burst" => burst: Option<Spanned<Bytes>>,
-        /// The longest IP packet in profile, from 68 B to 65535 B. Longer packets are out of profile where the
-        /// action polices, and are dropped where it shapes. Default: any that a port can send.
+        /// The longest IP packet in profile, from 68 B to 65535 B. A longer packet is out of
+        /// profile if the action polices, and is dropped if it shapes. Default: any that a port can
+        /// send.
         "max_packet" => max_packet: Option<Spanned<Bytes>>,
     }
 
@@ -373,7 +392,7 @@ tables! {
     }
 }
 
-/// VLAN tags: of the outermost tag, or a table for two tags.
+/// The field `vlan` as written: the outermost tag, or a table for two tags.
 #[derive(Clone, Debug)]
 pub(crate) struct Tags(pub(crate) TwoTags);
 
@@ -410,7 +429,7 @@ impl File {
 }
 
 impl FurtherParts {
-    /// Reads only these fields of a document.
+    /// Reads only these fields, and ignores all others.
     pub(crate) fn from_document(document: &DeTable<'_>, found: &mut Findings) -> Self {
         <Self as Fields>::take(&Table::document(document), found)
     }
@@ -435,7 +454,7 @@ impl Choice for Action {
     ];
 }
 
-/// The IP or MAC address of one station.
+/// An IP or MAC address of a single host.
 #[derive(Clone, Debug)]
 pub(crate) struct Station(pub(crate) String);
 
@@ -498,11 +517,11 @@ impl Choice for Backend {
         &[("auto", Self::Auto), ("af-xdp", Self::AfXdp), ("af-packet", Self::AfPacket)];
 }
 
-/// The ACK control of a policy; `None` for none.
+/// The field `ack_control`; `None` for no ACK control.
 #[derive(Clone, Debug)]
 pub(crate) struct AckControl(pub(crate) Option<AckSpec>);
 
-/// The name for no ACK control.
+/// Stands for no ACK control.
 const NO_CONTROL: &str = "none";
 
 impl Read for AckControl {

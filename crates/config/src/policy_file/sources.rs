@@ -1,4 +1,4 @@
-//! Compiles the sources of a policy file, and reports fields that make a source unusable.
+//! Compiles the sources of a policy file, and reports fields with which a source cannot work.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ const POLL: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::fr
 /// Default poll interval.
 const USUAL_POLL: Duration = Duration::from_secs(1);
 
-/// Range of size limits. The gateway holds two sets of each source in memory.
+/// Range of size limits. The gateway keeps up to two sets of each source in memory.
 const SIZE: RangeInclusive<u64> = 1_000..=1_000_000_000;
 
 /// Default size limit of a source: about a million policies, as for a policy file.
@@ -33,7 +33,7 @@ const USUAL_SIZE: u64 = 64 << 20;
 /// Default limit on the number of items of a source.
 const USUAL_POLICIES: u32 = 100_000;
 
-/// Compiles the sources in the file. Those with errors are left out.
+/// Compiles the sources in the file. Leaves out sources with errors.
 pub(super) fn compile(
     written: Option<&Spanned<Array<raw::Source>>>,
     found: &mut Findings,
@@ -77,10 +77,11 @@ fn source(raw: &Spanned<raw::Source>, found: &mut Findings) -> Option<SourceSpec
     })
 }
 
-/// Fields of a source that are optional.
+/// Fields that a source may lack.
 const MAY_LACK: &[&str] = &["prefix", "user"];
 
-/// The location of its policies. Reports missing fields, and fields of other kinds.
+/// Where the policies of a source are. Reports missing fields, and fields that belong to other
+/// kinds of sources.
 fn place(
     raw: &Spanned<raw::Source>,
     kind: raw::WrittenKind,
@@ -134,7 +135,7 @@ fn place(
     }
 }
 
-/// An example for a missing field.
+/// An example value for a missing field.
 const fn example(kind: raw::WrittenKind, field: &str) -> &'static str {
     match (kind, field.as_bytes()) {
         (_, b"path") => "\"/etc/tidegate/policies.d\"",
@@ -154,7 +155,7 @@ fn urls(
     for url in &written.get_ref().0 {
         let text = url.get_ref();
         let host = schemes.iter().find_map(|scheme| text.strip_prefix(scheme));
-        // A URL that may contain a password is not shown.
+        // A URL with `@` may contain a password, so the message must not show it.
         let span = if text.contains('@') { source.clone() } else { url.span() };
         let problem = match host {
             None => format!("begin it with {}", schemes.join(" or ")),
@@ -187,7 +188,7 @@ fn access(raw: &raw::Source, found: &mut Findings) -> Option<Access> {
     Some(Access { user, password_file: password_file?, ca: ca?, cert: cert?, key: key? })
 }
 
-/// Reports the missing field of a pair of fields.
+/// Reports a field that is missing although the other field of its pair is present.
 fn pair(
     one: Option<&Spanned<String>>,
     its_name: &str,
@@ -238,7 +239,7 @@ fn max_size(written: Option<&Spanned<Bytes>>, found: &mut Findings) -> Option<By
     None
 }
 
-/// The texts of a list; empty without a list.
+/// The strings of a list; none without a list.
 pub(super) fn texts(list: Option<&Spanned<List<String>>>) -> Vec<String> {
     list.iter().flat_map(|list| &list.get_ref().0).map(|text| text.get_ref().clone()).collect()
 }

@@ -1,4 +1,4 @@
-//! Valid and invalid policy files, with their configurations and findings.
+//! Tests of policy files, valid and invalid: their configurations and findings.
 
 mod canonical;
 mod classes;
@@ -23,7 +23,7 @@ use crate::Code;
 use crate::host::{Host, Interface};
 use crate::testing::damaged;
 
-/// Tests of the complete messages about a file with an error.
+/// Declares tests that compare the complete rendered findings about a file.
 macro_rules! said {
     ($($name:ident: $text:literal => $said:literal;)+) => {
         $(#[test]
@@ -43,7 +43,7 @@ fn parsed(text: &str) -> Config {
     config.unwrap_or_else(|| panic!("{}", found.render(false)))
 }
 
-/// Each example's name and text.
+/// The name and the text of each file in `examples`.
 fn examples() -> Vec<(String, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -67,7 +67,8 @@ fn every_example_is_accepted_without_a_word() {
     }
 }
 
-/// Ledger of `aggregates`, section 2.
+/// The profiles of `examples/table1.toml` are those of the paper (ledger of `aggregates`, section
+/// 2).
 #[test]
 fn table_1_says_what_the_paper_prints() {
     let (_, text) = examples().into_iter().find(|(name, _)| name == "table1").unwrap();
@@ -100,7 +101,8 @@ fn defaults_are_those_the_schema_states() {
     assert_eq!((gateway.packets, gateway.flows), (16_384, 131_072));
     assert_eq!((gateway.rate, gateway.overhead), ([None, None], Default::default()));
     assert_eq!(config.heartbeat, Duration::from_millis(50));
-    let Action::Shape { conditioning, queue, signal: None } = &config.policies[0].action else {
+    let Action::Shape { conditioning, queue, ack_control: None } = &config.policies[0].action
+    else {
         panic!("shape")
     };
     assert_eq!((conditioning.allocation.name(), queue.name()), ("logical-partitions", "fq-codel"));
@@ -149,7 +151,7 @@ fn an_interface_this_host_does_not_have_is_named_with_those_it_has() {
     );
 }
 
-/// Catches: the usual MTU assumed on every host.
+/// Catches: an MTU of 1500 bytes assumed on every host.
 #[test]
 fn a_burst_must_hold_the_mtu_of_the_host_and_what_the_link_adds() {
     let text = format!(
@@ -164,8 +166,8 @@ fn a_burst_must_hold_the_mtu_of_the_host_and_what_the_link_adds() {
     assert_eq!(found, [(Code::BurstBelowPacket, "make it at least 9018 B".to_owned())]);
 }
 
-/// Catches: no warning; a warning about the default burst, or about policers; a limit without the
-/// interval.
+/// Catches: a missing warning; a warning about the default burst, or about policers; a smallest
+/// burst without the tokens of the interval.
 #[test]
 fn a_burst_that_loses_tokens_between_two_looks_is_warned_of() {
     let warnings = |action: &str, profile: &str| {
@@ -176,7 +178,7 @@ fn a_burst_that_loses_tokens_between_two_looks_is_warned_of() {
         assert!(config.is_some(), "{}", found.render(false));
         found.iter().map(|it| (it.code, it.help.clone())).collect::<Vec<_>>()
     };
-    // A frame of 1,500 bytes of IP with its Ethernet header, and 300 Mbit/s for 100 us.
+    // A frame of 1,500 bytes of IP with its Ethernet header, plus 300 Mbit/s for 100 us.
     let fast = "mean = \"300 Mbit/s\"";
     let help = "make it at least 5264 B: a full-size packet, and the mean of 100µs".to_owned();
     assert_eq!(
@@ -193,8 +195,8 @@ fn a_burst_that_loses_tokens_between_two_looks_is_warned_of() {
     }
 }
 
-/// Catches: no warning; a warning although another direction has the rate; a warning for the rate of
-/// the link itself.
+/// Catches: a missing warning; a warning although the other direction has the rate; a warning for a
+/// rate equal to the link's.
 #[test]
 fn a_rate_above_that_of_the_link_is_warned_of() {
     let warnings = |text: &str| {
@@ -222,7 +224,8 @@ fn a_rate_above_that_of_the_link_is_warned_of() {
     assert_eq!(warnings(&class("\"10 Mbit/s\"")), []);
 }
 
-/// Catches: an error instead of the warning; an earlier name without effect, or without the new name.
+/// Catches: an error in place of the warning; an earlier name that is ignored, or reported without
+/// the new name.
 #[test]
 fn a_field_under_its_earlier_name_is_read_with_a_warning() {
     let policy = |control: &str| {
@@ -239,7 +242,7 @@ fn a_field_under_its_earlier_name_is_read_with_a_warning() {
     assert_eq!(earlier, now);
 }
 
-/// Catches: a check of the host that compares names only.
+/// Catches: a check of the host that compares only the names of interfaces.
 #[test]
 fn a_port_that_is_down_is_warned_of() {
     let mut host = host(1_500);
@@ -250,7 +253,7 @@ fn a_port_that_is_down_is_warned_of() {
     assert_eq!(found, [(Code::PortDown, "`ip link set eth0 up`")]);
 }
 
-/// Catches: a suggestion based only on the number of different letters.
+/// Catches: suggestions only for misspelt names, not for the names that tc or iptables use.
 #[test]
 fn names_of_other_programs_get_a_suggestion() {
     for (name, known) in [("proto", "protocol"), ("dport", "dst_port"), ("sport", "src_port")] {
@@ -286,7 +289,8 @@ fn the_schema_names_every_field_with_what_it_is() {
     }
 }
 
-/// Parses `text` and renders all findings. Returns `true` if there is a configuration.
+/// Parses `text` and renders all findings. Returns `true` if there is either a configuration or an
+/// error.
 fn survives(text: &str) -> bool {
     let (config, found) = parse("fuzz.toml", text, None);
     let said = (found.render(false), found.render(true), serde_json::to_string(&found.data()));
@@ -299,16 +303,16 @@ proptest! {
         prop_assert!(survives(&text));
     }
 
-    /// Catches: a configuration returned in spite of an error.
+    /// Catches: a configuration returned although the file has an error.
     #[test]
     fn no_damage_to_a_file_makes_the_parser_panic(text in damaged(examples().into_iter().map(|(_, text)| text).collect())) {
         prop_assert!(survives(&text));
     }
 }
 
-/// Catches: "hosts" at a policy, whose allocation selects the flow. "fq-codel" or "hosts" with an ACK
-/// control or a trunk. "per-flow" with `ack_control = "none"`. A default instead of the queue in the
-/// file.
+/// Catches: "hosts" at a policy, where the allocation selects the flow; "fq-codel" or "hosts" with
+/// ACK control or a trunk; "per-flow" with `ack_control = "none"`; a default queue although the
+/// file has a queue.
 #[test]
 fn the_default_queue_drops_early_only_without_ack_control_and_trunks() {
     const TRUNK: &str = "[[trunk]]\nname = \"site\"\nlocal = \"192.0.2.1\"\npeer = \"192.0.2.2\"\n";

@@ -1,4 +1,4 @@
-//! Compiles the trunks of a policy file, and reports errors that make a trunk impossible.
+//! Compiles the trunks of a policy file, and reports trunks that cannot work.
 
 use std::net::IpAddr;
 
@@ -17,10 +17,10 @@ use crate::diagnostic::{Diagnostic, Findings};
 use crate::read::one_of;
 use crate::values::number;
 
-/// A trunk, with the settings for a live gateway.
+/// A trunk, and the settings that only a live gateway needs.
 type Compiled = (trunk::Config, Option<TrunkEnd>);
 
-/// Compiles the trunks of `file`, for a live gateway or for the simulator.
+/// Compiles the trunks of `file`. With `live`, also requires the settings of a live gateway.
 pub(super) fn compile(
     file: &raw::File,
     gateway: Option<&GatewayConfig>,
@@ -57,7 +57,7 @@ pub(super) fn compile(
     (ends.len() == written.len()).then(|| trunks.zip(ends).collect())
 }
 
-/// The settings of `raw` for a live gateway. If `live`, reports missing ones.
+/// The settings of the trunk `raw` for a live gateway. If `live`, reports missing ones.
 fn end(raw: &Spanned<raw::Trunk>, live: bool, found: &mut Findings) -> Option<TrunkEnd> {
     let it = raw.get_ref();
     let hop = it.next_hop.as_ref();
@@ -158,7 +158,7 @@ fn trunk(raw: &raw::Trunk, found: &mut Findings) -> Option<trunk::Config> {
     })
 }
 
-/// The encapsulation of a trunk between live gateways.
+/// How the packets of a trunk are encoded between live gateways.
 fn wire(raw: &raw::Trunk, found: &mut Findings) -> Option<Wire> {
     let vlan = match &raw.vlan {
         Some(written) => Some(number(written, "vlan", 1..=LAST_VLAN, found)?),
@@ -168,10 +168,10 @@ fn wire(raw: &raw::Trunk, found: &mut Findings) -> Option<Wire> {
     Some(Wire::Datagrams { vlan, encapsulation })
 }
 
-/// Source: IEEE 802.1Q, section 9.6: the numbers 0 and 4095 do not identify a VLAN.
+/// Largest VLAN identifier (IEEE 802.1Q, section 9.6: 0 and 4095 do not identify a VLAN).
 const LAST_VLAN: u16 = 4_094;
 
-/// The MTU of a path for datagrams.
+/// The MTU of the path for the trunk's datagrams.
 fn mtu(written: &Spanned<Bytes>, raw: &raw::Trunk, found: &mut Findings) -> Option<u32> {
     if raw.encapsulation.as_ref().is_none_or(|it| *it.get_ref() == Encapsulation::None) {
         let message =
@@ -190,10 +190,11 @@ fn mtu(written: &Spanned<Bytes>, raw: &raw::Trunk, found: &mut Findings) -> Opti
     None
 }
 
-/// Source: RFC 8200, section 5, plus the overhead of a datagram over IPv6.
+/// Smallest MTU: an IPv6 packet of 1280 bytes (RFC 8200, section 5), plus the overhead of a
+/// datagram over IPv6.
 const LEAST_MTU: Bytes = Bytes(1_351);
 
-/// The probing of a trunk. Reports fields that do not apply to it.
+/// The probing method of a trunk. Reports fields that have no meaning with this method.
 fn probing(raw: &raw::Trunk, found: &mut Findings) -> Probing {
     let probing = raw.probing.as_ref().map_or(Probing::Management, |it| *it.get_ref());
     let encapsulation = raw.encapsulation.as_ref();
@@ -218,7 +219,7 @@ fn probing(raw: &raw::Trunk, found: &mut Findings) -> Probing {
     probing
 }
 
-/// Reports `connections` if another field determines their number.
+/// Reports `connections` if another field already determines their number.
 fn number_of_connections(raw: &raw::Trunk, probing: Probing, found: &mut Findings) {
     let Some(written) = &raw.connections else { return };
     let wrong = |message| Diagnostic::error(Code::BadTrunk, written.span(), message);
@@ -238,7 +239,7 @@ fn number_of_connections(raw: &raw::Trunk, probing: Probing, found: &mut Finding
     }
 }
 
-/// TCP settings of the management connections.
+/// The TCP settings of the management connections.
 fn tcp(raw: &raw::Trunk, probing: Probing, found: &mut Findings) -> Option<tcp::Config> {
     let Some(written) = &raw.tcp else { return Some(usual_tcp(probing)) };
     let config = &written.get_ref().0;
@@ -253,19 +254,20 @@ fn tcp(raw: &raw::Trunk, probing: Probing, found: &mut Findings) -> Option<tcp::
     Some(config.clone())
 }
 
-/// The congestion controls with weights.
+/// The congestion controls that support weights.
 const WEIGHTED: &[&str] = &["vegas-ns2", "weighted-vegas", "weighted-reno"];
 
-/// Management connections of a trunk without `connections` and `weight`.
+/// Default number of management connections.
 const USUAL_CONNECTIONS: u16 = 4;
 
 /// Largest number of management connections of a trunk.
 const MOST_CONNECTIONS: u16 = 64;
 
-/// The highest first port with room for all management connections.
+/// Highest value of `port`: each of up to 64 connections takes two ports, beginning with `port`.
 const LAST_PORT: u16 = u16::MAX - 2 * MOST_CONNECTIONS + 1;
 
-/// TCP settings of management connections without a `tcp` table. Their receive window never limits.
+/// TCP settings of management connections if the file has none. The receive window never limits
+/// them.
 fn usual_tcp(probing: Probing) -> tcp::Config {
     let usual = tcp::Config::default();
     let details = trunk::begin(usual.details);
@@ -276,11 +278,11 @@ fn usual_tcp(probing: Probing) -> tcp::Config {
     tcp::Config { receive_window: LARGEST_WINDOW, congestion, details, ..usual }
 }
 
-/// Source: RFC 7323, section 2.3.
+/// Largest receive window: 65,535 bytes scaled by 2^14, rounded (RFC 7323, section 2.3).
 const LARGEST_WINDOW: Bytes = Bytes((1 << 30) - 1);
 
-/// The bytes that a management packet stands for. They must be at least the length of the
-/// management packet itself, between live gateways from `local`.
+/// User bytes for which one management packet is sent. They must be at least the length of a
+/// management packet between live gateways.
 fn vmss(written: Option<&Spanned<Bytes>>, local: IpAddr, found: &mut Findings) -> Option<Bytes> {
     let Some(written) = written else { return Some(Bytes(1_500)) };
     let vmss = *written.get_ref();
@@ -310,15 +312,15 @@ fn address(text: &Spanned<raw::Station>, found: &mut Findings) -> Option<IpAddr>
     address
 }
 
-/// Returns `true` if packets of the two trunks cannot be told apart.
+/// Returns `true` if two trunks use the same ports between the same gateways.
 fn collide(one: &trunk::Config, other: &trunk::Config) -> bool {
     let ports = |it: &trunk::Config| (it.port, it.port + 2 * it.channels());
     let ((from, to), (other_from, other_to)) = (ports(one), ports(other));
     (one.local, one.peer) == (other.local, other.peer) && from < other_to && other_from < to
 }
 
-/// Returns `true` if arriving user packets may belong to either trunk, because one identifies them
-/// by their class.
+/// Returns `true` if an arriving user packet could belong to either trunk. A trunk with epochs
+/// identifies its user packets by their class alone.
 fn look_alike(one: &trunk::Config, other: &trunk::Config) -> bool {
     let pair = [one, other];
     let epochs = pair.iter().filter(|it| it.probing == Probing::Epochs).count();
@@ -331,7 +333,7 @@ fn link(file: &raw::File) -> Option<&Spanned<Rate>> {
     file.gateway.get()?.get_ref().rate.as_ref()?.get_ref().up.as_ref()
 }
 
-/// Reports a ceiling below the guarantee, or one without effect.
+/// Reports a ceiling below the guarantee, and a ceiling above the rate of the link.
 fn ceiling(raw: &raw::Trunk, link: Option<&Spanned<Rate>>, found: &mut Findings) {
     let Some(ceiling) = &raw.ceiling else { return };
     let most = *ceiling.get_ref();
@@ -356,7 +358,8 @@ fn ceiling(raw: &raw::Trunk, link: Option<&Spanned<Rate>>, found: &mut Findings)
     }
 }
 
-/// Reports guarantees that exceed the rate of the link together, at the first one beyond it.
+/// Reports guarantees that together exceed the rate of the link. Marks the first guarantee beyond
+/// the rate.
 fn promised(
     trunks: &[(&Spanned<raw::Trunk>, trunk::Config)],
     rate: Option<Rate>,

@@ -1,10 +1,10 @@
-//! The weight of a trunk: a number, the name of a law, or a table with the rate adjuster's
-//! parameters.
+//! The weight of a trunk: a number, the name of a rule, or a table with the parameters of a rate
+//! adjuster.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tidegate_core::Factor;
-use tidegate_core::itcp::{self, Config, Kind, Most};
+use tidegate_core::itcp::{self, Config, LawKind, Most};
 use tidegate_core::parameters::{Declared, Form, Value as _};
 use tidegate_core::trunk::MOST_WEIGHT;
 use toml::Spanned;
@@ -16,7 +16,7 @@ use crate::mechanism::mechanism;
 use crate::read::{Node, Read, wrong_type};
 use crate::{canonical, schema};
 
-/// The rate adjuster of a trunk. Its weight ranges from 1 to [`MOST_WEIGHT`].
+/// The rate adjuster of a trunk. The weight is between 1 and [`MOST_WEIGHT`].
 #[derive(Clone, Debug)]
 pub(crate) struct TrunkWeight(pub(crate) Config);
 
@@ -85,14 +85,14 @@ impl Read for TrunkWeight {
 
 const WHAT: &str = "a law of weights";
 
-/// The laws for trunks. `literal` is excluded, because it needs the slope of a queue without a
-/// bound.
+/// The rules for trunks. `literal` is missing, because it needs the slope of a queue without a
+/// limit.
 const KINDS: &[&str] = &["fixed", "measured"];
 
-/// A number: a weight that does not change.
+/// A rate adjuster that keeps the weight at the number in `node`.
 fn fixed(node: &Node<'_>, found: &mut Findings) -> Option<Config> {
     match Factor::deserialize(ValueDeserializer::from(node.clone())) {
-        Ok(weight) => Some(Config { kind: Kind::Fixed, weight, ..usual() }),
+        Ok(weight) => Some(Config { kind: LawKind::Fixed, weight, ..usual() }),
         Err(error) => {
             let message = format!("`weight`: {}", error.message());
             let help = "write a number from 1 to 16, or \"measured\"";
@@ -108,14 +108,14 @@ fn usual() -> Config {
     Config { weight: Factor::whole(INITIAL), most, ..Config::default() }
 }
 
-/// The initial weight: the number of connections of a trunk without a weight.
+/// The initial weight: as many connections as a trunk without a weight has.
 const INITIAL: u32 = 4;
 
 fn most() -> Factor {
     Factor::whole(MOST_WEIGHT.into())
 }
 
-/// Adds the initial and the greatest weight of [`usual`] to `table` if they are missing.
+/// Adds the initial weight and the largest weight of [`usual`] to `table` if they are missing.
 fn with_defaults<'a>(table: &DeTable<'a>) -> DeTable<'a> {
     let mut table = table.clone();
     for (key, value) in DeTable::parse(DEFAULTS).into_iter().flat_map(Spanned::into_inner) {
@@ -124,5 +124,5 @@ fn with_defaults<'a>(table: &DeTable<'a>) -> DeTable<'a> {
     table
 }
 
-/// The values of [`usual`] in a table.
+/// The same values as in [`usual`], as TOML.
 const DEFAULTS: &str = "weight = 4\nmost = 16";

@@ -1,5 +1,5 @@
-//! Fields that had another name in earlier versions. Both names are read, and a warning names the new
-//! one.
+//! Fields that had another name in earlier versions. A file may use either name; a warning gives
+//! the new one.
 
 use serde_json::Value;
 use toml::Spanned;
@@ -9,15 +9,16 @@ use super::{Field, Read, Table, TableSchema};
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings};
 
-/// Fields with an earlier name, which files may still use: the name and the earlier one.
+/// Renamed fields: the new name and the earlier name.
 pub(super) const RENAMED: [(&str, &str); 1] = [("ack_control", "signal")];
 
-/// The earlier name of the field `key`; `key` itself if it has always had this name.
+/// The earlier name of the field `key`; `key` itself if the field was never renamed.
 fn earlier(key: &'static str) -> &'static str {
     RENAMED.iter().find(|(name, _)| *name == key).map_or(key, |(_, old)| old)
 }
 
-/// Gives the fields of a policy their new names. A field with both names keeps both, as an error.
+/// Renames earlier fields of a policy. If a policy has both names, it keeps both, which is an
+/// error.
 pub(crate) fn with_new_names(fields: &mut toml::Table) {
     for (name, old) in RENAMED {
         if !fields.contains_key(name)
@@ -28,7 +29,7 @@ pub(crate) fn with_new_names(fields: &mut toml::Table) {
     }
 }
 
-/// An optional field that may be written under its earlier name. The canonical form has the new
+/// An optional field that may be written under its earlier name. The canonical form uses the new
 /// name.
 #[derive(Clone, Debug)]
 pub(crate) struct Renamed<T>(Option<Spanned<T>>);

@@ -1,8 +1,9 @@
-//! Damaged files, for the tests of several kinds of files.
+//! Damaged files for the tests of all kinds of files.
 
 use proptest::prelude::*;
 
-/// One of `files` with some bytes replaced. The result is nearly valid, where most code paths are.
+/// One of `files` with a few bytes replaced. The result is nearly valid, so that it reaches most
+/// code.
 pub fn damaged(files: Vec<String>) -> impl Strategy<Value = String> {
     let junk = prop_oneof![
         "[\\PC]{0,8}",

@@ -7,11 +7,12 @@ use toml::{Table, Value};
 
 use crate::item::{Item, ItemKind};
 
-/// The `[gateway]` table of a file that accepts each random set.
+/// The `[gateway]` table with which each random set is a valid policy file.
 pub const GATEWAY: &str = "[gateway]\nlan = \"eth1\"\nwan = \"eth0\"\n\
     rate = { up = \"1 Gbit/s\", down = \"1 Gbit/s\" }\n\n";
 
-/// Random valid sets with most of the existing fields. Two different sets have different fields.
+/// Random valid sets that use most of the existing fields. Two different sets differ in their
+/// meaning.
 ///
 /// # Panics
 ///
@@ -27,8 +28,8 @@ pub fn item_sets() -> impl Strategy<Value = Vec<Item>> {
         };
         let (class_names, trunk_names) = (names("k", classes.len()), names("trunk", trunks.len()));
         for ((mut fields, parent), name) in classes.into_iter().zip(&class_names) {
-            // Class `k-0` may have subclasses, so no policy names it. Its guarantee is the sum of
-            // theirs.
+            // Class `k-0` may be the parent of others, so no policy names it. Its guarantee is the
+            // sum of its children's.
             if name == "k-0" {
                 fields.remove("guarantee");
             } else if parent.index(3) == 0 {
@@ -58,7 +59,7 @@ pub fn item_sets() -> impl Strategy<Value = Vec<Item>> {
     })
 }
 
-/// Packets of a trunk come from the LAN and have no marking.
+/// Only policies for packets from the LAN, without a marking, can use a trunk.
 fn can_use_trunk(fields: &Table) -> bool {
     let filter = fields.get("match").and_then(Value::as_table);
     let down = filter.and_then(|it| it.get("direction")).and_then(Value::as_str) == Some("down");
@@ -82,7 +83,7 @@ fn table(fields: Vec<BoxedStrategy<Option<(String, Value)>>>) -> impl Strategy<V
     fields.prop_map(|fields| fields.into_iter().flatten().collect())
 }
 
-/// One of these values in TOML notation.
+/// One of `values`, which are in TOML notation.
 fn written(values: &'static [&'static str]) -> impl Strategy<Value = Value> {
     select(values).prop_map(|text| {
         let document: Table = toml::from_str(&format!("value = {text}")).expect("valid TOML");
@@ -90,7 +91,7 @@ fn written(values: &'static [&'static str]) -> impl Strategy<Value = Value> {
     })
 }
 
-/// One or more of `values`, in their order.
+/// One or more of `values`, in the same order.
 fn several(values: &'static [&'static str]) -> impl Strategy<Value = Value> {
     subsequence(values, 1..=values.len().min(4)).prop_map(|chosen| {
         let value = |text: &&str| text.parse().map_or_else(|_| (*text).into(), Value::Integer);
@@ -231,7 +232,7 @@ fn filter() -> impl Strategy<Value = Table> {
             2 if !ports => set(&mut filter, "protocol", 47),
             _ => {}
         }
-        // A filter without fields is equivalent to no filter.
+        // A filter without fields would mean the same as no filter.
         if filter.is_empty() {
             set(&mut filter, "direction", "up");
         }
@@ -239,7 +240,7 @@ fn filter() -> impl Strategy<Value = Table> {
     })
 }
 
-/// In ascending order of their numbers.
+/// Sorted by their numbers, as canonical text sorts them.
 const ADDRESSES: &[&str] = &[
     "10.0.0.0/8",
     "10.0.0.1",
@@ -272,14 +273,14 @@ fn allocation() -> impl Strategy<Value = Value> {
     written(&["\"fcfs\"", "\"drr\"", "\"lru\"", "\"logical-partitions\"", "\"sequential\""])
 }
 
-/// A quantity in its base unit.
+/// A random quantity in its base unit.
 fn quantity(unit: &'static str, range: std::ops::Range<u64>) -> impl Strategy<Value = String> {
-    // Some of these numbers have a spelling in a larger unit without a fraction.
+    // Rounds some numbers, so that they can also be written in a larger unit without a fraction.
     let rounded = (range.clone(), select(&[1u64, 1_000, 4_000][..]));
     rounded.prop_map(move |(number, step)| format!("{} {unit}", (number / step * step).max(step)))
 }
 
-/// A quantity for both directions, for one direction, or a different one for each.
+/// A quantity for both directions, for one direction, or a different quantity for each direction.
 fn each_way(unit: &'static str, range: std::ops::Range<u64>) -> impl Strategy<Value = Value> {
     let one = || quantity(unit, range.clone());
     let way =

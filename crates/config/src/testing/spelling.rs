@@ -1,12 +1,12 @@
-//! Other spellings of the same items: units, names for numbers, lists in any order, tables for
-//! names.
+//! Other spellings of the same policy set: other units, numbers as names, lists in another order,
+//! and tables in place of names.
 
 use toml::{Table, Value};
 
 use crate::item::{Item, ItemKind};
 
-/// The items of a set in another order and in other spellings with the same meaning. `seed` selects
-/// the spelling.
+/// The items in random order and in other spellings with the same meaning. `seed` selects the
+/// spelling.
 #[must_use]
 pub fn respelled(items: &[Item], seed: u64) -> Vec<Item> {
     let mut random = Draws(seed);
@@ -24,7 +24,7 @@ pub fn respelled(items: &[Item], seed: u64) -> Vec<Item> {
     items
 }
 
-/// Writes `ack_control` under its earlier name.
+/// Writes `ack_control` under its earlier name `signal`, sometimes.
 fn earlier_name(fields: &mut Table, random: &mut Draws) {
     if !fields.contains_key("ack_control") || random.below(2) == 0 {
         return;
@@ -50,7 +50,7 @@ fn respell(key: &str, value: &mut Value, random: &mut Draws) {
     }
 }
 
-/// A rate of a class for both directions, as a table of two equal rates.
+/// Writes a single rate of a class as a table of two equal rates, sometimes.
 fn both_ways(key: &str, value: &mut Value, random: &mut Draws) {
     if matches!(key, "guarantee" | "ceiling") && value.is_str() && random.below(2) == 0 {
         let way = |name: &str| (name.to_owned(), value.clone());
@@ -66,8 +66,8 @@ fn list(value: &mut Value) -> impl Iterator<Item = &mut Vec<Value>> {
     value.as_array_mut().into_iter()
 }
 
-/// A field of a filter. A single value may be written as a list, and the order of a list has no
-/// meaning. A VLAN without `outer` or `inner` is that of the outermost tag.
+/// Respells a field of a filter. A single value may also be a list, the order of a list has no
+/// meaning, and a VLAN without `outer` or `inner` means the outermost tag.
 fn filter_field(key: &str, value: &mut Value, random: &mut Draws) {
     if key == "direction" || value.is_bool() {
         return;
@@ -89,7 +89,7 @@ fn alternatives(key: &str, value: &mut Value, random: &mut Draws) {
     values.iter_mut().for_each(|value| name_number(key, value, random));
     random.shuffle(&mut values);
     if values.len() > 1 || random.below(2) == 0 {
-        // A repeated value has the same meaning.
+        // Repeating a value in a list does not change the meaning.
         values.extend(values.first().cloned().filter(|_| random.below(3) == 0));
         *value = Value::Array(values);
     } else {
@@ -97,7 +97,7 @@ fn alternatives(key: &str, value: &mut Value, random: &mut Draws) {
     }
 }
 
-/// Replaces a value of a filter by another spelling.
+/// Writes a value of a filter in another way.
 fn name_number(key: &str, value: &mut Value, random: &mut Draws) {
     let other = match (key, &*value) {
         ("protocol", Value::Integer(6)) => "TCP".to_owned(),
@@ -122,7 +122,7 @@ fn name_number(key: &str, value: &mut Value, random: &mut Draws) {
     }
 }
 
-/// A mechanism by name, or as a table without parameters.
+/// Writes a mechanism as a table with only `kind`, sometimes.
 fn mechanism(value: &mut Value, random: &mut Draws) {
     let named = value.as_str().filter(|name| *name != "none").map(str::to_owned);
     match named {
@@ -134,7 +134,7 @@ fn mechanism(value: &mut Value, random: &mut Draws) {
     }
 }
 
-/// Other units for each quantity in `value`.
+/// Writes each quantity in `value` in another unit, sometimes.
 fn quantities(value: &mut Value, random: &mut Draws) {
     match value {
         Value::Table(table) => {
@@ -161,7 +161,7 @@ fn quantities(value: &mut Value, random: &mut Draws) {
     }
 }
 
-/// A small generator of random numbers: SplitMix64.
+/// A small random number generator (SplitMix64).
 struct Draws(u64);
 
 impl Draws {

@@ -51,7 +51,7 @@ impl Signal {
 }
 
 fn spec(policy: &Policy) -> Option<(&AckSpec, &Profile)> {
-    Some((policy.action.signal()?, &policy.action.conditioning()?.profile))
+    Some((policy.action.ack_control()?, &policy.action.conditioning()?.profile))
 }
 
 impl Aggregate {

@@ -1,18 +1,19 @@
-//! Counters by kind, for a few known kinds.
+//! Counters by kind, for a fixed set of kinds such as reasons for drops.
 
 use std::marker::PhantomData;
 use std::ops::AddAssign;
 
-/// The kinds of a counter.
+/// An enum whose variants are counted separately.
 pub trait Countable: Copy + 'static {
-    /// Every kind, each at its [`index`](Self::index).
+    /// All variants, in the order of their [`index`](Self::index).
     const ALL: &'static [Self];
 
-    /// Index of the kind in [`ALL`](Self::ALL).
+    /// Index of the variant in [`ALL`](Self::ALL).
     fn index(self) -> usize;
 }
 
-/// Declares an enum of kinds, each with its name in metrics and reports, and their counters.
+/// Declares an enum of kinds with their names in metrics and reports, and a type with a counter for
+/// each.
 ///
 /// ```
 /// tidegate_core::countable! {
@@ -45,7 +46,7 @@ macro_rules! countable {
         }
 
         impl $kinds {
-            /// Every kind, in the order of the declaration.
+            /// All variants, in the order of the declaration.
             pub const ALL: [Self; [$($name),+].len()] = [$(Self::$kind),+];
 
             /// Name in metrics and reports.

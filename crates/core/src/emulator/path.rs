@@ -1,4 +1,4 @@
-//! Paths of packets through the network, cached for recent pairs of addresses.
+//! The route and the egress port of a packet in the network emulator, with a cache by address pair.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -7,26 +7,26 @@ use ipnet::IpNet;
 use super::EmulatorConfig;
 use crate::packet::FlowKey;
 
-/// The path of a packet through the network.
+/// The path of a packet through the emulated network.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Path {
     /// Number of its route.
     pub(super) route: u32,
-    /// Its egress port.
+    /// Number of its egress port.
     pub(super) port: usize,
 }
 
-/// All paths of a network.
+/// Finds the path of a packet by its addresses.
 pub(super) struct Paths {
-    /// The addresses at each port.
+    /// Addresses of the hosts at each port.
     ports: Vec<Vec<IpNet>>,
-    /// Sources and destinations of each route; an empty list matches any address.
+    /// Source and destination addresses of each route. An empty list matches any address.
     routes: Vec<(Vec<IpNet>, Vec<IpNet>)>,
-    /// Cached results, by source and destination.
+    /// Results of earlier searches, by source and destination address.
     known: HashMap<(u128, u128), Option<Path>, FixedState>,
 }
 
-/// Most pairs of addresses in the cache.
+/// Most address pairs in the cache. If there are more, the cache is emptied.
 const REMEMBERED: usize = 1 << 16;
 
 impl Paths {
@@ -38,10 +38,9 @@ impl Paths {
         }
     }
 
-    /// The path of packets with this key; `None` without a matching route or port.
+    /// The path of packets with this flow key. `None` if no route matches, or no port has the destination.
     ///
-    /// The time is constant for any number of routes, except for the first packet between two
-    /// hosts.
+    /// Only the first packet between two hosts takes time in proportion to the number of routes.
     pub(super) fn find(&mut self, key: &FlowKey) -> Option<Path> {
         let pair = (key.src.number(), key.dst.number());
         if let Some(path) = self.known.get(&pair) {

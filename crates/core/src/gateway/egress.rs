@@ -4,10 +4,12 @@
 //! aggregate -> [trunk ->] leaf class, or the only queue -> rate of the link -> port
 //! ```
 //!
-//! An egress has the link with its classes, the trunks that send to the link, and the accounts of
-//! ACK control. An aggregate names its [`EgressRoute`] through the egress. The trunk or leaf class at
-//! which its packets wait is its [`EgressQueue`], and each bottleneck has an account of the data
-//! that its aggregates have requested.
+//! An egress owns the link with its classes, and the trunks that send to the link. Each aggregate has an [`EgressRoute`]:
+//! the trunk and the class of its packets. The trunk, or else the leaf class, is the queue at which these packets wait,
+//! its [`EgressQueue`].
+//!
+//! For ACK control, each such queue has an account: how many bytes the aggregates have requested from their senders by
+//! releasing ACKs. The bytes that wait and the bytes that are requested together stay below a target.
 
 mod accounts;
 mod balance;
@@ -55,7 +57,7 @@ pub(super) struct Egress {
     grain: Duration,
 }
 
-/// EgressRoute of an aggregate's packets through the egress.
+/// The trunk and the class of the link that an aggregate's packets take.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct EgressRoute {
     /// The trunk that carries the packets.
@@ -116,7 +118,7 @@ impl Egress {
         self.trunks.as_deref()
     }
 
-    /// EgressRoute of a policy's aggregate. `set` is the policy set in force.
+    /// The trunk and the class of a policy's packets. `set` is the policy set in force.
     pub(super) fn route_of(&self, set: &PolicySet, policy: &Policy) -> EgressRoute {
         // During a swap, links may have classes that the set in force does not have.
         let class = policy.class.as_ref().filter(|_| !set.classes().is_empty());

@@ -158,7 +158,7 @@ impl Gateway {
 
     /// Reports of the trunks, in the order of the configuration.
     #[must_use]
-    pub fn trunks(&self) -> Vec<trunk::Report> {
+    pub fn trunks(&self) -> Vec<trunk::TrunkReport> {
         let trunks = self.egress.iter().filter_map(Egress::trunks);
         trunks.flat_map(|trunks| trunks.iter()).map(Trunk::report).collect()
     }

@@ -2,7 +2,7 @@
 //!
 //! Source: `itcp`, section 4 and Table I (samples, interval, weight, epsilon, beta, thresholds, longest queue).
 //!
-//! Differs: the longest queue is in bytes; 200,000 packets of 1,000 bytes are 200 MB. `margin` is ours.
+//! Differs: `max_queue` is in bytes: the 200,000 packets of the paper, with 1,000 bytes each, are 200 MB. `margin` is ours.
 
 use std::fmt;
 use std::time::Duration;
@@ -19,7 +19,7 @@ parameters! {
     /// Source: `itcp`, Table I.
     pub Config, checked; named by kind {
         /// The law that changes the weight.
-        kind: Kind = Kind::Fixed;
+        kind: LawKind = LawKind::Fixed;
         /// Samples of a round.
         samples: u32 = 180, in LEAST_SAMPLES..=MOST_SAMPLES;
         /// Time between two samples. It is not below the round-trip time.
@@ -35,7 +35,7 @@ parameters! {
         /// With `measured`: margin of the wanted share above the load, as a part of the load.
         margin: Factor = TENTH, in ..Factor::ONE;
         /// With `measured`: the samples that define the service rate.
-        service: Service = Service::Mean;
+        service: ServiceSamples = ServiceSamples::Mean;
         /// A decrease takes this part of the weight.
         beta: Factor = FIFTH, in ..Factor::ONE;
         /// With `literal`: no increase while the mean queue is below this part of `max_queue`.
@@ -53,7 +53,7 @@ const FIFTH: Factor = Factor::from_millionths(200_000);
 choice! {
     /// The law that changes the weight.
     #[derive(Default)]
-    pub enum Kind {
+    pub enum LawKind {
         /// The weight does not change.
         Fixed = "fixed" [default],
         /// The slope of the gateway's queue decides, as in the paper.
@@ -68,7 +68,7 @@ choice! {
 choice! {
     /// The samples that define the service rate of a round.
     #[derive(Default)]
-    pub enum Service {
+    pub enum ServiceSamples {
         /// All busy time. The rate contains capacity that idle neighbours leave over.
         Mean = "mean" [default],
         /// The samples with the lowest rates, in which the neighbours were busy too.
@@ -76,13 +76,13 @@ choice! {
     }
 }
 
-/// The greatest weight. The paper uses a constant in its runs, and the number of connections in its
-/// text.
+/// Upper bound of the weight. The text of the paper uses the number of connections, and its experiments a constant.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Most {
-    /// This number, at least one.
+    /// A constant, at least one.
     Constant(u32),
-    /// The number of local connections: the aggregate is then no more aggressive than they are together.
+    /// The number of local connections. The aggregate connection is then no more aggressive than these connections
+    /// together would be.
     Connections,
 }
 
@@ -94,11 +94,11 @@ pub fn mechanisms() -> Vec<Mechanism> {
         let parameters = parameters();
         Mechanism { name, about, parameters }
     };
-    Kind::ABOUT.iter().map(law).collect()
+    LawKind::ABOUT.iter().map(law).collect()
 }
 
 impl Config {
-    /// The samples of a round take this long: `C P`. The random wait is at most as long.
+    /// Time from the first to the last sample of a round: `C P`. The random wait is at most as long.
     #[must_use]
     pub fn round(&self) -> Duration {
         self.every.saturating_mul(self.samples)
@@ -123,16 +123,16 @@ impl Config {
         Ok(())
     }
 
-    /// `sum (rho_i + epsilon)` over the gateways of a bottleneck.
+    /// The sum of `rho_i + epsilon` over all gateways of a bottleneck, whose loads `rho_i` are `loads`.
     ///
-    /// The weights of all are certain to converge if it is below one (Proposition 1 of the paper).
+    /// If the sum is below one, the weights converge (Proposition 1 of the paper).
     #[must_use]
     pub fn demanded(&self, loads: &[Factor]) -> Factor {
         let each = |load: &Factor| load.millionths().saturating_add(self.epsilon.millionths());
         Factor::from_millionths(loads.iter().map(each).fold(0, u64::saturating_add))
     }
 
-    /// `weight`, bounded as required by the current number of local connections.
+    /// `weight`, limited to the bounds. `connections` is the number of local connections for [`Most::Connections`].
     pub(super) fn bounded(&self, weight: Factor, connections: u32) -> Factor {
         let most = match self.most {
             Most::Constant(most) => most,
@@ -141,11 +141,11 @@ impl Config {
         weight.min(Factor::whole(most)).max(self.least)
     }
 
-    /// Checks the ranges of all parameters, as the reader of files does.
+    /// Checks the range of each parameter, and conditions between parameters.
     ///
     /// # Errors
     ///
-    /// If they contradict each other. The text names them and the value to write instead.
+    /// If a condition is violated. The text names the parameters and the value to write instead.
     pub fn check(&self) -> Result<(), String> {
         self.in_range()?;
         if self.round() > LONGEST_ROUND {
@@ -177,13 +177,13 @@ impl Config {
     }
 }
 
-/// Two samples always lie on a line; the third shows whether the queue has a trend.
+/// Fewest samples of a round. Two samples always lie on a line, so a trend needs a third.
 const LEAST_SAMPLES: u32 = 3;
 
-/// With [`LONGEST_ROUND`] it keeps the sums of least squares within 128 bits (`slope`).
+/// Most samples of a round. With [`LONGEST_ROUND`], the sums of least squares then fit into 128 bits (see `slope`).
 const MOST_SAMPLES: u32 = 10_000;
 
-/// The longest round: a load changes over a day.
+/// Longest round. A measurement over more than a day would miss changes of the load.
 const LONGEST_ROUND: Duration = Duration::from_secs(86_400);
 
 impl<'de> Deserialize<'de> for Most {

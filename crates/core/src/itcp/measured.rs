@@ -1,55 +1,65 @@
-//! The `measured` law: the offered load against the rate that the aggregate connection gets while busy.
+//! The law `measured`: it compares the offered load with the service rate of the aggregate connection.
 //!
-//! Formula, with `busy`, the offered load `a` and the service rate `s` of a round:
+//! Let `busy` be the busy part of a round, `a` the offered load, and `s` the service rate (see `round`):
+//!
 //! - `busy > 0.95`: `w += 0.5 (max((a - s) / s, 0) + margin) w`;
 //! - `busy < 0.95` and `a (1 + margin) < s` in two consecutive rounds: `w *= 1 - beta`.
 //!
-//! `(a - s) / s` equals `delta'` of equation 9 where the queue is unbounded, because its slope is `a - s`.
+//! For an unbounded queue, `(a - s) / s` equals `delta'` of equation 9, because the slope of the queue is `a - s`.
 //!
 //! Source: `itcp`, section 4 (equation 10, two consecutive rounds, assumption iii of Proposition 1).
 //!
 //! Differs:
-//! - The paper's law reads the slope. In a stable system the queue is mostly empty and the slope is noise, which
-//!   drives all weights to one. With bounded buffers the slope is always zero.
-//! - `s` contains capacity that idle neighbours leave over. A weight that was given away may therefore be missed
-//!   when they return, until the law has raised it again. `service = "contended"` takes `s` beside busy neighbours.
-//! - After a decrease two new rounds are needed, as for `literal`. A round without a known `s` changes nothing.
+//! - The law of the paper uses the slope of the queue. In a stable system, the queue is mostly empty and the slope is
+//!   noise, which drives all weights to one. With full buffers, the slope is always zero.
+//! - `s` includes capacity that idle neighbours do not use. So the law may decrease a weight that is too small as soon as
+//!   the neighbours send again. `service = "contended"` measures `s` while neighbours are busy.
+//! - The next decrease needs two new rounds, as with `literal`. A round with an unknown `s` changes nothing.
 
-use super::round::Observed;
-use super::{Config, Decision, step};
+use super::round::RoundObservation;
+use super::{Config, WeightChange, step};
 use crate::{Factor, Rate};
 
-/// Its memory: consecutive rounds in which the service rate exceeded the load by the margin.
+/// State of the law: the number of consecutive rounds in which the service rate exceeded the load by the margin.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Measured {
     ample: u32,
 }
 
-/// Above it the gateway is saturated: a busy gateway pauses shortly between two files. Chosen.
+/// A gateway whose busy part is larger than this is saturated.
+///
+/// Chosen: a busy gateway pauses for a short time between two files.
 const SATURATED: Factor = Factor::from_millionths(950_000);
 
-/// A decrease needs so many rounds: `itcp`, section 4.
+/// Consecutive rounds with a spare service rate that a decrease needs.
+///
+/// Source: `itcp`, section 4.
 const ROUNDS_TO_DECREASE: u32 = 2;
 
 impl Measured {
-    pub(super) fn decide(&mut self, config: &Config, it: &Observed, weight: Factor) -> Decision {
+    pub(super) fn decide(
+        &mut self,
+        config: &Config,
+        it: &RoundObservation,
+        weight: Factor,
+    ) -> WeightChange {
         let round = &it.round;
         let Some(service) = round.service else {
             self.ample = 0;
-            return Decision::Hold;
+            return WeightChange::Hold;
         };
         let wanted = round.offered.bps().saturating_add(config.margin.of(round.offered.bps()));
         let ample = round.busy < SATURATED && wanted < service.bps();
         self.ample = if ample { self.ample + 1 } else { 0 };
         if round.busy > SATURATED {
             let lacking = excess(round.offered, service);
-            return Decision::Increase(step(lacking, config.margin, weight));
+            return WeightChange::Increase(step(lacking, config.margin, weight));
         }
         if self.ample < ROUNDS_TO_DECREASE {
-            return Decision::Hold;
+            return WeightChange::Hold;
         }
         self.ample = 0;
-        Decision::Decrease
+        WeightChange::Decrease
     }
 }
 

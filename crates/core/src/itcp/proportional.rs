@@ -1,23 +1,29 @@
-//! The `proportional` law: the weight follows the offered load itself.
+//! The law `proportional`: the weight is proportional to the offered load.
 //!
-//! Formula: `w = n a / c`, with the greatest weight `n`, the offered load `a` averaged over rounds, and the capacity
-//! `c`: the largest service rate of any sample in which the gateway was always busy. That is the rate of the
-//! bottleneck, at a moment when all neighbours are idle. A round counts for at most `c` in the average: a huge file
-//! arrives over the fast local network in one round, and no share serves a load above the capacity.
+//! `w = n a / c`, where
 //!
-//! Gateways with the same `n` and `c` then have the shares `rho_i / rho`. Each share exceeds its load while
-//! `rho < 1`, and no weight depends on another.
+//! - `n` is the greatest weight,
+//! - `a` is the offered load, averaged over rounds,
+//! - `c` is the capacity: the largest service rate of any sample in which the gateway was always busy. It is the rate of
+//!   the bottleneck, if all neighbours were idle in this sample.
 //!
-//! Source: ours; `itcp`, equation 12: its shares converge to `rho_i / rho`. `itcp/ideal` compares it with the others.
+//! In the average, the load of a round counts as `c` at most. Otherwise a huge file, which arrives over the fast local
+//! network within one round, would give the gateway all of the bottleneck.
 //!
-//! Differs: the queue decides nothing. A bottleneck that becomes slower leaves `c` as it is: all weights stay too
-//! small by the same factor, and the shares are the same.
+//! Gateways with the same `n` and `c` get the shares `rho_i / rho`, where `rho` is the sum of all loads `rho_i`. Each share
+//! exceeds its load while `rho < 1`. A weight does not depend on the weights of other gateways.
+//!
+//! Source: ours. The laws of the paper converge to the same shares (`itcp`, equation 12). The experiment `itcp/ideal`
+//! compares all laws.
+//!
+//! Differs: the queue has no influence. If the bottleneck becomes slower, `c` stays too large. All weights are then too
+//! small by the same factor, and the shares are unchanged.
 
-use super::round::Observed;
-use super::{Config, Decision, Most};
+use super::round::RoundObservation;
+use super::{Config, Most, WeightChange};
 use crate::Factor;
 
-/// Its memory: the averaged load and the capacity in bit/s.
+/// State of the law: averaged load and capacity, in bits per second.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Proportional {
     /// Rounds in the average, up to [`MEMORY`].
@@ -26,12 +32,14 @@ pub(super) struct Proportional {
     capacity: u64,
 }
 
-/// A round counts for one part in this many. Chosen by three seeds of the ideal model of
-/// `itcp/ideal`: with one in five, a single large file takes the shares of the other gateways.
+/// The latest round has the weight `1 / MEMORY` in the average.
+///
+/// Chosen with three seeds of the ideal model in `itcp/ideal`: with a fifth, a single large file takes the shares of the
+/// other gateways.
 const MEMORY: u64 = 20;
 
 impl Proportional {
-    pub(super) fn decide(&mut self, config: &Config, it: &Observed) -> Decision {
+    pub(super) fn decide(&mut self, config: &Config, it: &RoundObservation) -> WeightChange {
         self.rounds = (self.rounds + 1).min(MEMORY);
         self.capacity = self.capacity.max(it.fastest.bps());
         let most = if self.capacity == 0 { u64::MAX } else { self.capacity };
@@ -43,15 +51,15 @@ impl Proportional {
         let whole = u128::from(Factor::whole(n).millionths());
         let share = whole * u128::from(self.offered);
         match share.checked_div(u128::from(self.capacity)) {
-            Some(weight) => {
-                Decision::Set(Factor::from_millionths(u64::try_from(weight).unwrap_or(u64::MAX)))
-            }
-            None => Decision::Hold,
+            Some(weight) => WeightChange::Set(Factor::from_millionths(
+                u64::try_from(weight).unwrap_or(u64::MAX),
+            )),
+            None => WeightChange::Hold,
         }
     }
 }
 
-/// `mean`, moved by `1 / rounds` of the way to `newest`.
+/// `mean + (newest - mean) / rounds`.
 const fn toward(mean: u64, newest: u64, rounds: u64) -> u64 {
     let step = mean.abs_diff(newest) / rounds;
     if newest > mean { mean + step } else { mean - step }

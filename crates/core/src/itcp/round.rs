@@ -1,78 +1,87 @@
-//! One round of measurement: its samples, and the loads and rates that follow from them.
+//! A round of measurement: its samples, and the load and the rates computed from them.
 //!
-//! Formulas: `busy = busy time / round`; `a = bytes arrived / round`; `s = bytes sent while busy / busy time`, or
-//! `cwnd / minRTT` (equation 8) where `busy` is below 5 %; `delta' = slope * minRTT / cwnd` (equation 9).
+//! ```text
+//! busy   = busy time / length of the round
+//! a      = bytes arrived / length of the round                  (offered load)
+//! s      = bytes sent while busy / busy time                    (service rate)
+//!          or cwnd / minRTT (equation 8), if busy is below 5 %
+//! delta' = slope * minRTT / cwnd                                (equation 9)
+//! ```
 //!
-//! [`Service::Contended`] takes `s` from single samples instead: the rate that only one sample in twenty is below.
-//! A neighbour that is idle for a part of the round then does not raise it.
+//! With [`ServiceSamples::Contended`], `s` is a low quantile of the rates in single samples: one sample in twenty has a
+//! lower rate. A neighbour that is idle for a part of the round then does not raise `s`.
 //!
 //! Source: `itcp`, section 4, equations 8 and 9.
 //!
-//! Differs: `busy`, `a` and `s` are ours. They also describe a gateway with bounded buffers, whose queue has no
-//! slope. `delta'` is zero while the window or the round-trip time is unknown.
+//! Differs: `busy`, `a` and `s` are ours. They also describe a gateway with full buffers, whose queue cannot grow.
+//! `delta'` is zero while window or round-trip time are unknown.
 
 use std::cmp::Ordering;
 use std::time::Duration;
 
-use super::slope::Line;
-use super::{Config, Seen, Service};
+use super::slope::LeastSquares;
+use super::{Config, GatewayLoad, ServiceSamples};
 use crate::time::nanos;
 use crate::{Bytes, Factor, Rate, Time};
 
-/// The result of a round.
+/// Results of a round.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Round {
+pub struct LoadRound {
     /// Part of the round in which the gateway was busy.
     pub busy: Factor,
     /// Offered load: the rate at which bytes arrived.
     pub offered: Rate,
     /// The rate at which bytes were sent.
     pub sent: Rate,
-    /// Service rate: the rate that the aggregate connection has while busy; `None` if unknown.
+    /// Service rate: the rate of the aggregate connection while the gateway is busy. `None` if unknown.
     pub service: Option<Rate>,
     /// Growth of the queue, in bytes per second.
     pub slope: i64,
-    /// The mean queue.
+    /// Mean queue length.
     pub queue: Bytes,
 }
 
-/// A round, and the details that only the laws need.
+/// Results of a round for a law: the public results and further details.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Observed {
-    pub(super) round: Round,
-    /// The sign of the slope.
+pub(super) struct RoundObservation {
+    pub(super) round: LoadRound,
+    /// Sign of the slope: `Greater` if the queue grew.
     pub(super) trend: Ordering,
-    /// `delta'` where the queue grew, else zero.
+    /// `delta'` of equation 9 if the queue grew, and zero otherwise.
     pub(super) delta: Factor,
-    /// Sources were blocked in at least half of the samples.
+    /// The gateway stopped local connections in at least half of the samples.
     pub(super) blocked: bool,
-    /// The most local connections in any sample.
+    /// Largest number of local connections in a sample.
     pub(super) most_connections: u32,
-    /// The largest service rate of a sample in which the gateway was always busy; zero if there was none.
+    /// Largest service rate of a sample in which the gateway was always busy. Zero if there was no such sample.
     pub(super) fastest: Rate,
 }
 
 /// A round in progress.
 #[derive(Clone, Debug)]
 pub(super) struct Sampling {
+    /// Time of the first sample.
     began: Time,
-    first: Seen,
-    latest: (Time, Seen),
-    line: Line,
+    first: GatewayLoad,
+    /// The latest sample, with its time.
+    latest: (Time, GatewayLoad),
+    line: LeastSquares,
+    /// Number of samples in which the gateway stopped local connections.
     blocked: u32,
     most_connections: u32,
-    /// Service rates of samples that were busy enough, for [`Service::Contended`].
+    /// Service rates of the samples that were busy for long enough, with [`ServiceSamples::Contended`].
     rates: Vec<Rate>,
+    /// As [`RoundObservation::fastest`].
     fastest: Rate,
 }
 
 impl Sampling {
-    pub(super) fn new(now: Time, seen: &Seen) -> Self {
+    pub(super) fn new(now: Time, seen: &GatewayLoad) -> Self {
         Self {
             began: now,
             first: *seen,
             latest: (now, *seen),
-            line: Line::default(),
+            line: LeastSquares::default(),
             blocked: 0,
             most_connections: seen.connections,
             rates: Vec::new(),
@@ -84,8 +93,8 @@ impl Sampling {
         self.line.count()
     }
 
-    /// Adds a sample. Returns `false` if it does not continue the round.
-    pub(super) fn add(&mut self, now: Time, seen: &Seen, config: &Config) -> bool {
+    /// Adds a sample. Returns `false` if the round must be abandoned, because samples are missing or a total decreased.
+    pub(super) fn add(&mut self, now: Time, seen: &GatewayLoad, config: &Config) -> bool {
         let (at, before) = self.latest;
         let backwards = seen.arrived < before.arrived
             || seen.sent < before.sent
@@ -97,7 +106,7 @@ impl Sampling {
         let (span, busy) = (now.since(at), seen.busy - before.busy);
         let (rate, busy) =
             (rate(seen.sent_busy - before.sent_busy, busy.min(span)), part(busy, span));
-        if config.service == Service::Contended {
+        if config.service == ServiceSamples::Contended {
             self.rates.extend(rate.filter(|_| busy >= BUSY_SAMPLE));
         }
         let whole = rate.filter(|_| busy >= WHOLE_SAMPLE);
@@ -109,21 +118,22 @@ impl Sampling {
         true
     }
 
-    pub(super) fn end(mut self, service: Service) -> Observed {
+    /// Ends the round, and computes its results.
+    pub(super) fn end(mut self, service: ServiceSamples) -> RoundObservation {
         let (now, last) = self.latest;
         let length = now.since(self.began);
         let busy_time = (last.busy - self.first.busy).min(length);
         let busy = part(busy_time, length);
         let service = if busy < RARELY_BUSY {
             expected(&last)
-        } else if service == Service::Contended && self.rates.len() >= LEAST_RATES {
+        } else if service == ServiceSamples::Contended && self.rates.len() >= LEAST_RATES {
             let low = self.rates.len() / LOW_QUANTILE;
             Some(*self.rates.select_nth_unstable(low).1)
         } else {
             rate(last.sent_busy - self.first.sent_busy, busy_time)
         };
         let slope = self.line.slope();
-        let round = Round {
+        let round = LoadRound {
             busy,
             offered: rate(last.arrived - self.first.arrived, length).unwrap_or(NONE),
             sent: rate(last.sent - self.first.sent, length).unwrap_or(NONE),
@@ -131,7 +141,7 @@ impl Sampling {
             slope,
             queue: Bytes(self.line.mean()),
         };
-        Observed {
+        RoundObservation {
             round,
             trend: self.line.trend(),
             delta: delta(slope, &last),
@@ -142,38 +152,47 @@ impl Sampling {
     }
 }
 
-/// After a longer gap, in intervals, a round is abandoned: the clock stepped, or the host slept.
+/// A round is abandoned if the time between two samples is longer than this many intervals: the clock was set, or the host
+/// slept.
+///
 /// Chosen: a busy executor is late by less than that.
 const LONGEST_GAP: u32 = 4;
 
-/// Below this part of busy time too few bytes are sent to measure a service rate. Chosen: nine
-/// samples of 180.
+/// If a smaller part of the round is busy, too few bytes are sent to measure a service rate.
+///
+/// Chosen: the part of nine samples among 180.
 const RARELY_BUSY: Factor = Factor::from_millionths(50_000);
 
-/// A sample counts for [`Service::Contended`] if this part of it was busy. Chosen: in shorter times a few packets
-/// make the rate.
+/// A sample counts for [`ServiceSamples::Contended`] if at least this part of it was busy.
+///
+/// Chosen: in a shorter time, a few packets determine the rate.
 const BUSY_SAMPLE: Factor = Factor::from_millionths(200_000);
 
-/// A sample counts as always busy if this part of it was. Chosen: a busy gateway pauses shortly between two files.
+/// A sample counts as always busy if at least this part of it was busy.
+///
+/// Chosen: a busy gateway pauses for a short time between two files.
 const WHOLE_SAMPLE: Factor = Factor::from_millionths(950_000);
 
-/// With fewer busy samples the service rate is the mean. Chosen: a quantile of few samples is an
-/// outlier.
+/// With fewer busy samples than this, the service rate is the mean.
+///
+/// Chosen: a quantile of few samples is an outlier.
 const LEAST_RATES: usize = 10;
 
-/// One sample in this many may have a lower rate. Chosen, see docs/decisions.md: neighbours are
-/// rarely busy in all of a sample, and 20 % hardly finds such samples.
+/// One sample in this many has a lower rate than the quantile.
+///
+/// Chosen (docs/decisions.md): neighbours are rarely busy for a whole sample. A quantile of 20 % often misses such samples.
 const LOW_QUANTILE: usize = 20;
 
+/// Stands for an unknown rate.
 const NONE: Rate = Rate::from_bps(0);
 
 /// `cwnd / minRTT` (equation 8).
-fn expected(seen: &Seen) -> Option<Rate> {
+fn expected(seen: &GatewayLoad) -> Option<Rate> {
     seen.least_rtt.and_then(|rtt| rate(seen.window.0, rtt))
 }
 
-/// `slope * minRTT / cwnd` (equation 9), or zero if that is negative or unknown.
-fn delta(slope: i64, seen: &Seen) -> Factor {
+/// `slope * minRTT / cwnd` (equation 9). Zero if the slope is negative, or window or round-trip time are unknown.
+fn delta(slope: i64, seen: &GatewayLoad) -> Factor {
     let grown = u128::from(u64::try_from(slope).unwrap_or(0));
     let rtt = u128::from(nanos(seen.least_rtt.unwrap_or(Duration::ZERO)));
     let Some(product) = grown.checked_mul(rtt) else { return Factor::from_millionths(u64::MAX) };
@@ -182,7 +201,7 @@ fn delta(slope: i64, seen: &Seen) -> Factor {
     Factor::from_millionths(u64::try_from(delta).unwrap_or(u64::MAX))
 }
 
-/// Payload bytes over a time; `None` if no time passed.
+/// `bytes / span` as a rate. `None` if no time passed.
 fn rate(bytes: u64, span: Duration) -> Option<Rate> {
     let bits = u128::from(bytes) * 8 * 1_000_000_000;
     let bps = bits.checked_div(u128::from(nanos(span)))?;

@@ -1,20 +1,20 @@
-//! The line through the samples of a queue, by least squares.
+//! The slope of a queue: a line through its samples, by the method of least squares.
 //!
-//! Formula, with the times `x` and the queues `y` of `n` samples:
+//! Let `x` be the times and `y` the queue lengths of `n` samples. Then
 //! `slope = (n sum xy - sum x sum y) / (n sum xx - (sum x)^2)`. The denominator is positive.
 //!
 //! Source: `itcp`, section 4 (least squares).
 //!
-//! Differs: the times are those at which the samples were taken, so late samples do not bend the line.
+//! Differs: `x` is the true time of each sample, not its number. So late samples do not change the slope.
 
 use std::cmp::Ordering;
 use std::time::Duration;
 
 use crate::time::nanos;
 
-/// Sums over the samples: times in nanoseconds, queues in bytes.
+/// Sums over the samples, with times in nanoseconds and queue lengths in bytes.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Line {
+pub(super) struct LeastSquares {
     count: u32,
     x: i128,
     y: i128,
@@ -22,7 +22,7 @@ pub(super) struct Line {
     xy: i128,
 }
 
-impl Line {
+impl LeastSquares {
     pub(super) fn add(&mut self, at: Duration, bytes: u64) {
         let (x, y) = (i128::from(nanos(at)), i128::from(bytes.min(LONGEST_QUEUE)));
         self.count += 1;
@@ -36,20 +36,20 @@ impl Line {
         self.count
     }
 
-    /// The mean queue in bytes, rounded down.
+    /// The mean queue length in bytes, rounded down.
     pub(super) fn mean(&self) -> u64 {
         u64::try_from(self.y / i128::from(self.count.max(1))).unwrap_or(u64::MAX)
     }
 
-    /// The exact sign of the slope: whether the queue grew.
+    /// The sign of the exact slope: `Greater` if the queue grew.
     pub(super) fn trend(&self) -> Ordering {
         self.parts().0.cmp(&0)
     }
 
-    /// Bytes per second, rounded towards zero.
+    /// The slope in bytes per second, rounded towards zero.
     pub(super) fn slope(&self) -> i64 {
         let (mut numerator, mut denominator) = self.parts();
-        // Leading digits are enough where the product does not fit: 97 bits of the numerator remain.
+        // If the product does not fit into 128 bits, both numbers are halved. At least 97 bits of the numerator remain.
         while numerator.checked_mul(NANOS_PER_SECOND).is_none() {
             numerator /= 2;
             denominator /= 2;
@@ -64,7 +64,7 @@ impl Line {
     }
 }
 
-/// Longer queues count as this: 1 PiB. The sums of 10,000 samples in four days then fit into 128 bits.
+/// A longer queue counts as 1 PiB. So the sums of 10,000 samples in four days fit into 128 bits.
 const LONGEST_QUEUE: u64 = 1 << 50;
 
 const NANOS_PER_SECOND: i128 = 1_000_000_000;
@@ -75,46 +75,48 @@ mod tests {
 
     use super::*;
 
-    fn line(samples: &[(u64, u64)]) -> Line {
-        let mut line = Line::default();
+    fn line(samples: &[(u64, u64)]) -> LeastSquares {
+        let mut line = LeastSquares::default();
         for (millis, bytes) in samples {
             line.add(Duration::from_millis(*millis), *bytes);
         }
         line
     }
 
-    /// Catches: sums without the mean; the mean slope of neighbours; times in place of indices rounded.
+    /// Catches: a formula without the terms `sum x sum y` and `(sum x)^2`; the mean slope between neighbouring samples;
+    /// the numbers of the samples used as times.
     #[test]
     fn slopes_are_those_worked_out_by_hand() {
-        // On a line: 2,000 bytes each 500 ms.
+        // Samples on a line: 2,000 bytes more each 500 ms.
         let rising = line(&[(500, 1_000), (1_000, 3_000), (1_500, 5_000), (2_000, 7_000)]);
         assert_eq!(
             (rising.slope(), rising.trend(), rising.mean()),
             (4_000, Ordering::Greater, 4_000)
         );
-        // Beside it: x = 1, 2, 3 and y = 1, 5, 3: (3 * 20 - 6 * 9) / (3 * 14 - 36) = 1.
+        // Samples beside the line: x = 1, 2, 3 and y = 1, 5, 3: (3 * 20 - 6 * 9) / (3 * 14 - 36) = 1.
         assert_eq!(line(&[(1_000, 1), (2_000, 5), (3_000, 3)]).slope(), 1);
-        // At unequal times: x = 0, 1, 4 and y = 0, 2, 2: (3 * 10 - 5 * 4) / (3 * 17 - 25) = 10 / 26.
+        // Samples at unequal times: x = 0, 1, 4 and y = 0, 2, 2: (3 * 10 - 5 * 4) / (3 * 17 - 25) = 10 / 26.
         assert_eq!(line(&[(0, 0), (1_000, 2_600), (4_000, 2_600)]).slope(), 500);
         let flat = line(&[(1, 7), (2, 7), (3, 7)]);
         assert_eq!((flat.slope(), flat.trend()), (0, Ordering::Equal));
     }
 
-    /// Catches: the sign of the rounded slope.
+    /// Catches: a trend that is the sign of the rounded slope, which is zero here.
     #[test]
     fn a_slope_below_one_byte_a_second_has_a_sign() {
         let falling = line(&[(0, 1), (500_000, 0), (1_000_000, 0)]);
         assert_eq!((falling.slope(), falling.trend()), (0, Ordering::Less));
     }
 
-    /// Catches: sums of 64 bits; no bound on the queue.
+    /// Catches: sums in 64 bits; queue lengths without a bound.
     #[test]
     fn the_longest_round_with_the_longest_queue_does_not_overflow() {
-        let mut line = Line::default();
+        let mut line = LeastSquares::default();
         for sample in 0..10_000_u32 {
             line.add(Duration::from_secs(35) * sample, if sample < 5_000 { 0 } else { u64::MAX });
         }
-        // A step in the middle: 1.5 times its height over the length of the round.
+        // The queue steps up in the middle of the round. The slope is 1.5 times the step, divided by the length of the
+        // round.
         let expected = 1.5 * 2_f64.powi(50) / 350_000.0;
         let slope = i128::from(line.slope());
         let expected = format!("{expected:.0}").parse::<i128>().unwrap();
@@ -122,8 +124,7 @@ mod tests {
     }
 
     proptest! {
-        /// Catches: a slope that depends on the start of the round, or on the constant part of the
-        /// queue.
+        /// Catches: a slope that depends on the start time of the round, or on a constant part of the queue.
         #[test]
         fn a_line_is_found_exactly_whatever_the_times(
             slope in 0_u64..1_000_000,

@@ -1,4 +1,4 @@
-//! Tests of the rate adjuster: a gateway is a function from time to [`Seen`].
+//! Tests of the rate adjuster. A function from time to [`GatewayLoad`] replaces the gateway.
 
 mod bad_input;
 mod literal;
@@ -12,8 +12,8 @@ use super::*;
 const RTT: Duration = Duration::from_millis(42);
 const WINDOW: Bytes = Bytes(52_500);
 
-/// Rounds of ten samples, each 100 ms, from a weight of 4 between 1 and 10.
-fn config(kind: Kind) -> Config {
+/// Rounds of ten samples, one each 100 ms. The weight begins at 4, and is between 1 and 10.
+fn config(kind: LawKind) -> Config {
     Config {
         kind,
         samples: 10,
@@ -28,13 +28,17 @@ fn build(config: &Config) -> RateAdjuster {
     RateAdjuster::new(config, Random::new(1, 0), Time::ZERO)
 }
 
-/// An idle gateway on that path, with twenty connections.
-fn idle() -> Seen {
-    Seen { window: WINDOW, least_rtt: Some(RTT), connections: 20, ..Seen::default() }
+/// An idle gateway at this bottleneck, with twenty local connections.
+fn idle() -> GatewayLoad {
+    GatewayLoad { window: WINDOW, least_rtt: Some(RTT), connections: 20, ..GatewayLoad::default() }
 }
 
-/// Runs one round. `at` gives the state at a time since the round began, `before` the totals until then.
-fn round(adjuster: &mut RateAdjuster, before: &mut Seen, at: impl Fn(Duration, Seen) -> Seen) {
+/// Runs one round. `at` computes each sample from the time since the start of the round and the totals `before` the round.
+fn round(
+    adjuster: &mut RateAdjuster,
+    before: &mut GatewayLoad,
+    at: impl Fn(Duration, GatewayLoad) -> GatewayLoad,
+) {
     let (began, rounds) = (adjuster.poll_timeout(), ended(adjuster));
     let start = *before;
     while ended(adjuster) == rounds {
@@ -49,7 +53,7 @@ fn ended(adjuster: &RateAdjuster) -> u64 {
     increased + forced + decreased + held + abandoned
 }
 
-/// `per_second` bytes in `span`.
+/// The bytes that arrive in `span` at the rate of `per_second` bytes per second.
 fn bytes(per_second: u64, span: Duration) -> u64 {
     Rate::from_bps(8 * per_second).bytes_in(span).0
 }

@@ -11,36 +11,36 @@ use crate::parameters::Form;
 use crate::random::Random;
 use crate::{Time, parameters, units};
 
-/// Deviation of a packet's delay from the delay of the link.
+/// Random variation of a packet's delay around the delay of the link.
 ///
-/// Written `"2 ms"` for a uniform deviation of at most that much in either direction, or
-/// `{ normal = "2 ms" }` for the standard deviation of an almost normal distribution. No packet
-/// arrives before it was sent.
+/// Files write `"2 ms"` for a uniform variation of up to 2 ms in either direction, or
+/// `{ normal = "2 ms" }` for an almost normal distribution with a standard deviation of 2 ms. No
+/// packet arrives before it was sent.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Jitter {
-    /// No jitter.
+    /// Every packet has the delay of the link.
     #[default]
     None,
-    /// Uniform, at most this much.
+    /// Uniform distribution, up to this much in either direction.
     Uniform(Duration),
-    /// Almost normal, with this standard deviation.
+    /// Almost normal distribution with this standard deviation.
     Normal(Duration),
 }
 
-/// The delay of one link.
+/// The propagation delay of one link.
 pub(super) struct Delay {
-    /// Constant part in nanoseconds.
+    /// The delay without jitter, in nanoseconds.
     constant: u64,
-    /// Jitter, if there is any.
+    /// The jitter, if the link has any.
     variation: Option<Box<Variation>>,
 }
 
-/// Jitter of the delay of one link.
+/// The jitter of one link.
 struct Variation {
     jitter: Jitter,
     reorder: bool,
     random: Random,
-    /// Latest arrival time so far.
+    /// The latest arrival time so far.
     latest: Time,
 }
 
@@ -52,7 +52,7 @@ impl Delay {
         Self { constant: (Time::ZERO + delay).nanos(), variation: varies.then(variation) }
     }
 
-    /// Sets the delay of later packets; the jitter stays.
+    /// Sets the delay of later packets. The jitter does not change.
     pub(super) fn set(&mut self, delay: Duration) {
         self.constant = (Time::ZERO + delay).nanos();
     }
@@ -93,7 +93,7 @@ impl<'de> Deserialize<'de> for Jitter {
 }
 
 parameters! {
-    /// The form with a name: one of both fields.
+    /// The table form of [`Jitter`], with exactly one of both fields.
     Named {
         /// Greatest deviation in either direction; each value is equally likely.
         uniform: Option<Duration> = None;

@@ -7,27 +7,29 @@ use crate::parameters::Form;
 use crate::random::Random;
 use crate::{Chance, parameters};
 
-/// Selects the packets that a link loses.
+/// The rule by which a link loses packets.
 ///
-/// Written `"0.1 %"` for each packet independently of the others, or as the table of
-/// [`GilbertElliott`] for losses that come in bursts.
+/// Files write `"0.1 %"` for losses that are independent of each other, or the table of
+/// [`GilbertElliott`] for losses in bursts.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Loss {
     /// No losses.
     #[default]
     None,
-    /// Independent losses with this probability (Bernoulli).
+    /// Independent losses, each packet with this probability (Bernoulli).
     Bernoulli(Chance),
     /// Losses in bursts.
     GilbertElliott(GilbertElliott),
 }
 
-/// Losses in bursts: a link that is good or bad, and may change state before each packet.
+/// Losses in bursts: a link is in a good or a bad state, and may change its state before each
+/// packet.
 ///
-/// In the long run it is bad for the part `p / (p + r)` of the packets, and a bad period lasts
+/// In the long run, a part `p / (p + r)` of the packets meets the bad state. A bad period lasts
 /// `1 / r` packets on average.
 ///
-/// Source: RFC 6534, section 4 (Gilbert-Elliott); the names are those of `tc-netem(8)`, `gemodel`.
+/// Source: RFC 6534, section 4 (Gilbert-Elliott); `tc-netem(8)`, `gemodel` (names of the
+/// parameters).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct GilbertElliott {
     /// Probability that a good link turns bad before the next packet.
@@ -41,7 +43,7 @@ pub struct GilbertElliott {
 }
 
 parameters! {
-    /// The table as a file writes it.
+    /// The table form of [`GilbertElliott`].
     Bursts {
         /// Probability that a good link turns bad before the next packet.
         p: Option<Chance> = None;
@@ -58,7 +60,7 @@ crate::value! {
     Loss: Form::Any(vec![Chance::form(), Bursts::form()]), |_it| None, <Self as Deserialize>::deserialize;
 }
 
-/// The losses of one link.
+/// The random losses of one link.
 pub(super) struct LossProcess {
     loss: Loss,
     bad: bool,
@@ -66,12 +68,12 @@ pub(super) struct LossProcess {
 }
 
 impl LossProcess {
-    /// The losses of a link that starts in the good state.
+    /// Begins in the good state.
     pub(super) const fn new(loss: Loss, random: Random) -> Self {
         Self { loss, bad: false, random }
     }
 
-    /// True if the next packet is lost.
+    /// Returns `true` if the next packet is lost.
     pub(super) fn loses(&mut self) -> bool {
         match self.loss {
             Loss::None => false,
@@ -124,9 +126,10 @@ mod tests {
         LossProcess::new(file.loss, Random::new(seed, 0))
     }
 
-    /// Every count of losses in `n` packets lies within three deviations of `n * p` for its seed.
+    /// For each seed, the number of lost packets among `n` is within three standard deviations of
+    /// `n * p`.
     ///
-    /// Catches: drawing below 2^32 in `Random::happens`.
+    /// Catches: probabilities that are scaled to 2^32 in place of 10^9.
     #[test]
     fn independent_losses_have_their_probability() {
         let n = 40_000u32;
@@ -142,9 +145,10 @@ mod tests {
         }
     }
 
-    /// Bursts are geometric with mean `1 / r`, so their number and length tell `p` and `r`.
+    /// The length of bursts is geometric with the mean `1 / r`. Length and number of the bursts
+    /// together test `p` and `r`.
     ///
-    /// Catches: using `p` for both transitions.
+    /// Catches: `p` used for both transitions.
     #[test]
     fn bursts_are_as_long_and_as_frequent_as_the_model_says() {
         let n = 200_000u32;
@@ -152,7 +156,8 @@ mod tests {
         let losses: Vec<_> = (0..n).map(|_| process.loses()).collect();
         let lost = losses.iter().filter(|lost| **lost).count();
         let bursts = losses.windows(2).filter(|pair| !pair[0] && pair[1]).count();
-        // p / (p + r) is 1/26; a burst has 4 packets; both within three deviations.
+        // The part p / (p + r) is 1/26, and a burst has 4 packets on average. Both bounds are three
+        // standard deviations.
         assert!((7_100..8_300).contains(&lost), "{lost}");
         assert!((1_790..2_060).contains(&bursts), "{bursts}");
         let longest_gap_free = losses.split(|lost| !lost).map(<[_]>::len).max().unwrap();

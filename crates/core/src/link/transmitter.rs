@@ -1,4 +1,4 @@
-//! The transmitter of a link, and its queue.
+//! The transmitter of a link, with its queue.
 
 use std::time::Duration;
 
@@ -8,30 +8,31 @@ use crate::random::{Random, halves, mixed};
 use crate::units::NANOBITS_PER_BYTE;
 use crate::{Bytes, Cx, PacketId, Rate, Time};
 
-/// Sends packets one after the other at its rate.
+/// Sends packets one after the other at a fixed rate.
 ///
-/// A busy transmitter sends exactly its rate: the rounding of one packet's time is compensated at
-/// the next packet.
+/// Transmission times are whole nanoseconds. The rounding of one packet is compensated at the next,
+/// so a busy transmitter keeps exactly its rate.
 pub(super) struct Transmitter {
     rate: Rate,
     queue: Box<dyn Qdisc>,
-    /// Longest packet that bypasses an empty queue; zero for none.
+    /// Longest packet that need not pass through an empty queue. Zero if every packet must.
     passes: Bytes,
-    /// Packets in the queue.
+    /// Number of packets in the queue.
     waiting: u32,
-    /// End of the current transmission, if any.
+    /// End of the last transmission.
     free_at: Time,
-    /// Amount by which `free_at` is rounded up, in `bits/s * ns`; less than `rate`.
+    /// Amount by which `free_at` is rounded up, in `bits/s * ns`. Less than `rate`.
     rounded: u64,
-    /// Charged length of the last packet, and its transmission time: most packets equal the last.
-    /// The time is in whole nanoseconds, with a remainder in `bits/s * ns` below the rate.
+    /// A cache of the last transmission time, because most packets have the length of the last.
+    /// `charged` is the length, `nanos` the time in whole nanoseconds, and `left` the remainder in
+    /// `bits/s * ns`.
     charged: u32,
     nanos: u64,
     left: u64,
 }
 
 impl Transmitter {
-    /// An idle transmitter. At rate zero it never sends.
+    /// An idle transmitter. At rate zero, it never sends.
     pub(super) fn new(rate: Rate, queue: &QdiscSpec, random: Random) -> Self {
         let queue = queue.build(Some(rate), random);
         let passes = queue.passes().unwrap_or_default();
@@ -57,8 +58,8 @@ impl Transmitter {
         (self.charged, self.nanos, self.left) = (0, 0, 0);
     }
 
-    /// Accepts `packet`. If it can be sent at once, returns it with the end of its transmission.
-    /// The caller must first drain [`next`](Self::next).
+    /// Accepts `packet`. If the transmission can begin at once, returns the packet and the end of
+    /// its transmission. The caller must first call [`next`](Self::next) until it returns `None`.
     pub(super) fn send(&mut self, cx: &mut Cx<'_>, packet: PacketId) -> Option<(Time, PacketId)> {
         if self.waiting == 0 && self.free_at < cx.now {
             (self.free_at, self.rounded) = (cx.now, 0);
@@ -75,13 +76,14 @@ impl Transmitter {
         None
     }
 
-    /// The next packet whose transmission has begun by now, and the end of its transmission.
+    /// Dequeues the next packet whose transmission has begun by now. Also returns the end of its
+    /// transmission.
     #[inline]
     pub(super) fn next(&mut self, cx: &mut Cx<'_>) -> Option<(Time, PacketId)> {
         if self.waiting == 0 || self.free_at > cx.now || self.rate.bps() == 0 {
             return None;
         }
-        // The queue decides as of the start of the transmission, even if this call is late.
+        // The queue decides at the start of the transmission, even if this call comes later.
         let mut then = Cx { now: self.free_at, pool: cx.pool, tally: cx.tally };
         let packet = self.queue.dequeue(&mut then);
         self.waiting = self.queue.backlog().packets;
@@ -94,7 +96,7 @@ impl Transmitter {
         (self.free_at, packet)
     }
 
-    /// Transmission time of the next packet, rounded up, less the rounding of the last packet.
+    /// Transmission time of the next packet, rounded up. The last packet's rounding is subtracted.
     fn transmission(&mut self, charged: u32) -> Duration {
         if charged != self.charged {
             self.charge(charged);
@@ -118,7 +120,7 @@ impl Transmitter {
         (self.charged, self.nanos, self.left) = (charged, narrow(bits / bps), narrow(bits % bps));
     }
 
-    /// Time at which [`next`](Self::next) has the next packet; `None` if no packet waits.
+    /// Start of the next transmission. `None` if no packet waits.
     #[inline]
     pub(super) fn ready_at(&self) -> Option<Time> {
         (self.waiting > 0 && self.rate.bps() > 0).then_some(self.free_at)
@@ -129,9 +131,9 @@ impl Transmitter {
     }
 }
 
-/// Queue index of a flow. Flows with the same index share its turns.
+/// Index of a flow's queue in the discipline. Two flows with the same index share a queue.
 ///
-/// Source: RFC 8290, section 4.1 (1,024 queues, chosen by a hash of the flow's key).
+/// Source: RFC 8290, section 4.1 (a hash of the flow's key into 1,024 queues).
 fn bucket(key: &FlowKey) -> Member {
     let ends = [key.src, key.dst].map(|end| hash(hash(0, end.number()), u128::from(end.port)));
     let flow = hash(hash(ends[0], u128::from(ends[1])), u128::from(key.protocol.0));

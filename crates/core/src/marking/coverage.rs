@@ -1,25 +1,29 @@
-//! The marking `coverage`: tracks as many flows as carry most of the bytes.
+//! The marking `coverage`: it tracks the largest flows, as many as are needed for 80 to 90 % of all bytes.
 //!
-//! A parallel filter finds the flows to track. Its threshold adapts at the end of each interval. It
-//! falls if less than 80 % of the bytes belong to tracked flows. It rises if more than 90 % do, or
-//! if the memory is full. All other traffic counts in the projection at its rate of the last
+//! A flow gets a tracker when it has passed a filter (see [`Parallel`]). At the end of each interval, the threshold of the
+//! filter changes. It becomes lower if less than 80 % of the bytes belong to tracked flows. It becomes higher if more
+//! than 90 % do, or if the memory for trackers is full. The projection adds all other traffic at its rate of the last
 //! interval.
 //!
-//! Tracked flows are shielded: the filter does not count their packets. A flow stays tracked if it
-//! sent the threshold within the last interval, or if its tracking began in it (preserved entries).
-//! Both are checked when the flow's next packet arrives or its turn comes, so the cost per packet
-//! is constant.
+//! Two rules of the source apply:
 //!
-//! Source: Estan and Varghese, doi 10.1145/859716.859719, section 3.3; `marking`, section 5 (a
-//! filter that tracks few flows needs a large factor rho, which multiplies noise).
+//! - Shielding: the filter does not count packets of tracked flows.
+//! - Preserved entries: a flow keeps its tracker for the next interval if it has sent the threshold. A flow that got its
+//!   tracker in this interval keeps it too.
+//!
+//! The second rule is applied when the next packet of the flow arrives. A cyclic search, one entry per packet, finds flows
+//! without further packets. So the cost per packet is constant.
+//!
+//! Source: Estan and Varghese, doi 10.1145/859716.859719, section 3.3; `marking`, section 5 (a filter that tracks few
+//! flows needs a large factor `rho`, which also multiplies noise).
 
 use std::time::Duration;
 
 use super::filter::{Parallel, Shape, fingerprint};
 use super::filtered::{Common, Filtered};
 use super::heuristic::{MOST_BUCKETS, MOST_BYTES, MOST_STAGES};
-use super::memory::{Entry, is_trackable};
-use super::sums::{Accounts, Others, Projected, Rho, Rounds};
+use super::memory::{TrackedFlow, is_trackable};
+use super::sums::{Accounts, Projected, ProjectedRounds, ProjectionTerms, Rho};
 use super::tracker::{Sighting, Track, TrackerSpec};
 use crate::parameters::more_than;
 use crate::random::Random;
@@ -49,13 +53,13 @@ parameters! {
     }
 }
 
-/// Memory of a filter: counters of four bytes.
+/// Most counters of a filter: four bytes each, and 64 KiB in total.
 const MOST_COUNTERS: u64 = (64 << 10) / 4;
 
 /// Most flows that are tracked.
 const MOST_FLOWS: usize = 4_096;
 
-/// The threshold is at least the smallest frame (IEEE 802.3, section 4A.4.2, without the check sequence).
+/// Least threshold: the bytes of the smallest Ethernet frame without its check sequence (IEEE 802.3, section 4A.4.2).
 const LEAST_THRESHOLD: u32 = 60;
 
 impl Config {
@@ -80,33 +84,36 @@ impl Config {
             threshold,
             preserves: threshold,
             was_full: false,
-            sums: Accounts::new(Rounds::All),
+            sums: Accounts::new(ProjectedRounds::All),
             longest_before: Duration::ZERO,
             untracked: Rate::from_bps(0),
         }
     }
 }
 
+/// The marking `coverage`.
 pub(super) struct Coverage {
     common: Common,
     filter: Parallel,
-    /// Bytes of a flow in this interval after which it is tracked at the latest.
+    /// A flow gets a tracker at the latest when it has sent this many bytes in this interval.
     threshold: u32,
     /// A tracked flow stays tracked if it sent at least this many bytes in the last interval.
     preserves: u32,
     /// The memory was full in this interval.
     was_full: bool,
-    /// Sums over the tracked flows, with their bytes in the interval.
+    /// Sums over the tracked flows, and the bytes that they have sent in this interval.
     sums: Accounts,
+    /// Longest round-trip time of tracked flows in the last interval.
     longest_before: Duration,
     /// Rate of untracked traffic in the last interval.
     untracked: Rate,
 }
 
-/// The threshold for the next interval, if `tracked` of `all` bytes belong to tracked flows.
+/// The threshold for the next interval. Of `all` bytes in this interval, `tracked` belong to tracked flows.
 ///
-/// At 80 %, rho would be 1.25; `marking`, section 5, asks for a small rho. The factors are chosen,
-/// not measured: one step reverses the other, and ten intervals change the threshold ninefold.
+/// Source: `marking`, section 5, asks for a small factor `rho`. With 80 % of the bytes it would be 1.25.
+///
+/// The factors are chosen, not measured. A step up undoes a step down, and ten steps change the threshold ninefold.
 fn adapted(threshold: u32, tracked: u64, all: u64, full: bool) -> u32 {
     let (tracked, all) = (u128::from(tracked) * 100, u128::from(all));
     let next = if full || tracked > 90 * all {
@@ -119,12 +126,15 @@ fn adapted(threshold: u32, tracked: u64, all: u64, full: bool) -> u32 {
     u32::try_from(next).unwrap_or(u32::MAX).clamp(LEAST_THRESHOLD, u32::MAX / 2)
 }
 
-// An entry's `interval` is the interval of its `bytes`; `flag` means that its tracking began in
-// that interval. `counted` is 1 if the flow is in the sums, 0 while it is idle.
+/// Value of [`TrackedFlow::counted`] while the flow is in the sums. Zero while the flow is idle.
+///
+/// In this marking, [`TrackedFlow::interval`] is the interval in which [`TrackedFlow::bytes`] were sent. The flag
+/// [`TrackedFlow::flag`] is set if the flow got its tracker in that interval.
 const IN_SUMS: u8 = 1;
 
 impl Coverage {
-    /// Returns `true` if the flow of an entry stays tracked. The byte count then begins with this interval.
+    /// Applies the rule of preserved entries. Returns `true` if the flow keeps its tracker, whose byte count then begins
+    /// with this interval. Otherwise the entry is removed.
     fn settle(&mut self, entry: u32) -> bool {
         let (interval, preserves) = (self.common.interval, self.preserves);
         let it = self.common.memory.get_mut(entry);
@@ -144,7 +154,7 @@ impl Coverage {
         stays
     }
 
-    /// Removes a flow from the sums.
+    /// Removes a flow from the sums, because it is idle or no longer tracked.
     fn quiet(&mut self, entry: u32) {
         let class = self.common.memory.class(entry);
         let it = self.common.memory.get_mut(entry);
@@ -153,7 +163,7 @@ impl Coverage {
         }
     }
 
-    /// The entry of the packet's flow, whose tracker has seen the packet; `None` if the flow is not tracked.
+    /// Shows the packet to the tracker of its flow. Returns the entry, or `None` if the flow is not tracked.
     fn entry(&mut self, sighting: &Sighting<'_>) -> Option<u32> {
         let (now, packet) = (sighting.now, sighting.packet);
         let known = self.common.memory.find(packet.flow);
@@ -202,13 +212,12 @@ impl Filtered for Coverage {
         self.filter.clear(self.threshold);
         (common.arrived, self.was_full) = (0, common.memory.is_full());
         self.longest_before = self.sums.all.take_longest_rtt();
-        // After a longer pause no flow is preserved.
+        // After a pause of two intervals no flow keeps its tracker.
         let steps = if passed >= common.span * 2 { 2 } else { 1 };
         common.begin(now, steps);
     }
 
-    /// Checks the next entry: removes it if it is not preserved, and takes it out of the sums if it
-    /// is idle.
+    /// Checks the next entry. Removes it if it is not preserved, and removes an idle flow from the sums.
     fn tidy(&mut self, now: Time) {
         if let Some(entry) = self.common.memory.advance()
             && self.settle(entry)
@@ -237,7 +246,7 @@ impl Filtered for Coverage {
         Some((entry, true))
     }
 
-    /// Changes the flow, and adds it to the sums if necessary.
+    /// Applies `how` to the tracker of a flow, and updates the sums. A flow that was idle is added to the sums again.
     fn change(&mut self, entry: u32, now: Time, how: impl FnOnce(&mut Track)) {
         let class = self.common.memory.class(entry);
         let it = self.common.memory.get_mut(entry);
@@ -271,13 +280,17 @@ impl Filtered for Coverage {
         self.quiet(entry);
     }
 
-    fn projection(&mut self) -> (Projected<'_>, Others, &mut Common) {
-        let others = Others { rho: Rho::ONE, untracked: self.untracked, rounds: Rounds::All };
+    fn projection(&mut self) -> (Projected<'_>, ProjectionTerms, &mut Common) {
+        let others = ProjectionTerms {
+            rho: Rho::ONE,
+            untracked: self.untracked,
+            rounds: ProjectedRounds::All,
+        };
         (Projected(&self.sums, None), others, &mut self.common)
     }
 
-    /// Idle flows count too: none of their packets wait.
-    fn is_projected(_: &Entry, _: u16) -> bool {
+    /// All tracked flows. Idle flows have no waiting packet that could be marked.
+    fn is_projected(_: &TrackedFlow, _: u16) -> bool {
         true
     }
 

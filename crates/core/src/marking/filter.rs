@@ -1,8 +1,8 @@
-//! Multistage filters: a few counters find the flows that send many bytes within an interval.
+//! Multistage filters: they find the flows that send many bytes within an interval, with a few counters for all flows.
 //!
-//! A stage hashes each flow to a counter. A flow passes when its counters of all stages are large.
-//! Flows share counters, so a filter also passes some small flows. It never holds back a flow that sent at
-//! least the threshold within the interval.
+//! Each stage has a hash function that assigns a flow to one of its counters. A flow *passes* when its counters in all
+//! stages are large. Several flows may share a counter, so some small flows pass too. But every flow that sends at least
+//! the threshold within the interval passes.
 //!
 //! Source: Estan and Varghese, "New directions in traffic measurement and accounting", SIGCOMM 2002 and
 //! doi 10.1145/859716.859719, sections 3.2 and 3.3; `marking`, section 2.3 (the serial filter).
@@ -13,13 +13,13 @@ use crate::random::{halves, mixed};
 /// Number of counters of a filter.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Shape {
-    /// Stages, each with a hash function of its own.
+    /// Number of stages. Each has a hash function of its own.
     pub stages: u32,
-    /// Counters in a stage.
+    /// Number of counters in each stage.
     pub buckets: u32,
 }
 
-/// Hash of the flow of `packet`: addresses, ports, protocol and VLAN, in the packet's direction.
+/// Hash of the flow of `packet` in its direction: addresses, ports, protocol and VLAN.
 #[must_use]
 pub fn fingerprint(seed: u64, packet: &Packet) -> u64 {
     let key = &packet.key;
@@ -29,7 +29,7 @@ pub fn fingerprint(seed: u64, packet: &Packet) -> u64 {
     [src.0, src.1, dst.0, dst.1, rest].iter().fold(mixed(seed), |hash, part| mixed(hash ^ part))
 }
 
-/// The counters of all stages.
+/// The byte counters of all stages.
 #[derive(Clone, Debug)]
 struct Stages {
     shape: Shape,
@@ -42,7 +42,7 @@ impl Stages {
         Self { shape, counters }
     }
 
-    /// The index of the flow's counter in `stage`. Two stages share the 64 bits of a hash.
+    /// Index of a flow's counter in `stage`. Two stages use one hash of 64 bits, 32 bits each.
     fn at(&self, stage: u32, fingerprint: u64) -> usize {
         let hash = match stage / 2 {
             0 => fingerprint,
@@ -54,22 +54,21 @@ impl Stages {
     }
 }
 
-/// A serial filter: a packet reaches the next stage only if its counter of this stage is large.
+/// A serial filter: a packet reaches the next stage only if its counter in this stage is large.
 ///
-/// With threshold T and d stages, a counter is large from T/d bytes on. Each stage counts less than
-/// T/d bytes of a flow before it passes the stage, so a flow passes after T bytes at the latest.
+/// With the threshold `T` and `d` stages, a counter of `T / d` bytes or more is large. So each stage holds back less than
+/// `T / d` bytes of a flow, and a flow passes after `T` bytes at the latest.
 #[derive(Clone, Debug)]
 pub struct Serial {
     stages: Stages,
-    /// T/d, in bytes.
+    /// `T / d` in bytes: the threshold of one stage.
     share: u32,
-    /// Number of counters that are not large yet. At zero, every packet passes, and no hash is
-    /// needed.
+    /// Number of counters that are not large yet. If it is zero, every packet passes, and hashes are not computed.
     small: usize,
 }
 
 impl Serial {
-    /// An empty filter for flows that send `threshold` bytes between two calls of [`clear`](Self::clear).
+    /// An empty filter. It passes each flow that sends `threshold` bytes between two calls of [`clear`](Self::clear).
     #[must_use]
     pub fn new(shape: Shape, threshold: u32) -> Self {
         let share = threshold / shape.stages.max(1);
@@ -78,8 +77,8 @@ impl Serial {
         filter
     }
 
-    /// Counts a packet of `bytes`. Returns `true` if the packet passes every stage. Computes the
-    /// `fingerprint` of the flow only if the answer depends on it.
+    /// Counts a packet of `bytes`. Returns `true` if the packet passes all stages. Calls `fingerprint`, which computes the
+    /// hash of the flow, only if it is needed.
     pub fn passes(&mut self, fingerprint: impl FnOnce() -> u64, bytes: u32) -> bool {
         self.small == 0 || self.count(fingerprint(), bytes)
     }
@@ -102,14 +101,14 @@ impl Serial {
     }
 }
 
-/// A parallel filter with conservative update: every packet reaches all stages.
+/// A parallel filter with conservative update: every packet is counted in all stages.
 ///
-/// A flow passes when its smallest counter, including this packet, reaches the threshold. Each
-/// counter is raised to that sum at most. A packet that passes changes no counter, because the flow
-/// is tracked from then on. Each counter of a flow is at least the bytes that the flow sent, so a
-/// flow passes after the threshold at the latest.
+/// A flow passes when the sum of its smallest counter and this packet reaches the threshold. Otherwise its counters in all
+/// stages are raised to this sum, unless they are larger already (conservative update). Each counter of a flow is at
+/// least the number of bytes that the flow has sent. So a flow passes at the latest with the threshold.
 ///
-/// Shielding is up to the caller: it offers no packets of tracked flows.
+/// A packet that passes changes no counter, because its flow is tracked from then on. The caller must not show later
+/// packets of tracked flows to the filter (shielding).
 #[derive(Clone, Debug)]
 pub struct Parallel {
     stages: Stages,
@@ -117,13 +116,13 @@ pub struct Parallel {
 }
 
 impl Parallel {
-    /// An empty filter for flows that send `threshold` bytes between two calls of [`clear`](Self::clear).
+    /// An empty filter. It passes each flow that sends `threshold` bytes between two calls of [`clear`](Self::clear).
     #[must_use]
     pub fn new(shape: Shape, threshold: u32) -> Self {
         Self { stages: Stages::new(shape), threshold }
     }
 
-    /// Counts a packet of `bytes`. Returns `true` if its flow may have sent the threshold.
+    /// Counts a packet of `bytes`. Returns `true` if its flow passes.
     pub fn passes(&mut self, fingerprint: u64, bytes: u32) -> bool {
         let Stages { shape, .. } = self.stages;
         let places = (0..shape.stages).map(|stage| self.stages.at(stage, fingerprint));
@@ -140,7 +139,7 @@ impl Parallel {
         false
     }
 
-    /// Sets all counters to zero, and the threshold for the next interval.
+    /// Sets all counters to zero, and sets the threshold for the next interval.
     pub fn clear(&mut self, threshold: u32) {
         self.threshold = threshold;
         self.stages.counters.fill(0);
@@ -163,7 +162,7 @@ mod tests {
         Packet { key, vlan: 7, ..Packet::default() }
     }
 
-    /// Packets of few flows, as flow and length.
+    /// Packets of a few flows, as pairs of flow and length.
     fn packets() -> impl Strategy<Value = Vec<(u16, u32)>> {
         prop::collection::vec((0u16..24, 40u32..1_515), 1..400)
     }
@@ -172,7 +171,7 @@ mod tests {
         (1u32..5, 1u32..12).prop_map(|(stages, buckets)| Shape { stages, buckets })
     }
 
-    /// Bytes of each flow, and whether any of its packets passed.
+    /// Bytes of each flow, and `true` if any of its packets passed.
     fn run(
         packets: &[(u16, u32)],
         mut passes: impl FnMut(u64, u32) -> bool,
@@ -187,8 +186,8 @@ mod tests {
     }
 
     proptest! {
-        /// Catches: the largest counter in place of the smallest; raising one counter only; a sum without the
-        /// packet; `>` in place of `>=`.
+        /// Catches: a flow compared by its largest counter; an update of one counter only; a sum without the present
+        /// packet; a flow with exactly the threshold that does not pass.
         #[test]
         fn the_parallel_filter_passes_every_large_flow(
             packets in packets(),
@@ -201,7 +200,7 @@ mod tests {
             }
         }
 
-        /// Catches: a threshold T in each stage, with which a flow passes after d T bytes.
+        /// Catches: the whole threshold in each stage, so that a flow passes after `d * T` bytes.
         #[test]
         fn the_serial_filter_passes_every_large_flow(
             packets in packets(),
@@ -216,9 +215,8 @@ mod tests {
 
         /// A model with one map for each stage.
         ///
-        /// Catches: counting in a stage that the packet does not reach; counting only packets that do not
-        /// pass.
-        /// Catches: a threshold other than T/d; a filter that passes every packet while a counter is small.
+        /// Catches: a packet that is counted in a stage that it does not reach; packets that pass and are not counted;
+        /// a stage threshold other than `T / d`; a filter that passes every packet although a counter is small.
         #[test]
         fn the_serial_filter_is_the_standard_one(
             packets in packets(),
@@ -245,7 +243,7 @@ mod tests {
             }
         }
 
-        /// Catches: adding the packet to every counter of the flow; counting packets that pass.
+        /// Catches: an update that adds the packet to every counter; an update by a packet that passes.
         #[test]
         fn conservative_update_counts_no_more_than_needed(
             packets in packets(),
@@ -269,7 +267,7 @@ mod tests {
         }
     }
 
-    /// Catches: one hash function for all stages, with which flows that share one counter share all.
+    /// Catches: one hash function for all stages, so that two flows with one counter in common have all in common.
     #[test]
     fn stages_hash_independently() {
         let stages = Stages::new(Shape { stages: 3, buckets: 8 });
@@ -282,12 +280,13 @@ mod tests {
                 same_all += u32::from((0..3).all(same));
             }
         }
-        // 19,900 pairs: an eighth, and 1/512 of them, within four deviations.
+        // Of 19,900 pairs, an eighth share the first counter, and 1/512 share all three, within four standard
+        // deviations.
         assert!((2_300..2_674).contains(&same_first), "{same_first}");
         assert!((14..64).contains(&same_all), "{same_all}");
     }
 
-    /// Catches: a part of the key left out; a constant seed.
+    /// Catches: a hash that ignores an address, a port, the protocol, the VLAN or the seed.
     #[test]
     fn the_fingerprint_depends_on_every_part_of_the_key_and_on_the_seed() {
         let base = packet(1);
@@ -315,7 +314,7 @@ mod tests {
         assert_eq!(with(|packet| packet.dscp = 46), fingerprint(3, &base));
     }
 
-    /// Catches: counters that outlive their interval; a threshold that cannot be changed.
+    /// Catches: counters that are not cleared at the end of an interval; a new threshold without effect.
     #[test]
     fn an_interval_begins_with_empty_counters() {
         let shape = Shape { stages: 3, buckets: 8 };

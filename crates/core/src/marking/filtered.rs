@@ -1,56 +1,58 @@
-//! Common part of `heuristic` and `coverage`: trackers for the flows that a filter finds, and sums
-//! over them.
+//! Common part of the markings `heuristic` and `coverage`. A filter finds the flows with many bytes, and only these have
+//! trackers. The projection needs only sums over the tracked flows (see `sums`).
 //!
-//! Source: `marking`, section 2.3.
+//! Both markings count bytes in *intervals* of about a second. At the end of an interval, the list of tracked flows
+//! changes.
+//!
+//! Source: `marking`, section 2.3 (filter and heuristic).
 
 use std::time::Duration;
 
-use super::memory::{Entry, Memory};
-use super::sums::{Others, Projected, Walk};
+use super::memory::{Memory, TrackedFlow};
+use super::sums::{Projected, ProjectionTerms, Walk};
 use super::tracker::{Sighting, Track, TrackerSpec};
 use super::{Decision, Marking, Observed, Outcome, Target, Tracked, acknowledges, last_resort};
 use crate::packet::FlowId;
 use crate::{Bytes, Packet, Time};
 
-/// A marking that tracks the flows which its filter finds.
+/// A marking that tracks the flows that its filter finds. Each implementation also gets [`Marking`].
 pub(super) trait Filtered: Send {
-    /// True if a packet without a tracker is marked when no flow is left to mark.
+    /// `true` if an arriving packet without a tracker may be marked when no tracked flow is left to mark.
     const MARKS_ARRIVALS: bool;
 
     fn common(&self) -> &Common;
 
     fn common_mut(&mut self) -> &mut Common;
 
-    /// Ends the interval, which is over.
+    /// Ends the present interval, and begins the next.
     fn end_interval(&mut self, now: Time);
 
-    /// Checks the next entry in turn.
+    /// Checks one entry per packet, in cyclic order, and removes it if its flow is no longer tracked.
     fn tidy(&mut self, now: Time);
 
-    /// Notes an arriving packet. Returns the entry of its flow. The flag is true if the projection
-    /// counts the flow's rounds.
+    /// Notes an arriving packet. Returns the entry of its flow, and `true` if the flow is in the projection. `None` if
+    /// the flow is not tracked.
     fn track(&mut self, sighting: &Sighting<'_>) -> Option<(u32, bool)>;
 
-    /// Changes the tracker of an entry, and the sums with it.
+    /// Applies `how` to the tracker of an entry, and updates the sums.
     fn change(&mut self, entry: u32, now: Time, how: impl FnOnce(&mut Track));
 
-    /// Notes the class of a flow.
+    /// Sets the class of an entry, and updates the sums.
     fn classify(&mut self, entry: u32, class: u16, now: Time);
 
-    /// Removes a flow from the sums.
+    /// Removes the flow of an entry from the sums.
     fn take_out(&mut self, entry: u32);
 
-    /// The sums of the projection, the traffic beside them, and the state that a search of the
-    /// queue changes.
-    fn projection(&mut self) -> (Projected<'_>, Others, &mut Common);
+    /// The sums and the other terms of the projection, with access to the common state.
+    fn projection(&mut self) -> (Projected<'_>, ProjectionTerms, &mut Common);
 
-    /// True if the projection in an interval counts the rounds of an entry's flow.
-    fn is_projected(entry: &Entry, interval: u16) -> bool;
+    /// Returns `true` if the flow of an entry is in the projection during `interval`.
+    fn is_projected(entry: &TrackedFlow, interval: u16) -> bool;
 
     /// The longest round-trip time of the tracked flows.
     fn longest(&self) -> Duration;
 
-    /// Number of flows in the projection, and the factor of their rounds.
+    /// Number of flows in the projection, and the factor `rho`.
     fn projected(&self) -> (u64, f64);
 }
 
@@ -61,36 +63,39 @@ pub(super) struct Common {
     pub(super) span: Duration,
     pub(super) seed: u64,
     pub(super) memory: Memory,
-    /// Start of the interval, its end, and its number.
+    /// Start of the present interval.
     pub(super) began: Time,
+    /// End of the present interval.
     ends: Time,
+    /// Number of the present interval.
     pub(super) interval: u16,
-    /// Bytes in the interval.
+    /// Bytes of all packets that arrived in the present interval.
     pub(super) arrived: u64,
-    pub(super) record: Record,
+    pub(super) record: FilterRecord,
     walk: Walk,
-    /// The last packet that arrived has not been tested.
+    /// `decide` has not been called yet for the last packet that arrived.
     tests: bool,
-    /// The last packet that arrived is of a flow in the projection.
+    /// The flow of the last packet that arrived is in the projection.
     ours: bool,
 }
 
-/// Statistics of the intervals that have ended, and of the flows tracked through the current one.
+/// Statistics of the filter: how many flows it tracks although they send little.
 #[derive(Default)]
-pub(super) struct Record {
+pub(super) struct FilterRecord {
+    /// Number of intervals that have ended.
     intervals: u64,
-    /// Threshold of the last interval.
+    /// Threshold of the last interval, in bytes.
     threshold: u32,
+    /// Flows that were tracked throughout the last interval, but sent less than the threshold in it.
     false_positives: u64,
-    /// Flows tracked since the start of the interval, and the part of them that sent the threshold
-    /// in it.
+    /// Flows that have been tracked since the start of the present interval.
     pub(super) whole: u64,
+    /// Flows of `whole` that have sent the threshold in the present interval.
     pub(super) large: u64,
 }
 
-impl Record {
-    /// Ends an interval with `threshold`. In the next one, `whole` flows are tracked from its
-    /// beginning.
+impl FilterRecord {
+    /// Ends an interval with this `threshold`. `whole` flows are tracked at the start of the next interval.
     pub(super) const fn end(&mut self, threshold: u32, whole: u64) {
         self.intervals += 1;
         self.threshold = threshold;
@@ -98,13 +103,13 @@ impl Record {
         (self.whole, self.large) = (whole, 0);
     }
 
-    /// Notes bytes of a flow that was tracked at the start of the interval: its bytes before and
-    /// after this packet.
+    /// Counts a packet of a flow that has been tracked since the start of the interval. `before` and `bytes` are the
+    /// flow's bytes in the interval before and after the packet.
     pub(super) fn count(&mut self, before: u32, bytes: u32, threshold: u32) {
         self.large += u64::from(before < threshold && bytes >= threshold);
     }
 
-    /// Removes a flow that was tracked at the start of the interval and has sent `bytes` in it.
+    /// Removes a flow that has been tracked since the start of the interval, and has sent `bytes` in it.
     pub(super) fn forget(&mut self, bytes: u32, threshold: u32) {
         self.whole = self.whole.saturating_sub(1);
         self.large = self.large.saturating_sub(u64::from(bytes >= threshold));
@@ -112,7 +117,7 @@ impl Record {
 }
 
 impl Common {
-    /// An empty state for at most `most` flows.
+    /// State without flows. At most `most` flows will be tracked.
     pub(super) fn new(tracker: TrackerSpec, span: Duration, seed: u64, most: usize) -> Self {
         Self {
             tracker,
@@ -123,19 +128,19 @@ impl Common {
             ends: Time::ZERO + span,
             interval: 1,
             arrived: 0,
-            record: Record::default(),
+            record: FilterRecord::default(),
             walk: Walk::default(),
             tests: false,
             ours: false,
         }
     }
 
-    /// True if the interval is over.
+    /// Returns `true` if the present interval is over.
     pub(super) fn is_over(&self, now: Time) -> bool {
         now >= self.ends
     }
 
-    /// Begins an interval and increases the number by `steps`.
+    /// Begins an interval at the time `at`, and adds `steps` to the number of the interval.
     pub(super) fn begin(&mut self, at: Time, steps: u16) {
         (self.began, self.ends) = (at, at + self.span);
         self.interval = self.interval.wrapping_add(steps);

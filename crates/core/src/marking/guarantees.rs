@@ -1,27 +1,26 @@
-//! Guarantees of classes that share a buffer: a delay bound is a limit of the class's backlog.
+//! Delay bounds of classes that share a buffer, as limits of their backlogs.
 //!
-//! A class `n` with the delay bound `d_n`, whose last packet waited `D_n`, needs the rate
+//! Let class `n` have the guaranteed rate `mu_n`, the delay bound `d_n` and the backlog `B_n`. The packet that it sent last
+//! had waited `D_n`. To keep its bound, the class needs the rate
 //!
 //! ```text
-//! r_n = max(mu_n, B_n / (d_n - D_n))     (11), and C if d_n <= D_n
+//! r_n = max(mu_n, B_n / (d_n - D_n))     (11), and the whole link rate C if d_n <= D_n
 //! ```
 //!
-//! for a backlog `B_n`. The guarantees hold while the sum of these rates is at most the rate `C` of
-//! the link (12). For the class this means
+//! All bounds hold while the sum of these rates is at most `C` (12). For class `n`, this is a limit of its backlog:
 //!
 //! ```text
 //! B_n <= (d_n - D_n) * (C - sum of r_m of the other classes)
 //! ```
 //!
-//! So a class with a delay bound is an account like the buffer, with its own limit and with the
-//! rate in parentheses for `C`. Inequality (7) is tested for both. If a class would exceed its
+//! So the marking tests the projection several times: once for the whole buffer, and once for each class with a delay
+//! bound. The class has the limit above, and the rate in parentheses takes the place of `C`. If a class would exceed its
 //! limit, its own flows are marked.
 //!
-//! Source: `marking`, section 2.4.
-//! Differs: the rate of an account is the rate that the other classes do not need. The paper
-//! projects with the current rate `r_n` of the class. Without a backlog that rate is zero, so flows
-//! were marked although the scheduler would have served them. The class then kept 3.7 to 4.0 Mbit/s
-//! of its 5 (`marking/exp2`, three seeds).
+//! Source: `marking`, section 2.4, equations (11) and (12).
+//! Differs: the paper projects with the present rate `r_n` of the class, which is zero while it has no backlog. Flows were
+//! then marked although the scheduler would have served them, and the class kept 3.7 to 4.0 of its 5 Mbit/s
+//! (`marking/exp2`, three seeds). Here the class may use all of the rate that the other classes do not need.
 
 use super::Observed;
 use crate::class::ClassId;
@@ -29,9 +28,9 @@ use crate::packet::number;
 use crate::scheduler::ClassState;
 use crate::{Bytes, Rate};
 
-/// The account of class `n`, in the form of a place of its own. `len` is the length of the arriving
-/// packet, and `projected` returns the backlog of another class at the time of the test. `None` if
-/// the class has no delay bound.
+/// Class `n` as if it were a queue of its own, with limit, rate and backlog. `None` if it has no delay bound.
+///
+/// `len` is the length of the arriving packet. `projected` returns the projected backlog of another class.
 pub(super) fn account(
     seen: &Observed<'_>,
     len: Bytes,
@@ -52,9 +51,7 @@ pub(super) fn account(
     Some(Observed { backlog: class.backlog + arrives(n), ..empty })
 }
 
-/// The rate that a class with this backlog needs for its guarantees.
-///
-/// Source: `marking`, equation (11).
+/// The rate `r_n` that a class with this backlog needs: equation (11).
 fn required(class: &ClassState, backlog: Bytes, link: Rate) -> Rate {
     let Some(bound) = class.delay_bound.filter(|_| backlog > Bytes::ZERO) else {
         return class.guarantee;
@@ -96,7 +93,7 @@ mod tests {
         account(&seen, Bytes::ZERO, n, |_, class| class.backlog).map(|account| account.limit)
     }
 
-    /// Catches: the bound without the past delay; the link's whole rate; a guarantee that counts
+    /// Catches: a limit that ignores the past delay; a limit with the whole link rate; a guarantee that is subtracted
     /// twice.
     #[test]
     fn a_delay_bound_limits_the_backlog_to_what_departs_within_it() {
@@ -104,12 +101,12 @@ mod tests {
         let gold = class(0, 5, Some(10), 4);
         let silver = class(50_000, 8, None, 70);
         let classes = [link, gold, silver];
-        // 32 of 40 Mbit/s for 6 ms.
+        // 40 - 8 = 32 Mbit/s for 10 - 4 = 6 ms are 24,000 bytes.
         assert_eq!(limit(&classes, 1), Some(Bytes(24_000)));
         assert_eq!(limit(&classes, 2), None);
     }
 
-    /// Catches: other classes that need only their guarantees; a late class that needs nothing.
+    /// Catches: other classes that get only their guarantees; a class beyond its bound that gets nothing.
     #[test]
     fn other_classes_take_the_rate_that_their_bounds_need() {
         let other = class(5_000, 1, Some(10), 8);

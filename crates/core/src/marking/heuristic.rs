@@ -1,20 +1,21 @@
-//! The marking `heuristic`: the flows that passed a filter in the last interval stand for all.
+//! The marking `heuristic`: only the flows that passed a filter have trackers, and they stand for all flows.
 //!
-//! At the end of an interval the list L_1 of flows that passed becomes L_0, and L_1 is empty. The
-//! flows of L_0 are projected and marked. Their rounds are multiplied by rho, the inverse of their
-//! part of all bytes. If the projection exceeds the limit, packets of L_0 are marked from the
-//! oldest on, one of each flow in its round, until the marks compensate the excess.
+//! Two lists hold the flows with trackers. `L_1` has the flows that have passed the filter in the present interval. At
+//! the end of an interval, `L_1` becomes `L_0`, and a new, empty `L_1` begins.
 //!
-//! Source: `marking`, section 2.3, and its section 10 (the count of marks; rho on increments after the swap).
-//! Differs: packets that no flow of L_0 sent and that are not ECN-capable are dropped when no flow is left to
-//! mark.
+//! The projection adds up the rounds of the flows in `L_0`, and multiplies the sum by `rho`. If these flows sent a third of
+//! all bytes, `rho` is 3. If the projection exceeds the limit, the waiting packets of these flows are marked, the oldest
+//! first, and at most one for each flow in its round. Enough packets are marked to compensate the excess.
+//!
+//! Source: `marking`, section 2.3 (lists and `rho`) and section 10 (number of marks; `rho` after the end of an interval).
+//! Differs: if no flow of `L_0` is left to mark, an arriving packet of another flow is dropped, unless it is ECN-capable.
 
 use std::time::Duration;
 
 use super::filter::{Serial, Shape, fingerprint};
 use super::filtered::{Common, Filtered};
-use super::memory::{Entry, is_trackable};
-use super::sums::{Accounts, Others, Projected, Rho, Rounds};
+use super::memory::{TrackedFlow, is_trackable};
+use super::sums::{Accounts, Projected, ProjectedRounds, ProjectionTerms, Rho};
 use super::tracker::{Sighting, Track, TrackerSpec};
 use crate::parameters::more_than;
 use crate::random::Random;
@@ -41,17 +42,17 @@ parameters! {
         /// Counters of a stage of the filter.
         buckets: u32 = 8, in 1..=MOST_BUCKETS;
         /// The rounds of a flow that the projection counts: one in each round trip, or only the next, as in the paper.
-        rounds: Rounds = Rounds::default();
+        rounds: ProjectedRounds = ProjectedRounds::default();
     }
 }
 
-/// Most counters of a stage.
+/// Most counters in a stage of a filter.
 pub(super) const MOST_BUCKETS: u32 = 1 << 20;
 
-/// Most stages: a hash function each.
+/// Most stages of a filter. Each has a hash function of its own.
 pub(super) const MOST_STAGES: u32 = 16;
 
-/// The greatest threshold: half of the range of a counter.
+/// The greatest threshold: half of the range of a counter, so that counters do not overflow.
 pub(super) const MOST_BYTES: Bytes = Bytes((1 << 31) - 1);
 
 impl Config {
@@ -82,33 +83,42 @@ impl Config {
     }
 }
 
+/// The marking `heuristic`.
 pub(super) struct Heuristic {
     common: Common,
-    rounds: Rounds,
+    rounds: ProjectedRounds,
     filter: Serial,
-    /// Bytes of a flow in an interval after which it passes the filter at the latest.
+    /// A flow passes the filter at the latest when it has sent this many bytes in an interval.
     threshold: u32,
-    /// Flows that passed the filter in this interval but not in the last, in both, and in the last
-    /// only. L_1 is the first two, L_0 the last two. So a change of a flow changes one account.
+    /// Sums over the flows in `L_1` only. `fresh`, `both` and `stale` have no flow in common, so that a change of a flow
+    /// changes one of them.
     fresh: Accounts,
+    /// Sums over the flows in `L_1` and `L_0`.
     both: Accounts,
+    /// Sums over the flows in `L_0` only.
     stale: Accounts,
-    /// Number of flows in L_1, and their bytes in this interval.
+    /// Number of flows in `L_1`.
     joined: u64,
+    /// Bytes that the flows in `L_1` have sent in this interval.
     bytes: u64,
+    /// Factor for the rounds of the flows in `L_0`.
     rho: Rho,
 }
 
-/// Membership of a flow in L_1 (`now`) and L_0 (`last`).
+/// The lists that a flow is in.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Lists {
+    /// The flow is in `L_1`: it has passed the filter in this interval.
     now: bool,
+    /// The flow is in `L_0`: it passed the filter in the last interval.
     last: bool,
 }
 
-/// An entry's `interval` is the last in which its flow passed the filter; `flag` means that it also
-/// passed in the previous one. `counted` is the interval of `bytes`.
-const fn lists(entry: &Entry, interval: u16) -> Lists {
+/// The lists that the flow of `entry` is in.
+///
+/// In this marking, `entry.interval` is the last interval in which the flow passed the filter. `entry.flag` is `true` if
+/// the flow also passed in the interval before that. `entry.counted` is the interval in which `entry.bytes` were sent.
+const fn lists(entry: &TrackedFlow, interval: u16) -> Lists {
     match interval.wrapping_sub(entry.interval) {
         0 => Lists { now: true, last: entry.flag },
         1 => Lists { now: false, last: true },
@@ -117,7 +127,7 @@ const fn lists(entry: &Entry, interval: u16) -> Lists {
 }
 
 impl Heuristic {
-    /// The account for this membership.
+    /// The sums that include a flow of these lists.
     const fn account(&mut self, lists: Lists) -> Option<&mut Accounts> {
         match (lists.now, lists.last) {
             (true, true) => Some(&mut self.both),
@@ -127,7 +137,8 @@ impl Heuristic {
         }
     }
 
-    /// Notes a packet of a trackable flow. Returns the entry and its lists.
+    /// Shows a packet to the tracker of its flow. Returns the entry and its lists. `passes` is `true` if the packet passed
+    /// the filter: the flow then gets a tracker if it has none.
     fn entry(&mut self, sighting: &Sighting<'_>, passes: bool) -> Option<(u32, Lists)> {
         let Common { memory, interval, tracker, .. } = &mut self.common;
         if let Some(entry) = memory.find(sighting.packet.flow) {
@@ -147,7 +158,7 @@ impl Heuristic {
         Some((entry, Lists { now: false, last: false }))
     }
 
-    /// Counts bytes of a flow in this interval.
+    /// Counts bytes that a flow sends in this interval.
     fn count(&mut self, entry: u32, lists: Lists, bytes: u32) {
         let [_, counted] = self.common.interval.to_be_bytes();
         let it = self.common.memory.get_mut(entry);
@@ -164,7 +175,7 @@ impl Heuristic {
         }
     }
 
-    /// Adds a flow to L_1.
+    /// Adds a flow to `L_1`.
     fn join(&mut self, entry: u32, lists: Lists, now: Time) {
         let interval = self.common.interval;
         let it = self.common.memory.get_mut(entry);
@@ -193,12 +204,13 @@ impl Filtered for Heuristic {
         &mut self.common
     }
 
-    /// More than one interval may have passed.
+    /// Ends the interval. If no packet arrived for a while, several intervals end at once.
     fn end_interval(&mut self, now: Time) {
         let common = &mut self.common;
         let (passed, span) = (now.since(common.began).as_nanos(), common.span.as_nanos());
         let over = u64::try_from(passed / span).unwrap_or(u64::MAX);
-        // Nothing passes in an interval without packets.
+        // No flow passes in an interval without packets. So three ends in a row bring the statistics to zero, and
+        // more would change nothing.
         for _ in 0..over.min(3) {
             common.record.end(self.threshold, std::mem::take(&mut self.joined));
         }
@@ -219,7 +231,7 @@ impl Filtered for Heuristic {
         self.filter.clear();
     }
 
-    /// Removes the next entry if it is in no list.
+    /// Removes the next entry if its flow is in no list.
     fn tidy(&mut self, _: Time) {
         if let Some(entry) = self.common.memory.advance() {
             let Lists { now, last } = lists(self.common.memory.get(entry), self.common.interval);
@@ -287,12 +299,13 @@ impl Filtered for Heuristic {
         }
     }
 
-    fn projection(&mut self) -> (Projected<'_>, Others, &mut Common) {
-        let others = Others { rho: self.rho, untracked: Rate::from_bps(0), rounds: self.rounds };
+    fn projection(&mut self) -> (Projected<'_>, ProjectionTerms, &mut Common) {
+        let others =
+            ProjectionTerms { rho: self.rho, untracked: Rate::from_bps(0), rounds: self.rounds };
         (Projected(&self.stale, Some(&self.both)), others, &mut self.common)
     }
 
-    fn is_projected(entry: &Entry, interval: u16) -> bool {
+    fn is_projected(entry: &TrackedFlow, interval: u16) -> bool {
         lists(entry, interval).last
     }
 

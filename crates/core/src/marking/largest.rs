@@ -1,19 +1,20 @@
-//! The flow with the largest window among the flows that may be marked.
+//! A binary tree that finds the flow with the largest window among the flows that may be marked.
 //!
-//! The windows are the leaves of an implicit binary tree. Every other node holds the larger of its
-//! two children. A change takes one step per level, which is ten steps with 1,000 flows.
+//! The windows of all flows are the leaves of the tree. Each inner node holds the larger of its two children, so the root
+//! is the largest. A change takes one step per level: ten steps with 1,000 flows.
 
 use crate::packet::{number, slot};
 
 /// Windows of flows, by flow number.
 pub(super) struct Largest {
-    /// Node `n` has the children `2 n` and `2 n + 1`. The last half are the leaves.
-    nodes: Vec<Node>,
+    /// The root is node 1, and node `n` has the children `2 n` and `2 n + 1`. The second half of the list are the
+    /// leaves.
+    nodes: Vec<WindowNode>,
 }
 
-/// A window, and its flow.
+/// A window in bytes, and the flow that it belongs to.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-struct Node {
+struct WindowNode {
     window: u32,
     flow: u32,
 }
@@ -24,13 +25,13 @@ impl Largest {
         Self { nodes: Vec::new() }
     }
 
-    /// Sets the window of `flow`. Zero means that it may not be marked.
+    /// Sets the window of `flow`. Zero means that the flow may not be marked.
     pub(super) fn set(&mut self, flow: u32, window: u32) {
         if slot(flow) >= self.nodes.len() / 2 {
             self.grow(slot(flow) + 1);
         }
         let mut at = self.nodes.len() / 2 + slot(flow);
-        let mut new = Node { window, flow };
+        let mut new = WindowNode { window, flow };
         while self.nodes[at] != new {
             self.nodes[at] = new;
             if at == 1 {
@@ -42,7 +43,7 @@ impl Largest {
         }
     }
 
-    /// The flow with the largest window; `None` if all are zero.
+    /// The flow with the largest window. `None` if all windows are zero.
     pub(super) fn flow(&self) -> Option<u32> {
         self.nodes.get(1).filter(|root| root.window > 0).map(|root| root.flow)
     }
@@ -52,7 +53,7 @@ impl Largest {
     fn grow(&mut self, flows: usize) {
         let old = std::mem::take(&mut self.nodes);
         let leaves = flows.next_power_of_two();
-        self.nodes = vec![Node::default(); 2 * leaves];
+        self.nodes = vec![WindowNode::default(); 2 * leaves];
         let windows = old.iter().skip(old.len() / 2).map(|leaf| leaf.window);
         for (flow, window) in windows.enumerate() {
             self.set(number(flow), window);
@@ -69,8 +70,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Catches: a path that ends below the root while the winner changes; the smaller of two
-        /// windows; windows lost when the tree grows; a flow without a window as the largest.
+        /// Catches: an update that ends before the root although the largest window changes; a node with the smaller of two
+        /// windows; windows that are lost when the tree grows; a flow with the window zero as the largest.
         #[test]
         fn the_largest_window_is_that_of_a_search(
             changes in prop::collection::vec((0u32..70, prop_oneof![Just(0), 0u32..50]), 1..300),

@@ -1,7 +1,7 @@
-//! A marking at its place: the marking decides, and the marker marks the waiting packet.
+//! The marker: it connects a marking with a queue. The marking selects a flow, and the marker marks its packet.
 //!
-//! The gateway shows every packet that arrives with [`Marker::sight`]. Before the packet is queued, it calls
-//! [`Marker::prevent`]. A packet that moves to the place from another queue was not seen: it is queued as it is.
+//! For each arriving packet, the gateway calls [`Marker::sight`], and [`Marker::prevent`] just before it queues the
+//! packet. A packet that is moved here from another queue skips `sight`. `prevent` then has no effect.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Reason, Time};
 /// A marking and its counters.
 pub struct Marker {
     marking: Box<dyn Marking>,
-    /// Direction of the packets, which all have the same.
+    /// Direction of all packets in the queue.
     direction: Direction,
-    /// A packet was seen that has not been queued yet.
+    /// `true` between [`sight`](Self::sight) and [`prevent`](Self::prevent).
     pending: bool,
     marks: Marks,
-    /// Arrived bytes, and arrived bytes of tracked flows.
+    /// Bytes of all packets that arrived, and of those whose flows are tracked.
     bytes: [u64; 2],
 }
 
@@ -34,47 +34,48 @@ pub struct Marks {
     pub tracked: Tracked,
 }
 
-/// The flows that a marking projects by their rounds, and how well its filter selected them.
+/// Statistics of the flows whose rounds are in the projection, and of the filter that selected them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tracked {
-    /// Flows that are projected now.
+    /// Number of flows in the projection now.
     pub flows: u64,
     /// Bytes of packets that arrived.
     pub all_bytes: u64,
-    /// Bytes of packets whose flows were projected when they arrived.
+    /// Bytes of packets whose flows were in the projection when the packet arrived.
     pub tracked_bytes: u64,
-    /// Factor for the rounds of tracked flows. It is 1 if other traffic counts at its rate.
+    /// Factor by which the rounds of tracked flows are multiplied, so that they stand for all traffic. It is 1 if the
+    /// projection adds other traffic by its rate.
     pub rho: f64,
     /// Intervals of the filter that have ended.
     pub intervals: u64,
-    /// Threshold of the last interval: a flow with this many bytes was tracked; zero without a
+    /// Threshold of the filter in the last interval: a flow that sent this many bytes was tracked. Zero without a
     /// filter.
     pub threshold: Bytes,
-    /// Flows that were projected throughout the last interval and sent less than the threshold in it.
+    /// Flows that were in the projection throughout the last interval, but sent less than the threshold in it.
     ///
-    /// The bytes of a flow before it passed the filter are unknown, so flows that passed in this interval are not
-    /// counted.
+    /// Flows that passed the filter during the interval are not counted, because their bytes before that are unknown.
     pub false_positives: u64,
 }
 
-/// Waiting packets, of a queue or of several queues with a common buffer.
-pub trait Place {
-    /// State of the place, without a flow.
+/// The packets that a marker may mark: those of one queue, or of several queues that share a buffer.
+pub trait MarkedBuffer {
+    /// State of the queue. The field `flow` is `None`.
     fn observed(&mut self, now: Time, direction: Direction) -> Observed<'_>;
 
-    /// Offers the packets of a flow's member to `which`, the oldest first, until it returns `true`.
+    /// Calls `which` with each packet at the queue index of the flow `of`, the oldest first, until `which` returns
+    /// `true`.
     fn visit(&self, pool: &mut PacketPool, of: Target, which: &mut dyn FnMut(&mut Packet) -> bool);
 
-    /// Removes the oldest packet of a flow's member, for a caller that drops it.
+    /// Removes the oldest packet at the queue index of the flow `of`. The caller drops it.
     fn take(&mut self, cx: &mut Cx<'_>, of: Target) -> Option<PacketId>;
 }
 
-/// Most packets of one member that are searched for a packet of the flow: several flows of a host
-/// may be one member.
+/// Most packets at one queue index that are searched for a packet of the flow. All flows of a host may have the same
+/// queue index.
 const SEARCHED: u32 = 64;
 
 impl Marker {
-    /// A marker for `marking`, which has seen no packets.
+    /// A marker for `marking`, to which no packets were shown yet.
     #[must_use]
     pub fn new(marking: Box<dyn Marking>) -> Self {
         let (direction, marks) = (Direction::Up, Marks::default());
@@ -87,7 +88,7 @@ impl Marker {
         self.direction
     }
 
-    /// Notes `packet`, which is going to be queued. `seen` has its flow, if that is in the flow table.
+    /// Shows `packet`, which will be queued, to the marking. `seen.flow` is its flow, if the flow table has it.
     pub fn sight(&mut self, seen: &Observed<'_>, packet: &Packet) {
         (self.direction, self.pending) = (seen.direction, true);
         let (ours, len) = (self.marking.arrived(seen, packet), u64::from(packet.len));
@@ -95,22 +96,22 @@ impl Marker {
         self.bytes[1] += if ours { len } else { 0 };
     }
 
-    /// Notes `ack`, a packet that departs to the sender of `seen.flow`, whose packets go in `seen.direction`.
+    /// Notes `ack`, which departs to the sender of `seen.flow`. `seen.direction` is the direction of the data.
     pub fn acknowledge(&mut self, seen: &Observed<'_>, ack: &Packet) {
         self.marking.acknowledged(seen, ack);
     }
 
-    /// Notes `packet`, which departs.
+    /// Notes `packet`, which departs from the queue.
     pub fn departs(&mut self, packet: &Packet) {
         self.marking.leaving(packet);
     }
 
-    /// Forgets `flow`: its number may be given to another flow.
+    /// Forgets `flow`, because its number may be given to another flow.
     pub fn forget(&mut self, flow: FlowId) {
         self.marking.forget(flow);
     }
 
-    /// Packets marked and dropped, and the flows that are tracked.
+    /// Counters of packets marked and dropped, and statistics of the tracked flows.
     #[must_use]
     pub fn marks(&self) -> Marks {
         let [all_bytes, tracked_bytes] = self.bytes;
@@ -120,7 +121,7 @@ impl Marker {
         }
     }
 
-    /// Returns `true` if the marking projects `flow`.
+    /// Returns `true` if the projection includes the rounds of `flow`.
     #[must_use]
     pub fn tracks(&self, flow: FlowId) -> bool {
         self.marking.tracks(flow)
@@ -132,18 +133,18 @@ impl Marker {
         self.marking.longest_rtt()
     }
 
-    /// Returns `true` if `flow` ignores marks.
+    /// Returns `true` if `flow` has not responded to its recent marks.
     #[must_use]
     pub fn ignores(&self, flow: FlowId) -> bool {
         self.marking.ignores(flow)
     }
 
-    /// Marks waiting packets, or `packet` if it was [seen](Self::sight) just before. Returns
-    /// `packet` if it is to be queued; otherwise it was dropped.
+    /// Marks packets until the projection fits the queue. Returns `packet` if it is to be queued, and `None` if it was
+    /// dropped. Does nothing unless [`sight`](Self::sight) was called just before.
     pub fn prevent(
         &mut self,
         cx: &mut Cx<'_>,
-        place: &mut dyn Place,
+        place: &mut dyn MarkedBuffer,
         packet: PacketId,
     ) -> Option<PacketId> {
         if !std::mem::take(&mut self.pending) {
@@ -158,11 +159,11 @@ impl Marker {
         None
     }
 
-    /// Marks until no overflow is projected. Returns a reason if `packet` is to be dropped.
+    /// Marks packets until no overflow is projected. Returns a reason if `packet` must be dropped.
     fn decide(
         &mut self,
         cx: &mut Cx<'_>,
-        place: &mut dyn Place,
+        place: &mut dyn MarkedBuffer,
         packet: &PacketId,
     ) -> Option<Reason> {
         loop {
@@ -196,8 +197,13 @@ impl Marker {
         }
     }
 
-    /// Marks or drops the oldest waiting packet of a flow.
-    fn mark_oldest(&mut self, cx: &mut Cx<'_>, place: &mut dyn Place, target: Target) -> Outcome {
+    /// Marks the oldest waiting packet of a flow that may be marked. Drops it if it is not ECN-capable.
+    fn mark_oldest(
+        &mut self,
+        cx: &mut Cx<'_>,
+        place: &mut dyn MarkedBuffer,
+        target: Target,
+    ) -> Outcome {
         let (mut outcome, mut before) = (Outcome::NoPacket, 0);
         place.visit(cx.pool, target, &mut |packet| {
             let is_first = before == 0;
@@ -228,7 +234,7 @@ impl Marker {
         outcome
     }
 
-    /// Marks the arriving packet, if it is ECN-capable.
+    /// Marks the arriving packet if it is ECN-capable. Returns `true` if it was marked.
     fn mark(&mut self, cx: &mut Cx<'_>, packet: &PacketId) -> bool {
         let marked = cx.mark(packet, Reason::Predicted);
         self.marks.marked += u64::from(marked);

@@ -1,4 +1,6 @@
-//! The tracked flows of a marking that tracks a subset, and their waiting packets by age.
+//! The tracked flows of the markings `heuristic` and `coverage`, and their waiting packets, the oldest first.
+//!
+//! These markings track only a part of the flows. They mark the flow whose packet has waited longest.
 
 use std::collections::VecDeque;
 
@@ -9,67 +11,69 @@ use crate::packet::{FlowId, Member, TcpFlags, make_room, number, slot};
 
 /// A tracked flow.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
+pub(super) struct TrackedFlow {
     pub(super) track: Track,
     flow: FlowId,
-    /// Clock at the arrival of the newest packet, and at the arrival of the packet that departed
-    /// last.
+    /// Arrival time of the newest packet, by [`clock`].
     queued: u32,
+    /// Arrival time of the packet that departed last. Packets with a later arrival time are waiting.
     departed: u32,
-    /// Bytes that arrived in an interval of the marking.
+    /// Bytes that arrived in an interval. Each marking defines which interval.
     pub(super) bytes: u32,
-    /// Number of an interval, for the marking's use.
+    /// Number of an interval. Each marking defines its meaning.
     pub(super) interval: u16,
-    /// The low half of the number of another interval, for the marking's use.
+    /// Free for use by the marking: `heuristic` stores the low byte of another interval, `coverage` a flag.
     pub(super) counted: u8,
-    /// For the marking's use.
+    /// A flag. Each marking defines its meaning.
     pub(super) flag: bool,
 }
 
-// A marking with 4,096 flows has 384 KiB for them.
-const _: () = assert!(size_of::<Entry>() <= 96);
+// 4,096 flows, the most that `coverage` tracks, take 384 KiB.
+const _: () = assert!(size_of::<TrackedFlow>() <= 96);
 
-/// A packet of a tracked flow in the queue.
+/// A packet of a tracked flow that waits in the queue, or did so until recently.
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct WaitingPacket {
     entry: u32,
     member: Member,
     arrived: u32,
 }
 
-/// The entries, by flow.
+/// The tracked flows, by entry number, and their packets in the queue.
 #[derive(Debug)]
 pub(super) struct Memory {
-    entries: Vec<Entry>,
-    /// Index of the entry of each flow; [`NONE`] if it has none.
+    entries: Vec<TrackedFlow>,
+    /// Entry number of each flow, or [`NONE`].
     entry_of: Vec<u32>,
-    /// Class of each entry's packets. Empty as long as no classes share the place.
+    /// Class of each entry's packets. Empty while no classes share the buffer.
     classes: Vec<u16>,
+    /// Numbers of unused entries.
     free: Vec<u32>,
+    /// Most entries.
     most: usize,
-    /// The entry that [`advance`](Self::advance) returns next.
+    /// The entry that [`advance`](Self::advance) returned last.
     hand: usize,
-    /// Packets, oldest first. Some may have departed.
-    waiting: VecDeque<Waiting>,
-    /// Number of packets, from the oldest on, that [`oldest`](Self::oldest) has passed.
+    /// Packets of tracked flows, the oldest first. Some of them may have departed already.
+    waiting: VecDeque<WaitingPacket>,
+    /// Number of packets at the front that [`oldest`](Self::oldest) has examined.
     passed: usize,
-    /// Number of passed packets that had already departed.
+    /// Number of examined packets that had departed already.
     gone: usize,
 }
 
 const NONE: u32 = u32::MAX;
 
-/// Most packets of tracked flows whose order is kept. Beyond that the oldest are forgotten.
+/// Most packets in [`Memory::waiting`]. If there are more, the oldest is removed from the list.
 ///
-/// Chosen, not measured: four times the packets that a live gateway holds by default. They take 768 KiB.
+/// Chosen, not measured: four times the packets that a live gateway holds by default. The list takes 768 KiB.
 const MOST_WAITING: usize = 1 << 16;
 
-/// Arrival time of a packet in units of 1,024 ns; the clock wraps after 73 minutes.
+/// Arrival time of a packet in units of 1,024 ns, modulo 2^32. The clock wraps after 73 minutes.
 fn clock(packet: &Packet) -> u32 {
     u32::try_from((packet.arrived.nanos() >> 10) & u64::from(u32::MAX)).unwrap_or(0)
 }
 
-/// True if `one` is later than `other`, on a clock that wraps.
+/// Returns `true` if `one` is later than `other` on a clock that wraps.
 const fn is_after(one: u32, other: u32) -> bool {
     let after = one.wrapping_sub(other);
     after != 0 && after < 1 << 31
@@ -93,20 +97,20 @@ impl Memory {
         }
     }
 
-    /// The entry of `flow`.
+    /// Entry number of `flow`. `None` if the flow is not tracked.
     pub(super) fn find(&self, flow: FlowId) -> Option<u32> {
         self.entry_of.get(slot(flow.0)).copied().filter(|entry| *entry != NONE)
     }
 
-    pub(super) fn get(&self, entry: u32) -> &Entry {
+    pub(super) fn get(&self, entry: u32) -> &TrackedFlow {
         &self.entries[slot(entry)]
     }
 
-    pub(super) fn get_mut(&mut self, entry: u32) -> &mut Entry {
+    pub(super) fn get_mut(&mut self, entry: u32) -> &mut TrackedFlow {
         &mut self.entries[slot(entry)]
     }
 
-    /// Class of an entry's packets; zero if no classes share the place.
+    /// Class of an entry's packets. Zero if no classes share the buffer.
     pub(super) fn class(&self, entry: u32) -> u16 {
         self.classes.get(slot(entry)).copied().unwrap_or(0)
     }
@@ -121,10 +125,10 @@ impl Memory {
         old
     }
 
-    /// Creates an entry for the flow of the arriving packet; `None` if the memory is full.
+    /// Creates an entry for the flow of the arriving packet. Returns its number, or `None` if the memory is full.
     pub(super) fn insert(&mut self, spec: &TrackerSpec, seen: &Sighting<'_>) -> Option<u32> {
         let (flow, before) = (seen.packet.flow, clock(seen.packet).wrapping_sub(1));
-        let new = Entry {
+        let new = TrackedFlow {
             track: Track::new(spec, seen),
             flow,
             queued: before,
@@ -136,8 +140,8 @@ impl Memory {
         };
         let entry = match self.free.pop() {
             Some(entry) => {
-                // Packets of the entry's previous flow with the same arrival time would count as
-                // its own.
+                // The previous flow of this entry may have a packet with the same arrival time in the list. It
+                // would count as a packet of the new flow, so the search begins again.
                 if self.waiting.back().is_some_and(|last| last.arrived == clock(seen.packet)) {
                     self.begin_again();
                 }
@@ -163,19 +167,19 @@ impl Memory {
         }
     }
 
-    /// True if a new flow would find no room.
+    /// Returns `true` if there is no room for a further flow.
     pub(super) fn is_full(&self) -> bool {
         self.free.is_empty() && self.entries.len() >= self.most
     }
 
-    /// The next entry in turn; `None` if it is free.
+    /// The next entry number in cyclic order. `None` if this entry is unused.
     pub(super) fn advance(&mut self) -> Option<u32> {
         self.hand = if self.hand + 1 < self.entries.len() { self.hand + 1 } else { 0 };
         let it = self.entries.get(self.hand)?;
         (it.flow != FlowId::NONE).then(|| number(self.hand))
     }
 
-    /// Notes that `packet` is going to be queued. `was_empty`: no other packet waits.
+    /// Notes that `packet` will be queued. `was_empty` is `true` if no other packet waits.
     pub(super) fn queued(&mut self, entry: u32, packet: &Packet, was_empty: bool) {
         let arrived = clock(packet);
         self.entries[slot(entry)].queued = arrived;
@@ -185,7 +189,7 @@ impl Memory {
         } else if self.waiting.len() == MOST_WAITING {
             self.pop();
         }
-        self.waiting.push_back(Waiting { entry, member: packet.member, arrived });
+        self.waiting.push_back(WaitingPacket { entry, member: packet.member, arrived });
     }
 
     fn pop(&mut self) {
@@ -193,11 +197,11 @@ impl Memory {
         self.passed = self.passed.saturating_sub(1);
     }
 
-    /// Notes that `packet` departs: the packets of its flow that arrived before have departed or were dropped.
+    /// Notes that `packet` departs. All earlier packets of its flow have departed or were dropped before.
     pub(super) fn departed(&mut self, packet: &Packet) {
         if let Some(entry) = self.find(packet.flow) {
             let (it, arrived) = (&mut self.entries[slot(entry)], clock(packet));
-            // The packet may have arrived before the flow had an entry.
+            // A packet from before the flow had an entry is older than `departed`.
             if is_after(arrived, it.departed) {
                 it.departed = arrived;
             }
@@ -209,20 +213,21 @@ impl Memory {
         }
     }
 
-    /// Notes that no packet of the flow waits.
+    /// Notes that no packet of the entry's flow waits.
     pub(super) fn emptied(&mut self, entry: u32) {
         let it = &mut self.entries[slot(entry)];
         it.departed = it.queued;
     }
 
-    fn is_waiting(&self, packet: Waiting) -> bool {
+    fn is_waiting(&self, packet: WaitingPacket) -> bool {
         let it = &self.entries[slot(packet.entry)];
         it.flow != FlowId::NONE && is_after(packet.arrived, it.departed)
     }
 
-    /// The flow of the oldest waiting packet for which `chosen` (by class and entry) holds. The
-    /// search begins after the packets passed by earlier calls.
-    pub(super) fn oldest(&mut self, chosen: impl Fn(u16, &Entry) -> bool) -> Option<Target> {
+    /// The flow of the oldest waiting packet for which `chosen` returns `true` (given its class and entry).
+    ///
+    /// The search continues behind the packets that earlier calls have examined.
+    pub(super) fn oldest(&mut self, chosen: impl Fn(u16, &TrackedFlow) -> bool) -> Option<Target> {
         while let Some(packet) = self.waiting.get(self.passed).copied() {
             self.passed += 1;
             let it = &self.entries[slot(packet.entry)];
@@ -238,8 +243,8 @@ impl Memory {
         None
     }
 
-    /// Forgets all packets that have departed. These are at least half, so the amortised cost is
-    /// constant.
+    /// Removes all departed packets from the list. At least half of the list has departed, so the cost per packet is
+    /// constant on average.
     fn tidy(&mut self) {
         let mut waiting = std::mem::take(&mut self.waiting);
         waiting.retain(|packet| self.is_waiting(*packet));
@@ -247,7 +252,7 @@ impl Memory {
         self.waiting = waiting;
     }
 
-    /// Notes that a flow may be chosen now. If its packets wait, [`oldest`](Self::oldest) begins
+    /// Notes that a flow may be marked again. If packets of it wait, the search of [`oldest`](Self::oldest) begins
     /// again.
     pub(super) fn may_be_chosen(&mut self, entry: u32) {
         let it = &self.entries[slot(entry)];
@@ -256,21 +261,21 @@ impl Memory {
         }
     }
 
-    /// True if a passed packet still waits and `chosen` holds for its entry.
+    /// Returns `true` if an examined packet still waits and `chosen` is `true` for its entry.
     #[cfg(test)]
-    pub(super) fn has_missed(&self, chosen: impl Fn(&Entry) -> bool) -> bool {
+    pub(super) fn has_missed(&self, chosen: impl Fn(&TrackedFlow) -> bool) -> bool {
         let passed = self.waiting.iter().take(self.passed);
         let mut waiting = passed.filter(|packet| self.is_waiting(**packet));
         waiting.any(|packet| chosen(&self.entries[slot(packet.entry)]))
     }
 
-    /// Restarts the search at the oldest packet.
+    /// Makes [`oldest`](Self::oldest) begin at the oldest packet again.
     pub(super) const fn begin_again(&mut self) {
         (self.passed, self.gone) = (0, 0);
     }
 }
 
-/// True if a tracker can follow the flow of `packet`, and the packet carries information on it.
+/// Returns `true` if a tracker can use `packet`: a SYN or TCP data of a flow in the flow table.
 pub(super) fn is_trackable(packet: &Packet) -> bool {
     let data = packet.tcp.is_some_and(|tcp| tcp.payload > 0 || tcp.flags.any(TcpFlags::SYN));
     data && packet.flow != FlowId::NONE

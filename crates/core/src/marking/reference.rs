@@ -1,26 +1,25 @@
-//! The marking `reference`: a tracker for each flow, and all of them in the projection.
+//! The marking `reference`: every flow has a tracker, and the projection includes the rounds of every flow.
 //!
-//! The next round of every flow is one segment larger than this round, or half of it after a mark.
-//! If the backlog would exceed its limit at the start of one of these rounds, the flow with the
-//! largest unmarked window is marked. The test repeats until the projection fits, or all flows are
+//! The next round of a flow is one segment larger than the present round, or half as large after a mark. The marking
+//! projects the backlog at the start of each of these rounds. If it would exceed the limit of the queue, the flow with
+//! the largest window among the unmarked flows is marked. This repeats until the projection fits, or all flows are
 //! marked.
 //!
-//! Source: `marking`, section 2.2, equations (5) to (10).
+//! Source: `marking`, section 2.2, equations (5) to (10) (next window, projection, selection).
 //! Differs:
-//! - Flows with short round trips have several rounds before the last flow's next round begins.
-//!   Each is a segment larger than the previous. The paper counts only the first, which is `rounds
-//!   = 1`.
-//! - A marked flow sends at least one segment.
+//! - The projection looks ahead for the longest round-trip time. In this time, a flow with a short round trip may have
+//!   several rounds, each a segment larger than the previous. The paper counts only the first (`rounds = 1`).
+//! - The next round of a marked flow has at least one segment.
 //! - Traffic without a tracker arrives at its rate of the last interval.
-//! - A flow that is silent for two round trips from the start of its round is not projected.
-//! - A packet triggers a test only if its flow's next round changed, or if it has no tracker.
+//! - A flow leaves the projection two round trips after the start of its round, if it has sent nothing since.
+//! - The projection is tested only if the arriving packet changed the next round of its flow, or has no tracker.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use super::largest::Largest;
-use super::rounds::{Net, Round, Rounds, signed};
+use super::rounds::{FutureRound, Net, RoundSlots, signed};
 use super::tracker::{Estimate, Sighting, Track, TrackerSpec};
 use super::{Decision, Marking, Observed, Outcome, Target, Tracked, acknowledges, last_resort};
 use crate::packet::{FlowId, Member, Ring, TcpFlags, make_room, number, slot};
@@ -62,7 +61,7 @@ impl Config {
             entries: Vec::new(),
             entry_of: Vec::new(),
             idle: Ring::default(),
-            rounds: Rounds::new(),
+            rounds: RoundSlots::new(),
             largest: Largest::new(),
             expiries: BinaryHeap::new(),
             untracked: Untracked::default(),
@@ -76,58 +75,65 @@ impl Config {
     }
 }
 
-/// Most rounds of a flow that are projected: round trips of 25 to 200 ms on one link.
+/// Most rounds of a flow in the projection. Eight are enough for flows with 25 and 200 ms on one link.
 const MOST_ROUNDS: u32 = 8;
 
-/// Most flows that are tracked. Packets of others count as untracked.
+/// Most flows with a tracker. Packets of further flows count as untracked traffic.
 const MOST_FLOWS: usize = 1_000;
 
+/// The marking `reference`.
 pub(super) struct Reference {
     tracker: TrackerSpec,
+    /// Interval over which the rate of untracked traffic is measured.
     interval: Duration,
+    /// Number of rounds in the projection for each flow.
     rounds_each: u32,
-    entries: Vec<Entry>,
-    /// Index of the entry of each flow; [`NONE`] if it has none.
+    entries: Vec<ProjectedFlow>,
+    /// Entry number of each flow, or [`NONE`].
     entry_of: Vec<u32>,
-    /// Entries of flows that are not projected; the longest idle is first.
+    /// Entries of flows that are not in the projection. The flow that has been idle for longest is first.
     idle: Ring,
-    /// Rounds of the flows. Entry `n` owns the rounds from `n * rounds_each` on, the next one
+    /// Future rounds of the flows. Entry `n` owns `rounds_each` of them from number `n * rounds_each` on, the earliest
     /// first.
-    rounds: Rounds,
-    /// Windows of the projected flows that may be marked, by entry.
+    rounds: RoundSlots,
+    /// Windows of the flows in the projection that may be marked, by entry.
     largest: Largest,
-    /// For each flow in `expiries`, a time at or before the end of its projection.
+    /// Times to check whether a flow must leave the projection, and its entry. Each is at or before
+    /// [`ProjectedFlow::expires`].
     expiries: BinaryHeap<Reverse<(Time, u32)>>,
+    /// Measurement of untracked traffic in the present interval.
     untracked: Untracked,
     /// Rate of untracked traffic in the last interval.
     arriving: Rate,
-    /// Service rate in the projection.
+    /// Service rate that the projection assumes.
     out: Rate,
-    /// Longest round-trip time of flows that began a round in this interval or the last.
+    /// Longest round-trip time of flows that changed their rounds in this interval or the last.
     longest_rtt: Duration,
+    /// Longest round-trip time of flows that changed their rounds in this interval.
     longest_now: Duration,
-    /// The last packet that arrived may have changed the projection.
+    /// The last packet that arrived may have changed the projection, so `decide` must test it.
     tests: bool,
-    /// The last packet that arrived is of a flow in the projection.
+    /// The flow of the last packet that arrived is in the projection.
     ours: bool,
 }
 
+/// Marks a flow without an entry.
 const NONE: u32 = u32::MAX;
 
 /// A flow with a tracker.
 #[derive(Clone, Copy)]
-struct Entry {
+struct ProjectedFlow {
     target: Target,
     track: Track,
-    /// End of the flow's projection.
+    /// Time at which the flow leaves the projection if it sends nothing.
     expires: Time,
-    /// The flow has an entry in `expiries`.
+    /// The flow is in [`Reference::expiries`].
     is_timed: bool,
-    /// The flow has no waiting packet that may be marked.
+    /// No packet of the flow waits that may be marked.
     is_empty: bool,
 }
 
-/// Traffic without trackers.
+/// Measurement of the rate of traffic without trackers.
 #[derive(Default)]
 struct Untracked {
     /// Start of the interval.
@@ -137,7 +143,7 @@ struct Untracked {
 }
 
 impl Untracked {
-    /// Returns the rate of the interval that ends `now`, and begins the next.
+    /// Ends the interval, and begins the next. Returns the rate in the ended interval.
     fn rate(&mut self, now: Time) -> Rate {
         let span = now.since(self.since).as_nanos().max(1);
         let bytes = std::mem::replace(&mut self.bytes, Bytes::ZERO).0;
@@ -148,7 +154,7 @@ impl Untracked {
 }
 
 impl Reference {
-    /// Updates the rates of service and of untracked traffic.
+    /// Updates the service rate and the rate of untracked traffic in the projection.
     fn keep_rates(&mut self, seen: &Observed<'_>) {
         let ended = seen.now.since(self.untracked.since) >= self.interval;
         if ended {
@@ -162,7 +168,7 @@ impl Reference {
         }
     }
 
-    /// Ends the projection of idle flows.
+    /// Removes idle flows from the projection.
     fn expire(&mut self, now: Time) {
         while let Some(Reverse((at, entry))) = self.expiries.peek().copied()
             && at <= now
@@ -180,7 +186,8 @@ impl Reference {
         }
     }
 
-    /// Notes a packet. Returns `true` if its flow is in the projection.
+    /// Shows a packet to the tracker of its flow, and updates the projection. Returns `true` if the flow is in the
+    /// projection.
     fn track(&mut self, seen: &Observed<'_>, packet: &Packet) -> bool {
         let Some(tcp) = packet.tcp else { return false };
         let counts = tcp.payload > 0 || tcp.flags.any(TcpFlags::SYN);
@@ -212,13 +219,13 @@ impl Reference {
         true
     }
 
-    /// The entry of `flow`.
+    /// Entry number of `flow`. `None` if the flow has no tracker.
     fn entry(&self, flow: FlowId) -> Option<u32> {
         self.entry_of.get(slot(flow.0)).copied().filter(|entry| *entry != NONE)
     }
 
-    /// Creates an entry. If all are in use, the longest idle flow that is not projected loses its
-    /// entry.
+    /// Creates an entry for a new flow. If all entries are in use, the flow takes the entry of the flow that has been idle
+    /// for longest. Returns `None` if no flow is idle.
     fn begin(&mut self, target: Target, first: &Sighting<'_>) -> Option<u32> {
         let entry = if self.entries.len() < MOST_FLOWS {
             number(self.entries.len())
@@ -232,7 +239,7 @@ impl Reference {
         {
             self.entry_of[slot(old.target.flow.0)] = NONE;
         }
-        let new = Entry {
+        let new = ProjectedFlow {
             target,
             track: Track::new(&self.tracker, first),
             expires: first.now,
@@ -246,7 +253,7 @@ impl Reference {
         Some(entry)
     }
 
-    /// Adds the next rounds of a flow to the projection.
+    /// Replaces the rounds of a flow in the projection by those of its `estimate`.
     fn schedule(&mut self, now: Time, entry: u32, estimate: &Estimate) {
         let it = &mut self.entries[slot(entry)];
         let window = if estimate.marked || it.is_empty { Bytes::ZERO } else { estimate.window };
@@ -262,9 +269,9 @@ impl Reference {
         self.rounds.advance(now);
         self.largest.set(entry, u32::try_from(window.0).unwrap_or(u32::MAX));
         let (number, horizon) = (entry * self.rounds_each, now + self.longest_rtt);
-        self.rounds.set(number, Some(Round { due, bytes }));
+        self.rounds.set(number, Some(FutureRound { due, bytes }));
         let rtt = nanos(estimate.rtt);
-        let mut round = Round { due, bytes };
+        let mut round = FutureRound { due, bytes };
         for later in 1..self.rounds_each {
             round.due = Time::from_nanos(round.due.nanos() + rtt);
             round.bytes += estimate.growth;
@@ -281,7 +288,7 @@ impl Reference {
         self.rounds.has(entry * self.rounds_each)
     }
 
-    /// Ends the projection of a flow.
+    /// Removes the rounds of a flow from the projection.
     fn retire(&mut self, entry: u32) {
         let number = entry * self.rounds_each;
         (number..number + self.rounds_each).for_each(|round| self.rounds.set(round, None));

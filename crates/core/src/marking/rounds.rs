@@ -1,13 +1,17 @@
-//! The next rounds of the tracked flows, in slots of time.
+//! The projection of the marking `reference`: the future rounds of all flows, in 64 slots of time.
 //!
-//! The projection takes the packets of a round as a batch at its start. A queue of backlog `q`
-//! needs `q + sum of the rounds up to i - service until i` bytes at the start of round `i`. A slot
-//! holds the sum of the rounds that start in it, counted at the start of the slot. A change takes
-//! one step, and a test one step per slot, for any number of flows.
+//! The projection assumes that all packets of a round arrive together at its start. At the start of round `i`, the queue
+//! then holds
 //!
-//! Source: `marking`, section 2.2, equations (7) to (9).
-//! Differs: the service within a part of a slot is left out, so the projection exceeds the paper's
-//! by at most that.
+//! ```text
+//! backlog now + bytes of all rounds that start until i - bytes that depart until i
+//! ```
+//!
+//! The largest of these values must fit into the queue. A slot holds the sum of the rounds that start in it, as if they
+//! all began at the start of the slot. So a change of one round takes one step, and a test of all rounds takes 64.
+//!
+//! Source: `marking`, section 2.2, equations (7) to (9) (the test for each round).
+//! Differs: rounds count up to one slot too early. The bytes that depart within a slot are the greatest error.
 
 use std::time::Duration;
 
@@ -15,31 +19,32 @@ use crate::packet::{make_room, slot};
 use crate::time::nanos;
 use crate::{Bytes, Rate, Time};
 
-/// A future round of a flow.
+/// A future round of a flow: the packets of one window.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Round {
-    /// Its start.
+pub(super) struct FutureRound {
+    /// Expected start of the round.
     pub(super) due: Time,
-    /// Its bytes.
+    /// Bytes of the round.
     pub(super) bytes: Bytes,
 }
 
-/// Rate at which the backlog shrinks or grows between rounds.
+/// Rate at which the backlog shrinks between rounds: service rate minus untracked traffic. May be negative.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Net {
+    /// Absolute value of the rate.
     rate: Rate,
-    /// Untracked traffic arrives faster than packets depart.
+    /// `true` if the backlog grows, because untracked traffic arrives faster than packets depart.
     grows: bool,
 }
 
 impl Net {
-    /// Service at `out`, and untracked traffic that arrives at `untracked`.
+    /// Packets depart at the rate `out`, and untracked traffic arrives at the rate `untracked`.
     pub(super) const fn new(out: Rate, untracked: Rate) -> Self {
         let (out, untracked) = (out.bps(), untracked.bps());
         Self { rate: Rate::from_bps(out.abs_diff(untracked)), grows: untracked > out }
     }
 
-    /// Net bytes by which the backlog shrinks within `span`; negative if it grows.
+    /// Bytes by which the backlog shrinks within `span`. Negative if the backlog grows.
     fn bytes(self, span: Duration) -> i64 {
         let bytes = signed(self.rate.bytes_in(span));
         if self.grows { -bytes } else { bytes }
@@ -48,38 +53,38 @@ impl Net {
 
 /// Number of slots.
 ///
-/// A slot is at most 1/32 of the longest round-trip time. The service of a slot is then at most
-/// 1/32 of a buffer of one bandwidth-delay product. The power of two avoids divisions.
+/// With 64 slots, a slot is at most 1/32 of the longest round-trip time, because slot lengths are powers of two. The error
+/// of the projection is then at most 1/32 of a buffer of one bandwidth-delay product.
 const SLOTS: u32 = 64;
 
-/// The rounds of flows, by round number.
-pub(super) struct Rounds {
+/// The future rounds of all flows, by round number, and their sums in slots of time.
+pub(super) struct RoundSlots {
+    /// Each round with its slot.
     placed: Vec<Option<Placed>>,
-    /// Number of rounds.
+    /// Number of rounds in `placed`.
     count: usize,
-    /// Bytes of the rounds in each slot after the current one. Slot `n` is stored at `n % SLOTS`,
-    /// and again `SLOTS` later, so all slots follow in order from any slot on.
+    /// Sum of the rounds in each slot after the current one. Slot `n` is stored twice, at `n % SLOTS` and at
+    /// `n % SLOTS + SLOTS`. So the next 64 slots are always contiguous in memory.
     slots: [i64; 2 * slot(SLOTS)],
-    /// Bytes of the rounds in the current slot and earlier slots.
+    /// Sum of the rounds in the current slot and in earlier slots.
     late: i64,
     /// Number of the current slot.
     present: u64,
     /// A slot lasts `2^shift` nanoseconds. Slot `n` starts at `n << shift`.
     shift: u32,
     net: Net,
-    /// Net service in a slot.
+    /// Bytes by which the backlog shrinks in a slot.
     step: i64,
 }
 
-/// A round and its slot. A round beyond the horizon is in the slot that was last at the time of its
-/// change.
+/// A round, and the number of its slot. A round that begins after the last slot is put into the last slot.
 #[derive(Clone, Copy, Debug)]
 struct Placed {
-    round: Round,
+    round: FutureRound,
     slot: u64,
 }
 
-impl Rounds {
+impl RoundSlots {
     pub(super) const fn new() -> Self {
         Self {
             placed: Vec::new(),
@@ -93,8 +98,8 @@ impl Rounds {
         }
     }
 
-    /// Replaces round `number`; `None` removes it.
-    pub(super) fn set(&mut self, number: u32, round: Option<Round>) {
+    /// Sets round `number`. `None` removes it.
+    pub(super) fn set(&mut self, number: u32, round: Option<FutureRound>) {
         make_room(&mut self.placed, slot(number), None);
         let old = self.placed[slot(number)];
         if old.map(|old| old.round) == round {
@@ -114,13 +119,13 @@ impl Rounds {
         self.placed.get(slot(number)).is_some_and(Option::is_some)
     }
 
-    /// Sets the net service rate.
+    /// Sets the rate at which the backlog shrinks between rounds.
     pub(super) fn set_net(&mut self, net: Net) {
         self.net = net;
         self.step = net.bytes(Duration::from_nanos(1 << self.shift));
     }
 
-    /// Lengthens the slots, if necessary, to cover `span` from `now`.
+    /// Makes the slots longer if 64 of them do not cover the time `span` from `now` on.
     pub(super) fn reach(&mut self, now: Time, span: Duration) {
         let shift = shift_for(span);
         if shift > self.shift {
@@ -128,8 +133,8 @@ impl Rounds {
         }
     }
 
-    /// Shortens the slots as far as they still cover `span` and all rounds. The cost is
-    /// proportional to the number of rounds.
+    /// Makes the slots as short as possible, if they still cover `span` and all rounds. The cost is proportional to
+    /// the number of rounds.
     pub(super) fn shrink(&mut self, now: Time, span: Duration) {
         let latest = self.placed.iter().flatten().map(|placed| placed.round.due).max();
         let ahead = latest.map_or(Duration::ZERO, |latest| latest.since(now));
@@ -139,8 +144,7 @@ impl Rounds {
         }
     }
 
-    /// Changes the length of the slots and places all rounds again. The length changes at least by
-    /// a factor of two.
+    /// Changes the length of the slots to `2^shift` ns, and assigns all rounds to the new slots.
     #[cold]
     fn resize(&mut self, now: Time, shift: u32) {
         (self.shift, self.present) = (shift, now.nanos() >> shift);
@@ -162,9 +166,9 @@ impl Rounds {
         self.present = self.present.max(present);
     }
 
-    /// Largest growth of the backlog from `now` to the start of a round, in bytes. A round that is
-    /// late counts as if it began now. The result is at least zero, the growth at `now`. `None`
-    /// without rounds.
+    /// Largest growth of the backlog from `now` to the start of any round, in bytes; at least zero.
+    ///
+    /// A round that should have begun already counts as if it began now. `None` if there are no rounds.
     pub(super) fn growth(&mut self, now: Time) -> Option<i64> {
         self.advance(now);
         if self.count == 0 {
@@ -174,8 +178,8 @@ impl Rounds {
         let from = index(self.present + 1);
         let slots = &self.slots[from..from + slot(SLOTS)];
         let (mut growth, mut most) = (self.late - self.net.bytes(next.since(now)), self.late);
-        // If the backlog grows between rounds, the start of the last round is the last time to
-        // test.
+        // If the backlog grows between rounds too, it would be largest at the end of all slots. Only the starts of
+        // rounds are tested, so the slots after the last round are left out.
         let slots = match slots.iter().rposition(|bytes| *bytes != 0) {
             Some(last) if self.net.grows => &slots[..=last],
             None => &[],
@@ -189,14 +193,14 @@ impl Rounds {
         Some(most)
     }
 
-    /// Adds a round to its slot.
-    fn place(&mut self, round: Round) -> Placed {
+    /// Adds a round to the slot in which it starts.
+    fn place(&mut self, round: FutureRound) -> Placed {
         let slot = (round.due.nanos() >> self.shift).min(self.present + u64::from(SLOTS));
         self.add(slot, signed(round.bytes));
         Placed { round, slot }
     }
 
-    /// Adds to the bytes of slot `number`.
+    /// Adds `bytes` to the sum of slot `number`.
     fn add(&mut self, number: u64, bytes: i64) {
         if number <= self.present {
             self.late += bytes;
@@ -207,17 +211,17 @@ impl Rounds {
     }
 }
 
-/// The `shift` of the shortest slots that cover `span`.
+/// The `shift` for the shortest slots of which 64 cover `span`.
 fn shift_for(span: Duration) -> u32 {
     nanos(span).div_ceil(u64::from(SLOTS)).next_power_of_two().ilog2()
 }
 
-/// Index of slot `number`.
+/// Index of slot `number` in [`RoundSlots::slots`].
 fn index(number: u64) -> usize {
     slot(u32::try_from(number % u64::from(SLOTS)).unwrap_or(0))
 }
 
-/// Bytes as a signed number, limited to avoid overflows.
+/// Bytes as a signed number. Larger values are cut off, so that sums cannot overflow.
 pub(super) fn signed(bytes: Bytes) -> i64 {
     i64::try_from(bytes.0).unwrap_or(i64::MAX / 4).min(i64::MAX / 4)
 }
@@ -230,9 +234,9 @@ mod tests {
 
     use super::*;
 
-    /// The model: all rounds in a list, searched in order, each at its own start.
+    /// The model for comparison: a map of all rounds, which tests each round at its exact start.
     #[derive(Default)]
-    struct Model(BTreeMap<u32, Round>);
+    struct Model(BTreeMap<u32, FutureRound>);
 
     impl Model {
         fn growth(&self, now: Time, net: Net) -> Option<i64> {
@@ -246,8 +250,8 @@ mod tests {
         }
     }
 
-    /// Number of a round, then its start in microseconds from now and its bytes, or `None`; then
-    /// microseconds until the next change.
+    /// A change of the test: the number of a round; its start in microseconds from now and its bytes, or `None` to
+    /// remove it; and the microseconds until the next change.
     type Change = (u32, Option<(u64, u64)>, u64);
 
     fn changes() -> impl Strategy<Value = Vec<Change>> {
@@ -259,22 +263,23 @@ mod tests {
     const SPAN: u64 = 200_000;
 
     proptest! {
-        /// The slots may differ from the model by the service of one slot, and by one byte per slot.
+        /// The result may differ from the model by the bytes that depart in one slot, and by one byte per slot.
         ///
-        /// Catches: rounds that stay in a slot that has passed; a late round left out, or served too early.
-        /// Catches: the old bytes of a round that changes; slots that do not cover all rounds, or are longer
-        /// than twice that.
-        /// Catches: growth where untracked traffic exceeds the rate; tests in slots without rounds.
+        /// Catches: rounds that stay in a slot that has passed; a late round that is not counted.
+        /// Catches: old bytes of a changed round that stay in the sum; slots that do not cover all rounds, or are
+        /// more than twice as long as necessary.
+        /// Catches: a backlog that seems to shrink although untracked traffic exceeds the service rate; growth after
+        /// the last round that counts.
         #[test]
         fn the_slots_know_what_a_search_of_all_rounds_finds(
             changes in changes(), spans in (0..SPAN, 0..SPAN), out in 0u64..40, untracked in 0u64..40,
         ) {
             let (out, untracked) = (Rate::from_mbps(out), Rate::from_mbps(untracked));
             let (mut net, mut now) = (Net::new(out, untracked), Time::from_millis(1));
-            let (mut rounds, mut model) = (Rounds::new(), Model::default());
+            let (mut rounds, mut model) = (RoundSlots::new(), Model::default());
             // Another horizon first: its slots have another length.
             for micros in [spans.0, spans.1, SPAN] {
-                rounds.set(99, Some(Round { due: now, bytes: Bytes(micros) }));
+                rounds.set(99, Some(FutureRound { due: now, bytes: Bytes(micros) }));
                 rounds.reach(now, Duration::from_micros(micros));
             }
             rounds.set(99, None);
@@ -282,7 +287,7 @@ mod tests {
             let half = changes.len() / 2;
             for (n, (flow, round, pause)) in changes.into_iter().enumerate() {
                 let round = round.map(|(ahead, bytes)| {
-                    Round { due: now + Duration::from_micros(ahead), bytes: Bytes(bytes) }
+                    FutureRound { due: now + Duration::from_micros(ahead), bytes: Bytes(bytes) }
                 });
                 rounds.reach(now, Duration::from_micros(SPAN));
                 rounds.advance(now);
@@ -309,15 +314,14 @@ mod tests {
         }
     }
 
-    /// Catches: a round beyond the last slot in the slot of an earlier time; a horizon of another
-    /// length.
+    /// Catches: a round beyond the last slot that counts in an earlier slot; slots that cover too short a time.
     #[test]
     fn a_round_beyond_the_horizon_counts_at_its_end() {
-        let mut rounds = Rounds::new();
+        let mut rounds = RoundSlots::new();
         let (now, ms) = (Time::from_millis(900), Duration::from_millis);
         rounds.reach(now, ms(64));
         rounds.set_net(Net::new(Rate::from_mbps(8), Rate::from_bps(0)));
-        let round = |ahead| Some(Round { due: now + ms(ahead), bytes: Bytes(100_000) });
+        let round = |ahead| Some(FutureRound { due: now + ms(ahead), bytes: Bytes(100_000) });
         // 8 Mbit/s are 1,000 bytes each millisecond.
         for (ahead, least) in [(40, 58_000), (1_000, 30_000), (9_000, 30_000)] {
             rounds.set(3, round(ahead));

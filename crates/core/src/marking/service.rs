@@ -1,47 +1,49 @@
-//! The rate `C` of a place: fixed, or measured over the last two round trips.
+//! The service rate `C` of a queue with a marking: fixed, or measured over the last two round trips.
 //!
-//! A class has no fixed rate: it borrows capacity that other classes do not use. Its rate is
-//! measured over two spans, each as long as the longest round-trip time of its flows:
+//! A link has a fixed rate. A class borrows capacity that other classes do not use, so its rate changes. It is measured
+//! over two *spans*, each as long as the longest round-trip time of the flows in the queue:
 //!
 //! ```text
-//! C = (bytes that departed + idle time * most) / time, from `least` to `most`
+//! C = (bytes that departed + idle time * most) / time, but at least `least` and at most `most`
 //! ```
 //!
-//! `least` is the guarantee of the class, `most` its ceiling or the rate of the link. The rate is
-//! constant within a span, because markings recompute their projection for each new rate.
+//! `least` is the guarantee of the class, `most` its ceiling or the rate of the link. The rate is constant within a span,
+//! because each new rate makes the marking compute its projection again.
 //!
-//! Source: `marking`, section 2.
-//! Differs: a class without waiting packets could have been served faster than its packets arrived.
-//! So its idle time counts at `most`. Otherwise a marking would throttle the flows of a class that
-//! is never full.
+//! Source: `marking`, section 2 (the rate of the link).
+//! Differs: the paper has only links with a fixed rate. While a class has no waiting packets, it could be served faster
+//! than its packets arrive. So idle time counts as service at the rate `most`. Otherwise a marking would throttle the
+//! flows of a class that is never backlogged.
 
 use std::time::Duration;
 
 use crate::{Bytes, Rate, Time};
 
-/// The departures of a place.
+/// The service rate of a queue, with its measurement.
 #[derive(Debug)]
-pub(crate) struct Service {
+pub(crate) struct ServiceRate {
+    /// Lower bound of the rate.
     least: Rate,
+    /// Upper bound of the rate. The rate is fixed if both bounds are equal.
     most: Rate,
-    /// Measured rates of the last two spans.
+    /// Measured rates of the last two spans, in bits per second.
     spans: [u64; 2],
     /// Start of the current span.
     since: Time,
     /// Bytes that departed in the current span.
     bytes: Bytes,
-    /// Idle time in the current span, up to `idle_since`.
+    /// Idle time in the current span. The present idle time, which began at `idle_since`, is not included yet.
     idle: Duration,
-    /// Start of the current idle time, or of its part in the current span.
+    /// Time from which on idle time has not been added to `idle`. `None` while packets wait.
     idle_since: Option<Time>,
 }
 
-/// Least length of a span. A new rate costs `reference` time in proportion to its flows: at this
-/// length, less than 1 % of the time for 1,000 flows.
+/// Least length of a span. For each new rate, the marking `reference` computes all its rounds again. With 1,000 flows and
+/// this length, it spends less than 1 % of the time on that.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-impl Service {
-    /// A place with a fixed rate.
+impl ServiceRate {
+    /// A fixed rate.
     pub(crate) const fn fixed(rate: Rate) -> Self {
         Self {
             least: rate,
@@ -59,7 +61,7 @@ impl Service {
         (self.least, self.most) = (least, most.max(least));
     }
 
-    /// True if the rate is measured, because the bounds differ.
+    /// Returns `true` if the rate is measured, because the bounds differ.
     pub(crate) fn is_measured(&self) -> bool {
         self.least != self.most
     }
@@ -69,24 +71,24 @@ impl Service {
         if !self.is_measured() {
             return self.most;
         }
-        // Each span is halved before the sum, which therefore cannot overflow.
+        // The mean of both spans. Each is halved before the sum, so that the sum cannot overflow.
         let measured = self.spans.iter().map(|bps| bps / 2).sum();
         Rate::from_bps(measured).clamp(self.least, self.most)
     }
 
-    /// The highest rate at which packets depart.
+    /// The upper bound of the rate at which packets depart.
     pub(crate) const fn most(&self) -> Rate {
         self.most
     }
 
-    /// Notes a packet that arrives, where flows have round-trip times of at most `rtt`.
+    /// Notes a packet that arrives. `rtt` is the longest round-trip time of the flows.
     pub(crate) fn arrives(&mut self, now: Time, rtt: Duration) {
         self.rest(now);
         self.idle_since = None;
         self.turn(now, rtt);
     }
 
-    /// Notes the departure of a packet of `len`; `more` if others wait.
+    /// Notes the departure of a packet of `len`. `more` is `true` if other packets wait.
     pub(crate) fn departs(&mut self, now: Time, rtt: Duration, len: Bytes, more: bool) {
         self.rest(now);
         self.bytes += len;
@@ -94,7 +96,7 @@ impl Service {
         self.idle_since = (!more).then_some(now);
     }
 
-    /// Counts idle time until now.
+    /// Adds the idle time up to `now`.
     fn rest(&mut self, now: Time) {
         if let Some(since) = &mut self.idle_since {
             self.idle += now.since(*since);
@@ -102,7 +104,7 @@ impl Service {
         }
     }
 
-    /// Ends the span if it is long enough.
+    /// Ends the current span if it is long enough.
     fn turn(&mut self, now: Time, rtt: Duration) {
         let length = now.since(self.since);
         if length < rtt.max(SHORTEST) {
@@ -124,26 +126,26 @@ mod tests {
     const LEAST: Rate = Rate::from_mbps(1);
     const MOST: Rate = Rate::from_mbps(10);
 
-    fn class() -> Service {
-        let mut service = Service::fixed(MOST);
+    fn class() -> ServiceRate {
+        let mut service = ServiceRate::fixed(MOST);
         service.set_range(LEAST, MOST);
         service
     }
 
-    /// 1,250 bytes depart at the end of each interval of `ms` until `end`. Others wait.
-    fn serve(service: &mut Service, from: u64, end: u64, ms: u64) {
+    /// From `from` to `end`, a packet of 1,250 bytes departs every `ms` milliseconds, while others wait.
+    fn serve(service: &mut ServiceRate, from: u64, end: u64, ms: u64) {
         service.arrives(Time::from_millis(from), RTT);
         for at in (from..=end).step_by(usize::try_from(ms).unwrap()).skip(1) {
             service.departs(Time::from_millis(at), RTT, Bytes(1_250), true);
         }
     }
 
-    fn is_near(service: &Service, mbps: u64) -> bool {
+    fn is_near(service: &ServiceRate, mbps: u64) -> bool {
         let error = service.rate().bps().abs_diff(mbps * 1_000_000);
         error * 100 <= mbps * 1_000_000 * 5
     }
 
-    /// Catches: a rate of one span; a rate of the guarantee alone, or of the link alone.
+    /// Catches: a rate measured over one span only; a rate that is always the guarantee, or always that of the link.
     #[test]
     fn the_rate_is_that_of_two_round_trips() {
         let mut service = class();
@@ -158,7 +160,7 @@ mod tests {
         assert_eq!(service.rate(), LEAST);
     }
 
-    /// Catches: idle time that counts as no service, which would leave a class without load no rate.
+    /// Catches: idle time that counts as time without service, so that the rate of an idle class falls to its guarantee.
     #[test]
     fn idle_time_counts_at_the_highest_rate() {
         let mut service = class();
@@ -171,10 +173,10 @@ mod tests {
         assert!(is_near(&service, 5), "{service:?}");
     }
 
-    /// Catches: a place with a fixed rate whose marking uses measurements.
+    /// Catches: a queue with a fixed rate that uses its measurements.
     #[test]
     fn a_fixed_rate_stays() {
-        let mut service = Service::fixed(MOST);
+        let mut service = ServiceRate::fixed(MOST);
         serve(&mut service, 0, 1_000, 10);
         assert_eq!(service.rate(), MOST);
     }

@@ -1,8 +1,8 @@
-//! The projection of `heuristic` and `coverage` from a few sums, in constant time for any number of
-//! flows.
+//! The projection of the markings `heuristic` and `coverage`. It needs only sums over all flows, so its cost does not
+//! depend on their number.
 //!
-//! A flow `i` has a round of `W'_i` bytes in each round trip `RTT_i`. A mark takes effect one round trip later, so the
-//! projection looks ahead for the longest round trip `T` of the flows:
+//! Flow `i` sends `W'_i` bytes in its next round, and such a round in each round-trip time `RTT_i`. A mark takes effect
+//! one round trip later. So the projection looks ahead for `T`, the longest round-trip time of the flows:
 //!
 //! ```text
 //! excess = backlog + (rho * sum of W'_i / RTT_i + untracked - C) * T - limit
@@ -10,17 +10,18 @@
 //! marks  = excess / relief, rounded up
 //! ```
 //!
-//! A mark changes a round of its flow from window and growth to half a window.
+//! `C` is the service rate. `rho` scales the tracked flows so that they stand for all flows. Other traffic arrives at the
+//! rate `untracked`. Without a mark, the next round of flow `i` has `W_i + growth_i` bytes, and with a mark `W_i / 2`. The
+//! difference is the relief of one mark.
 //!
-//! Source: `marking`, section 2.3.
-//! Differs: the paper counts one round of each flow until `tau*`, the latest start of a next round
-//! ([`Rounds::Next`]). Flows with short round trips then send more than it projects, and packets
-//! are lost (`marking/exp1`). The latest start belongs to the flow that last set it. If an estimate
-//! moves it earlier, the starts of other flows count again from their next packets on.
+//! Source: `marking`, section 2.3 (sums in place of a search).
+//! Differs: the paper counts one round of each flow, up to the latest start `tau*` of a next round
+//! ([`ProjectedRounds::Next`]). Flows with short round trips send more than that, and packets are lost
+//! (`marking/exp1`).
 
 use std::time::Duration;
 
-use super::memory::{Entry, Memory};
+use super::memory::{Memory, TrackedFlow};
 use super::tracker::{Brief, Track};
 use super::{Observed, Target, guarantees};
 use crate::packet::make_room;
@@ -28,67 +29,71 @@ use crate::scheduler::ClassState;
 use crate::units::real;
 use crate::{Bytes, Rate, Time, choice};
 
-/// Part of one flow in the sums. What it counts depends on the [`Rounds`].
+/// Contribution of one flow to the sums. Its units depend on the [`ProjectedRounds`].
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Part {
+pub(super) struct FlowTerm {
+    /// One, or zero for a flow that does not respond to marks.
     flows: u64,
-    /// `Next`: bytes of the next round. `All`: bytes per second of the next rounds, one in each round trip.
+    /// With `Next`: bytes of the next round. With `All`: bytes per second, for one round in each round-trip time.
     load: u64,
-    /// Reduction by a mark. `Next` counts twice the reduction, so that no half byte is lost for
-    /// each flow.
+    /// Relief by a mark. With `Next`: twice the bytes, so that `W / 2` loses no half byte. With `All`: bytes per
+    /// second.
     relief: u64,
 }
 
-impl Part {
-    /// Empty if the flow does not respond to marks: it then counts as untracked traffic.
-    fn of(flow: &Brief, rounds: Rounds) -> Self {
+impl FlowTerm {
+    /// The contribution of `flow`. It is zero if the flow does not respond to marks. Such a flow counts as untracked
+    /// traffic.
+    fn of(flow: &Brief, rounds: ProjectedRounds) -> Self {
         if !flow.responds {
             return Self::default();
         }
         let of = |bytes: u32| u64::from(bytes);
         let (load, window, growth) = (of(flow.next_window()), of(flow.window), of(flow.growth));
         match rounds {
-            Rounds::Next => Self { flows: 1, load, relief: window + 2 * growth },
-            Rounds::All => {
+            ProjectedRounds::Next => Self { flows: 1, load, relief: window + 2 * growth },
+            ProjectedRounds::All => {
                 let micros = of(flow.rtt.max(1));
-                // 32 bits of bytes times a million have room in 64 bits.
+                // Bytes of 32 bits times a million fit into 64 bits.
                 let each = |bytes: u64| bytes * 1_000_000 / micros;
                 Self { flows: 1, load: each(load), relief: each(window / 2 + growth) }
             }
         }
     }
 
-    /// True if the flow counts as tracked.
+    /// Returns `true` if the flow responds to marks, so that it contributes.
     #[cfg(test)]
     pub(super) const fn counts(&self) -> bool {
         self.flows == 1
     }
 }
 
-/// A change of a flow: its part before and after, its round-trip time in microseconds, and the
-/// start of its next round. The start is [`Time::ZERO`] if the projection does not use it.
+/// A change of a flow's contribution. `rtt` is its round-trip time in microseconds. `due` is the start of its next round,
+/// or [`Time::ZERO`] with [`ProjectedRounds::All`].
 #[derive(Clone, Copy)]
 struct Change {
-    before: Part,
-    after: Part,
+    before: FlowTerm,
+    after: FlowTerm,
     rtt: u32,
     due: Time,
 }
 
-/// Sums over the flows of a list.
+/// Sums over the tracked flows of a list.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sums {
-    part: Part,
-    /// Bytes of these flows in this interval.
+    /// Sum of the contributions.
+    part: FlowTerm,
+    /// Bytes that these flows have sent in the present interval.
     pub(super) bytes: u64,
-    /// The latest start of a next round, if the projection asks for it.
+    /// The latest start of a next round, with [`ProjectedRounds::Next`]. It may be too late after a flow has left or
+    /// moved its start forward.
     due: Time,
     /// The longest round-trip time, in microseconds.
     longest: u32,
 }
 
 impl Sums {
-    /// Notes a change of a flow.
+    /// Applies the change of a flow's contribution.
     fn change(&mut self, &Change { before, after, rtt, due }: &Change) {
         let of = |sum: u64, before: u64, after: u64| (sum + after).saturating_sub(before);
         let part = &mut self.part;
@@ -100,18 +105,18 @@ impl Sums {
         }
     }
 
-    /// Notes round-trip time and start of the next round of a flow whose part remains as it is.
+    /// Updates the longest round-trip time and the latest start for a flow whose contribution is unchanged.
     fn reach(&mut self, rtt: u32, due: Time) {
         self.due = self.due.max(due);
         self.longest = self.longest.max(rtt);
     }
 
-    /// The longest round-trip time.
+    /// The longest round-trip time of the flows.
     pub(super) fn longest_rtt(&self) -> Duration {
         Duration::from_micros(u64::from(self.longest))
     }
 
-    /// The longest round-trip time, whose measurement restarts.
+    /// Returns the longest round-trip time, and begins a new measurement of it.
     pub(super) fn take_longest_rtt(&mut self) -> Duration {
         let longest = self.longest_rtt();
         self.longest = 0;
@@ -123,29 +128,31 @@ impl Sums {
         let (one, two) = (&self.part, &other.part);
         let (flows, load) = (one.flows + two.flows, one.load + two.load);
         Self {
-            part: Part { flows, load, relief: one.relief + two.relief },
+            part: FlowTerm { flows, load, relief: one.relief + two.relief },
             bytes: self.bytes + other.bytes,
             due: self.due.max(other.due),
             longest: self.longest.max(other.longest),
         }
     }
 
-    /// Flows of the list that respond to marks.
+    /// Number of flows of the list that respond to marks.
     pub(super) const fn flows(&self) -> u64 {
         self.part.flows
     }
 
     #[cfg(test)]
-    pub(super) const fn part(&self) -> Part {
+    pub(super) const fn part(&self) -> FlowTerm {
         self.part
     }
 
-    /// Number of marks that the projection requires, with untracked traffic at a rate.
-    fn marks(&self, seen: &Observed<'_>, others: &Others) -> u64 {
+    /// Number of marks that the projection requires for the queue `seen`.
+    fn marks(&self, seen: &Observed<'_>, others: &ProjectionTerms) -> u64 {
         let (waiting, room) = (seen.backlog, seen.limit + seen.tokens);
         let (ahead, at_once, rate) = match others.rounds {
-            Rounds::Next => (self.due.since(seen.now), others.rho.of(self.part.load), 0),
-            Rounds::All => (self.longest_rtt(), Bytes::ZERO, others.rho.of(self.part.load).0),
+            ProjectedRounds::Next => (self.due.since(seen.now), others.rho.of(self.part.load), 0),
+            ProjectedRounds::All => {
+                (self.longest_rtt(), Bytes::ZERO, others.rho.of(self.part.load).0)
+            }
         };
         let arrives = rate.saturating_mul(8).saturating_add(others.untracked.bps());
         if arrives <= seen.rate.bps() && waiting + at_once <= room {
@@ -159,8 +166,10 @@ impl Sums {
             return 0;
         }
         let relief = others.rho.of(match others.rounds {
-            Rounds::Next => self.part.relief / 2,
-            Rounds::All => Rate::from_bps(self.part.relief.saturating_mul(8)).bytes_in(ahead).0,
+            ProjectedRounds::Next => self.part.relief / 2,
+            ProjectedRounds::All => {
+                Rate::from_bps(self.part.relief.saturating_mul(8)).bytes_in(ahead).0
+            }
         });
         if relief == Bytes::ZERO {
             return 0;
@@ -169,11 +178,11 @@ impl Sums {
         u64::try_from(marks.div_ceil(u128::from(relief.0))).unwrap_or(u64::MAX)
     }
 
-    /// Bytes of the rounds of all flows within the horizon of the projection, and the horizon.
-    fn rounds(&self, now: Time, others: &Others) -> (Bytes, Duration) {
+    /// Bytes of the rounds of all flows within the time that the projection looks ahead, and this time.
+    fn rounds(&self, now: Time, others: &ProjectionTerms) -> (Bytes, Duration) {
         match others.rounds {
-            Rounds::Next => (others.rho.of(self.part.load), self.due.since(now)),
-            Rounds::All => {
+            ProjectedRounds::Next => (others.rho.of(self.part.load), self.due.since(now)),
+            ProjectedRounds::All => {
                 let rate = Rate::from_bps(self.part.load.saturating_mul(8));
                 (others.rho.of(rate.bytes_in(self.longest_rtt()).0), self.longest_rtt())
             }
@@ -181,7 +190,7 @@ impl Sums {
     }
 }
 
-/// The factor `rho`: all bytes, divided by the bytes of the tracked flows.
+/// The factor `rho`: bytes of all flows, divided by the bytes of the tracked flows.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Rho {
     all: u64,
@@ -189,7 +198,7 @@ pub(super) struct Rho {
 }
 
 impl Rho {
-    /// Tracked flows count only for themselves.
+    /// The factor 1: tracked flows stand only for themselves.
     pub(super) const ONE: Self = Self { all: 1, tracked: 1 };
 
     /// `all / tracked`, at least one.
@@ -214,27 +223,27 @@ impl Rho {
     }
 }
 
-/// Sums over all flows of a list, and over the flows of each class that shares the place.
+/// Sums over all flows of a list, and over the flows of each class that shares the buffer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Accounts {
     pub(super) all: Sums,
-    /// By class number. Class 0 has no flows.
+    /// Sums for each class, by class number. Class 0 has no flows.
     of: Vec<Sums>,
-    rounds: Rounds,
+    rounds: ProjectedRounds,
 }
 
 impl Accounts {
-    /// Sums over no flows, for a projection that counts these rounds.
-    pub(super) fn new(rounds: Rounds) -> Self {
+    /// Sums of an empty list, for a projection that counts these `rounds`.
+    pub(super) fn new(rounds: ProjectedRounds) -> Self {
         Self { rounds, ..Self::default() }
     }
 
-    /// The start of the flow's next round, if the projection asks for it.
+    /// The start of the flow's next round with [`ProjectedRounds::Next`], and [`Time::ZERO`] otherwise.
     pub(super) fn due(&self, track: &Track, now: Time) -> Time {
-        if self.rounds == Rounds::Next { track.next_round(now) } else { Time::ZERO }
+        if self.rounds == ProjectedRounds::Next { track.next_round(now) } else { Time::ZERO }
     }
 
-    /// Empties the sums and keeps their memory.
+    /// Sets all sums to zero.
     pub(super) fn clear(&mut self) {
         self.all = Sums::default();
         self.of.fill(Sums::default());
@@ -249,7 +258,7 @@ impl Accounts {
         self.of.get_mut(class)
     }
 
-    /// Adds a flow of `class` to the list. Its next round is `due`.
+    /// Adds a flow of `class` to the list. Its next round starts at `due`.
     pub(super) fn enters(&mut self, class: u16, flow: &Brief, due: Time) {
         self.change(class, &self.entering(flow, due));
     }
@@ -259,20 +268,20 @@ impl Accounts {
         self.change(class, &self.leaving(flow));
     }
 
-    /// Changes a flow of `class`.
+    /// Replaces the contribution of a flow of `class`.
     pub(super) fn changes(&mut self, class: u16, before: &Brief, after: &Brief, due: Time) {
-        let parts = (Part::of(before, self.rounds), Part::of(after, self.rounds));
+        let parts = (FlowTerm::of(before, self.rounds), FlowTerm::of(after, self.rounds));
         self.change(class, &Change { before: parts.0, after: parts.1, rtt: after.rtt, due });
     }
 
     fn entering(&self, flow: &Brief, due: Time) -> Change {
-        let after = Part::of(flow, self.rounds);
-        Change { before: Part::default(), after, rtt: flow.rtt, due }
+        let after = FlowTerm::of(flow, self.rounds);
+        Change { before: FlowTerm::default(), after, rtt: flow.rtt, due }
     }
 
     fn leaving(&self, flow: &Brief) -> Change {
-        let before = Part::of(flow, self.rounds);
-        Change { before, after: Part::default(), rtt: 0, due: Time::ZERO }
+        let before = FlowTerm::of(flow, self.rounds);
+        Change { before, after: FlowTerm::default(), rtt: 0, due: Time::ZERO }
     }
 
     fn change(&mut self, class: u16, change: &Change) {
@@ -282,7 +291,7 @@ impl Accounts {
         }
     }
 
-    /// Notes round-trip time and start of the next round of a flow of `class` whose part remains as it is.
+    /// Updates the longest round-trip time and the latest start for a flow of `class` whose contribution is unchanged.
     pub(super) fn reach(&mut self, class: u16, rtt: u32, due: Time) {
         self.all.reach(rtt, due);
         if let Some(own) = self.of_class(class) {
@@ -290,7 +299,7 @@ impl Accounts {
         }
     }
 
-    /// Moves a flow to another class.
+    /// Moves a flow from class `from` to class `to`.
     pub(super) fn move_flow(&mut self, from: u16, to: u16, track: &Track, now: Time) {
         let (flow, due) = (track.brief(), self.due(track, now));
         let (leaves, enters) = (self.leaving(&flow), self.entering(&flow, due));
@@ -312,7 +321,7 @@ impl Accounts {
     }
 }
 
-/// The accounts that a projection counts: one list, or two that have no flow in common.
+/// The lists of flows in a projection: one, or two that have no flow in common.
 #[derive(Clone, Copy)]
 pub(super) struct Projected<'a>(pub(super) &'a Accounts, pub(super) Option<&'a Accounts>);
 
@@ -323,16 +332,16 @@ impl Projected<'_> {
         two.map_or(one.all, |two| one.all.and(&two.all))
     }
 
-    /// Sums over the flows of class `n`; `None` if it never had any.
+    /// Sums over the flows of class `n`. `None` if no flow was ever in it.
     fn of(self, n: usize) -> Option<Sums> {
         let one = self.0.of.get(n).copied();
         let two = self.1.and_then(|two| two.of.get(n)).copied();
         one.zip(two).map(|(one, two)| one.and(&two)).or(one).or(two)
     }
 
-    /// Number of marks that account `n` requires: account 0 is the buffer, the others are classes
-    /// with a delay bound.
-    fn marks(self, n: usize, (seen, len): (&Observed<'_>, Bytes), others: &Others) -> u64 {
+    /// Number of marks that limit `n` requires. Limit 0 is that of the whole buffer, and limit `n` follows from the
+    /// delay bound of class `n`.
+    fn marks(self, n: usize, (seen, len): (&Observed<'_>, Bytes), others: &ProjectionTerms) -> u64 {
         if n == 0 {
             return self.all().marks(seen, others);
         }
@@ -341,7 +350,7 @@ impl Projected<'_> {
             let (rounds, ahead) = own.rounds(seen.now, others);
             (class.backlog + rounds).saturating_sub(class.rate.bytes_in(ahead))
         };
-        let of_class = Others { untracked: Rate::from_bps(0), ..*others };
+        let of_class = ProjectionTerms { untracked: Rate::from_bps(0), ..*others };
         match (guarantees::account(seen, len, n, projected), self.of(n)) {
             (Some(account), Some(own)) => own.marks(&account, &of_class),
             _ => 0,
@@ -349,20 +358,21 @@ impl Projected<'_> {
     }
 }
 
-/// Factor of the sums, and the traffic of other flows.
+/// Terms of the projection other than the sums over the tracked flows.
 #[derive(Clone, Copy)]
-pub(super) struct Others {
-    /// Factor by which the flows in the sums count.
+pub(super) struct ProjectionTerms {
+    /// Factor by which the sums are multiplied.
     pub(super) rho: Rho,
-    /// Rate of the traffic that the factor does not cover.
+    /// Rate of the traffic that neither the sums nor the factor include.
     pub(super) untracked: Rate,
-    pub(super) rounds: Rounds,
+    /// The rounds that the sums count.
+    pub(super) rounds: ProjectedRounds,
 }
 
 choice! {
     /// The rounds of a flow that the projection counts.
     #[derive(Default)]
-    pub enum Rounds {
+    pub enum ProjectedRounds {
         /// The next round of each flow, as in the paper.
         Next = "next",
         /// A round in each round trip of the flow.
@@ -370,17 +380,19 @@ choice! {
     }
 }
 
-/// The marks that an arrival requires: first for the buffer, then for each class.
+/// The search for flows to mark as a packet arrives: first for the limit of the buffer, then for the limit of each
+/// class with a delay bound.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Walk {
-    /// The current account, and its number of remaining marks.
+    /// Number of the present limit: see [`Projected::marks`].
     account: usize,
+    /// Marks that are still required for the present limit.
     left: u64,
-    /// The next account to test.
+    /// Number of the next limit to test.
     next: usize,
-    /// A mark was set.
+    /// At least one flow was marked.
     pub(super) found: bool,
-    /// The buffer needs marks, and no flow is left to mark.
+    /// The buffer requires more marks, but no flow is left to mark.
     pub(super) is_short: bool,
 }
 
@@ -391,15 +403,15 @@ impl Walk {
         self.found = true;
     }
 
-    /// The flow to mark next: of the flows for which `may` holds, the one with the oldest waiting
-    /// packet. `len` is the length of the arriving packet.
+    /// The flow to mark next: the flow of the oldest waiting packet for which `may` is `true`. `None` if no more marks
+    /// are required or possible. `len` is the length of the arriving packet.
     pub(super) fn next(
         &mut self,
         accounts: Projected<'_>,
         (seen, len): (&Observed<'_>, Bytes),
-        others: &Others,
+        others: &ProjectionTerms,
         memory: &mut Memory,
-        may: impl Fn(&Entry) -> bool,
+        may: impl Fn(&TrackedFlow) -> bool,
     ) -> Option<Target> {
         loop {
             while self.left == 0 {

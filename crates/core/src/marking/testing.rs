@@ -1,4 +1,4 @@
-//! A place with a queue in order of arrival, for tests of markings.
+//! A first-in first-out queue with a marking, for tests.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::packet::{Direction, Ecn, Endpoint, FlowId, FlowKey, Member, Protocol,
 use crate::packet::{Packet, TcpSegment};
 use crate::{Bytes, Rate, Time};
 
-/// The queue, and the packets that were marked or dropped.
+/// The queue, its marking, and the flows that were marked.
 pub(super) struct Place<M> {
     pub(super) marking: M,
     pub(super) now: Time,
@@ -57,7 +57,7 @@ impl<M: Marking> Place<M> {
         Packet { len, key, flow, member, segments: 1, arrived: self.now, ..Packet::default() }
     }
 
-    /// A packet arrives. Packets are marked as a place does it.
+    /// A packet arrives. Packets are marked and dropped as [`Marker`](super::Marker) does it.
     pub(super) fn arrive(&mut self, packet: Packet) {
         self.marking.arrived(&self.seen(), &packet);
         loop {
@@ -87,14 +87,14 @@ impl<M: Marking> Place<M> {
         }
     }
 
-    /// The oldest packet departs.
+    /// The oldest packet departs from the queue.
     pub(super) fn depart(&mut self) {
         if let Some(packet) = self.queue.pop_front() {
             self.marking.leaving(&packet);
         }
     }
 
-    /// Segments of TCP flows arrive and depart at once.
+    /// `count` segments of a TCP flow arrive. After each, the oldest packet departs.
     pub(super) fn send(&mut self, flow: u32, len: u32, count: u32) {
         for _ in 0..count {
             let packet = self.segment(flow, len);

@@ -1,9 +1,10 @@
-//! Trackers: estimate the window, the round-trip time and the rounds of one flow, from the middle
-//! of its path.
+//! Trackers: a tracker estimates the window, the round-trip time and the rounds of one TCP flow.
 //!
-//! A tracker belongs to one flow in one direction. Markings store their trackers inline.
+//! The tracker sees the packets of the flow at a gateway in the middle of the path. A *round* consists of the packets of
+//! one window, which arrive within one round-trip time. A tracker belongs to one flow in one direction. Markings have
+//! one for each flow that they track, so a tracker takes at most 76 bytes.
 //!
-//! Source: `marking`, section 2.1.
+//! Source: `marking`, section 2.1 (tracker).
 
 mod paper;
 mod rounds;
@@ -11,14 +12,14 @@ mod two_way;
 
 use std::time::Duration;
 
-use rounds::Rounds;
+use rounds::RoundState;
 
 use crate::flow::Flow;
 use crate::packet::Direction;
-use crate::registry::registry;
+use crate::registry;
 use crate::{Bytes, Factor, Packet, Time};
 
-/// A packet of the flow that arrives at the queue: a SYN, or a segment with data.
+/// Input of a tracker: a packet of the flow, or an ACK for its data, with the present time.
 #[derive(Clone, Copy, Debug)]
 pub struct Sighting<'a> {
     /// Current time.
@@ -27,25 +28,25 @@ pub struct Sighting<'a> {
     pub packet: &'a Packet,
     /// Direction of the packet.
     pub direction: Direction,
-    /// State of both directions of the flow; `None` if only its packets are seen.
+    /// State of both directions of the flow. `None` if the gateway knows this direction only.
     pub flow: Option<&'a Flow>,
 }
 
 /// A tracker's estimate of its flow.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Estimate {
-    /// Start of the current round, `s`.
+    /// Start of the current round: `s` in the paper.
     pub round_start: Time,
-    /// Round-trip time, `RTT`.
+    /// Round-trip time of the flow.
     pub rtt: Duration,
-    /// Window of the current round in frame bytes, `W`.
+    /// Window of the current round in frame bytes: `W` in the paper.
     pub window: Bytes,
-    /// Growth of the next round beyond `window` without a mark: one segment. Zero if the receiver's
-    /// window or the application limits the sender.
+    /// Frame bytes by which the next round is larger than `window` if the flow is not marked: one segment. Zero if the
+    /// receiver's window or the application limits the sender.
     pub growth: Bytes,
-    /// A mark or a loss was seen in the current round.
+    /// The flow had a mark or a loss in the current round.
     pub marked: bool,
-    /// `false` if marks do not halve the window: ECT(1), or marks that were ignored.
+    /// `false` if a mark does not halve the window, because the flow uses ECT(1) or has ignored marks.
     pub responds: bool,
 }
 
@@ -56,7 +57,7 @@ impl Estimate {
         self.round_start + self.rtt
     }
 
-    /// Bytes of the next round.
+    /// Frame bytes of the next round.
     ///
     /// Source: `marking`, equation (5).
     #[must_use]
@@ -68,26 +69,29 @@ impl Estimate {
     }
 }
 
-/// The part of an [`Estimate`] that sums over many flows need, in the units of the trackers.
+/// A short form of [`Estimate`] without times, for sums over many flows.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Brief {
-    /// Window and growth in frame bytes.
+    /// Window in frame bytes.
     pub(super) window: u32,
+    /// Growth of the next round in frame bytes.
     pub(super) growth: u32,
     /// Round-trip time in microseconds, at least one.
     pub(super) rtt: u32,
+    /// As [`Estimate::marked`].
     pub(super) marked: bool,
+    /// As [`Estimate::responds`].
     pub(super) responds: bool,
 }
 
 impl Brief {
-    /// Bytes of the next round, as [`Estimate::next_window`].
+    /// Frame bytes of the next round, as [`Estimate::next_window`].
     pub(super) const fn next_window(&self) -> u32 {
         if self.marked { self.window / 2 } else { self.window.saturating_add(self.growth) }
     }
 
-    /// True if a mark would reduce the next round of the flow: it responds to marks, and has none
-    /// in this round.
+    /// Returns `true` if a mark would reduce the next round: the flow responds to marks, and has not been marked in this
+    /// round.
     pub(super) const fn is_markable(&self) -> bool {
         self.responds && !self.marked
     }
@@ -111,11 +115,11 @@ impl Default for TrackerSpec {
 }
 
 impl TrackerSpec {
-    /// The tracker with other parameters, which a marking's table may name beside it.
+    /// The same tracker with the parameters `k` and `a`, if a marking's table sets them.
     ///
     /// # Errors
     ///
-    /// If a value is not allowed.
+    /// If a parameter is out of its range.
     pub fn with(self, k: Option<u32>, a: Option<Factor>) -> Result<Self, &'static str> {
         match self {
             Self::Paper(config) => config.with(k, a).map(Self::Paper),
@@ -128,14 +132,14 @@ impl TrackerSpec {
 /// The tracker of a flow.
 #[derive(Clone, Copy, Debug)]
 pub enum Track {
-    /// Of [`TrackerSpec::Paper`] and [`TrackerSpec::PaperIdle`].
+    /// The tracker of [`TrackerSpec::Paper`] and [`TrackerSpec::PaperIdle`].
     Paper(paper::Paper),
-    /// Of [`TrackerSpec::TwoWay`].
+    /// The tracker of [`TrackerSpec::TwoWay`].
     TwoWay(two_way::TwoWay),
 }
 
 impl Track {
-    /// A tracker whose first packet is `first`.
+    /// A tracker of the flow whose first packet is `first`.
     #[must_use]
     pub fn new(spec: &TrackerSpec, first: &Sighting<'_>) -> Self {
         match spec {
@@ -147,7 +151,7 @@ impl Track {
         }
     }
 
-    /// Notes the next packet. Returns `true` if the next round's start or window changed.
+    /// Notes a packet of the flow that arrives. Returns `true` if start or window of the next round changed.
     pub fn on_arrival(&mut self, seen: &Sighting<'_>) -> bool {
         match self {
             Self::Paper(paper) => paper.on_arrival(seen),
@@ -155,8 +159,8 @@ impl Track {
         }
     }
 
-    /// Notes an ACK of the flow's data that departs to the sender. Returns `true` if the next
-    /// round's start changed.
+    /// Notes an ACK for the flow's data, which departs to the sender. Returns `true` if the start of the next round
+    /// changed.
     pub fn on_ack(&mut self, seen: &Sighting<'_>) -> bool {
         match self {
             Self::Paper(_) => false,
@@ -164,17 +168,17 @@ impl Track {
         }
     }
 
-    /// Notes that a packet of the flow was marked here.
+    /// Notes that this gateway marked a packet of the flow.
     pub fn on_mark(&mut self, _: Time) {
         self.rounds_mut().mark();
     }
 
-    /// Notes that a packet of the flow was dropped here.
+    /// Notes that this gateway dropped a packet of the flow.
     pub fn on_drop(&mut self, _: Time) {
         self.rounds_mut().mark();
     }
 
-    /// The estimate of the flow. After two round trips without a packet its window is zero.
+    /// The estimate of the flow. If no packet has arrived for two round trips, the window is zero.
     #[must_use]
     pub fn estimate(&self, now: Time) -> Estimate {
         let estimate = self.rounds().estimate(now);
@@ -185,43 +189,43 @@ impl Track {
         Estimate { window, growth, ..estimate }
     }
 
-    /// The estimate of the flow, idle or not.
+    /// The estimate of the flow in short form, also if the flow is idle.
     #[must_use]
     pub(super) fn brief(&self) -> Brief {
         self.rounds().brief()
     }
 
-    /// The time at which the next round is expected to begin, idle or not.
+    /// The time at which the next round is expected to begin, also if the flow is idle.
     #[must_use]
     pub(super) fn next_round(&self, now: Time) -> Time {
         self.rounds().estimate(now).next_round()
     }
 
-    /// True if a mark would reduce the next round of the flow.
+    /// Returns `true` if a mark would reduce the next round of the flow.
     #[must_use]
     pub(super) const fn is_markable(&self) -> bool {
         self.rounds().is_markable()
     }
 
-    /// True if the flow did not respond to marks.
+    /// Returns `true` if the flow has not responded to its recent marks.
     #[must_use]
     pub(super) const fn ignores(&self) -> bool {
         self.rounds().ignores()
     }
 
-    /// True if the flow has sent nothing for two round trips.
+    /// Returns `true` if the flow has sent nothing for two round trips.
     #[must_use]
     pub(super) fn is_idle(&self, now: Time) -> bool {
         self.rounds().is_idle(now)
     }
 
-    const fn rounds(&self) -> &Rounds {
+    const fn rounds(&self) -> &RoundState {
         match self {
             Self::Paper(paper) | Self::TwoWay(two_way::TwoWay { gaps: paper, .. }) => &paper.rounds,
         }
     }
 
-    const fn rounds_mut(&mut self) -> &mut Rounds {
+    const fn rounds_mut(&mut self) -> &mut RoundState {
         match self {
             Self::Paper(paper) | Self::TwoWay(two_way::TwoWay { gaps: paper, .. }) => {
                 &mut paper.rounds
@@ -230,7 +234,7 @@ impl Track {
     }
 }
 
-// With the marking's own state, a flow takes 96 bytes.
+// With the marking's own state, a tracked flow takes 96 bytes.
 const _: () = assert!(size_of::<Track>() <= 76);
 
 #[cfg(test)]

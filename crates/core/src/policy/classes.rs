@@ -1,4 +1,7 @@
-//! The classes of a link as in policy files, and the faults of sets that form no tree.
+//! The classes of the access link as policy files describe them, and the checks of a set of classes.
+//!
+//! Classes form a tree, whose root is the link. A set is faulty if its classes form no tree, or if guarantees and delay
+//! bounds cannot be kept.
 
 mod change;
 mod flat;
@@ -18,53 +21,53 @@ use crate::scheduler::{SchedulerSpec, Term};
 use crate::units::duration;
 use crate::{Bytes, Chance, Factor, Rate};
 
-/// A class of the link (`postack`, section 3). Both directions differ in rates and delay bounds
-/// only.
+/// A class of the link (`postack`, section 3). Only rates and delay bounds may differ between the two directions.
+/// Fields with two values have one for each direction, upstream first.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Class {
-    /// Its name, unique in its set.
+    /// Name of the class, unique in its set.
     pub name: String,
-    /// Its parent. `None` for the link.
+    /// Name of the parent class. `None` for a child of the link.
     pub parent: Option<String>,
-    /// Rate that it may send regardless of other traffic, up and down. Zero: no guarantee, or for a
-    /// class with children the sum of their guarantees.
+    /// Rate that the class gets whatever other classes send. Zero means no guarantee. For a class with children, zero means
+    /// the sum of their guarantees.
     pub guarantee: [Rate; 2],
-    /// Upper bound of its rate, up and down. `None`: the bound of its parent.
+    /// Upper bound of the rate. `None`: the bound of the parent.
     pub ceiling: [Option<Rate>; 2],
-    /// Its share of the excess, relative to its siblings of equal priority.
+    /// Share of the excess bandwidth, relative to siblings of equal priority.
     pub weight: u32,
-    /// The class of the highest priority gets the excess first.
+    /// Siblings of the highest priority get excess bandwidth first.
     pub priority: u8,
-    /// Bytes that it may send at once. `None`: the bytes that its rate carries in 2 ms, at least
-    /// two full-size frames.
+    /// Bytes that the class may send at once. `None`: the bytes of 2 ms at its ceiling or guarantee,
+    /// but at least two full-size frames.
     pub burst: Option<Bytes>,
-    /// Longest wait of its packets, up and down, while it keeps to its guarantee and burst. `None`:
-    /// no bound. Only for leaf classes: see [`class::delay`](crate::class::delay).
+    /// Longest wait of the packets while the class does not exceed guarantee and burst. `None`: no bound. Only leaf
+    /// classes may have one (see [`class::delay`](crate::class::delay)).
     pub delay_bound: [Option<Duration>; 2],
-    /// Largest part of its bytes that may be dropped during a backlog.
+    /// Largest part of the bytes that may be dropped during a backlog.
     pub loss_bound: Option<Chance>,
-    /// Its queueing delay relative to another class.
+    /// Queueing delay relative to that of another class.
     pub delay_ratio: Option<Ratio>,
-    /// Its loss relative to another class.
+    /// Loss rate relative to that of another class.
     pub loss_ratio: Option<Ratio>,
-    /// The queue of its packets. Both directions share this description.
+    /// Queue discipline of the class, in both directions.
     pub queue: Arc<QdiscSpec>,
 }
 
-/// A class has `factor` times as much as the class `of`.
+/// A ratio: the delay or loss of a class is `factor` times that of the class `of`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Ratio {
     /// Name of the other class.
     pub of: String,
-    /// Above zero.
+    /// The factor, above zero.
     pub factor: Factor,
 }
 
 impl Class {
-    /// The class of packets whose policy names no class. It exists without being declared.
+    /// Name of the class for packets whose policy names no class. This class exists even if no file declares it.
     pub const DEFAULT: &str = "default";
 
-    /// A class without rights other than a share of the excess.
+    /// A class without guarantee or bounds. It gets a share of the excess bandwidth only.
     #[must_use]
     pub fn new(name: &str, queue: impl Into<Arc<QdiscSpec>>) -> Self {
         Self {
@@ -83,7 +86,7 @@ impl Class {
         }
     }
 
-    /// Its rights in `direction`.
+    /// The terms of the class in `direction`, for a scheduler.
     #[must_use]
     pub fn terms(&self, direction: Direction) -> Terms {
         let (guarantee, ceiling) =
@@ -103,36 +106,39 @@ impl Class {
     }
 }
 
-/// Default burst: the bytes that the rate carries while the driver's loop is late, at least two
-/// full-size frames.
+/// Default burst as a time: a driver's loop that is late by this much loses no bandwidth.
 const CATCH_UP: Duration = Duration::from_millis(2);
+
+/// Least default burst.
 const TWO_FRAMES: Bytes = Bytes(2 * FULL_SIZE.0);
+
+/// Bytes that a full-size Ethernet frame of 1,514 bytes takes on the wire, with check sequence, preamble and gap.
 const FULL_SIZE: Bytes = Bytes(1_538);
 
-/// Classes that form a tree under a link.
+/// A checked set of classes, which form a tree under the link.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ClassSet {
-    /// Parents precede their children.
+    /// The classes. Parents precede their children.
     classes: Vec<Class>,
-    /// The longest charged packet for which its delay bounds hold.
+    /// Charged bytes of the longest packet for which the delay bounds hold.
     frame: Bytes,
-    /// The scheduler whose classes they are.
+    /// The scheduler of the link, which decides the terms that a class may have.
     scheduler: SchedulerSpec,
 }
 
 impl Default for ClassSet {
-    /// No classes, and frames of full size.
+    /// No classes, and packets up to a full-size Ethernet frame.
     fn default() -> Self {
         Self { classes: Vec::new(), frame: FULL_SIZE, scheduler: SchedulerSpec::default() }
     }
 }
 
-/// A fault of a class.
+/// A fault of a class in a set.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ClassFault {
-    /// The class, as its index in the given list.
+    /// Index of the faulty class in the list that was checked.
     pub at: usize,
-    /// The other class involved. `None` for the link.
+    /// Index of the other class that is involved. `None` if it is the link, or if there is none.
     pub other: Option<usize>,
     /// Kind of the fault.
     pub kind: ClassFaultKind,
@@ -141,56 +147,55 @@ pub struct ClassFault {
 /// Kind of a fault of a class.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ClassFaultKind {
-    /// The other has the same name.
+    /// The other class has the same name.
     Duplicate,
-    /// No class has the name of its parent.
+    /// The parent that the class names does not exist.
     Orphan,
     /// The class is its own ancestor. The other class is its parent.
     Loop,
-    /// Its ceiling is below its guarantee.
+    /// The ceiling is below the guarantee.
     CeilingBelowGuarantee(Direction),
-    /// The children of the other class, or of the link, have guarantees beyond its own rate.
+    /// The guarantees of siblings add up to more than the rate of their parent, the other class or the link.
     PromisedTooMuch {
         /// The direction.
         direction: Direction,
-        /// Sum of the children's guarantees so far.
+        /// Sum of the guarantees of the siblings, up to and including this class.
         promised: Rate,
-        /// Rate of the parent.
+        /// Guarantee of the parent class, or rate of the link.
         of: Rate,
     },
-    /// The class has a delay bound, and the other is its child. No packets wait at a class with
-    /// children.
+    /// The class has a delay bound, but also a child, the other class. Packets wait at leaf classes only.
     BoundWithParts,
-    /// Its delay bound cannot be met, because of the other class or the link.
+    /// The delay bound cannot be met, because of the other class or the link.
     DelayBound {
         /// The direction.
         direction: Direction,
-        /// Longest possible wait of its packets. `None` if it has no bound.
+        /// Longest possible wait of a packet of the class. `None` if a packet may wait for any time.
         longest: Option<Duration>,
-        /// The largest part of that wait, or the obstacle.
+        /// Cause of the largest part of this wait, or the reason why the wait has no bound.
         part: Part,
     },
-    /// Its delay bound is shorter than a full-size packet takes.
+    /// The delay bound is shorter than the transmission time of one packet of full size.
     BoundBelowPacket {
         /// The direction.
         direction: Direction,
-        /// Time of one packet.
+        /// Transmission time of one packet.
         least: Duration,
     },
-    /// With it, the guarantees leave nothing of the link.
+    /// The guarantees up to and including this class take the whole rate of the link.
     NothingLeft {
         /// The direction.
         direction: Direction,
-        /// Sum of the guarantees so far.
+        /// Sum of these guarantees.
         promised: Rate,
         /// Rate of the link.
         of: Rate,
     },
-    /// This ratio refers to a class that does not exist.
+    /// The ratio of this term refers to a class that does not exist.
     RatioToNone(Term),
-    /// This ratio refers to the class itself, through the other.
+    /// The ratio of this term leads back to the class itself. The other class is the next in the circle.
     RatioLoop(Term),
-    /// The factor of this ratio is zero.
+    /// The factor of this term's ratio is zero.
     ZeroFactor(Term),
 }
 
@@ -254,7 +259,7 @@ impl fmt::Display for ClassFaultKind {
     }
 }
 
-/// Name of a part of a packet's wait.
+/// The words for a part of a packet's wait in error messages.
 const fn name(part: Part) -> &'static str {
     match part {
         Part::Guarantee | Part::Order => "its guarantee",
@@ -265,7 +270,7 @@ const fn name(part: Part) -> &'static str {
     }
 }
 
-/// Rounds up to whole microseconds, or from 10 ms on to milliseconds.
+/// Rounds up to whole microseconds, or to whole milliseconds from 10 ms on.
 fn rounded_up(span: Duration) -> Duration {
     let unit = if span < Duration::from_millis(10) { 1_000 } else { 1_000_000 };
     let nanos = span.as_nanos().div_ceil(unit) * unit;
@@ -273,8 +278,8 @@ fn rounded_up(span: Duration) -> Duration {
 }
 
 impl ClassSet {
-    /// The set of `classes`, in any order, under a link of `rate`. Packets are charged at most 1538
-    /// B: a full-size Ethernet frame with preamble and gap.
+    /// Checks `classes`, in any order, for a link with `rate` (up and down). Packets are charged with at most 1538 bytes:
+    /// a full-size Ethernet frame with preamble and gap.
     ///
     /// # Errors
     ///
@@ -283,7 +288,7 @@ impl ClassSet {
         Self::of(classes, rate, FULL_SIZE, &SchedulerSpec::default())
     }
 
-    /// The same for packets that are charged at most `frame`, and classes of `scheduler`.
+    /// As [`new`](Self::new), for packets that are charged with at most `frame`, and with the terms of `scheduler`.
     ///
     /// # Errors
     ///
@@ -308,7 +313,7 @@ impl ClassSet {
             promises(&classes, &parents, direction, rate[direction.index()], &mut faults);
         }
         have_no_parts(&classes, &parents, &mut faults);
-        // Delay bounds are undefined for sets that form no tree or promise too much.
+        // Delay bounds cannot be computed if the classes form no tree, or if guarantees are too large.
         if faults.is_empty() {
             delays(&classes, &parents, rate, frame, &mut faults);
         }
@@ -321,14 +326,14 @@ impl ClassSet {
         Ok(Self { classes, frame, scheduler })
     }
 
-    /// Returns `true` if the set has no classes. The link then has one queue.
+    /// Returns `true` if the set has no classes. The link then has a single queue.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.classes.is_empty()
     }
 
-    /// The set with changes, under a link of `rate`. `others` replaces classes of the same name,
-    /// adds new ones, and removes those with `None`.
+    /// Checks a changed copy of this set for a link with `rate`. `others` maps names to classes that replace the class of
+    /// this name or are added. `None` removes the class.
     ///
     /// # Errors
     ///
@@ -343,18 +348,18 @@ impl ClassSet {
         Self::of(classes, rate, self.frame, &self.scheduler)
     }
 
-    /// Returns `true` if the set names `default`. Otherwise `default` has no rights, and the queue of the
-    /// link.
+    /// Returns `true` if the set declares the class `default`. Otherwise this class has no guarantee, and uses the queue
+    /// discipline of the link.
     pub(crate) fn names_default(&self) -> bool {
         self.classes.iter().any(|class| class.name == Class::DEFAULT)
     }
 
-    /// The longest charged packet for which the delay bounds hold.
+    /// Charged bytes of the longest packet for which the delay bounds hold.
     pub(crate) const fn frame(&self) -> Bytes {
         self.frame
     }
 
-    /// The scheduler whose classes they are.
+    /// The scheduler of the link.
     #[must_use]
     pub const fn scheduler(&self) -> &SchedulerSpec {
         &self.scheduler
@@ -367,7 +372,7 @@ impl ClassSet {
     }
 }
 
-/// The parent of each class. `None` for a child of the link.
+/// Index of each class's parent. `None` for a child of the link.
 fn parents(classes: &[Class], faults: &mut Vec<ClassFault>) -> Vec<Option<usize>> {
     let mut places = BTreeMap::<&str, usize>::new();
     for (at, class) in classes.iter().enumerate() {
@@ -387,10 +392,11 @@ fn parents(classes: &[Class], faults: &mut Vec<ClassFault>) -> Vec<Option<usize>
     parents
 }
 
-/// Indices of the classes, with parents before their children.
+/// Indices of the classes in an order with parents before their children.
 fn parents_first(parents: &[Option<usize>], faults: &mut Vec<ClassFault>) -> Vec<usize> {
     let mut order = Vec::with_capacity(parents.len());
-    // The walk that visited each class. Zero for none.
+    // Each walk goes from a class to its ancestors. This is the number of the walk that visited a class, or zero.
+    // A walk that meets a class of its own has found a loop.
     let mut walk = vec![0; parents.len()];
     for at in 0..parents.len() {
         let (mut way, mut next) = (Vec::new(), Some(at));
@@ -411,7 +417,7 @@ fn parents_first(parents: &[Option<usize>], faults: &mut Vec<ClassFault>) -> Vec
     order
 }
 
-/// Sets absent guarantees of classes to the sum of their children's guarantees.
+/// Sets the guarantee of each parent without one to the sum of its children's guarantees.
 fn with_what_children_have(
     mut classes: Vec<Class>,
     parents: &[Option<usize>],
@@ -431,7 +437,7 @@ fn with_what_children_have(
     classes
 }
 
-/// Reports guarantees that cannot be kept.
+/// Reports guarantees of siblings that add up to more than the rate of their parent.
 fn promises(
     classes: &[Class],
     parents: &[Option<usize>],
@@ -440,7 +446,7 @@ fn promises(
     faults: &mut Vec<ClassFault>,
 ) {
     let way = direction.index();
-    // Sum for each class. The last element is that of the link.
+    // Sum of the children's guarantees for each class. The last element is the sum for the link.
     let mut promised = vec![0u64; classes.len() + 1];
     for (at, class) in classes.iter().enumerate() {
         let guarantee = class.guarantee[way];
@@ -464,7 +470,7 @@ fn promises(
     }
 }
 
-/// Reports delay bounds of classes with children.
+/// Reports classes that have both a delay bound and children.
 fn have_no_parts(classes: &[Class], parents: &[Option<usize>], faults: &mut Vec<ClassFault>) {
     let mut said = vec![false; classes.len()];
     for (part, parent) in parents.iter().enumerate() {
@@ -503,7 +509,7 @@ fn delays(
 }
 
 impl ClassFaultKind {
-    /// The fault of a class whose bound is below the longest wait in `promise`.
+    /// The fault of a delay bound that is shorter than the longest wait in `promise`.
     pub(crate) const fn of(promise: &Promise, direction: Direction) -> Self {
         let &Promise { longest, part, .. } = promise;
         Self::DelayBound { direction, longest, part }

@@ -1,16 +1,17 @@
-//! Filters: the packets that a policy treats (RFC 2475: multi-field classifier).
+//! Filters: a filter selects the packets of a policy by header fields (RFC 2475: multi-field classifier).
 
 use std::cmp::Reverse;
 
 use crate::packet::{Direction, FlowKey, NO_VLAN, Outer, Packet, Ports, Protocol};
 
-/// Accepts packets whose fields all lie within the given ranges. An empty list accepts any value.
+/// Matches packets whose fields all lie within the given ranges. An empty list accepts any value.
 ///
-/// A packet without a field does not match ranges for it. Only TCP and UDP have ports. Frames
-/// without IP have neither addresses nor a protocol nor a DS codepoint. IPv4 addresses are in their
-/// IPv6-mapped form, as in [`Endpoint::number`](crate::packet::Endpoint::number). A fragment
-/// without known ports matches ranges for ports only if it has [`Ports::Any`]. It then also matches
-/// ranges for the protocol if its datagram may have any protocol.
+/// - A packet that does not have a field never matches ranges for this field. Only TCP and UDP have ports. Frames without
+///   IP have no addresses, no protocol and no DS codepoint.
+/// - IPv4 addresses are in their IPv6-mapped form, as in [`Endpoint::number`](crate::packet::Endpoint::number).
+/// - A later fragment of a datagram does not contain ports. If the gateway does not know them, the fragment matches no
+///   ranges for ports. An exception is [`Ports::Any`]: such a fragment matches all ranges for ports. If its protocol is
+///   hidden too, it also matches all ranges for the protocol.
 ///
 /// ```
 /// use tidegate_core::packet::{Direction, Endpoint, FlowKey, Network, Packet, Protocol};
@@ -45,35 +46,35 @@ pub struct Filter {
     pub vlan: Vec<Range<u16>>,
     /// VLAN identifiers of the second tag; [`NO_VLAN`] stands for frames without one.
     pub inner_vlan: Vec<Range<u16>>,
-    /// The direction across the gateway. `None` for both.
+    /// Direction in which the packet crosses the gateway. `None`: both directions.
     pub direction: Option<Direction>,
-    /// Addresses, ports and protocol are those of the innermost header, not of the outermost one. The headers
-    /// differ for packets in tunnels. DS codepoint and VLAN are always those of the outermost headers.
+    /// For packets in tunnels: `true` compares addresses, ports and protocol with the innermost header, `false` with the
+    /// outermost header. DS codepoint and VLAN are always those of the outermost header.
     pub inner: bool,
 }
 
-/// The values from `first` to `last`, both included.
+/// The values from `first` to `last`, both inclusive.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Range<T> {
-    /// The lowest.
+    /// The lowest value.
     pub first: T,
-    /// The highest; not below `first`.
+    /// The highest value, not below `first`.
     pub last: T,
 }
 
-/// The IPv4 addresses among all.
+/// The IPv4 addresses, in IPv6-mapped form.
 pub(super) const IPV4: Range<u128> =
     Range { first: 0xffff << 32, last: (0xffff << 32) | 0xffff_ffff };
 
 impl Filter {
-    /// Returns `true` if `packet`, which travels in `direction` in no tunnel, matches.
+    /// Returns `true` if `packet`, which travels in `direction` and not in a tunnel, matches.
     #[must_use]
     pub fn matches(&self, packet: &Packet, direction: Direction) -> bool {
         self.matches_inside(packet, None, direction)
     }
 
-    /// Returns `true` if `packet`, which travels in `direction` behind the headers `outer`,
-    /// matches.
+    /// Returns `true` if `packet`, which travels in `direction`, matches. `outer` has the outer headers of a packet in a
+    /// tunnel.
     #[must_use]
     pub fn matches_inside(
         &self,
@@ -82,8 +83,8 @@ impl Filter {
         direction: Direction,
     ) -> bool {
         let outermost = if self.inner { None } else { outer.and_then(Outer::key) };
-        // The inside of a fragment is not parsed. So the outermost header of a tunnel always has
-        // its ports.
+        // Fragments are not searched for tunnels. So a packet in a tunnel is no fragment, and its outermost header
+        // has ports if its protocol has.
         let ports = if outermost.is_some() { Ports::Known } else { packet.fragment.ports() };
         let key = &outermost.unwrap_or(packet.key);
         let any_protocol = ports == Ports::Any && key.hides_protocol();
@@ -97,7 +98,7 @@ impl Filter {
             && self.direction.is_none_or(|only| only == direction)
     }
 
-    /// Returns `true` if the ports of `key` are in the ranges for them.
+    /// Returns `true` if the ports of `key` lie within the ranges for ports.
     fn accepts_ports(&self, key: &FlowKey, ports: Ports) -> bool {
         let (src, dst) = (&self.src_port, &self.dst_port);
         match ports {
@@ -107,7 +108,8 @@ impl Filter {
         }
     }
 
-    /// True if packets of this [`protocol_number`] are accepted, and have every field that is asked for.
+    /// Returns `true` if packets with this [`protocol_number`] are accepted, and have all fields for which the filter has
+    /// ranges.
     fn accepts(&self, protocol: u16) -> bool {
         let has_ports =
             [Protocol::TCP, Protocol::UDP].map(|it| u16::from(it.0)).contains(&protocol);
@@ -118,29 +120,30 @@ impl Filter {
         accepted && (has_ports || !self.asks_for_ports())
     }
 
-    /// Returns `true` if the filter has a condition that only IP packets can meet.
+    /// Returns `true` if the filter has ranges for addresses or DS codepoints, which only IP packets have.
     const fn asks_for_ip(&self) -> bool {
         !(self.src.is_empty() && self.dst.is_empty() && self.dscp.is_empty())
     }
 
-    /// Returns `true` if the filter has a condition on a port.
+    /// Returns `true` if the filter has ranges for ports.
     pub(super) const fn asks_for_ports(&self) -> bool {
         !(self.src_port.is_empty() && self.dst_port.is_empty())
     }
 
-    /// Returns `true` if the filter has a condition that depends on the header it is matched with.
+    /// Returns `true` if the filter has ranges for IP fields or ports, so that the choice of outer or inner header
+    /// matters.
     pub(super) const fn asks_for_key(&self) -> bool {
         self.asks_for_ip() || self.asks_for_ports() || !self.protocol.is_empty()
     }
 
-    /// Returns `true` if the filter names protocols or ports.
+    /// Returns `true` if the filter has ranges for protocols or ports.
     #[must_use]
     pub(super) fn names_protocol(&self) -> bool {
         !(self.protocol.is_empty() && self.src_port.is_empty() && self.dst_port.is_empty())
     }
 
-    /// The accepted [`protocol_number`]s as ranges. Empty if any packet is accepted. A range may be empty: its
-    /// end precedes its beginning.
+    /// The accepted [`protocol_number`]s as ranges. The list is empty if the filter accepts any protocol. A range may be
+    /// empty, with `last` below `first`.
     pub(super) fn protocols(&self) -> Vec<Range<u16>> {
         let any = [Range { first: 0, last: u8::MAX }];
         let asked = if self.protocol.is_empty() { &any[..] } else { &self.protocol };
@@ -163,9 +166,8 @@ impl Filter {
 
     /// Returns `true` if the filter matches every packet that `other` matches.
     ///
-    /// May return `false` although every packet of `other` matches: for example, if the ranges name
-    /// every value of a field that `other` leaves open, or if only one of the two filters is `inner`.
-    /// Never returns `true` if `other` matches a packet that this filter does not match.
+    /// The answer `true` is always right. The answer `false` may be wrong. An example is a filter whose ranges contain
+    /// every port, if `other` has no ranges for ports. Another is a pair of which only one filter is `inner`.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         (self.inner == other.inner || !self.asks_for_key())
@@ -180,7 +182,7 @@ impl Filter {
             && (0..=OPAQUE_NUMBER).all(|it| self.accepts(it) || !other.accepts(it))
     }
 
-    /// Rank of the filter. A greater value is more specific.
+    /// The measure of how specific the filter is. A greater value is more specific.
     #[must_use]
     pub fn specificity(&self) -> Specificity {
         let fields = [
@@ -201,33 +203,33 @@ impl Filter {
     }
 }
 
-/// The IP protocol of packets with this key, as filters see it. [`OPAQUE_NUMBER`] for frames
-/// without IP.
+/// The IP protocol of packets with this flow key. [`OPAQUE_NUMBER`] for frames without IP.
 pub(super) fn protocol_number(key: &FlowKey) -> u16 {
     if key.is_opaque() { OPAQUE_NUMBER } else { u16::from(key.protocol.0) }
 }
 
-/// The second VLAN identifier of a packet behind the headers `outer`.
+/// VLAN identifier of the second tag of a packet with the outer headers `outer`.
 pub(super) fn second_vlan(outer: Option<&Outer>) -> u16 {
     outer.map_or(NO_VLAN, |outer| outer.second_vlan)
 }
 
-/// The protocol of frames without IP: one more than the last IP protocol.
+/// Stands for the protocol of frames without IP: one more than the highest IP protocol number.
 const OPAQUE_NUMBER: u16 = 256;
 
-/// Rank of a filter. A greater value is more specific.
+/// A measure of how specific a filter is. A greater value is more specific.
 ///
-/// In each field, a filter fixes the width of the field minus the bits that number its accepted
-/// values. An IPv4 prefix fixes its length, a port 16 bits, a range of 1,000 ports 6. A field
-/// without ranges fixes none.
+/// The measure is the number of *fixed bits*, added up over all fields. In each field, it is the width of the field minus
+/// the bits needed to number the accepted values. An IPv4 prefix of length 24 fixes 24 bits, and a port 16 bits. A range
+/// of 1,000 ports fixes `16 - 10 = 6` bits. A field without ranges fixes none.
 ///
-/// The sum over the fields decides. With equal sums, the filter that accepts fewer values in the
-/// first field that differs is more specific. So a filter within another one is always more
-/// specific. A list of IPv4 and IPv6 addresses counts with the family that has fewer fixed bits.
+/// If two filters have the same sum, the first field with different numbers of accepted values decides. The filter that
+/// accepts fewer values there is more specific. So a filter that matches only a part of another filter's packets is
+/// always more specific. In a list of IPv4 and IPv6 addresses, the family with fewer fixed bits counts.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Specificity {
+    /// Number of fixed bits.
     pinned: u32,
-    /// Number of accepted values minus 1, by field. Fewer values are more specific.
+    /// Number of accepted values minus 1, for each field. Fewer values are more specific.
     others: Reverse<[u128; 9]>,
 }
 
@@ -243,12 +245,12 @@ fn within<T: Copy + PartialOrd>(ranges: &[Range<T>], value: T) -> bool {
     ranges.is_empty() || ranges.iter().any(|range| range.first <= value && value <= range.last)
 }
 
-/// Returns `true` if `wide` has all values of `narrow`.
+/// Returns `true` if the ranges `wide` contain all values of the ranges `narrow`.
 fn contains<T: Copy + Ord + Into<u128>>(wide: &[Range<T>], narrow: &[Range<T>]) -> bool {
     if wide.is_empty() {
         return true;
     }
-    // Most pairs end here, without the work below.
+    // A cheap test that is `false` for most pairs.
     let Some(one) = narrow.first() else { return false };
     if !within(wide, one.first) {
         return false;
@@ -260,7 +262,7 @@ fn contains<T: Copy + Ord + Into<u128>>(wide: &[Range<T>], narrow: &[Range<T>]) 
     merged(narrow).iter().all(inside)
 }
 
-/// The values of `ranges`, ascending, as ranges that do not touch.
+/// The same values as in `ranges`, as ascending ranges that neither overlap nor touch.
 pub(super) fn merged<T: Copy + Ord + Into<u128>>(ranges: &[Range<T>]) -> Vec<Range<u128>> {
     let wide = |range: &Range<T>| Range { first: range.first.into(), last: range.last.into() };
     let mut ranges: Vec<Range<u128>> =
@@ -278,7 +280,7 @@ pub(super) fn merged<T: Copy + Ord + Into<u128>>(ranges: &[Range<T>]) -> Vec<Ran
     merged
 }
 
-/// A pair: how many of the `width` bits `ranges` fix, and the number of accepted values minus 1.
+/// For a field of `width` bits: the number of bits that `ranges` fix, and the number of accepted values minus 1.
 fn breadth<T: Copy + Ord + Into<u128>>(ranges: &[Range<T>], width: u32) -> (u32, u128) {
     if ranges.is_empty() {
         return ANY;
@@ -308,16 +310,16 @@ fn address_breadth(ranges: &[Range<u128>]) -> (u32, u128) {
     (pinned.unwrap_or(0), others(&merged).min(u128::MAX - 1))
 }
 
-/// The breadth of a field without ranges. Even its presence is not required.
+/// The result of [`breadth`] for a field without ranges: no fixed bits, and more values than any range has.
 const ANY: (u32, u128) = (0, u128::MAX);
 
-/// Number of values of disjoint `ranges`, minus one.
+/// Number of values in disjoint `ranges`, minus one.
 fn others(ranges: &[Range<u128>]) -> u128 {
     let sum: u128 = ranges.iter().map(|range| range.last - range.first).sum();
     sum + u128::try_from(ranges.len().saturating_sub(1)).unwrap_or(0)
 }
 
-/// Bits that number `others + 1` values.
+/// Bits needed to number `others + 1` values.
 const fn bits(others: u128) -> u32 {
     u128::BITS - others.leading_zeros()
 }

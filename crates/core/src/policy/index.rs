@@ -1,4 +1,4 @@
-//! The index that finds the first matching filter of a packet, for any number of filters.
+//! The index of a policy set: it finds the first filter that matches a packet, in little time for 10,000 filters.
 
 use std::hash::BuildHasher;
 
@@ -10,81 +10,93 @@ use crate::packet::{Direction, FlowKey, Outer, Packet, Ports, slot};
 
 /// Finds the first filter that matches a packet.
 ///
-/// The ranges of all filters cut a field into intervals. Each interval has a bit set with a bit for
-/// each filter that accepts it. A filter matches if its bit is in the sets of all fields.
+/// The ends of all filters' ranges cut a field into intervals. Each interval has a *bit set*: bit `n` is set if filter `n`
+/// accepts the values of the interval. To look up a packet, the index finds the interval of each field, and intersects
+/// the bit sets. The bits that remain are the matching filters.
 ///
-/// - A set consists of blocks of 512 bits. A summary has the blocks that are not empty, so most
-///   blocks are never read.
-/// - Filters are ordered by the addresses that they name. This keeps the sets of addresses sparse
-///   for any order of precedence.
-/// - A field that no filter names costs nothing.
-/// - Equal blocks and equal sets are stored once. A range adds at most two intervals to its field.
-///   Each has one new block, and a set of four bytes for every 512 filters.
+/// Example: filter 0 accepts the ports 10 to 20, filter 1 all ports. The intervals of the field are 0 to 9, 10 to 20, and
+/// 21 on. Their bit sets are `{1}`, `{0, 1}` and `{1}`.
 ///
-/// Source: doi 10.1145/285237.285283 (sets of bits by interval);
-/// doi 10.1145/383059.383075 (summaries, and bits rearranged for
-/// their sake).
+/// - A set consists of blocks of 512 bits. A summary tells which blocks are not empty, so most blocks are never read.
+/// - The bits are arranged by the address fields that the filters have ranges for. Then most blocks are empty in most sets.
+/// - A field for which no filter has ranges is skipped.
+/// - Equal blocks and equal sets are stored once. A range adds at most two intervals to its field. Each needs a new block,
+///   and four bytes for every 512 filters.
+///
+/// Source: doi 10.1145/285237.285283 (bit sets of intervals); doi 10.1145/383059.383075 (summaries, and an order of the
+/// bits that suits them).
 #[derive(Clone, Debug)]
 pub(super) struct Index {
+    /// Intervals of source and destination addresses. `None` for a field without ranges.
     addresses: [Option<Axis<u128>>; 2],
+    /// Intervals of the other fields, in the order of [`NUMBERS`].
     numbers: [Option<Axis<u16>>; NUMBERS],
-    /// Number of fields in use.
+    /// Number of fields with ranges.
     axes: usize,
     sets: Sets,
-    /// The filter of each bit, ascending within a block. [`NOBODY`] for unused bits.
+    /// The filter that each bit stands for, ascending within a block. [`NOBODY`] for unused bits.
     filters: Vec<u32>,
-    /// A filter reads inner headers.
+    /// At least one filter is `inner`.
     inner: bool,
 }
 
-/// Fields but the addresses: ports, protocol, DS codepoint, VLAN, direction, header, second VLAN.
+/// Number of fields other than addresses: source port, destination port, protocol, DS codepoint, VLAN, direction, header
+/// (such as [`ONLY`]), second VLAN.
 const NUMBERS: usize = 8;
-/// Indices of the ports in `numbers`.
+/// Indices of the ports in [`Index::numbers`].
 const PORTS: [usize; 2] = [0, 1];
-/// The ports and the protocol.
+/// Indices of the ports and the protocol in [`Index::numbers`].
 const PORTS_AND_PROTOCOL: [usize; 3] = [0, 1, 2];
-/// Added to the protocol of a packet with unknown ports. Filters that name ports do not accept the sum.
+/// Added to the protocol number of a fragment with unknown ports. Filters with ranges for ports do not accept the sum, so
+/// they do not match the fragment.
 const WITHOUT_PORTS: u16 = 1 << 9;
 
-/// The header by which a packet is looked up. A packet in a tunnel is looked up by two.
+/// Values of the field `header`. This one: the packet is not in a tunnel.
 const ONLY: u16 = 0;
+/// The packet is in a tunnel, and is looked up by its outermost header.
 const OUTERMOST: u16 = 1;
+/// The packet is in a tunnel, and is looked up by its innermost header.
 const INNERMOST: u16 = 2;
 
 /// The intervals of a field.
 #[derive(Clone, Debug)]
 struct Axis<T> {
-    /// First value of each interval. The first interval begins at zero.
+    /// First value of each interval, ascending. The first interval begins at zero.
     starts: Vec<T>,
-    /// The set of each interval.
+    /// Number of the bit set of each interval.
     sets: Vec<u32>,
-    /// Bits in a set, on average.
+    /// Mean number of bits in a set.
     density: usize,
-    /// Position in the order of density. The sparsest field is read first.
+    /// Position of this field in the order of `density`. Sets with few bits are intersected first.
     rank: usize,
 }
 
-/// Sets of bits, by number. Set 0 has the bits of all filters.
+/// All bit sets, by number. Set 0 has the bits of all filters.
 #[derive(Clone, Debug)]
 struct Sets {
+    /// All different blocks.
     blocks: Vec<Block>,
-    /// The block indices of all sets, `width` for each set.
+    /// Indices in `blocks`: `width` of them for each set.
     members: Vec<u32>,
-    /// Bits of the blocks that are not empty, `width.div_ceil(64)` words for each set.
+    /// Summaries: `width.div_ceil(64)` words for each set. Bit `n` is set if block `n` of the set is not empty.
     summaries: Vec<u64>,
+    /// Number of blocks of a set.
     width: usize,
 }
 
-/// A cache line of bits.
+/// 512 bits: a cache line.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[repr(align(64))]
 struct Block([u64; 8]);
 
+/// Bits of a block.
 const BLOCK_BITS: usize = 512;
+
+/// Stands for a bit without a filter.
 const NOBODY: u32 = u32::MAX;
 
 impl Index {
-    /// An index of `filters`. Earlier filters take precedence.
+    /// Builds an index of `filters`. Earlier filters have precedence.
     pub(super) fn new(filters: &[&Filter]) -> Self {
         let layout = layout(filters);
         let mut builder = Builder::new(&layout);
@@ -97,8 +109,8 @@ impl Index {
         Self { addresses, numbers, axes, sets: builder.sets, filters: layout, inner }
     }
 
-    /// The first filter that matches `packet`, which travels in `direction` behind the headers
-    /// `outer`.
+    /// The first filter that matches `packet`, which travels in `direction`. `outer` has the outer headers of a packet in a
+    /// tunnel.
     pub(super) fn first(
         &self,
         packet: &Packet,
@@ -117,7 +129,8 @@ impl Index {
         [first, inside].into_iter().flatten().min()
     }
 
-    /// The first filter that matches `packet`, with the `second` VLAN identifier, by a header with `key`.
+    /// The first filter that matches `packet` by one of its headers. `key` is the flow key of this header, and `header` is
+    /// its kind, such as [`ONLY`]. `second` is the second VLAN identifier.
     fn first_by(
         &self,
         (key, header): (&FlowKey, u16),
@@ -125,8 +138,8 @@ impl Index {
         second: u16,
         direction: Direction,
     ) -> Option<u32> {
-        // The inside of a fragment is not parsed. So the outermost header of a tunnel always has
-        // its ports.
+        // Fragments are not searched for tunnels. So a packet in a tunnel is no fragment, and its outermost header
+        // has ports if its protocol has.
         let ports = if header == OUTERMOST { Ports::Known } else { packet.fragment.ports() };
         let protocol =
             protocol_number(key) + if ports == Ports::Unknown { WITHOUT_PORTS } else { 0 };
@@ -154,7 +167,7 @@ impl Index {
         self.first_in(&sets[..self.axes.max(1)])
     }
 
-    /// The first filter in all of `sets`, which has at least one set.
+    /// The first filter whose bit is in all of `sets`. There must be at least one set.
     fn first_in(&self, sets: &[u32]) -> Option<u32> {
         let mut rows = [Default::default(); NUMBERS + 2];
         let rows = &mut rows[..sets.len()];
@@ -179,8 +192,9 @@ impl Index {
     }
 
     /// The first filter before filter `nth` for which `accepted` returns `true`. `narrow` is filter `nth`.
-    /// `accepted` is called only for filters that match the lowest and the highest value of each field of
-    /// `narrow`.
+    ///
+    /// Calls `accepted` only for filters that may cover `narrow`: they match the lowest and the highest value of `narrow` in
+    /// each field.
     pub(super) fn first_around(
         &self,
         nth: u32,
@@ -229,7 +243,7 @@ impl Index {
     }
 }
 
-/// The filter of each bit. Filters that name the same address fields share blocks.
+/// Assigns filters to bits. Filters with ranges for the same address fields get neighbouring bits.
 fn layout(filters: &[&Filter]) -> Vec<u32> {
     let mut layout: Vec<u32> = Vec::new();
     for addresses in [(false, false), (false, true), (true, false), (true, true)] {
@@ -240,8 +254,8 @@ fn layout(filters: &[&Filter]) -> Vec<u32> {
     layout
 }
 
-/// Ranges of `filter` for each number, in the order of [`Index::first`]. The header counts only if
-/// a filter reads `inner` headers.
+/// Ranges of `filter` for each field other than addresses, in the order of [`NUMBERS`]. `inner`: at least one filter of the
+/// index is `inner`, so the field `header` is needed.
 fn numbers(filter: &Filter, inner: bool) -> [Vec<Range<u16>>; NUMBERS] {
     let wide = |range: &Range<u8>| Range { first: range.first.into(), last: range.last.into() };
     let way = filter.direction.map(|only| u16::from(only == Direction::Down));
@@ -257,7 +271,7 @@ fn numbers(filter: &Filter, inner: bool) -> [Vec<Range<u16>>; NUMBERS] {
     ]
 }
 
-/// The protocols that `filter` accepts, of packets with and without known ports.
+/// Protocol numbers that `filter` accepts, and those plus [`WITHOUT_PORTS`] if it has no ranges for ports.
 fn protocols(filter: &Filter) -> Vec<Range<u16>> {
     let mut ranges = filter.protocols();
     if !filter.asks_for_ports() {
@@ -272,7 +286,7 @@ fn protocols(filter: &Filter) -> Vec<Range<u16>> {
     ranges
 }
 
-/// The headers that `filter` reads. Empty if it accepts any header.
+/// Values of the field `header` that `filter` accepts. Empty if it accepts all.
 fn headers(filter: &Filter) -> Vec<Range<u16>> {
     if !filter.asks_for_key() {
         return Vec::new();
@@ -281,7 +295,7 @@ fn headers(filter: &Filter) -> Vec<Range<u16>> {
     [ONLY, other].map(|it| Range { first: it, last: it }).to_vec()
 }
 
-/// Sets the positions of the fields in the order of density. Returns the number of fields in use.
+/// Sets the rank of each field, by its density. Returns the number of fields with ranges.
 fn rank(addresses: &mut [Option<Axis<u128>>], numbers: &mut [Option<Axis<u16>>]) -> usize {
     let addresses = addresses.iter_mut().flatten().map(|axis| (axis.density, &mut axis.rank));
     let numbers = numbers.iter_mut().flatten().map(|axis| (axis.density, &mut axis.rank));
@@ -302,8 +316,8 @@ impl<T: Copy + Ord> Axis<T> {
 }
 
 impl<T: Copy + Ord + Into<u128> + TryFrom<u128>> Axis<T> {
-    /// The sets of the lowest and the highest value in `ranges`. Without ranges, these are the ends of the
-    /// field. Empty ranges have no sets.
+    /// The sets of the lowest and the highest value in `ranges`. If the list is empty, these are the first and the last set
+    /// of the field. Ranges with `last` below `first` are ignored.
     fn sets_of_ends(&self, ranges: &[Range<T>]) -> Vec<u32> {
         if ranges.is_empty() {
             return self.sets.first().into_iter().chain(self.sets.last()).copied().collect();
@@ -315,18 +329,18 @@ impl<T: Copy + Ord + Into<u128> + TryFrom<u128>> Axis<T> {
 }
 
 impl Sets {
-    /// Blocks that may have a bit in all of `sets`: a word of 64 bits.
+    /// Blocks that are not empty in any of `sets`: word `word` of the intersected summaries.
     fn summary(&self, sets: &[u32], word: usize) -> u64 {
         let words = self.width.div_ceil(64);
         sets.iter().fold(u64::MAX, |all, set| all & self.summaries[slot(*set) * words + word])
     }
 
-    /// The numbers of the blocks of `set`.
+    /// Indices of the blocks of `set`.
     fn row(&self, set: u32) -> &[u32] {
         &self.members[slot(set) * self.width..][..self.width]
     }
 
-    /// The bits of block `nth` that are in all of `sets`.
+    /// The bits of the `nth` block that are in all of `sets`.
     fn common(&self, sets: &[u32], nth: usize) -> Block {
         let mut all = self.blocks[slot(self.row(sets[0])[nth])];
         for set in &sets[1..] {
@@ -335,7 +349,7 @@ impl Sets {
         all
     }
 
-    /// The first bit of the `nth` block that is in all of the sets with these `rows`.
+    /// The first bit of the `nth` block that is in all sets. `rows` has the block indices of each set.
     fn first_bit(&self, rows: &[&[u32]], nth: usize) -> Option<usize> {
         let (sparsest, others) = rows.split_first()?;
         let mut all = self.blocks[slot(sparsest[nth])];
@@ -360,7 +374,7 @@ impl Block {
         Some(word * 64 + slot(self.0[word].trailing_zeros()))
     }
 
-    /// Keeps the bits that are also in `other`. Returns `true` if any remain.
+    /// Clears the bits that are not in `other`. Returns `true` if any bit remains.
     fn and(&mut self, other: &Self) -> bool {
         let mut any = 0;
         for (word, other) in self.0.iter_mut().zip(&other.0) {
@@ -375,19 +389,23 @@ impl Block {
     }
 }
 
-/// Collects sets, each block and each set once.
+/// Builds the bit sets, and stores equal blocks and equal sets only once.
 struct Builder<'a> {
     layout: &'a [u32],
     sets: Sets,
+    /// Index of each block that is stored already.
     known_blocks: HashMap<Block, u32, FixedState>,
-    /// Indices of sets, found by the hash of their blocks.
+    /// Numbers of the stored sets, found by a hash of their block indices.
     known_sets: HashTable<u32>,
 }
 
-/// A set in progress: its bits, the indices of its blocks, and a summary of the blocks that are not empty.
+/// A bit set under construction.
 struct Draft {
+    /// Bits of each block.
     bits: Vec<Block>,
+    /// Index of each block in [`Sets::blocks`].
     row: Vec<u32>,
+    /// Bit `n` is set if block `n` is not empty.
     summary: Vec<u64>,
     /// Number of bits that are set.
     count: usize,
@@ -404,10 +422,11 @@ impl<'a> Builder<'a> {
         builder
     }
 
-    /// The intervals of a field, in which filter `nth` accepts the ranges `field(nth)`. `None` if every
-    /// filter accepts all values.
+    /// Builds the intervals of a field. `field(nth)` has the ranges of filter `nth` in this field. `None` if no filter has
+    /// ranges.
     ///
-    /// From one interval to the next, only blocks with changed filters are updated.
+    /// The bit set of an interval differs from that of the previous one only in the filters whose ranges begin or end
+    /// there. Only their blocks are updated.
     fn axis<'f, T: Copy + Ord + Into<u128> + TryFrom<u128> + 'f>(
         &mut self,
         field: impl Fn(usize) -> &'f [Range<T>],
@@ -451,7 +470,7 @@ impl<'a> Builder<'a> {
         Some(axis)
     }
 
-    /// The set of the filters for which `is_in` returns `true`.
+    /// The bit set of the filters for which `is_in` returns `true`.
     fn draft(&mut self, is_in: impl Fn(usize) -> bool) -> Draft {
         let width = self.sets.width;
         let mut draft = Draft {
@@ -470,7 +489,7 @@ impl<'a> Builder<'a> {
         draft
     }
 
-    /// Sets or clears a bit of `draft`. The caller has to [`renumber`](Self::renumber) its block.
+    /// Inverts a bit of `draft`. The caller must call [`renumber`](Self::renumber) for its block afterwards.
     fn toggle(&self, draft: &mut Draft, bit: usize) {
         debug_assert!(bit < self.layout.len(), "every bit has a filter");
         let block = &mut draft.bits[bit / BLOCK_BITS];
@@ -482,7 +501,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Finds the index of a block of `draft` after a change of its bits.
+    /// Stores a changed block of `draft`, and updates its index and the summary.
     fn renumber(&mut self, draft: &mut Draft, block: usize) {
         let Self { sets, known_blocks, .. } = self;
         let bits = draft.bits[block];
@@ -498,7 +517,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The index of the set in `draft`.
+    /// Stores the set in `draft`, unless it is stored already. Returns its number.
     fn set(&mut self, draft: &Draft) -> u32 {
         let Self { sets, known_sets, .. } = self;
         let hash = |row: &[u32]| FixedState::default().hash_one(row);

@@ -1,4 +1,4 @@
-//! Parsers of filter fields.
+//! Parsers for the fields of a filter in policy files: addresses, ports, VLANs, protocols and DS codepoints.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::ops::RangeInclusive;
@@ -10,11 +10,11 @@ use super::Range;
 use super::filter::IPV4;
 use crate::packet::{Codepoint, NotACodepoint};
 
-/// The reason why a text is no valid filter field.
+/// The reason why a text is not a valid field of a filter.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FieldError {
-    /// Neither an address, nor a prefix, nor a range of addresses.
+    /// The text is neither an address, nor a prefix, nor a range of addresses.
     #[error(
         "`{text}` is not an address; write for example \"10.0.0.0/8\", \"10.0.0.1\", \"10.0.0.1-10.0.0.9\" or \"2001:db8::/32\""
     )]
@@ -22,25 +22,25 @@ pub enum FieldError {
         /// The text.
         text: String,
     },
-    /// A prefix with bits beyond its length.
+    /// The text is a prefix whose host bits are not zero, such as `10.0.0.1/24`.
     #[error(
         "`{text}` has bits set beyond its prefix; write \"{prefix}\" for all of it, or \"{address}\" for that address alone"
     )]
     HostBits {
         /// The text.
         text: String,
-        /// The prefix without those bits.
+        /// The prefix with zero host bits.
         prefix: IpNet,
-        /// The address without its length.
+        /// The address without the prefix length.
         address: IpAddr,
     },
-    /// A range from one family to the other.
+    /// The text is a range from an IPv4 address to an IPv6 address, or from IPv6 to IPv4.
     #[error("`{text}` begins in one address family and ends in the other; write a range for each")]
     Families {
         /// The text.
         text: String,
     },
-    /// A range whose end precedes its beginning.
+    /// The text is a range whose end is below its beginning.
     #[error("`{text}` ends before it begins; write \"{swapped}\"")]
     Backwards {
         /// The text.
@@ -48,27 +48,27 @@ pub enum FieldError {
         /// The range in the right order.
         swapped: String,
     },
-    /// No DS codepoint.
+    /// The text is not a DS codepoint.
     #[error("`{text}` is not a DS codepoint; write {NotACodepoint}")]
     Codepoint {
         /// The text.
         text: String,
     },
-    /// Neither a valid number nor a known name.
+    /// The text is neither a valid number nor a known name.
     #[error("`{text}` is not {kind}; write {expected}")]
     Number {
         /// The text.
         text: String,
-        /// Name of the field, with its article.
+        /// Name of the field with its article, such as "a port".
         kind: &'static str,
-        /// Valid forms.
+        /// Description of the valid forms.
         expected: &'static str,
     },
 }
 
-/// Addresses: one, a prefix, or a range, such as `10.0.0.0/8`, `10.0.0.1-10.0.0.9`, `2001:db8::1`.
+/// Parses an address, a prefix or a range of addresses: `2001:db8::1`, `10.0.0.0/8`, `10.0.0.1-10.0.0.9`.
 ///
-/// An IPv6 prefix never contains IPv4-mapped addresses. So `::/0` becomes two ranges.
+/// IPv4 addresses are in IPv6-mapped form, but do not belong to an IPv6 prefix. So `::/0` becomes two ranges.
 ///
 /// ```
 /// use tidegate_core::policy::parse::{addresses, show_addresses};
@@ -82,7 +82,7 @@ pub enum FieldError {
 ///
 /// # Errors
 ///
-/// If the text has another form, has bits beyond its prefix, or ends before it begins.
+/// If the text has another form, a prefix has host bits that are not zero, or a range ends before it begins.
 pub fn addresses(text: &str) -> Result<Vec<Range<u128>>, FieldError> {
     let wrong = || FieldError::Address { text: text.to_owned() };
     let (first, last) = if let Some((first, last)) = text.split_once('-') {
@@ -127,14 +127,16 @@ pub fn show_addresses(range: &Range<u128>) -> String {
     format!("{first}/{length}")
 }
 
-/// Source: RFC 4291, section 2.5.5.2: the bits of an IPv4-mapped address before the IPv4 address.
+/// Bits of an IPv4-mapped address before the IPv4 address.
+///
+/// Source: RFC 4291, section 2.5.5.2.
 const IPV4_BITS: u32 = 96;
 
-/// Ports: one or a range, such as `443`, `8000-8080`.
+/// Parses a port or a range of ports: `443`, `8000-8080`.
 ///
 /// # Errors
 ///
-/// If the text has another form, exceeds 1 to 65535, or ends before it begins.
+/// If the text has another form, a port is not from 1 to 65535, or the range ends before it begins.
 pub fn ports(text: &str) -> Result<Range<u16>, FieldError> {
     range(
         text,
@@ -144,17 +146,17 @@ pub fn ports(text: &str) -> Result<Range<u16>, FieldError> {
     )
 }
 
-/// VLAN identifiers: one or a range, such as `100`, `100-199`.
+/// Parses a VLAN identifier or a range of them: `100`, `100-199`.
 ///
 /// # Errors
 ///
-/// If the text has another form, exceeds 1 to 4094, or ends before it begins.
+/// If the text has another form, an identifier is not from 1 to 4094, or the range ends before it begins.
 pub fn vlans(text: &str) -> Result<Range<u16>, FieldError> {
     let expected = "a number from 1 to 4094, or a range such as \"100-199\"";
     range(text, 1..=4094, "a VLAN identifier", expected)
 }
 
-/// A protocol, by its name (in any case) or number, such as `tcp`, `47`.
+/// Parses an IP protocol by name, in upper or lower case, or by number: `tcp`, `47`.
 ///
 /// # Errors
 ///
@@ -167,7 +169,7 @@ pub fn protocol(text: &str) -> Result<Range<u8>, FieldError> {
     })
 }
 
-/// A DS codepoint, by its name (in any case) or number, such as `EF`, `AF11`, `46`.
+/// Parses a DS codepoint by name, in upper or lower case, or by number: `EF`, `AF11`, `46`.
 ///
 /// # Errors
 ///
@@ -178,6 +180,8 @@ pub fn dscp(text: &str) -> Result<Range<u8>, FieldError> {
     Ok(Range { first: codepoint.number(), last: codepoint.number() })
 }
 
+/// Names and numbers of protocols.
+///
 /// Source: RFC 5237, section 2 (the registry of protocol numbers).
 const PROTOCOLS: [(&str, u8); 12] = [
     ("icmp", 1),
@@ -201,7 +205,7 @@ fn number(address: IpAddr) -> u128 {
     }
 }
 
-/// `range` without IPv4 addresses, unless it has only these.
+/// `range` without IPv4-mapped addresses. A range of IPv4 addresses only stays unchanged.
 fn without_mapped(range: Range<u128>) -> Vec<Range<u128>> {
     let (below, above) = (range.first < IPV4.first, range.last > IPV4.last);
     let apart = range.last < IPV4.first || range.first > IPV4.last;
@@ -238,7 +242,7 @@ fn named(text: &str, names: &[(&str, u8)], limits: RangeInclusive<u8>) -> Option
     limits.contains(&number).then_some(Range { first: number, last: number })
 }
 
-/// Parses a number that consists of digits only.
+/// Parses a number that consists of digits only, without a sign.
 fn decimal<T: FromStr>(text: &str) -> Option<T> {
     let text = text.trim();
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?

@@ -1,4 +1,4 @@
-//! The policies of a gateway, in the order of precedence.
+//! The set of policies of a gateway: it finds the policy of a packet.
 
 use std::cmp::Reverse;
 
@@ -6,17 +6,17 @@ use super::index::Index;
 use super::{ClassSet, Filter, Policy};
 use crate::packet::{Direction, Outer, Packet, number, slot};
 
-/// Index of a policy in its set. Index 0 takes precedence over all others.
+/// Index of a policy in its set, in the order of precedence: if policies 0 and 1 match a packet, policy 0 applies.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct PolicyIndex(pub u32);
 
 /// Policies, with an index that finds the policy of a packet.
 ///
-/// Among matching policies, the highest priority wins, then the most specific filter
-/// ([`Filter::specificity`]), then the first name in alphabetical order.
+/// If several policies match a packet, the one with the highest priority applies. Among equal priorities, it is the one
+/// with the most specific filter ([`Filter::specificity`]), and then the first name in alphabetical order.
 ///
-/// Source: `aggregates`, sections 2 and 4.1.
-/// Differs: the paper leaves overlapping policies without an order.
+/// Source: `aggregates`, sections 2 and 4.1 (policies and their filters).
+/// Differs: the paper defines no order for overlapping policies.
 ///
 /// # Call order
 ///
@@ -76,8 +76,11 @@ pub struct PolicySet {
     by_name: Vec<u32>,
     classes: ClassSet,
     index: Index,
+    /// A filter reads the DS codepoint.
     reads_dscp: bool,
-    has_signals: bool,
+    /// A policy has ACK control.
+    has_ack_control: bool,
+    /// The queue of a policy or class may have a marking.
     has_markings: bool,
 }
 
@@ -94,7 +97,7 @@ pub enum PolicySetError {
 }
 
 impl PolicySet {
-    /// The set of `policies`, given in any order.
+    /// Sorts `policies`, which may be in any order, and builds the index.
     ///
     /// # Errors
     ///
@@ -104,19 +107,19 @@ impl PolicySet {
         if let Some(pair) = policies.windows(2).find(|pair| pair[0].name == pair[1].name) {
             return Err(PolicySetError::Duplicate { name: pair[0].name.clone() });
         }
-        // The sort is stable: equal policies stay in the order of their names.
+        // The sort is stable: policies with equal priority and specificity stay in the order of their names.
         policies.sort_by_cached_key(|policy| {
             (Reverse(policy.priority), Reverse(policy.filter.specificity()))
         });
         let filters: Vec<&Filter> = policies.iter().map(|policy| &policy.filter).collect();
         let index = Index::new(&filters);
         let reads_dscp = policies.iter().any(reads_dscp);
-        let has_signals = policies.iter().any(|policy| policy.action.signal().is_some());
+        let has_ack_control = policies.iter().any(|policy| policy.action.ack_control().is_some());
         let has_markings = policies.iter().any(|policy| policy.action.marking().is_some());
         let mut by_name: Vec<u32> = (0..).take(policies.len()).collect();
         by_name.sort_unstable_by_key(|at| &policies[slot(*at)].name);
         let classes = ClassSet::default();
-        Ok(Self { by_name, policies, classes, index, reads_dscp, has_signals, has_markings })
+        Ok(Self { by_name, policies, classes, index, reads_dscp, has_ack_control, has_markings })
     }
 
     /// The same policies on a link with `classes`.
@@ -139,13 +142,14 @@ impl PolicySet {
         &self.classes
     }
 
-    /// The policy of `packet`, which travels in `direction` in no tunnel.
+    /// The policy of `packet`, which travels in `direction`, and not in a tunnel. `None` if no policy matches.
     #[must_use]
     pub fn lookup(&self, packet: &Packet, direction: Direction) -> Option<PolicyIndex> {
         self.lookup_inside(packet, None, direction)
     }
 
-    /// The policy of `packet`, which travels in `direction` behind the headers `outer`.
+    /// The policy of `packet`, which travels in `direction`. `outer` has the outer headers of a packet in a tunnel. `None`
+    /// if no policy matches.
     #[must_use]
     pub fn lookup_inside(
         &self,
@@ -165,8 +169,8 @@ impl PolicySet {
 
     /// Returns `true` if a policy uses ACK control.
     #[must_use]
-    pub const fn has_signals(&self) -> bool {
-        self.has_signals
+    pub const fn has_ack_control(&self) -> bool {
+        self.has_ack_control
     }
 
     /// Returns `true` if the queue of a policy or class may have a marking.
@@ -175,8 +179,8 @@ impl PolicySet {
         self.has_markings
     }
 
-    /// All policies that match `packet` in no tunnel, its own first. Takes time in proportion to
-    /// all policies.
+    /// All policies that match `packet`, which is not in a tunnel, in the order of precedence. The time is proportional
+    /// to the number of all policies.
     pub fn matching(
         &self,
         packet: &Packet,
@@ -185,7 +189,7 @@ impl PolicySet {
         self.matching_inside(packet, None, direction)
     }
 
-    /// All policies that match `packet` behind the headers `outer`, its own first.
+    /// As [`matching`](Self::matching), for a packet in a tunnel with the outer headers `outer`.
     pub fn matching_inside(
         &self,
         packet: &Packet,
@@ -202,7 +206,7 @@ impl PolicySet {
         &self.policies
     }
 
-    /// The policies with their indices.
+    /// The policies with their indices, in the order of precedence.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (PolicyIndex, &Policy)> {
         let place = |(at, policy)| (PolicyIndex(number(at)), policy);
         self.policies.iter().enumerate().map(place)
@@ -214,7 +218,8 @@ impl PolicySet {
         self.policies.get(index.index())
     }
 
-    /// The weight of the flow of `packet`, behind the headers `outer`, under the policy at `index`.
+    /// The weight that the policy at `index` gives to the flow of `packet`. `outer` has the outer headers of a packet in a
+    /// tunnel.
     #[must_use]
     pub fn weight_of(
         &self,
@@ -227,7 +232,7 @@ impl PolicySet {
         conditioning.map_or(1, |conditioning| conditioning.weight_of(packet, outer, direction))
     }
 
-    /// Index of the policy called `name`.
+    /// Index of the policy with this `name`.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<PolicyIndex> {
         let name_of = |at: &u32| self.policies[slot(*at)].name.as_str();
@@ -235,8 +240,8 @@ impl PolicySet {
         found.ok().map(|found| PolicyIndex(self.by_name[found]))
     }
 
-    /// The first policy that precedes the policy at `index` and covers it, so no packet can match the latter.
-    /// See [`Filter::covers`].
+    /// The first policy that makes the policy at `index` useless: it has precedence, and its filter matches all packets of
+    /// the other (see [`Filter::covers`]).
     #[must_use]
     pub fn hidden_by(&self, index: PolicyIndex) -> Option<PolicyIndex> {
         let hidden = &self.get(index)?.filter;
@@ -246,8 +251,8 @@ impl PolicySet {
 
     /// Memory of the index in bytes.
     ///
-    /// At most about 200 bytes, and a bit for every 8 policies, for each range of each field. This
-    /// is about 8 MB for 10,000 policies with ranges in every field.
+    /// Each range of each field takes at most about 200 bytes, and one bit for every 8 policies. With ranges in every
+    /// field, 10,000 policies take about 8 MB.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.index.memory()
@@ -278,7 +283,7 @@ impl Default for PolicySet {
             classes: ClassSet::default(),
             index,
             reads_dscp: false,
-            has_signals: false,
+            has_ack_control: false,
             has_markings: false,
         }
     }

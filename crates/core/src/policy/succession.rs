@@ -1,4 +1,6 @@
-//! Succession: the policies of a new set that take over from policies of the previous set.
+//! Succession: when a new policy set replaces the previous one, a policy may take over the state of a previous policy.
+//!
+//! The state consists of tokens, counters, queued packets and held ACKs.
 
 use std::hash::BuildHasher;
 
@@ -7,21 +9,21 @@ use hashbrown::HashMap;
 
 use super::{Filter, Policy, PolicyIndex, PolicySet};
 
-/// Pairs of policies of the previous and the new set.
+/// Pairs of policies: one of the previous set, and the one of the new set that takes over its state.
 ///
-/// A policy takes over from the previous policy of its name, if both share their tokens between the same
-/// units: flows, or hosts. A policy of a new name takes over from a policy whose name has vanished, if they
-/// differ by their names only.
+/// A policy takes over from the previous policy with the same name, if both share their profile between the same units
+/// (flows or hosts). A renamed policy also takes over: its name is new, the name of the previous policy is gone, and the
+/// two differ in their names only.
 #[derive(Clone, Debug, Default)]
 pub struct Succession {
-    /// For each policy of the previous set, the policy that takes over from it.
+    /// For each policy of the previous set, its successor in the new set.
     heirs: Vec<Option<PolicyIndex>>,
-    /// For each policy of the new set, the policy that it takes over from.
+    /// For each policy of the new set, its predecessor in the previous set.
     origins: Vec<Option<PolicyIndex>>,
 }
 
 impl Succession {
-    /// The succession from `before` to `after`. Takes time in proportion to the policies of both.
+    /// Pairs the policies of `before` and `after`, in time proportional to their number.
     #[must_use]
     pub fn new(before: &PolicySet, after: &PolicySet) -> Self {
         let mut it = Self {
@@ -38,7 +40,7 @@ impl Succession {
         it
     }
 
-    /// The policy that takes over from `old`, of the previous set.
+    /// The policy of the new set that takes over from `old`.
     pub(crate) fn heir(&self, old: PolicyIndex) -> Option<PolicyIndex> {
         *self.heirs.get(old.index())?
     }
@@ -53,10 +55,10 @@ impl Succession {
         self.origins[new.index()] = Some(old);
     }
 
-    /// Pairs policies that differ by their names only. Policies with equal filters are paired in their order.
+    /// Pairs renamed policies. If several of them are equal except for their names, they are paired in their order.
     fn pair_renamed(&mut self, before: &PolicySet, after: &PolicySet) {
         let mut vanished: HashMap<u64, Vec<PolicyIndex>, FixedState> = HashMap::default();
-        // In reverse order, so that the first policy is popped first.
+        // Filled in reverse order and searched from the end, so that the first policy is found first.
         for (at, policy) in before.iter().rev() {
             if after.find(&policy.name).is_none() {
                 vanished.entry(hash(&policy.filter)).or_default().push(at);
@@ -76,12 +78,12 @@ impl Succession {
     }
 }
 
-/// Returns `true` if both policies share their tokens between the same units.
+/// Returns `true` if both policies share their profile between the same units.
 fn are_shared_alike(old: &Policy, new: &Policy) -> bool {
     old.action.fair_between() == new.action.fair_between()
 }
 
-/// Returns `true` if the policies differ by their names only.
+/// Returns `true` if the policies differ in their names only.
 fn renames(old: &Policy, new: &Policy) -> bool {
     let Policy { name: _, priority, filter, action, mode, class, trunk } = old;
     (*priority, *mode) == (new.priority, new.mode)

@@ -1,18 +1,19 @@
-//! CoDel: one queue. Packets may wait for longer than a target, but only for a short time.
+//! CoDel: one queue, from which packets are dropped if the delay exceeds a target for longer than
+//! an interval.
 //!
-//! Source: RFC 8289; see `law` for the law and its differences.
+//! Source: RFC 8289; see `law` for the control law and its differences.
 
 use std::time::Duration;
 
 use super::Qdisc;
-use super::law::{Law, Leaves, Line, Standing};
+use super::law::{CodelLaw, CodelQueue, Leaves, Standing};
 use crate::packet::{FlowFifo, Member};
 use crate::parameters::more_than;
 use crate::random::Random;
 use crate::{Bytes, Cx, PacketId, Rate, Reason, parameters};
 
 parameters! {
-    /// Limits of the waiting time and of the backlog.
+    /// Limits of the delay and of the backlog.
     ///
     /// Source: RFC 8289, section 4.
     pub Config, checked {
@@ -39,11 +40,11 @@ impl Config {
         let Self { limit, target, interval, packet, ecn } = *self;
         let usual = Standing { target, interval, packet, ecn };
         let (standing, line) = (usual.at(rate), FlowFifo::default());
-        Codel { limit, usual, standing, law: Law::default(), line }
+        Codel { limit, usual, standing, law: CodelLaw::default(), line }
     }
 }
 
-/// Checks a target and an interval together.
+/// Checks that `target` is less than `interval`.
 pub(super) fn check(target: Duration, interval: Duration) -> Result<(), &'static str> {
     if target >= interval {
         return Err("`target` must be less than `interval`");
@@ -51,23 +52,23 @@ pub(super) fn check(target: Duration, interval: Duration) -> Result<(), &'static
     Ok(())
 }
 
-/// Controlled delay.
+/// The queue, and the state of CoDel.
 pub(super) struct Codel {
     limit: Bytes,
-    /// Parameters as configured, and at the present rate.
+    /// Parameters of CoDel as configured, and adapted to the present rate.
     usual: Standing,
     standing: Standing,
-    law: Law,
+    law: CodelLaw,
     line: FlowFifo,
 }
 
-/// The packets under the law: all packets, or those of one member.
-struct Waiting<'a> {
+/// The packets among which the law removes the oldest: all packets, or those of the flow `of`.
+struct CodelPackets<'a> {
     line: &'a mut FlowFifo,
     of: Option<Member>,
 }
 
-impl Line for Waiting<'_> {
+impl CodelQueue for CodelPackets<'_> {
     fn take(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         match self.of {
             Some(member) => self.line.pop_flow(cx.pool, member),
@@ -99,14 +100,15 @@ impl Qdisc for Codel {
     }
 
     fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
-        let mut line = Waiting { line: &mut self.line, of: None };
+        let mut line = CodelPackets { line: &mut self.line, of: None };
         self.law.dequeue(&self.standing, cx, &mut line, Leaves::Oldest)
     }
 
     fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
-        // A flow without packets says nothing about the others.
+        // A flow without packets must not end the dropping state: the queue may have packets of
+        // other flows.
         self.line.peek_flow(cx.pool, member)?;
-        let mut line = Waiting { line: &mut self.line, of: Some(member) };
+        let mut line = CodelPackets { line: &mut self.line, of: Some(member) };
         self.law.dequeue(&self.standing, cx, &mut line, Leaves::Promised)
     }
 
@@ -126,8 +128,8 @@ mod tests {
     use crate::Time;
     use crate::packet::Ecn;
 
-    /// Times of the hits in milliseconds. 200 packets wait in front of the packet that arrives in
-    /// each millisecond, and one departs in each.
+    /// Times in milliseconds at which packets are dropped or marked. The queue always holds about
+    /// 200 packets: one arrives and one departs in each millisecond.
     fn hits(ecn: Ecn, until: u64) -> Vec<u64> {
         let mut bench = Bench::new(Config::default().build(None, chance()));
         bench.kind.ecn = ecn;
@@ -149,11 +151,12 @@ mod tests {
     }
 
     /// RFC 8289, section 5: packets wait for more than 5 ms from the fifth millisecond on. The
-    /// first is hit an interval later, the second after an interval. Then follow the interval over
-    /// the root of 2, of 3, and so on, each at the first departure from then on.
+    /// first packet is hit one interval later, and the second after another interval. The next
+    /// spacings are the interval over the root of 2, of 3, and so on. A hit happens at the first
+    /// departure after its due time.
     ///
-    /// Catches: counting from the time of a drop, not from its due time; one interval less or more; a
-    /// flow without packets considered an empty queue.
+    /// Catches: spacings counted from the time of a drop, not from its due time; one interval too
+    /// few or too many; a flow without packets taken for an empty queue.
     #[test]
     fn hits_follow_the_control_law() {
         let mut due = vec![105.0f64, 205.0];
@@ -168,12 +171,13 @@ mod tests {
         }
     }
 
-    /// Drops and the longest queue of ns-3.37 (`CoDelQueueDisc`) in each second. Packets of 1,000
-    /// bytes arrive every 0.72 ms at a link of 10 Mbit/s. From the fifth second on, dropping ends
-    /// and begins again. ns-3 has Linux's approximate roots, which come some packets sooner at
-    /// first.
+    /// Drops, and the longest queue, in each second of a run of ns-3.37 (`CoDelQueueDisc`). Packets
+    /// of 1,000 bytes arrive every 0.72 ms at a link of 10 Mbit/s. From the fifth second on,
+    /// dropping ends and begins again. At first, ns-3 drops some packets earlier, because it
+    /// approximates the square roots as Linux does.
     ///
-    /// Catches: the whole count when dropping begins again; a law that starts again each time.
+    /// Catches: dropping that resumes at the full earlier rate; dropping that always resumes at the
+    /// lowest rate.
     #[test]
     fn drops_are_as_many_as_in_ns_3() {
         let ns_3 = [
@@ -206,7 +210,8 @@ mod tests {
             }
             let dropped = bench.tally.drops.total() - before;
             total += dropped;
-            // The runs agree at first. Later the roots begin at other times.
+            // The runs agree in the first seconds. Later, the dropping states begin at different
+            // times.
             let off = if second <= 4 { 50 } else { 7 };
             assert!(
                 dropped.abs_diff(drops) <= 2 + drops / off,
@@ -218,10 +223,10 @@ mod tests {
         assert!(total.abs_diff(of_ns_3) <= of_ns_3 / 50, "{total}, not {of_ns_3}");
     }
 
-    /// RFC 8289, section 5.4: with at most a full packet in the queue, no packet is hit, however
-    /// old.
+    /// RFC 8289, section 5.4: no packet is hit while the queue holds at most one full packet,
+    /// however long that packet has waited.
     ///
-    /// Catches: counting the packet that leaves as still waiting.
+    /// Catches: a backlog that includes the departing packet.
     #[test]
     fn the_last_packets_are_never_hit() {
         let mut bench = Bench::new(Config::default().build(None, chance()));
@@ -234,7 +239,7 @@ mod tests {
         assert_eq!((bench.tally.drops.total(), bench.waiting()), (0, 1));
     }
 
-    /// Catches: remembering packets that once waited too long.
+    /// Catches: a long delay of one burst that still counts in the next burst.
     #[test]
     fn a_burst_now_and_then_is_not_hit() {
         let mut bench = Bench::new(Config::default().build(None, chance()));
@@ -247,7 +252,8 @@ mod tests {
         assert_eq!(bench.tally.drops.total(), 0);
     }
 
-    /// Catches: staying in the dropping state, in which all overdue packets are dropped at once.
+    /// Catches: a dropping state that does not end in a calm, so that all overdue packets are
+    /// dropped at once.
     #[test]
     fn congestion_after_a_calm_begins_with_one_hit() {
         let mut bench = Bench::new(Config::default().build(None, chance()));
@@ -262,7 +268,7 @@ mod tests {
             bench.tally.drops.total() - before
         };
         assert_eq!(congest(&mut bench, 0), 1);
-        // The remaining packets depart in time: the queue is calm again.
+        // The remaining packets wait for less than the target, so the dropping state ends.
         for millis in 1_000..1_040 {
             bench.now = Time::from_millis(millis);
             bench.dequeue();
@@ -272,9 +278,10 @@ mod tests {
         assert_eq!(congest(&mut bench, 10_000), 1);
     }
 
-    /// RFC 8289, section 5.5: overdue drops happen at once. Linux marks one packet at a time.
+    /// RFC 8289, section 5.5: all overdue drops happen at once. Like Linux, CoDel marks only one
+    /// packet per departure.
     ///
-    /// Catches: one mark for all overdue hits.
+    /// Catches: several marks for the overdue hits.
     #[test]
     fn after_a_standstill_many_are_dropped_or_one_is_marked() {
         for (ecn, at_least, at_most) in [(Ecn::NotEct, 20, 200), (Ecn::Ect0, 1, 1)] {
@@ -300,9 +307,9 @@ mod tests {
         assert!(error("interval = \"5 ms\"").contains("`target` must be less than `interval`"));
     }
 
-    /// An allocation has paid for the packet at the head of a flow. This packet departs.
+    /// An allocation has paid for the oldest packet of a flow, so this packet must depart.
     ///
-    /// Catches: dropping the promised packet; taking the victim from another flow.
+    /// Catches: a drop of that packet; a drop of another flow's packet.
     #[test]
     fn out_of_turn_the_promised_packet_leaves_and_one_behind_it_is_dropped() {
         let mut bench = Bench::new(Config::default().build(None, chance()));

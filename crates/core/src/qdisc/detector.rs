@@ -1,11 +1,14 @@
-//! The detector of RED: the average length of a queue, and the probability that an arriving packet
-//! is hit.
+//! The detector of RED: computes the average length of a queue, and the probability with which an
+//! arriving packet is dropped or marked.
 //!
-//! Source: doi 10.1109/90.251892, section 4; as in ns-2.35, `queue/red.cc`: the average at each
-//! arrival, its decay while the queue is empty, `gentle`, and the two ways to space signals.
+//! A *signal* is a drop or a mark.
+//!
+//! Source: doi 10.1109/90.251892, section 4. As in ns-2.35, `queue/red.cc`, the average is updated
+//! at each arrival and decays while the queue is empty. `gentle` and the two ways to space signals
+//! are also from there.
 //! Differs:
-//! - The decay over `m` packet times is a power by repeated squaring, not `m` products. It takes
-//!   the same time after any silence.
+//! - While a queue is idle for `m` packet times, its average decays by a power, computed by
+//!   repeated squaring. The cost is the same after any silence. ns-2 multiplies `m` times.
 //! - The link is idle from the end of the last transmission at the known rate. Without a known
 //!   rate, the average of an idle queue does not decay.
 
@@ -14,52 +17,53 @@ use super::length::Ruler;
 use crate::units::real;
 use crate::{Bytes, Packet, Rate, Time};
 
-/// Parameters of the probability.
+/// The probability of a signal as a function of the average length.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Curve {
-    /// Average, in packets, below which there is no signal.
+    /// Average length in packets below which there is no signal.
     pub(super) min: f64,
-    /// Average, in packets, at which the probability reaches `max_p`.
+    /// Average length in packets at which the probability reaches `max_p`.
     pub(super) max: f64,
     /// Probability at `max`.
     pub(super) max_p: f64,
-    /// Above `max` the probability rises to 1 at twice `max`, rather than at once.
+    /// Above `max`, the probability rises linearly to 1 at twice `max`. If false, it is 1 above
+    /// `max`.
     pub(super) gentle: bool,
 }
 
-/// Spread of the signals over the arriving packets.
+/// The distribution of the signals over the arriving packets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spread {
-    /// At least `1/p` packets lie between two signals, rather than at most.
+    /// From `1/p` to `2/p` packets lie between two signals. If false, less than `1/p`.
     pub(super) wait: bool,
-    /// A longer packet is likelier to be hit.
+    /// A longer packet is more likely to be signalled.
     pub(super) by_size: bool,
 }
 
-/// The average length of a queue, and its signals.
+/// The average length of a queue, and the state that spreads the signals.
 #[derive(Debug)]
 pub(super) struct Detector {
     ruler: Ruler,
     curve: Curve,
     spread: Spread,
-    /// Weight of the newest length in the average.
+    /// Weight of the present length in the average.
     weight: f64,
     average: f64,
     /// Packets that arrived since the last signal, and their bytes.
     since_signal: (u64, Bytes),
-    /// `true` if the last packet came to an average of at least `min`.
+    /// `true` if the average was at least `min` at the last arrival.
     detecting: bool,
     /// End of the transmission of the last packet, while the queue is empty.
     idle_since: Option<Time>,
     rate: Option<Rate>,
 }
 
-/// Probabilities that a packet is hit.
+/// Probabilities of a signal for one packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Odds {
-    /// Probability by the average alone: the congestion of the link.
+    /// The probability that follows from the average alone.
     pub(super) base: f64,
-    /// Probability for this packet, with signals spread evenly.
+    /// The probability for this packet, such that signals are spread evenly.
     pub(super) spread: f64,
 }
 
@@ -84,8 +88,8 @@ impl Detector {
         }
     }
 
-    /// The probabilities for `packet`, which arrives at a queue of `waiting`. `None` if it is not
-    /// hit.
+    /// Updates the average for `packet`, which arrives at a queue with the backlog `waiting`.
+    /// Returns the probabilities of a signal. `None` if the packet gets no signal.
     pub(super) fn arrival(&mut self, now: Time, packet: &Packet, waiting: Backlog) -> Option<Odds> {
         let missed = self.idle_since.take().map_or(0, |since| {
             self.rate.map_or(0, |rate| self.ruler.packets_in(now.since(since), rate))
@@ -108,12 +112,12 @@ impl Detector {
         Some(Odds { base, spread: self.spread_out(base, packet) })
     }
 
-    /// A packet was hit: counting starts again.
+    /// Records a signal, so that counting starts again.
     pub(super) const fn signalled(&mut self) {
         self.since_signal = (0, Bytes::ZERO);
     }
 
-    /// `packet` departs from the queue. `waiting` remains.
+    /// Records that `packet` departed from the queue and that `waiting` remains.
     pub(super) fn departure(&mut self, now: Time, packet: &Packet, waiting: Backlog) {
         if waiting.packets == 0 {
             let rate = self.rate.filter(|rate| rate.bps() > 0);
@@ -125,7 +129,8 @@ impl Detector {
         self.rate = Some(rate);
     }
 
-    /// `p`, made such that the number of packets between signals is uniform, not geometric.
+    /// Converts `p` such that the number of packets between two signals is uniformly distributed.
+    /// Independent draws would give a geometric distribution.
     fn spread_out(&self, p: f64, packet: &Packet) -> f64 {
         let (packets, bytes) = self.since_signal;
         let count = if self.spread.by_size { self.ruler.whole_packets(bytes) } else { packets };
@@ -139,7 +144,7 @@ impl Detector {
 }
 
 impl Curve {
-    /// The probability at an average of at least `min`.
+    /// The probability for an average of at least `min`.
     fn probability(&self, average: f64) -> f64 {
         if average < self.max {
             self.max_p * (average - self.min) / (self.max - self.min)
@@ -151,7 +156,7 @@ impl Curve {
     }
 }
 
-/// `p` for the packet number `count` since the last signal.
+/// The probability for packet number `count` since the last signal.
 fn spread(p: f64, count: u64, wait: bool) -> f64 {
     let reached = real(count) * p;
     if wait {
@@ -203,11 +208,12 @@ mod tests {
         Backlog { packets, bytes: Bytes(u64::from(packets) * 500) }
     }
 
-    /// The trace of ns-2.35: 500-byte packets every 1.3 ms at a link of 1 Mbit/s, 41 from 0.10004 s
-    /// on and 8 from 0.40104 s on. `q_weight_` is 0.05, and the thresholds are out of reach.
+    /// A trace of ns-2.35: 500-byte packets arrive every 1.3 ms at a link of 1 Mbit/s, 41 from
+    /// 0.10004 s on and 8 from 0.40104 s on. `q_weight_` is 0.05. The thresholds are out of reach.
     ///
-    /// Catches: one product too few for a silence; an idle time that begins when the last packet leaves
-    /// the queue; a length with the arriving packet in it.
+    /// Catches: a decay of one packet time too few; an idle time that begins when the last packet
+    /// departs from the queue, not at the end of its transmission; a length that includes the
+    /// arriving packet.
     #[test]
     fn the_average_is_that_of_ns_2() {
         let curve = Curve { min: 500.0, max: 1_000.0, ..CURVE };
@@ -250,8 +256,8 @@ mod tests {
         }
     }
 
-    /// Averages and probabilities of a trace of ns-2.35 with `gentle_`, from below `max` to twice
-    /// `max`.
+    /// Averages and probabilities from a trace of ns-2.35 with `gentle_`. The averages lie between
+    /// `min` and twice `max`.
     #[test]
     fn the_probability_is_that_of_ns_2() {
         let traced = [
@@ -271,10 +277,10 @@ mod tests {
         assert_eq!(steep.probability(15.0), 1.0);
     }
 
-    /// doi 10.1109/90.251892, section 7: `p / (1 - count p)` makes the distance uniform up to `1/p`;
-    /// ns-2's `wait_` makes it uniform from `1/p` to `2/p`.
+    /// doi 10.1109/90.251892, section 7: `p / (1 - count p)` makes the distance between signals
+    /// uniform up to `1/p`. `wait_` of ns-2 makes it uniform from `1/p` to `2/p`.
     ///
-    /// Catches: the two exchanged; a count that does not start again.
+    /// Catches: the two distributions exchanged; a count that does not start again after a signal.
     #[test]
     fn distances_between_signals_are_uniform() {
         for (wait, distances) in [(false, 1..=9u32), (true, 10..=19)] {
@@ -291,7 +297,7 @@ mod tests {
             let mean = total / f64::from(u32::try_from(kinds).unwrap());
             for (distance, n) in (0..).zip(seen) {
                 let expected = if distances.contains(&distance) { mean } else { 0.0 };
-                // Four deviations of an almost Poisson count.
+                // Four standard deviations of a count that is almost Poisson.
                 assert!(
                     (f64::from(n) - expected).abs() <= 4.0 * expected.sqrt(),
                     "{distance}: {n}"
@@ -300,7 +306,8 @@ mod tests {
         }
     }
 
-    /// Catches: scaling the probability of a certain hit; counting packets in place of bytes.
+    /// Catches: a certain signal made uncertain for a short packet; packets counted in place of
+    /// bytes.
     #[test]
     fn by_size_a_short_packet_is_hit_in_proportion() {
         let by_size = Spread { wait: false, by_size: true };
@@ -309,11 +316,11 @@ mod tests {
         let odds = |detector: &mut Detector, len| {
             detector.arrival(Time::ZERO, &packet(len), waiting(15)).unwrap()
         };
-        // 1,000 bytes since the last signal are two packets, and so are 1,100.
+        // The count in whole packets is two, after 1,000 bytes and also after 1,100.
         let long = odds(&mut detector, 500).spread;
         let short = odds(&mut detector, 100).spread;
         assert!((long - 0.1 / 0.8).abs() < 1e-12 && (short - long / 5.0).abs() < 1e-12);
-        // Nine packets in bytes: a certain hit, however short the packet.
+        // After nine packets' worth of bytes, the signal is certain for a packet of any length.
         let packets: Vec<_> = (0..7).map(|_| odds(&mut detector, 500).spread).collect();
         assert!(packets[5] < 0.6 && packets[6] == 1.0, "{packets:?}");
         assert_eq!(odds(&mut detector, 40).spread, 1.0);
@@ -328,9 +335,9 @@ mod tests {
         assert_eq!((odds(4), odds(10)), (None, None));
     }
 
-    /// ns-2.35, `queue/red.cc`: at a length of at most 1, in packets or bytes, no packet is hit.
+    /// ns-2.35, `queue/red.cc`: a queue of at most 1 (packet or byte) causes no signal.
     ///
-    /// Catches: looking at the average only.
+    /// Catches: a signal although the queue is empty, because only the average is checked.
     #[test]
     fn an_almost_empty_queue_is_not_hit_whatever_its_average() {
         for (measure, short, enough) in [(Measure::Packets, 1, 2), (Measure::Bytes, 0, 1)] {
@@ -344,7 +351,7 @@ mod tests {
     }
 
     proptest! {
-        /// Catches: dropping the last factor.
+        /// Catches: a power without its last factor.
         #[test]
         fn a_power_is_a_product_of_equal_factors(base in 0.9f64..1.0, exponent in 0u64..2_000) {
             let product = (0..exponent).fold(1.0, |so_far, _| so_far * base);

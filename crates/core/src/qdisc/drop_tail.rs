@@ -1,7 +1,7 @@
 //! Drop-Tail: one queue in order of arrival. A packet that does not fit is dropped.
 //!
-//! Source: RFC 7567, section 1 ("tail drop"); in bytes, so that small packets do not take the room
-//! of large ones.
+//! Source: RFC 7567, section 1 ("tail drop").
+//! Differs: the limit is in bytes, so that small packets take less room than large ones.
 
 use super::Qdisc;
 use crate::packet::{FlowFifo, Member};
@@ -28,7 +28,7 @@ static NOTHING: FlowFifo = FlowFifo::new();
 
 pub(super) struct DropTail {
     limit: Bytes,
-    /// `None` before the first packet. Most queues of a large network stay empty.
+    /// `None` before the first packet, because most queues of a large simulated network stay empty.
     line: Option<Box<FlowFifo>>,
 }
 

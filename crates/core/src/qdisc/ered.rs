@@ -1,17 +1,17 @@
-//! ERED: RED that drops packets in profile less often than others.
+//! ERED: RED that drops or marks packets in profile less often than others.
 //!
-//! Above the lower threshold, a packet in profile (by its DS codepoint) is dropped with probability
-//! `p / k`, another one with `p`.
+//! Above the lower threshold, a packet out of profile is hit (dropped or marked) with probability
+//! `p`, and a packet in profile with `p / k`. The DS codepoint shows which packets are in profile.
 //!
-//! Source: `aggregates`, sections 3.2 and 4.1, with `k` = 1.5.
-//! Differs: the paper does not print RED's parameters. Here they are those of `red`. `p` is the
-//! probability for this packet, with hits spread evenly. So at every arrival the ratio of both
-//! probabilities is exactly `k`.
+//! Source: `aggregates`, sections 3.2 and 4.1 (`k` = 1.5).
+//! Differs: the paper does not print the parameters of RED, which are those of `red` here. `p` is
+//! RED's probability after hits are spread evenly. The ratio of both probabilities is therefore
+//! exactly `k` at each arrival.
 
 use super::Backlog;
 use super::detector::{Detector, Odds};
 use super::managed::{Aqm, Managed, Verdict};
-use super::red::{self, Marking};
+use super::red::{self, MarkRule};
 use crate::packet::Codepoint;
 use crate::random::Random;
 use crate::{Factor, Packet, Rate, Time, parameters};
@@ -42,11 +42,11 @@ impl Config {
     }
 }
 
-/// RED with two probabilities.
+/// The state of RED, and the packets in profile.
 pub(super) struct Ered {
     detector: Detector,
-    marking: Marking,
-    /// A bit for each DS codepoint of packets in profile.
+    marking: MarkRule,
+    /// Bit `n` is set if packets with DS codepoint `n` are in profile.
     spared: u64,
     k: f64,
     random: Random,
@@ -85,8 +85,8 @@ mod tests {
     use super::*;
     use crate::Reason;
 
-    /// Hits of 100,000 packets each in and out of profile, in a queue half way between the
-    /// thresholds.
+    /// Hits among about 100,000 packets in profile, and as many out of profile. The queue length is
+    /// half way between the thresholds.
     fn hits(k: &str) -> [f64; 2] {
         let text = format!(
             "k = {k}\nin_profile = [\"AF11\", 46]\n[red]\nlimit = \"20 kB\"\nmin = \"4 kB\"\nmax = \"12 kB\"\npacket = \"1 kB\"\nweight = \"100 %\""
@@ -111,12 +111,12 @@ mod tests {
         hit.map(f64::from)
     }
 
-    /// Catches: division before hits are spread (the ratio becomes 1.8); division for packets out of
-    /// profile.
+    /// Catches: `k` applied before hits are spread evenly, which makes the ratio 1.8; `k` applied
+    /// to packets out of profile.
     #[test]
     fn a_packet_in_profile_is_hit_k_times_less_often() {
         let [marked, unmarked] = hits("1.5");
-        // About 7,000 and 10,000 hits: four deviations of their ratio are 6 %.
+        // With about 7,000 and 10,000 hits, four standard deviations of the ratio are 6 %.
         assert!((unmarked / marked - 1.5).abs() < 0.09, "{unmarked} / {marked}");
         let [marked, unmarked] = hits("1");
         assert!((unmarked / marked - 1.0).abs() < 0.06, "{unmarked} / {marked}");

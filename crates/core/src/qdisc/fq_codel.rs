@@ -1,16 +1,17 @@
-//! FQ-CoDel: a queue for each flow, served in deficit round robin, new flows first. CoDel runs in
-//! each queue.
+//! FQ-CoDel: one queue for each flow, served in deficit round robin, with CoDel in each queue.
+//! Flows that became backlogged just now (*new* flows) are served before the others (*old* flows).
 //!
-//! Source: RFC 8290; drops from a full queue as in Linux, `net/sched/sch_fq_codel.c`.
-//! Differs: a queue belongs to a [`Packet::member`]. At a link, the member is a hash of the flow's
-//! key into 1,024 queues, as in the RFC. In the gateway, it is the flow itself, so flows never
-//! collide. The longest queue is found within a factor of two, in constant time.
+//! Source: RFC 8290; Linux, `net/sched/sch_fq_codel.c` (drops from a full queue).
+//! Differs: the index of a flow's queue is its [`member`](crate::Packet::member). At a link, this is a hash of the
+//! flow's key, from 0 to 1,023, as in the RFC. In the gateway, each flow has its own index, so
+//! flows never share a queue. The longest queue is found in constant time, but only to within a
+//! factor of two.
 
 use std::time::Duration;
 
 use super::Qdisc;
 use super::codel;
-use super::law::{Law, Leaves, Line, Standing};
+use super::law::{CodelLaw, CodelQueue, Leaves, Standing};
 use super::longest::Longest;
 use crate::packet::{DeficitRoundRobin, First, FlowFifo, Handover, Member, make_room};
 use crate::parameters::more_than;
@@ -18,9 +19,9 @@ use crate::random::Random;
 use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Reason, parameters};
 
 parameters! {
-    /// Limits, the target of CoDel, and the quantum of a flow.
+    /// Limits of the queue, parameters of CoDel, and the quantum of a flow.
     ///
-    /// Source: RFC 8290, section 5.2; the bytes are those of Linux, `tc-fq_codel(8)`.
+    /// Source: RFC 8290, section 5.2; Linux, `tc-fq_codel(8)` (the limit in bytes).
     pub Config, checked {
         /// Most bytes that may wait, as frames.
         limit: Bytes = Bytes(32 << 20), in more_than(Bytes::ZERO), "nothing could wait";
@@ -43,12 +44,12 @@ impl Config {
         codel::check(self.target, self.interval)
     }
 
-    /// The quantum as credit.
+    /// The quantum in the unit of the round-robin credit, bytes.
     pub(super) fn credit(&self) -> i64 {
         i64::try_from(self.quantum.max(LEAST_QUANTUM).0).unwrap_or(i64::MAX)
     }
 
-    /// The parameters of CoDel in each flow.
+    /// The parameters of CoDel for each flow.
     pub(super) const fn standing(&self) -> Standing {
         Standing { target: self.target, interval: self.interval, packet: MTU, ecn: self.ecn }
     }
@@ -61,7 +62,7 @@ impl Config {
             quantum: self.credit(),
             usual,
             standing: usual.at(rate),
-            lines: Lines::default(),
+            lines: FlowQueues::default(),
             turns: DeficitRoundRobin::default(),
             new: First::NOBODY,
             old: First::NOBODY,
@@ -70,25 +71,26 @@ impl Config {
     }
 }
 
-/// Flow queueing with controlled delay.
+/// The queues of all flows, and their schedule.
 pub(super) struct FqCodel {
     limit: Bytes,
     packets: u32,
     quantum: i64,
-    /// Parameters as configured, and at the present rate.
+    /// Parameters of CoDel as configured, and adapted to the present rate.
     usual: Standing,
     standing: Standing,
-    lines: Lines,
+    lines: FlowQueues,
     turns: DeficitRoundRobin,
-    /// The list of new flows, and the list of the other flows.
+    /// The first new flow and the first old flow. `turns` links the others to them.
     new: First,
     old: First,
-    /// By member.
-    laws: Vec<Law>,
+    /// State of CoDel, by flow index.
+    laws: Vec<CodelLaw>,
 }
 
-/// Drops half of `line` from its front, but not too much at once. `bytes` returns the backlog of the line.
-pub(super) fn drop_half<L: Line>(cx: &mut Cx<'_>, line: &mut L, bytes: impl Fn(&L) -> Bytes) {
+/// Drops packets from the front of `line` until half of its bytes are gone, but at most [`BATCH`]
+/// packets. `bytes` returns the backlog of the line.
+pub(super) fn drop_half<L: CodelQueue>(cx: &mut Cx<'_>, line: &mut L, bytes: impl Fn(&L) -> Bytes) {
     let half = Bytes(bytes(line).0 / 2);
     for _ in 0..BATCH {
         let Some(packet) = line.take(cx) else { break };
@@ -99,20 +101,20 @@ pub(super) fn drop_half<L: Line>(cx: &mut Cx<'_>, line: &mut L, bytes: impl Fn(&
     }
 }
 
-/// Packets by flow, and the flow with the longest queue.
+/// The packets of each flow, and the flow with the most bytes.
 #[derive(Default)]
-struct Lines {
+struct FlowQueues {
     all: FlowFifo,
     longest: Longest,
 }
 
 /// The packets of one flow.
-struct OfFlow<'a> {
-    lines: &'a mut Lines,
+struct FlowQueue<'a> {
+    lines: &'a mut FlowQueues,
     member: Member,
 }
 
-impl Line for OfFlow<'_> {
+impl CodelQueue for FlowQueue<'_> {
     fn take(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         let packet = self.lines.all.pop_flow(cx.pool, self.member)?;
         self.lines.longest.set(self.member, self.bytes());
@@ -124,36 +126,37 @@ impl Line for OfFlow<'_> {
     }
 }
 
-impl OfFlow<'_> {
+impl FlowQueue<'_> {
     fn bytes(&self) -> Bytes {
         self.lines.all.bytes_of(self.member)
     }
 }
 
 impl FqCodel {
-    /// Makes room by dropping half of the longest line from its front, but not too much at once.
+    /// Drops packets from the front of the longest queue until the limits hold.
     fn make_room(&mut self, cx: &mut Cx<'_>) {
         while self.lines.all.bytes() > self.limit || self.lines.all.packets() > self.packets {
             let Some(member) = self.lines.longest.member() else { return };
-            let mut line = OfFlow { lines: &mut self.lines, member };
-            drop_half(cx, &mut line, OfFlow::bytes);
+            let mut line = FlowQueue { lines: &mut self.lines, member };
+            drop_half(cx, &mut line, FlowQueue::bytes);
         }
     }
 
-    /// Packets of `member` arrived. A flow that was not in a list becomes a new flow.
+    /// Records that packets of `member` have arrived. If the flow was in neither list, it becomes a
+    /// new flow.
     fn has_come(&mut self, member: Member) {
         self.lines.longest.set(member, self.lines.all.bytes_of(member));
-        make_room(&mut self.laws, member.index(), Law::default());
+        make_room(&mut self.laws, member.index(), CodelLaw::default());
         self.turns.join(&mut self.new, member, self.quantum);
     }
 
     fn take(&mut self, cx: &mut Cx<'_>, member: Member, leaves: Leaves) -> Option<PacketId> {
         let law = self.laws.get_mut(member.index())?;
-        let mut line = OfFlow { lines: &mut self.lines, member };
+        let mut line = FlowQueue { lines: &mut self.lines, member };
         law.dequeue(&self.standing, cx, &mut line, leaves)
     }
 
-    /// The next packet of a new flow.
+    /// Removes the next packet of a new flow.
     fn of_new(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         while let Some(member) = self.new.member() {
             if self.turns.refills(member, |_| self.quantum) {
@@ -162,7 +165,8 @@ impl FqCodel {
                 self.turns.charge(member, i64::from(cx.pool[&packet].cost));
                 return Some(packet);
             } else if self.old.member().is_some() {
-                // Otherwise the flow could become new again at once, and starve the others.
+                // Otherwise the flow could be new again with its next packet, and so delay the old
+                // flows for ever.
                 self.turns.relocate(&mut self.new, &mut self.old, member);
             } else {
                 self.turns.leave(&mut self.new, member);
@@ -171,7 +175,7 @@ impl FqCodel {
         None
     }
 
-    /// The next packet of another flow.
+    /// Removes the next packet of an old flow.
     fn of_old(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         let quantum = self.quantum;
         while let Some(member) = self.turns.next(&mut self.old, |_| quantum) {
@@ -226,9 +230,13 @@ impl Qdisc for FqCodel {
     }
 }
 
-/// A full Ethernet frame. Source: Linux, `net/sched/sch_fq_codel.c`, `psched_mtu`.
+/// Length of a full Ethernet frame.
+///
+/// Source: Linux, `net/sched/sch_fq_codel.c`, `psched_mtu`.
 const MTU: Bytes = Bytes(1_514);
 
+/// The least quantum, and the most packets that are dropped at a time.
+///
 /// Source: Linux, `net/sched/sch_fq_codel.c` (`fq_codel_change`, `drop_batch_size`).
 pub(super) const LEAST_QUANTUM: Bytes = Bytes(256);
 const BATCH: u32 = 64;
@@ -253,10 +261,10 @@ mod tests {
         assert!(bytes(0).abs_diff(bytes(1)) <= 3_028, "{} and {}", bytes(0), bytes(1));
     }
 
-    /// RFC 8290, section 4.2: a queue that becomes active is appended to the new queues. These are
+    /// RFC 8290, section 4.2: a queue that becomes active is appended to the new queues, which are
     /// served before the old ones.
     ///
-    /// Catches: one list for both.
+    /// Catches: one list for new and old queues.
     #[test]
     fn a_flow_that_was_silent_goes_first() {
         let mut bench = bench();
@@ -268,16 +276,17 @@ mod tests {
     }
 
     /// RFC 8290, section 4.2, last paragraph: a new queue that becomes empty moves to the old
-    /// queues. Packets that arrive just in time then cannot starve these.
+    /// queues. A flow whose packets always arrive just in time therefore cannot starve the old
+    /// queues.
     ///
-    /// Catches: leaving the lists at once.
+    /// Catches: a flow that leaves both lists as soon as its queue is empty.
     #[test]
     fn a_flow_cannot_stay_new_by_sending_just_in_time() {
         let mut bench = bench();
         (0..6).for_each(|_| bench.enqueue(0, 700));
         assert_eq!(bench.dequeue(), Some((0, 700)));
         bench.enqueue(1, 100);
-        // Both are new. The first has credit for two packets, and then becomes old.
+        // Both flows are new. The first has credit for two packets, and then becomes old.
         assert_eq!([bench.dequeue(), bench.dequeue()], [Some((0, 700)); 2]);
         assert_eq!(bench.dequeue(), Some((1, 100)));
         assert_eq!(bench.dequeue(), Some((0, 700)), "the other has nothing");
@@ -286,10 +295,11 @@ mod tests {
         assert_eq!(bench.drain(), [(1, 100), (0, 700)]);
     }
 
-    /// Linux, `net/sched/sch_fq_codel.c`: half of the longest queue is dropped from its front, at
-    /// most 64 packets.
+    /// Linux, `net/sched/sch_fq_codel.c`: a full queue drops half of the longest flow queue from
+    /// its front, but at most 64 packets.
     ///
-    /// Catches: dropping the arriving packet; one packet at a time; no end to a batch.
+    /// Catches: a full queue that drops the arriving packet, drops only one packet, or drops more
+    /// than 64.
     #[test]
     fn when_all_is_full_the_longest_line_loses_half_of_it() {
         let config = Config { packets: 100, ..Config::default() };
@@ -308,7 +318,7 @@ mod tests {
         assert_eq!((bench.tally.drops.of(Reason::QueueFull), bench.waiting()), (64, 337));
     }
 
-    /// Catches: not updating the longest queue when a packet departs.
+    /// Catches: a flow that still counts as the longest after its packets have departed.
     #[test]
     fn the_longest_line_is_the_one_that_is_longest_now() {
         let mut bench =
@@ -320,7 +330,8 @@ mod tests {
         assert_eq!(left.iter().filter(|(member, _)| *member == 0).count(), 2);
     }
 
-    /// Each flow has its own law. The flow with a standing queue is hit, the other never.
+    /// CoDel works in each flow by itself: the flow with a standing queue loses packets, the other
+    /// flow loses none.
     #[test]
     fn only_a_flow_that_keeps_a_queue_is_hit() {
         let mut bench = bench();
@@ -337,10 +348,12 @@ mod tests {
         assert_eq!(bench.tally.drops.total(), bench.tally.drops.of(Reason::Aqm));
     }
 
-    /// Linux, `include/net/codel_impl.h`, `codel_should_drop`, compares the backlog of the whole queue with
-    /// one MTU. Here 20 flows have one packet each in a queue of 240 ms.
+    /// Linux, `include/net/codel_impl.h`, `codel_should_drop`: CoDel drops nothing while the
+    /// backlog of the whole queue is at most one MTU. Here, 20 flows have only one packet each, but
+    /// together they wait for 240 ms.
     ///
-    /// Catches: a comparison of the backlog of a flow, or with the quantum.
+    /// Catches: a check of one flow's backlog in place of the whole queue's; a check against the
+    /// quantum in place of the MTU.
     #[test]
     fn flows_with_one_packet_each_are_hit_while_the_whole_queue_is_long() {
         let config = Config { ecn: false, quantum: Bytes(65_536), ..Config::default() };
@@ -360,9 +373,10 @@ mod tests {
         }
     }
 
-    /// The promised packet departs, and the next packet is dropped although it is the flow's last.
+    /// An allocation dequeues the oldest packet of a flow. CoDel drops the next packet, although it
+    /// is the flow's last.
     ///
-    /// Catches: a comparison of the backlog of a flow that an allocation serves.
+    /// Catches: a check of one flow's backlog when an allocation serves it.
     #[test]
     fn the_last_packet_of_a_flow_behind_the_promised_one_is_hit() {
         let config = Config { ecn: false, ..Config::default() };
@@ -377,7 +391,7 @@ mod tests {
         assert_eq!((bench.dequeue_flow(0), bench.tally.drops.of(Reason::Aqm)), (None, 1));
     }
 
-    /// Each packet waits for 36 ms, and two packets take 37 ms at 650 kbit/s.
+    /// Each packet waits for 36 ms. At 650 kbit/s, two packets take 37 ms, so none may be dropped.
     ///
     /// Catches: a target of 5 ms at every rate; a target that ignores a change of the rate.
     #[test]

@@ -1,20 +1,25 @@
-//! Fairness between hosts, and in each host between its flows. Sparse flows and ACKs go first, CoDel is in each flow.
+//! The queue `hosts`: shares the rate equally among hosts, and each host's part equally among its
+//! flows. Sparse flows and ACKs depart first, and CoDel limits the delay of each flow.
 //!
-//! - Hosts take turns by deficit round robin, so that a host has its share whatever its number of flows. The share is
-//!   `rate / n` with `n` backlogged hosts.
-//! - In a host, lines of ACKs come first, then new flows, then bulk flows. New flows turn into bulk flows as in RFC 8290,
-//!   4.2: by using up a quantum, or by becoming empty while bulk flows wait.
-//! - ACKs and new flows depart before the turns of all hosts. Their host pays for them. A host may be overdrawn by
-//!   [`OVERDRAFT`] quanta. Beyond that, it waits for its turn.
-//! - ACKs are at most a quantum ahead of the other flows of their host. New flows are at most a quantum ahead of its bulk
-//!   flows. Each ring has at most half of the bytes that it shares with the rings behind it.
-//! - Redundant ACKs are dropped as their line is served: see `thinning`.
+//! - Hosts are served in deficit round robin. With `n` backlogged hosts, each gets `rate / n`,
+//!   regardless of its number of flows.
+//! - Each host has three rings of flows, served in this order: flows with an ACK at the front, new
+//!   flows, bulk flows. A new flow becomes a bulk flow as in RFC 8290, 4.2: after sending a
+//!   quantum, or when its queue becomes empty while bulk flows wait.
+//! - ACKs and packets of new flows need not wait until their host's turn comes, but are charged to
+//!   the host. If its credit is below minus [`OVERDRAFT`] quanta, they wait for the host's turn.
+//! - Within a host, ACKs may be at most a quantum ahead of the other flows, and new flows at most a
+//!   quantum ahead of bulk flows. Each ring therefore gets at most half of the bytes that it shares
+//!   with later rings.
+//! - Redundant ACKs are dropped when their flow is served: see `thinning`.
 //!
-//! Source: RFC 8290; Linux, `net/sched/sch_cake.c`, for fairness between hosts and for the dropping of ACKs.
+//! Source: RFC 8290; Linux, `net/sched/sch_cake.c` (fairness between hosts, dropping of ACKs).
 //! Differs:
-//! - Cake divides the quantum of a flow by the number of flows of its host, and so visits many flows for each packet.
-//!   Here hosts have turns of their own, and each packet takes the same time for any number of flows.
-//! - A full queue drops from the longest line of the host with most waiting, both to within a factor of two.
+//! - Cake divides the quantum of a flow by its host's number of flows, and so visits many flows for
+//!   each packet. Here, hosts are scheduled before flows, so the cost of a packet does not depend
+//!   on the number of flows.
+//! - A full queue drops from the longest flow queue of the host with the most bytes. Both are found
+//!   to within a factor of two.
 
 mod host;
 mod lines;
@@ -23,9 +28,9 @@ mod tests;
 
 use std::time::Duration;
 
-use self::host::{Flow, HostState, Place, host_of, index};
-use self::lines::{Lines, OfFlow};
-use super::law::{Law, Leaves, Standing};
+use self::host::{HostRing, HostState, HostedFlow, host_of, index};
+use self::lines::{HostFlowQueue, HostFlowQueues};
+use super::law::{CodelLaw, Leaves, Standing};
 use super::thinning::{Merging, only_acknowledges};
 use super::{Qdisc, fq_codel};
 use crate::packet::{
@@ -36,9 +41,10 @@ use crate::random::Random;
 use crate::{Bytes, Cx, PacketId, PacketPool, Rate, parameters};
 
 parameters! {
-    /// Parameters of `hosts`: room, delay, and the bytes of a turn.
+    /// Limits of the queue, parameters of CoDel, and the bytes that a host or a flow sends per
+    /// turn.
     ///
-    /// Source: RFC 8290, section 5.2; the bytes are those of Linux, `tc-fq_codel(8)`.
+    /// Source: RFC 8290, section 5.2; Linux, `tc-fq_codel(8)` (the limit in bytes).
     pub Config, checked {
         /// Most bytes that may wait, as frames.
         limit: Bytes = fq_codel::Config::default().limit, in more_than(Bytes::ZERO), "nothing could wait";
@@ -63,23 +69,23 @@ impl Config {
         self.of_flows().check()
     }
 
-    /// The parameters that flows have in `fq-codel` too.
+    /// The parameters that `fq-codel` has, too.
     const fn of_flows(&self) -> fq_codel::Config {
         let Self { limit, packets, quantum, target, interval, ecn, thin_acks: _ } = *self;
         fq_codel::Config { limit, packets, quantum, target, interval, ecn }
     }
 
-    pub(super) fn build(&self, rate: Option<Rate>, _: Random) -> Hosts {
+    pub(super) fn build(&self, rate: Option<Rate>, _: Random) -> HostFairQueue {
         let flows = self.of_flows();
         let usual = flows.standing();
-        Hosts {
+        HostFairQueue {
             limit: self.limit,
             packets: self.packets,
             quantum: flows.credit(),
             usual,
             standing: usual.at(rate),
             thin_acks: self.thin_acks,
-            lines: Lines::default(),
+            lines: HostFlowQueues::default(),
             laws: Vec::new(),
             flow_turns: DeficitRoundRobin::default(),
             host_turns: DeficitRoundRobin::default(),
@@ -90,43 +96,45 @@ impl Config {
     }
 }
 
-/// The queue `hosts`.
-pub(super) struct Hosts {
+/// The queues of all flows, their hosts, and the schedule of both.
+pub(super) struct HostFairQueue {
     limit: Bytes,
     packets: u32,
     quantum: i64,
-    /// Parameters as configured, and at the present rate.
+    /// Parameters of CoDel as configured, and adapted to the present rate.
     usual: Standing,
     standing: Standing,
     thin_acks: bool,
-    lines: Lines,
-    /// By member.
-    laws: Vec<Law>,
-    /// Flows, in the rings of their hosts.
+    lines: HostFlowQueues,
+    /// State of CoDel, by flow index.
+    laws: Vec<CodelLaw>,
+    /// Round robin of flows, within the rings of each host.
     flow_turns: DeficitRoundRobin,
-    /// Hosts that have sent, or have packets: each until its turn finds it with credit and without a packet.
+    /// Round robin of hosts. A host stays in it until its turn comes and finds credit but no
+    /// packet.
     host_turns: DeficitRoundRobin,
     due: First,
-    /// Hosts whose ACKs and new flows may depart before the turns of all hosts.
+    /// Eager hosts: ACKs and new flows of these hosts may depart before the host's turn.
     eager_links: Links,
     eager: First,
 }
 
-impl Hosts {
-    /// Makes room by dropping from the longest line of the host with most waiting.
+impl HostFairQueue {
+    /// Drops packets from the longest flow queue of the host with the most bytes, until the limits
+    /// hold.
     fn make_room(&mut self, cx: &mut Cx<'_>) {
         while self.lines.all.bytes() > self.limit || self.lines.all.packets() > self.packets {
             let Some(member) = self.lines.longest_line() else { return };
-            let mut line = OfFlow { lines: &mut self.lines, member, merging: None };
-            fq_codel::drop_half(cx, &mut line, OfFlow::bytes);
+            let mut line = HostFlowQueue { lines: &mut self.lines, member, merging: None };
+            fq_codel::drop_half(cx, &mut line, HostFlowQueue::bytes);
         }
     }
 
-    /// Notes arrived packets of `member`, which had `before` bytes in the queue. A `host` without turns
-    /// gets some.
+    /// Records that packets of `member` have arrived. Before them, the flow had `before` bytes in
+    /// the queue. Adds the `host` to the round robin if it is not there.
     fn has_come(&mut self, member: Member, host: Host, before: Bytes, is_ack: bool) {
-        make_room(&mut self.lines.flows, member.index(), Flow::default());
-        make_room(&mut self.laws, member.index(), Law::default());
+        make_room(&mut self.lines.flows, member.index(), HostedFlow::default());
+        make_room(&mut self.laws, member.index(), CodelLaw::default());
         make_room(&mut self.lines.hosts, index(host), HostState::default());
         let was_empty = before == Bytes::ZERO;
         let mut counted = before;
@@ -136,20 +144,20 @@ impl Hosts {
             self.lines.flows[member.index()].host = host;
             counted = Bytes::ZERO;
         }
-        let place = if is_ack { Place::Acks } else { Place::New };
+        let place = if is_ack { HostRing::Acks } else { HostRing::New };
         let (flow, state) =
             (&mut self.lines.flows[member.index()], &mut self.lines.hosts[index(host)]);
         if self.flow_turns.join(state.ring(place), member, self.quantum) {
             flow.place = Some(place);
         } else if is_ack && was_empty {
-            self.relocate(member, Place::Acks);
+            self.relocate(member, HostRing::Acks);
         }
         self.lines.changed(member, counted);
         self.host_turns.join(&mut self.due, Member(host.0), self.quantum);
         self.settle(host);
     }
 
-    /// Takes a flow out of its ring.
+    /// Removes a flow from its ring.
     fn remove(&mut self, member: Member) {
         let flow = &mut self.lines.flows[member.index()];
         if let Some(place) = flow.place.take() {
@@ -159,7 +167,7 @@ impl Hosts {
     }
 
     /// Moves a flow to the end of another ring of its host.
-    fn relocate(&mut self, member: Member, to: Place) {
+    fn relocate(&mut self, member: Member, to: HostRing) {
         let flow = &mut self.lines.flows[member.index()];
         let state = &mut self.lines.hosts[index(flow.host)];
         if let Some(from) = flow.place.replace(to) {
@@ -168,11 +176,11 @@ impl Hosts {
         self.flow_turns.rejoin(state.ring(to), member);
     }
 
-    /// Sees to it that `host` is among the eager hosts, or is not.
+    /// Adds `host` to the eager hosts, or removes it, according to its rings and its credit.
     fn settle(&mut self, host: Host) {
         let state = &self.lines.hosts[index(host)];
         let member = Member(host.0);
-        let eager = state.first(self.quantum).is_some_and(|place| place != Place::Bulk)
+        let eager = state.first(self.quantum).is_some_and(|place| place != HostRing::Bulk)
             && self.host_turns.credit(member) > -OVERDRAFT * self.quantum;
         if eager {
             self.eager_links.push(&mut self.eager, member);
@@ -190,7 +198,7 @@ impl Hosts {
             tracked && only_acknowledges(head)
         });
         let merging = thins.then(|| Merging::new(cx.now, self.standing.target));
-        let mut line = OfFlow { lines: &mut self.lines, member, merging };
+        let mut line = HostFlowQueue { lines: &mut self.lines, member, merging };
         let packet = law.dequeue(&self.standing, cx, &mut line, leaves);
         if let Some(packet) = &packet {
             self.lines.flows[member.index()].last.departs(&cx.pool[packet]);
@@ -198,15 +206,15 @@ impl Hosts {
         packet
     }
 
-    /// The next packet of the lines of ACKs of `host`.
+    /// Removes the next ACK of `host`.
     fn of_acks(&mut self, cx: &mut Cx<'_>, host: Host) -> Option<PacketId> {
-        while let Some(member) = self.lines.hosts[index(host)].ring(Place::Acks).member() {
+        while let Some(member) = self.lines.hosts[index(host)].ring(HostRing::Acks).member() {
             match self.lines.all.peek_flow(cx.pool, member) {
                 None => self.remove(member),
-                Some(head) if !only_acknowledges(head) => self.relocate(member, Place::New),
+                Some(head) if !only_acknowledges(head) => self.relocate(member, HostRing::New),
                 Some(_) => {
                     let packet = self.take(cx, member, Leaves::Oldest);
-                    self.flow_turns.rotate(self.lines.hosts[index(host)].ring(Place::Acks));
+                    self.flow_turns.rotate(self.lines.hosts[index(host)].ring(HostRing::Acks));
                     if packet.is_some() {
                         return packet;
                     }
@@ -216,17 +224,18 @@ impl Hosts {
         None
     }
 
-    /// The next packet of the new flows of `host`.
+    /// Removes the next packet of a new flow of `host`.
     fn of_new(&mut self, cx: &mut Cx<'_>, host: Host) -> Option<PacketId> {
-        while let Some(member) = self.lines.hosts[index(host)].ring(Place::New).member() {
+        while let Some(member) = self.lines.hosts[index(host)].ring(HostRing::New).member() {
             if self.flow_turns.refills(member, |_| self.quantum) {
-                self.relocate(member, Place::Bulk);
+                self.relocate(member, HostRing::Bulk);
             } else if let Some(packet) = self.take(cx, member, Leaves::Oldest) {
                 self.flow_turns.charge(member, i64::from(cx.pool[&packet].cost));
                 return Some(packet);
-            } else if self.lines.hosts[index(host)].ring(Place::Bulk).member().is_some() {
-                // Else a flow could come back as new at once, and starve the others.
-                self.relocate(member, Place::Bulk);
+            } else if self.lines.hosts[index(host)].ring(HostRing::Bulk).member().is_some() {
+                // Otherwise the flow could be new again with its next packet, and so delay the bulk
+                // flows for ever.
+                self.relocate(member, HostRing::Bulk);
             } else {
                 self.remove(member);
             }
@@ -234,11 +243,11 @@ impl Hosts {
         None
     }
 
-    /// The next packet of the bulk flows of `host`.
+    /// Removes the next packet of a bulk flow of `host`.
     fn of_bulk(&mut self, cx: &mut Cx<'_>, host: Host) -> Option<PacketId> {
         let quantum = self.quantum;
         loop {
-            let ring = self.lines.hosts[index(host)].ring(Place::Bulk);
+            let ring = self.lines.hosts[index(host)].ring(HostRing::Bulk);
             let member = self.flow_turns.next(ring, |_| quantum)?;
             if let Some(packet) = self.take(cx, member, Leaves::Oldest) {
                 self.flow_turns.charge(member, i64::from(cx.pool[&packet].cost));
@@ -248,15 +257,15 @@ impl Hosts {
         }
     }
 
-    /// The next packet of `host`. A host whose turn has not come sends no packet of bulk flows.
+    /// Removes the next packet of `host`. Bulk flows send only if it is the turn of their host.
     fn of_host(&mut self, cx: &mut Cx<'_>, host: Host, its_turn: bool) -> Option<PacketId> {
         loop {
             let place = self.lines.hosts[index(host)].first(self.quantum)?;
             let packet = match place {
-                Place::Acks => self.of_acks(cx, host),
-                Place::New => self.of_new(cx, host),
-                Place::Bulk if its_turn => self.of_bulk(cx, host),
-                Place::Bulk => return None,
+                HostRing::Acks => self.of_acks(cx, host),
+                HostRing::New => self.of_new(cx, host),
+                HostRing::Bulk if its_turn => self.of_bulk(cx, host),
+                HostRing::Bulk => return None,
             };
             if let Some(packet) = packet {
                 let cost = i64::from(cx.pool[&packet].cost);
@@ -266,7 +275,7 @@ impl Hosts {
         }
     }
 
-    /// The next ACK, or packet of a new flow, whose host need not wait for its turn.
+    /// Removes the next ACK, or packet of a new flow, of an eager host.
     fn of_eager(&mut self, cx: &mut Cx<'_>) -> Option<(Host, PacketId)> {
         while let Some(member) = self.eager.member() {
             self.eager_links.rotate(&mut self.eager);
@@ -279,7 +288,8 @@ impl Hosts {
         None
     }
 
-    /// The next packet, and its host. A host whose turn finds no packet of it ends its turns.
+    /// Removes the next packet, and returns its host too. A host without a packet to send in its
+    /// turn leaves the round robin.
     fn next(&mut self, cx: &mut Cx<'_>) -> Option<(Host, PacketId)> {
         loop {
             let eager = self.of_eager(cx);
@@ -299,7 +309,7 @@ impl Hosts {
     }
 }
 
-impl Qdisc for Hosts {
+impl Qdisc for HostFairQueue {
     fn packets(&self) -> &FlowFifo {
         &self.lines.all
     }
@@ -348,6 +358,7 @@ impl Qdisc for Hosts {
     }
 }
 
-/// Quanta by which the new flows of a host may overdraw its credit. After the turn of its host, a new flow has at least
-/// one quantum: a bulk packet leaves the credit above minus one quantum.
+/// Number of quanta by which ACKs and new flows may overdraw their host's credit. A turn of the
+/// host ends above minus one quantum, because a packet is at most about a quantum long. A new flow
+/// can therefore still send at least one quantum.
 const OVERDRAFT: i64 = 2;

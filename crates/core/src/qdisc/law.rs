@@ -1,40 +1,43 @@
 //! The control law of CoDel: drops or marks packets whose sojourn time stays above the target.
 //!
-//! A hit is a drop or a mark. The first hit comes when the sojourn time has exceeded the target for an
-//! interval. Hit `n + 1` is due `interval / sqrt(n)` after hit `n` was due.
+//! A *hit* is a drop or a mark. The first hit comes when the sojourn time has exceeded the target
+//! for one interval. After hit `n`, the next hit is due `interval / sqrt(n)` later.
 //!
-//! Source: RFC 8289, section 5; Linux, `include/net/codel_impl.h`, for marks: one per dequeue.
+//! Source: RFC 8289, section 5; Linux, `include/net/codel_impl.h` (at most one mark per dequeue).
 //! Differs:
-//! - The root is exact to the nanosecond; Linux approximates it by Newton steps.
-//! - An allocation pays for the head of a flow before it dequeues. That packet departs, and the packet
-//!   behind it is dropped instead. Without a packet behind it, the drop stays due: see [`Law::dequeue`].
+//! - The square root is exact to the nanosecond. Linux approximates it by Newton steps.
+//! - An allocation may have paid for the oldest packet of a flow before it dequeues. That packet
+//!   must depart, so the law drops the next packet instead. Without a next packet, the drop remains
+//!   due: see [`CodelLaw::dequeue`].
 
 use std::time::Duration;
 
 use crate::packet::PacketId;
 use crate::{Bytes, Cx, Rate, Reason, Time};
 
-/// Parameters of the law.
+/// Parameters of the control law.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
-    /// Sojourn time that is tolerated for ever.
+    /// Sojourn time that is tolerated without limit.
     pub(super) target: Duration,
-    /// Time for which a longer sojourn time is tolerated.
+    /// Time for which a sojourn time above the target is tolerated.
     pub(super) interval: Duration,
-    /// No packet is hit while the backlog of the whole queue is at most this: one MTU.
+    /// Length of one full packet (MTU). No packet is hit while the backlog of the whole queue is at
+    /// most this.
     pub(super) packet: Bytes,
     /// ECN-capable packets are marked in place of being dropped.
     pub(super) ecn: bool,
 }
 
 impl Standing {
-    /// The parameters for packets that depart at `rate`. The target is at least the time of two full packets,
-    /// and the interval grows by as much as the target.
+    /// The parameters for a queue that is served at `rate`. The target becomes at least the
+    /// transmission time of two full packets. The interval grows by as much as the target.
     ///
-    /// With a shorter target, CoDel drops packets of flows with the least possible backlog at low rates.
+    /// At low rates, a shorter target would drop packets of flows that have only one packet
+    /// waiting.
     ///
-    /// Source: RFC 8290, 5.2.2 (at least one packet); Linux, `net/sched/sch_cake.c`, `cake_set_rate` (one and
-    /// a half, and the interval).
+    /// Source: RFC 8290, 5.2.2 (at least one packet); Linux, `net/sched/sch_cake.c`,
+    /// `cake_set_rate` (one and a half packets, and the interval).
     /// Differs: two packets, one in the queue and one in transmission.
     pub(super) fn at(self, rate: Option<Rate>) -> Self {
         let two_packets = Bytes(2 * self.packet.0);
@@ -45,63 +48,63 @@ impl Standing {
     }
 }
 
-/// Packets under one control law, in a queue with other packets.
-pub(super) trait Line {
-    /// Takes the oldest packet.
+/// A subqueue whose packets share one control law. The queue may contain other subqueues.
+pub(super) trait CodelQueue {
+    /// Removes the oldest packet of the subqueue.
     fn take(&mut self, cx: &mut Cx<'_>) -> Option<PacketId>;
 
-    /// Backlog of the whole queue in bytes of frames, packets of other lines included.
+    /// Backlog of the whole queue in frame bytes, including other subqueues.
     fn backlog(&self) -> Bytes;
 }
 
-/// Selects the packet that departs.
+/// The packet that departs when a drop is due.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Leaves {
-    /// The oldest that is not dropped.
+    /// The oldest packet that is not dropped.
     Oldest,
-    /// The oldest packet in any case: the caller knows its length.
+    /// The oldest packet in any case, because the caller has paid for its length.
     Promised,
 }
 
-/// Outcome of an attempt to hit a packet.
+/// The outcome when a packet is due to be hit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Hit {
     Marked,
     Dropped,
-    /// The promised packet has no packet behind it that could be dropped.
+    /// No packet could be dropped: the packet that must depart was the only one.
     NoPacket,
 }
 
-/// State of a line under the law.
+/// The state of a subqueue under the law.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Law {
-    /// Time at which sojourn times will have exceeded the target for an interval. `None` if they are below
-    /// it.
+pub(super) struct CodelLaw {
+    /// Time at which the sojourn time will have exceeded the target for one interval. `None` while
+    /// it is below the target.
     first_above: Option<Time>,
-    /// Packets are being hit, the next one at `next`.
+    /// Dropping state: the next hit is due at `next`.
     dropping: bool,
     next: Time,
-    /// Hits since the dropping state was entered.
+    /// Number of hits, which determines the spacing to the next hit.
     count: u32,
-    /// Value of `count` on entry.
+    /// Value of `count` on entry to the dropping state.
     began_with: u32,
 }
 
-impl Law {
-    /// Dequeues the next packet to depart, and makes all drops that are due.
+impl CodelLaw {
+    /// Removes and returns the next packet to depart, and makes all drops that are due.
     ///
-    /// The cost does not depend on the time since the last call. A round of the loop drops a packet, or is
-    /// the last one. So a call has at most one round more than drops, and each packet pays for its own drop.
-    /// A pause of any length drops at most the backlog (RFC 8289, 5.5).
+    /// The cost does not depend on the time since the last call. Each round of the loop drops one
+    /// packet, or is the last round. A pause of any length therefore drops at most the backlog (RFC
+    /// 8289, 5.5).
     ///
-    /// [`Hit::NoPacket`] ends the loop with one drop due at the next call. Earlier overdue drops are
-    /// forgiven. Otherwise flows with one packet each would accumulate drops, and the first flow with more
-    /// packets would suffer them all. `count` counts hits only, not attempts.
+    /// [`Hit::NoPacket`] ends the loop. One drop is then due at the next call, and earlier overdue
+    /// drops are forgiven. Otherwise, many calls with a single packet would accumulate drops, and
+    /// the first longer backlog would suffer them all. `count` does not count [`Hit::NoPacket`].
     pub(super) fn dequeue(
         &mut self,
         standing: &Standing,
         cx: &mut Cx<'_>,
-        line: &mut impl Line,
+        line: &mut impl CodelQueue,
         leaves: Leaves,
     ) -> Option<PacketId> {
         let mut packet = line.take(cx);
@@ -138,14 +141,14 @@ impl Law {
         packet
     }
 
-    /// Returns `true` if the sojourn time has exceeded the target for an interval. `packet` was just taken
-    /// from `line`.
+    /// Returns `true` if the sojourn time has exceeded the target for one interval. `packet` was
+    /// just removed from `line`.
     fn waited_too_long(
         &mut self,
         standing: &Standing,
         cx: &Cx<'_>,
         packet: Option<&PacketId>,
-        line: &impl Line,
+        line: &impl CodelQueue,
     ) -> bool {
         let waited = packet.map(|packet| cx.now.since(cx.pool[packet].queued));
         if waited.is_none_or(|waited| waited < standing.target) || line.backlog() <= standing.packet
@@ -162,7 +165,7 @@ impl Law {
         standing: &Standing,
         cx: &mut Cx<'_>,
         packet: PacketId,
-        line: &mut impl Line,
+        line: &mut impl CodelQueue,
         leaves: Leaves,
     ) -> (Option<PacketId>, Hit) {
         if standing.ecn && cx.mark(&packet, Reason::Aqm) {
@@ -183,8 +186,8 @@ impl Law {
         }
     }
 
-    /// Enters the dropping state after a hit. If the last dropping state ended less than 16 intervals ago, it
-    /// resumes at the drop rate of that time.
+    /// Enters the dropping state after a hit. If the last dropping state ended less than 16
+    /// intervals ago, its drop rate is used again.
     fn begin(&mut self, standing: &Standing, now: Time) {
         let worked = self.count - self.began_with;
         let lately = now.since(self.next) < standing.interval * 16;
@@ -195,7 +198,7 @@ impl Law {
     }
 }
 
-/// `interval` over the root of `count`, rounded down to the nanosecond.
+/// `interval / sqrt(count)`, rounded down to the nanosecond.
 fn spacing(interval: Duration, count: u32) -> Duration {
     let nanos = interval.as_nanos();
     Duration::from_nanos_u128((nanos * nanos / u128::from(count.max(1))).isqrt())
@@ -223,15 +226,17 @@ mod tests {
         assert_eq!(spacings, [100_000_000, 70_710_678, 57_735_026, 50_000_000, 10_000_000]);
     }
 
-    /// RFC 8289, section 5.4 and its pseudocode: dropping resumes at the rate that worked last, if it
-    /// ended less than 16 intervals ago and had hit more than one packet.
+    /// RFC 8289, section 5.4: if dropping ended less than 16 intervals ago after more than one hit,
+    /// it resumes at the previous rate.
     ///
-    /// Catches: resuming with the whole count; forgetting what it began with; resuming after a day.
+    /// Catches: a count that includes the hits of an earlier dropping state; an old rate that is
+    /// used again after a day.
     #[test]
     fn what_begins_again_soon_begins_at_the_rate_that_worked() {
         let ended = Time::from_secs(1);
-        let law = |count, began_with| Law { next: ended, count, began_with, ..Law::default() };
-        let begins = |mut law: Law, now| {
+        let law =
+            |count, began_with| CodelLaw { next: ended, count, began_with, ..CodelLaw::default() };
+        let begins = |mut law: CodelLaw, now| {
             law.begin(&STANDING, now);
             (law.count, law.began_with, law.next.since(now).as_micros())
         };
@@ -241,10 +246,11 @@ mod tests {
         assert_eq!(begins(law(2, 1), soon), (1, 1, 100_000));
         assert_eq!(begins(law(5, 1), Time::from_millis(2_599)), (4, 4, 50_000));
         assert_eq!(begins(law(5, 1), Time::from_millis(2_600)), (1, 1, 100_000));
-        assert_eq!(begins(Law::default(), soon), (1, 1, 100_000));
+        assert_eq!(begins(CodelLaw::default(), soon), (1, 1, 100_000));
     }
 
-    /// Catches: a target that grows at high rates; an interval that does not grow and falls below the target.
+    /// Catches: a target that also grows at high rates; an interval that stays constant and falls
+    /// below the target.
     #[test]
     fn target_and_interval_grow_with_the_time_of_two_packets() {
         let at = |rate: Option<Rate>| {
@@ -258,7 +264,7 @@ mod tests {
         assert_eq!(at(Some(Rate::from_kbps(64))), (378_500, 473_500));
     }
 
-    /// A line in a queue with other packets. It counts how often the law takes a packet.
+    /// A subqueue in a queue with other packets. It counts the calls of `take`.
     struct Counted {
         packets: Fifo,
         others: Bytes,
@@ -266,7 +272,7 @@ mod tests {
         most: u32,
     }
 
-    impl Line for Counted {
+    impl CodelQueue for Counted {
         fn take(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
             self.taken += 1;
             assert!(self.taken <= self.most, "more than {} rounds", self.most);
@@ -278,8 +284,8 @@ mod tests {
         }
     }
 
-    /// Puts a line of `waiting` packets into the dropping state, pauses, and dequeues twice. Returns the
-    /// drops and the rounds of the two calls.
+    /// Fills a subqueue with `waiting` packets, enters the dropping state, pauses, and dequeues
+    /// twice. Returns the drops and the rounds of each of the two calls.
     fn after_a_pause(
         standing: &Standing,
         pause: Duration,
@@ -293,7 +299,7 @@ mod tests {
             let id = pool.insert(Packet { len: 1_000, ecn, ..Packet::default() }).unwrap();
             line.packets.push(&mut pool, id);
         }
-        let mut law = Law::default();
+        let mut law = CodelLaw::default();
         let mut dequeue = |line: &mut Counted, now: Time| {
             let mut cx = Cx { now, pool: &mut pool, tally: &mut tally };
             let departs = law.dequeue(standing, &mut cx, line, leaves);
@@ -310,11 +316,11 @@ mod tests {
         })
     }
 
-    /// RFC 8289, section 5.5: the number of overdue drops grows with the square of a pause, but the backlog
-    /// does not.
+    /// RFC 8289, section 5.5: the number of overdue drops grows with the square of a pause, but the
+    /// backlog does not.
     ///
-    /// Catches: a count that grows without a dropped packet; a mark for every overdue hit; a vain drop that is
-    /// not due at the next call.
+    /// Catches: a count that grows without a dropped packet; a mark for each overdue hit; a drop
+    /// without a packet that is not due again at the next call.
     #[test]
     fn rounds_do_not_grow_with_a_pause() {
         for (pause, interval) in [(1, 2), (1, 100), (60, 2), (3_600, 2), (3_600, 100)] {
@@ -337,11 +343,12 @@ mod tests {
         }
     }
 
-    /// Catches: overdue drops of flows with one packet each, charged to a flow with more packets.
+    /// Catches: overdue drops of many flows with one packet each that all hit the next flow with
+    /// more packets.
     #[test]
     fn overdue_drops_of_flows_with_one_packet_do_not_accumulate() {
         let (mut pool, mut tally) = (PacketPool::with_capacity(128), Tally::default());
-        let mut law = Law::default();
+        let mut law = CodelLaw::default();
         let mut dequeue = |packets: u32, now: Time| {
             let mut line =
                 Counted { packets: Fifo::new(), others: Bytes(90_000), taken: 0, most: 99 };

@@ -1,24 +1,24 @@
-//! Lengths of queues: in packets, or in bytes divided by a typical packet size.
+//! Queue lengths in packets, or in bytes divided by the size of a typical packet.
 
 use std::time::Duration;
 
 use super::Backlog;
-use super::managed::Limit;
+use super::managed::QueueLimit;
 use crate::units::real;
 use crate::{Bytes, Packet, Rate, choice};
 
 choice! {
-    /// Unit of the length of a queue.
+    /// The unit in which a queue's length is measured.
     #[derive(Default)]
     pub enum Measure {
-        /// Bytes: a short packet counts less than a long one.
+        /// Bytes, so that a short packet counts less than a long one.
         Bytes = "bytes" [default],
-        /// Packets of any length.
+        /// Packets, whatever their lengths.
         Packets = "packets",
     }
 }
 
-/// Computes lengths of a queue in typical packets.
+/// Computes queue lengths, in units of a typical packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ruler {
     measure: Measure,
@@ -26,7 +26,7 @@ pub(super) struct Ruler {
 }
 
 impl Ruler {
-    /// Lengths in packets of the typical size `packet`.
+    /// Measures lengths in packets with the typical size `packet`.
     pub(super) fn new(measure: Measure, packet: Bytes) -> Self {
         Self { measure, packet: packet.max(Bytes(1)) }
     }
@@ -54,7 +54,7 @@ impl Ruler {
         bytes.0 / self.packet.0
     }
 
-    /// Typical packets that depart within `span` at `rate`, rounded down.
+    /// Number of typical packets that depart within `span` at `rate`, rounded down.
     pub(super) fn packets_in(&self, span: Duration, rate: Rate) -> u64 {
         self.whole_packets(rate.bytes_in(span))
     }
@@ -64,20 +64,20 @@ impl Ruler {
         real(rate.bps()) / (8.0 * real(self.packet.0))
     }
 
-    /// The limit of a queue for `bytes`, in the unit of this ruler.
-    pub(super) fn limit(&self, bytes: Bytes) -> Limit {
+    /// The limit of a queue that is `bytes` in the file, as a number of bytes or packets.
+    pub(super) fn limit(&self, bytes: Bytes) -> QueueLimit {
         match self.measure {
-            Measure::Bytes => Limit { bytes, packets: u32::MAX },
+            Measure::Bytes => QueueLimit { bytes, packets: u32::MAX },
             Measure::Packets => {
                 let packets = u32::try_from(self.whole_packets(bytes)).unwrap_or(u32::MAX);
-                Limit { bytes: Bytes(u64::MAX), packets }
+                QueueLimit { bytes: Bytes(u64::MAX), packets }
             }
         }
     }
 
-    /// Returns `true` if the queue is too short for an early drop, after which the link would idle.
+    /// Returns `true` if the queue is so short that the link would idle after a drop.
     ///
-    /// Source: ns-2.35, `queue/red.cc` (a length above 1, whether of packets or bytes).
+    /// Source: ns-2.35, `queue/red.cc` (drops only above a length of 1, in packets or in bytes).
     pub(super) const fn is_short(&self, waiting: Backlog) -> bool {
         match self.measure {
             Measure::Bytes => waiting.packets == 0,

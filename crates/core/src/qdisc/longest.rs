@@ -1,47 +1,50 @@
-//! Finds the member with the longest queue, within a factor of two.
+//! Finds the flow with the largest backlog in constant time, to within a factor of two.
+//!
+//! List `k` contains the flows with a backlog from `2^(k-1)` to `2^k - 1` bytes. Any flow of the
+//! highest list that is not empty has more than half of the largest backlog.
 
 use crate::Bytes;
 use crate::packet::{Member, make_room};
 
-/// Members in lists by the power of two their backlog reaches.
-///
-/// Finding a longest one and changing a backlog take the same time for any number of members.
+/// The lists of all flows.
 #[derive(Debug, Default)]
 pub(super) struct Longest {
-    heads: Heads,
-    places: Places,
+    heads: BacklogLists,
+    places: ListLinks,
 }
 
-/// The same for each of many groups. A member is in one group at most.
+/// Lists for many groups of flows. A group is, for example, a host with its flows. A flow is in at most one
+/// group.
 ///
-/// Only a group with a backlog has lists, as they take much more memory than an idle group.
+/// A group has lists only while it has a backlog, because its lists take more memory than anything
+/// else of an idle group.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
-    heads: Vec<Heads>,
-    /// Indices of lists that no group has.
+    heads: Vec<BacklogLists>,
+    /// Indices of lists that belong to no group now.
     free: Vec<u32>,
-    places: Places,
+    places: ListLinks,
 }
 
-/// A group of [`Groups`]: the index of its lists.
+/// A group of [`Groups`]: the index of its lists, while it has a backlog.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Group(Option<u32>);
 
-/// The lists of one group of members: list `k` holds backlogs from `2^(k-1)` to `2^k - 1` bytes.
+/// The beginnings of the lists of one group.
 #[derive(Clone, Debug)]
-struct Heads {
-    /// First member of each list.
+struct BacklogLists {
+    /// For each list, the index of its first flow.
     first: [u32; CLASSES],
-    /// Bit `k` says whether list `k` has members.
+    /// Bit `k` is set if list `k` contains flows.
     used: u64,
 }
 
-/// The places of members in the lists of groups; a member is in one group at most.
+/// The links of flows in the lists of all groups. A flow is in at most one list.
 #[derive(Debug, Default)]
-struct Places(Vec<Node>);
+struct ListLinks(Vec<ListNode>);
 
 #[derive(Clone, Copy, Debug)]
-struct Node {
+struct ListNode {
     class: u32,
     next: u32,
     previous: u32,
@@ -49,25 +52,26 @@ struct Node {
 
 const NIL: u32 = u32::MAX;
 
-/// The last list holds all backlogs from 8 GiB on.
+/// Number of lists. The last list contains all backlogs from 8 GiB on.
 const CLASSES: usize = 35;
 const LAST: u32 = 34;
-const OUTSIDE: Node = Node { class: 0, next: NIL, previous: NIL };
+const OUTSIDE: ListNode = ListNode { class: 0, next: NIL, previous: NIL };
 
 impl Longest {
-    /// Sets the backlog of `member`.
+    /// Sets the backlog of the flow `member`.
     pub(super) fn set(&mut self, member: Member, backlog: Bytes) {
         self.places.set(&mut self.heads, member, backlog);
     }
 
-    /// A member with a longest backlog. `None` if no member has any.
+    /// A flow with the largest backlog, to within a factor of two. `None` without any backlog.
     pub(super) fn member(&self) -> Option<Member> {
         self.heads.member()
     }
 }
 
 impl Groups {
-    /// Sets the backlog of `member` of `group`. A member without backlog may change its group.
+    /// Sets the backlog of the flow `member` of `group`. A flow without backlog may then appear in
+    /// another group.
     pub(super) fn set(&mut self, group: &mut Group, member: Member, backlog: Bytes) {
         let at = match group.0 {
             Some(at) => at,
@@ -82,39 +86,40 @@ impl Groups {
         }
     }
 
-    /// The index of empty lists.
+    /// Takes the index of empty lists.
     fn lists(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
             let at = u32::try_from(self.heads.len()).unwrap_or(NIL);
-            self.heads.push(Heads::default());
+            self.heads.push(BacklogLists::default());
             at
         })
     }
 
-    /// A member of `group` with a longest backlog; `None` if no member has any.
+    /// A flow of `group` with the largest backlog, to within a factor of two. `None` without any
+    /// backlog.
     pub(super) fn member(&self, group: Group) -> Option<Member> {
         self.heads[index(group.0?)].member()
     }
 }
 
-impl Default for Heads {
+impl Default for BacklogLists {
     fn default() -> Self {
         Self { first: [NIL; CLASSES], used: 0 }
     }
 }
 
-impl Heads {
-    /// A member of the group with a longest backlog; `None` if no member has any.
+impl BacklogLists {
+    /// A flow with the largest backlog, to within a factor of two. `None` without any backlog.
     fn member(&self) -> Option<Member> {
         let class = self.used.checked_ilog2()?;
         Some(Member(self.first[index(class)]))
     }
 }
 
-impl Places {
-    /// Sets the backlog of `member` of the group `heads`. A member without backlog may change its
-    /// group.
-    fn set(&mut self, heads: &mut Heads, member: Member, backlog: Bytes) {
+impl ListLinks {
+    /// Sets the backlog of the flow `member` in the lists `heads`. A flow without backlog may then
+    /// appear in another group's lists.
+    fn set(&mut self, heads: &mut BacklogLists, member: Member, backlog: Bytes) {
         let class = (u64::BITS - backlog.0.leading_zeros()).min(LAST);
         make_room(&mut self.0, member.index(), OUTSIDE);
         if self.0[member.index()].class != class {
@@ -123,7 +128,7 @@ impl Places {
         }
     }
 
-    fn insert(&mut self, heads: &mut Heads, member: Member, class: u32) {
+    fn insert(&mut self, heads: &mut BacklogLists, member: Member, class: u32) {
         if class == 0 {
             return;
         }
@@ -131,12 +136,12 @@ impl Places {
         if next != NIL {
             self.0[Member(next).index()].previous = member.0;
         }
-        self.0[member.index()] = Node { class, next, previous: NIL };
+        self.0[member.index()] = ListNode { class, next, previous: NIL };
         heads.used |= 1 << class;
     }
 
-    fn remove(&mut self, heads: &mut Heads, member: Member) {
-        let Node { class, next, previous } = self.0[member.index()];
+    fn remove(&mut self, heads: &mut BacklogLists, member: Member) {
+        let ListNode { class, next, previous } = self.0[member.index()];
         if class == 0 {
             return;
         }
@@ -166,7 +171,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Catches: forgetting to clear `used`; comparing classes with `<=` instead of `!=`.
+        /// Catches: a bit in `used` that stays set for an empty list; a flow that does not move to
+        /// a lower list when its backlog falls.
         #[test]
         fn nobody_has_twice_as_much_as_the_one_it_names(
             changes in prop::collection::vec((0u32..6, 0u64..5_000), 1..100),
@@ -184,7 +190,7 @@ mod tests {
             }
         }
 
-        /// Catches: lists that an idle group keeps; lists that two groups have at once.
+        /// Catches: an idle group that keeps its lists; lists that two groups use at once.
         #[test]
         fn groups_have_a_longest_member_each_and_lists_only_while_they_have_a_backlog(
             changes in prop::collection::vec((0u32..9, 0u64..3_000), 1..100),

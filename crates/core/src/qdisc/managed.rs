@@ -1,17 +1,19 @@
-//! A queue in order of arrival with active queue management that decides at each arrival.
+//! A queue in order of arrival, with active queue management (AQM) that decides on each packet as
+//! it arrives.
 
 use super::{Backlog, Qdisc};
 use crate::packet::{FlowFifo, Member};
 use crate::{Bytes, Cx, Packet, PacketId, Rate, Reason, Time};
 
-/// An active queue management: decides when senders are signalled that the queue grows too long.
+/// An active queue management (AQM): decides which packets are dropped or marked, so that senders
+/// slow down.
 pub(super) trait Aqm: Send {
-    /// The decision on `packet`, which arrives at a queue of `waiting`.
+    /// The decision on `packet`, which arrives at a queue with the backlog `waiting`.
     ///
     /// Without `room`, the packet is dropped in any case.
     fn arrival(&mut self, now: Time, packet: &Packet, waiting: Backlog, room: bool) -> Verdict;
 
-    /// `packet` departs from the queue. `waiting` remains.
+    /// Records that `packet` departed from the queue, and that `waiting` remains.
     fn departure(&mut self, now: Time, packet: &Packet, waiting: Backlog);
 
     /// Sets the rate at which packets depart from now on.
@@ -29,25 +31,25 @@ pub(super) enum Verdict {
     Drop,
 }
 
-/// Limit of a queue.
+/// Limit of a queue, in bytes and in packets.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limit {
-    /// Most bytes, as frames.
+pub(super) struct QueueLimit {
+    /// Most frame bytes.
     pub(super) bytes: Bytes,
     /// Most packets.
     pub(super) packets: u32,
 }
 
-/// A queue with its active queue management.
+/// A queue with an AQM.
 pub(super) struct Managed<A> {
     pub(super) aqm: A,
-    limit: Limit,
+    limit: QueueLimit,
     line: FlowFifo,
 }
 
 impl<A: Aqm> Managed<A> {
     /// An empty queue.
-    pub(super) fn new(aqm: A, limit: Limit) -> Self {
+    pub(super) fn new(aqm: A, limit: QueueLimit) -> Self {
         Self { aqm, limit, line: FlowFifo::default() }
     }
 

@@ -1,28 +1,28 @@
-//! A queue with a marking.
+//! A queue with a marking predictor, which marks flows before the queue overflows.
 //!
-//! The marking uses the limit of the whole queue, or the bytes that depart within 1 s if these are
-//! less. Flows of a queue `per-flow` have no limit of their own unless the file sets one. Such a
-//! limit would drop packets before the marking expects it.
+//! The predictor expects an overflow at the limit of the whole queue, or at the bytes that depart
+//! within 1 s if these are less. The queue `per-flow` has no limit per flow here, unless the file
+//! sets one: such a limit would drop packets before the predictor expects a drop.
 //!
-//! The gateway hands in every packet that arrives with [`Marked::sight`], and then enqueues it.
+//! For each arriving packet, the gateway calls [`Marked::sight`] and then enqueues the packet.
 
 use super::per_flow::LONGEST_WAIT;
 use super::{Qdisc, QdiscSpec};
 use crate::flow::Flow;
-use crate::marking::{Marker, MarkingSpec, Observed, Place, Service, Target};
+use crate::marking::{MarkedBuffer, Marker, MarkingSpec, Observed, ServiceRate, Target};
 use crate::packet::{Direction, FlowFifo, FlowId, Handover, Member};
 use crate::parameters::Written;
 use crate::random::Random;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Time};
 
-/// The queue, and the marking.
+/// The configuration of the queue, and of its marking predictor.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Config {
     queue: Box<QdiscSpec>,
     marking: MarkingSpec,
 }
 
-/// `queue` with `marking`.
+/// `queue` with the marking predictor `marking`, if there is one.
 #[must_use]
 pub fn with_marking(queue: QdiscSpec, marking: Option<MarkingSpec>) -> QdiscSpec {
     match marking {
@@ -32,7 +32,7 @@ pub fn with_marking(queue: QdiscSpec, marking: Option<MarkingSpec>) -> QdiscSpec
 }
 
 impl QdiscSpec {
-    /// The marking of the queue, if it has one.
+    /// The marking predictor of the queue, if it has one.
     #[must_use]
     pub const fn marking(&self) -> Option<&MarkingSpec> {
         match self {
@@ -41,25 +41,27 @@ impl QdiscSpec {
         }
     }
 
-    /// Returns `true` if the queue drops packets only when it is full, so that it can have a marking.
+    /// Returns `true` if the queue drops packets only when it is full. Only then can it have a
+    /// marking predictor.
     #[must_use]
     pub fn can_be_marked(&self) -> bool {
         self.sample().limit().is_some()
     }
 
-    /// Returns `true` if packets depart in the order of arrival, and none is dropped unless the queue is full.
+    /// Returns `true` if packets depart in order of arrival, and are dropped only when the queue is
+    /// full.
     #[must_use]
     pub fn is_in_order(&self) -> bool {
         let queue = self.sample();
         queue.is_one_line() && queue.limit().is_some()
     }
 
-    /// An empty queue without the marking, to ask for its properties.
+    /// An empty queue without the predictor, whose properties can be read.
     fn sample(&self) -> Box<dyn Qdisc> {
         self.unmarked().build(None, Random::new(0, 0))
     }
 
-    /// The queue without its marking.
+    /// The queue without its predictor.
     #[must_use]
     pub fn unmarked(&self) -> &Self {
         match self {
@@ -70,7 +72,7 @@ impl QdiscSpec {
 }
 
 impl Config {
-    /// The changed parameters of the queue.
+    /// The parameters of the queue that differ from their defaults.
     pub(super) fn changed(&self) -> Vec<(&'static str, Written)> {
         self.queue.changed()
     }
@@ -88,42 +90,42 @@ impl Config {
             }
             queue => queue.build(rate, random),
         };
-        let service = Service::fixed(rate.unwrap_or(Rate::from_bps(0)));
-        Marked { place: Line::new(queue, service), marker }
+        let service = ServiceRate::fixed(rate.unwrap_or(Rate::from_bps(0)));
+        Marked { place: ObservedQueue::new(queue, service), marker }
     }
 }
 
-/// A queue with a marking.
+/// A queue with a marking predictor.
 pub struct Marked {
-    place: Line,
+    place: ObservedQueue,
     marker: Marker,
 }
 
 /// The queue, and the rate at which its packets depart.
-struct Line {
+struct ObservedQueue {
     queue: Box<dyn Qdisc>,
-    service: Service,
+    service: ServiceRate,
     tokens: Bytes,
-    /// The limit of the queue, or the bytes that depart within [`LONGEST_WAIT`] if these are less.
+    /// The limit at which the predictor expects an overflow.
     limit: Bytes,
 }
 
-impl Line {
-    fn new(queue: Box<dyn Qdisc>, service: Service) -> Self {
+impl ObservedQueue {
+    fn new(queue: Box<dyn Qdisc>, service: ServiceRate) -> Self {
         let (tokens, limit) = (Bytes::ZERO, Bytes::ZERO);
         let mut line = Self { queue, service, tokens, limit };
         line.set_limit();
         line
     }
 
-    /// Notes that the bounds of the rate changed.
+    /// Computes the limit again after a change of the departure rate's bounds.
     fn set_limit(&mut self) {
         let limit = self.service.most().bytes_in(LONGEST_WAIT);
         self.limit = self.queue.limit().map_or(limit, |bytes| bytes.min(limit));
     }
 }
 
-impl Place for Line {
+impl MarkedBuffer for ObservedQueue {
     fn observed(&mut self, now: Time, direction: Direction) -> Observed<'_> {
         let empty = Observed::empty(now, direction, self.service.rate(), self.limit);
         Observed { tokens: self.tokens, backlog: self.queue.backlog().bytes, ..empty }
@@ -139,7 +141,8 @@ impl Place for Line {
 }
 
 impl Marked {
-    /// Notes `packet` of `flow`, which is going to be enqueued. `None`: its flow is not in the flow table.
+    /// Tells the predictor that `packet` is about to be enqueued. `flow` is `None` if the flow has
+    /// no table entry.
     pub fn sight(&mut self, now: Time, direction: Direction, packet: &Packet, flow: Option<&Flow>) {
         if self.place.service.is_measured() {
             self.place.service.arrives(now, self.marker.longest_rtt());
@@ -148,29 +151,30 @@ impl Marked {
         self.marker.sight(&seen, packet);
     }
 
-    /// Notes `ack`, a packet that departs to the sender of `flow`, whose packets go in `direction`.
+    /// Tells the predictor that `ack` departs to the sender of `flow`, whose data goes in
+    /// `direction`.
     pub fn acknowledge(&mut self, now: Time, direction: Direction, ack: &Packet, flow: &Flow) {
         let seen = Observed { flow: Some(flow), ..self.place.observed(now, direction) };
         self.marker.acknowledge(&seen, ack);
     }
 
-    /// The marking with its counters.
+    /// The predictor with its counters.
     #[must_use]
     pub const fn marker(&self) -> &Marker {
         &self.marker
     }
 
-    /// Forgets `flow`, because its index may be assigned to another flow.
+    /// Removes the state of `flow`, whose index may be given to another flow.
     pub fn forget(&mut self, flow: FlowId) {
         self.marker.forget(flow);
     }
 
-    /// Bytes that depart at once beyond the rate.
+    /// Sets the number of bytes that can depart at once beyond the rate (tokens of the policy).
     pub const fn set_tokens(&mut self, tokens: Bytes) {
         self.place.tokens = tokens;
     }
 
-    /// Sets bounds of the measured departure rate, for the queue of a class.
+    /// Sets the bounds of the measured departure rate, for the queue of a class.
     pub(crate) fn set_range(&mut self, least: Rate, most: Rate) {
         self.place.service.set_range(least, most);
         self.place.set_limit();
@@ -249,7 +253,7 @@ mod tests {
     use super::*;
     use crate::marking::{Decision, Marking, Outcome, Tracked};
 
-    /// A marking that drops every packet, and counts its notifications of drops.
+    /// A predictor that drops every packet, and counts the drops that it is told of.
     struct Drops(Arc<AtomicU32>);
 
     impl Marking for Drops {
@@ -289,15 +293,14 @@ mod tests {
         }
     }
 
-    /// Catches: a drop of a packet from another queue because of the overflow that the last arrival
-    /// predicted; a drop without a notification of the marking, which then never marks its sender
-    /// again.
+    /// Catches: a drop of a packet handed over from another queue, because the last arrival's
+    /// overflow is applied to it; a drop that the predictor is not told of.
     #[test]
     fn only_a_packet_that_was_seen_is_judged() {
         let told = Arc::<AtomicU32>::default();
         let queue = QdiscSpec::DropTail(Default::default()).build(None, chance());
-        let service = Service::fixed(Rate::from_mbps(1));
-        let place = Line::new(queue, service);
+        let service = ServiceRate::fixed(Rate::from_mbps(1));
+        let place = ObservedQueue::new(queue, service);
         let mut bench =
             Bench::new(Marked { place, marker: Marker::new(Box::new(Drops(told.clone()))) });
         let packet = Packet::default();

@@ -1,10 +1,10 @@
-//! Per-flow queueing: a queue for each flow, in deficit round robin.
+//! Per-flow queueing: one queue for each flow, served in deficit round robin.
 //!
-//! Source: deficit round robin as in RFC 8290, section 4.2, without its priority for new flows.
+//! Source: RFC 8290, section 4.2 (deficit round robin, without its priority for new flows).
 //! Differs:
-//! - Each flow has a limit of its own, and all flows together have one.
-//! - A full queue drops from the front of the longest flow queue. It is found within a factor of
-//!   two, in constant time. RFC 8290 searches all queues.
+//! - There is a limit for each flow, and one for all flows together.
+//! - When the whole queue is full, packets are dropped from the front of the longest flow queue.
+//!   This queue is found in constant time, to within a factor of two. RFC 8290 searches all queues.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ parameters! {
 }
 
 impl Config {
-    /// The same queue. A flow without a limit of its own may fill all of it.
+    /// The same queue. A flow without a configured limit may fill the whole queue.
     pub(super) fn without_flow_limit(&self) -> Self {
         Self { limit: self.limit, flow_limit: Some(self.flow_limit.unwrap_or(self.limit)) }
     }
@@ -45,33 +45,33 @@ impl Config {
     }
 }
 
-/// Largest backlog of one flow without a configured limit.
+/// Limit of a flow's queue if none is configured.
 fn usual_flow_limit(rate: Option<Rate>) -> Bytes {
     rate.map_or(MOST_OF_FLOW, |rate| rate.bytes_in(LONGEST_WAIT).min(MOST_OF_FLOW))
 }
 
-/// Four windows of 64 KiB, the largest without window scaling (RFC 7323, 2.2).
+/// Four windows of 64 KiB, which is the largest window without window scaling (RFC 7323, 2.2).
 const MOST_OF_FLOW: Bytes = Bytes(256 << 10);
 
-/// The initial retransmission timeout (RFC 6298, 2.1). After a longer wait, senders retransmit packets that
-/// still wait.
+/// The initial retransmission timeout (RFC 6298, 2.1). If packets waited for longer, senders would
+/// retransmit them.
 pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// A queue of packets by flow. A flow has its turns while it has packets.
+/// The queues of all flows, and the round robin of the flows that have packets.
 pub(super) struct PerFlow {
     limit: Bytes,
     flow_limit: Bytes,
-    /// The limit of a flow follows the rate.
+    /// No limit per flow is configured, so `flow_limit` follows the rate.
     by_rate: bool,
     lines: FlowFifo,
-    /// The turns of flows, and the list of flows with packets.
+    /// The round robin's credits, and its first flow.
     turns: DeficitRoundRobin,
     waiting: First,
     longest: Longest,
 }
 
 impl PerFlow {
-    /// Makes room by dropping from the front of the longest line.
+    /// Drops packets from the front of the longest flow queue until the limit holds.
     fn make_room(&mut self, cx: &mut Cx<'_>) {
         while self.lines.bytes() > self.limit {
             let Some(line) = self.longest.member() else { return };
@@ -80,7 +80,7 @@ impl PerFlow {
         }
     }
 
-    /// Adds a flow to the rounds, unless it is in them.
+    /// Adds a flow to the round robin if it is not in it.
     fn take_turns(&mut self, line: Member) {
         self.turns.join(&mut self.waiting, line, QUANTUM);
     }
@@ -158,7 +158,7 @@ impl Qdisc for PerFlow {
     }
 }
 
-/// Quantum of a flow in bytes: a full-size Ethernet frame (RFC 8290, section 5.2.4).
+/// Bytes that a flow may send per round: a full-size Ethernet frame (RFC 8290, section 5.2.4).
 const QUANTUM: i64 = 1_514;
 
 #[cfg(test)]
@@ -186,8 +186,8 @@ mod tests {
         assert_eq!(bench.tally.drops.total(), 5);
     }
 
-    /// Catches: one limit for all rates; a limit that ignores a change of the rate; a configured limit that
-    /// follows the rate.
+    /// Catches: one limit for all rates; a limit that ignores a change of the rate; a configured
+    /// limit that follows the rate.
     #[test]
     fn a_flow_has_a_second_of_the_rate_unless_its_limit_is_configured() {
         let waits = |flow_limit, build: Option<Rate>, change: Option<Rate>| {
@@ -203,9 +203,9 @@ mod tests {
         assert_eq!(waits(Some(Bytes(50_000)), fast, slow), 50);
     }
 
-    /// A frame that the kernel merged from several may exceed the bytes of a second.
+    /// A super-packet may be longer than the bytes that depart in a second.
     ///
-    /// Catches: a limit that fits no packet of a flow.
+    /// Catches: a limit below the length of a single packet.
     #[test]
     fn a_single_packet_of_any_length_may_wait() {
         let config = Config { flow_limit: Some(Bytes(5_000)), ..Config::default() };
@@ -228,7 +228,7 @@ mod tests {
         }
     }
 
-    /// Catches: not updating `longest` when a packet departs.
+    /// Catches: a flow that still counts as the longest after its packets have departed.
     #[test]
     fn a_line_that_was_served_pays_no_longer() {
         let config = Config { limit: Bytes(10_000), flow_limit: Some(Bytes(10_000)) };

@@ -1,12 +1,16 @@
-//! PI: a proportional-integral controller holds the queue at a length.
+//! PI: a proportional-integral controller that holds a queue at a target length.
+//!
+//! At each tick of a clock, the controller computes the probability with which arriving packets are
+//! dropped or marked, with the present length `q` and the previous length `q'`:
+//! `p += a (q - target) - b (q' - target)`.
 //!
 //! Source: Hollot, Misra, Towsley and Gong, doi 10.1109/INFCOM.2001.916670, as in ns-2.35,
 //! `queue/pi.cc`; parameters in `marking`, section 5.1.
-//! Differs: there is no timer. The next arrival or departure makes up for the ticks that are due.
-//! The queue has not changed since the last event, so the result is that of a timer, for up to
-//! [`EXACT_TICKS`] ticks. It also is for any number of ticks once the probability is 0, 1 or
-//! constant. Further ticks of a longer silence are one product in place of sums, with other
-//! rounding.
+//! Differs: the queue has no timer. The next arrival or departure computes the ticks since the last
+//! event. The queue length did not change in between, so the result equals that of a timer for up
+//! to [`EXACT_TICKS`] ticks. Further ticks after a longer silence are computed as one product,
+//! whose rounding differs from that of the sums. Their result is still exact if the probability
+//! stays at 0, at 1, or constant.
 
 use std::time::Duration;
 
@@ -23,10 +27,10 @@ use crate::units::real;
 use crate::{Bytes, Packet, Rate, Time, parameters};
 
 parameters! {
-    /// Target length, and the speed of the controller.
+    /// Target length, and the parameters of the controller.
     ///
-    /// Source: doi 10.1109/INFCOM.2001.916670 (60 flows, 246 ms, 160 Hz); the target is two thirds of
-    /// the limit as in `marking`, section 5.1.
+    /// Source: doi 10.1109/INFCOM.2001.916670 (60 flows, 246 ms, 160 Hz); `marking`, section 5.1 (a
+    /// target of two thirds of the limit).
     pub Config, checked {
         /// Most bytes that may wait, as frames.
         limit: Bytes = Bytes(300_000), in more_than(Bytes::ZERO), "nothing could wait";
@@ -75,7 +79,7 @@ pub enum Gains {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gain(f64);
 
-// Neither zero nor "not a number" is among them, so equality is total.
+// Values are finite and above zero, never NaN, so every value equals itself.
 impl Eq for Gain {}
 
 impl Gain {
@@ -137,15 +141,15 @@ impl Config {
     }
 }
 
-/// The coefficients `(a, b)` of a stable controller for at least `flows` long-lived TCP flows.
-/// Their round-trip time is at most `rtt` seconds, and the link sends `capacity` packets per
+/// The coefficients `(a, b)` of a stable controller. The traffic is at least `flows` long-lived TCP
+/// flows with round-trip times of at most `rtt` seconds. The link sends `capacity` packets per
 /// second. The probability is computed `frequency` times per second.
 ///
-/// With the zero at `z = 2N / (R^2 C)`, which is the corner of the window dynamics, and the gain
-/// `k = |1 + i z R| (2N)^2 / (R C)^3` that makes the loop cross over there:
-/// `a = k (1 + z / 2f)`, `b = k (1 - z / 2f)`.
+/// The zero of the controller is the corner frequency of the window dynamics, `z = 2N / (R^2 C)`.
+/// The gain `k = |1 + i z R| (2N)^2 / (R C)^3` makes the loop cross over at this frequency. Then
+/// `a = k (1 + z / 2f)` and `b = k (1 - z / 2f)`.
 ///
-/// Source: doi 10.1109/INFCOM.2001.916670, its design rule and bilinear transform. It gives the
+/// Source: doi 10.1109/INFCOM.2001.916670 (design rule and bilinear transform). The rule yields the
 /// coefficients of `marking`, section 5.1.
 #[must_use]
 pub fn pi_design(flows: f64, rtt: f64, capacity: f64, frequency: f64) -> (f64, f64) {
@@ -171,7 +175,7 @@ pub(super) struct Pi {
 
 impl Pi {
     /// Computes the coefficients for a link of this rate. Without a rate, a designed controller
-    /// never reacts.
+    /// never drops or marks.
     fn tune(&mut self, link: Option<Rate>) {
         let (a, b) = match self.gains {
             Gains::Given { a, b } => (a.get(), b.get()),
@@ -215,25 +219,25 @@ impl Aqm for Pi {
     }
 }
 
-/// The probability and its ticks.
+/// The drop probability, with the state that each tick needs.
 #[derive(Clone, Debug)]
 struct Controller {
-    /// Nanoseconds between two ticks. Ticks are at its multiples.
+    /// Nanoseconds between two ticks. Ticks are at multiples of this time.
     every: u64,
-    /// Lengths are in packets.
+    /// Target length in packets. All lengths of the controller are in packets.
     target: f64,
     a: f64,
     b: f64,
-    /// Number of ticks done.
+    /// Number of ticks computed so far.
     ticks: u64,
-    /// Length at the last tick.
+    /// Queue length at the last tick.
     before: f64,
     p: f64,
 }
 
 impl Controller {
-    /// Does the ticks up to `now`, with the constant `length` since the last call. Returns the
-    /// probability.
+    /// Computes the ticks up to `now`. The queue has had the constant `length` since the last call.
+    /// Returns the probability.
     fn advance(&mut self, now: Time, length: f64) -> f64 {
         let due = (now.nanos() / self.every).saturating_sub(self.ticks);
         self.ticks += due;
@@ -260,7 +264,7 @@ impl Controller {
     }
 }
 
-/// Ticks that are computed one by one: at 160 Hz, more than six seconds of silence.
+/// Number of ticks computed one by one. At 160 Hz, this is a silence of more than six seconds.
 const EXACT_TICKS: u64 = 1_024;
 
 fn nanos(span: Duration) -> u64 {
@@ -268,8 +272,8 @@ fn nanos(span: Duration) -> u64 {
 }
 
 parameters! {
-    /// The fields of both forms.
-    Fields {
+    /// The fields of both notations of [`Gains`].
+    GainFields {
         /// Coefficient of the present length, per packet.
         a: Option<Gain> = None;
         /// Coefficient of the previous length, less than `a`.
@@ -285,11 +289,11 @@ parameters! {
 
 crate::value! {
     Gain: Form::Number, |_it| None, <Self as Deserialize>::deserialize;
-    Gains: <Fields as Value>::form(), |it| it.as_written(), <Self as Deserialize>::deserialize;
+    Gains: <GainFields as Value>::form(), |it| it.as_written(), <Self as Deserialize>::deserialize;
 }
 
 impl Gains {
-    /// A design as a file writes it. `None` for coefficients.
+    /// The notation of a design. `None` for coefficients, which have no default to show.
     fn as_written(&self) -> Option<Written> {
         let Self::Designed { flows, rtt, rate } = self else { return None };
         let fields = [("flows", flows.written()), ("rtt", rtt.written()), ("rate", rate.written())];
@@ -300,14 +304,14 @@ impl Gains {
 
 impl<'de> Deserialize<'de> for Gains {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        match Fields::deserialize(from)? {
-            Fields { a: Some(a), b: Some(b), flows: None, rtt: None, rate: None } => {
+        match GainFields::deserialize(from)? {
+            GainFields { a: Some(a), b: Some(b), flows: None, rtt: None, rate: None } => {
                 if b.get() >= a.get() {
                     return Err(de::Error::custom("`b` must be less than `a`"));
                 }
                 Ok(Self::Given { a, b })
             }
-            Fields { a: None, b: None, flows: Some(flows), rtt: Some(rtt), rate } => {
+            GainFields { a: None, b: None, flows: Some(flows), rtt: Some(rtt), rate } => {
                 let zero = rate.is_some_and(|rate| rate.bps() == 0);
                 if flows == 0 || rtt.is_zero() || zero {
                     return Err(de::Error::custom("neither `flows`, `rtt` nor `rate` may be zero"));
@@ -332,10 +336,10 @@ mod tests {
     use crate::Reason;
     use crate::packet::Ecn;
 
-    /// `marking`, section 5.1: 10 Mbit/s of 500-byte packets at 160 Hz, tuned approximately for 50
-    /// flows and 300 ms, and exactly for 60 and 180 ms.
+    /// `marking`, section 5.1: 10 Mbit/s of 500-byte packets at 160 Hz. The paper's coefficients
+    /// match a design for about 50 flows and 300 ms, and exactly one for 60 flows and 180 ms.
     ///
-    /// Catches: the cube as a square; one round-trip time too few in the zero.
+    /// Catches: the cube of `R C` computed as a square; a missing factor `R` in the zero.
     #[test]
     fn the_design_yields_the_coefficients_of_the_paper() {
         let (a, b) = pi_design(50.0, 0.3, 2_500.0, 160.0);
@@ -363,10 +367,11 @@ mod tests {
         Controller { every: 6_250_000, target, a, b, ticks: 0, before: 0.0, p: 0.0 }
     }
 
-    /// The trace of ns-2.35: 500-byte packets every 1.3 ms from 0.10004 s to 0.2 s at a link of 1
-    /// Mbit/s. `a_` is 0.002395, `b_` 0.002388 and `qref_` 8. Six packets were dropped.
+    /// A trace of ns-2.35: 500-byte packets arrive every 1.3 ms from 0.10004 s to 0.2 s at a link
+    /// of 1 Mbit/s. `a_` is 0.002395, `b_` is 0.002388, and `qref_` is 8. Six packets were dropped.
     ///
-    /// Catches: ticks that see the packet of the event; a missing tick; `before` not kept.
+    /// Catches: a tick that counts the packet of the event itself; a missing tick; a previous
+    /// length that is not stored.
     #[test]
     fn the_probability_is_that_of_ns_2() {
         let dropped = BTreeSet::from([43, 44, 56, 66, 68, 73]);
@@ -408,9 +413,10 @@ mod tests {
     }
 
     proptest! {
-        /// Calls in between change nothing, to the last bit. A long silence is a long sum.
+        /// The result does not depend on extra calls between the events, to the last bit. After a
+        /// long silence it equals the sum over all ticks.
         ///
-        /// Catches: a closed form from the first tick on; ending the loop one tick early.
+        /// Catches: the product used from the first tick on; one tick too few.
         #[test]
         fn ticks_are_made_up_for_exactly(
             lengths in prop::collection::vec((0u32..400, 1u64..2_000), 1..20),
@@ -439,7 +445,7 @@ mod tests {
         }
     }
 
-    /// Catches: considering a probability constant because it did not change in one tick.
+    /// Catches: a probability taken for constant because one tick did not change it.
     #[test]
     fn a_queue_that_shrinks_holds_the_probability_for_a_tick_only() {
         let mut controller = controller(0.01, 0.009, 8.0);

@@ -1,15 +1,15 @@
-//! PIE: one queue. A controller sets the drop probability so that packets wait for a target time.
+//! PIE: one queue whose controller sets the drop probability so that packets wait for a target
+//! time.
 //!
-//! Source: RFC 8033, sections 4 and 5 and appendix A, with its optional marking (5.1), capped steps
-//! (5.5) and derandomisation (5.4). The delay is that of the last departed packet (4.3, time
-//! stamps), not an estimate from the departure rate (5.2).
+//! Source: RFC 8033, sections 4 and 5 and appendix A. Its options marking (5.1), capped steps (5.5)
+//! and derandomisation (5.4) are included. The delay is measured at the last departed packet (4.3,
+//! time stamps), not estimated from the departure rate (5.2).
 //! Differs:
-//! - There is no timer, as in `pi`. Missed ticks are made up for exactly, up to [`MOST_TICKS`].
-//!   This is more than an idle queue needs to reset its state. Time beyond these ticks does not
-//!   count.
-//! - It is never switched off (5.3).
-//! - Linux lets the probability decay only while packets do not wait at all. Its burst allowance
-//!   decreases with packets, not ticks.
+//! - The queue has no timer, as in `pi`. The next event computes the missed ticks exactly, but at
+//!   most [`MOST_TICKS`] of them. An idle queue reaches its initial state in fewer ticks.
+//! - The controller is never switched off (5.3).
+//! - Linux reduces the probability only while packets do not wait at all, and counts its burst
+//!   allowance in packets, not ticks. This file follows the RFC in both.
 
 use std::time::Duration;
 
@@ -54,12 +54,13 @@ impl Config {
     }
 }
 
-/// Proportional integral controller enhanced.
+/// Proportional integral controller enhanced (PIE).
 pub(super) struct Pie {
     steering: Steering,
-    /// The probability up to which packets are marked. `None` for never.
+    /// Highest probability at which ECN-capable packets are marked. `None` if packets are never
+    /// marked.
     mark_up_to: Option<f64>,
-    /// Backlog up to which no packet is hit.
+    /// Backlog up to which no packet is dropped or marked.
     few: Bytes,
     random: Random,
 }
@@ -92,24 +93,24 @@ impl Aqm for Pie {
     }
 }
 
-/// The probability and its inputs.
+/// The drop probability, with the state that each tick needs.
 #[derive(Clone, Debug, PartialEq)]
 struct Steering {
-    /// Nanoseconds between two ticks. Ticks are at its multiples.
+    /// Nanoseconds between two ticks. Ticks are at multiples of this time.
     every: u64,
-    /// Nanoseconds that a burst may last.
+    /// Allowance of a burst, in nanoseconds.
     burst: u64,
-    /// Seconds.
+    /// Target delay in seconds.
     target: f64,
-    /// Number of ticks done.
+    /// Number of ticks computed so far.
     ticks: u64,
-    /// Delay of the last departed packet, now and at the last tick, in seconds.
+    /// Delay of the last departed packet in seconds. `before` is its value at the last tick.
     delay: f64,
     before: f64,
     p: f64,
-    /// Remaining nanoseconds of the present burst.
+    /// Remaining nanoseconds of the burst allowance.
     burst_left: u64,
-    /// Sum of the probabilities of the packets since the last hit.
+    /// Sum of the probabilities of all packets since the last drop or mark.
     since_hit: f64,
 }
 
@@ -128,7 +129,7 @@ impl Steering {
         }
     }
 
-    /// Does the ticks up to `now`. No packet arrived or departed since the last call.
+    /// Computes the ticks up to `now`. No packet arrived or departed since the last call.
     fn advance(&mut self, now: Time) {
         let due = (now.nanos() / self.every).saturating_sub(self.ticks);
         self.ticks += due;
@@ -141,6 +142,8 @@ impl Steering {
         }
     }
 
+    /// Computes the probability of the next interval.
+    ///
     /// Source: RFC 8033, section 4.2 and appendix A.
     fn tick(&mut self) {
         let (error, trend) = (self.delay - self.target, self.delay - self.before);
@@ -155,22 +158,22 @@ impl Steering {
         self.before = self.delay;
     }
 
-    /// Returns `true` if packets wait for less than half of the target, now and at the last tick.
+    /// Returns `true` if the delay is below half of the target, both now and at the last tick.
     fn is_calm(&self) -> bool {
         self.delay < self.target / 2.0 && self.before < self.target / 2.0
     }
 
-    /// Restores the burst allowance after the end of congestion.
+    /// Restores the burst allowance when congestion has ended.
     fn allow_burst(&mut self) {
         if self.p == 0.0 && self.is_calm() {
             self.burst_left = self.burst;
         }
     }
 
-    /// Returns `true` if a packet that arrives at a queue of more than two packets is hit.
+    /// Returns `true` if an arriving packet is to be dropped or marked. More than two packets wait.
     ///
-    /// Source: RFC 8033, section 4.1, and section 5.4: never before the probabilities add up to
-    /// 0.85, and always at 8.5.
+    /// Source: RFC 8033, section 4.1; section 5.4 (never before the probabilities add up to 0.85,
+    /// and always at 8.5).
     fn hits(&mut self, random: &mut Random) -> bool {
         if self.before < self.target / 2.0 && self.p < 0.2 {
             return false;
@@ -187,7 +190,7 @@ impl Steering {
     }
 }
 
-/// Divisor of steps while the probability is small.
+/// Divisor of the controller's steps, larger for smaller probabilities.
 ///
 /// Source: RFC 8033, section 4.2.
 fn gentleness(p: f64) -> f64 {
@@ -202,13 +205,14 @@ fn gentleness(p: f64) -> f64 {
     }
 }
 
-/// Per second of delay (RFC 8033, section 4.2).
+/// Change of the probability per second of delay (RFC 8033, section 4.2).
 const ALPHA: f64 = 0.125;
 const BETA: f64 = 1.25;
-/// Source: RFC 8033, section 5.5 and section 4.2.
+/// Largest increase of the probability per tick, and its factor per tick without congestion (RFC
+/// 8033, sections 5.5 and 4.2).
 const LARGEST_STEP: f64 = 0.02;
 const DECAY: f64 = 0.98;
-/// Most ticks made up for. From a probability of 1, an idle queue is at 0 after about 300.
+/// Most ticks that one event computes. An idle queue falls from probability 1 to 0 in about 300.
 const MOST_TICKS: u64 = 1_024;
 
 fn nanos(span: Duration) -> u64 {
@@ -230,11 +234,12 @@ mod tests {
         Steering::new(T, T, Duration::from_millis(150))
     }
 
-    /// RFC 8033, section 4.2, by hand: `p += (alpha (d - target) + beta (d - d_old)) / gentleness`,
-    /// with delays of 30, 30, 40, 400, 400, 10 and 5 ms.
+    /// RFC 8033, section 4.2, computed by hand:
+    /// `p += (alpha (d - target) + beta (d - d_old)) / gentleness`, with delays of 30, 30, 40, 400,
+    /// 400, 10 and 5 ms.
     ///
-    /// Catches: the two gains exchanged; the trend taken after the delay was stored; no largest step;
-    /// decay whatever the delay.
+    /// Catches: the two coefficients exchanged; a previous delay that is overwritten before the
+    /// trend is computed; no largest step; decay at any delay.
     #[test]
     fn the_probability_follows_the_formula_of_the_rfc() {
         let mut steering = steering();
@@ -273,9 +278,9 @@ mod tests {
         assert!((steering.p - (0.5 - 0.125 * 0.007)).abs() < 1e-12);
     }
 
-    /// RFC 8033, section 5.4: between two hits the probabilities add up to 0.85 to 8.5.
+    /// RFC 8033, section 5.4: between two hits, the probabilities add up to 0.85 to 8.5.
     ///
-    /// Catches: a sum that omits packets before 0.85; a hit that does not reset it.
+    /// Catches: a sum that omits packets before 0.85; a sum that is not reset by a hit.
     #[test]
     fn hits_are_neither_too_close_nor_too_far() {
         let mut random = chance();
@@ -296,7 +301,8 @@ mod tests {
         assert!(steering.hits(&mut random) && steering.since_hit == 0.0);
     }
 
-    /// Drops and marks of 4,000 packets at twice the rate of a link that sends 1 kB in 1 ms.
+    /// Drops and marks of 4,000 packets of 1 kB that arrive at 2 per ms, while the link sends 1 per
+    /// ms.
     fn overload(config: &Config, ecn: Ecn) -> (Tally, u64) {
         let mut bench = Bench::new(config.build(None, chance()));
         bench.kind.ecn = ecn;
@@ -316,7 +322,8 @@ mod tests {
         (tally, first)
     }
 
-    /// RFC 8033, section 4.4: a burst of 150 ms is not hit. Section 5.1: marks up to 10 %.
+    /// RFC 8033, section 4.4: no packet of the first 150 ms is hit. Section 5.1: packets are marked
+    /// while the probability is at most 10 %.
     ///
     /// Catches: no burst allowance; marks at any probability; marks of packets that are not
     /// ECN-capable.
@@ -335,10 +342,11 @@ mod tests {
         assert_eq!(overload(&patient, Ecn::NotEct).0.drops.of(Reason::Aqm), 0);
     }
 
-    /// RFC 8033, section 4.1: no packet is hit while packets wait for a short time and the
-    /// probability is below 20 %. Nor is one hit while at most two packets wait.
+    /// RFC 8033, section 4.1: no packet is hit while the delay is short and the probability is
+    /// below 20 %. Also, no packet is hit while at most two packets wait.
     ///
-    /// Catches: either exception; a delay that persists in an empty queue.
+    /// Catches: a controller without one of these two exceptions; a delay that stays above zero in
+    /// an empty queue.
     #[test]
     fn a_line_that_is_short_is_left_alone() {
         let mut random = chance();
@@ -381,7 +389,7 @@ mod tests {
     }
 
     proptest! {
-        /// Catches: ending the loop when only the probability is constant; a tick too few.
+        /// Catches: a loop that ends although the burst allowance still changes; one tick too few.
         #[test]
         fn ticks_are_made_up_for_exactly(
             delays in prop::collection::vec((0u32..100, 1u64..600), 1..20),

@@ -1,9 +1,9 @@
-//! RED: packets are marked or dropped at random, with a probability that follows the average queue
-//! length.
+//! RED: drops or marks arriving packets at random, with a probability that follows the average
+//! queue length.
 //!
-//! Source: doi 10.1109/90.251892; ECN as in RFC 3168, section 5. `gentle`, `wait` and `mark_up_to`
-//! are those of ns-2.35 (`gentle_`, `wait_`, `mark_p_`).
-//! Differs: a packet that does not fit into `limit` is dropped. ns-2 accepts one packet more.
+//! Source: doi 10.1109/90.251892; RFC 3168, section 5 (ECN); ns-2.35 (`gentle_`, `wait_`, and
+//! `mark_p_` for `mark_up_to`).
+//! Differs: a packet that does not fit into `limit` is dropped, while ns-2 accepts one packet more.
 //! Probabilities are compared with `<`, not `<=`.
 
 use super::Backlog;
@@ -76,29 +76,29 @@ impl Config {
         Ruler::new(self.measure, self.packet)
     }
 
-    pub(super) fn marking(&self) -> Marking {
-        Marking { up_to: self.ecn.then(|| self.mark_up_to.real()) }
+    pub(super) fn marking(&self) -> MarkRule {
+        MarkRule { up_to: self.ecn.then(|| self.mark_up_to.real()) }
     }
 }
 
-/// The rule that decides between a mark and a drop.
+/// The decision between a mark and a drop.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Marking {
-    /// The probability up to which packets are marked. `None` for never.
+pub(super) struct MarkRule {
+    /// Highest probability at which packets are marked. `None` if packets are never marked.
     up_to: Option<f64>,
 }
 
-impl Marking {
-    /// The decision on a packet that is hit while the probability is `base`.
+impl MarkRule {
+    /// The decision for a packet that was selected at the probability `base`.
     pub(super) fn verdict(self, base: f64) -> Verdict {
         if self.up_to.is_some_and(|most| base <= most) { Verdict::Mark } else { Verdict::Drop }
     }
 }
 
-/// Random early detection.
+/// The queue's average length, and the decision between marks and drops.
 pub(super) struct Red {
     detector: Detector,
-    marking: Marking,
+    marking: MarkRule,
     random: Random,
 }
 
@@ -134,7 +134,7 @@ mod tests {
     use crate::packet::Ecn;
     use crate::{Reason, Tally};
 
-    /// A RED whose average follows the length within a hundred packets.
+    /// A configuration whose average follows the queue length within a hundred packets.
     fn config(text: &str) -> Config {
         let text = format!(
             "limit = \"20 kB\"\nmin = \"5 kB\"\nmax = \"10 kB\"\npacket = \"1 kB\"\nweight = \"5 %\"\n{text}"
@@ -142,7 +142,8 @@ mod tests {
         toml::from_str(&text).unwrap()
     }
 
-    /// Drops and marks of `n` packets of 1 kB at a queue that has had `kilobytes` for long.
+    /// Drops and marks of `n` packets of 1 kB that arrive at a queue with a steady length of
+    /// `kilobytes`.
     fn at(config: &Config, kilobytes: u32, n: u32, ecn: Ecn) -> Tally {
         let mut bench = Bench::new(config.build(None, chance()));
         bench.kind.ecn = ecn;
@@ -165,14 +166,15 @@ mod tests {
         assert_eq!(at(&config(""), 4, 1_000, Ecn::Ect0), Tally::default());
     }
 
-    /// Half way the probability is `max_p / 2`, and one of `1/p` to `2/p` packets is hit. With
-    /// spacings from 1 to 19, it is one in ten.
+    /// Half way between the thresholds, the probability is `max_p / 2` = 5 %. The spacing of hits
+    /// is uniform from 1 to 19 packets, so one packet in ten is hit.
     #[test]
     fn between_the_thresholds_some_are_marked_or_dropped() {
         let config = Config { min: Bytes(4_000), max: Bytes(12_000), ..config("") };
         let marked = at(&config, 8, 20_000, Ecn::Ect0);
         assert_eq!((marked.marks.total(), marked.drops.total()), (marked.marks.of(Reason::Aqm), 0));
-        // Uniform from 1 to 19: mean 10, deviation 5.5. Four deviations of 2,000 renewals.
+        // Uniform from 1 to 19: mean 10, standard deviation 5.5. The bounds are four deviations of
+        // 2,000 spacings.
         assert!((1_900..2_100).contains(&marked.marks.total()), "{marked:?}");
         let config = Config { ecn: false, ..config };
         let dropped = at(&config, 8, 20_000, Ecn::Ect0);
@@ -190,10 +192,11 @@ mod tests {
         assert!(tally.marks.total() == 0 && tally.drops.of(Reason::Aqm) > 100, "{tally:?}");
     }
 
-    /// Above the upper threshold, RFC 3168 and Linux continue to mark, and ns-2 drops
-    /// (`use_mark_p_`).
+    /// Above the upper threshold, RFC 3168 and Linux continue to mark packets, while ns-2 drops
+    /// them (`use_mark_p_`).
     ///
-    /// Catches: a comparison with the spread probability, which is mostly above `max_p`.
+    /// Catches: a comparison of `mark_up_to` with the spread probability, which is mostly above
+    /// `max_p`.
     #[test]
     fn beyond_its_probability_marking_turns_to_dropping() {
         let steep = config("gentle = false");

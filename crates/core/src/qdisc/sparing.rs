@@ -1,14 +1,17 @@
-//! One queue that signals its flows to slow down, but each flow not again before it has recovered.
+//! A queue that signals a flow (drops or marks a packet) only after the flow has recovered from its
+//! last signal.
 //!
-//! A TCP that is hit with W packets in its window sends U = W/2 + ... + W = 3 W (W + 2) / 8 packets
-//! until it has that window again. It is not hit again before U/2 of them have departed.
+//! A TCP flow that is signalled with a window of W packets sends U = W/2 + ... + W = 3 W (W + 2) /
+//! 8 packets until its window is W again. The queue does not signal the flow again before U/2 of
+//! its packets have departed.
 //!
-//! Source: `trunking`, section 6: a single FIFO with per-flow accounting.
+//! Source: `trunking`, section 6 (a single FIFO with per-flow accounting).
 //! Differs: the paper does not print the following rules.
-//! - The backlog is kept below `threshold`. A flow is hit at random. The probability rises from 0
-//!   at its fair share of the threshold to 1 at twice that share.
-//! - W is an equal share of the window of the trunk, at least four packets.
-//! - A flow is active if it sent in the present two seconds or the two before.
+//! - The queue keeps its backlog below `threshold` by signalling flows at random. A flow's fair
+//!   share of the queue is `threshold` over the number of active flows. The probability rises from
+//!   0 at this share to 1 at twice the share.
+//! - W is the window of the trunk over the number of active flows, but at least four packets.
+//! - A flow is active if it has sent in the present period of two seconds or in the one before.
 
 use super::{Qdisc, drop_tail};
 use crate::packet::{FlowFifo, Member, make_room};
@@ -45,33 +48,33 @@ pub(super) struct Sparing {
     line: drop_tail::DropTail,
     threshold: u64,
     random: Random,
-    /// Window of the trunk that sends from this queue, in bytes.
+    /// Window of the trunk that transmits the packets of this queue, in bytes.
     window: u64,
-    flows: Vec<Flow>,
+    flows: Vec<SparedFlow>,
     /// Number of the present period of two seconds, counted from 1.
     era: u64,
-    /// Flows that sent in this period, and in the one before.
+    /// Number of flows that sent in the present period, and in the one before.
     active: [u64; 2],
 }
 
 /// State of a flow.
 #[derive(Clone, Copy, Debug, Default)]
-struct Flow {
-    /// The period in which it last sent.
+struct SparedFlow {
+    /// The last period in which the flow has sent.
     era: u64,
-    /// Packets that must depart before it may be hit again.
+    /// Number of packets of the flow that must depart before its next signal.
     spared: u32,
 }
 
 impl Sparing {
-    /// A packet of `member` arrives.
+    /// Records that a packet of the flow `member` arrives.
     fn note(&mut self, cx: &Cx<'_>, member: Member) {
         let era = cx.now.nanos() / ERA + 1;
         if era != self.era {
             let last = if era == self.era + 1 { self.active[0] } else { 0 };
             (self.era, self.active) = (era, [0, last]);
         }
-        make_room(&mut self.flows, member.index(), Flow::default());
+        make_room(&mut self.flows, member.index(), SparedFlow::default());
         let flow = &mut self.flows[member.index()];
         self.active[0] += u64::from(flow.era != era);
         flow.era = era;
@@ -82,13 +85,14 @@ impl Sparing {
         self.active[0].max(self.active[1]).max(1)
     }
 
-    /// Returns `true` if a flow with `waiting` bytes in the queue must be hit, unless it is spared.
+    /// Returns `true` if a flow with `waiting` bytes in the queue is to be signalled, unless it is
+    /// still recovering.
     fn tells(&mut self, waiting: u64) -> bool {
         let fair = (self.threshold / self.active()).max(1);
         self.random.below(fair) < waiting.saturating_sub(fair)
     }
 
-    /// Half of the packets of a recovery, if packets have `len` bytes.
+    /// U/2: half of the packets that a flow sends while it recovers. Its packets have `len` bytes.
     fn half_a_recovery(&self, len: u64) -> u32 {
         let window = (self.window / self.active() / len.max(1)).clamp(LEAST_WINDOW, MOST_WINDOW);
         let all = 3 * window * (window + 2) / 8;
@@ -104,11 +108,11 @@ impl Sparing {
     }
 }
 
-/// Nanoseconds of a period.
+/// Length of a period in nanoseconds.
 const ERA: u64 = 2_000_000_000;
 
-/// Bounds of a window in packets. Below the least there is no fast retransmit. The most keeps
-/// numbers small.
+/// Bounds of a window in packets. Below the lower bound, TCP has no fast retransmit. The upper
+/// bound keeps the products small.
 const LEAST_WINDOW: u64 = 4;
 const MOST_WINDOW: u64 = 10_000;
 
@@ -159,8 +163,8 @@ mod tests {
         Bench::new(Config::default().build(None, chance()))
     }
 
-    /// Offers packets of `flows` in turn, two for each departure. Returns for each hit the packets
-    /// of its flow that departed since its last hit.
+    /// Enqueues packets of `flows` in turn, two for each departure. Returns, for each signal, the
+    /// number of packets of the flow that departed since its last signal.
     fn gaps(flows: u32, window: u64) -> Vec<u32> {
         let mut bench = bench();
         bench.qdisc.set_window(Bytes(window));
@@ -183,10 +187,11 @@ mod tests {
         gaps.split_off(usize::try_from(flows).unwrap())
     }
 
-    /// W = 8 packets: U = 30, half of it 15. W = 16: 108, 54.
+    /// For a window of 8 packets, U is 30 and half of it is 15. For 16 packets, U is 108 and half
+    /// of it is 54.
     ///
-    /// Catches: sparing for U; the window of the trunk used for the flow; counting arrivals in place
-    /// of departures.
+    /// Catches: flows that are spared for U packets; the window of the whole trunk used for one
+    /// flow; arrivals counted in place of departures.
     #[test]
     fn no_flow_is_hit_again_before_half_a_recovery_has_left() {
         for (flows, window, half) in [(4, 32_000, 15), (2, 32_000, 54), (5, 4_000, 4)] {

@@ -1,21 +1,21 @@
-//! A test bench for disciplines: enqueues and dequeues packets by member and length.
+//! A test bench for queue disciplines: enqueues and dequeues packets by flow index and length.
 
 use super::Qdisc;
 use crate::packet::{Direction, FlowId, Host, Member};
 use crate::random::Random;
 use crate::{Cx, Packet, PacketId, PacketPool, Tally, Time};
 
-/// A discipline, with a packet pool around it.
+/// A discipline with a packet pool, a clock and counters.
 pub(super) struct Bench<Q> {
     pub(super) qdisc: Q,
     pub(super) now: Time,
-    /// Template of packets, except for member and length.
+    /// Template of the packets to enqueue, except for flow index and length.
     pub(super) kind: Packet,
     pool: PacketPool,
     pub(super) tally: Tally,
 }
 
-/// Random numbers of a discipline on the bench.
+/// Random numbers for the discipline under test.
 pub(super) fn chance() -> Random {
     Random::new(1, 0)
 }
@@ -32,7 +32,7 @@ impl<Q: Qdisc> Bench<Q> {
         self.with(|qdisc, cx| qdisc.enqueue(cx, id));
     }
 
-    /// Enqueues a packet of the flow `member` of `host`.
+    /// Enqueues a packet of the flow `member`, which belongs to `host`.
     pub(super) fn enqueue_of(&mut self, host: u32, member: u32, len: u32) {
         self.kind.flow = FlowId(member);
         self.pool.hosts_mut().set_address(FlowId(member), Some(host));
@@ -40,7 +40,7 @@ impl<Q: Qdisc> Bench<Q> {
         self.enqueue(member, len);
     }
 
-    /// Marks the ACKs of the flow `member` as not to be thinned.
+    /// Declares the flow `member` ACK-controlled, so that none of its ACKs may be dropped.
     pub(super) fn keep_acks(&mut self, member: u32) {
         self.pool.hosts_mut().keep_acks(FlowId(member), Direction::Down, true);
     }
@@ -60,7 +60,7 @@ impl<Q: Qdisc> Bench<Q> {
         self.qdisc.backlog().packets
     }
 
-    /// Dequeues all packets. No packet may remain anywhere.
+    /// Dequeues all packets. Asserts that no packet remains in the queue or the pool.
     pub(super) fn drain(&mut self) -> Vec<(u32, u32)> {
         let all = std::iter::from_fn(|| self.dequeue()).collect();
         assert_eq!((self.qdisc.backlog().packets, self.pool.in_use()), (0, 0));
@@ -72,7 +72,7 @@ impl<Q: Qdisc> Bench<Q> {
         call(&mut self.qdisc, &mut cx)
     }
 
-    /// The next packet.
+    /// Dequeues a packet, and returns its descriptor.
     pub(super) fn dequeue_whole(&mut self) -> Option<Packet> {
         let id = self.with(|qdisc, cx| qdisc.dequeue(cx))?;
         let packet = self.pool[&id];

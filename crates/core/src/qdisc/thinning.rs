@@ -1,25 +1,31 @@
-//! Thinning: drops an ACK if the next ACK of its flow in the queue supersedes it.
+//! Thinning of ACKs: drops an ACK if the next ACK of its flow in the queue supersedes it.
 //!
-//! An ACK `O` at the head of a line is redundant if the next packet `N` of its flow is an ACK without data, and
+//! An ACK `O` at the front of a flow's queue is redundant if the next packet `N` of the flow is an
+//! ACK without data, and
 //!
 //! ```text
 //! number(O) < number(N)  and  fields(O) = fields(N) = fields(last)  and  number(last) < number(O)
 //! ```
 //!
-//! `last` is the ACK that departed last. `fields` are the flags with ECE, CWR and the reserved bits (ACE of AccECN), the
-//! ECN field and the DS codepoint of IP, and the presence of timestamps. Hence no duplicate ACK, no ACK in front of a
-//! duplicate, and no change of ACE or ECE is dropped. The same holds for an ACK with SACK blocks,
-//! an option that the gateway does not interpret, MPTCP or a digest, and for flows under ACK
-//! control. Packets of untracked flows are never dropped, because their queue has packets of many
-//! flows.
+//! `last` is the ACK of the flow that departed last. `fields` are the TCP flags including ECE, CWR
+//! and the reserved bits (with the ACE field of AccECN), the ECN field, the DS codepoint, and the
+//! presence of timestamps. These packets are therefore never dropped:
+//! - a duplicate ACK, and the ACK before a duplicate
+//! - an ACK that changes ECE or ACE
+//! - an ACK with SACK blocks, an unknown option, an MPTCP option, or a digest
+//! - an ACK of an ACK-controlled flow
+//! - an ACK of an untracked flow, whose queue may contain packets of many flows
 //!
-//! At most [`MOST`] ACKs become one. If an ACK has waited for longer than `patience`, the egress
-//! rate is too low for that. Then any number of ACKs becomes one.
+//! At most [`MOST`] ACKs are merged into one. If an ACK has waited for longer than `patience`, the
+//! egress rate is too low for this limit, and any number of ACKs may be merged.
 //!
-//! Source: RFC 3449, section 5.2.2 (ACK filtering); Linux, `net/sched/sch_cake.c`, `cake_ack_filter`.
+//! Source: RFC 3449, section 5.2.2 (ACK filtering); Linux, `net/sched/sch_cake.c`,
+//! `cake_ack_filter`.
 //! Differs:
-//! - ACKs are dropped at departure, not on arrival. The queue then shows how many must become one.
-//! - `cake_ack_filter` has no limit, drops duplicate ACKs from the third on, and compares SACK blocks.
+//! - ACKs are dropped at departure, not on arrival. The number of waiting ACKs then shows how many
+//!   must be merged.
+//! - `cake_ack_filter` has no limit, drops duplicate ACKs from the third on, and compares SACK
+//!   blocks.
 
 use std::time::Duration;
 
@@ -27,8 +33,8 @@ use crate::flow::before;
 use crate::packet::{Ecn, Kind, Options, TcpFlags};
 use crate::{Packet, Time};
 
-/// Most ACKs that become one while the egress rate permits. With a delayed ACK for every second
-/// segment, the sender may then send 8 segments at once.
+/// Most ACKs that are merged into one while the egress rate permits. If a receiver sends an ACK for
+/// every second segment, a merged ACK then lets the sender transmit 8 segments at once.
 ///
 /// Source: RFC 9002, section 7.7 (bursts up to the initial window of 10 packets).
 pub(super) const MOST: u32 = 4;
@@ -37,17 +43,17 @@ pub(super) const MOST: u32 = 4;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Last(Option<Said>);
 
-/// Contents of an ACK without window and timestamps, and the ports of its connection.
+/// The contents of an ACK except window and timestamps, and the ports of its connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Said {
     number: u32,
     ports: (u16, u16),
-    fields: Fields,
+    fields: RepeatedFields,
 }
 
-/// Fields that the next ACK must repeat.
+/// Fields that must be equal in the ACKs before and after a dropped ACK.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct Fields {
+struct RepeatedFields {
     flags: u8,
     high_flags: u8,
     ecn: Ecn,
@@ -55,7 +61,7 @@ struct Fields {
     timestamps: bool,
 }
 
-/// Number of ACKs merged into the next one, and the time after which it is unlimited.
+/// The number of ACKs merged so far into the next one, and the delay that lifts the limit.
 pub(super) struct Merging {
     now: Time,
     patience: Duration,
@@ -72,7 +78,7 @@ impl Last {
         }
     }
 
-    /// Returns `true` if `next`, the next packet of the flow, supersedes `packet`.
+    /// Returns `true` if `next`, the next packet of the flow, makes `packet` redundant.
     fn makes_redundant(self, packet: &Packet, next: &Packet) -> bool {
         let (Some(last), Some(this)) = (self.0, said(packet)) else { return false };
         let of_one_flow = packet.flow == next.flow && packet.key == next.key;
@@ -88,12 +94,13 @@ impl Last {
 }
 
 impl Merging {
-    /// The first ACK of a turn.
+    /// Merging before the first ACK. `patience` is the delay of an ACK from which on the limit does
+    /// not apply.
     pub(super) const fn new(now: Time, patience: Duration) -> Self {
         Self { now, patience, merged: 1 }
     }
 
-    /// Returns `true` if `packet` must be dropped in favour of `next`, and counts it.
+    /// Returns `true` if `packet` is to be dropped in favour of `next`, and counts the drop.
     pub(super) fn drops(&mut self, last: Last, packet: &Packet, next: &Packet) -> bool {
         let may = self.merged < MOST || self.now.since(packet.queued) > self.patience;
         let redundant = may && last.makes_redundant(packet, next);
@@ -102,7 +109,8 @@ impl Merging {
     }
 }
 
-/// Returns `true` for a TCP segment that is only an ACK, with any options.
+/// Returns `true` for a TCP segment that only acknowledges: no data, and no flag except ACK, ECE
+/// and CWR.
 #[inline]
 pub(super) fn only_acknowledges(packet: &Packet) -> bool {
     packet.tcp.as_ref().is_some_and(|tcp| {
@@ -115,14 +123,14 @@ fn has_sack(packet: &Packet) -> bool {
     packet.tcp.is_some_and(|tcp| tcp.has_sack)
 }
 
-/// Contents of `packet`, if it is only an ACK with known options.
+/// The contents of `packet`, if it is only an ACK and all its options are known.
 fn said(packet: &Packet) -> Option<Said> {
     let tcp = packet.tcp.as_ref().filter(|_| only_acknowledges(packet))?;
     let user = packet.kind == Kind::User && packet.carried.is_none() && packet.segments <= 1;
     if !user || tcp.authenticated || tcp.options != Options::None {
         return None;
     }
-    let fields = Fields {
+    let fields = RepeatedFields {
         flags: tcp.flags.0,
         high_flags: tcp.high_flags,
         ecn: packet.ecn,
@@ -154,7 +162,7 @@ mod tests {
         packet
     }
 
-    /// Returns `true` if the second of three ACKs is dropped, of which the first departed and the
+    /// Returns `true` if the second of three ACKs is redundant. The first has departed, and the
     /// third waits.
     fn drops(three: [Packet; 3]) -> bool {
         let [first, second, third] = three;
@@ -163,9 +171,10 @@ mod tests {
         last.makes_redundant(&second, &third)
     }
 
-    /// Each kind of packet that is never dropped, in the middle of ACKs that are like it, or are plain.
+    /// Tests each kind of packet that is never dropped, between two ACKs of the same kind, and
+    /// between two plain ACKs.
     ///
-    /// Catches: each condition of `said` and `makes_redundant`, left out.
+    /// Catches: each missing condition of `said` and of `makes_redundant`.
     #[test]
     fn an_ack_that_says_anything_else_is_never_dropped() {
         assert!(drops([ack(1), ack(2), ack(3)]) && drops([ack(u32::MAX), ack(2), ack(3)]));
@@ -193,7 +202,7 @@ mod tests {
         assert!(!Last::default().makes_redundant(&ack(2), &ack(3)), "no ACK departed before it");
     }
 
-    /// Catches: a change that is compared with the ACK in front only, or with the ACK behind only.
+    /// Catches: an ACK that is compared only with the ACK before it, or only with the ACK after it.
     #[test]
     fn an_ack_with_a_change_of_ece_ace_ecn_or_dscp_is_kept() {
         let changes: [fn(&mut Packet, &mut TcpSegment); 6] = [
@@ -212,7 +221,8 @@ mod tests {
         }
     }
 
-    /// Catches: an ACK that is compared with that of another flow, or of an earlier connection of its flow.
+    /// Catches: an ACK that is compared with an ACK of another flow, or of an earlier connection
+    /// with the same flow index.
     #[test]
     fn an_ack_of_another_connection_makes_none_redundant() {
         let other = |number| {
@@ -231,7 +241,8 @@ mod tests {
         assert!(!last.makes_redundant(&ack(2), &ack(3)), "the same addresses and ports once more");
     }
 
-    /// Catches: `<=` for `<` on either side: duplicates that are dropped, or replace others.
+    /// Catches: `<=` in place of `<` in either comparison, which drops duplicate ACKs, or drops the
+    /// ACK before a duplicate.
     #[test]
     fn duplicates_and_acks_in_front_of_them_are_kept() {
         assert!(!drops([ack(1), ack(1), ack(2)]), "a duplicate");

@@ -1,18 +1,22 @@
-//! The queue of a router for trunks: management packets are dropped early, user packets only when
-//! it is full.
+//! A router's queue for trunks: drops management packets early, but user packets only when it is
+//! full.
 //!
-//! A management packet is dropped when `threshold` of them wait. With a `limit` of
-//! [`required_buffer`](crate::trunk::required_buffer) no user packet is lost. Management packets
-//! have the highest drop precedence of assured forwarding, AFx3 (RFC 2597).
+//! A management packet stands for the user bytes of a trunk. Its loss makes the trunk reduce its
+//! rate, so user packets need not be lost. A management packet is dropped when `threshold`
+//! management packets wait. With a `limit` of [`required_buffer`](crate::trunk::required_buffer),
+//! no user packet is ever lost. Management packets have the highest drop precedence of assured
+//! forwarding, AFx3 (RFC 2597).
 //!
-//! Source: `trunking`, section 5, with MP_Th of equation 1.
-//! Differs: the "simple RED-like scheme" of the paper is not printed. This is `early`:
-//! - The probability rises from 0 at an average of half of `threshold` to 1 at all of it.
-//!   ECN-capable packets are marked in place of being dropped.
-//! - The average rises within about 16 arrivals, in time for slow start. It falls within about 64,
-//!   a round trip. A faster fall favours trunks with small VMSS. Their management packets arrive
-//!   while the queue grows and the average lags. Those with large VMSS arrive while it shrinks.
-//! - The average halves in each 100 ms without a waiting management packet. Otherwise the average
+//! Source: `trunking`, section 5 (`threshold` is MP_Th of equation 1).
+//! Differs: the paper does not print its "simple RED-like scheme". The option `early` replaces it:
+//! - The probability rises from 0, at an average of `threshold / 2`, to 1, at an average of
+//!   `threshold`. ECN-capable packets are marked in place of being dropped.
+//! - The average rises within about 16 arrivals, which is fast enough for slow start. It falls
+//!   within about 64 arrivals, a round trip. A faster fall would favour trunks with a small VMSS:
+//!   their management packets arrive while the queue grows and the average lags behind. Management
+//!   packets of trunks with a large VMSS arrive while the queue shrinks.
+//! - The average halves after each 100 ms without a waiting management packet. Otherwise it would
+//!   stay high between the rare retransmissions of a connection.
 //!   would stay high between the rare retransmissions of a connection.
 
 use std::time::Duration;
@@ -55,25 +59,27 @@ pub(super) struct TrunkFifo {
     threshold: u32,
     early: bool,
     random: Random,
-    /// Management packets in the queue.
+    /// Number of management packets in the queue.
     management: u32,
     /// Average of `management`, in units of 1 / [`SCALE`].
     average: u64,
-    /// Departure of the last management packet, or the last halving after it.
+    /// Time at which the last management packet departed, or at which the average was halved after
+    /// that.
     halved: Time,
 }
 
 const SCALE: u64 = 1 << 10;
 
-/// Arrivals over which the average rises, and falls.
+/// Number of arrivals over which the average rises, and falls.
 const RISES: u64 = 16;
 const FALLS: u64 = 64;
 
-/// Time in which the average halves while no management packet waits.
+/// Time after which the average halves while no management packet waits.
 const HALVES: Duration = Duration::from_millis(100);
 
 impl TrunkFifo {
-    /// Returns `true` if a management packet that arrives now must signal its sender.
+    /// Updates the average. Returns `true` if the management packet that arrives now is to be
+    /// dropped or marked.
     fn tells(&mut self, now: Time) -> bool {
         while self.management == 0 && self.average > 0 && now.since(self.halved) >= HALVES {
             self.average /= 2;
@@ -95,6 +101,8 @@ impl TrunkFifo {
     }
 }
 
+/// Returns `true` if the packet has a DS codepoint of the highest drop precedence.
+///
 /// Source: RFC 2597, section 6.
 fn is_management(packet: &Packet) -> bool {
     Codepoint::HIGH_DROP_PRECEDENCE.iter().any(|codepoint| codepoint.number() == packet.dscp)
@@ -161,8 +169,8 @@ mod tests {
         bench.enqueue(0, len);
     }
 
-    /// Catches: counting user packets too; one management packet too many; departed packets still
-    /// counted.
+    /// Catches: user packets that count towards the threshold; a limit of one management packet
+    /// more; departed packets that still count.
     #[test]
     fn management_packets_are_dropped_from_the_threshold_on_and_user_packets_never() {
         let mut bench = bench(1_000_000, 3, false);
@@ -190,7 +198,7 @@ mod tests {
         assert_eq!((bench.qdisc.management, bench.drain().len()), (0, 1));
     }
 
-    /// Drops and marks of 2000 management packets while `waiting` of them are queued.
+    /// Drops and marks of 2,000 management packets that arrive while `waiting` of them are queued.
     fn told(waiting: u32, ecn: Ecn) -> (u64, u64) {
         let mut bench = bench(1_000_000, 16, true);
         bench.kind.ecn = ecn;
@@ -206,7 +214,7 @@ mod tests {
         (bench.tally.drops.of(Reason::Aqm), bench.tally.marks.of(Reason::Aqm))
     }
 
-    /// Catches: a beginning at a quarter of the threshold; drops of ECN-capable packets.
+    /// Catches: early drops from a quarter of the threshold on; drops of ECN-capable packets.
     #[test]
     fn early_means_some_from_half_of_the_threshold_on() {
         for (waiting, expected) in [(8, 0..1), (12, 900..1_100), (14, 1_400..1_600)] {
@@ -217,7 +225,7 @@ mod tests {
         }
     }
 
-    /// Catches: a decision by the present number.
+    /// Catches: a decision by the present number of packets in place of the average.
     #[test]
     fn a_burst_into_a_line_that_was_short_is_not_hit() {
         let mut bench = bench(1_000_000, 16, true);
@@ -229,7 +237,8 @@ mod tests {
         assert_eq!((bench.waiting(), bench.tally.drops.total()), (16, 0));
     }
 
-    /// Catches: an average that falls as fast as it rises. Its drops would be six times as frequent.
+    /// Catches: an average that falls as fast as it rises, which makes drops in the shrinking phase
+    /// six times as frequent.
     #[test]
     fn who_comes_while_the_line_shrinks_is_hit_at_most_twice_as_often_as_who_comes_while_it_grows()
     {
@@ -249,7 +258,8 @@ mod tests {
         assert!(grows < shrinks && shrinks < 2.0 * grows, "{grows} {shrinks}");
     }
 
-    /// Returns `true` if a packet is hit that arrives `millis` after the last one of a full queue.
+    /// Returns `true` if a packet is dropped that arrives `millis` after the last packet of a full
+    /// queue departed. Further packets arrive at the times `others`.
     fn is_hit_after(millis: u64, others: &[u64]) -> bool {
         let mut bench = bench(1_000_000, 16, true);
         for _ in 0..200 {
@@ -270,8 +280,8 @@ mod tests {
         bench.tally.drops.total() > before
     }
 
-    /// Catches: an average that falls at arrivals only; an average that is reset at once; a time that
-    /// restarts at each packet that was hit.
+    /// Catches: an average that only falls at arrivals; an average that drops to zero at once; a
+    /// time of 100 ms that restarts at each arrival.
     #[test]
     fn what_waited_is_forgotten_in_time_while_none_waits() {
         assert!(is_hit_after(90, &[]) && !is_hit_after(110, &[]));

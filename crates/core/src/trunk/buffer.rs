@@ -1,34 +1,33 @@
-//! The buffer that a router needs to drop management packets only.
+//! The buffer that a router needs so that it drops only management packets of its trunks, and no user packets.
 //!
-//! `room = sum of (alpha * management + (alpha + 1) * VMSS) / (1 - guaranteed)`, summed over the
-//! connections.
+//! `buffer = sum of (alpha * management + (alpha + 1) * VMSS) / (1 - guaranteed)`, where the sum is over all management
+//! connections. `alpha` is the number of management packets of a connection that may wait in the router. `management` is
+//! their length. `guaranteed` is the part of the link that guarantees take.
 //!
-//! Source: `trunking`, section 5, equations 1 and 2, extended to connections that differ in VMSS.
-//! The paper adds a few percent for user packets that a dropped management packet leaves in the
-//! queue.
+//! Source: `trunking`, section 5, equations 1 and 2, extended to connections that differ in VMSS. The paper adds a few
+//! percent, because the user packets of a dropped management packet stay in the queue.
 
 use crate::tcp::Details;
 use crate::{Bytes, Chance};
 
-/// Management packets of each connection for which equations 1 and 2 leave room.
+/// Management packets of each connection that may wait in the router: `alpha` of equations 1 and 2.
 ///
-/// Source: `trunking`, section 5: a window of eight survives a single loss without a timeout.
+/// Source: `trunking`, section 5: a TCP with a window of eight packets recovers from a single loss without a timeout.
 pub const ALPHA: u32 = 8;
 
-/// `details` with the initial state of a management connection: one packet, and slow start up to [`ALPHA`]
-/// packets.
+/// Sets the initial window of a management connection to one packet, and ends its slow start at [`ALPHA`] packets.
 ///
-/// Beyond [`ALPHA`], a window grows by one packet per round trip: the `+ 1` of equation 2 for each
-/// connection. Slow start beyond [`ALPHA`] would double the packets in flight before the first drop is
-/// noticed. Each dropped management packet leaves VMSS user bytes in the queue.
+/// A window above [`ALPHA`] then grows by one packet per round trip, for which equation 2 has room (`alpha + 1`). Slow
+/// start would double the window before TCP notices the first drop. The router would drop many management packets, and
+/// the VMSS user bytes of each would stay in its queue.
 pub const fn begin(details: Details) -> Details {
     Details { initial_window: 1, initial_threshold: Some(ALPHA), ..details }
 }
 
-/// The buffer that a router needs for the management connections of its trunks. Rounded up to whole
-/// bytes. `vmss` has the credit of each connection, `management` is the length of a management
-/// packet. At most `alpha` management packets of each connection wait. Guaranteed traffic takes the
-/// part `guaranteed` of the link. `None` if that is the whole link.
+/// The buffer that a router needs for the management connections of its trunks, rounded up to whole bytes.
+///
+/// `vmss` lists the VMSS of each connection. The formula at the head of this file defines the other parameters. `None` if
+/// guarantees take the whole link.
 ///
 /// ```
 /// # use tidegate_core::{Bytes, Chance, trunk::required_buffer};
@@ -61,9 +60,9 @@ mod tests {
 
     const HALF: Chance = Chance::from_ppb(500_000_000);
 
-    /// The paper prints 222,348 B and 222,248 B, which no whole length of a management packet gives.
+    /// The paper prints 222,348 B and 222,248 B. No whole length of a management packet gives these numbers exactly.
     ///
-    /// Catches: `alpha` for `alpha + 1`.
+    /// Catches: a formula with `alpha * VMSS` in place of `(alpha + 1) * VMSS`.
     #[test]
     fn the_papers_router_needs_what_the_paper_says_within_half_a_percent() {
         let Bytes(room) = required_buffer(8, Bytes(52), [Bytes(1_500); 8], HALF).unwrap();

@@ -3,16 +3,17 @@
 //! Methods of `Trunk`, whose fields are in `trunk.rs`.
 
 use super::guarantee::Guarantee;
-use super::weight::Weight;
-use super::{Config, Counts, Trunk};
+use super::weight::TrunkWeight;
+use super::{Config, Trunk, TrunkCounters};
 use crate::packet::Fifo;
 use crate::{Cx, Time};
 
 impl Trunk {
-    /// Applies `config`, which has the same name. The trunk keeps its counters, and its queued packets in order.
+    /// Applies `config`, which has the same trunk name. The trunk keeps its counters, and its queued packets in order.
     ///
-    /// If only guarantee, ceiling, VMSS, fallback or weight differ, its connections continue. Otherwise they start again, with
-    /// random numbers from `seed`. A smaller queue drops the packets that it has no room for.
+    /// If only guarantee, ceiling, VMSS, fallback or weight differ, the management connections continue. Otherwise new
+    /// connections replace them, with random numbers from `seed`. If the new queue is smaller, it drops packets that do
+    /// not fit.
     #[must_use]
     pub fn changed(mut self, cx: &mut Cx<'_>, config: &Config, seed: u64) -> Self {
         if *self.config() == *config {
@@ -23,7 +24,7 @@ impl Trunk {
             self.tunnel.hold_to(config.ceiling, cx.now);
             self.probe.follow(config);
             if self.config.weight != config.weight {
-                self.weight = Weight::new(config, seed_at(seed, cx.now), cx.now);
+                self.weight = TrunkWeight::new(config, seed_at(seed, cx.now), cx.now);
                 self.apply_weight();
                 self.observe_backlog(cx.now);
             }
@@ -44,15 +45,15 @@ impl Trunk {
 
     /// Ends the trunk: appends its queued packets to `out`, and returns its counters.
     #[must_use]
-    pub fn end(mut self, cx: &mut Cx<'_>, out: &mut Fifo) -> Counts {
+    pub fn end(mut self, cx: &mut Cx<'_>, out: &mut Fifo) -> TrunkCounters {
         self.flush(cx, out);
         self.counts
     }
 
-    /// Returns `true` if the connections of this trunk can continue under `next`.
+    /// Returns `true` if the management connections can continue with the configuration `next`.
     fn continues_as(&self, next: &Config) -> bool {
         let Config { guarantee, ceiling, vmss, fallback, ref weight, .. } = *next;
-        // The weight may change, but not be added or removed: that changes the number of connections.
+        // A weight may change its value. Adding or removing a weight changes the number of connections.
         let same = self.config.clone();
         let weight = match (&same.weight, weight) {
             (Some(_), Some(weight)) => Some(weight.clone()),
@@ -62,7 +63,8 @@ impl Trunk {
     }
 }
 
-/// A seed for connections that start at `now`: the other end may remember earlier connections.
+/// A seed for connections that start at `now`. They must not use the initial sequence numbers of earlier connections,
+/// which the other gateway may remember.
 const fn seed_at(seed: u64, now: Time) -> u64 {
     seed ^ now.nanos()
 }

@@ -9,79 +9,80 @@ use crate::qdisc::QdiscSpec;
 use crate::tcp::congestion::CongestionSpec;
 use crate::{Bytes, Rate, tcp};
 
-/// One end of a trunk. Both ends have the same configuration, except for the addresses.
+/// Configuration of a trunk at one gateway. At the other gateway, `local` and `peer` are exchanged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Its name, in policies and reports.
+    /// Name of the trunk, in policies and reports.
     pub name: String,
-    /// The address of this end.
+    /// Address of this gateway.
     pub local: IpAddr,
-    /// The address of the other end.
+    /// Address of the other gateway.
     pub peer: IpAddr,
-    /// The first port of its management connections. Each connection takes two ports.
+    /// First port of the management connections. Each connection uses two ports.
     pub port: u16,
-    /// Number of management connections in each direction, at least one. With a `weight` or `vegas` it is ignored.
+    /// Number of management connections in each direction, at least one. Ignored if `weight` is set or `probing` is
+    /// `Vegas`.
     pub connections: u16,
-    /// Credit for each management packet: bytes of user packets, from the IP header on.
+    /// Credit for each management packet, in bytes of user packets from the IP header on.
     pub vmss: Bytes,
-    /// Guaranteed minimum bandwidth, counted like `vmss`. `None` guarantees nothing.
+    /// Guaranteed minimum bandwidth in bytes from the IP header on. `None`: no guarantee.
     pub guarantee: Option<Rate>,
-    /// Upper bound of the rate on the path, management packets included. `None` removes the bound.
+    /// Upper bound of the rate on the path, management packets included. `None`: no bound.
     pub ceiling: Option<Rate>,
     /// The tunnel queue, where user packets wait.
     pub queue: QdiscSpec,
-    /// The class of assured forwarding (1 to 4). Its drop precedences tell the packets of a trunk apart.
+    /// Class of assured forwarding (1 to 4, RFC 2597). User packets and management packets of the trunk get different
+    /// drop precedences in this class.
     pub assured: u8,
     /// TCP settings of the management connections.
     pub tcp: tcp::Config,
-    /// Treatment of user packets while the other end does not answer.
+    /// Treatment of user packets while the other gateway is considered dead.
     pub fallback: Fallback,
-    /// The method by which the trunk finds its share. `connections`, `vmss` and `tcp` apply to
-    /// management packets only.
+    /// The bandwidth probe. With `Epochs`, the fields `connections`, `vmss` and `tcp` have no effect.
     pub probing: Probing,
-    /// The weight of the share, from 1 to [`MOST_WEIGHT`], and the law that adjusts it. `None`: `connections` decide,
-    /// or with `vegas` a weight of one. Epochs ignore it.
+    /// The weight of the share, from 1 to [`MOST_WEIGHT`], and the law that adjusts it. `None`: `connections` determines
+    /// the share, or with `Vegas` the weight is one. Ignored with `Epochs`.
     pub weight: Option<itcp::Config>,
-    /// Wire format of its packets.
+    /// Wire format of the packets of the trunk.
     pub wire: Wire,
 }
 
-/// Treatment of user packets while the other end is considered dead. It is considered dead when every management
-/// connection has had two timeouts in a row, three RTO after the last answer.
+/// Treatment of user packets while the other gateway is considered dead. The trunk considers it dead when every
+/// management connection has had two timeouts in a row. This takes three RTO after the last ACK.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Fallback {
-    /// User packets wait. Only the guarantee is sent, and a full queue drops.
+    /// User packets wait in the tunnel queue, which drops them when it is full. Only the guarantee is sent.
     #[default]
     Hold,
-    /// User packets bypass the trunk.
+    /// User packets bypass the trunk: they depart at once and unchanged.
     Direct,
 }
 
-/// How a trunk finds its share.
+/// The bandwidth probe of a trunk: the method by which it finds its share of the path.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Probing {
-    /// By management packets. Routers drop them first, so that congestion drops no user packets.
+    /// Management connections: TCP without payload. Routers drop management packets first, so that congestion drops no
+    /// user packets.
     #[default]
     Management,
-    /// By the delay of the user packets that divide epochs.
+    /// The round-trip times of selected user packets. No packets are added, except for ACKs.
     Epochs,
-    /// By the management packets of one connection with a weighted congestion control, such as
-    /// weighted Vegas.
+    /// One management connection with a weighted congestion control, such as weighted Vegas.
     Vegas,
 }
 
-/// The usual congestion control with [`Probing::Vegas`].
+/// The default congestion control with [`Probing::Vegas`].
 ///
-/// Chosen: `vegas-ns2` with `alpha = beta = 3` keeps its estimate of the empty path through pauses, so that a late-comer
-/// gets at most 7 % too much. But it does not grow where its window is exactly `theta` packets. `weighted-vegas`
-/// always fills the path.
+/// Chosen: `weighted-vegas` always fills the path. The alternative `vegas-ns2` with `alpha = beta = 3` does not grow
+/// while its window is exactly `theta` packets. It is fairer: it keeps its least round-trip time through pauses, so a
+/// trunk that starts later gets at most 7 % too much.
 #[must_use]
 pub fn vegas() -> CongestionSpec {
     CongestionSpec::WeightedVegas(Default::default())
 }
 
 impl Config {
-    /// Returns `true` if `other` is a valid configuration of the other end of this trunk.
+    /// Returns `true` if `other` is a valid configuration of this trunk at the other gateway.
     #[must_use]
     pub fn is_other_end_of(&self, other: &Self) -> bool {
         (self.local, self.peer) == (other.peer, other.local)
@@ -94,8 +95,8 @@ impl Config {
             }
     }
 
-    /// Number of connections that may be in use in each direction. With a weight it is
-    /// [`MOST_WEIGHT`]: each end can choose its own number. Epochs and `vegas` have one.
+    /// Number of connections that may be in use in each direction. With a weight, it is [`MOST_WEIGHT`], because the
+    /// number of active connections changes. `Epochs` and `Vegas` have one connection.
     #[must_use]
     pub const fn channels(&self) -> u16 {
         match self.probing {
@@ -105,7 +106,7 @@ impl Config {
         }
     }
 
-    /// The key of packets to the other end, of management connection `number` in that direction.
+    /// Flow key of the packets of management connection `number` to the other gateway.
     pub(super) fn key(&self, number: u16) -> FlowKey {
         let port = self.port.wrapping_add(number.wrapping_mul(2));
         FlowKey {
@@ -115,24 +116,24 @@ impl Config {
         }
     }
 
-    /// The key of packets from the other end, of management connection `number` from there.
+    /// Flow key of the packets of the other gateway's management connection `number` to this gateway.
     pub(super) fn key_from_peer(&self, number: u16) -> FlowKey {
         let peer = Self { local: self.peer, peer: self.local, ..self.clone() };
         peer.key(number)
     }
 
-    /// The DS codepoint of user packets, and of ACKs of management packets.
+    /// DS codepoint of user packets, and of the ACKs for management packets.
     #[must_use]
     pub const fn user_dscp(&self) -> u8 {
         self.dscp(USER)
     }
 
-    /// The DS codepoint of management packets.
+    /// DS codepoint of management packets.
     pub(super) const fn management_dscp(&self) -> u8 {
         self.dscp(MANAGEMENT)
     }
 
-    /// The DS codepoint of packets with this drop precedence.
+    /// DS codepoint of the class `assured` with the drop precedence `precedence` (1 to 3).
     ///
     /// Source: RFC 2597, section 6.
     const fn dscp(&self, precedence: u8) -> u8 {
@@ -140,7 +141,7 @@ impl Config {
     }
 }
 
-/// Drop precedence of user packets, and of ACKs of management packets.
+/// Drop precedence of user packets, and of the ACKs for management packets.
 const USER: u8 = 1;
 
 /// Drop precedence of management packets.

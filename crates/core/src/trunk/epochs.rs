@@ -1,21 +1,25 @@
-//! The probe without management packets: user packets themselves measure the path.
+//! The bandwidth probe `epochs`: the sending gateway measures the path with the user packets themselves.
 //!
-//! Some of the departing user packets end an *epoch*. Both ends find these boundaries by a hash ([`boundary`]). The
-//! receiver reports the arrival of each boundary, and the bytes received by then ([`message`]). The sender derives
-//! round-trip times and losses from that ([`ledger`]). It sends at a rate that keeps the queue of the path short
-//! ([`copa`](crate::tcp::congestion::copa)). If cross traffic fills this queue, the rate is that of
-//! virtual TCP connections, a fixed number for each sender ([`crowd`]). The packets that would wait
-//! in the path wait in the tunnel queue instead, where flows are isolated.
+//! 1. About every eighth part of a round trip, a user packet is a *boundary*, which ends an *epoch*. Both gateways
+//!    select the same packets by a hash of their headers ([`boundary`]). The packets are not changed.
+//! 2. When a boundary arrives, the receiving gateway sends a *congestion ACK*. It contains the number of user bytes
+//!    received so far ([`message`]).
+//! 3. The sending gateway computes round-trip times and losses from its record of boundaries ([`ledger`]).
+//! 4. The congestion control Copa derives a window that keeps the queue of the path short
+//!    ([`copa`](crate::tcp::congestion::copa)). If other traffic fills this queue, the window is the sum of the windows
+//!    of virtual TCP connections instead ([`virtual_flows`]).
+//!
+//! So packets wait in the tunnel queue at the sending gateway, and not in the routers of the path. The tunnel queue can
+//! isolate the flows.
 //!
 //! Source: doi 10.1145/3447786.3456260 (Bundler).
 //! Differs:
-//! - The receiver knows user packets by the DS codepoint of the trunk. So each trunk with epochs of
-//!   a gateway needs its own class of assured forwarding.
-//! - Routers have no management packets to drop first. Congestion drops user packets.
+//! - The receiving gateway recognises the user packets of a trunk by their DS codepoint. So each trunk with epochs
+//!   needs a class of assured forwarding (AF1 to AF4) of its own.
+//! - There are no management packets that routers could drop first. Congestion drops user packets.
 
 mod boundary;
 mod control;
-mod crowd;
 mod ledger;
 mod message;
 mod receiver;
@@ -23,15 +27,19 @@ mod sender;
 mod senders;
 #[cfg(test)]
 mod tests;
+mod virtual_flows;
 
-pub(super) use receiver::Receiver;
+pub(super) use receiver::EpochReceiver;
 pub(super) use sender::Epochs;
 
-/// Packet size, the unit of windows.
+/// Bytes of a packet, the unit in which windows grow.
 const PACKET: u64 = 1_500;
 
-/// Source: RFC 6928, section 2.
+/// Initial window in bytes.
+///
+/// Source: RFC 6928, section 2 (ten segments).
 const INITIAL: u64 = 10 * PACKET;
 
-/// Least window: so small that the queue of a path with a short round trip still runs empty at times.
+/// Least window in bytes. It is so small that even on a path with a short round trip the queue runs empty at times,
+/// as Copa requires.
 const LEAST: u64 = 2 * PACKET;

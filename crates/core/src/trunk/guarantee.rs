@@ -1,8 +1,12 @@
-//! The GMB controller: user packets depart at the guaranteed rate, whatever congestion control permits.
+//! The guaranteed minimum bandwidth (GMB) of a trunk: user packets depart at this rate, even if congestion control
+//! permits none.
 //!
-//! Source: `trunking`, section 4.3.
-//! Differs: the paper prints no depth of its leaky bucket. Here it is the rate times 10 ms, so that a late timer loses
-//! nothing. A packet departs as soon as there is a byte of tokens. The debt delays the next packet.
+//! A token bucket fills at the guaranteed rate. Every millisecond, packets depart while the bucket has at least one byte
+//! of tokens. The last packet may exceed the tokens. The bucket is then in debt, which delays the next packet.
+//!
+//! Source: `trunking`, section 4.3 (GMB controller with a leaky bucket).
+//! Differs: the paper gives no depth of the bucket. Here it is `rate * 10 ms`, so a timer that is up to 10 ms late loses
+//! no tokens.
 
 use std::time::Duration;
 
@@ -15,7 +19,7 @@ use crate::{Bytes, Cx, Rate, Time};
 /// Sends user packets at a guaranteed rate, once per millisecond.
 pub(super) struct Guarantee {
     bucket: TokenBucket,
-    /// Departure time of the next packet. `None` while the queue is empty.
+    /// Time of the next call of [`serve`](Self::serve) that may send. `None` while the tunnel queue is empty.
     due: Option<Time>,
 }
 
@@ -24,7 +28,7 @@ impl Guarantee {
         Self { bucket: TokenBucket::new(rate, depth(rate), now), due: None }
     }
 
-    /// Changes the guarantee `held` to `rate` from `now` on. `None` removes it.
+    /// Changes the rate of the guarantee `held` to `rate` from `now` on. `None` removes the guarantee.
     pub(super) fn follow(held: &mut Option<Self>, rate: Option<Rate>, now: Time) {
         match (&mut *held, rate) {
             (Some(it), Some(rate)) => it.set(now, rate),
@@ -34,10 +38,11 @@ impl Guarantee {
 
     fn set(&mut self, now: Time, rate: Rate) {
         self.bucket.set(now, rate, depth(rate));
-        self.due = None; // it was computed from the earlier rate
+        // The old value was computed with the old rate. `arm` computes a new one.
+        self.due = None;
     }
 
-    /// Sends the user packets that are due. Returns their bytes, from the IP header on.
+    /// If the timer has expired, sends user packets while there are tokens. Returns their bytes, from the IP header on.
     pub(super) fn serve(&mut self, cx: &mut Cx<'_>, tunnel: &mut Tunnel, out: &mut Fifo) -> u64 {
         let mut sent = 0;
         if self.due.is_some_and(|at| at <= cx.now) {
@@ -53,7 +58,7 @@ impl Guarantee {
         sent
     }
 
-    /// Sets the timer while the queue is backlogged.
+    /// Sets the timer if the tunnel queue is `backlogged`, and stops it otherwise.
     pub(super) fn arm(&mut self, now: Time, backlogged: bool) {
         if !backlogged {
             self.due = None;
@@ -68,7 +73,7 @@ impl Guarantee {
         self.bucket.rate()
     }
 
-    /// Time for the next call of [`serve`](Self::serve).
+    /// Time for the next call of [`serve`](Self::serve). `None` if the timer is stopped.
     pub(super) const fn due(&self) -> Option<Time> {
         self.due
     }
@@ -84,10 +89,10 @@ pub(super) fn depth(rate: Rate) -> Bytes {
 /// Source: `trunking`, section 4.3.
 pub(super) const TICK: Duration = Duration::from_millis(1);
 
-/// Depth of the bucket as a time: ten times the timer.
+/// Depth of the bucket as a time: ten periods of the timer.
 const DEPTH: Duration = Duration::from_millis(10);
 
-/// The tokens that let a packet depart.
+/// Least tokens with which a packet may depart.
 pub(super) const ONE: Bytes = Bytes(1);
 
 #[cfg(test)]
@@ -124,9 +129,9 @@ mod tests {
         (0..span).map(turn).collect()
     }
 
-    /// In any Y ms, X * Y bytes depart: at most a packet less, and at most the bucket and a packet more.
+    /// In any span, `rate * span` bytes depart, give or take one packet. From the start on, up to a bucket more.
     ///
-    /// Catches: a debt that ends with the tick; a timer of 2 ms with a bucket of 1 ms.
+    /// Catches: a debt of the bucket that is forgiven after a millisecond; a timer of 2 ms with a bucket of 1 ms.
     #[test]
     fn any_span_of_milliseconds_carries_its_share_of_the_guarantee() {
         for (mbps, lengths) in

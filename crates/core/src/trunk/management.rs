@@ -1,18 +1,23 @@
-//! The probes by management packets: real TCP connections without payload, which find the share of a trunk.
+//! The bandwidth probe by management packets: TCP connections without payload find the share of a trunk.
 //!
-//! Each management packet gives *credit* for VMSS bytes of user packets. A user packet departs while a connection has
-//! credit left, and may borrow up to one packet. User bytes are `VMSS / (VMSS + 52)` of the share.
+//! Each management packet that TCP sends gives *credit* for VMSS bytes of user packets. A user packet may depart while
+//! the credit of a connection is above zero. The packet may be longer than the credit, which then becomes negative.
+//! A management packet has 52 bytes, so users get `VMSS / (VMSS + 52)` of the bandwidth.
 //!
-//! A *weight* `w` scales the share. With [`Probing::Management`](super::Probing) it is the number of connections that ask
-//! for credit: `M = round(w)`. The others stay open and idle. With [`Probing::Vegas`](super::Probing) there is one
-//! connection, and `theta = w` in its congestion control.
+//! A *weight* `w` scales the share. With [`Probing::Management`](super::Probing), `round(w)` of the connections are
+//! active, and the others stay open and idle. With [`Probing::Vegas`](super::Probing), there is one connection with
+//! weighted Vegas, which keeps `theta = w` packets in the queue of the path.
 //!
-//! Source: `trunking`, section 4, R003-1 and R003-4; `itcp`, section 3, for the weight.
+//! Source: `trunking`, section 4, R003-1 (management packets give credit) and R003-4 (the guarantee takes none); `itcp`,
+//! section 3 (weights).
 //! Differs:
-//! - Connections are served in the order of their numbers. A queue that never fills uses the first ones most.
-//! - A window may open after the queue has run empty. The connection then sends its management
-//!   packet all the same. Each connection then holds credit of one VMSS, which equation 2 counts.
-//! - VMSS does not follow the weight: equation 2 would have to hold for the largest VMSS.
+//! - The connections are served in the order of their numbers. While the load is low, the first connections give most of
+//!   the credit.
+//! - If the window of a connection opens after the tunnel queue has run empty, the connection sends its management
+//!   packet all the same. So each connection may save credit for one VMSS. The buffer formula of the paper (equation 2)
+//!   includes these bytes.
+//! - VMSS does not depend on the weight. Otherwise the buffers of routers would have to fit the largest VMSS
+//!   (equation 2).
 
 mod connection;
 mod receiver;
@@ -21,42 +26,43 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::packet::{describe, network_len};
-use super::probe::{Arrival, Probe, Reason, TrunkOutput};
+use super::probe::{BandwidthProbe, Reason, TrunkOutput, TunnelArrival};
 use super::tunnel::Tunnel;
 use super::weight::rounded;
-use super::{Config, Counts, Probing, State};
+use super::{Config, Probing, TrunkCounters, TrunkState};
 use crate::random::Random;
 use crate::tcp::Segment;
 use crate::{Bytes, Factor, Packet, Time};
 use connection::Management;
-pub(super) use receiver::Receiver;
+pub(super) use receiver::ManagementReceiver;
 
-/// The sending end of all management connections of a trunk.
+/// The sending ends of all management connections of a trunk.
 pub(super) struct Managements {
     vmss: u64,
-    /// DS codepoints of handshakes and of management packets.
+    /// DS codepoint of handshakes, the same as that of user packets.
     user_dscp: u8,
+    /// DS codepoint of management packets.
     management_dscp: u8,
     connections: Vec<Management>,
-    /// Number of connections that ask for credit, from the first on. The others only complete
+    /// Number of active connections, from the first on. The others only spend their credit and complete
     /// earlier transmissions.
     active: usize,
-    /// Meaning of the weight.
+    /// Effect of the weight.
     weighting: Weighting,
-    /// The connection that the pump serves now.
+    /// Index of the connection whose credit is being used. `None` outside of `Trunk::pump`.
     turn: Option<usize>,
-    /// `true` if the other end has ever answered.
+    /// `true` if the other gateway has ever answered.
     met: bool,
-    /// Latest time for the next pump, as of the end of the last pump.
+    /// Latest time for the next call of `Trunk::pump`, as of the end of the last call.
     due: Time,
 }
 
-/// Meaning of the weight.
+/// Effect of the weight of the trunk.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Weighting {
-    /// The number of active connections.
+    /// The weight is the number of active connections.
     Connections,
-    /// The weight in the congestion control of the only connection.
+    /// The weight is the parameter `theta` of the only connection's congestion control.
     Theta,
 }
 
@@ -83,8 +89,8 @@ impl Managements {
         }
     }
 
-    /// Number of connections without an answer: two timeouts in a row. All of them, if one is silent and no other
-    /// connection waits for an answer.
+    /// Number of silent connections, which have had two timeouts in a row. If one is silent and no other connection
+    /// waits for an ACK, all connections count as silent: there is no sign of a living gateway.
     fn silent(&self) -> usize {
         let silent = self.connections.iter().filter(|it| it.is_silent()).count();
         let asks = |it: &Management| !it.is_silent() && it.is_unanswered();
@@ -94,12 +100,16 @@ impl Managements {
         silent
     }
 
-    /// The other end has sent a keepalive.
+    /// The other gateway has sent a keepalive.
     ///
-    /// The first time, all connections send their SYN again at once, because nobody heard the earlier one. Later, a
-    /// dead peer gets one question of one connection, at most once per RTO without backoff, so that replayed
-    /// keepalives cannot cause a flood. The answer makes the other connections start again. While some connections
-    /// are answered, the others back off because of congestion, and stay in their timeouts.
+    /// At the first keepalive, all connections send their SYN again at once. The other gateway has just started, so the
+    /// earlier SYNs were lost.
+    ///
+    /// At a later keepalive of a gateway that was considered dead, one connection retransmits. It does so at most once
+    /// per RTO without backoff, so that replayed keepalives cannot cause a flood. The ACK makes the other silent
+    /// connections start again.
+    ///
+    /// Otherwise nothing happens. While some connections receive ACKs, the others are in timeouts because of congestion.
     fn on_keepalive(&mut self) {
         if !std::mem::replace(&mut self.met, true) {
             return self.connections.iter_mut().for_each(Management::knock_again);
@@ -110,38 +120,39 @@ impl Managements {
         }
     }
 
-    /// The first connection from number `from` on that may have something to send.
+    /// The first connection, from number `from` on, for which a user packet or a TCP segment may depart.
     fn first_of(&self, from: usize, now: Time, backlogged: bool) -> Option<usize> {
         let remaining = self.connections.iter().enumerate().skip(from);
-        // A connection that is not active asks for nothing, but its credit is still spent.
+        // An inactive connection gets no new credit. User packets may still spend the credit that it has.
         let serves = |at, it: &Management| backlogged && (at < self.active || it.has_credit());
         let mut ready = remaining.filter(|(at, it)| !it.rests(now, serves(*at, it)));
         ready.next().map(|(at, _)| at)
     }
 
-    /// The connections that ask for credit.
+    /// The active connections.
     fn active(&self) -> &[Management] {
         &self.connections[..self.active]
     }
 
-    /// Management packets that may be in flight.
+    /// Sum of the congestion windows, in management packets.
     fn window(&self) -> u64 {
         self.active().iter().map(Management::window).sum()
     }
 
-    /// User bytes for which these management packets stand.
+    /// Sum of the congestion windows, in user bytes.
     fn window_bytes(&self) -> Bytes {
         Bytes(self.window().saturating_mul(self.vmss))
     }
 }
 
-impl Probe for Managements {
-    fn on_arrival(&mut self, now: Time, _: &Packet, arrival: Arrival) -> bool {
-        if arrival == Arrival::Past {
+impl BandwidthProbe for Managements {
+    fn on_arrival(&mut self, now: Time, _: &Packet, arrival: TunnelArrival) -> bool {
+        if arrival == TunnelArrival::Past {
             self.connections[..self.active].iter_mut().for_each(|it| it.ask(now));
         }
-        // While packets wait, all credit is spent and every connection has been asked for more.
-        arrival != Arrival::Queued
+        // If other packets wait already, no credit is left, and every connection has been asked for more.
+        // A further packet changes nothing.
+        arrival != TunnelArrival::Queued
     }
 
     fn start(&mut self, now: Time, tunnel: &mut Tunnel) {
@@ -177,7 +188,7 @@ impl Probe for Managements {
         let dscp = if sent.probes { self.management_dscp } else { self.user_dscp };
         let packet = describe(connection.key, &outgoing.segment, tunnel.frame(), dscp);
         tunnel.charge(now, network_len(&packet));
-        // A packet that the pool has no room for gives no credit. TCP sends it again.
+        // If the packet pool is full, the management packet is lost and gives no credit. TCP retransmits it.
         if to.make(packet, &outgoing.segment) {
             if sent.counts {
                 connection.earn(self.vmss);
@@ -201,7 +212,7 @@ impl Probe for Managements {
         now: Time,
         number: u16,
         segment: Option<&Segment>,
-        _counts: &mut Counts,
+        _counts: &mut TrunkCounters,
     ) -> Option<Bytes> {
         let Some(segment) = segment else {
             self.on_keepalive();
@@ -226,10 +237,10 @@ impl Probe for Managements {
         (self.due < Time::MAX).then_some(self.due)
     }
 
-    fn state(&self) -> State {
+    fn state(&self) -> TrunkState {
         let rtts: Vec<_> = self.active().iter().filter_map(Management::rtt).collect();
         let mean = |sum: Duration| sum.checked_div(u32::try_from(rtts.len()).ok()?);
-        State {
+        TrunkState {
             window: self.window(),
             rtt: mean(rtts.iter().sum()),
             credit: self.connections.iter().map(Management::credit).sum(),

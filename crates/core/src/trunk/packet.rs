@@ -1,21 +1,24 @@
-//! Wire format of a management packet.
+//! The packet that carries a TCP segment of a trunk: its frame format, its length, and its creation.
 //!
-//! Source: `trunking`, section 4.1: a TCP/IP header without payload. The length field of the IP header covers
-//! the header only. The sequence numbers count a segment of the virtual stream.
+//! Source: `trunking`, section 4.1. A management packet is a TCP/IP header without payload, and its IP length field
+//! covers the header only. But its sequence numbers advance as if it carried a full segment.
 
 use super::wire::datagram_len;
 use crate::packet::{Facts, FlowKey, Kind, NO_VLAN, Packet};
 use crate::tcp::Segment;
 use crate::{Cx, PacketId};
 
-/// Frame format of a management packet: its link-layer header, and the kind of its transport header.
+/// Frame format of a packet that the trunk creates: the link-layer header, and the kind of the transport header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
+    /// Bytes of the link-layer header.
     pub(super) network_offset: u16,
-    /// Which of PPPoE's and PPP's headers are in it.
+    /// PPPoE and PPP headers that the link-layer header contains.
     pub(super) session: Facts,
+    /// VLAN of the frame, or [`NO_VLAN`].
     pub(super) vlan: u16,
-    /// `true` if a UDP datagram follows the IP header, instead of a TCP header.
+    /// `true` if a UDP header follows the IP header. The segment is then in the datagram. `false`: a TCP header
+    /// follows.
     pub(super) datagrams: bool,
 }
 
@@ -26,7 +29,7 @@ impl Default for Frame {
 }
 
 impl Frame {
-    /// The format of the frame of `packet`.
+    /// The link-layer header of `packet`, followed by IP and TCP.
     pub(super) const fn of(packet: &Packet) -> Self {
         Self {
             network_offset: packet.network_offset,
@@ -37,7 +40,7 @@ impl Frame {
     }
 }
 
-/// Describes the packet that carries `segment` without its payload. Its length is that on the wire.
+/// Creates the packet that carries the header of `segment`, without payload. `len` is its length on the wire.
 pub(super) fn describe(key: FlowKey, segment: &Segment, frame: Frame, dscp: u8) -> Packet {
     let (network, ip_header) = key.network_header();
     let transport_offset = frame.network_offset + ip_header;
@@ -61,12 +64,12 @@ pub(super) fn describe(key: FlowKey, segment: &Segment, frame: Frame, dscp: u8) 
     }
 }
 
-/// Length of `packet` from the IP header on.
+/// Bytes of `packet` from the IP header on.
 pub(super) fn network_len(packet: &Packet) -> u64 {
     u64::from(packet.len.saturating_sub(u32::from(packet.network_offset)))
 }
 
-/// Terminates `packet`. Returns the segment that it carried, if any.
+/// Consumes `packet`. Returns the TCP segment that it carried, if any.
 pub(super) fn take_in(cx: &mut Cx<'_>, packet: PacketId) -> Option<Segment> {
     let sack = cx.pool.sack(&packet);
     let arrived = &cx.pool[&packet];

@@ -1,8 +1,11 @@
-//! The seam between a trunk and the probe that finds its share of the path.
+//! Bandwidth probes: the interface between a trunk and the congestion control that finds its rate.
 //!
-//! A [`Trunk`](super::Trunk) owns the tunnel queue, the guarantee and the ceiling. Its [`Probe`] decides when the
-//! next user packet may depart for the trunk's share, and learns about the path from the feedback of the other end.
-//! The [`Receiver`] sends that feedback.
+//! A [`Trunk`](super::Trunk) owns the tunnel queue, the guarantee and the ceiling. Its [`BandwidthProbe`] decides when the
+//! next user packet may depart. The probe measures the path with ACKs from the other gateway, where a
+//! [`ProbeReceiver`] sends them. Two pairs implement the traits: TCP connections without payload (`management`),
+//! and delay measurements of user packets (`epochs`).
+//!
+//! The *share* of a trunk is the bandwidth that the probe permits. The guarantee comes on top.
 
 use std::time::Duration;
 
@@ -10,112 +13,118 @@ use super::epochs::{self, Epochs};
 use super::management::{self, Managements};
 use super::packet::take_in;
 use super::tunnel::Tunnel;
-use super::{Config, Counts, Probing, State};
+use super::{Config, Probing, TrunkCounters, TrunkState};
 use crate::packet::Fifo;
 use crate::random::Random;
 use crate::tcp::Segment;
 use crate::{Bytes, Cx, Factor, Packet, PacketId, Time};
 
-/// Finds the share of a trunk. One call of [`Trunk::pump`](super::Trunk) uses it in this order:
-/// [`handle_timeout`](Self::handle_timeout), [`start`](Self::start), then in turns
-/// [`may_send`](Self::may_send) with [`on_sent`](Self::on_sent) and [`transmit`](Self::transmit), and
-/// [`settle`](Self::settle).
-pub(super) trait Probe: Send {
-    /// A user packet arrives. Returns whether the trunk must be pumped now.
-    fn on_arrival(&mut self, now: Time, packet: &Packet, arrival: Arrival) -> bool;
+/// Decides how much of its tunnel queue a trunk may send.
+///
+/// `Trunk::pump` sends all packets that may depart now. It calls the probe in this order:
+///
+/// 1. [`handle_timeout`](Self::handle_timeout) and [`start`](Self::start), once each.
+/// 2. While [`may_send`](Self::may_send) is `true`: send a user packet, then call [`on_sent`](Self::on_sent).
+/// 3. [`transmit`](Self::transmit), which may send a packet of the probe. If it returns `true`, go back to step 2.
+/// 4. [`settle`](Self::settle), once.
+pub(super) trait BandwidthProbe: Send {
+    /// A user packet arrives at the trunk. Returns `true` if `Trunk::pump` must be called.
+    fn on_arrival(&mut self, now: Time, packet: &Packet, arrival: TunnelArrival) -> bool;
 
-    /// Looks for timeouts. `backlogged`: user packets wait.
+    /// Handles expired timeouts. `backlogged` is `true` while user packets wait in the tunnel queue.
     fn handle_timeout(&mut self, _now: Time, _backlogged: bool) {}
 
-    /// The pump begins to serve the trunk's share. The guarantee has been served.
+    /// `Trunk::pump` begins to send packets of the share. It has sent the packets of the guarantee before.
     fn start(&mut self, _now: Time, _tunnel: &mut Tunnel) {}
 
-    /// Returns `true` if the next user packet may depart now, as far as the share allows. The
-    /// ceiling is the trunk's to check.
+    /// Returns `true` if the share permits the departure of a user packet now. The trunk checks its
+    /// ceiling in addition.
     fn may_send(&self, now: Time) -> bool;
 
-    /// A user packet departs, which takes `takes` bytes of the path.
+    /// A user packet departs. `takes` is its length on the path in bytes, from the IP header on.
     fn on_sent(&mut self, now: Time, packet: &Packet, takes: u64, reason: Reason);
 
-    /// Sends at most one packet of the probe itself. Returns whether to ask [`may_send`](Self::may_send) again.
+    /// Sends at most one packet of the probe, such as a management packet. Returns `true` if more user packets may
+    /// depart now.
     fn transmit(&mut self, to: &mut TrunkOutput<'_, '_>, tunnel: &mut Tunnel) -> bool;
 
-    /// The pump has ended.
+    /// `Trunk::pump` has sent all packets that may depart now.
     fn settle(&mut self, _now: Time, _tunnel: &mut Tunnel) {}
 
-    /// Feedback of the other end about connection `number`. A keepalive has no segment. Returns the window in bytes
-    /// if it may have changed.
+    /// An ACK for connection `number` arrives from the other gateway. `segment` is `None` for a keepalive. Returns the
+    /// window in user bytes if the window may have changed.
     fn on_feedback(
         &mut self,
         now: Time,
         number: u16,
         segment: Option<&Segment>,
-        counts: &mut Counts,
+        counts: &mut TrunkCounters,
     ) -> Option<Bytes>;
 
-    /// The trunk's share in bits per second, without its guarantee.
+    /// The share in bits per second.
     fn rate(&self) -> u64;
 
-    /// Latest time for the next pump.
+    /// Latest time for the next call of `Trunk::pump`.
     fn poll_timeout(&self, tunnel: &Tunnel) -> Option<Time>;
 
-    /// Window, round-trip time, credit and silent connections.
-    fn state(&self) -> State;
+    /// Window, round-trip time, credit, and connections without an answer.
+    fn state(&self) -> TrunkState;
 
-    /// Returns `true` if the other end is considered dead, so that the fallback applies.
+    /// Returns `true` if the other gateway is considered dead. The trunk then applies its
+    /// [`Fallback`](super::Fallback).
     fn peer_is_dead(&self) -> bool {
         false
     }
 
-    /// Returns `true` if the other end has ever answered.
+    /// Returns `true` if the other gateway has ever answered.
     fn has_met_peer(&self) -> bool {
         false
     }
 
-    /// The other end has answered the predecessor of this probe.
+    /// Notes that the other gateway answered an earlier probe, which this probe replaces.
     fn remember_peer(&mut self) {}
 
-    /// Follows a new configuration that differs in VMSS and fallback at most.
+    /// Applies a new configuration. Only VMSS and fallback differ from the present one.
     fn follow(&mut self, _config: &Config) {}
 
-    /// Changes the weight of the trunk's share.
+    /// Sets the weight of the share: twice the weight is about twice the bandwidth.
     fn set_weight(&mut self, _weight: Factor) {}
 
-    /// Bytes that may be in flight, and the least round-trip time. `None` if they are not known.
+    /// User bytes that may be in flight, and the least round-trip time. `None` if it is unknown.
     fn path(&self) -> (Bytes, Option<Duration>) {
         (Bytes::ZERO, None)
     }
 }
 
-/// The place of a user packet that arrives.
+/// State of the tunnel queue as a user packet arrives.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Arrival {
-    /// The only packet of the tunnel queue.
+pub(super) enum TunnelArrival {
+    /// The queue was empty. The packet is queued.
     First,
-    /// Other packets wait in the tunnel queue.
+    /// Other packets wait already. The packet is queued behind them.
     Queued,
-    /// The packet bypasses the trunk.
+    /// The packet bypasses the trunk, because the other gateway is considered dead.
     Past,
 }
 
-/// The reason why a user packet departs.
+/// Part of the trunk's bandwidth that a departing user packet uses.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Reason {
-    /// The share of the trunk, which the probe finds.
+    /// The share that the probe permits.
     Share,
     /// The guaranteed minimum bandwidth.
     Guarantee,
 }
 
-/// Answers the probe of the other end.
-pub(super) trait Receiver: Send {
-    /// A packet of connection `number` from the other end.
+/// Receives the packets of the other gateway's probe, and sends the ACKs for them.
+pub(super) trait ProbeReceiver: Send {
+    /// A probe packet of connection `number` arrives from the other gateway.
     fn handle(&mut self, to: &mut TrunkOutput<'_, '_>, number: u16, packet: PacketId);
 
-    /// A user packet from the other end passes this gateway.
+    /// A user packet from the other gateway passes. The packet itself is forwarded.
     fn watch(&mut self, _to: &mut TrunkOutput<'_, '_>, _packet: &PacketId) {}
 
-    /// Sends answers whose time has come.
+    /// Sends ACKs that are due, such as delayed ACKs.
     fn turn(&mut self, _to: &mut TrunkOutput<'_, '_>) {}
 
     /// Latest time for the next call of [`turn`](Self::turn).
@@ -124,15 +133,15 @@ pub(super) trait Receiver: Send {
     }
 }
 
-/// Destination of departing packets, with its counters.
+/// Output of a trunk: packets that depart are appended to `out` and counted in `counts`.
 pub(super) struct TrunkOutput<'a, 'b> {
     pub(super) cx: &'a mut Cx<'b>,
-    pub(super) counts: &'a mut Counts,
+    pub(super) counts: &'a mut TrunkCounters,
     pub(super) out: &'a mut Fifo,
 }
 
 impl TrunkOutput<'_, '_> {
-    /// Sends a packet that this end made. Returns false if the packet pool is full.
+    /// Sends a packet that the trunk created. Returns `false` if the packet pool is full.
     pub(super) fn make(&mut self, packet: Packet, segment: &Segment) -> bool {
         let Some(id) = self.cx.pool.insert(packet) else { return false };
         if segment.header.has_sack {
@@ -143,33 +152,32 @@ impl TrunkOutput<'_, '_> {
         true
     }
 
-    /// Terminates `packet`. Returns the segment that it carried.
+    /// Consumes `packet`. Returns the TCP segment that it carried.
     pub(super) fn take_in(&mut self, packet: PacketId) -> Option<Segment> {
         take_in(self.cx, packet)
     }
 }
 
-/// The probe and the receiver that `config` names. The tunnel queue takes the first number of `random`, which is of
-/// the part of [`part`].
+/// Creates the probe and the receiver that `config` selects. They draw random numbers from `random` and `receiver`.
 pub(super) fn build(
     config: &Config,
     mut random: Random,
     receiver: Random,
     now: Time,
-) -> (Box<dyn Probe>, Box<dyn Receiver>) {
+) -> (Box<dyn BandwidthProbe>, Box<dyn ProbeReceiver>) {
     match config.probing {
         Probing::Management | Probing::Vegas => {
-            let receiver = management::Receiver::new(config, receiver);
+            let receiver = management::ManagementReceiver::new(config, receiver);
             (Box::new(Managements::new(config, random)), Box::new(receiver))
         }
         Probing::Epochs => {
-            let receiver = epochs::Receiver::new(config, &mut random);
+            let receiver = epochs::EpochReceiver::new(config, &mut random);
             (Box::new(Epochs::new(config, random, now)), Box::new(receiver))
         }
     }
 }
 
-/// Name of the random numbers of a probe.
+/// Name of the random number stream of a probe: `Random::named` mixes it with the seed.
 pub(super) const fn part(probing: Probing) -> &'static str {
     match probing {
         Probing::Management | Probing::Vegas => "sender",

@@ -1,4 +1,5 @@
-//! The departure of packets: for the guarantee, for the share that the probe finds, and past a dead peer.
+//! `Trunk::pump` sends all packets of a trunk that may depart now. User packets depart for the guarantee, for the share
+//! that the bandwidth probe permits, or past the trunk if the other gateway is dead.
 //!
 //! Methods of `Trunk`, whose fields are in `trunk.rs`.
 
@@ -9,7 +10,8 @@ use crate::packet::Fifo;
 use crate::{Cx, PacketId};
 
 impl Trunk {
-    /// Sends every packet that may depart now. The order is: guarantee, share with packets of the probe, bypass.
+    /// Sends all packets that may depart now. User packets of the guarantee are first. User packets of the share follow,
+    /// with the probe's own packets among them. User packets that bypass the trunk are last.
     pub(super) fn pump(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
         let now = cx.now;
         self.probe.handle_timeout(now, !self.tunnel.is_empty());
@@ -27,7 +29,7 @@ impl Trunk {
                 break;
             }
         }
-        // The packets of the probe may have found that the other end is dead.
+        // A retransmission of the probe may just have been the one after which the other gateway is considered dead.
         let passing = self.is_passing();
         if passing {
             self.send_past(cx, out);
@@ -38,7 +40,7 @@ impl Trunk {
         }
     }
 
-    /// Sends user packets for the guarantee.
+    /// Sends user packets for which the guarantee has tokens.
     fn send_guaranteed(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
         let mut sent = Fifo::new();
         if let Some(guarantee) = &mut self.guarantee {
@@ -50,7 +52,7 @@ impl Trunk {
         }
     }
 
-    /// Sends user packets for the share.
+    /// Sends user packets while share and ceiling permit.
     fn send_share(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
         while self.probe.may_send(cx.now)
             && self.tunnel.is_open(cx.now)
@@ -62,7 +64,7 @@ impl Trunk {
         }
     }
 
-    /// Notifies the probe and the weight's adjuster of a user packet that departs.
+    /// Notifies the probe and the rate adjuster of a user packet that departs.
     fn notify(&mut self, cx: &Cx<'_>, packet: &PacketId, reason: Reason) {
         let packet = &cx.pool[packet];
         self.probe.on_sent(cx.now, packet, self.tunnel.takes(packet), reason);
@@ -71,7 +73,7 @@ impl Trunk {
         }
     }
 
-    /// Sends queued packets past the trunk, unchanged.
+    /// Sends queued packets past the trunk: unchanged, and without credit. Only the ceiling limits them.
     fn send_past(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
         while self.tunnel.is_open(cx.now)
             && let Some(packet) = self.tunnel.take_out(cx)
@@ -80,7 +82,7 @@ impl Trunk {
         }
     }
 
-    /// Sends a packet past the trunk. The ceiling counts it.
+    /// Sends a packet past the trunk, and charges the ceiling.
     pub(super) fn bypass(&mut self, cx: &mut Cx<'_>, packet: PacketId, out: &mut Fifo) {
         let described = &cx.pool[&packet];
         self.counts.past += network_len(described);

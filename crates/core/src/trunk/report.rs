@@ -7,59 +7,60 @@ use crate::qdisc::Backlog;
 
 /// Report of a trunk.
 #[derive(Clone, Debug)]
-pub struct Report {
-    /// Its name.
+pub struct TrunkReport {
+    /// Name of the trunk.
     pub name: String,
-    /// Packets and bytes sent, made and received.
-    pub counts: Counts,
+    /// Counters of packets and bytes since the start.
+    pub counts: TrunkCounters,
     /// Backlog of the tunnel queue.
     pub backlog: Backlog,
-    /// State of its congestion control.
-    pub state: State,
-    /// The weight, the last round of its adjuster, and the decisions. `None` for a trunk without a weight.
-    pub weight: Option<itcp::Report>,
+    /// State of the congestion control.
+    pub state: TrunkState,
+    /// Report of the rate adjuster that sets the weight. `None` for a trunk without a weight.
+    pub weight: Option<itcp::AdjusterReport>,
 }
 
 /// State of the congestion control of a trunk.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct State {
-    /// Management packets that may be in flight. With epochs, the window in units of 1500 bytes.
+pub struct TrunkState {
+    /// Congestion window: management packets that may be in flight. With [`Epochs`](super::Probing::Epochs): user
+    /// bytes that may be in flight, divided by 1500.
     pub window: u64,
-    /// Mean of the smoothed round-trip times of its connections. `None` before the first answer.
+    /// Mean of the smoothed round-trip times of the management connections. `None` before the first ACK.
     pub rtt: Option<Duration>,
-    /// User bytes that may be sent. Negative credit is borrowed. With epochs, the window minus the bytes sent
-    /// since the last acknowledged boundary.
+    /// User bytes that may be sent now. Below zero, more bytes were sent than credit was given. With epochs: the
+    /// window minus the user bytes in flight.
     pub credit: i64,
-    /// Management connections whose last two timeouts in a row brought no answer.
+    /// Management connections that have had two timeouts in a row without an ACK.
     pub silent: usize,
-    /// Connections that ask for credit now: all, or `round(weight)` of them.
+    /// Management connections in use. A trunk with a weight uses `round(weight)` of them, other trunks use all.
     pub active: u16,
 }
 
-/// Counters of a trunk, at one end.
+/// Counters of a trunk at one gateway.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Counts {
+pub struct TrunkCounters {
     /// Management packets sent.
     pub management: u64,
-    /// Retransmissions among them.
+    /// Management packets that were retransmissions.
     pub again: u64,
     /// Bytes of user packets sent for credit, from the IP header on.
     pub elastic: u64,
     /// Bytes of user packets sent for the guarantee, from the IP header on.
     pub guaranteed: u64,
-    /// Bytes of user packets that bypassed the trunk because the other end was considered dead.
+    /// Bytes of user packets that bypassed the trunk because the other gateway was considered dead.
     pub past: u64,
-    /// With epochs, bytes of user packets that did not arrive, as reported by the other end. Packets that arrive late
-    /// are not subtracted.
+    /// With epochs: bytes of user packets that did not reach the other gateway in time, by its reports. A packet that
+    /// arrives after it was counted as missing stays counted.
     pub missing: u64,
-    /// Packets made: management packets, handshakes and ACKs.
+    /// Packets that the trunk created: management packets, handshakes and ACKs.
     pub made: u64,
-    /// Packets terminated here.
+    /// Packets of the other gateway that ended here: management packets, handshakes and ACKs.
     pub absorbed: u64,
 }
 
-impl Counts {
-    /// The difference between these counters and `before`, an earlier state of them.
+impl TrunkCounters {
+    /// The increase of each counter since `before`, an earlier reading.
     #[must_use]
     pub const fn since(&self, before: &Self) -> Self {
         Self {
@@ -75,7 +76,7 @@ impl Counts {
     }
 }
 
-impl std::ops::Add for Counts {
+impl std::ops::Add for TrunkCounters {
     type Output = Self;
 
     fn add(self, more: Self) -> Self {
@@ -92,7 +93,7 @@ impl std::ops::Add for Counts {
     }
 }
 
-impl std::ops::AddAssign for Counts {
+impl std::ops::AddAssign for TrunkCounters {
     fn add_assign(&mut self, more: Self) {
         *self = *self + more;
     }

@@ -1,4 +1,4 @@
-//! Two ends of a trunk with a path between them.
+//! A test bench: two gateways with a trunk, and a path between them.
 
 use std::time::Duration;
 
@@ -50,24 +50,24 @@ pub(super) fn queue(queue: &str) -> QdiscSpec {
     queue
 }
 
-/// A packet that arrived at the far end.
+/// A user packet that arrived at the second gateway, with its arrival time.
 pub(super) struct Arrived {
     pub(super) at: Time,
     pub(super) packet: Packet,
 }
 
-/// Two ends of a trunk, with one link in each direction.
+/// Both ends of a trunk, with one link in each direction.
 pub(super) struct Pair {
     pub(super) now: Time,
     pub(super) ends: [Trunk; 2],
     pub(super) links: [Link; 2],
     pub(super) pool: PacketPool,
     pub(super) tally: Tally,
-    /// User packets that reached the second end.
+    /// User packets that reached the second gateway.
     pub(super) arrived: Vec<Arrived>,
     keys: [Vec<(FlowKey, Arriving)>; 2],
     pub(super) offered: u64,
-    /// All packets back to the first end are lost.
+    /// `true`: all packets from the second gateway to the first are lost.
     pub(super) muted: bool,
 }
 
@@ -93,7 +93,7 @@ impl Pair {
         }
     }
 
-    /// Changes the configuration of the first end to `config`.
+    /// Changes the configuration of the first gateway to `config`.
     pub(super) fn change(&mut self, config: &Config) {
         let other = Trunk::new(config, 8, self.now);
         let trunk = std::mem::replace(&mut self.ends[0], other);
@@ -101,12 +101,12 @@ impl Pair {
         self.ends[0] = trunk.changed(&mut cx, config, 8);
     }
 
-    /// A user packet reaches the first end.
+    /// A user packet arrives at the first gateway.
     pub(super) fn offer(&mut self, member: u32, len: u32) {
         self.offer_packet(Packet { member: Member(member), ..user(len) });
     }
 
-    /// A packet of a trunk within this one reaches the first end.
+    /// A packet of another trunk, which this trunk carries, arrives at the first gateway.
     pub(super) fn offer_marked(&mut self, dscp: u8, len: u32) {
         self.offer_packet(Packet { dscp, ..user(len) });
     }
@@ -126,7 +126,7 @@ impl Pair {
         }
     }
 
-    /// Advances time to `until`. `before` is called at each step, with the pair.
+    /// Advances time to `until`. Calls `before` at each step.
     pub(super) fn run(&mut self, until: Time, mut before: impl FnMut(&mut Self)) {
         loop {
             before(self);
@@ -143,7 +143,7 @@ impl Pair {
         }
     }
 
-    /// Delivers packets that left the link from `end` to the other end.
+    /// Delivers packets of the link from gateway `end` to the other gateway.
     fn receive(&mut self, end: usize) {
         loop {
             let mut cx = Cx { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
@@ -165,13 +165,13 @@ impl Pair {
         }
     }
 
-    /// A packet of a management connection terminates at `end`.
+    /// A packet of a management connection arrives at gateway `end`, and ends there.
     pub(super) fn hand_in(&mut self, end: usize, what: Arriving, packet: PacketId) {
         self.with(end, |trunk, cx, out| trunk.handle(cx, what, packet, out));
     }
 
-    /// Every packet that was offered or made has arrived, was dropped, terminated at a trunk, or is
-    /// queued.
+    /// Checks that no packet is missing: each packet that was offered or created has arrived, was dropped, ended at a
+    /// trunk, or is queued.
     pub(super) fn check_conservation(&self) {
         let made: u64 = self.ends.iter().map(|end| end.counts().made).sum();
         let absorbed: u64 = self.ends.iter().map(|end| end.counts().absorbed).sum();
@@ -183,7 +183,7 @@ impl Pair {
         assert_eq!(self.offered + made, absorbed + arrived + self.tally.drops.total() + held);
     }
 
-    /// Bytes that arrived from `from` on.
+    /// Bytes of user packets that arrived from the time `from` on.
     pub(super) fn bytes_since(&self, from: Time) -> u64 {
         self.arrived.iter().filter(|it| it.at >= from).map(|it| u64::from(it.packet.len)).sum()
     }

@@ -1,4 +1,4 @@
-//! Tests of a trunk: both ends, with a path between them.
+//! Tests of a trunk with management connections: two gateways, with a path between them.
 
 mod changes;
 mod weights;
@@ -14,7 +14,7 @@ use crate::{Chance, Packet, Rate, tcp};
 
 const LOSSLESS: &str = "{ kind = \"trunk-fifo\", limit = \"256 kB\", threshold = 32 }";
 
-/// Keeps `deep` packets of these lengths waiting, of three flows.
+/// Keeps `deep` packets of three flows in the tunnel queue. Their lengths repeat `lengths`.
 fn greedy(deep: u32, lengths: &[u32]) -> impl FnMut(&mut Pair) + '_ {
     let mut turn = 0;
     move |pair| {
@@ -36,14 +36,14 @@ fn a_trunk_fills_the_path_and_only_management_packets_are_lost() {
     pair.run(seconds(12), greedy(50, &[1_500]));
     pair.check_conservation();
     let bytes = pair.bytes_since(seconds(5));
-    // 52 of 1,552 bytes are management packets.
+    // For each user packet of 1,500 bytes, there is a management packet of 52 bytes.
     assert!(bytes > 7 * 1_250_000 * 94 / 100, "{bytes}");
     let drops = pair.tally.drops;
     assert!(drops.of(crate::Reason::Aqm) > 10);
     assert_eq!(drops.of(crate::Reason::QueueFull), 0);
 }
 
-/// Largest backlog at the router within 6 s of the start, in percent of equation 2.
+/// Largest backlog of the router in the first 6 s, in percent of the buffer that equation 2 requires.
 fn fullest(begin: fn(tcp::Details) -> tcp::Details, delay: u64, early: bool) -> u64 {
     let room = required_buffer(ALPHA, Bytes(52), [Bytes(1_500); 4], Chance::NEVER).unwrap();
     let queue =
@@ -61,7 +61,8 @@ fn fullest(begin: fn(tcp::Details) -> tcp::Details, delay: u64, early: bool) -> 
     most * 100 / room.0
 }
 
-/// The paper adds "a few percent" to equation 2, for user packets of dropped management packets.
+/// The paper adds "a few percent" to the buffer of equation 2, because user packets of dropped management packets
+/// stay in the queue.
 ///
 /// Catches: an initial window of ten packets; slow start beyond [`ALPHA`].
 #[test]
@@ -75,7 +76,7 @@ fn a_trunk_that_begins_needs_no_more_than_a_few_percent_beyond_equation_2() {
     assert!(fullest(|details| details, 2, true) >= 150);
 }
 
-/// Catches: credit that forgets what was borrowed; credit for handshakes and acknowledgements.
+/// Catches: negative credit that is reset to zero; credit for handshakes and ACKs.
 #[test]
 fn user_bytes_are_never_more_than_the_credit_given_and_a_packet_borrowed_for_each_connection() {
     for (vmss, connections, lengths) in [
@@ -119,7 +120,7 @@ fn packets_of_a_flow_arrive_unchanged_but_for_their_codepoint_and_in_order() {
     }
 }
 
-/// Catches: the codepoint of this trunk on queued packets; departing packets without it.
+/// Catches: user packets that get the codepoint of the trunk as they are queued; user packets that depart without it.
 #[test]
 fn of_a_trunk_within_it_drops_management_packets_first_and_both_leave_as_its_own() {
     let queue = testing::queue("{ kind = \"trunk-fifo\", limit = \"60 kB\", threshold = 4 }");
@@ -135,7 +136,7 @@ fn of_a_trunk_within_it_drops_management_packets_first_and_both_leave_as_its_own
     assert!(pair.arrived.iter().all(|it| it.packet.dscp == 10));
 }
 
-/// Catches: guaranteed traffic that takes credit.
+/// Catches: user packets of the guarantee that use up credit.
 #[test]
 fn the_guarantee_is_sent_whatever_becomes_of_management_packets() {
     let guarantee = Some(Rate::from_mbps(2));
@@ -155,9 +156,10 @@ fn the_guarantee_is_sent_whatever_becomes_of_management_packets() {
     assert_eq!((counts.elastic, counts.management), (0, 0));
 }
 
-/// At 8 kbit/s a packet is paid off in 1.5 s. At 8 Mbit/s the next packets depart sooner.
+/// At a guarantee of 8 kbit/s, a packet of 1,500 bytes delays the next by 1.5 s. After a change to 8 Mbit/s, the next
+/// packet departs sooner.
 ///
-/// Catches: a wait that is by the rate of before.
+/// Catches: a departure time that was computed from the old rate.
 #[test]
 fn a_guarantee_that_is_raised_is_sent_at_once() {
     let guaranteed = |kbps| Config { guarantee: Some(Rate::from_kbps(kbps)), ..config() };
@@ -175,7 +177,7 @@ fn a_guarantee_that_is_raised_is_sent_at_once() {
 /// A ceiling of 5 Mbit/s on a path of 10 Mbit/s: no packet is lost, and the egress rate is the
 /// ceiling.
 ///
-/// Catches: a trunk that looks again only when something comes.
+/// Catches: a trunk without a timer, which sends only when a packet arrives.
 #[test]
 fn under_a_ceiling_a_trunk_sends_just_that() {
     let ceiling = Some(Rate::from_mbps(5));
@@ -188,12 +190,10 @@ fn under_a_ceiling_a_trunk_sends_just_that() {
     assert!((full * 99 / 100..full + 10_000).contains(&all), "{all} of {full}");
 }
 
-/// Super-packets with ten frames of 140 bytes from the IP header on. They depart for credit, past a
-/// dead peer from the queue, and past it on arrival. The path carries ten headers each, and the
-/// ceiling counts these bytes.
+/// Super-packets of ten frames, each with 140 bytes from the IP header on. They depart for credit. While the other
+/// gateway is dead, they bypass the trunk, from the queue and on arrival. The ceiling counts ten headers for each.
 ///
-/// Catches: a super-packet charged with its length here, from the queue or on arrival; a queued
-/// packet marked as the trunk's although it passes it.
+/// Catches: a super-packet charged with one header only; a packet that bypasses the trunk with the trunk's codepoint.
 #[test]
 fn of_super_packets_each_frame_counts_under_a_ceiling() {
     let tcp = TcpSegment { payload: 1_000, ..TcpSegment::default() };
@@ -215,7 +215,7 @@ fn of_super_packets_each_frame_counts_under_a_ceiling() {
         let before = pair.ends[0].counts();
         pair.run(seconds(20), offer);
         let counts = pair.ends[0].counts().since(&before);
-        // Packets past the trunk are unchanged.
+        // Packets that bypass the trunk are unchanged.
         let left = |dscp| {
             let late = pair.arrived.iter().filter(|it| it.at > seconds(10));
             late.filter(|it| it.packet.segments > 1).any(|it| it.packet.dscp == dscp)
@@ -227,7 +227,7 @@ fn of_super_packets_each_frame_counts_under_a_ceiling() {
     }
 }
 
-/// Catches: credit for every retransmission of a path that is gone.
+/// Catches: credit for every retransmission while the path is down.
 #[test]
 fn a_path_that_goes_away_gets_the_guarantee_only_and_all_again_when_it_comes_back() {
     let config = Config { guarantee: Some(Rate::from_kbps(800)), ..config() };
@@ -238,7 +238,7 @@ fn a_path_that_goes_away_gets_the_guarantee_only_and_all_again_when_it_comes_bac
     let before = pair.ends[0].counts();
     pair.run(seconds(35), greedy(50, &[1_500]));
     let after = pair.ends[0].counts();
-    // The bytes in flight, and one timeout of each connection that is not silent yet.
+    // The credit of the windows before the failure, and of one retransmission of each connection.
     let most = 4 * 1_500 * 32;
     assert!(after.elastic - before.elastic < most, "{before:?} {after:?}");
     let given = (after.elastic - before.elastic) / 1_500;
@@ -250,11 +250,11 @@ fn a_path_that_goes_away_gets_the_guarantee_only_and_all_again_when_it_comes_bac
     assert!(bytes > 5 * 1_250_000 * 9 / 10, "{bytes}");
 }
 
-/// A peer that dies during traffic, and a peer that never existed.
+/// The other gateway dies during traffic, or has never existed. User packets then bypass the trunk.
 ///
-/// Catches: silence detected by timeouts of data only; connections that wait for minutes although
-/// another one is answered; no questions while packets pass the trunk; queued packets that stay
-/// queued.
+/// Catches: lost SYNs that do not count as timeouts; connections that wait for a timeout of minutes although another
+/// connection receives ACKs; no attempts to reach the gateway while packets bypass the trunk; queued packets that
+/// never depart.
 #[test]
 fn past_a_peer_that_is_gone_packets_go_directly_if_so_told_and_through_the_trunk_when_it_is_back() {
     let gone = LinkConfig { loss: Loss::Bernoulli(Chance::ALWAYS), ..path(LOSSLESS) };
@@ -286,7 +286,7 @@ fn past_a_peer_that_is_gone_packets_go_directly_if_so_told_and_through_the_trunk
                 (report.backlog.packets == 0, sent(&pair).past > 30 * 40_000),
                 (direct, direct)
             );
-            // The dead peer is detected within some seconds after the first timeout.
+            // The trunk detects the dead gateway within some seconds after the first timeout.
             assert!(!direct || sent(&pair).past > 145 * 30_000, "{:?}", sent(&pair));
             pair.links[0] = there;
             run(&mut pair, 290);
@@ -305,7 +305,7 @@ fn an_end_that_begins_anew_is_heard_again() {
         let mut pair = Pair::new(&config(), &path(LOSSLESS));
         pair.run(seconds(5), greedy(50, &[1_500]));
         let config = pair.ends[restarted].config().clone();
-        // The packets queued there are lost with it.
+        // A restart loses the packets in the tunnel queue. Wait until there are none.
         while pair.ends[restarted].backlog().packets > 0 {
             pair.run(pair.now + Duration::from_millis(1), |_| ());
         }
@@ -317,7 +317,7 @@ fn an_end_that_begins_anew_is_heard_again() {
     }
 }
 
-/// Catches: management packets while nothing waits.
+/// Catches: management packets while no user packet waits.
 #[test]
 fn a_trunk_that_has_nothing_to_send_is_silent() {
     let mut pair = Pair::new(&config(), &path(LOSSLESS));

@@ -1,8 +1,9 @@
-//! The tunnel queue, where user packets wait unchanged.
+//! The tunnel queue of a trunk, where user packets wait for credit.
 //!
-//! Source: `trunking`, section 4.2.
-//! Differs: a packet gets the codepoint of the trunk when it departs, not when it arrives. So the queue can tell the
-//! management packets of a nested trunk from its user packets: `trunk-fifo` drops them first, as a router does.
+//! Source: `trunking`, section 4.2 (a user packet waits until a management packet has given credit).
+//! Differs: a packet gets the DS codepoint of the trunk when it departs, not when it arrives. A trunk may carry the
+//! packets of another trunk. While they wait, their own codepoints tell its management packets from its user packets.
+//! The queue discipline `trunk-fifo` then drops management packets first, as a router does.
 
 use super::Config;
 use super::ceiling::Ceiling;
@@ -15,32 +16,32 @@ use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Time};
 /// The tunnel queue of a trunk, with the ceiling on its egress rate.
 pub(super) struct Tunnel {
     waiting: Waiting,
-    /// Codepoint of departing packets.
+    /// DS codepoint of departing packets.
     dscp: u8,
     /// Frame format of management packets.
     frame: Frame,
-    /// `true` if that is the same for all user packets.
+    /// `true` if `frame` is fixed by the configuration. Otherwise it follows the latest user packet.
     fixed: bool,
-    /// Bytes that the trunk adds to each packet on the path.
+    /// Bytes that encapsulation adds to each user packet.
     overhead: u32,
     ceiling: Option<Ceiling>,
 }
 
 impl Tunnel {
-    /// A queue whose packets depart with this codepoint.
+    /// A tunnel queue with the queue discipline `queue`. Its packets depart with the codepoint `dscp`.
     pub(super) fn new(queue: Box<dyn Qdisc>, dscp: u8) -> Self {
         let (waiting, frame) = (Waiting::new(queue), Frame::default());
         Self { waiting, dscp, frame, fixed: false, overhead: 0, ceiling: None }
     }
 
-    /// The queue for `config`.
+    /// The tunnel queue of the trunk that `config` describes, without its ceiling.
     pub(super) fn of(config: &Config, queue: Box<dyn Qdisc>) -> Self {
         let (frame, overhead) = (config.wire.frame(), config.wire.overhead(config.local));
         let plain = Self::new(queue, config.user_dscp());
         Self { fixed: frame.is_some(), frame: frame.unwrap_or_default(), overhead, ..plain }
     }
 
-    /// Adds a `ceiling` from `now` on.
+    /// The same queue with a `ceiling` from `now` on.
     pub(super) fn under(mut self, ceiling: Option<Rate>, now: Time) -> Self {
         self.hold_to(ceiling, now);
         self
@@ -54,24 +55,24 @@ impl Tunnel {
         }
     }
 
-    /// Returns `true` if the ceiling permits a departure now.
+    /// Returns `true` if the ceiling permits a departure now, or if there is no ceiling.
     pub(super) fn is_open(&mut self, now: Time) -> bool {
         self.ceiling.as_mut().is_none_or(|it| it.is_open(now))
     }
 
-    /// When the ceiling permits the next departure. `None` without a ceiling.
+    /// Time at which the ceiling permits the next departure. `None` without a ceiling.
     pub(super) fn opens(&self) -> Option<Time> {
         self.ceiling.as_ref().map(Ceiling::opens)
     }
 
-    /// Charges the ceiling with `len` bytes of a packet that was not queued here.
+    /// Charges the ceiling with `len` bytes of a packet that did not wait in this queue.
     pub(super) fn charge(&mut self, now: Time, len: u64) {
         if let Some(ceiling) = &mut self.ceiling {
             ceiling.charge(now, len);
         }
     }
 
-    /// The smaller one of `rate` and the ceiling.
+    /// The smaller of `rate` and the ceiling.
     pub(super) fn at_most(&self, rate: Rate) -> Rate {
         self.ceiling.as_ref().map_or(rate, |it| rate.min(it.rate()))
     }
@@ -84,14 +85,15 @@ impl Tunnel {
         self.waiting.enqueue(cx, packet);
     }
 
-    /// The next user packet, with the codepoint of the trunk. The ceiling is charged.
+    /// Takes the next user packet to send. Sets its codepoint, and charges the ceiling.
     pub(super) fn pop(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         let packet = self.take_out(cx)?;
         let described = &mut cx.pool[&packet];
         if self.overhead == 0 {
             described.set_dscp(self.dscp);
         } else {
-            // Only the outer header of the datagram gets the codepoint.
+            // The packet will be encapsulated. The codepoint is that of the outer header, and the IP header of the
+            // packet stays unchanged.
             described.dscp = self.dscp;
         }
         if self.ceiling.is_some() {
@@ -100,12 +102,12 @@ impl Tunnel {
         Some(packet)
     }
 
-    /// The next user packet, unchanged, for another queue.
+    /// Takes the next user packet, unchanged. The ceiling is not charged.
     pub(super) fn take_out(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         self.waiting.dequeue(cx)
     }
 
-    /// Bytes of the path that `packet` takes, from the IP header on. They include what the trunk adds, and the
+    /// Length of `packet` on the path in bytes, from the IP header on. The length includes the encapsulation, and the
     /// headers of all frames of a super-packet.
     #[inline]
     pub(super) fn takes(&self, packet: &Packet) -> u64 {
@@ -113,7 +115,7 @@ impl Tunnel {
         if packet.segments <= 1 { once } else { once + self.repeats(packet) }
     }
 
-    /// Headers of all frames of a super-packet except the first.
+    /// Bytes of headers and encapsulation of all frames of a super-packet except the first.
     fn repeats(&self, packet: &Packet) -> u64 {
         let header = packet.headers().saturating_sub(u32::from(packet.network_offset));
         u64::from(packet.segments - 1) * u64::from(header + self.overhead)
@@ -140,12 +142,12 @@ impl Tunnel {
         self.waiting.hand_over(pool, what)
     }
 
-    /// Sets the window of the trunk, in user bytes, for ACK control.
+    /// Sets the congestion window of the trunk in user bytes. Queue disciplines may use it.
     pub(super) fn set_window(&mut self, window: Bytes) {
         self.waiting.set_window(window);
     }
 
-    /// The queue as ACK control sees it, if packets depart at `rate`.
+    /// Backlog of the queue for ACK control, if packets depart at `rate`.
     pub(super) fn ahead(&self, rate: Rate) -> Ahead {
         self.waiting.ahead(rate)
     }
@@ -166,7 +168,8 @@ mod tests {
         Tunnel::of(&Config { wire, ..config() }, queue)
     }
 
-    /// Catches: the datagram's headers left out, or added once to a super-packet; its repeated headers left out.
+    /// Catches: bytes of encapsulation that are not counted for each frame of a super-packet; TCP/IP headers counted for
+    /// the first frame only.
     #[test]
     fn a_packet_takes_the_length_of_its_frames_on_the_path() {
         let wire = Wire::Datagrams { vlan: None, encapsulation: Encapsulation::Udp };
@@ -180,7 +183,7 @@ mod tests {
         assert_eq!(tunnel(Wire::Headers).takes(&many), 3 * 1_440);
     }
 
-    /// Catches: the codepoint of the trunk in the inner header of a datagram.
+    /// Catches: an encapsulated packet whose own IP header gets the codepoint of the trunk.
     #[test]
     fn a_packet_in_a_datagram_keeps_its_codepoint() {
         let (mut pool, mut tally) = (PacketPool::with_capacity(2), Tally::default());

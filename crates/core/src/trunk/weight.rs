@@ -1,24 +1,26 @@
-//! The weight of a trunk: its share of the path follows the load that its users offer.
+//! The weight of a trunk: a trunk whose users send more gets a larger share of the path.
 //!
-//! A [`RateAdjuster`] measures the tunnel queue in rounds. It takes the backlogged part of the time
-//! (`busy`), the user bytes that arrived (`a`), and the user bytes sent during backlogs (`s`). It
-//! changes the weight at the end of a round. The probe applies the weight: `theta = w`, or `M =
-//! round(w)` management connections. No user connection is terminated.
+//! A [`RateAdjuster`] (see [`itcp`](crate::itcp)) observes the tunnel queue over rounds of many samples. This file
+//! measures the input: the time with a backlog (`busy`), the user bytes that arrived (`arrived`), and the user bytes
+//! sent during a backlog (`sent_busy`). At the end of a round the adjuster may
+//! change the weight `w`. The bandwidth probe applies it: as `round(w)` management connections, or as `theta = w`
+//! packets in the queue of weighted Vegas.
 //!
-//! Source: `itcp`, section 4, with the `measured` law of [`itcp`](crate::itcp).
+//! Source: `itcp`, section 4 (a rate adjuster), with the law `measured` of [`itcp`](crate::itcp).
 //! Differs:
-//! - The paper's gateway ends its users' connections and carries their bytes. Here `a` counts user packets from the IP
-//!   header on, with retransmissions and with packets that the tunnel queue drops.
-//! - A trunk at its ceiling is backlogged too. Its weight rises to the maximum, which the ceiling makes harmless.
+//! - The paper's gateway terminates its users' TCP connections and counts their payload. A trunk forwards user packets,
+//!   and counts them from the IP header on. Retransmissions and packets that the tunnel queue drops count too.
+//! - A ceiling also makes the queue backlogged. The weight then rises to its maximum, but the ceiling bounds the rate.
 
 use std::time::Duration;
 
 use super::Config;
-use crate::itcp::{RateAdjuster, Report, Seen};
+use crate::itcp::{AdjusterReport, GatewayLoad, RateAdjuster};
 use crate::random::Random;
 use crate::{Bytes, Factor, Time};
 
-/// The greatest weight of a trunk. Routers are sized for as many connections of each trunk.
+/// The greatest weight of a trunk. The buffers of routers must have room for this many management connections of each
+/// trunk (`buffer`).
 pub const MOST_WEIGHT: u16 = 16;
 
 /// `round(weight)`, from 1 to [`MOST_WEIGHT`].
@@ -28,20 +30,23 @@ pub(super) fn rounded(weight: Factor) -> u16 {
     u16::try_from(whole).unwrap_or(MOST_WEIGHT).clamp(1, MOST_WEIGHT)
 }
 
-/// The rate adjuster of a trunk, and the load that it measures.
-pub(super) struct Weight {
+/// The rate adjuster of a trunk, and the measurements of the tunnel queue for it.
+pub(super) struct TrunkWeight {
     adjuster: RateAdjuster,
-    /// User bytes that arrived, that were sent, and that were sent while the queue was backlogged.
+    /// User bytes that arrived at the trunk.
     arrived: u64,
+    /// User bytes sent.
     sent: u64,
+    /// User bytes sent while the queue was backlogged.
     sent_busy: u64,
-    /// Total time in which the queue was backlogged, up to `backlogged_since` if it is backlogged now.
+    /// Total time in which the queue was backlogged. The present backlog, which began at `backlogged_since`, is not
+    /// included yet.
     busy: Duration,
     backlogged_since: Option<Time>,
 }
 
-impl Weight {
-    /// The weight that `config` asks for. `None` if it asks for none.
+impl TrunkWeight {
+    /// The rate adjuster that `config` describes. `None` for a trunk without a weight.
     pub(super) fn new(config: &Config, seed: u64, now: Time) -> Option<Self> {
         let random = Random::named(seed, &["trunk", &config.name, "weight"]);
         let adjuster = RateAdjuster::new(config.weight.as_ref()?, random, now);
@@ -73,7 +78,7 @@ impl Weight {
         }
     }
 
-    /// Takes note of the queue after a change.
+    /// Notes whether the queue is backlogged after a packet has arrived or departed.
     pub(super) fn observe(&mut self, now: Time, backlogged: bool) {
         match (self.backlogged_since, backlogged) {
             (None, true) => self.backlogged_since = Some(now),
@@ -85,7 +90,7 @@ impl Weight {
         }
     }
 
-    /// Takes a sample if one is due. Returns the weight if it changed.
+    /// Gives the adjuster a sample if one is due. Returns the new weight if the adjuster changed it.
     pub(super) fn handle_timeout(
         &mut self,
         now: Time,
@@ -97,7 +102,7 @@ impl Weight {
             return None;
         }
         let backlogged = self.backlogged_since.map_or(Duration::ZERO, |since| now.since(since));
-        let seen = Seen {
+        let seen = GatewayLoad {
             queue,
             arrived: self.arrived,
             sent: self.sent,
@@ -106,19 +111,19 @@ impl Weight {
             blocked: false,
             window,
             least_rtt,
-            // The trunk does not count its users. `most` is a constant.
+            // The trunk does not count user connections, so they must not bound the weight.
             connections: u32::MAX,
         };
         self.adjuster.handle_timeout(now, &seen)
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) must be called.
+    /// Time for the next call of [`handle_timeout`](Self::handle_timeout).
     pub(super) const fn poll_timeout(&self) -> Time {
         self.adjuster.poll_timeout()
     }
 
-    /// The latest round, and the decisions so far.
-    pub(super) const fn report(&self) -> Report {
+    /// The weight, the latest round, and the decisions so far.
+    pub(super) const fn report(&self) -> AdjusterReport {
         self.adjuster.report()
     }
 }
@@ -137,12 +142,12 @@ mod tests {
         }
     }
 
-    /// Catches: packets that pass an empty queue counted as sent while busy; the time of the present backlog left out.
+    /// Catches: packets that pass an empty queue counted as sent during a backlog; backlogged time that is never added.
     #[test]
     fn only_backlogged_time_counts_as_busy() {
         let adjuster = crate::itcp::Config::default();
         let config = Config { weight: Some(adjuster), ..super::super::testing::config() };
-        let mut it = Weight::new(&config, 1, Time::ZERO).unwrap();
+        let mut it = TrunkWeight::new(&config, 1, Time::ZERO).unwrap();
         let ms = Time::from_millis;
         it.on_sent(ms(1), 100);
         it.observe(ms(1), false);

@@ -1,7 +1,9 @@
 //! Wire formats of trunk packets, and their lengths.
 //!
-//! Source: `trunking`, section 4.1, for headers; RFC 768 and RFC 2003 for datagrams. The crate
-//! `wire` reads and writes their layout.
+//! The crate `wire` reads and writes the packets. This file only computes their lengths, so that rates and links are
+//! charged correctly.
+//!
+//! Source: `trunking`, section 4.1 (TCP headers without payload); RFC 768 (UDP) and RFC 2003 (encapsulation).
 
 use std::net::IpAddr;
 
@@ -16,10 +18,9 @@ pub enum Wire {
     /// unchanged.
     #[default]
     Headers,
-    /// The format between live gateways: messages of the two ends travel in UDP datagrams over
-    /// Ethernet.
+    /// The format between live gateways: management packets and their ACKs are UDP datagrams over Ethernet.
     Datagrams {
-        /// The VLAN of the datagrams. `None` for untagged ones.
+        /// VLAN of the datagrams. `None`: untagged.
         vlan: Option<u16>,
         /// Treatment of user packets.
         encapsulation: Encapsulation,
@@ -29,14 +30,14 @@ pub enum Wire {
 /// Treatment of user packets that depart through the trunk.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Encapsulation {
-    /// They depart unchanged.
+    /// User packets depart unchanged.
     #[default]
     None,
-    /// Each travels in a datagram, and so takes the path of management packets.
+    /// Each user packet is encapsulated in a UDP datagram. So it takes the same path as the management packets.
     Udp,
 }
 
-/// Bytes before a user packet in its datagram: version, kind and packet number.
+/// Bytes between the UDP header and an encapsulated user packet: version, kind and packet number.
 pub const USER_HEADER: u32 = 7;
 
 /// Bytes of the authentication tag at the end of each datagram.
@@ -45,13 +46,15 @@ pub const SEAL: u32 = 16;
 /// Bytes of a UDP header (RFC 768).
 const UDP: u32 = 8;
 
-/// Bytes of an Ethernet header, and of a VLAN tag.
+/// Bytes of an Ethernet header.
 const ETHERNET: u16 = 14;
+
+/// Bytes of a VLAN tag (IEEE 802.1Q).
 const TAG: u16 = 4;
 
 impl Wire {
-    /// Bytes that the trunk adds to each user packet, from the IP header on. Zero if user packets
-    /// depart unchanged.
+    /// Bytes of outer headers and authentication tag that encapsulation adds to each user packet, the outer IP
+    /// header included. Zero without encapsulation.
     #[must_use]
     pub fn overhead(&self, local: IpAddr) -> u32 {
         match self {
@@ -74,7 +77,8 @@ impl Wire {
             }
     }
 
-    /// Bytes that each frame of `packet` grows on the link. Negative if it shrinks.
+    /// Bytes by which each frame of `packet` becomes longer on the link. Negative if it becomes shorter, because the
+    /// link-layer header of the datagram is shorter.
     pub(crate) fn longer(&self, local: IpAddr, packet: &Packet) -> i32 {
         let Some(frame) = self.frame() else { return 0 };
         let signed = |bytes: u32| i32::try_from(bytes).unwrap_or(i32::MAX);
@@ -82,14 +86,14 @@ impl Wire {
         signed(self.overhead(local)).saturating_add(link)
     }
 
-    /// Offset of the IP header in the frames of datagrams. `None` if the packets take the
-    /// link-layer headers of user packets.
+    /// Bytes of the link-layer header of datagrams. `None` with [`Wire::Headers`]: packets of the trunk then get
+    /// the link-layer header of user packets.
     pub(crate) fn network_offset(&self) -> Option<u16> {
         self.frame().map(|frame| frame.network_offset)
     }
 
-    /// Frame format of datagrams. `None` if the packets take the link-layer headers of user
-    /// packets.
+    /// Frame format of datagrams. `None` with [`Wire::Headers`]: packets of the trunk then get the link-layer
+    /// header of user packets.
     pub(super) const fn frame(&self) -> Option<Frame> {
         let Self::Datagrams { vlan, .. } = *self else { return None };
         let (network_offset, vlan) = match vlan {
@@ -100,7 +104,7 @@ impl Wire {
     }
 }
 
-/// Bytes of the IP header of a datagram from the address `local`.
+/// Bytes of the IP header of packets from the address `local`.
 const fn ip_header(local: IpAddr) -> u32 {
     if local.is_ipv4() { 20 } else { 40 }
 }
@@ -118,7 +122,7 @@ pub fn datagram_len(segment: &Segment) -> u32 {
     UDP + SEGMENT + options + SEAL
 }
 
-/// Bytes of a segment in a datagram, without options.
+/// Bytes of a segment without TCP options, as a datagram encodes it.
 const SEGMENT: u32 = 22;
 
 #[cfg(test)]
@@ -133,7 +137,7 @@ mod tests {
 
     const UDP_TAGGED: Wire = Wire::Datagrams { vlan: Some(7), encapsulation: Encapsulation::Udp };
 
-    /// The first packet that a trunk makes.
+    /// The first packet that a trunk creates: the SYN of a management connection.
     fn first(wire: Wire) -> Packet {
         let (mut pool, mut tally) = (PacketPool::with_capacity(8), Tally::default());
         let mut trunk = Trunk::new(&Config { wire, ..config() }, 1, Time::ZERO);
@@ -146,12 +150,12 @@ mod tests {
         pool[&made]
     }
 
-    /// The link is charged with the length of the datagram. A SYN with timestamps, SACK, window
-    /// scale and largest segment has 8 + 22 + 8 + 1 + 2 + 16 bytes after the IP header. A TCP
-    /// header has 40.
+    /// Rates are charged with the length of the datagram, not with that of a TCP header.
     ///
-    /// Catches: a management packet charged as a TCP header; its frame format taken from a user
-    /// packet.
+    /// A SYN with timestamps, SACK, window scale and MSS has 8 + 22 + 8 + 1 + 2 + 16 = 57 bytes after the IP header. As
+    /// a TCP header it has 40.
+    ///
+    /// Catches: a management packet charged with the length of a TCP header; a VLAN tag copied from a user packet.
     #[test]
     fn a_management_packet_is_as_long_as_it_is_on_the_wire() {
         let paper = first(Wire::Headers);
@@ -164,7 +168,9 @@ mod tests {
         assert_eq!((tagged.len, tagged.vlan), (live.len + 4, 7));
     }
 
-    /// Catches: a segment of 46 bytes counted as 24 bytes, a TCP header of 32 minus UDP.
+    /// A TCP header with timestamps has 32 bytes, and the datagram 54 after the IP header: 8 + 22 + 8 + 16.
+    ///
+    /// Catches: a datagram whose authentication tag or UDP header is not counted.
     #[test]
     fn a_segment_with_timestamps_is_22_bytes_longer_than_its_tcp_header() {
         let header = TcpSegment { timestamps: Some((1, 2)), ..TcpSegment::default() };
@@ -172,7 +178,7 @@ mod tests {
         assert_eq!((datagram_len(&segment), segment.header_len()), (54, 32));
     }
 
-    /// Catches: a tag of the LAN counted on the WAN, or one there not counted.
+    /// Catches: a VLAN tag of the LAN counted on the WAN, or a VLAN tag of the WAN not counted.
     #[test]
     fn a_user_packet_is_longer_by_its_datagram_and_by_what_the_link_headers_differ() {
         let v4 = "192.0.2.1".parse().unwrap();

@@ -1,4 +1,4 @@
-//! Debts and held ACKs of a flow at a swap of policies.
+//! Debts and held ACKs of a flow when a swap changes the policies.
 
 use std::time::Duration;
 
@@ -12,21 +12,23 @@ use super::{Gateway, Generation, Run, policy};
 const RATE: Rate = Rate::from_mbps(2);
 const FRAME: u64 = 1_514;
 
-/// Difference between successive policy sets.
+/// The difference between two successive policy sets.
 #[derive(Clone, Copy, Debug)]
 enum Change {
-    /// The policy has another queue.
+    /// The policy gets another queue.
     Queue,
-    /// The flow has another policy, and it sends before the swap is completed.
+    /// The flow gets another policy, and sends before the swap is completed.
     Policy,
-    /// The flow has another policy, and the swap is completed before the flow sends.
+    /// The flow gets another policy, and the swap is completed before the flow sends.
     AtOnce,
 }
 
-/// Policy `n`: data passes at once, and is charged.
+/// Policy set number `n`. Its policy lets data pass at once, and charges the data.
 fn passing(change: Change, n: u32) -> PolicySet {
     let mut policy = policy(None);
-    let Action::Shape { conditioning, queue, signal } = &mut policy.action else { unreachable!() };
+    let Action::Shape { conditioning, queue, ack_control: signal } = &mut policy.action else {
+        unreachable!()
+    };
     let burst = match change {
         Change::Queue => FRAME,
         Change::Policy | Change::AtOnce => FRAME + u64::from(n % 2),
@@ -41,12 +43,12 @@ fn passing(change: Change, n: u32) -> PolicySet {
     PolicySet::new(vec![policy]).unwrap()
 }
 
-/// Data that passes before its tokens are there is paid for under any later policies. At 2 Mbit/s, 200 swaps
-/// in 0.8 s let through three amounts at most: the bytes of the rate, the two seconds of it that may be owed,
-/// and a frame per swap.
+/// Data that passes before its tokens exist is a debt, which later policies must still pay. In 0.8
+/// s with 200 swaps at 2 Mbit/s, at most three amounts may pass: the bytes at the rate, the two
+/// seconds of debt that are permitted, and a frame for each swap.
 ///
-/// Catches: a debt forgiven with a replaced conditioner, with the aggregate that a flow leaves, or with a
-/// vanished aggregate without a backlog.
+/// Catches: a debt that is forgiven when a shaper is replaced, when a flow leaves its aggregate, or
+/// when an aggregate without waiting packets is removed.
 #[test]
 fn no_swap_forgives_a_debt() {
     for change in [Change::Queue, Change::Policy, Change::AtOnce] {
@@ -71,7 +73,7 @@ fn no_swap_forgives_a_debt() {
                     while run.gateway.go_on_installing(run.now) {}
                 }
             }
-            // The sender responds to its ACKs: it sends a part of its permitted data.
+            // The sender responds to its ACKs, and sends less than they permit.
             run.data(sent, 10);
             sent += 10;
             passed += run.out(Gateway::WAN);
@@ -87,20 +89,21 @@ fn no_swap_forgives_a_debt() {
     }
 }
 
-/// A `postack` that takes over a flow knows the last ACK that departed. So it holds the others, whether the
-/// slice of the swap or the flow's next packet comes first, and releases them step by step.
+/// A policy with `postack` that takes over a flow knows the last ACK that departed. It therefore
+/// holds the other ACKs and releases them step by step. The order of the swap's slice and the
+/// flow's next packet makes no difference.
 ///
-/// Catches: the sequence state of a flow forgotten in `renew` or in `dissolve`; the state after the removal of
-/// the held ACKs.
+/// Catches: a sequence state of the flow that is lost when its shaper is replaced or its aggregate
+/// is removed; a state that is read after the held ACKs were removed.
 #[test]
 fn acks_stay_held_when_another_policy_takes_over_the_flow() {
-    // At 100 Mbit/s the data waits at the link, and the aggregate holds only ACKs.
+    // At 100 Mbit/s, the data waits at the link, and the aggregate holds only ACKs.
     let fast = (Rate::from_mbps(100), 100 * FRAME);
     let slow = (RATE, FRAME);
     for ((rate, burst), sliced) in [(slow, false), (slow, true), (fast, false), (fast, true)] {
         let named = |n: u32| {
             let mut policy = policy(None);
-            let Action::Shape { conditioning, signal, .. } = &mut policy.action else {
+            let Action::Shape { conditioning, ack_control: signal, .. } = &mut policy.action else {
                 unreachable!()
             };
             *signal = Some(toml::from_str("kind = 'postack'").unwrap());

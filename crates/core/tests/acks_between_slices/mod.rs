@@ -1,4 +1,4 @@
-//! Held ACKs at swaps in slices. Between the slices, data and ACKs arrive.
+//! Held ACKs while a swap of policies proceeds in slices. Data and ACKs arrive between the slices.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,27 +16,27 @@ use tidegate_core::{Machine, Packet, PortId};
 use super::gateway_run::{Run, allocation, conditioning, config, from, packet, policy, queue};
 use super::mbps;
 
-/// More flows than a slice has steps. Flow `n` belongs to host `1 + n % HOSTS`.
+/// Number of flows, more than a slice has steps. Flow `n` belongs to host `1 + n % HOSTS`.
 const FLOWS: u16 = 96;
 const HOSTS: u8 = 4;
-/// A value for each host.
+/// A value for each of the four hosts.
 type EachHost = [u8; 4];
 
 const MSS: u32 = 1_448;
 
-/// More classes than a slice has steps.
+/// Number of classes, more than a slice has steps.
 const FILLERS: u8 = 80;
 
-/// A policy set: PostACK controls the senders of all its policies.
+/// A policy set. All its policies use PostACK.
 #[derive(Clone, Copy, Debug)]
 struct Set {
-    /// Class of each policy. Zero: none is named.
+    /// Class of each host's policy. Zero if the policy names no class.
     class: EachHost,
-    /// Part of each policy's name. A policy with another name is another one.
+    /// Number in the name of each host's policy. Another number makes another policy.
     version: EachHost,
-    /// One policy for all hosts: the first.
+    /// A single policy, that of the first host, applies to all hosts.
     joined: bool,
-    /// The classes of the policies are parts of others.
+    /// The classes of the policies are children of other classes.
     deep: bool,
     fillers: u8,
 }
@@ -49,13 +49,14 @@ impl Set {
         let one = |n: u8, src: Filter| {
             let (class, version) =
                 (self.class[usize::from(n)], u64::from(self.version[usize::from(n)]));
-            // Without another profile, the swap would only rename the policy.
+            // The burst differs too. Otherwise, the swap would only rename the policy.
             let burst = Bytes(64_000 + version);
             let profile = Profile::new(mbps(100), None, burst, Bytes(1_514)).unwrap();
             let conditioning =
                 Conditioning { profile, allocation: allocation("drr"), ..conditioning() };
             let signal = Some(AckSpec::PostAck(Default::default()));
-            let action = Action::Shape { conditioning, queue: queue("per-flow"), signal };
+            let action =
+                Action::Shape { conditioning, queue: queue("per-flow"), ack_control: signal };
             let filter = Filter { direction: Some(Direction::Up), ..src };
             let level = if self.deep { "part" } else { "class" };
             let class = (class > 0).then(|| format!("{level}-{class}"));
@@ -85,10 +86,10 @@ impl Set {
     }
 }
 
-/// A gateway and open connections through it.
+/// A gateway, and open connections through it.
 struct Senders {
     run: Run,
-    /// Segments that each flow has sent, and those that its receiver has acknowledged.
+    /// For each flow: the segments that it has sent, and those that its receiver has acknowledged.
     sent: Vec<u32>,
     acked: Vec<u32>,
 }
@@ -146,7 +147,7 @@ impl Senders {
         }
     }
 
-    /// The receiver of `flow` acknowledges more segments, as far as they were sent.
+    /// The receiver of `flow` acknowledges `segments` more segments, or all that were sent.
     fn ack(&mut self, flow: u16, segments: u32) {
         let at = usize::from(flow);
         self.acked[at] = self.sent[at].min(self.acked[at] + segments);
@@ -166,7 +167,7 @@ impl Senders {
         gateway.begin_install(self.run.now, generation).unwrap();
     }
 
-    /// Advances the time without a step of the swap.
+    /// Advances the time, but takes no slice of the swap.
     fn wait(&mut self, micros: u64) {
         let end = self.run.now + Duration::from_micros(micros);
         while self.run.now < end {
@@ -175,7 +176,7 @@ impl Senders {
         }
     }
 
-    /// Returns `true` if more slices are necessary.
+    /// Takes a slice of the swap. Returns `true` if more slices are necessary.
     fn slice(&mut self) -> bool {
         let more = self.run.gateway.go_on_installing(self.run.now);
         self.run.drain();
@@ -186,7 +187,7 @@ impl Senders {
         while self.slice() {}
     }
 
-    /// All data and all ACKs depart, and all flows expire.
+    /// Asserts that all data and all ACKs depart, and that all flows expire.
     fn leave(mut self) {
         self.finish();
         let end = self.run.now + Duration::from_secs(30);
@@ -194,7 +195,7 @@ impl Senders {
         assert_eq!(self.run.gateway.pool().in_use(), 0, "packets and ACKs that never depart");
         assert_eq!(self.held(), 0);
         self.run.now += Duration::from_secs(61);
-        // A sweep each millisecond examines a part of the table.
+        // Each sweep examines a part of the table, once a millisecond.
         for _ in 0..256 {
             let end = self.run.now + Duration::from_millis(1);
             self.run.gateway.poll_timeout(end);
@@ -204,10 +205,11 @@ impl Senders {
     }
 }
 
-/// ACKs arrive after the new policies are in force, before and after their aggregates change class.
+/// ACKs arrive when the new policies are in force, before and after their aggregates move to
+/// another class.
 ///
-/// Catches: the report of an aggregate in its new class subtracted there from its report in the former class
-/// (`note` without `place`).
+/// Catches: waiting data of an aggregate that is subtracted from its new class although it was
+/// added to its former class.
 #[test]
 fn acks_between_slices_are_accounted_for_in_the_class_of_their_policy() {
     for class in [[2; 4], [2, 1, 2, 1], [0; 4], [3, 0, 2, 1]] {
@@ -231,10 +233,11 @@ fn acks_between_slices_are_accounted_for_in_the_class_of_their_policy() {
     }
 }
 
-/// The aggregate of all flows vanishes. Flows without held ACKs get one while those of the others move.
+/// The aggregate of all flows is removed. While the held ACKs of some flows move, other flows get
+/// their first held ACK.
 ///
-/// Catches: an aggregate that is removed with an ACK of a member that held none when its turn came
-/// (`take_any_acks` that does not begin again).
+/// Catches: an aggregate that is removed together with an ACK that arrived after its flow was
+/// examined.
 #[test]
 fn acks_that_a_vanishing_aggregate_holds_later_are_not_lost() {
     let set = Set { joined: true, fillers: 0, ..Set::PLAIN };
@@ -242,7 +245,8 @@ fn acks_that_a_vanishing_aggregate_holds_later_are_not_lost() {
     for nth in 0..8 {
         let mut senders = Senders::new(set);
         (0..FLOWS).for_each(|flow| senders.data(flow, 3));
-        // All data passes the aggregate and waits at the link, so that flows move with their ACKs.
+        // All data passes the aggregate and waits at the link. The flows therefore move with their
+        // held ACKs.
         let end = senders.run.now + Duration::from_millis(40);
         senders.run.until(end);
         (0..FLOWS).filter(|flow| flow % 4 > 0).for_each(|flow| senders.ack(flow, 2));
@@ -268,7 +272,7 @@ enum Step {
         flow: u16,
         segments: u32,
     },
-    /// All receivers acknowledge a segment.
+    /// All receivers acknowledge one segment.
     Acks,
     Wait {
         micros: u64,
@@ -301,9 +305,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// No ACK is lost, no turn lasts for ever, and all buffers are free at the end.
+    /// No ACK is lost or held for ever, and all buffers are free at the end.
     ///
-    /// Catches: reports in the account of a former class (`note` without `place`).
+    /// Catches: waiting data that is counted in the former class of its aggregate.
     #[test]
     fn held_acks_survive_every_interleaving_of_swaps_and_arrivals(steps in steps()) {
         let mut senders = Senders::new(Set::PLAIN);

@@ -1,32 +1,32 @@
-//! The crates of the workspace: the diagram and the table in ARCHITECTURE.md against cargo.
+//! The crates of the workspace: compares the diagram and the table in ARCHITECTURE.md with cargo.
 //!
-//! The table tells which crates of ours each crate uses, exactly. In the diagram, a crate uses only
-//! crates in lines below its own. cargo refuses circles.
+//! The table states exactly which other crates of the workspace each crate uses. In the diagram, a
+//! crate uses only crates in lower lines. cargo itself refuses circular dependencies.
 
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 
-/// Foreign crates that the mechanisms may use, for tasks that should not be implemented by hand.
+/// Foreign crates that the mechanisms may use, for tasks that should not be implemented again.
 const MECHANISMS_MAY_USE: &[&str] =
     &["foldhash", "hashbrown", "ipnet", "rand_core", "rand_pcg", "serde", "thiserror"];
 
 /// The crates of the mechanisms.
-const MECHANISMS: &[&str] = &["base", "core"];
+const MECHANISMS: &[&str] = &["base", "tcp", "core"];
 
-/// The only crates that may use an executor, or libraries that need one.
+/// The only crates that may use an async executor, or libraries that need one.
 const ONLY_ASYNC: &[&str] = &["tidegate", "api", "repository"];
 
-/// See [`ONLY_ASYNC`].
+/// Async executors, and libraries that need one.
 const EXECUTORS: &[&str] = &["axum", "hyper", "hyper-util", "tokio"];
 
-/// A crate and the crates that its manifest names.
+/// A crate, and the crates that its manifest names.
 struct Crate {
-    /// Without the prefix of all.
+    /// Name without the prefix `tidegate-`.
     name: String,
     ours: Vec<String>,
-    /// With `true` for those of tests only.
+    /// Names of foreign crates, with `true` if only tests use them.
     foreign: Vec<(String, bool)>,
 }
 
@@ -67,16 +67,16 @@ fn of_package(package: &Value) -> Crate {
     it
 }
 
-/// The beginning of the names of our crates.
+/// Prefix of the names of this workspace's crates.
 const OURS: &str = "tidegate";
 
-/// The name of one of our crates without the prefix; that of the program as it is.
+/// The name of a crate without the prefix. The name `tidegate` does not change.
 fn short(name: &str) -> &str {
     name.strip_prefix("tidegate-").unwrap_or(name)
 }
 
-/// The table has a row for each crate with the crates of ours that it uses, and each crate stands
-/// above them in the diagram.
+/// Complains unless the table has a row for each crate with the crates that it uses, and the
+/// diagram shows each crate above those.
 fn shown(crates: &[Crate], page: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     let (rows, lines) = (rows(page), lines(page));
@@ -111,9 +111,9 @@ fn shown(crates: &[Crate], page: &str) -> Vec<String> {
     complaints
 }
 
-/// The rows of crates in the table of `page`: the name, and the crates in the last column.
+/// The rows of the table in `page`: the name of the crate, and the crates in the last column.
 ///
-/// A crate is in `crates/NAME`, `fuzz/` or `tests/` (crate `e2e`).
+/// The folder of a crate is `crates/NAME`, `fuzz/`, or `tests/` for the crate `e2e`.
 fn rows(page: &str) -> Vec<(String, Vec<String>)> {
     let row = |line: &str| {
         let cells: Vec<&str> = line.strip_prefix("| `")?.split('|').collect();
@@ -132,21 +132,22 @@ fn rows(page: &str) -> Vec<(String, Vec<String>)> {
     table.unwrap_or_default().lines().filter_map(row).collect()
 }
 
-/// The names in each line of the diagram: the first block of code in the chapter of crates, without
-/// the words behind three spaces.
+/// The crate names in each line of the diagram. The diagram is the first code block in the chapter
+/// "Crates". Text after three spaces is ignored.
 fn lines(page: &str) -> Vec<Vec<&str>> {
     let chapter = page.split("\n## ").find(|part| part.starts_with("Crates")).unwrap_or_default();
     let diagram = chapter.split("```").nth(1).unwrap_or_default();
     diagram.lines().map(names).collect()
 }
 
-/// The names in a line of the diagram.
+/// The crate names in a line of the diagram.
 fn names(line: &str) -> Vec<&str> {
     let names = line.split("   ").next().unwrap_or_default();
     names.split('·').map(str::trim).filter(|name| !name.is_empty()).collect()
 }
 
-/// The mechanisms need few foreign crates, and executors are where they belong.
+/// Complains about foreign crates that the mechanisms may not use, and about executors in crates
+/// that may not have one.
 fn foreign(crates: &[Crate]) -> Vec<String> {
     let mut complaints = Vec::new();
     for krate in crates {
@@ -167,7 +168,7 @@ fn foreign(crates: &[Crate]) -> Vec<String> {
     complaints
 }
 
-/// A crate of an example, from names of ours and foreign ones.
+/// A crate for a test, with the crates of the workspace and the foreign crates that it uses.
 fn example(name: &str, ours: &[&str], foreign: &[(&str, bool)]) -> Crate {
     Crate {
         name: name.to_owned(),
@@ -176,7 +177,8 @@ fn example(name: &str, ours: &[&str], foreign: &[(&str, bool)]) -> Crate {
     }
 }
 
-/// Catches: a row that is not compared; a crate in the same line of the diagram that counts as below.
+/// Catches: a row that is not compared; a crate in the same line of the diagram that counts as
+/// lower.
 #[test]
 fn a_page_that_tells_otherwise_is_refused() {
     let page = "# Map\n\n## Crates\n\n```\ntidegate   the program\nsim · wire\ncore\n```\n\n\
@@ -201,7 +203,7 @@ fn a_page_that_tells_otherwise_is_refused() {
     assert!(new.contains("`new` has no row") && new.contains("not in the diagram"), "{new}");
 }
 
-/// Catches: dependencies of tests that count; an executor anywhere.
+/// Catches: dependencies of tests that count; an executor that any crate may use.
 #[test]
 fn a_foreign_crate_in_the_mechanisms_and_an_executor_elsewhere_are_refused() {
     let of = |name, used, for_tests| foreign(&[example(name, &[], &[(used, for_tests)])]).concat();

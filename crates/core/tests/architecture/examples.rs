@@ -1,10 +1,11 @@
 //! The public types that a newcomer meets first have an example that runs, and the workspace has
-//! many.
+//! many examples.
 
 use std::fs;
 use std::path::Path;
 
-/// Items whose documentation holds a contract and an example: the file, and the declaration.
+/// The file and the declaration of each type whose documentation must state its contract and an
+/// example.
 const EXPLAINED: &[(&str, &str)] = &[
     ("crates/core/src/gateway.rs", "pub struct Gateway {"),
     ("crates/core/src/machine.rs", "pub trait Machine {"),
@@ -14,19 +15,19 @@ const EXPLAINED: &[(&str, &str)] = &[
     ("crates/core/src/ack.rs", "pub trait AckControl:"),
     ("crates/core/src/marking.rs", "pub trait Marking:"),
     ("crates/core/src/scheduler.rs", "pub trait Scheduler:"),
-    ("crates/core/src/tcp/congestion.rs", "pub trait CongestionControl:"),
+    ("crates/tcp/src/congestion.rs", "pub trait CongestionControl:"),
     ("crates/core/src/class.rs", "pub struct ClassTree {"),
     ("crates/core/src/trunk.rs", "pub struct Trunk {"),
     ("crates/sim/src/simulation.rs", "pub struct Simulation<"),
 ];
 
-/// Parts of such documentation.
+/// Sections that this documentation must have.
 const PARTS: &[&str] = &["# Call order", "# Time", "# Example"];
 
-/// Least number of examples in the workspace.
+/// Least number of examples in the documentation of the workspace.
 const LEAST: usize = 40;
 
-/// Number of examples in documentation comments that `cargo test --doc` runs.
+/// Number of examples in the documentation comments of `text` that `cargo test --doc` runs.
 fn examples(text: &str) -> usize {
     let mut inside = false;
     let mut count = 0;
@@ -42,7 +43,7 @@ fn examples(text: &str) -> usize {
     count
 }
 
-/// The documentation comment just before `declaration`.
+/// The documentation comment directly before `declaration`.
 fn documentation(text: &str, declaration: &str) -> Option<String> {
     let (before, _) = text.split_once(&format!("\n{declaration}"))?;
     let rows = before.lines().rev().take_while(|line| line.starts_with(['/', '#']));
@@ -88,8 +89,8 @@ fn the_main_types_have_a_contract_and_an_example_that_runs() {
     assert!(count >= LEAST, "{count} examples in documentation, of at least {LEAST}");
 }
 
-/// Catches: examples that do not run counted; a closing fence counted; a type without its example
-/// accepted.
+/// Catches: examples that do not run, or closing fences, that are counted; a type without an
+/// example that is accepted.
 #[test]
 fn the_check_finds_what_is_missing() {
     let runs =

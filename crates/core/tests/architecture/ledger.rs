@@ -1,27 +1,27 @@
-//! Each cited id of a requirement or expectation (`R001-9`, `A000-16`) has a paragraph in
-//! `docs/ledger.md`.
+//! Each id of a requirement or expectation that a file cites, such as `R001-9` or `A000-16`, has a
+//! paragraph in `docs/ledger.md`.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Folders that are searched for ids.
+/// Folders in which cited ids are searched.
 const CITING: &[&str] =
     &["crates", "tests", "fuzz", "experiments", "python", "validate", "docs", "bpf"];
 
-/// File types that are searched.
+/// Extensions of the files that are searched.
 const KINDS: &[&str] = &["rs", "py", "md", "toml", "c", "h"];
 
-/// Folders of tools, which contain copies.
+/// Folders of tools, which contain copies of files.
 const NOT_OURS: &[&str] = &["target", ".venv", "node_modules", "__pycache__"];
 
-/// Ids that `text` cites: `R` or `A`, three digits of the paper, a dash and a number.
+/// The ids that `text` cites: `R` or `A`, three digits for the paper, a dash and a number.
 fn cited(text: &str) -> BTreeSet<&str> {
     let mut ids = BTreeSet::new();
     for word in text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-') {
         let Some(rest) = word.strip_prefix(['R', 'A']) else { continue };
         let Some((paper, number)) = rest.split_once('-') else { continue };
-        // What follows the number is a range ("A001-1-4") or the rest of a compound word.
+        // After the number, a range may follow ("A001-1-4"), or the remainder of a compound word.
         let digits = number.chars().take_while(char::is_ascii_digit).count();
         let is_paper = paper.len() == 3 && paper.starts_with("00");
         if is_paper && paper.bytes().all(|byte| byte.is_ascii_digit()) && digits > 0 {
@@ -32,12 +32,12 @@ fn cited(text: &str) -> BTreeSet<&str> {
     ids
 }
 
-/// Ids with a paragraph: headings of the third level.
+/// The ids that have a paragraph: headings of the third level.
 fn explained(ledger: &str) -> BTreeSet<&str> {
     ledger.lines().filter_map(|line| line.strip_prefix("### ")).map(str::trim).collect()
 }
 
-/// The ids of `text` without a paragraph in `ledger`.
+/// The ids in `text` that have no paragraph in `ledger`.
 fn unexplained(path: &str, text: &str, ledger: &str) -> Vec<String> {
     let explained = explained(ledger);
     let missing = cited(text).into_iter().filter(|id| !explained.contains(id));
@@ -81,8 +81,8 @@ fn every_id_has_a_paragraph_in_the_ledger() {
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
 }
 
-/// Catches: an id that is missed before a full stop, in a range or in brackets; a number of which
-/// only the first digit counts.
+/// Catches: an id that is not recognised before a full stop, in a range or in brackets; a number of
+/// which only the first digit is read.
 #[test]
 fn an_id_without_a_paragraph_is_refused() {
     let ledger = "# The ledger\n\n### R001-9\n\nThree rules.\n";

@@ -1,84 +1,17 @@
-//! A crate uses each type name once, and methods stand with the fields of their type.
+//! Each crate uses a type name only once, and methods stand in the file of their type's fields.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Complaints, File, about, production, rust};
 
-/// Names that registries require in each module of a mechanism.
+/// Type names that `registry!` requires in each module of a mechanism.
 const OF_REGISTRIES: &[&str] = &["Config"];
 
-/// Names that several types of the core still share. The list only shrinks: a name leaves it when one
-/// type of this name is left.
+/// Type names that several types of the core share today. The list may only shrink: a name must be
+/// removed when only one type has it.
 const SHARED_IN_CORE: &[&str] = &[
-    "Account",
-    "Ahead",
-    "Arrival",
-    "Claim",
-    "Class",
-    "Connection",
-    "Control",
-    "Counts",
-    "Curve",
-    "Cx",
-    "Decision",
-    "End",
-    "Entry",
-    "Event",
-    "Fields",
-    "Flow",
-    "Gain",
-    "Half",
-    "Heads",
-    "Holds",
-    "Hosts",
-    "Inside",
-    "Key",
-    "Kind",
-    "Known",
-    "Law",
-    "Limit",
-    "Line",
-    "Lines",
-    "Link",
-    "Load",
-    "Marking",
-    "Mode",
-    "Node",
-    "Observed",
-    "OfFlow",
-    "Order",
-    "Others",
-    "Part",
-    "Path",
-    "Pipe",
-    "Place",
-    "Places",
-    "Probe",
-    "Progress",
-    "Promise",
-    "Receiver",
-    "Record",
-    "Recovery",
-    "Report",
-    "Response",
-    "Round",
-    "Rounds",
-    "Seen",
-    "Sender",
-    "Sent",
-    "Service",
-    "Shares",
-    "Signal",
-    "Slot",
-    "Stage",
-    "State",
-    "Step",
-    "Taken",
-    "Tally",
-    "Verdict",
-    "Waiting",
-    "Weight",
-    "Window",
+    "Account", "Claim", "Class", "Counts", "Flow", "Holds", "Inside", "Key", "Known", "Link",
+    "Load", "Part", "Place", "Record", "Shares", "Slot", "Stage", "State", "Tally", "Waiting",
 ];
 
 /// Files with methods of a type whose fields are in another branch of the module tree.
@@ -90,15 +23,14 @@ const FAR_FROM_FIELDS: &[(&str, &str)] = &[
     ("crates/sim/src/engine/conservation.rs", "Network"),
 ];
 
-/// Parts of the core whose headers do not yet name the files of fields.
+/// Parts of the core whose file headers do not yet name the file of the fields.
 const HEADERS_TO_COME: &[&str] = &[
     "crates/core/src/ack/",
     "crates/core/src/aggregate/",
-    "crates/core/src/policy/",
     "crates/core/src/scheduler/jobs/rates.rs",
 ];
 
-/// Sources of `crates` without their tests, as pairs of crate and file.
+/// The sources of all crates without tests, as pairs of crate name and file.
 fn of_crates(files: &[File]) -> impl Iterator<Item = (&str, &File)> {
     rust(files).filter_map(|file| {
         let (krate, inside) = file.path.strip_prefix("crates/")?.split_once("/src/")?;
@@ -107,7 +39,7 @@ fn of_crates(files: &[File]) -> impl Iterator<Item = (&str, &File)> {
     })
 }
 
-/// The name of the type that a line at the left margin defines.
+/// The name of the type that a line without indentation defines.
 fn defined(line: &str) -> Option<&str> {
     let line = line.strip_prefix("pub").map_or(line, |rest| {
         let rest =
@@ -119,7 +51,7 @@ fn defined(line: &str) -> Option<&str> {
     rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()
 }
 
-/// The type of an `impl` block without a trait that begins in `line`.
+/// The name of the type whose inherent `impl` block begins in `line`.
 fn implemented(line: &str) -> Option<&str> {
     let rest = line.strip_prefix("impl")?;
     let rest = match rest.strip_prefix('<') {
@@ -132,7 +64,8 @@ fn implemented(line: &str) -> Option<&str> {
     is_inherent.then(|| name.rsplit("::").next().unwrap_or(name))
 }
 
-/// The names of the types that `text` defines, at the left margin or in `choice!` and `parameters!`.
+/// The names of the types that `text` defines without indentation, or in `choice!` and
+/// `parameters!`.
 fn definitions(text: &str) -> Vec<&str> {
     let mut declares = false;
     let mut names = Vec::new();
@@ -150,7 +83,7 @@ fn definitions(text: &str) -> Vec<&str> {
     names
 }
 
-/// The name of the struct that a line of `parameters!` begins: `pub Config, checked {`.
+/// The name of the struct in a line of `parameters!`, such as `pub Config, checked {`.
 fn declared(line: &str) -> Option<&str> {
     let line = line.strip_prefix("pub ").unwrap_or(line);
     let is_head = line.ends_with('{') || line.ends_with("{}");
@@ -158,7 +91,7 @@ fn declared(line: &str) -> Option<&str> {
     (is_head && name.starts_with(|c: char| c.is_ascii_uppercase())).then_some(name)
 }
 
-/// Types by crate and name, with their files.
+/// The files that define a type, by crate and type name.
 fn types(files: &[File]) -> BTreeMap<(&str, &str), Vec<&str>> {
     let mut types: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for (krate, file) in of_crates(files) {
@@ -169,7 +102,7 @@ fn types(files: &[File]) -> BTreeMap<(&str, &str), Vec<&str>> {
     types
 }
 
-/// A reader who meets a name in a crate finds one type of this name.
+/// Complains about two types of a crate that have the same name.
 pub(super) fn type_names(files: &[File]) -> Complaints {
     let mut complaints = Complaints::new();
     for ((krate, name), places) in types(files) {
@@ -188,7 +121,7 @@ pub(super) fn type_names(files: &[File]) -> Complaints {
     complaints
 }
 
-/// The list of shared names has no name that is unique by now.
+/// Complains about a name in the list of shared names that is unique now.
 pub(super) fn shared_names(files: &[File]) -> Complaints {
     let types = types(files);
     let is_shared = |name: &&&str| types.get(&("core", **name)).is_some_and(|it| it.len() > 1);
@@ -199,7 +132,8 @@ pub(super) fn shared_names(files: &[File]) -> Complaints {
     unique.map(complain).collect()
 }
 
-/// The fields of a type are in the file of its methods, or in a parent that the header names.
+/// Complains about methods that stand neither in the file of the fields nor in a child module whose
+/// header names that file.
 pub(super) fn methods(files: &[File]) -> Complaints {
     let types = types(files);
     let mut complaints = Complaints::new();
@@ -239,8 +173,8 @@ pub(super) fn methods(files: &[File]) -> Complaints {
     complaints
 }
 
-/// Catches: types of one file only; types of other crates or of tests; a `pub(crate)` type that is
-/// missed; a registry's name that is refused.
+/// Catches: types of a single file compared only; types of other crates or of tests that count; a
+/// `pub(crate)` type that is not found; a name required by registries that is refused.
 #[test]
 fn a_type_name_used_twice_in_a_crate_is_refused() {
     let twice = |a, b: &str| {
@@ -269,8 +203,8 @@ fn a_type_name_used_twice_in_a_crate_is_refused() {
     assert_eq!(about(type_names, &configs), "");
 }
 
-/// Catches: blocks with generics that are missed; trait implementations that are refused; a header
-/// that names the type alone.
+/// Catches: `impl` blocks with generics that are not found; trait implementations that are refused;
+/// a header that names only the type, not the file.
 #[test]
 fn methods_far_from_their_fields_are_refused() {
     let about = |path, text| {
@@ -287,7 +221,7 @@ fn methods_far_from_their_fields_are_refused() {
     assert_eq!(about("crates/y/src/b.rs", block), "");
 }
 
-/// Catches: a name that stays in the list of shared names after one of its types is left.
+/// Catches: a name that stays in the list of shared names after it has become unique.
 #[test]
 fn a_shared_name_that_is_unique_is_refused() {
     let one = [("crates/core/src/a.rs", "struct State;")];

@@ -1,4 +1,4 @@
-//! Work conservation: no packet waits while the bucket has tokens that it may use.
+//! Work conservation: no packet waits while the token bucket has tokens that it may use.
 
 use std::collections::VecDeque;
 
@@ -11,12 +11,12 @@ use super::membership::{Dense, tokens};
 use super::shaping::{Arrival, Departure};
 use super::{Scene, scenes};
 
-/// Tokens that a packet has to leave for other members.
+/// Tokens that a packet must leave in the bucket for other members.
 #[derive(Clone, Copy, Debug)]
 enum Reserve {
-    /// None: the bucket is common.
+    /// No tokens, because the bucket is common.
     Nothing,
-    /// Half of the bucket: beyond it, savings of members do not count.
+    /// Half of the bucket. The savings of members lie in this half.
     Half,
     /// The parts of all other members.
     Parts,
@@ -32,15 +32,15 @@ impl Reserve {
     }
 }
 
-/// Largest delay of a packet by rounded shares of the rate, in nanoseconds.
+/// Largest delay of a packet by rounding of the members' rates, in nanoseconds.
 const ROUNDING: u64 = 10;
 
 /// An observer that sees only arrivals and departures.
 struct Observer {
     reserve: Reserve,
-    /// The bucket of the profile.
+    /// A model of the profile's bucket.
     bucket: Dense,
-    /// The bucket of each member, in units of `1 / weights` of a token.
+    /// A model of each member's bucket, in units of `1 / weights` of a token.
     parts: Vec<Dense>,
     weights: u64,
     queues: Vec<VecDeque<u64>>,
@@ -60,9 +60,10 @@ impl Observer {
         }
     }
 
-    /// The first member that waits at `now` although its tokens are there.
+    /// The first member that waits at `now` although the bucket has enough tokens.
     ///
-    /// The bucket has to hold enough tokens for each waiting packet, as the allocation chooses the next one.
+    /// The bucket must have enough tokens for every waiting packet, because the allocation chooses
+    /// the next packet.
     fn waits_in_vain(&mut self, now: Time) -> Option<Member> {
         let longest = self.queues.iter().filter_map(VecDeque::front).max()?;
         let reserved = match self.reserve {
@@ -91,8 +92,8 @@ impl Observer {
     }
 }
 
-/// Time and member of a packet that waited although its tokens were there. The bucket only fills between
-/// departures, so a check just before each departure suffices.
+/// Time and member of a packet that waited although the bucket had enough tokens. Between
+/// departures the bucket only fills, so a check directly before each departure suffices.
 fn in_vain(scene: &Scene, name: &str, departures: &[Departure]) -> Option<(Time, Member)> {
     let mut observer = Observer::new(scene, Reserve::of(name));
     let arrivals = scene.arrivals();
@@ -120,11 +121,13 @@ fn in_vain(scene: &Scene, name: &str, departures: &[Departure]) -> Option<(Time,
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// No packet waits while the bucket has tokens that it may use. These are all tokens of a common bucket,
-    /// the upper half if members save, or the tokens of its own part.
+    /// No packet waits while the bucket has tokens that the packet may use. In a common bucket,
+    /// these are all tokens. If members save, they are the upper half. With `partitioned`, they are
+    /// the tokens of the member's own part.
     ///
-    /// Catches: `logical-partitions` whose spare part is the full bucket only; `partitioned` that waits for a
-    /// whole packet in a smaller part; a common bucket that returns a later time.
+    /// Catches: `logical-partitions` that uses the unassigned part only when the bucket is full;
+    /// `partitioned` that waits for a whole packet in a part that is smaller; a common bucket that
+    /// returns a time that is too late.
     #[test]
     fn no_packet_waits_while_the_bucket_has_tokens_that_it_may_use(scene in scenes()) {
         for name in AllocationSpec::NAMES {

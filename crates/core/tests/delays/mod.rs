@@ -1,4 +1,5 @@
-//! A link in virtual time whose classes may have delay bounds, and difficult traffic for it.
+//! A link in virtual time with classes that may have delay bounds, and traffic that is difficult
+//! for the bounds.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,37 +11,37 @@ use tidegate_core::policy::{Class, ClassFaultKind, ClassSet};
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::{Bytes, Rate, Time};
 
-/// A random class. Its parent is an earlier class. In thousandths: the guarantee as a part of the
-/// parent's unused guarantee, and the place of the ceiling between guarantee and link rate.
+/// A random class, whose parent is an earlier class. In thousandths: the guarantee as a part of the
+/// parent's unused guarantee, and the ceiling's position between the guarantee and the link rate.
 #[derive(Clone, Debug)]
 pub(crate) struct Drawn {
     pub(crate) parent: usize,
     pub(crate) guarantee: u64,
     pub(crate) ceiling: Option<u64>,
     pub(crate) burst: u64,
-    /// A leaf has this delay bound, or the tightest one that is accepted.
+    /// Delay bound of a leaf. If it is too tight, the tightest accepted bound is used.
     pub(crate) bound: Option<Duration>,
     pub(crate) in_order: bool,
-    /// The class exceeds its guarantee although it has a bound.
+    /// The class sends more than its guarantee, although it has a bound.
     pub(crate) exceeds: bool,
 }
 
-/// The longest frame, with overhead.
+/// Length of the longest frame, with overhead.
 const FRAME: u32 = 1_538;
 
-/// Result of a leaf that has a bound and keeps to its guarantee.
+/// The result for a leaf that has a bound and keeps to its guarantee.
 pub(crate) struct Promised {
     pub(crate) bound: Duration,
-    /// The longest wait of a packet.
+    /// Longest delay of a packet.
     pub(crate) worst: Duration,
 }
 
-/// A leaf and its traffic.
+/// A leaf class and its traffic.
 struct Leaf {
     id: ClassId,
     in_order: bool,
-    /// Bound, and the bucket that limits the traffic; `None` for a leaf that sends as much as it
-    /// can.
+    /// The bound, and the token bucket that limits the traffic. `None` for a leaf that sends as
+    /// much as it can.
     kept: Option<(Duration, Bucket)>,
     waiting: VecDeque<(Time, u32)>,
     longest: u32,
@@ -49,7 +50,7 @@ struct Leaf {
     worst: Duration,
 }
 
-/// Token bucket in whole nanobits, implemented from the definition.
+/// A token bucket in whole nanobits, implemented from the definition.
 struct Bucket {
     rate: u128,
     depth: u128,
@@ -64,7 +65,7 @@ impl Bucket {
         self.tokens
     }
 
-    /// Time at which the bucket holds enough for `len`.
+    /// The time at which the bucket has tokens for `len` bytes.
     fn has(&mut self, now: Time, len: u32) -> Time {
         let missing = nanobits(len).saturating_sub(self.at(now));
         now + Duration::from_nanos(u64::try_from(missing.div_ceil(self.rate)).unwrap())
@@ -78,7 +79,7 @@ fn nanobits(len: u32) -> u128 {
 /// A simulated link.
 pub(crate) struct Network {
     rate: Rate,
-    /// In random phases, control traffic precedes all classes whenever the allowance permits it.
+    /// In random phases, control traffic departs before all classes whenever its allowance permits.
     allowance: Allowance,
     control_sends: bool,
     tree: ClassTree,
@@ -86,7 +87,7 @@ pub(crate) struct Network {
     random: u64,
     now: Time,
     phase_ends: Time,
-    /// Start of the current busy period, and the bytes carried in it.
+    /// Start of the current busy period, and the bytes sent since then.
     busy: (Time, u64),
 }
 
@@ -132,7 +133,7 @@ impl Network {
         }
     }
 
-    /// Results of the leaves that have a bound and keep to their guarantee.
+    /// The results of all leaves that have a bound and keep to their guarantee.
     pub(crate) fn promised(&self) -> Vec<Promised> {
         let promised = |leaf: &Leaf| {
             leaf.kept.as_ref().map(|(bound, _)| Promised { bound: *bound, worst: leaf.worst })
@@ -160,7 +161,7 @@ impl Network {
         }
     }
 
-    /// Draws the leaves that send in the next phase. All of them start at the same time.
+    /// Draws the leaves that send in the next phase. All of them begin at the same time.
     fn begin_phase(&mut self) {
         if self.now < self.phase_ends {
             return;
@@ -172,7 +173,7 @@ impl Network {
         }
     }
 
-    /// Enqueues all arrivals up to now. Returns the time of the next one.
+    /// Enqueues all packets that have arrived by now. Returns the time of the next arrival.
     fn arrive(&mut self) -> Time {
         let mut next = Time::MAX;
         for at in 0..self.leaves.len() {
@@ -213,12 +214,14 @@ impl Network {
         leaf.worst = leaf.worst.max(self.now.since(came));
     }
 
-    /// Occupies the link for `len` more bytes.
+    /// Transmits `len` further bytes.
     fn carry(&mut self, len: u32) {
         self.busy.1 += u64::from(len);
         self.now = self.busy.0 + self.rate.time_for(Bytes(self.busy.1));
     }
 
+    /// A pseudo-random number.
+    ///
     /// Source: doi 10.18637/jss.v008.i14 (Marsaglia: xorshift).
     fn draw(&mut self) -> u64 {
         self.random ^= self.random << 13;
@@ -228,12 +231,12 @@ impl Network {
     }
 }
 
-/// Converts the random classes. Some delay bounds may be impossible.
+/// Converts the random classes. Some of their delay bounds may be impossible.
 fn classes(rate: u64, drawn: &[Drawn]) -> Vec<Class> {
     let mut classes = Vec::<Class>::new();
     let mut left = vec![rate];
     for (at, each) in drawn.iter().enumerate() {
-        // The link, or an earlier class.
+        // The parent is the link or an earlier class.
         let parent = each.parent % (at + 1);
         let guarantee = left[parent] * each.guarantee / 1_000;
         left[parent] -= guarantee;
@@ -261,7 +264,7 @@ fn classes(rate: u64, drawn: &[Drawn]) -> Vec<Class> {
     classes
 }
 
-/// Raises each bound until it is accepted, or removes it if no bound is possible.
+/// Raises each delay bound until it is accepted. Removes the bound if none is possible.
 fn accepted(mut classes: Vec<Class>, rate: u64) -> ClassSet {
     let link = [Some(Rate::from_bps(rate)), None];
     for attempt in 0.. {
@@ -274,8 +277,8 @@ fn accepted(mut classes: Vec<Class>, rate: u64) -> ClassSet {
             let ClassFaultKind::DelayBound { longest, .. } = fault.kind else {
                 panic!("{fault:?} in {classes:?}")
             };
-            // A bound may depend on the others. Some such sequences do not end, so bounds are
-            // removed later.
+            // A bound may depend on other bounds, so that raising them never ends. After 40
+            // attempts, bounds are removed.
             classes[fault.at].delay_bound = [longest.filter(|_| attempt < 40); 2];
         }
     }

@@ -1,4 +1,4 @@
-//! A gateway that a test drives step by step, and policies for it.
+//! A gateway that a test drives step by step, and policies for the test.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::report::Report;
 use tidegate_core::{Bytes, Machine, Packet, PortId, Rate, Time};
 
-/// A packet that left: time, port, source host, number and DS codepoint.
+/// A packet that departed: time, port, source host, packet number and DS codepoint.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Left {
     pub(crate) at: Time,
@@ -20,7 +20,7 @@ pub(crate) struct Left {
     pub(crate) dscp: u8,
 }
 
-/// A gateway, its clock, and the packets that were offered and that left.
+/// A gateway, its clock, and the packets that were offered and that departed.
 pub(crate) struct Run {
     pub(crate) gateway: Gateway,
     pub(crate) now: Time,
@@ -28,7 +28,7 @@ pub(crate) struct Run {
     pub(crate) offered: u64,
 }
 
-/// Limit on successive wakes without a departure; the gateway may drop packets at each.
+/// Most wake-ups in a row without a departure. At each, the gateway may drop packets.
 const MOST_IDLE: u32 = 10_000;
 
 impl Run {
@@ -38,7 +38,7 @@ impl Run {
         Self { gateway, now: Time::ZERO, left: Vec::new(), offered: 0 }
     }
 
-    /// Offers the packet `number` of LAN host `host`, with `len` bytes.
+    /// Offers packet `number` of the LAN host `host`, with `len` bytes.
     pub(crate) fn offer(&mut self, host: u8, number: u32, len: u32) {
         self.offer_packet(Gateway::LAN, packet(host, number, len));
     }
@@ -65,7 +65,7 @@ impl Run {
         }
     }
 
-    /// Runs until `end`, and wakes the gateway only at its own times.
+    /// Runs until `end`. Wakes the gateway only at the times that it returns.
     pub(crate) fn until(&mut self, end: Time) {
         let mut idle = 0;
         while let Some(at) = self.gateway.poll_timeout(self.now).filter(|at| *at <= end) {
@@ -81,7 +81,7 @@ impl Run {
         self.drain();
     }
 
-    /// Ends the run. Each offered packet left, was dropped, or is still inside.
+    /// Ends the run. Asserts that each offered packet departed, was dropped, or is still inside.
     pub(crate) fn end(mut self) -> (Vec<Left>, Report) {
         let report = self.gateway.report();
         let out = u64::try_from(self.left.len()).unwrap();
@@ -139,7 +139,7 @@ pub(crate) const MEAN: Rate = Rate::from_mbps(8);
 pub(crate) const BURST: Bytes = Bytes(3_000);
 
 pub(crate) fn shape_by(conditioning: Conditioning, name: &str) -> Action {
-    Action::Shape { conditioning, queue: queue(name), signal: None }
+    Action::Shape { conditioning, queue: queue(name), ack_control: None }
 }
 
 pub(crate) fn conditioning() -> Conditioning {
@@ -168,7 +168,7 @@ pub(crate) fn policy(name: &str, filter: Filter, action: Action) -> Policy {
     }
 }
 
-/// Asserts that the packets of each host left in the order of their numbers.
+/// Asserts that the packets of each host departed in the order of their numbers.
 pub(crate) fn assert_in_order(left: &[Left]) {
     for host in 0..=255 {
         let numbers: Vec<_> =

@@ -1,13 +1,13 @@
-//! The page of the manual.
+//! Writes the manual page of all mechanisms.
 
 use tidegate_core::parameters::{Form, Parameter};
 
 use crate::{Registry, wrapped};
 
-/// The width of Markdown text.
+/// Line width of the Markdown text.
 const WIDTH: usize = 100;
 
-/// The page with all mechanisms.
+/// The manual page of all mechanisms.
 pub(crate) fn page(registries: &[Registry]) -> String {
     let mut page = "# Mechanisms and their parameters\n\n".to_owned();
     let head = "A file names a mechanism alone, with the default of each parameter, or as a table with \
@@ -33,7 +33,7 @@ fn paragraph(text: &str) -> String {
     wrapped(text, WIDTH).join("\n") + "\n"
 }
 
-/// The row of a parameter, and those of its fields if it is a table.
+/// The table row of a parameter. If the parameter is a table, also the rows of its fields.
 fn rows(parameter: &Parameter, within: &str) -> String {
     let Parameter { name, about, default, form, limits } = parameter;
     let default = default.as_ref().map_or_else(String::new, |default| format!("`{default}`"));
@@ -52,7 +52,7 @@ fn rows(parameter: &Parameter, within: &str) -> String {
     rows
 }
 
-/// The forms of values in words.
+/// The notation of values in words.
 fn values(form: &Form) -> String {
     match form {
         Form::Text => "a name".to_owned(),

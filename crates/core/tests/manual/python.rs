@@ -1,19 +1,20 @@
-//! The modules of the Python package: a function for each mechanism, with its parameters as keywords.
+//! Writes the modules of the Python package: a function for each mechanism, with its parameters as
+//! keywords.
 
 use tidegate_core::parameters::{Form, Mechanism, Parameter};
 
 use crate::{Registry, wrapped};
 
-/// The width of Python text.
+/// Line width of the Python text.
 const WIDTH: usize = 100;
 
-/// A space at which no line is broken.
+/// A space at which no line may be broken.
 const GLUE: &str = "\u{a0}";
 
-/// Keywords of Python that are names of parameters.
+/// Python keywords that are also names of parameters.
 const KEYWORDS: &[&str] = &["from"];
 
-/// The package of all modules.
+/// The `__init__` file of the package.
 pub(crate) fn package(registries: &[Registry]) -> String {
     let mut names: Vec<_> = registries.iter().map(|it| it.module).collect();
     names.sort_unstable();
@@ -101,7 +102,7 @@ fn described(parameter: &Parameter) -> String {
         about += &format!(" Values: {range}.");
     }
     if let Some(default) = &parameter.default {
-        // A default is not broken across lines.
+        // A default value stays on one line.
         about += &format!(" Default: ``{}``.", default.to_string().replace(' ', GLUE));
     }
     let text = format!("{}: {about}", argument(parameter.name));
@@ -109,17 +110,17 @@ fn described(parameter: &Parameter) -> String {
     format!("        {}\n", lines.join("\n            ").replace(GLUE, " "))
 }
 
-/// `text` with the code quotes of Python documentation.
+/// `text` with code quotes in the style of Python documentation.
 fn quoted(text: &str) -> String {
     text.replace('`', "``").replace('\\', "\\\\")
 }
 
-/// The name of a parameter as an argument.
+/// The name of a parameter as a Python argument.
 fn argument(name: &str) -> String {
     if KEYWORDS.contains(&name) { format!("{name}_") } else { name.to_owned() }
 }
 
-/// The Python type of values.
+/// The Python type of the values.
 fn kind(form: &Form) -> String {
     match form {
         Form::Text | Form::Quantity(_) => "str".to_owned(),

@@ -1,4 +1,4 @@
-//! Invariants of token allocation while members and profile change.
+//! Invariants of the allocations while members (flows) and the profile change.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tidegate_core::{Bytes, Time};
 use super::shaping::{Arrival, Change, Departure, Shaping, Triggers};
 use super::{Flow, LONGEST, Scene, build, flows, profile, share};
 
-/// A scene, and the changes during it.
+/// A scene, and the changes of members and profile during it.
 #[derive(Clone, Debug)]
 struct Unrest {
     scene: Scene,
@@ -21,10 +21,11 @@ struct Unrest {
 /// Length of a scene.
 const END: Time = Time::from_secs(4);
 
-/// Enough time for all packets to leave at the lowest rate, even one by one.
+/// Enough time for all packets to depart at the lowest rate, even one by one.
 const LONG: Time = Time::from_secs(4_000);
 
-/// Bursts are small, so that parts may be smaller than a packet; then all members may send at once.
+/// Small bursts, so that parts may be smaller than a packet. Demands are so high that all members
+/// may send at once.
 fn scenes() -> impl Strategy<Value = Scene> {
     let burst = prop_oneof![1_500u64..6_000, 3_000u64..60_000];
     (200u64..3_000, burst, prop::collection::vec(flows(), 1..8))
@@ -75,7 +76,7 @@ const fn of(change: Change, member: Member) -> Change {
 }
 
 impl Unrest {
-    /// The aggregate at the start of the scene, with its first members.
+    /// The aggregate with its first members, at the start of the scene.
     fn aggregate(&self, name: &str) -> Shaping {
         let mut shaping = Shaping::new(build(name, &self.scene.profile()));
         for (member, Flow { share, .. }) in (0..).map(Member).zip(&self.scene.members) {
@@ -85,14 +86,14 @@ impl Unrest {
         shaping
     }
 
-    /// All departures, and the bytes that were dropped with leaving members.
+    /// All departures, and the bytes that were dropped because their member left.
     fn run(&self, name: &str, looks: Option<Duration>, end: Time) -> (Vec<Departure>, u64) {
         let mut shaping = self.aggregate(name);
         shaping.run(&self.scene.arrivals(), looks, end);
         (shaping.departures, shaping.dropped)
     }
 
-    /// Polices: departures are the packets that may leave at once. All others are dropped.
+    /// The departures if the aggregate polices: a packet that may not depart at once is dropped.
     fn police(&self, name: &str) -> Vec<Departure> {
         let mut allocation = build(name, &self.scene.profile());
         for (member, Flow { share, .. }) in (0..).map(Member).zip(&self.scene.members) {
@@ -116,8 +117,7 @@ impl Unrest {
         departures
     }
 
-    /// The first departure that exceeds a token bucket with the profile, which changes as in the
-    /// scene.
+    /// The first departure that exceeds a token bucket with the profile of its time.
     fn first_beyond(&self, departures: &[Departure]) -> Option<Departure> {
         let mut profiles = self.changes.iter().filter_map(|(at, change)| match change {
             Change::Profile(profile) => Some((*at, *profile)),
@@ -138,18 +138,18 @@ impl Unrest {
     }
 }
 
-/// A token bucket whose integers cannot overflow.
+/// A token bucket with integers that cannot overflow.
 pub(super) struct Dense {
-    /// Bits per second.
+    /// Tokens in bits per second.
     rate: u64,
     pub(super) depth: i128,
-    /// Negative after a packet that exceeds the depth of the bucket.
+    /// Current tokens. Negative after a packet that is longer than the depth.
     pub(super) content: i128,
     at: Time,
 }
 
 impl Dense {
-    /// A full bucket.
+    /// A full bucket with this rate (bit/s) and depth (bytes).
     pub(super) fn new(rate: u64, depth: u64) -> Self {
         Self { rate, depth: tokens(depth), content: tokens(depth), at: Time::ZERO }
     }
@@ -170,7 +170,7 @@ impl Dense {
         self.content = self.content.min(self.depth);
     }
 
-    /// Takes tokens for `bytes`. Returns `true` if they were there.
+    /// Takes tokens for `bytes`. Returns `true` if the bucket had them.
     pub(super) fn take(&mut self, now: Time, bytes: u64) -> bool {
         self.pass(now);
         self.content -= tokens(bytes);
@@ -185,11 +185,12 @@ pub(super) fn tokens(bytes: u64) -> i128 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// No allocation grants more than the profile's bucket holds, whatever members and profile do.
+    /// No allocation grants more than the profile's bucket holds, whatever the changes of members
+    /// and profile.
     ///
-    /// Catches: `partitioned` without the bucket of the whole aggregate, when it grants and when it
-    /// polices; `set` of the bucket without a cut to the new depth; `earn` missing after
-    /// `discount`.
+    /// Catches: `partitioned` that checks only the member's bucket, and not the bucket of the
+    /// aggregate, when shaping or policing; a bucket that keeps its tokens when its depth is
+    /// reduced; savings of the other members that are not updated when a member leaves.
     #[test]
     fn a_bucket_of_the_profile_always_holds_what_goes(unrest in unrest()) {
         for name in AllocationSpec::NAMES {
@@ -200,12 +201,13 @@ proptest! {
         }
     }
 
-    /// Additional calls grant nothing sooner, whatever members and profile do.
+    /// Additional calls release no packet earlier, whatever the changes of members and profile.
     ///
-    /// This does not hold for `partitioned`. It limits a bucket to its part at each look, so a part
-    /// that is smaller for a while cuts only the buckets looked at in that time.
+    /// `partitioned` is excepted. It limits a member's bucket to its part at each call. A part that
+    /// is smaller for a while thus reduces only buckets that are examined in that time.
     ///
-    /// Catches: `full_at` or `look_at` not moved to an earlier time.
+    /// Catches: a change that makes tokens available earlier, without an earlier time for the next
+    /// call.
     #[test]
     fn asking_more_often_still_changes_nothing(unrest in unrest(), looks in 100_000u64..3_000_000) {
         for name in AllocationSpec::NAMES.iter().filter(|name| **name != "partitioned") {
@@ -216,14 +218,14 @@ proptest! {
         }
     }
 
-    /// In both trigger modes, every grant ends within a bound, conforms to the profile, and sends
-    /// the first packet of its member. In the end every packet has left or was dropped with its
-    /// member.
+    /// With both kinds of triggers, each grant comes after a bounded number of steps, conforms to
+    /// the profile, and sends the oldest packet of its member. In the end, every packet has
+    /// departed or was dropped with its member.
     ///
-    /// The harness checks the bound: a grant asks for at most three first packets per member.
+    /// The harness checks the bound: a grant looks up at most three first packets per member.
     ///
-    /// Catches: `lru` that leaves a member among the fresh ones when it takes tokens on arrival;
-    /// `common` without `done` for a member without packets.
+    /// Catches: `lru` in which a member still counts as unserved after it took tokens on arrival; a
+    /// member without packets that keeps its turn.
     #[test]
     fn every_grant_ends_and_every_packet_departs_or_is_dropped_with_its_member(
         unrest in unrest(),

@@ -1,6 +1,6 @@
-//! Held ACKs of an ended connection, and a new connection on the same ports.
+//! Held ACKs of an ended connection, when a new connection uses the same ports.
 //!
-//! Source: RFC 5961, section 4: a SYN proves nothing about the connection on its ports.
+//! Source: RFC 5961, section 4 (a SYN proves nothing about the connection on its ports).
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use tidegate_core::policy::{Action, PolicySet};
 
 use super::{Gateway, MSS, Run, policy};
 
-/// Catches: ACKs compared with those of an earlier connection on the same ports; ACKs of the earlier connection
-/// released to the new one.
+/// Catches: ACK numbers compared with those of an earlier connection on the same ports; held ACKs
+/// of the earlier connection released to the new one.
 #[test]
 fn acks_of_a_reused_port_are_held_like_acks_of_a_new_port() {
     let mut run = Run::new(None);
@@ -45,11 +45,12 @@ pub(super) const CONTROLS: [&str; 4] = [
     "\"tcr\"",
 ];
 
-/// A run with the ACK control `control` that holds ACKs when a SYN claims the ports of the connection.
+/// A run with the ACK control `control`, in which ACKs are held when a SYN with the ports of the
+/// connection arrives.
 fn claimed(control: &str, now: Duration) -> Run {
     let table: toml::Table = toml::from_str(&format!("it = {control}")).unwrap();
     let mut policy = policy(None);
-    if let Action::Shape { signal, .. } = &mut policy.action {
+    if let Action::Shape { ack_control: signal, .. } = &mut policy.action {
         *signal = Some(table["it"].clone().try_into().unwrap());
     }
     let mut run = Run::of(1_024, vec![policy], None);
@@ -80,10 +81,11 @@ fn within(run: &mut Run, span: Duration) -> usize {
     acks
 }
 
-/// A host that silently lost its connection opens a new one on the same ports.
+/// A host that lost its connection without a FIN opens a new connection on the same ports.
 ///
-/// Catches: held ACKs of the old connection released before or after the SYN with ACK of the new one, or by a
-/// release rule other than the gate; sequence state of the old connection kept for the new one.
+/// Catches: held ACKs of the old connection that are released before or after the new SYN-ACK; the
+/// same with a release rule other than the gate; sequence numbers of the old connection kept for
+/// the new one.
 #[test]
 fn no_ack_of_a_connection_that_ended_silently_reaches_the_next_on_its_ports() {
     for (control, ms) in CONTROLS.into_iter().flat_map(|it| (0..50).map(move |ms| (it, ms * 7))) {
@@ -105,10 +107,10 @@ fn no_ack_of_a_connection_that_ended_silently_reaches_the_next_on_its_ports() {
     }
 }
 
-/// A SYN of any host ends no connection.
+/// A SYN alone does not end a connection, because any host could send it.
 ///
-/// Catches: ACKs dropped by a SYN; ACKs that stay stopped although the connection still exists or the SYN has
-/// no answer; a SYN with ACK of another SYN taken for an answer.
+/// Catches: held ACKs dropped because of a SYN; ACKs that stay stopped although the connection
+/// continues or the SYN gets no answer; a SYN-ACK for another SYN that counts as the answer.
 #[test]
 fn acks_that_a_syn_stopped_go_on_with_the_next_segment_or_after_a_second() {
     let ack = TcpFlags(TcpFlags::ACK);
@@ -135,7 +137,8 @@ fn acks_that_a_syn_stopped_go_on_with_the_next_segment_or_after_a_second() {
     }
 }
 
-/// Catches: a SYN that stops ACKs of a policy or member that was removed meanwhile.
+/// Catches: a SYN that stops ACKs for ever because their policy or flow was removed in the
+/// meantime.
 #[test]
 fn acks_that_a_syn_stopped_go_on_when_their_policy_goes() {
     for control in CONTROLS {

@@ -1,4 +1,5 @@
-//! Held ACKs while nearly all buffers are in use, for every allocation, ACK control and pool size.
+//! Held ACKs while nearly all packet buffers are in use, for every allocation, ACK control and pool
+//! size.
 
 use std::time::Duration;
 
@@ -10,19 +11,21 @@ use tidegate_core::{Bytes, Machine, PacketId, Rate, Time};
 use super::port_reuse::CONTROLS;
 use super::{Run, policy};
 
-/// Values as written in policy files.
+/// Allocations, as policy files name them.
 const ALLOCATIONS: [&str; 6] =
     ["partitioned", "sequential", "fcfs", "lru", "logical-partitions", "drr"];
 
-/// From too few buffers for handshake and stretch ACK, up to the default of a small gateway.
+/// Pool sizes, from too few buffers for a handshake and a stretch ACK up to the default of a small
+/// gateway.
 const POOLS: [u32; 5] = [8, 16, 64, 1_024, 4_096];
 
-/// A sender behind a shaper with half of the link's rate, and the buffers in use elsewhere.
+/// A sender upstream of a shaper with half of the link's rate, and packets that occupy other
+/// buffers.
 struct Scarce {
     run: Run,
     pool: u32,
     others: Vec<PacketId>,
-    /// Numbers of segments sent and acknowledged.
+    /// Number of segments sent, and number of segments acknowledged.
     sent: u32,
     acked: u32,
 }
@@ -32,7 +35,9 @@ impl Scarce {
         let text = format!("allocation = '{allocation}'\ncontrol = {control}");
         let table: toml::Table = toml::from_str(&text).unwrap();
         let mut policy = policy(None);
-        let Action::Shape { signal, conditioning, .. } = &mut policy.action else { unreachable!() };
+        let Action::Shape { ack_control: signal, conditioning, .. } = &mut policy.action else {
+            unreachable!()
+        };
         *signal = Some(table["control"].clone().try_into().unwrap());
         conditioning.allocation = table["allocation"].clone().try_into().unwrap();
         let profile = Profile::new(Rate::from_mbps(5), None, Bytes(3_028), Bytes(1_514));
@@ -46,7 +51,7 @@ impl Scarce {
         self.pool - self.run.gateway.pool().in_use()
     }
 
-    /// Occupies buffers until only `free` are left.
+    /// Occupies buffers until only `free` are unused.
     fn leave_free(&mut self, free: u32) {
         let pool = self.run.gateway.pool();
         self.others.drain(..).for_each(|id| pool.release(id));
@@ -63,7 +68,7 @@ impl Scarce {
         }
     }
 
-    /// The receiver acknowledges up to `segments` more segments.
+    /// The receiver acknowledges up to `segments` further segments.
     fn ack(&mut self, segments: u32) {
         if self.free() > 0 {
             self.acked = (self.acked + segments).min(self.sent);
@@ -72,7 +77,7 @@ impl Scarce {
         }
     }
 
-    /// Runs until all packets have left. Returns the number of ACKs that are held for ever.
+    /// Runs until all packets have departed. Returns the number of ACKs that are held for ever.
     fn end(mut self) -> u32 {
         self.leave_free(self.pool);
         for _ in 0..100 {
@@ -85,9 +90,11 @@ impl Scarce {
     }
 }
 
-/// A new flow holds no ACK. Its first ACK covers many segments while few buffers are free.
+/// A new flow has no held ACKs. Its first ACK covers many segments, at a time when few buffers are
+/// free.
 ///
-/// Catches: no timer and no turn for the remainder of an ACK whose first step departs as buffers are scarce.
+/// Catches: a stretch ACK whose first step departs because buffers are scarce, and whose remainder
+/// is held for ever.
 #[test]
 fn a_stretch_ack_that_departs_in_steps_as_buffers_are_scarce_departs_whole() {
     for pool in POOLS {
@@ -103,7 +110,7 @@ fn a_stretch_ack_that_departs_in_steps_as_buffers_are_scarce_departs_whole() {
     }
 }
 
-/// An event of the flow.
+/// An event in the life of the flow.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Data(u32),
@@ -134,7 +141,7 @@ fn passes(run: &mut Run, end: Time) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Catches: the same mutant, after any history of the flow.
+    /// Catches: an ACK that is held for ever, after any history of the flow.
     #[test]
     fn no_ack_is_held_for_ever_whatever_the_allocation_the_ack_control_and_the_pool(
         allocation in prop::sample::select(&ALLOCATIONS),

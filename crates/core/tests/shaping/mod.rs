@@ -1,4 +1,5 @@
-//! A shaping aggregate for tests of an allocation: packets arrive, wait, and leave when granted.
+//! A shaping aggregate that tests an allocation: packets arrive, wait, and depart when the
+//! allocation grants them.
 
 #![expect(clippy::as_conversions, reason = "the model computes in real numbers")]
 
@@ -11,7 +12,7 @@ use tidegate_core::meter::Profile;
 use tidegate_core::packet::Member;
 use tidegate_core::{Bytes, Rate, Time};
 
-/// A packet's arrival.
+/// The arrival of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) at: Time,
@@ -19,7 +20,7 @@ pub(crate) struct Arrival {
     pub(crate) bytes: u64,
 }
 
-/// A packet's departure.
+/// The departure of a packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Departure {
     pub(crate) at: Time,
@@ -32,19 +33,19 @@ pub(crate) struct Departure {
 pub(crate) enum Change {
     Join(Member, Share),
     Update(Member, Share),
-    /// Removes the member. Its waiting packets and later arrivals are dropped.
+    /// Removes the member. Its waiting packets and its later packets are dropped.
     Leave(Member),
     Profile(Profile),
 }
 
-/// Events at which the aggregate checks for departures.
+/// The events at which the aggregate asks for grants.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Triggers {
-    /// Every arrival, and the time that the allocation returned.
+    /// Each arrival, and the times that the allocation returns.
     #[default]
     All,
-    /// A timer with this interval, zero for the exact time. An arriving packet takes tokens before all
-    /// waiting packets.
+    /// A timer with this interval (zero for the exact time). An arriving packet may take tokens
+    /// before all waiting packets.
     Timer(Duration),
 }
 
@@ -56,21 +57,21 @@ pub(crate) struct Shaping {
     pub(crate) departures: Vec<Departure>,
     /// Changes to make, in order of time.
     pub(crate) changes: VecDeque<(Time, Change)>,
-    /// Members that have left.
+    /// Members that were removed.
     gone: BTreeSet<Member>,
-    /// Bytes dropped because their member left.
+    /// Bytes that were dropped because their member was removed.
     pub(crate) dropped: u64,
 }
 
-/// Lengths of the waiting packets, by member.
+/// Lengths of the waiting packets of each member.
 #[derive(Default)]
 pub(crate) struct Queues {
     waiting: Vec<VecDeque<u64>>,
-    /// Waiting packets of all members.
+    /// Number of waiting packets of all members.
     packets: usize,
-    /// Calls for a head since the last grant.
+    /// Look-ups of a first packet since the last grant.
     questions: Cell<usize>,
-    /// Calls for a head in the whole run.
+    /// Look-ups of a first packet in the whole run.
     pub(crate) asked: Cell<u64>,
 }
 
@@ -97,14 +98,15 @@ impl Queues {
         Some(bytes)
     }
 
-    /// Empties the queue of a member. Returns its bytes.
+    /// Removes all packets of a member. Returns their bytes.
     fn clear(&mut self, member: Member) -> u64 {
         std::iter::from_fn(|| self.pop(member)).sum()
     }
 }
 
 impl Heads for Queues {
-    /// A grant may ask three times per member: for its savings, and at start and end of its round.
+    /// The allocation may look up three first packets per member for a grant: one for its savings,
+    /// one at the start and one at the end of its round.
     fn head(&self, member: Member) -> Option<Bytes> {
         self.questions.set(self.questions.get() + 1);
         self.asked.set(self.asked.get() + 1);
@@ -126,8 +128,8 @@ impl Shaping {
         }
     }
 
-    /// Runs until `end`. Asks for grants at the times that the allocation returns, and every
-    /// `looks`.
+    /// Runs until `end`. Asks for grants at the times that the allocation returns, and also at each
+    /// interval of `looks`.
     pub(crate) fn run(&mut self, arrivals: &[Arrival], looks: Option<Duration>, end: Time) {
         let mut arrivals = arrivals.iter().peekable();
         let mut look = looks.map(|every| Time::ZERO + every);
@@ -196,7 +198,7 @@ impl Shaping {
         }
     }
 
-    /// Sends all packets that are granted. Returns the time at which to ask again.
+    /// Sends all packets that the allocation grants. Returns the time at which to ask again.
     fn serve(&mut self, now: Time) -> Option<Time> {
         loop {
             self.queues.questions.set(0);
@@ -212,7 +214,7 @@ impl Shaping {
     }
 }
 
-/// Packets of `len` bytes at `rate`, from `from` until `to`.
+/// Packets of `len` bytes that arrive at `rate` in the time from `from` to `to`.
 pub(crate) fn constant(member: Member, len: u64, rate: Rate, from: Time, to: Time) -> Vec<Arrival> {
     let mut arrivals = Vec::new();
     let mut at = from;
@@ -223,15 +225,15 @@ pub(crate) fn constant(member: Member, len: u64, rate: Rate, from: Time, to: Tim
     arrivals
 }
 
-/// Bytes of `member` that left from `from` until `to`.
+/// Bytes of `member` that departed in the time from `from` to `to`.
 pub(crate) fn served(departures: &[Departure], member: Member, from: Time, to: Time) -> u64 {
     let within = |it: &&Departure| it.member == member && from <= it.at && it.at < to;
     departures.iter().filter(within).map(|it| it.bytes).sum()
 }
 
-/// Bytes sent by each member until `end`, by the recurrence of section 7.3 of the ledger.
+/// Bytes that each member sends until `end`, by the recurrence in section 7.3 of the ledger.
 ///
-/// Computes every member anew every 200 us, in real numbers.
+/// Computes the tokens of all members every 200 us, in real numbers.
 pub(crate) fn recurrence(
     profile: &Profile,
     shares: &[Share],
@@ -264,7 +266,8 @@ struct Modelled {
     weight: f64,
     rtt: f64,
     tokens: f64,
-    /// Excess received so far. The member with the least excess per weight is next.
+    /// Excess that the member has received. The member with the least excess per weight is served
+    /// next.
     given: f64,
     active: Time,
     queue: VecDeque<f64>,
@@ -309,8 +312,8 @@ impl Recurrence {
                 continue;
             }
             let tokens = it.tokens + earned * it.weight / weights;
-            // The ledger assumes that a part holds a packet. Otherwise a waiting member could not
-            // save enough for it.
+            // The ledger assumes that a part is at least as long as a packet. Otherwise, a waiting
+            // member could never save enough tokens.
             let head = it.queue.front().copied().unwrap_or(0.0);
             let depth = (self.burst * it.weight * it.rtt / reach).max(head);
             spill += (tokens - depth).max(0.0);
@@ -347,7 +350,7 @@ impl Recurrence {
     }
 }
 
-/// Tokens that the first packet needs beyond the member's own.
+/// Tokens that the first packet needs beyond those of its member.
 fn need(it: &Modelled) -> f64 {
     it.queue.front().map_or(0.0, |len| (len - it.tokens).max(0.0))
 }

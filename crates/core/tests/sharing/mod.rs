@@ -3,10 +3,11 @@
 use tidegate_core::class::{ClassId, ClassTree, Terms};
 use tidegate_core::{Bytes, Rate, Time};
 
-/// A class tree: input of the fluid model and of the simulation.
+/// A class tree, the input of both the fluid model and the simulation.
 #[derive(Debug)]
 pub(crate) struct Tree {
-    /// Parent and terms of each class. The first entry is the link.
+    /// Parent and terms (guarantee, ceiling, weight, priority) of each class. The first entry is
+    /// the link.
     pub(crate) classes: Vec<(usize, Terms)>,
 }
 
@@ -42,7 +43,7 @@ impl Tree {
         (1..self.classes.len()).filter(|class| self.children(*class).next().is_none()).collect()
     }
 
-    /// The part of a class's guarantee that its children leave, in bits per second.
+    /// The part of a class's guarantee that its children do not use, in bits per second.
     pub(crate) fn left_to_promise(&self, class: usize) -> u64 {
         let promised: u64 =
             self.children(class).map(|child| self.terms(child).guarantee.bps()).sum();
@@ -57,7 +58,7 @@ impl Tree {
         rates
     }
 
-    /// Rate of a class without competing traffic, in bits per second.
+    /// Rate that a class would have without competing traffic, in bits per second.
     fn demand(&self, class: usize, loads: &[Load]) -> f64 {
         let ceiling = self.terms(class).ceiling.map_or(f64::INFINITY, |it| it.bps() as f64);
         let mut children = self.children(class).peekable();
@@ -69,7 +70,7 @@ impl Tree {
         wants.min(ceiling)
     }
 
-    /// Divides the rate of a class among its children: guarantees first, then by priority and
+    /// Divides the rate of a class among its children: first by guarantees, then by priority and
     /// weight.
     fn share(&self, class: usize, loads: &[Load], rates: &mut [f64]) {
         let mut left = rates[class];
@@ -83,8 +84,8 @@ impl Tree {
                 .children(class)
                 .filter(|child| self.terms(*child).priority == priority)
                 .collect();
-            // Raises all rates in proportion to weight until one child is satisfied, then goes on
-            // without it.
+            // Raises all rates in proportion to the weights until one child is satisfied. Then
+            // continues without this child.
             while left > 1e-6 && !open.is_empty() {
                 let weights: f64 =
                     open.iter().map(|child| f64::from(self.terms(*child).weight)).sum();
@@ -108,7 +109,7 @@ impl Tree {
     }
 }
 
-/// Load of a leaf in bits per second; `None` is more than it can ever send.
+/// Load of a leaf in bits per second. `None` stands for more than the leaf can ever send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     pub(crate) rate: Option<u64>,
@@ -128,7 +129,7 @@ pub(crate) struct Run {
     now: Time,
 }
 
-/// Queue limit of a leaf, in packets.
+/// Most packets that may wait at a leaf.
 const ROOM: u32 = 50;
 
 impl Run {
@@ -156,12 +157,12 @@ impl Run {
         }
     }
 
-    /// Rate of a leaf without competing traffic, in bits per second.
+    /// Rate that a leaf would have without competing traffic, in bits per second.
     pub(crate) fn demand(&self, leaf: usize) -> f64 {
         self.tree.demand(leaf, &self.loads)
     }
 
-    /// Changes the load of a leaf and drops its waiting packets.
+    /// Changes the load of a leaf, and drops its waiting packets.
     pub(crate) fn load(&mut self, leaf: usize, load: Load) {
         self.loads[leaf] = load;
         self.waiting[leaf] = 0;
@@ -177,13 +178,14 @@ impl Run {
         };
     }
 
-    /// Moves a class below another parent.
+    /// Moves a class to another parent.
     pub(crate) fn move_to(&mut self, class: usize, parent: usize) {
         self.tree.classes[class].0 = parent;
         self.sharing.move_to(self.now, self.ids[class], self.ids[parent]);
     }
 
-    /// Runs for `span` after a settling time. Returns the bytes that each class sent within `span`.
+    /// Runs for a settling time and then for `span`. Returns the bytes that each class sent within
+    /// `span`.
     pub(crate) fn measure(&mut self, span: Time) -> Vec<f64> {
         self.pass(Time::from_millis(250));
         let before = self.sent.clone();
@@ -197,7 +199,7 @@ impl Run {
         self.sharing.set(self.now, self.ids[class], terms);
     }
 
-    /// Advances the clock by `span` without arrivals; no packet may wait.
+    /// Advances the clock by `span` without arrivals. No packet may wait.
     pub(crate) fn skip(&mut self, span: Time) {
         self.now += span.since(Time::ZERO);
     }

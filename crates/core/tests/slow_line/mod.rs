@@ -1,4 +1,4 @@
-//! Voice beside an upload on slow lines.
+//! Voice packets beside an upload on slow lines.
 
 use std::time::Duration;
 
@@ -10,24 +10,25 @@ use super::gateway_run::{Run, config, packet, queue};
 const UPLOAD: u8 = 1;
 const VOICE: u8 = 2;
 
-/// A full frame, and a frame of G.729 with RTP, UDP and IPv4.
+/// Lengths of a full frame, and of a frame with a G.729 voice sample (RTP, UDP, IPv4).
 const FULL: u32 = 1_514;
 const SMALL: u32 = 74;
-/// Not a multiple of the upload's interval, so all offsets occur.
+/// Interval of voice packets. It is no multiple of the upload's interval, so all relative times
+/// occur.
 const EVERY: Duration = Duration::from_micros(20_013);
 
-/// Delay of the voice beyond the line.
+/// Delay of voice packets beyond the line.
 const PATH: Duration = Duration::from_millis(20);
 
-/// Plays voice beside an upload that always has frames waiting. Returns the longest delay of a
-/// voice packet to the other end of a line of rate `line`, and the bytes sent beyond those that
-/// `rate` carries.
+/// Sends voice beside an upload that always has frames waiting. Returns the longest delay of a
+/// voice packet to the other end of a line of rate `line`. Also returns the bytes sent beyond those
+/// that `rate` carries.
 fn play(queue_name: &str, rate: Rate, line: Rate) -> (Duration, i64) {
     let config = GatewayConfig { rate: [Some(rate); 2], queue: queue(queue_name), ..config() };
     let mut run = Run::new(&config, Vec::new());
     let (mut line_free, mut longest, mut bytes) = (Time::ZERO, Duration::ZERO, 0);
     let (mut uploads, mut seen) = (0, 0);
-    // Frames for two intervals, and some for the queue.
+    // Frames for two intervals, and some more that wait.
     let frames = rate.bytes_in(2 * EVERY).0 / u64::from(FULL);
     let backlog = u32::try_from(frames).unwrap() + 4;
     for n in 0..u32::try_from(SECONDS * 50).unwrap() {
@@ -57,10 +58,10 @@ fn play(queue_name: &str, rate: Rate, line: Rate) -> (Duration, i64) {
 
 const SECONDS: u64 = 60;
 
-/// By this time, the initial burst has left the queue of the line.
+/// Time at which the initial burst has left the queue of the line.
 const WARM: Time = Time::from_secs(20);
 
-/// Catches: a packet chosen before the line is free.
+/// Catches: a packet that is chosen before the line is free, so that voice waits for two frames.
 #[test]
 fn voice_waits_for_one_frame_of_an_upload_and_not_for_two() {
     for (kbps, most) in [(128, 125), (256, 73), (500, 47), (1_000, 33)] {
@@ -72,19 +73,21 @@ fn voice_waits_for_one_frame_of_an_upload_and_not_for_two() {
     }
 }
 
-/// Catches: a rate that is not exact to the byte; a debt that is forgotten; two frames beyond the
-/// burst.
+/// Catches: a rate that is not exact to the byte; a debt that is forgotten; two frames sent beyond
+/// the burst.
 #[test]
 fn a_slow_link_that_is_always_busy_carries_its_rate_exactly() {
     for (kbps, burst) in [(128, 3_076), (500, 3_076), (20_000, 5_000)] {
         let rate = Rate::from_kbps(kbps);
         let (_, beyond) = play("per-flow", rate, rate);
-        // A packet starts at a balance of zero; the bucket had `burst - frame` bytes at the start.
+        // A packet may start at a balance of zero. At the beginning, the bucket has `burst - frame`
+        // bytes.
         assert!((burst - 1_538..=burst).contains(&beyond), "{kbps} kbit/s: {beyond} bytes");
     }
 }
 
-/// Catches: the rate of the other direction; a limit that a change of the rate does not update.
+/// Catches: a check of the other direction's rate; a limit that a change of the rate does not
+/// update.
 #[test]
 fn super_packets_are_to_be_cut_where_the_link_out_is_below_a_gigabit() {
     let mbps = |up, down| GatewayConfig {

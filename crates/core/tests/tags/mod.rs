@@ -1,4 +1,4 @@
-//! ACK control of connections in VLANs.
+//! ACK control of connections in VLANs and tunnels.
 
 use tidegate_core::Machine;
 use tidegate_core::gateway::FlowSurvey;
@@ -6,7 +6,8 @@ use tidegate_core::packet::{Endpoint, FlowKey, NO_VLAN, Outer, Protocol, Tunnel,
 
 use super::{Duration, Run, SECOND};
 
-/// Catches: a connection whose directions have different tags left as two flows, on which ACK control does nothing.
+/// Catches: a connection that counts as two flows because its directions have different VLAN tags,
+/// so that no ACK is held.
 #[test]
 fn acks_are_held_whatever_the_tags_of_the_two_directions_are() {
     for vlans in [[7, 7], [10, 20], [NO_VLAN, 20], [10, NO_VLAN]] {
@@ -20,7 +21,8 @@ fn acks_are_held_whatever_the_tags_of_the_two_directions_are() {
     }
 }
 
-/// GRE up and down, with checksums or numbers where `may_edit` is `false`.
+/// GRE tunnels upstream and downstream. A direction in which `may_edit` is `false` has checksums or
+/// sequence numbers.
 fn gre([up, down]: [bool; 2]) -> [Option<Outer>; 2] {
     let (src, dst) = (Endpoint::v4([192, 0, 2, 1], 0), Endpoint::v4([198, 51, 100, 1], 0));
     let key = FlowKey { src, dst, protocol: Protocol(47) };
@@ -32,8 +34,8 @@ fn gre([up, down]: [bool; 2]) -> [Option<Outer>; 2] {
     [Some(outer(up)), Some(outer(down).reverse())]
 }
 
-/// Catches: a tunnel with checksums at one end taken for two tunnels, so that ACK control does nothing; ACKs made for a
-/// tunnel that has checksums only where they go.
+/// Catches: a tunnel with checksums in one direction that counts as two tunnels, so that no ACK is
+/// held; ACKs created for a direction that has checksums.
 #[test]
 fn acks_in_a_tunnel_with_checksums_at_one_end_are_held_whole() {
     for may_edit in [[true, true], [true, false], [false, true]] {
@@ -50,10 +52,10 @@ fn acks_in_a_tunnel_with_checksums_at_one_end_are_held_whole() {
     }
 }
 
-/// Two tenants with equal addresses, ports and numbers under one policy.
+/// Two tenants with equal addresses, ports and sequence numbers use the same policy.
 ///
-/// Catches: flows told by addresses alone; a SYN with ACK of one tenant that joins the flow of the other; one of them
-/// left out of the report.
+/// Catches: flows distinguished by addresses alone; a SYN-ACK of one tenant that joins the flow of
+/// the other; a tenant that is missing in the report.
 #[test]
 fn two_tenants_with_equal_addresses_under_one_policy_stay_apart() {
     let mut run = Run::new(None);
@@ -64,14 +66,15 @@ fn two_tenants_with_equal_addresses_under_one_policy_stay_apart() {
     }
     let opened = run.gateway.report().flows;
     assert_eq!(opened, 3);
-    // The data of the first tenant waits. The second has sent nothing, so its ACKs of old data pass.
+    // The data of the first tenant waits. The second tenant has sent nothing, so its ACKs of old
+    // data pass.
     run.vlans = [10; 2];
     run.data(0, 20);
     assert_eq!(run.ack(2), 0, "the first tenant's ACK is held");
     run.vlans = [11; 2];
     run.now += Duration::from_millis(1);
     assert_eq!(run.gateway.report().flows, 3);
-    // Under a third tag the answer may be that of either tenant.
+    // With a third tag, the SYN-ACK may belong to either tenant.
     run.vlans = [11, 20];
     run.shake_hands();
     assert_eq!(run.gateway.report().flows, 4);

@@ -1,10 +1,10 @@
 //! Holds the frames that wait for an interface. A flow whose frames the interface refuses does not
 //! delay the others.
 //!
-//! The kernel returns the same error for a full queue and for a frame that it never sends. After it
-//! has refused the first frame, the queue offers the first frames of a few other flows. If the
-//! kernel refuses these too, its queue is full, so all frames wait in order. If it takes one, the
-//! refused flows move behind all others.
+//! The kernel returns the same error for a full queue and for a frame that it never sends. After
+//! the error, this queue offers the first frame of up to eight other flows. If the kernel refuses
+//! these too, its queue is full, so all frames wait in order. If it accepts one, the refused flows
+//! move behind all others.
 //!
 //! Source: Linux `net/packet/af_packet.c` (`packet_snd`) and `net/core/dev.c`: a frame that the
 //! queueing discipline, a filter of the egress hook or the segmentation in software drops gives
@@ -18,17 +18,18 @@ use tidegate_core::{PacketId, PacketPool};
 use crate::memory::{self, PacketMemory};
 use crate::vnet::VnetHeader;
 
-/// Refusals after which a frame is dropped, as the queue of the interface would have dropped it.
+/// Refusals after which a frame is dropped. The interface's own queue would have dropped it.
 pub(super) const ATTEMPTS: u32 = 64;
 
-/// Flows that are offered after a refused one: eight refused flows do not delay a ninth.
+/// Number of other flows that are offered after a refusal. Eight refused flows therefore do not
+/// delay a ninth.
 const PROBES: usize = 8;
 
-/// Weight of a refusal after which the kernel took a frame of another flow. Four of these drop a
-/// frame.
+/// A refusal counts 16-fold if the kernel then accepts a frame of another flow: the kernel has
+/// room, so the fault lies in the refused frame. Four such refusals drop it.
 const OVERTAKEN: u32 = ATTEMPTS / 4;
 
-/// Number of flows remembered because their frames were dropped: as many as are offered at once.
+/// Number of flows whose dropped frames are remembered: all that one flush can offer.
 const REMEMBERED: usize = PROBES + 1;
 
 /// A frame that waits.
@@ -37,11 +38,11 @@ pub(super) struct Waiting {
     pub(super) frame: Body,
     /// Bytes of the frame.
     pub(super) len: u32,
-    /// Number of refusals, weighted.
+    /// Number of refusals. One while other flows were accepted counts as [`OVERTAKEN`].
     tries: u32,
 }
 
-/// The place of its bytes.
+/// Where the bytes of a waiting frame are.
 #[derive(Debug)]
 pub(super) enum Body {
     /// A packet in the memory of all ports.
@@ -62,7 +63,7 @@ impl Waiting {
         Self { frame, len, tries: 0 }
     }
 
-    /// Address and length of its bytes, and the header for the kernel.
+    /// Address and length of the frame's bytes, and its header for the kernel.
     pub(super) fn parts(&self, memory: &PacketMemory) -> (*const u8, usize, VnetHeader) {
         match &self.frame {
             Body::Packet(packet) => {
@@ -75,7 +76,7 @@ impl Waiting {
         }
     }
 
-    /// A copy of its bytes.
+    /// A copy of the frame's bytes.
     #[cfg(test)]
     pub(super) fn to_vec(&self, memory: &PacketMemory) -> Vec<u8> {
         match &self.frame {
@@ -91,7 +92,7 @@ impl Waiting {
         }
     }
 
-    /// Releases its packet.
+    /// Releases the frame's packet to the pool.
     pub(super) fn release(self, pool: &mut PacketPool) {
         if let Body::Packet(packet) = self.frame {
             pool.release(packet);
@@ -99,25 +100,25 @@ impl Waiting {
     }
 }
 
-/// The frames of a port, the next one first.
+/// The frames of a port that wait to be sent, the next one first.
 #[derive(Debug)]
 pub(super) struct Queue {
     waiting: VecDeque<Waiting>,
     /// Flows refused since the kernel last took a frame.
     refused: Vec<FlowKey>,
-    /// Flows whose frames were dropped, and the number of drops since the kernel last took a frame
-    /// of the flow. Each drop halves the patience for the next frame.
+    /// Flows whose frames were dropped, with the number of drops since the kernel last accepted a
+    /// frame of the flow. Each drop halves the refusals that the flow's next frame may have.
     dropped: VecDeque<(FlowKey, u32)>,
 }
 
-/// The reaction to a refusal.
+/// What the caller does after a refusal.
 #[derive(Debug)]
 pub(super) enum Next {
     /// Offer the frame at this index.
     Offer(usize),
     /// Wait, because the interface has no room.
     Wait,
-    /// Drop this frame, which was removed from the queue, and go on with the first one.
+    /// Drop this frame, which is no longer in the queue, and go on with the first one.
     Drop(Waiting),
 }
 
@@ -139,7 +140,7 @@ impl Queue {
         self.waiting.push_back(frame);
     }
 
-    /// The frame at index `at`, or all frames if `at` is 0.
+    /// The one frame at index `at`, or all frames if `at` is 0.
     pub(super) fn from(&mut self, at: usize) -> &[Waiting] {
         let all = self.waiting.make_contiguous();
         let end = if at == 0 { all.len() } else { at + 1 };
@@ -152,7 +153,8 @@ impl Queue {
         self.waiting.remove(at)
     }
 
-    /// The interface accepted `n` frames from index `at` on. They are passed to `sent`.
+    /// Removes the `n` frames from index `at` on, which the interface accepted, and passes each to
+    /// `sent`.
     pub(super) fn taken(
         &mut self,
         pool: &mut PacketPool,
@@ -173,7 +175,7 @@ impl Queue {
         }
     }
 
-    /// Moves the refused flows behind the others.
+    /// Moves the frames of the refused flows behind all others.
     fn overtake(&mut self, pool: &PacketPool) {
         let refused = std::mem::take(&mut self.refused);
         for flow in &refused {
@@ -188,7 +190,7 @@ impl Queue {
         self.waiting = others;
     }
 
-    /// The interface refused the frame at index `at`.
+    /// Decides what to do after the interface refused the frame at index `at`.
     pub(super) fn refuse(&mut self, pool: &PacketPool, at: usize) -> Next {
         let Some(frame) = self.waiting.get_mut(at) else { return Next::Wait };
         frame.tries += 1;

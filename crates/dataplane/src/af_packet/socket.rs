@@ -21,7 +21,7 @@ pub(super) struct ReceivedFrame {
     pub(super) len: u32,
     /// The frame was longer than the buffer.
     pub(super) truncated: bool,
-    /// Work that remains to be done on the frame.
+    /// Work that the kernel or the sender left undone: the checksum, and the split into segments.
     pub(super) vnet: VnetHeader,
     /// The VLAN tag that the kernel took out of the frame.
     pub(super) tag: Option<VlanTag>,
@@ -69,9 +69,9 @@ const EVERY_PROTOCOL: u16 = (libc::ETH_P_ALL as u16).to_be();
 impl PacketSocket {
     /// A socket that receives all frames arriving at interface `index`, whatever their destination.
     ///
-    /// It is bound last, so it never holds a frame of another interface. Frames pass the queueing
-    /// discipline of the interface. Bypassing it would lose the super-packets that the driver
-    /// cannot split.
+    /// The socket is bound last, so it never holds a frame of another interface. Sent frames pass
+    /// the queueing discipline of the interface. Bypassing the discipline would lose super-packets
+    /// that the driver cannot split.
     pub(super) fn open(index: u32) -> io::Result<Self> {
         let socket = Self(open(libc::AF_PACKET, libc::SOCK_RAW, 0)?);
         for option in [libc::PACKET_VNET_HDR, libc::PACKET_AUXDATA, libc::PACKET_IGNORE_OUTGOING] {
@@ -110,7 +110,8 @@ impl PacketSocket {
 
     fn set<T>(&self, level: i32, option: i32, value: &T) -> io::Result<()> {
         let fd = self.0.as_raw_fd();
-        // SAFETY: `value` is as long as said, and only read.
+        // SAFETY: `value` lives during the call and has the length passed; the kernel only reads
+        // it.
         check(unsafe {
             libc::setsockopt(fd, level, option, ptr::from_ref(value).cast(), len_of(value))
         })?;
@@ -173,7 +174,7 @@ impl SocketIo for PacketSocket {
         let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
         let (fd, mut len) = (self.0.as_raw_fd(), len_of(&statistics));
         let to = ptr::from_mut(&mut statistics).cast();
-        // SAFETY: `statistics` is as long as `len` says; the kernel writes at most that.
+        // SAFETY: `statistics` has `len` bytes, and the kernel writes at most `len` bytes.
         let result = unsafe {
             libc::getsockopt(fd, libc::SOL_PACKET, libc::PACKET_STATISTICS, to, &raw mut len)
         };
@@ -200,8 +201,8 @@ impl Batch {
             vnet: [VnetHeader::default(); BATCH],
             parts: [[nothing; 2]; BATCH],
             controls: [MaybeUninit::uninit(); BATCH],
-            // SAFETY: an mmsghdr is plain data; all zeroes is valid, without name, parts and
-            // control.
+            // SAFETY: an mmsghdr is plain data; all zeroes is a valid message without an address, a
+            // buffer or control data.
             messages: unsafe { mem::zeroed() },
         }
     }
@@ -212,7 +213,8 @@ impl Batch {
         self.parts[n][1] = libc::iovec { iov_base: start.cast(), iov_len: len };
     }
 
-    /// Sets the pointers of the messages to their parts. Afterwards `self` must not move.
+    /// Points each message at its header, its frame and its control buffer. `self` must not move
+    /// afterwards.
     fn link(&mut self, n: usize, control: usize) {
         let all = self.vnet.iter_mut().zip(&mut self.parts).zip(&mut self.controls);
         for (message, ((vnet, parts), room)) in self.messages.iter_mut().zip(all).take(n) {
@@ -241,8 +243,8 @@ impl Batch {
         self.link(n, 0);
         let count = libc::c_uint::try_from(n).unwrap_or(0);
         let (fd, messages) = (socket.as_raw_fd(), self.messages.as_mut_ptr());
-        // SAFETY: as in `receive`, or in a vector of a frame that the caller lends; the kernel only
-        // reads what the messages point at.
+        // SAFETY: as in `receive`. A frame may also lie in a vector that the caller lends. The
+        // kernel only reads what the messages point at.
         PacketSocket::messages(unsafe { libc::sendmmsg(fd, messages, count, libc::MSG_DONTWAIT) })
     }
 

@@ -1,4 +1,4 @@
-//! The port over a socket with scripted answers.
+//! Tests the port over a fake socket, whose results each test prescribes.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -18,12 +18,14 @@ use crate::memory::{Frame, PacketMemory};
 use crate::port::Refusal;
 use crate::vnet::VnetHeader;
 
-/// A socket with scripted answers. Without one it receives nothing and accepts everything.
+/// A socket with prescribed results. Where none is prescribed, it receives nothing and accepts
+/// every frame.
 #[derive(Default)]
 struct Fake {
-    /// Frames to receive, by system call: bytes 0, 1, 2 and so on, or an error number.
+    /// Results of the receiving system calls: frames or an error number. The frames begin with
+    /// bytes 0, 1, 2 and so on.
     arriving: RefCell<VecDeque<Result<Vec<ReceivedFrame>, i32>>>,
-    /// Content of each received frame, in place of the bytes.
+    /// Content that every received frame gets instead of its first byte.
     content: RefCell<Option<Vec<u8>>>,
     /// Results of the calls to send: the maximum number of accepted frames, or an error number.
     sending: RefCell<VecDeque<Result<usize, i32>>>,
@@ -171,8 +173,8 @@ fn a_frame_the_interface_never_has_room_for_does_not_hold_up_the_rest() {
 
 /// The frames of eight flows are refused, and the ninth flow does not wait for them.
 ///
-/// Catches: a refused frame that stays first until it is dropped; fewer probes than refused flows; a
-/// queue filled by refused frames.
+/// Catches: a refused frame that blocks all flows until it is dropped; a queue that tries fewer
+/// other flows than are refused; refused frames that pile up until the queue is full.
 #[test]
 fn flows_the_interface_refuses_stop_no_other() {
     let mut bench = Bench::new(256);
@@ -195,7 +197,7 @@ fn flows_the_interface_refuses_stop_no_other() {
     assert_eq!((refused.len, bench.pool.in_use(), bench.port.outgoing.len()), (60, 0, 0));
 }
 
-/// Catches: a frame dropped, or its flow moved back, although the kernel took no frame after it.
+/// Catches: a full interface for which the queue drops a frame or reorders its flows.
 #[test]
 fn where_there_is_no_room_for_any_flow_all_wait_in_order() {
     let mut bench = Bench::new(64);
@@ -214,7 +216,8 @@ fn where_there_is_no_room_for_any_flow_all_wait_in_order() {
     assert_eq!(bench.port.counters().drops.total(), 0);
 }
 
-/// Catches: a super-packet of a tunnel passed to the kernel; its pieces sent out of order.
+/// Catches: a super-packet of a tunnel passed to the kernel, which cannot split it; pieces sent out
+/// of order.
 #[test]
 fn a_super_packet_in_a_tunnel_is_sent_in_pieces_between_the_others() {
     let mut bench = Bench::new(16);
@@ -246,7 +249,7 @@ fn a_super_packet_that_cannot_be_split_is_dropped_and_named() {
     let mut gre = Built::ip("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap(), {
         Transport::Other(47)
     });
-    // The tunnel numbers its packets.
+    // GRE with sequence numbers: the tunnel numbers its packets, so they cannot be split.
     gre.payload = [&[0x10, 0, 8, 0, 0, 0, 0, 1][..], &inner.bytes()[14..]].concat();
     bench.send_super(&gre.bytes(), 1_000, 14 + 20 + 8 + 20);
     bench.send_of(1, 200);
@@ -258,8 +261,8 @@ fn a_super_packet_that_cannot_be_split_is_dropped_and_named() {
     assert_eq!(bench.pool.in_use(), 0);
 }
 
-/// Catches: the checksum left to the kernel, which writes a sum of 16 bits into the first half of the
-/// field.
+/// Catches: an SCTP checksum left to the kernel, which would write a sum of 16 bits into the first
+/// half of the 32-bit field.
 #[test]
 fn an_sctp_checksum_left_to_the_interface_is_completed() {
     let mut bench = Bench::new(16);
@@ -381,7 +384,8 @@ fn what_arrived_during_a_hang_is_dropped_as_stale_received_or_not() {
     bench.pool.release(first);
 }
 
-/// Catches: each frame of a super-packet that was split counted as stale; none counted where the first has been handed on.
+/// Catches: each frame of a split super-packet counted as stale, instead of one for the whole; no
+/// frame counted as stale if the first one was already returned by `receive`.
 #[test]
 fn of_a_super_packet_that_was_cut_one_frame_is_stale() {
     let mut bench = Bench::new(64);
@@ -393,21 +397,21 @@ fn of_a_super_packet_that_was_cut_one_frame_is_stale() {
     bench.arriving([Ok(vec![large; 3]), Ok(vec![large; 2])]);
     let first = bench.receive().unwrap();
     assert_eq!((bench.port.arrived.len(), bench.pool[&first].segments), (3 * 4 - 1, 1));
-    // The interface counted five. Of two copies, the socket has no room for one.
+    // The interface counted five frames, two of them copies. The socket had no room for one of the
+    // copies.
     assert_eq!(bench.port.drop_arrived(&mut bench.pool, &|| 2), 5);
     assert_eq!(bench.port.counters().drops.of(Reason::Stale), 4);
     assert_eq!(bench.pool.in_use(), 1);
     bench.pool.release(first);
 }
 
-/// Every frame that arrived during a hang is a copy, or stale, or found no room in the socket.
+/// Every frame that arrived during a hang is a copy, stale, or lost for lack of room in the socket.
 ///
 /// Catches: copies counted as stale; lost frames counted although they are copies.
 #[test]
 fn copies_of_bypassed_frames_are_dropped_without_a_count() {
     let cases = [
-        // Numbers of copies, stale frames, and lost frames. The
-        // socket reports one lost frame.
+        // Numbers of copies, of stale frames and of lost frames. The socket reports one lost frame.
         (0, 5, 1),
         (1, 5, 0),
         (3, 3, 0),
@@ -456,8 +460,8 @@ fn what_is_to_be_done_to_a_frame_goes_with_it() {
 proptest! {
     /// For any answers of the interface, each frame is sent once or dropped once, in order.
     ///
-    /// Catches: releasing one frame more than was sent; continuing after "no room" with the next
-    /// frame of the same flow.
+    /// Catches: a frame released that was not sent; a later frame of the flow offered after the
+    /// interface had no room.
     #[test]
     fn each_frame_is_sent_or_dropped_once_in_order(
         answers in prop::collection::vec(prop_oneof![
@@ -485,8 +489,8 @@ proptest! {
     /// For any answers of the interface and any refused flows, each frame is sent once or dropped
     /// once, and each flow stays in order.
     ///
-    /// Catches: a refused frame moved without the rest of its flow; the index of an offered frame
-    /// kept for the next batch.
+    /// Catches: a refused frame moved without the other frames of its flow, so the flow is
+    /// reordered; a wrong frame removed because the queue had been reordered meanwhile.
     #[test]
     fn each_flow_stays_in_order_whatever_is_refused(
         answers in prop::collection::vec(prop_oneof![
@@ -519,7 +523,7 @@ proptest! {
     }
 }
 
-/// Catches: a frame of zero bytes passed to the kernel.
+/// Catches: a frame without bytes passed to the kernel.
 #[test]
 fn a_packet_without_a_frame_is_dropped_and_counted() {
     let mut bench = Bench::new(2);

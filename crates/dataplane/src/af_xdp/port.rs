@@ -21,13 +21,13 @@ use crate::vnet::VnetHeader;
 /// queue, so the order of the scheduler is kept.
 #[derive(Debug)]
 pub struct AfXdp {
-    /// By receive queue; never empty. The first one also sends.
+    /// One socket for each receive queue, never empty. The first one also sends.
     sockets: Vec<Socket>,
     /// A descriptor that polls all sockets, if there are several.
     any: Option<OwnedFd>,
     memory: PacketMemory,
     chunks: Chunks,
-    /// Frames may have a checksum left to the hardware, without a mark that says so.
+    /// Frames may have an unfinished checksum, without a flag that says so.
     unfinished: bool,
     /// The queue to receive from next.
     turn: usize,
@@ -84,7 +84,8 @@ impl AfXdp {
         }
     }
 
-    /// The next frame of any queue, with the packet that owns its buffer.
+    /// The next frame of any queue. Returns the packet that owns its buffer, and the kernel's
+    /// descriptor.
     fn arrival(&mut self, pool: &PacketPool) -> Option<(PacketId, libc::xdp_desc)> {
         let queues = self.sockets.len();
         for _ in 0..queues {
@@ -102,7 +103,7 @@ impl AfXdp {
         None
     }
 
-    /// Sends until the ring is empty, or the interface accepts no more for now.
+    /// Hands frames to the kernel until the send ring is empty or the interface accepts no more.
     ///
     /// In copy mode, the kernel sends 32 frames per system call by default.
     fn transmit(&mut self, pool: &mut PacketPool) {
@@ -234,7 +235,7 @@ impl Chunks {
         u32::try_from(address & ((1 << self.shift) - 1)).unwrap_or(0)
     }
 
-    /// The packet that was lent with the buffer around `address`.
+    /// Takes back the packet whose buffer was lent to the kernel and contains `address`.
     fn packet(self, pool: &PacketPool, address: u64) -> Option<PacketId> {
         let number = u32::try_from(address >> self.shift).ok()?;
         if number < self.count { pool.take_back(number) } else { None }

@@ -103,7 +103,7 @@ impl<T: Copy> Producer<T> {
         Self { ring, next, consumed }
     }
 
-    /// Free entries. Reads the consumer's position only if there were none.
+    /// Free entries. Reads the consumer's position from shared memory only if none seem free.
     pub(super) fn room(&self) -> u32 {
         let room = || self.ring.size.saturating_sub(self.next.wrapping_sub(self.consumed.get()));
         if room() == 0 {
@@ -112,14 +112,14 @@ impl<T: Copy> Producer<T> {
         room()
     }
 
-    /// Writes `entry` into the ring; the other side sees it after [`publish`](Self::publish).
-    /// Returns `false` if the ring is full.
+    /// Writes `entry` into the ring. The other side sees the entry after
+    /// [`publish`](Self::publish). Returns `false` if the ring is full.
     pub(super) fn push(&mut self, entry: T) -> bool {
         if self.room() == 0 {
             return false;
         }
-        // SAFETY: the entry is in the mapping. As the ring is not full, only this side uses the
-        // entry until it is published.
+        // SAFETY: the entry is in the mapping. The ring is not full, so the other side does not use
+        // the entry until it is published.
         unsafe { self.ring.entry(self.next).write(entry) };
         self.next = self.next.wrapping_add(1);
         true
@@ -217,7 +217,8 @@ mod tests {
         assert!(Ring::<u64>::new(mapping(), &odd, 4).is_err());
     }
 
-    /// Start positions near the wrap, so most runs cross it, with bursts up to the whole ring.
+    /// Ring sizes, bursts up to the whole ring, and start positions shortly before the wrap, so
+    /// that most runs cross it.
     fn schedules() -> impl Strategy<Value = (u32, u32, Vec<(u32, u32)>)> {
         let bursts = prop::collection::vec((0u32..=16, 0u32..=16), 1..40);
         (1u32..=4, 0u32..64, bursts)
@@ -228,7 +229,8 @@ mod tests {
         /// Pushed entries come out once and in order, also across the wrap of the positions. The
         /// ring never holds more than `size` entries.
         ///
-        /// Kills `next - consumed` for `wrapping_sub`, and a mask of `size` for `size - 1`.
+        /// Catches: positions that break at the wrap, by `next - consumed` instead of
+        /// `wrapping_sub`; entries beyond the ring, by a mask of `size` instead of `size - 1`.
         #[test]
         fn entries_come_out_once_and_in_order((size, start, bursts) in schedules()) {
             let (mut producer, mut consumer) = ends(size, start);

@@ -1,4 +1,4 @@
-//! An AF_XDP socket of one receive queue: system calls without policy.
+//! An AF_XDP socket of one receive queue: the system calls. The choice of modes is in `af_xdp.rs`.
 //!
 //! Source: Linux `Documentation/networking/af_xdp.rst`, `include/uapi/linux/if_xdp.h`.
 
@@ -12,11 +12,10 @@ use crate::interface::{check, open};
 use crate::mapping::Mapping;
 use crate::memory::{PacketMemory, index};
 
-/// Maximum number of frames that the kernel sends in one system call, if it can be set (Linux
-/// 6.17).
+/// Frames that the kernel sends at most in one system call. Linux before 6.17 has a fixed limit.
 const TX_BUDGET: u32 = 1_024;
 
-/// Not in `libc` yet.
+/// Option number; `libc` lacks it so far.
 const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
 
 /// Bytes that the kernel may hold for sending; the default is about 100 frames.
@@ -45,7 +44,7 @@ pub enum Copying {
     Copy,
 }
 
-/// The memory of a socket.
+/// The packet memory of a socket (UMEM).
 #[derive(Clone, Copy)]
 pub(super) enum Umem<'a> {
     /// The socket registers this memory.
@@ -82,7 +81,7 @@ impl Socket {
         let tx = ring(fd.as_fd(), libc::XDP_PGOFF_TX_RING, &at.tx, size);
         let fill = ring(fd.as_fd(), page(libc::XDP_UMEM_PGOFF_FILL_RING)?, &at.fr, size)?;
         let done = ring(fd.as_fd(), page(libc::XDP_UMEM_PGOFF_COMPLETION_RING)?, &at.cr, size)?;
-        // Both are optional: without them, sending needs more system calls.
+        // Errors are ignored: without these options, sending only needs more system calls.
         let _ = set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER);
         let _ = set(fd.as_fd(), libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &TX_BUDGET);
         bind(fd.as_fd(), place, umem)?;
@@ -95,8 +94,8 @@ impl Socket {
         })
     }
 
-    /// Tells the kernel to send the frames in the ring. It may send only a part, and return an
-    /// error to be called again.
+    /// Asks the kernel to send the frames in the ring. The kernel may send only some of them and
+    /// return an error; the caller then calls again.
     pub(super) fn kick_tx(&self) -> io::Result<()> {
         let fd = self.fd.as_raw_fd();
         // SAFETY: with a length of zero, the kernel does not access the null pointers.
@@ -160,7 +159,8 @@ fn register(fd: BorrowedFd<'_>, memory: &PacketMemory) -> io::Result<()> {
 
 fn bind(fd: BorrowedFd<'_>, place: SocketQueue, umem: Umem<'_>) -> io::Result<()> {
     let (flags, shared) = match umem {
-        // Neither flag: zero-copy if the driver supports it, else copying.
+        // Without `XDP_ZEROCOPY` and `XDP_COPY`, the kernel uses zero-copy if the driver supports
+        // it.
         Umem::Register(_, Copying::ZeroCopy) => (libc::XDP_USE_NEED_WAKEUP, 0),
         Umem::Register(_, Copying::Copy) => (libc::XDP_USE_NEED_WAKEUP | libc::XDP_COPY, 0),
         Umem::Share(other) => (libc::XDP_SHARED_UMEM, other.as_raw_fd().unsigned_abs()),

@@ -1,7 +1,8 @@
-//! Cleans up after earlier versions, which pinned their links and counters in a BPF file system.
+//! Removes the pins of earlier versions. Those versions pinned their BPF links and counters as
+//! files in a BPF file system.
 //!
-//! This module removes the pins. The links are found by their ids instead, because a pin may be in
-//! another mount namespace.
+//! A pin may be in another mount namespace, out of reach. The links themselves are therefore found
+//! by their ids, in `survey.rs`.
 
 use std::ffi::CString;
 use std::fs;
@@ -19,7 +20,8 @@ const DIRECTORY: &str = "/run/tidegate/bpf";
 /// Suffixes of the pins of an interface. A file name is `NAMESPACE-INDEX-SUFFIX`.
 const PINS: [&str; 4] = ["native", "generic", "tc", "bypassed"];
 
-/// Names of the programs and maps of earlier versions. A program needs both maps to be recognised.
+/// Names of the programs and maps of earlier versions. A program counts as ours only if it has both
+/// maps.
 const PROGRAMS: [&str; 2] = ["wire", "swallow"];
 const MAPS: [&str; 2] = ["life", "bypassed"];
 
@@ -28,8 +30,8 @@ pub(super) fn is_ours(program: &Loaded) -> bool {
     PROGRAMS.contains(&program.name.as_str()) && MAPS.iter().all(|map| program.map(map).is_some())
 }
 
-/// Removes the pins of `interface` in this mount namespace, and the directory after its last pin.
-/// Returns whether there were pins.
+/// Removes the pins of `interface` in this mount namespace. Removes the directory with its last
+/// pin. Returns whether there were pins.
 pub(super) fn unpin(interface: &Interface) -> io::Result<bool> {
     let directory = Path::new(DIRECTORY);
     let namespace = fs::metadata("/proc/thread-self/ns/net")?.ino();
@@ -46,7 +48,7 @@ pub(super) fn unpin(interface: &Interface) -> io::Result<bool> {
         let path = CString::new(directory.as_os_str().as_bytes())?;
         // SAFETY: the path ends in a zero and outlives the call.
         unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) };
-        // If the directory is still a mount point, it stays; it is harmless.
+        // A directory that is still a mount point stays. It is harmless.
         let _ = fs::remove_dir(directory);
     }
     Ok(any)

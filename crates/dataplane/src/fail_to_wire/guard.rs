@@ -18,7 +18,8 @@ pub(super) struct Guarded {
     tc: Option<u32>,
 }
 
-/// A missing program of the gateway, or a foreign program before it.
+/// A fault on a port: a program of the gateway is missing, a foreign program runs before it, or the
+/// kernel does not list the programs.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Trouble {
     interface: String,
@@ -40,8 +41,8 @@ impl Guard {
         Self(ports)
     }
 
-    /// Checks all ports. Detaches programs of dead gateways, and returns the remaining troubles. If
-    /// a port cannot be checked, its troubles in `before`, the result of the last check, remain.
+    /// Checks all ports, and returns their troubles. Detaches programs of dead gateways. If a port
+    /// cannot be checked, its troubles in `before`, the result of the last check, remain.
     #[must_use]
     pub fn look(&self, before: &[Trouble]) -> Vec<Trouble> {
         let look = |port: &Guarded| port.look(Survey::of(&port.interface), before);
@@ -78,7 +79,7 @@ impl Guarded {
                 troubles.push(self.trouble(Kind::Missing(name)));
             }
         }
-        // A program behind our last one sees only the frames that ours pass on.
+        // A foreign program that runs after our last one sees only the frames that ours pass on.
         let last = found.iter().rposition(|found| self.is_mine(found)).unwrap_or(found.len());
         let before = found.iter().take(last).filter(|found| !self.is_mine(found));
         troubles.extend(before.map(|found| self.trouble(Kind::Foreign(found.to_string()))));
@@ -128,7 +129,8 @@ impl fmt::Display for Trouble {
 mod tests {
     use super::*;
 
-    /// Catches: a failed check that ends an alarm, or that is not reported; an alarm reported twice.
+    /// Catches: a failed check that clears an alarm, or is not reported itself; an alarm reported
+    /// twice.
     #[test]
     fn a_look_that_fails_keeps_the_troubles_of_its_port_and_is_one_itself() {
         let port = Guarded::new(&Interface::find("lo").unwrap(), Some(1), None);

@@ -1,9 +1,9 @@
-//! A thread with a descriptor table of its own, which holds the program arrays of the gateway.
+//! A thread that keeps the gateway's program arrays open, in a descriptor table of its own.
 //!
-//! The kernel empties a program array when its last descriptor closes. A killed process closes its
-//! descriptors only after its memory is freed and its last thread has ended. This thread owns
-//! nothing but the arrays and has a higher real-time priority than the data plane, so its
-//! descriptors close within about 1 ms.
+//! The kernel empties a program array when its last descriptor closes; frames then bypass the
+//! gateway. A killed process closes its descriptors only after its memory is freed and its last
+//! thread has ended. This thread owns nothing but the arrays, and its real-time priority is above
+//! that of the data plane. Its descriptors therefore close within about 1 ms.
 //!
 //! Source: Linux `unshare(2)`, `CLONE_FILES`; `close_range(2)`.
 
@@ -15,7 +15,7 @@ use std::thread::{self, JoinHandle};
 use crate::interface::check;
 use crate::schedule::{Wish, keep_time};
 
-/// Holds descriptors until it is dropped or the process ends, also by SIGKILL.
+/// Keeps descriptors open until it is dropped or the process ends, even by SIGKILL.
 #[derive(Debug)]
 pub(super) struct Holder {
     /// Dropping this sender ends the thread.
@@ -23,7 +23,8 @@ pub(super) struct Holder {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Real-time priority, above that of the data plane (10): the thread runs only at its end.
+/// Real-time priority above that of the data plane (10). The thread sleeps all the time and runs
+/// only when it ends.
 const PRIORITY: u8 = 11;
 
 impl Holder {
@@ -50,14 +51,15 @@ impl Holder {
 impl Drop for Holder {
     fn drop(&mut self) {
         drop(self.end.take());
-        // A panic of the thread closes its descriptors as well.
+        // The result is ignored: a thread that panicked has closed its descriptors too.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
 fn hold(numbers: &[RawFd], ready: &Sender<io::Result<()>>, end: &Receiver<()>) {
     let kept = keep_only(numbers);
-    // Without the privilege the thread keeps the normal priority and ends somewhat later.
+    // The result is ignored: without the privilege, the thread keeps the normal priority and closes
+    // the descriptors somewhat later.
     let _ = keep_time(Wish { realtime: Some(PRIORITY), cpu: None, ..Wish::default() });
     if kept.is_ok() & ready.send(kept).is_ok() {
         // No message is ever sent; `recv` returns when the sender is dropped.
@@ -65,8 +67,8 @@ fn hold(numbers: &[RawFd], ready: &Sender<io::Result<()>>, end: &Receiver<()>) {
     }
 }
 
-/// Gives the calling thread a descriptor table of its own that contains only `numbers`, which are
-/// sorted.
+/// Gives the calling thread a descriptor table of its own that contains only `numbers`, which must
+/// be sorted.
 fn keep_only(numbers: &[RawFd]) -> io::Result<()> {
     // SAFETY: takes no pointers. Other threads keep their own table, and this thread uses only
     // `numbers`, which it never closes.
@@ -96,8 +98,8 @@ mod tests {
         reader.read_to_end(&mut Vec::new()).is_ok()
     }
 
-    /// Catches: a thread that inherits foreign descriptors; a process that keeps its copy of a held
-    /// one.
+    /// Catches: a thread that also keeps other descriptors of the process open; a process that
+    /// keeps its own copy of a held descriptor.
     #[test]
     fn it_holds_its_descriptors_alone_and_nothing_else() {
         let ((held, writer), (other, also)) = (pipe().unwrap(), pipe().unwrap());

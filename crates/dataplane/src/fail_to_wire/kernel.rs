@@ -60,7 +60,7 @@ pub(super) fn is_filled(map: &MapData) -> bool {
     unsafe { call(MAP_LOOKUP_ELEM, &mut request) }.is_ok()
 }
 
-/// The id of a program at the ingress of an interface, and the id of its BPF link, if any.
+/// A program attached at the ingress of an interface, and its BPF link, if any. Both are ids.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Place {
     pub(super) program: u32,
@@ -117,7 +117,7 @@ pub(super) fn xdp_link(program: u32) -> Option<u32> {
         // SAFETY: the request holds no pointers.
         unsafe { call(LINK_GET_NEXT_ID, &mut next) }.ok()?;
         let mut info = LinkInfo::default();
-        // The link may have been destroyed since its id was read.
+        // A link may have been destroyed since its id was read. The search then goes on.
         let found =
             by_id(LINK_GET_FD_BY_ID, next.next).and_then(|link| describe(link.as_fd(), &mut info));
         if found.is_ok() && info.kind == LINK_XDP && info.program == program {
@@ -152,7 +152,7 @@ const LINK_DETACH: i64 = 34;
 const TCX_INGRESS: u32 = 46;
 /// `BPF_LINK_TYPE_XDP`.
 const LINK_XDP: u32 = 6;
-/// `BPF_F_BEFORE`; without a relative program, before all others.
+/// `BPF_F_BEFORE`: attach before the given program; before all others if none is given.
 const BEFORE: u32 = 1 << 3;
 
 #[repr(C)]

@@ -3,10 +3,10 @@
 /// Maximum number of receive queues of an interface.
 pub(crate) const MAX_QUEUES: u32 = 64;
 
-/// The deadline by which a gateway requests bypass while it starts, ends, or is switched off.
+/// The deadline value by which a gateway requests bypass while it starts, ends, or is switched off.
 pub(super) const TOLD_TO_PASS: u64 = 0;
 
-/// The deadline by which a gateway requests bypass while it has nothing to manage.
+/// The deadline value by which a gateway requests bypass while it has nothing to manage.
 pub(super) const NOTHING_TO_MANAGE: u64 = 1;
 
 /// A number of frames, and their bytes from the Ethernet header on.
@@ -25,21 +25,22 @@ impl FrameCount {
     }
 }
 
-/// Frames of one port that bypassed the gateway since the port first had fail-to-wire, by reason.
+/// Frames of one port that bypassed the gateway, by reason, since the port first had these
+/// programs.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Bypassed {
     /// Bypassed at the gateway's request: during its start and end, and while it was switched off.
     pub told: FrameCount,
     /// Bypassed because the heartbeat had timed out.
     pub silent: FrameCount,
-    /// Bypassed because the gateway was dead, or has no socket for the receive queue.
+    /// Bypassed because the gateway was dead, or had no socket for the receive queue.
     pub no_socket: FrameCount,
     /// Bypassed because the gateway had nothing to manage.
     pub idle: FrameCount,
 }
 
 impl Bypassed {
-    /// Number of reasons.
+    /// Number of reasons, which are the indexes of the map `bypassed`.
     pub(super) const REASONS: u32 = 4;
 
     /// The count at index `reason` of the map.

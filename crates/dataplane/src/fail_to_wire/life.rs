@@ -1,5 +1,5 @@
-//! The shared memory between the gateway and its programs: the deadline, and counts of earlier
-//! runs.
+//! The memory that the gateway shares with its BPF programs. It holds the deadline, and the bypass
+//! counts of earlier programs.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,7 +12,7 @@ use super::layout::{Bypassed, FrameCount, NOTHING_TO_MANAGE, TOLD_TO_PASS};
 use crate::heartbeat::Passing;
 use crate::mapping::Mapping;
 
-/// `struct life` of `bpf/wire.h` in mapped memory. A beat is one store, without a system call.
+/// `struct life` of `bpf/wire.h` in mapped memory. A heartbeat is one store, without a system call.
 #[derive(Debug)]
 pub(super) struct Life {
     words: NonNull<[AtomicU64; Self::WORDS]>,
@@ -63,7 +63,7 @@ impl Life {
     }
 
     /// The counts of earlier programs in a map whose value has `size` bytes. `None` if no version
-    /// had such a map.
+    /// had a map of this size.
     pub(super) fn carried_in(map: BorrowedFd<'_>, size: usize) -> Option<io::Result<Bypassed>> {
         match size {
             Self::BYTES => Some(Self::map(map).map(|life| life.carried())),
@@ -87,19 +87,19 @@ impl Life {
     }
 
     fn words(&self) -> &[AtomicU64; Self::WORDS] {
-        // SAFETY: the words lie in the mapping, which lives as long as `self`. The programs only
-        // read.
+        // SAFETY: the words lie in the mapping, which lives as long as `self`. The BPF programs
+        // only read them.
         unsafe { self.words.as_ref() }
     }
 }
 
-/// The counts of earlier programs in the map of an earlier version: the deadline, and frames for
-/// each of its reasons.
+/// The counts in the map of an earlier version. That map holds the deadline, and the number of
+/// frames for each reason.
 fn former_carried(file: BorrowedFd<'_>) -> io::Result<Bypassed> {
     let mapping = Mapping::of(file, 0, FORMER_BYTES)?;
     let words: NonNull<[AtomicU64; FORMER_WORDS]> = mapping.at(0, 1)?;
-    // SAFETY: the words lie in the mapping, which lives until the end of this function. The
-    // programs only read.
+    // SAFETY: the words lie in the mapping, which lives until the end of this function. The BPF
+    // programs only read them.
     let [_, counts @ ..] = unsafe { words.as_ref() };
     let mut carried = Bypassed::default();
     for (reason, frames) in (0..).zip(counts) {
@@ -110,7 +110,7 @@ fn former_carried(file: BorrowedFd<'_>) -> io::Result<Bypassed> {
     Ok(carried)
 }
 
-/// Words of `struct life` in earlier versions, and its bytes.
+/// Words and bytes of `struct life` in earlier versions.
 const FORMER_WORDS: usize = 4;
 const FORMER_BYTES: usize = size_of::<[AtomicU64; FORMER_WORDS]>();
 
@@ -130,8 +130,8 @@ mod tests {
         file
     }
 
-    /// Catches: counts of an earlier version that are zero after an upgrade; its deadline, or frames,
-    /// taken for bytes.
+    /// Catches: counts of an earlier version that become zero after an upgrade; its deadline, or
+    /// its frames, read as bytes.
     #[test]
     fn counts_of_an_earlier_version_stay_after_an_upgrade() {
         let frames = |frames| FrameCount { frames, bytes: 0 };

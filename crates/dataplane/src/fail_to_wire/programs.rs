@@ -16,19 +16,21 @@ use crate::interface::Interface;
 static WIRE: &[u8] = include_bytes_aligned!("../../../../bpf/wire.bpf.o");
 static SWALLOW: &[u8] = include_bytes_aligned!("../../../../bpf/swallow.bpf.o");
 
-/// The programs at index 0 of the program array: they take a frame for the gateway.
+/// Programs for index 0 of the program array: they hand a frame to the gateway, or drop it since
+/// the packet socket has a copy.
 const TAKE: &str = "tidegate_take";
 const DROP: &str = "tidegate_drop";
 
-/// A loaded BPF object, with the maps that the XDP and the tc object have in common.
+/// A loaded BPF object of one port: the XDP programs or the tc programs, and the maps that both
+/// objects have.
 pub(super) struct Object {
     object: Ebpf,
     counters: Counters,
     array: Array,
 }
 
-/// The program array with the program that takes frames for the gateway. When its last descriptor
-/// closes, the kernel empties the array, and frames bypass the gateway.
+/// A program array. Its entry is the program that hands frames to the gateway. When the last
+/// descriptor closes, the kernel empties the array, and frames bypass the gateway.
 pub(super) struct Array(MapData);
 
 impl AsFd for Array {
@@ -44,7 +46,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Frames that bypassed the gateway, earlier runs included.
+    /// Frames that bypassed this gateway or an earlier one.
     pub(super) fn bypassed(&self) -> Bypassed {
         count(&self.bypassed).and(self.life.carried())
     }
@@ -73,7 +75,7 @@ impl Object {
         Self::of(object, &drop)
     }
 
-    /// Takes the maps out of `object`. `handles` is the program for the program array.
+    /// Takes the maps out of `object`, and puts the program `handles` into the program array.
     fn of(mut object: Ebpf, handles: &ProgramFd) -> Result<Self, WireError> {
         let Some(Map::Array(life)) = object.take_map("life") else { return Err(WireError::Object) };
         let life = Life::of(&life).map_err(WireError::kernel)?;
@@ -85,7 +87,7 @@ impl Object {
         Ok(Self { object, counters, array: Array(array) })
     }
 
-    /// The maps that the gateway needs after the attachment. Attached programs stay.
+    /// The maps that the gateway needs after the attachment. The attached programs stay attached.
     pub(super) fn into_parts(self) -> (Counters, Array) {
         (self.counters, self.array)
     }
@@ -102,15 +104,15 @@ impl Object {
         Ok(())
     }
 
-    /// Lets the XDP program redirect bypassed frames to `peer` itself.
+    /// Lets the XDP program itself redirect bypassed frames to `peer`.
     pub(super) fn set_peer(&mut self, peer: &Interface) -> Result<(), WireError> {
         let mut map = DevMap::try_from(take(&mut self.object, "peer")?)?;
         map.set(0, peer.index(), None, 0)
             .map_err(|source| WireError::Kernel { source: Box::new(source) })
     }
 
-    /// Attaches the XDP program. It replaces `replaced`, or fails if a program is attached and
-    /// `replaced` is `None`. Returns the id of the program.
+    /// Attaches the XDP program in place of `replaced`. If `replaced` is `None`, the call fails if
+    /// another program is attached. Returns the id of the program.
     pub(super) fn attach_xdp(
         &mut self,
         interface: &Interface,
@@ -124,8 +126,9 @@ impl Object {
         Ok(program.info()?.id())
     }
 
-    /// Attaches the tc program to the ingress of `interface`, before all other TCX programs. Uses a
-    /// filter if `tc` says so or the kernel lacks TCX. Returns the id of the program.
+    /// Attaches the tc program to the ingress of `interface`, before all other TCX programs.
+    /// Attaches it as a filter if `tc` says so, or if the kernel lacks TCX. Returns the id of the
+    /// program.
     pub(super) fn attach_tc(&mut self, interface: &Interface, tc: Tc) -> Result<u32, WireError> {
         let program = program::<SchedClassifier>(&mut self.object, TC)?;
         let id = program.info()?.id();
@@ -145,18 +148,18 @@ impl Object {
     }
 }
 
-/// The way in which a new XDP program supersedes the attached one.
+/// How a new XDP program takes over from the attached one.
 pub(super) enum GivesWay<'s> {
     /// No XDP program is attached.
     None,
     /// Atomic replacement.
     Replaced(&'s Found),
-    /// Detachment first: the old program runs in the other mode, or a link attaches it.
+    /// The old program is detached first, because it runs in the other mode or a link attaches it.
     Detached(&'s Found),
 }
 
 impl<'s> GivesWay<'s> {
-    /// The way for a new program in `mode` on the interface of `survey`.
+    /// The way to attach a new program in `mode` on the interface of `survey`.
     ///
     /// # Errors
     ///
@@ -197,14 +200,14 @@ mod tests {
     const TC_SHOT: u32 = 2;
     const TC_REDIRECT: u32 = 7;
 
-    /// Deadlines of the gateway: bypass requested, the same without anything to manage, expired,
-    /// far in the future.
+    /// Deadlines of the gateway: bypass requested, bypass requested because there is nothing to
+    /// manage, a time in the past, and a time far in the future.
     const TOLD: u64 = 0;
     const IDLE: u64 = 1;
     const LONG_AGO: u64 = 2;
     const STILL: u64 = u64::MAX;
 
-    /// The counters after all of [`frames`] bypassed the gateway for one reason.
+    /// The counters before and after all of [`frames`] bypassed the gateway for one reason.
     const NONE: FrameCount = FrameCount { frames: 0, bytes: 0 };
     const ALL: FrameCount = FrameCount { frames: 5, bytes: 14 + 75 + 115 + 79 + 1_514 };
     const NOTHING: Bypassed = Bypassed { told: NONE, silent: NONE, no_socket: NONE, idle: NONE };
@@ -267,7 +270,7 @@ mod tests {
         result.return_value
     }
 
-    /// Catches: one count for all reasons; bytes left out.
+    /// Catches: a frame counted under the wrong reason; bytes not counted.
     #[test]
     fn the_xdp_program_passes_frames_by_unless_the_gateway_lives_and_listens() {
         let cases = [
@@ -308,7 +311,7 @@ mod tests {
         }
     }
 
-    /// The deadline is centuries away, so only the closed descriptor can cause the bypass.
+    /// The deadline lies centuries ahead, so only the closed descriptor can cause the bypass.
     ///
     /// Catches: a program that decides by the deadline alone.
     #[test]

@@ -1,4 +1,4 @@
-//! A list of the programs attached to the ingress of an interface, in execution order.
+//! Lists the BPF programs attached to the ingress of an interface, in execution order.
 
 use std::fmt;
 use std::io;
@@ -12,7 +12,7 @@ use super::life::Life;
 use super::{Mode, count, filter, former, xdp};
 use crate::interface::Interface;
 
-/// Names of our programs. They identify programs of earlier processes.
+/// Names of our programs, by which programs of earlier processes are found.
 pub(super) const XDP: &str = "tidegate_xdp";
 pub(super) const TC: &str = "tidegate_tc";
 
@@ -74,12 +74,12 @@ impl Survey {
         Ok(Self { interface: interface.clone(), found })
     }
 
-    /// Our programs.
+    /// The programs of this or another Tidegate process.
     pub(super) fn ours(&self) -> impl Iterator<Item = &Found> {
         self.found.iter().filter(|found| found.is_ours())
     }
 
-    /// The program of a running gateway.
+    /// A program of ours whose gateway is running.
     pub(super) fn alive(&self) -> Option<&Found> {
         self.ours().find(|found| found.is_alive())
     }
@@ -89,8 +89,8 @@ impl Survey {
         self.found.iter().find(|found| matches!(found.at, At::Xdp(_)))
     }
 
-    /// Bypass counts of our first program. A tc program behind an XDP program would count the same
-    /// frames again.
+    /// The bypass counts of our first program. Our tc program may run after our XDP program and
+    /// would count the same frames again.
     pub(super) fn bypassed(&self) -> Bypassed {
         self.ours().next().map_or_else(Bypassed::default, |found| found.bypassed())
     }
@@ -111,8 +111,8 @@ impl Found {
         [XDP, TC].contains(&self.program.name.as_str()) || former::is_ours(&self.program)
     }
 
-    /// True if the gateway of this program is running. Always false for programs of earlier
-    /// versions, which have no program array.
+    /// True if the gateway of this program is running. Programs of earlier versions have no program
+    /// array, so the result is always `false` for them.
     pub(super) fn is_alive(&self) -> bool {
         let array = self.program.map("gateway");
         array.is_some_and(|map| kernel::is_filled(&map))
@@ -124,8 +124,8 @@ impl Found {
         counts.and(carried.unwrap_or_default())
     }
 
-    /// Detaches the program from `interface`, through its link if it has one. A pinned link is
-    /// detached as well.
+    /// Detaches the program from `interface`. If it has a link, detaches the link, even if the link
+    /// is pinned.
     pub(super) fn detach(&self, interface: &Interface) -> io::Result<()> {
         let done = match (self.link, self.at) {
             (Some(link), _) => kernel::detach_link(link),
@@ -141,15 +141,15 @@ impl Found {
     }
 }
 
-/// The counts of earlier programs in the map `life`. These programs had this version or an older
-/// one.
+/// The counts that a program of this or an earlier version keeps for its predecessors, in its map
+/// `life`.
 fn carried(life: &MapData) -> Option<Bypassed> {
     let size = usize::try_from(life.info().ok()?.value_size()).ok()?;
     Life::carried_in(life.fd().as_fd(), size)?.ok()
 }
 
-/// The counts in the map `bypassed` of a program. Earlier versions counted frames only, for the
-/// first [`FORMER_REASONS`].
+/// The counts in the map `bypassed` of a program. Earlier versions counted frames but not bytes,
+/// for the first [`FORMER_REASONS`] reasons.
 fn counts(map: MapData) -> Option<Bypassed> {
     let info = map.info().ok()?;
     let shape = (info.value_size(), info.max_entries());
@@ -169,7 +169,7 @@ fn counts(map: MapData) -> Option<Bypassed> {
     }
 }
 
-/// Reasons of a bypass that earlier versions counted.
+/// Number of bypass reasons that earlier versions counted.
 const FORMER_REASONS: u32 = 3;
 
 impl fmt::Display for Found {

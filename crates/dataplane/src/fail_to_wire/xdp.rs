@@ -1,5 +1,5 @@
-//! Attaches XDP programs over netlink. Such a program belongs to its interface and outlives the
-//! process.
+//! Attaches XDP programs over netlink. A program attached in this way belongs to its interface and
+//! outlives the process.
 //!
 //! Source: Linux `include/uapi/linux/if_link.h`, `IFLA_XDP_*` and `XDP_FLAGS_*`.
 
@@ -18,7 +18,7 @@ pub(super) fn attached(interface: &Interface) -> io::Result<Vec<(Mode, u32)>> {
     let xdp = find(attributes, IFLA_XDP).unwrap_or(&[]);
     let program = |kind| find(xdp, kind).and_then(number).filter(|id| *id != 0);
     let modes = [
-        // A program in the hardware counts as native; no interface has both kinds.
+        // A program that runs in the hardware counts as native. No interface has both kinds.
         (Mode::Native, IFLA_XDP_HW_PROG_ID),
         (Mode::Native, IFLA_XDP_DRV_PROG_ID),
         (Mode::Generic, IFLA_XDP_SKB_PROG_ID),
@@ -26,8 +26,8 @@ pub(super) fn attached(interface: &Interface) -> io::Result<Vec<(Mode, u32)>> {
     Ok(modes.into_iter().filter_map(|(mode, kind)| Some((mode, program(kind)?))).collect())
 }
 
-/// Attaches `program`. Replaces `replaced` atomically; without it, the interface must have no
-/// program in this mode.
+/// Attaches `program`. If `replaced` is given, it is replaced atomically. Otherwise the interface
+/// must not have a program in this mode.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Frames of ACKs that are held and rebuilt: byte for byte, through a whole gateway.
+//! Tests the frames of ACKs that a gateway holds and rebuilds, byte for byte.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -24,7 +24,7 @@ use crate::vnet::VnetHeader;
 
 type Frames = Rc<RefCell<VecDeque<(Vec<u8>, VnetHeader)>>>;
 
-/// A port with a list of frames to receive and a list of sent frames.
+/// A fake port: a list of frames to receive, and a list of sent frames.
 struct Shelf {
     memory: PacketMemory,
     arriving: Frames,
@@ -74,7 +74,7 @@ impl Port for Shelf {
     }
 }
 
-/// A connection through a gateway that holds its ACKs. The client is on the LAN, port 0.
+/// A connection through a gateway that holds its ACKs. The client is on the LAN side, port 0.
 struct HeldAcks {
     gateway: Gateway,
     ports: [Box<dyn Port>; 2],
@@ -116,7 +116,7 @@ impl HeldAcks {
             action: Action::Shape {
                 conditioning,
                 queue: QdiscSpec::PerFlow(Default::default()),
-                signal: Some(AckSpec::PostAck(Default::default())),
+                ack_control: Some(AckSpec::PostAck(Default::default())),
             },
             mode: Mode::Enforce,
             class: None,
@@ -223,7 +223,8 @@ impl HeldAcks {
     }
 }
 
-/// Leaves segmentation to the hardware, and the checksum except for the pseudo header.
+/// Makes a frame of which segmentation is left to the hardware. Its checksum covers only the pseudo
+/// header.
 fn left_to_hardware(bytes: &mut [u8], payload: usize) -> VnetHeader {
     let packet = described(bytes);
     let at = usize::from(packet.transport_offset);
@@ -294,8 +295,8 @@ fn forms() -> impl Strategy<Value = Form> {
         .prop_map(|(v6, vlan, timestamps, offload)| Form { v6, vlan, timestamps, offload })
 }
 
-/// Events: the sender (0 is the client), payload bytes, milliseconds until the event, and whether
-/// the ports have room.
+/// Random events: the sending end (0 is the client), payload bytes, milliseconds until the next
+/// event, and whether the ports have room.
 fn events() -> impl Strategy<Value = Vec<(usize, usize, u64, bool)>> {
     let payload = prop_oneof![
         3 => Just(0), 3 => Just(usize::from(MSS)), 1 => 1usize..900, 1 => 2_000usize..20_000
@@ -304,12 +305,12 @@ fn events() -> impl Strategy<Value = Vec<(usize, usize, u64, bool)>> {
 }
 
 proptest! {
-    /// Every sent frame is valid. Data arrives unchanged, and every acknowledgement arrives. The
-    /// acknowledgement number of a pure ACK never decreases.
+    /// Every sent frame is valid. Data arrives unchanged and in order. The last acknowledgement
+    /// arrives, and no older one follows it.
     ///
-    /// Catches: an ACK made from data without the cut. An ACK cut from a super-packet that the kernel
-    /// still has to split. Copies not made after a call that returns packets. Sequence numbers not
-    /// written back.
+    /// Catches: an ACK that still carries the data it was made from; an ACK cut from a super-packet
+    /// and marked for segmentation; frames missing for ACKs that the gateway made; new sequence
+    /// numbers not written into the frame.
     #[test]
     fn frames_made_of_others_are_whole_and_nothing_is_lost(form in forms(), events in events()) {
         let mut bench = HeldAcks::new(form);
@@ -320,7 +321,7 @@ proptest! {
             bench.room.set(room);
             let payload = if form.offload { payload } else { payload.min(usize::from(MSS)) };
             bench.send(from, TcpFlags::ACK | TcpFlags::PSH, payload);
-            // Segments of one end at the same time arrive in the same turn.
+            // Segments that one end sends without a pause arrive in the same turn of the loop.
             if ms > 0 {
                 bench.turn();
                 bench.wait(Duration::from_millis(ms));

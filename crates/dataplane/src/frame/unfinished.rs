@@ -1,4 +1,4 @@
-//! Frames in tunnels with an unfinished checksum outside the TCP header.
+//! Tests frames in tunnels whose unfinished checksum belongs to another header than that of TCP.
 
 use tidegate_core::packet::FrameCopy;
 use tidegate_core::{Packet, PacketId, PacketPool, Time};
@@ -10,7 +10,7 @@ use crate::memory::{Frame, PacketMemory};
 use crate::port::PortCounters;
 use crate::vnet::VnetHeader;
 
-/// Offset of the outer UDP header behind Ethernet and IPv4, and of the inner IPv4 header.
+/// Offsets of the outer UDP header (after Ethernet and IPv4) and of the inner IPv4 header.
 const OUTER: usize = 34;
 const INNER: usize = OUTER + 8 + 8 + 14;
 
@@ -23,8 +23,8 @@ fn vxlan() -> Vec<u8> {
     outer.bytes()
 }
 
-/// Leaves the checksum of a header of `protocol` at `at` unfinished. Its field is `offset` bytes
-/// behind the header's start.
+/// Makes a checksum unfinished: that of the header of `protocol` at offset `at`, whose checksum
+/// field is `offset` bytes after the start of the header.
 fn leave(frame: &mut [u8], protocol: u8, at: usize, offset: usize) -> VnetHeader {
     let sum = ones(&pseudo(frame, protocol, at));
     frame[at + offset..at + offset + 2].copy_from_slice(&sum.to_be_bytes());
@@ -50,7 +50,7 @@ fn ones(bytes: &[u8]) -> u16 {
     u16::try_from(sum).unwrap()
 }
 
-/// Asserts that the lengths fit and that all four checksums are right.
+/// Asserts that all lengths are consistent and all four checksums are right.
 fn is_whole(frame: &[u8]) {
     for ip in [14, INNER] {
         assert_eq!(ones(&frame[ip..ip + 20]), 0xffff, "the IPv4 header at {ip}");
@@ -69,7 +69,7 @@ struct UnfinishedFrames {
     packet: PacketId,
 }
 
-/// `frame` after its arrival with `vnet`.
+/// The packet of `frame` after a port has received it with the metadata `vnet`.
 fn arrived(frame: &[u8], vnet: VnetHeader) -> UnfinishedFrames {
     let memory = PacketMemory::new(2, PacketMemory::SMALLEST).unwrap();
     let mut pool = PacketPool::with_capacity(2);
@@ -81,8 +81,8 @@ fn arrived(frame: &[u8], vnet: VnetHeader) -> UnfinishedFrames {
     UnfinishedFrames { memory, pool, packet }
 }
 
-/// Catches: an inner TCP checksum not updated for the new window because the outer checksum was
-/// unfinished; a finished checksum still left to the kernel.
+/// Catches: a new window without an update of the inner TCP checksum, because the outer checksum
+/// was unfinished; a finished checksum that is left to the kernel once more.
 #[test]
 fn a_window_is_rewritten_though_the_outer_checksum_was_unfinished() {
     let mut frame = vxlan();
@@ -98,7 +98,7 @@ fn a_window_is_rewritten_though_the_outer_checksum_was_unfinished() {
     pool.release(packet);
 }
 
-/// Catches: an ACK cut from data as if its TCP checksum were unfinished.
+/// Catches: an ACK that is cut from data and whose finished TCP checksum is treated as unfinished.
 #[test]
 fn an_ack_is_cut_though_the_outer_checksum_was_unfinished() {
     let mut frame = vxlan();
@@ -120,7 +120,7 @@ fn an_ack_is_cut_though_the_outer_checksum_was_unfinished() {
     pool.release(ack);
 }
 
-/// Catches: a piece of data sent as an ACK.
+/// Catches: a fragment of a data segment sent as an ACK.
 #[test]
 fn where_no_ack_can_be_cut_the_packet_has_no_frame() {
     let mut frame = vxlan();
@@ -135,7 +135,8 @@ fn where_no_ack_can_be_cut_the_packet_has_no_frame() {
     pool.release(ack);
 }
 
-/// Catches: an unfinished checksum of the TCP header, or of a super-packet, finished on arrival.
+/// Catches: a checksum of the TCP header, or of a super-packet, that is completed on arrival
+/// although hardware would complete it.
 #[test]
 fn the_checksum_of_the_tcp_header_stays_unfinished() {
     let mut frame = vxlan();

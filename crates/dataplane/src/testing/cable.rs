@@ -1,4 +1,4 @@
-//! A port with a cable: frames arrive and depart as bytes, as at a real port.
+//! A test port whose frames arrive and depart as bytes, as at a real port.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use crate::port::{Port, PortCounters};
 /// Frames on a cable, in order.
 pub type Frames = Rc<RefCell<VecDeque<Vec<u8>>>>;
 
-/// A port with a cable.
+/// A port whose ends are two lists of frames.
 #[derive(Debug)]
 pub struct Cable {
     memory: PacketMemory,
@@ -34,8 +34,8 @@ impl Cable {
         Self { memory, comes, leaves, spare, counters }
     }
 
-    /// Reuses the memory of received frames for sent ones, here and at other ports with the same
-    /// `spare`. The port then allocates no more than a real one.
+    /// Reuses the memory of received frames for sent ones, also across ports with the same `spare`.
+    /// The port then allocates no more than a real one.
     #[must_use]
     pub fn with_spare(self, spare: Frames) -> Self {
         Self { spare, ..self }

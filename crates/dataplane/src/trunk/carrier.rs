@@ -1,17 +1,18 @@
-//! User packets in trunk datagrams: encapsulation at one gateway, decapsulation at the other.
+//! Encapsulates user packets in trunk datagrams at one gateway, and decapsulates them at the other.
 //!
-//! A packet is carried whole. A super-packet is first split into its segments. A packet that is
-//! longer than the path MTU is fragmented first if it may be, so its destination reassembles it
-//! (RFC 4459, section 3.3; RFC 2003, section 5). If it may not be fragmented, its sender gets an
-//! ICMP error with the MTU. Datagrams themselves are never fragmented. The MSS of SYNs is clamped
-//! in both directions.
+//! A datagram carries a whole packet; a super-packet is first split into its segments. A packet
+//! that exceeds the path MTU is fragmented before encapsulation, so its destination reassembles it
+//! (RFC 4459, section 3.3; RFC 2003, section 5). If the packet must not be fragmented, its sender
+//! gets an ICMP error with the MTU. The datagrams themselves are never fragmented. The MSS option
+//! of SYNs is clamped in both directions.
 //!
-//! A decapsulated packet goes to the station that last used its destination address. If there is
-//! none, it goes to the destination MAC address of the datagram, unless that is this port. Else it
-//! goes back to the next hop, a router that knows the path into the LAN.
+//! A decapsulated packet goes to the station that last used its destination address. If no such
+//! station is known, it goes to the destination MAC address of the datagram. If that address is the
+//! port's own, it goes back to the next hop, a router that knows the path into the LAN.
 //!
-//! Source: RFC 6040, section 4.1, normal mode (ECN at encapsulation), and 4.2 (at decapsulation);
-//! RFC 2474. The inner hop limit is not decremented: for hosts, a trunk is a wire.
+//! Source: RFC 6040, section 4.1 (ECN at encapsulation, normal mode) and 4.2 (at decapsulation);
+//! RFC 2474 (DS codepoint).
+//! Differs: the inner hop limit is not decremented, because a trunk looks like a wire to hosts.
 //!
 //! Methods of `TrunkPort`, whose fields are in `trunk.rs`.
 
@@ -33,18 +34,18 @@ use crate::memory::{Frame, HEADROOM, PacketMemory, index};
 use crate::port::PortCounters;
 use crate::vnet::VnetHeader;
 
-/// Counters of user packets in datagrams.
+/// Counters of encapsulated user packets.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Carried {
     /// Datagrams sent.
     pub sent: u64,
     /// Datagrams received.
     pub received: u64,
-    /// Sent datagrams with a fragment of a packet that was too long.
+    /// Datagrams sent that carry a fragment of a user packet.
     pub fragments: u64,
-    /// Packets dropped because they were too long and may not be fragmented.
+    /// User packets dropped because they exceeded the path MTU and must not be fragmented.
     pub too_big: u64,
-    /// Number of those whose sender got an ICMP error.
+    /// Number of those packets for which the sender got an ICMP error.
     pub told: u64,
 }
 
@@ -57,19 +58,19 @@ struct Going {
     vnet: VnetHeader,
 }
 
-/// The further way of an arrived frame.
+/// Where an arrived frame goes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Arrival {
-    /// It goes to the machine.
+    /// To the machine.
     Machine,
-    /// The port has consumed it.
+    /// Nowhere: the port has consumed it.
     Here,
-    /// The port sends it out again.
+    /// Back out of the same port.
     Back,
 }
 
 impl TrunkPort {
-    /// Sends `packet` in datagrams of trunk `number`.
+    /// Sends the user packet `packet` in datagrams of trunk `number`.
     pub(super) fn carry(&mut self, pool: &mut PacketPool, packet: PacketId, number: usize) {
         let (dscp, ecn) = (pool[&packet].dscp, pool[&packet].ecn);
         let outer = Packet { dscp, ecn, ..Packet::default() };
@@ -80,16 +81,16 @@ impl TrunkPort {
         }
     }
 
-    /// Restores the original DS codepoint of `packet` in its frame. The codepoint of the trunk
-    /// applies to the datagram only.
+    /// Restores the original DS codepoint of `packet` from its frame. The trunk's codepoint is for
+    /// the datagram only.
     fn restore(&self, pool: &mut PacketPool, packet: &PacketId) {
         let came = dscp(&self.memory.bytes(packet, pool[packet].len), &pool[packet]);
         pool[packet].dscp = came.unwrap_or_default();
         frame::write_back(&self.memory, pool, packet);
     }
 
-    /// The range of `packet` in its buffer, from its IP header on, if one datagram can carry it as
-    /// a whole. Completes its checksum and clamps its MSS.
+    /// If one datagram can carry all of `packet`: its range in the buffer, from its IP header on.
+    /// Also completes the packet's checksum and clamps its MSS.
     fn whole(&self, pool: &PacketPool, packet: &PacketId, number: usize) -> Option<Range<usize>> {
         let Frame { offset, vnet } = self.memory.frame(packet);
         let (mut described, fits) = (pool[packet], self.fits(number));
@@ -110,8 +111,8 @@ impl TrunkPort {
         Some(start..start + len)
     }
 
-    /// Sends the IP packet in the range `inner` of the buffer of `packet` in a datagram of trunk
-    /// `number`. `outer` has the datagram's codepoints.
+    /// Sends the IP packet in the range `inner` of the buffer of `packet` as a datagram of trunk
+    /// `number`. `outer` has the DS and ECN codepoints of the datagram.
     fn enclose(
         &mut self,
         pool: &mut PacketPool,
@@ -129,7 +130,8 @@ impl TrunkPort {
         }
     }
 
-    /// Writes the datagram around `inner`. Moves `inner` only if there is no room before it.
+    /// Writes the headers and the tag of the datagram around `inner`. Moves `inner` only if there
+    /// is too little room before it.
     fn write_around(
         &mut self,
         pool: &mut PacketPool,
@@ -158,8 +160,8 @@ impl TrunkPort {
         Ok(())
     }
 
-    /// Sends the parts of a `packet` that does not fit into one datagram. Or reports the MTU to its
-    /// sender, or drops it.
+    /// Sends the fragments or segments of a `packet` that does not fit into one datagram. If it
+    /// must not be fragmented, reports the MTU to its sender, or drops it.
     fn carry_pieces(
         &mut self,
         pool: &mut PacketPool,
@@ -193,7 +195,7 @@ impl TrunkPort {
 
     /// The user packet in the frame of `packet`.
     fn going(&self, pool: &PacketPool, packet: &PacketId) -> Option<Going> {
-        // The sender in the outermost header gets ICMP errors.
+        // An ICMP error goes to the sender in the outermost header.
         let mut described = Packet { key: pool.outermost(packet), ..pool[packet] };
         let frame = self.memory.bytes(packet, described.len);
         let (link, rest) = frame.split_at_checked(usize::from(described.network_offset))?;
@@ -204,7 +206,7 @@ impl TrunkPort {
         Some(Going { bytes, described, link: link.to_vec(), vnet })
     }
 
-    /// The packets to send in one datagram each, or the reason why none can be sent.
+    /// The IP packets to send in one datagram each, or the reason why none can be sent.
     fn pieces(
         &mut self,
         pool: &mut PacketPool,
@@ -243,8 +245,8 @@ impl TrunkPort {
         peer.path.get(self.now).saturating_sub(peer.overhead)
     }
 
-    /// Reports the MTU to the sender of `packet`. The ICMP error arrives from this port, as if from
-    /// a router.
+    /// Sends an ICMP error with the MTU to the sender of `packet`. The error arrives from this
+    /// port, as if a router had sent it.
     fn tell(&mut self, pool: &mut PacketPool, number: usize, packet: &[u8], going: &Going) {
         if self.now.since(self.told.1) >= super::HELLO {
             self.told = (0, self.now);
@@ -267,21 +269,21 @@ impl TrunkPort {
         }
     }
 
-    /// The next ICMP error that arrives from this port.
+    /// The next ICMP error that this port returns as an arrival.
     pub(super) fn answer(&mut self, pool: &mut PacketPool) -> Option<PacketId> {
         let packet = self.answers.pop_front()?;
         self.arrive(pool, &packet);
         Some(packet)
     }
 
-    /// Describes the frame that was written in place of `packet`.
+    /// Fills in the descriptor after a new frame was written into the buffer of `packet`.
     fn arrive(&self, pool: &mut PacketPool, packet: &PacketId) {
         let (len, mut counters) = (pool[packet].len, PortCounters::default());
         frame::arrive(&self.memory, pool, packet, len, self.now, &mut counters);
     }
 
-    /// Decapsulates `packet`, whose datagram was opened: its frame becomes that of the user packet.
-    /// Returns its further way.
+    /// Decapsulates `packet`, whose datagram was authenticated: the user packet becomes its frame.
+    /// Returns where the packet goes.
     pub(super) fn lay_bare(
         &self,
         pool: &mut PacketPool,
@@ -314,8 +316,8 @@ impl TrunkPort {
         if pool[packet].network == Network::Opaque { Err(Refusal::Inner) } else { Ok(arrival) }
     }
 
-    /// The next station of a user packet to `to` that came in `frame`, the source MAC address, and
-    /// the further way of the packet.
+    /// The station to which a user packet for `to` is sent, the source MAC address, and where the
+    /// packet goes. `frame` is the datagram that carried it.
     fn onward(&self, frame: &[u8], number: usize, to: IpAddr) -> Option<(Station, Mac, Arrival)> {
         let [meant_for, from] = macs(frame)?;
         Some(match self.stations.find(to) {
@@ -330,7 +332,7 @@ impl TrunkPort {
         })
     }
 
-    /// Clamps the MSS of a decapsulated SYN.
+    /// Clamps the MSS option of a decapsulated SYN.
     fn ask_for_less(&self, pool: &mut PacketPool, packet: &PacketId, number: usize) {
         let mut described = pool[packet];
         let network = usize::from(described.network_offset);
@@ -344,8 +346,8 @@ impl TrunkPort {
         }
     }
 
-    /// Processes `packet`, which is for an address of this port, if it is a "packet too big" error.
-    /// Returns `true` if it concerns a trunk's datagram.
+    /// If `packet` is a "packet too big" error to this port, lowers the path MTU of the trunk.
+    /// Returns `true` if the error concerns a trunk's datagram.
     pub(super) fn hear_too_big(&mut self, pool: &PacketPool, packet: &PacketId) -> bool {
         let described = &pool[packet];
         if !matches!(described.key.protocol, Protocol::ICMP | Protocol::ICMPV6) {
@@ -371,7 +373,7 @@ impl TrunkPort {
         true
     }
 
-    /// Learns the station that sent `packet`, if any trunk carries user packets.
+    /// Learns the address of the station that sent `packet`, if any trunk carries user packets.
     pub(super) fn learn(&mut self, pool: &PacketPool, packet: &PacketId) {
         if self.carries {
             let described = Packet { key: pool.outermost(packet), ..pool[packet] };
@@ -380,7 +382,7 @@ impl TrunkPort {
     }
 }
 
-/// The IP packets that `going` stands for, with complete checksums.
+/// The IP packets of `going`, a packet or super-packet, with finished checksums.
 fn finished(going: &Going) -> Option<Vec<Vec<u8>>> {
     if going.vnet.is_fragmented() {
         return None;
@@ -428,14 +430,14 @@ fn macs(frame: &[u8]) -> Option<[Mac; 2]> {
     Some([*frame.first_chunk()?, *frame.get(6..)?.first_chunk()?])
 }
 
-/// Limit of ICMP errors per second, for all trunks of a port.
+/// Maximum number of ICMP errors per second, for all trunks of a port.
 const MOST_TOLD: u32 = 100;
 
 /// Bytes of an Ethernet header, and of a UDP header.
 const ETHERNET: u16 = 14;
 const UDP: usize = 8;
 
-/// The path of a trunk over an interface with this MTU. A datagram must also fit into a buffer.
+/// The path MTU of a trunk over an interface with this MTU. A datagram must also fit into a buffer.
 pub(super) fn path(mtu: u32, memory: &PacketMemory) -> PathMtu {
     let room = memory.size().saturating_sub(index(HEADROOM + 18));
     PathMtu::new(mtu.min(u32::try_from(room).unwrap_or(u32::MAX)))

@@ -1,4 +1,4 @@
-//! The other ends of a port's trunks: their state, and changes of the set of trunks.
+//! The other ends (peers) of a port's trunks: their state, and changes of the set of trunks.
 //!
 //! Methods of `TrunkPort`, whose fields are in `trunk.rs`.
 
@@ -29,10 +29,10 @@ pub struct TrunkEnd {
     pub ends: Ends,
     /// Number of management connections in each direction.
     pub connections: u16,
-    /// The mechanism that finds the share. With epochs, the management connection carries messages
-    /// about epochs.
+    /// How the trunk finds its rate. With epochs, the management connection carries the messages
+    /// that begin and end them.
     pub probing: Probing,
-    /// The management connections have a weight.
+    /// The management connections have a weight other than one.
     pub weighted: bool,
     /// The DS codepoint of hellos.
     pub dscp: u8,
@@ -47,7 +47,7 @@ pub struct TrunkEnd {
 }
 
 impl TrunkEnd {
-    /// The settings that the hellos of both ends compare.
+    /// The settings that must be the same at both ends. Hellos carry them.
     fn form(&self) -> Form {
         Form {
             encapsulates: self.wire.overhead(self.ends.local) > 0,
@@ -57,7 +57,7 @@ impl TrunkEnd {
     }
 }
 
-/// State of a trunk's other end.
+/// What a gateway knows about the other end of a trunk.
 #[derive(Clone, Copy, Debug)]
 pub struct PeerReport {
     /// Addresses and port of the trunk.
@@ -66,25 +66,25 @@ pub struct PeerReport {
     pub next_hop: Option<Mac>,
     /// Both ends have agreed on a session.
     pub agreed: bool,
-    /// Number of sessions so far. It is 1 at first, and grows with each restart of an end.
+    /// Number of sessions so far. The first is 1, and each restart of an end begins another.
     pub sessions: u64,
     /// Time since the other end last proved to be alive.
     pub heard: Option<Duration>,
-    /// Accepted datagrams, except those with user packets.
+    /// Accepted datagrams without user packets.
     pub taken: Taken,
     /// Refused datagrams to the address of this end.
     pub refused: Refusals,
-    /// The first setting in which both ends differ. They then agree on no session.
+    /// The first setting in which the two ends differ. Such ends do not agree on a session.
     pub difference: Option<Refusal>,
     /// Counters of user packets in datagrams; `None` if user packets are not encapsulated.
     pub carried: Option<Carried>,
     /// The current path MTU, in bytes of IP packet.
     pub path_mtu: u32,
-    /// ICMP errors about the path MTU that were not accepted.
+    /// ICMP errors about the path MTU that were ignored as not credible.
     pub ignored: u64,
 }
 
-/// Accepted datagrams of the other end. Those with user packets are in [`Carried`].
+/// Accepted datagrams of the other end. [`Carried`] counts those with user packets.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Taken {
     /// Hellos.
@@ -108,9 +108,9 @@ impl PeerReport {
 pub(super) struct Peer {
     end: TrunkEnd,
     pub(super) session: Session,
-    /// Template of the headers of its datagrams.
+    /// Template of the datagram headers.
     pub(super) envelope: Envelope,
-    /// Index of the neighbour with the own address.
+    /// Index of the neighbour (next hop) of this trunk.
     pub(super) neighbour: usize,
     pub(super) channels: u16,
     pub(super) dscp: u8,
@@ -130,9 +130,9 @@ impl Peer {
         &self.end
     }
 
-    /// The peer of trunk `end` at neighbour number `neighbour`. `before` is the earlier state of
-    /// the trunk with this number. `mac` is the own MAC address, and `random` is unique for each
-    /// run.
+    /// The peer of trunk `end`, whose next hop is neighbour number `neighbour`. `before` is the
+    /// earlier state of this trunk, if any. `mac` is the own MAC address, and `random` is unique
+    /// for each run.
     fn new(
         end: TrunkEnd,
         random: [u8; 32],
@@ -208,8 +208,8 @@ impl TrunkPort {
         all
     }
 
-    /// Replaces the trunks. A trunk with the same number, ends, key and encapsulation keeps its
-    /// session and its path MTU. Others start a session.
+    /// Replaces the trunks. A trunk keeps its session and its path MTU if its number, ends, key and
+    /// encapsulation stay the same. Other trunks start a session.
     pub(super) fn change(&mut self, trunks: Vec<(TrunkEnd, [u8; 32])>) {
         let mut before = std::mem::take(&mut self.trunks);
         let mut known = std::mem::take(&mut self.neighbours);

@@ -1,5 +1,5 @@
-//! Learns which station on the LAN side has which address from the frames it sends. No ARP requests
-//! are needed.
+//! Learns the MAC address of each station on the LAN side from the frames that it sends, as a
+//! switch does. No ARP requests are needed.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use tidegate_wire::neighbour::Mac;
 
 use super::ARP;
 
-/// The destination of frames to an address.
+/// The MAC address and VLAN tag to which frames for an IP address are sent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Station {
     pub(super) mac: Mac,
@@ -19,15 +19,16 @@ pub(super) struct Station {
     pub(super) tag: Option<VlanTag>,
 }
 
-/// The stations heard most recently.
+/// The stations heard most recently, in two halves. When the younger half is full, it replaces the
+/// older one.
 #[derive(Debug, Default)]
 pub(super) struct Stations {
-    /// The younger half: stations heard since the halves were last exchanged.
+    /// Stations heard since the younger half was last emptied.
     young: HashMap<IpAddr, Station>,
     old: HashMap<IpAddr, Station>,
 }
 
-/// Half of the stations that are remembered.
+/// Most stations in one half.
 const HALF: usize = 4_096;
 
 /// Bytes of an Ethernet header.
@@ -39,7 +40,7 @@ impl Stations {
         self.young.get(&address).or_else(|| self.old.get(&address)).copied()
     }
 
-    /// Learns from `frame`, which a station sends to the other side.
+    /// Learns the sender of `frame`. A station on the LAN side sends it to the other side.
     pub(super) fn learn(&mut self, frame: &[u8], described: &Packet) {
         let Some((address, station)) = sender(frame, described) else { return };
         if self.young.get(&address) == Some(&station) {
@@ -52,7 +53,7 @@ impl Stations {
     }
 }
 
-/// The station that sends `frame`, and the address it announces.
+/// The IP address of the station that sends `frame`, and where the station is.
 fn sender(frame: &[u8], described: &Packet) -> Option<(IpAddr, Station)> {
     let mac = *frame.get(6..)?.first_chunk()?;
     let tag = VlanTag::of(frame);
@@ -72,7 +73,7 @@ fn sender(frame: &[u8], described: &Packet) -> Option<(IpAddr, Station)> {
     (one && mac[0] & 1 == 0).then_some((address, station))
 }
 
-/// Offset of the sender's address in ARP (RFC 826).
+/// Offset of the sender's IP address in an ARP message (RFC 826).
 const SENDER: usize = 14;
 
 #[cfg(test)]
@@ -93,7 +94,8 @@ mod tests {
         Frame { source: [2, 0, 0, 0, 0, mac], ..frame }
     }
 
-    /// Catches: a tag forgotten; the first station kept for ever; ARP ignored.
+    /// Catches: a station learnt without its VLAN tag; a station that moved but is looked for at
+    /// its first MAC address; ARP frames ignored.
     #[test]
     fn a_station_is_where_it_was_last_heard() {
         let mut stations = Stations::default();

@@ -1,4 +1,4 @@
-//! The VLAN tag of a trunk's frames: added and removed.
+//! Adds the VLAN tag to the frames of a trunk, and removes it.
 
 use tidegate_core::trunk::Wire;
 use tidegate_wire::VlanTag;
@@ -16,7 +16,7 @@ pub(super) const fn vlan(tag: VlanTag) -> u16 {
     tag.tci & 0xfff
 }
 
-/// `frame` without its outermost tag, and this tag.
+/// `frame` without its outermost tag, and the removed tag.
 pub(super) fn untagged(frame: &[u8]) -> (Vec<u8>, Option<VlanTag>) {
     let Some(tag) = VlanTag::of(frame) else { return (frame.to_vec(), None) };
     let behind = frame.get(12 + VlanTag::LEN..).unwrap_or_default();
@@ -28,7 +28,7 @@ pub(super) fn tagged(frame: Vec<u8>, tag: Option<VlanTag>) -> Vec<u8> {
     let Some(tag) = tag else { return frame };
     let mut out = vec![0; VlanTag::LEN];
     out.extend(frame);
-    // A neighbour's frame is always a whole Ethernet frame.
+    // The result is ignored: `frame` is always a whole Ethernet frame, so the tag fits in.
     let _ = tag.push(&mut out);
     out
 }

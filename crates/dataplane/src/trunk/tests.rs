@@ -1,4 +1,4 @@
-//! Two gateways with a trunk over a cable, tested by the frames on all four ports.
+//! Tests two gateways with a trunk between them, by the frames on all four ports.
 
 use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
 use tidegate_core::policy::{Action, Filter, Mode, Policy, PolicySet};
@@ -17,7 +17,7 @@ use crate::turn::turn;
 
 mod datagrams;
 
-/// A gateway with the cables of its LAN and WAN ports: arriving and departing frames.
+/// A gateway, with the arriving and departing frames of its LAN port and its WAN port.
 struct Site {
     gateway: Gateway,
     end: TrunkEnd,
@@ -34,7 +34,8 @@ fn addresses(v6: bool) -> [IpAddr; 2] {
 }
 
 impl Site {
-    /// The first or the second site, in its run `run`.
+    /// The first or the second site. `run` differs for each restart, since it seeds the random
+    /// bytes.
     fn new(number: usize, v6: bool, run: u8, now: Time) -> Self {
         Self::with(number, v6, run, now, Wire::Headers)
     }
@@ -157,8 +158,8 @@ impl World {
         self.sites[0].lan[0].borrow_mut().push_back(frame.bytes());
     }
 
-    /// Advances the time by this many milliseconds. `path` returns `true` for frames that cross to
-    /// a site.
+    /// Advances the time by this many milliseconds. `path` decides for each frame to a site whether
+    /// it crosses.
     fn run(&mut self, millis: u64, mut path: impl FnMut(usize, &[u8]) -> bool) {
         for _ in 0..millis {
             self.now += Duration::from_millis(1);
@@ -187,9 +188,9 @@ fn described(frame: &[u8]) -> Packet {
     packet
 }
 
-/// Catches: management packets that depart as the last frame in their buffer. Management packets of
-/// the peer not consumed. Sequence space and acknowledgements missing in a datagram. A next hop
-/// that is not resolved.
+/// Catches: a management packet sent with the bytes of an older frame in its buffer; management
+/// packets of the peer forwarded to users; datagrams without sequence and acknowledgement numbers;
+/// datagrams that never depart because the next hop is unknown.
 #[test]
 fn user_packets_cross_as_they_are_and_management_packets_stay_between_the_gateways() {
     for v6 in [false, true] {
@@ -207,7 +208,7 @@ fn user_packets_cross_as_they_are_and_management_packets_stay_between_the_gatewa
         assert!(world.sites[0].lan[1].borrow().is_empty());
         let counts = world.sites[0].gateway.trunks()[0].counts;
         assert!(counts.management > 400 && counts.again == 0, "{counts:?}");
-        // Plus a hello each second, and those at the beginning.
+        // The difference are the hellos: one each second, and a few at the start.
         let made = world.sites[1].gateway.trunks()[0].counts.made;
         assert!((made + 4..made + 8).contains(&counts.absorbed), "{made} {counts:?}");
         let marked = world.crossed.iter().filter(|(_, frame)| described(frame).dscp == 14);
@@ -219,8 +220,7 @@ fn user_packets_cross_as_they_are_and_management_packets_stay_between_the_gatewa
     }
 }
 
-/// Catches: segments of strangers passed to the machine because of their ports; a datagram accepted
-/// twice.
+/// Catches: a forged segment accepted because its ports are right; a datagram accepted twice.
 #[test]
 fn nobody_else_is_heard_whatever_is_sent_again_changed_or_made_up() {
     for v6 in [false, true] {
@@ -255,12 +255,12 @@ fn nobody_else_is_heard_whatever_is_sent_again_changed_or_made_up() {
                 let segment = Built::tcp(at(ends[1 - to], channel), at(ends[to], channel ^ 1));
                 site.wan[0].borrow_mut().push_back(segment.bytes());
             }
-            // A turn receives no more than a burst.
+            // A turn receives only a limited number of frames, so it takes several turns.
             for _ in 0..100 {
                 site.turn(world.now);
             }
-            // A hello may be replayed within its session: it only states that the other end is
-            // alive.
+            // A replayed hello is accepted within its session, because it only says that the other
+            // end is alive.
             let hellos = u64::try_from(recorded.iter().filter(|it| is_hello(it)).count()).unwrap();
             assert!((1..5).contains(&hellos) && site.absorbed() <= absorbed + hellos);
             assert_eq!(site.lan[1].borrow().len(), 0, "{users}");
@@ -278,7 +278,8 @@ fn counted(site: &Site) -> u64 {
     peer.taken.hellos + peer.taken.segments + users + peer.refused.total()
 }
 
-/// Variants of a frame: the frame itself, cut off after each byte, and with each byte changed.
+/// Variants of a frame: the frame itself, the frame truncated at each byte, and the frame with each
+/// byte changed.
 fn variants(frame: &[u8]) -> Vec<Vec<u8>> {
     let mut all = vec![frame.to_vec()];
     all.extend((1..frame.len()).map(|len| frame[..len].to_vec()));
@@ -292,8 +293,8 @@ fn variants(frame: &[u8]) -> Vec<Vec<u8>> {
     all
 }
 
-/// Catches: no counter for truncated datagrams, for segments of unknown connections, or for datagrams
-/// of strangers. A datagram counted twice.
+/// Catches: a datagram that no counter counts because it is truncated, forged, or for an unknown
+/// connection; a datagram counted twice.
 #[test]
 fn every_datagram_for_an_end_of_a_trunk_is_counted_once() {
     for (v6, wire) in [
@@ -349,7 +350,8 @@ fn every_datagram_for_an_end_of_a_trunk_is_counted_once() {
     }
 }
 
-/// Catches: any packet with the flow key of a management connection sent as a datagram.
+/// Catches: a user packet with the addresses and ports of a management connection that the gateway
+/// authenticates as its own.
 #[test]
 fn what_users_send_in_the_name_of_their_gateway_is_not_sealed() {
     let mut world = World::new(false);
@@ -368,7 +370,7 @@ fn what_users_send_in_the_name_of_their_gateway_is_not_sealed() {
     assert!(world.sites[1].absorbed() <= absorbed + management + hellos);
 }
 
-/// Catches: ARP, neighbour discovery and multicast held until there is credit.
+/// Catches: ARP, neighbour discovery and multicast held back until the trunk has credit.
 #[test]
 fn what_is_for_the_network_here_waits_for_no_peer() {
     let mut world = World::new(false);
@@ -391,7 +393,7 @@ fn what_is_for_the_network_here_waits_for_no_peer() {
     assert_eq!(waits, 1, "the user's packet does");
 }
 
-/// Catches: a hello that waits for its interval after the next hop is resolved.
+/// Catches: a first hello that waits a full interval after the next hop is known.
 #[test]
 fn they_greet_each_other_as_soon_as_they_can() {
     let mut world = World::new(false);
@@ -400,11 +402,11 @@ fn they_greet_each_other_as_soon_as_they_can() {
     assert!(world.sites.iter().all(|site| site.peer().is_up()));
 }
 
-/// For a minute nothing crosses, while users send all the time. Within a hello and a few round
-/// trips the first connection is answered, and after the same time again packets cross as before.
-/// Without hellos, it would wait for half the length of the outage.
+/// For a minute nothing crosses, while users keep sending. After the outage, the first connection
+/// is answered within one hello interval and a few round trips. Packets cross as before after the
+/// same time again. Without hellos, the connection would wait for half the length of the outage.
 ///
-/// Catches: hellos that are not reported to the machine.
+/// Catches: hellos that are not passed on to the machine.
 #[test]
 fn after_a_long_silence_they_go_on_with_the_first_hello() {
     let mut world = World::new(false);
@@ -425,8 +427,8 @@ fn after_a_long_silence_they_go_on_with_the_first_hello() {
     assert!(world.sites[1].lan[1].borrow().len() >= 100);
 }
 
-/// Catches: a session that ends because the path MTU changes; one that continues with another key; a
-/// removed trunk that still accepts datagrams.
+/// Catches: a session that ends when the path MTU changes; a session that continues with another
+/// key; a removed trunk that still accepts datagrams.
 #[test]
 fn a_trunk_that_is_changed_goes_on_in_its_session_if_the_key_is_the_same() {
     let mut world = World::new(false);
@@ -483,8 +485,8 @@ fn after_either_gateway_began_anew_and_after_silence_they_go_on() {
     }
 }
 
-/// Bytes from the IP header on that crossed to the second site: user packets, management packets,
-/// and others. And all bytes that crossed to the first site.
+/// Bytes, from the IP header on, that crossed to the second site in user packets, in management
+/// packets, and in other frames. The fourth number is all bytes that crossed to the first site.
 fn crossed(world: &World) -> [usize; 4] {
     let mut bytes = [0; 4];
     for (to, frame) in &world.crossed {
@@ -500,12 +502,13 @@ fn crossed(world: &World) -> [usize; 4] {
     bytes
 }
 
-/// At VMSS 1500, management packets are a twentieth of the bytes of busy users, or slightly more
-/// over IPv6. Their ACKs are half of that. Occasional senders cause no more management packets,
-/// because credit is kept. A hello of 80 or 100 bytes each second is added.
+/// One management packet is sent for each VMSS of user data. At a VMSS of 1500 bytes, busy users
+/// cause a twentieth of their bytes in management packets, slightly more over IPv6. ACKs add half
+/// of that, and hellos 80 or 100 bytes each second. Users that send now and then cause no more,
+/// because the trunk keeps its credit.
 ///
-/// Catches: a management packet for less than VMSS; credit lost while no packet waits; a longer
-/// datagram.
+/// Catches: a management packet sent for less data than VMSS; credit that is lost while no packet
+/// waits; a datagram longer than necessary.
 #[test]
 fn what_a_trunk_adds_is_a_twentieth_of_what_users_send() {
     for (v6, thousandths, each) in [(false, 50, 74), (true, 65, 94)] {

@@ -1,4 +1,5 @@
-//! A gateway between two hosts: its ports and its bypass programs, driven step by step.
+//! A gateway between two hosts for live tests. The test drives its ports and bypass programs step
+//! by step.
 
 #![expect(unsafe_code, reason = "a system call that no library offers safely")]
 
@@ -17,12 +18,12 @@ use tidegate_dataplane::{
 
 use crate::common::{Host, Network};
 
-/// A heartbeat timeout that no test reaches unintentionally.
+/// A heartbeat timeout so long that it never expires by accident.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) const PACKETS: u32 = 2_048;
 
-/// A client, a server, and the gateway between them, which is this thread.
+/// A client, a server, and the gateway between them. The gateway is this thread.
 pub(crate) struct Bench {
     pub(crate) network: Network,
     pub(crate) client: Raw,
@@ -30,7 +31,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// `across`: whether the hosts accept frames that XDP programs redirect to them.
+    /// `across` tells which program redirects bypassed frames to the other host's cable.
     pub(crate) fn new(mtu: u32, across: Across) -> Option<Self> {
         let network = Network::new(mtu)?;
         for (host, name) in [(&network.client, "c0"), (&network.server, "s0")] {
@@ -47,8 +48,8 @@ impl Bench {
         Some(Self { network, client, server })
     }
 
-    /// Sends `frames` in both directions. Returns the frames that arrive, by direction. Ends when
-    /// all have arrived and no more come, or after some time without arrivals.
+    /// Sends `frames` in both directions. Returns the frames that arrive, by direction. Ends
+    /// shortly after the last frame has arrived, or after some time without arrivals.
     pub(crate) fn exchange(&mut self, frames: &[Vec<u8>], gate: &mut Gate) -> [Vec<Vec<u8>>; 2] {
         const MORE: Duration = Duration::from_millis(50);
         const ANY: Duration = Duration::from_secs(2);
@@ -108,7 +109,7 @@ pub(crate) fn enter(host: &Host) {
     assert_eq!(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) }, 0);
 }
 
-/// An end of the cable, for crafted frames.
+/// A packet socket at one end of a cable, for crafted frames.
 pub(crate) struct Raw {
     pub(crate) pool: PacketPool,
     pub(crate) memory: PacketMemory,
@@ -133,7 +134,8 @@ impl Raw {
         assert_eq!(self.port.counters().sent, before + 1);
     }
 
-    /// Appends the test's frames that have arrived, recognised by their source address.
+    /// Appends the test's frames that have arrived to `frames`. Their source address identifies
+    /// them.
     pub(crate) fn receive_into(&mut self, frames: &mut Vec<Vec<u8>>) {
         while let Some(packet) = self.port.receive(&mut self.pool, tidegate_core::Time::ZERO) {
             let frame = self.memory.bytes(&packet, self.pool[&packet].len).to_vec();
@@ -164,7 +166,7 @@ pub(crate) fn wire_config(clock: &Monotonic) -> WireConfig {
     WireConfig { timeout: TIMEOUT, epoch: clock.origin(), tc: Tc::default() }
 }
 
-/// A gateway that forwards on request.
+/// A gateway that forwards frames only when the test calls it.
 pub(crate) struct Gate {
     pub(crate) clock: Monotonic,
     pub(crate) memory: PacketMemory,
@@ -175,7 +177,7 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// No gateway.
+    /// A stand-in for a gateway that is not there.
     pub(crate) fn absent() -> Self {
         let memory = PacketMemory::new(PACKETS, 2_048).unwrap();
         Self {

@@ -1,4 +1,5 @@
-//! Hosts on virtual cables: each is a thread in its own network namespace, and ends with it.
+//! Hosts on virtual cables for live tests. A host is a thread in its own network namespace; the
+//! namespace ends with the thread.
 
 #![expect(unsafe_code, reason = "system calls that no library offers safely")]
 
@@ -18,7 +19,7 @@ use tidegate_dataplane::{
     PortCounters, Remote, Wish, inbox, keep_time,
 };
 
-/// A host.
+/// A host: a thread that runs the jobs sent to it.
 pub(crate) struct Host {
     jobs: Sender<Box<dyn FnOnce() + Send>>,
     /// The thread that owns the network namespace.
@@ -33,7 +34,7 @@ impl Host {
         thread::spawn(move || {
             // SAFETY: takes no pointers; only this thread changes its namespace.
             let result = match unsafe { libc::unshare(libc::CLONE_NEWNET) } {
-                // SAFETY: takes nothing.
+                // SAFETY: takes no arguments.
                 0 => Ok(unsafe { libc::gettid() }),
                 _ => Err(io::Error::last_os_error()),
             };
@@ -45,8 +46,8 @@ impl Host {
         Ok(host)
     }
 
-    /// Runs `job` in the host and returns its result. Threads that it starts are in the host as
-    /// well.
+    /// Runs `job` in the host and returns its result. Threads that `job` starts are in the host
+    /// too.
     pub(crate) fn run<R: Send + 'static>(&self, job: impl FnOnce() -> R + Send + 'static) -> R {
         let (sender, result) = mpsc::channel();
         self.jobs.send(Box::new(move || sender.send(job()).unwrap())).unwrap();
@@ -71,7 +72,7 @@ impl Host {
         })
     }
 
-    /// Waits until `interface` carries frames. The kernel silently drops earlier ones.
+    /// Waits until `interface` carries frames. Before that, the kernel silently drops frames.
     pub(crate) fn wait_for(&self, interface: &str) {
         for _ in 0..1_000 {
             if self.ip(&format!("-o link show {interface}")).contains("state UP") {
@@ -94,7 +95,8 @@ pub(crate) struct Network {
 pub(crate) const SERVER: [&str; 2] = ["10.7.0.2", "fd07::2"];
 
 impl Network {
-    /// The network with cables and addresses. If the process may not create it, prints why.
+    /// The network with cables and addresses. If the process may not create it, prints the reason
+    /// and returns `None`.
     pub(crate) fn new(mtu: u32) -> Option<Self> {
         let hosts = || Ok::<_, io::Error>([Host::new()?, Host::new()?, Host::new()?]);
         let [client, gateway, server] = match hosts() {
@@ -124,8 +126,8 @@ impl Network {
         let waits = Arc::new(AtomicU32::new(0));
         let counted = waits.clone();
         let thread = self.gateway.spawn(move || {
-            // Without real-time priority, which would delay tests that run at the same time, but
-            // pinned to a processor to keep the order.
+            // The thread is pinned to a processor to keep the order of frames. It has no real-time
+            // priority, because it would delay tests that run at the same time.
             assert!(keep_time(Wish { realtime: None, ..Wish::default() }).cpu.is_some());
             let memory = PacketMemory::new(PACKETS, AfPacket::BUFFER).unwrap();
             let open = |name| -> Box<dyn Port> {
@@ -166,7 +168,7 @@ impl Clock for Counting {
 /// A running forwarder.
 pub(crate) struct Forwarding {
     pub(crate) remote: Remote<Watch>,
-    /// Number of times at which the loop has gone to sleep.
+    /// Number of times that the loop has gone to sleep.
     pub(crate) waits: Arc<AtomicU32>,
     thread: Option<thread::JoinHandle<()>>,
 }
@@ -190,9 +192,10 @@ pub(crate) struct Watch {
     bare: Bare,
     pub(crate) longest: u32,
     pub(crate) most_segments: u16,
-    /// Marks congestion on every ECN-capable packet, and halves every window.
+    /// Rewrites every packet: sets the congestion mark on ECN-capable packets, and halves every TCP
+    /// window.
     pub(crate) rewrite: bool,
-    /// Super-packets are to be split.
+    /// Super-packets are to be split on arrival.
     pub(crate) cuts: bool,
     pub(crate) rewritten: u32,
 }

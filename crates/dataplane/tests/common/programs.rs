@@ -1,4 +1,5 @@
-//! Foreign programs, and programs of commit ae462d3, beside the gateway under test.
+//! BPF programs that tests attach beside the gateway: foreign ones, and those of an earlier version
+//! of Tidegate (commit ae462d3).
 
 use aya::maps::{Array, DevMap, Map, MapData};
 use aya::programs::links::FdLink;
@@ -9,7 +10,7 @@ use tidegate_dataplane::Interface;
 use tidegate_dataplane::fail_to_wire::Mode;
 
 static FOREIGN: &[u8] = include_bytes_aligned!("../../../../bpf/foreign.bpf.o");
-/// The built-in objects of commit ae462d3.
+/// The BPF objects that commit ae462d3 had built in.
 static WIRE: &[u8] = include_bytes_aligned!("../objects/ae462d3/wire.bpf.o");
 static SWALLOW: &[u8] = include_bytes_aligned!("../objects/ae462d3/swallow.bpf.o");
 
@@ -27,21 +28,21 @@ impl Foreign {
         Self(object)
     }
 
-    /// Passes every frame up the stack.
+    /// Attaches an XDP program that passes every frame up the stack.
     pub(crate) fn attach_xdp(&mut self, interface: &Interface) {
         let pass: &mut Xdp = self.0.program_mut("pass_all").unwrap().try_into().unwrap();
         pass.attach_to_if_index(interface.index(), XdpMode::Driver).unwrap();
     }
 
-    /// Drops every frame, before all other TCX programs.
+    /// Attaches a tc program that drops every frame, before all other TCX programs.
     pub(crate) fn attach_tcx(&mut self, interface: &Interface) {
         let first = TcAttachOptions::TcxOrder(LinkOrder::first());
         self.attach_tc(interface, first);
     }
 
-    /// Drops every frame, before all other filters.
+    /// Attaches a tc program that drops every frame, before all other filters.
     pub(crate) fn attach_filter(&mut self, interface: &Interface) {
-        // The gateway may have created the qdisc already.
+        // The result is ignored: the gateway may already have created the qdisc.
         let _ = qdisc_add_clsact(interface.name());
         let first = NlOptions { priority: 1, handle: TcHandle::from(1), classid: None };
         self.attach_tc(interface, TcAttachOptions::Netlink(first));
@@ -54,8 +55,8 @@ impl Foreign {
     }
 }
 
-/// A program attached by a link, as in commit ae462d3. This value holds the link in place of a pin.
-/// To other processes, it looks like a pin in another mount namespace.
+/// A program attached by a BPF link, as in commit ae462d3, which pinned the link. This value keeps
+/// the link open instead. To other processes, it looks like a pin in another mount namespace.
 pub(crate) struct Former {
     life: Array<MapData, u64>,
     _link: FdLink,
@@ -63,8 +64,8 @@ pub(crate) struct Former {
 }
 
 impl Former {
-    /// The XDP program on `port`, which redirects frames to `peer`, or passes them to the tc
-    /// program.
+    /// Attaches the XDP program to `port`. The program redirects frames to `peer`; without `peer`,
+    /// it passes them to the tc program.
     pub(crate) fn wire(port: &Interface, mode: Mode, peer: Option<&Interface>) -> Self {
         let mut object = EbpfLoader::new().load(WIRE).unwrap();
         if let Some(peer) = peer {
@@ -82,7 +83,7 @@ impl Former {
         Self::of(object, link)
     }
 
-    /// The tc program on `port`, which redirects frames to `peer`.
+    /// Attaches the tc program to `port`. It redirects frames to `peer`.
     pub(crate) fn swallow(port: &Interface, peer: &Interface) -> Self {
         let index = peer.index();
         let mut loader = EbpfLoader::new();
@@ -102,7 +103,7 @@ impl Former {
         Self { life: Array::try_from(map).unwrap(), _link: link, _object: object }
     }
 
-    /// Sets the deadline to the past, as after the death of the gateway.
+    /// Sets the deadline to the past, as if the gateway had died.
     pub(crate) fn killed(&mut self) {
         self.life.set(0, 1_u64, 0).unwrap();
     }

@@ -1,4 +1,4 @@
-//! The figures of the demonstration.
+//! The measured figures of the demonstration.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use crate::traffic::{Echo, Seen, percentile};
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Demo {
     pub(super) phases: Vec<Figures>,
-    /// Effect of held ACKs on downloads with their bottleneck upstream of the gateway.
+    /// The effect of held ACKs on downloads whose bottleneck lies upstream of the gateway.
     pub(super) inbound: Option<Inbound>,
 }
 
-/// The main figures of inbound shaping.
+/// The main figures for these downloads.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Inbound {
-    /// Rate of the downloads, as a part of the profile.
+    /// Rate of the downloads, divided by the rate of the profile.
     pub(super) of_profile: f64,
-    /// Added delay of the ping, as a part of the added delay without a gateway.
+    /// Added delay of the ping, divided by the added delay without a gateway.
     pub(super) added_of_unmanaged: Option<f64>,
     /// Packets dropped by the gateway.
     pub(super) drops: u64,
@@ -49,40 +49,40 @@ impl Demo {
 pub(super) struct Figures {
     pub(super) name: &'static str,
     pub(super) parameters: String,
-    /// Seconds counted, without the first ones.
+    /// Length of the counted time in seconds. The beginning of the phase is not counted.
     pub(super) seconds: f64,
-    /// Jain's index of the rates of the downloads, to four digits: 1 if all are equal. Further
-    /// digits vary by single packets from run to run.
+    /// Jain's index of the rates of the downloads: 1 if all are equal. It is rounded to four
+    /// digits, because further digits vary from run to run by single packets.
     pub(super) jain: f64,
-    /// Rate of all traffic together, in bits per second.
+    /// Total rate of all traffic, in bits per second.
     pub(super) rate_bps: f64,
-    /// Intended rate.
+    /// The rate that the policy intends.
     pub(super) profile_bps: u64,
     pub(super) flows: Vec<FlowFigures>,
     pub(super) ping_ms: PingFigures,
     /// Packets dropped by the gateway since the beginning of the phase.
     pub(super) drops: u64,
-    /// Packets dropped at another bottleneck.
+    /// Packets dropped at the bottleneck, if that is not the gateway.
     pub(super) drops_elsewhere: u64,
 }
 
-/// One download.
+/// The figures of one download.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct FlowFigures {
     pub(super) rtt_ms: u64,
     pub(super) rate_bps: f64,
 }
 
-/// Round trips of another host at the same time.
+/// Round-trip times that another host measures at the same time.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct PingFigures {
     pub(super) p50: Option<f64>,
     pub(super) p99: Option<f64>,
-    /// The median minus the round-trip time of the path.
+    /// The median, minus the round-trip time of the empty path.
     pub(super) added: Option<f64>,
 }
 
-/// Bits per second of each download, and of all traffic, between two samples.
+/// Rate of each download, and of all traffic, between two samples, in bits per second.
 pub(super) fn rates(from: &Seen, to: &Seen, servers: &[std::net::IpAddr]) -> (Vec<f64>, f64) {
     let span = Duration::from_millis(to.at_ms.saturating_sub(from.at_ms)).as_secs_f64().max(1e-3);
     let bps = |from: u64, to: u64| {
@@ -95,14 +95,14 @@ pub(super) fn rates(from: &Seen, to: &Seen, servers: &[std::net::IpAddr]) -> (Ve
 
 /// Jain's fairness index: `(sum x)^2 / (n * sum x^2)`. 1 if there are no rates.
 ///
-/// Source: `aggregates`, section 4.
+/// Source: the paper `aggregates`, section 4.
 pub(super) fn jain(rates: &[f64]) -> f64 {
     let (sum, squares) = rates.iter().fold((0.0, 0.0), |(s, q), x| (s + x, q + x * x));
     let count = rates.iter().map(|_| 1.0).sum::<f64>();
     if squares > 0.0 { sum * sum / (count * squares) } else { 1.0 }
 }
 
-/// The round trips of `echoes` requested at or after `from_ms`.
+/// Statistics of the `echoes` that were requested at or after `from_ms`.
 pub(super) fn pings(echoes: &[Echo], from_ms: u64) -> PingFigures {
     let counted = echoes.iter().filter(|echo| echo.at_ms >= from_ms);
     let mut rtts: Vec<_> =
@@ -179,7 +179,7 @@ impl fmt::Display for Inbound {
 }
 
 impl Figures {
-    /// Ratio of the fastest download to the slowest.
+    /// The rate of the fastest download, divided by that of the slowest.
     fn spread(&self) -> f64 {
         let rates = self.flows.iter().map(|flow| flow.rate_bps);
         let (low, high) = rates.fold((f64::MAX, 0.0f64), |(l, h), it| (l.min(it), h.max(it)));

@@ -9,22 +9,22 @@ use tidegate_core::Rate;
 pub(super) struct Phase {
     /// Name in the figures.
     pub(super) name: &'static str,
-    /// Description for people.
+    /// Description that the demonstration shows.
     pub(super) title: &'static str,
-    /// The gateway before the client. `None` for none.
+    /// The gateway between the client and the network, or `None`.
     pub(super) edge: Option<Edge>,
 }
 
-/// Place and work of a gateway.
+/// Where a gateway is, and what it does.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Edge {
-    /// The gateway is the bottleneck, and shares it by this allocation.
+    /// The gateway is the bottleneck. It shares the rate by the allocation with this name.
     Bottleneck(&'static str),
-    /// The gateway is downstream of the bottleneck, and keeps its queue empty by a policy with these
-    /// fields.
+    /// The gateway is downstream of the bottleneck. A policy with these fields keeps the
+    /// bottleneck's queue empty.
     Behind(&'static str),
-    /// The gateway is downstream of the bottleneck, and sends all traffic at a lower rate through
-    /// this queue.
+    /// The gateway is downstream of the bottleneck. It sends all traffic through this queue at a
+    /// lower rate than the bottleneck's.
     Line(&'static str),
 }
 
@@ -79,13 +79,14 @@ ack_control = "postack"
     },
 ];
 
-/// Rate that the downloads share.
+/// The rate of the bottleneck, which the downloads share.
 pub(super) const RATE: Rate = Rate::from_mbps(8);
 
-/// The profile with the bottleneck upstream: a little below its rate, so that no queue stays.
+/// The rate of a profile downstream of the bottleneck. It is a little lower than the bottleneck's
+/// rate, so that the bottleneck's queue drains.
 pub(super) const INBOUND: Rate = Rate::from_kbps(7_600);
 
-/// The round-trip time of each download without a queue.
+/// The round-trip time of each download over an empty path.
 pub(super) const RTTS: [Duration; 4] = [
     Duration::from_millis(50),
     Duration::from_millis(300),
@@ -93,28 +94,32 @@ pub(super) const RTTS: [Duration; 4] = [
     Duration::from_millis(600),
 ];
 
-/// Delay from the servers to the client. The rest of each round trip is on the way back.
+/// One-way delay from the servers to the client. The return path has the rest of each round-trip
+/// time.
 const DOWN_MS: u128 = 20;
 
 /// The buffer of the unmanaged bottleneck, as in a home router.
 pub(super) const FIFO: &str = "256 KiB";
 
-/// The token bucket of the gateway's profile.
+/// Depth of the token bucket in the gateway's profile.
 ///
-/// Differs: `aggregates`, section 4.1, requires `rtt_av * r_m`, here 312 kB. A flow then loses no
-/// token while it waits for acknowledgements. Here data waits instead (see [`QUEUE`]). Such a deep
-/// bucket would only blur the rate shown.
+/// Differs: the paper `aggregates`, section 4.1, requires `rtt_av * r_m` (mean round-trip time
+/// times mean rate), here 312 kB. With such a bucket, a flow loses no tokens while it waits for
+/// ACKs. Here, data waits in the queue instead (see [`QUEUE`]), so a deep bucket would only blur
+/// the displayed rate.
 pub(super) const BURST: &str = "32 KiB";
 
-/// Limits of the gateway's queue: in total, and of one flow. The 600-ms flow has its share with a
-/// window of 150 kB. The limit is larger, so that it can still send after halving its window.
+/// Limits of the gateway's queue, in total and for one flow. The flow with a round-trip time of 600
+/// ms needs a window of 150 kB for its share. The limit is larger, so the flow can still send after
+/// it has halved its window.
 ///
-/// With 48 KiB, flows run dry. Jain's index then depends on the time when the 600-ms flow loses its
-/// first packets. It is 0.96 to 0.98 with `fcfs`, and 0.89 to 1.00 with `logical-partitions`.
+/// With 48 KiB per flow, flows run out of data. Jain's index then depends on when the 600-ms flow
+/// loses its first packets. It is 0.96 to 0.98 with `fcfs`, and 0.89 to 1.00 with
+/// `logical-partitions`.
 pub(super) const QUEUE: (&str, &str) = ("2 MiB", "256 KiB");
 
 impl Phase {
-    /// The policy file of its gateway.
+    /// The policy file of the phase's gateway.
     fn policy(edge: Edge) -> String {
         let (limit, flow_limit) = QUEUE;
         let (rate, rest) = match edge {
@@ -146,7 +151,7 @@ profile = {{ mean = "{rate}", burst = "{BURST}" }}
         )
     }
 
-    /// Its profile and buffers in words.
+    /// Describes the profile and the buffers.
     pub(super) fn parameters(&self) -> String {
         let (limit, flow_limit) = QUEUE;
         match self.edge {
@@ -169,7 +174,7 @@ profile = {{ mean = "{rate}", burst = "{BURST}" }}
         }
     }
 
-    /// Intended rate of all downloads together.
+    /// The intended total rate of the downloads.
     pub(super) const fn profile(&self) -> Rate {
         match self.edge {
             Some(Edge::Behind(_) | Edge::Line(_)) => INBOUND,
@@ -177,7 +182,7 @@ profile = {{ mean = "{rate}", burst = "{BURST}" }}
         }
     }
 
-    /// Its network: a client, and a server for each download.
+    /// The topology of the phase: a client, and a server for each download.
     pub(super) fn topology(&self) -> String {
         let mut text = String::new();
         let gateway = if self.edge.is_some() { "gateway = \"edge\"\n" } else { "" };

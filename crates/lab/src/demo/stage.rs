@@ -1,4 +1,4 @@
-//! One phase on real sockets, from the first namespace to the last figure.
+//! Plays one phase with real sockets: builds the lab, runs the traffic, and collects the figures.
 
 use std::io::{BufRead, BufReader};
 use std::net::IpAddr;
@@ -22,33 +22,33 @@ use crate::output::Failure;
 use crate::topology::{self, Topology};
 use crate::traffic::{Echo, Seen};
 
-/// A process of the phase. It ends when this value is dropped.
+/// A process of the phase. Dropping the value ends the process.
 struct Actor(Child);
 
 impl Drop for Actor {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The results are ignored: the process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// A message of an actor.
+/// A message of a traffic process.
 enum Said {
     Seen(Seen),
     Echo(Echo),
 }
 
-/// Interval of updates of the view.
+/// Interval at which the view is updated.
 const LOOK: &str = "250 ms";
 
-/// Interval of pings of another host.
+/// Interval of the pings from another host.
 const PING: &str = "50 ms";
 
-/// Time limit for the first echo of a quiet path.
+/// Time limit for the first echo. The path is still empty then.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Plays `phase` for `length`. `None` if it was stopped.
+/// Plays `phase` for `length`. Returns `None` if it was stopped.
 pub(super) fn play(
     place: &Place,
     phase: Phase,
@@ -86,7 +86,7 @@ fn perform(
         actors.push(serve(lab, &server(number))?);
     }
     let (sender, said) = channel();
-    // The traffic lasts longer than the observation.
+    // The traffic runs longer than it is observed.
     let time = format!("{} ms", (length + PATIENCE).as_millis());
     let mut watch = actor(lab, CLIENT)?;
     watch.args(["watch", "eth0", "--interval", LOOK]);
@@ -94,7 +94,7 @@ fn perform(
     let mut ping = actor(lab, CLIENT)?;
     ping.args(["ping", &format!("{}:7000", servers[0]), "--every", PING, "--time", &time]);
     actors.push(listen(ping, sender, Said::Echo)?);
-    // If the order of joining matters, the ping is the first flow in every run.
+    // The ping starts first in every run, in case the order of the flows matters.
     await_echo(&said)?;
     for server in &servers {
         let mut fetch = actor(lab, CLIENT)?;
@@ -108,10 +108,10 @@ fn perform(
     Ok(Some(figures(phase, length, &servers, &seen, &echoes, drops)))
 }
 
-/// A traffic generator on `host`.
+/// A command that generates traffic on `host`.
 fn actor(lab: &Lab, host: &str) -> anyhow::Result<Command> {
     let mut command = lab.command(host, std::env::current_exe()?)?;
-    // A key press that stops the demonstration must not reach the actors.
+    // A key press that stops the demonstration must not reach these processes.
     command.arg("traffic").stdin(Stdio::null()).process_group(0);
     Ok(command)
 }
@@ -132,7 +132,7 @@ fn serve(lab: &Lab, host: &str) -> anyhow::Result<Actor> {
     Ok(server)
 }
 
-/// Starts `command`, and forwards its messages.
+/// Starts `command`, and forwards its messages to `to`.
 fn listen<T: DeserializeOwned + Send + 'static>(
     mut command: Command,
     to: Sender<Said>,
@@ -147,7 +147,7 @@ fn listen<T: DeserializeOwned + Send + 'static>(
 fn pass_on<T: DeserializeOwned>(from: Option<ChildStdout>, to: &Sender<Said>, wrap: fn(T) -> Said) {
     for line in from.into_iter().flat_map(|stdout| BufReader::new(stdout).lines()) {
         let Ok(line) = line else { return };
-        // A line of another kind is the summary, the last line.
+        // The last line is a summary, which has another form and is skipped.
         let Ok(said) = serde_json::from_str(&line) else { continue };
         if to.send(wrap(said)).is_err() {
             return;
@@ -155,7 +155,7 @@ fn pass_on<T: DeserializeOwned>(from: Option<ChildStdout>, to: &Sender<Said>, wr
     }
 }
 
-/// Waits for the first echo.
+/// Waits for the first echo of the ping.
 fn await_echo(said: &Receiver<Said>) -> anyhow::Result<()> {
     loop {
         match said.recv_timeout(PATIENCE) {
@@ -169,7 +169,7 @@ fn await_echo(said: &Receiver<Said>) -> anyhow::Result<()> {
     }
 }
 
-/// Collects messages for `length`. `None` if it was stopped.
+/// Collects messages for `length`. Returns `None` if the demonstration was stopped.
 fn observe(
     said: &Receiver<Said>,
     length: Duration,
@@ -184,7 +184,8 @@ fn observe(
         }
         match said.recv_timeout(Duration::from_millis(100)) {
             Ok(Said::Seen(now)) => {
-                // The last second. A quarter of it is too short for few large frames.
+                // Rates are taken over the last second. During a quarter of it, too few large
+                // frames arrive.
                 let ago = now.at_ms.saturating_sub(1_000);
                 if let Some(before) = seen.iter().find(|it| it.at_ms >= ago) {
                     let (flows, all) = rates(before, &now, servers);
@@ -204,7 +205,7 @@ fn observe(
     Ok(Some((seen, echoes)))
 }
 
-/// Packets dropped so far: by the gateway, and at another bottleneck.
+/// Number of packets dropped so far: by the gateway, and at another bottleneck.
 fn drops(lab: &Lab, phase: Phase) -> anyhow::Result<[u64; 2]> {
     let elsewhere = lab.network()?.routes.iter().map(|route| route.drops).sum();
     if phase.edge.is_none() {

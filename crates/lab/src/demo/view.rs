@@ -1,4 +1,4 @@
-//! The view of the running demonstration.
+//! Shows the running demonstration.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _, stderr};
@@ -7,21 +7,21 @@ use std::time::Duration;
 use super::figures::{Figures, jain};
 use super::phase::{Phase, RATE, RTTS};
 
-/// Bars on a terminal, redrawn in place. Lines on other outputs. Always on stderr, because stdout
-/// is for figures.
+/// Shows bars on a terminal, redrawn in place, or plain lines otherwise. Both go to stderr, because
+/// stdout is for the final figures.
 pub(super) struct View {
     live: bool,
     colour: bool,
-    /// Lines on the terminal that the next drawing replaces.
+    /// Number of lines on the terminal that the next drawing replaces.
     drawn: usize,
-    /// Time of the last line. Only without a terminal.
+    /// Time of the last line, used without a terminal.
     line: Duration,
 }
 
-/// Interval of lines without a terminal.
+/// Interval between two lines without a terminal.
 const LINES: Duration = Duration::from_secs(5);
 
-/// Width of a bar of the whole rate.
+/// Width of the bar for the whole rate, in characters.
 const WIDTH: usize = 48;
 
 impl View {
@@ -94,7 +94,7 @@ impl View {
         say(&text);
     }
 
-    /// Moves to the first drawn line, and erases everything from there on.
+    /// Moves the cursor to the first drawn line, and erases everything below.
     fn rewind(&mut self) {
         if self.drawn > 0 {
             say(&format!("\x1b[{}A\x1b[J", self.drawn));
@@ -111,7 +111,7 @@ impl View {
     }
 }
 
-/// A bar with the length of `bps` relative to the whole rate.
+/// A bar whose length is `bps` relative to the whole rate.
 fn bar(bps: f64) -> String {
     let whole = f64::from(u32::try_from(RATE.bps()).unwrap_or(u32::MAX));
     let parts = (1..=WIDTH).scan(0.0, |reached, _| {
@@ -124,7 +124,7 @@ fn bar(bps: f64) -> String {
 const WIDTH_F64: f64 = 48.0;
 
 fn say(text: &str) {
-    // Without a reader, the demonstration still has its figures.
+    // The result is ignored: even if nobody reads this, the demonstration collects its figures.
     let _ = stderr().write_all(text.as_bytes());
 }
 

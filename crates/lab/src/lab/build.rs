@@ -1,4 +1,4 @@
-//! Namespaces, cables and addresses: the commands for `ip`.
+//! Builds namespaces, cables and addresses of a lab, by commands for `ip`.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -15,7 +15,7 @@ use crate::files;
 use crate::output::Failure;
 use crate::topology::{Attached, Offloads, Topology};
 
-/// The policy file of a gateway, and the names of its ports.
+/// The policy file of a gateway, and the names of the gateway's ports.
 pub(super) struct Policy {
     pub(super) file: PathBuf,
     lan: String,
@@ -38,18 +38,18 @@ impl Policy {
     }
 }
 
-/// The interface of a host.
+/// The name of a host's interface.
 const HOST_PORT: &str = "eth0";
 
-/// The bridge between the LAN port of a gateway and several hosts behind it.
+/// The bridge that connects a gateway's LAN port with several hosts.
 const BRIDGE: &str = "tg-bridge";
 
-/// The interface of the network at port `number`.
+/// The name of the interface at port `number` of the emulated network.
 pub(super) fn port(number: usize) -> String {
     format!("p{number}")
 }
 
-/// Builds the network of `topology`, without processes.
+/// Builds the namespaces, cables and addresses of `topology`, but starts no processes.
 pub(super) fn network(
     topology: &Topology,
     state: &State,
@@ -100,13 +100,13 @@ pub(super) fn network(
     Ok(())
 }
 
-/// A cable between two interfaces. Each is made inside its namespace.
+/// Adds a cable (a veth pair). Each end is created inside its namespace.
 fn cable(commands: &mut String, a: (&str, &str), b: (&str, &str)) -> std::fmt::Result {
     let ((a_in, a), (b_in, b)) = (a, b);
     writeln!(commands, "link add name {a} netns {a_in} type veth peer name {b} netns {b_in}")
 }
 
-/// Connects the LAN port of a gateway to the only port `behind` it, or by a bridge to all of them.
+/// Connects the LAN port of a gateway to the only port in `behind`, or by a bridge to all of them.
 fn lan(
     all: &mut String,
     here: &str,
@@ -133,12 +133,13 @@ fn lan(
     Ok(commands)
 }
 
-/// The hardware address of host `number`: locally administered, the same in every lab.
+/// The MAC address of host `number`: locally administered, and the same in every lab.
 fn mac(number: usize) -> String {
     format!("02:74:67:00:00:{number:02x}")
 }
 
-/// Addresses of host `number`, and neighbour entries for all others, so that no host needs ARP.
+/// Sets the addresses of host `number`, and neighbour entries for all other hosts. No host then
+/// needs ARP.
 fn addresses(topology: &Topology, number: usize) -> Result<String, std::fmt::Error> {
     let mut commands =
         format!("link set dev lo up\nlink set dev {HOST_PORT} address {}\n", mac(number));
@@ -175,7 +176,7 @@ fn prepare(namespace: &str, is_host: bool, offloads: Offloads) -> anyhow::Result
     run(&mut command, "")
 }
 
-/// Removes `namespaces`, and with them every cable that ends there.
+/// Removes `namespaces`. This also removes every cable that ends in one of them.
 pub(super) fn remove(namespaces: &[String]) -> anyhow::Result<()> {
     let there = std::fs::read_dir("/run/netns").map(|entries| {
         let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -190,7 +191,7 @@ pub(super) fn remove(namespaces: &[String]) -> anyhow::Result<()> {
     if ours.is_empty() { Ok(()) } else { ip(&[], &ours) }
 }
 
-/// Runs all `commands` in `ip`.
+/// Runs all `commands` in one call of `ip`.
 fn ip(args: &[&str], commands: &str) -> anyhow::Result<()> {
     let mut command = Command::new("ip");
     command.args(args).args(["-batch", "-"]);
@@ -198,12 +199,13 @@ fn ip(args: &[&str], commands: &str) -> anyhow::Result<()> {
 }
 
 fn run(command: &mut Command, input: &str) -> anyhow::Result<()> {
-    // The process group is its own: a key press that stops us must not stop it half-way.
+    // The process gets a group of its own, so a key press that stops this program does not
+    // interrupt it.
     command.process_group(0);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| process::missing(command, &error))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // If it stops reading, it reports the reason on stderr.
+        // The result is ignored: a process that stops reading reports the reason on stderr.
         let _ = stdin.write_all(input.as_bytes());
     }
     let output = child.wait_with_output()?;
@@ -219,7 +221,8 @@ fn run(command: &mut Command, input: &str) -> anyhow::Result<()> {
 mod tests {
     use super::*;
 
-    /// Catches: `ip link add l`, which `ip` reads as `ip link add link`.
+    /// Catches: an interface named `l`, for which `ip link add l` would be read as `ip link add
+    /// link`.
     #[test]
     fn names_of_interfaces_stand_behind_a_keyword() {
         let mut commands = String::new();

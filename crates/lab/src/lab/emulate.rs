@@ -21,21 +21,22 @@ use crate::code::Code;
 use crate::output::{Failure, progress};
 use crate::topology;
 
-/// State of the network of a lab.
+/// The state of a lab's network.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Emulated {
-    /// Its routes, in the order of the file.
+    /// The routes, in the order of the topology file.
     pub routes: Vec<EmulatedRoute>,
-    /// Packets dropped anywhere, by reason. Reasons without any are absent.
+    /// Dropped packets in the whole network, by reason. Reasons without packets are left out.
     pub drops: Vec<(String, u64)>,
-    /// Packets marked "congestion experienced" anywhere, by reason. Reasons without any are absent.
+    /// Packets marked "congestion experienced" in the whole network, by reason. Reasons without
+    /// packets are left out.
     pub marks: Vec<(String, u64)>,
 }
 
-/// State of a route.
+/// The state of a route.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub struct EmulatedRoute {
-    /// Packets sent into it.
+    /// Packets that entered the route.
     pub offered: u64,
     /// Packets delivered.
     pub delivered: u64,
@@ -43,18 +44,18 @@ pub struct EmulatedRoute {
     pub drops: u64,
     /// Packets marked "congestion experienced".
     pub marks: u64,
-    /// Packets that wait.
+    /// Packets that wait in the route's queue.
     pub waiting: u32,
 }
 
-/// A change of a route. Fields with `None` stay.
+/// A change of a route. Fields that are `None` keep their values.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub struct RouteChange {
-    /// Its position in the file, from 1 on.
+    /// Position of the route in the topology file, from 1.
     pub route: u32,
-    /// Its rate.
+    /// The new rate.
     pub rate: Option<Rate>,
-    /// Its delay in nanoseconds.
+    /// The new delay in nanoseconds.
     pub delay_ns: Option<u64>,
 }
 
@@ -76,8 +77,8 @@ impl From<EmulatorReport> for Emulated {
 }
 
 /// Emulates the network of the topology in `file` between the interfaces `ports`, until the process
-/// ends. Sends the state to each client of `socket`. Changes a route if the client has sent a
-/// [`RouteChange`].
+/// ends. Sends the network's state to each client that connects to `socket`. If the client has sent
+/// a [`RouteChange`], changes the route first.
 ///
 /// # Errors
 ///
@@ -106,14 +107,14 @@ pub fn emulate(file: &Path, socket: &Path, ports: &[String]) -> anyhow::Result<(
 
 fn tell(listener: &UnixListener, remote: &Remote<Emulator, ()>) {
     while let Ok((mut who, _)) = listener.accept() {
-        // A client without a valid request gets the state.
+        // A client that sends no valid request gets the state.
         let wish = heard(&mut who).ok().and_then(|text| serde_json::from_slice(&text).ok());
         let said = remote.ask(move |live| {
             let done = wish.is_none_or(|wish| change(live.machine, live.now, wish));
             done.then(|| live.machine.report())
         });
         let Ok(report) = said else { return };
-        // A client that has disconnected needs no answer.
+        // The result is ignored: a client that has disconnected needs no answer.
         let _ = serde_json::to_vec(&report.map(Emulated::from)).map(|text| who.write_all(&text));
     }
 }
@@ -124,7 +125,7 @@ fn change(emulator: &mut Emulator, now: Time, wish: RouteChange) -> bool {
     number.is_some_and(|it| emulator.change(now, it, LinkChange { rate: wish.rate, delay }))
 }
 
-/// Reads all data from `connection`.
+/// Reads all that `connection` sends.
 fn heard(connection: &mut UnixStream) -> io::Result<Vec<u8>> {
     connection.set_read_timeout(Some(Duration::from_secs(2)))?;
     let mut text = Vec::new();
@@ -132,8 +133,8 @@ fn heard(connection: &mut UnixStream) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Requests the state from the emulator behind `socket`, after `change` if there is one. `None` if
-/// the change is impossible.
+/// Requests the state from the emulator at `socket`. Makes `change` first, if given. Returns `None`
+/// if the change is impossible.
 pub(super) fn ask(socket: &Path, change: Option<&RouteChange>) -> anyhow::Result<Option<Emulated>> {
     let mut connection = UnixStream::connect(socket)?;
     if let Some(change) = change {

@@ -4,7 +4,8 @@ use std::fs;
 
 use tidegate_dataplane::{Interface, Offload};
 
-/// Settings of a host: its addresses work at once, no connection learns from an earlier one, and ICMP has no limit.
+/// Settings for a host. Its addresses work at once, no connection uses values learned from an
+/// earlier one, and ICMP messages are not rate-limited.
 const SETTINGS: &[(&str, &str)] = &[
     ("ipv6/conf/all/accept_dad", "0"),
     ("ipv6/conf/default/accept_dad", "0"),
@@ -12,19 +13,20 @@ const SETTINGS: &[(&str, &str)] = &[
     ("ipv4/icmp_ratelimit", "0"),
 ];
 
-/// Settings of a namespace without a host: its kernel sends no packets of its own.
+/// Settings for a namespace that is no host. Its kernel sends no packets of its own.
 const SILENT: &[(&str, &str)] =
     &[("ipv6/conf/all/disable_ipv6", "1"), ("ipv6/conf/default/disable_ipv6", "1")];
 
-/// Prepares the network namespace of this process for a host or, if `silent`, for a gateway or the network between.
-/// Frames of the interfaces in `wire` get the sizes and checksums of a real wire.
+/// Prepares the network namespace of this process: for a host, or, if `silent` is set, for a
+/// gateway or the emulated network. Frames on the interfaces in `wire` get the sizes and checksums
+/// that they would have on a real wire.
 ///
 /// # Errors
 ///
-/// An interface of `wire` is missing, or its offloads cannot be changed.
+/// If an interface in `wire` is missing, or its offloads cannot be changed.
 pub fn prepare(silent: bool, wire: &[String]) -> anyhow::Result<()> {
     for (name, value) in if silent { SILENT } else { SETTINGS } {
-        // A kernel without the setting needs none.
+        // The result is ignored: a kernel that lacks the setting does not need it.
         let _ = fs::write(format!("/proc/sys/net/{name}"), value);
     }
     keep_order();
@@ -37,17 +39,19 @@ pub fn prepare(silent: bool, wire: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Has the first processor receive all frames of each interface. Otherwise the processor that sends a frame receives it
-/// too, and frames of a sender that moves to another processor overtake earlier ones.
+/// Makes the first processor receive all frames of every interface. By default, the processor that
+/// sends a frame over a veth also receives it. If a sender moves to another processor, its frames
+/// could then overtake earlier ones.
 ///
 /// Source: Linux, `Documentation/networking/scaling.rst` (receive packet steering).
 fn keep_order() {
     let interfaces = fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
     for interface in interfaces {
-        // Only root may write this file, and a kernel without receive packet steering lacks it.
+        // The result is ignored: only root may write this file, and some kernels lack receive
+        // packet steering.
         let _ = fs::write(interface.path().join("queues/rx-0/rps_cpus"), FIRST_PROCESSOR);
     }
 }
 
-/// A mask of processors.
+/// A bit mask of processors: only the first.
 const FIRST_PROCESSOR: &str = "1";

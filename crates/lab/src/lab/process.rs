@@ -1,5 +1,5 @@
-//! Processes of a lab: started, awaited, and ended only if they still are the processes that the
-//! lab started.
+//! Starts the processes of a lab, waits for them, and ends them. A process number may be reused, so
+//! a process is ended only if the lab started it.
 
 use std::fs::{self, File};
 use std::io;
@@ -19,15 +19,16 @@ use crate::output::Failure;
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Process {
     pid: u32,
-    /// Start time in clock ticks since the system start.
+    /// Start time, in clock ticks since the system booted.
     started: u64,
 }
 
 impl Process {
-    /// The process with number `pid`, if it has not ended.
+    /// The process with the number `pid`, unless it has ended.
     fn find(pid: u32) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name in parentheses may contain any character. Fields count from after it.
+        // The program's name in parentheses may contain any character, so fields are counted after
+        // it.
         let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
         let ended = matches!(fields.next()?, "Z" | "X");
         let started = fields.nth(18)?.parse().ok()?;
@@ -58,7 +59,7 @@ impl Process {
 
     fn signal(self, name: &str) {
         if self.is_alive() {
-            // The process may end in between. It then needs no signal.
+            // The result is ignored: the process may have ended meanwhile.
             let _ = Command::new("sh")
                 .args(["-c", "kill -\"$0\" \"$1\" 2>/dev/null", name])
                 .arg(self.pid.to_string())
@@ -67,12 +68,13 @@ impl Process {
     }
 }
 
-/// The path of this program, to be started again.
+/// The path of this program, for starting it again.
 pub(crate) fn this_program() -> io::Result<PathBuf> {
     std::env::current_exe()
 }
 
-/// `command`, to which the kernel sends SIGTERM when the thread that starts it ends in any way.
+/// `command`, to which the kernel sends SIGTERM when the thread that started it ends for any
+/// reason.
 pub(super) fn bound(command: &Command) -> Command {
     let mut bound = Command::new("setpriv");
     bound.args(["--pdeathsig", "TERM", "--"]);
@@ -80,8 +82,8 @@ pub(super) fn bound(command: &Command) -> Command {
     bound
 }
 
-/// The processes in the network namespaces `namespaces`, as `holder` names them. `None`: as the
-/// host names them.
+/// The processes in the network namespaces `namespaces`. With `holder`, the names are looked up in
+/// the mount namespace of that process, otherwise in the host's.
 pub(super) fn inside(holder: Option<Process>, namespaces: &[String]) -> Vec<Process> {
     let identity = |path: String| fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
     let root = holder.map_or_else(String::new, |it| format!("/proc/{}/root", it.pid));
@@ -96,7 +98,7 @@ pub(super) fn inside(holder: Option<Process>, namespaces: &[String]) -> Vec<Proc
         .collect()
 }
 
-/// Starts `command` as a process that outlives this one. Its output goes to `log`.
+/// Starts `command`. The new process outlives this one, and its output goes to `log`.
 pub(super) fn start(command: &mut Command, log: &Path) -> anyhow::Result<Process> {
     let log = File::create(log)?;
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
@@ -111,10 +113,11 @@ pub(super) fn missing(command: &Command, error: &io::Error) -> anyhow::Error {
     Failure::new(Code::NoTool, format!("cannot run `{program}`: {error}")).into()
 }
 
-/// Time limit for a process to become ready, and to end.
+/// Time limit for a process to become ready, and for it to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Waits until `ready`. Fails if the process ends first, with its last output.
+/// Waits until `ready` returns `true`. Fails if the process ends first; the error has its last
+/// output.
 pub(super) fn wait_for(
     what: &str,
     process: Process,
@@ -136,7 +139,7 @@ pub(super) fn wait_for(
     Err(Failure::new(Code::LabFailed, message).into())
 }
 
-/// Ends `processes`: first by a request, then by force.
+/// Ends `processes` by SIGTERM, and after a while by SIGKILL.
 pub(super) fn end(processes: &[Process]) {
     let gone = || processes.iter().all(|it| !it.is_alive());
     for signal in ["TERM", "KILL"] {
@@ -147,7 +150,8 @@ pub(super) fn end(processes: &[Process]) {
     }
 }
 
-/// Waits until `done`, for at most `patience`. Returns `true` if it was done.
+/// Waits until `done` returns `true`, for at most `patience`. Returns `false` if that was too
+/// short.
 pub(crate) fn wait_until(patience: Duration, mut done: impl FnMut() -> bool) -> bool {
     let clock = Clock::start();
     loop {

@@ -1,4 +1,4 @@
-//! The records of labs, and labs without root.
+//! The folder of lab records, and labs without root (in a user namespace).
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
@@ -11,28 +11,29 @@ use super::process;
 use crate::code::Code;
 use crate::output::Failure;
 
-/// The folder with the records of labs.
+/// The folder that holds a record of each lab.
 #[derive(Clone, Debug)]
 pub struct Place(PathBuf);
 
-/// Environment variable of processes in a user namespace of this program. Its value is the folder
-/// of the records.
+/// Environment variable that this program sets for processes in a user namespace that it has
+/// created. Its value is the folder of lab records.
 const INSIDE: &str = "TIDEGATE_LABS";
 
 const PREFIX: &str = "lab-";
 
 impl Place {
-    /// The place of this user's labs.
+    /// The folder for the labs of this user.
     ///
     /// # Errors
     ///
-    /// If the folder cannot be made, or belongs to another user.
+    /// If the folder cannot be created, or belongs to another user.
     pub fn open() -> anyhow::Result<Self> {
         let user = user()?;
         let path = match std::env::var_os(INSIDE) {
             Some(path) => PathBuf::from(path),
             None if user == 0 => PathBuf::from("/run/tidegate"),
-            // `lab down` finds this folder in any environment.
+            // The path must not depend on the environment, so that `lab down` always finds the
+            // folder.
             None => PathBuf::from(format!("/tmp/tidegate-{user}")),
         };
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
@@ -45,15 +46,16 @@ impl Place {
         Ok(Self(path))
     }
 
-    /// Prevents others from taking labs down until the returned file is dropped.
+    /// Locks the folder until the returned file is dropped, so that no other process takes a lab
+    /// down.
     pub(super) fn lock(&self) -> io::Result<File> {
         let file = File::create(self.0.join("lock"))?;
         file.lock()?;
         Ok(file)
     }
 
-    /// Makes the folder of the lab called `name`, with the files that `fill` writes. Readers find
-    /// all of them, or no folder.
+    /// Creates the folder of the lab called `name`, with the files that `fill` writes. Other
+    /// processes see all these files or no folder.
     pub(super) fn folder(
         &self,
         name: &str,
@@ -90,7 +92,7 @@ impl Place {
     }
 }
 
-/// Returns `true` if this process runs in a user namespace of this program.
+/// Returns `true` if this process runs in a user namespace that this program has created.
 pub(super) fn is_inside() -> bool {
     std::env::var_os(INSIDE).is_some()
 }
@@ -100,12 +102,12 @@ fn user() -> anyhow::Result<u32> {
     Ok(fs::metadata("/proc/self")?.uid())
 }
 
-/// This program with its arguments, run in a user namespace where it may build networks. `None` if
-/// this process may build networks itself.
+/// A command that runs this program again with its arguments, in a user namespace where it may
+/// build networks. `None` if this process may build networks already.
 ///
 /// # Errors
 ///
-/// If this process is in such a namespace, but cannot mount a `/run` of its own.
+/// If this process is in such a namespace, but cannot mount a `/run` there.
 pub fn inside() -> anyhow::Result<Option<Command>> {
     if is_inside() {
         settle()?;
@@ -121,7 +123,7 @@ pub fn inside() -> anyhow::Result<Option<Command>> {
     Ok(Some(command))
 }
 
-/// Mounts a `/run` of its own in this mount namespace: `ip netns` keeps its names there.
+/// Mounts a private `/run` in this mount namespace, because `ip netns` keeps its names there.
 fn settle() -> anyhow::Result<()> {
     let mut mount = Command::new("mount");
     mount.args(["-t", "tmpfs", "tidegate", "/run"]);

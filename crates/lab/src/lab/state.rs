@@ -1,4 +1,4 @@
-//! The record of a lab, by which it can be found and removed after any failure.
+//! The record of a lab. With it, a lab can be found and removed after any failure.
 
 use std::fs;
 use std::path::Path;
@@ -8,25 +8,25 @@ use serde::{Deserialize, Serialize};
 use super::process::Process;
 use crate::topology::Topology;
 
-/// The parts of a lab.
+/// The record of a lab.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct State {
     pub(super) name: String,
-    /// The lab is removed after the end of this process.
+    /// When this process has ended, the lab is removed.
     pub(super) owner: Process,
-    /// Without root: the process whose user and mount namespaces the lab is in.
+    /// Without root: the process in whose user and mount namespaces the lab is.
     pub(super) holder: Option<Process>,
     pub(super) namespaces: Vec<String>,
     pub(super) processes: Vec<Process>,
 }
 
-/// Name of the network among the hosts. It is longer than any valid host name.
+/// Name of the emulated network. It is longer than any valid host name.
 pub(super) const NETWORK: &str = "the-network-between-all-the-hosts";
 
 const FILE: &str = "state.json";
 
 impl State {
-    /// A lab of `topology`, before any part of it exists.
+    /// The record of a lab with `topology`, before any part of it is created.
     pub(super) fn new(name: &str, topology: &Topology) -> Self {
         let hosts = topology.hosts.iter().map(|host| host.name.as_str());
         let gateways = topology.gateways.iter().map(|gateway| gateway.name.as_str());
@@ -40,27 +40,28 @@ impl State {
         }
     }
 
-    /// The namespace of `host`.
+    /// The name of the namespace of `host`.
     pub(super) fn namespace(&self, host: &str) -> Option<String> {
         let wanted = namespace(&self.name, host);
         self.namespaces.iter().find(|it| **it == wanted).cloned()
     }
 
-    /// Returns `true` if the lab stays until it is taken down, and does not end with the process
+    /// Returns `true` if the lab stays until it is taken down. Otherwise it ends with the process
     /// that built it.
     pub(super) fn stands_alone(&self) -> bool {
         self.processes.contains(&self.owner)
     }
 
-    /// Its namespaces that are visible here. `inside`: from a user namespace of this program.
+    /// The namespaces of the lab that are visible to this process. `inside` tells that the process
+    /// is in a user namespace that this program has created.
     ///
-    /// Without root they end with the last process of the lab. Namespaces of the same name
-    /// elsewhere belong to other users.
+    /// Without root, the namespaces exist only inside such a user namespace. Outside, namespaces
+    /// with the same names belong to other users.
     pub(super) fn namespaces_here(&self, inside: bool) -> &[String] {
         if self.holder.is_none() || inside { &self.namespaces } else { &[] }
     }
 
-    /// The names of hosts and gateways.
+    /// The names of the hosts and gateways.
     pub(super) fn hosts(&self) -> Vec<&str> {
         let prefix = namespace(&self.name, "").len();
         let names = self.namespaces.iter().filter_map(|it| it.get(prefix..));
@@ -71,7 +72,7 @@ impl State {
         Ok(serde_json::from_slice(&fs::read(folder.join(FILE))?)?)
     }
 
-    /// Writes the record. Readers find the old or the new one, never a part of it.
+    /// Writes the record atomically: readers find the old record or the new one.
     pub(super) fn write(&self, folder: &Path) -> anyhow::Result<()> {
         let new = folder.join("state.new");
         fs::write(&new, serde_json::to_vec_pretty(self)?)?;
@@ -106,7 +107,7 @@ mod tests {
         assert!(State { processes: vec![again.owner], ..again }.stands_alone());
     }
 
-    /// Kills the mutant that removes what root has built under the same name.
+    /// Catches: a lab without root that removes namespaces of the same names that root has created.
     #[test]
     fn a_lab_without_root_has_no_namespaces_outside_of_its_own() {
         let (topology, _) =

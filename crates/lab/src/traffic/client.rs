@@ -1,4 +1,4 @@
-//! The client: one transfer over one TCP connection, counted as it goes.
+//! The client: makes one transfer over one TCP connection, and counts its bytes.
 
 use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
@@ -12,16 +12,16 @@ use super::request::{Receipt, Request, Sender};
 use super::stream::{is_timeout, receive, send};
 use crate::clock::Clock;
 
-/// A transfer to make.
+/// A transfer.
 #[derive(Clone, Debug)]
 pub struct Transfer {
     /// Address of the server.
     pub server: SocketAddr,
-    /// The sending end.
+    /// The end that sends.
     pub sender: Sender,
-    /// Bytes to transfer. `None`: as many as the time allows.
+    /// Bytes to transfer; `None` for as many as the time allows.
     pub bytes: Option<u64>,
-    /// Time limit. `None` for none.
+    /// Time limit, if any.
     pub time: Option<Duration>,
     /// Source address.
     pub from: Option<IpAddr>,
@@ -31,24 +31,24 @@ pub struct Transfer {
     pub interval: Duration,
 }
 
-/// Progress of a transfer.
+/// The progress of a transfer.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Progress {
-    /// Milliseconds since it began.
+    /// Milliseconds since the transfer began.
     pub at_ms: u64,
-    /// Bytes so far.
+    /// Bytes transferred so far.
     pub bytes: u64,
 }
 
-/// Result of a transfer.
+/// The result of a transfer.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Outcome {
-    /// Its final progress.
+    /// The progress at its end.
     #[serde(flatten)]
     pub end: Progress,
-    /// `true` if all requested bytes arrived.
+    /// All requested bytes have arrived.
     pub complete: bool,
-    /// `true` if all bytes that arrived are unchanged.
+    /// The bytes that arrived are unchanged.
     pub intact: bool,
 }
 
@@ -70,7 +70,7 @@ impl Transfer {
     }
 }
 
-/// Reports at most once in an interval.
+/// Reports the progress, at most once per interval.
 struct Reporter<F> {
     clock: Clock,
     interval: Duration,
@@ -103,7 +103,7 @@ pub fn transfer(it: &Transfer, report: impl FnMut(Progress)) -> io::Result<Outco
     let bytes = it.bytes.unwrap_or(u64::MAX);
     let mut connection = match it.connect() {
         Ok(connection) => connection,
-        // The time limit has expired without any byte.
+        // The time limit expired before the connection was made.
         Err(error) if it.time.is_some() && is_timeout(&error) => {
             let complete = it.bytes.is_none_or(|bytes| bytes == 0);
             return Ok(Outcome { end: reporter.update(0), complete, intact: true });
@@ -122,7 +122,7 @@ pub fn transfer(it: &Transfer, report: impl FnMut(Progress)) -> io::Result<Outco
                 in_time()
             })?;
             connection.shutdown(Shutdown::Write)?;
-            // Bytes in flight must arrive first, for however long that takes.
+            // The server still has to receive the bytes in flight, however long that takes.
             connection.set_read_timeout(None)?;
             Receipt::read(&mut connection)?
         }

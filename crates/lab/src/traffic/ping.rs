@@ -1,4 +1,4 @@
-//! Round trips of small datagrams, as in calls and games.
+//! Measures round-trip times of small datagrams, like those of calls and games.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -16,15 +16,15 @@ pub struct Ping {
     pub server: SocketAddr,
     /// Source address.
     pub from: Option<IpAddr>,
-    /// Interval of requests.
+    /// Interval between two requests.
     pub every: Duration,
     /// Duration of the series.
     pub time: Duration,
-    /// Wait for the last echoes.
+    /// Time to wait for the last echoes.
     pub patience: Duration,
 }
 
-/// Result of the series.
+/// The result of a series.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Pings {
     /// Datagrams sent.
@@ -37,16 +37,16 @@ pub struct Pings {
     pub p99_ms: Option<f64>,
 }
 
-/// A received echo.
+/// An echo that was received.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub struct Echo {
-    /// Time of the request, in milliseconds since the beginning.
+    /// Time of the request, in milliseconds since the series began.
     pub at_ms: u64,
     /// Round-trip time in milliseconds.
     pub rtt_ms: f64,
 }
 
-/// Requests echoes, and reports each received one to `report`.
+/// Sends a series of echo requests, and passes each received echo to `report`.
 ///
 /// # Errors
 ///
@@ -67,7 +67,8 @@ pub fn ping(it: &Ping, mut report: impl FnMut(Echo)) -> io::Result<Pings> {
             break;
         }
         if now >= next && asking {
-            // A full queue on this host is a loss like any other.
+            // The result is ignored: a datagram dropped by a full queue on this host counts as
+            // lost.
             let _ = socket.send(&nanos(now).to_be_bytes());
             pings.sent += 1;
             next += it.every;
@@ -86,13 +87,13 @@ pub fn ping(it: &Ping, mut report: impl FnMut(Echo)) -> io::Result<Pings> {
     Ok(pings)
 }
 
-/// Waits for the next echo. Returns the time of its request.
+/// Waits for the next echo. Returns the time at which it was requested.
 fn echo(socket: &UdpSocket, wait: Duration) -> io::Result<Option<Duration>> {
     socket.set_read_timeout(Some(wait.max(Duration::from_micros(1))))?;
     let mut datagram = [0; 8];
     match socket.recv(&mut datagram) {
         Ok(8) => Ok(Some(Duration::from_nanos(u64::from_be_bytes(datagram)))),
-        // No server listens there yet, which is also a loss.
+        // No server listens yet, so the datagram counts as lost.
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(None),
         Err(error) if !is_timeout(&error) => Err(error),
         Ok(_) | Err(_) => Ok(None),
@@ -103,7 +104,7 @@ fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The given percentile of `sorted` in milliseconds.
+/// A percentile of `sorted`, in milliseconds.
 pub(crate) fn percentile(sorted: &[Duration], percent: usize) -> Option<f64> {
     let at = (sorted.len() * percent).div_ceil(100).max(1) - 1;
     sorted.get(at).map(|rtt| rtt.as_secs_f64() * 1e3)

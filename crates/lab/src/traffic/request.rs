@@ -1,8 +1,8 @@
-//! Requests of clients, and reports of servers about received bytes.
+//! The messages between client and server: requests for transfers, and reports of received bytes.
 
 use std::io::{self, Read, Write};
 
-/// The sending end of a transfer.
+/// The end that sends the data of a transfer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Sender {
     /// The server: a download.
@@ -15,11 +15,11 @@ pub enum Sender {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Request {
     pub(super) sender: Sender,
-    /// Bytes to transfer. `u64::MAX`: as many as the connection lasts.
+    /// Bytes to transfer; `u64::MAX` for as many as possible until the connection ends.
     pub(super) bytes: u64,
 }
 
-/// Report of a server about the received bytes.
+/// A server's report of the bytes that it has received.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Receipt {
     pub(super) bytes: u64,

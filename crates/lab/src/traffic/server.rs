@@ -1,4 +1,4 @@
-//! The server: sends and receives as requested, and echoes datagrams.
+//! The server: sends and receives as clients request, and echoes datagrams.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -10,7 +10,7 @@ use super::pin_congestion_control;
 use super::request::{Request, Sender};
 use super::stream::{receive, send};
 
-/// A server, listening.
+/// A server that listens.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
@@ -29,7 +29,7 @@ impl Server {
         Ok(Self { listener, echo })
     }
 
-    /// The address at which it listens.
+    /// The address at which the server listens.
     ///
     /// # Errors
     ///
@@ -42,13 +42,13 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// If its socket fails.
+    /// If the listening socket fails.
     pub fn run(self) -> io::Result<()> {
         thread::spawn(move || echo_datagrams(&self.echo));
         loop {
             let (connection, _) = self.listener.accept()?;
             thread::spawn(move || {
-                // A client that disconnects early is not reported.
+                // The result is ignored: a client may disconnect early.
                 let _ = answer(connection);
             });
         }
@@ -67,7 +67,7 @@ fn listen(address: SocketAddr, congestion_control: Option<&str>) -> io::Result<T
 fn echo_datagrams(socket: &UdpSocket) {
     let mut datagram = [0; 2_048];
     while let Ok((len, from)) = socket.recv_from(&mut datagram) {
-        // An echo that cannot be sent counts as lost at its client.
+        // The result is ignored: an echo that cannot be sent counts as lost at the client.
         let _ = socket.send_to(&datagram[..len], from);
     }
 }

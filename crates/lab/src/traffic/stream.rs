@@ -1,5 +1,4 @@
-//! The bytes of a transfer. They are the same in each transfer, so that a receiver can detect
-//! changes.
+//! The bytes of a transfer. They are the same in every transfer, so a receiver can detect changes.
 
 use std::io::{self, Read, Write};
 
@@ -7,10 +6,10 @@ use tidegate_core::random::Random;
 
 use super::request::Receipt;
 
-/// A position in the stream that every transfer sends.
+/// A position in the sequence of bytes that every transfer sends.
 ///
-/// It repeats after a prime number of bytes. So a piece that is lost, repeated, or moved by a power
-/// of two is detected.
+/// The sequence repeats after a prime number of bytes. So a block of bytes that is lost, repeated,
+/// or moved by a power of two is detected.
 struct Stream {
     block: Vec<u8>,
     at: usize,
@@ -19,26 +18,27 @@ struct Stream {
 const PERIOD: usize = 65_521;
 
 impl Stream {
-    /// The beginning.
+    /// The beginning of the sequence.
     fn new() -> Self {
         let mut random = Random::new(0, 0);
         let byte = |_| u8::try_from(random.below(256)).unwrap_or(0);
         Self { block: (0..PERIOD).map(byte).collect(), at: 0 }
     }
 
-    /// The next bytes, at least one and at most `most` (which is not zero).
+    /// The next bytes: at least one, and at most `most`, which must not be zero.
     fn upcoming(&self, most: u64) -> &[u8] {
         let rest = &self.block[self.at..];
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         &rest[..most.min(rest.len())]
     }
 
-    /// Advances by `bytes`, at most to the end of [`upcoming`](Self::upcoming).
+    /// Advances by `bytes`, which must be no more than [`upcoming`](Self::upcoming) returned.
     const fn advance(&mut self, bytes: usize) {
         self.at = (self.at + bytes) % PERIOD;
     }
 
-    /// Returns `true` if `received` are the next bytes. Advances by their number.
+    /// Returns `true` if `received` are the next bytes of the sequence. Advances by their number in
+    /// any case.
     fn continues_with(&mut self, mut received: &[u8]) -> bool {
         let mut same = true;
         while !received.is_empty() {
@@ -52,8 +52,8 @@ impl Stream {
     }
 }
 
-/// Sends `bytes` of the stream, or until `go_on` returns `false`. `go_on` gets the number of bytes
-/// sent so far.
+/// Sends `bytes` bytes of the sequence. Ends earlier if `go_on` returns `false`; it gets the number
+/// of bytes sent so far.
 pub(super) fn send(
     to: &mut impl Write,
     bytes: u64,
@@ -73,8 +73,8 @@ pub(super) fn send(
     Ok(sent)
 }
 
-/// Receives `bytes`, or until the other side ends, or until `go_on` returns `false`. `go_on` gets
-/// the number of bytes so far.
+/// Receives `bytes` bytes. Ends earlier if the other end closes the connection, or if `go_on`
+/// returns `false`; it gets the number of bytes received so far.
 pub(super) fn receive(
     from: &mut impl Read,
     bytes: u64,
@@ -120,7 +120,8 @@ mod tests {
         out
     }
 
-    /// Catches: not advancing over differing bytes; comparing without the end of a block.
+    /// Catches: a receiver that stays at the same position after a wrong byte; a comparison that
+    /// ignores the bytes at the end of a block.
     #[test]
     fn a_receiver_notices_what_is_not_intact() {
         let whole = bytes(0, 3 * PERIOD);

@@ -1,4 +1,4 @@
-//! Counts the frames that arrive at an interface, without a part in the traffic.
+//! Counts the frames that arrive at an interface, without changing the traffic.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -18,22 +18,22 @@ use crate::clock::Clock;
 /// Counters of arrived frames.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Seen {
-    /// Milliseconds since the watch began.
+    /// Milliseconds since the count began.
     pub at_ms: u64,
     /// Bytes of all frames.
     pub bytes: u64,
-    /// Bytes of TCP frames, by sender.
+    /// Bytes of TCP frames, by source address.
     pub tcp: BTreeMap<IpAddr, u64>,
 }
 
-/// A machine that takes packets in and transmits none.
+/// A machine for the loop: it receives packets and sends none.
 struct Watch {
     pool: PacketPool,
     all: Count,
     tcp: BTreeMap<IpAddr, u64>,
 }
 
-/// Frames that may arrive between two turns of the loop.
+/// Maximum number of frames that may arrive between two turns of the loop.
 const PACKETS: u32 = 256;
 
 impl Watch {
@@ -65,7 +65,8 @@ impl Machine for Watch {
     }
 }
 
-/// Watches `interface`. Reports the counters to `report` each `every`, until it returns `false`.
+/// Counts the frames at `interface`. Passes the counters to `report` every `every`, until it
+/// returns `false`.
 ///
 /// # Errors
 ///

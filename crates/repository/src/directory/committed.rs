@@ -1,33 +1,36 @@
-//! Which files a marker commits.
+//! Decides which files of a directory the marker commits: those that did not change after it was
+//! written.
 //!
-//! A file that was changed after its marker is not committed. The times of the last change say so, unless the clock was
-//! set back in between: a later change then has an earlier time, and when the clock reaches the old times again, an
-//! earlier change seems later. So the files read with a marker are remembered. Other files are not committed by the same
-//! marker. Files that did not change are older than a new marker.
+//! The times of the last changes tell this, unless the clock was set back in between. A change
+//! after the setback has an earlier time than the marker. Later, when the clock reaches the old
+//! times again, an old file may seem newer than a new marker. So the files that were read with a
+//! marker are remembered. The same marker commits no other files. A later marker also commits the
+//! remembered files if they did not change.
 //!
-//! Some file systems have times in whole seconds. Two markers that are written into one file within a second may then
-//! differ only in their content.
+//! Some file systems store times in whole seconds. Two markers written into one file within a
+//! second may then differ only in their content, so the content is compared too.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::read::Version;
 
-/// The clock of a file system has steps of up to 10 ms: 1/`CONFIG_HZ` of Linux.
+/// Resolution of file times: the file system's clock has steps of up to 10 ms, 1/`CONFIG_HZ` of
+/// Linux.
 const CLOCK_STEP: Duration = Duration::from_millis(10);
 
-/// The last set read with a marker.
+/// The set that was last read with a marker.
 #[derive(Debug, Default)]
 pub(super) struct Committed {
     /// Version and content of the marker.
     marker: Option<(Version, Vec<u8>)>,
-    /// In the order of their names.
+    /// The files of the set, in the order of their names.
     files: Vec<(PathBuf, Version)>,
     /// Time of the last addition or removal in the directory.
     listed: Duration,
 }
 
-/// The present state of a directory with a marker.
+/// The current state of a directory that has a marker.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found<'a> {
     pub marker: Version,
@@ -50,10 +53,10 @@ impl Committed {
         };
     }
 
-    /// A file that was changed, added or removed after the marker was written, or the directory in place of a removed
-    /// file.
+    /// Returns a path that the marker does not commit: a file that was changed or added after the
+    /// marker was written, or the directory if a file was removed.
     ///
-    /// A time after `now` is the trace of a clock that was set back, and says nothing.
+    /// A time after `now` comes from before the clock was set back, so it is ignored.
     pub(super) fn newer<'a>(&self, found: &Found<'a>, now: Duration) -> Option<&'a Path> {
         let known = |path: &Path| {
             let at = self.files.binary_search_by(|(known, _)| known.as_path().cmp(path)).ok()?;
@@ -88,14 +91,15 @@ mod tests {
         Version { device: 1, inode, size: 10, changed, modified: changed }
     }
 
-    /// Files `1`, `2` and so on, changed at these seconds.
+    /// Test files `1`, `2` and so on, last changed at these seconds.
     fn files(changed: &[u64]) -> Vec<(PathBuf, Version)> {
         let one =
             |(number, at): (u64, &u64)| (format!("{number}.toml").into(), version(number, *at));
         (1..).zip(changed).map(one).collect()
     }
 
-    /// What a directory holds with a marker of the second `marker`, listed last at `listed`.
+    /// The state of a directory whose marker was written at second `marker` and whose list of files
+    /// last changed at second `listed`.
     fn found(marker: u64, listed: u64, files: &[(PathBuf, Version)]) -> Found<'_> {
         let directory = Path::new("policies");
         let listed = Duration::from_secs(listed);
@@ -106,9 +110,10 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    /// The marker is of 100 s, and then the clock is set back to 50 s.
+    /// The marker was written at 100 s. Then the clock is set back to 50 s.
     ///
-    /// Catches: a change with an earlier time than its marker that is taken as committed; a removal that is.
+    /// Catches: a file changed after its marker but with an earlier time, taken as committed; the
+    /// same for a removed file.
     #[test]
     fn what_changes_after_the_clock_was_set_back_waits_for_a_marker() {
         let (first, edited) = (files(&[80, 90]), files(&[80, 55]));
@@ -128,10 +133,12 @@ mod tests {
         assert_eq!(committed.newer(&found(60, 56, &more), at(61)), None);
     }
 
-    /// Files and the directory are of 80 and 90 s. The clock is set back, and the next marker is of 60 s.
+    /// The files and the directory date from 80 and 90 s. After the clock is set back, the next
+    /// marker is written at 60 s.
     ///
-    /// Catches: unchanged files taken for newer than the marker when the clock reaches their times again, and the directory
-    /// too; files that are really newer taken for committed because others are known.
+    /// Catches: unchanged files that block a commit because their old times lie after the new
+    /// marker; the same for the directory; a file that was really changed after the marker, taken
+    /// as committed.
     #[test]
     fn unchanged_files_stay_committed_when_the_clock_reaches_their_times_again() {
         let (first, edited) = (files(&[80, 90, 90]), files(&[80, 90, 58]));
@@ -145,10 +152,11 @@ mod tests {
         assert_eq!(committed.newer(&found(60, 94, &edited), at(95)), Some(Path::new("policies")));
     }
 
-    /// In a file system with times in whole seconds, all is of 100 s. The second marker is of the same length as the
-    /// first, and is written into the same file.
+    /// In a file system with times in whole seconds, everything dates from 100 s. The second marker
+    /// has the same length as the first and is written into the same file.
     ///
-    /// Catches: a marker with other content taken for the same because its version is, which loses the commit.
+    /// Catches: a marker with new content that is taken for the old one, because its file has the
+    /// same time and length; its commit would be lost.
     #[test]
     fn a_marker_with_other_content_commits_within_the_step_of_coarse_times() {
         let one = files(&[100, 100]);
@@ -161,7 +169,8 @@ mod tests {
         assert_eq!(committed.newer(&Found { content: b"42", ..same }, at(101)), None);
     }
 
-    /// Catches: an order of times that is not kept where nothing is known, as after a start.
+    /// Catches: a first read after a start that does not compare the times of the files with the
+    /// marker's.
     #[test]
     fn after_a_start_the_times_decide() {
         let committed = Committed::default();

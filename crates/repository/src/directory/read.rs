@@ -1,4 +1,4 @@
-//! Reading a directory of policies: the files of one commit, within limits.
+//! Reads a directory of policies: the files of one commit, within limits of size and number.
 //!
 //! Methods of `Directory`, whose fields are in `directory.rs`.
 
@@ -18,31 +18,32 @@ use super::Directory;
 use super::committed::{Committed, Found};
 use crate::{Fault, FaultKind, Snapshot};
 
-/// The marker.
+/// File name of the marker, which commits the set.
 pub(super) const MARKER: &str = "COMMIT";
 
-/// Longest marker: a revision is a line for people.
+/// Limit for the marker, in bytes. It holds a revision, one line for people.
 const LONGEST_MARKER: u64 = 4 << 10;
 
-/// Characters of a revision that are from the marker.
+/// Number of characters that a revision takes from the marker.
 const LONGEST_REVISION: usize = 64;
 
-/// Attempts to read a set that changes meanwhile.
+/// Number of attempts to read a set that changes meanwhile.
 const ATTEMPTS: u32 = 5;
 
-/// Returns `true` for the name of a file of the set. Hidden files and backups of editors are not.
+/// Returns `true` if a file of this name belongs to the set. Hidden files and backups of editors do
+/// not.
 pub(super) fn is_of_set(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
     name.ends_with(b".toml") && !name.starts_with(b".") && !name.starts_with(b"#")
 }
 
-/// A version of a file: any change makes another.
+/// Identifies the version of a file: any change of the file yields another value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Version {
     pub device: u64,
     pub inode: u64,
     pub size: u64,
-    /// Time of the last change of content, name or rights, since 1970.
+    /// Time since 1970 of the last change of content, name or permissions.
     pub changed: Duration,
     pub modified: Duration,
 }
@@ -64,7 +65,8 @@ fn time(seconds: i64, nanos: i64) -> Duration {
     seconds + Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
 }
 
-/// A look at a directory without reading its files: equal looks mean that nothing was committed.
+/// The state of a directory without the contents of its files. If two states are equal, nothing was
+/// committed in between.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Look {
     directory: PathBuf,
@@ -89,14 +91,15 @@ impl Look {
         self.marker.is_some()
     }
 
-    /// The directory that holds the set: that of the marker, which may be a symbolic link.
+    /// The directory that holds the files: the marker's own, since the marker may be a symbolic
+    /// link.
     fn holder(&self) -> &Path {
         let marker = self.marker.as_ref().and_then(|(path, ..)| path.parent());
         marker.unwrap_or(&self.directory)
     }
 
-    /// The look without what changes when temporary files are made: with markers, the directory
-    /// itself.
+    /// The state without the parts that temporary files change. With markers, this leaves out the
+    /// directory's own version.
     fn comparable(mut self) -> Self {
         if self.commit == Commit::Marker {
             self.itself = Version {
@@ -111,7 +114,7 @@ impl Look {
 }
 
 impl Directory {
-    /// A look at the directory; `None` if it cannot be looked at.
+    /// Inspects the directory; `None` if this fails.
     pub(super) fn look(&self) -> Option<Look> {
         self.try_look().ok()
     }
@@ -139,7 +142,7 @@ impl Directory {
         }
     }
 
-    /// The set that is committed now.
+    /// Reads the committed set.
     pub(super) fn read(&self) -> Result<Snapshot, Fault> {
         for attempt in 1..=ATTEMPTS {
             let before = self.try_look()?;
@@ -148,7 +151,8 @@ impl Directory {
             let found = self.found(&before, &listed)?;
             let parts = self.files(&listed)?;
             let after = self.try_look()?;
-            // If only the marker changed meanwhile, the files are still those of the first marker.
+            // If only the marker changed meanwhile, the files are still those that the first marker
+            // commits.
             let steady = after == before
                 || attempt == ATTEMPTS
                     && before.marker.is_some()
@@ -168,7 +172,7 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// If a file is newer than the marker, or is no file.
+    /// If a file is newer than the marker, or is not a regular file.
     fn list(&self, look: &Look) -> Result<Vec<(PathBuf, Version)>, Fault> {
         let holder = look.holder();
         let mut files = Vec::new();
@@ -209,8 +213,8 @@ impl Directory {
         found.and_then(|found| newer(&found)).map_or(Ok(()), Err)
     }
 
-    /// What is compared with the marker. `None` without a marker, and where the marker is a symbolic link: the directory
-    /// behind it is replaced as a whole.
+    /// The state to compare with the marker. `None` if there is no marker, or if the marker is a
+    /// symbolic link: its target directory is replaced as a whole.
     fn found<'a>(
         &self,
         look: &'a Look,
@@ -229,7 +233,7 @@ impl Directory {
         self.committed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The contents of the files; `None` if one is no longer the version that was listed.
+    /// The contents of the files; `None` if a file changed since it was listed.
     fn files(&self, listed: &[(PathBuf, Version)]) -> Result<Option<Vec<Part>>, Fault> {
         let mut parts = Vec::new();
         let mut left = self.max_size;
@@ -263,7 +267,8 @@ impl Directory {
         Ok(Some(parts))
     }
 
-    /// The snapshot of `parts`, if they hold policies, classes and trunks only, and not too many.
+    /// Makes a snapshot of `parts`. They may hold only policies, classes and trunks, and not too
+    /// many.
     fn snapshot(&self, revision: &str, parts: Vec<Part>) -> Result<Snapshot, Fault> {
         let mut number = 0;
         let mut digest = blake3::Hasher::new();
@@ -296,7 +301,8 @@ impl Directory {
     }
 }
 
-/// Hexadecimal digits that tell the contents of two commits apart: 64 bits.
+/// Length of the digest in a revision, in hexadecimal digits: 64 bits tell the contents of two
+/// commits apart.
 const DIGEST: usize = 16;
 
 /// The time since 1970.
@@ -305,7 +311,7 @@ fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// The marker in `directory`, if there is one.
+/// Path, version and content of the marker in `directory`, if there is one.
 fn marker(directory: &Path) -> Result<Option<(PathBuf, Version, Vec<u8>)>, Fault> {
     let path = directory.join(MARKER);
     let path = match fs::canonicalize(&path) {
@@ -326,7 +332,7 @@ fn marker(directory: &Path) -> Result<Option<(PathBuf, Version, Vec<u8>)>, Fault
     Ok(Some((path, Version::of(&data), content)))
 }
 
-/// The revision that the marker says: its first line.
+/// The revision in the marker: its first line.
 fn revision(look: &Look, commit: Commit) -> Result<String, Fault> {
     let Some((_, _, content)) = &look.marker else {
         if commit == Commit::EachChange {
@@ -340,7 +346,7 @@ fn revision(look: &Look, commit: Commit) -> Result<String, Fault> {
     Ok(line.chars().filter(|it| !it.is_control()).take(LONGEST_REVISION).collect())
 }
 
-/// Opens a file without waiting for the writer of a pipe.
+/// Opens a file. Does not block on a pipe without a writer.
 fn open(path: &Path) -> io::Result<(File, Metadata)> {
     let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
     let data = file.metadata()?;

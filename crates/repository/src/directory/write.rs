@@ -1,4 +1,5 @@
-//! Writing a directory of policies: temporary files, renamed, and the marker last.
+//! Writes a set of policies into a directory: each file under a temporary name, then all renamed,
+//! and the marker last.
 //!
 //! Methods of `Directory`, whose fields are in `directory.rs`.
 
@@ -15,11 +16,11 @@ use super::Directory;
 use super::read::{MARKER, is_of_set, unusable};
 use crate::{Fault, FaultKind, NodeReport};
 
-/// The directory of reports, made by the operator if they are wanted.
+/// Subdirectory for the reports of gateways. The operator creates it to get reports.
 const REPORTS: &str = "status";
 
 impl Directory {
-    /// Replaces the set by `items` and commits it. Returns the revision.
+    /// Replaces the set by `items` and commits it. Returns the new revision.
     pub(super) fn write(&self, items: &[Item]) -> Result<String, Fault> {
         let names = names(items)?;
         let at = |error| unusable(&self.path, &error);
@@ -54,7 +55,7 @@ impl Directory {
         self.read().map(|snapshot| snapshot.revision)
     }
 
-    /// The number after that in the marker, or 1.
+    /// The number in the marker plus one; 1 if the marker holds no number.
     fn next_number(&self) -> u64 {
         let text = fs::read_to_string(self.path.join(MARKER)).unwrap_or_default();
         text.trim().parse().unwrap_or(0u64).saturating_add(1)
@@ -80,7 +81,7 @@ impl Directory {
     }
 }
 
-/// The file name of each item.
+/// The file name for each item.
 fn names(items: &[Item]) -> Result<Vec<(String, &Item)>, Fault> {
     let mut seen = BTreeSet::new();
     let mut names = Vec::new();
@@ -99,19 +100,19 @@ fn names(items: &[Item]) -> Result<Vec<(String, &Item)>, Fault> {
     Ok(names)
 }
 
-/// The hidden name under which a file is written.
+/// The hidden name under which a file is first written.
 fn temporary(name: &str) -> String {
     format!(".{name}.new")
 }
 
-/// Writes a file under its hidden name, down to the disk.
+/// Writes a file under its hidden name, and flushes it to the disk.
 fn prepare(directory: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     let mut file = File::create(directory.join(temporary(name)))?;
     file.write_all(content)?;
     file.sync_all()
 }
 
-/// Gives a prepared file its name, in place of any file of this name.
+/// Renames a prepared file to its final name. Replaces any file of that name.
 fn put_in_place(directory: &Path, name: &str) -> io::Result<()> {
     fs::rename(directory.join(temporary(name)), directory.join(name))
 }

@@ -1,4 +1,4 @@
-//! Calls of etcd's JSON gateway, with its tokens and its errors.
+//! Calls of etcd's JSON gateway, with login tokens and error handling.
 //!
 //! Source: etcd 3.4, `Documentation/dev-guide/api_grpc_gateway.md`; gRPC, `doc/statuscodes.md`.
 
@@ -15,11 +15,11 @@ use crate::{Fault, FaultKind};
 /// Why a call has no answer.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The history at the revision asked for is compacted, or is not there yet.
+    /// etcd no longer has the history at the requested revision, or does not have it yet.
     NoHistory,
-    /// The answer is longer than the limit given for it.
+    /// The answer exceeds the limit that the caller gave.
     TooLong,
-    /// The answer is longer than the gateway of the server can pass on.
+    /// The answer exceeds the limit of the server's own gateway.
     TooLongForServer,
     /// Anything else.
     Fault(Fault),
@@ -52,9 +52,9 @@ impl<'a> Client<'a> {
         Ok(Self { endpoint, credentials, connection })
     }
 
-    /// Posts `request` to `path`. The answer may have `limit` bytes.
+    /// Posts `request` to `path`. The answer may have at most `limit` bytes.
     ///
-    /// A token that the server does not know (any more) is exchanged once.
+    /// If the server does not know the token, or no longer does, the client logs in again, once.
     ///
     /// # Errors
     ///
@@ -70,7 +70,7 @@ impl<'a> Client<'a> {
         self.parse(path, &body)
     }
 
-    /// Posts `requests` in one body to `path`, and returns the stream of answers.
+    /// Posts `requests` to `path` in one body, and returns the stream of answers.
     ///
     /// # Errors
     ///
@@ -97,7 +97,8 @@ impl<'a> Client<'a> {
         Ok(json)
     }
 
-    /// The answer to `json` with status 200, with a new token if the old one is not accepted.
+    /// The response to `json`, with status 200. If the server does not accept the token, the client
+    /// logs in again, once.
     async fn open(&mut self, path: &'static str, json: Vec<u8>) -> Result<Response<'a>, Failure> {
         let credentials = Arc::clone(&self.credentials);
         let token = match &credentials.login {
@@ -142,14 +143,15 @@ impl<'a> Client<'a> {
 
     fn parse<A: DeserializeOwned>(&self, path: &str, body: &[u8]) -> Result<A, Failure> {
         serde_json::from_slice(body).map_err(|error| {
-            // The text of the error may show a part of the body, such as a token.
+            // The error is not quoted, because its text may contain a part of the body, such as a
+            // token.
             let place = format!("line {}, column {}", error.line(), error.column());
             let message = format!("{}{path} answers with wrong JSON ({place})", self.endpoint.url);
             Failure::Fault(Fault::new(FaultKind::Protocol, message))
         })
     }
 
-    /// The error in a response.
+    /// Reads the error in a response.
     async fn error(&self, path: &str, response: Response<'a>) -> Result<ErrorBody, Failure> {
         let status = response.status;
         let body = match body(response, SMALL).await {
@@ -163,7 +165,7 @@ impl<'a> Client<'a> {
         })
     }
 
-    /// The failure that an error of etcd stands for.
+    /// Translates an error of etcd.
     pub(super) fn failure(&self, error: &ErrorBody) -> Failure {
         let has = |part: &str| error.message.contains(part);
         match error.code {
@@ -201,7 +203,8 @@ impl<'a> Client<'a> {
         })
     }
 
-    /// A server's text for messages: short, printable, without our password and token.
+    /// Makes a server's text fit for messages: short, printable, and without the password and the
+    /// token.
     fn clean(&self, text: &str) -> String {
         let mut text = text.to_owned();
         if let Some(login) = &self.credentials.login {
@@ -213,12 +216,12 @@ impl<'a> Client<'a> {
         text.chars().filter(|c| !c.is_control()).take(LONGEST_MESSAGE).collect()
     }
 
-    /// A violation of the protocol.
+    /// The fault of a server that violates the protocol.
     pub(super) fn protocol(&self, what: &str) -> Fault {
         Fault::new(FaultKind::Protocol, format!("{} {what}", self.endpoint.url))
     }
 
-    /// A fault of a member that does not serve.
+    /// The fault of a member that does not answer requests.
     pub(super) fn unreachable(&self, what: &str) -> Fault {
         Fault::new(FaultKind::Unreachable, format!("{} {what}", self.endpoint.url))
     }
@@ -231,19 +234,19 @@ async fn body(response: Response<'_>, limit: usize) -> Result<Vec<u8>, Failure> 
     })
 }
 
-/// Returns `true` if another token may help.
+/// Returns `true` if the request may succeed with a new token.
 fn outdated(error: &ErrorBody) -> bool {
     error.code == UNAUTHENTICATED || error.message.contains("revision of auth store is old")
 }
 
-/// Path of the exchange of a password for a token.
+/// URL path that exchanges a password for a token.
 const AUTHENTICATE: &str = "/v3/auth/authenticate";
 
-/// Bytes of the longest answer without keys and values: heads, tokens, errors. A JWT has up to 8
+/// Limit for answers without keys and values (headers, tokens, errors), in bytes. A JWT has up to 8
 /// KiB in practice.
 pub(super) const SMALL: usize = 64 * 1024;
 
-/// Characters of a server's message that are shown. Chosen: three lines of a terminal.
+/// Number of characters of a server's message that are shown. Chosen: three lines of a terminal.
 const LONGEST_MESSAGE: usize = 240;
 
 // Source: gRPC, doc/statuscodes.md.

@@ -1,4 +1,4 @@
-//! Passwords and certificates in use. They are read again when a server refuses them and their
+//! The passwords and certificates in use. They are read again when a server refuses them and their
 //! files have changed.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +9,8 @@ use tidegate_config::source::Access;
 use crate::access::{self, Secret};
 use crate::{Fault, FaultKind};
 
-/// User, password, and the token they were exchanged for. The token is valid at every member.
+/// User and password, and the token for which the server exchanged them. Every member accepts the
+/// token.
 pub(super) struct Login {
     pub(super) user: String,
     pub(super) password: Secret,
@@ -17,7 +18,7 @@ pub(super) struct Login {
 }
 
 impl Login {
-    /// The token, if the password was exchanged already.
+    /// The token, if the client has logged in.
     pub(super) fn token(&self) -> Option<String> {
         self.token.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -28,17 +29,17 @@ impl Login {
     }
 }
 
-/// The content of the files of a source.
+/// The contents of a repository's credentials files.
 pub(super) struct Credentials {
     pub(super) login: Option<Login>,
     /// Set if a member has an `https` URL.
     pub(super) tls: Option<Arc<ClientConfig>>,
-    /// Digest of the files.
+    /// Digest of the files, to notice changes.
     files: blake3::Hash,
 }
 
 impl Credentials {
-    /// Reads the files of `access`; those of TLS if `https`.
+    /// Reads the credentials files of `access`; those for TLS only if `https` is set.
     ///
     /// # Errors
     ///
@@ -51,7 +52,7 @@ impl Credentials {
         Ok(Self { login, tls, files })
     }
 
-    /// Reads the files again if they have changed. `None` if they have not, or cannot be used.
+    /// Reads the files again. Returns `None` if they have not changed or cannot be used.
     pub(super) fn renewed(&self, access: &Access) -> Option<Self> {
         if digest(access) == self.files {
             return None;
@@ -61,7 +62,7 @@ impl Credentials {
     }
 }
 
-/// Returns `true` if other credentials may help.
+/// Returns `true` if a fault of this kind may vanish with other credentials.
 pub(super) fn of_credentials(kind: FaultKind) -> bool {
     matches!(kind, FaultKind::Refused | FaultKind::Untrusted)
 }
@@ -70,7 +71,7 @@ fn digest(access: &Access) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new();
     for path in [&access.password_file, &access.ca, &access.cert, &access.key].into_iter().flatten()
     {
-        // A file that cannot be read differs from any that can.
+        // An unreadable file counts as empty, so its digest differs from that of a readable file.
         let text = access::content(path);
         hasher.update(blake3::hash(&text).as_bytes());
     }

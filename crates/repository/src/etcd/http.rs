@@ -1,4 +1,4 @@
-//! HTTP/1.1 over TCP or TLS, with a limit of time and size on everything that a server sends.
+//! HTTP/1.1 over TCP or TLS. Every answer of a server is limited in time and size.
 //!
 //! Source: RFC 9112, HTTP/1.1.
 
@@ -24,15 +24,15 @@ use tokio_rustls::TlsConnector;
 use crate::access::tls_fault;
 use crate::{Fault, FaultKind};
 
-/// A member of the cluster.
+/// A member of the etcd cluster.
 pub(super) struct Endpoint {
-    /// URL without path, for messages.
+    /// The URL without a path, for messages.
     pub(super) url: String,
     host: String,
     port: u16,
-    /// `host:port` of the URL.
+    /// `host:port` of the URL, for the Host header.
     authority: HeaderValue,
-    /// The name in the certificate; set for `https`.
+    /// The name that the server's certificate must have; `None` without `https`.
     tls: Option<ServerName<'static>>,
 }
 
@@ -76,12 +76,12 @@ impl Endpoint {
         })
     }
 
-    /// Returns `true` if it needs TLS.
+    /// Returns `true` if the member's URL begins with `https`.
     pub(super) fn is_https(&self) -> bool {
         self.tls.is_some()
     }
 
-    /// Opens a connection, with this configuration of TLS for `https`.
+    /// Opens a connection. For `https`, it uses the TLS configuration `config`.
     ///
     /// # Errors
     ///
@@ -94,7 +94,7 @@ impl Endpoint {
             .within(CONNECT, "a connection", TcpStream::connect((&*self.host, self.port)))
             .await?;
         let stream = stream.map_err(|error| self.fault(&error))?;
-        // Without it, requests are only slower: a request is sent in one write.
+        // The result is ignored: a request is one write, so Nagle's algorithm only makes it slower.
         let _ = stream.set_nodelay(true);
         let (Some(name), Some(config)) = (&self.tls, config) else {
             return self.over(stream).await;
@@ -110,14 +110,14 @@ impl Endpoint {
     ) -> Result<Connection, Fault> {
         let handshake = http1::handshake(TokioIo::new(stream)).await;
         let (sender, driver) = handshake.map_err(|error| self.fault(&error))?;
-        // Its errors reach the current request.
+        // The result is ignored: the current request gets the same error.
         let driver = tokio::spawn(async move {
             let _ = driver.await;
         });
         Ok(Connection { sender, driver })
     }
 
-    /// `answer`, or a fault if it takes longer than `limit`.
+    /// The result of `answer`, or a fault if it takes longer than `limit`.
     async fn within<T>(
         &self,
         limit: Duration,
@@ -132,7 +132,7 @@ impl Endpoint {
         Fault::new(FaultKind::Unreachable, message)
     }
 
-    /// The fault that a failed connection stands for.
+    /// Translates the error of a failed connection.
     fn fault(&self, error: &(dyn Error + Send + Sync + 'static)) -> Fault {
         if let Some(fault) = tls_fault(error, &self.url) {
             return fault;
@@ -166,12 +166,12 @@ pub(super) struct Response<'a> {
     pub(super) status: StatusCode,
     body: Incoming,
     endpoint: &'a Endpoint,
-    /// The answer is abandoned at this time.
+    /// Time at which the client gives up on the answer.
     deadline: Instant,
 }
 
 impl Connection {
-    /// Posts `json` to `path` and waits for the head of the answer.
+    /// Posts `json` to `path` and waits for the header of the response.
     ///
     /// # Errors
     ///
@@ -216,7 +216,7 @@ impl Response<'_> {
     ///
     /// # Errors
     ///
-    /// [`Unread::TooLong`] as soon as there is more; otherwise if the connection fails, or is
+    /// [`Unread::TooLong`] if the body exceeds the limit. Otherwise, if the connection fails or is
     /// silent for too long.
     pub(super) async fn read(mut self, limit: usize) -> Result<Vec<u8>, Unread> {
         let mut all = Vec::new();
@@ -242,7 +242,7 @@ impl Response<'_> {
         self.endpoint.late("a whole answer", WHOLE_ANSWER)
     }
 
-    /// The next piece of an endless body; none at its end. Has no limit of time.
+    /// The next piece of an endless body; `None` at its end. Waits without a time limit.
     ///
     /// # Errors
     ///
@@ -266,21 +266,21 @@ pub(super) enum Unread {
     Failed(Fault),
 }
 
-/// Port for clients of etcd. Source: IANA, service `etcd-client`.
+/// Default port of etcd for clients. Source: IANA, service `etcd-client`.
 const CLIENT_PORT: u16 = 2379;
 
-/// Longest time for a TCP connection, or a TLS handshake: two retransmissions of a SYN (RFC 6298:
-/// after 1 s and 3 s).
+/// Time limit of a TCP connection attempt, and of a TLS handshake. Within it, a lost SYN is
+/// retransmitted twice (RFC 6298: after 1 s and 3 s).
 const CONNECT: Duration = Duration::from_secs(4);
 
-/// Longest time for the head of an answer. Chosen: five elections of etcd, whose default time-out
-/// is 1 s.
+/// Time limit of a response header. Chosen: five elections of a leader in etcd, whose default
+/// timeout is 1 s.
 pub(super) const ANSWER: Duration = Duration::from_secs(5);
 
-/// Longest silence within an answer. Chosen: the limit of the head.
+/// Time limit of a silence within a response body. Chosen: as for the header.
 const SILENCE: Duration = ANSWER;
 
-/// Longest time for a whole answer. Chosen: 64 MiB as base64 take 60 s at 12 Mbit/s.
+/// Time limit of a whole response. Chosen: 64 MiB as base64 take 60 s at 12 Mbit/s.
 const WHOLE_ANSWER: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

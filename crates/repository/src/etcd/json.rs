@@ -1,5 +1,5 @@
-//! Messages of etcd's JSON gateway: 64-bit numbers are strings, keys and values are base64,
-//! defaults are left out.
+//! Messages of etcd's JSON gateway. 64-bit numbers are strings, keys and values are base64, and
+//! fields with default values are left out.
 //!
 //! Source: etcd 3.4, `etcdserver/etcdserverpb/rpc.proto`; the JSON mapping of Protocol Buffers 3.
 
@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Bytes, as base64 on the wire.
+/// Bytes that are base64 in JSON.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Base64(pub(super) Vec<u8>);
 
@@ -40,7 +40,7 @@ impl Visitor<'_> for BytesVisitor {
     }
 }
 
-/// A 64-bit number, as a string on the wire.
+/// A 64-bit number that is a string in JSON.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Number(pub(super) u64);
 
@@ -74,10 +74,10 @@ impl Visitor<'_> for NumberVisitor {
     }
 }
 
-/// The head of every answer.
+/// The header of every answer.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Header {
-    /// The revision of the whole store when it answered.
+    /// The revision of the whole store at the time of the answer.
     #[serde(default)]
     pub(super) revision: Number,
 }
@@ -93,14 +93,14 @@ pub(super) struct KeyValue {
     pub(super) mod_revision: Number,
 }
 
-/// `POST /v3/kv/range`. Keys come in their order, as long as no order is asked for.
+/// Reads keys: `POST /v3/kv/range`. Keys come in lexical order by default.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct RangeRequest {
     pub(super) key: Base64,
-    /// The first key that is not in the range; empty for one key.
+    /// End of the range: the first key after it. Empty to read one key only.
     pub(super) range_end: Base64,
     pub(super) limit: Number,
-    /// 0 for the present.
+    /// The revision to read; 0 means the current one.
     pub(super) revision: Number,
     pub(super) keys_only: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,28 +109,28 @@ pub(super) struct RangeRequest {
     pub(super) sort_order: Option<&'static str>,
 }
 
-/// Its answer.
+/// The answer to [`RangeRequest`].
 #[derive(Debug, Deserialize)]
 pub(super) struct RangeAnswer {
     pub(super) header: Header,
     #[serde(default)]
     pub(super) kvs: Vec<KeyValue>,
-    /// More keys are in the range than came.
+    /// The range has more keys than the answer.
     #[serde(default)]
     pub(super) more: bool,
-    /// Keys in the range, whatever the limit.
+    /// Number of keys in the range, regardless of `limit`.
     #[serde(default)]
     pub(super) count: Number,
 }
 
-/// `POST /v3/kv/txn`: `success` is done if all of `compare` hold.
+/// Changes keys: `POST /v3/kv/txn`. The operations `success` run if all conditions `compare` hold.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct TxnRequest {
     pub(super) compare: Vec<Compare>,
     pub(super) success: Vec<Operation>,
 }
 
-/// A condition: a revision of a key equals a number.
+/// A condition: a revision number of a key has this value.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Compare {
     key: Base64,
@@ -143,7 +143,7 @@ pub(super) struct Compare {
 }
 
 impl Compare {
-    /// The key does not exist.
+    /// The condition that the key does not exist.
     pub(super) fn absent(key: &[u8]) -> Self {
         Self {
             key: Base64(key.to_vec()),
@@ -154,7 +154,7 @@ impl Compare {
         }
     }
 
-    /// The key was last changed at `revision`.
+    /// The condition that the key was last changed at `revision`.
     pub(super) fn unchanged(key: &[u8], revision: u64) -> Self {
         Self {
             key: Base64(key.to_vec()),
@@ -180,12 +180,12 @@ pub(super) enum Operation {
     },
 }
 
-/// `POST /v3/kv/put`.
+/// Writes a key: `POST /v3/kv/put`.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct PutRequest {
     pub(super) key: Base64,
     pub(super) value: Base64,
-    /// The key is removed with this lease; 0 for none.
+    /// The lease with whose end the key is removed; 0 for none.
     pub(super) lease: Number,
 }
 
@@ -198,7 +198,7 @@ pub(super) struct Written {
     pub(super) succeeded: bool,
 }
 
-/// `POST /v3/lease/grant`, with its answer.
+/// A lease: `POST /v3/lease/grant`, and the answer.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct Lease {
     #[serde(rename = "TTL", default)]
@@ -207,21 +207,21 @@ pub(super) struct Lease {
     pub(super) id: Number,
 }
 
-/// `POST /v3/lease/keepalive` and `/v3/lease/revoke`.
+/// Extends or ends a lease: `POST /v3/lease/keepalive` and `/v3/lease/revoke`.
 #[derive(Debug, Serialize)]
 pub(super) struct LeaseId {
     #[serde(rename = "ID")]
     pub(super) id: Number,
 }
 
-/// `POST /v3/auth/authenticate`. Not `Debug`: it holds the password.
+/// Logs in: `POST /v3/auth/authenticate`. Not `Debug`, because it holds the password.
 #[derive(Serialize)]
 pub(super) struct AuthenticateRequest<'a> {
     pub(super) name: &'a str,
     pub(super) password: &'a str,
 }
 
-/// Its answer. Not `Debug`: it holds the token.
+/// The answer to a login. Not `Debug`, because it holds the token.
 #[derive(Deserialize)]
 pub(super) struct Authenticated {
     pub(super) token: String,
@@ -239,7 +239,7 @@ pub(super) struct WatchCreate {
     pub(super) key: Base64,
     pub(super) range_end: Base64,
     pub(super) start_revision: Number,
-    /// A large answer comes in several.
+    /// Lets the server split a large answer into several.
     pub(super) fragment: bool,
 }
 
@@ -259,7 +259,7 @@ pub(super) struct WatchAnswer {
     pub(super) created: bool,
     #[serde(default)]
     pub(super) canceled: bool,
-    /// Start of the remaining history, if the watch was to begin earlier.
+    /// The oldest revision still available, if the watch was to begin earlier.
     #[serde(default)]
     pub(super) compact_revision: Number,
     #[serde(default)]
@@ -274,14 +274,14 @@ pub(super) struct Event {
     pub(super) kv: Changed,
 }
 
-/// The changed key; its name and value are not needed.
+/// The changed key. Only its revision is needed.
 #[derive(Debug, Deserialize)]
 pub(super) struct Changed {
     #[serde(default)]
     pub(super) mod_revision: Number,
 }
 
-/// An error within a stream.
+/// An error inside a stream of answers.
 #[derive(Debug, Deserialize)]
 pub(super) struct StreamError {
     #[serde(default, alias = "code")]
@@ -290,7 +290,7 @@ pub(super) struct StreamError {
     pub(super) message: String,
 }
 
-/// The body of an answer that is not 200.
+/// The body of a response whose status is not 200.
 #[derive(Debug, Deserialize)]
 pub(super) struct ErrorBody {
     #[serde(default)]

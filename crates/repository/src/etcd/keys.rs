@@ -1,9 +1,9 @@
-//! The layout of keys: `<prefix>policy/<name>`, `class/<name>`, `trunk/<name>`, `commit`, `push`
-//! and `status/<node>`.
+//! The names of keys below a prefix: `policy/<name>`, `class/<name>`, `trunk/<name>`, `commit`,
+//! `push` and `status/<node>`.
 //!
-//! The value of an item is the TOML body of its table, without the header and the name. `status/`
-//! divides the prefix into two ranges, so that the reports of gateways are neither read nor
-//! watched.
+//! The value of an item is the TOML body of its table, without the table header and the name. The
+//! prefix is read and watched in two ranges, before and after `status/`, which leaves out the
+//! reports of gateways.
 
 use tidegate_config::{Item, ItemKind};
 use toml::{Table, Value};
@@ -16,16 +16,17 @@ pub(super) struct Keys {
     prefix: String,
 }
 
-/// A range of keys: the first, and the first beyond it. The second is empty for one key alone.
+/// A range of keys: the first key, and the first key after the range. The second is empty for a
+/// range of one key.
 pub(super) type Range = (Vec<u8>, Vec<u8>);
 
-/// The use of a key.
+/// The meaning of a key.
 pub(super) enum Holds<'a> {
     /// An item of this kind and name.
     Item(ItemKind, &'a str),
     /// The commit marker.
     Marker,
-    /// The lock of a push.
+    /// The lock of a push: a key that exists while a push runs.
     Lock,
 }
 
@@ -35,12 +36,12 @@ impl Keys {
         Self { prefix: prefix.to_owned() }
     }
 
-    /// The prefix itself.
+    /// The prefix of all keys.
     pub(super) fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// The commit marker.
+    /// The key of the commit marker.
     pub(super) fn marker(&self) -> String {
         self.below(MARKER)
     }
@@ -50,7 +51,7 @@ impl Keys {
         self.below(LOCK)
     }
 
-    /// The report of a gateway.
+    /// The key of a gateway's report.
     pub(super) fn status(&self, node: &str) -> String {
         self.below(&format!("{STATUS}{node}"))
     }
@@ -64,18 +65,18 @@ impl Keys {
         format!("{}{rest}", self.prefix)
     }
 
-    /// Everything below the prefix except `status/`.
+    /// All keys below the prefix except those below `status/`.
     pub(super) fn ranges(&self) -> [Range; 2] {
         let status = self.below(STATUS).into_bytes();
         let end = successor(self.prefix.as_bytes());
         [(self.prefix.clone().into_bytes(), status.clone()), (successor(&status), end)]
     }
 
-    /// The use of `key`.
+    /// The meaning of `key`.
     ///
     /// # Errors
     ///
-    /// If no key of this name belongs below the prefix.
+    /// If the key has no meaning below the prefix.
     pub(super) fn holds<'a>(&self, key: &'a [u8]) -> Result<Holds<'a>, Fault> {
         let rest = std::str::from_utf8(key).ok().and_then(|key| key.strip_prefix(&self.prefix));
         match rest {
@@ -95,8 +96,8 @@ impl Keys {
     }
 }
 
-/// The first key that does not begin with `prefix`; of no prefix, a null byte, which means "all
-/// keys" to etcd.
+/// The first key that does not begin with `prefix`. For an empty prefix it is a null byte, which
+/// means "all keys" to etcd.
 fn successor(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
@@ -108,18 +109,18 @@ fn successor(prefix: &[u8]) -> Vec<u8> {
     vec![0]
 }
 
-/// A key as messages show it: between grave accents, at most [`SHOWN`] bytes of it.
+/// A key for messages, in backquotes and cut to [`SHOWN`] bytes.
 pub(super) fn shown(key: &[u8]) -> String {
     let part = key.get(..SHOWN).unwrap_or(key);
     let dots = if key.len() > SHOWN { "..." } else { "" };
     format!("`{}{dots}`", String::from_utf8_lossy(part).escape_debug())
 }
 
-/// The item that `value` describes at `key`.
+/// Parses the item in `value`, which is stored at `key`.
 ///
 /// # Errors
 ///
-/// If the value is not the body of one table, or has another name than the key.
+/// If the value is not the body of one table, or contains another name than the key.
 pub(super) fn item(kind: ItemKind, name: &str, key: &[u8], value: &[u8]) -> Result<Item, Fault> {
     let wrong =
         |what: String| Fault::new(FaultKind::Malformed, format!("key {}: {what}", shown(key)));
@@ -146,8 +147,8 @@ pub(super) fn item(kind: ItemKind, name: &str, key: &[u8], value: &[u8]) -> Resu
     }
 }
 
-/// Returns `true` for a field of a whole policy file, which no single item has. A policy has fields
-/// `class` and `trunk` too.
+/// Returns `true` if `field` belongs at the top of a policy file, not in a single item. The fields
+/// `class` and `trunk` occur in both, so `value` decides.
 fn document(field: &str, value: &Value) -> bool {
     match ItemKind::of_word(field) {
         Some(ItemKind::Policy) => true,
@@ -162,13 +163,13 @@ const MARKER: &str = "commit";
 /// Name of the lock of a push below the prefix.
 const LOCK: &str = "push";
 
-/// Below it are the reports of gateways.
+/// Part of the key that precedes the names of gateways.
 const STATUS: &str = "status/";
 
-/// Tables of the policy file that hold no items.
+/// Tables of a policy file that are not items of a repository.
 const NOT_OF_ITEMS: &[&str] = &["gateway", "source"];
 
-/// Bytes of a key that a message shows; a name in a policy file is shorter.
+/// Number of bytes of a key that messages show. Names in a policy file are shorter.
 const SHOWN: usize = 200;
 
 #[cfg(test)]
@@ -179,7 +180,7 @@ mod tests {
         item(ItemKind::Policy, "web", b"/t/policy/web", value)
     }
 
-    /// Catches: ranges that contain `status/`, or end before `trunk/`.
+    /// Catches: ranges that contain `status/`, or that leave out `trunk/`.
     #[test]
     fn ranges_hold_all_but_status() {
         let keys = Keys::new("/t/");
@@ -212,8 +213,8 @@ mod tests {
         }
     }
 
-    /// Catches: the name of the body taken or ignored; a `class` of a policy refused; line numbers
-    /// from 0.
+    /// Catches: a name in the value that differs from the key and is accepted; the field `class` of
+    /// a policy refused; line numbers counted from 0.
     #[test]
     fn a_value_is_the_body_of_one_table() {
         let good =

@@ -1,8 +1,9 @@
-//! Writing a whole set: items in transactions of at most 128 operations, the marker in the last.
+//! Writes a whole set of policies (a push). Transactions of at most 128 operations write the items,
+//! and the last one writes the marker.
 //!
-//! A key `push` with a lease is the lock: each transaction holds only if the lock is still ours. A
-//! push that is cut off leaves the marker, and thus the committed set, as it was. Its lock expires
-//! with the lease.
+//! The key `push`, attached to a lease, is the lock. Each transaction succeeds only if the lock is
+//! still ours. An interrupted push does not change the marker, so the committed set stays as it
+//! was. Its lock expires with the lease.
 //!
 //! Source: etcd 3.4, `--max-txn-ops` and `--max-request-bytes`; `rpc.proto`, `LeaseGrantRequest`.
 //!
@@ -24,14 +25,14 @@ use super::keys::{Holds, Keys, shown};
 use super::read::{Limits, Stamp, digest, fault, revision, scan};
 use crate::{Fault, FaultKind};
 
-/// A set to be written: values by key.
+/// The set to be written: values by key.
 pub(super) type Wanted = BTreeMap<String, Vec<u8>>;
 
 /// The keys and values of `items`.
 ///
 /// # Errors
 ///
-/// If two have the same key, or the set is larger than `limits`.
+/// If two items have the same key, or the set exceeds `limits`.
 pub(super) fn wanted(keys: &Keys, limits: Limits, items: &[Item]) -> Result<Wanted, Fault> {
     let mut wanted = Wanted::new();
     let mut size = 0_usize;
@@ -53,7 +54,7 @@ pub(super) fn wanted(keys: &Keys, limits: Limits, items: &[Item]) -> Result<Want
     Ok(wanted)
 }
 
-/// The lock of a push, kept over attempts at several members.
+/// The lock of a push. It stays the same while the push tries several members.
 #[derive(Clone, Copy)]
 struct Lock {
     lease: Number,
@@ -61,7 +62,7 @@ struct Lock {
     refreshed: Instant,
 }
 
-/// A push that tries one member after the other.
+/// A push that tries one member after another.
 pub(super) struct Push<'a> {
     keys: &'a Keys,
     wanted: Wanted,
@@ -70,7 +71,7 @@ pub(super) struct Push<'a> {
 }
 
 impl<'a> Push<'a> {
-    /// A push of `wanted` at `written_s` seconds since 1970.
+    /// A push of the set `wanted`. `written_s` is the time in seconds since 1970.
     pub(super) fn new(keys: &'a Keys, wanted: Wanted, written_s: u64) -> Self {
         Self { keys, wanted, written_s, lock: Mutex::new(None) }
     }
@@ -83,8 +84,8 @@ impl<'a> Push<'a> {
     pub(super) async fn through(&self, client: &mut Client<'_>) -> Result<String, Fault> {
         self.acquire(client).await?;
         let done = self.write(client).await;
-        // While no member is reachable the lock stays, for the attempt at the next one; else it
-        // expires.
+        // If the member became unreachable, the lock stays for the attempt at the next member.
+        // Without one, the lock expires.
         if done.as_ref().err().is_none_or(|fault| fault.kind != FaultKind::Unreachable) {
             self.release(client).await;
         }
@@ -117,8 +118,8 @@ impl<'a> Push<'a> {
         Ok(revision(at, &digest))
     }
 
-    /// Deletions of the keys that are not wanted. A foreign key is an error, since no gateway would
-    /// read the set.
+    /// Deletions of the keys that the new set lacks. A foreign key below the prefix is an error,
+    /// since gateways would refuse the set.
     async fn stale(&self, client: &mut Client<'_>) -> Result<Vec<Operation>, Fault> {
         let limits = Limits { size: LONGEST_LIST, policies: usize::MAX };
         let found = scan(client, &self.keys.ranges(), limits, 0, true).await;
@@ -133,7 +134,7 @@ impl<'a> Push<'a> {
         Ok(stale)
     }
 
-    /// Commits one transaction under the lock. Returns the revision of the transaction.
+    /// Commits one transaction, provided that the lock is still ours. Returns its revision.
     async fn transact(
         &self,
         client: &mut Client<'_>,
@@ -156,7 +157,7 @@ impl<'a> Push<'a> {
         })
     }
 
-    /// Takes the lock, unless an attempt at another member has it already.
+    /// Takes the lock. Does nothing if an attempt at another member already has it.
     async fn acquire(&self, client: &mut Client<'_>) -> Result<(), Fault> {
         if self.lock().is_some() {
             return Ok(());
@@ -192,7 +193,7 @@ impl<'a> Push<'a> {
         Err(Fault::new(FaultKind::Unsteady, message).help(help))
     }
 
-    /// Extends the lease if a third of it is over.
+    /// Extends the lease once a third of it is over.
     async fn refresh(&self, client: &mut Client<'_>) -> Result<(), Fault> {
         let Some(lock) = self.lock().filter(|lock| lock.refreshed.elapsed() > LEASE / 3) else {
             return Ok(());
@@ -204,7 +205,7 @@ impl<'a> Push<'a> {
         Ok(())
     }
 
-    /// Gives the lock back, if there still is one.
+    /// Releases the lock, if this push has it.
     async fn release(&self, client: &mut Client<'_>) {
         if let Some(lock) = self.lock() {
             self.set_lock(None);
@@ -213,7 +214,7 @@ impl<'a> Push<'a> {
     }
 
     async fn revoke(&self, client: &mut Client<'_>, id: Number) {
-        // Without an answer the lease expires.
+        // The result is ignored: without an answer, the lease expires.
         let _ = client.call::<Value>(LEASE_REVOKE, &LeaseId { id }, SMALL).await;
     }
 
@@ -240,7 +241,7 @@ fn put(key: &str, value: Vec<u8>) -> Operation {
     })
 }
 
-/// `operations` in transactions that the server accepts, in their order.
+/// Splits `operations` into transactions that the server accepts, in the same order.
 fn batches(operations: Vec<Operation>) -> Vec<Vec<Operation>> {
     let mut batches: Vec<Vec<Operation>> = Vec::new();
     let mut size = 0;
@@ -260,7 +261,7 @@ fn batches(operations: Vec<Operation>) -> Vec<Vec<Operation>> {
     batches
 }
 
-/// Returns `true` if `more` small operations also fit into the transaction.
+/// Returns `true` if `more` small operations still fit into the transaction.
 fn has_room(batch: &[Operation], more: usize) -> bool {
     let size: usize = batch.iter().map(Operation::size).sum();
     batch.len() + more <= MOST_OPERATIONS && size <= LONGEST_BATCH
@@ -278,40 +279,42 @@ impl Operation {
     }
 }
 
-/// Path of a transaction.
+/// URL path of a transaction.
 const TXN: &str = "/v3/kv/txn";
 
-/// Path of a new lease.
+/// URL path that creates a lease.
 const LEASE_GRANT: &str = "/v3/lease/grant";
 
-/// Path of the extension of a lease.
+/// URL path that extends a lease.
 const LEASE_KEEPALIVE: &str = "/v3/lease/keepalive";
 
-/// Path of the end of a lease.
+/// URL path that ends a lease.
 const LEASE_REVOKE: &str = "/v3/lease/revoke";
 
-/// Operations in a transaction. Source: etcd 3.4, `--max-txn-ops`, its default.
+/// Maximum number of operations in a transaction. Source: the default of `--max-txn-ops` in etcd
+/// 3.4.
 const MOST_OPERATIONS: usize = 128;
 
-/// Bytes of keys and values in a transaction: two thirds of the default of `--max-request-bytes`,
-/// 1.5 MiB.
+/// Maximum bytes of keys and values in a transaction: two thirds of the default of
+/// `--max-request-bytes`, 1.5 MiB.
 const LONGEST_BATCH: usize = 1024 * 1024;
 
-/// Bytes of the keys that are there before a push. Chosen: 100,000 keys of 640 B.
+/// Limit for the keys that exist before a push, in bytes. Chosen: 100,000 keys of 640 B.
 const LONGEST_LIST: usize = 64 * 1024 * 1024;
 
-/// Lifetime of a lock after its push has ended. Chosen: a third, after which it is extended, and
-/// two answers of 5 s.
+/// Lifetime of the lock after a push was cut off. Chosen: an extension after a third of it leaves
+/// time for two answers of 5 s.
 const LEASE: Duration = Duration::from_secs(20);
 
-/// For messages about answers without keys.
+/// Limits for messages about answers that have no keys.
 const LIMITS_OF_ANSWERS: Limits = Limits { size: SMALL, policies: 0 };
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Catches: `<=` operations; a size that is not reset; the order changed.
+    /// Catches: a transaction with 129 operations; a transaction cut too early, since its size is
+    /// not reset; operations reordered.
     #[test]
     fn batches_keep_to_the_limits_of_the_server() {
         let operations: Vec<_> = (0..300).map(|n| put(&format!("{n:03}"), Vec::new())).collect();

@@ -1,9 +1,9 @@
-//! Reading the committed set: a marker, and the keys as they were at the revision of its last
-//! change.
+//! Reads the committed set: the keys as they were when the marker was last changed.
 //!
-//! etcd keeps history. A set that is read at the marker's `mod_revision` is therefore complete,
-//! even while a push writes other keys. Compaction removes history. Then the present is the
-//! committed set, if no key is newer than the marker and the digest in the marker agrees.
+//! etcd keeps the history of keys. A set read at the marker's `mod_revision` is therefore complete,
+//! even while a push writes other keys. Compaction removes history. The current keys then count as
+//! the committed set, provided that no key is newer than the marker and the digest in the marker
+//! agrees.
 //!
 //! Source: etcd 3.4, `rpc.proto`, `RangeRequest.revision` and `CompactionRequest`.
 
@@ -20,37 +20,37 @@ use super::json::{Base64, Header, KeyValue, Number, RangeAnswer, RangeRequest};
 use super::keys::{self, Holds, Keys, Range, shown};
 use crate::{Fault, FaultKind, Snapshot};
 
-/// Limits of a reading.
+/// Limits for one read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Bytes of keys and values.
+    /// Maximum bytes of keys and values.
     pub(super) size: usize,
-    /// Policies, classes and trunks.
+    /// Maximum number of policies, classes and trunks.
     pub(super) policies: usize,
 }
 
-/// A set of policies, and the revision of the store it was read at.
+/// A set of policies, and the revision of the store at which it was read.
 pub(super) struct StoredSet {
     pub(super) at: u64,
     pub(super) snapshot: Snapshot,
 }
 
-/// The value of a marker that a push wrote. Markers written by hand have other values.
+/// The value of a marker that a push wrote. A marker written by hand has any other value.
 #[derive(Deserialize, Serialize)]
 pub(super) struct Stamp {
-    /// Policies, classes and trunks.
+    /// Number of policies, classes and trunks.
     pub(super) items: usize,
     /// Digest of their keys and values.
     pub(super) digest: String,
-    /// Seconds since 1970.
+    /// Time of the push, in seconds since 1970.
     pub(super) written_s: u64,
 }
 
-/// Reads the committed set; none if every change is a commit and a push is running.
+/// Reads the committed set. `None` if every change is a commit but a push is running.
 ///
 /// # Errors
 ///
-/// If there is none, it cannot be read, or it is not what a repository holds.
+/// If there is no committed set, it cannot be read, or it contains foreign keys or values.
 pub(super) async fn committed(
     client: &mut Client<'_>,
     keys: &Keys,
@@ -69,7 +69,7 @@ pub(super) async fn committed(
     })
 }
 
-/// The set at the marker.
+/// The set at the revision of the marker.
 async fn marked(client: &mut Client<'_>, keys: &Keys, limits: Limits) -> Result<StoredSet, Fault> {
     for _ in 0..TRIES {
         let (header, marker) = marker(client, keys).await?;
@@ -93,7 +93,7 @@ async fn marked(client: &mut Client<'_>, keys: &Keys, limits: Limits) -> Result<
     Err(Fault::new(FaultKind::Unsteady, message).help("compact less often: hours, not seconds"))
 }
 
-/// The marker, and the head of the answer that had it.
+/// The marker, and the header of the answer that contained it.
 async fn marker(client: &mut Client<'_>, keys: &Keys) -> Result<(Header, Option<KeyValue>), Fault> {
     let request =
         RangeRequest { key: Base64(keys.marker().into_bytes()), ..RangeRequest::default() };
@@ -109,7 +109,7 @@ async fn marker(client: &mut Client<'_>, keys: &Keys) -> Result<(Header, Option<
     Ok((answer.header, answer.kvs.into_iter().next()))
 }
 
-/// The present as the set of `marker`, if nothing changed after it.
+/// The current keys as the set of `marker`. Fails if a key changed after the marker.
 async fn unchanged(
     keys: &Keys,
     limits: Limits,
@@ -136,7 +136,7 @@ async fn unchanged(
     set(keys, limits, at, entries).await
 }
 
-/// The set as it is now; none while a push runs.
+/// The set of the current keys. `None` while a push runs.
 async fn present(
     client: &mut Client<'_>,
     keys: &Keys,
@@ -151,7 +151,7 @@ async fn present(
         if found.entries.iter().any(|entry| matches!(keys.holds(&entry.key.0), Ok(Holds::Lock))) {
             return Ok(None);
         }
-        // An emptied store looks like this too: only a marker says that it is meant.
+        // An emptied store looks the same. Only a marker shows that an empty set is intended.
         if found.entries.is_empty() {
             return Err(uncommitted(keys));
         }
@@ -164,7 +164,8 @@ fn uncommitted(keys: &Keys) -> Fault {
     Fault::new(FaultKind::Uncommitted, format!("there is no key `{}`", keys.marker()))
 }
 
-/// The snapshot of `entries` at revision `at`. Other tasks of the thread run in between.
+/// Parses `entries`, read at revision `at`, into a snapshot. Lets other tasks of the thread run in
+/// between.
 async fn set(
     keys: &Keys,
     limits: Limits,
@@ -189,7 +190,7 @@ async fn set(
     Ok(StoredSet { at, snapshot: Snapshot { revision, parts } })
 }
 
-/// Keys and values of the items among `entries`.
+/// Keys and values of the entries that are policies, classes or trunks.
 fn items<'a>(keys: &Keys, entries: &'a [KeyValue]) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
     let is_item = |entry: &&KeyValue| matches!(keys.holds(&entry.key.0), Ok(Holds::Item(..)));
     entries.iter().filter(is_item).map(|entry| (&*entry.key.0, &*entry.value.0))
@@ -217,16 +218,16 @@ pub(super) fn revision(at: u64, digest: &blake3::Hash) -> String {
 
 /// Keys that were read at one revision.
 pub(super) struct StoredKeys {
-    /// The revision of the store when the first of them were read.
+    /// The revision of the store at the first page.
     pub(super) header: u64,
     pub(super) entries: Vec<KeyValue>,
 }
 
-/// Reads `ranges` at `revision`, or at the present if it is 0, in pages.
+/// Reads `ranges` in pages, at `revision`. If that is 0, reads the current keys.
 ///
 /// # Errors
 ///
-/// See [`Failure`]; a limit that is exceeded is a fault.
+/// See [`Failure`]. Exceeding a limit is a fault too.
 pub(super) async fn scan(
     client: &mut Client<'_>,
     ranges: &[Range],
@@ -293,13 +294,13 @@ pub(super) async fn scan(
     Ok(found)
 }
 
-/// Bytes of the longest answer whose keys and values have `left` bytes.
+/// Bytes of the longest answer if its keys and values have `left` bytes.
 fn longest_answer(left: usize) -> usize {
     let page = usize::try_from(PAGE).expect("a page has few keys");
     left.div_ceil(3).saturating_mul(4).saturating_add(page * ENTRY_OVERHEAD + SMALL)
 }
 
-/// The fault that a failed reading stands for.
+/// Translates the failure of a read into a fault for the operator.
 pub(super) fn fault(failure: Failure, limits: Limits) -> Fault {
     match failure {
         Failure::Fault(fault) => fault,
@@ -322,32 +323,33 @@ fn too_many(limits: Limits) -> Fault {
     Fault::new(FaultKind::TooLarge, message)
 }
 
-/// Path of reading.
+/// URL path that reads keys.
 pub(super) const RANGE: &str = "/v3/kv/range";
 
-/// Keys in one answer. Chosen: policies of 1 kB fit into the 4 MiB that gRPC passes on by default.
+/// Keys per answer. Chosen: 1,000 policies of 1 kB fit into the 4 MiB that gRPC passes on by
+/// default.
 const PAGE: u64 = 1000;
 
-/// Bytes of an entry in JSON beyond its key and value: names of fields and three numbers of 20
+/// Bytes of a JSON entry besides its key and value: the field names, and three numbers of 20
 /// digits.
 const ENTRY_OVERHEAD: usize = 256;
 
 /// Bytes of the longest answer with a marker.
 const LONGEST_MARKER: usize = SMALL;
 
-/// Keys that are read and are no items: marker and lock.
+/// Number of keys that are read but are not items: the marker and the lock.
 const NOT_ITEMS: usize = 2;
 
-/// Attempts to read between two compactions.
+/// Number of attempts, in case compactions interrupt the read.
 const TRIES: usize = 4;
 
-/// Hexadecimal digits of a digest in the name of a commit. Chosen: a chance of 2^-32 that two sets
-/// have the same.
+/// Hexadecimal digits of the digest in a commit's name. Chosen: two sets share them with a
+/// probability of 2^-32.
 const SHORT_DIGEST: usize = 8;
 
-/// Items parsed before other tasks run. Chosen: 12 ms, since a debug build reads 100,000 items in
-/// 12 s.
+/// Number of items parsed before other tasks may run. Chosen: 12 ms of work, since a debug build
+/// parses 100,000 items in 12 s.
 const PARSED_AT_ONCE: usize = 100;
 
-/// Longest time for a whole set. Chosen: twice the longest of an answer.
+/// Time limit for reading a whole set. Chosen: twice the limit for one answer.
 const WHOLE_SET: Duration = Duration::from_secs(120);

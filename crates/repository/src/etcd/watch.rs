@@ -1,7 +1,9 @@
-//! Following a source: list, then watch from the next revision on, and list again after a gap.
+//! Follows an etcd source: reads the set, watches from the next revision on, and reads the set
+//! again if changes were missed.
 //!
-//! With a marker only its key is watched. A change is read [`QUIET`] after the last of a burst, at
-//! the latest [`LONGEST_BURST`] after the first. A look at the newest revision every [`LOOK`]
+//! With a marker, only the marker's key is watched. A change is read when no further one has
+//! followed for [`QUIET`], at the latest [`LONGEST_BURST`] after the first. Every [`LOOK`], the
+//! newest revision is requested. This detects a stalled watch, and a server that lost its data.
 //! detects a stalled watch and a server that lost its data.
 //!
 //! Source: etcd 3.4, `rpc.proto`, `WatchCreateRequest` and `WatchResponse.compact_revision`.
@@ -24,7 +26,7 @@ use super::keys::Range;
 use super::read::{self, RANGE, committed};
 use crate::{Fault, FaultKind, QUIET, Snapshot};
 
-/// Watches `etcd` until the receiver of `sender` is dropped.
+/// Watches `etcd` until the other end of `sender` is dropped.
 pub(super) async fn run(etcd: Arc<Etcd>, sender: Sender<Result<Snapshot, Fault>>) {
     let receiver = sender.clone();
     let mut told = Told { sender, revision: None, fault: None };
@@ -48,7 +50,8 @@ async fn forever(etcd: &Etcd, told: &mut Told) {
             }
             faults.push(fault);
         }
-        // A watch that worked is opened again before anybody is alarmed.
+        // A watch that worked until now is first opened again. Only if this fails is there an
+        // alarm.
         if !steady {
             let fault = super::all(faults);
             etcd.renew(fault.kind);
@@ -61,12 +64,12 @@ async fn forever(etcd: &Etcd, told: &mut Told) {
     }
 }
 
-/// The receiver, and its newest answers.
+/// What the receiver was last sent.
 struct Told {
     sender: Sender<Result<Snapshot, Fault>>,
-    /// The newest snapshot.
+    /// Revision of the last snapshot.
     revision: Option<String>,
-    /// The fault that is not over.
+    /// The fault that was reported and is not over yet.
     fault: Option<Fault>,
 }
 
@@ -75,7 +78,7 @@ impl Told {
         let recovered = self.fault.take().is_some();
         if recovered || self.revision.as_ref() != Some(&snapshot.revision) {
             self.revision = Some(snapshot.revision.clone());
-            // A dropped receiver ends the task.
+            // The result is ignored: if the receiver was dropped, the task ends anyway.
             let _ = self.sender.send(Ok(snapshot)).await;
         }
     }
@@ -88,7 +91,7 @@ impl Told {
     }
 }
 
-/// Follows the source at one member. `steady` is set once the watch works and the set was read.
+/// Follows the source through one member. Sets `steady` once the watch works and the set was read.
 async fn session(
     etcd: &Etcd,
     endpoint: &Endpoint,
@@ -126,17 +129,18 @@ async fn session(
     }
 }
 
-/// Progress of a session: changes that were seen, read or missed.
+/// The revisions that a session has seen, read and missed.
 struct SessionProgress {
-    /// The newest change that the watch showed or that was read.
+    /// The newest change that the watch reported or that was read.
     seen: u64,
-    /// The revision of the set that was read.
+    /// The revision at which the set was last read.
     read: u64,
-    /// First and last change that are not read.
+    /// Times of the first and the last change that was not read yet.
     burst: Option<(Instant, Instant)>,
-    /// Time at which an unsteady set is read again without a change.
+    /// Time at which a set that kept changing is read again, even if no further change is reported.
     again: Option<Instant>,
-    /// A change that a look found and the watch had not shown.
+    /// A change that [`look`](Self::look) found and the watch had not reported. It must do so until
+    /// the next look.
     missed: u64,
 }
 
@@ -150,7 +154,7 @@ impl SessionProgress {
         }
     }
 
-    /// Time at which the changes are to be read.
+    /// Time at which the changes are read.
     fn due(&self) -> Option<Instant> {
         let changes = self.burst.map(|(first, last)| (last + QUIET).min(first + LONGEST_BURST));
         changes.into_iter().chain(self.again).min()
@@ -170,14 +174,14 @@ impl SessionProgress {
                 self.seen = self.seen.max(set.at);
                 told.snapshot(set.snapshot).await;
             }
-            // The end of the push is the next change.
+            // A push is running. Its end is the next change.
             Ok(None) => {}
             Err(fault) if of_content(fault.kind) => {
                 if fault.kind == FaultKind::Unsteady {
                     self.again = Some(Instant::now() + LONGEST_PAUSE);
                 }
                 told.fault(fault).await;
-                // An answer that was cut off took its connection with it.
+                // An answer that was cut off has closed its connection.
                 *client = etcd.connect(endpoint).await?;
             }
             Err(fault) => return Err(fault),
@@ -197,7 +201,7 @@ impl SessionProgress {
     }
 }
 
-/// Returns `true` if only the next commit can repair the fault, and not the next connection.
+/// Returns `true` if the next commit can repair the fault, but a new connection cannot.
 fn of_content(kind: FaultKind) -> bool {
     matches!(
         kind,
@@ -205,11 +209,11 @@ fn of_content(kind: FaultKind) -> bool {
     )
 }
 
-/// The newest revisions of a server.
+/// The newest revisions on a server.
 struct Newest {
-    /// Of the whole store.
+    /// Revision of the whole store.
     header: u64,
-    /// Of the keys in the watched ranges; 0 if there is none.
+    /// Newest revision of a key in the watched ranges; 0 if the ranges hold no key.
     changed: u64,
 }
 
@@ -234,10 +238,10 @@ async fn newest(client: &mut Client<'_>, ranges: &[Range]) -> Result<Newest, Fau
     Ok(newest)
 }
 
-/// The lines of a watch's endless answer.
+/// The lines of a watch's endless response.
 struct Lines<'a> {
     response: Response<'a>,
-    /// Bytes that came and are not a whole line; those before `searched` hold no line break.
+    /// Received bytes that are not a whole line yet. Those before `searched` contain no line break.
     buffer: Vec<u8>,
     searched: usize,
 }
@@ -271,13 +275,14 @@ impl<'a> Lines<'a> {
         Ok(lines)
     }
 
-    /// Waits for the next changes; returns the revision of the newest. May be dropped while it
-    /// waits.
+    /// Waits for the next changes; returns the revision of the newest. The future may be dropped
+    /// while it waits.
     async fn next(&mut self, client: &Client<'_>) -> Result<u64, Fault> {
         Ok(self.answer(client).await?.1)
     }
 
-    /// The next line: `true` if it confirms a new watch, and its newest change.
+    /// Parses the next line. Returns whether it confirms a new watch, and the revision of its
+    /// newest change.
     async fn answer(&mut self, client: &Client<'_>) -> Result<(bool, u64), Fault> {
         let line = self.line(client).await?;
         let parsed: Result<WatchLine, _> = serde_json::from_slice(&line);
@@ -324,28 +329,28 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Path of a watch.
+/// URL path of a watch.
 const WATCH: &str = "/v3/watch";
 
-/// First pause after a fault, doubled at each attempt.
+/// First pause after a fault. It doubles with each attempt.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 
 /// Longest pause after a fault.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Changes are read at the latest this time after the first of a burst. Chosen: half of the 2 s in
-/// which a commit is in force.
+/// Longest time between the first change of a burst and the read. Chosen: half of the 2 s within
+/// which a commit takes effect.
 const LONGEST_BURST: Duration = Duration::from_secs(1);
 
-/// Interval between two looks at the newest revision. Chosen: as long as the longest pause, one
-/// small request.
+/// Interval of the requests for the newest revision. Chosen: as the longest pause, since each is
+/// one small request.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Bytes of the longest line of a watch. Chosen: ten requests of the default `--max-request-bytes`,
-/// 1.5 MiB.
+/// Limit for a line of a watch, in bytes. Chosen: ten requests of the default
+/// `--max-request-bytes`, 1.5 MiB.
 const LONGEST_LINE: usize = 15 * 1024 * 1024;
 
-/// For messages about answers without values.
+/// Limits for messages about answers without values.
 const SMALL_LIMITS: read::Limits = read::Limits { size: SMALL, policies: 1 };
 
 // Source: gRPC, doc/statuscodes.md.

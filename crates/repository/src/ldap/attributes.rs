@@ -1,29 +1,29 @@
-//! Attributes of the directory and the fields of policies, classes and trunks that they hold.
+//! The table of LDAP attributes that hold the fields of policies, classes and trunks.
 //!
-//! One row for each field: the path of the field, its attribute, the last number of the attribute's
-//! OID. The schema files in `packaging/ldap` are made from this table.
+//! Each row has a field, its attribute, and the last number of the attribute's OID. The schema
+//! files in `packaging/ldap` are generated from this table.
 //!
-//! Source: RFC 3703 (`pcim...`); ours for everything that RFC 3703 and RFC 4104 lack, in the terms
-//! of QPIM, RFC 3644.
+//! Source: RFC 3703 (`pcim...`). Attributes that RFC 3703 and RFC 4104 lack are our own (`tg...`),
+//! in the terms of QPIM, RFC 3644.
 
 use tidegate_config::ItemKind;
 use tidegate_config::ItemKind::{Class, Policy, Trunk};
 
-/// A field of items and its attribute.
+/// A field of a policy, class or trunk, and its attribute.
 pub(super) struct Field {
-    /// The kinds of items with this field.
+    /// Kinds of items with this field.
     pub(super) kinds: &'static [ItemKind],
-    /// The field, with its table: `profile.mean`.
+    /// The field's name after its table's name: `profile.mean`.
     pub(super) path: &'static str,
     /// The attribute.
     pub(super) attribute: &'static str,
-    /// The last number of its OID.
+    /// The last number of the attribute's OID.
     #[cfg_attr(not(test), expect(dead_code, reason = "only the schema has numbers"))]
     pub(super) number: u32,
 }
 
 impl Field {
-    /// The table and the field in it, if the field is in a table of the item.
+    /// The table and the field's name in it; `None` for a field outside of a table.
     pub(super) fn in_table(&self) -> Option<(&'static str, &'static str)> {
         self.path.split_once('.')
     }
@@ -34,29 +34,29 @@ pub(super) fn fields(kind: ItemKind) -> impl Iterator<Item = &'static Field> {
     FIELDS.iter().filter(move |field| field.kinds.contains(&kind))
 }
 
-/// OIDs of this schema: the UUID 2c409b53-06e3-485f-a8e9-a3ea21c3ba10 as an integer, which nobody
-/// has to assign.
+/// Prefix of the OIDs: the UUID 2c409b53-06e3-485f-a8e9-a3ea21c3ba10 as an integer. Nobody has to
+/// assign such an OID.
 ///
 /// Source: ITU-T X.667, section 7.
 #[cfg_attr(not(test), expect(dead_code, reason = "only the schema has OIDs"))]
 pub(super) const ARC: &str = "2.25.58821489165040260063828679051301861904";
 
-/// The commit marker, at the root entry.
+/// The commit marker, an attribute of the root entry.
 pub(super) const GENERATION: &str = "tgGeneration";
-/// At the root entry while a change is being written.
+/// An attribute that the root entry has while a change is being written.
 pub(super) const PENDING: &str = "tgPending";
 /// The whole report of a gateway, as JSON.
 pub(super) const REPORT: &str = "tgReport";
 
-/// The auxiliary class of the root entry.
+/// The auxiliary object class of the root entry.
 pub(super) const ROOT_CLASS: &str = "tgRepository";
-/// The auxiliary class of policies, beside `pcimRuleInstance`.
+/// The auxiliary object class of policies, in addition to `pcimRuleInstance`.
 pub(super) const POLICY_CLASS: &str = "tgPolicyAuxClass";
-/// The structural class of classes.
+/// The structural object class of bandwidth classes.
 pub(super) const CLASS_CLASS: &str = "tgClass";
-/// The structural class of trunks.
+/// The structural object class of trunks.
 pub(super) const TRUNK_CLASS: &str = "tgTrunk";
-/// The structural class of reports.
+/// The structural object class of reports.
 pub(super) const REPORT_CLASS: &str = "tgNodeReport";
 
 const fn row(
@@ -68,10 +68,10 @@ const fn row(
     Field { kinds, path, attribute, number }
 }
 
-/// Every field. A number is never used again for another attribute.
+/// All fields. A number is never reused for another attribute.
 ///
-/// If RFC 3703 or RFC 4104 also has an attribute (`standard.rs`, `filter.rs`), the one here keeps
-/// only values that the standard one cannot express.
+/// Some fields also have an attribute in RFC 3703 or RFC 4104 (`standard.rs`, `filter.rs`). The
+/// attribute in this table then holds only values that the standard one cannot express.
 pub(super) const FIELDS: &[Field] = &[
     row(&[Policy], "mode", "tgMode", 1),
     row(&[Policy, Class], "priority", "tgPriority", 2),
@@ -137,10 +137,10 @@ mod tests {
 
     use super::*;
 
-    /// Tables whose fields have attributes of their own.
+    /// Tables whose fields have one attribute each.
     const TABLES: [&str; 3] = ["match", "profile", "mark"];
 
-    /// Catches: a field of policy files without a row.
+    /// Catches: a field of policy files that has no attribute.
     #[test]
     fn every_field_of_policy_files_has_an_attribute() {
         let schema = tidegate_config::policy_file::schema();

@@ -1,10 +1,10 @@
-//! The conditions of a policy rule as one `match`.
+//! Translates the conditions of a policy rule into one `match` table.
 //!
-//! A rule has filters itself, or condition associations with filters. These form a disjunctive
+//! A rule has filters of its own, or condition associations with filters. These form a disjunctive
 //! normal form (OR of groups of ANDed conditions) or a conjunctive one (AND of groups of ORed
-//! conditions). A `match` is an AND of fields, each with a list of values. AND joins conditions on
-//! different fields. OR joins conditions that differ in one field. Everything else is refused with
-//! the reason.
+//! conditions). A `match` is an AND of fields, each with a list of values. Conditions on different
+//! fields can be joined by AND, and conditions that differ in one field by OR. Every other
+//! combination is refused with the reason.
 //!
 //! Source: RFC 3703, sections 5.3 and 5.4; RFC 3060, section 6.3.
 //! Differs: a rule without a list type is in disjunctive normal form, the default of RFC 3060.
@@ -18,7 +18,7 @@ use super::filter;
 use super::index::Index;
 use crate::Fault;
 
-/// The fields of the `match` of `rule`, without those in attributes of ours.
+/// The fields of the `match` of `rule`, except those in our own attributes.
 pub(super) fn read(rule: &Entry, index: &Index) -> Result<Table, Fault> {
     let own = listed(rule, index)?;
     let mut groups: BTreeMap<i64, Vec<Table>> = BTreeMap::new();
@@ -43,7 +43,7 @@ pub(super) fn read(rule: &Entry, index: &Index) -> Result<Table, Fault> {
     joined.and_then(|joined| all_of(vec![own, joined])).map_err(refused)
 }
 
-/// The condition associations that `rule` lists, and the associations below its entry.
+/// The condition associations of `rule`, either listed by it or found below its entry.
 fn associations<'a>(rule: &Entry, index: &'a Index) -> Result<Vec<&'a Entry>, Fault> {
     let mut found: BTreeMap<String, &Entry> = BTreeMap::new();
     for dn in rule.texts(CONDITIONS)? {
@@ -55,7 +55,7 @@ fn associations<'a>(rule: &Entry, index: &'a Index) -> Result<Vec<&'a Entry>, Fa
     Ok(found.into_values().collect())
 }
 
-/// The fields that an association asks for, itself or through a reusable condition.
+/// The fields that an association matches, by its own filters or by a reusable condition.
 fn condition(association: &Entry, index: &Index) -> Result<Table, Fault> {
     if association.boolean(NEGATED)? {
         return Err(association.malformed(NEGATED, "is TRUE; a policy cannot match what is not"));
@@ -73,7 +73,7 @@ fn condition(association: &Entry, index: &Index) -> Result<Table, Fault> {
     listed(holder, index)
 }
 
-/// The fields that the list of filters of `holder` asks for.
+/// The fields that the filters listed by `holder` match.
 fn listed(holder: &Entry, index: &Index) -> Result<Table, Fault> {
     let mut filters = Vec::new();
     for dn in holder.texts(filter::LIST)? {
@@ -85,7 +85,7 @@ fn listed(holder: &Entry, index: &Index) -> Result<Table, Fault> {
     all_of(filters).map_err(|why| holder.malformed(filter::LIST, &why))
 }
 
-/// A table that asks for what all of `tables` ask for.
+/// A table that matches if all of `tables` match.
 fn all_of(tables: Vec<Table>) -> Result<Table, String> {
     let mut all = Table::new();
     for (name, value) in tables.into_iter().flatten() {
@@ -100,7 +100,7 @@ fn all_of(tables: Vec<Table>) -> Result<Table, String> {
     Ok(all)
 }
 
-/// A table that asks for what any of `tables` asks for.
+/// A table that matches if any of `tables` matches.
 fn any_of(tables: Vec<Table>) -> Result<Table, String> {
     let mut tables = tables.into_iter();
     let Some(mut any) = tables.next() else { return Ok(Table::new()) };
@@ -117,7 +117,8 @@ fn any_of(tables: Vec<Table>) -> Result<Table, String> {
     Ok(any)
 }
 
-/// Adds the values of `name` in `table` to those in `any`. Both directions together are none.
+/// Adds the values of field `name` in `table` to those in `any`. If `name` is `direction`, removes
+/// it instead: two different directions together are all packets.
 fn join(any: &mut Table, name: &str, table: &Table) {
     let values = |table: &Table| match table.get(name) {
         Some(Value::Array(list)) => list.clone(),
@@ -137,7 +138,7 @@ fn join(any: &mut Table, name: &str, table: &Table) {
     any.insert(name.to_owned(), Value::Array(list));
 }
 
-/// The class of condition associations.
+/// The object class of condition associations.
 pub(super) const ASSOCIATION_CLASS: &str = "pcimRuleConditionAssociation";
 
 const LIST_TYPE: &str = "pcimRuleConditionListType";
@@ -158,7 +159,8 @@ mod tests {
         toml::from_str(text).unwrap()
     }
 
-    /// Catches: an OR that joins values of two fields, which would match more than was asked for.
+    /// Catches: an OR of conditions on two fields, translated into lists of values; the result
+    /// would match more packets than the rule.
     #[test]
     fn or_joins_conditions_that_differ_in_one_field() {
         let web = table("src = \"10.0.0.1\"\ndst_port = 80");
@@ -176,7 +178,7 @@ mod tests {
         assert_eq!(joined, Ok(Table::new()));
     }
 
-    /// Catches: an AND that lets the last condition win.
+    /// Catches: an AND of which only the last condition remains.
     #[test]
     fn and_joins_conditions_on_different_fields() {
         let joined = all_of(vec![table("dst_port = 80"), table("protocol = \"tcp\"")]);

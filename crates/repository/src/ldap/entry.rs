@@ -1,4 +1,4 @@
-//! Entries of a directory, and how they are named.
+//! Entries of an LDAP directory, and the comparison of their names.
 
 use std::collections::BTreeMap;
 
@@ -6,18 +6,18 @@ use ldap3::SearchEntry;
 
 use crate::{Fault, FaultKind};
 
-/// An entry as the server sent it. Names of attributes are in lower case, as they are compared
-/// without case.
+/// An entry as the server sent it. The names of attributes are in lower case, because LDAP compares
+/// them without case.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Entry {
-    /// Its distinguished name.
+    /// The distinguished name.
     pub(super) dn: String,
-    /// Its attributes, with their values.
+    /// The values of each attribute.
     pub(super) attributes: BTreeMap<String, Vec<Vec<u8>>>,
 }
 
 impl Entry {
-    /// An entry that is to be written.
+    /// A new entry with these object classes, to be written.
     pub(super) fn new(dn: String, classes: &[&str]) -> Self {
         let mut entry = Self { dn, attributes: BTreeMap::new() };
         for class in classes {
@@ -31,23 +31,23 @@ impl Entry {
         self.attributes.entry(attribute.to_ascii_lowercase()).or_default().push(value.into());
     }
 
-    /// The values of `attribute`, none if it has none.
+    /// The values of `attribute`; empty if the entry lacks it.
     pub(super) fn values(&self, attribute: &str) -> &[Vec<u8>] {
         self.attributes.get(&attribute.to_ascii_lowercase()).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns `true` if it has `attribute`.
+    /// Returns `true` if the entry has `attribute`.
     pub(super) fn has(&self, attribute: &str) -> bool {
         !self.values(attribute).is_empty()
     }
 
-    /// Returns `true` if it has the object class `class`.
+    /// Returns `true` if the entry has the object class `class`.
     pub(super) fn is_a(&self, class: &str) -> bool {
         let is = |value: &Vec<u8>| value.eq_ignore_ascii_case(class.as_bytes());
         self.values(OBJECT_CLASS).iter().any(is)
     }
 
-    /// The values of `attribute` as texts.
+    /// All values of `attribute` as texts.
     pub(super) fn texts(&self, attribute: &str) -> Result<Vec<&str>, Fault> {
         let text = |value| {
             std::str::from_utf8(value).map_err(|_| self.malformed(attribute, "is not text"))
@@ -55,7 +55,7 @@ impl Entry {
         self.values(attribute).iter().map(|value| text(value)).collect()
     }
 
-    /// The only value of `attribute` as bytes.
+    /// The single value of `attribute` as bytes.
     pub(super) fn bytes(&self, attribute: &str) -> Result<Option<&[u8]>, Fault> {
         match self.values(attribute) {
             [] => Ok(None),
@@ -64,19 +64,19 @@ impl Entry {
         }
     }
 
-    /// The only value of `attribute` as a text.
+    /// The single value of `attribute` as a text.
     pub(super) fn text(&self, attribute: &str) -> Result<Option<&str>, Fault> {
         self.bytes(attribute)?;
         Ok(self.texts(attribute)?.first().copied())
     }
 
-    /// The only value of `attribute` as a number.
+    /// The single value of `attribute` as a number.
     pub(super) fn integer(&self, attribute: &str) -> Result<Option<i64>, Fault> {
         let Some(text) = self.text(attribute)? else { return Ok(None) };
         text.trim().parse().map(Some).map_err(|_| self.malformed(attribute, "is not a number"))
     }
 
-    /// The only value of `attribute` as a truth value, `TRUE` or `FALSE`.
+    /// The single value of `attribute` as a Boolean, `TRUE` or `FALSE`.
     pub(super) fn boolean(&self, attribute: &str) -> Result<bool, Fault> {
         match self.text(attribute)? {
             None => Ok(false),
@@ -86,7 +86,7 @@ impl Entry {
         }
     }
 
-    /// The fault that `attribute` of this entry is not what it has to be: `why`.
+    /// The fault that `attribute` of this entry has a wrong value; `why` says what is wrong.
     pub(super) fn malformed(&self, attribute: &str, why: &str) -> Fault {
         Fault::new(FaultKind::Malformed, format!("{}: `{attribute}` {why}", self.dn))
     }
@@ -103,17 +103,16 @@ impl From<SearchEntry> for Entry {
     }
 }
 
-/// `dn` in the form in which two names of one entry are equal: lower case, no spaces around
+/// The form of `dn` in which two spellings of one name are equal: lower case, without spaces around
 /// separators.
 ///
-/// Differs: escapes are compared as they are written. Names that this program writes have one form
-/// only.
+/// Differs: escapes are compared literally. This program always writes a name in the same form.
 pub(super) fn key(dn: &str) -> String {
     let part = |part: &str| part.split('=').map(str::trim).collect::<Vec<_>>().join("=");
     dn.split(',').map(part).collect::<Vec<_>>().join(",").to_lowercase()
 }
 
-/// The name of the parent of the entry `dn`; none for one without a comma.
+/// The name of the parent of the entry `dn`; `None` if `dn` has no comma.
 pub(super) fn parent(dn: &str) -> Option<&str> {
     let mut escaped = false;
     for (at, c) in dn.char_indices() {
@@ -126,7 +125,7 @@ pub(super) fn parent(dn: &str) -> Option<&str> {
     None
 }
 
-/// The attribute with the classes of an entry; RFC 4512, section 3.3.
+/// The attribute that lists the object classes of an entry; RFC 4512, section 3.3.
 pub(super) const OBJECT_CLASS: &str = "objectClass";
 
 #[cfg(test)]

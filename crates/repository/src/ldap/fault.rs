@@ -1,4 +1,4 @@
-//! Faults for answers of the server and errors of the connection.
+//! Translates results of the server and errors of the connection into faults.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use ldap3::{LdapError, LdapResult};
 
 use crate::{Fault, FaultKind, access};
 
-/// The fault for a result that is no success. `what` is what was tried, with the entry.
+/// The fault for an unsuccessful `result`. `what` is the attempted operation, with its entry.
 pub(super) fn of_result(result: &LdapResult, what: &str) -> Fault {
     let said = if result.text.is_empty() { String::new() } else { format!(" ({})", result.text) };
     match result.rc {
@@ -49,7 +49,7 @@ pub(super) fn of_result(result: &LdapResult, what: &str) -> Fault {
     }
 }
 
-/// The fault that the server refers to another one.
+/// The fault that the server refers the client to another server.
 pub(super) fn referral(urls: &str, what: &str) -> Fault {
     Fault::new(
         FaultKind::Unusable,
@@ -58,7 +58,7 @@ pub(super) fn referral(urls: &str, what: &str) -> Fault {
     .help("point `url` at the server that holds these entries")
 }
 
-/// The fault for an error of the client.
+/// The fault for an error of the client library.
 pub(super) fn of_error(error: &LdapError, server: &str) -> Fault {
     match error {
         LdapError::Io { source } => of_io(source, server),

@@ -1,16 +1,16 @@
-//! The filter of a policy as an IP headers filter of RFC 4104, as far as one can express it.
+//! Translates the `match` of a policy into an IP headers filter of RFC 4104 and back, as far as
+//! such a filter can express it.
 //!
-//! One address or prefix or range, one port or range of ports, one protocol, any DS codepoints, and
-//! the direction. Lists of other values, VLANs, and spellings that reading would not give again are
-//! kept in our own attributes.
+//! A filter holds one address, prefix or range, one port or range of ports, one protocol, any DS
+//! codepoints, and the direction. Everything else goes into our own attributes: lists of other
+//! values, VLANs, and spellings that a filter would not reproduce.
 //!
 //! Source: RFC 4104, sections 5.20, 5.21 and 5.23; RFC 3460, section 5.9.2.
 //! Differs:
-//! - The interface that a direction refers to is the WAN port: output (2) is `up`, input (1) is
-//!   `down`.
+//! - The interface of a direction is the WAN port: output (2) is `up`, input (1) is `down`.
 //! - Negated filters, flow labels, masks with holes and mirrored filters are refused with the
 //!   reason.
-//! - All filters of a list have to match (`EntrySequence` 0 of RFC 3460).
+//! - All filters in a list must match (`EntrySequence` 0 of RFC 3460).
 
 use std::net::IpAddr;
 
@@ -22,8 +22,8 @@ use toml::{Table, Value};
 use super::entry::Entry;
 use crate::Fault;
 
-/// Moves what an IP headers filter can express from `fields` of a `match` to `filter`, and the
-/// direction to `rule`. Returns whether `filter` says anything.
+/// Moves fields of a `match` that an IP headers filter can express from `fields` to `filter`, and
+/// the direction to `rule`. Returns whether `filter` received anything.
 pub(super) fn write(fields: &mut Table, rule: &mut Entry, filter: &mut Entry) -> bool {
     let before = filter.attributes.len();
     for name in ["src", "dst", "src_port", "dst_port", "protocol", "dscp"] {
@@ -52,7 +52,7 @@ pub(super) fn write(fields: &mut Table, rule: &mut Entry, filter: &mut Entry) ->
     filter.attributes.len() > before
 }
 
-/// The fields of a `match` that a filter entry says.
+/// The fields of a `match` that a filter entry expresses.
 pub(super) fn read(filter: &Entry) -> Result<Table, Fault> {
     if !filter.is_a(FILTER_CLASS) {
         return Err(filter.malformed(
@@ -69,7 +69,7 @@ pub(super) fn read(filter: &Entry) -> Result<Table, Fault> {
     read_fields(filter)
 }
 
-/// The direction that a list of filters names. `None` if it names none or both.
+/// The direction of a list of filters. `None` if it has none, or covers both.
 pub(super) fn read_direction(rule: &Entry) -> Result<Option<Value>, Fault> {
     let Some(number) = rule.integer(DIRECTION)? else { return Ok(None) };
     if [NOT_APPLICABLE, BOTH].contains(&number) {
@@ -100,7 +100,7 @@ fn read_fields(filter: &Entry) -> Result<Table, Fault> {
     Ok(fields)
 }
 
-/// `Source` or `Dest`, as attributes have it in their names.
+/// The part of an attribute's name that denotes this end: `Source` or `Dest`.
 fn side(name: &str) -> &'static str {
     if name.starts_with("src") { "Source" } else { "Dest" }
 }
@@ -213,7 +213,7 @@ fn read_protocol(filter: &Entry) -> Result<Option<Value>, Fault> {
     Ok(Some(protocol(number)))
 }
 
-/// A protocol by its name, or by its number if it has none in policy files.
+/// The name of a protocol in policy files; its number if it has no name there.
 pub(super) fn protocol(number: u8) -> Value {
     let is = |name: &&&str| parse::protocol(name).is_ok_and(|range| range.first == number);
     match PROTOCOL_NAMES.iter().find(is) {
@@ -231,7 +231,7 @@ fn write_codepoints(value: &Value, filter: &mut Entry) -> Option<()> {
         };
         let number = number.to_string();
         if filter.values(CODEPOINTS).contains(&number.clone().into_bytes()) {
-            // A directory keeps each value once.
+            // A directory keeps a repeated value only once, so it would not be reproduced.
             return None;
         }
         filter.add(CODEPOINTS, number);
@@ -254,7 +254,7 @@ fn read_codepoints(filter: &Entry) -> Result<Option<Value>, Fault> {
     })
 }
 
-/// The name of a codepoint, or its number if there is no name.
+/// The name of a codepoint; its number if it has no name.
 pub(super) fn codepoint(codepoint: Codepoint) -> Value {
     let is = |name: &&&str| name.parse() == Ok(codepoint);
     match CODEPOINT_NAMES.iter().find(is) {
@@ -263,13 +263,13 @@ pub(super) fn codepoint(codepoint: Codepoint) -> Value {
     }
 }
 
-/// The class of filter entries.
+/// The object class of filter entries.
 pub(super) const FILTER_CLASS: &str = "pcelsIPHeadersFilter";
-/// The auxiliary class of rules and conditions with a list of filters.
+/// The auxiliary object class of rules and conditions that list filters.
 pub(super) const LIST_CLASS: &str = "pcelsFilterListAuxClass";
-/// The names of the filters of a list.
+/// The attribute that lists the names of filters.
 pub(super) const LIST: &str = "pcelsFilterEntryList";
-/// The direction of a list of filters.
+/// The attribute with the direction of a list of filters.
 pub(super) const DIRECTION: &str = "pcelsFilterDirection";
 
 const NEGATED: &str = "pcelsFilterIsNegated";
@@ -283,11 +283,11 @@ const DIRECTIONS: [(&str, i64); 2] = [("down", 1), ("up", 2)];
 const NOT_APPLICABLE: i64 = 0;
 const BOTH: i64 = 3;
 
-/// The names of protocols that policy files know.
+/// The names of protocols in policy files.
 const PROTOCOL_NAMES: [&str; 12] =
     ["icmp", "igmp", "tcp", "udp", "dccp", "gre", "esp", "ah", "icmpv6", "ospf", "sctp", "udplite"];
 
-/// The names of codepoints, without further names for the same codepoint.
+/// Names of codepoints, one per codepoint.
 const CODEPOINT_NAMES: [&str; 23] = [
     "DF", "LE", "CS1", "CS2", "CS3", "CS4", "CS5", "CS6", "CS7", "AF11", "AF12", "AF13", "AF21",
     "AF22", "AF23", "AF31", "AF32", "AF33", "AF41", "AF42", "AF43", "VA", "EF",
@@ -308,7 +308,8 @@ mod tests {
         filter
     }
 
-    /// Catches: a filter that matches more than it says, as something in it was passed over.
+    /// Catches: a filter of which an unsupported part is ignored, so the policy matches more
+    /// packets than the filter.
     #[test]
     fn a_filter_that_no_match_can_express_is_refused_by_attribute() {
         let source = ("pcelsIPHdrSourceAddress", &[10, 0, 0, 1][..]);

@@ -1,4 +1,4 @@
-//! The entries of a repository by their names.
+//! Finds the entries of a repository by their names.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,13 @@ use super::entry::{Entry, key, parent};
 use super::zos;
 use crate::Fault;
 
-/// The entries that were read.
+/// The entries that the server sent.
 pub(super) struct Index {
-    /// Entries by [`key`].
+    /// Entries by the [`key`] of their name.
     entries: BTreeMap<String, Entry>,
     /// The keys of the entries below each entry.
     below: BTreeMap<String, Vec<String>>,
-    /// The keys of service categories, by their names in lower case.
+    /// The keys of service categories (z/OS), by their names in lower case.
     services: BTreeMap<String, String>,
 }
 

@@ -1,8 +1,8 @@
-//! Policies, classes and trunks as entries, and entries as items.
+//! Writes policies, classes and trunks as LDAP entries, and reads them back.
 //!
 //! An item is one entry: a `pcimRuleInstance` with [`POLICY_CLASS`], a [`CLASS_CLASS`] or a
-//! [`TRUNK_CLASS`]. The filter of a policy is an entry below it. The table in `attributes.rs` says
-//! which field is in which attribute.
+//! [`TRUNK_CLASS`]. The filter of a policy is an entry below the policy's. The table in
+//! `attributes.rs` maps each field to its attribute.
 //!
 //! Source: RFC 3703, sections 4.4 and 5.3.
 
@@ -17,7 +17,7 @@ use super::index::Index;
 use super::{conditions, filter, standard, value, zos};
 use crate::{Fault, FaultKind};
 
-/// The items in `entries`, each with the name of its entry, in the order of these names.
+/// The items in `entries`, each with the name of its entry, ordered by these names.
 pub(super) fn read(entries: Vec<Entry>) -> Result<Vec<(String, Item)>, Fault> {
     let index = Index::new(entries);
     let mut items = Vec::new();
@@ -29,7 +29,7 @@ pub(super) fn read(entries: Vec<Entry>) -> Result<Vec<(String, Item)>, Fault> {
     Ok(items)
 }
 
-/// The kind of item that an entry is.
+/// The kind of item in `entry`, if it is one.
 pub(super) fn kind(entry: &Entry) -> Option<ItemKind> {
     if RULE_CLASSES.iter().any(|class| entry.is_a(class)) || entry.is_a(zos::RULE_CLASS) {
         Some(ItemKind::Policy)
@@ -56,7 +56,7 @@ fn item(entry: &Entry, index: &Index) -> Result<Option<Item>, Fault> {
         let mut matched = conditions::read(entry, index)?;
         match fields.remove(MATCH) {
             Some(Value::Table(own)) if !own.is_empty() => merge(&mut matched, own, entry)?,
-            // Not a table of filter fields, so it is copied unchanged.
+            // This is not a table of filter fields, so the value stays as it is.
             Some(other) => {
                 merge(&mut fields, Table::from_iter([(MATCH.to_owned(), other)]), entry)?
             }
@@ -76,7 +76,7 @@ fn item(entry: &Entry, index: &Index) -> Result<Option<Item>, Fault> {
     Ok(Some(Item { kind, name: name(entry)?, fields }))
 }
 
-/// The entries of the actions of a rule: at most one, as a policy has one action.
+/// The action entries of a rule. A policy has one action, so more than one is refused.
 fn actions<'a>(rule: &Entry, index: &'a Index) -> Result<Vec<&'a Entry>, Fault> {
     let mut found = Vec::new();
     for dn in rule.texts(ACTIONS)? {
@@ -92,7 +92,7 @@ fn actions<'a>(rule: &Entry, index: &'a Index) -> Result<Vec<&'a Entry>, Fault> 
     }
 }
 
-/// The name of an item: `pcimRuleName`, or else `cn`.
+/// The name of an item: `pcimRuleName` if present, else `cn`.
 fn name(entry: &Entry) -> Result<String, Fault> {
     let name = match entry.text(RULE_NAME)? {
         Some(name) => Some(name),
@@ -101,7 +101,7 @@ fn name(entry: &Entry) -> Result<String, Fault> {
     name.map(str::to_owned).ok_or_else(|| entry.malformed(NAME, "is missing"))
 }
 
-/// The fields of `kind` that our attributes of `entry` hold.
+/// The fields of an item of `kind` that are in our own attributes of `entry`.
 fn own_fields(kind: ItemKind, entry: &Entry) -> Result<Table, Fault> {
     let mut read = Table::new();
     for field in fields(kind) {
@@ -131,7 +131,7 @@ fn own_fields(kind: ItemKind, entry: &Entry) -> Result<Table, Fault> {
     Ok(read)
 }
 
-/// Adds `more` to `fields`; no field may be in both.
+/// Adds `more` to `fields`. A field must not be in both.
 fn merge(fields: &mut Table, more: Table, place: &Entry) -> Result<(), Fault> {
     for (name, value) in more {
         if fields.insert(name.clone(), value).is_some() {
@@ -142,7 +142,7 @@ fn merge(fields: &mut Table, more: Table, place: &Entry) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The entries for `items` below `base`, parents first.
+/// The entries for `items` below `base`, parents before children.
 pub(super) fn write(items: &[Item], base: &str) -> Result<Vec<Entry>, Fault> {
     let mut entries: Vec<Entry> = Vec::new();
     for kind in ItemKind::ALL {
@@ -166,7 +166,7 @@ pub(super) fn write(items: &[Item], base: &str) -> Result<Vec<Entry>, Fault> {
     Ok(entries)
 }
 
-/// The entry above all items of `kind`.
+/// The entry that contains all items of `kind`.
 fn container(kind: ItemKind, base: &str) -> Entry {
     let mut entry = Entry::new(format!("ou={},{base}", plural(kind)), &["organizationalUnit"]);
     entry.add("ou", plural(kind));
@@ -204,7 +204,7 @@ fn write_item(item: &Item, base: &str) -> Result<Vec<Entry>, Fault> {
     Ok([Some(entry), filtered].into_iter().flatten().collect())
 }
 
-/// Writes `rest` into our attributes.
+/// Writes the fields in `rest` into our own attributes.
 fn write_own(item: &Item, rest: &Table, entry: &mut Entry) -> Result<(), Fault> {
     for (name, whole) in rest {
         let parts = whole.as_table().filter(|table| !table.is_empty());
@@ -253,22 +253,23 @@ const fn classes(kind: ItemKind) -> &'static [&'static str] {
     }
 }
 
-/// Returns `true` if `entry` is a container of all items of a kind.
+/// Returns `true` if `entry` only contains other entries.
 pub(super) fn is_container(entry: &Entry) -> bool {
     entry.is_a("organizationalUnit")
 }
 
-/// Returns `true` if `entry` is one of `items` (names in the form of [`key`]) or below one.
+/// Returns `true` if `entry` is one of `items`, or below one. `items` are names in the form of
+/// [`key`].
 pub(super) fn belongs_to_items(entry: &Entry, items: &BTreeSet<String>) -> bool {
     let dn = key(&entry.dn);
     std::iter::successors(Some(&*dn), |dn| parent(dn)).any(|dn| items.contains(dn))
 }
 
-/// The classes of policy rules; RFC 3703, section 5.3.
+/// The object classes of policy rules; RFC 3703, section 5.3.
 pub(super) const RULE_CLASSES: [&str; 2] = ["pcimRuleInstance", "pcimRuleAuxClass"];
-/// The class of action associations; RFC 3703, section 5.6.
+/// The object class of action associations; RFC 3703, section 5.6.
 pub(super) const ACTION_CLASS: &str = "pcimRuleActionAssociation";
-/// The class of reusable conditions and actions; RFC 3703, section 5.12.
+/// The object class of reusable conditions and actions; RFC 3703, section 5.12.
 pub(super) const REUSABLE_CLASS: &str = "pcimPolicyInstance";
 
 /// The field with the filter of a policy.
@@ -291,7 +292,8 @@ mod tests {
         Item { kind: ItemKind::Policy, name: "a".to_owned(), fields: toml::from_str(text).unwrap() }
     }
 
-    /// The item after a directory kept it, each value once and in any order.
+    /// The item after it was written and read back. As in a directory, each value is kept once and
+    /// in any order.
     fn back(item: &Item) -> Item {
         let mut entries = write(std::slice::from_ref(item), "ou=x").unwrap();
         for values in entries.iter_mut().flat_map(|entry| entry.attributes.values_mut()) {
@@ -317,7 +319,7 @@ mod tests {
         assert_eq!(back(&item), item);
     }
 
-    /// Catches: a table without the attribute that earlier versions wrote.
+    /// Catches: an attribute that only earlier versions wrote, no longer read.
     #[test]
     fn an_entry_with_an_earlier_name_of_a_field_is_read() {
         let item = policy("signal = \"postack\"");
@@ -369,8 +371,8 @@ mod tests {
     }
 
     proptest! {
-        /// Catches: a standard attribute for a value that it does not keep, such as `TCP` or a list
-        /// with one element.
+        /// Catches: a value written into a standard attribute that does not reproduce it, such as
+        /// `TCP` in capitals or a list of one element.
         #[test]
         fn no_match_is_lost(matched in matches(), roles in prop::collection::vec("(a|B|b|c&&d|)", 0..3), priority in -2_i64..2) {
             let mut item = policy("mark = { in = 10 }\nprofile = {}");

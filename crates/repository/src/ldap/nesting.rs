@@ -1,28 +1,29 @@
-//! The shape of the messages of a server, before the client library parses them.
+//! Checks the nesting of a server's messages before the client library parses them.
 //!
-//! The library calls itself for each level of nested elements. A message with ten thousand levels
-//! would overflow the stack and end the program. So the relay follows the lengths of all elements.
-//! It refuses messages that are deeper than any of LDAP, and elements that are longer than the one
-//! around them.
+//! LDAP messages consist of nested BER elements, and the library's parser recurses for each level.
+//! A message with ten thousand levels would overflow the stack and end the program. So the relay
+//! follows the lengths of all elements. It refuses a message with more levels than any LDAP message
+//! has, and an element that is longer than the one around it.
 //!
 //! Source: X.690, section 8.1; RFC 4511, section 5.1.
-//! Differs: tags have one byte and a length of `80` is zero, as in the library. LDAP has no others.
+//! Differs: a tag has one byte, and a length of `80` (indefinite in BER) is zero, as in the
+//! library. LDAP allows no others.
 
 use crate::{Fault, FaultKind};
 
-/// The place in a stream of messages.
+/// The position in a stream of messages.
 #[derive(Debug, Default)]
 pub(super) struct Nesting {
-    /// Bytes so far.
+    /// Number of bytes so far.
     position: u64,
     /// Ends of the open elements, the outermost first.
     ends: Vec<u64>,
-    /// Bytes of a primitive element that are still to come.
+    /// Remaining content bytes of the current primitive element.
     content: u64,
     header: BerHeader,
 }
 
-/// The bytes of a header that were seen.
+/// The part of an element's header that has arrived.
 #[derive(Clone, Copy, Debug, Default)]
 enum BerHeader {
     #[default]
@@ -38,11 +39,11 @@ enum BerHeader {
 }
 
 impl Nesting {
-    /// Follows `bytes`, the next of the stream.
+    /// Checks `bytes`, the next part of the stream.
     ///
     /// # Errors
     ///
-    /// If they are no messages of LDAP.
+    /// If `bytes` cannot be a part of LDAP messages.
     pub(super) fn follow(&mut self, mut bytes: &[u8]) -> Result<(), Fault> {
         while let [first, rest @ ..] = bytes {
             if self.content > 0 {
@@ -69,7 +70,7 @@ impl Nesting {
         self.position = self.position.saturating_add(as_u64(count));
     }
 
-    /// Takes the next byte of a header.
+    /// Processes the next byte of a header.
     fn header(&mut self, byte: u8) -> Result<(), Fault> {
         let short = u64::from(byte);
         match self.header {
@@ -99,7 +100,7 @@ impl Nesting {
         }
     }
 
-    /// Begins the content of an element of `length` bytes.
+    /// Begins the content of an element, `length` bytes.
     fn open(&mut self, constructed: bool, length: u64) -> Result<(), Fault> {
         self.header = BerHeader::Tag;
         let end =
@@ -119,7 +120,7 @@ impl Nesting {
     }
 }
 
-/// Checks that the library can safely parse `value`, the content of a control.
+/// Checks that the library can safely parse `value`, the content of an LDAP control.
 pub(super) fn check(value: &[u8]) -> Result<(), Fault> {
     let mut nesting = Nesting::default();
     nesting.follow(value)?;
@@ -140,10 +141,10 @@ const CONSTRUCTED: u8 = 0x20;
 /// From this value on, a length byte holds the number of following length bytes; X.690, section
 /// 8.1.3.5.
 const LONG: u8 = 0x80;
-/// More bytes do not fit into 64 bits.
+/// Most length bytes of an element. More do not fit into 64 bits.
 const MOST_LENGTH_BYTES: u8 = 8;
-/// Levels of elements. The deepest response has six: message, entry, attributes, attribute, values,
-/// value.
+/// Limit for the levels of elements. The deepest response has six: message, entry, attributes,
+/// attribute, values, value.
 const DEEPEST: usize = 12;
 
 #[cfg(test)]
@@ -152,7 +153,7 @@ mod tests {
 
     use super::*;
 
-    /// `levels` elements, each in the one before.
+    /// `levels` elements, each inside the one before.
     fn nested(levels: usize) -> Vec<u8> {
         (0..levels).fold(Vec::new(), |inner, _| {
             let length = u32::try_from(inner.len()).unwrap().to_be_bytes();
@@ -160,7 +161,8 @@ mod tests {
         })
     }
 
-    /// Catches: a depth that is counted over messages; an element that is never closed.
+    /// Catches: levels counted over several messages instead of one; a level that is not left at
+    /// the end of its element.
     #[test]
     fn a_message_of_many_levels_is_refused() {
         let mut nesting = Nesting::default();
@@ -198,7 +200,8 @@ mod tests {
     }
 
     proptest! {
-        /// Catches: a header that must not be cut; content that is read as headers.
+        /// Catches: a header that arrives in two parts and is misread; content that is parsed as
+        /// headers.
         #[test]
         fn messages_pass_however_they_are_cut(messages in prop::collection::vec(element(), 1..5), cut in 1_usize..9) {
             let mut nesting = Nesting::default();

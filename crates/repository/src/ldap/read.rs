@@ -1,18 +1,18 @@
-//! Reads the set that is committed now.
+//! Reads the committed set from an LDAP directory.
 //!
-//! A directory has no transactions and no history. So a set is read in its current state. Three
-//! conditions make it the set of its marker:
+//! A directory has no transactions and no history, so only its current state can be read. This
+//! state is the set of its marker under three conditions:
 //! 1. No change is being written: the root entry has no `tgPending`.
-//! 2. Nothing changed while marker and set were read: `contextCSN` is equal before and after. If
-//!    the server has none, or other entries are being written, two readings must give the same set,
-//!    with a reading of the marker in between.
+//! 2. Nothing changed while the marker and the set were read: `contextCSN` is equal before and
+//!   after. If the server has none, or other entries are being written, the set is read twice and
+//!   the marker in between. Both reads must return the same set.
 //! 3. No entry is newer than the marker: its `entryCSN` is at most that of the root entry.
 //!
-//! Otherwise the set is read again, [`TRIES`] times at most. Condition 3 holds for servers with
-//! `entryCSN` only.
+//! Otherwise the set is read again, at most [`TRIES`] times. Condition 3 is checked only on servers
+//! with `entryCSN`.
 //!
 //! Source: RFC 2696 (pages); RFC 4533, section 4; draft-chu-ldap-csn (change sequence numbers).
-//! Differs: the removal of an entry without a marker is not noticed, as it leaves no trace.
+//! Differs: an entry that was removed after the marker leaves no trace, so it is not noticed.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ use super::session::{ANSWER, Servers, Session, controls, within};
 use super::{conditions, fault, filter, items, nesting, zos};
 use crate::{Fault, FaultKind, Snapshot};
 
-/// The set to read: its server, its root entry, its commits and its limits.
+/// Reads the set: the server, the root entry, the kind of commits and the limits.
 pub(super) struct Reader {
     pub(super) servers: Servers,
     pub(super) base: String,
@@ -36,7 +36,7 @@ pub(super) struct Reader {
     pub(super) max_policies: usize,
 }
 
-/// The root entry at one moment.
+/// The attributes of the root entry at one moment.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Root {
     generation: Option<String>,
@@ -45,7 +45,7 @@ struct Root {
 }
 
 impl Reader {
-    /// Reads the committed set on a connection of its own.
+    /// Reads the committed set over a connection of its own.
     pub(super) async fn snapshot(&self) -> Result<Snapshot, Fault> {
         let mut session = self.servers.connect().await?;
         let name = session.name.clone();
@@ -81,7 +81,8 @@ impl Reader {
             match self.complete(&root).and_then(|()| self.not_newer(&root, &entries)) {
                 Ok(()) => {
                     let commit = self.commit;
-                    // A large set takes seconds, in which other sources are to be followed.
+                    // Parsing a large set takes seconds. On a thread of its own, it does not delay
+                    // other sources.
                     let read = spawn_blocking(move || proposal(commit, root, entries)).await;
                     return read.unwrap_or_else(|error| Err(ended(&error)));
                 }
@@ -91,7 +92,7 @@ impl Reader {
         Err(last)
     }
 
-    /// The root entry of the repository.
+    /// Reads the root entry of the repository.
     async fn root(&self, session: &mut Session) -> Result<Root, Fault> {
         let wanted = [GENERATION, PENDING, ENTRY_CSN];
         let Some(entry) = session.entry(&self.base, &wanted).await? else {
@@ -108,7 +109,7 @@ impl Reader {
         })
     }
 
-    /// Checks that the root entry marks the set as complete.
+    /// With markers, checks that there is one and that no change is being written.
     fn complete(&self, root: &Root) -> Result<(), Fault> {
         if self.commit == Commit::EachChange {
             return Ok(());
@@ -140,7 +141,7 @@ impl Reader {
         }
     }
 
-    /// The `contextCSN` of the database with the root entry, if the server has it.
+    /// The `contextCSN` of the database that holds the root entry; `None` if the server has none.
     async fn context(&self, session: &mut Session) -> Result<Option<String>, Fault> {
         let known = session.context.clone();
         let mut next = Some(known.as_deref().unwrap_or(&self.base).to_owned());
@@ -157,7 +158,7 @@ impl Reader {
         Ok(None)
     }
 
-    /// The entries that make policies, classes and trunks, in the order of their names.
+    /// Reads the entries of policies, classes and trunks, ordered by name.
     pub(super) async fn entries(&self, session: &mut Session) -> Result<Vec<Entry>, Fault> {
         let mut entries = Vec::new();
         let mut items = 0;
@@ -195,7 +196,7 @@ impl Reader {
     }
 }
 
-/// The `entries` as a set of policies, below `root`.
+/// Makes a snapshot of `entries`, which were read below `root`.
 fn proposal(commit: Commit, root: Root, entries: Vec<Entry>) -> Result<Snapshot, Fault> {
     let items = items::read(entries)?;
     let parts: Vec<_> = items.iter().map(|(dn, item)| part(dn, item)).collect();
@@ -210,12 +211,12 @@ fn part(dn: &str, item: &Item) -> Part {
     Part { origin: dn.to_owned(), text: item.text() }
 }
 
-/// The fault of a reader that was ended.
+/// The fault that the parsing thread has failed.
 fn ended(error: &JoinError) -> Fault {
     Fault::new(FaultKind::Protocol, format!("the entries could not be read: {error}"))
 }
 
-/// The revision of a set without marker: a digest of its texts.
+/// The revision of a set without a marker: a digest of its texts.
 fn digest(parts: &[Part]) -> String {
     let mut hasher = blake3::Hasher::new();
     for part in parts {
@@ -228,7 +229,7 @@ fn digest(parts: &[Part]) -> String {
     hasher.finalize().to_hex().chars().take(DIGITS).collect()
 }
 
-/// The cookie of the next page, empty after the last.
+/// The cookie that requests the next page; empty after the last page.
 fn next_page(controls: &[Control]) -> Result<Vec<u8>, Fault> {
     let page = controls.iter().find(|control| matches!(control.0, Some(ControlType::PagedResults)));
     let Some(value) = page.and_then(|control| control.1.val.as_ref()) else {
@@ -238,9 +239,9 @@ fn next_page(controls: &[Control]) -> Result<Vec<u8>, Fault> {
     Ok(PagedResults::parse(value).cookie)
 }
 
-/// The filter for the entries of policies.
+/// The search filter for the entries of policies.
 ///
-/// Each class is named by itself: not every server finds the entries of a class by its superclass.
+/// It lists each object class. Not every server finds the entries of a subclass by the superclass.
 pub(super) fn wanted() -> String {
     let [rule, auxiliary] = items::RULE_CLASSES;
     let classes = [
@@ -259,17 +260,18 @@ pub(super) fn wanted() -> String {
     format!("(|{classes})")
 }
 
-/// The change sequence number of an entry, and of a database. They have the order of their texts.
+/// The change sequence numbers of an entry and of a database. Their alphabetical order is the order
+/// in time.
 pub(super) const ENTRY_CSN: &str = "entryCSN";
 const CONTEXT_CSN: &str = "contextCSN";
 /// All user attributes, and the change sequence number; RFC 4511, section 4.5.1.8.
 const ATTRIBUTES: [&str; 2] = ["*", ENTRY_CSN];
-/// Entries in a page. A page of entries of 1 kB is 500 kB, small against the default `max_size`.
+/// Entries per page. A page with entries of 1 kB has 500 kB, little against the default `max_size`.
 const PAGE: i32 = 500;
-/// Number of readings of a changing set, over about a second.
+/// Number of attempts to read a changing set, over about a second.
 const TRIES: usize = 5;
 const PAUSE: Duration = Duration::from_millis(200);
-/// Time limit of the whole reading: twelve silences.
+/// Time limit for reading the whole set: twelve times the limit for one answer.
 const WHOLE: Duration = Duration::from_secs(12 * ANSWER.as_secs());
-/// Hexadecimal digits of a digest: 64 bits tell sets apart.
+/// Length of a digest in hexadecimal digits. 64 bits tell sets apart.
 const DIGITS: usize = 16;

@@ -1,9 +1,8 @@
-//! The bytes between the LDAP client and the server.
+//! Relays the bytes between the LDAP client library and the server, and limits the server's bytes.
 //!
-//! The client library keeps everything that a server sends. So the bytes pass through this relay.
-//! It closes the connection once the server has sent more than its allowance, or a message that
-//! would harm the library (`nesting.rs`). It also carries TLS, for which the library would bring
-//! more dependencies.
+//! The library keeps everything that a server sends. The relay closes the connection when the
+//! server exceeds its allowance of bytes, or sends a message that would harm the library
+//! (`nesting.rs`). It also does TLS, for which the library would need more dependencies.
 //!
 //! Source: RFC 4511, section 5.
 
@@ -20,12 +19,12 @@ use super::fault;
 use super::nesting::Nesting;
 use crate::Fault;
 
-/// A connection that TLS may run on.
+/// A connection to the server, with or without TLS.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Send> Stream for T {}
 
-/// The shared state of a relay and its client.
+/// The server's remaining allowance and the reason for the end. The relay and its client share it.
 #[derive(Clone)]
 pub(super) struct Gauge {
     left: Arc<AtomicU64>,
@@ -34,22 +33,23 @@ pub(super) struct Gauge {
 }
 
 impl Gauge {
-    /// A gauge that lets `limit` bytes of the server pass.
+    /// An allowance of `limit` bytes.
     pub(super) fn new(limit: u64) -> Self {
         Self { left: Arc::new(AtomicU64::new(limit)), limit, end: Arc::default() }
     }
 
-    /// Gives the server its whole allowance again.
+    /// Resets the allowance to its full size.
     pub(super) fn refill(&self) {
         self.left.store(self.limit, Ordering::Relaxed);
     }
 
-    /// Why the relay closed the connection, if it did so by itself.
+    /// Why the relay closed the connection; `None` if it did not.
     pub(super) fn end(&self) -> Option<Fault> {
         self.end.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Takes the memory of an entry from the allowance, which its few bytes may not show.
+    /// Takes the memory of one entry from the allowance. It may exceed the entry's bytes in the
+    /// message.
     pub(super) fn take_entry(&self) -> Result<(), Fault> {
         self.take(ENTRY)
     }
@@ -68,7 +68,7 @@ impl Gauge {
     }
 }
 
-/// Starts a relay to `server`, which messages call `name`. Returns the end for the client.
+/// Starts a relay to `server`. Messages call the server `name`. Returns the client's end.
 ///
 /// # Errors
 ///
@@ -85,7 +85,8 @@ pub(super) fn start(
         let (mut from_client, mut to_client) = client.into_split();
         let (mut from_server, mut to_server) = tokio::io::split(server);
         let up = async {
-            // The server sees the end of the connection when the client drops its end.
+            // The results are ignored: when the client drops its end, the server sees the end of
+            // the connection.
             let _ = tokio::io::copy(&mut from_client, &mut to_server).await;
             let _ = to_server.shutdown().await;
         };
@@ -99,7 +100,7 @@ pub(super) fn start(
     Ok(theirs)
 }
 
-/// Copies from the server to the client within the allowance.
+/// Copies bytes from the server to the client, within the allowance.
 async fn pass(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
@@ -121,8 +122,9 @@ async fn pass(
     }
 }
 
-/// Bytes that are copied at once: a TLS record, RFC 8446, section 5.1.
+/// Bytes copied at once: a TLS record (RFC 8446, section 5.1).
 const BUFFER: usize = 16 * 1024;
 
-/// Bytes of an entry beside its texts: name, table of attributes, and lists of values.
+/// Memory of an entry in bytes, besides its texts: the name, the table of attributes, and the lists
+/// of values.
 const ENTRY: usize = 256;

@@ -1,7 +1,7 @@
-//! The schema files in `packaging/ldap`: ours is made from the table of attributes, and each
-//! `.ldif` from its `.schema`.
+//! Generates the schema files in `packaging/ldap`. Ours comes from the table of attributes, and
+//! each `.ldif` from its `.schema`.
 //!
-//! `UPDATE=1 cargo test -p tidegate-repository --lib the_schema_files` writes them anew.
+//! `UPDATE=1 cargo test -p tidegate-repository --lib the_schema_files` rewrites them.
 //!
 //! Source: RFC 4512, section 4.1 (descriptions); slapd.conf(5) and slapd-config(5) (the two kinds
 //! of files).
@@ -90,7 +90,7 @@ fn class(
     )
 }
 
-/// The entry of `cn=config` for the file of `slapd.conf` with `text`.
+/// Converts `text`, a schema file for `slapd.conf`, to an entry of `cn=config`.
 fn configuration(name: &str, text: &str) -> String {
     let mut ldif = format!(
         "# Made from {name}.schema, for ldapadd into cn=config.\ndn: cn={name},cn=schema,cn=config\nobjectClass: olcSchemaConfig\ncn: {name}\n"
@@ -116,7 +116,7 @@ fn configuration(name: &str, text: &str) -> String {
     ldif
 }
 
-/// Keywords of `slapd.conf` and the attributes of `cn=config`; slapd-config(5).
+/// Keywords in `slapd.conf`, and the corresponding attributes of `cn=config`; slapd-config(5).
 const KEYWORDS: [(&str, &str); 3] = [
     ("objectidentifier", "olcObjectIdentifier"),
     ("attributetype", "olcAttributeTypes"),
@@ -127,7 +127,7 @@ const KEYWORDS: [(&str, &str); 3] = [
 const DIRECTORY_STRING: (&str, &str) = ("1.3.6.1.4.1.1466.115.121.1.15", "caseExactMatch");
 const INTEGER: (&str, &str) = ("1.3.6.1.4.1.1466.115.121.1.27", "integerMatch");
 
-/// The attributes that are no fields of items, from 100.
+/// Attributes that hold no fields of items. Their numbers begin at 100.
 const OTHERS: [(u32, &str, &str, (&str, &str)); 7] = [
     (100, GENERATION, "Commit marker: written last", DIRECTORY_STRING),
     (101, PENDING, "Token of the push that is being written", DIRECTORY_STRING),
@@ -138,13 +138,13 @@ const OTHERS: [(u32, &str, &str, (&str, &str)); 7] = [
     (106, status::ERROR, "Why the newest revision is not in force", DIRECTORY_STRING),
 ];
 
-/// The change of `cn=config` that brings the schema of the previous version up to this one.
+/// The change of `cn=config` that updates the schema from the previous version to this one.
 fn upgrade(ldif: &str) -> String {
     let line = |start: &str| ldif.lines().find(|line| line.contains(start)).unwrap();
     let attribute = line(&format!("NAME '{ADDED}'"));
     let class = line(&format!("NAME '{POLICY_CLASS}'"));
     let class = class.strip_prefix("olcObjectClasses: ").unwrap();
-    // Index of the class among those of `tidegate.ldif`, by which slapd names the value to delete.
+    // Index of the object class in `tidegate.ldif`. With it, slapd finds the value to delete.
     let at = ldif
         .lines()
         .filter(|line| line.starts_with("olcObjectClasses:"))
@@ -160,7 +160,7 @@ fn upgrade(ldif: &str) -> String {
     )
 }
 
-/// The attribute that the previous version has not.
+/// The attribute that this version adds.
 const ADDED: &str = "tgAckControl";
 
 #[test]

@@ -1,8 +1,8 @@
-//! A connection to an LDAP server on which the gateway is logged in.
+//! A connection to an LDAP server, logged in.
 //!
-//! `ldaps://` is TLS from the first byte. `ldap://` with a `ca` changes to TLS by StartTLS before
-//! anything else. A user logs in with a password, a certificate without user by SASL EXTERNAL.
-//! Referrals are never followed.
+//! `ldaps://` uses TLS from the first byte. `ldap://` with a `ca` changes to TLS by StartTLS first
+//! of all. A user logs in with a password. Without a user, a certificate logs in by SASL EXTERNAL.
+//! Referrals to other servers are never followed.
 //!
 //! Source: RFC 4511, sections 4.2 and 4.14; RFC 4513; RFC 4422, appendix A (EXTERNAL).
 
@@ -30,7 +30,7 @@ use super::relay::{self, Gauge};
 use crate::access::{self, Secret};
 use crate::{Fault, FaultKind};
 
-/// Addresses and credentials for the servers of a source.
+/// Addresses of the servers of a source, and the credentials for them.
 pub(super) struct Servers {
     urls: Vec<Url>,
     tls: Option<Arc<ClientConfig>>,
@@ -64,7 +64,7 @@ impl Servers {
         Ok(Self { urls, tls, start_tls: secure, login, max_size })
     }
 
-    /// A session with the first server that can be reached.
+    /// Opens a session with the first server that can be reached.
     pub(super) async fn connect(&self) -> Result<Session, Fault> {
         let mut last = Fault::new(FaultKind::Unusable, "the source has no `url`");
         for url in &self.urls {
@@ -127,14 +127,14 @@ impl Servers {
     }
 }
 
-/// Asks for TLS on a connection without it.
+/// Requests TLS on a plain connection.
 async fn start_tls(stream: &mut TcpStream, name: &str) -> Result<(), Fault> {
     let io = |error: std::io::Error| fault::of_io(&error, name);
     stream.write_all(&START_TLS).await.map_err(io)?;
     let mut answer = vec![0; START_TLS_ANSWER];
     let mut filled = 0;
-    // SEQUENCE, its length, the message number 1, and the result code as the first element of the
-    // response.
+    // The response consists of SEQUENCE, its length, the message number 1, and the result code as
+    // the first element.
     while filled < 2 || filled < 2 + usize::from(answer[1] & SHORT_LENGTH) {
         let count = stream.read(&mut answer[filled..]).await.map_err(io)?;
         if count == 0 {
@@ -166,7 +166,7 @@ fn parse(text: &str) -> Result<Url, Fault> {
     Ok(url)
 }
 
-/// Returns `true` if the server is this host.
+/// Returns `true` if the URL names this host.
 fn is_local(url: &Url) -> bool {
     let host = url.host_str().unwrap_or("localhost").trim_matches(['[', ']']);
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
@@ -176,7 +176,7 @@ fn is_tls(url: &Url) -> bool {
     url.scheme() == "ldaps"
 }
 
-/// `work`, which has to be done in `limit`.
+/// Runs `work`, at most for `limit`.
 pub(super) async fn within<T>(
     limit: Duration,
     server: &str,
@@ -191,7 +191,7 @@ pub(super) struct Session {
     /// The URL of the server.
     pub(super) name: String,
     gauge: Gauge,
-    /// The entry with the `contextCSN` of the database, once it is known.
+    /// The entry that has the `contextCSN` of the database, once it was found.
     pub(super) context: Option<String>,
 }
 
@@ -218,17 +218,17 @@ impl Session {
         &mut self.ldap
     }
 
-    /// Gives the server its whole allowance of bytes again.
+    /// Resets the server's allowance of bytes.
     pub(super) fn refill(&self) {
         self.gauge.refill();
     }
 
-    /// The fault for `error`: the reason of the relay, if it has closed the connection.
+    /// The fault for `error`. If the relay has closed the connection, the relay's reason.
     pub(super) fn fault(&self, error: &ldap3::LdapError) -> Fault {
         self.gauge.end().unwrap_or_else(|| fault::of_error(error, &self.name))
     }
 
-    /// A successful result, or else the fault of `what`.
+    /// The result if it is a success, otherwise the fault of the operation `what`.
     pub(super) fn check(
         &self,
         result: ldap3::result::Result<LdapResult>,
@@ -242,7 +242,7 @@ impl Session {
         }
     }
 
-    /// The entry `dn` with `attributes`; none if it does not exist.
+    /// Reads the entry `dn` with `attributes`; `None` if it does not exist.
     pub(super) async fn entry(
         &mut self,
         dn: &str,
@@ -256,8 +256,8 @@ impl Session {
             if message.is_ref() || message.is_intermediate() {
                 continue;
             }
-            // Without this limit, the server could send without end, and the library would keep it
-            // all.
+            // More than one entry is refused. Otherwise a server could send entries without end,
+            // and the library would keep them all.
             if found.replace(Entry::from(SearchEntry::construct(message))).is_some() {
                 return Err(Fault::new(
                     FaultKind::Protocol,
@@ -273,12 +273,12 @@ impl Session {
         Ok(found)
     }
 
-    /// Takes the memory of an entry from the allowance of bytes.
+    /// Takes the memory of one entry from the allowance of bytes.
     pub(super) fn take_entry(&self) -> Result<(), Fault> {
         self.gauge.take_entry()
     }
 
-    /// Adds `entry`. An entry that exists already is left as it is if `keep`.
+    /// Adds `entry`. If `keep` is set, an entry that already exists is left unchanged.
     pub(super) async fn add(&mut self, entry: &Entry, keep: bool) -> Result<(), Fault> {
         let attributes =
             entry.attributes.iter().map(|(name, values)| (name.clone().into_bytes(), set(values)));
@@ -299,8 +299,8 @@ impl Session {
         self.written(result, &format!("change {dn}"))
     }
 
-    /// The fault of a write. The entry that was written, or its parent, may have been removed
-    /// meanwhile.
+    /// Checks the result of a write. If the entry or its parent was removed meanwhile, the fault
+    /// says that the set changes.
     fn written(&self, result: ldap3::result::Result<LdapResult>, what: &str) -> Result<(), Fault> {
         let removed = result.as_ref().is_ok_and(|result| result.rc == fault::NO_SUCH_OBJECT);
         let written = self.check(result, what).map(drop);
@@ -321,12 +321,13 @@ impl Session {
 
     /// Ends the session.
     pub(super) async fn close(mut self) {
-        // Dropping the connection closes it even if the server gets no message.
+        // The result is ignored: dropping the connection closes it even if the server gets no
+        // message.
         let _ = tokio::time::timeout(ANSWER, self.ldap.unbind()).await;
     }
 }
 
-/// `values` as the client wants them.
+/// Converts `values` to the type that the client library requires.
 pub(super) fn set(values: &[Vec<u8>]) -> HashSet<Vec<u8>> {
     values.iter().cloned().collect()
 }
@@ -336,34 +337,34 @@ pub(super) fn controls(list: impl IntoIterator<Item = RawControl>) -> Vec<RawCon
     list.into_iter().collect()
 }
 
-/// A filter that every entry passes; RFC 4512, section 2.4.
+/// A search filter that matches every entry; RFC 4512, section 2.4.
 pub(super) const ANYTHING: &str = "(objectClass=*)";
 
-/// Time for a connection, with the handshake of TLS apart. The SYN is sent again after 1 s; RFC
-/// 6298, section 2.
+/// Time limit for a connection attempt, and for the TLS handshake. A lost SYN is sent again after 1
+/// s; RFC 6298, section 2.
 const CONNECT: Duration = Duration::from_secs(3);
-/// Time for an answer, and longest silence between two entries of one. A server that reads 10,000
-/// entries from a disk needs less than a second for the first of them.
+/// Time limit for an answer, and between two entries of an answer. A server that reads 10,000
+/// entries from a disk sends the first in less than a second.
 pub(super) const ANSWER: Duration = Duration::from_secs(5);
 
-/// RFC 4516, section 2; IANA for `ldaps`.
+/// Default ports; RFC 4516, section 2, and IANA for `ldaps`.
 const PORT: u16 = 389;
 const TLS_PORT: u16 = 636;
 
-/// The request for StartTLS, message 1: an extended request with OID 1.3.6.1.4.1.1466.20037.
+/// The StartTLS request, as message 1: an extended request with OID 1.3.6.1.4.1.1466.20037.
 ///
 /// Source: RFC 4511, sections 4.12 and 4.14.1.
 const START_TLS: [u8; 31] = *b"\x30\x1d\x02\x01\x01\x77\x18\x80\x161.3.6.1.4.1.1466.20037";
-/// Bytes of the longest answer that is read. The server sends nothing after it before TLS begins.
+/// Limit for the answer to StartTLS, in bytes. The server sends nothing after it before TLS begins.
 const START_TLS_ANSWER: usize = 512;
-/// The bits of a BER length below 128; X.690, section 8.1.3.4.
+/// The length in a BER length byte below 128; X.690, section 8.1.3.4.
 const SHORT_LENGTH: u8 = 0x7f;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Catches: a password in a URL, which alarms and logs would show.
+    /// Catches: a password accepted in a URL, which alarms and logs would show.
     #[test]
     fn a_url_has_no_password() {
         for url in ["ldap://cn=gw:hunter2@host", "ldap:// cn:hunter2@host", "http://a:hunter2@host"]

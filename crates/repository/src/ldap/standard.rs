@@ -1,13 +1,13 @@
-//! Fields that the policy rules of RFC 3703 have an attribute for: `mode`, `priority` and `roles`.
+//! Maps the fields for which RFC 3703 has an attribute: `mode`, `priority` and `roles`.
 //!
-//! A value is written into the attribute of the standard only if reading it gives the same value
-//! again. Any other value, such as a negative priority, goes into our own attribute of the field.
+//! A value goes into the standard attribute only if reading it yields the same value again. Any
+//! other value, such as a negative priority, goes into our own attribute for the field.
 //!
 //! Source: RFC 3703, section 5.3.
 //! Differs:
-//! - A rule that is enabled for debug (3) is one with `mode = "observe"`. A disabled rule (2) is
-//!   left out.
-//! - Role combinations (`a&&b`) are refused, as a gateway selects by single roles.
+//! - A rule that is enabled for debugging (3) gets `mode = "observe"`. A disabled rule (2) is left
+//!   out.
+//! - Combinations of roles (`a&&b`) are refused, because a gateway selects by single roles.
 
 use tidegate_config::ItemKind;
 use toml::{Table, Value};
@@ -15,7 +15,7 @@ use toml::{Table, Value};
 use super::entry::Entry;
 use crate::Fault;
 
-/// Moves what the standard can express from `fields` of a `kind` to `entry`.
+/// Moves the values that a standard attribute can express from `fields` of a `kind` to `entry`.
 pub(super) fn write(kind: ItemKind, fields: &mut Table, entry: &mut Entry) {
     let moved = |name: &str, values: Option<Vec<String>>, fields: &mut Table, entry: &mut Entry| {
         let attribute = match name {
@@ -39,8 +39,8 @@ pub(super) fn write(kind: ItemKind, fields: &mut Table, entry: &mut Entry) {
     }
 }
 
-/// Adds what the standard attributes of `entry` say to `fields`. Returns whether the rule is in use
-/// at all.
+/// Adds the values of the standard attributes of `entry` to `fields`. Returns `false` if the rule
+/// is disabled.
 pub(super) fn read(kind: ItemKind, entry: &Entry, fields: &mut Table) -> Result<bool, Fault> {
     let mut set = |name: &str, attribute: &str, value: Value| match fields
         .insert(name.to_owned(), value)
@@ -86,8 +86,8 @@ fn enabled(mode: &Value) -> Option<i64> {
     }
 }
 
-/// The values of `pcimRoles` for `roles`, if they are names in their order that differ without
-/// case.
+/// The values of `pcimRoles` for `roles`. `None` if these cannot be reproduced: they must be plain
+/// names, sorted, and different without regard to case.
 fn combinations(roles: &Value) -> Option<Vec<String>> {
     let roles: Vec<_> = roles.as_array()?.iter().map(Value::as_str).collect::<Option<_>>()?;
     let plain = |role: &&str| !role.is_empty() && role.trim() == *role && !role.contains("&&");
@@ -102,7 +102,7 @@ fn combinations(roles: &Value) -> Option<Vec<String>> {
 
 const RULE_PRIORITY: &str = "pcimRulePriority";
 const RULE_ENABLED: &str = "pcimRuleEnabled";
-/// The roles that an item is for, also of classes and trunks.
+/// The roles of gateways that an item is for; classes and trunks have it too.
 pub(super) const ROLES: &str = "pcimRoles";
 
 /// Values of `pcimRuleEnabled`; RFC 3703, section 5.3.

@@ -1,4 +1,5 @@
-//! The reports of gateways in the directory: an entry `cn=<node>,ou=status` below the root entry.
+//! Writes the reports of gateways into the directory: an entry `cn=<node>,ou=status` below the root
+//! entry for each gateway.
 
 use ldap3::Mod;
 
@@ -7,7 +8,7 @@ use super::entry::Entry;
 use super::session::{Session, set};
 use crate::{Fault, FaultKind, NodeReport};
 
-/// Writes `report` below `base`.
+/// Writes `report` below the root entry `base`.
 pub(super) async fn write(
     session: &mut Session,
     base: &str,
@@ -45,11 +46,11 @@ fn entry(base: &str, report: &NodeReport) -> Result<Entry, Fault> {
     Ok(entry)
 }
 
-/// The revision of the source in force.
+/// The revision of the source that is in force.
 pub(super) const REVISION: &str = "tgReportRevision";
-/// The generation of the gateway in force.
+/// The generation number of the gateway's configuration in force.
 pub(super) const GENERATION: &str = "tgReportGeneration";
-/// Since when, in seconds since 1970.
+/// Time since when it has been in force, in seconds since 1970.
 pub(super) const SINCE: &str = "tgReportSince";
 /// Why the newest revision is not in force.
 pub(super) const ERROR: &str = "tgReportError";

@@ -1,12 +1,12 @@
-//! Values of a policy file as the text of an attribute.
+//! Converts values of a policy file to the text of an attribute and back, without loss.
 //!
-//! A string is its own text, as in `10 Mbit/s`. Everything else is inline TOML, as in `{ kind =
-//! "per-flow" }` or `20`. A string that would be read as TOML, such as `20`, is written in its
-//! quotes. No value is lost.
+//! A string such as `10 Mbit/s` is its own text. Any other value is inline TOML, such as `{ kind =
+//! "per-flow" }` or `20`. A string that looks like TOML, such as the string `20`, is written in
+//! quotes.
 
 use toml::{Table, Value};
 
-/// The text of `value`. [`parse`] gives `value` again.
+/// The text of `value`. [`parse`] converts it back.
 pub(super) fn text(value: &Value) -> String {
     match value {
         Value::String(text) if is_plain(text) => text.clone(),
@@ -19,16 +19,16 @@ pub(super) fn parse(text: &str) -> Value {
     inline_value(text).unwrap_or_else(|| Value::String(text.to_owned()))
 }
 
-/// Returns `true` if the string needs no quotes.
+/// Returns `true` if the string can be stored without quotes.
 ///
-/// A directory string is never empty, and servers may remove spaces at its ends. LDIF has no plain
-/// form for control characters.
+/// A directory string must not be empty, and servers may remove spaces at its ends. In LDIF,
+/// control characters would need another encoding.
 fn is_plain(text: &str) -> bool {
     let kept = !text.is_empty() && text.trim() == text && !text.contains(char::is_control);
     kept && inline_value(text).is_none()
 }
 
-/// `value` in one line of TOML.
+/// `value` as TOML in one line.
 fn inline(value: &Value) -> String {
     match value {
         Value::String(text) => quoted(text),
@@ -45,13 +45,13 @@ fn inline(value: &Value) -> String {
     }
 }
 
-/// A key, in quotes if it needs them.
+/// A key; in quotes if necessary.
 fn bare(key: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if !key.is_empty() && key.chars().all(plain) { key.to_owned() } else { quoted(key) }
 }
 
-/// A basic string of TOML, in one line.
+/// A TOML string in quotes, in one line.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from('"');
     for c in text.chars() {
@@ -66,7 +66,7 @@ fn quoted(text: &str) -> String {
     quoted
 }
 
-/// The value that `text` is in TOML, if it is exactly one.
+/// The TOML value in `text`; `None` if the text is not exactly one value.
 fn inline_value(text: &str) -> Option<Value> {
     if text.contains('\n') {
         return None;
@@ -75,7 +75,7 @@ fn inline_value(text: &str) -> Option<Value> {
     table.remove(KEY)
 }
 
-/// The key that a text is given while it is parsed.
+/// The key that precedes a text while it is parsed as TOML.
 const KEY: &str = "value";
 
 #[cfg(test)]
@@ -116,8 +116,8 @@ mod tests {
     }
 
     proptest! {
-        /// Catches: a string that looks like TOML without quotes; a line break as it is; a key
-        /// without quotes.
+        /// Catches: a string that looks like TOML and is written without quotes; a line break that
+        /// is not escaped; a key that needs quotes and gets none.
         #[test]
         fn no_value_is_lost(value in values()) {
             let text = text(&value);

@@ -1,12 +1,12 @@
-//! Waits for commits and proposes each.
+//! Watches an LDAP directory for commits, and proposes the set of each commit.
 //!
 //! The server reports changes: a search with the control of RFC 4533 in the mode refreshAndPersist
-//! stays open. It covers the root entry for markers, and all entries for `each-change`. If the
-//! server lacks the control, the root entry is read every `poll`. A set is always read on a
-//! connection of its own (`read.rs`).
+//! stays open. It covers the root entry if markers are used, and all entries for `each-change`. If
+//! the server lacks the control, the root entry is read every `poll`. The set itself is always read
+//! over a separate connection (`read.rs`).
 //!
 //! Source: RFC 4533, sections 1.3 and 3.4.
-//! Differs: the content that the control transfers is not used, only the news that something
+//! Differs: the content that the control transfers is not used. It only shows that something
 //! changed.
 
 use std::sync::Arc;
@@ -52,16 +52,16 @@ pub(super) async fn watch(reader: Arc<Reader>, poll: Duration, to: Sender) {
 
 struct PollState {
     to: Sender,
-    /// The fault that was sent last, if it is not over.
+    /// The fault that was sent last and is not over yet.
     fault: Option<Fault>,
     /// The revision that was sent last.
     revision: Option<String>,
-    /// Time until the next attempt.
+    /// Pause before the next attempt.
     pause: Duration,
 }
 
 impl PollState {
-    /// Proposes commits until the connection fails. `Ok` if nobody listens any more.
+    /// Proposes commits until the connection fails. Returns `Ok` when the receiver was dropped.
     async fn follow(&mut self, reader: &Reader, poll: Duration) -> Result<(), Fault> {
         let mut session = reader.servers.connect().await?;
         let mut news = News::open(&mut session, reader).await?;
@@ -72,13 +72,14 @@ impl PollState {
                         return Ok(());
                     }
                     if news.is_for_now() {
-                        // Reading again finds changes from before the search began.
+                        // The new search is followed by a read, which finds changes from before the
+                        // search.
                         news = News::open(&mut session, reader).await?;
                         continue;
                     }
                     None
                 }
-                // The server is at fault, not its content, so start over with a new connection.
+                // The fault lies with the server, not with the content. A new connection is needed.
                 Err(fault) if lasts(fault.kind) => return Err(fault),
                 Err(fault) => {
                     self.fault(fault).await;
@@ -99,8 +100,8 @@ impl PollState {
         }
     }
 
-    /// Waits until no news has come for [`QUIET`], or [`LATEST`] after the first. Returns the last
-    /// marker.
+    /// Waits until no change has been reported for [`QUIET`], at most [`LATEST`] after the first.
+    /// Returns the last marker.
     async fn settle(
         &self,
         first: Option<String>,
@@ -125,7 +126,8 @@ impl PollState {
         }
     }
 
-    /// Sends `snapshot`, unless it was the last one. Returns whether somebody listens.
+    /// Sends `snapshot`, unless it was the last one sent. Returns `false` if the receiver was
+    /// dropped.
     async fn propose(&mut self, snapshot: Snapshot) -> bool {
         self.pause = FIRST_PAUSE;
         let over = self.fault.take().is_some();
@@ -136,11 +138,11 @@ impl PollState {
         self.to.send(Ok(snapshot)).await.is_ok()
     }
 
-    /// Sends `fault`, unless it was the last one.
+    /// Sends `fault`, unless it was the last one sent.
     async fn fault(&mut self, fault: Fault) {
         if self.fault.as_ref() != Some(&fault) {
             self.fault = Some(fault.clone());
-            // If nobody listens, the next look at the channel ends the task.
+            // The result is ignored: if the receiver was dropped, the task notices it later.
             let _ = self.to.send(Err(fault)).await;
         }
     }
@@ -152,7 +154,7 @@ impl PollState {
     }
 }
 
-/// Returns `true` if the server is at fault, so waiting for its news is useless.
+/// Returns `true` if the fault lies with the server, which will then report no changes.
 const fn lasts(kind: FaultKind) -> bool {
     matches!(
         kind,
@@ -160,18 +162,18 @@ const fn lasts(kind: FaultKind) -> bool {
     )
 }
 
-/// News of changes, from the server or by looking.
+/// How changes are noticed: the server reports them, or the gateway polls.
 enum News {
-    /// The search that stays open.
+    /// The server reports them in a search that stays open.
     Pushed(Box<SearchStream<'static, &'static str, Vec<&'static str>>>),
-    /// The marker that was seen last.
+    /// The gateway polls the marker, whose last value is here.
     Polled(Option<String>),
-    /// The root entry does not exist yet, so polling replaces the search for now.
+    /// The root entry does not exist yet. The gateway polls until it does.
     Absent,
 }
 
 impl News {
-    /// Asks the server for news.
+    /// Asks the server to report changes.
     async fn open(session: &mut Session, reader: &Reader) -> Result<Self, Fault> {
         let request =
             SyncRequest { mode: RefreshMode::RefreshAndPersist, cookie: None, reload_hint: false };
@@ -183,7 +185,7 @@ impl News {
         let ldap = session.ldap_without_limit().with_controls(control);
         let stream = ldap.streaming_search(&reader.base, scope, &filter, attributes).await;
         let mut stream = stream.map_err(|error| session.fault(&error))?;
-        // The server first sends the present entries, and then a message that is not an entry.
+        // The server first sends the current entries, then a message that is not an entry.
         loop {
             let next = tokio::time::timeout(super::session::ANSWER, stream.next()).await;
             match next
@@ -216,12 +218,12 @@ impl News {
         }
     }
 
-    /// Returns `true` if a search must be opened once there is a root entry.
+    /// Returns `true` if polling is temporary, until the root entry exists.
     const fn is_for_now(&self) -> bool {
         matches!(self, Self::Absent)
     }
 
-    /// Waits for the next change. Returns the marker, if it is known.
+    /// Waits for the next change. Returns the marker if it is known.
     async fn next(
         &mut self,
         session: &mut Session,
@@ -276,7 +278,7 @@ fn marker(entry: &Entry) -> Result<Option<String>, Fault> {
     Ok(entry.text(GENERATION)?.map(str::to_owned))
 }
 
-/// Returns `true` if `message` reports that the content is complete and changes follow.
+/// Returns `true` if `message` says that all current entries were sent and changes follow.
 fn is_refreshed(message: ResultEntry) -> Result<bool, Fault> {
     for value in message.0.clone().expect_constructed().into_iter().flatten() {
         if value.id == SYNC_INFO
@@ -292,7 +294,7 @@ fn is_refreshed(message: ResultEntry) -> Result<bool, Fault> {
     })
 }
 
-/// Waits for `time`; forever without one.
+/// Sleeps for `time`; forever if it is `None`.
 async fn sleep(time: Option<Duration>) {
     match time {
         Some(time) => tokio::time::sleep(time).await,
@@ -300,15 +302,16 @@ async fn sleep(time: Option<Duration>) {
     }
 }
 
-/// The number of the element with the value of an intermediate response; RFC 4511, section 4.13.
+/// Tag number of the element that holds the value of an intermediate response; RFC 4511, section
+/// 4.13.
 const SYNC_INFO: u64 = 1;
-/// No attribute; RFC 4511, section 4.5.1.8.
+/// In place of a list of attributes: request none; RFC 4511, section 4.5.1.8.
 const NO_ATTRIBUTES: &str = "1.1";
-/// A set is read this long after the first marker that was not read yet, even if more markers come.
+/// Longest time between the first unread marker and the read, even if more markers follow.
 const LATEST: Duration = Duration::from_secs(1);
-/// Interval of questions that show whether a silent server is alive.
+/// Interval of requests that show whether a silent server is alive.
 const PING: Duration = Duration::from_secs(15);
-/// Time until the second attempt; it doubles up to the longest.
+/// Pause before the second attempt. It doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
-/// A server that is back is found within this time.
+/// Longest pause: a server that is back is found within this time.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);

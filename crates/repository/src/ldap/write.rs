@@ -1,11 +1,11 @@
-//! Writes a whole set into the directory, the marker last.
+//! Writes a whole set into an LDAP directory, the marker last.
 //!
-//! The root entry gets `tgPending` first and loses it with the write of the marker. A reader that
-//! comes in between, even after this program was killed, sees that the set is not complete. Only
-//! entries that differ are written.
+//! The root entry gets `tgPending` first, and loses it when the marker is written. A reader in
+//! between sees that the set is incomplete, even after this program was killed. Only entries that
+//! differ are written.
 //!
-//! Two pushes at a time would mix their sets. So the value of `tgPending` is a token. The marker is
-//! written only if the token is still there, and if a second reading finds the set that was pushed.
+//! Two concurrent pushes would mix their sets. So the value of `tgPending` is a token of the push.
+//! The marker is written only if the token is still there and a second read returns the pushed set.
 //!
 //! Source: RFC 4511, sections 4.6 to 4.8.
 
@@ -22,7 +22,7 @@ use super::read::{ENTRY_CSN, Reader};
 use super::session::{Session, set};
 use crate::{Fault, FaultKind};
 
-/// Makes `items` the set of the repository. Returns the new marker.
+/// Replaces the set of the repository by `items`. Returns the new marker.
 pub(super) async fn push(
     reader: &Reader,
     session: &mut Session,
@@ -45,7 +45,7 @@ pub(super) async fn push(
         .collect();
     let kept: BTreeSet<_> = wanted.iter().map(|entry| key(&entry.dn)).collect();
     let mut removed: Vec<_> = old.keys().filter(|name| !kept.contains(*name)).cloned().collect();
-    // Children first: their names are longer.
+    // Children are removed before parents. The name of a child is longer.
     removed.sort_by_key(|name| std::cmp::Reverse(name.len()));
     for name in removed {
         if let Some(entry) = old.remove(&name) {
@@ -86,7 +86,7 @@ fn verify(base: &str, expected: &[&Entry], after: &[Entry]) -> Result<(), Fault>
     Err(Fault::new(FaultKind::Unsteady, message).help("push again"))
 }
 
-/// The root entry, which is made if it does not exist.
+/// Reads the root entry. Creates it if it does not exist.
 async fn root(session: &mut Session, base: &str) -> Result<Entry, Fault> {
     let attributes = [OBJECT_CLASS, GENERATION, PENDING];
     if let Some(entry) = session.entry(base, &attributes).await? {
@@ -108,9 +108,9 @@ async fn root(session: &mut Session, base: &str) -> Result<Entry, Fault> {
     Ok(entry)
 }
 
-/// Marks the set as incomplete. Returns the token of this push.
+/// Marks the set as incomplete with a new token. Returns the token.
 async fn begin(session: &mut Session, root: &Entry) -> Result<String, Fault> {
-    // A new state of the standard library is random.
+    // Each new `RandomState` of the standard library has random keys.
     let token = format!("{:016x}", RandomState::new().build_hasher().finish());
     let mut changes = vec![Mod::Replace(bytes(PENDING), [bytes(&token)].into())];
     if !root.is_a(ROOT_CLASS) {
@@ -120,8 +120,8 @@ async fn begin(session: &mut Session, root: &Entry) -> Result<String, Fault> {
     Ok(token)
 }
 
-/// Writes the next marker. The write fails if the marker is no longer that of `root`, or the token
-/// is not there.
+/// Writes the next marker. Fails if the marker is no longer the one in `root`, or the token is
+/// gone.
 async fn commit(session: &mut Session, root: &Entry, token: &str) -> Result<String, Fault> {
     let old = root.text(GENERATION)?;
     let number = old.and_then(|old| old.parse::<u64>().ok()).unwrap_or(0);
@@ -135,14 +135,14 @@ async fn commit(session: &mut Session, root: &Entry, token: &str) -> Result<Stri
     Ok(next)
 }
 
-/// The changes that make `before` to `after`.
+/// The changes that turn `before` into `after`.
 fn changes(before: &Entry, after: &Entry) -> Vec<Mod<Vec<u8>>> {
     let names: BTreeSet<_> = before.attributes.keys().chain(after.attributes.keys()).collect();
     let written = names.into_iter().filter(|name| !name.eq_ignore_ascii_case(ENTRY_CSN));
     let differing = written.filter(|name| {
         let folded = |entry: &Entry| -> BTreeSet<Vec<u8>> {
             let fold = |value: &Vec<u8>| match name.as_str() {
-                // Classes and names of entries are compared without case.
+                // Object classes are compared without case.
                 "objectclass" => value.to_ascii_lowercase(),
                 _ => value.clone(),
             };
@@ -157,7 +157,7 @@ fn bytes(text: &str) -> Vec<u8> {
     text.as_bytes().to_vec()
 }
 
-/// Attributes that can name a root entry, and the class that such an entry is given; RFC 4519,
-/// section 3.
+/// Attributes that can name a root entry, and the object class for such an entry; RFC 4519, section
+/// 3.
 const ROOT_CLASSES: [(&str, &str); 3] =
     [("ou", "organizationalUnit"), ("cn", "organizationalRole"), ("o", "organization")];

@@ -1,4 +1,4 @@
-//! Policies in the schema of the AIX and z/OS policy agents.
+//! Reads policies in the LDAP schema of the AIX and z/OS policy agents.
 //!
 //! | attribute | field |
 //! |---|---|
@@ -11,13 +11,15 @@
 //! | `OutgoingTOS`, `DiffServOutProfileTransmittedTOSByte` (eight binary digits) | `mark.in`, `mark.out` |
 //! | `FlowServiceType`, `DiffServExcessTrafficTreatment` | `action` |
 //!
-//! `ControlledLoad` is policed and marked, `Guaranteed` is shaped. Excess traffic is dropped
-//! (`Drop`), sent as best effort (`BestEffort`), or shaped (`Shape`). Names may begin with `ibm-`.
+//! `ControlledLoad` means that traffic is policed and marked, and `Guaranteed` that it is shaped.
+//! Excess traffic is dropped (`Drop`), sent as best effort (`BestEffort`), or shaped (`Shape`).
+//! Names of attributes may begin with `ibm-`.
 //!
-//! Source: `aggregates`, section 6; AIX 7.1, Networks, "IBM SecureWay Directory Server policy
-//! loads" and "QoS policy specification"; z/OS 2.1 Communications Server, "PolicyAction statement".
+//! Source: the paper `aggregates`, section 6; AIX 7.1, Networks, "IBM SecureWay Directory Server
+//! policy loads" and "QoS policy specification"; z/OS 2.1 Communications Server, "PolicyAction
+//! statement".
 //! Differs: other attributes that affect packets are refused by name. These are rates of single
-//! connections, limits on connections, marks with `shape`, and marks without a rate.
+//! connections, limits on the number of connections, marks with `shape`, and marks without a rate.
 
 use std::net::IpAddr;
 
@@ -55,14 +57,14 @@ pub(super) fn read(rule: &Entry, index: &Index) -> Result<Item, Fault> {
     Ok(Item { kind: ItemKind::Policy, name: name.to_owned(), fields })
 }
 
-/// `entry` with the attribute names of AIX, which have no prefix `ibm-`.
+/// `entry` with the attribute names of AIX, which lack the prefix `ibm-`.
 fn plain(entry: &Entry) -> Entry {
     let name = |name: &String| name.strip_prefix("ibm-").unwrap_or(name).to_owned();
     let attributes = entry.attributes.iter().map(|(key, values)| (name(key), values.clone()));
     Entry { dn: entry.dn.clone(), attributes: attributes.collect() }
 }
 
-/// Refuses attributes that are neither in `names` nor without effect on packets.
+/// Refuses an attribute that is not in `names`, unless it has no effect on packets.
 fn known(entry: &Entry, names: &[&str]) -> Result<(), Fault> {
     let is =
         |name: &str| names.iter().chain(&DESCRIPTIVE).any(|known| known.eq_ignore_ascii_case(name));
@@ -179,7 +181,7 @@ fn action(category: &Entry) -> Result<Table, Fault> {
     Ok(fields)
 }
 
-/// The name of the action of a category that has a rate, or has none.
+/// The policy action of a service category. `limited` tells whether the category has a rate.
 fn treatment(category: &Entry, limited: bool) -> Result<&'static str, Fault> {
     let service = match category.text(SERVICE)? {
         None => None,
@@ -221,7 +223,7 @@ fn profile(category: &Entry, mean: i64) -> Result<Table, Fault> {
     Ok(profile)
 }
 
-/// A number above 0; 0 means that there is no limit.
+/// A number above 0. `None` for 0, which means no limit.
 fn positive(category: &Entry, attribute: &str) -> Result<Option<i64>, Fault> {
     match category.integer(attribute)? {
         Some(number) if number < 0 => Err(category.malformed(attribute, "is negative")),
@@ -229,7 +231,8 @@ fn positive(category: &Entry, attribute: &str) -> Result<Option<i64>, Fault> {
     }
 }
 
-/// The DS codepoint in a TOS byte of binary digits, of which missing ones are 0; none for 0.
+/// The DS codepoint in a TOS byte that is written in binary digits. Missing digits are 0. `None`
+/// for codepoint 0.
 fn codepoint(category: &Entry, attribute: &str) -> Result<Option<Value>, Fault> {
     let Some(text) = category.text(attribute)? else { return Ok(None) };
     let wrong = |why: &str| category.malformed(attribute, why);
@@ -247,9 +250,9 @@ fn codepoint(category: &Entry, attribute: &str) -> Result<Option<Value>, Fault> 
     Ok(Codepoint::new(byte >> ECN_BITS.count_ones()).filter(|_| byte != 0).map(filter::codepoint))
 }
 
-/// The class of rules.
+/// The object class of rules.
 pub(super) const RULE_CLASS: &str = "ServicePolicyRules";
-/// The class of service categories.
+/// The object class of service categories.
 pub(super) const CATEGORY_CLASS: &str = "ServiceCategories";
 
 const TAG: &str = "SelectorTag";
@@ -266,7 +269,7 @@ const MAX_PACKET: &str = "DiffServInProfileMaxPacketSize";
 const TOS: &str = "OutgoingTOS";
 const OUT_TOS: &str = "DiffServOutProfileTransmittedTOSByte";
 
-/// The attributes of rules that are read.
+/// The attributes of rules that have a meaning here.
 const RULE_ATTRIBUTES: [&str; 9] = [
     "PolicyName",
     "PolicyRulePriority",
@@ -279,7 +282,7 @@ const RULE_ATTRIBUTES: [&str; 9] = [
     "DestinationPortRange",
 ];
 
-/// The attributes of service categories that are read.
+/// The attributes of service categories that have a meaning here.
 const CATEGORY_ATTRIBUTES: [&str; 14] = [
     "serviceName",
     TAG,
@@ -297,12 +300,12 @@ const CATEGORY_ATTRIBUTES: [&str; 14] = [
     "MaxConnections",
 ];
 
-/// Attributes that change nothing for packets.
+/// Attributes that have no effect on packets.
 const DESCRIPTIVE: [&str; 4] = ["objectClass", "cn", "description", "entryCSN"];
 
 const BYTES_IN_KILOBIT: i64 = 125;
 const TOS_DIGITS: usize = 8;
-/// The bits of a TOS byte that are not of the DS codepoint; RFC 3168, section 5.
+/// The bits of a TOS byte outside of the DS codepoint; RFC 3168, section 5.
 const ECN_BITS: u8 = 0b11;
 
 #[cfg(test)]
@@ -372,7 +375,7 @@ mod tests {
         assert_eq!(fields["profile"], Value::Table(profile));
     }
 
-    /// Catches: an attribute that is passed over in silence.
+    /// Catches: an attribute with an effect on packets that is silently ignored.
     #[test]
     fn an_attribute_that_cannot_be_mapped_is_refused_by_name() {
         let cases: [(&str, &[(&str, &str)]); 8] = [

@@ -1,4 +1,4 @@
-//! Helpers for the tests of all kinds of repositories.
+//! Helpers for the tests of every kind of repository.
 
 #![allow(dead_code, reason = "not every kind of repository needs all of them")]
 
@@ -13,7 +13,7 @@ use tidegate_config::testing::{document, item_sets, respelled};
 use tidegate_config::{Item, Part};
 use tidegate_repository::PolicyRepository;
 
-/// The canonical text of `parts`.
+/// The canonical text of `parts`: one spelling for all equal sets.
 pub(crate) fn canonical_text(parts: &[Part]) -> String {
     canonical(parts).unwrap_or_else(|found| panic!("{}", found.render(false)))
 }
@@ -23,17 +23,18 @@ pub(crate) fn text_of(items: &[Item]) -> String {
     canonical_text(&[Part { origin: "set".to_owned(), text: document(items) }])
 }
 
-/// `number` random sets, the same in each run.
+/// Random sets of policies, the same in each run.
 pub(crate) fn random_sets(number: usize) -> Vec<Vec<Item>> {
     let mut runner = TestRunner::deterministic();
     let sets = item_sets();
     (0..number).map(|_| sets.new_tree(&mut runner).unwrap().current()).collect()
 }
 
-/// Pushes random sets into `repository` in any spelling, pulls them, and compares canonical texts.
+/// Pushes random sets in random spellings into `repository`, pulls them, and compares the canonical
+/// texts.
 ///
-/// Catches: an item or a field that the repository loses, adds or changes. An item of an earlier set
-/// that stays. A push and a pull with different revisions.
+/// Catches: an item or a field that the repository loses, adds or changes; an item of an earlier
+/// set that stays; different revisions returned by a push and the next pull.
 pub(crate) async fn sets_come_back_the_same(repository: &Arc<dyn PolicyRepository>, sets: usize) {
     for (seed, set) in (0u64..).zip(random_sets(sets)) {
         let revision = repository.push(respelled(&set, seed)).await.unwrap();
@@ -43,7 +44,7 @@ pub(crate) async fn sets_come_back_the_same(repository: &Arc<dyn PolicyRepositor
     }
 }
 
-/// The next snapshot or fault of a watched repository; fails after 10 s.
+/// The next snapshot or fault of a watched repository. Fails after 10 s.
 pub(crate) async fn next<T>(snapshots: &mut tokio::sync::mpsc::Receiver<T>) -> T {
     let next = tokio::time::timeout(Duration::from_secs(10), snapshots.recv());
     next.await.expect("nothing within 10 s").expect("the watch has ended")

@@ -1,4 +1,4 @@
-//! Users, passwords, tokens and certificates.
+//! Tests users, passwords, tokens and certificates of etcd.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -23,7 +23,7 @@ fn write(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-/// A folder that is removed when this is dropped.
+/// A folder that is removed when the value is dropped.
 pub(crate) struct Folder(PathBuf);
 
 impl Drop for Folder {
@@ -32,7 +32,7 @@ impl Drop for Folder {
     }
 }
 
-/// A source for user `gateway` with this password.
+/// A source that logs in as user `gateway` with this password.
 pub(crate) fn with_password(url: &str, password: &str) -> (SourceSpec, Folder) {
     let port = url.rsplit(':').next().unwrap();
     let name = format!("tidegate-password-{}-{port}-{}", std::process::id(), password.len());
@@ -46,7 +46,8 @@ pub(crate) fn with_password(url: &str, password: &str) -> (SourceSpec, Folder) {
     (spec, Folder(folder))
 }
 
-/// Users `root`, with all rights, and `gateway`, which may read `/t/` and write `/t/status/`.
+/// Creates the users `root`, with all rights, and `gateway`, which may read `/t/` and write
+/// `/t/status/`.
 async fn with_users(server: &Etcd) {
     for (user, role) in [("root", "root"), ("gateway", "reader")] {
         server
@@ -62,7 +63,7 @@ async fn with_users(server: &Etcd) {
     server.call("/v3/auth/enable", json!({})).await;
 }
 
-/// Catches: a token that is not exchanged again after the server forgot it; a password in a fault.
+/// Catches: no new login after the server forgot the token; a password in the text of a fault.
 #[tokio::test]
 async fn users_read_what_they_may_and_their_tokens_are_renewed() {
     let Some(server) = Etcd::start().await else { return };
@@ -83,7 +84,7 @@ async fn users_read_what_they_may_and_their_tokens_are_renewed() {
     let denied = fault(gateway.push(vec![policy("mail", 1)]).await, FaultKind::Refused);
     assert!(denied.message.contains("permission denied"), "{denied}");
 
-    // A new password, even the same one, ends the tokens of the user.
+    // Setting a password invalidates the user's tokens, even if the password is the same.
     let root = json!({ "name": "root", "password": "root-pw" });
     let token =
         server.call("/v3/auth/authenticate", root).await["token"].as_str().unwrap().to_owned();
@@ -96,7 +97,7 @@ async fn users_read_what_they_may_and_their_tokens_are_renewed() {
     while held(&next_snapshot(&mut watch).await)[0].name != "mail" {}
 }
 
-/// Catches: files that are read once; a watch that keeps the old password.
+/// Catches: credentials files that are read only at the start; a watch that keeps the old password.
 #[tokio::test]
 async fn a_corrected_password_and_a_renewed_certificate_are_used_without_a_restart() {
     let Some(server) = Etcd::start().await else { return };
@@ -146,7 +147,8 @@ fn authority(name: &str) -> Authority {
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
 
-/// Writes `<name>.pem` and `<name>.key`, signed by `authority`, for host `host` until `year`.
+/// Writes `<name>.pem` and `<name>.key`: a certificate for `host`, valid until `year`, signed by
+/// `authority`.
 fn certificate(folder: &Path, name: &str, authority: &Authority, host: &str, year: i32) {
     let mut params = CertificateParams::new(vec![host.to_owned()]).unwrap();
     params.not_before = date_time_ymd(2000, 1, 1);
@@ -159,8 +161,8 @@ fn certificate(folder: &Path, name: &str, authority: &Authority, host: &str, yea
     write(&folder.join(format!("{name}.key")), &key.serialize_pem());
 }
 
-/// A server with TLS whose certificate is for `host` until `year`, and which wants certificates of
-/// its clients.
+/// A TLS server that requires certificates of its clients. Its own certificate is for `host` and
+/// valid until `year`.
 async fn with_tls(host: &'static str, year: i32) -> Option<Etcd> {
     let server = Etcd::start_with("https", |folder| {
         let (ours, theirs) = (authority("ours"), authority("theirs"));
@@ -190,7 +192,8 @@ fn with_files(server: &Etcd, ca: Option<&str>, client: Option<&str>) -> SourceSp
     spec
 }
 
-/// Catches: a server that is not verified; a client certificate that is not sent; one kind of fault
+/// Catches: a server certificate that is not verified; a client certificate that is not sent;
+/// different causes reported as the same kind of fault.
 /// for all.
 #[tokio::test]
 async fn certificates_of_both_sides_are_verified() {

@@ -1,4 +1,4 @@
-//! The sets that a watcher gets, and their times.
+//! Tests the sets that a watcher gets, and when it gets them.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use tokio::time::{Instant, timeout};
 use crate::real::Etcd;
 use crate::testing::{fault, held, next, next_snapshot, nothing, policy, source, spec};
 
-/// Catches: reading or watching below `status/`; a report under another key.
+/// Catches: reports of gateways (`status/`) read as policies, or watched as changes; a report
+/// written under a wrong key.
 #[tokio::test]
 async fn a_pushed_set_is_pulled_and_watched_and_reports_change_nothing() {
     let Some(server) = Etcd::start().await else { return };
@@ -39,7 +40,8 @@ async fn a_pushed_set_is_pulled_and_watched_and_reports_change_nothing() {
     assert_eq!(source.pull().await.unwrap(), seen);
 }
 
-/// Catches: a read at the present in place of the marker's revision; a watch of the whole prefix.
+/// Catches: a set read at the newest revision instead of the marker's; keys without a new marker
+/// taken for a commit.
 #[tokio::test]
 async fn half_a_change_without_its_marker_is_not_seen() {
     let Some(server) = Etcd::start().await else { return };
@@ -61,9 +63,11 @@ async fn half_a_change_without_its_marker_is_not_seen() {
     fault(next(&mut watch).await, FaultKind::Uncommitted);
 }
 
-/// A marker that was compacted stands for the present, if nothing changed after it.
+/// After compaction, the history at the marker is gone. The current keys count as the committed set
+/// if nothing changed after the marker.
 ///
-/// Catches: no attempt at the present; no comparison of revisions; no comparison of the digest.
+/// Catches: no fallback to the current keys; keys newer than the marker accepted; a removed key not
+/// noticed.
 #[tokio::test]
 async fn a_set_outlives_the_history_at_its_marker() {
     let Some(server) = Etcd::start().await else { return };
@@ -89,7 +93,7 @@ async fn a_set_outlives_the_history_at_its_marker() {
     assert_eq!(held(&next(&mut watch).await.unwrap()).len(), 2);
 }
 
-/// Catches: a read for each marker; a quiet period without an end.
+/// Catches: one read for each marker; a commit that is never read while further markers follow.
 #[tokio::test]
 async fn a_thousand_markers_are_few_reads_and_the_last_is_read() {
     let Some(server) = Etcd::start().await else { return };
@@ -123,7 +127,8 @@ async fn a_thousand_markers_are_few_reads_and_the_last_is_read() {
     );
 }
 
-/// Catches: a snapshot for each key; an empty store taken as an empty set; a half-written push.
+/// Catches: a snapshot for each changed key; an emptied store taken for an empty set; a push that
+/// is read half-written.
 #[tokio::test]
 async fn each_change_is_a_commit_after_a_quiet_period() {
     let Some(server) = Etcd::start().await else { return };

@@ -1,4 +1,4 @@
-//! Servers that are down, killed, emptied, or hold what no gateway can use.
+//! Tests etcd servers that are down, killed, emptied, or hold values that no gateway can use.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use crate::real::{Etcd, free_port};
 use crate::testing::{fault, held, next, next_snapshot, nothing, policy, source, spec};
 
-/// Catches: a snapshot that is not sent after a fault; a fault that is sent at each attempt.
+/// Catches: no snapshot after a fault is over; the same fault reported at each attempt.
 #[tokio::test]
 async fn a_server_that_is_killed_is_one_fault_and_its_return_one_snapshot() {
     let Some(mut server) = Etcd::start().await else { return };
@@ -38,9 +38,10 @@ async fn a_server_that_is_down_at_the_start_is_waited_for() {
     assert_eq!(held(&next_snapshot(&mut watch).await).len(), 1);
 }
 
-/// The new store reaches the revision of the old one with another set.
+/// After a loss of data, the new store reaches the revision of the old one with another set.
 ///
-/// Catches: a name of a commit that is its revision only.
+/// Catches: a commit's name that consists of the revision only, so that the new set seems to be the
+/// old one.
 #[tokio::test]
 async fn a_server_that_lost_its_data_keeps_the_policies_in_force() {
     let Some(mut server) = Etcd::start().await else { return };
@@ -65,7 +66,7 @@ async fn a_server_that_lost_its_data_keeps_the_policies_in_force() {
     assert_eq!((&*held(&new)[0].name, new.revision), ("mail", second));
 }
 
-/// Catches: only the first URL; the fault of the last one only.
+/// Catches: only the first URL tried; only the last member's fault reported.
 #[tokio::test]
 async fn members_are_tried_in_their_order() {
     let Some(mut server) = Etcd::start().await else { return };
@@ -79,8 +80,8 @@ async fn members_are_tried_in_their_order() {
     assert!(down.message.contains(&dead) && down.message.contains(&server.url()), "{down}");
 }
 
-/// Catches: a limit that counts marker and lock; a source that is not read again after it was too
-/// large.
+/// Catches: the marker and the lock counted as policies; a source that is not read again once it
+/// was too large.
 #[tokio::test]
 async fn a_set_beyond_the_limits_is_too_large_until_a_smaller_one_is_committed() {
     let Some(server) = Etcd::start().await else { return };
@@ -100,7 +101,7 @@ async fn a_set_beyond_the_limits_is_too_large_until_a_smaller_one_is_committed()
     }
 }
 
-/// Catches: an entry that is left out; a fault without its key.
+/// Catches: an invalid entry that is silently skipped; a fault that does not name the key.
 #[tokio::test]
 async fn an_entry_of_the_wrong_type_is_a_fault_that_names_its_key() {
     let Some(server) = Etcd::start().await else { return };

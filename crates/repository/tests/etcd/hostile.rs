@@ -1,4 +1,4 @@
-//! Servers that are slow, silent, wrong or endless, and the limits of their cost.
+//! Tests servers that are slow, silent, wrong or endless, and the cost that they can cause.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use crate::real::{Etcd, call};
 use crate::testing::{fault, held, next, next_snapshot, policy, source, spec};
 
 /// A proxy before a server on loopback. It cuts each of its first `cuts` connections after `up`
-/// bytes to the server or `down` bytes to the client.
+/// bytes to the server or `down` bytes to the client, whichever comes first.
 async fn proxy(port: u16, up: usize, down: usize, cuts: usize) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -39,12 +39,12 @@ async fn proxy(port: u16, up: usize, down: usize, cuts: usize) -> String {
     url
 }
 
-/// A proxy that cuts each connection.
+/// A proxy that cuts every connection.
 pub(crate) async fn cutting_proxy(port: u16, up: usize, down: usize) -> String {
     proxy(port, up, down, usize::MAX).await
 }
 
-/// A proxy that deletes a key before it passes on the first connection.
+/// A proxy that deletes a key before it forwards the first connection.
 pub(crate) async fn deleting_proxy(port: u16, key: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -73,22 +73,23 @@ async fn copy(
     }
 }
 
-/// The answers of a false server.
+/// The answers of a fake server.
 enum Reply {
-    /// A whole answer of this status.
+    /// A whole answer with this status and body.
     Whole(u16, String),
-    /// The head of an endless answer and these bytes, then this again and again with a pause in
-    /// between.
+    /// An endless answer: the header and the first bytes, then the second bytes again and again,
+    /// with a pause in between.
     Endless(Vec<u8>, Vec<u8>, Duration),
-    /// The head of an endless answer and these bytes, then nothing.
+    /// The header of an endless answer and these bytes, then nothing more.
     Stalled(Vec<u8>),
-    /// These bytes in place of HTTP, then the end.
+    /// These bytes instead of HTTP, then the end of the connection.
     Raw(Vec<u8>),
-    /// Nothing at all.
+    /// No answer at all.
     Silence,
 }
 
-/// A server that answers by `reply`: from path, request, and the number of requests before.
+/// A server whose answers `reply` computes from the path, the request, and the number of earlier
+/// requests.
 struct False {
     url: String,
     sent: Arc<AtomicUsize>,
@@ -107,7 +108,7 @@ impl False {
                 let (sent, asked, reply) =
                     (Arc::clone(&counted), Arc::clone(&numbered), Arc::clone(&reply));
                 tokio::spawn(async move {
-                    // The client may hang up at any time.
+                    // The result is ignored: the client may close the connection at any time.
                     let _ = serve(stream, &*reply, &sent, &asked).await;
                 });
             }
@@ -162,7 +163,7 @@ async fn serve(
     }
 }
 
-/// The answer of a store at `revision`, whose only key is the marker.
+/// The answer of a store at `revision` that holds only the marker, last changed at `marker`.
 fn only_marker(request: &Value, revision: u64, marker: u64) -> Reply {
     let bytes = |field: &str| STANDARD.decode(request[field].as_str().unwrap()).unwrap();
     let (from, end) = (bytes("key"), bytes("range_end"));
@@ -182,8 +183,8 @@ fn line(result: Value) -> Vec<u8> {
     format!("{}\n", json!({ "result": result })).into_bytes()
 }
 
-/// Catches: a limit that is checked after the whole answer. The server may send more than `max_size`
-/// because of base64 (4/3) and the buffers of sockets.
+/// Catches: a size limit that is checked only after the whole answer. The server may send somewhat
+/// more than `max_size`, because of base64 (4/3) and the buffers of sockets.
 #[tokio::test]
 async fn an_answer_without_end_is_cut_off_at_max_size() {
     let server = False::start(|_, request, _| match request["range_end"].as_str() {
@@ -198,8 +199,8 @@ async fn an_answer_without_end_is_cut_off_at_max_size() {
     assert!((4 << 20..20 << 20).contains(&sent), "{sent} B");
 }
 
-/// Time is virtual. Catches: a connection with half an answer that is used again, and then listed
-/// again.
+/// Time is virtual. Catches: a connection with an unread rest of an answer that is used again, so
+/// the set is read a second time.
 #[tokio::test(start_paused = true)]
 async fn a_set_that_is_too_large_is_read_once_for_each_commit() {
     let reads = Arc::<AtomicUsize>::default();
@@ -221,7 +222,7 @@ async fn a_set_that_is_too_large_is_read_once_for_each_commit() {
     assert_eq!(reads.load(Ordering::Relaxed), 1);
 }
 
-/// Time is virtual. Catches: a quiet period without a limit.
+/// Time is virtual. Catches: a wait for a quiet moment that never ends.
 #[tokio::test(start_paused = true)]
 async fn markers_that_never_pause_are_read_after_a_second() {
     let server = False::start(|path, request, n| match path {
@@ -239,7 +240,7 @@ async fn markers_that_never_pause_are_read_after_a_second() {
     assert!(began.elapsed() < Duration::from_millis(1500), "{:?}", began.elapsed());
 }
 
-/// Catches: a limit on the answer alone, and none on keys and values.
+/// Catches: a limit on the bytes of the answer only, and none on the keys and values in it.
 #[tokio::test]
 async fn an_answer_of_64_mib_is_too_large_for_a_source_of_63() {
     let value = STANDARD.encode(vec![b'#'; 1 << 20]);
@@ -263,7 +264,7 @@ async fn an_answer_of_64_mib_is_too_large_for_a_source_of_63() {
     fault(open(&spec).unwrap().pull().await, FaultKind::TooLarge);
 }
 
-/// Catches: no end to pages; no look at the order of keys.
+/// Catches: pages without end that are all read; keys out of order that are accepted.
 #[tokio::test]
 async fn pages_without_end_are_cut_off() {
     for same in [true, false] {
@@ -304,7 +305,7 @@ async fn answers_that_are_not_etcd_are_faults_of_the_protocol() {
     }
 }
 
-/// Time is virtual. Catches: any of the three limits of time.
+/// Time is virtual. Catches: no time limit for the header, for a silence, or for the whole answer.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_silent_or_slow_is_unreachable() {
     let answers: [(fn() -> Reply, u64); 3] = [
@@ -320,7 +321,7 @@ async fn a_server_that_is_silent_or_slow_is_unreachable() {
     }
 }
 
-/// Catches: the server's text shown as it is.
+/// Catches: the server's text copied into a message, with the password in it.
 #[tokio::test]
 async fn a_server_that_repeats_the_password_does_not_get_it_into_a_fault() {
     let server = False::start(|path, request, _| {
@@ -338,7 +339,8 @@ async fn a_server_that_repeats_the_password_does_not_get_it_into_a_fault() {
     assert!(refused.message.contains("***"), "{refused}");
 }
 
-/// Catches: the same revision again after a cut; no attempt after it.
+/// Catches: the unchanged set reported again after the connection was cut; no new attempt after the
+/// cut.
 #[tokio::test]
 async fn a_connection_that_is_cut_in_mid_transfer_is_opened_again() {
     let Some(server) = Etcd::start().await else { return };
@@ -350,10 +352,10 @@ async fn a_connection_that_is_cut_in_mid_transfer_is_opened_again() {
     assert_eq!(held(&next(&mut watch).await.unwrap()), set);
 }
 
-/// The watch begins after the history that the server has.
+/// The watch is to begin before the oldest history that the server still has.
 ///
-/// Catches: a cancelled watch taken for a silent one; an alarm for it, or none for an end without a
-/// reason.
+/// Catches: a cancelled watch that is taken for a silent one; an alarm for it; no alarm if the
+/// watch ends without a reason.
 #[tokio::test(start_paused = true)]
 async fn a_compacted_or_closed_watch_is_listed_again() {
     let cancelled = line(json!({ "canceled": true, "compact_revision": "12" }));
@@ -380,7 +382,8 @@ async fn a_compacted_or_closed_watch_is_listed_again() {
     }
 }
 
-/// Catches: no look at the newest revision; no comparison with the one before.
+/// Catches: no comparison with the store's newest revision, so a stalled watch is never noticed; no
+/// comparison with the revision before, so lost data is not noticed.
 #[tokio::test(start_paused = true)]
 async fn a_silent_watch_is_found_by_a_newer_marker_and_by_an_older_store() {
     for (store, marker) in [(30, 25), (8, 4)] {
@@ -399,7 +402,7 @@ async fn a_silent_watch_is_found_by_a_newer_marker_and_by_an_older_store() {
     }
 }
 
-/// Catches: a line without a limit.
+/// Catches: a line of unlimited length that is stored.
 #[tokio::test]
 async fn a_watch_with_a_line_without_end_is_closed() {
     let server = False::start(|path, request, _| match path {

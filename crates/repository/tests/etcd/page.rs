@@ -1,4 +1,5 @@
-//! The commands of the page for operators lead from nothing to a policy.
+//! Tests that the commands on the manual's page about etcd work: from an empty server to a policy
+//! in force.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,7 +13,7 @@ use crate::access::with_password;
 use crate::real::Etcd;
 use crate::testing::{fault, held, spec};
 
-/// Runs commands of the page against `server`.
+/// Runs commands from the page against `server`.
 fn run(server: &Etcd, commands: &str) {
     let shell = Command::new("bash")
         .args(["-euc", commands])
@@ -23,7 +24,7 @@ fn run(server: &Etcd, commands: &str) {
     assert!(shell.unwrap().success(), "{commands}");
 }
 
-/// The first blocks of commands below `heading`.
+/// The first two blocks of commands under `heading`.
 fn blocks<'a>(page: &'a str, heading: &str) -> Vec<&'a str> {
     let (_, section) = page.split_once(&format!("\n### {heading}\n")).unwrap();
     let blocks = section.split("```").skip(1).step_by(2).take(2);

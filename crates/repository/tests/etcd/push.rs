@@ -1,4 +1,4 @@
-//! Pushes of every size, and the committed set after an interrupted push.
+//! Tests pushes of every size, and the committed set after an interrupted push.
 
 use std::collections::BTreeMap;
 
@@ -22,9 +22,11 @@ fn set(first: i64, count: i64) -> Vec<Item> {
     set
 }
 
-/// 512 items are deleted and 1,024 written, in 12 full transactions, and the marker in one more.
+/// The push deletes 512 items and writes 1,024, in 12 full transactions. One more transaction
+/// writes the marker.
 ///
-/// Catches: the marker written first; stale keys left; a read at the present.
+/// Catches: the marker written before the items; keys of the old set left; a set read at the newest
+/// revision instead of the marker's.
 #[tokio::test]
 async fn readers_during_a_large_push_get_the_old_set_or_the_new() {
     let Some(server) = Etcd::start().await else { return };
@@ -50,14 +52,14 @@ async fn readers_during_a_large_push_get_the_old_set_or_the_new() {
     assert!(server.get("/t/push").await.is_none());
 }
 
-/// Catches: a lock that is not checked in each transaction; no lock.
+/// Catches: a push without a lock; transactions that do not check the lock.
 #[tokio::test]
 async fn a_push_that_is_cut_off_leaves_the_old_set_and_its_lock_for_a_while() {
     let Some(server) = Etcd::start().await else { return };
     let direct = source(&server.url());
     direct.push(set(0, 10)).await.unwrap();
     let before = direct.pull().await.unwrap();
-    // Lock, list and one transaction of 128 fit into it.
+    // The limit has room for the lock, the list of keys, and one transaction of 128 operations.
     let cut = source(&cutting_proxy(server.port(), 30_000, usize::MAX).await);
     fault(cut.push(set(100, 1000)).await, FaultKind::Unreachable);
     assert!(server.get("/t/policy/p100").await.is_some(), "nothing was written before the cut");
@@ -79,7 +81,7 @@ async fn a_push_goes_on_at_the_next_member_with_its_lock() {
     assert_eq!(held(&source.pull().await.unwrap()), set(0, 1000));
 }
 
-/// Catches: transactions that do not check the lock.
+/// Catches: a transaction that succeeds although the push has lost its lock.
 #[tokio::test]
 async fn a_push_that_lost_its_lock_ends() {
     let Some(server) = Etcd::start().await else { return };
@@ -113,8 +115,8 @@ async fn a_set_that_cannot_be_read_again_is_not_pushed() {
     assert!(server.get("/t/commit").await.is_none());
 }
 
-/// One value of 1.2 MB, which fits into no transaction with others, and 30 of 200 kB, which are
-/// more than gRPC passes on by default.
+/// One value has 1.2 MB and fits into no transaction with others. Thirty values have 200 kB each,
+/// together more than gRPC passes on by default.
 #[tokio::test]
 async fn large_values_are_pushed_and_pulled() {
     let Some(server) = Etcd::start().await else { return };
@@ -155,7 +157,8 @@ fn set_of_items() -> impl Strategy<Value = Vec<Item>> {
         let item = |((kind, name), fields): ((ItemKind, String), BTreeMap<String, Value>)| Item {
             kind,
             name,
-            // Fields that make a value a whole document are refused by a test of their own.
+            // Fields of whole documents are left out here; another test checks that they are
+            // refused.
             fields: fields
                 .into_iter()
                 .filter(|(field, _)| {
@@ -169,7 +172,8 @@ fn set_of_items() -> impl Strategy<Value = Vec<Item>> {
     })
 }
 
-/// Catches: stale keys left; values quoted by hand; kinds mixed up; the last page lost.
+/// Catches: keys of the old set left; values quoted wrongly; items of different kinds mixed up; the
+/// last page lost.
 #[tokio::test]
 async fn any_set_is_pulled_as_it_was_pushed() {
     let Some(server) = Etcd::start().await else { return };
@@ -187,5 +191,5 @@ async fn any_set_is_pulled_as_it_was_pushed() {
     }
 }
 
-/// Few, since each is a push of up to 200 items.
+/// Few cases, since each pushes up to 200 items.
 const CASES: u32 = 12;

@@ -1,4 +1,4 @@
-//! A real server, Debian's `etcd-server`, for one test.
+//! A real etcd server, Debian's `etcd-server`, for one test.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
-/// A server in a temporary folder. It is killed when this is dropped, also by a panic.
+/// A server in a temporary folder. Dropping the value kills it, even after a panic.
 pub(crate) struct Etcd {
     child: Option<Child>,
     folder: PathBuf,
@@ -24,12 +24,12 @@ pub(crate) struct Etcd {
 }
 
 impl Etcd {
-    /// A running server; none, with a message, where etcd is not installed.
+    /// A running server. If etcd is not installed, prints a message and returns `None`.
     pub(crate) async fn start() -> Option<Self> {
         Self::start_with("http", |_| Vec::new()).await
     }
 
-    /// The same with more arguments, which may name files in the folder.
+    /// The same with more arguments, which may name files in the server's folder.
     pub(crate) async fn start_with(
         scheme: &'static str,
         arguments: impl Fn(&Path) -> Vec<String>,
@@ -69,7 +69,7 @@ impl Etcd {
         self.port
     }
 
-    /// Starts the process again on the data that is there.
+    /// Starts the process again with its existing data.
     pub(crate) async fn run(&mut self) {
         for _ in 0..ATTEMPTS {
             if self.started().await {
@@ -80,7 +80,7 @@ impl Etcd {
         panic!("etcd does not start again:\n{}", self.log());
     }
 
-    /// Starts the process. It ends if another program has taken its port.
+    /// Starts the process. Returns `false` if it ends because another program has taken its port.
     async fn started(&mut self) -> bool {
         let peers = format!("http://127.0.0.1:{}", free_port());
         let child = Command::new("etcd")
@@ -128,18 +128,18 @@ impl Etcd {
         fs::remove_dir_all(self.folder.join("data")).unwrap();
     }
 
-    /// Posts `request`, for a server without TLS.
+    /// Posts `request` to a server without TLS; returns the answer.
     pub(crate) async fn call(&self, path: &str, request: Value) -> Value {
         call(self.port, path, "", request).await
     }
 
-    /// Writes a key by hand; returns the revision.
+    /// Writes a key directly; returns the revision.
     pub(crate) async fn put(&self, key: &str, value: &[u8]) -> u64 {
         let request = json!({ "key": STANDARD.encode(key), "value": STANDARD.encode(value) });
         revision(&self.call("/v3/kv/put", request).await)
     }
 
-    /// Deletes a key by hand.
+    /// Deletes a key directly.
     pub(crate) async fn delete(&self, key: &str) {
         self.call("/v3/kv/deleterange", json!({ "key": STANDARD.encode(key) })).await;
     }
@@ -151,7 +151,7 @@ impl Etcd {
         Some(String::from_utf8(STANDARD.decode(value).unwrap()).unwrap())
     }
 
-    /// Compacts all history before the present.
+    /// Compacts all history before the current revision.
     pub(crate) async fn compact(&self) {
         let now =
             revision(&self.call("/v3/kv/range", json!({ "key": STANDARD.encode("x") })).await);
@@ -159,7 +159,7 @@ impl Etcd {
     }
 }
 
-/// Posts `request` with this token to a server on loopback.
+/// Posts `request` with a login token to a server on loopback.
 pub(crate) async fn call(port: u16, path: &str, token: &str, request: Value) -> Value {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     let body = request.to_string();
@@ -184,7 +184,7 @@ impl Drop for Etcd {
     }
 }
 
-/// Attempts to start a server, since free ports can be taken by others.
+/// Number of attempts to start a server, since other programs may take a free port.
 const ATTEMPTS: usize = 10;
 
 fn revision(answer: &Value) -> u64 {
@@ -201,7 +201,7 @@ fn folder() -> PathBuf {
     folder
 }
 
-/// A port that nothing listens at.
+/// A port at which no program listens.
 pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

@@ -1,4 +1,4 @@
-//! Random sets come back with the same canonical text.
+//! Tests that random sets come back from etcd with the same canonical text.
 
 use crate::common::sets_come_back_the_same;
 use crate::real::Etcd;
@@ -10,5 +10,5 @@ async fn a_random_set_comes_back_the_same() {
     sets_come_back_the_same(&source(&server.url()), SETS).await;
 }
 
-/// Sets that are pushed: a push takes some 10 ms.
+/// Number of pushed sets. A push takes about 10 ms.
 const SETS: usize = 24;

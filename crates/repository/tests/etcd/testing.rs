@@ -1,4 +1,4 @@
-//! Sources, items and answers, as the tests write them.
+//! Helpers of the tests: sources, items and answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tidegate_core::Bytes;
 use tidegate_repository::{Fault, FaultKind, PolicyRepository, Snapshot, Snapshots, open};
 use tokio::time::timeout;
 
-/// A source at `urls`, with the defaults of the configuration.
+/// A source at `urls`, otherwise with the default configuration.
 pub(crate) fn spec(urls: &[String]) -> SourceSpec {
     SourceSpec {
         name: "central".to_owned(),
@@ -46,7 +46,7 @@ pub(crate) fn sort(items: &mut [Item]) {
     items.sort_by(|a, b| (a.kind, &a.name).cmp(&(b.kind, &b.name)));
 }
 
-/// The next answer of a watch, which must come.
+/// The next answer of a watch. Fails if none comes.
 pub(crate) async fn next(snapshots: &mut Snapshots) -> Result<Snapshot, Fault> {
     timeout(Duration::from_secs(30), snapshots.recv())
         .await
@@ -54,7 +54,7 @@ pub(crate) async fn next(snapshots: &mut Snapshots) -> Result<Snapshot, Fault> {
         .expect("the watch has ended")
 }
 
-/// The next answers until a snapshot, which must come.
+/// The next snapshot of a watch. Skips faults before it, and fails if none comes.
 pub(crate) async fn next_snapshot(snapshots: &mut Snapshots) -> Snapshot {
     loop {
         if let Ok(snapshot) = next(snapshots).await {
@@ -63,13 +63,13 @@ pub(crate) async fn next_snapshot(snapshots: &mut Snapshots) -> Snapshot {
     }
 }
 
-/// Nothing comes for longer than a quiet period.
+/// Asserts that no answer comes for longer than `QUIET`.
 pub(crate) async fn nothing(snapshots: &mut Snapshots) {
     let answer = timeout(Duration::from_millis(600), snapshots.recv()).await;
     assert!(answer.is_err(), "{answer:?}");
 }
 
-/// The fault of `answer`, of this kind.
+/// The fault in `answer`. Fails unless it is of this kind.
 #[track_caller]
 pub(crate) fn fault<T: std::fmt::Debug>(answer: Result<T, Fault>, kind: FaultKind) -> Fault {
     let fault = answer.unwrap_err();

@@ -1,4 +1,4 @@
-//! Certificates for the servers of the tests, made anew for each.
+//! Certificates for the test servers, newly made for each test.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,8 +6,8 @@ use std::path::Path;
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 
-/// Writes an authority, and certificates of a server and of a gateway that it has signed, into
-/// `folder`.
+/// Writes an authority into `folder`, and two certificates that it has signed: for a server and for
+/// a gateway.
 pub(crate) fn make(folder: &Path, expired: bool) {
     let key = KeyPair::generate().unwrap();
     let mut authority = CertificateParams::new(Vec::<String>::new()).unwrap();

@@ -1,4 +1,4 @@
-//! Faults of servers, each reported with its reason.
+//! Tests faults of LDAP servers: each is reported with its reason.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -16,7 +16,7 @@ use crate::{order, parse, run, sorted};
 
 const ONE: &str = "[[policy]]\nname = \"a\"\naction = \"pass\"\n";
 
-/// The fault of a pull.
+/// The fault that a pull returns.
 fn fault(spec: &SourceSpec) -> Fault {
     match open(spec) {
         Ok(repository) => run(async { repository.pull().await.unwrap_err() }),
@@ -54,7 +54,7 @@ fn a_server_that_comes_back_is_found_again() {
         server.kill();
         assert_eq!(next(&mut snapshots).await.unwrap_err().kind, FaultKind::Unreachable);
         server.restart();
-        // After a fault the set is sent again, though it is the same.
+        // After a fault, the set is sent again although it is unchanged.
         assert_eq!(next(&mut snapshots).await.unwrap(), first);
     });
 }
@@ -69,7 +69,7 @@ fn the_next_server_is_asked_if_one_is_down() {
     run(async { open(&spec).unwrap().push(parse(ONE)).await.unwrap() });
 }
 
-/// Catches: a push that commits what another has mixed into its set.
+/// Catches: a push that commits a mixture of its own set and that of a concurrent push.
 #[test]
 fn two_pushes_at_once_are_one_of_the_two_or_a_fault() {
     let Some(server) = Server::start() else { return };
@@ -99,12 +99,12 @@ fn two_pushes_at_once_are_one_of_the_two_or_a_fault() {
     });
 }
 
-/// Catches: a commit by a push over which another one has begun.
+/// Catches: a push that still commits although another push has begun meanwhile.
 #[test]
 fn a_push_fails_if_another_has_begun_meanwhile() {
     let Some(server) = Server::start() else { return };
     let set: String = (0..500).map(|at| ONE.replace("\"a\"", &format!("\"p{at}\""))).collect();
-    // The other may come too late, when the push is over.
+    // The second push may begin too late, after the first is over. So there are five attempts.
     let ends = (0..5).map(|_| {
         run(async { server.repository().push(parse(ONE)).await.unwrap() });
         std::thread::scope(|scope| {
@@ -148,7 +148,7 @@ fn a_server_killed_in_mid_transfer_is_a_fault_and_no_half_set() {
             let repository = repository.clone();
             tokio::spawn(async move { repository.pull().await })
         };
-        // The reading has begun; it takes longer than this.
+        // The pull has begun, and takes longer than this sleep.
         tokio::time::sleep(Duration::from_millis(5)).await;
         server.kill();
         match pulled.await.unwrap() {
@@ -175,7 +175,7 @@ fn a_referral_is_refused_with_its_address() {
     });
 }
 
-/// A server that answers every request with `answer`, again and again if `endless`.
+/// A server that answers every request with `answer`, without end if `endless` is set.
 fn hostile(answer: Vec<u8>, endless: bool) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -190,14 +190,14 @@ fn hostile(answer: Vec<u8>, endless: bool) -> u16 {
     port
 }
 
-/// An element of BER with the length in four bytes.
+/// A BER element whose length is written in four bytes.
 fn element(tag: u8, content: &[u8]) -> Vec<u8> {
     let length = u32::try_from(content.len()).unwrap().to_be_bytes();
     [&[tag, 0x84][..], &length, content].concat()
 }
 
-/// Catches: a limit on finished messages only, which one endless message never reaches. A parser that
-/// calls itself for each of 20,000 levels, which ends the program.
+/// Catches: a size limit that is checked only on complete messages, so an endless message never
+/// reaches it; a parser that recurses for each of 20,000 levels and overflows the stack.
 #[test]
 fn a_hostile_server_is_cut_off() {
     // SearchResultEntry for message 1 with the name "a" and no attributes.
@@ -215,7 +215,8 @@ fn a_hostile_server_is_cut_off() {
     for (answer, endless, kind) in cases {
         let head = answer[..8.min(answer.len())].to_vec();
         let mut spec = spec(&format!("ldap://127.0.0.1:{}", hostile(answer, endless)), None);
-        // The usual limit for the message that never ends, and less to be quicker with the others.
+        // The message that never ends gets the default limit. The other cases get a lower one, to
+        // be quicker.
         if kind != FaultKind::TooLarge {
             spec.max_size = Bytes(1 << 20);
         }
@@ -238,7 +239,7 @@ fn tls_is_verified_in_both_ways_of_asking_for_it() {
         assert_eq!(run(async { repository.pull().await.unwrap() }).revision, "1");
     }
     assert_eq!(fault(&with(server.tls_url(), false)).kind, FaultKind::Untrusted);
-    // A certificate in place of a password.
+    // The gateway logs in with a certificate instead of a password.
     let mut external = with(server.tls_url(), true);
     external.access.user = None;
     external.access.password_file = None;

@@ -1,5 +1,5 @@
-//! Policies that other programs wrote: Table 1 as LDIF, rules of RFC 3703 with associations, and
-//! the z/OS schema.
+//! Tests policies that other programs wrote: Table 1 of the paper `aggregates` as LDIF, rules of
+//! RFC 3703 with associations, and the z/OS schema.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,10 +12,10 @@ use toml::Table;
 use crate::server::{BASE, Server};
 use crate::{order, parse, run, sorted};
 
-/// The entries every set begins with.
+/// The entries with which every set begins.
 const ROOT: &str = "dn: ou=tidegate,dc=test\nobjectClass: organizationalUnit\nobjectClass: tgRepository\nou: tidegate\n\n";
 
-/// Writes `entries` and the marker. `B` in names stands for the root entry.
+/// Writes `entries` and then the marker. `B` in names is replaced by the root entry.
 fn commit(server: &Server, entries: &str) {
     let marker =
         format!("\n\ndn: {BASE}\nchangetype: modify\nreplace: tgGeneration\ntgGeneration: 1\n");
@@ -42,14 +42,15 @@ fn table_1_as_ldif_is_table_1_as_toml() {
         assert_eq!(sorted(&written), order(parse(&file.to_string())));
         let part = Part { origin: "table1.toml".to_owned(), text: example("table1.toml") };
         assert_eq!(canonical(&written.parts).unwrap(), canonical(&[part]).unwrap());
-        // The entry that `push` writes for the file equals the example.
+        // A push of the policy file changes nothing, so its entries equal the example.
         let before = server.read(&format!("cn=row3,ou=policies,{BASE}"), "entryCSN");
         repository.push(parse(&file.to_string())).await.unwrap();
         assert_eq!(server.read(&format!("cn=row3,ou=policies,{BASE}"), "entryCSN"), before);
     });
 }
 
-/// Catches: groups that are ANDed in disjunctive normal form; conditions of another rule.
+/// Catches: groups of conditions in disjunctive normal form that are ANDed; conditions of another
+/// rule used.
 #[test]
 fn conditions_of_their_own_entries_are_one_match() {
     let Some(server) = Server::start() else { return };
@@ -115,7 +116,7 @@ tgAction: pass
     run(async {
         let snapshot = server.repository().pull().await.unwrap();
         assert_eq!(sorted(&snapshot), parse(expected));
-        // A push replaces rules of others, with everything below them.
+        // A push also removes rules that other programs wrote, with everything below them.
         server.repository().push(Vec::new()).await.unwrap();
         assert!(server.repository().pull().await.unwrap().parts.is_empty());
     });
@@ -158,7 +159,7 @@ SourcePortRange: 80-443
     });
 }
 
-/// Catches: an attribute that changes what a rule means and is passed over in silence.
+/// Catches: an attribute that changes the meaning of a rule and is silently ignored.
 #[test]
 fn what_a_policy_cannot_be_is_refused_with_its_name() {
     let cases = [

@@ -1,4 +1,4 @@
-//! The LDAP repository against a real `slapd`.
+//! Tests the LDAP repository against a real server, `slapd`.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -16,19 +16,19 @@ mod watching;
 use tidegate_config::{Item, Part, items};
 use tidegate_repository::Snapshot;
 
-/// A runtime as the daemon has one.
+/// Runs `work` on a runtime like the daemon's.
 fn run<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(work)
 }
 
-/// The items of `text`, a policy file without other tables.
+/// The items in `text`, a policy file with no other tables.
 fn parse(text: &str) -> Vec<Item> {
     let part = Part { origin: "test".to_owned(), text: text.to_owned() };
     items(&part).unwrap_or_else(|findings| panic!("{findings:?}"))
 }
 
-/// The items of `snapshot`, in an order of their own.
+/// The items of `snapshot`, sorted.
 fn sorted(snapshot: &Snapshot) -> Vec<Item> {
     let items = snapshot.parts.iter().flat_map(|part| items(part).unwrap());
     order(items.collect())

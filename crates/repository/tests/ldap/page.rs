@@ -1,4 +1,5 @@
-//! The commands of the page for operators lead from nothing to a policy.
+//! Tests that the commands on the manual's page about LDAP work: from an empty server to a policy
+//! in force.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -11,7 +12,7 @@ use tidegate_repository::open;
 use crate::server::{Folder, Slapd, free_port, slapd, spec};
 use crate::{parse, run, sorted};
 
-/// The configuration that Debian's package makes, without its database.
+/// The configuration that Debian's package creates, without its database.
 const DEBIAN: &str = "dn: cn=config\nobjectClass: olcGlobal\ncn: config\n\n\
     dn: cn=module{0},cn=config\nobjectClass: olcModuleList\ncn: module{0}\nolcModulePath: /usr/lib/ldap\nolcModuleLoad: back_mdb\n\n\
     dn: cn=schema,cn=config\nobjectClass: olcSchemaConfig\ncn: schema\n\n\
@@ -19,7 +20,7 @@ const DEBIAN: &str = "dn: cn=config\nobjectClass: olcGlobal\ncn: config\n\n\
     dn: olcDatabase={0}config,cn=config\nobjectClass: olcDatabaseConfig\nolcDatabase: {0}config\n\
     olcAccess: to * by dn.exact=ROOT manage\n";
 
-/// The name of root of the host for slapd, as it logs in through a Unix socket.
+/// The name by which slapd knows the host's root user, who logs in through a Unix socket.
 const ROOT: &str = "gidNumber=0+uidNumber=0,cn=peercred,cn=external,cn=auth";
 
 #[test]

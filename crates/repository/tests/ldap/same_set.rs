@@ -1,4 +1,4 @@
-//! Random sets come back with the same canonical text.
+//! Tests that random sets come back from LDAP with the same canonical text.
 
 use crate::common::sets_come_back_the_same;
 use crate::run;
@@ -10,5 +10,5 @@ fn a_random_set_comes_back_the_same() {
     run(async { sets_come_back_the_same(&server.repository(), SETS).await });
 }
 
-/// Sets that are pushed: a push takes some 10 ms.
+/// Number of pushed sets. A push takes about 10 ms.
 const SETS: usize = 24;

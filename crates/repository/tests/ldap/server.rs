@@ -1,5 +1,4 @@
-//! An LDAP server of its own for each test: Debian's `slapd` on a free port of the loopback
-//! address.
+//! An LDAP server for one test: Debian's `slapd` on a free port of the loopback address.
 
 use std::fs;
 use std::io::Write as _;
@@ -15,27 +14,28 @@ use tidegate_config::source::{Access, Apply, Commit, SourceKind, SourceSpec};
 use tidegate_core::Bytes;
 use tidegate_repository::{PolicyRepository, open};
 
-/// The root entry of the tests.
+/// The name of the repository's root entry.
 pub(crate) const BASE: &str = "ou=tidegate,dc=test";
-/// The user that may do everything.
+/// The user with all permissions.
 pub(crate) const ADMIN: &str = "cn=admin,dc=test";
 const PASSWORD: &str = "secret-of-the-test";
 
-/// A running server. It ends with the value.
+/// A running server. Dropping the value ends it.
 pub(crate) struct Server {
-    // Dropped first: the server must not write into a folder that is being removed.
+    // This field is dropped before `folder`, because the server must not write into a folder that
+    // is being removed.
     slapd: Option<Slapd>,
     folder: Folder,
     port: u16,
 }
 
 impl Server {
-    /// A server with the schema of `packaging/ldap`; none if this machine has no `slapd`.
+    /// A server with the schema of `packaging/ldap`. `None` if this machine has no `slapd`.
     pub(crate) fn start() -> Option<Self> {
         Self::with("overlay syncprov\n")
     }
 
-    /// The same with other lines in the section of the database.
+    /// The same with other lines in the configuration of the database.
     pub(crate) fn with(lines: &str) -> Option<Self> {
         let program = slapd()?;
         let folder = Folder::new();
@@ -84,12 +84,12 @@ impl Server {
         self.slapd = None;
     }
 
-    /// Starts it again after [`kill`](Self::kill).
+    /// Starts the server again after [`kill`](Self::kill).
     pub(crate) fn restart(&mut self) {
         self.run(&slapd().unwrap());
     }
 
-    /// Stops the server process, with all its threads.
+    /// Stops (suspends) the server process with all its threads.
     pub(crate) fn stop(&self) {
         let pid = self.signal("-STOP");
         let stopped = |task: std::io::Result<fs::DirEntry>| {
@@ -101,7 +101,7 @@ impl Server {
         }
     }
 
-    /// Continues it.
+    /// Continues the stopped process.
     pub(crate) fn go_on(&self) {
         self.signal("-CONT");
     }
@@ -112,7 +112,7 @@ impl Server {
         pid
     }
 
-    /// Runs `ldapadd` or `ldapmodify` as the administrator, with `ldif` as its input.
+    /// Runs `ldapadd` or `ldapmodify` as the administrator, with `ldif` as input.
     pub(crate) fn change(&self, program: &str, ldif: &str) {
         let mut child = Command::new(program)
             .args(["-x", "-H", &self.url(), "-D", ADMIN, "-y"])
@@ -125,7 +125,7 @@ impl Server {
         assert!(child.wait().unwrap().success(), "{ldif}");
     }
 
-    /// The output of `ldapsearch` for the entry `dn`.
+    /// The output of `ldapsearch` for the attribute of the entry `dn`.
     pub(crate) fn read(&self, dn: &str, attribute: &str) -> String {
         let output = Command::new("ldapsearch")
             .args(["-x", "-LLL", "-o", "ldif-wrap=no", "-H", &self.url(), "-D", ADMIN, "-y"])
@@ -136,22 +136,22 @@ impl Server {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Its URL.
+    /// The server's URL.
     pub(crate) fn url(&self) -> String {
         format!("ldap://127.0.0.1:{}", self.port)
     }
 
-    /// Its URL for TLS.
+    /// The server's URL with TLS.
     pub(crate) fn tls_url(&self) -> String {
         format!("ldaps://127.0.0.1:{}", self.port + 1)
     }
 
-    /// A file in its folder.
+    /// A file in the server's folder.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.folder.0.join(name)
     }
 
-    /// The source for this server.
+    /// A source that points to this server.
     pub(crate) fn spec(&self) -> SourceSpec {
         spec(&self.url(), Some(self.file("password")))
     }
@@ -162,11 +162,11 @@ impl Server {
     }
 }
 
-/// A process of `slapd`. It ends with the value.
+/// A process of `slapd`. Dropping the value ends it.
 pub(crate) struct Slapd(Child);
 
 impl Slapd {
-    /// Starts `program`, which listens on `port` too.
+    /// Starts `program`, which also listens on `port`.
     pub(crate) fn run(program: &Path, arguments: &[&str], port: u16) -> Self {
         let child = Command::new(program)
             .args(["-d", "0"])
@@ -194,7 +194,7 @@ impl Drop for Slapd {
     }
 }
 
-/// A folder of a test. It is removed with the value.
+/// A folder of a test. Dropping the value removes it.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
@@ -215,7 +215,7 @@ impl Drop for Folder {
     }
 }
 
-/// A source at `url`, as the administrator if there is a password.
+/// A source at `url`. With a password, it logs in as the administrator.
 pub(crate) fn spec(url: &str, password_file: Option<PathBuf>) -> SourceSpec {
     let user = password_file.as_ref().map(|_| ADMIN.to_owned());
     SourceSpec {
@@ -231,7 +231,7 @@ pub(crate) fn spec(url: &str, password_file: Option<PathBuf>) -> SourceSpec {
     }
 }
 
-/// Returns `true` if the lines request TLS; makes the certificates in this case.
+/// Returns `true` if the configuration `lines` request TLS. Makes the certificates in that case.
 fn folder_has_certificates(folder: &Path, lines: &str) -> bool {
     let wanted = lines.contains("# tls");
     if wanted {
@@ -240,8 +240,8 @@ fn folder_has_certificates(folder: &Path, lines: &str) -> bool {
     wanted
 }
 
-/// The server program. Says that a test is skipped where it is missing, which the build server
-/// refuses.
+/// The path of slapd. If it is missing, prints that the test is skipped; on the build server,
+/// fails.
 pub(crate) fn slapd() -> Option<PathBuf> {
     let tools =
         ["ldapadd", "ldapmodify", "ldapsearch"].map(|tool| Path::new("/usr/bin").join(tool));
@@ -251,8 +251,8 @@ pub(crate) fn slapd() -> Option<PathBuf> {
     }
     let refused = std::env::var_os("CI_REFUSES_SKIPS").is_some();
     assert!(!refused, "slapd or ldapmodify is missing; .ci/setup installs them");
-    // Shown even where the output of passing tests is not. Nothing is left to do where there is
-    // nobody to tell.
+    // Written to stderr directly, so it is shown even if the test passes. An error of the write is
+    // ignored.
     let _ = writeln!(
         std::io::stderr(),
         "skipped: no slapd or ldapmodify here (Debian packages slapd, ldap-utils)"
@@ -260,7 +260,7 @@ pub(crate) fn slapd() -> Option<PathBuf> {
     None
 }
 
-/// A port that is free, and the next one too.
+/// A free port whose successor is free too.
 pub(crate) fn free_port() -> u16 {
     loop {
         let Ok(first) = TcpListener::bind("127.0.0.1:0") else { continue };
@@ -271,7 +271,7 @@ pub(crate) fn free_port() -> u16 {
     }
 }
 
-/// Waits outside of a runtime.
+/// Waits in a test that has no async runtime.
 fn pause(time: Duration) {
     let (_keep, silent) = std::sync::mpsc::channel::<()>();
     let _ = silent.recv_timeout(time);

@@ -1,4 +1,4 @@
-//! Sets that are pushed come back as they were.
+//! Tests that pushed sets come back unchanged.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,8 @@ fn a_set_comes_back_as_it_was_pushed() {
         assert_eq!(sorted(&snapshot), order(parse(SET)));
         let origin = format!("cn=web,ou=policies,{BASE}");
         assert!(snapshot.parts.iter().any(|part| part.origin == origin), "{snapshot:?}");
-        // The standard has a place for a port only where there is one, and for no VLAN.
+        // The standard filter can hold one port but no list of ports and no VLAN. Those are in our
+        // own attributes.
         let rule = server.read(&origin, "*");
         assert!(rule.contains("tgMatchDestinationPort: [80, 443]"), "{rule}");
         assert!(
@@ -68,7 +69,7 @@ fn a_set_comes_back_as_it_was_pushed() {
     });
 }
 
-/// Catches: entries written that did not change; entries of removed policies that stay.
+/// Catches: unchanged entries written again; entries of removed policies left.
 #[test]
 fn a_push_writes_the_difference_only() {
     let Some(server) = Server::start() else { return };
@@ -144,7 +145,7 @@ fn a_report_is_an_entry_of_its_gateway() {
             .lines()
             .find_map(|line| line.strip_prefix("tgReport: ").map(str::to_owned));
         assert_eq!(serde_json::from_str::<NodeReport>(&json.unwrap()).unwrap(), report);
-        // Reports do not make the set one that was not committed.
+        // A report is an entry newer than the marker, but must not make the set uncommitted.
         assert_eq!(sorted(&repository.pull().await.unwrap()), order(parse(SET)));
     });
 }
@@ -172,8 +173,7 @@ fn values() -> impl Strategy<Value = Value> {
     })
 }
 
-/// An item with any values at all in the fields of its kind. The mode and the priority of a rule
-/// are of the standard.
+/// An item with arbitrary values in its fields. Mode and priority have standard attributes.
 fn item() -> impl Strategy<Value = Item> {
     let fields: [(ItemKind, &[&str]); 3] = [
         (
@@ -204,14 +204,15 @@ fn item() -> impl Strategy<Value = Item> {
         })
 }
 
-/// Draws `count` values, the same in each run.
+/// Draws `count` random values, the same in each run.
 fn draw<T: Strategy>(strategy: &T, count: usize) -> Vec<T::Value> {
     let random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(Config::default(), random);
     (0..count).map(|_| strategy.new_tree(&mut runner).unwrap().current()).collect()
 }
 
-/// Catches: a field whose attribute is another's; a change that keeps attributes of the set before.
+/// Catches: two fields stored in the same attribute; an attribute of the earlier set that survives
+/// a push.
 #[test]
 fn any_set_comes_back_whatever_was_there_before() {
     let Some(server) = Server::start() else { return };

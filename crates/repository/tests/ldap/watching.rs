@@ -1,4 +1,4 @@
-//! Commits are proposed once each, soon, and never half.
+//! Tests that each commit is proposed once, soon, and as a whole.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use crate::server::{BASE, Server};
 use crate::{order, parse, run, sorted};
 
-/// Longest time until a commit is proposed, with room for a busy machine.
+/// Time limit until a commit is proposed, with a margin for a busy machine.
 const SOON: Duration = Duration::from_secs(8);
 
 pub(crate) async fn next(snapshots: &mut Snapshots) -> Result<Snapshot, Fault> {
@@ -24,7 +24,7 @@ fn policy(name: &str) -> String {
     format!("[[policy]]\nname = \"{name}\"\naction = \"pass\"\n")
 }
 
-/// An entry of a policy, written by hand.
+/// A policy entry as LDIF, as an administrator would write it.
 pub(crate) fn entry(name: &str) -> String {
     format!(
         "dn: cn={name},ou=policies,{BASE}\nobjectClass: pcimRuleInstance\nobjectClass: tgPolicyAuxClass\ncn: {name}\ntgAction: pass\n"
@@ -35,7 +35,7 @@ pub(crate) fn marker(value: &str) -> String {
     format!("dn: {BASE}\nchangetype: modify\nreplace: tgGeneration\ntgGeneration: {value}\n")
 }
 
-/// Catches: a proposal at a change without marker; a watch that sends a set twice.
+/// Catches: a change proposed without a new marker; a set proposed twice.
 #[test]
 fn a_commit_is_proposed_when_its_marker_is_written() {
     let Some(server) = Server::start() else { return };
@@ -56,7 +56,7 @@ fn a_commit_is_proposed_when_its_marker_is_written() {
     });
 }
 
-/// Catches: one reading for each marker; a deadline that every marker moves on.
+/// Catches: one read for each marker; a read that every further marker postpones.
 #[test]
 fn many_markers_are_few_proposals_and_not_none() {
     let Some(server) = Server::start() else { return };
@@ -90,10 +90,11 @@ fn many_markers_are_few_proposals_and_not_none() {
     });
 }
 
-/// Number of markers that a process writes in a row, as fast as the server accepts them.
+/// Number of markers that one process writes in a row, as fast as the server accepts them.
 const STRETCH: u32 = 200;
 
-/// Catches: an alarm while a push is being written; a watch of a root entry that is not there yet
+/// Catches: an alarm while a push is being written; a watch that never begins, because the root
+/// entry did not exist at first.
 /// that never begins.
 #[test]
 fn a_watch_begins_before_there_is_anything_and_hears_of_no_push_but_its_end() {
@@ -104,7 +105,8 @@ fn a_watch_begins_before_there_is_anything_and_hears_of_no_push_but_its_end() {
         assert_eq!(next(&mut snapshots).await.unwrap_err().kind, FaultKind::Uncommitted);
         repository.push(parse(&policy("a"))).await.unwrap();
         assert_eq!(next(&mut snapshots).await.unwrap().revision, "1");
-        // The server is asked for news once there is a root entry.
+        // Now that the root entry exists, the gateway asks the server to report changes. This takes
+        // a moment.
         tokio::time::sleep(3 * QUIET).await;
         let begun = format!("dn: {BASE}\nchangetype: modify\nadd: tgPending\ntgPending: x\n");
         server.change("ldapmodify", &begun);
@@ -126,7 +128,8 @@ fn half_a_change_is_not_a_set() {
         assert!(fault.message.contains("cn=b"), "{fault}");
         server.change("ldapmodify", &marker("2"));
         assert_eq!(repository.pull().await.unwrap().parts.len(), 2);
-        // A push that was killed after it removed something.
+        // The state after a push that was killed: it had removed an entry, and `tgPending` is still
+        // set.
         let pending = format!(
             "dn: {BASE}\nchangetype: modify\nadd: tgPending\ntgPending: TRUE\n\ndn: cn=b,ou=policies,{BASE}\nchangetype: delete\n"
         );
@@ -156,7 +159,8 @@ fn each_change_is_a_commit_if_the_source_says_so() {
     });
 }
 
-/// Catches: a watch that waits for news that a server without the control never sends.
+/// Catches: a watch that waits for change reports, although the server lacks the control and never
+/// sends any.
 #[test]
 fn a_server_without_synchronization_is_polled() {
     for commit in [Commit::Marker, Commit::EachChange] {

@@ -1,4 +1,4 @@
-//! Compiles a scenario file into a scenario.
+//! Compiles a scenario file into the scenario that the simulator runs.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::topology::compile::rows;
 use crate::topology::raw::{self as topology_raw, File};
 use crate::topology::{PolicyFile, Topology};
 
-/// Compiles `file` with its compiled `topology`. `None` after an error.
+/// Compiles `file`. `topology` is its compiled topology. `None` after an error.
 pub(super) fn compile(
     file: &File,
     topology: &Topology,
@@ -63,7 +63,7 @@ pub(super) fn compile(
     Some(Scenario { run: run?, nodes, links: network.links, traffic, probes, changes })
 }
 
-/// Default number of steps of a time series.
+/// Default number of samples in a time series.
 const STEPS: u32 = 300;
 
 fn run(file: &File, seed: u64, settings: &Settings<'_>, found: &mut Findings) -> Option<Run> {
@@ -97,7 +97,7 @@ fn gateways(file: &File, topology: &Topology, fetch: Fetch<'_>, found: &mut Find
         let raw = raw.get_ref();
         let place = raw.inline.as_ref().or(raw.policy.as_ref())?.span();
         let mut config = policies(&gateway.policy, place, fetch, found)?;
-        // The simulated path is the same for all packets, so trunks need no datagrams.
+        // In the simulator, all packets take the same path, so trunks need no encapsulation.
         config.gateway.trunks.iter_mut().for_each(|it| it.wire = Wire::Headers);
         let policies = config.policy_set().ok()?;
         let kind = NodeKind::Gateway(Box::new(Gateway { config: config.gateway, policies }));
@@ -106,7 +106,8 @@ fn gateways(file: &File, topology: &Topology, fetch: Fetch<'_>, found: &mut Find
     pairs.filter_map(gateway).collect()
 }
 
-/// The policies in the policy file of a gateway. The file is named or embedded at `place`.
+/// The configuration in a gateway's policy file. `place` is where the scenario names or embeds this
+/// file.
 fn policies(
     file: &PolicyFile,
     place: Span,

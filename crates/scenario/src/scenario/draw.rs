@@ -10,7 +10,7 @@ use crate::read::{
     Field, Fields, Node, Read, Required, Table, TableSchema, unknown_name, wrong_type,
 };
 
-/// A constant or a distribution.
+/// A constant, or a distribution to draw from.
 #[derive(Clone, Debug)]
 pub(crate) enum Draw<T> {
     /// A constant value.
@@ -179,7 +179,7 @@ impl<T: Read> Fields for Weibull<T> {
     }
 }
 
-/// A number without a unit, possibly with a fraction.
+/// A number without a unit. It may have a fraction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Real(pub(crate) f64);
 

@@ -1,4 +1,5 @@
-//! The network of a scenario: links from the file, and links that follow from it.
+//! The links of a scenario: those in the file, and those that follow from the positions of hosts
+//! and gateways.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -19,15 +20,15 @@ use crate::topology::{Attached, Topology};
 /// Name of the node that stands for the network of `[[route]]`.
 pub(super) const CLOUD: &str = "cloud";
 
-/// The network between the nodes.
+/// The links between the nodes, and the network of `[[route]]`.
 pub(super) struct Network<'a> {
     topology: &'a Topology,
-    /// The links: first those in the file. Then the links between gateways and the hosts and
-    /// gateways behind them. Then the links to the network of `[[route]]`.
+    /// The links, in this order: those in the file; those between gateways and the nodes on their
+    /// LAN side; those to the network of `[[route]]`.
     pub(super) links: Vec<Link>,
-    /// The network of `[[route]]`.
+    /// The network of `[[route]]`, if any node is attached to it.
     pub(super) cloud: Option<EmulatorConfig>,
-    /// Site numbers by node name. The nodes of a site reach each other without the
+    /// The site of each node, by the node's name. The nodes of a site reach each other without the
     /// network of `[[route]]`.
     sites: HashMap<String, usize>,
 }
@@ -56,7 +57,7 @@ impl<'a> Network<'a> {
         this
     }
 
-    /// Attaches nodes without a link to the network of `[[route]]`.
+    /// Attaches all nodes without a link to the network of `[[route]]`.
     fn attach(&mut self, found: &mut Findings) {
         let linked: HashSet<_> = self.links.iter().flat_map(|it| [&it.a, &it.b]).cloned().collect();
         let ends = self.topology.ports().into_iter().map(|attached| match attached {
@@ -81,14 +82,14 @@ impl<'a> Network<'a> {
         }
     }
 
-    /// The addresses that are reachable through `end`.
+    /// The addresses of all hosts in the site of `end`.
     fn behind(&self, end: &End) -> Vec<IpNet> {
         let site = |name: &str| self.sites.get(name);
         let hosts = self.topology.hosts.iter().filter(|it| site(&it.name) == site(&end.node));
         hosts.flat_map(|it| it.addresses.iter().map(|it| (*it).into())).collect()
     }
 
-    /// Reports traffic between hosts without a matching `[[route]]`.
+    /// Reports traffic between two sites without a `[[route]]` between its hosts.
     pub(super) fn lead(&self, traffic: &[Traffic], file: &File, found: &mut Findings) {
         let hosts = (0..).zip(&self.topology.hosts).map(|(n, it)| (it.name.as_str(), n));
         let hosts: HashMap<&str, usize> = hosts.collect();
@@ -113,7 +114,7 @@ impl<'a> Network<'a> {
     }
 }
 
-/// A link without delay.
+/// A link without rate and delay.
 fn wire(a: End, b: End) -> Link {
     Link::new(a, b, LinkConfig::default())
 }
@@ -121,7 +122,8 @@ fn wire(a: End, b: End) -> Link {
 /// Maximum number of ports of the network of `[[route]]`.
 const MOST_PORTS: usize = 256;
 
-/// Numbers the sites: all nodes that are connected by links have the same number.
+/// Numbers the sites. Nodes that links connect, directly or through others, belong to the same
+/// site.
 fn sites(ends: &Ends<'_>, links: &[Link]) -> HashMap<String, usize> {
     let names: Vec<_> = ends.nodes.keys().copied().collect();
     let mut sites: HashMap<&str, usize> = names.iter().copied().zip(0..).collect();
@@ -146,11 +148,11 @@ fn sites(ends: &Ends<'_>, links: &[Link]) -> HashMap<String, usize> {
     sites.into_iter().map(|(name, site)| (name.to_owned(), site)).collect()
 }
 
-/// The ends of links, by their spelling in the file.
+/// Finds the ends of links by their names in the file, such as `r` or `edge.wan`.
 pub(super) struct Ends<'a> {
-    /// By node name, `true` for a gateway.
+    /// For each node, `true` if it is a gateway.
     nodes: HashMap<&'a str, bool>,
-    /// All valid spellings, in the order of the file.
+    /// All valid names of ends, in the order of the file.
     all: Vec<String>,
 }
 
@@ -171,7 +173,7 @@ impl<'a> Ends<'a> {
         }
     }
 
-    /// The end that `written` names.
+    /// The end of a link that `written` names.
     pub(super) fn find(&self, written: &Spanned<String>, found: &mut Findings) -> Option<End> {
         let text = written.get_ref().as_str();
         let is_gateway = |name: &str| self.nodes.get(name).copied();
@@ -213,7 +215,7 @@ fn written_link(raw: &raw::Link, ends: &Ends<'_>, found: &mut Findings) -> Optio
     Some(Link { a: a?, b: b?, forward: Some(forward), back })
 }
 
-/// Lets consecutive links with equal properties share them.
+/// Lets successive links with equal properties share the memory of these properties.
 fn share(links: &mut [Link]) {
     let mut last: [Option<Arc<LinkConfig>>; 2] = [None, None];
     for link in links {

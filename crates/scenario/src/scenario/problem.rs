@@ -1,4 +1,4 @@
-//! Converts errors of the whole scenario to findings about its file.
+//! Converts errors that the simulator finds in a scenario to findings about the file.
 
 use tidegate_core::Factor;
 use tidegate_sim::Scenario;
@@ -11,7 +11,7 @@ use crate::field;
 use crate::topology::compile::rows;
 use crate::topology::raw::File;
 
-/// Adds all errors of `scenario`, which was compiled from `document`, to `found`.
+/// Adds all errors of `scenario` to `found`. `document` is the file from which it was compiled.
 pub(super) fn report(
     scenario: &Scenario,
     file: &File,
@@ -29,7 +29,7 @@ pub(super) fn report(
     }
 }
 
-/// Warns of loads for which the weights of the paper's algorithm may not converge.
+/// Warns of loads with which the weights of the rate adjuster `literal` may not converge.
 fn demands(scenario: &Scenario, document: &DeTable<'_>, found: &mut Findings) {
     for demand in scenario.demands().iter().filter(|it| it.sum >= Factor::ONE) {
         let path = format!("traffic[{}].weight", demand.traffic);
@@ -44,13 +44,14 @@ fn demands(scenario: &Scenario, document: &DeTable<'_>, found: &mut Findings) {
     }
 }
 
-/// The path in the file of a scenario's field.
+/// The path in the file of a field of the scenario, such as `link[2].rate`.
 fn path(place: &Place, scenario: &Scenario, file: &File) -> String {
     match *place {
         Place::Run(field) => format!("run.{field}"),
         Place::Node(number, field) => node(number, field, scenario),
         Place::Link(number, field) => {
-            // A link that is not in the file follows from the positions of hosts.
+            // Links that are not in the file follow from the positions of hosts, so the hosts are
+            // marked.
             if number >= rows(file.links.as_ref()).len() {
                 return "host".to_owned();
             }
@@ -79,8 +80,8 @@ fn path(place: &Place, scenario: &Scenario, file: &File) -> String {
     }
 }
 
-/// The path of a node's field. Nodes are numbered hosts first, then routers, then gateways, then
-/// the network of `[[route]]`.
+/// The path of a field of node `number`. The scenario numbers hosts first, then routers, then
+/// gateways, then the network of `[[route]]`; the file numbers each kind separately.
 fn node(number: usize, field: &str, scenario: &Scenario) -> String {
     let kind = |at: usize| scenario.nodes.get(at).map(|it| &it.kind);
     let table = match kind(number) {
@@ -102,7 +103,7 @@ fn node(number: usize, field: &str, scenario: &Scenario) -> String {
     }
 }
 
-/// The place of the field at `path`. In a list, the place of the entry that `what` concerns.
+/// The place of the field at `path`. If the field is a list, the place of the entry that is wrong.
 fn exact(document: &DeTable<'_>, path: &str, what: &What) -> Span {
     let (What::Loop(name)
     | What::Unknown { name, .. }

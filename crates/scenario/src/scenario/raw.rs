@@ -1,4 +1,5 @@
-//! The simulator's tables, with the fields as written.
+//! The tables of the simulator, with the fields as the author wrote them. Their descriptions are
+//! also those of the published schema.
 
 use serde_json::{Value, json};
 use tidegate_core::packet::Direction;
@@ -22,7 +23,7 @@ tables! {
         "duration" => duration: Required<Period>,
         /// Time before the measurement begins. Default: "0 s".
         "warmup" => warmup: Option<Spanned<Period>>,
-        /// Step of time series. Default: a 300th of the duration.
+        /// Interval between two samples of time series. Default: a 300th of the duration.
         "sample" => sample: Option<Spanned<Period>>,
         /// Bytes of link-layer header that the length of a packet counts: "14 B" for Ethernet frames
         /// as a gateway sees them, "0 B" for lengths from the IP header on. Default: "14 B".
@@ -36,22 +37,24 @@ tables! {
     "[[traffic]]" Traffic {
         /// Name of the group in reports: letters, digits, dashes, underscores.
         "name" => name: Required<String>,
-        /// The data of its flows. "greedy" never runs out of data. "file" sends one file, and "arrivals" begins files at
-        /// random. "on-off" sends bursts with pauses. "web" asks for answers and thinks. "cbr" sends at a constant
-        /// rate, and "trace" at given times. "relay" forwards other traffic, flow by flow. "aggregate" carries other
+        /// Source of its data. "greedy" sends without end. "file" sends one file, and "arrivals"
+        /// starts files at random times. "on-off" sends bursts with pauses between. "web" has
+        /// clients that request answers and think. "cbr" sends at a constant rate, and "trace" at
+        /// given times. "relay" forwards other traffic, flow by flow. "aggregate" carries other
         /// traffic over one connection.
         "kind" => kind: Required<Kind>,
         /// "tcp" or "udp". Default: "udp" for cbr, "tcp" for all others.
         "protocol" => protocol: Option<Spanned<Protocol>>,
         /// The hosts that send the data.
         "from" => from: Required<List<String>>,
-        /// The hosts that receive the data: one for each sender; or a single sender or receiver.
+        /// The hosts that receive the data: one for each sender. Or a single receiver for all
+        /// senders, or several receivers of a single sender.
         "to" => to: Required<List<String>>,
         /// Flows of each pair; with kind "web", its clients. Default: 1.
         "flows" => flows: Option<Spanned<Number>>,
-        /// Time at which each begins: a time, or { uniform = [FIRST, LAST] }. Default: "0 s".
+        /// Time at which each flow begins: a time, or { uniform = [FIRST, LAST] }. Default: "0 s".
         "start" => start: Option<Spanned<Draw<Period>>>,
-        /// Time after which senders offer no data. Default: the end.
+        /// Time from which on senders offer no more data. Default: the end of the run.
         "stop" => stop: Option<Spanned<Period>>,
         /// Length of a file, a burst or an answer: a size, { uniform = [LEAST, MOST] },
         /// { exponential = MEAN }, { pareto = { mean = MEAN, shape = 2.5 } },
@@ -70,15 +73,16 @@ tables! {
         "reconnect" => reconnect: Option<Spanned<Flag>>,
         /// With kind "arrivals": mean time between two files of a pair's flow.
         "every" => every: Option<Spanned<Period>>,
-        /// Over UDP: the rate while it sends.
+        /// With UDP: the rate while a flow sends.
         "rate" => rate: Option<Spanned<Rate>>,
-        /// Over UDP: length of a packet, with the headers that `link_header` counts. Default: "500 B".
+        /// With UDP: length of a packet, with the headers that `link_header` counts. Default: "500
+        /// B".
         "packet" => packet: Option<Spanned<Bytes>>,
         /// With kind "trace": pairs of a time after the start and a size, or the path of a file with
         /// such a pair in each line.
         "trace" => trace: Option<Spanned<Trace>>,
-        /// With kind "relay" or "aggregate": the traffic, written before it, whose receivers are its senders. An
-        /// aggregate connection may carry several.
+        /// With kind "relay" or "aggregate": the traffic to forward, which must stand before this
+        /// table. Its receivers are the senders here. An aggregate connection may carry several.
         "of" => of: Option<Spanned<List<String>>>,
         /// With kind "relay": most bytes of a flow that the relay stores. With kind
         /// "aggregate" and overflow "slow": most bytes of one local connection that wait. Default: no bound.
@@ -96,13 +100,14 @@ tables! {
         "port" => port: Option<Spanned<Number>>,
         /// DS codepoint of its packets, by name or number. Default: 0.
         "dscp" => dscp: Option<Spanned<Token<Codepoints>>>,
-        /// TCP settings of both ends, as in `[run]`. Without a `profile` it changes fields of the run's settings.
-        /// It replaces the settings of the hosts. Default: those of the hosts.
+        /// TCP settings of both ends, as in `[run]`. Without a `profile`, it changes single fields
+        /// of the run's settings. It replaces the settings of the hosts. Default: the settings of
+        /// the hosts.
         "tcp" => tcp: Option<Spanned<Tcp>>,
     }
 
-    /// A change of one direction of a link during the run. Packets on the link arrive at their old time; after a shorter
-    /// delay, later packets overtake them. Routes stay.
+    /// A change of one direction of a link during the run. Packets already on the link arrive at
+    /// their old time, so after a shorter delay, later packets overtake them. Routes do not change.
     "[[change]]" Change {
         /// Time since the beginning of the run.
         "at" => at: Required<Period>,
@@ -116,10 +121,11 @@ tables! {
         "rate" => rate: Option<Spanned<Rate>>,
     }
 
-    /// A recording.
+    /// A measurement that the simulator records.
     "[[probe]]" Probe {
-        /// Kind: "queue" and "capture" of one direction of a link; "throughput" and "window" of traffic; "passage" of packets through a gateway; "aggregate" of the gateway of an
-        /// aggregate connection.
+        /// Kind of measurement. "queue" and "capture" watch one direction of a link; "throughput"
+        /// and "window" watch traffic; "passage" watches packets through a gateway; "aggregate"
+        /// watches the gateway of an aggregate connection.
         "kind" => kind: Required<ProbeKind>,
         /// With kind "queue" or "capture": the end at which packets enter the link, written as in `[[link]]`.
         "from" => from: Option<Spanned<String>>,
@@ -133,17 +139,19 @@ tables! {
         "gateway" => gateway: Option<Spanned<String>>,
         /// With kind "passage": the direction of the packets.
         "direction" => direction: Option<Spanned<Direction>>,
-        /// With kind "passage": packets that stay longer count as late. Default: no packet is late.
+        /// With kind "passage": packets with a longer delay count as late. Default: no packet is
+        /// late.
         "bound" => bound: Option<Spanned<Period>>,
-        /// With kind "passage": true records the rounds of each flow, as estimated by the tracker "paper" of
-        /// markings. Default: false.
+        /// With kind "passage": true to record the rounds of each flow, as the tracker "paper" of
+        /// markings estimates them. Default: false.
         "rounds" => rounds: Option<Spanned<Flag>>,
-        /// With kind "passage": true records the flows that the marking of the link tracks. Default: false.
+        /// With kind "passage": true to record the flows that the marking of the link tracks.
+        /// Default: false.
         "tracked" => tracked: Option<Spanned<Flag>>,
     }
 }
 
-/// Data of flows.
+/// How flows send.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Kind {
     Greedy,
@@ -172,7 +180,7 @@ impl Choice for Kind {
     ];
 }
 
-/// Reaction of an aggregate gateway to a long queue.
+/// What an aggregate gateway does when its queue is long.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Overflow {
     Grow,
@@ -198,7 +206,7 @@ impl Choice for Protocol {
     const CHOICES: &[(&str, Self)] = &[("tcp", Self::Tcp), ("udp", Self::Udp)];
 }
 
-/// Kind of recording.
+/// Kind of measurement.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ProbeKind {
     Queue,
@@ -221,12 +229,12 @@ impl Choice for ProbeKind {
     ];
 }
 
-/// Times and sizes of packets.
+/// The times of packets or writes, and their sizes.
 #[derive(Clone, Debug)]
 pub(crate) enum Trace {
-    /// In a file of this path.
+    /// In the file at this path.
     File(String),
-    /// Here.
+    /// Written in the scenario itself.
     Pairs(Vec<(Period, Bytes)>),
 }
 

@@ -1,4 +1,4 @@
-//! Valid and invalid scenario files.
+//! Tests of scenario files, valid and invalid.
 
 mod ack_controls;
 mod aggregates;
@@ -18,13 +18,13 @@ use tidegate_sim::scenario::{Change, Distribution, End, Kind, NodeKind, Probe, S
 use super::*;
 use tidegate_config::testing::damaged;
 
-/// The text of an example.
+/// The text of the file `name` in `examples/sim`.
 fn example(name: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/sim");
     fs::read_to_string(folder.join(name)).unwrap()
 }
 
-/// Contents of files that the test scenarios name.
+/// The contents of the files that the test scenarios name.
 fn fetch(path: &str) -> Result<String, String> {
     match path {
         "edge.toml" => Ok("[gateway]\nlan = \"lan\"\nwan = \"wan\"\n".to_owned()),
@@ -74,7 +74,8 @@ fn a_dumbbell_becomes_nodes_links_and_traffic() {
 fn what_has_no_link_is_attached_to_the_network_of_routes() {
     let it = scenario(&example("gateway.toml"));
     let NodeKind::Cloud(cloud) = &it.nodes.last().unwrap().kind else { panic!() };
-    // The two hosts beyond the gateway, and the gateway together with its two hosts.
+    // A port each for the two hosts beyond the gateway, with two addresses. A port for the gateway,
+    // with the four addresses of its two hosts.
     assert_eq!(cloud.ports.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2, 4]);
     let NodeKind::Gateway(gateway) = &it.nodes[4].kind else { panic!() };
     assert_eq!(gateway.policies.policies().len(), 1);
@@ -91,7 +92,7 @@ fn what_has_no_link_is_attached_to_the_network_of_routes() {
     assert_eq!(*request, Distribution::Constant(Bytes(300)));
 }
 
-/// Catches: a gateway behind another one attached to the cloud.
+/// Catches: a gateway on the LAN side of another gateway that is also attached to the cloud.
 #[test]
 fn a_gateway_behind_another_is_linked_to_its_lan_side() {
     let it = scenario(
@@ -134,8 +135,8 @@ to = "far"
     assert_eq!(cloud.ports.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
 }
 
-/// Catches: a linked gateway attached to the cloud; a gateway that finds only hosts directly behind
-/// it.
+/// Catches: a gateway with a link that is also attached to the cloud; a gateway's port that leads
+/// only to hosts directly on its LAN side.
 #[test]
 fn a_network_behind_a_gateway_is_behind_its_port_of_the_cloud() {
     let it = scenario(
@@ -182,7 +183,7 @@ to = ["a", "b"]
     assert_eq!((delays(1), delays(2)), ([0, 3], [2, 2]));
 }
 
-/// A small scenario for tests of mistakes.
+/// A small scenario into which the tests put mistakes.
 const SMALL: &str = r#"
 name = "small"
 [run]
@@ -264,7 +265,7 @@ to = "r"
 delay = "7 ms"
 "#;
 
-/// Catches: findings about an inline file with their places in that file.
+/// Catches: findings about an embedded policy file with the line numbers of the embedded file.
 #[test]
 fn what_is_wrong_in_an_inline_policy_file_is_marked_there() {
     let inline = |text: &str| SMALL.replace("policy = \"edge.toml\"", &format!("inline = {text}"));
@@ -273,14 +274,16 @@ fn what_is_wrong_in_an_inline_policy_file_is_marked_there() {
     let data = serde_json::to_value(found.data()).unwrap();
     assert_eq!((&data[0]["source"], &data[0]["line"]), (&"7".into(), &19.into()));
     assert_eq!(data[0]["field"], "gateway[0].inline");
-    // A string with escapes does not contain the text literally.
+    // A string with escapes does not contain the embedded file literally, so the message has its
+    // line.
     let (_, found) = read(&inline("\"[gateway]\\nlan = \\\"lan\\\"\\nwan = 7\\n\""));
     let data = serde_json::to_value(found.data()).unwrap();
     assert!(data[0]["message"].as_str().unwrap().starts_with("line 3, column 7: expected"));
     assert_eq!(data[0]["field"], "gateway[0].inline");
 }
 
-/// Catches: the settings of the run forgotten, or kept together with another profile.
+/// Catches: settings of traffic that ignore the settings of the run, or keep them beside a profile
+/// of their own.
 #[test]
 fn tcp_of_traffic_adds_to_that_of_the_run_or_begins_anew() {
     let with = |run: &str, traffic: &str| {
@@ -324,8 +327,8 @@ fn of_many_names_the_one_that_was_meant_is_named_and_some_others() {
     assert!(help.ends_with(", h39 and 20 more"), "{help}");
 }
 
-/// Mistakes: the original text (`\n` for a line break), its replacement, the code of the finding,
-/// the marked text, and the field.
+/// One mistake in each line: the original text (`\n` for a line break), its replacement, the code
+/// of the expected finding, the marked text, and the field.
 const MISTAKES: &str = r#"
 duration = "10 s" -> duration = "10" -> TG0005 at "10" -> run.duration
 duration = "10 s" -> duration = "-10 s" -> TG0007 at "-10 s" -> run.duration
@@ -425,7 +428,8 @@ delay = "7 ms" -> rate = "0 bit/s" -> TG0022 at "0 bit/s" -> change[0].rate
 delay = "7 ms" -> delay = "40000000 s" -> TG0060 at "40000000 s" -> change[0].delay
 "#;
 
-/// An invalid value causes one finding only: neither a missing field nor consequences are reported.
+/// An invalid value causes a single finding: not also one about a missing field, or about
+/// consequences.
 #[test]
 fn one_mistake_is_told_once() {
     for (from, to) in [
@@ -442,7 +446,7 @@ fn one_mistake_is_told_once() {
     }
 }
 
-/// Catches: a scenario returned in spite of an error.
+/// Catches: a scenario that is returned although the file has an error.
 #[test]
 fn mistakes_are_found_where_they_are() {
     for line in MISTAKES.lines().filter(|line| !line.is_empty()) {
@@ -462,12 +466,13 @@ fn mistakes_are_found_where_they_are() {
     }
 }
 
-/// The examples, and the scenario for mistakes.
+/// Valid scenario files: two examples, and the one for mistakes.
 fn right() -> Vec<String> {
     vec![example("dumbbell.toml"), example("gateway.toml"), SMALL.to_owned()]
 }
 
-/// Parses `text` and renders all findings. Returns `true` if there is a scenario.
+/// Parses `text` and renders all findings. Returns `true` if there is either a scenario or an
+/// error.
 fn survives(text: &str) -> bool {
     let (scenario, found) = read(text);
     let said = (found.render(false), serde_json::to_string(&found.data()));

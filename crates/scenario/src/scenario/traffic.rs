@@ -1,4 +1,4 @@
-//! Compiles the traffic and the probes of a scenario.
+//! Compiles the traffic and the probes of a scenario file.
 
 mod aggregate;
 
@@ -26,7 +26,7 @@ use crate::topology::compile::{is_name, rows};
 use crate::topology::raw::File;
 use crate::values::{Period, number};
 
-/// Compiles the traffic. An error in one group does not hide errors in others.
+/// Compiles all traffic tables. An error in one table does not hide errors in others.
 pub(super) fn traffic(
     file: &File,
     topology: &Topology,
@@ -94,7 +94,7 @@ fn group(
     })
 }
 
-/// Maximum number of flows of a pair.
+/// Largest number of flows for each pair of hosts.
 const MOST_FLOWS: u32 = 1_000_000;
 
 fn name(name: &Spanned<String>, found: &mut Findings) -> Option<String> {
@@ -114,8 +114,8 @@ fn unknown_host(host: &Spanned<String>, topology: &Topology, found: &mut Finding
     found.push(Diagnostic::error(Code::UnknownNode, host.span(), message).help(help));
 }
 
-/// Pairs of senders and receivers. If there is only one of either, it is paired with all of the
-/// others.
+/// Pairs each sender with a receiver. If there is a single sender or a single receiver, it is
+/// paired with all hosts of the other side.
 fn pairs(
     from: Option<&Spanned<List<String>>>,
     to: Option<&Spanned<List<String>>>,
@@ -167,7 +167,7 @@ fn start(written: &Spanned<Draw<Period>>, found: &mut Findings) -> Option<Start>
     }
 }
 
-/// Warns of traffic that begins after the end of the run.
+/// Warns of traffic that begins only after the end of the run.
 fn too_late(group: &Traffic, raw: &raw::Traffic, file: &File, found: &mut Findings) {
     let duration = file.run.as_ref().and_then(|run| run.get_ref().duration.get());
     let (Start::At(begins) | Start::Between(begins, _)) = group.start;
@@ -181,7 +181,7 @@ fn too_late(group: &Traffic, raw: &raw::Traffic, file: &File, found: &mut Findin
     }
 }
 
-/// Compiles the fields of a table that belong to its kind.
+/// Compiles the fields that belong to the kind of traffic.
 fn kind(raw: &raw::Traffic, row: &Row<'_>, fetch: Fetch<'_>, found: &mut Findings) -> Option<Kind> {
     let kind = raw.kind.get()?;
     let protocol = protocol(raw, kind, found)?;
@@ -250,7 +250,7 @@ fn kind(raw: &raw::Traffic, row: &Row<'_>, fetch: Fetch<'_>, found: &mut Finding
 /// Default length of a web request with its header fields.
 const REQUEST: Distribution<Bytes> = Distribution::Constant(Bytes(300));
 
-/// Default length of a UDP packet.
+/// Default length of a UDP packet in bytes.
 const PACKET: u32 = 500;
 
 fn protocol(
@@ -279,7 +279,7 @@ fn protocol(
     None
 }
 
-/// Reports fields that the kind does not use.
+/// Reports fields that have no meaning with the kind.
 fn belong(raw: &raw::Traffic, kind: &Spanned<raw::Kind>, used: &[&str], found: &mut Findings) {
     let fields = [
         ("size", raw.size.as_ref().map(Spanned::span)),
@@ -302,7 +302,7 @@ fn belong(raw: &raw::Traffic, kind: &Spanned<raw::Kind>, used: &[&str], found: &
     only(&fields, used, kind.span(), found);
 }
 
-/// Reports the `fields` in the file that are not among those that the kind at `kind` uses.
+/// Reports those `fields` of the file that are not in `used`. `kind` is the place of the kind.
 fn only(fields: &[(&str, Option<Span>)], used: &[&str], kind: Span, found: &mut Findings) {
     for (name, span) in fields {
         let Some(span) = span.clone().filter(|_| !used.contains(name)) else { continue };
@@ -315,7 +315,7 @@ fn only(fields: &[(&str, Option<Span>)], used: &[&str], kind: Span, found: &mut 
     }
 }
 
-/// A table of the file, with its place.
+/// A table in the file, with its place.
 struct Row<'a> {
     place: Span,
     table: Option<&'a DeTable<'a>>,
@@ -328,15 +328,15 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The fields of a table, for kinds that require some of them.
+/// Reads the fields of a table that its kind requires.
 struct Fields<'a> {
     row: &'a Row<'a>,
     found: &'a mut Findings,
 }
 
 impl Fields<'_> {
-    /// Returns a required field, and reports it if it is missing. Invalid values were already
-    /// reported by the reader.
+    /// Returns a required field. Reports the field if it is missing; the reader has already
+    /// reported invalid values.
     fn needed<'a, T>(&mut self, name: &str, field: Option<&'a Spanned<T>>) -> Option<&'a T> {
         let written = self.row.table.is_some_and(|table| table.contains_key(name));
         if field.is_none() && !written {
@@ -360,7 +360,7 @@ impl Fields<'_> {
         self.needed(name, field).map(|it| drawn(it, |it| it.0))
     }
 
-    /// The name in `of`, if it is the only one.
+    /// The name in `of`, if there is exactly one.
     fn one_of(&mut self, raw: &raw::Traffic) -> Option<String> {
         self.needed("of", raw.of.as_ref())?;
         let of = raw.of.as_ref()?;
@@ -378,7 +378,7 @@ impl Fields<'_> {
     }
 }
 
-/// Converts a distribution, and its values by `of`.
+/// Converts a distribution as read to one of the simulator. `of` converts its values.
 fn drawn<T, U>(draw: &Draw<T>, of: impl Fn(&T) -> U) -> Distribution<U> {
     match draw {
         Draw::Constant(value) => Distribution::Constant(of(value)),
@@ -400,7 +400,7 @@ fn drawn<T, U>(draw: &Draw<T>, of: impl Fn(&T) -> U) -> Distribution<U> {
     }
 }
 
-/// A size in 32 bits.
+/// The length of a packet, which must fit into 32 bits.
 pub(super) fn small(written: &Spanned<Bytes>, found: &mut Findings) -> Option<u32> {
     let size = u32::try_from(written.get_ref().0);
     if size.is_err() {
@@ -410,7 +410,7 @@ pub(super) fn small(written: &Spanned<Bytes>, found: &mut Findings) -> Option<u3
     size.ok()
 }
 
-/// Compiles the times and sizes of a trace.
+/// The times and sizes of a trace, from the table or from a file.
 fn trace(
     written: &Spanned<raw::Trace>,
     fetch: Fetch<'_>,
@@ -445,7 +445,7 @@ fn trace(
     Some(pairs)
 }
 
-/// Converts a trace of packets.
+/// Converts a trace to UDP packets.
 fn packets(pairs: Vec<(Duration, Bytes)>, place: Span, found: &mut Findings) -> Option<Kind> {
     let small = |(at, size): (Duration, Bytes)| Some((at, u32::try_from(size.0).ok()?));
     let packets: Option<Vec<_>> = pairs.into_iter().map(small).collect();
@@ -456,7 +456,7 @@ fn packets(pairs: Vec<(Duration, Bytes)>, place: Span, found: &mut Findings) -> 
     packets.map(|packets| Kind::Packets { packets })
 }
 
-/// Compiles the probes.
+/// Compiles all probes.
 pub(super) fn probes(
     file: &File,
     topology: &Topology,

@@ -12,7 +12,7 @@ use crate::diagnostic::{Diagnostic, Findings, Span};
 use crate::read::{Array, List, one_of};
 use crate::values::number;
 
-/// Compiles `file`; errors go to `found`.
+/// Compiles `file`. Errors go to `found`.
 pub(crate) fn compile(file: &raw::File, found: &mut Findings) -> Topology {
     let raw_hosts = file.hosts.get().map_or(&[][..], |it| &it.get_ref().0);
     let raw_gateways = rows(file.gateways.as_ref());
@@ -36,12 +36,12 @@ pub(crate) fn compile(file: &raw::File, found: &mut Findings) -> Topology {
     }
 }
 
-/// The tables of one kind.
+/// All tables of a kind, such as `[[route]]`.
 pub(crate) fn rows<T>(field: Option<&Spanned<Array<T>>>) -> &[Spanned<T>] {
     field.map_or(&[], |it| &it.get_ref().0)
 }
 
-/// Reports features that only the simulator supports, not a lab.
+/// Reports tables and sizes that only the simulator supports.
 pub(super) fn fits_lab(file: &raw::File, topology: &Topology, found: &mut Findings) {
     let routers = rows(file.routers.as_ref()).iter().map(|it| (it.span(), "routers"));
     let links = rows(file.links.as_ref()).iter().map(|it| (it.span(), "links between nodes"));
@@ -65,7 +65,7 @@ fn value<T: Copy + Default>(field: Option<&Spanned<T>>) -> T {
     field.map(|it| *it.get_ref()).unwrap_or_default()
 }
 
-/// Maximum length of a name, which becomes part of a network namespace's name.
+/// Longest name. It becomes part of the name of a network namespace.
 const LONGEST_NAME: usize = 32;
 
 const NAMES: &str = "names have 1 to 32 letters, digits, dashes and underscores; `any` is taken";
@@ -111,7 +111,8 @@ fn gateways(raw: &[Spanned<raw::Gateway>], found: &mut Findings) -> Vec<Gateway>
     pairs.map(gateway).collect()
 }
 
-/// Reports a gateway that is behind itself, and breaks the cycle there.
+/// Reports a gateway that is, through others, on its own LAN side. Breaks the cycle at this
+/// gateway.
 fn end_at_network(
     number: usize,
     raw: &[Spanned<raw::Gateway>],
@@ -153,7 +154,7 @@ fn text(name: Option<&Spanned<String>>) -> String {
     name.map(|it| it.get_ref().clone()).unwrap_or_default()
 }
 
-/// Reports gateways with nothing behind them.
+/// Reports gateways that no host or gateway is behind.
 fn serve(raw: &[Spanned<raw::Gateway>], topology: &Topology, found: &mut Findings) {
     for (number, gateway) in raw.iter().enumerate() {
         if topology.behind(number).chain(topology.gateways_behind(number)).next().is_none() {
@@ -164,10 +165,10 @@ fn serve(raw: &[Spanned<raw::Gateway>], topology: &Topology, found: &mut Finding
     }
 }
 
-/// Maximum number of hosts in a lab, each of which is a network namespace.
+/// Largest number of hosts in a lab. Each host is a network namespace.
 const MOST_IN_LAB: usize = 250;
 
-/// Maximum number of hosts. Their default addresses end with their numbers.
+/// Largest number of hosts in a file. The default address of a host ends with the host's number.
 const MOST_HOSTS: usize = 60_000;
 
 fn hosts(raw: &[Spanned<raw::Host>], gateways: &[Gateway], found: &mut Findings) -> Vec<Host> {
@@ -220,7 +221,7 @@ fn address(
     Some(address)
 }
 
-/// The number of the object `name`.
+/// The index of the host or gateway `name`.
 pub(crate) fn named(
     name: &Spanned<String>,
     names: &[&str],
@@ -236,7 +237,7 @@ pub(crate) fn named(
     number
 }
 
-/// The name that stands for every host.
+/// Stands for all hosts.
 const ANY: &str = "any";
 
 fn route(raw: &raw::Route, hosts: &[Host], found: &mut Findings) -> Route {
@@ -259,7 +260,8 @@ fn route(raw: &raw::Route, hosts: &[Host], found: &mut Findings) -> Route {
     Route { from, to, link: link(&raw.way.0, &usual, "a route", found) }
 }
 
-/// The properties of a link, with `otherwise` for missing fields. `what` is its name in messages.
+/// The properties of a link. Missing fields have the values of `otherwise`. Messages call the link
+/// `what`.
 pub(crate) fn link(
     raw: &raw::Way,
     otherwise: &LinkConfig,
@@ -272,7 +274,7 @@ pub(crate) fn link(
         found.push(Diagnostic::error(Code::ZeroRate, rate.span(), message).help(help));
     }
     let rate = raw.rate.as_ref().map(|it| *it.get_ref()).or(otherwise.rate);
-    // An invalid rate has already been reported.
+    // After an error, the rate may be missing only because it is invalid.
     if let (Some(queue), None, false) = (&raw.queue, rate, found.has_errors()) {
         let message = format!("nothing ever waits for {what} without a rate");
         let help = "add a rate, or leave the queue out";
@@ -291,7 +293,7 @@ pub(crate) fn link(
     }
 }
 
-/// Warns of routes that no packet can take, and of pairs of hosts without a route.
+/// Warns of routes that no packet can take, and of hosts without a route between them.
 fn unreachable(raw: &[Spanned<raw::Route>], topology: &Topology, found: &mut Findings) {
     let Topology { routes, hosts, .. } = topology;
     let sites: Vec<_> = (0..hosts.len()).map(|host| topology.outermost(host)).collect();

@@ -1,4 +1,5 @@
-//! The tables of a topology file, with the fields as written.
+//! The tables of a topology file, with the fields as the author wrote them. Their descriptions are
+//! also those of the published schema.
 
 use serde_json::{Value, json};
 use tidegate_core::Rate;
@@ -17,7 +18,7 @@ use crate::tcp::Tcp;
 use crate::values::{Flag, Period};
 
 tables! {
-    /// A topology file: hosts, gateways before some of them, and the network between.
+    /// A topology file: hosts, gateways, and the network between them.
     "the file" File {
         /// Name of the lab. Default: the name of the file.
         "name" => name: Option<Spanned<String>>,
@@ -50,28 +51,32 @@ tables! {
     "[[host]]" Host {
         /// Its name: letters, digits, dashes, underscores.
         "name" => name: Required<String>,
-        /// Its addresses. Default: one IPv4 and one IPv6 address by its place in the file, 10.73.0.N
-        /// and fd73::N.
+        /// Its addresses. Default: one IPv4 and one IPv6 address, 10.73.0.N and fd73::N for the
+        /// N-th host in the file.
         "address" => addresses: Option<Spanned<List<String>>>,
-        /// The gateway on whose LAN side it is. Default: none.
+        /// The gateway on whose LAN side it is. Default: none; the host is then attached to the
+        /// network.
         "gateway" => gateway: Option<Spanned<String>>,
-        /// In the simulator: its TCP settings. Without a `profile` it changes fields of the settings in `[run]`.
+        /// Its TCP settings in the simulator. Without a `profile`, it changes single fields of the
+        /// settings in `[run]`.
         "tcp" => tcp: Option<Spanned<Tcp>>,
     }
 
-    /// A gateway between some hosts and the network, or another gateway. Its policy file names its ports.
+    /// A gateway between hosts on its LAN side and the network, or another gateway. Its policy file
+    /// names its ports.
     "[[gateway]]" Gateway {
         /// Its name: letters, digits, dashes, underscores.
         "name" => name: Required<String>,
         /// Path of its policy file, relative to this file.
         "policy" => policy: Option<Spanned<String>>,
-        /// Its policy file itself, instead of the path.
+        /// The text of its policy file, in place of the path.
         "inline" => inline: Option<Spanned<String>>,
-        /// The gateway on whose LAN side its WAN port is. Default: none.
+        /// The gateway on whose LAN side it is. Default: none; the gateway is then attached to the
+        /// network.
         "gateway" => gateway: Option<Spanned<String>>,
     }
 
-    /// A one-way route, shared by all packets that take it.
+    /// A one-way route. All packets on this route share its rate.
     "[[route]]" Route {
         /// The hosts whose packets take it, or "any". Default: "any".
         "from" => from: Option<Spanned<List<String>>>,
@@ -87,7 +92,7 @@ tables! {
         "name" => name: Required<String>,
     }
 
-    /// A link between two nodes. Those without a link are attached to the network of `[[route]]`.
+    /// A link between two nodes. Nodes without a link are attached to the network of `[[route]]`.
     "[[link]]" Link {
         /// One end: a host, a router, or a port of a gateway, such as "edge.wan".
         "from" => from: Required<String>,
@@ -95,7 +100,8 @@ tables! {
         "to" => to: Required<String>,
         /// Properties of the direction from `from` to `to`.
         "way" => way: Also<Way>,
-        /// Differences of the opposite direction; false if there is none. Default: no differences.
+        /// Properties in which the opposite direction differs; false if there is no opposite
+        /// direction. Default: no differences.
         "back" => back: Option<Spanned<Back>>,
     }
 
@@ -103,13 +109,13 @@ tables! {
     "`back`" Way {
         /// Propagation delay. Default: "0 s".
         "delay" => delay: Option<Spanned<Period>>,
-        /// Variation of the delay: "2 ms" for a uniform deviation of at most 2 ms, or { normal = "2 ms" } for a
-        /// standard deviation. Default: none.
+        /// Random variation of the delay: "2 ms" for a uniform deviation of at most 2 ms, or {
+        /// normal = "2 ms" } for a normal distribution with this standard deviation. Default: none.
         "jitter" => jitter: Option<Spanned<Jitter>>,
-        /// True lets packets overtake each other because of jitter. Default: false.
+        /// True if packets may overtake each other because of jitter. Default: false.
         "reorder" => reorder: Option<Spanned<Flag>>,
-        /// Loss of packets: "0.1 %", or { p = "1 %", r = "30 %", good = "0 %", bad = "100 %" }
-        /// for bursts. Default: none.
+        /// Loss of packets: "0.1 %", or { p = "1 %", r = "30 %", good = "0 %", bad = "100 %" } for
+        /// losses in bursts. Default: none.
         "loss" => loss: Option<Spanned<Loss>>,
         /// Its rate. Default: not limited.
         "rate" => rate: Option<Spanned<Rate>>,
@@ -125,7 +131,7 @@ impl File {
     }
 }
 
-/// The properties of the reverse direction of a link.
+/// The direction from `to` to `from` of a link.
 #[derive(Clone, Debug)]
 pub(crate) enum Back {
     /// The link has no reverse direction.

@@ -1,4 +1,4 @@
-//! Valid and invalid topology files.
+//! Tests of topology files, valid and invalid.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ fn a_site_behind_a_gateway_is_one_port_of_the_network() {
     );
 }
 
-/// `alice` is behind `floor`; `floor` and `bob` are behind `edge`.
+/// A chain: `alice` is on the LAN side of `floor`; `floor` and `bob` are on the LAN side of `edge`.
 const CHAIN: &str = r#"
     [[host]]
     name = "server"
@@ -93,8 +93,8 @@ const CHAIN: &str = r#"
     to = "server"
 "#;
 
-/// Catches: a port for each gateway. A network that knows only hosts directly behind its gateways. A
-/// warning of a missing route between hosts of one site.
+/// Catches: a port of the network for an inner gateway; a gateway's port that leads only to hosts
+/// directly on its LAN side; a warning of a missing route between hosts of the same site.
 #[test]
 fn gateways_behind_a_gateway_are_one_port_of_the_network_with_all_that_is_behind_them() {
     let (topology, found) = parse("site.toml", CHAIN);
@@ -138,7 +138,7 @@ fn every_example_is_accepted_without_a_word() {
     assert!(count > 0);
 }
 
-/// Each mistake, the code of the finding, and the marked text.
+/// Mistakes: the text, the code of the expected finding, and the marked text.
 #[test]
 fn mistakes_are_found_where_they_are() {
     let change = |from: &str, to: &str| SITE.replacen(from, to, 1);

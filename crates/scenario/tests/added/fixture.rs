@@ -1,4 +1,5 @@
-//! One mechanism of each kind, each the simplest that can be told apart.
+//! One mechanism of each kind, as simple as possible. Tests can tell each from the core's
+//! mechanisms.
 
 use std::time::Duration;
 
@@ -64,7 +65,7 @@ impl Qdisc for DropHead {
     }
 }
 
-/// Offers 15 packets of 10 kB to `queue`. Returns the numbers of those that wait.
+/// Offers 15 packets of 10 kB to `queue`. Returns the numbers of the packets that still wait.
 pub(crate) fn fill(queue: &mut dyn Qdisc) -> Vec<u32> {
     let (mut pool, mut tally) = (PacketPool::with_capacity(16), Tally::default());
     let mut cx = Cx { now: Time::ZERO, pool: &mut pool, tally: &mut tally };
@@ -81,7 +82,7 @@ pub(crate) fn fill(queue: &mut dyn Qdisc) -> Vec<u32> {
     left
 }
 
-/// An allocation that serves the member that waited first.
+/// An allocation that serves flows in the order in which they began to wait.
 pub(crate) struct FirstCome {
     bucket: TokenBucket,
     waiting: Vec<Member>,
@@ -144,7 +145,7 @@ parameters! {
     }
 }
 
-/// A marking of all arrivals above a backlog.
+/// A marking that marks all packets that arrive while the backlog is above a threshold.
 pub(crate) struct MarksAbove(pub(crate) Bytes);
 
 impl Marking for MarksAbove {
@@ -276,7 +277,7 @@ impl CongestionControl for Still {
     }
 }
 
-/// The window of `control` after a loss, in segments of 1,000 bytes.
+/// The window in segments of 1,000 bytes that `control` sets after a loss.
 pub(crate) fn window(control: &mut dyn CongestionControl) -> u64 {
     let mut window = Window { congestion: 10_000, threshold: 0, segment: 1_000, floor: 2_000 };
     control.on_signal(Time::ZERO, &mut window, 10_000, Signal::Loss);

@@ -1,6 +1,6 @@
-//! The rate adjuster of an aggregate gateway, and a record of its rounds.
+//! The rate adjuster of an aggregate gateway, and a record of its measurement rounds.
 
-use tidegate_core::itcp::{Config, Decisions, Most, RateAdjuster, Seen};
+use tidegate_core::itcp::{Config, Decisions, GatewayLoad, Most, RateAdjuster};
 use tidegate_core::random::Random;
 use tidegate_core::{Factor, Rate, Time};
 
@@ -11,18 +11,19 @@ use crate::table::Table;
 /// A rate adjuster with its record.
 pub(crate) struct Adjustment {
     config: Config,
-    /// `None` until the aggregate connection is open.
+    /// `None` until the aggregate connection opens.
     adjuster: Option<RateAdjuster>,
     decisions: Decisions,
     record: Record,
 }
 
-/// The completed rounds, as columns.
+/// The completed rounds, one row each; every field is a column.
 #[derive(Default)]
 struct Record {
     times: Vec<f64>,
     decisions: Vec<String>,
-    /// Weight, busy, offered, sent and service in bit/s, slope in bit/s, mean queue in bytes.
+    /// Weight, busy share, offered, sent and service rate in bit/s, slope in bit/s, mean queue in
+    /// bytes.
     numbers: [Vec<f64>; 7],
 }
 
@@ -30,7 +31,7 @@ struct Record {
 const NUMBERS: [&str; 7] =
     ["weight", "busy", "offered_bps", "sent_bps", "service_bps", "slope_bps", "queue_mean_bytes"];
 
-/// Bits of a byte.
+/// Bits in a byte.
 const BITS: f64 = 8.0;
 
 impl Adjustment {
@@ -39,13 +40,13 @@ impl Adjustment {
         Self { config, adjuster: None, decisions, record }
     }
 
-    /// The aggregate connection opens at `now`. Returns its weight.
+    /// The aggregate connection opens at `now`. Returns its initial weight.
     pub(crate) fn begin(&mut self, random: Random, now: Time) -> Factor {
         self.adjuster.insert(RateAdjuster::new(&self.config, random, now)).weight()
     }
 
-    /// Time of the next call, as seen at `now`. The adjuster is called in each sampling interval
-    /// while the number of connections bounds the weight.
+    /// Time of the adjuster's next call, computed at `now`. If the number of local connections
+    /// bounds the weight, the adjuster is called in each sampling interval.
     pub(crate) fn due(&self, now: Time) -> Option<Time> {
         let due = self.adjuster.as_ref()?.poll_timeout();
         Some(match self.config.most {
@@ -54,15 +55,15 @@ impl Adjustment {
         })
     }
 
-    /// Calls the adjuster. Returns the weight if it changed.
-    pub(crate) fn call(&mut self, now: Time, seen: &Seen) -> Option<Factor> {
+    /// Calls the adjuster with the measurements `seen`. Returns the weight if it changed.
+    pub(crate) fn call(&mut self, now: Time, seen: &GatewayLoad) -> Option<Factor> {
         let adjuster = self.adjuster.as_mut()?;
         let changed = adjuster.handle_timeout(now, seen);
         self.note(now);
         changed
     }
 
-    /// Records the round that ended at `now`, if any.
+    /// Records a round if one ended at `now`.
     fn note(&mut self, now: Time) {
         let Some(report) = self.adjuster.as_ref().map(RateAdjuster::report) else { return };
         let (before, after) = (self.decisions, report.decisions);
@@ -94,7 +95,7 @@ impl Adjustment {
         self.record.numbers.iter_mut().zip(numbers).for_each(|(column, it)| column.push(it));
     }
 
-    /// The rounds, as the table `name`.
+    /// The recorded rounds as a table with this name.
     pub(crate) fn table(&mut self, name: String) -> Table {
         let Record { times, decisions, numbers } = std::mem::take(&mut self.record);
         let table = Table::new(name).with("time_seconds", times).with("decision", decisions);

@@ -1,4 +1,4 @@
-//! The queue alone: rounds, bounds, and the assignment of bytes to files.
+//! Tests of the queue alone: round robin, limits, and the assignment of bytes to files.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn to(sink: usize, overflow: Overflow) -> Aggregate {
     Aggregate::new(9, sink, &Traffic { kind, ..Traffic::default() }, &tcp)
 }
 
-/// The files and byte counts of the next `n` segments.
+/// Takes up to `n` segments. Returns the file and the length of each.
 fn turns(aggregate: &mut Aggregate, n: usize) -> Vec<(u32, u64)> {
     let turn = |_| {
         let bytes = aggregate.next()?;
@@ -32,8 +32,8 @@ impl Aggregate {
     }
 }
 
-/// Catches: first come, first served. A file with new bytes served first. A last segment filled up
-/// from another file. A file served twice in a round.
+/// Catches: first come, first served; a file with new bytes that is served out of order; a file's
+/// last segment filled up with bytes of another file; a file served twice in a round.
 #[test]
 fn waiting_files_send_a_segment_each_in_turn() {
     let mut it = aggregate(Overflow::Grow);
@@ -48,8 +48,8 @@ fn waiting_files_send_a_segment_each_in_turn() {
     it.check();
 }
 
-/// Catches: bytes assigned to the file that wrote last; parts that end at the wrong byte; a part that
-/// ends together with the next one.
+/// Catches: bytes assigned to the file that wrote last; a transfer that ends at the wrong byte; two
+/// transfers of one connection reported as one.
 #[test]
 fn bytes_at_the_sink_belong_to_the_files_in_the_order_of_their_turns() {
     let mut it = aggregate(Overflow::Grow);
@@ -74,20 +74,20 @@ fn bytes_at_the_sink_belong_to_the_files_in_the_order_of_their_turns() {
     assert_eq!(ended(&mut it, 1_199), [1, 1]);
     assert_eq!(it.files(), 2);
     assert_eq!(ended(&mut it, 1), [1, 1, 0]);
-    // The local connection of the second is still open.
+    // The local connection of `b` is still open.
     assert_eq!((it.files(), it.connections()), (1, 1));
     assert_eq!(seen.bytes, [300, 700, 1_500]);
 }
 
-/// Catches: a bound that counts only bytes in files. A file that was stopped first and is resumed
-/// last. A parked file that blocks the others, or is never resumed.
+/// Catches: a limit that ignores bytes in the sender; a file that was stopped first but resumed
+/// last; a parked file that blocks other files, or is never resumed.
 #[test]
 fn stopped_files_resume_in_turn_as_room_appears() {
     let buffer = Some(Bytes(1_500));
     let mut it = aggregate(Overflow::Slow { queue: Bytes(4_000), buffer });
     let [a, b, c, d] = [0, 1, 2, 3].map(|flow| it.open(flow, flow));
     assert_eq!([it.admit(a, 5_000), it.admit(b, 5_000)], [1_500, 0]);
-    // `a` has filled its own buffer, and `b` came after a stopped file: both resume from the list.
+    // `a` has filled its own buffer. `b` came after a stopped file. So both wait in `stopped`.
     assert_eq!(it.resume(), Some((b, 1, SEGMENT)));
     it.resumed(b, SEGMENT, 4_000);
     assert_eq!(it.admit(c, 2_000), 0);
@@ -95,20 +95,20 @@ fn stopped_files_resume_in_turn_as_room_appears() {
     it.resumed(b, 500, 3_500);
     assert_eq!(it.resume(), Some((c, 2, SEGMENT)));
     it.resumed(c, SEGMENT, 1_000);
-    // All 4,000 bytes are in the queue, and nothing is sent.
+    // All 4,000 bytes of room are used, and nothing has been sent.
     assert_eq!((it.queue(), it.admit(d, 100), it.resume()), (4_000, 0, None));
     assert_eq!(it.next(), Some(SEGMENT));
     assert_eq!(it.resume(), None);
     it.totals.sent += SEGMENT;
-    // A segment of `a` was sent, but files that were stopped earlier are read first.
+    // The segment that left was one of `a`, but `c` was stopped earlier, so `c` is read first.
     let resumed = it.resume().unwrap();
     assert_eq!((resumed.0, resumed.2), (c, 500));
     it.check();
     assert!(it.is_blocked());
 }
 
-/// Catches: a busy time that continues while the queue is empty; a common busy time counted for a
-/// single gateway.
+/// Catches: a busy time that continues while the queue is empty; a common busy time that counts
+/// while only one gateway is busy.
 #[test]
 fn busy_times_are_those_with_a_queue() {
     let mut sinks = Sinks::default();

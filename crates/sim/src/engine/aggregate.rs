@@ -1,8 +1,9 @@
-//! Aggregate gateways in the engine: many local connections in, one aggregate connection out.
+//! Aggregate gateways in the event loop: many local connections come in, one aggregate connection
+//! goes out.
 //!
 //! Methods of `Engine`, whose fields are in `engine.rs`.
 
-use tidegate_core::itcp::Seen;
+use tidegate_core::itcp::GatewayLoad;
 use tidegate_core::random::Random;
 use tidegate_core::{Bytes, Factor};
 
@@ -15,7 +16,7 @@ use crate::routes::{index, number};
 use crate::stream::{EndId, Reader};
 
 impl<A: Agenda> Engine<'_, A> {
-    /// Opens the aggregate connection of `flow`. It stays open to the end of the run.
+    /// Opens the aggregate connection of `flow`. The connection stays open to the end of the run.
     pub(super) fn open_aggregate(&mut self, flow: u32) {
         let Some(gateway) = self.group_of(flow).gateway else { return };
         let stream = self.open(flow, 0);
@@ -30,25 +31,25 @@ impl<A: Agenda> Engine<'_, A> {
         &self.groups[index(self.flows[index(flow)].group)]
     }
 
-    /// The gateway of the aggregate connection `stream`.
+    /// The gateway that sends the aggregate connection `stream`.
     fn gateway_of(&self, stream: u32) -> Option<usize> {
         self.group_of(self.streams.get(stream).flow).gateway.map(index)
     }
 
-    /// The gateway at which the local connection `stream` ends, and its file there.
+    /// The gateway that receives the local connection `stream`, and the connection's file there.
     fn file_of(&self, stream: u32) -> Option<(usize, u32)> {
         let it = self.streams.get(stream);
         Some((index(self.group_of(it.flow).carrier?), it.file?))
     }
 
-    /// The gateway reads as much from its end of a local connection as fits. After the last byte it
-    /// closes.
+    /// The gateway reads as many bytes of a local connection as fit. After the last byte it closes
+    /// its end.
     pub(super) fn take_in(&mut self, id: EndId) {
         let Some((gateway, file)) = self.file_of(id.stream()) else { return };
         let end = self.streams.end_mut(id);
         let readable = end.tcp.readable();
         if self.aggregates[gateway].failed {
-            // A client in its handshake would ignore the reset.
+            // A client that has not completed its handshake would ignore the reset.
             if readable > 0 || end.ended {
                 end.reader = Reader::Host;
                 end.tcp.abort();
@@ -72,7 +73,7 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// The queue of a gateway has changed, so its aggregate connection may send.
+    /// The queue of a gateway has changed, so its aggregate connection may have data to send.
     fn attend_aggregate(&mut self, gateway: usize) {
         match self.aggregates[gateway].stream {
             Some(stream) => self.send_what_may(EndId::new(stream, 0)),
@@ -80,8 +81,9 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// Sends the segments that the aggregate connection may send, one of each waiting file per
-    /// round. Reads stopped files as room appears; their clients get the resulting ACKs afterwards.
+    /// Sends the segments that the windows of the aggregate connection permit, taken from the files
+    /// in round robin. Reads stopped files as room appears, and sends the resulting ACKs to their
+    /// clients afterwards.
     pub(super) fn transmit_aggregate(&mut self, id: EndId) {
         let Some(gateway) = self.gateway_of(id.stream()) else { return };
         let mut resumed = Vec::new();
@@ -102,7 +104,8 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// Writes segments to the aggregate connection until its sender holds enough.
+    /// Writes segments to the aggregate connection until its sender holds
+    /// [`AHEAD`](crate::aggregate::AHEAD) unsent ones.
     fn fill(&mut self, gateway: usize, id: EndId, resumed: &mut Vec<EndId>) {
         loop {
             self.resume(gateway, resumed);
@@ -136,8 +139,8 @@ impl<A: Agenda> Engine<'_, A> {
         self.aggregates[gateway].deliver(self.now, bytes, &mut self.transfers);
     }
 
-    /// Returns `true` if the ACKs at this end of a local connection are withheld now. Handshakes
-    /// are not withheld.
+    /// Returns `true` if the gateway withholds the ACKs of this end of a local connection now. ACKs
+    /// of handshakes are never withheld.
     pub(super) fn withholds(&mut self, id: EndId) -> bool {
         let Some((gateway, _)) = self.file_of(id.stream()) else { return false };
         let withheld = &mut self.aggregates[gateway].withheld;
@@ -149,7 +152,7 @@ impl<A: Agenda> Engine<'_, A> {
         is_kept
     }
 
-    /// Calls a gateway that is due.
+    /// A gateway's timer has expired: samples its queue, and calls its rate adjuster.
     pub(super) fn gateway_due(&mut self, gateway: u32) {
         if self.aggregates[index(gateway)].sample_due <= self.now {
             self.aggregates[index(gateway)].sample_due = self.now + SAMPLE_EVERY;
@@ -163,7 +166,7 @@ impl<A: Agenda> Engine<'_, A> {
         self.arm_gateway(gateway);
     }
 
-    /// The aggregate connection is open, so its adjuster starts measuring.
+    /// The aggregate connection is open, so the rate adjuster starts to measure.
     fn begin_adjuster(&mut self, gateway: u32) {
         let it = &mut self.aggregates[index(gateway)];
         let name = &self.groups[index(self.flows[index(it.flow)].group)].traffic.name;
@@ -175,14 +178,14 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// Calls the adjuster with the current state of the gateway.
+    /// Calls the rate adjuster with the current state of the gateway.
     fn adjust(&mut self, gateway: u32) {
         let it = &self.aggregates[index(gateway)];
         let Some(stream) = it.stream.filter(|_| it.adjuster.is_some() && !it.failed) else {
             return;
         };
         let sender = self.streams.get(stream).ends[0].tcp.statistics();
-        let seen = Seen {
+        let seen = GatewayLoad {
             queue: Bytes(it.queue()),
             arrived: it.totals.arrived,
             sent: it.totals.sent,
@@ -217,8 +220,8 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// An aggregate connection has failed: its local connections are reset, and lost transfers
-    /// counted.
+    /// An aggregate connection has failed. Resets its local connections, and counts the lost
+    /// transfers.
     pub(super) fn break_off_aggregate(&mut self, stream: u32) {
         let Some(gateway) = self.gateway_of(stream) else { return };
         let (open, lost) = self.aggregates[gateway].break_off();
@@ -234,8 +237,8 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// A connection has failed. If it is a local one, its gateway carries only the bytes it has
-    /// read. Returns `true` if a transfer is lost.
+    /// A connection has failed. If it is a local connection, its gateway still carries the bytes
+    /// that it has read. Returns `true` if a transfer is lost.
     pub(super) fn loses(&mut self, stream: u32) -> bool {
         let Some((gateway, file)) = self.file_of(stream) else { return true };
         let it = self.streams.get_mut(stream);
@@ -243,7 +246,7 @@ impl<A: Agenda> Engine<'_, A> {
         self.aggregates[gateway].fail(file)
     }
 
-    /// Checks that gateways pass on all bytes they read, and that the sinks receive them.
+    /// Checks that gateways forward all bytes that they read, and that the sinks receive them.
     ///
     /// # Panics
     ///

@@ -1,4 +1,4 @@
-//! Applications over TCP: the times at which they open connections, and the data that they write.
+//! Applications over TCP: when they open connections, and which data they write.
 //!
 //! Methods of `Engine`, whose fields are in `engine.rs`.
 
@@ -20,12 +20,12 @@ use crate::stream::{EndId, Reader, Stream};
 pub(crate) struct App {
     /// The connection in use.
     pub(crate) stream: Option<u32>,
-    /// Number of writes of a trace already made.
+    /// Number of writes of a trace that the application has made.
     written: usize,
 }
 
 impl<A: Agenda> Engine<'_, A> {
-    /// Calls the application of a flow that is due.
+    /// The timer of the application of a flow has expired.
     pub(super) fn app(&mut self, flow: u32) {
         if self.stops_at(flow).is_some_and(|stop| self.now >= stop) {
             return self.stop(flow);
@@ -66,7 +66,7 @@ impl<A: Agenda> Engine<'_, A> {
         group.traffic.stop.map(|stop| Time::ZERO + stop)
     }
 
-    /// Schedules the application of `flow` at `at`, or at its stop if that is earlier.
+    /// Schedules the application of `flow` at `at`, or at its stop time if that is earlier.
     fn wake(&mut self, flow: u32, at: Time) {
         let at = self.stops_at(flow).map_or(at, |stop| at.min(stop));
         if at < Time::MAX {
@@ -74,7 +74,7 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// Stops offering data. Data already offered is still sent.
+    /// The application offers no more data. TCP still sends the data offered earlier.
     fn stop(&mut self, flow: u32) {
         let Some(stream) = self.flows[index(flow)].app.stream else { return };
         let end = self.sender(stream);
@@ -87,7 +87,7 @@ impl<A: Agenda> Engine<'_, A> {
         self.streams.end_mut(EndId::new(stream, 0))
     }
 
-    /// Opens a connection for `flow` from the side `opener`.
+    /// Opens a connection for `flow`. Side `opener` (0 sender, 1 receiver) sends the SYN.
     pub(super) fn open(&mut self, flow: u32, opener: usize) -> u32 {
         let it = &mut self.flows[index(flow)];
         let isns = [(); 2].map(|()| low(it.random.below(1 << 32)));
@@ -110,7 +110,8 @@ impl<A: Agenda> Engine<'_, A> {
         stream
     }
 
-    /// Writes `bytes` at side 0 as one transfer. With `last`, the connection ends after it.
+    /// Writes `bytes` at side 0 as one transfer. With `last`, closes the connection after these
+    /// bytes.
     fn hand_over(&mut self, flow: u32, stream: u32, bytes: u64, last: bool) {
         let now = self.now;
         let carrier = self.groups[index(self.flows[index(flow)].group)].carrier;
@@ -153,10 +154,10 @@ impl<A: Agenda> Engine<'_, A> {
         self.wake(flow, Time::MAX);
     }
 
-    /// A client requests an answer.
+    /// A client opens a connection and sends a request, whose answer has the drawn length.
     fn ask(&mut self, flow: u32, request: Distribution<Bytes>, answer: Distribution<Bytes>) {
         let (request, answer) = (self.draw(flow, request).0, self.draw(flow, answer).0);
-        // Through relays, the client is the receiver of the last connection.
+        // If relays forward the answer, the client is the receiver of the chain's last connection.
         let last = self.last_of(flow);
         let stream = self.open(last, 1);
         let it = self.streams.get_mut(stream);
@@ -190,7 +191,7 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// An end has received all expected bytes.
+    /// An end has received all the bytes that it expects: a request, or a whole transfer.
     pub(super) fn complete(&mut self, id: EndId) {
         let (flow, size) = (self.streams.get(id.stream()).flow, self.streams.get(id.stream()).size);
         let asker = self.first_of(flow);
@@ -219,7 +220,7 @@ impl<A: Agenda> Engine<'_, A> {
         self.wake(flow, self.now + pause);
     }
 
-    /// All data written at side 0 is acknowledged.
+    /// All data that side 0 has written is acknowledged.
     pub(super) fn all_acknowledged(&mut self, stream: u32) {
         let flow = self.streams.get(stream).flow;
         let group = self.flows[index(flow)].group;
@@ -259,10 +260,12 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// One end of a connection is closed. The number of the connection is free once both are.
+    /// One end of a connection has closed. When both ends have closed, the number of the connection
+    /// becomes free.
     pub(super) fn closed(&mut self, number: u32) {
         let stream = self.streams.get_mut(number);
-        // A side that never received a segment does not learn that the connection has ended.
+        // A side that never received a segment does not learn by TCP that the connection has ended,
+        // so the simulator closes it.
         for end in &mut stream.ends {
             end.endless = false;
             end.tcp.close();
@@ -288,13 +291,13 @@ impl<A: Agenda> Engine<'_, A> {
     }
 }
 
-/// Checks the byte counts of a stream. No more bytes are acknowledged than received, and no more are
-/// received than written. A receiver with optimistic ACKs may have acknowledged slightly more bytes
-/// than arrived. The counts of the application equal those of TCP.
+/// Checks the byte counts of a stream: acknowledged <= received <= written, and the counts of the
+/// application equal those of TCP. A receiver with optimistic ACKs may have acknowledged a few
+/// bytes before they arrived.
 ///
 /// # Panics
 ///
-/// Panics if the counts are inconsistent: then an end point is wrong.
+/// Panics if the counts are inconsistent, which is an error of a TCP end point.
 pub(super) fn check_bytes(stream: &Stream) {
     for side in [0, 1] {
         let (from, to) = (&stream.ends[side], &stream.ends[1 - side]);

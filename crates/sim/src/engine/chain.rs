@@ -1,11 +1,14 @@
-//! Relays of traffic with many connections, or with many transfers on one.
+//! Relays of traffic that has many connections, or many transfers on one connection.
 //!
-//! - `arrivals` and `on-off` with `reconnect`: when the relay's end of a connection is established,
-//!   the relay opens the next connection for it.
-//! - `web`: the client is the last receiver. It opens the last connection, and the relay opens the
-//!   one before. Requests travel from the client, answers from the server.
-//! - `on-off` on one connection, and `trace`: one connection each. The engine records where each
-//!   transfer ends.
+//! A relay forwards the data of one connection to the next; relays in a row form a *chain*.
+//!
+//! - `arrivals`, and `on-off` with `reconnect`: when a connection to the relay is established, the
+//!   relay opens the next connection of the chain for it.
+//! - `web`: the client is the receiver of the chain's last connection and opens that connection.
+//!   The relays then open the connections towards the server. Requests travel from the client, answers from
+//!   the server.
+//! - `on-off` without `reconnect`, and `trace`: one connection each way of the relay for all
+//!   transfers. The engine records the offset at which each transfer ends.
 //!
 //! Methods of `Engine`, whose fields are in `engine.rs`.
 
@@ -24,7 +27,8 @@ impl<A: Agenda> Engine<'_, A> {
         self.groups[index(self.flows[index(flow)].group)].chain
     }
 
-    /// The end of a connection at a relay is established: the relay opens the next one.
+    /// The end of a connection at a relay is established. The relay opens the next connection of
+    /// the chain, for types that open one for each.
     pub(super) fn extend(&mut self, id: EndId) {
         let (side, flow) = (id.side(), self.streams.get(id.stream()).flow);
         let asks = match self.chain(flow) {
@@ -57,7 +61,7 @@ impl<A: Agenda> Engine<'_, A> {
         self.streams.get(id.stream()).other[id.side()].is_none()
     }
 
-    /// The flow in the last group of a chain: the client of `web`.
+    /// The flow of the chain's last group. For `web`, this is the flow of the client.
     pub(super) fn last_of(&self, mut flow: u32) -> u32 {
         loop {
             let group = &self.groups[index(self.flows[index(flow)].group)];
@@ -66,7 +70,7 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// The flow in the first group of a chain: the server of `web`.
+    /// The flow of the chain's first group. For `web`, this is the flow of the server.
     pub(super) fn first_of(&self, mut flow: u32) -> u32 {
         loop {
             let group = &self.groups[index(self.flows[index(flow)].group)];
@@ -75,7 +79,8 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// The first connection of a chain has begun a transfer that ends at offset `part.at`.
+    /// The first connection of a chain has begun a transfer. All later connections of the chain
+    /// expect the transfer's end at offset `part.at`.
     pub(super) fn promise_on(&mut self, mut flow: u32, part: Part) {
         if self.chain(flow) != Chain::Parts {
             return;
@@ -88,7 +93,8 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// The receiver of a relay's connection has read `received` bytes in total.
+    /// The receiver of a relay's connection has read `received` bytes in total. Completes the
+    /// transfers that end within them.
     pub(super) fn complete_parts(&mut self, flow: u32, received: u64) {
         let Some(parts) = self.parts_of.get_mut(&flow) else { return };
         while let Some(part) = parts.pop_front_if(|part| part.at <= received) {
@@ -96,7 +102,7 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// A connection is closed; the next one of its chain continues alone.
+    /// A connection has closed. The neighbours in its chain continue without it.
     pub(super) fn unlink(&mut self, stream: u32) {
         for side in [0, 1] {
             if let Some(other) = self.streams.get_mut(stream).other[side].take() {
@@ -105,12 +111,12 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// For linked connections, checks that a relay has written all bytes that it has read, in both
-    /// directions.
+    /// Checks that a relay has written all bytes that it has read, in both directions, for the pair
+    /// of connections that it links.
     ///
     /// # Panics
     ///
-    /// Panics if it has not, which is an error of the relay.
+    /// Panics if bytes are missing, which is an error of the relay.
     pub(super) fn check_link(&self, second: &Stream) {
         let Some(first) = second.other[0].map(|first| self.streams.get(first)) else { return };
         if second.ends[0].reader != Reader::Relay {
@@ -125,7 +131,7 @@ impl<A: Agenda> Engine<'_, A> {
     }
 }
 
-/// By flow of a relay, the transfers that have not ended.
+/// The unfinished transfers of each relayed flow.
 pub(crate) type RelayParts = BTreeMap<u32, VecDeque<Part>>;
 
 #[cfg(test)]

@@ -13,8 +13,8 @@ impl<A: Agenda> Engine<'_, A> {
     ///
     /// # Panics
     ///
-    /// If one is missing. This is an error of the simulator that may falsify all results of the
-    /// run.
+    /// Panics if a packet or byte is missing. This is an error of the simulator, which may falsify
+    /// all results of the run.
     pub(crate) fn check_conservation(&mut self) {
         let (held, dropped) = (self.network.held(), self.network.tally().drops.total());
         let (made, absorbed) = self.network.made_and_absorbed();
@@ -33,7 +33,9 @@ impl<A: Agenda> Engine<'_, A> {
 }
 
 impl Network {
-    /// Packets that gateways created, and packets that gateways absorbed.
+    /// Numbers of packets that gateways created and absorbed. Gateways absorb
+    /// packets that end at a trunk, and held ACKs that they store as records.
+    /// trunk, or held ACKs merged into others).
     fn made_and_absorbed(&self) -> (u64, u64) {
         let all = self.stations.iter().map(Station::made_and_absorbed);
         all.fold((0, 0), |(made, absorbed), it| (made + it.0, absorbed + it.1))

@@ -1,4 +1,4 @@
-//! Hosts: the ends of connections process arriving packets, and send.
+//! Hosts: connection ends process the packets that arrive, and send.
 //!
 //! Methods of `Engine`, whose fields are in `engine.rs`.
 
@@ -13,14 +13,15 @@ use crate::routes::index;
 use crate::segment;
 use crate::stream::{EndId, Reader};
 
-/// Bytes that an endless application writes at a time, when fewer than [`LOW`] remain.
+/// Bytes that an endless application writes at a time. It writes when fewer than [`LOW`] unsent
+/// bytes remain.
 pub(super) const CHUNK: u64 = 1 << 18;
 
-/// Larger than any segment.
+/// Unsent bytes below which an endless application writes more. Larger than any segment.
 const LOW: u64 = 1 << 17;
 
 impl<A: Agenda> Engine<'_, A> {
-    /// Delivers the packets that have arrived at a host to their receivers.
+    /// Delivers the packets that have arrived at hosts to connection ends and datagram receivers.
     pub(super) fn receive(&mut self) {
         let mut arrived = std::mem::take(&mut self.arrived);
         for packet in arrived.drain(..) {
@@ -89,7 +90,8 @@ impl<A: Agenda> Engine<'_, A> {
         self.attend(end);
     }
 
-    /// Performs all actions that are possible now at an end of a connection.
+    /// Does all that is possible now at one end of a connection: handles events, forwards data,
+    /// sends segments.
     pub(super) fn attend(&mut self, end: EndId) {
         self.notice(end);
         if self.streams.end_mut(end).awaits_acks {
@@ -103,8 +105,8 @@ impl<A: Agenda> Engine<'_, A> {
         self.send_what_may(end);
     }
 
-    /// Sends the segments that an end may send now. Then schedules its next call, or completes its
-    /// closing.
+    /// Sends the segments that an end may send now. Then schedules the next call of the end, or
+    /// completes its close.
     pub(super) fn send_what_may(&mut self, end: EndId) {
         let reader = self.streams.end_mut(end).reader;
         match reader {
@@ -114,7 +116,7 @@ impl<A: Agenda> Engine<'_, A> {
         }
         self.arm_end(end);
         if self.streams.end_mut(end).tcp.is_closed() {
-            // A connection is given up when its next retransmission would be sent.
+            // TCP gives a connection up at the moment when it would send the next retransmission.
             self.notice(end);
             self.closed(end.stream());
         }
@@ -129,7 +131,7 @@ impl<A: Agenda> Engine<'_, A> {
     fn happened(&mut self, id: EndId, event: Event) {
         let end = self.streams.end_mut(id);
         match event {
-            // Relays and gateways read when they have room.
+            // Relays and gateways read only when they have room, in `attend`.
             Event::Readable if end.passes_on() => {}
             Event::Readable => {
                 let bytes = end.tcp.readable();
@@ -147,7 +149,7 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// The application reads `bytes` of the received data.
+    /// The application reads `bytes` of the data that the end has received.
     pub(super) fn read(&mut self, id: EndId, bytes: u64) {
         let end = self.streams.end_mut(id);
         end.tcp.read(bytes);
@@ -161,7 +163,7 @@ impl<A: Agenda> Engine<'_, A> {
         self.complete_if_whole(id);
     }
 
-    /// Continues once an end has received all expected bytes.
+    /// If an end has received all the bytes that it expects, continues the application.
     pub(super) fn complete_if_whole(&mut self, id: EndId) {
         let end = self.streams.end_mut(id);
         if end.received >= end.expects {
@@ -170,7 +172,7 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// Continues once all written data is acknowledged.
+    /// If all written data is acknowledged, continues the application.
     fn look_for_acks(&mut self, id: EndId) {
         let end = self.streams.end_mut(id);
         if end.tcp.statistics().acknowledged >= end.written {
@@ -212,8 +214,8 @@ impl<A: Agenda> Engine<'_, A> {
         self.network.send(&mut self.agenda, self.now, way, packet);
     }
 
-    /// Schedules the next call of an end, at its timeout or earlier. If the timeout moves later,
-    /// the old entry stays, and the call at the old time reschedules.
+    /// Schedules the next call of an end, unless an earlier call is already scheduled. When the
+    /// timeout moves later, the old entry stays, and the early call schedules a new one.
     fn arm_end(&mut self, id: EndId) {
         let end = self.streams.end_mut(id);
         if let Some(at) = end.tcp.poll_timeout()
@@ -224,7 +226,7 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// An end is called at a time for which it was scheduled.
+    /// The timer of an end has expired.
     pub(super) fn end_due(&mut self, id: EndId) {
         let now = self.now;
         let end = self.streams.end_mut(id);
@@ -237,5 +239,5 @@ impl<A: Agenda> Engine<'_, A> {
     }
 }
 
-/// Source: RFC 768.
+/// Length of a UDP header in bytes (RFC 768).
 const UDP_HEADER: u32 = 8;

@@ -1,4 +1,4 @@
-//! Relays: forward the data of one connection to another, through a bounded buffer.
+//! Relays: forward the data of one connection to another through a bounded buffer, as a proxy does.
 //!
 //! Methods of `Engine`, whose fields are in `engine.rs`.
 
@@ -10,8 +10,8 @@ use crate::scenario::Kind;
 use crate::stream::{EndId, Reader, Stream};
 
 impl<A: Agenda> Engine<'_, A> {
-    /// Opens the second connection of a relay. The length of its data is unknown until the first
-    /// connection ends.
+    /// Opens the second connection of a relay. Its length is unknown until the first connection
+    /// ends.
     pub(super) fn open_relay(&mut self, flow: u32) {
         if matches!(self.chain(flow), Chain::Each | Chain::Asks) {
             return; // These open one connection for each incoming one.
@@ -21,8 +21,9 @@ impl<A: Agenda> Engine<'_, A> {
         self.attend(EndId::new(stream, 0));
     }
 
-    /// Handles an event at one of the two ends at a relay. The relay reads the data that fits into
-    /// its buffer, and writes it to the other connection. After the last byte it closes both.
+    /// Handles an event at one of the two connection ends at a relay. The relay reads the data that
+    /// fits into its buffer, and writes it to the other connection. After the last byte it closes
+    /// both ends.
     pub(super) fn hand_on(&mut self, id: EndId) {
         let Some(other) = self.other_half(id) else { return self.refuse_if_late(id) };
         let (from, to) = if id.side() == 1 { (id, other) } else { (other, id) };
@@ -51,8 +52,8 @@ impl<A: Agenda> Engine<'_, A> {
         bytes
     }
 
-    /// All data was forwarded. This determines the length of the second connection's transfer, and
-    /// both ends are closed.
+    /// The first connection has ended and all its data is forwarded. Sets the length of the
+    /// transfer on the second connection, and closes both ends.
     fn hand_on_end(&mut self, from: EndId, to: EndId) {
         for id in [from, to] {
             let end = self.streams.end_mut(id);
@@ -62,7 +63,7 @@ impl<A: Agenda> Engine<'_, A> {
         let first = self.streams.get(from.stream());
         let (began, chain) = (first.began, self.chain(first.flow));
         if !matches!(chain, Chain::Single | Chain::Each) {
-            return; // The transfers of these are already known.
+            return; // `promise_on` or `ask` has already recorded these transfers.
         }
         let second = self.streams.get_mut(to.stream());
         let size = second.ends[0].written;
@@ -70,13 +71,13 @@ impl<A: Agenda> Engine<'_, A> {
         self.complete_if_whole(to.peer());
     }
 
-    /// A connection has failed: the linked connections before and after it are reset.
+    /// A connection has failed. Resets the connections before and after it in the chain.
     pub(super) fn break_off(&mut self, stream: u32) {
         for id in [0, 1].map(|side| EndId::new(stream, side)) {
             let Some(other) = self.other_half(id) else { continue };
             if self.chain(self.streams.get(stream).flow) == Chain::Asks && id.side() == 1 {
-                // The client only waits for an answer, so it would never notice that the reset is
-                // lost.
+                // A client of `web` only waits for an answer. It would never notice a lost reset,
+                // so the simulator reports the failure directly.
                 self.streams.end_mut(id).reader = Reader::Host;
                 self.failed(other.stream());
             }
@@ -88,8 +89,8 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// Resets a first connection with new data whose second connection has failed. Data that comes
-    /// before the second connection begins waits.
+    /// Resets the first connection when more data arrives although the second connection has
+    /// failed. Data that arrives before the second connection opens must wait.
     fn refuse_if_late(&mut self, id: EndId) {
         if self.streams.end_mut(id).reader != Reader::Relay {
             return;
@@ -104,7 +105,8 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// The other end at the same relay; `None` if the relay no longer forwards.
+    /// The end of the other connection at the same relay; `None` if the relay has stopped
+    /// forwarding.
     fn other_half(&self, id: EndId) -> Option<EndId> {
         let stream = self.streams.get(id.stream());
         if stream.ends[id.side()].reader != Reader::Relay {
@@ -130,7 +132,7 @@ impl<A: Agenda> Engine<'_, A> {
         end.written - end.tcp.progress().acknowledged
     }
 
-    /// Size of this buffer.
+    /// Size in bytes of the relay's buffer between these two ends.
     fn buffer(&self, from: EndId, to: EndId) -> u64 {
         let second = if to.side() == 0 { to } else { from };
         let flow = &self.flows[index(self.streams.get(second.stream()).flow)];
@@ -145,7 +147,7 @@ impl<A: Agenda> Engine<'_, A> {
     ///
     /// # Panics
     ///
-    /// If not, which is an error of the relay.
+    /// Panics if bytes are missing or the buffer is too full, which is an error of the relay.
     pub(super) fn check_relay(&self, stream: &Stream) {
         if matches!(self.chain(stream.flow), Chain::Each | Chain::Asks) {
             return self.check_link(stream);
@@ -182,14 +184,14 @@ mod tests {
 
     const BUFFER: Bytes = Bytes(30_000);
 
-    /// The receive buffer at the relay.
+    /// Receive window at the relay.
     const WINDOW: u64 = 60_000;
 
     fn file(bytes: u64) -> Kind {
         Kind::File { size: Distribution::Constant(Bytes(bytes)) }
     }
 
-    /// A relay of flows of `kind`, whose second half is slower.
+    /// A relay of flows of `kind` whose second connection is the slower one.
     fn slower(pairs: usize, kind: Kind) -> Scenario {
         let mut scenario = relayed(pairs, kind, BUFFER);
         scenario.run.duration = Duration::from_secs(10);
@@ -217,8 +219,9 @@ mod tests {
         Results::new(scenario, play(scenario))
     }
 
-    /// Catches: bytes read but not written. A second connection that is never closed, or a first
-    /// closed before its last byte is read. A transfer whose time counts from the relay on.
+    /// Catches: bytes that are read but not written; a second connection that is never closed; a
+    /// first connection closed before its last byte is read; a transfer time that starts at the
+    /// relay.
     #[test]
     fn files_arrive_whole_and_both_connections_end() {
         for percent in [0, 5] {
@@ -233,7 +236,8 @@ mod tests {
             let transfers = results.table("transfers").unwrap();
             assert_eq!(transfers.whole("bytes"), [400_000; 6]);
             assert_eq!(results.table("groups").unwrap().whole("failed_transfers"), [0, 0]);
-            // The time of the second half counts from the beginning of the first.
+            // The times of the second group start with the first connection too, so they are
+            // longer.
             let flow = transfers.whole("flow");
             for number in 0..3 {
                 let row = |flow_number| flow.iter().position(|it| *it == flow_number).unwrap();
@@ -246,10 +250,11 @@ mod tests {
         }
     }
 
-    /// The sender sees as acknowledged at most the bytes delivered, those in the relay's buffer,
-    /// and those in its receive buffer. Without losses, it sees nearly that many.
+    /// Bytes that the sender sees as acknowledged: at most those delivered, plus those in the
+    /// relay's buffer and in its receive window. Without losses, nearly that many.
     ///
-    /// Catches: a relay that reads without a bound; one that reads all data once there is any room.
+    /// Catches: a relay that reads without a limit; a relay that reads all received data as soon as
+    /// its buffer has any room.
     #[test]
     fn a_relay_holds_no_more_than_its_buffers() {
         for percent in [0, 2] {
@@ -269,9 +274,9 @@ mod tests {
         }
     }
 
-    /// Links of 20 and 10 Mbit/s in sequence: the second is always busy.
+    /// Links of 20 and 10 Mbit/s in a row: the second one is always busy.
     ///
-    /// Catches: a relay that is not woken when the second connection has room again.
+    /// Catches: a relay that does not continue when the second connection has room again.
     #[test]
     fn the_slower_half_is_filled() {
         let mut scenario = relayed(2, Kind::Greedy, Bytes(60_000));
@@ -283,7 +288,7 @@ mod tests {
         assert!((goodput[0] / goodput[1] - 1.0).abs() < 0.01, "{goodput:?}");
     }
 
-    /// Catches: discarding data that came before the second connection began.
+    /// Catches: a relay that discards data that arrives before its second connection opens.
     #[test]
     fn a_relay_that_begins_later_hands_on_all() {
         for bytes in [1_000, WINDOW, 100_000] {
@@ -311,11 +316,12 @@ mod tests {
         assert_eq!(results.table("flows").unwrap().whole("goodput_bytes"), [300_000; 3]);
     }
 
-    /// Catches: a half that continues alone; a failure counted for one group only.
+    /// Catches: a connection that continues alone; a failure that is counted for only one of the
+    /// two groups.
     #[test]
     fn when_one_half_fails_the_other_is_reset() {
         let mut scenario = slower(1, file(50_000_000));
-        // No packet arrives there, so the SYNs of the second connection are given up.
+        // The link loses every packet, so the second connection gives up its SYNs.
         lossy(&mut scenario, "r", "q", 100);
         scenario.run.duration = Duration::from_secs(300);
         let engine = play(&scenario);
@@ -328,7 +334,8 @@ mod tests {
         assert!((BUFFER.0 + WINDOW - 1_500..=BUFFER.0 + WINDOW).contains(&told), "{told}");
     }
 
-    /// Catches: a first connection that stays open, but is never read, after the second has failed.
+    /// Catches: a first connection that stays open, but is never read, after the second connection
+    /// has failed.
     #[test]
     fn what_comes_after_the_second_half_has_failed_is_refused() {
         let mut scenario = slower(1, file(50_000_000));
@@ -341,7 +348,7 @@ mod tests {
         assert_eq!(results.table("groups").unwrap().whole("failed_transfers"), [1, 1]);
     }
 
-    /// Catches: a second connection that waits for a failed first one.
+    /// Catches: a second connection that waits for ever after the first connection has failed.
     #[test]
     fn a_first_half_that_fails_takes_the_second_with_it() {
         let mut scenario = slower(1, file(50_000_000));

@@ -1,7 +1,7 @@
-//! Prefetching in large networks, before a part is due.
+//! Prefetches the memory of links and packets in large networks, before their events.
 //!
-//! The order is: a link, the next packet to arrive on it, then the packet's destination. Each step
-//! uses data of the step before.
+//! The order is: the link, then the packet that arrives on it next, then the packet's destination.
+//! Each step reads data that the step before has fetched.
 //!
 //! Methods of `Network`, whose fields are in `network.rs`.
 
@@ -11,8 +11,8 @@ use super::{Lane, Leads, Network, Tag};
 use crate::prefetch::prefetch;
 use crate::routes::index;
 
-/// Size of all links, in bytes, from which prefetching is used. It is most of the private cache of
-/// a core.
+/// Total size of all links, in bytes, above which the network prefetches. Smaller networks fit into
+/// the private cache of a processor core.
 const NEAR: usize = 1 << 20;
 
 impl Network {
@@ -22,7 +22,7 @@ impl Network {
         self.lanes.len() > NEAR / size_of::<Lane>()
     }
 
-    /// A part of the agenda will be due soon.
+    /// The agenda will soon call `part`: prefetches its data.
     #[inline]
     pub(crate) fn prepare(&self, near: Near, part: u32) {
         match near {
@@ -31,13 +31,13 @@ impl Network {
         }
     }
 
-    /// Prefetches link `way`, if the number is that of a link.
+    /// Prefetches link direction `way`. Does nothing for other parts.
     #[inline]
     pub(crate) fn fetch_link(&self, way: u32) {
         self.lanes.get(index(way)).into_iter().for_each(prefetch);
     }
 
-    /// Prefetches the next packet to arrive on link `way`.
+    /// Prefetches the packet that arrives next over link direction `way`.
     #[inline]
     pub(super) fn fetch_packet(&self, way: u32) {
         let lane = self.lanes.get(index(way));
@@ -47,8 +47,8 @@ impl Network {
         }
     }
 
-    /// Prefetches the next link of the packet that arrives next on link `way`. If it goes to a
-    /// host, returns its tag instead.
+    /// Looks at the packet that arrives next over link direction `way`. If the link leads to a
+    /// router, prefetches the packet's next link. If it leads to a host, returns the packet's tag.
     #[inline]
     pub(crate) fn fetch_beyond(&self, way: u32) -> Option<Tag> {
         let lane = self.lanes.get(index(way))?;

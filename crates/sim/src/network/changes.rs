@@ -1,4 +1,4 @@
-//! Changes of links during a run, in the order of their times.
+//! Changes of links during a run.
 //!
 //! Methods of `Network`, whose fields are in `network.rs`.
 
@@ -10,7 +10,7 @@ use crate::agenda::Agenda;
 use crate::routes::{index, number};
 use crate::scenario::{Link, Scenario};
 
-/// The future changes, the next one last.
+/// The changes still to come. The earliest one is last.
 #[derive(Default)]
 pub(crate) struct Changes(Vec<(Time, u32, LinkChange)>);
 
@@ -26,8 +26,8 @@ impl Changes {
                 Some((Time::ZERO + it.at, number(way), it.change))
             })
             .collect();
-        // The sort is stable: of changes at the same time, the last one in the scenario is made
-        // last.
+        // The sort is stable. If two changes have the same time, the one later in the scenario is
+        // made later.
         changes.sort_by_key(|it| it.0);
         changes.reverse();
         Self(changes)
@@ -38,7 +38,7 @@ impl Changes {
         self.0.last().map(|it| it.0)
     }
 
-    /// Makes the changes that are due.
+    /// Makes all changes whose time has come.
     pub(crate) fn make(&mut self, network: &mut Network, agenda: &mut impl Agenda, now: Time) {
         while let Some((_, way, change)) = self.0.pop_if(|it| it.0 <= now) {
             network.change(agenda, now, way, change);
@@ -47,7 +47,7 @@ impl Changes {
 }
 
 impl Network {
-    /// Changes link `way` from now on.
+    /// Applies `change` to link direction `way`.
     fn change(&mut self, agenda: &mut impl Agenda, now: Time, way: u32, change: LinkChange) {
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.scratch };
         let lane = &mut self.lanes[index(way)];

@@ -1,4 +1,4 @@
-//! One direction of a link, with its counters.
+//! A lane: one direction of a link, with counters.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ use crate::scenario::Way;
 
 /// One direction of a link.
 ///
-/// A network can have very many lanes, and a hop then waits for cache lines. So a lane is small and
-/// aligned to a cache line.
+/// A network can have very many lanes, and each hop of a packet must fetch one from memory. So a
+/// lane is small and aligned to cache lines.
 #[repr(align(64))]
 pub(crate) struct Lane {
     link: Link,
     pub(super) leads: Leads,
-    /// Time of its next call by the agenda; [`Time::MAX`] for none.
+    /// Time of its entry in the agenda; [`Time::MAX`] for none.
     armed: Time,
     /// Packets sent into the link.
     pub(crate) offered: Count,
@@ -35,12 +35,12 @@ pub(crate) struct Lane {
 
 const _: () = assert!(size_of::<Lane>() == 192);
 
-/// Rarely used counters of a link.
+/// Counters that most links never need.
 #[derive(Default)]
 struct Aside {
-    /// Drops and marks, if any.
+    /// Drops and marks; `None` before the first one.
     tally: Option<Box<Tally>>,
-    /// Counters at the end of the warm-up, if any packet came before.
+    /// Counters at the end of the warm-up; `None` if no packet came before.
     before: Option<LaneCounts>,
 }
 
@@ -49,29 +49,29 @@ struct Aside {
 pub(crate) struct LaneCounts {
     pub(crate) offered: Count,
     pub(crate) delivered: Count,
-    /// Drops and marks, if any.
+    /// Drops and marks; `None` if there were none.
     tally: Option<Box<Tally>>,
 }
 
-/// Measurements of a watched link.
+/// Measurements of a link that a probe watches.
 #[derive(Default)]
 pub(crate) struct Watch {
-    /// The backlog, and the time since which it is valid.
+    /// `backlog` has had its value since this time.
     since: Time,
     backlog: Backlog,
-    /// Time integral of the backlog: packets and bytes, times nanoseconds.
+    /// Backlog integrated over time: packets times nanoseconds, and bytes times nanoseconds.
     area: [u128; 2],
-    /// Start of the integral.
+    /// Time at which the integral starts.
     from: Time,
-    /// Delay of packets, from one end of the link to the other.
+    /// Time from a packet's entry into the link to its arrival at the far end.
     pub(crate) delay: Histogram,
     capture: Option<Capture>,
 }
 
 impl Lane {
     pub(super) fn new(way: &Way, config: &LinkConfig, leads: Leads, seed: u64) -> Self {
-        // The random streams of a link's parts have consecutive numbers from a multiple derived
-        // from the link's number.
+        // The link uses several random streams with consecutive numbers. Their first number is a
+        // hash of the link's name, shifted so that the numbers of two links rarely meet.
         let component = stream("link", &way.to_string(), 0) >> 8;
         Self {
             link: Link::new(config, seed, component),
@@ -94,7 +94,7 @@ impl Lane {
         self.watch.get_or_insert_default().capture = Some(capture);
     }
 
-    /// Takes the capture, if there is one.
+    /// Removes and returns the capture, if there is one.
     pub(crate) fn captured(&mut self) -> Option<Capture> {
         self.watch.as_mut()?.capture.take()
     }
@@ -122,7 +122,7 @@ impl Lane {
         self.aside.as_ref()?.before.as_ref()
     }
 
-    /// Drops and marks until the end of the warm-up.
+    /// Drops and marks up to the end of the warm-up.
     pub(crate) fn tally_before(&self) -> Tally {
         let before = self.before().and_then(|before| before.tally.as_deref());
         before.copied().unwrap_or_default()
@@ -134,7 +134,7 @@ impl Lane {
         tally.copied().unwrap_or_default()
     }
 
-    /// Adds the counters `tally` of a call and clears them.
+    /// Takes over the drops and marks of one call into the link, and clears `tally`.
     #[inline]
     fn took(&mut self, tally: &mut Tally) {
         if tally.drops.total() + tally.marks.total() > 0 {
@@ -183,16 +183,16 @@ impl Lane {
         self.settle(cx.now);
     }
 
-    /// Changes the link from now on.
+    /// Changes rate or delay of the link from now on.
     pub(super) fn change(&mut self, cx: &mut Cx<'_>, change: LinkChange) {
-        // The check of the scenario refuses a rate for a link without one.
+        // `Scenario::check` refuses a change of rate for a link without a rate.
         let changed = self.link.change(cx, change);
         debug_assert!(changed, "a link without a rate got one");
         self.took(cx.tally);
         self.settle(cx.now);
     }
 
-    /// The packet that arrives next, with its note.
+    /// The packet that arrives next, with its note from the pool.
     #[inline]
     pub(super) fn next_packet<'p>(&self, pool: &'p PacketPool) -> Option<(&'p Packet, &'p Note)> {
         self.link.next_packet(pool)
@@ -215,7 +215,7 @@ impl Lane {
         Some(packet)
     }
 
-    /// Reschedules the link after a packet was sent into it. Its next call can only become earlier.
+    /// Schedules the link after a packet has entered. A packet can only make the next call earlier.
     #[inline]
     pub(super) fn arm_after_send(&mut self, agenda: &mut impl Agenda, number: u32) {
         if let Some(at) = self.link.ready_at()
@@ -226,7 +226,7 @@ impl Lane {
         }
     }
 
-    /// Schedules the link after a call.
+    /// Schedules the link again after the agenda has called it.
     #[inline]
     pub(super) fn arm(&mut self, agenda: &mut impl Agenda, number: u32) {
         self.armed = Time::MAX;

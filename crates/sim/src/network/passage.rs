@@ -1,14 +1,15 @@
-//! Packets that pass a gateway, counted by the traffic that they belong to.
+//! Counts the packets that pass a gateway, for each traffic and direction.
 //!
-//! A passage covers one direction of a gateway. It counts each packet on entry, on departure, and
-//! when the gateway drops it. The delay of a packet is the time from its entry to its departure,
-//! without the time that its transmission takes.
+//! A *passage* covers one direction of a gateway. It counts each packet when it enters, when it
+//! departs, and when the gateway drops it. The delay of a packet is the time from its entry to its
+//! departure, without its transmission time.
 //!
-//! A machine does not report which packet it drops. The driver knows how many packets should be
-//! inside after a call. If fewer are inside, the machine has released the difference, and their
-//! slots are the first ones of the free list.
+//! A gateway does not report *which* packet it drops. But the simulator knows how many packets must
+//! be inside after a call. If fewer are inside, the gateway has dropped the difference, and the
+//! slots of these packets are the first ones of the pool's free list.
 //!
-//! Differs: an ACK that becomes a record of the ACK control releases its slot, and counts as dropped.
+//! Differs: ACK control may store an ACK as a record and release its slot. Such an ACK counts as
+//! dropped here.
 
 use std::time::Duration;
 
@@ -24,13 +25,13 @@ use crate::routes::index;
 
 /// The passages of one gateway.
 pub(crate) struct Passages {
-    /// By direction.
+    /// For upward and downward packets.
     ways: [Option<Passage>; 2],
-    /// By flow, the group it belongs to.
+    /// The group of each flow.
     groups: Vec<u32>,
-    /// By slot of the gateway's pool.
+    /// The packet in each slot of the gateway's pool.
     inside: Vec<Option<Inside>>,
-    /// Packets that should be inside.
+    /// Number of packets that must be inside if the gateway dropped none.
     held: u32,
 }
 
@@ -42,35 +43,35 @@ struct Inside {
     group: u32,
     len: u32,
     entered: Time,
-    /// The packet was marked "congestion experienced" when it entered.
+    /// The packet was already marked "congestion experienced" when it entered.
     marked: bool,
 }
 
-/// One direction of a gateway.
+/// Counts for one direction of a gateway.
 #[derive(Clone, Debug)]
 pub(crate) struct Passage {
-    /// Departed packets whose delay exceeds this bound are late.
+    /// Packets with a longer delay are late.
     bound: Duration,
-    /// By group.
+    /// The counts of each group.
     pub(crate) groups: Vec<GroupPassage>,
     /// Rounds of flows, if they are recorded.
     rounds: Option<Box<Rounds>>,
-    /// The flows that a marking tracks, if they are recorded.
+    /// The flows that the marking tracks, if they are recorded.
     tracking: Option<Box<Tracking>>,
 }
 
-/// Passed packets of a group in one direction.
+/// Passing packets of a group in one direction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GroupPassage {
     pub(crate) counts: PassageCounts,
     /// The counts at the end of the warm-up.
     before: PassageCounts,
-    /// Bytes that had arrived and that had been dropped when the current busy period of the gateway
-    /// began.
+    /// The group's arrived bytes and its dropped bytes, at the start of the gateway's current busy
+    /// period.
     busy: [u64; 2],
     /// Delays since the end of the warm-up.
     pub(crate) delay: Histogram,
-    /// Delays since the last sample: number, sum in nanoseconds, maximum.
+    /// Delays since the last sample of the series: number, sum in nanoseconds, maximum.
     pub(crate) recent: (u64, u64, Duration),
 }
 
@@ -80,22 +81,23 @@ pub(crate) struct PassageCounts {
     pub(crate) arrived: Count,
     pub(crate) departed: Count,
     pub(crate) dropped: Count,
-    /// Packets marked "congestion experienced" inside.
+    /// Packets that the gateway marked "congestion experienced".
     pub(crate) marked: u64,
     /// Packets whose delay exceeded the bound.
     pub(crate) late: u64,
-    /// Bytes of departed packets, times the nanoseconds for which each was inside.
+    /// Sum over departed packets: length in bytes times delay in nanoseconds.
     pub(crate) area: u128,
 }
 
 impl Passages {
-    /// No passage yet; `groups` is by flow.
+    /// No direction is watched yet. `groups` holds the group of each flow.
     pub(crate) const fn new(groups: Vec<u32>) -> Self {
         Self { ways: [const { None }; 2], groups, inside: Vec::new(), held: 0 }
     }
 
-    /// Starts counting packets in this direction, for each group. Without a bound, no packet is
-    /// late. The rounds of flows and the flows that a marking tracks are recorded on request.
+    /// Starts counting packets of `groups` groups in this direction. Without a bound, no packet is
+    /// late. `rounds` and `tracked` also record the rounds of flows and the flows that the marking
+    /// tracks.
     pub(crate) fn watch(
         &mut self,
         direction: Direction,
@@ -114,7 +116,7 @@ impl Passages {
         self.ways[direction.index()].as_ref()
     }
 
-    /// Takes the rounds of flows in this direction, if they were recorded.
+    /// Removes and returns the recorded rounds of this direction, if any.
     pub(crate) fn take_rounds(&mut self, direction: Direction) -> Option<Rounds> {
         self.ways[direction.index()].as_mut()?.rounds.take().map(|it| *it)
     }
@@ -124,19 +126,20 @@ impl Passages {
         self.ways[direction.index()].as_mut()?.tracking.as_deref_mut()
     }
 
-    /// Takes the record of tracked flows in this direction.
+    /// Removes and returns the record of tracked flows of this direction, if any.
     pub(crate) fn take_tracking(&mut self, direction: Direction) -> Option<Tracking> {
         self.ways[direction.index()].as_mut()?.tracking.take().map(|it| *it)
     }
 
-    /// The delays since the last sample, by group; starts a new sample.
+    /// The delays of each group since the last sample of the series. Clears them for the next
+    /// sample.
     pub(crate) fn take_recent(&mut self, direction: Direction) -> Vec<(u64, u64, Duration)> {
         let groups = self.ways[direction.index()].iter_mut().flat_map(|way| &mut way.groups);
         groups.map(|group| std::mem::take(&mut group.recent)).collect()
     }
 
-    /// A packet enters by a port, and gets a slot if there is room. `empty` means that no packet
-    /// was inside.
+    /// A packet enters the gateway. `slot` is its slot in the pool; `None` if the pool is full.
+    /// `empty` says that no other packet is inside.
     pub(super) fn enter(
         &mut self,
         now: Time,
@@ -172,7 +175,7 @@ impl Passages {
         &mut self.inside[slot]
     }
 
-    /// After a call of the machine: counts the packets it dropped.
+    /// Call after each call of the gateway: counts the packets that the gateway has dropped.
     pub(super) fn settle(&mut self, now: Time, pool: &PacketPool) {
         let released = self.held.saturating_sub(pool.in_use());
         for slot in pool.free_slots().take(index(released)) {
@@ -185,7 +188,7 @@ impl Passages {
         self.held = pool.in_use();
     }
 
-    /// The packet in a slot departs.
+    /// The packet in `slot` departs.
     pub(super) fn depart(&mut self, now: Time, slot: usize, packet: &Packet) {
         self.held = self.held.saturating_sub(1);
         let Some(inside) = self.place(slot).take() else { return };
@@ -220,7 +223,7 @@ impl GroupPassage {
         self.busy = [self.counts.arrived.bytes, self.counts.dropped.bytes];
     }
 
-    /// Bytes that arrived and that were dropped in the current busy period.
+    /// Bytes that arrived, and bytes that were dropped, in the current busy period.
     pub(crate) const fn in_busy_period(&self) -> [u64; 2] {
         let Count { bytes: arrived, .. } = self.counts.arrived;
         let Count { bytes: dropped, .. } = self.counts.dropped;
@@ -242,7 +245,7 @@ impl GroupPassage {
 }
 
 impl PassageCounts {
-    /// Bytes inside.
+    /// Packets and bytes inside the gateway.
     pub(crate) const fn waiting(&self) -> Count {
         since(since(self.arrived, self.departed), self.dropped)
     }

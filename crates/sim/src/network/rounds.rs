@@ -1,9 +1,10 @@
-//! The rounds of flows that pass a gateway, as the tracker `paper` of markings sees them.
+//! The rounds of flows that pass a gateway, as the tracker `paper` of a marking sees them. A round
+//! is one window of data of a flow, sent in one round trip.
 //!
-//! At the end of each round the tracker projects the start and the window of the next one. A row
-//! compares this projection with the packets that then arrived.
+//! At the end of each round the tracker projects the start time and the size of the next round. The
+//! table has one row for each round: the projection beside the bytes that arrived.
 //!
-//! Source: `marking`, section 2.1 and figure 1.
+//! Source: `marking`, section 2.1 and figure 1 (projection of rounds).
 
 use tidegate_core::marking::tracker::{Sighting, Track, TrackerSpec};
 use tidegate_core::packet::Direction;
@@ -17,23 +18,23 @@ use crate::table::Table;
 #[derive(Clone, Debug)]
 pub(crate) struct Rounds {
     spec: TrackerSpec,
-    /// By flow.
+    /// The state of each flow; `None` before its first packet.
     flows: Vec<Option<Followed>>,
     rows: Rows,
 }
 
-/// A flow whose rounds are followed.
+/// The state of one flow.
 #[derive(Clone, Copy, Debug)]
 struct Followed {
     track: Track,
-    /// Bytes that arrived since the round began.
+    /// Bytes that have arrived since this round began.
     arrived: u64,
-    /// Start and bytes of this round, as projected at the end of the previous one.
+    /// Start time and size of this round, as projected at the end of the previous round.
     projected: Option<(Time, Bytes)>,
     began: Time,
 }
 
-/// The columns of the table.
+/// The columns of the table: one element for each completed round.
 #[derive(Clone, Debug, Default)]
 struct Rows {
     flow: Vec<u64>,
@@ -42,7 +43,7 @@ struct Rows {
 }
 
 impl Default for Rounds {
-    /// Without flows yet. The tracker is `paper`, as it needs one direction only.
+    /// No flows yet. The tracker is `paper`, because it needs packets of one direction only.
     fn default() -> Self {
         let spec = TrackerSpec::Paper(Default::default());
         Self { spec, flows: Vec::new(), rows: Rows::default() }
@@ -50,7 +51,7 @@ impl Default for Rounds {
 }
 
 impl Rounds {
-    /// A packet with data, or a SYN, of `flow` arrives.
+    /// A packet of `flow` with data, or a SYN, has arrived.
     pub(super) fn on_arrival(
         &mut self,
         now: Time,
@@ -81,13 +82,13 @@ impl Rounds {
         (followed.arrived, followed.began) = (packet.len.into(), now);
     }
 
-    /// A packet of `flow` was marked here or dropped here.
+    /// The gateway has marked or dropped a packet of `flow`.
     pub(super) fn on_congestion(&mut self, now: Time, flow: u32) {
         let followed = self.flows.get_mut(index(flow)).and_then(Option::as_mut);
         followed.into_iter().for_each(|it| it.track.on_mark(now));
     }
 
-    /// A row for each round that ended.
+    /// The table, with one row for each completed round.
     pub(crate) fn table(self, name: String) -> Table {
         let Rows { flow, times: [began, expected], bytes: [arrived, projected] } = self.rows;
         Table::new(name)

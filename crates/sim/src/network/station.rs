@@ -1,4 +1,4 @@
-//! A gateway or a cloud in the network: the driver of its machine.
+//! A station: a gateway or a cloud in the network, and the code that drives it.
 //!
 //! Methods of `Network`, whose fields are in `network.rs`.
 
@@ -12,7 +12,7 @@ use tidegate_core::gateway::{Gateway, GatewayConfig};
 use tidegate_core::packet::{Direction, Facts, FlowId, Member};
 use tidegate_core::random::Random;
 use tidegate_core::report::{AggregateReport, ClassReport, Count, Report};
-use tidegate_core::trunk::Report as TrunkReport;
+use tidegate_core::trunk::TrunkReport;
 use tidegate_core::{Machine, Packet, PacketId, PortId, Reason, Tally, Time};
 
 use super::passage::Passages;
@@ -22,23 +22,23 @@ use crate::draw::stream;
 use crate::routes::{index, number};
 use crate::scenario::{Node, NodeKind, Side};
 
-/// A machine and its connections to links.
+/// A gateway or cloud, and the links at its ports.
 pub(crate) struct Station {
     /// Its node.
     pub(crate) node: u32,
     works: Works,
-    /// By slot of the machine's pool.
+    /// The tag of the packet in each slot of the station's own pool.
     tags: Vec<Tag>,
     exits: Vec<Exit>,
-    /// For a gateway with trunks, the destinations of the packets that it creates for them.
+    /// For a gateway with trunks: the destinations of the packets that it creates for its trunks.
     trunks: Option<Box<TrunkEnds>>,
-    /// Time of its next call by the agenda; [`Time::MAX`] for none.
+    /// Time of its entry in the agenda; [`Time::MAX`] for none.
     armed: Time,
-    /// Packets for which it had no free buffer.
+    /// Packets dropped because the station's pool was full.
     tally: Tally,
     /// Counters of packets that pass a gateway, if a probe requests them.
     pub(crate) passages: Option<Box<Passages>>,
-    /// Its number in the agenda.
+    /// Its part number in the agenda.
     pub(crate) part: u32,
     /// Its counters at the end of the warm-up.
     pub(crate) before: Tally,
@@ -46,30 +46,30 @@ pub(crate) struct Station {
     trunks_before: Vec<TrunkReport>,
 }
 
-/// The node of a trunk's other end, by the addresses of both ends.
+/// The node of a trunk's peer. The key is the trunk's local and peer address.
 pub(super) type TrunkEnds = HashMap<[IpAddr; 2], u32>;
 
-/// Counters of an aggregate of a gateway.
+/// Counters of an aggregate in a gateway.
 #[derive(Clone, Debug)]
 pub(crate) struct Passed {
     pub(crate) policy: String,
     pub(crate) direction: Direction,
-    /// Number of flows that are members now.
+    /// Number of flows in the aggregate now.
     pub(crate) flows: u32,
     pub(crate) offered: Count,
     pub(crate) conforming: Count,
     pub(crate) exceeding: Count,
     pub(crate) dropped: u64,
     pub(crate) marked: u64,
-    /// Total waiting time of departed packets.
+    /// Total waiting time of all departed packets.
     pub(crate) waited: Duration,
-    /// Packets that departed late.
+    /// Packets that departed more than the permitted time after they conformed.
     pub(crate) late: u64,
-    /// Number of times at which the shaping timer was evaluated.
+    /// Number of times at which the shaping timer fired.
     pub(crate) timer: u64,
     /// Largest backlog in bytes during the whole run.
     pub(crate) peak: u64,
-    /// Counters of the ACKs that travel back to its senders.
+    /// Counters of ACK control for the ACKs that travel back to the aggregate's senders.
     pub(crate) acks: AckCounts,
 }
 
@@ -79,12 +79,13 @@ enum Works {
     Cloud(Box<Emulator>),
 }
 
-/// A port in the direction of departure.
+/// A port, as the start of links that lead away from the station.
 #[derive(Clone, Copy)]
 struct Exit {
-    /// The vertex for departing packets.
+    /// The vertex of the routing graph at which packets depart from this port.
     vertex: u32,
-    /// The only way from this port; [`NO_WAY`] if there is none.
+    /// The link direction that begins at this port, if it is the only one; [`NO_WAY`] if there is
+    /// none.
     only: u32,
     ways: u32,
 }
@@ -134,25 +135,25 @@ impl Station {
         }
     }
 
-    /// Link `way` begins at `side`, at this vertex of the graph.
+    /// Link direction `way` begins at port `side`, at `vertex` of the routing graph.
     pub(super) fn attach(&mut self, side: Side, way: u32, vertex: u32) {
         if let Some(exit) = self.exits.get_mut(usize::from(Self::port(side))) {
             *exit = Exit { vertex, only: way, ways: exit.ways + 1 };
         }
     }
 
-    /// Sets the destinations of the packets that it creates for its trunks.
+    /// Sets the destinations of the packets that the gateway creates for its trunks.
     pub(super) fn lead(&mut self, trunks: TrunkEnds) {
         self.trunks = (!trunks.is_empty()).then(|| Box::new(trunks));
     }
 
-    /// The destination node of `packet`, if a trunk that ends here created it.
+    /// The destination node of `packet`, if the gateway created it for one of its trunks.
     fn made_for(&mut self, packet: &PacketId) -> Option<u32> {
         let key = self.machine().pool()[packet].key;
         self.trunks.as_ref()?.get(&[key.src.address(), key.dst.address()]).copied()
     }
 
-    /// The vertex at which packets depart that entered by `port`.
+    /// The vertex at which packets depart after they have entered through `port`.
     pub(super) fn across(&self, port: u8) -> u32 {
         let other = match self.works {
             Works::Gateway(_) => 1 - usize::from(port.min(1)),
@@ -166,8 +167,9 @@ impl Station {
         self.machine().pool().in_use()
     }
 
-    /// Both sides of the balance. First, packets that entered or were created inside. Second,
-    /// packets that departed, were dropped or absorbed, or are still inside.
+    /// Both sides of the packet balance, which must be equal. First: packets that entered or were
+    /// created inside. Second: packets that departed, were dropped or absorbed, or are still
+    /// inside.
     pub(crate) fn balance(&mut self) -> (u64, u64) {
         let held = u64::from(self.held());
         match &self.works {
@@ -185,7 +187,7 @@ impl Station {
         }
     }
 
-    /// Packets created inside, and packets absorbed without a trace.
+    /// Number of packets created inside, and number absorbed inside.
     pub(crate) fn made_and_absorbed(&self) -> (u64, u64) {
         match &self.works {
             Works::Gateway(gateway) => {
@@ -196,7 +198,7 @@ impl Station {
         }
     }
 
-    /// Drops and marks inside, including packets without a free buffer.
+    /// Drops and marks inside, including packets dropped because the pool was full.
     pub(crate) fn tally(&self) -> Tally {
         let mut all = self.tally;
         all += match &self.works {
@@ -296,7 +298,7 @@ impl Station {
         }
     }
 
-    /// Gives a packet that was copied from another the same destination.
+    /// Gives each packet that the gateway has copied the tag of its original.
     #[inline]
     fn copy_tags(&mut self) {
         let Works::Gateway(gateway) = &mut self.works else { return };
@@ -307,8 +309,8 @@ impl Station {
         }
     }
 
-    /// After the marking has seen `packet`, records the flows that it tracks, if a probe requests
-    /// them.
+    /// If a probe requests it, records the flows that the marking tracks. Call after the marking
+    /// has seen `packet`.
     #[inline]
     fn record_tracked(&mut self, now: Time, direction: Direction, packet: &Packet) {
         if let Some(passages) = &mut self.passages
@@ -323,7 +325,7 @@ impl Station {
         }
     }
 
-    /// Counts the packets that the machine dropped in its last call.
+    /// Counts the packets that the gateway dropped in its last call.
     #[inline]
     fn settle_passages(&mut self, now: Time) {
         if let (Some(passages), Works::Gateway(gateway)) = (&mut self.passages, &mut self.works) {
@@ -331,10 +333,10 @@ impl Station {
         }
     }
 
-    /// Schedules the station after a call or an arrival.
+    /// Schedules the station's next call. Follows each call and each arrival.
     fn arm(&mut self, agenda: &mut impl Agenda, now: Time) {
         let at = self.machine().poll_timeout(now).map_or(Time::MAX, |at| at.max(now));
-        // The call may have made ACKs, and dropped packets.
+        // The call may have copied ACKs and dropped packets.
         self.copy_tags();
         self.settle_passages(now);
         if at == self.armed {
@@ -349,7 +351,7 @@ impl Station {
 }
 
 impl Network {
-    /// Hands `packet` to a station at `port`.
+    /// Hands `packet` to a station at `port`. A full station drops the packet.
     pub(super) fn enter(
         &mut self,
         agenda: &mut impl Agenda,
@@ -382,13 +384,13 @@ impl Network {
         self.drain(agenda, now, station);
     }
 
-    /// Calls a station that is due.
+    /// The timer of a station has expired.
     pub(crate) fn turn(&mut self, agenda: &mut impl Agenda, now: Time, station: u32) {
         self.stations[index(station)].armed = Time::MAX;
         self.drain(agenda, now, station);
     }
 
-    /// Sends on the packets that may depart from a station.
+    /// Sends the packets that may depart from a station now.
     fn drain(&mut self, agenda: &mut impl Agenda, now: Time, station: u32) {
         for port in 0..self.stations[index(station)].exits.len() {
             let port_id = PortId(u8::try_from(port).unwrap_or(u8::MAX));
@@ -426,13 +428,12 @@ impl Network {
     }
 }
 
-/// The direction of a packet that enters a gateway by this port.
+/// The direction of packets that enter a gateway through this port.
 const fn entered_by(port: u8) -> Direction {
     if port == Gateway::LAN.0 { Direction::Up } else { Direction::Down }
 }
 
-/// A copy of the packet for the next part of the network, without the internal fields of the
-/// machine.
+/// The packet as it travels on: a copy without the fields that only the machine uses.
 fn outside(packet: &Packet) -> Packet {
     Packet {
         cost: packet.len,
@@ -445,7 +446,8 @@ fn outside(packet: &Packet) -> Packet {
     }
 }
 
-/// Numbers the agenda parts of stations, from `first` on. Returns the next free number.
+/// Gives stations their part numbers in the agenda, starting with `first`. Returns the next free
+/// number.
 pub(crate) fn number_parts(stations: &mut [Station], first: u32) -> u32 {
     for (part, station) in (first..).zip(&mut *stations) {
         station.part = part;

@@ -1,12 +1,14 @@
-//! The flows that the marking of a gateway's link tracks, compared with what each flow sent.
+//! Compares the flows that a marking tracks with the bytes that each flow really sent.
 //!
-//! A row stands for an interval of the marking's filter. The marking does not know how many bytes a
-//! flow sent before it passed the filter. The simulator knows them. It counts the flows that pass
-//! although they sent less than the threshold (`true_false_positives`), and the large flows that do
-//! not pass (`missed_flows`).
+//! The marking finds large flows with a filter of hashed counters, which it restarts at fixed
+//! intervals. It does not know how many bytes a flow sent before the flow passed the filter; the
+//! simulator does. Each row stands for one interval:
 //!
-//! Source: `marking`, section 2.3; Estan and Varghese, doi 10.1145/859716.859719, section 5.1
-//! (false positives and false negatives).
+//! - `true_false_positives`: tracked flows that sent less than the threshold.
+//! - `missed_flows`: flows that sent at least the threshold, but are not tracked.
+//!
+//! Source: `marking`, section 2.3 (the filter); Estan and Varghese, doi 10.1145/859716.859719,
+//! section 5.1 (false positives and false negatives).
 
 use std::collections::HashMap;
 
@@ -17,26 +19,26 @@ use tidegate_core::{Packet, Time};
 use crate::series::seconds;
 use crate::table::Table;
 
-/// The intervals of the marking in one direction.
+/// The record of the marking in one direction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tracking {
-    /// The counters of the marking at the end of the last interval.
+    /// The marking's counters at the end of the last interval.
     last: Tracked,
-    /// Bytes of each flow in the interval.
+    /// Bytes sent in this interval, for each flow.
     sent: HashMap<FlowKey, u64>,
     rows: Vec<Row>,
 }
 
-/// An interval that has ended.
+/// A completed interval.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     at: Time,
-    /// The report of the marking. The byte counts are for the interval.
+    /// The report of the marking. Its byte counts cover this interval only.
     tracked: Tracked,
-    /// Number of flows that sent a packet, and of those that sent at least the threshold.
+    /// Flows that sent a packet, and flows that sent at least the threshold.
     flows: u64,
     large: u64,
-    /// Large flows that are tracked.
+    /// Large flows that the marking tracks.
     found: u64,
 }
 
@@ -46,8 +48,8 @@ impl Tracking {
         seen.intervals != self.last.intervals
     }
 
-    /// Adds a row for the interval that has ended. `is_tracked` returns `true` for flows that are
-    /// tracked after it.
+    /// Adds a row for the interval that has ended. `is_tracked` tells whether the marking tracks a
+    /// flow after this interval.
     pub(super) fn end(&mut self, now: Time, seen: &Tracked, is_tracked: impl Fn(&FlowKey) -> bool) {
         let large = self.sent.iter().filter(|(_, sent)| **sent >= seen.threshold.0);
         let large: Vec<_> = large.map(|(key, _)| key).collect();
@@ -63,12 +65,12 @@ impl Tracking {
         self.sent.clear();
     }
 
-    /// A packet arrived.
+    /// Counts a packet that has arrived.
     pub(super) fn add(&mut self, packet: &Packet) {
         *self.sent.entry(packet.key).or_default() += u64::from(packet.len);
     }
 
-    /// A row for each interval that ended.
+    /// The table, with one row for each completed interval.
     pub(crate) fn table(self, name: String) -> Table {
         let whole = |of: fn(&Row) -> u64| self.rows.iter().map(of).collect::<Vec<_>>();
         let real = |of: fn(&Row) -> f64| self.rows.iter().map(of).collect::<Vec<_>>();

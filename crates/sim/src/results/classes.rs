@@ -1,15 +1,16 @@
-//! Tables of classes: their packets and delays, and their promises.
+//! Tables of classes: their packets and delays, and the promises that they receive (such as a delay
+//! bound).
 
 use std::time::Duration;
 
-use tidegate_core::report::{ClassReport, Promise};
+use tidegate_core::report::{ClassReport, PromiseReport};
 
 use super::{reals, whole};
 use crate::network::Station;
 use crate::scenario::Scenario;
 use crate::table::Table;
 
-/// Each class of each gateway, with the gateway's name.
+/// All classes of all gateways, each with the name of its gateway.
 fn all(scenario: &Scenario, stations: &[Station]) -> Vec<(String, ClassReport)> {
     let of = |station: &Station| {
         let name = scenario.nodes[super::index(station.node)].name.clone();
@@ -18,7 +19,7 @@ fn all(scenario: &Scenario, stations: &[Station]) -> Vec<(String, ClassReport)> 
     stations.iter().flat_map(of).collect()
 }
 
-/// The classes of every gateway in the whole run.
+/// One row for each class of each gateway, over the whole run.
 pub(super) fn classes(scenario: &Scenario, stations: &[Station]) -> Table {
     let all = all(scenario, stations);
     let text = |of: &dyn Fn(&(String, ClassReport)) -> String| all.iter().map(of).collect();
@@ -40,10 +41,10 @@ pub(super) fn classes(scenario: &Scenario, stations: &[Station]) -> Table {
         .with("delay_max_seconds", delay(&|it| it.delays.map(|it| it.longest)))
 }
 
-/// The promises to these classes in the whole run.
+/// One row for each promise to a class, over the whole run.
 pub(super) fn promises(scenario: &Scenario, stations: &[Station]) -> Table {
     let classes = all(scenario, stations);
-    let all: Vec<(&String, &ClassReport, &Promise)> = classes
+    let all: Vec<(&String, &ClassReport, &PromiseReport)> = classes
         .iter()
         .flat_map(|(gateway, class)| class.promises.iter().map(move |it| (gateway, class, it)))
         .collect();

@@ -33,7 +33,8 @@ const LONGEST_PACKET: u32 = 65_535;
 const LONGEST_HEADER: u32 = 64;
 
 impl Scenario {
-    /// Lists all errors. A simulation can be made of a scenario without errors.
+    /// Lists all errors. [`Simulation::new`](crate::Simulation::new) accepts a scenario without
+    /// errors.
     #[must_use]
     pub fn check(&self) -> Vec<Problem> {
         let names = names(&self.nodes);
@@ -142,7 +143,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// The other end of a trunk must be a gateway that knows it.
+    /// Checks that the peer of each trunk is a gateway with a trunk back to this one.
     fn trunks(&mut self, node: usize, trunks: &[trunk::Config]) {
         let scenario = self.scenario;
         for trunk in trunks {
@@ -154,7 +155,8 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// The sum of a gateway's trunk guarantees must not exceed the rate towards the WAN.
+    /// Checks that the trunks' guarantees together do not exceed the rate of the gateway's WAN
+    /// link.
     fn guarantees(&mut self, node: usize, trunks: &[trunk::Config]) {
         let name = &self.scenario.nodes[node].name;
         let wan = |end: &End| end.node == *name && end.side == Side::Wan;
@@ -201,7 +203,7 @@ impl<'a> Check<'a> {
         self.ports();
     }
 
-    /// A port of a cloud has one link.
+    /// Checks that each port of a cloud has at most one link.
     fn ports(&mut self) {
         let mut seen = HashSet::new();
         for (n, link) in self.scenario.links.iter().enumerate() {
@@ -388,7 +390,8 @@ impl<'a> Check<'a> {
             }
             _ => {}
         }
-        // A random distribution needs a mean above zero. Where zero is allowed, it is a constant.
+        // A random distribution needs a mean above zero. To draw zero always, a scenario uses a
+        // constant.
         let constant =
             matches!(distribution, Distribution::Constant(_) | Distribution::Uniform(..));
         if (positive || !constant) && distribution.parameters().any(is_zero) {
@@ -410,7 +413,7 @@ impl<'a> Check<'a> {
         self.range(place, fits, len, format!("{least} to {most} bytes, headers included"));
     }
 
-    /// Checks that packets can reach their destinations. This requires that the rest is correct.
+    /// Checks that packets can reach their destinations. Call it only if there are no other errors.
     fn ways(&mut self) {
         let routes = Routes::new(Graph::new(self.scenario));
         let mut known = HashSet::new();
@@ -432,10 +435,10 @@ impl<'a> Check<'a> {
     }
 }
 
-/// Source: Linux, `TCP_MIN_MSS`: leaves room for options.
+/// Smallest maximum segment size (Linux, `TCP_MIN_MSS`): leaves room for TCP options.
 const LEAST_MSS: u16 = 88;
 
-/// Source: RFC 7323, section 2.3.
+/// Largest receive window: 65,535 bytes scaled by 2^14, rounded (RFC 7323, section 2.3).
 const LARGEST_WINDOW: Bytes = Bytes((1 << 30) - 1);
 
 /// Seconds in a year, leap or not.
@@ -456,7 +459,7 @@ mod tests {
     use super::*;
     use crate::scenario::{Host, Link, Probe};
 
-    /// Two hosts with a router in between, and a file from one to the other.
+    /// Two hosts with a router in between. Host `a` sends a file to `b`.
     fn scenario() -> Scenario {
         let node = |name: &str, kind| Node { name: name.to_owned(), kind };
         let host = || NodeKind::Host(Host::default());
@@ -477,7 +480,7 @@ mod tests {
         std::sync::Arc::make_mut(scenario.links[0].back.as_mut().unwrap())
     }
 
-    /// The errors of the scenario after a change.
+    /// The errors of [`scenario`] after `change`, one in each line.
     fn said(change: impl FnOnce(&mut Scenario)) -> String {
         let mut scenario = scenario();
         change(&mut scenario);

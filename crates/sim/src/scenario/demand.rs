@@ -1,8 +1,10 @@
-//! The load that the gateways of a sink offer, compared with the capacity.
+//! Compares the load that aggregate gateways offer to a sink with the capacity of the link to the
+//! sink.
 //!
-//! Formula: `sum (rho_i + epsilon) < 1` is sufficient for the weights to converge.
+//! Formula: `sum (rho_i + epsilon) < 1` is sufficient for the weights to converge. `rho_i` is the
+//! load of gateway `i` as a fraction of the link's rate.
 //!
-//! Source: `itcp`, Proposition 1.
+//! Source: `itcp`, Proposition 1 (stability of the weights).
 //!
 //! Methods of `Scenario`, whose fields are in `scenario.rs`.
 
@@ -14,10 +16,10 @@ use super::{Distribution, Kind, Scenario};
 use crate::draw::{Quantity, real, rounded};
 use crate::routes::{Graph, Names, Routes, index, names, number};
 
-/// The demand of the gateways with the same sink.
+/// The demand of all gateways that send to one sink.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Demand {
-    /// The last of these aggregates: its index in [`Scenario::traffic`].
+    /// Index in [`Scenario::traffic`] of the last of their aggregates.
     pub traffic: usize,
     /// `sum (rho_i + epsilon)`.
     pub sum: Factor,
@@ -50,9 +52,8 @@ impl<'a> Paths<'a> {
 }
 
 impl Scenario {
-    /// The demands at each sink of aggregates with the adjuster `literal`, where the loads are
-    /// known. That requires [`Kind::Arrivals`] for all local traffic, and a link to the sink with a
-    /// rate.
+    /// The demand at each sink, for aggregates whose rate adjuster is `literal`. A demand is known
+    /// only if all local traffic is [`Kind::Arrivals`] and some link on the path has a rate.
     #[must_use]
     pub fn demands(&self) -> Vec<Demand> {
         let is_aggregate = |kind: &Kind| matches!(kind, Kind::Aggregate { weight: Some(_), .. });
@@ -65,7 +66,7 @@ impl Scenario {
             let Kind::Aggregate { of, weight: Some(config), .. } = &traffic.kind else { continue };
             let Some(pair) = traffic.pairs.first() else { continue };
             let load = paths.between(&pair.from, &pair.to).1.and_then(|rate| self.load(of, rate));
-            if config.kind != itcp::Kind::Literal {
+            if config.kind != itcp::LawKind::Literal {
                 continue;
             }
             match sinks.iter_mut().find(|(sink, ..)| *sink == pair.to) {
@@ -84,7 +85,7 @@ impl Scenario {
         sinks.iter().filter_map(demand).collect()
     }
 
-    /// The average load of this traffic's payload, as a fraction of `rate`.
+    /// The mean payload rate of the traffic groups `of`, as a fraction of `rate`.
     fn load(&self, of: &[String], rate: Rate) -> Option<Factor> {
         let mut bits = 0.0;
         for traffic in self.traffic.iter().filter(|it| of.contains(&it.name)) {

@@ -1,4 +1,4 @@
-//! Errors of a scenario, with their places.
+//! Errors of a scenario, and the fields in which they are.
 
 use std::fmt;
 
@@ -12,20 +12,20 @@ pub struct Problem {
     pub what: What,
 }
 
-/// A field of a scenario: the part, its number, and the name of the field.
+/// A field of a scenario. The number is the index in the list of nodes, links, traffic, and so on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Place {
-    /// Of [`Run`](super::Run).
+    /// A field of [`Run`](super::Run).
     Run(&'static str),
-    /// Of the node of this number.
+    /// A field of a node.
     Node(usize, &'static str),
-    /// Of the link of this number.
+    /// A field of a link.
     Link(usize, &'static str),
-    /// Of the traffic of this number.
+    /// A field of traffic.
     Traffic(usize, &'static str),
-    /// Of the probe of this number.
+    /// A field of a probe.
     Probe(usize, &'static str),
-    /// Of [`Change`](super::Change) with this number.
+    /// A field of a [`Change`](super::Change).
     Change(usize, &'static str),
 }
 
@@ -74,7 +74,7 @@ pub enum What {
     /// A link that ends where it begins, or traffic from a host to itself.
     #[error("`{0}` is at both ends")]
     Loop(String),
-    /// No path for packets.
+    /// No path leads from a sender to a receiver.
     #[error("no links lead from `{from}` to `{to}`; a packet could not get there")]
     NoRoute {
         /// The sender.

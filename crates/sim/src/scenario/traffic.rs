@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_core::{Bytes, Rate, itcp, tcp};
 
-/// Flows of one kind: a named group, whose results are also given in total.
+/// A named group of flows with the same kind of source. The results show each flow and the whole group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traffic {
     /// The unique name of the group.
@@ -17,14 +17,14 @@ pub struct Traffic {
     pub flows: u32,
     /// Start time of each flow.
     pub start: Start,
-    /// Time at which sources stop offering data; `None` for the end of the run. Data already
-    /// offered is still sent.
+    /// Time at which sources stop offering data; `None` for the end of the run. TCP still sends the
+    /// data offered before.
     pub stop: Option<Duration>,
     /// TCP or UDP port of the receiver.
     pub port: u16,
     /// DS codepoint of its packets, 0 to 63, in both directions.
     pub dscp: u8,
-    /// TCP settings of both end points; `None` for those of their hosts.
+    /// TCP settings of both end points; `None` for the settings of their hosts.
     pub tcp: Option<tcp::Config>,
 }
 
@@ -58,7 +58,7 @@ pub struct Pair {
 pub enum Start {
     /// A fixed time.
     At(Duration),
-    /// A random time between these, uniformly distributed and drawn for each flow.
+    /// A random time in this range, uniformly distributed and drawn for each flow.
     Between(Duration, Duration),
 }
 
@@ -72,17 +72,17 @@ pub enum Kind {
         /// Its length.
         size: Distribution<Bytes>,
     },
-    /// TCP that sends a burst, pauses once it is acknowledged, and sends the next.
+    /// TCP that sends a burst, waits for the ACK of its last byte, pauses, and repeats.
     OnOff {
         /// Length of a burst.
         burst: Distribution<Bytes>,
         /// Length of a pause.
         pause: Distribution<Duration>,
-        /// `true`: a connection for each burst. `false`: one connection for all.
+        /// `true` for a new connection for each burst, `false` for one connection for all bursts.
         reconnect: bool,
     },
-    /// Closed-loop clients at `to`. Each requests an answer from `from` over a new connection,
-    /// reads it, waits for its think time, and repeats.
+    /// Clients at `to`. Each client requests an answer from `from` over a new connection, reads the
+    /// answer, waits for its think time, and repeats.
     Web {
         /// Length of a request.
         request: Distribution<Bytes>,
@@ -91,52 +91,54 @@ pub enum Kind {
         /// Time from the end of an answer to the next request.
         think: Distribution<Duration>,
     },
-    /// Files over TCP, each on a new connection. They begin at the times of a Poisson process,
-    /// independently of earlier files.
+    /// Files over TCP, each on a new connection. Files start at the times of a Poisson process,
+    /// whether or not earlier files are complete.
     Arrivals {
-        /// Mean time between the beginnings of two files of one flow.
+        /// Mean time between the starts of two files of one flow.
         every: Duration,
         /// Length of a file.
         size: Distribution<Bytes>,
     },
-    /// Forwards the data of another group from `from` on, over separate connections: together they
-    /// are one connection, split at `from`. Each connection of the other group is forwarded over
-    /// one connection here. The clients of [`Web`](Self::Web) are at the last receiver. The
-    /// relay writes the data that it reads to the second connection, which ends after the first. If
-    /// one fails, the other is reset.
+    /// A relay: splits the connections of another group at the host `from`, as a proxy does. The
+    /// relay reads each connection of the group and writes the data to a second connection of its
+    /// own. The second connection ends after the first. If either fails, the relay resets the
+    /// other. The clients of [`Web`](Self::Web) are at the receivers of the last relay.
     ///
     /// Source: `postack`, ledger R001-21 (PreAck: a gateway acknowledges data early and buffers
-    /// it); RFC 3135, section 2.4 (split connections). Differs: the ledger's PreAck keeps the
-    /// addresses and sequence numbers of a connection, and acts only while its sender recovers from
-    /// a loss. Here a host acknowledges, all the time. This simplest form has the benefit and the
-    /// drawback of PreAck. Later losses are repaired from the buffer, but data is acknowledged
-    /// before the receiver has it.
+    /// it); RFC 3135, section 2.4 (split connections).
+    ///
+    /// Differs: PreAck keeps addresses and sequence numbers, and acknowledges early only while a
+    /// sender recovers from a loss. This relay always acknowledges early. Benefit and drawback are
+    /// those of PreAck: later losses are repaired from the buffer, but data is acknowledged before
+    /// the receiver has it.
     Relay {
-        /// The group to forward. Both groups have equally many flows.
+        /// The group to forward. The relay must have as many flows as this group.
         of: String,
-        /// Buffer for each flow: bytes read that the second connection has not acknowledged. Once
-        /// the buffer is full, data stays in the receive buffer of the first connection.
+        /// Buffer of each flow in bytes: data read from the first connection and not acknowledged
+        /// on the second. When the buffer is full, further data stays in the receive window of the
+        /// first connection.
         buffer: Bytes,
     },
     /// One long-lived connection over which a gateway at `from` carries the data of local
-    /// connections. These belong to other groups and end at `from`. Each waiting local connection
-    /// sends a segment in turn.
+    /// connections. The local connections belong to other groups and end at `from`. The gateway
+    /// sends one segment of each waiting local connection in turn.
     ///
-    /// A transfer of these groups is complete when its last byte has arrived, in order, at `to`.
+    /// A transfer of these groups is complete when the receiver at `to` has its last byte, in
+    /// order.
     ///
-    /// Source: `itcp`, section 1.
+    /// Source: `itcp`, section 1 (many files over one aggregate connection).
     Aggregate {
-        /// The groups of the local connections. All of their receivers are `from`.
+        /// The groups of the local connections. Their receiver must be `from`.
         of: Vec<String>,
-        /// The reaction of the gateway to a long queue.
+        /// What the gateway does when its queue is long.
         overflow: Overflow,
-        /// The adjuster of its weight; `None` for the weight that its congestion control begins
-        /// with.
+        /// The rate adjuster that sets the weight of the connection; `None` for a constant weight,
+        /// that of its congestion control.
         weight: Option<Box<itcp::Config>>,
     },
-    /// UDP at a constant rate.
+    /// UDP packets of equal length at a constant rate.
     Constant {
-        /// The rate, sent in whole packets.
+        /// The rate. The times of packets are exact, without a rounding error that grows.
         rate: Rate,
         /// Length of a packet, including all headers that [`Run::link_header`](super::Run) counts.
         packet: u32,
@@ -152,22 +154,23 @@ pub enum Kind {
         /// Duration of a silence.
         off: Distribution<Duration>,
     },
-    /// Data written to TCP at given times after the start. The source never waits for the network.
+    /// TCP data written at given times after the start, whether or not the network has delivered
+    /// the earlier data.
     Trace {
-        /// Times in order, with the number of bytes.
+        /// The times, in order, and the number of bytes to write.
         writes: Vec<(Duration, Bytes)>,
     },
-    /// UDP packets at given times after its start.
+    /// UDP packets sent at given times after the start.
     Packets {
-        /// Times in order, with packet lengths as in [`Constant`](Self::Constant).
+        /// The times, in order, and packet lengths as in [`Constant`](Self::Constant).
         packets: Vec<(Duration, u32)>,
     },
 }
 
-/// The reaction of an aggregate gateway to a long queue.
+/// What an aggregate gateway does when its queue is long.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Overflow {
-    /// None: the queue has no bound.
+    /// Nothing: the queue has no limit.
     #[default]
     Grow,
     /// The gateway stops reading local connections, so the windows of their clients close.
@@ -202,13 +205,13 @@ pub enum Distribution<T> {
     Uniform(T, T),
     /// Exponential with this mean.
     Exponential(T),
-    /// Pareto with this mean and this shape, which is above 1; at or below 2 its variance is
+    /// Pareto with this mean and this shape. The shape is above 1; up to 2, the variance is
     /// infinite.
     Pareto(T, f64),
     /// Lognormal with this mean and this standard deviation.
     Lognormal(T, T),
-    /// Weibull with this mean and this shape, which is at least 0.1; below 1 its tail is heavier
-    /// than exponential.
+    /// Weibull with this mean and this shape. The shape is at least 0.1; below 1, the tail is
+    /// heavier than that of an exponential distribution.
     Weibull(T, f64),
 }
 

@@ -1,4 +1,4 @@
-//! Aggregate gateways over time: queue, weight, and sent bytes.
+//! Time series of an aggregate gateway: queue, weight, and sent bytes.
 
 use tidegate_core::Time;
 
@@ -10,19 +10,19 @@ use crate::engine::Engine;
 use crate::routes::index;
 use crate::table::Table;
 
-/// Time series of an aggregate gateway.
+/// Samples of one aggregate gateway.
 #[derive(Default)]
 pub(super) struct AggregateSeries {
     gateway: usize,
-    /// Current values: waiting bytes, files, local connections. Bytes since the start: arrived,
-    /// sent, sent while busy, sent while all gateways of the sink were busy.
+    /// Current number of waiting bytes, files and local connections. Bytes since the start of the
+    /// run: arrived, sent, sent while busy, sent while all gateways of the same sink were busy.
     whole: [Vec<u64>; 7],
-    /// The weight, its share of all weights at the sink, and the congestion window. Busy seconds
-    /// since the start: of this gateway, and of all gateways together.
+    /// Current weight, its share of all weights at the same sink, congestion window. Seconds since
+    /// the start of the run: busy, and all gateways of the same sink busy.
     real: [Vec<f64>; 5],
 }
 
-/// Columns of [`AggregateSeries::whole`].
+/// Names of the columns of [`AggregateSeries::whole`].
 const WHOLE: [&str; 7] = [
     "queue_bytes",
     "files",
@@ -33,7 +33,7 @@ const WHOLE: [&str; 7] = [
     "together_sent_bytes",
 ];
 
-/// Columns of [`AggregateSeries::real`].
+/// Names of the columns of [`AggregateSeries::real`].
 const REAL: [&str; 5] =
     ["weight", "weight_share", "window_bytes", "busy_seconds", "together_seconds"];
 
@@ -68,7 +68,7 @@ impl AggregateSeries {
         self.real.iter_mut().zip(reals).for_each(|(seen, now)| seen.push(now));
     }
 
-    /// Adds the columns to `table`.
+    /// Adds the samples to `table`, one column for each quantity.
     pub(super) fn columns(self, mut table: Table) -> Table {
         for (name, column) in WHOLE.into_iter().zip(self.whole) {
             table = table.with(name, column);

@@ -1,4 +1,4 @@
-//! Time series of packets that pass through a gateway.
+//! Time series of the packets that pass a gateway.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use tidegate_core::packet::Direction;
 use crate::network::Station;
 use crate::table::{Table, Values};
 
-/// Time series of a gateway, in one direction.
+/// Samples of one gateway in one direction.
 pub(super) struct PassageSeries {
-    /// The gateway and the direction.
+    /// The names of the gateway and the direction, for titles of tables.
     pub(super) name: String,
     station: usize,
     direction: Direction,
@@ -23,8 +23,8 @@ struct GroupSeries {
     real: [Vec<f64>; MEASURES.len()],
 }
 
-/// Counts since the start of the run, the current backlog, and bytes of the gateway's current busy
-/// period.
+/// Columns of counts: totals since the start of the run, the current backlog in bytes, and bytes of
+/// the gateway's current busy period.
 const COUNTS: [&str; 11] = [
     "arrived_packets",
     "arrived_bytes",
@@ -39,12 +39,11 @@ const COUNTS: [&str; 11] = [
     "busy_dropped_bytes",
 ];
 
-/// Mean and longest delay of the packets that departed in the step.
+/// Columns of delays: of packets that departed since the last sample.
 const MEASURES: [&str; 2] = ["delay_mean_seconds", "delay_max_seconds"];
 
 impl PassageSeries {
-    /// The series of the gateway with station number `station`; `groups` are the names of all
-    /// traffic.
+    /// Empty series for the station with index `station`. `groups` are the names of all traffic.
     pub(super) fn new(
         gateway: &str,
         station: usize,
@@ -56,7 +55,7 @@ impl PassageSeries {
         Box::new(Self { name, station, direction, groups })
     }
 
-    /// Takes a sample.
+    /// Takes a sample of every group.
     pub(super) fn sample(&mut self, stations: &mut [Station]) {
         let passages = stations.get_mut(self.station).and_then(|it| it.passages.as_mut());
         let Some(passages) = passages else { return };
@@ -88,21 +87,21 @@ impl PassageSeries {
         }
     }
 
-    /// The rounds of flows, if they were recorded.
+    /// The rounds of flows as a table, if they were recorded.
     pub(super) fn rounds(&self, stations: &mut [Station]) -> Option<Table> {
         let passages = stations.get_mut(self.station)?.passages.as_mut()?;
         let rounds = passages.take_rounds(self.direction)?;
         Some(rounds.table(format!("rounds {}", self.name)))
     }
 
-    /// The flows that a marking tracked, if they were recorded.
+    /// The flows that a marking tracked as a table, if they were recorded.
     pub(super) fn tracking(&self, stations: &mut [Station]) -> Option<Table> {
         let passages = stations.get_mut(self.station)?.passages.as_mut()?;
         let tracking = passages.take_tracking(self.direction)?;
         Some(tracking.table(format!("tracked {}", self.name)))
     }
 
-    /// The table with a column for each count of each traffic that entered the gateway.
+    /// Adds the samples of all traffic that entered the gateway to `table`.
     pub(super) fn columns(self, table: Table) -> Table {
         let came = |seen: &GroupSeries| seen.whole[0].last().is_some_and(|it| *it > 0);
         let groups = self.groups.into_iter().filter(|(_, seen)| came(seen));

@@ -1,4 +1,4 @@
-//! Small networks for tests.
+//! Networks and captures that several tests use.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
@@ -15,14 +15,14 @@ use tidegate_sim::scenario::{
 use tidegate_sim::{Results, Simulation};
 use tidegate_wire::pcap::{Reader, Record};
 
-/// Runs a scenario without errors.
+/// Runs a scenario. Panics if the scenario has errors.
 pub(crate) fn run(scenario: &Scenario) -> Results {
     let simulation = Simulation::new(scenario).unwrap_or_else(|problems| panic!("{problems:?}"));
     simulation.run(|_| ControlFlow::Continue(())).unwrap_or_else(|stopped| panic!("{stopped}"))
 }
 
-/// Pairs of hosts on both sides of a watched link of 20 Mbit/s and 10 ms. The traffic of all pairs
-/// is one group.
+/// A dumbbell: pairs of hosts on both sides of a link of 20 Mbit/s and 10 ms, with a probe of its
+/// queue. The traffic of all pairs is one group.
 pub(crate) fn dumbbell(pairs: usize, kind: Kind) -> Scenario {
     let node = |name: String, kind| Node { name, kind };
     let host = || NodeKind::Host(Host::default());
@@ -51,7 +51,7 @@ pub(crate) fn dumbbell(pairs: usize, kind: Kind) -> Scenario {
     }
 }
 
-/// A file in memory that can be read after the run.
+/// A capture file in memory, which the test reads after the run.
 #[derive(Clone, Default)]
 struct Shared(Arc<Mutex<Vec<u8>>>);
 
@@ -65,7 +65,7 @@ impl Write for Shared {
     }
 }
 
-/// The frames that arrive over links of a scenario.
+/// Runs `scenario` and returns the frames that arrived over each link direction of `ways`.
 pub(crate) fn captured<const N: usize>(scenario: &Scenario, ways: [Way; N]) -> [Vec<Record>; N] {
     let mut simulation = Simulation::new(scenario).expect("a capture");
     let files = ways.map(|way| {

@@ -1,10 +1,11 @@
-//! Adjusts the weight of the aggregate connection with the core's rate adjuster. Samples use a
-//! monotonic clock, so steps of the time of day change nothing.
+//! Adjusts the weight of the aggregate connection by measurements, with the rate adjuster of the
+//! core. The measurements use a monotonic clock, so changes of the host's time of day have no
+//! effect.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tidegate_core::itcp::{RateAdjuster, Report, Seen};
+use tidegate_core::itcp::{AdjusterReport, GatewayLoad, RateAdjuster};
 use tidegate_core::random::Random;
 use tidegate_core::{Bytes, Time};
 use tokio::time::{Instant, sleep};
@@ -20,8 +21,8 @@ pub(super) struct Adjuster {
 }
 
 impl Adjuster {
-    /// Starts with the random wait. Gateways with different values of `seed` wait for different
-    /// times.
+    /// A rate adjuster at the beginning of its random initial wait. Gateways with different values
+    /// of `seed` wait for different times.
     pub(super) fn new(site: &Site, seed: u64) -> Self {
         let random = Random::named(seed, &["rate adjuster"]);
         let adjuster = RateAdjuster::new(&site.config.weight, random, Time::ZERO);
@@ -32,12 +33,12 @@ impl Adjuster {
         self.adjuster.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The latest round, and the decisions so far.
-    pub(super) fn report(&self) -> Report {
+    /// The latest measurement, and the numbers of decisions.
+    pub(super) fn report(&self) -> AdjusterReport {
         self.adjuster().report()
     }
 
-    /// Takes samples until dropped.
+    /// Measures and adjusts the weight until dropped.
     pub(super) async fn run(&self, site: &Arc<Site>, shared: &Shared) {
         shared.set_weight(self.adjuster().weight());
         let mut warned = None;
@@ -64,12 +65,12 @@ impl Adjuster {
 /// Shortest sleep: the resolution of the timer.
 const LEAST: Duration = Duration::from_millis(1);
 
-/// A sample of the gateway.
-fn seen(site: &Site, shared: &Shared) -> Seen {
+/// One measurement of the gateway.
+fn seen(site: &Site, shared: &Shared) -> GatewayLoad {
     let observed = shared.observed();
     let least_rtt = site.link().map(|it| it.connection.min_rtt()).filter(|it| !it.is_zero());
     let stopped = observed.waits && site.stopped() > 0;
-    Seen {
+    GatewayLoad {
         queue: Bytes(site.queue.held().saturating_sub(observed.in_flight)),
         arrived: site.queue.written(),
         sent: observed.sent,

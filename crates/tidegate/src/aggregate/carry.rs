@@ -6,7 +6,7 @@
 //! | RST | reset, and the other direction stopped | RST |
 //! | its window is full | its flow-control window is full | its window is full |
 //!
-//! Buffers exist only while bytes move, so that an idle connection holds none.
+//! Buffers exist only while bytes move, so an idle connection occupies none.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -31,25 +31,26 @@ use super::link::{Delivery, Link};
 use super::site::Site;
 use super::stalled::PATIENCE;
 
-/// Bytes read from a TCP connection at once: ten datagrams of QUIC. Longer chunks would let streams
+/// Bytes read from a TCP connection at once: ten QUIC datagrams. With longer chunks, streams would
 /// wait for each other.
 const CHUNK: usize = 16 << 10;
 
 /// Error code of a stream whose TCP connection was reset.
 const RESET: VarInt = VarInt::from_u32(1);
 
-/// The reason why a connection did not end with a FIN in each direction.
+/// Why a connection did not end with a FIN in each direction.
 #[derive(Debug)]
 pub(super) enum End {
-    /// The TCP connection here was reset or failed.
+    /// The TCP connection at this site was reset or failed.
     Here(io::Error),
-    /// The TCP connection of the peer was reset or failed.
+    /// The TCP connection at the peer's site was reset or failed.
     There,
     /// The aggregate connection is lost.
     Lost,
     /// The peer could not open its TCP connection.
     Failed(Answer),
-    /// The TCP connection here accepted no bytes, and others needed the room.
+    /// The TCP connection at this site accepted no bytes for long, and other connections needed its
+    /// share of the window.
     Expelled,
 }
 
@@ -94,13 +95,14 @@ impl From<WriteError> for End {
 pub(super) struct Carried {
     /// The TCP connection.
     pub(super) tcp: TcpStream,
-    /// The direction to the peer.
+    /// The stream in the direction to the peer.
     pub(super) send: SendStream,
-    /// The direction from the peer.
+    /// The stream in the direction from the peer.
     pub(super) recv: RecvStream,
 }
 
-/// Carries `carried` until both directions have ended. Bytes from the peer are waited for after `opened`.
+/// Carries bytes in both directions until both have ended. Bytes of the peer are read only after
+/// `opened`.
 pub(super) async fn carry(
     site: &Site,
     link: &Link,
@@ -118,7 +120,7 @@ pub(super) async fn carry(
     let ended = tokio::try_join!(ends.up(&mut send), down).map(drop);
     let (delivery, eof) = (ends.delivery, ends.eof.into_inner());
     if let Err(end) = &ended {
-        // The stream may have ended already.
+        // The results are ignored: the stream may have ended already.
         let _ = send.reset(RESET);
         let _ = recv.stop(RESET);
         reset(tcp);
@@ -131,7 +133,8 @@ pub(super) async fn carry(
     ended
 }
 
-/// Waits until the peer has confirmed what was sent to it, or the aggregate connection is lost.
+/// Waits until the peer has confirmed that all bytes reached the TCP connection at its end, or
+/// until the aggregate connection is lost.
 async fn wait_for(site: &Site, link: &Link, delivery: &Delivery) {
     tokio::select! {
         () = delivery.done() => {}
@@ -139,25 +142,29 @@ async fn wait_for(site: &Site, link: &Link, delivery: &Delivery) {
     }
 }
 
-/// Counts a client here that has closed, and whose acknowledged bytes never arrived.
+/// Counts a connection whose client has closed, but whose acknowledged bytes never arrived at the
+/// server.
 fn lose(site: &Site, end: &End, unconfirmed: bool) {
     if unconfirmed && matches!(end, End::Lost) {
         site.counters.lost_after_close.one();
     }
 }
 
-/// Sets the options of a TCP connection of a user. A failure costs speed, or the early end of a dead connection.
+/// Sets the options of a user's TCP connection. Errors are ignored: without an option, the
+/// connection is only slower, or a dead one ends later.
 pub(super) fn set_options(tcp: &TcpStream) {
-    // Bytes depart as they arrive. Under load, the kernel's buffers combine them into full
+    // Sends bytes as they arrive. Under load, the kernel still combines waiting bytes into full
     // segments.
     let _ = tcp.set_nodelay(true);
-    // A dead host releases its seat. The kernel's `tcp_keepalive_time` decides when.
+    // Keepalives find a dead host, whose connection then frees its seat (`max_connections`). The
+    // kernel's `tcp_keepalive_time` sets the time.
     let _ = SockRef::from(tcp).set_keepalive(true);
 }
 
 /// Resets a TCP connection.
 pub(super) fn reset(tcp: TcpStream) {
-    // Closed with a linger time of zero, a socket sends RST (`socket(7)`). On failure it sends FIN.
+    // A socket that is closed with a linger time of zero sends RST (`socket(7)`). If the option
+    // cannot be set, it sends FIN.
     let _ = SockRef::from(&tcp).set_linger(Some(Duration::ZERO));
     drop(tcp);
 }
@@ -167,16 +174,17 @@ struct SharedEnds<'a> {
     site: &'a Site,
     link: &'a Link,
     tcp: &'a TcpStream,
-    /// The number of the stream in confirmations.
+    /// The stream number, used in confirmations.
     number: u64,
-    /// Completes when the other end has acknowledged all bytes of the TCP connection here.
+    /// Completes when the receiver at the peer's site has acknowledged all bytes of this
+    /// connection.
     delivery: Arc<Delivery>,
-    /// The TCP connection here has sent its FIN.
+    /// The client or server at this site has sent its FIN.
     eof: AtomicBool,
 }
 
 impl SharedEnds<'_> {
-    /// From the TCP connection to the peer.
+    /// Copies bytes from the TCP connection to the peer.
     async fn up(&self, send: &mut SendStream) -> Result<(), End> {
         loop {
             tokio::select! {
@@ -198,14 +206,15 @@ impl SharedEnds<'_> {
             self.write(send, bytes).await?;
         }
         self.eof.store(true, Ordering::Release);
-        // The stream may have been stopped. The other direction then reports it.
+        // An error means that the peer has stopped the stream. The other direction then reports the
+        // cause.
         send.finish().map_err(|_| End::There)
     }
 
-    /// Writes `bytes` to the stream when it has room.
+    /// Writes `bytes` to the stream as soon as it has room.
     async fn write(&self, send: &mut SendStream, bytes: Bytes) -> Result<(), WriteError> {
         let mut write = pin!(send.write_chunk(bytes));
-        // Most writes end at the first poll.
+        // Most writes complete at once.
         if let Some(written) = at_once(write.as_mut()).await {
             return written;
         }
@@ -213,7 +222,7 @@ impl SharedEnds<'_> {
         write.await
     }
 
-    /// From the peer to the TCP connection.
+    /// Copies bytes from the peer to the TCP connection.
     async fn down(&self, recv: &mut RecvStream) -> Result<(), End> {
         while let Some(chunk) = recv.read_chunk(CHUNK, true).await? {
             self.deliver(&chunk.bytes).await?;
@@ -225,8 +234,8 @@ impl SharedEnds<'_> {
             self.link.tell(self.number);
             return Ok(());
         }
-        // Our FIN comes last. The peer may wait for our confirmation in the same way, so the
-        // confirmation is sent first.
+        // Our FIN to the TCP connection comes last. The peer may do the same and wait for our
+        // confirmation, so we send the confirmation first.
         self.all_acknowledged().await?;
         self.link.tell(self.number);
         tokio::select! {
@@ -236,10 +245,11 @@ impl SharedEnds<'_> {
         Ok(SockRef::from(self.tcp).shutdown(Shutdown::Write)?)
     }
 
-    /// Writes `bytes` to the TCP connection. The connection is stalled while it accepts none.
+    /// Writes `bytes` to the TCP connection. While it accepts none, the connection counts as
+    /// stalled.
     async fn deliver(&self, bytes: &[u8]) -> Result<(), End> {
         let mut writing = pin!(write(self.tcp, bytes));
-        // Most writes end at the first poll.
+        // Most writes complete at once.
         if let Some(written) = at_once(writing.as_mut()).await {
             return Ok(written?);
         }
@@ -256,15 +266,16 @@ impl SharedEnds<'_> {
         }
     }
 
-    /// Returns `true` if the TCP connection has received a FIN. Bytes before it may be unread.
+    /// Returns `true` if the TCP connection has received a FIN. There may still be unread bytes
+    /// before the FIN.
     async fn has_sent_fin(&self) -> bool {
         let ready = at_once(pin!(self.tcp.ready(Interest::READABLE))).await;
         let is_closed = matches!(ready, Some(Ok(ready)) if ready.is_read_closed());
         is_closed || self.eof.load(Ordering::Acquire)
     }
 
-    /// Waits until the TCP connection has acknowledged all bytes written to it. The kernel sends no
-    /// notification, so it is asked at growing intervals.
+    /// Waits until the TCP connection has acknowledged all bytes written to it. The kernel does not
+    /// report this, so the gateway polls at growing intervals.
     async fn all_acknowledged(&self) -> Result<(), End> {
         let mut interval = SOON;
         while unacknowledged(self.tcp)? > 0 {
@@ -278,7 +289,7 @@ impl SharedEnds<'_> {
     }
 }
 
-/// The output of `future`, if its first poll yields one.
+/// The output of `future` if it is ready at the first poll.
 async fn at_once<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
     match poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await {
         Poll::Ready(output) => Some(output),
@@ -286,7 +297,7 @@ async fn at_once<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
     }
 }
 
-/// A stream that waits until it may write.
+/// Counts a stream that waits for room to write, while this value exists.
 struct Stopped<'a>(&'a Site);
 
 impl<'a> Stopped<'a> {
@@ -302,12 +313,12 @@ impl Drop for Stopped<'_> {
     }
 }
 
-/// First interval between two questions to the kernel: a round trip on a LAN.
+/// First poll interval: a round trip on a LAN.
 const SOON: Duration = Duration::from_millis(1);
-/// Longest interval.
+/// Longest poll interval.
 const LATE: Duration = Duration::from_millis(100);
 
-/// The bytes that can be read now; none after a FIN. Allocates no more memory than there are bytes.
+/// Reads the available bytes; empty after a FIN. Allocates only as much memory as there are bytes.
 fn read(tcp: &TcpStream) -> io::Result<Bytes> {
     let mut buffer = [0; CHUNK];
     let length = tcp.try_read(&mut buffer)?;

@@ -1,4 +1,4 @@
-//! Checks of the host for an aggregate gateway. They change nothing.
+//! Checks whether this host can run an aggregate gateway. The checks change nothing.
 
 use std::io;
 use std::net::UdpSocket;
@@ -13,7 +13,7 @@ use super::{listener, transparent};
 use crate::code::Code;
 use crate::output::Failure;
 
-/// Name of a part of the host with its state, or the reason why a gateway cannot run.
+/// What was checked, with its state or the reason why a gateway cannot run.
 pub(crate) type Check = (&'static str, Result<String, Failure>);
 
 /// Checks everything that a gateway with this file needs.
@@ -40,7 +40,7 @@ fn transparent(config: &AggregateConfig) -> Result<String, Failure> {
     Ok("the kernel accepts the rules".to_owned())
 }
 
-/// Checks that the UDP address is free, or in use by a running gateway.
+/// Checks that the UDP address is free, or that a running gateway uses it.
 fn listens(config: &AggregateConfig) -> Result<String, Failure> {
     match UdpSocket::bind(config.listen) {
         Ok(_) => Ok(format!("{} is free", config.listen)),
@@ -72,8 +72,8 @@ fn field(name: &str, message: String) -> Failure {
     Failure { help, ..Failure::new(Code::BadAggregateGateway, message) }
 }
 
-/// Checks that the kernel permits the buffers of the UDP socket. Smaller ones lose packets of
-/// bursts.
+/// Checks that the kernel permits large enough buffers for the UDP socket. Smaller buffers lose
+/// packets of bursts.
 pub(crate) fn buffers(most: u64) -> Result<(), String> {
     let wanted = u64::try_from(SOCKET_BUFFER).unwrap_or(u64::MAX);
     if most >= wanted { Ok(()) } else { Err(format!("sysctl net.core.rmem_max={wanted}")) }

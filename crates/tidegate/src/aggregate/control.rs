@@ -1,9 +1,11 @@
-//! The congestion control of the aggregate connection: a weighted Vegas of the core, driven by quinn's events.
+//! The congestion control of the aggregate connection: the core's weighted Vegas, driven by the
+//! events of quinn, the QUIC library.
 //!
 //! Source: `itcp`, section 3; RFC 9002, section 7 (the events of QUIC's congestion control).
 //!
-//! Differs: QUIC numbers packets and not bytes. The core is given the bytes of packets, with their headers, and counts
-//! the settled ones (acknowledged or lost) as acknowledged. quinn paces packets at 1.25 windows per round trip.
+//! Differs: QUIC numbers packets instead of bytes. As acknowledged bytes, the core gets the bytes
+//! of all settled packets (acknowledged or lost), with their headers. quinn paces packets at 1.25
+//! windows per round trip.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,45 +26,46 @@ use super::queue::Queue;
 /// Name of the core's congestion control in scenarios.
 const CONTROL: &str = "weighted-vegas";
 
-/// Initial window in packets, and the least that a reduction leaves (RFC 9002, section 7.2).
+/// Initial window, and the smallest window after a reduction, in packets (RFC 9002, section 7.2).
 const INITIAL: u64 = 10;
 const LEAST: u64 = 2;
 
-/// Bytes of a full packet that are not payload of users: header (1 + 8 + 4), authentication (16),
-/// and the header of a STREAM frame (1 + 4 + 4 + 2) (RFC 9000, sections 17.3.1 and 19.8; RFC 9001,
-/// section 5.3).
+/// Bytes of a full packet that are not user payload: packet header (1 + 8 + 4), authentication tag
+/// (16), and the header of a STREAM frame (1 + 4 + 4 + 2). Source: RFC 9000, sections 17.3.1 and
+/// 19.8; RFC 9001, section 5.3.
 const OVERHEAD: u64 = 40;
 
-/// After this time without user bytes, the least round-trip time is measured again, because the
+/// After this time without user bytes, the minimum round-trip time is measured again, because the
 /// path may have changed.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// The state that the gateway and the congestion control share.
+/// State that the gateway and the congestion control of its connections share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    /// Time zero of the core's clock.
+    /// The instant that is time zero for the core.
     epoch: Instant,
     queue: Arc<Queue>,
-    /// In millionths.
+    /// The weight of the aggregate connection, in millionths.
     weight: AtomicU64,
     window: AtomicU64,
     /// Bytes of packets in flight.
     in_flight: AtomicU64,
-    /// Bytes waited for the congestion control at its last call.
+    /// At the last call, bytes were waiting because the congestion window was full.
     waits: AtomicBool,
-    /// Nanoseconds in which bytes waited for the congestion control.
+    /// Total time in which bytes waited for the congestion window, in nanoseconds.
     busy: AtomicU64,
-    /// Payload that arrived in that time.
+    /// Payload that arrived at the peer during that time, in bytes.
     sent_busy: AtomicU64,
-    /// Payload that arrived. It never runs backwards, unlike the estimate of the queue.
+    /// Payload that arrived at the peer, in bytes. It never decreases, unlike the estimate in
+    /// `queue`.
     sent: AtomicU64,
 }
 
-/// The report of [`Shared`].
+/// The values of [`Shared`] at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Observed {
     pub(super) window: u64,
-    /// Payload in flight, approximately.
+    /// Payload in flight, in bytes; an estimate.
     pub(super) in_flight: u64,
     pub(super) waits: bool,
     pub(super) busy: Duration,
@@ -71,7 +74,7 @@ pub(super) struct Observed {
 }
 
 impl Shared {
-    /// State of a gateway whose connections are counted in `queue`.
+    /// The state of a gateway whose user bytes `queue` counts.
     pub(super) fn new(queue: Arc<Queue>, weight: Factor, epoch: Instant) -> Self {
         let zero = || AtomicU64::new(0);
         Self {
@@ -92,7 +95,7 @@ impl Shared {
         self.weight.store(weight.millionths(), Ordering::Relaxed);
     }
 
-    /// The weight.
+    /// The weight of the aggregate connection.
     pub(super) fn weight(&self) -> Factor {
         Factor::from_millionths(self.weight.load(Ordering::Relaxed))
     }
@@ -130,7 +133,7 @@ impl Shared {
     }
 }
 
-/// Makes the congestion control of each aggregate connection.
+/// Creates the congestion control of each aggregate connection.
 #[derive(Debug)]
 pub(super) struct Factory(pub(super) Arc<Shared>);
 
@@ -144,12 +147,12 @@ impl ControllerFactory for Factory {
 #[derive(Debug, Default)]
 struct Batch {
     bytes: u64,
-    /// The time at which the newest of them was sent.
+    /// The time at which the newest of these packets was sent.
     newest: Option<Instant>,
     is_limited_by_users: bool,
 }
 
-/// The core's congestion control as quinn calls it.
+/// The core's congestion control behind quinn's interface.
 pub(super) struct QuinnControl {
     shared: Arc<Shared>,
     /// A mutex, because quinn shares the controller between threads and the core's control is not
@@ -157,15 +160,18 @@ pub(super) struct QuinnControl {
     control: Mutex<Box<dyn CongestionControl>>,
     weight: Factor,
     window: Window,
-    /// Bytes of packets that were acknowledged or lost, and those lost since the last ACK.
+    /// Bytes of packets that were acknowledged or lost. `lost` are the bytes lost since the last
+    /// ACK frame.
     settled: u64,
     lost: u64,
     in_flight: u64,
     batch: Batch,
     rtts: Option<(Duration, Duration)>,
-    /// Packets sent before are part of the last reduction (RFC 9002, section 7.3.2).
+    /// Time of the last reduction. Losses of packets sent before it cause no further reduction (RFC
+    /// 9002, section 7.3.2).
     recovery: Option<Instant>,
-    /// The end of the last batch, and the last time at which bytes of users were in the gateway.
+    /// Time of the last ACK frame. `last_data` is the last time at which the gateway held user
+    /// bytes.
     last: Instant,
     last_data: Instant,
 }
@@ -202,7 +208,7 @@ impl QuinnControl {
         self.control.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Payload of users in packets of `bytes`.
+    /// The user payload in packets of `bytes` bytes, estimated.
     fn payload(&self, bytes: u64) -> u64 {
         let full = self.window.segment.saturating_sub(OVERHEAD);
         let product = u128::from(bytes) * u128::from(full);
@@ -258,7 +264,7 @@ impl QuinnControl {
         self.shared.window.store(self.window.congestion, Ordering::Relaxed);
     }
 
-    /// The core measures the path again after a pause.
+    /// After an idle period, lets the core measure the path again.
     fn resume(&mut self, now: Instant) {
         if self.shared.queue.held() == 0 {
             return;
@@ -273,7 +279,7 @@ impl QuinnControl {
     }
 }
 
-/// The control of the core called [`CONTROL`].
+/// Creates the core's congestion control named [`CONTROL`].
 fn core_control() -> Box<dyn CongestionControl> {
     let name: StrDeserializer<'_, ReadError> = StrDeserializer::new(CONTROL);
     let spec = CongestionSpec::deserialize(name).expect("the core has a control of this name");
@@ -329,7 +335,8 @@ impl Controller for QuinnControl {
         };
         self.recovery = Some(now);
         let (time, mut window) = (self.shared.time(now), self.window);
-        // RFC 9002, section 7.3.2: a reduction starts from the window.
+        // RFC 9002, section 7.3.2: a reduction is computed from the current window, not from the
+        // bytes in flight.
         let from = window.congestion;
         self.control().on_signal(time, &mut window, from, signal);
         window.congestion = match signal {
@@ -350,7 +357,7 @@ impl Controller for QuinnControl {
         self.window.congestion
     }
 
-    /// quinn copies the controller when the path changes. The copy measures its path again.
+    /// quinn clones the controller when the path changes. The clone measures the new path.
     fn clone_box(&self) -> Box<dyn Controller> {
         let mut copy = Self::new(self.shared.clone(), self.last, self.window.segment);
         copy.window.congestion = self.window.congestion;
@@ -380,7 +387,7 @@ mod tests {
         (QuinnControl::new(shared.clone(), now, MTU), shared, now)
     }
 
-    /// One ACK of a packet that was sent a round-trip time ago.
+    /// An ACK for a packet that was sent one round-trip time ago.
     fn ack(control: &mut QuinnControl, now: Instant, rtt: Duration, in_flight: u64, limited: bool) {
         let newest = Some(now.checked_sub(rtt).unwrap());
         control.batch = Batch { bytes: MTU, newest, is_limited_by_users: limited };
@@ -388,7 +395,8 @@ mod tests {
         control.acknowledged(now, in_flight);
     }
 
-    /// A round trip over a bottleneck that holds `capacity` packets without a queue. Returns its end.
+    /// Simulates a round trip over a bottleneck that holds `capacity` packets without a queue.
+    /// Returns the time of its end.
     fn round(control: &mut QuinnControl, start: Instant, capacity: u64) -> Instant {
         let packets = control.window() / MTU;
         let queued = u32::try_from(packets.saturating_sub(capacity)).unwrap();
@@ -401,7 +409,7 @@ mod tests {
         end
     }
 
-    /// Packets of its own that the control keeps in the queue after 200 round trips.
+    /// Number of its own packets that the control keeps in the queue after 200 round trips.
     fn queued(control: &mut QuinnControl, mut now: Instant) -> (u64, Instant) {
         for _ in 0..200 {
             now = round(control, now, 50);
@@ -409,7 +417,8 @@ mod tests {
         ((control.window() / MTU).saturating_sub(50), now)
     }
 
-    /// Catches: a weight that never arrives, or only in new connections; bytes used as packets.
+    /// Catches: a weight that is ignored, or used only for new connections; a window counted in
+    /// bytes where the core expects packets.
     #[test]
     fn the_core_keeps_two_packets_in_the_queue_for_each_unit_of_weight() {
         let (mut it, shared, now) = control(1);
@@ -423,7 +432,8 @@ mod tests {
         assert_eq!(shared.observed().window, it.window());
     }
 
-    /// Catches: a reduction for each lost packet; no reduction; ECN treated as a timeout.
+    /// Catches: one reduction for each packet lost in a round trip; no reduction; a congestion mark
+    /// (ECN) treated as a timeout.
     #[test]
     fn losses_of_one_round_trip_are_one_reduction() {
         let (mut it, _, start) = control(1);
@@ -441,7 +451,8 @@ mod tests {
         assert_eq!(it.window(), LEAST * MTU);
     }
 
-    /// Catches: time without bytes that counts as busy; a queue whose estimate is never corrected.
+    /// Catches: time without waiting bytes counted as busy; an estimate of the queue that is never
+    /// corrected.
     #[test]
     fn only_time_in_which_bytes_wait_is_busy_and_then_the_queue_is_what_is_in_flight() {
         let (mut it, shared, now) = control(1);

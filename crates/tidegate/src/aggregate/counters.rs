@@ -1,15 +1,15 @@
-//! The counts of a gateway since its start.
+//! Counters of an aggregate gateway since its start.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_wire::aggregate::Answer;
 
-/// A count that only grows.
+/// A counter that only grows.
 #[derive(Debug, Default)]
 pub(super) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Counts one more.
+    /// Adds one.
     pub(super) fn one(&self) {
         self.add(1);
     }
@@ -25,33 +25,35 @@ impl Counter {
     }
 }
 
-/// The counts of a gateway. Bytes are payload of users.
+/// Counters of a gateway. Bytes are user payload.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
-    /// Connections of clients accepted here.
+    /// Connections of clients accepted at this site.
     pub(super) taken: Counter,
-    /// Connections opened here for the peer.
+    /// Connections to servers at this site, opened for clients of the peer's site.
     pub(super) opened: Counter,
-    /// Bytes read from connections here and passed to the peer.
+    /// Bytes read from users at this site and passed to the peer.
     pub(super) sent: Counter,
-    /// Bytes received from the peer and written to connections here.
+    /// Bytes received from the peer and written to users at this site.
     pub(super) received: Counter,
     /// Connections reset because there were `max_connections` already.
     pub(super) full: Counter,
-    /// Connections reset because the peer was down.
+    /// Connections reset because the peer was unreachable.
     pub(super) peer_down: Counter,
-    /// Connections reset because the peer could not open them, by the answers after `Connected`.
+    /// Connections reset because the peer could not open them, by the peer's reason
+    /// ([`Answer::FAILURES`]).
     pub(super) failed: [Counter; Answer::FAILURES.len()],
-    /// Connections reset by one end, or broken with the aggregate connection.
+    /// Connections that one end has reset, or that broke with the aggregate connection.
     pub(super) reset: Counter,
-    /// Connections reset because they were stalled and others needed the room. `reset` includes
-    /// them.
+    /// Connections that the gateway has reset because they were stalled and others needed their
+    /// share of the window. `reset` includes them.
     pub(super) expelled: Counter,
-    /// Connections that lost acknowledged bytes with the peer after their client had closed.
+    /// Connections whose client had closed, and whose acknowledged bytes were lost because the peer
+    /// failed.
     pub(super) lost_after_close: Counter,
     /// Aggregate connections established.
     pub(super) links: Counter,
-    /// Streams with an invalid header or control message.
+    /// Streams of the peer with an invalid header or control message.
     pub(super) bad_messages: Counter,
 }
 

@@ -1,4 +1,4 @@
-//! Streams of the peer: each opens a connection to a server here.
+//! Serves the streams of the peer: each opens a TCP connection to a server at this site.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
@@ -44,7 +44,7 @@ pub(super) async fn serve(
             if answer == Answer::BadHeader {
                 site.counters.bad_messages.one();
             }
-            // The peer may have cancelled the request already.
+            // The results are ignored: the peer may have cancelled the request already.
             let _ = send.write_all(&[answer.byte()]).await;
             let _ = send.finish();
             let _ = recv.stop(answer.byte().into());
@@ -78,7 +78,7 @@ async fn header(recv: &mut RecvStream) -> Result<Header, Answer> {
 
 /// Returns `true` if the peer may open a connection to `address` here.
 fn may_reach(config: &AggregateConfig, address: IpAddr) -> bool {
-    // An IPv4-mapped IPv6 address would evade the prefixes of `reachable`.
+    // An IPv4-mapped IPv6 address would otherwise evade the IPv4 prefixes in `reachable`.
     let address = address.to_canonical();
     let is_local = match address {
         IpAddr::V4(it) => it.is_link_local() || it.is_broadcast(),
@@ -103,10 +103,10 @@ async fn connect(config: &AggregateConfig, header: &Header) -> io::Result<TcpStr
     }
 }
 
-/// Opens a connection with the address of the client as its source.
+/// Opens a connection whose source address is the client's.
 async fn as_client(client: SocketAddr, destination: SocketAddr) -> io::Result<TcpStream> {
     match transparent(client)?.connect(destination).await {
-        // The kernel may still hold an earlier connection of this port.
+        // An earlier connection with the client's port may still exist in the kernel.
         Err(error)
             if matches!(error.kind(), ErrorKind::AddrInUse | ErrorKind::AddrNotAvailable) =>
         {
@@ -117,7 +117,7 @@ async fn as_client(client: SocketAddr, destination: SocketAddr) -> io::Result<Tc
     }
 }
 
-/// A socket with the address of another host (`IP_TRANSPARENT`, `ip(7)`).
+/// A socket bound to the address of another host (`IP_TRANSPARENT`, `ip(7)`).
 fn transparent(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if address.is_ipv4() {
@@ -131,7 +131,7 @@ fn transparent(address: SocketAddr) -> io::Result<TcpSocket> {
     Ok(TcpSocket::from_std_stream(socket.into()))
 }
 
-/// The answer to the peer when a connection cannot be opened.
+/// The answer to the peer if the connection cannot be opened.
 fn reason(error: &io::Error) -> Answer {
     match error.kind() {
         ErrorKind::ConnectionRefused => Answer::Refused,

@@ -1,6 +1,6 @@
 //! Keys for mutual authentication of the two gateways.
 //!
-//! Each gateway has an Ed25519 key. The file of each gateway names the public key of its peer. No
+//! Each gateway has an Ed25519 key, and its configuration file names the public key of the peer. No
 //! certificates are needed.
 //!
 //! Source: RFC 7250 (raw public keys in TLS), RFC 8410 (Ed25519 in PKCS #8 and in a subject public key).
@@ -42,16 +42,16 @@ pub(super) struct Keys {
     peer: [u8; 32],
 }
 
-/// Maximum size of a key file: 64 digits, with room for white space.
+/// Maximum size of a key file in bytes: it holds 64 digits and some white space.
 const MOST: usize = 4 << 10;
 
-/// DER prefix of the 32 bytes of a private key (RFC 8410, section 7).
+/// DER encoding before the 32 bytes of a private key (RFC 8410, section 7).
 const PRIVATE: [u8; 16] = [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
 
-/// DER prefix of the 32 bytes of a public key (RFC 8410, section 4).
+/// DER encoding before the 32 bytes of a public key (RFC 8410, section 4).
 const PUBLIC: [u8; 12] = [0x30, 0x2a, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 3, 0x21, 0];
 
-/// Makes a private key in a new file that only its owner can read. Returns the public key.
+/// Creates a private key in a new file that only its owner can read. Returns the public key.
 pub(crate) fn make(path: &Path) -> Result<String, Failure> {
     let wrong = |what: String| Failure::new(Code::BadIdentity, what);
     let mut seed = [0; 32];
@@ -104,14 +104,14 @@ impl Keys {
         Ok(Self { seed, public, peer })
     }
 
-    /// Returns `true` if this gateway opens the aggregate connection. The gateway with the lesser
-    /// key does.
+    /// Returns `true` if this gateway is the one that opens the aggregate connection: the one with
+    /// the smaller public key.
     pub(super) fn opens(&self) -> bool {
         self.public < self.peer
     }
 
-    /// 32 bytes for another purpose. They are the same after each start, and reveal nothing about
-    /// the key.
+    /// Derives 32 secret bytes for another purpose. They are the same after each start and do not
+    /// reveal the key.
     pub(super) fn derive(&self, purpose: &str) -> [u8; 32] {
         let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &self.seed);
         let mut bytes = [0; 32];
@@ -119,7 +119,7 @@ impl Keys {
         bytes
     }
 
-    /// The private key, and the public one in place of a certificate.
+    /// The private key together with the public one, which replaces a certificate.
     pub(super) fn certified(&self) -> Result<Arc<CertifiedKey>, Error> {
         let private = PrivatePkcs8KeyDer::from([&PRIVATE[..], &self.seed].concat());
         let private = provider::sign::any_eddsa_type(&private)?;
@@ -127,14 +127,14 @@ impl Keys {
         Ok(Arc::new(CertifiedKey::new(vec![public], private)))
     }
 
-    /// The verifier of the peer's key.
+    /// A verifier that accepts only the peer's public key.
     pub(super) fn pinned(&self, provider: &CryptoProvider) -> Arc<Pinned> {
         let key = [&PUBLIC[..], &self.peer].concat();
         Arc::new(Pinned { key, algorithms: provider.signature_verification_algorithms })
     }
 }
 
-/// Accepts one public key.
+/// Accepts a single public key.
 #[derive(Debug)]
 pub(super) struct Pinned {
     key: Vec<u8>,
@@ -161,7 +161,7 @@ impl Pinned {
     }
 }
 
-/// QUIC has no TLS 1.2.
+/// A TLS 1.2 handshake is always refused, as QUIC does not have it.
 fn no_tls12() -> Result<HandshakeSignatureValid, Error> {
     Err(Error::General("TLS 1.2 is not spoken here".to_owned()))
 }
@@ -253,7 +253,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// Keys of two gateways with mutual trust. The first one opens the connection.
+    /// Keys of two gateways with mutual trust. The first gateway opens the connection.
     pub(crate) fn pair() -> [Keys; 2] {
         let (one, other) = ([1; 32], [2; 32]);
         let [a, b] = [one, other].map(|seed| public(&seed).unwrap());
@@ -262,8 +262,8 @@ pub(super) mod tests {
         if one.opens() { [one, other] } else { [other, one] }
     }
 
-    /// A gateway with a private key that the peer of `of` does not accept. It opens the connection
-    /// if `opens`.
+    /// Keys of a gateway that the peer of `of` must refuse. It tries to open the connection if
+    /// `opens` is set.
     pub(crate) fn impostor(of: &Keys, opens: bool) -> Keys {
         let keys = (3..).map(|byte| [byte; 32]).map(|seed| {
             let public = public(&seed).unwrap();
@@ -283,7 +283,7 @@ pub(super) mod tests {
         assert_eq!(public_of(&path).unwrap(), made);
         let read = |peer| Keys::read(&path, peer).map(|keys| digits(&keys.public));
         assert_eq!(read([7; 32]).unwrap(), made);
-        // Catches: the same key on both sides.
+        // Catches: a gateway whose file names its own public key as the peer's.
         let same = read(hexadecimal(&made).unwrap()).unwrap_err();
         assert_eq!(same.code, Code::BadIdentity);
         for mode in [0o640, 0o604, 0o666] {

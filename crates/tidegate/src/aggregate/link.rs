@@ -1,4 +1,5 @@
-//! The aggregate connection and its confirmations.
+//! The aggregate connection to the peer, and the confirmations on it. A confirmation says that a
+//! TCP connection has acknowledged all bytes of its stream.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,20 +13,21 @@ use tidegate_wire::aggregate::{CONFIRMATION, Confirmation};
 
 use super::stalled::Stalls;
 
-/// One aggregate connection.
+/// One aggregate connection, while it lasts.
 #[derive(Debug)]
 pub(super) struct Link {
     /// The QUIC connection.
     pub(super) connection: Connection,
-    /// Confirmations for the peer: streams whose bytes the TCP connection here has acknowledged.
+    /// Streams to confirm to the peer: their TCP connection at this site has acknowledged all
+    /// bytes.
     confirmed: mpsc::UnboundedSender<Confirmation>,
-    /// Streams that wait for the peer's confirmation.
+    /// Streams whose confirmation by the peer is awaited, by number.
     waiting: Mutex<HashMap<u64, Arc<Delivery>>>,
-    /// Streams whose TCP connection here accepts no bytes.
+    /// Streams whose TCP connection at this site accepts no bytes.
     pub(super) stalls: Stalls,
 }
 
-/// Completes when the other end has acknowledged all bytes of a TCP connection here.
+/// Completes when the receiver at the peer's site has acknowledged all bytes of a stream.
 #[derive(Debug, Default)]
 pub(super) struct Delivery {
     is_done: AtomicBool,
@@ -43,7 +45,7 @@ impl Delivery {
         while !self.is_done() {
             self.done.notified().await;
         }
-        // Another task may wait.
+        // Passes the notification on, as another task may wait too.
         self.done.notify_one();
     }
 
@@ -54,7 +56,8 @@ impl Delivery {
 }
 
 impl Link {
-    /// The link of an established connection, and the confirmations for [`confirm`] to send.
+    /// A link over an established connection. Also returns the queue of confirmations, from which
+    /// [`confirm`] sends.
     pub(super) fn new(
         connection: Connection,
         config: &AggregateConfig,
@@ -68,25 +71,26 @@ impl Link {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins to wait for the peer's confirmation of stream `number`.
+    /// Starts to wait for the peer's confirmation of stream `number`.
     pub(super) fn expect(&self, number: u64) -> Arc<Delivery> {
         let delivery = Arc::new(Delivery::default());
         self.waiting().insert(number, delivery.clone());
         delivery
     }
 
-    /// Ends the wait for the confirmation of stream `number`.
+    /// Ends the wait for the peer's confirmation of stream `number`.
     pub(super) fn forget(&self, number: u64) {
         self.waiting().remove(&number);
     }
 
-    /// Notifies the peer that the TCP connection of stream `number` has acknowledged all its bytes.
+    /// Confirms to the peer that the TCP connection of stream `number` has acknowledged all bytes.
     pub(super) fn tell(&self, number: u64) {
-        // Without a connection there is no peer to notify.
+        // The result is ignored: if the connection is lost, nobody can be notified.
         let _ = self.confirmed.send(Confirmation(number));
     }
 
-    /// Receives the peer's confirmations. Returns when there are no more, or one is invalid.
+    /// Receives the peer's confirmations. Returns when the stream ends or a confirmation is
+    /// invalid.
     pub(super) async fn hear(
         &self,
         mut stream: RecvStream,
@@ -94,7 +98,7 @@ impl Link {
         let mut bytes = [0; CONFIRMATION];
         while stream.read_exact(&mut bytes).await.is_ok() {
             let Confirmation(number) = Confirmation::decode(bytes)?;
-            // The stream may have been reset meanwhile.
+            // The stream may have been reset meanwhile; its confirmation is then ignored.
             if let Some(delivery) = self.waiting().remove(&number) {
                 delivery.finish();
             }
@@ -117,5 +121,5 @@ pub(super) async fn confirm(
     }
 }
 
-/// Confirmations sent at once: as many as fit into a datagram of QUIC.
+/// Number of confirmations sent at once: as many as fit into a QUIC datagram.
 const BATCH: usize = 1_200 / CONFIRMATION;

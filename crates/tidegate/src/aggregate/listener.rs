@@ -1,5 +1,5 @@
-//! Accepts the connections that the kernel hands to this process, at the addresses of their
-//! servers.
+//! Accepts users' connections that the kernel redirects to this process. Their local address stays
+//! that of the server.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -15,25 +15,26 @@ use super::site::Site;
 use crate::code::Code;
 use crate::output::Failure;
 
-/// Descriptors reserved for the aggregate connection, the control socket and files.
+/// File descriptors reserved for the aggregate connection, the control socket and files.
 const RESERVE: usize = 256;
 
-/// Connections that the kernel accepts in advance: `net.core.somaxconn` of Linux since 5.4.
+/// Connections that the kernel accepts before this process does: the default of
+/// `net.core.somaxconn` since Linux 5.4.
 const BACKLOG: i32 = 4_096;
 
-/// Pause after a failure to accept because descriptors or memory are short.
+/// Pause after `accept` failed because descriptors or memory ran out.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Listeners for transparent connections, one for each family, on loopback.
+/// Listeners for redirected connections, on loopback: one for IPv4, one for IPv6.
 pub(super) fn listeners() -> Result<Vec<TcpListener>, Failure> {
     bind()?.into_iter().map(|it| TcpListener::from_std(it).map_err(failed)).collect()
 }
 
-/// The sockets of these listeners.
+/// The sockets for these listeners.
 pub(super) fn bind() -> Result<Vec<std::net::TcpListener>, Failure> {
     let v4 = listen((Ipv4Addr::LOCALHOST, 0).into()).map_err(failed)?;
     let mut listeners = vec![v4];
-    // A host without IPv6 has no such connections.
+    // A host without IPv6 has no IPv6 connections to accept.
     listeners.extend(listen((Ipv6Addr::LOCALHOST, 0).into()));
     Ok(listeners)
 }
@@ -62,7 +63,7 @@ pub(super) async fn serve(site: Arc<Site>, listener: TcpListener) {
     loop {
         match listener.accept().await {
             Ok((tcp, client)) => {
-                // A transparent connection has the address of the server.
+                // The local address of a redirected connection is that of the server.
                 if let Ok(destination) = tcp.local_addr() {
                     outward::take(&site, tcp, client, destination);
                 }
@@ -75,8 +76,8 @@ pub(super) async fn serve(site: Arc<Site>, listener: TcpListener) {
     }
 }
 
-/// Maximum number of connections: `wanted`, or half of the descriptors. Raises the limit as far as the
-/// system allows.
+/// Maximum number of users' connections: `wanted`, or as many as half of the file descriptors
+/// allow. Raises the limit of descriptors as far as the system permits.
 pub(super) fn seats(wanted: Option<usize>) -> Result<usize, Failure> {
     let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(1_024, |(soft, hard)| {
         if setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() { hard } else { soft }
@@ -106,7 +107,8 @@ fn within(wanted: Option<usize>, limit: usize) -> Result<usize, Failure> {
 mod tests {
     use super::*;
 
-    /// Catches: a reserve that is not kept; half of the rest.
+    /// Catches: no descriptors kept in reserve; a default that is half of the descriptors after the
+    /// reserve, instead of half of all.
     #[test]
     fn connections_leave_descriptors_in_reserve() {
         assert_eq!(within(None, 1_024).unwrap(), 512);

@@ -1,11 +1,11 @@
-//! The metrics of an aggregate gateway. Labels do not grow with traffic.
+//! The metrics of an aggregate gateway. The number of label values does not depend on traffic.
 
 use std::collections::BTreeMap;
 
 use super::status::AggregateStatus;
 use crate::daemon::{Labels, Page, float, labels};
 
-/// `status` as metrics.
+/// Formats `status` as metrics.
 pub(crate) fn page(status: &AggregateStatus) -> String {
     let mut page = Page::default();
     peer(status, &mut page);
@@ -102,7 +102,7 @@ fn weight(status: &AggregateStatus, page: &mut Page) {
     }
 }
 
-/// A page with every metric.
+/// A page that contains every metric.
 #[cfg(test)]
 pub(crate) fn page_of_a_test() -> String {
     let mut status = AggregateStatus::default();

@@ -1,4 +1,4 @@
-//! Connections of clients accepted here: each becomes a stream to the peer.
+//! Serves the connections of clients at this site: each becomes a stream to the peer.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,10 +15,11 @@ use super::carry::{Carried, End, carry, reset, set_options};
 use super::inward::OPENING;
 use super::site::Site;
 
-/// Time limit for the answer of the peer: the time limit of the server, and the round trip.
+/// Time limit for the peer's answer: the time limit for the server to accept, plus a round trip.
 const ANSWER: Duration = Duration::from_secs(OPENING.as_secs() + 5);
 
-/// Accepts a connection of a client if a seat is free and the peer is up. Resets it otherwise.
+/// Accepts a client's connection if there are fewer than `max_connections` and the peer is up.
+/// Resets it otherwise.
 pub(super) fn take(site: &Arc<Site>, tcp: TcpStream, client: SocketAddr, destination: SocketAddr) {
     site.counters.taken.one();
     let Ok(seat) = site.seats.clone().try_acquire_owned() else {

@@ -1,6 +1,7 @@
-//! The peer: one aggregate connection to it, opened again after each loss.
+//! Keeps one aggregate connection to the peer, and opens it again after each loss.
 //!
-//! The gateway with the lesser public key opens the connection, so that there is exactly one.
+//! Only the gateway with the smaller public key opens the connection, so there is never more than
+//! one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,24 +18,26 @@ use super::link::{Link, confirm};
 use super::site::Site;
 use super::{inward, transport};
 
-/// First and longest pause between two attempts. A restarted peer is found within about a second.
+/// First and longest pause between two attempts. A peer that has restarted is found within about a
+/// second.
 const PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Time limit of an attempt. Its messages are sent after 0, 0.3, 0.9 and 2.1 s.
+/// Time limit of an attempt. QUIC sends its first message after 0, 0.3, 0.9 and 2.1 s.
 const ATTEMPT: Duration = Duration::from_secs(3);
 
-/// Maximum number of handshakes at once. Any host can begin one.
+/// Maximum number of concurrent handshakes, since any host can begin one.
 const HANDSHAKES: usize = 16;
 
-/// The name in the TLS handshake. The key identifies the peer.
+/// The server name in the TLS handshake. It does not matter, because the key identifies the peer.
 const NAME: &str = "tidegate";
 
-/// TLS alerts: no common protocol (RFC 7301), and those about certificates (RFC 8446, section 6).
+/// TLS alerts: no common protocol (RFC 7301), and the alerts about certificates (RFC 8446, section
+/// 6).
 const NO_PROTOCOL: u8 = 120;
 const ABOUT_KEYS: [u8; 6] = [40, 42, 43, 46, 51, 116];
 
-/// Keeps the aggregate connection up. Returns if the end point is closed.
+/// Keeps the aggregate connection up. Returns when the UDP endpoint is closed.
 pub(super) async fn keep(site: Arc<Site>, endpoint: Endpoint, opens: bool) {
     if opens {
         open(&site, &endpoint).await;
@@ -43,7 +46,7 @@ pub(super) async fn keep(site: Arc<Site>, endpoint: Endpoint, opens: bool) {
     }
 }
 
-/// The latest fault of the peer. It is logged once.
+/// The last fault that was logged, so that each is logged once.
 #[derive(Default)]
 struct Complaint(Option<String>);
 
@@ -99,7 +102,8 @@ async fn accept(site: &Arc<Site>, endpoint: &Endpoint) {
                             let _ = sender.send(shaken).await;
                         });
                     }
-                    // The peer tries again. Other hosts lose their seats after the time limit.
+                    // Too many handshakes run. The peer will try again, and other hosts run into
+                    // the time limit.
                     Err(_) => incoming.ignore(),
                 }
             }
@@ -114,7 +118,7 @@ async fn accept(site: &Arc<Site>, endpoint: &Endpoint) {
     }
 }
 
-/// Completes a handshake. The other host must authenticate as the peer.
+/// Completes a handshake in which the other host must authenticate as the peer.
 async fn shake(incoming: Incoming) -> Result<Connection, String> {
     let from = incoming.remote_address();
     let failed = |words: String| format!("refused an aggregate connection from {from}: {words}");
@@ -123,8 +127,9 @@ async fn shake(incoming: Incoming) -> Result<Connection, String> {
     shaken.map_err(|_| failed("no answer".to_owned()))?.map_err(|error| failed(words(&error)))
 }
 
-/// Serves the streams of an aggregate connection until it is lost. It is up once the peer has sent
-/// its version. Before, in TLS 1.3, the opening end does not know whether its key was accepted.
+/// Serves the streams of an aggregate connection until it is lost. The connection counts as up once
+/// the peer has sent its protocol version. In TLS 1.3, the opening end does not know earlier
+/// whether its key was accepted.
 async fn hold(site: Arc<Site>, connection: Connection) -> ConnectionError {
     let peer = connection.remote_address();
     let greeted = timeout(ATTEMPT, greet(&site, &connection)).await;
@@ -136,7 +141,7 @@ async fn hold(site: Arc<Site>, connection: Connection) -> ConnectionError {
     let link = Arc::new(link);
     site.counters.links.one();
     if let Some(old) = site.link.send_replace(Some(link.clone())) {
-        // The peer has restarted, or has lost the old connection.
+        // The peer has restarted, or it has lost the old connection.
         old.connection.close(VarInt::from_u32(0), b"replaced");
     }
     tracing::info!("the aggregate connection with {peer} is up");
@@ -147,7 +152,7 @@ async fn hold(site: Arc<Site>, connection: Connection) -> ConnectionError {
     };
     let is_ours = |it: &mut Arc<Link>| Arc::ptr_eq(it, &link);
     if site.link.send_if_modified(|current| current.take_if(is_ours).is_some()) {
-        // Bytes that have not arrived are lost with the connection.
+        // Bytes that have not arrived yet are lost with the connection.
         site.queue.drained(0);
     }
     tracing::warn!("the aggregate connection with {peer} is lost: {}", words(&error));
@@ -155,7 +160,7 @@ async fn hold(site: Arc<Site>, connection: Connection) -> ConnectionError {
     error
 }
 
-/// Exchanges versions, on the streams that then carry confirmations.
+/// Exchanges protocol versions, on the two streams that then carry confirmations.
 async fn greet(site: &Site, connection: &Connection) -> Result<(SendStream, RecvStream), ()> {
     let mut to_peer = connection.open_uni().await.map_err(drop)?;
     to_peer.write_all(&[VERSION]).await.map_err(drop)?;
@@ -190,10 +195,11 @@ async fn hear(site: &Site, link: &Link, from_peer: RecvStream) -> ConnectionErro
     link.connection.closed().await
 }
 
-/// Time after which all connections have detected the loss of the aggregate connection.
+/// Within this time, the tasks of all users' connections have noticed that the aggregate connection
+/// is lost.
 const NOTICED: Duration = Duration::from_secs(1);
 
-/// Logs the number of connections that lost acknowledged bytes of their clients.
+/// Logs how many connections have lost bytes that their clients saw acknowledged.
 async fn report_losses(site: Arc<Site>) {
     sleep(NOTICED).await;
     let lost = site.counters.lost_after_close.get();
@@ -204,7 +210,7 @@ async fn report_losses(site: Arc<Site>) {
     }
 }
 
-/// Describes why a connection failed or was lost.
+/// Describes to the operator why a connection failed or was lost.
 fn words(error: &ConnectionError) -> String {
     let alert = |code: &TransportErrorCode| {
         let is = |alert: u8| *code == TransportErrorCode::crypto(alert);

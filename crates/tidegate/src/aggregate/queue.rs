@@ -1,8 +1,9 @@
-//! The queue of the aggregate connection: user bytes read here that have not arrived at the peer.
+//! The queue of the aggregate connection: user bytes that were read at this site and have not
+//! arrived at the peer.
 //!
-//! Differs: QUIC reports the packets that arrived, not the user bytes. Their payload is estimated
-//! with the share of payload in a full packet. The estimate is corrected each time no bytes wait:
-//! the queue then is the bytes in flight.
+//! Differs: QUIC reports which packets arrived, not how many user bytes. The user bytes are
+//! estimated by the share of payload in a full packet. Whenever no bytes wait, the estimate is
+//! corrected: the queue then consists of the bytes in flight.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,13 +12,13 @@ use tokio::sync::Notify;
 /// The queue of the aggregate connection of a gateway.
 #[derive(Debug)]
 pub(super) struct Queue {
-    /// Most bytes in the queue. No more are read from users meanwhile.
+    /// Maximum number of bytes in the queue. While it is full, no bytes are read from users.
     most: u64,
     /// Bytes of users handed to the aggregate connection since the start.
     written: AtomicU64,
-    /// Estimated bytes of these that arrived at the peer, or were lost with a connection.
+    /// Estimate: how many of these bytes have arrived at the peer, or were lost with a connection.
     settled: AtomicU64,
-    /// Wakes one task that waits for room.
+    /// Wakes one of the tasks that wait for room.
     room: Notify,
 }
 
@@ -28,7 +29,7 @@ impl Queue {
         Self { most, written, settled, room: Notify::new() }
     }
 
-    /// Bytes that have not arrived: waiting and in flight.
+    /// Bytes that have not arrived at the peer: waiting or in flight.
     pub(super) fn held(&self) -> u64 {
         let written = self.written.load(Ordering::Relaxed);
         written.saturating_sub(self.settled.load(Ordering::Relaxed))
@@ -39,12 +40,12 @@ impl Queue {
         self.written.load(Ordering::Relaxed)
     }
 
-    /// Returns `true` if users are stopped because the queue is full.
+    /// Returns `true` if the queue is full, so no bytes are read from users.
     pub(super) fn is_full(&self) -> bool {
         self.held() >= self.most
     }
 
-    /// Waits until there is room, in the order of the calls.
+    /// Waits until the queue has room. Tasks are served in the order of their calls.
     pub(super) async fn room(&self) {
         if !self.is_full() {
             return;
@@ -52,7 +53,7 @@ impl Queue {
         loop {
             self.room.notified().await;
             if !self.is_full() {
-                // Another task may also have room.
+                // There may be room for another waiting task too.
                 self.room.notify_one();
                 return;
             }
@@ -64,13 +65,13 @@ impl Queue {
         self.written.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Removes about `bytes` that arrived.
+    /// Removes about `bytes` that have arrived at the peer.
     pub(super) fn arrived(&self, bytes: u64) {
         self.settled.fetch_add(bytes.min(self.held()), Ordering::Relaxed);
         self.tell();
     }
 
-    /// No bytes wait. About `in_flight` bytes have not arrived.
+    /// Corrects the estimate when no bytes wait: about `in_flight` bytes have not arrived.
     pub(super) fn drained(&self, in_flight: u64) {
         let written = self.written.load(Ordering::Relaxed);
         self.settled.store(written.saturating_sub(in_flight), Ordering::Relaxed);
@@ -90,7 +91,8 @@ mod tests {
 
     use super::*;
 
-    /// Catches: a wake-up that is lost; readers let in while the queue is full; more settled than was written.
+    /// Catches: a waiting task that is never woken; bytes read although the queue is full; more
+    /// bytes arrived than were written.
     #[tokio::test(flavor = "current_thread", start_paused = true)]
     async fn readers_wait_while_it_is_full_and_all_go_on_when_it_is_not() {
         let queue = Arc::new(Queue::new(100));
@@ -110,7 +112,7 @@ mod tests {
         assert_eq!((done.load(Ordering::Relaxed), queue.held()), (0, 100));
         queue.arrived(1);
         settle().await;
-        // One more task is admitted at 99, and none at 139.
+        // At 99 bytes, one more task may read. At 139, none may.
         assert_eq!((done.load(Ordering::Relaxed), queue.held()), (1, 139));
         queue.drained(0);
         settle().await;

@@ -1,4 +1,4 @@
-//! Starts an aggregate gateway, and runs it until it is stopped.
+//! Starts an aggregate gateway and runs it until it is stopped.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::{listener, peer, transport};
 use crate::code::Code;
 use crate::output::Failure;
 
-/// A gateway that accepts connections while this value exists.
+/// A running gateway. Dropping the value closes its sockets and removes its firewall rules.
 pub(crate) struct Gateway {
     sources: StatusSources,
     endpoint: quinn::Endpoint,
@@ -29,7 +29,7 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// Opens the sockets and installs the rules. Must be called within the runtime.
+    /// Opens the sockets and installs the firewall rules. Must be called within the async runtime.
     pub(crate) fn start(config: AggregateConfig) -> Result<Self, Failure> {
         let keys = Keys::read(Path::new(&config.key_file), config.peer_key)?;
         let seats = listener::seats(config.max_connections)?;
@@ -41,17 +41,17 @@ impl Gateway {
         Ok(Self { opens: keys.opens(), sources, endpoint, listeners, transparent })
     }
 
-    /// The routes of the control socket, and those of the metrics.
+    /// The routes of the control socket, and the routes of the metrics.
     pub(crate) fn routes(&self) -> [Router; 2] {
         self.sources.clone().routes()
     }
 
-    /// The farewell to the peer, for the end of the gateway.
+    /// A handle that notifies the peer when the gateway ends.
     pub(crate) fn farewell(&self) -> Farewell {
         Farewell(self.endpoint.clone())
     }
 
-    /// Carries connections until dropped. Returns after a fatal fault.
+    /// Serves connections until dropped. Returns only after a fatal fault.
     pub(crate) async fn run(self) {
         let Self { sources, endpoint, opens, listeners, transparent } = self;
         let StatusSources { site, shared, adjuster, .. } = sources;
@@ -69,19 +69,19 @@ impl Gateway {
 /// Notifies the peer that this gateway ends.
 pub(crate) struct Farewell(quinn::Endpoint);
 
-/// Time limit of the farewell: some round trips.
+/// Time limit for this notification: a few round trips.
 const FAREWELL: Duration = Duration::from_millis(200);
 
 impl Farewell {
-    /// Closes the aggregate connection, so that the peer need not wait for its keepalive timeout.
+    /// Closes the aggregate connection. The peer then need not wait for its keepalive timeout.
     pub(crate) async fn say(self) {
         self.0.close(VarInt::from_u32(0), b"stopped");
-        // A peer that is down does not answer.
+        // The result is ignored: a peer that is down does not answer.
         let _ = timeout(FAREWELL, self.0.wait_idle()).await;
     }
 }
 
-/// The parts of a gateway that need no privileges.
+/// Creates the parts of a gateway that need no privileges.
 pub(super) fn prepare(
     config: AggregateConfig,
     keys: &Keys,
@@ -101,7 +101,8 @@ pub(super) fn prepare(
     Ok((StatusSources { site, shared, adjuster, started }, endpoint))
 }
 
-/// Accepts new connections according to the file: always, or while the peer is up.
+/// Redirects new connections to this gateway as the configuration says: always, or only while the
+/// peer is up.
 async fn follow(site: &Site, transparent: &Transparent) {
     let mut link = site.link.subscribe();
     let mut taken = None;
@@ -109,7 +110,8 @@ async fn follow(site: &Site, transparent: &Transparent) {
         let up = link.borrow_and_update().is_some();
         let take = up || site.config.on_peer_down == PeerDown::Refuse;
         if taken != Some(take) {
-            // The rules are one transaction. Without them, connections are routed past.
+            // The firewall rules change in one transaction. Without them, connections bypass the
+            // gateway.
             match transparent.take(take) {
                 Ok(()) => taken = Some(take),
                 Err(failure) => tracing::error!("{}", failure.message),

@@ -1,4 +1,4 @@
-//! The state shared by all tasks of a gateway.
+//! The state that all tasks of an aggregate gateway share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,27 +10,27 @@ use super::counters::Counters;
 use super::link::Link;
 use super::queue::Queue;
 
-/// A gateway at one of the two sites.
+/// The gateway at this site. The peer gateway runs at the other site.
 #[derive(Debug)]
 pub(super) struct Site {
-    /// Content of its file.
+    /// The configuration file.
     pub(super) config: AggregateConfig,
     /// Its counters.
     pub(super) counters: Counters,
-    /// Seats for TCP connections: `max_connections`.
+    /// Permits for users' TCP connections, `max_connections` in all. Each connection holds one.
     pub(super) seats: Arc<Semaphore>,
-    /// The number of seats.
+    /// Total number of permits.
     pub(super) most: usize,
     /// The queue of the aggregate connection.
     pub(super) queue: Arc<Queue>,
-    /// Streams that wait for room here, or for flow-control credit of the peer.
+    /// Number of streams that wait for room in the queue, or for the peer's flow control.
     pub(super) stopped: AtomicU64,
     /// The aggregate connection, while the peer is up.
     pub(super) link: watch::Sender<Option<Arc<Link>>>,
 }
 
 impl Site {
-    /// A gateway without connections, with `most` seats.
+    /// A gateway without connections that permits `most` of them.
     pub(super) fn new(config: AggregateConfig, most: usize) -> Self {
         Self {
             queue: Arc::new(Queue::new(config.max_queue.0)),
@@ -48,12 +48,12 @@ impl Site {
         self.link.borrow().clone()
     }
 
-    /// Number of streams that wait to write.
+    /// Number of streams that wait for room to write.
     pub(super) fn stopped(&self) -> u64 {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Number of TCP connections.
+    /// Number of users' TCP connections.
     pub(super) fn connections(&self) -> usize {
         self.most.saturating_sub(self.seats.available_permits())
     }

@@ -1,18 +1,21 @@
-//! Stalled streams: bytes for hosts that do not read must not fill the window of all others.
+//! Stalled streams: bytes for hosts that do not read must not use up the window of all other
+//! streams.
 //!
-//! A stream is *stalled* while the TCP connection here accepts no bytes for [`PATIENCE`]. Its bytes
-//! wait in its flow-control window, at most `stream_queue` of them. They also count against the
-//! window of the aggregate connection. That window grows by `stream_queue` for each stalled stream:
+//! A stream is *stalled* if its TCP connection at this site has accepted no bytes for [`PATIENCE`].
+//! Its bytes wait here, at most `stream_queue` of them (the stream's flow-control window). They
+//! also count against the flow-control window of the whole connection. The connection's window
+//! grows by `stream_queue` for each stalled stream:
 //!
 //! ```text
 //! window = max_queue + min(stalled, most) · stream_queue,   most = max_queue / stream_queue
 //! ```
 //!
-//! So all other streams keep `max_queue`. If more than `most` streams are stalled, the first of
-//! them is expelled: its connection is reset. At most `2 · max_queue` bytes wait.
+//! All other streams together thus always have `max_queue`. If more than `most` streams are
+//! stalled, the one that has been stalled longest is expelled: its connection is reset. At most `2
+//! · max_queue` bytes wait.
 //!
-//! Source: RFC 9000, section 4.1 (stream and connection flow control); `tcp_max_orphans` of Linux,
-//! `tcp(7)` (resets bound the memory of unresponsive hosts).
+//! Source: RFC 9000, section 4.1 (flow control of streams and connections); `tcp_max_orphans` of
+//! Linux, `tcp(7)`, which also resets connections to bound the memory of unresponsive hosts.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,12 +25,12 @@ use quinn::{Connection, VarInt};
 use tidegate_config::aggregate::AggregateConfig;
 use tokio::sync::Notify;
 
-/// A TCP connection that accepts no bytes for this time is stalled: the initial retransmission
-/// timeout of TCP (RFC 6298, section 2.1). One lost packet does not stall a connection. Other
-/// streams may wait for this time.
+/// A TCP connection that accepts no bytes for this time is stalled. It is TCP's initial
+/// retransmission timeout (RFC 6298, section 2.1), so one lost packet does not stall a connection.
+/// Meanwhile the stream may delay others.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The stalled streams of an aggregate connection.
+/// The stalled streams of one aggregate connection.
 #[derive(Debug)]
 pub(super) struct Stalls {
     connection: Connection,
@@ -36,7 +39,7 @@ pub(super) struct Stalls {
     streams: Mutex<Streams>,
 }
 
-/// Stalled streams in the order in which they became stalled.
+/// Stalled streams, in the order in which they became stalled.
 #[derive(Debug, Default)]
 struct Streams {
     next: u64,
@@ -59,7 +62,7 @@ impl Stalls {
         self.streams().stalled.len()
     }
 
-    /// A stream is stalled until the result is dropped.
+    /// Marks a stream as stalled until the returned value is dropped.
     pub(super) fn add(&self) -> Stall<'_> {
         let expelled = Arc::new(Notify::new());
         let mut streams = self.streams();
@@ -70,7 +73,7 @@ impl Stalls {
         Stall { of: self, number, expelled }
     }
 
-    /// Sets the window. Expels the first stalled stream if there are too many.
+    /// Sets the window of the connection. Expels the longest-stalled stream if there are too many.
     fn make_room(&self, streams: &Streams) {
         let most = self.max_queue / self.stream_queue;
         let stalled = u64::try_from(streams.stalled.len()).unwrap_or(u64::MAX);
@@ -81,7 +84,7 @@ impl Stalls {
     }
 }
 
-/// A stalled stream.
+/// The mark of one stalled stream.
 #[derive(Debug)]
 pub(super) struct Stall<'a> {
     of: &'a Stalls,
@@ -90,7 +93,7 @@ pub(super) struct Stall<'a> {
 }
 
 impl Stall<'_> {
-    /// Returns when the stream must end to make room for others.
+    /// Waits until the stream is expelled.
     pub(super) async fn expelled(&self) {
         self.expelled.notified().await;
     }

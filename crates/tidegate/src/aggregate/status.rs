@@ -19,45 +19,45 @@ use super::metrics;
 use super::site::Site;
 use crate::daemon::{PAGE, answer, unknown};
 
-/// The state of an aggregate gateway. Counters begin at its start. Bytes are payload of users.
+/// The state of an aggregate gateway. Counters begin at its start. Bytes are user payload.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct AggregateStatus {
     /// The version of the program.
     pub(crate) version: String,
     /// Time since the start.
     pub(crate) uptime_ms: u64,
-    /// The other gateway.
+    /// The peer gateway.
     pub(crate) peer: Peer,
     /// Connections of users.
     pub(crate) connections: Connections,
-    /// Bytes read here and passed to the peer.
+    /// Bytes read from users at this site and passed to the peer.
     pub(crate) sent_bytes: u64,
-    /// Bytes received from the peer and written here.
+    /// Bytes received from the peer and written to users at this site.
     pub(crate) received_bytes: u64,
-    /// Bytes that wait for the aggregate connection.
+    /// User bytes that have not arrived at the peer.
     pub(crate) queue_bytes: u64,
-    /// Users are stopped because the queue is full.
+    /// The queue is full, so no bytes are read from users.
     pub(crate) is_full: bool,
-    /// Streams that wait to write.
+    /// Number of streams that wait for room to write.
     pub(crate) stopped_streams: u64,
-    /// Invalid headers and control messages.
+    /// Number of invalid headers and control messages.
     pub(crate) bad_messages: u64,
     /// The weight of the aggregate connection.
     pub(crate) weight: Weight,
 }
 
-/// The other gateway.
+/// The peer gateway, and the connection to it.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Peer {
     /// Its address.
     pub(crate) address: String,
     /// The aggregate connection is up.
     pub(crate) is_up: bool,
-    /// Aggregate connections established.
+    /// Number of aggregate connections established so far.
     pub(crate) links: u64,
     /// Congestion window.
     pub(crate) window_bytes: u64,
-    /// Smoothed and least round-trip time. None while the peer is down.
+    /// Smoothed and minimum round-trip time; `None` while the peer is down.
     pub(crate) rtt_us: Option<u64>,
     pub(crate) least_rtt_us: Option<u64>,
     /// Packets sent on this aggregate connection, and packets lost.
@@ -68,24 +68,25 @@ pub(crate) struct Peer {
 /// Connections of users.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Connections {
-    /// Present number of connections.
+    /// Current number of connections.
     pub(crate) now: u64,
-    /// The limit of `now`.
+    /// Maximum number of connections.
     pub(crate) most: u64,
-    /// Connections of clients accepted here.
+    /// Connections of clients accepted at this site.
     pub(crate) taken: u64,
-    /// Connections to servers opened here for the peer.
+    /// Connections to servers at this site, opened for clients of the peer's site.
     pub(crate) opened: u64,
     /// Connections of clients that were reset at once, by reason: `full` or `peer-down`.
     pub(crate) refused: BTreeMap<String, u64>,
-    /// Connections that could not be opened, by reason.
+    /// Connections that the peer could not open, by reason.
     pub(crate) failed: BTreeMap<String, u64>,
-    /// Connections reset by one end, or broken with the aggregate connection.
+    /// Connections that one end has reset, or that broke with the aggregate connection.
     pub(crate) reset: u64,
-    /// Connections to hosts of this site that have accepted no bytes for a second.
+    /// Connections whose host at this site has accepted no bytes for a second.
     #[serde(default)]
     pub(crate) stalled: u64,
-    /// Connections of `reset` that were stalled while others needed their room.
+    /// Connections that the gateway has reset because they were stalled and others needed their
+    /// share of the window. `reset` includes them.
     #[serde(default)]
     pub(crate) expelled: u64,
     /// Connections whose acknowledged bytes never reached the server, because the aggregate
@@ -93,38 +94,38 @@ pub(crate) struct Connections {
     pub(crate) lost_after_close: u64,
 }
 
-/// The weight of the aggregate connection, and its last measurement.
+/// The weight of the aggregate connection, and the last measurement for it.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Weight {
     /// `fixed`, `literal` or `measured`.
     pub(crate) kind: String,
     /// The weight in force, in thousandths.
     pub(crate) thousandths: u64,
-    /// The last round. None before the first.
+    /// The last measurement; `None` before the first.
     pub(crate) round: Option<Round>,
-    /// Rounds by their outcome.
+    /// Number of measurements by outcome.
     pub(crate) decisions: BTreeMap<String, u64>,
 }
 
-/// A round of measurement.
+/// A measurement, over a period of time.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Round {
-    /// Part of the time in which bytes waited for the aggregate connection, in thousandths.
+    /// Share of the time in which bytes waited for the aggregate connection, in thousandths.
     pub(crate) busy_thousandths: u64,
     /// Rate at which bytes arrived from users, `a` in the formula of the weight.
     pub(crate) offered_bps: u64,
     /// Rate at which bytes were sent.
     pub(crate) sent_bps: u64,
-    /// Rate of the aggregate connection while bytes waited, `s` in the formula of the weight. None if
-    /// unknown.
+    /// Rate of the aggregate connection while bytes waited, `s` in the formula of the weight.
+    /// `None` if no bytes waited long enough.
     pub(crate) service_bps: Option<u64>,
     /// Growth of the queue in bytes per second.
     pub(crate) slope: i64,
-    /// Mean queue.
+    /// Mean length of the queue.
     pub(crate) queue_bytes: u64,
 }
 
-/// The sources of the state.
+/// Access to everything that the status reports.
 #[derive(Clone)]
 pub(super) struct StatusSources {
     pub(super) site: Arc<Site>,
@@ -134,7 +135,7 @@ pub(super) struct StatusSources {
 }
 
 impl StatusSources {
-    /// The routes of the control socket, and those of the metrics.
+    /// The routes of the control socket, and the routes of the metrics.
     pub(super) fn routes(self) -> [Router; 2] {
         let routes = Router::new()
             .route("/v1/aggregate", get(tell))
@@ -145,7 +146,7 @@ impl StatusSources {
         [routes, pages]
     }
 
-    /// The state now.
+    /// The current status.
     pub(super) fn status(&self) -> AggregateStatus {
         let (site, counters) = (&self.site, &self.site.counters);
         let observed = self.shared.observed();
@@ -223,7 +224,7 @@ fn connections(site: &Site) -> Connections {
     }
 }
 
-/// Counters that are not zero, by name.
+/// The counters that are not zero, by name.
 fn named<'a>(counts: impl IntoIterator<Item = (&'a str, u64)>) -> BTreeMap<String, u64> {
     let some = counts.into_iter().filter(|(_, count)| *count > 0);
     some.map(|(name, count)| (name.to_owned(), count)).collect()

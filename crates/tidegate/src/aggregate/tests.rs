@@ -1,4 +1,5 @@
-//! Two gateways on loopback: bytes accepted by one arrive at a server behind the other.
+//! Tests two aggregate gateways on loopback: bytes that one accepts arrive at a server at the
+//! other's site.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -52,7 +53,7 @@ fn start(keys: &Keys, config: AggregateConfig) -> Gateway {
 
 const SEATS: usize = 20;
 
-/// Two gateways that accept each other. `change` is applied to both.
+/// Two gateways that trust each other. `change` modifies the configuration of both.
 fn two(change: impl Fn(&mut AggregateConfig)) -> [Gateway; 2] {
     let keys = pair();
     let ends = [free_address(), free_address()];
@@ -69,7 +70,7 @@ impl Gateway {
         tokio::time::timeout(LIMIT, up).await.expect("the peer is found").unwrap();
     }
 
-    /// A connection of a client to `destination`, accepted by this gateway.
+    /// A client connection to `destination`, accepted by this gateway.
     async fn client(&self, destination: SocketAddr) -> TcpStream {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -81,7 +82,7 @@ impl Gateway {
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// A server that echoes its input.
+/// A server that returns every byte it receives.
 async fn echo() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -149,8 +150,8 @@ async fn bytes_and_half_closes_are_carried_in_both_directions() {
     let [a, b] = gateways.map(|it| it.site);
     for site in [&a, &b] {
         until("seats to be given back", || site.connections() == 0).await;
-        // Each gateway accepted a connection and opened a connection. A file counts in both directions of
-        // both.
+        // Each gateway accepted one connection and opened one. The same content crosses in both
+        // directions.
         assert_eq!((site.counters.taken.get(), site.counters.opened.get()), (1, 1));
         assert_eq!(
             (site.counters.sent.get(), site.counters.received.get()),
@@ -160,7 +161,8 @@ async fn bytes_and_half_closes_are_carried_in_both_directions() {
     }
 }
 
-/// Catches: a FIN in place of a RST; a server that is not notified; a failure that is not counted.
+/// Catches: a reset carried as a FIN; a server that does not see its client's reset; a failure that
+/// is not counted.
 #[tokio::test]
 async fn resets_and_refusals_are_carried() {
     let [a, b] = pair_up(|_| ()).await;
@@ -189,7 +191,8 @@ async fn resets_and_refusals_are_carried() {
     until("seats", || a.site.connections() + b.site.connections() == 0).await;
 }
 
-/// Catches: seats that are not given back, or not counted.
+/// Catches: permits that are not returned when a connection ends; connections beyond the limit that
+/// are not counted.
 #[tokio::test]
 async fn connections_beyond_the_seats_are_reset_and_the_others_go_on() {
     let [a, b] = pair_up(|_| ()).await;
@@ -213,7 +216,8 @@ async fn connections_beyond_the_seats_are_reset_and_the_others_go_on() {
     until("seats", || a.site.connections() + b.site.connections() == 0).await;
 }
 
-/// Catches: a gateway that reads on while its peer cannot write; one slow server that stops all.
+/// Catches: a gateway that reads from its client although the peer cannot deliver; one slow server
+/// that stops all connections.
 #[tokio::test]
 async fn a_slow_server_stops_its_client_and_nobody_else() {
     let [a, b] = pair_up(|it| it.stream_queue = Bytes(64 << 10)).await;
@@ -222,7 +226,7 @@ async fn a_slow_server_stops_its_client_and_nobody_else() {
     let (mut server, _) = listener.accept().await.unwrap();
     let content = content(16 << 20);
     let mut sent = 0;
-    // Writes until all buffers are full.
+    // Writes until all buffers on the path are full.
     while let Ok(ready) = tokio::time::timeout(Duration::from_millis(200), client.writable()).await
     {
         ready.unwrap();
@@ -256,10 +260,10 @@ async fn fill(client: &TcpStream) -> usize {
     sent
 }
 
-/// Two servers that do not read would hold the whole window of 128 KiB.
+/// Two servers that do not read could occupy the whole window of 128 KiB.
 ///
-/// Catches: a window that stalled streams use up; one that is not lowered again; an expulsion of the latest in place of
-/// the first; stalled streams without a limit.
+/// Catches: a window that stalled streams use up; a window that stays enlarged after a stall; the
+/// latest stalled stream expelled instead of the first; an unlimited number of stalled streams.
 #[tokio::test]
 async fn servers_that_do_not_read_stop_nobody_else_and_the_first_of_too_many_is_reset() {
     let [a, b] = pair_up(|it| {
@@ -291,20 +295,20 @@ async fn servers_that_do_not_read_stop_nobody_else_and_the_first_of_too_many_is_
     };
     until("the first to be reset", || is_reset(&stuck[0].1)).await;
     assert!(!is_reset(&stuck[1].1) && !is_reset(&stuck[2].1));
-    // The last server reads in the end, and is no longer stalled.
+    // The last server finally reads, and its stream is no longer stalled.
     let (mut server, client) = stuck.pop().unwrap();
     drop(client);
     server.read_to_end(&mut Vec::new()).await.unwrap();
     until("one stall", || stalls() == 1).await;
 }
 
-/// Returns `true` if a client receives the FIN of a server before the server has acknowledged the
-/// client's bytes.
+/// Returns `true` if the client receives the server's FIN before the server has acknowledged all of
+/// the client's bytes.
 async fn sees_fin_early(confirm_close: bool) -> bool {
     let [a, _b] = pair_up(|it| it.confirm_close = confirm_close).await;
     let (listener, server) = listener().await;
     let mut client = a.client(server).await;
-    // The server's kernel accepts a part of it.
+    // The server's kernel accepts only a part of the bytes.
     client.write_all(&content(4 << 20)[..200_000]).await.unwrap();
     client.shutdown().await.unwrap();
     let (mut accepted, _) = listener.accept().await.unwrap();
@@ -319,14 +323,15 @@ async fn sees_fin_early(confirm_close: bool) -> bool {
     early.is_ok()
 }
 
-/// Catches: a FIN that does not wait; one that waits for ever.
+/// Catches: a FIN sent before the last byte is acknowledged; a FIN that is never sent.
 #[tokio::test]
 async fn with_confirm_close_our_fin_waits_until_the_server_has_acknowledged_the_last_byte() {
     assert!(!sees_fin_early(true).await);
     assert!(sees_fin_early(false).await);
 }
 
-/// Catches: bytes that are lost without a word; a loss that is counted although the client learns of it.
+/// Catches: acknowledged bytes lost without a reset or a count; a loss counted although the client
+/// saw a reset.
 #[tokio::test]
 async fn what_was_acknowledged_and_is_lost_with_the_peer_resets_the_client_or_is_counted() {
     let [a, b] = pair_up(|_| ()).await;
@@ -344,13 +349,14 @@ async fn what_was_acknowledged_and_is_lost_with_the_peer_resets_the_client_or_is
     until("the loss", || a.site.counters.lost_after_close.get() == 1).await;
     assert_eq!(a.site.counters.reset.get(), 2);
     until("seats", || a.site.connections() == 0).await;
-    // New connections are refused at once.
+    // While the peer is down, new connections are reset at once.
     assert!(is_reset(a.client(server).await.read(&mut [0]).await));
     assert_eq!(a.site.counters.peer_down.get(), 1);
     drop(accepted);
 }
 
-/// Catches: a key that is not compared; a connection that counts as up before the peer has accepted the key.
+/// Catches: a peer's key that is not verified; a connection that counts as up before the peer has
+/// accepted our key.
 #[tokio::test]
 async fn a_gateway_with_another_key_is_refused_on_either_side() {
     let keys = pair();
@@ -388,7 +394,8 @@ async fn a_peer_of_another_version_is_refused() {
     assert_eq!(honest.site.counters.links.get(), 0);
 }
 
-/// Catches: a header that is taken with unknown flags; a confirmation that makes it panic; answers that are late.
+/// Catches: a header with unknown flags accepted; a confirmation that causes a panic; a bad header
+/// that is answered only after the time limit.
 #[tokio::test]
 async fn bad_messages_are_refused_and_counted() {
     let (honest, connection) = liar().await;
@@ -404,7 +411,7 @@ async fn bad_messages_are_refused_and_counted() {
         assert_eq!(answer, [Answer::BadHeader.byte()], "{header:?}");
     }
     assert_eq!(honest.site.counters.bad_messages.get(), 4);
-    // A confirmation of an unknown stream is ignored. One of another kind ends the connection.
+    // A confirmation of an unknown stream is ignored. An invalid confirmation ends the connection.
     greeting.write_all(&Confirmation(77).encode()).await.unwrap();
     greeting.write_all(&[9; 9]).await.unwrap();
     connection.closed().await;

@@ -1,9 +1,10 @@
-//! Lets the kernel hand TCP connections to this process, by an nftables table and routing rules of
-//! its own.
+//! Redirects TCP connections to this process, by an nftables table and routing rules of its own
+//! (transparent proxying, TPROXY).
 //!
-//! Packets to a destination of the file, and packets of a transparent socket, are marked and routed
-//! to this host. Routes of all other packets are unchanged. After the end of this process all
-//! packets are routed as before, since `tproxy` takes no packet without a socket.
+//! Two kinds of packets are marked and routed to this host: packets to a configured destination,
+//! and packets of this process's transparent sockets. Routes of all other packets are unchanged.
+//! After this process has ended, all packets are routed as before, because `tproxy` redirects no
+//! packet without a socket.
 //!
 //! Source: Linux, `Documentation/networking/tproxy.rst`; `nft(8)`, TPROXY STATEMENT.
 
@@ -20,17 +21,17 @@ use crate::output::Failure;
 /// The nftables table of aggregate gateways.
 const TABLE: &str = "tidegate_aggregate";
 
-/// The mark of packets for this process: "tg" in ASCII.
+/// The firewall mark of packets for this process: "tg" in ASCII.
 const MARK: &str = "0x7467";
 
-/// Number of the routing table and preference of the rules. They are equal, so that both can be
-/// found together. The preference precedes the main table (32766).
+/// Number of the routing table, and preference of the routing rules. Both are equal, so that
+/// leftovers can be found together. The preference precedes that of the main table (32766).
 const ROUTES: &str = "29799";
 
-/// Families of the routing rules, and the default route of each.
+/// The address families, each with its default route.
 const FAMILIES: [(&str, &str); 2] = [("-4", "0.0.0.0/0"), ("-6", "::/0")];
 
-/// The installed rules. They are removed when dropped.
+/// The installed rules. Dropping the value removes them.
 #[derive(Debug)]
 pub(super) struct Transparent {
     destinations: Vec<IpNet>,
@@ -38,9 +39,9 @@ pub(super) struct Transparent {
 }
 
 impl Transparent {
-    /// Lets the kernel hand connections to `destinations` to `listeners`, one for each family.
-    /// Replaces the rules of an earlier process. No connection is taken before
-    /// [`take`](Self::take).
+    /// Installs rules that redirect connections to `destinations` to `listeners`, one listener for
+    /// each family. Replaces the rules of an earlier process. New connections are redirected only
+    /// after [`take`](Self::take).
     pub(super) fn install(
         destinations: Vec<IpNet>,
         listeners: Vec<SocketAddr>,
@@ -63,17 +64,17 @@ impl Transparent {
         destinations: Vec<IpNet>,
         listeners: Vec<SocketAddr>,
     ) -> Result<(), Failure> {
-        // No rules are installed, so none must be removed.
+        // Nothing was installed, so the value must not be dropped, which would remove rules.
         let rules = ManuallyDrop::new(Self { destinations, listeners }).rules(true);
         run("nft", &["--check", "-f", "-"], &rules)
     }
 
-    /// Takes new connections, or lets them pass. Existing connections stay.
+    /// Redirects new connections, or lets them bypass this gateway. Existing connections stay.
     pub(super) fn take(&self, new: bool) -> Result<(), Failure> {
         run("nft", &["-f", "-"], &self.rules(new))
     }
 
-    /// The table, replaced as a whole.
+    /// The text of the nftables table, which replaces the whole table.
     fn rules(&self, new: bool) -> String {
         let mut rules = String::new();
         for (family, listener) in self.listeners.iter().filter(|_| new).map(|it| (family(it), it)) {
@@ -118,7 +119,7 @@ fn family(listener: &SocketAddr) -> &'static str {
     if listener.is_ipv4() { "ip" } else { "ip6" }
 }
 
-/// Removes all routing rules of this program.
+/// Removes the routing rules of this program.
 fn remove_routes() {
     for (family, _) in FAMILIES {
         for _ in 0..MOST_LEFT {
@@ -130,10 +131,10 @@ fn remove_routes() {
     }
 }
 
-/// Most leftover rules removed at once. Each start leaves at most one.
+/// Maximum number of leftover rules that are removed. Each start leaves at most one.
 const MOST_LEFT: usize = 16;
 
-/// Runs a program of the system with `input`.
+/// Runs a program of the host with `input` on its stdin.
 fn run(program: &str, words: &[&str], input: &str) -> Result<(), Failure> {
     let failed = |what: String| Failure::new(Code::NoTransparency, what);
     let name = format!("{program} {}", words.join(" "));
@@ -145,7 +146,7 @@ fn run(program: &str, words: &[&str], input: &str) -> Result<(), Failure> {
         .spawn()
         .map_err(|error| failed(format!("cannot run `{name}`: {error}")))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A program that has failed early reports it itself.
+        // The result is ignored: a program that ended early reports the error itself.
         let _ = stdin.write_all(input.as_bytes());
     }
     let done = child.wait_with_output();
@@ -168,7 +169,8 @@ mod tests {
             listeners: ["127.0.0.1:5", "[::1]:6"].map(|it| it.parse().unwrap()).into(),
         };
         let rules = transparent.rules(true);
-        // Catches: rules of the wrong family; rules that stay while no connections are taken.
+        // Catches: rules for the wrong address family; rules that redirect connections although
+        // they should bypass.
         assert!(
             rules.contains("ip daddr { 10.2.0.0/16 } meta l4proto tcp tproxy ip to 127.0.0.1:5")
         );

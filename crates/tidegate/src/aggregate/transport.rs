@@ -1,8 +1,8 @@
-//! The QUIC end point of a gateway and its settings.
+//! The QUIC endpoint of an aggregate gateway, and its settings.
 //!
-//! Differs: the aggregate connection of `itcp` is a TCP connection. Here it is QUIC (RFC 9000): a
-//! lost packet delays only the users whose bytes it carried. Congestion control and weight are
-//! those of the core.
+//! Differs: in the paper `itcp`, the aggregate connection is a TCP connection. Here it is a QUIC
+//! connection (RFC 9000), so a lost packet delays only the users whose bytes it carried. The
+//! congestion control and its weight are the core's.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,31 +22,32 @@ use tidegate_wire::aggregate::PROTOCOL;
 
 use super::keys::Keys;
 
-/// Maximum delay of an acknowledgement by the peer. With QUIC's default of 25 ms, Vegas would take the delay for
-/// a queue.
+/// Longest time for which the peer may delay an acknowledgement. With QUIC's default of 25 ms,
+/// Vegas would take the delay for a queue.
 const MAX_ACK_DELAY: Duration = Duration::from_millis(1);
 
-/// Interval of keepalives while no user sends. A restart of the peer is detected within this time.
+/// Interval of keepalives while no user sends. The restart of a peer is noticed within this time.
 const KEEP_ALIVE: Duration = Duration::from_millis(250);
 
-/// A peer that stays silent for this time is dead: 20 keepalives are lost.
+/// A peer that stays silent for this time is dead. It then missed 20 keepalives.
 pub(super) const SILENCE: Duration = Duration::from_secs(5);
 
-/// Round-trip time assumed before the first measurement. The first retransmission of a handshake
-/// departs after three times this (RFC 9002, section 6.2). The 333 ms of RFC 9002 would find a peer
-/// later than 1 s.
+/// Round-trip time assumed before the first measurement. A handshake message is retransmitted after
+/// three times this (RFC 9002, section 6.2). The 333 ms of RFC 9002 would delay the next attempt to
+/// reach a restarted peer to 1 s.
 const INITIAL_RTT: Duration = Duration::from_millis(100);
 
-/// Buffers of the UDP socket: 500 Mbit/s for 64 ms, in which the process may not run. The kernel may give less.
+/// Buffer sizes of the UDP socket in bytes: 500 Mbit/s for 64 ms, in case the process does not run.
+/// The kernel may grant less.
 pub(super) const SOCKET_BUFFER: usize = 4 << 20;
 
-/// Handshakes at once. One peer needs one. Further hosts are refused.
+/// Maximum number of concurrent handshakes. The peer needs only one. Further hosts are refused.
 const HANDSHAKES: usize = 16;
 
-/// Bytes of packets in flight in the send buffer, beside waiting ones.
+/// Bytes in the send buffer for packets in flight. Bytes that wait come in addition.
 const IN_FLIGHT: u64 = 64 << 20;
 
-/// The end point of a gateway. If the peer opens connections, the end point accepts.
+/// The endpoint of a gateway. It accepts connections if the peer is the one to open them.
 pub(super) fn endpoint(
     config: &AggregateConfig,
     keys: &Keys,
@@ -88,15 +89,15 @@ pub(super) fn endpoint(
     Ok(endpoint)
 }
 
-/// Connection identifiers and reset tokens that stay the same after a restart. So the peer learns
-/// at once that its connection has ended (RFC 9000, section 10.3).
+/// Connection identifiers and reset tokens that are the same after a restart. The peer thus learns
+/// at once that its old connection has ended (RFC 9000, section 10.3).
 fn identity(keys: &Keys) -> EndpointConfig {
     let reset = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &keys.derive("reset tokens"));
     let mut config = EndpointConfig::new(Arc::new(reset));
     let seed = keys.derive("connection identifiers");
     let seed = seed.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
     config.cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(seed)));
-    // A reset never causes a reset, so two gateways cannot keep each other busy with them.
+    // A stateless reset never causes another one, so two gateways cannot send them back and forth.
     config.min_reset_interval(KEEP_ALIVE / 10);
     config
 }
@@ -112,8 +113,8 @@ fn transport(
     acks.max_ack_delay(Some(MAX_ACK_DELAY));
     let mut transport = TransportConfig::default();
     transport
-        // Beyond its own limit, a gateway answers that it is full. QUIC must not hold back the
-        // header.
+        // QUIC permits twice the streams, so the header of an excess stream arrives, and the
+        // gateway can answer that it is full.
         .max_concurrent_bidi_streams(var(streams.saturating_mul(2)))
         .max_concurrent_uni_streams(VarInt::from_u32(1))
         .stream_receive_window(var(config.stream_queue.0))
@@ -134,7 +135,7 @@ fn socket(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
     if address.is_ipv6() {
         socket.set_only_v6(false)?;
     }
-    // The kernel bounds the sizes. Smaller buffers cost speed only.
+    // Errors are ignored: the kernel limits the sizes, and smaller buffers only cost speed.
     let _ = socket.set_recv_buffer_size(SOCKET_BUFFER);
     let _ = socket.set_send_buffer_size(SOCKET_BUFFER);
     socket.bind(&address.into())?;

@@ -28,7 +28,7 @@ pub(crate) struct AggregateArgs {
     #[arg(required = true)]
     file: Option<PathBuf>,
 
-    /// Serve Prometheus metrics here too, on loopback only, such as 127.0.0.1:9124
+    /// Also serve Prometheus metrics at this loopback address, such as 127.0.0.1:9124
     #[arg(long, value_name = "ADDRESS", value_parser = loopback)]
     metrics: Option<SocketAddr>,
 
@@ -51,7 +51,7 @@ enum AggregateCommand {
     Status,
 }
 
-/// The control socket of an aggregate gateway, unless --socket names another.
+/// The control socket of an aggregate gateway; `--socket` overrides it.
 const SOCKET: &str = "/run/tidegate-aggregate.sock";
 
 fn socket(context: &Context) -> &Path {
@@ -84,7 +84,7 @@ fn key(file: &Path, context: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The content of the file. If it is invalid, the exit code of the program.
+/// The configuration in the file. If it is invalid, the exit code of the program.
 fn load(file: &Path, context: &Context) -> anyhow::Result<Result<AggregateConfig, Exit>> {
     let text = files::read_any(file, files::MOST).map_err(|error| error.of(file))?;
     let (config, found) = aggregate::parse(&name(file), &text);
@@ -113,7 +113,7 @@ async fn serve(
 ) -> anyhow::Result<Exit> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    // The lock of the socket comes first: a second gateway must not change the rules of the first.
+    // The socket is locked first. A second gateway must not change the firewall rules of the first.
     let socket = Socket::open(socket(context))?;
     let metrics = match args.metrics {
         Some(address) => Some(daemon::listen(address).await?),
@@ -220,7 +220,7 @@ fn millis(micros: u64) -> String {
     format!("{} ms", thousandths(micros))
 }
 
-/// Formats a number of thousandths.
+/// Formats a number that is given in thousandths.
 fn thousandths(n: u64) -> String {
     format!("{}.{:03}", n / 1_000, n % 1_000)
 }

@@ -12,29 +12,29 @@ use crate::client;
 use crate::code::Code;
 use crate::output::{Exit, Failure, progress};
 
-/// What `apply` is told.
+/// Arguments of `apply`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ApplyArgs {
     #[command(flatten)]
     what: plan::ProposedFile,
 
-    /// Roll back by itself unless `tidegate confirm` comes within this time, such as 60s
+    /// Roll the change back unless `tidegate confirm` follows within this time, such as 60s
     #[arg(long, value_name = "TIME", value_parser = span)]
     confirm: Option<Duration>,
 
-    /// Also write it over the policy file that a restart of the gateway reads
+    /// Also replace the policy file that the gateway reads at a restart
     #[arg(long, conflicts_with_all = ["confirm", "source"])]
     save: bool,
 }
 
-/// Parses a time of at least a second, since nobody confirms faster.
+/// Parses a time of at least a second. Nobody can confirm faster.
 fn span(text: &str) -> Result<Duration, String> {
     let example = |_| format!("`{text}` is not a time; write for example 60s");
     let span = duration::parse(text).map_err(example)?;
     if span < Duration::from_secs(1) { Err("give at least 1s".to_owned()) } else { Ok(span) }
 }
 
-/// Puts the file, or the set of a source, in force.
+/// Puts the file, or the newest set of a source, in force.
 pub(crate) fn run(args: &ApplyArgs, context: &Context) -> anyhow::Result<Exit> {
     if let (true, Some(file)) = (args.save, &args.what.file) {
         return save(file, context);
@@ -72,7 +72,8 @@ pub(crate) fn run(args: &ApplyArgs, context: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Puts the text of `file` in force as the policy file that a restart reads. The gateway writes it there.
+/// Puts the text of `file` in force, and has the gateway save it as the policy file for its next
+/// start.
 fn save(file: &Path, context: &Context) -> anyhow::Result<Exit> {
     let status: Status = client::get(&context.socket, "/v1/status")?;
     let to = PathBuf::from(status.started_file);
@@ -113,7 +114,8 @@ pub(crate) fn confirm(context: &Context) -> anyhow::Result<Exit> {
 mod tests {
     use super::*;
 
-    /// Catches: an example of another size; a time that nobody can keep.
+    /// Catches: an example in the error message with a time of another length; a time accepted that
+    /// is too short to confirm.
     #[test]
     fn a_time_to_confirm_without_a_unit_is_answered_with_one_of_a_minute() {
         assert_eq!(span("60s"), Ok(Duration::from_secs(60)));

@@ -12,18 +12,18 @@ use crate::files;
 use crate::host::{self, Host};
 use crate::output::{Exit, Failure, progress};
 
-/// What `check` is told.
+/// Arguments of `check`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CheckArgs {
     /// The policy file, or the file of an aggregate gateway
     file: PathBuf,
 
-    /// Also check that this host has the interfaces, and that bursts hold their MTU
+    /// Also check that this host has the interfaces, and that bursts are at least their MTU
     #[arg(long)]
     host: bool,
 }
 
-/// Prints the findings in the file, or that there are none.
+/// Prints the findings in the file, or says that there are none.
 pub(crate) fn run(args: &CheckArgs, context: &Context) -> anyhow::Result<Exit> {
     let text = read(&args.file)?;
     if aggregate::is_meant(&text) {
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &CheckArgs, context: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The same for the file of an aggregate gateway.
+/// Does the same for the file of an aggregate gateway.
 fn of_aggregate(file: &Path, text: &str, context: &Context) -> anyhow::Result<Exit> {
     let (config, found) = aggregate::parse(&name(file), text);
     if context.output.is_json() {
@@ -90,7 +90,8 @@ pub(crate) fn name(file: &Path) -> String {
     file.display().to_string()
 }
 
-/// Loads a policy file that must be valid. If it is not, the exit code of the program.
+/// Loads a policy file. If it is invalid, prints the findings and returns the exit code of the
+/// program.
 pub(crate) fn load(
     file: &Path,
     host: Option<&Host>,
@@ -99,7 +100,7 @@ pub(crate) fn load(
     take(file, read(file)?, host, context)
 }
 
-/// The same for a file with content `text`.
+/// Does the same for a file whose content is `text`.
 pub(crate) fn take(
     file: &Path,
     text: String,

@@ -14,7 +14,7 @@ use crate::client;
 use crate::code::Code;
 use crate::output::{Exit, Failure};
 
-/// What `class` is told.
+/// Arguments of `class`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ClassArgs {
     #[command(subcommand)]
@@ -23,25 +23,28 @@ pub(crate) struct ClassArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum ClassCommand {
-    /// Add a class, until policies are applied
+    /// Add a class; it lasts until policies are applied
     Add {
         /// The class
         name: String,
-        /// FIELD=VALUE: parent, queue, and what `set` takes; such as parent=office guarantee="2 Mbit/s"
+        /// FIELD=VALUE: parent, queue, and the fields of `set`; such as parent=office guarantee="2
+        /// Mbit/s"
         #[arg(value_name = "FIELD=VALUE")]
         fields: Vec<String>,
     },
-    /// Remove a class that has no parts and that no policy names, until policies are applied
+    /// Remove a class that has no child classes and that no policy names, until policies are
+    /// applied
     Remove {
         /// The class
         name: String,
     },
-    /// Change what a class has a right to, until policies are applied
+    /// Change the rates and other rights of a class, until policies are applied
     Set {
         /// The class
         name: String,
-        /// FIELD=VALUE, such as guarantee="40 Mbit/s" or ceiling=none. Fields of both directions: guarantee, ceiling,
-        /// delay_bound, or one direction of them, such as guarantee.up. Further fields: weight, priority, burst,
+        /// FIELD=VALUE, such as guarantee="40 Mbit/s" or ceiling=none. Fields for both directions:
+        /// guarantee, ceiling, delay_bound; for one direction: guarantee.up and so on. Other
+        /// fields: weight, priority, burst,
         /// loss_bound, delay_ratio.of, delay_ratio.factor, loss_ratio.of, loss_ratio.factor
         #[arg(required = true, value_name = "FIELD=VALUE")]
         fields: Vec<String>,
@@ -68,7 +71,7 @@ pub(crate) fn run(args: &ClassArgs, context: &Context) -> anyhow::Result<Exit> {
     print(&classes, context)
 }
 
-/// The request for a class called `name` with `fields`, each in the form FIELD=VALUE.
+/// The request that adds a class called `name`. Each of `fields` has the form FIELD=VALUE.
 fn added(name: &str, fields: &[String]) -> anyhow::Result<Value> {
     let mut rights = change(fields)?;
     let mut class = Map::from_iter([("name".to_owned(), json!(name))]);
@@ -94,7 +97,7 @@ fn print(classes: &Classes, context: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The request for `fields`, each in the form FIELD=VALUE.
+/// The request that changes a class. Each of `fields` has the form FIELD=VALUE.
 fn change(fields: &[String]) -> anyhow::Result<Map<String, Value>> {
     let mut change = Map::new();
     for field in fields {
@@ -136,7 +139,7 @@ fn change(fields: &[String]) -> anyhow::Result<Map<String, Value>> {
     Ok(change)
 }
 
-/// Valid fields of a class.
+/// The fields of a class that `set` can change.
 const FIELDS: [&str; 11] = [
     "guarantee",
     "ceiling",
@@ -192,7 +195,7 @@ fn table(classes: &[Class]) -> String {
     columns(&rows)
 }
 
-/// Formats the promises to the classes with their measured values.
+/// A table of the guarantees to the classes and the measured values.
 fn promises(classes: &[Class]) -> String {
     let head = ["class", "direction", "promise", "promised", "kept", "broken", "relaxed"];
     let mut rows = vec![head.map(str::to_owned)];
@@ -213,7 +216,7 @@ fn promises(classes: &[Class]) -> String {
     columns(&rows)
 }
 
-/// A value of a promise in a convenient unit.
+/// The value of a guarantee in a convenient unit.
 fn value(value: f64, unit: &str) -> String {
     match unit {
         "bit/s" => format!("{:.2} Mbit/s", value / 1e6),
@@ -240,7 +243,8 @@ mod tests {
         assert!(fields(&["ceiling=1 Mbit/s", "ceiling.up=2 Mbit/s"]).is_err());
     }
 
-    /// Catches: error texts of a parser; a request with a field that no class has.
+    /// Catches: the text of a parser's error shown to the operator; a request with a field that
+    /// classes do not have.
     #[test]
     fn a_wrong_field_is_answered_in_words() {
         let wrong = |field: &str| change(&[field.to_owned()]).unwrap_err().to_string();

@@ -5,10 +5,10 @@ use clap_complete::Shell;
 use super::Context;
 use crate::output::Exit;
 
-/// What `completions` is told.
+/// Arguments of `completions`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CompletionsArgs {
-    /// For which shell
+    /// Shell to print completions for
     shell: Shell,
 }
 

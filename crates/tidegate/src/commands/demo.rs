@@ -25,7 +25,7 @@ pub(crate) struct DemoArgs {
     phases: Vec<String>,
 }
 
-/// Parses a time with its unit, or a number of seconds, as the name of the option suggests.
+/// Parses a time with its unit. A number alone means seconds, as the name of the option suggests.
 fn seconds(text: &str) -> Result<Duration, String> {
     let time = match text.parse() {
         Ok(seconds) => Duration::from_secs(seconds),
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &DemoArgs, context: &Context) -> anyhow::Result<Exit> {
     demo::run(args.seconds, &args.phases, context.output, &*stop_on_signals()?)
 }
 
-/// A flag that a signal sets to end the demonstration. The demonstration then cleans up by itself.
+/// A flag that a signal sets, so that the demonstration ends and removes its lab.
 fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&stop);

@@ -1,4 +1,5 @@
-//! `tidegate detach INTERFACE…`: removes the programs of a gateway that has ended from its ports.
+//! `tidegate detach INTERFACE…`: removes the bypass programs that an ended gateway left on its
+//! ports.
 
 use std::io;
 
@@ -11,7 +12,7 @@ use crate::code::Code;
 use crate::daemon::PortLock;
 use crate::output::{Exit, Failure};
 
-/// What `detach` is told.
+/// Arguments of `detach`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DetachArgs {
     /// The ports
@@ -19,15 +20,16 @@ pub(crate) struct DetachArgs {
     interfaces: Vec<String>,
 }
 
-/// Result for one port.
+/// The result for one port.
 #[derive(Debug, Serialize)]
 struct Detached<'a> {
     interface: &'a str,
-    /// `true` if programs were attached.
+    /// Bypass programs were attached.
     was_attached: bool,
 }
 
-/// Removes the programs from the ports. Only a gateway then connects them.
+/// Removes the bypass programs from the ports. From then on, only a running gateway forwards frames
+/// between the ports.
 pub(crate) fn run(args: &DetachArgs, context: &Context) -> anyhow::Result<Exit> {
     let found: Result<Vec<_>, _> =
         args.interfaces.iter().map(|name| Interface::find(name)).collect();

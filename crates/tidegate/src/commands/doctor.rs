@@ -15,10 +15,10 @@ use crate::config::Backend;
 use crate::host;
 use crate::output::Exit;
 
-/// What `doctor` is told.
+/// Arguments of `doctor`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DoctorArgs {
-    /// The policy file, for its ports; or the file of an aggregate gateway, to look at what that needs
+    /// Policy file, to check its ports; or file of an aggregate gateway, to check what it needs
     file: Option<PathBuf>,
 
     /// Interface towards the users [default: guessed]
@@ -30,24 +30,24 @@ pub(crate) struct DoctorArgs {
     wan: Option<String>,
 }
 
-/// State of a checked part.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Health {
     Good,
-    /// A gateway runs, but with disadvantages.
+    /// A gateway runs on this host, but with a disadvantage.
     Lacking,
-    /// A gateway cannot run.
+    /// A gateway cannot run on this host.
     Bad,
 }
 
-/// Result of a check.
+/// What was checked, and the result.
 #[derive(Debug, Serialize)]
 struct Finding {
     what: String,
     health: Health,
     seen: String,
-    /// The remedy.
+    /// What the operator can do about it.
     remedy: Option<String>,
 }
 
@@ -94,10 +94,10 @@ fn tell(findings: &[Finding], context: &Context) -> anyhow::Result<Exit> {
     })
 }
 
-/// LAN and WAN, and the backend.
+/// The LAN and WAN ports if known, and the kind of sockets (backend).
 type Found = (Option<[String; 2]>, Backend);
 
-/// The ports from the file, from the arguments, or guessed. The backend is from the file.
+/// The ports: from the file, from the arguments, or guessed. The backend comes from the file.
 fn ports(args: &DoctorArgs, context: &Context) -> anyhow::Result<Result<Found, Exit>> {
     if let Some(file) = &args.file {
         let loaded = check::load(file, None, context)?;
@@ -119,11 +119,12 @@ fn bad(what: &str, seen: impl Into<String>, remedy: &str) -> Finding {
     Finding { health: Health::Bad, ..lacking(what, seen, remedy) }
 }
 
-/// The number of CAP_NET_RAW, which counts for the interfaces of a user namespace too.
+/// Number of the capability CAP_NET_RAW. It also holds for interfaces that belong to a user
+/// namespace.
 const NET_RAW: u32 = 13;
 
-/// Findings from the capabilities in the hexadecimal set `effective`, in the user namespace of
-/// `uid_map`.
+/// Findings about privileges. `effective` is the set of capabilities in hexadecimal, and `uid_map`
+/// tells whether the process is in the first user namespace.
 ///
 /// Source: Linux `include/uapi/linux/capability.h`; user_namespaces(7) for the map of the first
 /// namespace.
@@ -153,7 +154,7 @@ fn privileges(effective: &str, uid_map: &str) -> Vec<Finding> {
     ]
 }
 
-/// Findings from the kernel version `release`.
+/// Findings about the kernel version `release`.
 ///
 /// Source: Linux 5.18 (multi-buffer XDP) and 6.6 (multi-buffer AF_XDP).
 fn kernel(release: &str) -> Vec<Finding> {
@@ -170,7 +171,7 @@ fn kernel(release: &str) -> Vec<Finding> {
     }]
 }
 
-/// Checks that the programs that build a lab are in the folders of `path`.
+/// Checks that the folders in `path` contain the programs for building a lab.
 fn lab_tools(path: &OsStr) -> Finding {
     let is_there = |name: &&str| std::env::split_paths(path).any(|it| it.join(name).is_file());
     let tools = ["ip", "unshare", "nsenter", "mount"];
@@ -202,8 +203,8 @@ fn look_at(names: &[String; 2], backend: Backend) -> Vec<Finding> {
     findings
 }
 
-/// Checks that ports with the MTUs `lan` and `wan` work together on `backend`. AF_XDP has room for
-/// `most` bytes.
+/// Checks that ports with the MTUs `lan` and `wan` work together on `backend`. With AF_XDP, an MTU
+/// may be at most `most`.
 fn mtu(lan: u32, wan: u32, backend: Backend, most: u32) -> Finding {
     if lan != wan {
         let seen = format!("{lan} and {wan}: frames too long for the other port are dropped");
@@ -249,7 +250,7 @@ fn interface_findings(interface: &Interface) -> Vec<Finding> {
         let seen = "it has an address: without fail-to-wire this host answers and routes beside us";
         findings.push(lacking(name, seen, &format!("ip address flush dev {name}")));
     }
-    // Without the privilege to list programs, the missing privilege is a finding already.
+    // An error is ignored: the missing privilege to list programs is a finding of its own.
     for program in fail_to_wire::foreign(interface).unwrap_or_default() {
         let seen = format!("{program} is attached: frames that it takes do not reach the gateway");
         findings.push(lacking(
@@ -286,7 +287,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
 
-/// The value of `name` in the kernel's status of this process.
+/// The value of the field `name` in `/proc/self/status`.
 fn status_field(name: &str) -> String {
     let status = read("/proc/self/status");
     let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -297,7 +298,7 @@ fn status_field(name: &str) -> String {
 mod tests {
     use super::*;
 
-    /// The map of the first user namespace.
+    /// The contents of `uid_map` in the first user namespace.
     const FIRST: &str = "         0          0 4294967295";
 
     #[test]
@@ -308,7 +309,7 @@ mod tests {
         assert!(privileges("000001ffffffffff", FIRST).iter().all(|it| it.health == Health::Good));
     }
 
-    /// Kills the mutant that considers every capability present.
+    /// Catches: a doctor for whom a process in a user namespace has all capabilities.
     #[test]
     fn in_a_user_namespace_only_packet_sockets_are_to_be_had() {
         let findings = privileges("000001ffffffffff", "         0       1000          1");
@@ -324,7 +325,8 @@ mod tests {
         assert!(nowhere.seen.ends_with(": ip, unshare, nsenter, mount"), "{}", nowhere.seen);
     }
 
-    /// Catches: a doctor that says "good" although `run` refuses; one that refuses AF_PACKET too.
+    /// Catches: a doctor that reports "good" for an MTU with which `run` refuses to start; a doctor
+    /// that also refuses it for AF_PACKET.
     #[test]
     fn an_mtu_beyond_the_buffers_of_af_xdp_is_bad_only_where_the_file_asks_for_af_xdp() {
         let health = |of, backend| mtu(of, of, backend, 3_818).health;

@@ -1,4 +1,4 @@
-//! `tidegate explain`: a packet, a live flow, or an error code.
+//! `tidegate explain`: explains a packet, a live flow, or an error code.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use crate::code::Code;
 use crate::daemon;
 use crate::output::{Exit, Failure};
 
-/// What `explain` is told.
+/// Arguments of `explain`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExplainArgs {
     /// A policy file, or an error code such as TG0020 [default: the running gateway]
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &ExplainArgs, context: &Context) -> anyhow::Result<Exit>
     Ok(Exit::Done)
 }
 
-/// Returns `true` if `name` has the form of an error code.
+/// Returns `true` if `name` looks like an error code.
 fn is_code(name: &str) -> bool {
     let number = name.get(..2).filter(|it| it.eq_ignore_ascii_case("TG")).map(|_| &name[2..]);
     number.is_some_and(|it| !it.is_empty() && it.chars().all(|c| c.is_ascii_digit()))
@@ -82,7 +82,7 @@ fn show(it: &Explanation) -> String {
     text
 }
 
-/// The policies that match. All policies, if there are few.
+/// A table of the policies that match the packet; of all policies if there are few.
 fn policies(all: &[Candidate]) -> String {
     if all.is_empty() {
         return String::new();
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
     use crate::code;
 
-    /// Catches: a line for each of many policies; a matching policy left out.
+    /// Catches: a line for each of many policies; a matching policy that is left out.
     #[test]
     fn of_many_policies_those_that_match_are_shown() {
         let all = |count: usize| -> Vec<Candidate> {

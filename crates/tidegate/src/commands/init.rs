@@ -13,7 +13,7 @@ use crate::config;
 use crate::host::{self, Host};
 use crate::output::{Exit, Failure, progress, prompt};
 
-/// What `init` is told.
+/// Arguments of `init`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct InitArgs {
     /// The policy file to write
@@ -36,7 +36,7 @@ pub(crate) struct InitArgs {
     #[arg(long, value_name = "RATE")]
     down: Option<String>,
 
-    /// Ask nothing
+    /// Ask no questions
     #[arg(long)]
     yes: bool,
 }
@@ -44,7 +44,7 @@ pub(crate) struct InitArgs {
 /// Writes a first policy file.
 pub(crate) fn run(args: &InitArgs, context: &Context) -> anyhow::Result<Exit> {
     if args.file.exists() {
-        // This error precedes all questions, so that nobody answers them in vain.
+        // This check comes before all questions, so that nobody answers them in vain.
         return Err(exists(&args.file).into());
     }
     let mut somebody = (!args.yes && io::stdin().is_terminal()).then(|| io::stdin().lock());
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &InitArgs, context: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// LAN and WAN: given, guessed, or answered by `somebody`.
+/// The LAN and WAN ports: from the arguments, guessed, or typed by `somebody`.
 fn ports(
     args: &InitArgs,
     host: &Host,
@@ -110,7 +110,7 @@ fn ports(
     Ok([ask(&args.lan, "Towards the users")?, ask(&args.wan, "Towards the Internet")?])
 }
 
-/// The given rate, or the answer of `somebody`.
+/// The rate from the arguments, or typed by `somebody`.
 fn rate(
     given: Option<&str>,
     flag: &str,
@@ -134,7 +134,8 @@ fn rate(
     answer("such as 100 Mbit/s", somebody, missing, parse)
 }
 
-/// The first answer of `somebody` that `parse` accepts. `missing` if there is none.
+/// Asks `somebody` until `parse` accepts the answer. Returns the error `missing` if the input ends
+/// first.
 fn answer<T>(
     wanted: &str,
     somebody: &mut impl BufRead,
@@ -216,7 +217,8 @@ mod tests {
         result.unwrap_err().downcast().unwrap()
     }
 
-    /// Kills the mutants that accept the first answer in any case, and that ask without end.
+    /// Catches: a first answer accepted although it is not a rate; questions without end after the
+    /// input has ended.
     #[test]
     fn a_rate_is_asked_for_until_the_answer_is_one() {
         assert_eq!(asked("20\n20 Mbps\n\n  20 Mbit/s \n").unwrap(), Rate::from_mbps(20));
@@ -234,7 +236,8 @@ mod tests {
         assert!(refused(rate(None, "down", "", None::<&mut io::Empty>)).help.contains("--down"));
     }
 
-    /// Kills the mutants that accept an unknown interface, and that ask for a given port.
+    /// Catches: an answer accepted that names no interface; a question about a port that was given
+    /// as an argument.
     #[test]
     fn ports_that_cannot_be_guessed_are_asked_for() {
         let interface = |name: &str| Interface {

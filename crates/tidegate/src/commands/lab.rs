@@ -14,7 +14,7 @@ use crate::lab::{self, Lab, Place, RouteChange};
 use crate::output::{Exit, Failure};
 use crate::topology;
 
-/// What `lab` is told.
+/// Arguments of `lab`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LabArgs {
     #[command(subcommand)]
@@ -45,27 +45,27 @@ enum LabCommand {
         #[arg(long)]
         lab: Option<String>,
     },
-    /// Say what goes on in the network of the lab, in JSON
+    /// Print the state of the lab's network in JSON
     Network {
         /// Name of the lab, if several are up
         #[arg(long)]
         lab: Option<String>,
     },
-    /// Change a route of the lab while it is used, and say what goes on in the network then
+    /// Change a route while the lab runs, and print the state of the network in JSON
     Change {
         /// Name of the lab, if several are up
         #[arg(long)]
         lab: Option<String>,
-        /// Its place in the file, from 1 on
+        /// Position of the route in the file, from 1
         route: u32,
-        /// What it carries from now on
+        /// New rate of the route
         #[arg(long, required_unless_present = "delay")]
         rate: Option<Rate>,
-        /// How long a packet travels that is sent from now on
+        /// New delay of the route, for packets sent from now on
         #[arg(long, value_parser = duration::parse)]
         delay: Option<Duration>,
     },
-    /// Be the network of a lab
+    /// Emulate the network of a lab
     #[command(hide = true)]
     Emulate { file: PathBuf, answer: PathBuf, ports: Vec<String> },
     /// Prepare a namespace of a lab
@@ -136,7 +136,7 @@ fn up(file: &Path, context: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Without a lab, the command succeeds, unless it names one.
+/// Takes the lab down. If none is up, this is an error only if a lab was named.
 fn down(name: Option<&str>, context: &Context) -> anyhow::Result<()> {
     let taken = match Lab::find(&Place::open()?, name) {
         Ok(lab) => {

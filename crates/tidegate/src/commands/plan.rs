@@ -14,7 +14,7 @@ use crate::describe::{self, Change};
 use crate::documents::Documents;
 use crate::output::{Exit, Failure, progress};
 
-/// What `plan` is told.
+/// Arguments of `plan`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PlanArgs {
     #[command(flatten)]
@@ -25,19 +25,20 @@ pub(crate) struct PlanArgs {
     canonical: bool,
 }
 
-/// What is to be put in force.
+/// The policies to put in force: a file or a source.
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 pub(super) struct ProposedFile {
     /// The policy file
     pub(super) file: Option<PathBuf>,
 
-    /// The newest set of this source of the running gateway, in place of a file
+    /// Newest set of this policy source of the running gateway, instead of a file
     #[arg(long, value_name = "NAME")]
     pub(super) source: Option<String>,
 }
 
-/// Prints the differences of the file, or of the set of a source, from the running policies; or the canonical text.
+/// Prints how the file, or the newest set of a source, differs from the running policies. With
+/// `--canonical`, prints the canonical text instead.
 pub(crate) fn run(args: &PlanArgs, context: &Context) -> anyhow::Result<Exit> {
     if let (true, Some(file)) = (args.canonical, &args.what.file) {
         return print_canonical(file, context);
@@ -59,15 +60,15 @@ pub(crate) fn run(args: &PlanArgs, context: &Context) -> anyhow::Result<Exit> {
     Ok(if pending { Exit::ChangesPending } else { Exit::Done })
 }
 
-/// The source of proposed policies.
+/// Where the proposed policies come from.
 pub(super) enum Proposed {
     /// A policy file with its included files.
     File(Proposal),
-    /// The newest set of the source called so.
+    /// The newest set of the source with this name.
     Source(String),
 }
 
-/// The proposal of `what`, if it is valid.
+/// The policies that `what` names, if they are valid.
 pub(super) fn propose(
     what: &ProposedFile,
     context: &Context,
@@ -87,7 +88,7 @@ pub(super) fn propose(
     Ok(proposal.map(Proposed::File))
 }
 
-/// Prints the set of policies in `file`, sorted and in base units.
+/// Prints the policies, classes and trunks in `file`, sorted and in base units.
 fn print_canonical(file: &Path, context: &Context) -> anyhow::Result<Exit> {
     let documents = Documents::gather(file, check::read(file)?)?;
     let main = Part { origin: check::name(file), text: documents.text.to_string() };
@@ -111,7 +112,8 @@ fn print_canonical(file: &Path, context: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The text of `file`, if it is valid, as the gateway will read it at `to`.
+/// The text of `file`, if it is valid. The gateway will read it at `to`, so paths in it are
+/// relative to `to`.
 pub(super) fn read(
     file: &Path,
     to: &Path,
@@ -126,7 +128,7 @@ pub(super) fn read(
     Ok(Ok(Proposal { file, text, included, confirm_ms: None, save: false }))
 }
 
-/// Lists the classes whose live changes the file undoes.
+/// Lists the classes whose changes at run time the file would undo.
 pub(super) fn say_undone(classes: &[String]) {
     if !classes.is_empty() {
         let classes = classes.join(", ");
@@ -136,7 +138,7 @@ pub(super) fn say_undone(classes: &[String]) {
     }
 }
 
-/// `changes`, one per line.
+/// Formats `changes`, one per line.
 pub(super) fn list(changes: &[Change]) -> String {
     if changes.is_empty() {
         return "no changes: this is what runs".to_owned();

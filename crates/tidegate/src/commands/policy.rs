@@ -1,4 +1,5 @@
-//! `tidegate policy push` and `pull`: moves a set of policies into a source, or out of it.
+//! `tidegate policy push` and `pull`: writes a set of policies to a source, or reads the set of a
+//! source.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,13 +14,13 @@ use crate::code::Code;
 use crate::documents::Documents;
 use crate::output::{Exit, Failure, progress};
 
-/// What `policy` is told.
+/// Arguments of `policy`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PolicyArgs {
     #[command(subcommand)]
     command: PolicyCommand,
 
-    /// The policy file that names the source
+    /// Policy file that configures the source
     #[arg(long = "in", global = true, value_name = "FILE", default_value = "/etc/tidegate.toml")]
     file: PathBuf,
 }
@@ -33,7 +34,7 @@ enum PolicyCommand {
         /// A TOML file with tables `policy`, `class` and `trunk`
         set: PathBuf,
     },
-    /// Print the committed set of a source as such a file
+    /// Print the committed set of a source as a file that `push` accepts
     Pull {
         /// The name of the source
         source: String,
@@ -43,7 +44,7 @@ enum PolicyCommand {
 /// Time limit for a source to accept or deliver a set.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Moves a set.
+/// Pushes or pulls a set.
 pub(crate) fn run(args: &PolicyArgs, context: &Context) -> anyhow::Result<Exit> {
     let text = check::read(&args.file)?;
     match &args.command {
@@ -79,8 +80,9 @@ pub(crate) fn run(args: &PolicyArgs, context: &Context) -> anyhow::Result<Exit> 
     Ok(Exit::Done)
 }
 
-/// The items of `part`, if a gateway with the policy file of `documents` could run them as the set
-/// of `source`. Items for roles that the source does not have are ignored.
+/// The items in `part`, provided that a gateway could run them. It would have the policy file of
+/// `documents`, and get the items as the set of `source`. Items for roles that the source does not
+/// have are not checked.
 fn checked(mut documents: Documents, source: &str, part: &Part) -> Option<Vec<Item>> {
     let items = items(part).inspect_err(check::complain).ok()?;
     let set = Snapshot { revision: String::new(), parts: vec![part.clone()] };
@@ -93,7 +95,7 @@ fn checked(mut documents: Documents, source: &str, part: &Part) -> Option<Vec<It
     config.map(|_| items)
 }
 
-/// The repository of the source called `name` in the policy file with `text`.
+/// Connects to the source called `name`, which the policy file with content `text` configures.
 fn repository(text: &str, name: &str) -> Result<Arc<dyn PolicyRepository>, Failure> {
     let sources = Head::of(text).sources;
     let Some(spec) = sources.iter().find(|spec| spec.name == name) else {
@@ -110,7 +112,7 @@ fn repository(text: &str, name: &str) -> Result<Arc<dyn PolicyRepository>, Failu
     open(spec).map_err(failed)
 }
 
-/// Waits for `answer`.
+/// Waits for `answer`, at most for [`PATIENCE`].
 fn wait<T>(answer: Answer<'_, T>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let slow = |_| {
@@ -131,7 +133,8 @@ mod tests {
 
     use super::*;
 
-    /// Catches: a set compiled with the items of all roles; a set that no gateway could run.
+    /// Catches: items compiled although they are for other roles; a set accepted that no gateway
+    /// could run.
     #[test]
     fn a_set_is_checked_for_the_roles_of_the_source() {
         let text = "[gateway]\nlan = \"l\"\nwan = \"w\"\n[[source]]\nname = \"s\"\nkind = \"directory\"\n\

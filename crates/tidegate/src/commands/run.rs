@@ -15,13 +15,13 @@ use crate::host;
 use crate::log::{Log, Losses};
 use crate::output::{Exit, Failure};
 
-/// What `run` is told.
+/// Arguments of `run`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunArgs {
     /// The policy file
     file: PathBuf,
 
-    /// Serve Prometheus metrics here too, on loopback only, such as 127.0.0.1:9123
+    /// Also serve Prometheus metrics at this loopback address, such as 127.0.0.1:9123
     #[arg(long, value_name = "ADDRESS", value_parser = loopback)]
     metrics: Option<SocketAddr>,
 
@@ -34,7 +34,7 @@ pub(crate) struct RunArgs {
     verbose: bool,
 }
 
-/// Parses a loopback address, since metrics have no protection.
+/// Parses a loopback address. Other addresses are refused, because metrics have no access control.
 pub(super) fn loopback(text: &str) -> Result<SocketAddr, String> {
     let address: SocketAddr = text.parse().map_err(|_| "write for example 127.0.0.1:9123")?;
     match address.ip().is_loopback() {
@@ -52,10 +52,10 @@ pub(crate) fn run(args: &RunArgs, context: &Context) -> anyhow::Result<Exit> {
 }
 
 fn start(args: &RunArgs, context: &Context, log: &Log) -> anyhow::Result<Exit> {
-    // SIGHUP reads the file again, so it has to be a regular file from the beginning.
+    // SIGHUP reads the file again, so a pipe is refused from the beginning.
     let text = files::read_regular(&args.file, files::MOST);
     let text = text.map_err(|error| error.of(&args.file))?.text;
-    // Later files may come from another directory.
+    // A later policy file may come from another directory, so the path must be absolute.
     let file = std::path::absolute(&args.file)?;
     let documents = Documents::gather(&file, text)?;
     let (config, found) = documents.parse(Some(&host::look()));
@@ -64,7 +64,7 @@ fn start(args: &RunArgs, context: &Context, log: &Log) -> anyhow::Result<Exit> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(control(args, context, documents, log.losses()));
-    // An unfinished long request ends with the process.
+    // A long request that is still running ends with the process.
     runtime.shutdown_background();
     ended
 }
@@ -108,7 +108,7 @@ async fn control(
     Ok(exit)
 }
 
-/// The directory of the last good sets.
+/// The directory that keeps the last good policies of each source.
 fn state(args: &RunArgs) -> PathBuf {
     let by_systemd = || std::env::var_os("STATE_DIRECTORY").map(PathBuf::from);
     args.state.clone().or_else(by_systemd).unwrap_or_else(|| PathBuf::from("/var/lib/tidegate"))
@@ -123,7 +123,7 @@ fn announce(plane: &Plane, policies: usize) {
     tracing::info!("fail-to-wire: {}", ports.fail_to_wire.words());
 }
 
-/// The handled signals.
+/// The signals that the gateway handles.
 struct Signals {
     hangup: Signal,
     terminate: Signal,
@@ -143,7 +143,7 @@ impl Signals {
 /// Interval between two checks of the data plane.
 const WATCH: Duration = Duration::from_secs(1);
 
-/// Monitors the data plane. Returns when the data plane has ended, or a port has been replaced.
+/// Monitors the data plane. Returns if it has ended, or if the interface of a port was replaced.
 async fn watch(daemon: &Daemon) {
     let mut watch = tokio::time::interval(WATCH);
     loop {
@@ -160,7 +160,7 @@ async fn watch(daemon: &Daemon) {
     }
 }
 
-/// Reads the file again at each SIGHUP. Signals during a reload cause one more reload.
+/// Reads the policy file again at each SIGHUP. Signals during a reload cause one more reload.
 async fn reload(daemon: &Arc<Daemon>, hangup: &mut Signal) {
     while hangup.recv().await.is_some() {
         daemon.reload().await;

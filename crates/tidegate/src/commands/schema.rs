@@ -5,19 +5,19 @@ use crate::config;
 use crate::output::Exit;
 use crate::topology;
 
-/// What `schema` is told.
+/// Arguments of `schema`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SchemaArgs {
-    /// Of topology files, as `lab` and `sim` take them, instead
+    /// Print the schema of topology files (for `lab` and `sim`) instead
     #[arg(long)]
     topology: bool,
 
-    /// Of the files of aggregate gateways instead
+    /// Print the schema of aggregate gateway files instead
     #[arg(long, conflicts_with = "topology")]
     aggregate: bool,
 }
 
-/// Prints the JSON Schema of a kind of files, for editors.
+/// Prints the JSON Schema of a kind of file. Editors use it to check and complete.
 pub(crate) fn run(args: &SchemaArgs, context: &Context) -> anyhow::Result<Exit> {
     let schema = match (args.topology, args.aggregate) {
         (true, _) => topology::schema(),

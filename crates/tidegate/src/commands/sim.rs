@@ -17,17 +17,17 @@ use crate::code::Code;
 use crate::files;
 use crate::output::{Exit, Failure};
 
-/// What `sim` is told.
+/// Arguments of `sim`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SimArgs {
     /// The scenario, in TOML
     scenario: PathBuf,
 
-    /// What every random choice derives from, instead of the seed in the file
+    /// Random seed; overrides the seed in the file
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
-    /// Also write each table of figures as DIR/TABLE.csv
+    /// Also write each table of results as DIR/TABLE.csv
     #[arg(long, value_name = "DIR")]
     csv: Option<PathBuf>,
 
@@ -35,7 +35,7 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
 
-    /// Capture what arrives over this link instead: both ends, in the direction meant
+    /// Capture the packets that arrive over the link from FROM to TO instead
     #[arg(long, value_name = "FROM,TO", requires = "pcap")]
     link: Option<capture::Ends>,
 }
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &SimArgs, context: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The scenario of the file. `None` for an invalid file, after its findings were printed.
+/// The scenario in the file. If the file is invalid, prints the findings and returns `None`.
 fn load(args: &SimArgs, context: &Context) -> anyhow::Result<Option<Scenario>> {
     let text = check::read(&args.scenario)?;
     let folder = args.scenario.parent().unwrap_or_else(|| Path::new("."));
@@ -75,7 +75,7 @@ fn load(args: &SimArgs, context: &Context) -> anyhow::Result<Option<Scenario>> {
 
 fn simulate(scenario: &Scenario, args: &SimArgs) -> anyhow::Result<Results> {
     let mut simulation = Simulation::new(scenario).map_err(|problems| {
-        // The file has been checked, and the seed is free.
+        // The file has been checked, so the problem is that it asks for too much.
         let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
         Failure::input(Code::TooMuch, problems.join("\n"))
     })?;

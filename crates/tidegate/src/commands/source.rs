@@ -1,4 +1,4 @@
-//! `tidegate source`: the sources of policies, with their states and faults.
+//! `tidegate source`: lists the policy sources, with their states and faults.
 
 use std::time::Duration;
 
@@ -52,6 +52,6 @@ fn ago(seconds: u64) -> String {
 }
 
 fn age(seconds: u64) -> String {
-    // Whole seconds: "0 s", not "0 ns".
+    // Zero is special: other code would print `0 ns`.
     if seconds == 0 { "0 s".to_owned() } else { duration::show(Duration::from_secs(seconds)) }
 }

@@ -10,10 +10,10 @@ use crate::api::{Aggregate, Flow, Flows, LinkDirection, Status};
 use crate::client;
 use crate::output::Exit;
 
-/// What `flows` is told.
+/// Arguments of `flows`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct FlowsArgs {
-    /// How many, the busiest first
+    /// Maximum number of flows to show, the busiest first
     #[arg(long, default_value_t = 20)]
     most: usize,
 }
@@ -121,7 +121,7 @@ fn crossed(it: &LinkDirection) -> String {
     }
 }
 
-/// The frames that bypassed the gateway, if any.
+/// The frames that bypassed the gateway, by reason. `None` if there are none.
 fn bypassed(it: &LinkDirection) -> Option<String> {
     let it = it.bypassed?;
     let by_reason = [
@@ -142,10 +142,10 @@ pub(super) fn listed(packets: &std::collections::BTreeMap<String, u64>) -> Strin
     if each.is_empty() { "none".to_owned() } else { each.join(", ") }
 }
 
-/// Most policies with a line.
+/// Maximum number of policies in the table.
 pub(super) const MOST_ROWS: usize = 20;
 
-/// The busiest of `aggregates`, at most [`MOST_ROWS`], in the given order.
+/// The busiest of `aggregates`, at most [`MOST_ROWS`], in their original order.
 fn busiest(aggregates: &[Aggregate]) -> Vec<&Aggregate> {
     let mut order: Vec<usize> = (0..aggregates.len()).collect();
     order.sort_by_key(|at| {
@@ -157,7 +157,8 @@ fn busiest(aggregates: &[Aggregate]) -> Vec<&Aggregate> {
     order.into_iter().map(|at| &aggregates[at]).collect()
 }
 
-/// The policies without a line: those without a packet, and all but the busiest.
+/// A note on the policies that the table leaves out: those without packets, and all but the
+/// busiest.
 fn others(status: &Status) -> String {
     let mut text = String::new();
     if let more @ 1.. = status.aggregates.len().saturating_sub(MOST_ROWS) {
@@ -195,8 +196,8 @@ fn table(aggregates: &[Aggregate]) -> String {
     if aggregates.is_empty() { String::new() } else { format!("\n{}", columns(&rows)) }
 }
 
-/// Aggregates with ACK control. A gateway of the previous version answers with the earlier names
-/// only.
+/// A table of the aggregates with ACK control. A gateway of the previous version reports it only
+/// under its earlier name, `signal`.
 fn ack_controls(aggregates: &[Aggregate]) -> String {
     let of = |it: &Aggregate| it.ack_control.clone().or_else(|| it.signal.clone());
     let with = busiest(aggregates).into_iter().filter_map(|it| Some((it, of(it)?)));
@@ -244,7 +245,7 @@ fn show_flows(flows: &[Flow]) -> String {
     columns(&rows)
 }
 
-/// The limit of `flow`, with its VLANs and tunnels.
+/// What limits `flow`, and its VLANs and tunnels.
 fn inside(flow: &Flow) -> String {
     let vlans = flow.vlans.iter().map(|it| format!("; in VLAN {it}"));
     let tunnels = flow.tunnels.iter().map(|it| format!("; in {}", it.text()));
@@ -255,7 +256,7 @@ fn rtt(us: Option<u64>) -> String {
     us.map_or_else(|| "?".to_owned(), |us| format!("{}.{} ms", us / 1_000, us % 1_000 / 100))
 }
 
-/// `rows` with their columns aligned.
+/// Formats `rows` as a table with aligned columns.
 pub(crate) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths: Vec<_> = (0..N).map(|column| width(column).unwrap_or(0)).collect();
@@ -273,7 +274,7 @@ fn seconds(ms: u64) -> String {
     format!("{}.{} s", ms / 1_000, ms % 1_000 / 100)
 }
 
-/// `bytes` in the largest decimal unit that leaves a whole number, with one decimal.
+/// Formats `bytes` in the largest decimal unit not above it, with one decimal.
 pub(super) fn size(bytes: u64) -> String {
     let units = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")];
     match units.iter().find(|(size, _)| bytes >= *size) {
@@ -288,7 +289,7 @@ mod tests {
 
     use super::*;
 
-    /// Catches: a table without the ACK control of a gateway of the previous version.
+    /// Catches: a gateway of the previous version whose ACK control is not shown.
     #[test]
     fn ack_control_is_read_under_its_earlier_name() {
         let count = json!({ "packets": 0, "bytes": 0 });

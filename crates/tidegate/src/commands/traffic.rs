@@ -1,4 +1,4 @@
-//! `tidegate traffic serve|fetch|ping`: what the hosts of the lab run.
+//! `tidegate traffic serve|fetch|ping`: the programs that the hosts of a lab run.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::Context;
 use crate::output::Exit;
 use crate::traffic::{Ping, Sender, Server, Transfer, ping, transfer, watch};
 
-/// What `traffic` is told.
+/// Arguments of `traffic`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TrafficArgs {
     #[command(subcommand)]
@@ -19,7 +19,7 @@ pub(crate) struct TrafficArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum TrafficCommand {
-    /// Send and receive as asked over TCP, and echo over UDP
+    /// Send and receive over TCP as clients request, and echo UDP
     Serve {
         /// Address and port
         #[arg(default_value = "[::]:7000")]
@@ -28,7 +28,7 @@ enum TrafficCommand {
         #[arg(long)]
         congestion: Option<String>,
     },
-    /// Count what arrives at an interface; a line of JSON per interval
+    /// Count the packets that arrive at an interface; prints a line of JSON per interval
     Watch {
         /// The interface
         interface: String,
@@ -36,19 +36,19 @@ enum TrafficCommand {
         #[arg(long, default_value = "500 ms", value_parser = duration::parse)]
         interval: Duration,
     },
-    /// Make one transfer; a line of JSON per interval
+    /// Make one transfer; prints a line of JSON per interval
     Fetch(Fetch),
-    /// Measure round trips of small datagrams; a line of JSON per echo
+    /// Measure round trips of small datagrams; prints a line of JSON per echo
     Ping {
         /// Address and port of a `serve`
         server: SocketAddr,
         /// Address to send from
         #[arg(long)]
         from: Option<IpAddr>,
-        /// Time between two
+        /// Interval between two datagrams
         #[arg(long, default_value = "20 ms", value_parser = duration::parse)]
         every: Duration,
-        /// For how long
+        /// Duration of the measurement
         #[arg(long, default_value = "10 s", value_parser = duration::parse)]
         time: Duration,
         /// How long to wait for the last echoes
@@ -64,19 +64,19 @@ struct Fetch {
     /// Send to the server instead of receiving
     #[arg(long)]
     upload: bool,
-    /// How much; else as much as the time allows
+    /// Bytes to transfer [default: as many as possible within the time]
     #[arg(long)]
     bytes: Option<Bytes>,
-    /// The longest it may take
+    /// Longest duration of the transfer
     #[arg(long, value_parser = duration::parse, required_unless_present = "bytes")]
     time: Option<Duration>,
-    /// Address to talk from
+    /// Address to connect from
     #[arg(long)]
     from: Option<IpAddr>,
     /// Congestion control to send with, such as `reno`
     #[arg(long)]
     congestion: Option<String>,
-    /// How often to report
+    /// Interval between two reports
     #[arg(long, default_value = "500 ms", value_parser = duration::parse)]
     interval: Duration,
 }
@@ -87,7 +87,7 @@ pub(crate) fn run(args: &TrafficArgs, context: &Context) -> anyhow::Result<Exit>
     match &args.command {
         TrafficCommand::Serve { address, congestion } => {
             let server = Server::bind(*address, congestion.as_deref())?;
-            // The parent process waits for this line.
+            // The parent process waits for this line to learn the address.
             output.json(&serde_json::json!({ "address": server.address()? }))?;
             server.run()?;
             Ok(Exit::Done)
@@ -97,7 +97,7 @@ pub(crate) fn run(args: &TrafficArgs, context: &Context) -> anyhow::Result<Exit>
             Ok(Exit::Done)
         }
         TrafficCommand::Fetch(fetch) => {
-            // The last line decides. Readers use the others to follow the progress.
+            // The last line holds the result. The lines before it only show the progress.
             let outcome = transfer(&fetch.transfer(), |progress| drop(output.json(&progress)))?;
             output.json(&outcome)?;
             Ok(if outcome.complete && outcome.intact { Exit::Done } else { Exit::Failed })

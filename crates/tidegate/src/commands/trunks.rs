@@ -6,7 +6,7 @@ use crate::api::{Trunk, TrunkWeight, Trunks};
 use crate::client;
 use crate::output::Exit;
 
-/// Prints the trunks that terminate here.
+/// Prints the trunks that end at this gateway.
 pub(crate) fn list(context: &Context) -> anyhow::Result<Exit> {
     let trunks: Trunks = client::get(&context.socket, "/v1/trunks")?;
     if context.output.is_json() {
@@ -41,7 +41,7 @@ fn table(trunks: &[Trunk]) -> String {
     columns(&rows)
 }
 
-/// A table of the weights, after an empty line. Empty if no trunk has a weight.
+/// A table of the trunks' weights, after an empty line. Empty if no trunk has a weight.
 fn weights(trunks: &[Trunk]) -> String {
     let head =
         ["trunk", "law", "weight", "busy", "offered", "service", "increased", "decreased", "held"];
@@ -90,8 +90,8 @@ fn row(it: &Trunk) -> [String; 13] {
     ]
 }
 
-/// The state of the other gateway, with the number of connections without an answer in brackets, if
-/// any.
+/// The state of the other gateway. If some management connections get no answer, their number
+/// follows in brackets.
 fn state(it: &Trunk) -> String {
     let state = it.other_end.as_ref().map_or("no port", |end| end.state.as_str());
     match it.silent {
@@ -100,7 +100,7 @@ fn state(it: &Trunk) -> String {
     }
 }
 
-/// A number of thousandths, rounded down to one decimal.
+/// Formats a number given in thousandths, rounded down to one decimal.
 fn thousandths(n: u64) -> String {
     format!("{}.{}", n / 1_000, n % 1_000 / 100)
 }

@@ -1,11 +1,12 @@
-//! The policy agent: it follows the sources of the policy file, and puts their commits in force.
+//! The policy agent follows the sources (policy repositories) that the policy file names, and puts
+//! their commits in force.
 //!
 //! A commit replaces the set of its source. The agent merges all sets with the policy file,
-//! compiles one generation, and installs it whole. After a failure the last good generation stays
-//! in force, and one alarm is raised for the source. The last good sets are on the disk, so that a
-//! restart needs no server.
+//! compiles them into one generation of the configuration, and installs it as a whole. After a
+//! failure, the last good generation stays in force, and the source has one alarm. The last good
+//! sets are kept on the disk, so a restart needs no server.
 //!
-//! Source: the policy agent of `aggregates`, section 6.
+//! Source: the policy agent of the paper `aggregates`, section 6.
 //!
 //! Methods of `Daemon`, whose fields are in `daemon.rs`.
 
@@ -34,35 +35,37 @@ use crate::documents::Documents;
 use crate::host;
 use crate::output::Failure;
 
-/// Time to confirm a commit of a source with `apply = "confirm"`: as long as a person needs to look.
+/// Time limit for confirming a commit of a source with `apply = "confirm"`: an operator must have
+/// time to look.
 const CONFIRM_MS: u64 = 60_000;
 
-/// Interval between two tries to put a commit in force while another change is unconfirmed.
+/// Interval between two attempts to put a commit in force while another change is unconfirmed.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// Time that a first start waits for sources without a set on the disk.
+/// Time for which the first start waits for sources that have no set on the disk.
 const FIRST: Duration = Duration::from_secs(3);
 
-/// Interval between two tries to open a source with unusable files. An operator who repairs a file
-/// waits no longer.
+/// Interval between two attempts to open a source whose files cannot be used. After a repair, an
+/// operator waits no longer than this.
 const REOPEN: Duration = Duration::from_secs(5);
 
-/// The agent's view of its sources.
+/// The sources that the agent follows, and their state.
 pub(crate) struct Agent {
     store: Store,
     sources: Mutex<BTreeMap<String, Watched>>,
-    /// The sources of the policy file may have changed.
+    /// Wakes the agent: the list of sources may have changed.
     changed: Notify,
-    /// A policy file was put in force: refused credentials must be read again.
+    /// A policy file was put in force, so credentials that a server refused must be read again.
     renewing: AtomicBool,
-    /// Notifies the task of each source of an installation, after which a refused set may compile.
+    /// Tells the task of each source that a configuration was installed. A set that was refused
+    /// before may compile now.
     installs: watch::Sender<()>,
-    /// The sets in force must be written to the disk.
+    /// Wakes the task that writes the sets in force to the disk.
     unwritten: Notify,
 }
 
 impl Agent {
-    /// An agent that keeps last good sets in `store`, and follows no source yet.
+    /// An agent that keeps the last good sets in `store`. It follows no source yet.
     pub(crate) fn new(store: Store) -> Self {
         Self {
             store,
@@ -74,10 +77,12 @@ impl Agent {
         }
     }
 
-    /// Adds the last good sets to `documents`. Waits a moment for sources without one on the disk.
+    /// Adds the last good sets to `documents`. Waits a moment for sources that have none on the
+    /// disk.
     ///
-    /// A set that does not compile with the policy file is left out, and so is one that does not
-    /// fit this host if `fits_host`. It is tried again when the policy file changes.
+    /// A set that does not compile with the policy file is left out. With `fits_host`, a set that
+    /// does not suit this host is left out too. These sets are tried again when the policy file
+    /// changes.
     pub(crate) async fn first_sets(&self, documents: &mut Documents, fits_host: bool) {
         let followed = documents.sources().into_iter().map(Watched::follow).collect::<Vec<_>>();
         let until = Instant::now() + FIRST;
@@ -103,13 +108,13 @@ impl Agent {
         self.sources.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notifies the agent of an installation, perhaps with other sources.
+    /// Tells the agent that a configuration was installed, perhaps with other sources.
     pub(super) fn installed(&self) {
         self.changed.notify_one();
         self.installs.send_replace(());
     }
 
-    /// Notifies the agent that an operator has put a policy file in force, perhaps with other
+    /// Tells the agent that an operator has put a policy file in force, perhaps with other
     /// credentials.
     pub(super) fn renew(&self) {
         self.renewing.store(true, Ordering::Relaxed);
@@ -121,13 +126,13 @@ impl Agent {
         self.lock().get_mut(name).map(change)
     }
 
-    /// Lets source `name` fail.
+    /// Reports a fault of source `name`, for tests.
     #[cfg(test)]
     pub(super) fn fail(&self, name: &str, fault: tidegate_repository::Fault) {
         self.with(name, |watched| watched.fail(fault));
     }
 
-    /// Records that a set of source `name` was refused, with the reason.
+    /// Records that a set of source `name` was refused, and why.
     fn refuse(&self, name: &str, revision: Option<String>, why: String) {
         tracing::error!(source = name, "{why}");
         self.with(name, |watched| watched.refuse(revision, why));
@@ -158,7 +163,7 @@ impl Agent {
 }
 
 impl Daemon {
-    /// Follows the sources of the policy file in force until dropped.
+    /// Follows the sources of the policy file in force, until dropped.
     pub(crate) async fn follow_sources(self: &Arc<Self>) {
         tokio::join!(self.follow_those_named(), self.write_when_told());
     }
@@ -168,12 +173,13 @@ impl Daemon {
             let installed = self.installed().await;
             let renew = self.agent.renewing.swap(false, Ordering::Relaxed);
             self.reconcile(&installed.config.sources, renew);
-            // The sources are examined after a change, and after this time.
+            // The sources are checked after a change, and at the latest after this time.
             let _ = tokio::time::timeout(REOPEN, self.agent.changed.notified()).await;
         }
     }
 
-    /// Writes sets to the disk in sequence, so that an older one never replaces a newer one.
+    /// Writes the sets to the disk, one after another. An older set thus never replaces a newer
+    /// one.
     async fn write_when_told(&self) {
         loop {
             self.agent.unwritten.notified().await;
@@ -181,8 +187,8 @@ impl Daemon {
         }
     }
 
-    /// Follows `specs`, and no other sources. A source that could not be opened is opened again.
-    /// With `renew`, this includes sources whose servers refuse their credentials.
+    /// Follows exactly the sources `specs`. A source that could not be opened is opened again. With
+    /// `renew`, so is a source whose server refuses its credentials.
     fn reconcile(self: &Arc<Self>, specs: &[SourceSpec], renew: bool) {
         let mut sources = self.agent.lock();
         sources.retain(|_, watched| specs.contains(&watched.spec));
@@ -201,8 +207,9 @@ impl Daemon {
         }
     }
 
-    /// Takes the proposals of source `name`. A newer commit replaces one that waits for another
-    /// change. A refused set is tried again after each installation.
+    /// Puts the commits of source `name` in force. While a commit waits for the confirmation of
+    /// another change, a newer one replaces it. A refused set is tried again after each
+    /// installation.
     async fn take_all(self: &Arc<Self>, name: &str, mut snapshots: Snapshots) {
         let mut installs = self.agent.installs.subscribe();
         let mut waiting = self.agent.with(name, |watched| watched.newest.clone()).flatten();
@@ -233,8 +240,8 @@ impl Daemon {
         }
     }
 
-    /// Puts a commit of source `name` in force, as the policy file specifies. Returns `false` while
-    /// another change must be confirmed first.
+    /// Puts a commit of source `name` in force, in the way that the policy file demands. Returns
+    /// `false` if another change must be confirmed first.
     async fn take(self: &Arc<Self>, name: &str, snapshot: Arc<Snapshot>) -> bool {
         let Some(apply) = self.agent.with(name, |watched| watched.spec.apply) else { return true };
         let confirm_ms = match apply {
@@ -248,7 +255,8 @@ impl Daemon {
             self.keep_sets();
             return true;
         }
-        // A source sends its set again after a fault. An operator let this one be rolled back.
+        // After a fault, a source sends its set again. The operator did not confirm this set
+        // before, so it is not tried again.
         let tried = |watched: &mut Watched| watched.tried.as_ref() == Some(&snapshot);
         if confirm_ms.is_some() && self.agent.with(name, tried).unwrap_or_default() {
             return true;
@@ -260,7 +268,7 @@ impl Daemon {
         !put.is_err_and(|refusal| refusal.is(Code::Unconfirmed))
     }
 
-    /// Puts `snapshot` of source `name` in force. A refusal raises its alarm.
+    /// Puts `snapshot` of source `name` in force. If it is refused, the source has an alarm.
     async fn put(
         self: &Arc<Self>,
         name: &str,
@@ -296,8 +304,8 @@ impl Daemon {
         whole(async move { daemon.replace(next, Live::Kept, confirm_ms, None).await }).await
     }
 
-    /// The configuration with `snapshot` as the set of source `name`. Live class changes stay in
-    /// force, except for classes that the set changes.
+    /// The configuration with `snapshot` as the set of source `name`. Class changes made at run
+    /// time stay in force, except for classes that the set changes.
     pub(super) async fn with_set(
         &self,
         name: &str,
@@ -311,13 +319,13 @@ impl Daemon {
         Ok(next)
     }
 
-    /// Lets the sets in force be written to the disk. The caller does not wait: a busy disk takes
-    /// seconds.
+    /// Requests that the sets in force are written to the disk. Does not wait, because a busy disk
+    /// takes seconds.
     pub(super) fn keep_sets(&self) {
         self.agent.unwritten.notify_one();
     }
 
-    /// Writes the sets in force to the disk, but none that may still be rolled back.
+    /// Writes the sets in force to the disk, except those that may still be rolled back.
     pub(super) async fn write_sets(&self) {
         let confirmed = {
             let state = self.state.lock().await;
@@ -364,7 +372,8 @@ impl Daemon {
     }
 }
 
-/// Adds all of `sets` that can run together to `documents`. Returns the others with their reasons.
+/// Adds to `documents` all of `sets` that compile together. Returns the others, each with the
+/// reason.
 async fn add_fitting(
     documents: &mut Documents,
     mut sets: BTreeMap<String, Arc<Snapshot>>,
@@ -375,8 +384,8 @@ async fn add_fitting(
         *documents = all;
         return BTreeMap::new();
     }
-    // A set may need a class of another one. After each addition, the remaining sets are tried
-    // again.
+    // A set may need a class that another set defines. So after each addition, the remaining sets
+    // are tried again.
     loop {
         let mut misfits = BTreeMap::new();
         let before = sets.len();

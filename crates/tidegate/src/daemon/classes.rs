@@ -1,4 +1,4 @@
-//! Live changes of classes while the gateway runs, until policies are applied.
+//! Changes of classes at run time (`tidegate class`). They last until policies are applied.
 //!
 //! Methods of `Daemon` and `Installed`, whose fields are in `daemon.rs`.
 
@@ -18,7 +18,7 @@ use crate::describe::Change;
 use crate::output::Failure;
 
 impl Daemon {
-    /// The classes that share the link.
+    /// The classes that share the link, with their state.
     pub(crate) async fn classes(&self) -> Result<Classes, Failure> {
         Ok(said(self.plane.classes().await?))
     }
@@ -30,7 +30,7 @@ impl Daemon {
         change: &api::ClassChange,
     ) -> Result<Classes, Refusal> {
         let change = rights(change)?;
-        // Waits until no file is being put in force.
+        // Waits until no other change is in progress.
         let _changing = self.changing.lock().await;
         let (of, asked) = (name.clone(), change.clone());
         let ask = self.plane.ask(move |live| live.machine.change_class(live.now, &of, &asked));
@@ -60,7 +60,7 @@ impl Daemon {
         let class = rights.apply(&Class { parent: new.parent, ..Class::new(&name, queue) });
         let added = class.clone();
         let ask = self.plane.change(move |live| {
-            // Frames must reach the gateway before it has a class to apply.
+            // Frames must come to the gateway before there is a class for them.
             live.set_passing(false);
             live.machine.add_class(live.now, &added)
         });
@@ -85,7 +85,7 @@ impl Daemon {
         Ok(said(last))
     }
 
-    /// Records the live state of class `name`, which overrides the file; `None` if it was removed.
+    /// Records the changed class `name`, which overrides the policy file. `None` if it was removed.
     async fn remember(&self, name: &str, class: Option<Class>) {
         let mut state = self.state.lock().await;
         Arc::make_mut(&mut state.installed).live.insert(name.to_owned(), class);
@@ -102,15 +102,16 @@ fn said(classes: Vec<ClassReport>) -> Classes {
 }
 
 impl Installed {
-    /// The running configuration: the file with the live changes of its classes.
+    /// The running configuration: the policy file with the class changes made at run time.
     pub(super) fn running(&self) -> Config {
         let config = &self.config;
-        // The gateway has accepted each change, so it accepts all changes together.
+        // The gateway has accepted each change, so the changes are also valid together.
         let classes = config.classes.with(&self.live, config.gateway.rate);
         Config { classes: classes.unwrap_or_else(|_| config.classes.clone()), ..config.clone() }
     }
 
-    /// The live-changed classes that `changes` return to the file.
+    /// The classes whose run-time changes would be undone by `changes`, which return them to the
+    /// file.
     pub(super) fn undone_by(&self, changes: &[Change]) -> Vec<String> {
         let changes = |name: &&String| {
             let what = format!("class {name}");
@@ -119,7 +120,7 @@ impl Installed {
         self.live.keys().filter(changes).cloned().collect()
     }
 
-    /// The present class called `name`. A class that no file declares has its default rights.
+    /// The class called `name` as it is now. A class that no file declares has default rights.
     fn class(&self, name: &str) -> Class {
         let written = || self.config.classes.classes().iter().find(|class| class.name == name);
         let class = self.live.get(name).map_or_else(|| written().cloned(), Clone::clone);
@@ -127,7 +128,7 @@ impl Installed {
     }
 }
 
-/// The failure when the gateway refuses a change of the class called `name`.
+/// Describes to the operator why the gateway refused a change of the class called `name`.
 fn refused(name: &str, error: &ClassChangeError) -> Failure {
     let of = |fault: &ClassFaultKind| match fault {
         ClassFaultKind::CeilingBelowGuarantee(_) => Code::CeilingBelowGuarantee,
@@ -156,7 +157,7 @@ fn refused(name: &str, error: &ClassChangeError) -> Failure {
     Failure::input(code, format!("class `{name}`: {error}"))
 }
 
-/// The rights of `change`, if a class can have them.
+/// Converts `change`, if a class can have such rights.
 fn rights(change: &api::ClassChange) -> Result<ClassChange, Failure> {
     let guarantee = change.guarantee.map_or([None; 2], EachWay::up_and_down);
     let ceiling = change.ceiling.map_or([None; 2], EachWay::up_and_down);

@@ -1,4 +1,4 @@
-//! Explains the classification of a packet: the matching policies, and the one that applies.
+//! Explains which policy applies to a packet, and which other policies match it.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::describe;
 use crate::output::Failure;
 
-/// The treatment of the packet of `question` by `config`, with its reason.
+/// Explains how `config` treats the packet in `question`, and why.
 pub(crate) fn explain(config: &Config, question: &Question) -> Result<Explanation, Failure> {
     let set = policy_set(config)?;
     let (packet, direction) = packet(question)?;
@@ -32,14 +32,15 @@ pub(crate) fn explain(config: &Config, question: &Question) -> Result<Explanatio
     })
 }
 
-/// Lengths of an ACK with timestamps and of a full-size packet behind PPPoE, from the IP header on.
+/// Lengths of two example packets, from the IP header on: an ACK with timestamps, and a full packet
+/// over PPPoE.
 const LENGTHS: [u32; 2] = [52, 1_492];
 
-/// Bytes that the link is charged for `packet` with a length of `ip_bytes`.
+/// The bytes that the link is charged for `packet`, whose length is `ip_bytes`.
 fn charged(config: &Config, packet: &Packet, ip_bytes: u32) -> Charged {
-    /// Two addresses and the ethertype.
+    /// Bytes of two addresses and the ethertype.
     const ETHERNET: u16 = 14;
-    /// IEEE 802.1Q.
+    /// Bytes of a VLAN tag (IEEE 802.1Q).
     const TAG: u16 = 4;
     let network_offset = if packet.vlan == NO_VLAN { ETHERNET } else { ETHERNET + TAG };
     let len = ip_bytes + u32::from(network_offset);
@@ -55,7 +56,7 @@ fn action(policy: &Policy) -> String {
     }
 }
 
-/// The reason why the first of `matching` precedes the second.
+/// Why the first of the `matching` policies precedes the second.
 fn why(matching: &[&Policy]) -> String {
     let (winner, other) = match matching {
         [] => return "no policy matches".to_owned(),
@@ -95,7 +96,7 @@ fn candidates(set: &PolicySet, packet: HeaderView<'_>, direction: Direction) -> 
     set.policies().iter().map(candidate).collect()
 }
 
-/// The first field of `filter` that the packet does not match.
+/// The first field of `filter` that the packet does not match, if any.
 fn differs_in(filter: &Filter, packet: HeaderView<'_>, direction: Direction) -> Option<String> {
     let matches = |filter: &Filter| filter.matches_inside(packet.0, packet.1, direction);
     if matches(filter) {
@@ -117,7 +118,7 @@ fn differs_in(filter: &Filter, packet: HeaderView<'_>, direction: Direction) -> 
     differs.map(|(name, _)| (*name).to_owned())
 }
 
-/// The filter for the fields that `question` gives.
+/// A filter for the fields that `question` specifies.
 pub(super) fn filter(question: &Question) -> Result<Filter, Failure> {
     let (packet, direction) = packet(question)?;
     let (src, dst) = (packet.key.src, packet.key.dst);
@@ -136,7 +137,7 @@ pub(super) fn filter(question: &Question) -> Result<Filter, Failure> {
     })
 }
 
-/// The packet of the question.
+/// The packet that `question` describes.
 fn packet(question: &Question) -> Result<(Packet, Direction), Failure> {
     let bad = |message: String| Failure::input(Code::BadPacket, message);
     let field = |text: &str, error: parse::FieldError| bad(format!("`{text}`: {error}"));
@@ -161,7 +162,7 @@ fn packet(question: &Question) -> Result<(Packet, Direction), Failure> {
     Ok((Packet { key, network, vlan, dscp: dscp.first, ..Packet::default() }, direction))
 }
 
-/// The headers around the packet: the second VLAN tag, and its tunnel.
+/// The headers around the packet: the second VLAN tag, and the tunnel.
 fn outer(question: &Question) -> Result<Option<Outer>, Failure> {
     let mut outer = Outer::default();
     outer.second_vlan = question.inner_vlan.unwrap_or(NO_VLAN);
@@ -196,7 +197,7 @@ fn tunnel(question: &Question) -> Result<Option<Tunnel>, Failure> {
     Ok(Some(Tunnel { key, kind, id: None, vlan: NO_VLAN, may_edit: true }))
 }
 
-/// Both addresses. An absent one is the unspecified address of the other's family.
+/// Both addresses. If one is missing, it is the unspecified address of the other's family.
 fn addresses(question: &Question) -> Result<[IpAddr; 2], Failure> {
     let bad = |message: String| Failure::input(Code::BadPacket, message);
     let read = |text: &Option<String>| match text {
@@ -233,8 +234,8 @@ fn endpoint(address: IpAddr, port: Option<u16>) -> Endpoint {
 mod tests {
     use super::*;
 
-    /// Catches: the length of the frame without the overhead; a tag that counts beside the operator's number, which
-    /// contains it.
+    /// Catches: a charge that leaves out the overhead; a VLAN tag charged in addition to the
+    /// overhead, although the operator's number contains it.
     #[test]
     fn what_the_link_is_charged_is_said_of_a_small_and_a_long_packet() {
         let text = "[gateway]\nlan = \"lan\"\nwan = \"wan\"\nrate = { up = \"1 Mbit/s\" }\noverhead = { per_packet = 18, min = 90 }\n";
@@ -256,7 +257,8 @@ mod tests {
         assert_eq!(charged(Some(7)), charged(None));
     }
 
-    /// Catches: an address compared as text; a filter by a field not given; the other direction.
+    /// Catches: addresses compared as texts, so two spellings differ; a filter on a field that the
+    /// question does not mention; flows of the other direction listed.
     #[test]
     fn flows_are_those_that_the_question_describes_however_it_writes_addresses() {
         let question = Question {
@@ -284,7 +286,8 @@ mod tests {
         assert!(!only.matches(&flow("2001:db8::1", 80), Direction::Up));
     }
 
-    /// Catches: the second tag left out of the packet, or of the fields in which a policy differs.
+    /// Catches: the second VLAN tag missing in the packet, or in the list of fields that do not
+    /// match.
     #[test]
     fn the_second_tag_of_a_packet_decides() {
         let text = "[gateway]\nlan = \"a\"\nwan = \"b\"\n[[policy]]\nname = \"customer\"\naction = \"pass\"\n\

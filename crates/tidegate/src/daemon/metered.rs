@@ -1,5 +1,5 @@
-//! A stream that notifies its connection whenever bytes move. So a slow client does not count as
-//! idle.
+//! Wraps the stream of a client connection, and notes when bytes move. A slow client thus does not
+//! count as idle.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::seats::Connection;
 
-/// A `stream` that reports its progress to `connection`.
+/// A `stream` that reports progress to `connection`.
 pub(crate) struct Metered<S> {
     stream: S,
     connection: Arc<Connection>,
@@ -67,7 +67,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
         self.written(result)
     }
 
-    /// The answer of the stream. Otherwise answers would be copied into one buffer first.
+    /// Asks the wrapped stream. Without this, answers would first be copied into one buffer.
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
     }

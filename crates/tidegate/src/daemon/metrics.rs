@@ -1,4 +1,5 @@
-//! Metrics in the Prometheus text format: base units, and labels that do not grow with traffic.
+//! Metrics in the Prometheus text format: in base units. The number of label values does not depend
+//! on traffic.
 
 mod datagrams;
 mod weights;
@@ -19,7 +20,7 @@ use crate::api::{
     Status, Trunk,
 };
 
-/// `status`, `all_classes`, `all_trunks` and `all_sources` as metrics.
+/// Formats `status`, `all_classes`, `all_trunks` and `all_sources` as metrics.
 pub(super) fn page(
     status: &Status,
     all_classes: &[Class],
@@ -219,7 +220,8 @@ fn aggregates(all: &[Aggregate], page: &mut Page) {
     by_reason("tidegate_policy_marked_packets_total", help, |it| &it.marks);
 }
 
-/// Counters of ACK control. The label `signal` repeats `ack_control` for readers of earlier versions.
+/// Counters of ACK control. The label `signal` has the same value as `ack_control`; earlier
+/// versions had only `signal`.
 fn ack_controls(all: &[Aggregate], page: &mut Page) {
     let mut metric = |name: &str, kind: &str, help: &str, value: &dyn Fn(&AckControl) -> f64| {
         let sample = |it: &Aggregate| {

@@ -1,4 +1,5 @@
-//! The data plane as the control thread sees it.
+//! The data plane from the view of the control thread: starts it, asks it, changes it, and stops
+//! it.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Mutex;
@@ -24,14 +25,14 @@ use crate::api::Ports;
 use crate::code::Code;
 use crate::output::Failure;
 
-/// A gateway that runs in a thread of its own.
+/// A gateway (the data plane) that runs in a thread of its own.
 pub(crate) struct Plane {
     remote: Remote<Gateway, Wire>,
-    /// Takes answers that no task waits for any more. Another thread drops them: large ones take
-    /// long.
+    /// Receives answers for which no task waits any more. Another thread drops them, because
+    /// dropping a large answer takes long.
     unread: Sender<Box<dyn Send>>,
-    /// Held by changes of policies or classes, and by a survey that such changes have restarted too
-    /// often.
+    /// Held by changes of policies or classes. Also held by a survey that such changes have forced
+    /// to start over too often.
     still: tokio::sync::Mutex<()>,
     ports: Ports,
     guard: Guard,
@@ -40,9 +41,9 @@ pub(crate) struct Plane {
 
 /// State of the data plane at one instant.
 pub(crate) struct PlaneSnapshot {
-    /// The gateway.
+    /// The report of the gateway.
     pub(crate) report: Report,
-    /// Its ports, LAN first. Empty in a test.
+    /// Counters of the ports, LAN first. Empty in a test.
     pub(crate) ports: Vec<PortCounters>,
     /// Number of hangs of the loop.
     pub(crate) hangs: u64,
@@ -50,44 +51,44 @@ pub(crate) struct PlaneSnapshot {
     pub(crate) occupied: Duration,
     /// The time of the last hang.
     pub(crate) hung_at: Time,
-    /// Frames of each port that bypassed the gateway, where they can.
+    /// Number of bypassed frames per port. Empty without bypass programs.
     pub(crate) bypassed: Vec<Bypassed>,
     /// `true` if frames bypass the gateway because there is nothing to manage.
     pub(crate) passing: bool,
-    /// The instant.
+    /// The time of this snapshot.
     pub(crate) now: Time,
 }
 
-/// Ports that are open, in the thread that drives them.
+/// The open ports, owned by the thread of the data plane.
 #[derive(Default)]
 pub(crate) struct Opened {
     /// LAN, then WAN. Empty in a test.
     pub(crate) ports: Vec<Box<dyn Port>>,
-    /// The programs that pass frames while the gateway is away.
+    /// The bypass programs, which forward frames while no gateway runs.
     pub(crate) wire: Wire,
-    /// The report about the ports.
+    /// How the ports were opened, for reports.
     pub(crate) about: Ports,
-    /// The locks that exclude other gateways.
+    /// Locks that keep other gateways off the ports.
     pub(crate) held: Vec<PortLock>,
 }
 
-/// Poll interval for the end of a policy swap.
+/// Poll interval while waiting for the end of a policy change.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Most checks, [`LOOK`] apart, of a data plane that must end. This is twice the time that it may
-/// take to send its packets.
+/// Number of checks, at intervals of [`LOOK`], that a stopped data plane ends. This is twice the
+/// time that it may need to send its packets.
 const ENDS: u32 = 4_000;
 
-/// A survey that started over more often delays further changes.
+/// Number of times that a survey may start over. After that, further changes must wait for it.
 ///
-/// Chosen: a survey meets another change only if changes follow each other without a pause of its own length.
+/// Chosen: changes force this only if they follow each other without a pause as long as the survey.
 const ATTEMPTS: u32 = 4;
 
-/// The fail-to-wire programs, if enabled.
+/// The bypass programs, if enabled.
 pub(crate) type Wire = Option<FailToWire>;
 
 impl Plane {
-    /// Starts a gateway for the configuration `installed`, between the ports that `open` opens.
+    /// Starts a gateway with the configuration `installed`, between the ports that `open` opens.
     pub(crate) fn start(
         installed: &Installed,
         open: impl FnOnce(&Installed, &Monotonic, &mut PacketPool) -> Result<Opened, Failure>
@@ -110,17 +111,17 @@ impl Plane {
         Ok(Self { remote, unread, still, ports, guard, thread })
     }
 
-    /// State of the ports.
+    /// How the ports were opened.
     pub(crate) const fn ports(&self) -> &Ports {
         &self.ports
     }
 
-    /// The guard of the attached programs. Without fail-to-wire there are none.
+    /// The guard that checks the attached programs. Without bypass programs it checks nothing.
     pub(crate) const fn guard(&self) -> &Guard {
         &self.guard
     }
 
-    /// The answer to `question`, obtained between two turns of the loop.
+    /// Runs `question` between two turns of the loop, and returns its answer.
     pub(crate) async fn ask<R: Send + 'static>(
         &self,
         question: impl FnOnce(&mut Live<'_, Gateway, Wire>) -> R + Send + 'static,
@@ -129,7 +130,7 @@ impl Plane {
         let unread = self.unread.clone();
         let post = self.remote.post(move |live| {
             if let Err(answer) = sender.send(question(live)) {
-                // The thread that receives answers ends last.
+                // An error is impossible: the thread that receives answers ends last.
                 let _ = unread.send(Box::new(answer));
             }
         });
@@ -137,7 +138,8 @@ impl Plane {
         answer.await.map_err(|_| stopped(Stopped))
     }
 
-    /// The same for a change of classes, which waits for a survey that has started over too often.
+    /// Does the same for a change of classes. It waits for a survey that has started over too
+    /// often.
     pub(crate) async fn change<R: Send + 'static>(
         &self,
         change: impl FnOnce(&mut Live<'_, Gateway, Wire>) -> R + Send + 'static,
@@ -146,7 +148,8 @@ impl Plane {
         self.ask(change).await
     }
 
-    /// Collects the report, the port counters and the bypass counters, without classes.
+    /// Collects the report, the port counters and the bypass counters. The report leaves out the
+    /// classes.
     pub(crate) async fn look(&self) -> Result<PlaneSnapshot, Failure> {
         let (report, _) = self.survey(Survey::of_policies()).await?;
         let report = report.unwrap_or_default();
@@ -163,13 +166,13 @@ impl Plane {
         .await
     }
 
-    /// The classes that share the link, sorted by name within each direction, upstream first.
+    /// The classes that share the link: those for the upload direction first, sorted by name.
     pub(crate) async fn classes(&self) -> Result<Vec<ClassReport>, Failure> {
         Ok(self.survey(Survey::of_classes()).await?.1)
     }
 
-    /// The flows that `survey` selects. The data plane reports them in bounded parts and forwards packets
-    /// in between.
+    /// The flows that `survey` selects. The data plane lists them in parts of limited size, and
+    /// forwards packets in between.
     pub(crate) async fn flows(&self, mut survey: FlowSurvey) -> Result<Vec<FlowReport>, Failure> {
         let mut more = true;
         while more {
@@ -185,8 +188,8 @@ impl Plane {
         Ok(survey.report())
     }
 
-    /// Share of the flows with a packet within the last `span` that the policies in force have classified. 1 if there
-    /// are none.
+    /// Share of the live flows that the policies in force have classified. A live flow had a packet
+    /// within the last `span`. 1 if there are none.
     pub(crate) async fn classified(&self, span: Duration) -> Result<f64, Failure> {
         let [mut live, mut current] = [0, 0];
         for part in 0.. {
@@ -197,9 +200,9 @@ impl Plane {
         Ok(if live == 0 { 1.0 } else { f64::from(current) / f64::from(live) })
     }
 
-    /// The report and classes that `survey` selects. The data plane adds one bounded part at a time and forwards
-    /// packets in between. During a swap it adds none. If changes of policies or classes have made the survey
-    /// start over too often, further changes wait for it.
+    /// The report and the classes that `survey` selects. The data plane adds one part of limited
+    /// size at a time, and forwards packets in between. A change of policies or classes makes the
+    /// survey start over. After [`ATTEMPTS`] of these, further changes wait for it.
     async fn survey(
         &self,
         mut survey: Survey,
@@ -223,10 +226,10 @@ impl Plane {
         aside(move || survey.report()).await
     }
 
-    /// Puts `policies`, `config` and the trunks of `ends` in force. Returns the new generation.
+    /// Puts `policies`, `config` and the trunks `ends` in force. Returns the new generation.
     ///
-    /// The data plane works in parts of bounded length and forwards packets in between. Other threads do
-    /// the work that takes time in proportion to the number of policies.
+    /// The data plane works in parts of limited length, and forwards packets in between. Work whose
+    /// time grows with the number of policies is done in other threads.
     pub(crate) async fn install(
         &self,
         config: GatewayConfig,
@@ -238,7 +241,7 @@ impl Plane {
         let (generation, config) =
             aside(move || (Generation::new(policies, running, &config), config)).await?;
         let begin = self.ask(move |live| {
-            // Frames must reach the gateway before the new policies are in force.
+            // Frames must come to the gateway before the new policies are in force.
             live.set_passing(false);
             live.machine.reconfigure(live.now, &config);
             for ((end, _), number) in ends.iter_mut().zip(live.machine.trunk_numbers()) {
@@ -259,9 +262,9 @@ impl Plane {
         Ok(generation)
     }
 
-    /// Lets frames bypass the gateway while it has nothing to manage and holds no packets.
+    /// Lets frames bypass the gateway while it has nothing to manage and no packet waits in it.
     pub(crate) fn settle(&self) {
-        // After the end of the loop, frames bypass the gateway anyway.
+        // The result is ignored: after the end of the loop, frames bypass the gateway anyway.
         let _ = self.remote.post(|live| {
             if live.heartbeat.passing() != live.machine.is_transparent() {
                 live.set_passing(live.machine.is_transparent());
@@ -269,9 +272,9 @@ impl Plane {
         });
     }
 
-    /// Releases held packets, lets frames bypass the gateway, and waits until that is done.
+    /// Sends all queued packets, lets frames bypass the gateway, and waits until this is done.
     pub(crate) fn stop(&self) {
-        // A stopped loop needs no request.
+        // The results are ignored: a loop that has already stopped needs no request.
         let _ = self.remote.post(|live| live.machine.release_all(live.now));
         let _ = self.remote.stop();
         let thread = self.thread.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
@@ -296,7 +299,8 @@ impl Plane {
     }
 }
 
-/// The thread of the data plane: opens the ports, reports the result, and runs.
+/// The thread of the data plane: opens the ports, reports whether this succeeded, and runs the
+/// loop.
 fn drive(
     installed: &Installed,
     policies: PolicySet,
@@ -324,8 +328,8 @@ fn stopped(error: Stopped) -> Failure {
     Failure::new(Code::NoGateway, error.to_string())
 }
 
-/// A random seed, so that remote hosts cannot choose the hash buckets of their flows.
+/// A random seed for hashing, so remote hosts cannot make their flows collide.
 fn seed() -> u64 {
-    // Keys of the standard library's hash maps are random in each process.
+    // The keys of the standard library's hash maps are random in each process.
     RandomState::new().build_hasher().finish()
 }

@@ -1,7 +1,7 @@
-//! Alarms for frames that a port could not send, or whose checksums it could not finish, and for a loop
-//! that hangs.
+//! Alarms about the ports: frames that a port could not send, checksums that it could not complete,
+//! and a loop that hangs.
 //!
-//! An alarm is in force for [`RECENT`] after the last such frame or hang.
+//! An alarm lasts for [`RECENT`] after the last such event.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use tidegate_dataplane::{PortCounters, Refusal, Refused};
 use super::plane::PlaneSnapshot;
 use crate::api::Ports;
 
-/// Time for which an alarm outlasts its cause: the polling interval of most monitoring systems.
+/// Time for which an alarm outlasts its cause. Most monitoring systems poll at this interval.
 const RECENT: Duration = Duration::from_secs(60);
 
 /// The alarms in force.
@@ -36,7 +36,7 @@ pub(super) fn of(seen: &PlaneSnapshot, ports: &Ports) -> Vec<String> {
     alarms
 }
 
-/// Least number of hangs for an alarm. A single one may be a suspended machine.
+/// Number of hangs from which there is an alarm. One hang may come from a suspended machine.
 const HANGS: u64 = 2;
 
 fn hung(seen: &PlaneSnapshot) -> String {
@@ -97,7 +97,7 @@ mod tests {
         Ports { lan: "lan".to_owned(), wan: "wan".to_owned(), ..Ports::default() }
     }
 
-    /// Catches: the name of the other port; an alarm for ever; no alarm.
+    /// Catches: an alarm that names the wrong port; an alarm that never ends; no alarm.
     #[test]
     fn a_refused_frame_is_named_for_a_minute() {
         let key = FlowKey {
@@ -120,7 +120,8 @@ mod tests {
         assert_eq!(of(160, Refusal::Whole), [""; 0]);
     }
 
-    /// Catches: no alarm; one for a single hang; one for ever.
+    /// Catches: no alarm after repeated hangs; an alarm after a single hang; an alarm that never
+    /// ends.
     #[test]
     fn a_gateway_that_hangs_again_and_again_is_an_alarm() {
         let of = |now, hangs| {
@@ -134,7 +135,7 @@ mod tests {
         assert_eq!((of(160, 2), of(159, 1)), (vec![], vec![]));
     }
 
-    /// Catches: an alarm although no checksum was left unfinished; one without a remedy.
+    /// Catches: an alarm although every checksum was completed; an alarm that names no remedy.
     #[test]
     fn unfinished_checksums_are_an_alarm_that_says_what_helps() {
         let counters = PortCounters {

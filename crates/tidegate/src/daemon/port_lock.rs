@@ -1,4 +1,5 @@
-//! Ensures that only one gateway uses a port, by a lock in a directory that no other user can write to.
+//! Ensures that only one gateway uses a port. The lock is a file in a directory to which no other
+//! user can write.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -13,13 +14,13 @@ use tidegate_dataplane::{Interface, PortLock as FileLock};
 use crate::code::Code;
 use crate::output::Failure;
 
-/// The run directory. Only root can create it, or systemd for the user of the service.
+/// The run directory. Only root can create it, or systemd for the service's user.
 const DIRECTORY: &str = "/run/tidegate";
 
 /// The lock file in the run directory.
 const FILE: &str = "ports";
 
-/// An exclusive lock on a port, independent of the control socket.
+/// An exclusive lock on a port. It does not depend on the control socket.
 #[derive(Debug)]
 pub(crate) struct PortLock(#[expect(dead_code, reason = "held, and not used")] Held);
 
@@ -27,15 +28,16 @@ pub(crate) struct PortLock(#[expect(dead_code, reason = "held, and not used")] H
 #[expect(dead_code, reason = "held, and not used")]
 enum Held {
     File(FileLock),
-    /// An abstract socket name in a network namespace that no other user can enter.
+    /// The name of an abstract Unix socket. It is local to a network namespace that no other user
+    /// can enter.
     Name(UnixDatagram),
 }
 
 impl PortLock {
     /// Locks `interface`; fails if another gateway holds the lock.
     ///
-    /// In a user namespace without write access to `/run`, the lock is an abstract socket name. Other
-    /// users cannot enter the network namespace there.
+    /// In a user namespace without write access to `/run`, the lock is an abstract socket name.
+    /// There, no other user can enter the network namespace and take the name.
     pub(crate) fn take(interface: &Interface) -> Result<Self, Failure> {
         let held = match in_directory(Path::new(DIRECTORY), interface) {
             Err(error) if in_user_namespace() && is_denied(&error) => by_name(interface),
@@ -59,12 +61,13 @@ impl PortLock {
     }
 }
 
-/// Locks `interface` in `directory`, which is created if necessary. `None` if the interface is locked.
+/// Locks `interface` in `directory`, which is created if necessary. Returns `None` if the interface
+/// is already locked.
 fn in_directory(directory: &Path, interface: &Interface) -> io::Result<Option<Held>> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let about = fs::symlink_metadata(directory)?;
     let mine = geteuid().as_raw();
-    // In a directory that other users write to, they could replace our file.
+    // Users who can write to the directory could replace our file.
     if !about.is_dir() || about.uid() != mine || about.mode() & 0o022 != 0 {
         let why = format!("{} is not a directory that only we write to", directory.display());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
@@ -84,7 +87,8 @@ fn is_denied(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
-/// True unless this process is in the initial user namespace, whose user id map is the identity.
+/// Returns `true` unless this process is in the initial user namespace, whose map of user ids is
+/// the identity.
 ///
 /// Source: Linux `user_namespaces(7)`.
 fn in_user_namespace() -> bool {
@@ -114,9 +118,9 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// Any local user can bind an abstract name first.
+    /// Outside of user namespaces, any local user could bind an abstract name first.
     ///
-    /// Catches: a lock by abstract socket name.
+    /// Catches: a lock that an abstract socket name of another user prevents.
     #[test]
     fn a_bound_abstract_name_does_not_prevent_the_lock() {
         let lo = Interface::find("lo").unwrap();
@@ -129,7 +133,7 @@ mod tests {
         assert!(held.is_ok(), "{}", held.unwrap_err().message);
     }
 
-    /// Catches: a lock in a directory of any owner and mode.
+    /// Catches: a lock taken in a directory to which other users can write.
     #[test]
     fn a_directory_writable_by_other_users_is_refused() {
         let (folder, lo) = (folder("open"), Interface::find("lo").unwrap());

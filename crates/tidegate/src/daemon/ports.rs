@@ -1,4 +1,4 @@
-//! Opens the ports, and selects their backend.
+//! Opens the ports, with AF_XDP or packet sockets.
 
 use tidegate_core::PacketPool;
 use tidegate_dataplane::af_xdp::{self, Copying, OpenError};
@@ -15,8 +15,8 @@ use crate::code::Code;
 use crate::config::{Backend, Config};
 use crate::output::Failure;
 
-/// Opens the ports of the configuration `installed`, with AF_XDP where the host supports it, unless
-/// a backend is forced.
+/// Opens the ports of the configuration `installed`. Uses AF_XDP if the host supports it, unless
+/// the configuration names another backend.
 pub(crate) fn open(
     installed: &Installed,
     clock: &Monotonic,
@@ -44,7 +44,8 @@ fn open_on(
     }
     match xdp(config, pair, &wire, pool) {
         Err(error) if config.backend == Backend::Auto => {
-            // Failed ports may have kept packets. No other component has any yet.
+            // The failed ports may have kept packets of the pool. No other component has any yet,
+            // so the pool is made again.
             *pool = PacketPool::with_capacity(config.gateway.packets);
             let notes = vec![format!("AF_XDP is not possible here: {error}")];
             af_packet(config, pair, &wire, trunks, notes)
@@ -107,7 +108,7 @@ fn af_packet(
     let ports = vec![port(pair[0])?, trunks.attach(port(pair[1])?, &memory)];
     let wire = match FailToWire::beneath_packet_sockets(wire, pair) {
         Ok(wire) => Some(wire),
-        // Otherwise both gateways would forward each frame.
+        // Two gateways on the same ports would forward each frame twice.
         Err(error @ WireError::Alive { .. }) => {
             return Err(Failure::new(Code::AlreadyRuns, error.to_string()));
         }

@@ -1,15 +1,15 @@
-//! The reason why a change was refused.
+//! Why the daemon refused a change.
 
 use tidegate_config::Findings;
 
 use crate::code::Code;
 use crate::output::Failure;
 
-/// The reason why a change was refused.
+/// Why the daemon refused a change.
 pub(crate) enum Refusal {
-    /// Findings in the file.
+    /// The policy file has errors.
     Findings(Findings),
-    /// Another reason.
+    /// Any other reason.
     Failure(Failure),
 }
 
@@ -20,12 +20,12 @@ impl From<Failure> for Refusal {
 }
 
 impl Refusal {
-    /// True for a failure with this code.
+    /// Returns `true` if the reason is a failure with this code.
     pub(super) fn is(&self, code: Code) -> bool {
         matches!(self, Self::Failure(failure) if failure.code == code)
     }
 
-    /// The refusal as a sentence, with its code and help.
+    /// The reason as text, with its code and remedy.
     pub(crate) fn text(&self) -> String {
         let failure = match self {
             Self::Findings(found) => &Failure::from(found),

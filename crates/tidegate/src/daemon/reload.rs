@@ -1,4 +1,4 @@
-//! SIGHUP: the policy file that was applied last is read again.
+//! Reloads the policy file that was applied last, after SIGHUP.
 //!
 //! Methods of `Daemon`, whose fields are in `daemon.rs`.
 
@@ -15,18 +15,18 @@ use crate::documents::Documents;
 use crate::files::{self, PATIENCE};
 use crate::output::Failure;
 
-/// Maximum time to read the policy file and its includes. [`files::read_regular`] gives up after half
-/// of this time, and then names the file that hangs.
+/// Time limit for reading the policy file and its includes. [`files::read_regular`] gives up after
+/// half of this time and names the file that does not answer.
 pub(super) const READ: Duration = PATIENCE.saturating_mul(2);
 
 impl Daemon {
-    /// Reads the file again, after any number of long requests. An invalid file leaves the running
-    /// configuration, and raises an alarm.
+    /// Reads the policy file again. Waits for any number of long requests. If the file is invalid,
+    /// the running configuration stays in force, and there is an alarm.
     pub(crate) async fn reload(self: &Arc<Self>) {
         self.reload_by(read).await;
     }
 
-    /// The same, with the documents that `read` returns for the file.
+    /// Does the same, with `read` in place of reading the file.
     pub(super) async fn reload_by(
         self: &Arc<Self>,
         read: impl FnOnce(&Path) -> Result<Documents, Failure> + Send + 'static,
@@ -51,7 +51,8 @@ impl Daemon {
         self: &Arc<Self>,
         read: impl FnOnce(&Path) -> Result<Documents, Failure> + Send + 'static,
     ) -> Result<Applied, Refusal> {
-        // `apply --save` may replace the file during its own turn.
+        // `apply --save` may replace the file while it has the turn. So the file is read after
+        // that.
         let turn = self.patient_turn().await?;
         let file = self.installed().await.documents.file.clone();
         let silent = silent(&file);
@@ -71,7 +72,7 @@ fn read(file: &Path) -> Result<Documents, Failure> {
     Documents::gather(file, text)
 }
 
-/// The failure of a file system that does not answer.
+/// The failure for a file system that does not answer.
 pub(super) fn silent(file: &Path) -> Failure {
     let file = file.display();
     let message =

@@ -1,4 +1,4 @@
-//! Converts the reports of the gateway into the types of the API.
+//! Converts the reports of the gateway into the types of the HTTP API.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tidegate_core::packet::Direction;
 use tidegate_core::policy::{Action, Mode, Policy};
 use tidegate_core::qdisc::Backlog;
 use tidegate_core::report::{
-    AggregateReport, ClassReport, ControlReport, Count, FlowReport, Limit, Promise, Triggers,
+    AggregateReport, ClassReport, ControlReport, Count, FlowReport, Limit, PromiseReport, Triggers,
     TunnelReport, UnresponsiveFlow,
 };
 use tidegate_core::{ByReason, Reason};
@@ -18,7 +18,7 @@ use super::plane::PlaneSnapshot;
 use crate::api;
 use crate::config::Config;
 
-/// Converts `seen`; fields that only the daemon knows stay empty.
+/// Converts `seen` into a status. The caller fills in the fields that only the daemon knows.
 pub(super) fn status(seen: &PlaneSnapshot) -> api::Status {
     let report = &seen.report;
     api::Status {
@@ -47,14 +47,14 @@ pub(super) fn status(seen: &PlaneSnapshot) -> api::Status {
     }
 }
 
-/// The policies of `all` that are in none of `seen`.
+/// The policies in `all` that have no aggregate in `seen`, since they had no packet.
 pub(super) fn idle(all: &[Policy], seen: &[api::Aggregate]) -> Vec<String> {
     let seen: HashSet<&str> = seen.iter().map(|it| it.policy.as_str()).collect();
     let names = all.iter().map(|policy| &policy.name);
     names.filter(|name| !seen.contains(name.as_str())).cloned().collect()
 }
 
-/// The alarm that names a flow whose sender does not respond.
+/// The alarm about a flow whose sender does not slow down.
 pub(super) fn unresponsive(it: &UnresponsiveFlow) -> String {
     format!(
         "{} to {} ({}) does not respond: it sends more than its ACKs request, and policy {} treats \
@@ -117,7 +117,7 @@ fn control(it: &ControlReport) -> api::Control {
     }
 }
 
-fn promise(it: Promise) -> api::Promise {
+fn promise(it: PromiseReport) -> api::Promise {
     api::Promise {
         term: it.term.name().to_owned(),
         of: it.of,
@@ -228,13 +228,14 @@ pub(super) fn waiting(it: Backlog) -> api::Count {
     api::Count { packets: u64::from(it.packets), bytes: it.bytes.0 }
 }
 
-/// Converts `flows`, each with its limit in words. Takes time in proportion to flows and policies.
+/// Converts `flows`, and describes what limits each. The time grows with the number of flows and of
+/// policies.
 pub(super) fn flows(flows: Vec<FlowReport>, config: &Config) -> Vec<api::Flow> {
     let policies = config.policies.iter().map(|policy| (policy.name.as_str(), policy)).collect();
     flows.into_iter().map(|it| flow(it, &policies)).collect()
 }
 
-/// Policies by their names.
+/// Policies by name.
 type Policies<'a> = HashMap<&'a str, &'a Policy>;
 
 fn flow(flow: FlowReport, policies: &Policies<'_>) -> api::Flow {
@@ -267,7 +268,7 @@ fn tunnel(it: TunnelReport) -> api::Tunnel {
     api::Tunnel { kind: kind.to_owned(), id, src, dst, vlan }
 }
 
-/// The limit of `flow` in words.
+/// Describes what limits `flow`.
 fn limit(flow: &FlowReport, policies: &Policies<'_>) -> String {
     let name = flow.policy.as_deref();
     let policy = name.and_then(|name| policies.get(name).copied());
@@ -304,7 +305,7 @@ fn limit(flow: &FlowReport, policies: &Policies<'_>) -> String {
     }
 }
 
-/// Describes the treatment by `policy` of a flow without backlog.
+/// Describes how `policy` treats a flow that has no packets waiting.
 fn passed(policy: &Policy) -> String {
     let name = &policy.name;
     match &policy.action {
@@ -322,7 +323,8 @@ mod tests {
     use super::*;
     use crate::config;
 
-    /// Catches: the VLAN inside a tunnel left out, in words and as a field; one shown where there is none.
+    /// Catches: the VLAN inside a tunnel missing in the text or in the field; a VLAN shown for a
+    /// tunnel without one.
     #[test]
     fn a_tunnel_is_shown_with_the_vlan_inside() {
         let [src, dst] = ["192.0.2.1:4789", "192.0.2.2:4789"].map(str::to_owned);
@@ -337,7 +339,8 @@ mod tests {
         );
     }
 
-    /// Catches: the same text for two limits; held ACKs left out; a policy without its profile.
+    /// Catches: one text for two different limits; held ACKs not mentioned; a policy named without
+    /// its profile.
     #[test]
     fn each_limit_has_an_answer_of_its_own() {
         let text = "[gateway]\nlan = \"lan\"\nwan = \"wan\"\n\

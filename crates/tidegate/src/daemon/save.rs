@@ -1,8 +1,10 @@
-//! `apply` with `save`: the policy file that a restart reads is replaced together with the running configuration.
+//! `apply` with `save` replaces the policy file that a restart reads, together with the running
+//! configuration.
 //!
-//! The text is on the disk before any change. It becomes the policy file while no other change can
-//! begin. So the file always holds the running text, even with other changes, rollbacks and reloads
-//! at the same time. If the file system hangs, the file may hold an earlier text, and an alarm is raised.
+//! The new text is written to the disk before any change. It becomes the policy file at a time when
+//! no other change can begin. The file thus always holds the running text, even with concurrent
+//! changes, rollbacks and reloads. Only if the file system hangs may the file hold an earlier text;
+//! then there is an alarm.
 //!
 //! Methods of `Daemon`, whose fields are in `daemon.rs`.
 
@@ -20,18 +22,18 @@ use crate::files::PATIENCE;
 use crate::output::Failure;
 use crate::replace::Staged;
 
-/// The outcome of a save after which the new policies are in force.
+/// The result of a save, once the new policies are in force.
 #[derive(Default)]
 pub(super) struct Saved {
-    /// Path of the policy file, if it now contains the new policies.
+    /// The path of the policy file, if the file holds the new policies.
     pub(super) file: Option<String>,
-    /// The error, if the save failed or its result is unknown.
+    /// The error if the save failed or its result is unknown.
     pub(super) doubt: Option<Failure>,
 }
 
 impl Daemon {
-    /// Compiles `proposal` as a restart will: with the included files on the disk of the gateway.
-    /// Fails if the client has sent other contents.
+    /// Compiles `proposal` as a restart will: with the included files on this host's disk. Fails if
+    /// the client's copies of these files differ.
     pub(super) async fn read_to_save(&self, proposal: Proposal) -> Result<Installed, Refusal> {
         let Proposal { text, included, .. } = proposal;
         let file = self.started_file.clone();
@@ -48,7 +50,8 @@ impl Daemon {
         self.compile(documents).await
     }
 
-    /// Writes the text of `next` beside the policy file that a restart reads. The caller has a turn.
+    /// Writes the text of `next` to a file beside the policy file. The caller must have the turn
+    /// for a long request.
     pub(super) async fn stage(&self, next: &Installed) -> Result<Staged, Failure> {
         if self.saving.try_lock().is_err() {
             return Err(self.unsaved(&unended()));
@@ -58,8 +61,8 @@ impl Daemon {
         staged.unwrap_or_else(|_| Ok(Err(silent())))?.map_err(|error| self.unsaved(&error))
     }
 
-    /// Makes `staged` the policy file that a restart reads. On failure the configuration `before`
-    /// returns. The caller holds `changing`.
+    /// Makes `staged` the policy file. If this fails, restores the configuration `before`. The
+    /// caller must hold `changing`.
     pub(super) async fn put_or_undo(
         &self,
         staged: Option<Staged>,
@@ -69,7 +72,8 @@ impl Daemon {
         let file = self.started_file.display().to_string();
         let saving = self.saving.clone().try_lock_owned();
         let put = aside(move || {
-            // Held until the system call returns, so that a late one cannot replace a later text.
+            // The lock is held until the system call returns. A late call then cannot replace a
+            // later text.
             let _saving = saving.map_err(|_| unended())?;
             staged.put()
         });
@@ -108,12 +112,13 @@ impl Saved {
     }
 }
 
-/// The error of a file system that does not answer. A late write is removed again.
+/// The error if the file system does not answer in time. A text that is written late is removed
+/// again.
 fn silent() -> io::Error {
     io::Error::other(format!("its file system has not answered for {PATIENCE:?}"))
 }
 
-/// The error of a save during an earlier one whose file system does not answer.
+/// The error if the file system has not answered an earlier save yet.
 fn unended() -> io::Error {
     io::Error::other("its file system has not yet answered to an earlier save")
 }

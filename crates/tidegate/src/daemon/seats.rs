@@ -1,13 +1,13 @@
-//! Bounds the connections of one listener: their number, their memory and their idle time.
+//! Limits the client connections of one listener: their number, their memory and their idle time.
 //!
-//! A connection is *waiting* while it owes the next bytes of a request, or has not taken its answer.
-//! One that moves no byte for [`Limits::idle`] meanwhile is closed.
+//! A connection is *waiting* if it waits for its client: to send the rest of a request, or to take
+//! the answer. If no byte moves for [`Limits::idle`] while it waits, it is closed.
 //!
-//! A newer connection may need the descriptor or the memory of another one. After
-//! [`Limits::grace`], the waiting connection whose last byte is oldest is closed. The grace of a
-//! descriptor counts from the beginning of the wait, so a client that sends a byte now and then
-//! excludes nobody. The grace of memory counts from the last byte, so a request or an answer in
-//! transfer is completed.
+//! A newer connection may need its descriptor (a *seat*) or its memory. Then a connection that has
+//! waited for more than [`Limits::grace`] is closed, the one whose last byte is oldest. For a seat,
+//! this time counts from the beginning of the wait, so a client that sends a byte now and then
+//! cannot keep others out. For memory, it counts from the last byte, so a transfer in progress is
+//! completed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,16 +17,17 @@ use nix::sys::resource::{Resource, getrlimit};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-/// Limits for the connections of one listener.
+/// The limits of one listener.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Maximum number of open connections.
+    /// Maximum number of open connections (seats).
     pub(crate) connections: usize,
-    /// Maximum bytes of requests and answers in memory, over all connections.
+    /// Maximum bytes of requests and answers in memory, summed over all connections.
     pub(crate) bytes: usize,
-    /// Waiting time after which a connection may be closed in favour of a new one.
+    /// Time that a connection must have waited before it may be closed in favour of another one.
     pub(crate) grace: Duration,
-    /// Time for which a waiting connection may move no byte although no other needs its seat.
+    /// Time without a byte after which a waiting connection is closed even if no other needs its
+    /// seat.
     pub(crate) idle: Duration,
 }
 
@@ -35,11 +36,12 @@ impl Limits {
     pub(crate) fn control(descriptors: usize) -> Self {
         Self {
             connections: (descriptors / 8).clamp(1, 128),
-            // Two of the largest requests.
+            // Memory for two requests of the largest size.
             bytes: 2 * crate::files::MOST,
-            // 128 connections in 20 ms are 6,400/s: the longest backlog, 4,096, takes 0.64 s.
+            // With 128 connections freed every 20 ms, 6,400 are served per second. The longest
+            // backlog, 4,096, thus takes 0.64 s.
             grace: Duration::from_millis(20),
-            // A client on this host that pauses for longer has stopped.
+            // A client on this host that pauses for longer has probably stopped.
             idle: Duration::from_secs(10),
         }
     }
@@ -56,12 +58,12 @@ impl Limits {
     }
 }
 
-/// The connections of a listener.
+/// The open connections of a listener.
 #[derive(Debug)]
 pub(crate) struct Seats {
     limits: Limits,
     taken: Mutex<Taken>,
-    /// Notified when a connection ends, begins to wait, or releases memory.
+    /// Notified when a connection ends, starts to wait for its client, or releases memory.
     changed: Notify,
 }
 
@@ -74,26 +76,27 @@ struct Taken {
 
 #[derive(Debug)]
 struct Seat {
-    /// `None` while the gateway works on its request, or makes room for it.
+    /// The wait for the client. `None` while the gateway works on the request or finds memory for
+    /// it.
     waiting: Option<Waiting>,
-    /// Time since which its request waits for memory.
+    /// Time since when the request has waited for memory.
     holding: Option<Instant>,
-    /// Its request gets no memory, because a newer one needs the memory that it holds.
+    /// The request gets no memory: a newer request needs the memory that it holds.
     refused: bool,
-    /// Bytes of its request.
+    /// Bytes of the request in memory.
     request: usize,
-    /// Unsent bytes of its answers.
+    /// Bytes of answers in memory that are not sent yet.
     answers: usize,
     /// Notified when the connection must end.
     end: Arc<Notify>,
     ending: bool,
 }
 
-/// The wait of a connection.
+/// A wait for the client.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     since: Instant,
-    /// Time of its last byte. `since` if it has moved none.
+    /// Time of the last byte; equal to `since` if no byte has moved.
     moved: Instant,
 }
 
@@ -104,7 +107,7 @@ impl Waiting {
     }
 }
 
-/// The seat of one connection, released when dropped.
+/// The seat of one connection. Dropping it frees the seat.
 #[derive(Debug)]
 pub(crate) struct Connection {
     of: Arc<Seats>,
@@ -112,24 +115,24 @@ pub(crate) struct Connection {
     end: Arc<Notify>,
 }
 
-/// The memory of an answer, released when dropped.
+/// Memory counted for an answer. Dropping it releases the memory.
 #[derive(Debug)]
 pub(crate) struct Charge {
     of: Arc<Connection>,
     bytes: usize,
 }
 
-/// No memory is free for more of a request.
+/// There is no memory for more of a request.
 #[derive(Debug)]
 pub(crate) struct Full;
 
 impl Seats {
-    /// A listener without connections.
+    /// The state of a listener that has no connections yet.
     pub(crate) fn new(limits: Limits) -> Arc<Self> {
         Arc::new(Self { limits, taken: Mutex::default(), changed: Notify::new() })
     }
 
-    /// Waits for a free seat and takes it.
+    /// Waits for a free seat, and takes it.
     pub(crate) async fn take(self: &Arc<Self>) -> Connection {
         loop {
             let changed = self.changed.notified();
@@ -166,7 +169,7 @@ impl Seats {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Number of connections and bytes in use.
+    /// Number of seats and bytes in use.
     #[cfg(test)]
     pub(crate) fn used(&self) -> (usize, usize) {
         let taken = self.lock();
@@ -174,14 +177,15 @@ impl Seats {
     }
 }
 
-/// The event that can free a seat or memory.
+/// What the search for a seat or memory must wait for.
 #[derive(Clone, Copy, Debug)]
 enum Room {
-    /// A connection that must end ends or releases memory, or a connection begins to wait.
+    /// A change: a connection that was told to end does so, or another starts to wait for its
+    /// client.
     Changed,
-    /// The end of a connection's grace, at this time.
+    /// This time, at which a waiting connection may be closed.
     At(Instant),
-    /// The end of a request in progress: no connection is waiting.
+    /// The end of a request on which the gateway works, as no connection waits for its client.
     Busy,
 }
 
@@ -195,8 +199,8 @@ impl Room {
 }
 
 impl Taken {
-    /// Ends one connection that `which` accepts and whose grace is over: the one with the oldest
-    /// last byte. The grace counts `from` a moment of the wait.
+    /// Closes one waiting connection that `which` accepts and whose grace is over: the one whose
+    /// last byte is oldest. `from` returns the time from which the grace counts.
     fn make_room(
         &mut self,
         now: Instant,
@@ -209,8 +213,8 @@ impl Taken {
         }
         let asked = self.seats.iter_mut().filter(|(id, seat)| which(**id, seat));
         let waiting = asked.filter_map(|(_, seat)| Some((seat.waiting?, seat)));
-        // Connections whose grace is over come first, and among them the one with the oldest last
-        // byte.
+        // The grace of the first connections is over. Among them, the one with the oldest last byte
+        // comes first.
         let order = |(wait, _): &(Waiting, &mut Seat)| {
             let over = from(wait) + grace;
             if over > now { (true, over) } else { (false, wait.moved) }
@@ -227,29 +231,29 @@ impl Taken {
 }
 
 impl Connection {
-    /// Marks the connection as not waiting: a request has begun, or is complete.
+    /// Notes that the gateway works: a request has begun, or is complete.
     pub(crate) fn works(&self) {
         self.seat(|seat| seat.waiting = None);
     }
 
-    /// Marks the connection as waiting for its client.
+    /// Notes that the connection now waits for its client.
     pub(crate) fn waits(&self) {
         self.seat(|seat| seat.waiting = Some(Waiting::begins()));
         self.of.changed.notify_waiters();
     }
 
-    /// Bytes have moved.
+    /// Notes that bytes have moved.
     pub(crate) fn moves(&self) {
         self.seat(|seat| seat.waiting.iter_mut().for_each(|it| it.moved = Instant::now()));
     }
 
-    /// Counts `more` bytes of a request. Waits while another connection makes room for them. No
-    /// other connection can end it meanwhile, because its client does not cause the wait.
+    /// Counts `more` bytes of a request, and waits until there is memory for them. During this
+    /// wait, the connection is not closed for another one, because its client is not the cause.
     ///
     /// # Errors
     ///
-    /// If the gateway works on all requests that hold the memory. If all of them wait for memory,
-    /// the one that has waited longest is refused.
+    /// If all memory is held by requests on which the gateway works. If all such requests
+    /// themselves wait for memory, the one that has waited longest is refused.
     pub(crate) async fn hold(&self, more: usize) -> Result<(), Full> {
         loop {
             let changed = self.of.changed.notified();
@@ -303,13 +307,13 @@ impl Connection {
         Room::Changed
     }
 
-    /// The request is complete. The client must take an answer of `bytes`, which count until the
-    /// charge is dropped.
+    /// Notes that the request is complete and has an answer of `bytes` bytes. They count as memory
+    /// until the returned value is dropped.
     pub(crate) fn answers(self: &Arc<Self>, bytes: usize) -> Charge {
         self.let_go();
         let mut taken = self.of.lock();
-        // The answer exists and is sent. An older one that its client does not take makes room for
-        // it.
+        // The answer exists already, so its memory is counted even beyond the limit. A connection
+        // with an older answer that its client does not take is closed instead.
         taken.bytes += bytes;
         taken.seats.entry(self.id).and_modify(|seat| seat.answers += bytes);
         if taken.bytes > self.of.limits.bytes {
@@ -320,14 +324,14 @@ impl Connection {
         Charge { of: self.clone(), bytes }
     }
 
-    /// Ends another connection that holds memory.
+    /// Closes another connection that holds memory.
     fn make_room(&self, taken: &mut Taken) -> Room {
         let other = |id, seat: &Seat| id != self.id && seat.request + seat.answers > 0;
         taken.make_room(Instant::now(), self.of.limits.grace, |it| it.moved, other)
     }
 
-    /// Returns when the connection must end: it has been idle for too long, or another one needs
-    /// its seat.
+    /// Returns when the connection must be closed: it was idle for too long, or another one needs
+    /// its seat or memory.
     pub(crate) async fn ended(&self) {
         let idle = self.of.limits.idle;
         loop {

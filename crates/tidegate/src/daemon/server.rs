@@ -38,18 +38,17 @@ use crate::code::Code;
 use crate::files;
 use crate::output::{Failure, versioned};
 
-/// The control socket, with its exclusive lock.
+/// The control socket, locked against other gateways.
 pub(crate) struct Socket {
     listener: UnixListener,
     file: RemoveOnDrop,
-    /// The lock of the running gateway, held until the process ends.
+    /// The lock of this gateway, held until the process ends.
     _lock: File,
 }
 
 impl Socket {
-    /// Opens the socket at `path`. Replaces the socket of a dead process, but no file of another kind.
-    ///
-    /// Must be called within the runtime.
+    /// Opens the socket at `path`. Replaces a socket that a dead process left, but no other kind of
+    /// file. Must be called within the async runtime.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         let failed = |error: io::Error| {
             let message = format!("cannot open the control socket {}: {error}", path.display());
@@ -69,7 +68,7 @@ impl Socket {
         }
         let listener = UnixListener::bind(path).map_err(failed)?;
         let file = RemoveOnDrop(path.to_owned());
-        // Write access allows policy changes, so only the gateway's user has it.
+        // Whoever may write to the socket may change policies, so only the gateway's user may.
         fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(failed)?;
         Ok(Self { listener, file, _lock: lock })
     }
@@ -86,12 +85,12 @@ pub(crate) struct ControlServers {
     daemon: Arc<Daemon>,
     socket: Socket,
     metrics: Option<TcpListener>,
-    /// Connections of the control socket, then of the metrics port.
+    /// The connections of the control socket, and those of the metrics port.
     pub(super) seats: [Arc<Seats>; 2],
 }
 
 impl ControlServers {
-    /// A server with `limits` for the control socket, then for the metrics port.
+    /// A server. `limits` are those of the control socket, and those of the metrics port.
     pub(crate) fn new(
         daemon: Arc<Daemon>,
         socket: Socket,
@@ -101,7 +100,7 @@ impl ControlServers {
         Self { daemon, socket, metrics, seats: limits.map(Seats::new) }
     }
 
-    /// Serves requests until dropped.
+    /// Serves requests until this future is dropped.
     pub(crate) async fn serve(self) {
         let Self { daemon, socket, metrics, seats } = self;
         let pages = metrics_routes(daemon.clone());
@@ -109,8 +108,8 @@ impl ControlServers {
     }
 }
 
-/// Serves `routes` and `pages` on the control socket, and `pages` on the metrics port, until
-/// dropped. `control` and `scrapers` are the seats of the two.
+/// Serves `routes` and `pages` on the control socket, and `pages` also on the metrics port.
+/// `control` and `scrapers` limit the connections of the two.
 pub(crate) async fn serve(
     socket: Socket,
     metrics: Option<TcpListener>,
@@ -129,10 +128,10 @@ pub(crate) async fn serve(
     tokio::join!(accept(listener, control, routes), scraped);
 }
 
-/// Serves every connection of `listener` as soon as it has a seat.
+/// Serves the connections of `listener`. Each waits for a free seat first.
 pub(super) async fn accept(mut listener: impl Listener, seats: &Arc<Seats>, routes: Router) {
     loop {
-        // One accepted connection waits here for a seat; the others wait in the kernel's backlog.
+        // One accepted connection waits here for a seat. The others wait in the kernel's backlog.
         let (stream, _) = listener.accept().await;
         let connection = Arc::new(seats.take().await);
         let routes = routes.clone();
@@ -146,7 +145,7 @@ pub(super) async fn accept(mut listener: impl Listener, seats: &Arc<Seats>, rout
     }
 }
 
-/// Answers the requests of one connection in sequence.
+/// Answers the requests of one connection, one after another.
 async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     connection: &Arc<Connection>,
@@ -168,20 +167,20 @@ async fn converse(
             Ok::<_, Infallible>(answer.map(body))
         }
     });
-    // The client of a broken connection cannot receive an error.
+    // The result is ignored: the client of a broken connection cannot receive an error.
     let http =
         http1::Builder::new().max_buf_size(BUFFER).serve_connection(TokioIo::new(stream), service);
     let _ = http.await;
 }
 
-/// Read buffer of a connection: the head of a request, or a piece of its body.
+/// Size of a connection's read buffer, for the header of a request or a part of its body.
 const BUFFER: usize = 64 << 10;
 
-/// Marks an answer that several connections share; its bytes are charged to no connection.
+/// Marks an answer that several connections share. Its bytes are not counted for any of them.
 #[derive(Clone, Copy)]
 struct SharedAnswer;
 
-/// Bytes of an answer, which hold its memory until they are sent.
+/// The bytes of an answer. Their memory is counted until they are sent.
 struct ChargedAnswer(Bytes, #[expect(dead_code, reason = "held, and not used")] Arc<Charge>);
 
 impl AsRef<[u8]> for ChargedAnswer {
@@ -190,7 +189,7 @@ impl AsRef<[u8]> for ChargedAnswer {
     }
 }
 
-/// A listener for metrics.
+/// Opens the listener for metrics.
 pub(crate) async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
     let failed = |error| {
         let help = "choose another address with --metrics".to_owned();
@@ -227,7 +226,7 @@ fn routes(daemon: Arc<Daemon>) -> Router {
         .with_state(daemon)
 }
 
-/// Answers requests with an unknown path or method.
+/// The answer to a request with an unknown path or method.
 pub(crate) async fn unknown(method: Method, uri: Uri) -> Response {
     bad_request(StatusCode::NOT_FOUND, format!("there is no {method} {}", uri.path()))
 }
@@ -237,7 +236,7 @@ fn bad_request(status: StatusCode, message: String) -> Response {
     (status, Json(versioned(&json!({ "error": error })))).into_response()
 }
 
-/// A body in JSON, of at most [`files::MOST`] bytes. Its errors have the same form as all others.
+/// A JSON body of at most [`files::MOST`] bytes. Its errors have the same form as all other errors.
 pub(super) struct Body<T>(pub(super) T);
 
 impl<S: Sync, T: DeserializeOwned + Send + 'static> FromRequest<S> for Body<T> {
@@ -258,13 +257,13 @@ impl<S: Sync, T: DeserializeOwned + Send + 'static> FromRequest<S> for Body<T> {
     }
 }
 
-/// The error of a JSON body without the surrounding words of the parser.
+/// The error in a JSON body, without the words that the parser puts around it.
 fn plain(text: &str) -> String {
     let text = text.split_once("into the target type: ").map_or(text, |(_, error)| error);
     text.rsplit_once(" at line ").map_or(text, |(error, _)| error).to_owned()
 }
 
-/// Reads the whole body of `request`.
+/// Reads the whole body of `request` into memory.
 async fn collect(request: Request) -> Result<Vec<u8>, Response> {
     let (parts, mut body) = request.into_parts();
     let connection = parts.extensions.get::<Arc<Connection>>();
@@ -292,7 +291,7 @@ async fn collect(request: Request) -> Result<Vec<u8>, Response> {
     Ok(bytes)
 }
 
-/// The refusal of a request above the size limit.
+/// The answer to a request above the size limit.
 fn too_large() -> Response {
     let message = format!("the request is larger than {} bytes", files::MOST);
     refuse(&Failure::input(Code::TooLarge, message).into())
@@ -309,7 +308,7 @@ async fn status(State(daemon): DaemonState) -> Response {
     report(&daemon.looking, daemon.status()).await
 }
 
-/// Number of flows in a list without `?most=N`.
+/// Number of listed flows if the request has no `?most=N`.
 const FLOWS: usize = 100;
 
 async fn flows(State(daemon): DaemonState, RawQuery(query): RawQuery) -> Response {
@@ -348,7 +347,8 @@ async fn plan(State(daemon): DaemonState, Body(proposal): Body<Proposal>) -> Res
 
 async fn apply(State(daemon): DaemonState, Body(proposal): Body<Proposal>) -> Response {
     if proposal.save {
-        // Its turn lasts until the file is written.
+        // The request is processed to its end even if the client disconnects, so the file is
+        // written completely.
         return answer(whole(async move { daemon.apply(proposal).await }).await);
     }
     answer(daemon.apply(proposal).await)
@@ -378,7 +378,7 @@ async fn apply_source(
     answer(whole(async move { daemon.apply_source(&name, how.confirm_ms).await }).await)
 }
 
-/// Makes a page of current metrics.
+/// Builds the metrics page from current values.
 async fn page(daemon: &Daemon) -> Result<String, Failure> {
     let (status, classes) = (daemon.status().await?, daemon.classes().await?.classes);
     let (trunks, sources) = (daemon.trunks().await?.trunks, daemon.sources().await.sources);
@@ -388,7 +388,7 @@ async fn page(daemon: &Daemon) -> Result<String, Failure> {
 pub(crate) const PAGE: [(HeaderName, &str); 1] =
     [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
 
-/// The metrics page, shared by all scrapers and made at most once a second.
+/// The metrics page. All scrapers share it, and it is built at most once a second.
 struct Pages {
     daemon: Arc<Daemon>,
     newest: Mutex<Option<Made>>,
@@ -397,16 +397,16 @@ struct Pages {
 struct Made {
     at: Instant,
     page: Arc<String>,
-    /// The previous page, while it is still being sent.
+    /// The page before this one, while it is still being sent.
     before: Weak<String>,
 }
 
-/// Minimum time between two pages. Prometheus scrapes about every 15 s.
+/// Minimum time between two builds of the page. Prometheus scrapes about every 15 s.
 const PAGE_AGE: Duration = Duration::from_secs(1);
 
 impl Pages {
-    /// The newest page if it is less than a second old, else a new one. Keeps the newest page while the
-    /// previous one is still being sent, so that at most two pages are in memory.
+    /// The newest page if it is less than a second old, otherwise a new one. No page is built while
+    /// the one before is still being sent, so at most two are in memory.
     async fn page(&self) -> Result<Arc<String>, Failure> {
         let mut newest = self.newest.lock().await;
         let mut before = Weak::new();
@@ -438,8 +438,9 @@ async fn scrape(State(pages): State<Arc<Pages>>) -> Response {
     }
 }
 
-/// Answers with a report that may need hundreds of megabytes. The lock `turn` admits one report at a
-/// time, which bounds the memory. A separate thread writes the JSON, so other requests do not wait.
+/// Answers with a report that may need hundreds of megabytes. The lock `turn` admits one report at
+/// a time, which limits the memory. Another thread writes the JSON, so other requests are not
+/// delayed.
 async fn report<T: Serialize + Send + 'static>(
     turn: &Mutex<()>,
     made: impl Future<Output = Result<T, Failure>>,

@@ -1,4 +1,4 @@
-//! The daemon over its socket, around a gateway without ports.
+//! Tests the daemon through its socket, with a gateway that has no ports.
 
 use std::env;
 use std::fs;
@@ -35,7 +35,7 @@ mod warnings;
 
 const NOTHING: &str = "[gateway]\nlan = \"lan\"\nwan = \"wan\"\n";
 
-/// `NOTHING` and a policy of `mean`.
+/// The policy file `NOTHING` with one more policy, whose mean rate is `mean`.
 fn web(mean: &str) -> String {
     format!(
         "{NOTHING}[[policy]]\nname = \"web\"\naction = \"shape\"\nmatch = {{ dst = \"10.0.0.0/8\" }}\n\
@@ -43,7 +43,7 @@ fn web(mean: &str) -> String {
     )
 }
 
-/// A folder of its own.
+/// A new folder for one test.
 fn folder() -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -62,7 +62,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// A daemon that runs `text`, which a reload reads from its file.
+    /// A daemon that runs `text`, which is also in its policy file.
     async fn new(text: &str) -> Self {
         Self::with(text, folder(), Opened::default)
     }
@@ -90,7 +90,7 @@ impl Fixture {
         Self::of(documents, folder, limits, open, agent)
     }
 
-    /// A daemon that runs `documents`, whose sources `agent` follows.
+    /// A daemon that runs `documents`. `agent` follows their sources.
     fn of(
         documents: Documents,
         folder: PathBuf,
@@ -165,7 +165,7 @@ impl Fixture {
         plan.changes.iter().map(ToString::to_string).collect()
     }
 
-    /// Waits until `wanted` accepts the status.
+    /// Polls the status until `wanted` accepts it.
     async fn until(&self, wanted: impl Fn(&Status) -> bool) -> Status {
         for _ in 0..1_000 {
             let status: Status = self.get("/v1/status").await;
@@ -186,7 +186,7 @@ impl Drop for Fixture {
     }
 }
 
-/// The code of a refusal.
+/// The error code of a refused request.
 fn code<T>(answer: anyhow::Result<T>) -> Code {
     let Err(error) = answer else { panic!("it was not refused") };
     error.downcast::<Failure>().unwrap().code
@@ -276,13 +276,13 @@ async fn a_reload_takes_a_good_file_and_leaves_a_broken_one_alone() {
     assert!(status.alarms.is_empty());
 }
 
-/// Catches: a reload that opens a FIFO or reads without a size limit.
+/// Catches: a reload that blocks on a FIFO, or that reads a file without a size limit.
 #[tokio::test]
 async fn a_policy_file_that_has_become_a_fifo_or_too_large_is_refused_at_a_reload() {
     let fixture = Fixture::new(&web("5 Mbit/s")).await;
     fs::remove_file(fixture.file()).unwrap();
     mkfifo(&fixture.file(), Mode::S_IRWXU).unwrap();
-    // This writer unblocks a reader of the FIFO, so that the test fails instead of hanging.
+    // This writer would unblock a reader of the FIFO. The test then fails instead of hanging.
     let fifo = fixture.file();
     let writer = tokio::task::spawn_blocking(move || {
         thread::park_timeout(Duration::from_millis(300));
@@ -311,7 +311,7 @@ async fn one_socket_has_one_gateway_and_a_dead_ones_socket_is_replaced() {
     let stale = fixture.folder.join("stale");
     drop(std::os::unix::net::UnixListener::bind(&stale).unwrap());
     assert!(stale.exists() && Socket::open(&stale).is_ok());
-    // A failure after the socket was opened leaves no file.
+    // The socket that was opened and dropped leaves no file behind.
     assert!(!stale.exists());
 }
 
@@ -335,7 +335,7 @@ async fn an_alarm_about_the_file_ends_when_another_is_put_in_force() {
     assert!(status.alarms.is_empty(), "{:?}", status.alarms);
 }
 
-/// Catches: a policy without a packet that no report names.
+/// Catches: a policy without packets that no report mentions.
 #[tokio::test]
 async fn a_policy_without_a_packet_is_named_as_idle() {
     let fixture = Fixture::new(&web("5 Mbit/s")).await;
@@ -343,7 +343,8 @@ async fn a_policy_without_a_packet_is_named_as_idle() {
     assert_eq!((status.aggregates.len(), status.idle_policies), (0, vec!["web".to_owned()]));
 }
 
-/// Catches: a status that names one file only; a reload that reads the file of the start.
+/// Catches: a status that names only the running file; a reload that reads the file of the start
+/// instead of the running one.
 #[tokio::test]
 async fn after_another_file_was_applied_the_file_of_a_restart_is_named() {
     let fixture = Fixture::new(NOTHING).await;
@@ -364,7 +365,7 @@ async fn after_another_file_was_applied_the_file_of_a_restart_is_named() {
     assert_eq!(status.file, status.started_file);
 }
 
-/// Kills the mutant that keeps the alarm of a rollback when something else is applied.
+/// Catches: the alarm about a rollback that stays although another file was applied since.
 #[tokio::test]
 async fn what_is_put_in_force_ends_the_alarm_about_what_was_before() {
     let fixture = Fixture::new(NOTHING).await;
@@ -383,11 +384,11 @@ async fn only_the_user_it_runs_as_may_speak_to_the_socket() {
     assert_eq!(mode & 0o777, 0o600);
 }
 
-/// The answer to `request`, read until the connection is closed.
+/// Sends `request`, and reads until the server closes the connection. Returns the answer.
 async fn exchange(socket: PathBuf, request: String) -> String {
     let exchange = move || {
         let mut stream = UnixStream::connect(socket).unwrap();
-        // The server may close the connection before it has read everything.
+        // The result is ignored: the server may close the connection before it has read everything.
         let _ = stream.write_all(request.as_bytes());
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
@@ -396,7 +397,8 @@ async fn exchange(socket: PathBuf, request: String) -> String {
     tokio::task::spawn_blocking(exchange).await.unwrap()
 }
 
-/// Kills the mutants without a fallback, and with the text of a rejection instead of an error.
+/// Catches: an unknown path without an error in the usual form; a malformed body answered with the
+/// text of the HTTP library.
 #[tokio::test]
 async fn clients_that_hang_or_send_nonsense_or_too_much_disturb_nobody() {
     let fixture = Fixture::new(&web("5 Mbit/s")).await;
@@ -513,9 +515,10 @@ async fn classes_are_shown_and_changed_while_they_run() {
     }
 }
 
-/// The file replaces all live changes, and each replaced one is reported.
+/// An applied file replaces all class changes made at run time, and the answer lists them.
 ///
-/// Catches: a plan that compares with the file; a rollback to the file alone; live changes that are forgotten.
+/// Catches: a plan that compares with the running file instead of the running classes; a rollback
+/// that forgets the run-time changes; run-time changes that survive.
 #[tokio::test]
 async fn what_was_changed_of_classes_is_undone_by_the_file_and_named() {
     let text = format!(
@@ -566,7 +569,8 @@ async fn what_was_changed_of_classes_is_undone_by_the_file_and_named() {
     let classes: Classes = fixture.get("/v1/classes").await;
     assert_eq!(classes.classes[2].guarantee_bps, 6_000_000);
     fixture.until(|status| status.unconfirmed_ms.is_none()).await;
-    // Without confirmation, the previous configuration returns, and still differs from its file.
+    // The change was not confirmed, so the previous configuration is back, with its run-time
+    // changes.
     let classes: Classes = fixture.get("/v1/classes").await;
     let of =
         |name: &str| classes.classes.iter().find(|it| it.name == name).map(|it| it.guarantee_bps);
@@ -577,7 +581,7 @@ async fn what_was_changed_of_classes_is_undone_by_the_file_and_named() {
     assert!(fixture.apply(&text, None).await.unwrap().undone.is_empty());
 }
 
-/// `text` and another policy.
+/// `text` with one more policy.
 fn web_of(text: &str) -> String {
     format!("{text}[[policy]]\nname = \"all\"\naction = \"pass\"\n")
 }

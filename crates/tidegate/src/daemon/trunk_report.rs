@@ -1,21 +1,21 @@
-//! State of trunks for the API, with rates since the last sample.
+//! The state of trunks for the API. Rates are measured between two samples.
 
 use std::collections::BTreeMap;
 
 use tidegate_core::Rate;
 use tidegate_core::gateway::GatewayConfig;
-use tidegate_core::trunk::{Probing, Report};
+use tidegate_core::trunk::{Probing, TrunkReport};
 use tidegate_dataplane::trunk::PeerReport;
 use tokio::time::Instant;
 
 use super::{millis, report};
 use crate::api::{Encapsulation, OtherEnd, Trunk, TrunkWeight};
 
-/// Bytes sent by trunks at the last sample, and their rates before it.
+/// For each trunk, the bytes sent until the last sample and the rate before it.
 #[derive(Default)]
 pub(super) struct Rates(BTreeMap<String, Look>);
 
-/// A sample of a trunk.
+/// The last sample of a trunk.
 struct Look {
     at: Instant,
     bytes: u64,
@@ -24,7 +24,7 @@ struct Look {
 
 impl Rates {
     /// Samples `trunks`. Must be called about once a second.
-    pub(super) fn look(&mut self, now: Instant, trunks: &[Report]) {
+    pub(super) fn look(&mut self, now: Instant, trunks: &[TrunkReport]) {
         for trunk in trunks {
             let bytes = sent(trunk);
             let rate = self.0.get(&trunk.name).map_or(0, |before| {
@@ -36,51 +36,52 @@ impl Rates {
         }
     }
 
-    /// Bits per second of the trunk called `name`, between the last two samples.
+    /// Rate of the trunk called `name` between the last two samples, in bits per second.
     fn of(&self, name: &str) -> u64 {
         self.0.get(name).map_or(0, |look| look.rate)
     }
 }
 
-const fn sent(trunk: &Report) -> u64 {
+const fn sent(trunk: &TrunkReport) -> u64 {
     let counts = &trunk.counts;
     counts.elastic + counts.guaranteed + counts.past
 }
 
-/// The API's state of `trunks`. `peers` are their other ends, where there are ports.
+/// The API's view of `trunks`. `peers` are the other ends; it is empty without ports.
 pub(super) fn trunks(
-    trunks: &[Report],
+    trunks: &[TrunkReport],
     peers: &[PeerReport],
     config: &GatewayConfig,
     rates: &Rates,
 ) -> Vec<Trunk> {
     let all = trunks.iter().zip(&config.trunks).enumerate();
-    let trunk = |(number, (it, config)): (usize, (&Report, &tidegate_core::trunk::Config))| Trunk {
-        name: it.name.clone(),
-        local: config.local.to_string(),
-        peer: config.peer.to_string(),
-        other_end: peers.get(number).map(other_end),
-        encapsulation: peers.get(number).and_then(encapsulation),
-        rate_bps: rates.of(&it.name),
-        window_packets: it.state.window,
-        rtt_us: it.state.rtt.and_then(|rtt| u64::try_from(rtt.as_micros()).ok()),
-        credit_bytes: it.state.credit,
-        management_packets: it.counts.management,
-        lost_packets: it.counts.again,
-        missing_bytes: (config.probing == Probing::Epochs).then_some(it.counts.missing),
-        elastic_bytes: it.counts.elastic,
-        guaranteed_bytes: it.counts.guaranteed,
-        past_bytes: it.counts.past,
-        waiting: report::waiting(it.backlog),
-        connections: u64::from(config.channels()),
-        active: u64::from(it.state.active),
-        weight: weight(it, config),
-        silent: u64::try_from(it.state.silent).unwrap_or(0),
-    };
+    let trunk =
+        |(number, (it, config)): (usize, (&TrunkReport, &tidegate_core::trunk::Config))| Trunk {
+            name: it.name.clone(),
+            local: config.local.to_string(),
+            peer: config.peer.to_string(),
+            other_end: peers.get(number).map(other_end),
+            encapsulation: peers.get(number).and_then(encapsulation),
+            rate_bps: rates.of(&it.name),
+            window_packets: it.state.window,
+            rtt_us: it.state.rtt.and_then(|rtt| u64::try_from(rtt.as_micros()).ok()),
+            credit_bytes: it.state.credit,
+            management_packets: it.counts.management,
+            lost_packets: it.counts.again,
+            missing_bytes: (config.probing == Probing::Epochs).then_some(it.counts.missing),
+            elastic_bytes: it.counts.elastic,
+            guaranteed_bytes: it.counts.guaranteed,
+            past_bytes: it.counts.past,
+            waiting: report::waiting(it.backlog),
+            connections: u64::from(config.channels()),
+            active: u64::from(it.state.active),
+            weight: weight(it, config),
+            silent: u64::try_from(it.state.silent).unwrap_or(0),
+        };
     all.map(trunk).collect()
 }
 
-/// An alarm for each trunk whose two ends have incompatible settings.
+/// An alarm for each trunk whose two ends have different settings.
 pub(super) fn mismatches(trunks: &[Trunk]) -> impl Iterator<Item = String> {
     trunks.iter().filter_map(|trunk| {
         let setting = trunk.other_end.as_ref()?.difference.as_deref()?;
@@ -92,7 +93,7 @@ pub(super) fn mismatches(trunks: &[Trunk]) -> impl Iterator<Item = String> {
 }
 
 /// The weight of a trunk, if it has one.
-fn weight(it: &Report, config: &tidegate_core::trunk::Config) -> Option<TrunkWeight> {
+fn weight(it: &TrunkReport, config: &tidegate_core::trunk::Config) -> Option<TrunkWeight> {
     let (report, adjuster) = (it.weight?, config.weight.as_ref()?);
     let decisions = report.decisions;
     Some(TrunkWeight {
@@ -145,15 +146,15 @@ fn encapsulation(it: &PeerReport) -> Option<Encapsulation> {
 mod tests {
     use std::time::Duration;
 
-    use tidegate_core::trunk::Counts;
+    use tidegate_core::trunk::TrunkCounters;
 
     use super::*;
 
     #[test]
     fn a_rate_is_of_the_span_between_two_looks() {
-        let report = |bytes| Report {
+        let report = |bytes| TrunkReport {
             name: "t".to_owned(),
-            counts: Counts { elastic: bytes, guaranteed: 500, ..Counts::default() },
+            counts: TrunkCounters { elastic: bytes, guaranteed: 500, ..TrunkCounters::default() },
             backlog: Default::default(),
             state: Default::default(),
             weight: None,

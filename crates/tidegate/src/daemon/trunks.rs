@@ -1,4 +1,4 @@
-//! Trunks at the WAN port: their keys are read, and the port gets their addresses.
+//! Sets up the trunks at the WAN port: reads their keys, and gives their addresses to the port.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -21,35 +21,34 @@ use crate::describe::Change;
 use crate::files;
 use crate::output::Failure;
 
-/// Trunks for the WAN port.
+/// The trunks of the WAN port.
 pub(super) struct PortTrunks {
     mac: [u8; 6],
     ends: Seeded,
 }
 
-/// Trunks that terminate at the port, each with unique random bytes.
+/// The trunks that end at a port, each with unique random bytes.
 pub(super) type Seeded = Vec<(TrunkEnd, [u8; 32])>;
 
 impl PortTrunks {
-    /// The trunks of `ends` for the interface `wan`.
+    /// The trunks `ends` for the interface `wan`.
     pub(super) fn new(ends: Vec<TrunkEnd>, wan: &Interface) -> Result<Self, Failure> {
         let mac = wan.mac().map_err(|error| no_interface(&error))?;
         Ok(Self { mac, ends: seeded(ends)? })
     }
 
-    /// Adds the addresses of the trunks to `port`, if there are any. Its frames are in `memory`.
+    /// Wraps `port` so that the trunks end at it. The frames of the port are in `memory`.
     pub(super) fn attach(self, port: Box<dyn Port>, memory: &PacketMemory) -> Box<dyn Port> {
         Box::new(TrunkPort::new(port, memory.clone(), self.mac, self.ends))
     }
 }
 
-/// `ends`, each with random bytes.
+/// Adds random bytes to each of `ends`.
 pub(super) fn seeded(ends: Vec<TrunkEnd>) -> Result<Seeded, Failure> {
     ends.into_iter().map(|end| Ok((end, chance()?))).collect()
 }
 
-/// The trunks of `config` that terminate at its WAN port, with the present content of their key
-/// files.
+/// The trunks of `config` that end at its WAN port. Reads their key files now.
 pub(super) fn ends_at_wan(config: &Config) -> Result<Vec<TrunkEnd>, Failure> {
     if config.gateway.trunks.is_empty() {
         return Ok(Vec::new());
@@ -58,7 +57,8 @@ pub(super) fn ends_at_wan(config: &Config) -> Result<Vec<TrunkEnd>, Failure> {
     ends(config, wan.mtu().map_err(|error| no_interface(&error))?)
 }
 
-/// The trunks with another key in `next` than in `running`, from any file. No key is shown.
+/// The trunks whose key in `next` differs from that in `running`. The files may be the same or not.
+/// The keys are not shown.
 pub(super) fn other_keys(running: &Installed, next: &Installed) -> Vec<Change> {
     let before: BTreeMap<_, _> = keys(running).collect();
     let other = keys(next).filter(|(name, key)| before.get(name).is_some_and(|it| it != key));
@@ -71,7 +71,7 @@ pub(super) fn other_keys(running: &Installed, next: &Installed) -> Vec<Change> {
     other.map(change).collect()
 }
 
-/// The trunks of the configuration `installed`, with their keys.
+/// The trunks of the configuration `installed`, each with its key.
 fn keys(installed: &Installed) -> impl Iterator<Item = (&str, [u8; 32])> {
     let trunks = installed.config.gateway.trunks.iter().zip(&installed.ends);
     trunks.map(|(trunk, end)| (trunk.name.as_str(), end.key.0))
@@ -90,8 +90,7 @@ fn chance() -> Result<[u8; 32], Failure> {
     Ok(seed)
 }
 
-/// The trunks of `config` with their keys, at an interface that sends IP packets of up to `sends`
-/// bytes.
+/// The trunks of `config` with their keys. The interface sends IP packets of up to `sends` bytes.
 fn ends(config: &Config, sends: u32) -> Result<Vec<TrunkEnd>, Failure> {
     let trunks = config.gateway.trunks.iter().zip(&config.trunk_ends).zip(1..);
     type Written<'a> = ((&'a trunk::Config, &'a Option<config::TrunkEnd>), u16);
@@ -109,7 +108,7 @@ fn ends(config: &Config, sends: u32) -> Result<Vec<TrunkEnd>, Failure> {
         let (connections, dscp) = (trunk.channels(), trunk.user_dscp());
         let (wire, key) = (trunk.wire, key(&end.key_file)?);
         let mtu = mtu(trunk, end.mtu, sends)?;
-        // The same numbers that a gateway assigns at its start.
+        // The gateway assigns the same numbers when it starts.
         let number = NonZeroU16::new(number).unwrap_or(NonZeroU16::MAX);
         let probing = trunk.probing;
         let weighted = probing == trunk::Probing::Management && trunk.weight.is_some();
@@ -129,7 +128,7 @@ fn ends(config: &Config, sends: u32) -> Result<Vec<TrunkEnd>, Failure> {
     trunks.map(end).collect()
 }
 
-/// The longest IP packet of a trunk: the `written` value, else that of the interface.
+/// The path MTU of a trunk: the configured value `written`, otherwise the MTU of the interface.
 fn mtu(trunk: &trunk::Config, written: Option<u32>, sends: u32) -> Result<u32, Failure> {
     let mtu = written.unwrap_or(sends);
     let encapsulates = trunk.wire.overhead(trunk.local) > 0;
@@ -144,10 +143,10 @@ fn mtu(trunk: &trunk::Config, written: Option<u32>, sends: u32) -> Result<u32, F
     Ok(mtu)
 }
 
-/// Maximum size of a key file: 64 digits, with room for white space.
+/// Maximum size of a key file in bytes: it holds 64 digits and some white space.
 const MOST_KEY: usize = 4 << 10;
 
-/// The key in the file at `path`.
+/// Reads the key in the file at `path`.
 fn key(path: &str) -> Result<Key, Failure> {
     let wrong = |what: String| Failure::input(Code::BadKey, what);
     let file = files::read_regular(Path::new(path), MOST_KEY);

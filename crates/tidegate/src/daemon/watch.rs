@@ -1,14 +1,14 @@
-//! Monitors the ports and their programs.
+//! Monitors the ports and the bypass programs on them.
 //!
-//! A port must exist, be up and keep its MTU. The gateway's programs must stay attached to it, before
-//! all foreign programs.
+//! A port must exist, be up and keep its MTU. The gateway's bypass programs must stay attached,
+//! before all foreign programs.
 
 use std::fmt;
 
 use tidegate_dataplane::Interface;
 use tidegate_dataplane::fail_to_wire::{Guard, Trouble as Intrusion};
 
-/// The ports, with their last known state.
+/// The ports, with the state in which they were last seen.
 #[derive(Debug, Default)]
 pub(crate) struct PortWatch {
     ports: Vec<WatchedPort>,
@@ -18,28 +18,28 @@ pub(crate) struct PortWatch {
 
 #[derive(Debug)]
 struct WatchedPort {
-    /// The interface as opened. Its index stays when it is renamed.
+    /// The interface as it was opened. Its index stays the same if it is renamed.
     interface: Interface,
     mtu: u32,
     trouble: Option<Trouble>,
 }
 
-/// The fault of a port. In all but the first three cases, frames cross.
+/// A fault of a port. With the first three, no frames are forwarded.
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Trouble {
     Gone,
-    /// The port has vanished, and another interface has its name.
+    /// The interface has vanished, and another one has its name.
     Replaced,
-    /// The port of this name is down.
+    /// The interface is down. This is its current name.
     Down(String),
-    /// Its MTU has changed, to this.
+    /// The MTU has changed to this value.
     Mtu(u32),
-    /// The port has this name now.
+    /// The interface was renamed to this name.
     Renamed(String),
 }
 
 impl PortWatch {
-    /// Watches the interfaces of these names that exist, and their programs.
+    /// Watches the interfaces with these names that exist, and the programs on them.
     pub(crate) fn new(names: [&str; 2], guard: Guard) -> Self {
         let watched = |name| {
             let interface = Interface::find(name).ok()?;
@@ -49,7 +49,7 @@ impl PortWatch {
         Self { ports, guard, intrusions: Vec::new() }
     }
 
-    /// Examines the ports, and logs changes since the last call.
+    /// Checks the ports, and logs the changes since the last call.
     pub(crate) fn look(&mut self) {
         let now = self.guard.look(&self.intrusions);
         for intrusion in now.iter().filter(|it| !self.intrusions.contains(it)) {
@@ -80,8 +80,8 @@ impl PortWatch {
         troubled.chain(self.intrusions.iter().map(ToString::to_string)).collect()
     }
 
-    /// Returns `true` if a port will never work again in this process, although it could in
-    /// another.
+    /// Returns `true` if a port will never work again in this process, but would work after a
+    /// restart.
     pub(crate) fn is_over(&self) -> bool {
         self.ports.iter().any(|port| port.trouble == Some(Trouble::Replaced))
     }

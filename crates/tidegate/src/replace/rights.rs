@@ -1,7 +1,8 @@
-//! The rights to a file: its owner, group, mode and access control list (ACL).
+//! Copies the permissions of a file: owner, group, mode and access control list (ACL).
 //!
-//! With an ACL, the group bits of the mode are its mask: the most that any named user or group may have.
-//! A copy of the mode without the ACL would give these rights to the group of the file.
+//! In a file with an ACL, the group bits of the mode are the ACL's mask: the most that any named
+//! user or group may have. Copying the mode without the ACL would grant these rights to the file's
+//! group.
 //!
 //! Source: Linux, acl(5), "Correspondence between ACL entries and file permission bits".
 
@@ -13,16 +14,17 @@ use std::path::Path;
 use rustix::fs::{XattrFlags, fremovexattr, fsetxattr, getxattr};
 use rustix::io::Errno;
 
-/// The extended attribute with the ACL of a file. Linux, `XATTR_NAME_POSIX_ACL_ACCESS`.
+/// The extended attribute that holds a file's ACL. Source: Linux, `XATTR_NAME_POSIX_ACL_ACCESS`.
 const ACL: &str = "system.posix_acl_access";
 
-/// Maximum size of an extended attribute. Linux, `XATTR_SIZE_MAX`.
+/// Maximum size of an extended attribute in bytes. Source: Linux, `XATTR_SIZE_MAX`.
 const MOST: usize = 64 << 10;
 
-/// Gives `new` the rights to the file at `path` with the metadata `old`. The mode of `new` is 0600 before.
+/// Gives `new` the permissions of the file at `path`, whose metadata is `old`. Before that, the
+/// mode of `new` is 0600.
 pub(super) fn copy(path: &Path, old: &Metadata, new: &File) -> io::Result<()> {
     give(new, old)?;
-    // The ACL comes before the mode, whose group bits are then its mask.
+    // The ACL is set before the mode. The group bits of the mode then set the ACL's mask.
     copy_acl(path, new)?;
     new.set_permissions(Permissions::clone(&old.permissions()))
 }
@@ -43,8 +45,8 @@ fn give(file: &File, old: &Metadata) -> io::Result<()> {
     })
 }
 
-/// Gives `new` the ACL of the file at `path`. If that file has none, removes the ACL that `new` has inherited
-/// from its folder.
+/// Gives `new` the ACL of the file at `path`. If that file has none, removes an ACL that `new`
+/// inherited from its folder.
 fn copy_acl(path: &Path, new: &File) -> io::Result<()> {
     let mut acl = vec![0_u8; MOST];
     let copied = match getxattr(path, ACL, acl.as_mut_slice()) {
@@ -55,7 +57,7 @@ fn copy_acl(path: &Path, new: &File) -> io::Result<()> {
         Err(error) => Err(error),
     };
     match copied {
-        // The file system has no ACLs, or the folder gave none.
+        // The file system has no ACLs, or the new file inherited none.
         Ok(()) | Err(Errno::OPNOTSUPP | Errno::NODATA) => Ok(()),
         Err(error) => Err(io::Error::new(
             io::Error::from(error).kind(),
@@ -73,8 +75,8 @@ mod tests {
     use super::*;
     use crate::replace::Staged;
 
-    /// An ACL in which the user 12345 may read and write, and the group may nothing. Linux,
-    /// `include/uapi/linux/posix_acl_xattr.h`: version 2, then a tag, rights and user in each entry.
+    /// An ACL in which user 12345 may read and write, and the group has no rights. Source: Linux,
+    /// `include/uapi/linux/posix_acl_xattr.h`: version 2, then tag, rights and user in each entry.
     fn of_one_user() -> Vec<u8> {
         const NOBODY: u32 = u32::MAX;
         let entries =
@@ -91,7 +93,8 @@ mod tests {
         Some(acl[..length].to_vec())
     }
 
-    /// Catches: a mask that becomes the rights of the group; a file without an ACL that inherits one from its folder.
+    /// Catches: the ACL's mask granted to the group; a file without an ACL that gets one from its
+    /// folder.
     #[test]
     fn a_file_keeps_its_access_control_list() {
         let folder = env::temp_dir().join(format!("tidegate-rights-{}", std::process::id()));
@@ -100,7 +103,7 @@ mod tests {
         fs::write(&file, "old").unwrap();
         let replace = || Staged::beside(&file, "new").unwrap().put().unwrap();
         match setxattr(&file, ACL, &of_one_user(), XattrFlags::empty()) {
-            // This file system has no ACLs.
+            // This file system has no ACLs, so the test ends.
             Err(Errno::OPNOTSUPP) => return fs::remove_dir_all(&folder).unwrap(),
             set => set.unwrap(),
         }

@@ -1,11 +1,14 @@
-//! Recognises control traffic: the protocols without which links, addresses or routes fail.
+//! Recognises control traffic: protocols without which links, addresses or routes fail, such as
+//! ARP, DHCP, spanning tree and OSPF.
 //!
-//! Source: IANA, IEEE 802 numbers (ethertypes) and service names (ports). Constants name the
-//! standard of their protocol.
+//! Source: IANA, IEEE 802 numbers (ethertypes) and service names (ports). The comment at a constant
+//! names the protocol and its standard.
 //!
-//! Differs: a routing protocol over IP must be hard to forge or be marked. Its hop limit is 1 or
-//! 255, as sent by a neighbour (RFC 5082), or its codepoint is CS6 (RFC 4594, section 3.2).
-//! Differs: DHCP must use its own ports at both ends.
+//! Differs:
+//! - Port and protocol alone do not make a routing packet control traffic, because any host could
+//!   send them. The packet must come from a neighbour, with a hop limit of 1 or 255 (RFC 5082), or
+//!   have the codepoint CS6 (RFC 4594, section 3.2).
+//! - DHCP packets must have the DHCP ports at both ends.
 
 use tidegate_core::Packet;
 use tidegate_core::packet::{Endpoint, Network, Protocol};
@@ -13,7 +16,8 @@ use tidegate_core::packet::{Endpoint, Network, Protocol};
 use super::Cursor;
 use crate::ethertype;
 
-/// True if a frame without IP is control traffic; `frame` is positioned after the link headers.
+/// Returns `true` if a frame without IP is control traffic. `frame` is positioned after the
+/// link-layer headers.
 pub(super) fn is_of_link(frame: &Cursor<'_>) -> bool {
     let Some(destination) = frame.head.first_chunk::<6>() else { return false };
     match frame.ethertype {
@@ -25,7 +29,7 @@ pub(super) fn is_of_link(frame: &Cursor<'_>) -> bool {
     }
 }
 
-/// Recognises control protocols with an IEEE 802.2 header instead of an ethertype.
+/// Returns `true` for control protocols that have an IEEE 802.2 header in place of an ethertype.
 fn is_llc(destination: &[u8; 6], frame: &Cursor<'_>) -> bool {
     match frame.head.get(frame.at..) {
         Some([0x42, 0x42, UNNUMBERED, ..]) => is_for_bridges(destination),
@@ -35,15 +39,16 @@ fn is_llc(destination: &[u8; 6], frame: &Cursor<'_>) -> bool {
     }
 }
 
-/// True for the group addresses that bridges do not forward (IEEE 802.1D, table 7-10).
+/// Returns `true` for the group addresses that bridges do not forward (IEEE 802.1D, table 7-10).
 const fn is_for_bridges(destination: &[u8; 6]) -> bool {
     matches!(destination, [0x01, 0x80, 0xc2, 0x00, 0x00, 0x00..=0x0f])
 }
 
-/// True if an IP packet with this hop limit is control traffic; `packet` is its finished
-/// description.
+/// Returns `true` if an IP packet with this hop limit is control traffic. `packet` is its complete
+/// descriptor.
 pub(super) fn is_of_ip(frame: &Cursor<'_>, packet: &Packet, hop_limit: u8) -> bool {
-    // Fragments of one datagram would be treated differently: only the first has ports.
+    // Only the first fragment of a datagram has ports. If it were control traffic, its other
+    // fragments would be treated differently.
     if packet.fragment.is_part() && matches!(packet.key.protocol, Protocol::TCP | Protocol::UDP) {
         return false;
     }
@@ -72,13 +77,14 @@ pub(super) fn is_of_ip(frame: &Cursor<'_>, packet: &Packet, hop_limit: u8) -> bo
     }
 }
 
-/// True for the ports of a client and a server, or of a relay and a server (both the server port).
+/// Returns `true` for the ports of a client and a server, or of a relay and a server. A relay uses
+/// the server's port.
 const fn is_dhcp(ports: (u16, u16), server: u16, client: u16) -> bool {
     let (src, dst) = ports;
     (src == server && (dst == client || dst == server)) || (src == client && dst == server)
 }
 
-/// A returning echo has passed one router, so its hop limit is 254.
+/// Returns `true` for BFD. An echo that returns has passed one router, so its hop limit is 254.
 const fn is_bfd(port: u16, hop_limit: u8, is_routing: bool) -> bool {
     match port {
         BFD | BFD_MULTIHOP | BFD_LAG => is_routing,
@@ -87,8 +93,8 @@ const fn is_bfd(port: u16, hop_limit: u8, is_routing: bool) -> bool {
     }
 }
 
-/// A hash of the sending station: of its MAC address, and of the IP address `sender` if a router
-/// may have forwarded the packet.
+/// A hash that identifies the sending station, of the frame's source MAC address. If a router may
+/// have forwarded the packet, `sender` is the source IP address, and is part of the hash.
 pub(super) fn source(frame: &[u8], sender: Option<Endpoint>) -> u32 {
     let mac = match frame.get(6..12) {
         Some(&[a, b, c, d, e, f]) => {
@@ -101,46 +107,48 @@ pub(super) fn source(frame: &[u8], sender: Option<Endpoint>) -> u32 {
     mac ^ a ^ b.rotate_left(8) ^ c.rotate_left(16) ^ d.rotate_left(24)
 }
 
-/// The low 32 bits of `number`.
+/// The lower 32 bits of `number`.
 fn word(number: u128) -> u32 {
     let [.., a, b, c, d] = number.to_be_bytes();
     u32::from_be_bytes([a, b, c, d])
 }
 
-/// Hop limit of IGMP, MLD and OSPF (RFC 3376, section 4; RFC 3810, section 5; RFC 2328, A.1).
+/// Hop limit of protocols between neighbours: IGMP, MLD and OSPF (RFC 3376, section 4; RFC 3810,
+/// section 5; RFC 2328, A.1).
 const NEXT_HOP: u8 = 1;
-/// Hop limit of a packet that no router has forwarded (RFC 5082; RFC 4861, section 6.1; RFC 5881,
-/// section 5; RFC 9568, section 5.1.1.3).
+/// Hop limit that proves that no router has forwarded the packet (RFC 5082; RFC 4861, section 6.1;
+/// RFC 5881, section 5; RFC 9568, section 5.1.1.3).
 pub(super) const GTSM: u8 = 255;
-/// Internetwork control (RFC 2474, section 4.2.2.2).
+/// The codepoint of internetwork control (RFC 2474, section 4.2.2.2).
 const CS6: u8 = 48;
 
 const IGMP: Protocol = Protocol(2);
 const OSPF: Protocol = Protocol(89);
 const VRRP: Protocol = Protocol(112);
-/// RFC 4271.
+/// Port of BGP (RFC 4271).
 const BGP: u16 = 179;
-/// RFC 2131, section 4.1.
+/// Ports of DHCP (RFC 2131, section 4.1).
 const DHCP_SERVER: u16 = 67;
 const DHCP_CLIENT: u16 = 68;
-/// RFC 8415, section 7.2.
+/// Ports of DHCPv6 (RFC 8415, section 7.2).
 const DHCPV6_SERVER: u16 = 547;
 const DHCPV6_CLIENT: u16 = 546;
-/// RFC 5881, section 4.
+/// Ports of BFD, and of its echo packets (RFC 5881, section 4).
 const BFD: u16 = 3784;
 const BFD_ECHO: u16 = 3785;
-/// RFC 5883, section 5.
+/// Port of BFD over several hops (RFC 5883, section 5).
 const BFD_MULTIHOP: u16 = 4784;
-/// RFC 7130, section 2.2.
+/// Port of BFD on links of an aggregated link (RFC 7130, section 2.2).
 const BFD_LAG: u16 = 6784;
 
-/// Bit in the protocol numbers of PPP's network and link control protocols (RFC 1661, section 2).
+/// Bit that is set in the protocol numbers of PPP's control protocols (RFC 1661, section 2).
 const PPP_CONTROL: u16 = 0x8000;
 /// Control field of an unnumbered information frame (IEEE 802.2).
 const UNNUMBERED: u8 = 0x03;
-/// Protocol number of IS-IS (ISO/IEC TR 9577), behind the service access points of ISO 10589.
+/// Protocol number of IS-IS (ISO/IEC TR 9577), which follows the service access points of ISO
+/// 10589.
 const ISIS: u8 = 0x83;
-/// The group bit in the first byte of a MAC address.
+/// The group (multicast) bit in the first byte of a MAC address.
 const GROUP: u8 = 0x01;
 /// Destination of Cisco's per-VLAN spanning tree (PVST+).
 const PVST: [u8; 6] = [0x01, 0x00, 0x0c, 0xcc, 0xcc, 0xcd];

@@ -1,16 +1,18 @@
-//! Fragments of IPv4 and IPv6 datagrams: the ports of first ones, the position of later ones.
+//! Parses fragments of IPv4 and IPv6 datagrams: the ports of a first fragment, and the position of
+//! a later one.
 //!
-//! Sources: RFC 791, section 3.2; RFC 8200, section 4.5; RFC 1858, section 3 (tiny fragments).
+//! Source: RFC 791, section 3.2; RFC 8200, section 4.5; RFC 1858, section 3 (tiny fragments).
 //!
-//! Differs: of a first fragment only ports and protocol are described. Its TCP header and checksum
-//! are those of the whole datagram, so nothing in it may be rewritten.
+//! Differs: for a first fragment, only ports and protocol are set, and `tcp` is `None`. The TCP
+//! checksum covers the whole datagram, so the fragment's TCP header must not be rewritten.
 
 use tidegate_core::Packet;
 use tidegate_core::packet::{Fragment, Network, Protocol};
 
 use super::{Cursor, ip, transport};
 
-/// Describes a fragment at `offset` units of 8 bytes; `frame` is positioned at its data.
+/// Parses a fragment with this `offset` in units of 8 bytes. `frame` is positioned at the
+/// fragment's data.
 #[cold]
 pub(super) fn describe(
     frame: &mut Cursor<'_>,
@@ -25,8 +27,8 @@ pub(super) fn describe(
     };
 }
 
-/// Reads protocol and ports of a first fragment. `None` if it ends before the ports (RFC 7112
-/// forbids that), or before the flags of TCP.
+/// Reads protocol and ports of a first fragment. `None` if the fragment ends before the ports,
+/// which RFC 7112 forbids, or before the flags of TCP.
 fn first(frame: &mut Cursor<'_>, packet: &mut Packet) -> Option<Fragment> {
     let begin = frame.at;
     let mut protocol = packet.key.protocol;

@@ -1,4 +1,4 @@
-//! Inside unencrypted tunnels, up to the transport header of the innermost packet.
+//! Parses the headers inside unencrypted tunnels, up to the innermost transport header.
 
 use tidegate_core::Packet;
 use tidegate_core::packet::{Network, Outer, Protocol, Tunnel};
@@ -7,11 +7,11 @@ use super::{Cursor, Oddity, ip};
 use crate::ethertype;
 use crate::tunnel::{self, Inside};
 
-/// Returns `true` if a described packet may be in a tunnel. The check is cheap, because it runs for
-/// each packet.
+/// Returns `true` if the packet may carry a tunnel. The check is cheap, because it runs for each
+/// packet.
 ///
-/// Fragments are not parsed further. Neither are packets behind an authentication header, because
-/// rewriting would break its integrity check.
+/// Fragments are not parsed further. The same holds for packets with an authentication header,
+/// because rewriting them would break its integrity check.
 #[inline]
 pub(super) fn may_be(frame: &Cursor<'_>, packet: &Packet) -> bool {
     let possible = match packet.key.protocol {
@@ -24,9 +24,10 @@ pub(super) fn may_be(frame: &Cursor<'_>, packet: &Packet) -> bool {
     possible && !packet.fragment.is_part() && !frame.authenticated
 }
 
-/// Describes `packet` by the innermost header in its tunnels, and adds the tunnels to `outer`.
+/// Changes `packet` to describe the innermost header in its tunnels, and adds the tunnels to
+/// `outer`.
 ///
-/// `frame` is positioned behind the outermost IP header or the label stack.
+/// `frame` is positioned after the outermost IP header or the MPLS labels.
 pub(super) fn look(
     frame: &mut Cursor<'_>,
     packet: &mut Packet,
@@ -54,14 +55,14 @@ pub(super) fn look(
         outer.push(Tunnel { key: packet.key, kind, id, vlan, may_edit: inside.may_edit() });
         (packet.key, packet.tcp, packet.fragment) = (inner.key, inner.tcp, inner.fragment);
         (packet.transport_offset, packet.checksum) = (inner.transport_offset, inner.checksum);
-        // The inner segment also holds the checksum and the identification of a fragment.
+        // `checksum` and `segment` together also store the identification of a fragment.
         packet.segment = inner.segment;
         described?;
     }
     Ok(())
 }
 
-/// Describes the inner packet, and positions `frame` behind its IP header.
+/// Parses the inner packet, and positions `frame` after its IP header.
 fn describe(frame: &mut Cursor<'_>, inside: &Inside, inner: &mut Packet) -> Result<(), Oddity> {
     frame.at += inside.offset;
     match inside.network {

@@ -1,13 +1,14 @@
-//! IPv4 and IPv6 headers, up to the transport header.
+//! Parses IPv4 and IPv6 headers, up to the transport header.
 
 use tidegate_core::Packet;
 use tidegate_core::packet::{Ecn, Endpoint, FlowKey, Network, Protocol};
 
 use super::{Cursor, Oddity, be16, control, fragment, is_control, transport};
 
-/// Source: RFC 791, section 3.1.
+/// Parses an IPv4 packet. If the lengths are inconsistent, its addresses are still set, so that
+/// policies can match the packet.
 ///
-/// A header with inconsistent lengths still has addresses, so policies can match the packet.
+/// Source: RFC 791, section 3.1.
 #[inline]
 pub(super) fn describe_v4(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<(), Oddity> {
     let header = frame.peek::<20>().ok_or(Oddity::Ipv4)?;
@@ -43,8 +44,8 @@ pub(super) fn describe_v4(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result
     described
 }
 
-/// Describes the transport header behind IPv4's authentication headers. Nothing in it may be
-/// rewritten.
+/// Parses the transport header behind an IPv4 authentication header. The transport header must not
+/// be rewritten.
 ///
 /// Source: RFC 4302, section 2.
 fn authenticated(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<(), Oddity> {
@@ -55,7 +56,8 @@ fn authenticated(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<(), Oddi
     described
 }
 
-/// The protocol behind the authentication headers of an IPv4 packet. `None` if one is not whole.
+/// Advances past the authentication headers of an IPv4 packet. Returns the protocol behind them.
+/// `None` if a header is incomplete.
 pub(super) fn pass_authentication(
     frame: &mut Cursor<'_>,
     mut protocol: Protocol,
@@ -72,7 +74,7 @@ pub(super) fn pass_authentication(
     Some(protocol)
 }
 
-/// Marks the packet if it is control traffic.
+/// Marks the packet as control traffic if it keeps the network alive.
 #[inline]
 fn note_control(frame: &Cursor<'_>, packet: &mut Packet, hop_limit: u8) {
     if control::is_of_ip(frame, packet, hop_limit) {
@@ -81,9 +83,10 @@ fn note_control(frame: &Cursor<'_>, packet: &mut Packet, hop_limit: u8) {
     }
 }
 
-/// Source: RFC 8200, sections 3 and 4.
+/// Parses an IPv6 packet. If the lengths are inconsistent, its addresses are still set, so that
+/// policies can match the packet.
 ///
-/// A packet with inconsistent lengths still has addresses, so policies can match it.
+/// Source: RFC 8200, sections 3 and 4.
 pub(super) fn describe_v6(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<(), Oddity> {
     let header = frame.peek::<40>().ok_or(Oddity::Ipv6)?;
     if header[0] >> 4 != 6 {
@@ -98,7 +101,7 @@ pub(super) fn describe_v6(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result
     let passed = frame.limit(payload_len).ok_or(Oddity::Ipv6);
     let passed = passed.and_then(|()| pass_extensions(frame, &mut upper));
 
-    // Protocol 0 in a descriptor means that the frame is not IP.
+    // A descriptor with protocol 0 would mean that the frame is not IP.
     let protocol = if upper.protocol == HOP_BY_HOP { NO_NEXT_HEADER } else { upper.protocol };
     let (src, dst) = addresses(header);
     packet.key =
@@ -119,25 +122,26 @@ pub(super) fn describe_v6(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result
     described
 }
 
-/// Payload of an IPv6 packet behind its extension headers.
+/// The result of parsing the extension headers of an IPv6 packet.
 struct Upper {
     protocol: u8,
-    /// Offset in units of 8 bytes, and identification.
+    /// The fragment offset in units of 8 bytes, and the identification.
     fragment: Option<(u16, u32)>,
     authenticated: bool,
 }
 
-/// The protocol behind the extension headers in a first fragment. `None` if the fragment ends
-/// before they do, or if another fragment header follows.
+/// Advances past the extension headers in a first fragment, which follow its fragment header.
+/// Returns the protocol behind them. `None` if a header is incomplete or is another fragment
+/// header.
 pub(super) fn pass_in_fragment(frame: &mut Cursor<'_>, first: u8) -> Option<u8> {
     let mut upper = Upper { protocol: first, fragment: None, authenticated: false };
     pass_extensions(frame, &mut upper).ok().filter(|()| upper.protocol != HOP_BY_HOP)?;
     upper.fragment.is_none().then_some(upper.protocol)
 }
 
-/// The protocol behind the extension headers, its offset, and whether the packet is a fragment. The
-/// first extension header has the number `first` and begins at `at`. `None` if a header is cut
-/// short.
+/// The protocol behind the extension headers of an IPv6 packet, its offset, and `true` if the
+/// packet is a fragment. The first extension header has the type `first` and begins at `at`. `None`
+/// if a header is incomplete.
 pub(crate) fn behind_extensions(packet: &[u8], at: usize, first: u8) -> Option<(u8, usize, bool)> {
     let mut cursor = Cursor { at, ..Cursor::new(packet, packet.len()) };
     let mut upper = Upper { protocol: first, fragment: None, authenticated: false };
@@ -145,8 +149,8 @@ pub(crate) fn behind_extensions(packet: &[u8], at: usize, first: u8) -> Option<(
     Some((upper.protocol, cursor.at, upper.fragment.is_some()))
 }
 
-/// Passes extension headers up to the first fragment header. `upper` begins with the number of the
-/// first one.
+/// Advances past extension headers, up to and including the first fragment header. On entry, the
+/// protocol in `upper` is the type of the first extension header.
 fn pass_extensions(frame: &mut Cursor<'_>, upper: &mut Upper) -> Result<(), Oddity> {
     let mut first = true;
     while upper.fragment.is_none() {
@@ -163,7 +167,8 @@ fn pass_extensions(frame: &mut Cursor<'_>, upper: &mut Upper) -> Result<(), Oddi
             return Err(Oddity::Ipv6);
         }
         upper.authenticated |= Protocol(upper.protocol) == Protocol::AUTHENTICATION;
-        // A datagram in one piece may have a fragment header, which has no effect (RFC 6946).
+        // A packet that is not fragmented may have a fragment header, which has no effect (RFC
+        // 6946).
         if upper.protocol == FRAGMENT && be16(high, low) & V6_FRAGMENT != 0 {
             let [.., a, b, c, d] = *frame.peek::<8>().ok_or(Oddity::Ipv6)?;
             let identification = u32::from_be_bytes([a, b, c, d]);
@@ -176,16 +181,17 @@ fn pass_extensions(frame: &mut Cursor<'_>, upper: &mut Upper) -> Result<(), Oddi
     Ok(())
 }
 
-/// Length of an authentication header with this payload length (RFC 4302, section 2.2).
+/// Length of an authentication header whose payload length field is `words` (RFC 4302, section
+/// 2.2).
 fn authentication_len(words: u8) -> usize {
     usize::from(words) * 4 + 8
 }
 
 /// An address of an IPv6 header.
 ///
-/// Endpoints have IPv4 addresses in their IPv6-mapped form. An IPv6 packet with such an address
-/// gets its IPv4-translated form (RFC 2765, section 2.1), so that no filter takes it for IPv4. Both
-/// forms have the same checksum.
+/// IPv4 endpoints are stored as IPv6-mapped addresses. An IPv6 packet with a mapped address must
+/// not look like IPv4 to a filter. It therefore gets the IPv4-translated form of the address (RFC
+/// 2765, section 2.1), which has the same checksum.
 fn endpoint_v6(mut address: [u8; 16]) -> Endpoint {
     if let [0, 0, 0, 0, 0, 0, 0, 0, marks @ .., _, _, _, _] = &mut address
         && *marks == [0, 0, 0xff, 0xff]
@@ -195,8 +201,8 @@ fn endpoint_v6(mut address: [u8; 16]) -> Endpoint {
     Endpoint::v6(address, 0)
 }
 
-/// The length in a header's `field`. A super-packet is too long for the field and has zero there;
-/// its length is `left`.
+/// The length in a header's `field`. The length of a super-packet may not fit: the field is then
+/// zero, and the length is `left`.
 fn length(field: u16, left: usize) -> usize {
     if field == 0 && left > usize::from(u16::MAX) { left } else { usize::from(field) }
 }
@@ -218,13 +224,15 @@ fn addresses(header: &[u8; 40]) -> ([u8; 16], [u8; 16]) {
     (src, dst)
 }
 
-/// More fragments, or an offset.
+/// Bits that are zero unless the packet is a fragment: "more fragments" and the offset (RFC 791,
+/// section 3.1).
 const V4_FRAGMENT: u16 = 0x3fff;
-/// In units of 8 bytes (RFC 791, section 3.1).
+/// Bits of the fragment offset, in units of 8 bytes (RFC 791, section 3.1).
 const V4_OFFSET: u16 = 0x1fff;
-/// More fragments, or an offset (RFC 8200, section 4.5).
+/// Bits that are zero unless the packet is a fragment: the offset and "more fragments" (RFC 8200,
+/// section 4.5).
 const V6_FRAGMENT: u16 = 0xfff9;
-/// The offset in units of 8 bytes stands above the flags.
+/// Position of the fragment offset, which stands above the flags. Its unit is 8 bytes.
 const V6_OFFSET_SHIFT: u32 = 3;
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;

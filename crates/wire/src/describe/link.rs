@@ -1,4 +1,4 @@
-//! From the Ethernet header to the network header.
+//! Parses the link-layer headers of a frame, from Ethernet to the network header.
 
 use tidegate_core::Packet;
 use tidegate_core::packet::{Facts, NO_VLAN, Network};
@@ -6,7 +6,7 @@ use tidegate_core::packet::{Facts, NO_VLAN, Network};
 use super::{Cursor, Oddity, be16};
 use crate::{checksum, ethertype};
 
-/// Passes all link-layer headers; returns the protocol of their payload.
+/// Advances past all link-layer headers. Returns the protocol of their payload.
 #[inline]
 pub(super) fn skip(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<Network, Oddity> {
     let ethernet = frame.take::<14>().ok_or(Oddity::Link)?;
@@ -32,7 +32,7 @@ pub(super) fn skip(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<Networ
     Err(Oddity::Depth)
 }
 
-/// Records the VLAN identifier of a tag. Only the outermost two tags count.
+/// Records the VLAN identifier of a tag. Only the two outermost tags are recorded.
 const fn note_vlan(frame: &mut Cursor<'_>, packet: &mut Packet, vlan: u16) {
     if packet.vlan == NO_VLAN {
         packet.vlan = vlan;
@@ -41,9 +41,10 @@ const fn note_vlan(frame: &mut Cursor<'_>, packet: &mut Packet, vlan: u16) {
     }
 }
 
-/// Passes an IEEE 802.2 SNAP header, which carries an ethertype behind the length of the frame.
+/// Advances past an IEEE 802.2 SNAP header, if it carries IP. The frame then has a length field in
+/// place of the ethertype.
 ///
-/// The IP header has a length of its own, so the one of the frame is not needed.
+/// The length of the frame is not used, because the IP header has its own.
 ///
 /// Source: RFC 1042, header format.
 fn snap(frame: &mut Cursor<'_>) -> Network {
@@ -61,7 +62,8 @@ fn snap(frame: &mut Cursor<'_>) -> Network {
     network
 }
 
-/// Passes the headers of PPPoE and PPP, and notes them if they carry IP.
+/// Advances past the headers of PPPoE and PPP. If they carry IP, the facts of the packet record
+/// them.
 fn session(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<Network, Oddity> {
     let begin = frame.at;
     let network = pppoe(frame)?;
@@ -72,10 +74,12 @@ fn session(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<Network, Oddit
     Ok(network)
 }
 
-/// Source: RFC 2516, section 4; RFC 1661, section 6.5: an odd first byte is a protocol field of one
-/// byte.
+/// Advances past the headers of PPPoE and PPP.
 ///
-/// Differs: RFC 2516, section 7 asks not to compress the field, but some senders do.
+/// Source: RFC 2516, section 4; RFC 1661, section 6.5 (if the first byte is odd, the protocol field
+/// has one byte).
+///
+/// Differs: RFC 2516, section 7 asks senders not to compress the protocol field, but some do.
 fn pppoe(frame: &mut Cursor<'_>) -> Result<Network, Oddity> {
     frame.session = frame.at;
     let [version, code, _, _, high, low] = *frame.take().ok_or(Oddity::Link)?;
@@ -99,11 +103,11 @@ fn pppoe(frame: &mut Cursor<'_>) -> Result<Network, Oddity> {
     })
 }
 
-/// Passes an MPLS label stack and determines its payload.
+/// Advances past MPLS labels, and guesses the type of their payload.
 ///
-/// Routers guess the payload from its first nibble (RFC 4928, section 2). A pseudowire without
-/// control word may carry a MAC address that begins like an IP header. So the guess counts only if
-/// the IP header is plausible.
+/// Routers guess it from the first four bits (RFC 4928, section 2). But a pseudowire without a
+/// control word may begin with a MAC address that looks like an IP header. The guess "IP" therefore
+/// counts only if the whole IP header is plausible.
 ///
 /// Source: RFC 3032, section 2.1.
 fn mpls(frame: &mut Cursor<'_>) -> Result<Network, Oddity> {
@@ -129,11 +133,11 @@ fn guess(frame: &Cursor<'_>) -> Network {
     }
 }
 
-/// True if `ahead`, of which `left` bytes were on the wire, is plausibly an IPv6 packet and not a
-/// MAC address that begins like one.
+/// Returns `true` if `ahead` is plausibly an IPv6 packet and not a MAC address that looks like one.
+/// `left` is the length on the wire.
 ///
-/// A packet that is shorter than the frame has padding or a trailer behind it. Then the next header
-/// must be a common one, and no Ethernet header may fit.
+/// If the packet is shorter than `left`, padding or a trailer follows it. Then the next header must
+/// be a common one, and the bytes must not fit an Ethernet header.
 fn is_ipv6(ahead: &[u8], left: usize) -> bool {
     let Some(header) = ahead.first_chunk::<40>() else { return false };
     let payload = usize::from(be16(header[4], header[5]));
@@ -148,26 +152,26 @@ fn is_ipv6(ahead: &[u8], left: usize) -> bool {
     }
 }
 
-/// Parsing follows at most this many VLAN tags, or MPLS labels, in a row.
+/// Most VLAN tags, or MPLS labels, in a row that are parsed.
 const MAX_HEADERS: usize = 8;
 /// The VLAN identifier in a tag's control information (IEEE 802.1Q, section 9.6).
 const VLAN_ID: u16 = 0x0fff;
-/// Identifier of a tag that has a priority and names no VLAN (IEEE 802.1Q, table 9-2).
+/// VLAN identifier of a tag that has only a priority (IEEE 802.1Q, table 9-2).
 const PRIORITY_ONLY: u16 = 0;
-/// In the third byte of a label stack entry.
+/// The bottom-of-stack bit in the third byte of a label (RFC 3032, section 2.1).
 const BOTTOM_OF_STACK: u8 = 0x01;
-/// LLC and SNAP with the ethertype (RFC 1042).
+/// Length of the LLC and SNAP headers, including the ethertype (RFC 1042).
 const SNAP_LEN: usize = 8;
-/// The padding of an Ethernet frame without payload (IEEE 802.3, section 3.2.7); trailers are
-/// shorter.
+/// Length of the padding of an Ethernet frame without payload (IEEE 802.3, section 3.2.7). Trailers
+/// are shorter.
 const LONGEST_PADDING: usize = 46;
 /// Next headers of padded IPv6 packets: TCP, UDP, IPv6, routing, fragment, GRE, ESP, AH, ICMPv6,
-/// options, OSPF, SCTP (IANA, protocol numbers). No hop-by-hop options: their number 0 begins most
-/// MAC addresses.
+/// options, OSPF, SCTP (IANA, protocol numbers). Hop-by-hop options are not in the list: most MAC
+/// addresses begin with their number 0.
 const UPPER_LAYERS: [u8; 13] = [4, 6, 17, 41, 43, 44, 47, 50, 51, 58, 60, 89, 132];
-/// The header of PPPoE and a protocol field of two bytes (RFC 2516, section 4).
+/// Length of the PPPoE header with a protocol field of two bytes (RFC 2516, section 4).
 const PPPOE_LEN: usize = 8;
-/// In the last byte of a protocol field of PPP (RFC 1661, section 2).
+/// This bit is set in the last byte of PPP's protocol field only (RFC 1661, section 2).
 const PPP_LAST_BYTE: u8 = 0x01;
 const PPP_IPV4: u16 = 0x0021;
 const PPP_IPV6: u16 = 0x0057;

@@ -3,11 +3,12 @@
 use tidegate_core::countable;
 
 countable! {
-    /// Why a frame could not be parsed completely.
+    /// The reason why a frame could not be parsed completely.
     pub enum Oddity, counts Oddities {
-        /// The frame ends within an Ethernet, VLAN, PPPoE or MPLS header, or contradicts it.
+        /// The frame ends within an Ethernet, VLAN, PPPoE or MPLS header, or contradicts such a
+        /// header.
         Link = "link",
-        /// The frame has more VLAN tags or MPLS labels in a row than parsing follows.
+        /// The frame has more VLAN tags or MPLS labels in a row than the parser reads.
         Depth = "depth",
         /// The IPv4 header is cut short, or contradicts itself or the length of the frame.
         Ipv4 = "ipv4",

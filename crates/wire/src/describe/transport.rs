@@ -1,4 +1,4 @@
-//! TCP with its options, UDP, and ICMP echo.
+//! Parses TCP headers with their options, UDP headers, and ICMP echo.
 
 use tidegate_core::Packet;
 use tidegate_core::packet::{Options, Protocol, TcpFlags, TcpSegment};
@@ -8,7 +8,7 @@ use crate::option::{
     self, AUTHENTICATION, MD5, MPTCP, MSS, NOP, SACK, SACK_PERMITTED, TIMESTAMPS, WINDOW_SCALE,
 };
 
-/// Describes the header of `packet.key.protocol`. Ports stay zero for protocols without ports.
+/// Parses the header of the protocol in `packet.key`. Protocols without ports leave the ports zero.
 #[inline]
 pub(super) fn describe(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<(), Oddity> {
     match packet.key.protocol {
@@ -20,8 +20,8 @@ pub(super) fn describe(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<()
     }
 }
 
-/// The ports of a first fragment, and the number of header bytes that it must contain. `None` if it
-/// is shorter. Protocols without ports have zeros.
+/// The ports of a first fragment, and the length of the header that the fragment must contain.
+/// `None` if the fragment is shorter. Protocols without ports yield zeros.
 ///
 /// Source: RFC 1858, section 3.1 (TCP up to its flags); RFC 768, RFC 792 (the whole header).
 pub(super) fn ports(frame: &Cursor<'_>, protocol: Protocol) -> Option<([u16; 2], usize)> {
@@ -42,7 +42,7 @@ pub(super) fn ports(frame: &Cursor<'_>, protocol: Protocol) -> Option<([u16; 2],
     Some(([identifier; 2], header.len()))
 }
 
-/// Source: RFC 768.
+/// Reads ports and checksum of a UDP header (RFC 768).
 fn udp(frame: &Cursor<'_>, packet: &mut Packet) -> Result<(), Oddity> {
     let header = frame.peek::<8>().ok_or(Oddity::Transport)?;
     packet.transport_offset = frame.offset();
@@ -52,7 +52,9 @@ fn udp(frame: &Cursor<'_>, packet: &mut Packet) -> Result<(), Oddity> {
     Ok(())
 }
 
-/// Source: RFC 792, RFC 4443 section 4; the identifier of an `echo`, request or reply, is the port.
+/// Reads the identifier of an ICMP echo as both ports. `echo` are the types of request and reply.
+///
+/// Source: RFC 792; RFC 4443, section 4.
 fn icmp(frame: &Cursor<'_>, packet: &mut Packet, echo: [u8; 2]) -> Result<(), Oddity> {
     let header = frame.peek::<8>().ok_or(Oddity::Transport)?;
     packet.transport_offset = frame.offset();
@@ -64,6 +66,8 @@ fn icmp(frame: &Cursor<'_>, packet: &mut Packet, echo: [u8; 2]) -> Result<(), Od
     Ok(())
 }
 
+/// Reads a TCP header with its options.
+///
 /// Source: RFC 9293, section 3.1.
 #[inline]
 fn tcp(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<(), Oddity> {
@@ -95,15 +99,15 @@ fn tcp(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<(), Oddity> {
     Ok(())
 }
 
-/// Reads options into `segment`. Returns `None` if an option contradicts its length.
+/// Reads the options into `segment`. Returns `None` if the length of an option is wrong.
 ///
-/// An option whose length is wrong for its kind is skipped, as in Linux (`tcp_parse_options`).
-/// Later options are read. A length below 2 or beyond the header ends the parsing.
+/// As in Linux (`tcp_parse_options`), an option with a wrong length for its kind is skipped, and
+/// later options are read. A length below 2 or beyond the header ends the parsing.
 ///
-/// Source: RFC 9293 section 3.1, RFC 2018 (SACK), RFC 7323 (window scale, timestamps), RFC 2385 and
-/// RFC 5925 (digests), RFC 8684 (MPTCP).
+/// Source: RFC 9293, section 3.1; RFC 2018 (SACK); RFC 7323 (window scale, timestamps); RFC 2385
+/// and RFC 5925 (digests); RFC 8684 (MPTCP).
 fn tcp_options(options: &[u8], segment: &mut TcpSegment) -> Option<()> {
-    // The usual layout of all segments but the first of a connection (RFC 7323, appendix A).
+    // Fast path: the usual options of all segments after the SYN (RFC 7323, appendix A).
     if let [NOP, NOP, TIMESTAMPS, 10, times @ ..] = options
         && let Ok(times) = times.try_into()
     {
@@ -121,14 +125,14 @@ fn tcp_options(options: &[u8], segment: &mut TcpSegment) -> Option<()> {
     sound
 }
 
-/// Offset in `options` of the timestamps that a descriptor reports.
+/// Offset in `options` of the timestamps that a descriptor states.
 pub(crate) fn timestamps_at(options: &[u8]) -> Option<usize> {
     let sound = option::each_at(options).map_while(|option| option);
     let timestamps = sound.filter(|(_, kind, body)| *kind == TIMESTAMPS && body.len() == 8);
     timestamps.last().map(|(at, ..)| at)
 }
 
-/// Reads one option into `segment`. Returns `None` if options of this kind have another length.
+/// Reads one option into `segment`. Returns `None` if its length is wrong for its kind.
 fn tcp_option(kind: u8, body: &[u8], syn: bool, segment: &mut TcpSegment) -> Option<()> {
     match (kind, body) {
         (MSS, &[high, low]) if syn => segment.mss = be16(high, low),
@@ -156,10 +160,10 @@ const fn timestamps(body: [u8; 8]) -> (u32, u32) {
     (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]))
 }
 
-/// Bytes of a TCP header up to its flags (RFC 1858, section 3.1: TMIN).
+/// Length of a TCP header up to and including its flags (RFC 1858, section 3.1: TMIN).
 const TCP_FLAGS: usize = 16;
-/// Request and reply (RFC 792; RFC 4443, section 4).
+/// Types of echo request and reply (RFC 792; RFC 4443, section 4).
 const ICMP_ECHO: [u8; 2] = [8, 0];
 const ICMPV6_ECHO: [u8; 2] = [128, 129];
-/// The largest window scale. Larger values are treated like this maximum (RFC 7323, section 2.3).
+/// The largest window scale, which larger values count as (RFC 7323, section 2.3).
 const MAX_SHIFT: u8 = 14;

@@ -1,4 +1,4 @@
-//! Reassembling the pieces yields the original packet.
+//! Tests that the pieces of a packet, put together, are the original packet.
 
 use proptest::prelude::*;
 
@@ -17,7 +17,7 @@ fn frame(v6: bool, udp: bool, payload: usize) -> Frame {
     Frame { payload: bytes.collect(), ..frame }
 }
 
-/// An IP packet, and its descriptor from the first byte on.
+/// An IP packet, and its descriptor with offsets from the IP header.
 fn packet(frame: &Frame) -> (Vec<u8>, Packet) {
     let bytes = frame.bytes();
     (bytes[14..].to_vec(), described(&bytes))
@@ -43,8 +43,8 @@ fn sums_are_right(packet: &[u8], described: &Packet) -> bool {
 }
 
 proptest! {
-    /// Catches: a sequence number, identification or length not updated. PSH, FIN or CWR on every
-    /// piece. A checksum not updated. The last piece missing.
+    /// Catches: a sequence number, identification, length or checksum that is not updated; PSH, FIN
+    /// or CWR on every segment; a missing last segment.
     #[test]
     fn a_super_packet_is_what_its_segments_are_together(
         v6 in any::<bool>(), udp in any::<bool>(), payload in 0usize..9_000, size in 1u16..1_500, flags in any::<u8>(),
@@ -87,9 +87,9 @@ proptest! {
         }
     }
 
-    /// Catches: an offset in bytes. "More fragments" missing, or set on the last. Fragments that are
-    /// too long. Options of the first in all. The offset of a fragment ignored when it is
-    /// fragmented again.
+    /// Catches: a fragment offset in bytes; a flag "more fragments" that is missing, or set on the
+    /// last fragment; fragments that are too long; all options repeated in each fragment; a
+    /// fragment whose own offset is ignored when it is fragmented again.
     #[test]
     fn fragments_are_the_packet_again_also_of_a_fragment(
         payload in 0usize..5_000, fits in 68usize..1_500, options in any::<bool>(), begin in 0u16..500, more in any::<bool>(),
@@ -128,7 +128,8 @@ proptest! {
     }
 }
 
-/// Catches: a forged super-packet split into frames that are mostly headers; a real one refused.
+/// Catches: a forged super-packet that is split into frames of mostly headers; a real one that is
+/// refused.
 #[test]
 fn no_frames_are_made_that_are_headers_for_the_most_part() {
     let mut whole = frame(false, false, 60_000);

@@ -1,4 +1,4 @@
-//! The headers of trunk datagrams: built once, then completed for each datagram.
+//! The headers of trunk datagrams: a template is built once, and completed for each datagram.
 
 use tidegate_core::Packet;
 use tidegate_core::packet::{Endpoint, FlowKey, Protocol};
@@ -9,15 +9,15 @@ use crate::neighbour::Mac;
 use crate::rewrite::{traffic_class, write};
 use crate::{VlanTag, checksum};
 
-/// Template of the headers from Ethernet to UDP, for the datagrams of one end.
+/// Template of the headers from Ethernet to UDP for the datagrams that one end sends.
 #[derive(Clone, Debug)]
 pub struct Envelope {
     headers: Vec<u8>,
     /// Offsets of the IP header and of the UDP header.
     network: usize,
     transport: usize,
-    /// Precomputed sums: the pseudo header without its length, and the fields that all IPv4 headers
-    /// share.
+    /// Precomputed checksums: of the pseudo header without its length, and of the IPv4 header
+    /// fields that are equal in all datagrams.
     addresses: u16,
     network_sum: u16,
 }
@@ -26,7 +26,8 @@ pub struct Envelope {
 const UDP: usize = 8;
 
 impl Envelope {
-    /// The template for datagrams from the MAC address `source` between `ends`, with this VLAN tag.
+    /// The template for datagrams from the MAC address `source` and between `ends`, with an
+    /// optional VLAN tag.
     #[must_use]
     pub fn new(ends: Ends, source: Mac, tag: Option<VlanTag>) -> Self {
         let Ends { local, peer, port } = ends;
@@ -43,22 +44,23 @@ impl Envelope {
         let key = FlowKey { src, dst, protocol: Protocol::UDP };
         let addresses = checksum::pseudo_header(&key, 0);
         let transport = headers.len() - UDP;
-        set(&mut headers, transport + 6, 0); // The checksum of an empty datagram must not enter the next sum.
+        set(&mut headers, transport + 6, 0); // Sums of datagrams must not include it.
         Self { headers, network, transport, addresses, network_sum }
     }
 
-    /// Bytes of all headers before the payload of a datagram.
+    /// Length of all headers.
     #[must_use]
     pub const fn size(&self) -> usize {
         self.transport + UDP
     }
 
-    /// Writes the headers of `frame`, whose payload is already in place, with destination MAC
-    /// address `next_hop`.
+    /// Writes the headers of `frame`, whose payload is already in place. `next_hop` is the
+    /// destination MAC address.
     ///
-    /// The IP header gets DSCP and ECN of `like`. With a `user` packet number, an IPv4 header gets
-    /// DF and the low 16 bits of this number as its identification. Returns the UDP checksum.
-    /// `None` if the frame is shorter than the headers, or too long for a length field.
+    /// The IP header gets the DSCP and ECN fields of `like`. If `user` is the number of a user
+    /// packet, an IPv4 header gets the DF bit and the lower 16 bits of this number as
+    /// identification. Returns the UDP checksum. `None` if the frame is shorter than the headers,
+    /// or too long for a length field.
     #[must_use]
     pub fn write(
         &self,
@@ -86,7 +88,7 @@ impl Envelope {
         let udp = frame.get_mut(self.transport..)?;
         set(udp, 4, datagram);
         let sum = match !checksum::sum(checksum::add(self.addresses, [datagram]), udp) {
-            0 => u16::MAX, // Zero would mean that there is no checksum (RFC 768).
+            0 => u16::MAX, // Zero would mean that the datagram has no checksum (RFC 768).
             sum => sum,
         };
         set(udp, 6, sum);
@@ -94,7 +96,7 @@ impl Envelope {
     }
 }
 
-/// Bytes of an IPv4 header without options.
+/// Length of an IPv4 header without options.
 const IPV4: usize = 20;
 
 fn set(bytes: &mut [u8], at: usize, word: u16) {
@@ -109,10 +111,10 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// The frame equals, byte for byte, one that the frame builder makes of the same fields.
+        /// The frame is equal, byte for byte, to a frame that `build` makes from the same fields.
         ///
-        /// Catches: a length, codepoint, identification or tag that is not filled in. A checksum that
-        /// counts values of the template.
+        /// Catches: a length, codepoint, identification or tag that is not filled in; a checksum
+        /// that includes old values of the template.
         #[test]
         fn a_frame_is_as_if_made_of_its_fields(
             v6 in any::<bool>(), vlan in prop::option::of(1u16..4_095), dscp in 0u8..64, ecn in 0usize..4,

@@ -1,6 +1,8 @@
-//! Checks the user packet in a trunk datagram: it must be one whole IP packet between two hosts.
+//! Checks the user packet inside a trunk datagram: it must be exactly one IP packet between two
+//! hosts.
 //!
-//! Source: RFC 6040, section 4.2 (ECN); RFC 6890 (addresses of no host).
+//! Source: RFC 6040, section 4.2 (ECN of the inner header); RFC 6890 (addresses that belong to no
+//! host).
 
 use std::net::IpAddr;
 
@@ -9,14 +11,14 @@ use tidegate_core::packet::Ecn;
 use super::Refusal;
 use crate::checksum;
 
-/// Checks the user packet of a datagram with the ECN codepoint `outer`, and sets its own ECN
-/// codepoint accordingly. Returns the destination.
+/// Checks the user packet of a datagram with the ECN codepoint `outer`. Transfers a mark of the
+/// datagram to the user packet. Returns the destination of the user packet.
 ///
 /// # Errors
 ///
-/// [`Refusal::Inner`] if it is not exactly one IP packet, or if an address cannot belong to a host
-/// beyond a router. [`Refusal::Congested`] if the datagram was marked CE and the user packet is not
-/// ECN-capable.
+/// [`Refusal::Inner`] if it is not exactly one IP packet, or if one of its addresses cannot belong
+/// to a host beyond a router. [`Refusal::Congested`] if the datagram was marked CE and the user
+/// packet is not ECN-capable.
 pub fn admit(packet: &mut [u8], outer: Ecn) -> Result<IpAddr, Refusal> {
     let (src, dst) = ends(packet).ok_or(Refusal::Inner)?;
     if !is_host(src) || !is_host(dst) {
@@ -26,7 +28,7 @@ pub fn admit(packet: &mut [u8], outer: Ecn) -> Result<IpAddr, Refusal> {
     Ok(dst)
 }
 
-/// Source and destination; `None` if this is not exactly one IP packet.
+/// Source and destination of the packet. `None` if `packet` is not exactly one IP packet.
 fn ends(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
     let len = |at: usize| Some(usize::from(u16::from_be_bytes(*packet.get(at..)?.first_chunk()?)));
     match packet.first()? >> 4 {
@@ -61,10 +63,10 @@ fn is_host(address: IpAddr) -> bool {
     }
 }
 
-/// Transfers the congestion mark of the outer header to the packet inside.
+/// Transfers the ECN codepoint of the outer header to the inner packet.
 fn mark(packet: &mut [u8], outer: Ecn) -> Result<(), Refusal> {
     let v4 = packet.first().is_some_and(|it| it >> 4 == 4);
-    // ECN is in the low bits of the second byte of IPv4, and in its upper half for IPv6.
+    // ECN is in the lower two bits of the second byte for IPv4, and in bits 4 and 5 for IPv6.
     let shift = if v4 { 0 } else { 4 };
     let byte = packet.get_mut(1).ok_or(Refusal::Inner)?;
     let before = *byte;
@@ -85,7 +87,7 @@ fn mark(packet: &mut [u8], outer: Ecn) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Codepoints (RFC 3168, section 5).
+/// ECN codepoints (RFC 3168, section 5).
 const NOT_ECT: u8 = 0;
 const ECT_1: u8 = 1;
 const CE: u8 = 3;
@@ -110,10 +112,10 @@ mod tests {
         frame.bytes()[14..].to_vec()
     }
 
-    /// The table of RFC 6040, section 4.2, figure 4: inner codepoints are rows, outer ones columns.
+    /// RFC 6040, section 4.2, figure 4: rows are inner codepoints, columns are outer codepoints.
     ///
-    /// Catches: a mark lost, or given to a packet that is not ECN-capable; ECT(1) of the path lost; a
-    /// checksum not updated.
+    /// Catches: a mark that is lost, or given to a packet that is not ECN-capable; an ECT(1) of the
+    /// path that is lost; a header checksum that is not updated.
     #[test]
     fn what_the_path_marked_is_marked_inside() {
         let all = [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ce];
@@ -141,7 +143,8 @@ mod tests {
     }
 
     proptest! {
-        /// Catches: lengths that are not checked, or may be smaller than the received packet.
+        /// Catches: a length field that is not checked, or is accepted if it is smaller than the
+        /// packet.
         #[test]
         fn what_is_cut_or_longer_than_it_says_is_refused(
             v6 in any::<bool>(), len in 0usize..200, at in any::<prop::sample::Index>(), more in 1usize..40,

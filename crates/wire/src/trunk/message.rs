@@ -1,7 +1,7 @@
-//! The layout of trunk datagrams, without the authentication tag.
+//! Layout of the messages between two trunk gateways, without the authentication tag.
 //!
-//! All numbers are big-endian. The first byte has the version in its upper half and the kind in its
-//! lower half.
+//! All numbers are big-endian. The upper half of the first byte is the version, and the lower half
+//! is the kind:
 //!
 //! | kind | then |
 //! |---|---|
@@ -9,15 +9,17 @@
 //! | 2, segment | channel (1), number (6), presence bits (1), control bits (1), sequence number (4), acknowledgement (4), window (2), payload of the virtual stream (2), options |
 //! | 3, user packet | number (6), an IP packet |
 //!
-//! The form has 1 for user packets in datagrams, 2 for epochs or 4 for `vegas`, and 8 for
-//! management connections with a weight. A gateway without `vegas` and weights reads 4 and 8 as
-//! malformed. The hellos of all other trunks are unchanged.
+//! The form is a sum of bits: 1 if user packets travel in datagrams, 2 for `epochs`, 4 for `vegas`,
+//! and 8 for management connections with a weight. Older gateways do not know bits 4 and 8, and
+//! refuse hellos with these bits as malformed.
 //!
-//! Options follow in the order of their presence bits: timestamps (8), SACK permitted (0), window
-//! scale (1), MSS (2), and SACK blocks (8 each). The upper presence bits hold the number of SACK
-//! blocks. A tag of 16 bytes ends each datagram. Most management packets are a segment with
-//! timestamps: 46 bytes of UDP payload, 74 bytes over IPv4, and 94 over IPv6. At VMSS 1500 these
-//! are 4.9 and 6.3 % of the user bytes that a packet stands for.
+//! Options follow in the order of their presence bits: timestamps (8 bytes), SACK permitted (0),
+//! window scale (1), MSS (2), and SACK blocks (8 each). The upper presence bits hold the number of
+//! SACK blocks. A tag of 16 bytes ends each datagram.
+//!
+//! Most management packets are a segment with timestamps: 46 bytes of UDP payload, which makes 74
+//! bytes over IPv4 and 94 over IPv6. One such packet stands for VMSS user bytes. At a VMSS of 1500,
+//! the overhead is 4.9 or 6.3 %.
 
 use tidegate_core::packet::{Ecn, SackBlocks, TcpFlags, TcpSegment};
 use tidegate_core::tcp::Segment;
@@ -25,23 +27,23 @@ use tidegate_core::trunk::Probing;
 
 use super::Refusal;
 
-/// Identifies one run of a gateway; all zeros mean none.
+/// A random number that identifies one run of a gateway. All zeros mean that no nonce is known.
 pub type Nonce = [u8; 16];
 
-/// The settings that both ends of a trunk must have in common.
+/// Settings of a trunk that must be equal at both ends.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Form {
-    /// User packets travel in datagrams.
+    /// User packets travel inside UDP datagrams.
     pub encapsulates: bool,
-    /// The mechanism by which the trunk finds its share.
+    /// The mechanism by which the trunk finds its share of the path.
     pub probing: Probing,
-    /// The trunk has management connections and a weight, and so the greatest number of
-    /// connections. With `vegas`, each end has a weight of its own or none.
+    /// With management connections: the trunk has a weight, which also sets its largest number of
+    /// connections. Always `false` with `vegas`, where each end may choose a weight alone.
     pub weighted: bool,
 }
 
 impl Form {
-    /// The first setting in which the two forms differ.
+    /// The first setting in which the two forms differ. `None` if they are equal.
     pub(super) fn difference(self, other: Self) -> Option<Refusal> {
         let same = [
             (self.encapsulates == other.encapsulates, Refusal::Encapsulation),
@@ -62,7 +64,7 @@ impl Form {
         encapsulates | probing | weighted
     }
 
-    /// Decodes the form byte; `None` for a byte that no gateway writes.
+    /// Decodes a form. `None` for a byte that no gateway writes.
     fn of(byte: u8) -> Option<Self> {
         let probing = match byte & (EPOCHS | VEGAS) {
             0 => Probing::Management,
@@ -75,13 +77,13 @@ impl Form {
     }
 }
 
-/// Bits of a [`Form`].
+/// Bits of an encoded [`Form`].
 const ENCAPSULATES: u8 = 1;
 const EPOCHS: u8 = 2;
 const VEGAS: u8 = 4;
 const WEIGHTED: u8 = 8;
 
-/// A datagram without its authentication tag.
+/// A trunk message other than a user packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Message {
     /// Announces a gateway to its peer.
@@ -95,11 +97,11 @@ pub enum Message {
     },
     /// A segment of a management connection.
     Segment {
-        /// The sending port, as an offset from the trunk's first port.
+        /// Index of the connection: the sending port minus the trunk's first port.
         channel: u8,
-        /// Number of the datagram within its session, from one.
+        /// Packet number within the session, counted from one.
         number: u64,
-        /// The segment. Its ECN field is in the IP header instead.
+        /// The segment. Its ECN codepoint travels in the IP header.
         segment: Segment,
     },
 }
@@ -110,28 +112,28 @@ pub const VERSION: u8 = 2;
 const HELLO: u8 = 1;
 const SEGMENT: u8 = 2;
 
-/// The first byte of a datagram with a user packet.
+/// The first byte of a datagram that contains a user packet.
 pub const USER: u8 = VERSION << 4 | 3;
 
-/// The largest datagram number. No session lasts long enough to reach it.
+/// The largest packet number, which no session lasts long enough to reach.
 pub const MOST: u64 = (1 << 48) - 1;
 
 const TIMESTAMPS: u8 = 1;
 const SACK_PERMITTED: u8 = 2;
 const WINDOW_SCALE: u8 = 4;
 const LARGEST: u8 = 8;
-/// Lowest of the presence bits with the number of SACK blocks.
+/// Position of the lowest of the presence bits that hold the number of SACK blocks.
 const BLOCKS: u8 = 4;
 
-/// Length of the longest message, without its tag.
+/// Length of the longest message without its tag.
 pub const LONGEST: usize = HEAD + 8 + 1 + 2 + 4 * 8;
 
-/// Bytes of a segment before its options.
+/// Length of a segment message up to its options.
 const HEAD: usize = 22;
 
 impl Message {
-    /// Appends the encoded message. `None` if a value does not fit its field; `bytes` may then end
-    /// with a part of the message.
+    /// Appends the encoded message to `bytes`. `None` if a value does not fit into its field.
+    /// `bytes` may then end with a part of the message.
     #[must_use]
     pub fn write(&self, bytes: &mut Vec<u8>) -> Option<()> {
         match self {
@@ -149,11 +151,11 @@ impl Message {
         Some(())
     }
 
-    /// Decodes a message; `bytes` are a datagram without its tag.
+    /// Decodes a message. `bytes` is a datagram without its tag.
     ///
     /// # Errors
     ///
-    /// If the version is another one, or if the bytes are not exactly one message.
+    /// If the version differs, or if `bytes` is not exactly one message.
     pub fn read(bytes: &[u8]) -> Result<Self, Refusal> {
         let (first, rest) = bytes.split_first().ok_or(Refusal::Malformed)?;
         if first >> 4 != VERSION {
@@ -169,7 +171,7 @@ impl Message {
     }
 }
 
-/// Appends `first` and the fields of a segment.
+/// Appends `first` (kind, channel and packet number), and the fields of a segment.
 fn write_segment(first: u64, segment: &Segment, bytes: &mut Vec<u8>) -> Option<()> {
     let TcpSegment { timestamps, window_scale, mss, sack_permitted, .. } = segment.header;
     let blocks = segment.sack.as_slice();
@@ -200,7 +202,7 @@ fn write_segment(first: u64, segment: &Segment, bytes: &mut Vec<u8>) -> Option<(
     Some(())
 }
 
-/// Joins two 32-bit words.
+/// Two 32-bit words as eight bytes.
 fn pair(first: u32, second: u32) -> [u8; 8] {
     (u64::from(first) << 32 | u64::from(second)).to_be_bytes()
 }

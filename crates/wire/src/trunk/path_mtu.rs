@@ -1,10 +1,10 @@
-//! The path MTU to the other end: the configured one, reduced by the "packet too big" errors of
-//! routers.
+//! The path MTU to the other end of a trunk: the configured MTU, reduced by "packet too big" errors
+//! of routers.
 //!
-//! An error counts only if it quotes a datagram that was sent. An off-path attacker must guess its
-//! UDP checksum, which is random because it covers the authentication tag. A correct guess gains
-//! little: no value below [`PathMtu::LEAST`] is accepted, with which an IPv6 packet of the minimum
-//! MTU still fits.
+//! An error is accepted only if it quotes a datagram that was sent. An attacker who cannot see the
+//! datagrams must guess their UDP checksum, which is random because it covers the authentication
+//! tag. A correct guess gains little: the MTU never falls below [`PathMtu::LEAST`], with which a
+//! user packet of IPv6's minimum MTU still fits.
 //!
 //! Source: RFC 1191, sections 3 and 6.3 (a reported MTU expires after ten minutes); RFC 8201,
 //! section 4; RFC 5927, section 7 (checks before an error is accepted).
@@ -20,25 +20,25 @@ use crate::icmp::TooBig;
 pub struct PathMtu {
     configured: u32,
     heard: Option<(u32, Time)>,
-    /// UDP checksums of the latest datagrams, by datagram number; zero means none.
+    /// UDP checksums of the latest datagrams, indexed by datagram number. Zero if none was sent.
     sent: Vec<u16>,
     ignored: u64,
 }
 
 impl PathMtu {
-    /// The smallest accepted MTU: an IPv6 packet of 1280 bytes in a datagram over IPv6.
+    /// The smallest accepted MTU: a user packet of 1,280 bytes in a datagram over IPv6.
     ///
     /// Source: RFC 8200, section 5.
     pub const LEAST: u32 = 1_280 + 40 + 8 + 7 + 16;
 
-    /// A path with the MTU `configured` until a router reports less.
+    /// A path with the MTU `configured`, until a router reports a smaller one.
     #[must_use]
     pub fn new(configured: u32) -> Self {
         let configured = configured.max(Self::LEAST);
         Self { configured, heard: None, sent: vec![0; LATEST], ignored: 0 }
     }
 
-    /// The longest IP packet that fits, in bytes, as known at `now`.
+    /// Length of the longest IP packet that fits, in bytes, as known at `now`.
     #[must_use]
     pub fn get(&self, now: Time) -> u32 {
         let heard = self.heard.filter(|(_, at)| now.since(*at) < FORGOTTEN);
@@ -50,12 +50,12 @@ impl PathMtu {
         self.sent[place(number)] = checksum;
     }
 
-    /// Processes a router's error about datagram `number`, of which at least the last 16 bits are
-    /// known. Returns `true` if the error is accepted.
+    /// Processes a router's error about the datagram `number`, of which at least the lower 16 bits
+    /// are correct. Returns `true` if the error is accepted.
     pub fn hear(&mut self, now: Time, told: &TooBig, number: u64) -> bool {
         let was_sent = told.checksum != 0 && self.sent[place(number)] == told.checksum;
         let mtu = told.mtu.max(Self::LEAST);
-        // A router whose MTU is at least the datagram's length would have forwarded it.
+        // A router with an MTU of at least the datagram's length would have forwarded it.
         let believed = was_sent && told.mtu < told.len && mtu < self.get(now);
         if believed {
             self.heard = Some((mtu, now));
@@ -65,17 +65,18 @@ impl PathMtu {
         believed
     }
 
-    /// Errors that were not accepted, or reported nothing smaller.
+    /// Number of errors that were not accepted, or did not report a smaller MTU.
     #[must_use]
     pub const fn ignored(&self) -> u64 {
         self.ignored
     }
 }
 
-/// Number of remembered datagrams: as many as a path of 1 Gbit/s has in flight in 50 ms.
+/// Number of datagrams whose checksum is stored. A path of 1 Gbit/s has about as many in flight in
+/// 50 ms.
 const LATEST: usize = 4_096;
 
-/// Source: RFC 1191, section 6.3.
+/// Time after which a reported MTU expires (RFC 1191, section 6.3).
 const FORGOTTEN: Duration = Duration::from_secs(600);
 
 fn place(number: u64) -> usize {
@@ -114,8 +115,8 @@ mod tests {
         /// For any sequence of errors, the MTU stays between the least and the configured value. It
         /// changes only if an error quotes a datagram that was sent.
         ///
-        /// Catches: no lower bound. A checksum that is not compared, or zero taken for one that was
-        /// sent. A path MTU that grows.
+        /// Catches: no lower bound; a checksum that is not compared, or a zero that counts as a
+        /// sent checksum; a path MTU that grows.
         #[test]
         fn nobody_makes_it_less_than_the_least_or_more_than_was_configured(
             said in prop::collection::vec((any::<bool>(), 0u32..3_000, 0u16..4, 0u64..6), 1..60),

@@ -3,22 +3,23 @@
 use tidegate_core::countable;
 
 countable! {
-    /// Why a datagram to a trunk is refused.
+    /// The reason for refusing a datagram that is addressed to a trunk.
     pub enum Refusal, counts Refusals {
         /// The datagram is cut short, or has an invalid field.
         Malformed = "malformed",
         /// The datagram is of another protocol version.
         Version = "version",
-        /// The authentication tag is wrong: an unknown sender, a damaged datagram, or one from an
-        /// earlier run of either gateway.
+        /// The authentication tag is wrong. The datagram is damaged, from an unknown sender, or
+        /// from an earlier run of one of the gateways.
         Forged = "forged",
-        /// The datagram was accepted before, or is too old to tell.
+        /// The datagram was accepted before, or is too old to decide whether it was.
         Replayed = "replayed",
         /// The gateways have not agreed on a session since one of them started.
         NoSession = "no-session",
-        /// User packets travel in datagrams at one end only.
+        /// Only one of the ends sends user packets in datagrams.
         Encapsulation = "encapsulation",
-        /// The ends find the share by different mechanisms: management packets, `vegas` or epochs.
+        /// The ends find the trunk's share by different mechanisms: management packets, `vegas` or
+        /// epochs.
         Probing = "probing",
         /// Only one end has management connections with a weight.
         Weight = "weight",
@@ -30,9 +31,9 @@ countable! {
         Fragment = "fragment",
         /// The segment belongs to a management connection that this end does not have.
         Channel = "channel",
-        /// The packet is addressed to this end, but is no datagram from the other end. It has another
-        /// sender, port or protocol, is in a tunnel, or is cut off before its ports. The first trunk of
-        /// the address counts it.
+        /// The packet is addressed to this end, but is not a datagram from the other end. Its
+        /// sender, port or protocol differs, it is in a tunnel, or it is cut off before its ports.
+        /// If several trunks have the address, the first one counts the packet.
         Stranger = "stranger",
     }
 }

@@ -1,19 +1,20 @@
-//! The anti-replay window: remembers the numbers of accepted datagrams.
+//! The anti-replay window: remembers which recent packet numbers were accepted.
 //!
-//! Source: RFC 6479, section 2: blocks of bits in a ring, so that an advance clears whole blocks.
+//! Source: RFC 6479, section 2 (a ring of blocks of bits, so that an advance clears whole blocks).
 
-/// The latest accepted numbers.
+/// The packet numbers accepted recently.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Window {
-    /// The highest accepted number. Zero before the first datagram; no datagram has this number.
+    /// The highest accepted number. Zero before the first packet, because packet numbers begin at
+    /// one.
     top: u64,
     taken: [u64; BLOCKS],
 }
 
-/// Blocks of 64 bits.
+/// Number of blocks, each of 64 bits.
 const BLOCKS: usize = 32;
 
-/// Width of the window: older numbers are refused.
+/// Width of the window in packet numbers. Older packets are refused.
 const SPAN: u64 = 64 * 31;
 
 impl Window {
@@ -48,7 +49,7 @@ mod tests {
 
     use super::*;
 
-    /// Numbers that advance, with steps back of every size and jumps beyond all blocks.
+    /// Packet numbers that advance, with steps back of all sizes, and with jumps beyond all blocks.
     fn numbers() -> impl Strategy<Value = Vec<u64>> {
         let step = prop_oneof![
             6 => -3i64..6, 2 => -200i64..200, 1 => -2_500i64..0, 1 => 0i64..5_000, 1 => 0i64..1_000_000
@@ -64,10 +65,11 @@ mod tests {
     }
 
     proptest! {
-        /// Compared with a set that forgets nothing: no number is accepted twice, and no new number
-        /// within the window is refused.
+        /// Comparison with a set that keeps all numbers: no number is accepted twice, and no new
+        /// number within the window is refused.
         ///
-        /// Catches: blocks not cleared on an advance; a window of all blocks; zero accepted.
+        /// Catches: blocks that are not cleared on an advance; a window that is as wide as all
+        /// blocks; a packet number of zero accepted.
         #[test]
         fn a_number_is_taken_once_and_only_what_is_far_behind_is_refused(numbers in numbers()) {
             let (mut window, mut taken, mut top) = (Window::default(), BTreeSet::new(), 0u64);

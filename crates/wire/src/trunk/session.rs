@@ -1,10 +1,12 @@
-//! Authentication of a trunk: keys, the agreement on a session, and protection against replay.
+//! Authentication of trunk packets: how two gateways agree on session keys, and how they refuse
+//! forged and replayed packets.
 //!
-//! Both gateways are given the same key. Each makes a random *nonce* when it starts. A hello holds
-//! the nonce of its sender and the nonce that the sender last heard. A gateway that finds its own
-//! nonce in a hello knows that the hello is of this run. Both then have two nonces that neither
-//! chose alone. The key and these nonces give the keys of the *session*, one for each direction,
-//! which seal and number every segment. Nothing recorded earlier belongs to the session.
+//! An operator gives both gateways the same secret key. Each gateway draws a random *nonce* when it
+//! starts. A *hello* message holds the nonce of its sender, and the last nonce that the sender has
+//! received. A gateway that finds its own nonce in a hello knows that the hello is recent. Both
+//! then know two nonces, and neither gateway chose both. The secret and these nonces yield the keys
+//! of the *session*, one for each direction. The session keys authenticate all later packets, which
+//! are numbered. Packets recorded in an earlier session therefore fail the check.
 //!
 //! ```text
 //! A asking                                  B asking
@@ -16,8 +18,9 @@
 //!    segments, user packets  <-------->     segments, user packets
 //! ```
 //!
-//! A nonce serves one session. A peer may come with another nonce because it has started again, or
-//! because somebody replays an earlier hello. The states of an end, and the effect of a hello:
+//! A nonce serves one session. A peer may send another nonce because it has restarted, or an
+//! attacker may replay an earlier hello. The table shows the states of an end, and the effect of a
+//! hello:
 //!
 //! | state | own nonce | hello without it | with it, and the peer's nonce of the session | with it, and another nonce |
 //! |---|---|---|---|---|
@@ -25,19 +28,24 @@
 //! | agreed | of the session | answer | the peer is alive | renewing with a new nonce, answer |
 //! | renewing | new; the session continues | answer | | agreed on a new session, answer |
 //!
-//! A hello without the own nonce may be one of long ago. The answer contains the nonce of that
-//! hello, so a live peer finds its own nonce in it. Each such nonce is answered once a second, and
-//! changes nothing else. Replayed hellos therefore take no answer away from a live peer.
+//! A hello without this end's nonce may have been recorded long ago. The answer repeats the nonce
+//! of that hello, so a live peer finds its own nonce in the answer. Each such nonce is answered at
+//! most once a second, and changes nothing else. Replayed hellos therefore cannot suppress the
+//! answer to a live peer.
 //!
-//! A hello states the [`Form`] of the trunk: whether user packets travel in datagrams, how the
-//! share is found, and whether there are weights. An end refuses hellos of another form, so the
-//! ends agree on no session.
+//! A hello states the [`Form`] of the trunk: whether user packets are encapsulated in datagrams,
+//! how the trunk's share is found, and whether connections have weights. An end refuses a hello of
+//! another form, so that no session begins.
 //!
-//! Authentication tags (*seals*) are SipHash-2-4 with 128 bits of output, a MAC for short messages
-//! that takes at most half the time of BLAKE3. BLAKE3 derives its keys of 128 bits. Tags cover user
-//! packets completely. The other end has sent every accepted packet, in this session, and each is
-//! accepted once. Nothing is encrypted. Tags do not cover the DS codepoint, ECN field and hop limit
-//! of the IP header, as routers change them. Addresses and ports are part of the keys.
+//! The authentication tag (*seal*) of a packet is SipHash-2-4 with 128 bits of output. This MAC for
+//! short messages takes at most half the time of BLAKE3. BLAKE3 derives the MAC keys of 128 bits
+//! from the secret.
+//!
+//! - A tag covers a user packet completely. An accepted packet was thus sent by the other end in
+//!   this session, and is accepted only once.
+//! - Nothing is encrypted.
+//! - The tag does not cover the outer IP header, whose DS codepoint, ECN field and hop limit
+//!   routers change. The addresses and the port enter into the keys.
 //!
 //! Source: RFC 4303, section 3.4.3 (check the tag before the anti-replay window); RFC 6479;
 //! "SipHash: a fast short-input PRF" (INDOCRYPT 2012), sections 2.4 and 5, and its reference code
@@ -88,13 +96,12 @@ impl Ends {
 pub enum Opened {
     /// A hello of the peer.
     Hello {
-        /// The peer's nonce, if a hello is to be sent back now: pass it to
-        /// [`answer`](Session::answer).
+        /// The peer's nonce, if an answer is due now. Pass it to [`answer`](Session::answer).
         answer: Option<Nonce>,
     },
     /// A segment of a management connection.
     Segment {
-        /// The sending port, as an offset from the trunk's first port.
+        /// Index of the connection: the sending port minus the trunk's first port.
         channel: u8,
         /// The segment, without its ECN field.
         segment: Segment,
@@ -109,55 +116,56 @@ pub fn user_packet(datagram: &[u8]) -> &[u8] {
     datagram.get(USER_HEADER..datagram.len().saturating_sub(SEAL)).unwrap_or_default()
 }
 
-/// Bytes of a tag, and of the header before a user packet.
+/// Bytes of a tag.
 const SEAL: usize = 16;
 const USER_HEADER: usize = 7;
 
 const _: () = assert!(tidegate_core::trunk::SEAL == 16 && tidegate_core::trunk::USER_HEADER == 7);
 
-/// At most this many unverified nonces are answered per second, each once. The answers are about 50
-/// kbit/s. A peer restarts less often than this while somebody records its hellos.
+/// Most unverified nonces that are answered per second, about 50 kbit/s of answers. The limit is
+/// above the number of restarts of a peer whose hellos an attacker could record in that time.
 const ANSWERS: usize = 64;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// One end of the session protocol.
+/// One end of a trunk's session.
 #[derive(Debug)]
 pub struct Session {
-    /// Tags for hellos of this end, and of the peer.
+    /// MAC keys of hellos: first for sent hellos, then for received hellos.
     hellos: [Seal; 2],
     secret: Key,
     ends: Ends,
-    /// The secret from which this end derives its nonces.
+    /// The secret from which this end derives its nonces. It differs in each run.
     random: Key,
-    /// The form of this end, and the setting in which the other end last differed.
+    /// Form of this end. `difference` is the setting in which the peer's last hello differed.
     form: Form,
     difference: Option<Refusal>,
-    /// Number of nonces made.
+    /// Number of nonces derived so far.
     made: u64,
     /// This end's nonce.
     own: Nonce,
-    /// The peer's nonce in the last hello that contained this end's nonce.
+    /// The peer's nonce in the last hello that contained this end's nonce. Hellos repeat it.
     heard: Nonce,
     state: SessionState,
-    /// Last time of a datagram that only a live peer can have sent.
+    /// Last time at which a datagram proved that the peer is alive.
     alive: Option<Time>,
-    /// Unverified nonces answered since this time; they may be replayed.
+    /// Unverified nonces, possibly replayed, that were answered in the present second; and the
+    /// start of that second.
     answered: (Vec<Nonce>, Time),
     sessions: u64,
     refused: Refusals,
-    /// Buffer of the last segment's datagram, reused for the next.
+    /// Buffer for the datagram of a segment, reused by each segment.
     sealed: Vec<u8>,
 }
 
-/// The states in the table above.
+/// The states of the table above.
 #[derive(Debug)]
 enum SessionState {
-    /// There is no session, and none has used the own nonce.
+    /// No session exists. The present nonce is unused.
     Asking,
-    /// The session of the own nonce.
+    /// A session with the present nonce exists.
     Agreed(Agreed),
-    /// The session of an earlier nonce. No session has used the own nonce.
+    /// A session with an earlier nonce exists. The present nonce is unused.
     Renewing(Agreed),
 }
 
@@ -183,7 +191,8 @@ struct Agreed {
     peer: Nonce,
     send: Seal,
     receive: Seal,
-    /// For segments and for user packets: the last number sent, and the window of numbers accepted.
+    /// Two packet-number spaces, [`SEGMENT`] and [`USER_PACKET`]: the last number sent, and the
+    /// anti-replay window of numbers received.
     sent: [u64; 2],
     taken: [Window; 2],
 }
@@ -214,15 +223,15 @@ impl Session {
         session
     }
 
-    /// Sets the form that both ends must have.
+    /// Sets the form that both ends must share.
     #[must_use]
     pub const fn like(mut self, form: Form) -> Self {
         self.form = form;
         self
     }
 
-    /// The setting in which the last hello of the peer differed. While there is one, hellos agree
-    /// on no session.
+    /// The setting in which the last hello of the peer differed from this end. While a difference
+    /// exists, hellos begin no session.
     #[must_use]
     pub const fn difference(&self) -> Option<Refusal> {
         self.difference
@@ -234,13 +243,13 @@ impl Session {
         self.ends
     }
 
-    /// Returns `true` if there is a session, so that segments can be sent.
+    /// Returns `true` if a session exists, so that segments can be sent.
     #[must_use]
     pub const fn is_agreed(&self) -> bool {
         self.state.session().is_some()
     }
 
-    /// Sessions agreed on so far.
+    /// Number of sessions so far.
     #[must_use]
     pub const fn sessions(&self) -> u64 {
         self.sessions
@@ -264,7 +273,7 @@ impl Session {
         self.answer(self.heard)
     }
 
-    /// The hello to send in response to a hello with the nonce `heard`.
+    /// The hello that answers a hello with the nonce `heard`.
     #[must_use]
     pub fn answer(&self, heard: Nonce) -> Vec<u8> {
         let message = Message::Hello { form: self.form, own: self.own, heard };
@@ -272,8 +281,8 @@ impl Session {
         sealed(&message, &self.hellos[0], &mut bytes).unwrap_or_default().to_vec()
     }
 
-    /// Encodes and authenticates a segment. `None` without a session, or if a field of the segment
-    /// is too large.
+    /// Encodes and authenticates a segment of the connection `channel`. `None` without a session,
+    /// or if a field of the segment is too large.
     #[must_use]
     pub fn seal(&mut self, channel: u8, segment: &Segment) -> Option<&[u8]> {
         let agreed = self.state.session_mut()?;
@@ -284,8 +293,8 @@ impl Session {
         Some(bytes)
     }
 
-    /// Authenticates in place: `datagram` is room for the header, a user packet, and room for the
-    /// tag. Returns the packet number. `None` without a session.
+    /// Authenticates a user packet in place. `datagram` consists of room for the header, the
+    /// packet, and room for the tag. Returns the packet number. `None` without a session.
     #[must_use]
     pub fn seal_user(&mut self, datagram: &mut [u8]) -> Option<u64> {
         let agreed = self.state.session_mut().filter(|_| self.form.encapsulates)?;
@@ -299,7 +308,7 @@ impl Session {
         Some(number)
     }
 
-    /// Counts a datagram that `open` accepted and a later check refuses.
+    /// Counts a datagram that `open` accepted but a later check refused.
     pub fn refuse(&mut self, refusal: Refusal) {
         self.refused.count(refusal);
     }
@@ -371,8 +380,8 @@ impl Session {
         Ok(Opened::User)
     }
 
-    /// Processes a hello with the nonce `peer` that repeats the nonce `heard`. Returns `true` if an
-    /// answer is due.
+    /// Processes a hello with the peer's nonce `peer` that repeats the nonce `heard`. Returns
+    /// `true` if an answer is due.
     fn listen(&mut self, now: Time, peer: Nonce, heard: Nonce) -> bool {
         if heard != self.own {
             return self.may_answer(now, peer);
@@ -395,7 +404,7 @@ impl Session {
         }
     }
 
-    /// Begins a session of the own nonce and the nonce `peer`.
+    /// Begins a session with this end's nonce and the nonce `peer`.
     fn agree(&mut self, peer: Nonce) {
         let own = self.own;
         let way = |ends, nonces: [Nonce; 2]| {
@@ -411,7 +420,7 @@ impl Session {
         self.sessions += 1;
     }
 
-    /// Makes another nonce, which no hello has contained yet. A session continues.
+    /// Derives an unused nonce for this end. An existing session continues.
     fn renew(&mut self) {
         self.made += 1;
         self.answered.0.clear();
@@ -425,8 +434,8 @@ impl Session {
         };
     }
 
-    /// Returns `true` if the unverified nonce `peer` is to be answered now: once per second, within
-    /// the limit.
+    /// Returns `true` if the unverified nonce `peer` is to be answered now. Each nonce is answered
+    /// once per second, and at most [`ANSWERS`] nonces are.
     fn may_answer(&mut self, now: Time, peer: Nonce) -> bool {
         let (answered, since) = &mut self.answered;
         if now.since(*since) >= SECOND {
@@ -450,14 +459,14 @@ fn sealed<'a>(message: &Message, seal: &Seal, bytes: &'a mut Vec<u8>) -> Option<
     Some(bytes)
 }
 
-/// Indices of the separate number spaces.
+/// Indices of the two packet-number spaces.
 const SEGMENT: usize = 0;
 const USER_PACKET: usize = 1;
 
 const HELLO: &str = "tidegate trunk version 2, hello";
 const SEGMENTS: &str = "tidegate trunk version 2, segments of a session";
 
-/// Computes authentication tags under one key.
+/// Computes authentication tags with one key.
 #[derive(Clone)]
 struct Seal(SipHasher24);
 
@@ -468,7 +477,8 @@ impl std::fmt::Debug for Seal {
 }
 
 impl Seal {
-    /// The tags for `purpose`, sent from the first of `ends` to the second.
+    /// The MAC for `purpose`, for packets from the first of `ends` to the second. `more` also
+    /// enters into the key.
     fn derive(purpose: &str, key: &Key, ends: Ends, more: &[u8]) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key(purpose);
         hasher.update(&key.0);
@@ -489,7 +499,7 @@ impl Seal {
         self.0.hash(bytes).as_bytes()
     }
 
-    /// Returns `true` if `seal` is the tag of `bytes`, in constant time.
+    /// Returns `true` if `seal` is the tag of `bytes`. The comparison takes constant time.
     fn fits(&self, bytes: &[u8], seal: &[u8; SEAL]) -> bool {
         constant_time_eq::constant_time_eq_16(&self.of(bytes), seal)
     }
@@ -499,7 +509,7 @@ impl Seal {
 mod tests {
     use super::*;
 
-    /// One of the vectors in the reference code for 128 bits.
+    /// Three vectors of SipHash's reference code for 128 bits.
     #[test]
     fn a_seal_is_what_the_reference_code_says() {
         let bytes: [u8; 63] = std::array::from_fn(|at| u8::try_from(at).unwrap());

@@ -1,4 +1,4 @@
-//! Two ends agree on a session, whatever the path and strangers on it do.
+//! Tests that two ends agree on a session, whatever the path loses or an attacker sends.
 
 use proptest::prelude::*;
 use tidegate_core::packet::{SackBlocks, TcpFlags, TcpSegment};
@@ -17,19 +17,19 @@ const ENDS: Ends = Ends {
 
 const KEY: Key = Key([7; 32]);
 
-/// The first end or the second, in its run `run`.
+/// The first or the second end, in its run number `run`.
 fn end(second: bool, run: u8) -> Session {
     let ends = if second { ENDS.reverse() } else { ENDS };
     Session::new(&KEY, ends, [run; 32])
 }
 
 impl Session {
-    /// The datagram with a segment, for later.
+    /// Encodes a segment, and copies the datagram.
     fn sealed(&mut self, channel: u8, segment: &Segment) -> Option<Vec<u8>> {
         self.seal(channel, segment).map(<[u8]>::to_vec)
     }
 
-    /// The datagram with a user packet, and its number.
+    /// Encodes a user packet. Returns the packet number and the datagram.
     fn sealed_user(&mut self, packet: &[u8]) -> Option<(u64, Vec<u8>)> {
         let mut datagram = [&[0; 7][..], packet, &[0; 16]].concat();
         Some((self.seal_user(&mut datagram)?, datagram))
@@ -40,7 +40,8 @@ fn second(seconds: u64) -> Time {
     Time::from_secs(seconds)
 }
 
-/// Exchanges hellos until no answer is due; returns all of them.
+/// Exchanges hellos until no answer is due. Returns all hellos, each with the index of its
+/// receiver.
 fn greet(ends: &mut [Session; 2], now: Time) -> Vec<(usize, Vec<u8>)> {
     let mut crossed = vec![(1, ends[0].hello())];
     let mut next = 0;
@@ -105,7 +106,7 @@ fn nothing_is_sealed_or_taken_before_both_have_heard_each_other() {
     assert_eq!(greet(&mut ends, second(2)).len(), 1);
 }
 
-/// Catches: the same key for both directions; a key that does not depend on the addresses.
+/// Catches: equal keys for both directions; a key that does not depend on addresses and port.
 #[test]
 fn what_one_end_said_is_not_taken_back_by_itself_or_by_another_trunk() {
     let mut ends = agreed();
@@ -118,7 +119,8 @@ fn what_one_end_said_is_not_taken_back_by_itself_or_by_another_trunk() {
     assert_eq!(other.open(Time::ZERO, &ends[0].hello()), Err(Refusal::Forged));
 }
 
-/// Catches: a session based on a hello of an earlier run of the peer; an own nonce that serves twice.
+/// Catches: a session that begins with a hello of an earlier run of the peer; a nonce that serves
+/// two sessions.
 #[test]
 fn after_a_restart_of_the_peer_nothing_of_its_earlier_run_is_taken() {
     let mut ends = [end(false, 1), end(true, 2)];
@@ -136,13 +138,13 @@ fn after_a_restart_of_the_peer_nothing_of_its_earlier_run_is_taken() {
         assert!(!matches!(opened, Ok(Opened::Segment { .. })), "{opened:?}");
     }
     assert_eq!((ends[1].sessions(), ends[1].alive()), (sessions, Some(second(2))));
-    // The answer that the replayed hello caused does no harm.
+    // The answer to a replayed hello does no harm.
     greet(&mut ends, second(5));
     let bytes = ends[0].sealed(6, &Segment::default()).unwrap();
     assert!(matches!(ends[1].open(second(5), &bytes), Ok(Opened::Segment { channel: 6, .. })));
 }
 
-/// Catches: a nonce answered twice within a second; an unlimited number of answers.
+/// Catches: a nonce that is answered twice within a second; an unlimited number of answers.
 #[test]
 fn a_nonce_is_answered_once_a_second_and_so_are_only_so_many() {
     let mut here = end(true, 0);
@@ -155,8 +157,8 @@ fn a_nonce_is_answered_once_a_second_and_so_are_only_so_many() {
     assert_eq!([answers(second(1), 1..2), answers(second(1), 1..200)], [1, 63]);
 }
 
-/// For `end_ms` milliseconds, two new ends send a hello each second over a path with 50 ms of
-/// delay. In addition, each end in `to` receives `flood` hellos a second that were recorded in
+/// Two new ends send a hello each second over a path with a delay of 50 ms, for `end_ms`
+/// milliseconds. Each end in `to` also receives `flood` recorded hellos per second, which stem from
 /// `runs` earlier runs.
 fn flooded(to: &[usize], runs: u8, flood: u64, end_ms: u64) -> [Session; 2] {
     let mut recorded = [Vec::new(), Vec::new()];
@@ -188,10 +190,10 @@ fn flooded(to: &[usize], runs: u8, flood: u64, end_ms: u64) -> [Session; 2] {
     ends
 }
 
-/// In the last case an end has used up its answers to unverified nonces.
+/// The last case uses up the limit of answers to unverified nonces.
 ///
-/// Catches: a live peer without an answer because replayed hellos used it up. Answers that all go to
-/// one nonce. An answer to a live peer that is counted against the limit.
+/// Catches: a live peer without an answer because replayed hellos used up the limit; answers that
+/// all go to one nonce; an answer to a live peer that counts towards the limit.
 #[test]
 fn hellos_of_long_ago_neither_keep_ends_from_agreeing_nor_from_hearing_each_other() {
     let both: &[usize] = &[0, 1];
@@ -225,8 +227,8 @@ fn encapsulating() -> [Session; 2] {
     ends
 }
 
-/// Catches: hellos that do not state the form for user packets, or whose form is not compared. A
-/// difference that is never cleared.
+/// Catches: hellos that do not state whether user packets are encapsulated; a form that is not
+/// compared; a difference that is never cleared.
 #[test]
 fn ends_that_differ_on_user_packets_agree_on_nothing_and_say_so() {
     let mut ends = [end(false, 1).like(DATAGRAMS), end(true, 2)];
@@ -247,7 +249,7 @@ fn ends_that_differ_on_user_packets_agree_on_nothing_and_say_so() {
     assert!(ends.iter().all(|it| it.is_agreed() && it.difference().is_none()));
 }
 
-/// Catches: hellos that do not state the probing or the weight of a trunk, or whose form is not
+/// Catches: hellos that do not state the probing mechanism or the weight; a form that is not
 /// compared.
 #[test]
 fn ends_that_probe_otherwise_agree_on_nothing_and_say_so() {
@@ -277,8 +279,8 @@ fn ends_that_probe_otherwise_agree_on_nothing_and_say_so() {
     }
 }
 
-/// Catches: a form bit that changes hellos of trunks without `vegas` and weights, which earlier
-/// releases read. Two kinds of probing at once.
+/// Catches: hellos with changed bytes for trunks without `vegas` and weights, which earlier
+/// releases read; a form with two probing mechanisms at once.
 #[test]
 fn the_form_of_a_hello_is_one_byte_that_earlier_releases_read_where_they_know_it() {
     let byte = |form| {
@@ -301,8 +303,8 @@ fn the_form_of_a_hello_is_one_byte_that_earlier_releases_read_where_they_know_it
     }
 }
 
-/// Catches: segments and user packets numbered together, so that many user packets make a segment too
-/// old.
+/// Catches: one number space for segments and user packets, in which many user packets make a
+/// delayed segment too old.
 #[test]
 fn many_user_packets_do_not_make_a_segment_too_old() {
     let mut ends = encapsulating();
@@ -329,7 +331,7 @@ fn another_version_is_named() {
 }
 
 proptest! {
-    /// Catches: a field left out; two fields exchanged; SACK blocks without their number.
+    /// Catches: a field that is left out; two fields exchanged; SACK blocks without their number.
     #[test]
     fn a_segment_comes_out_as_it_went_in(channel in any::<u8>(), segment in segments()) {
         let mut ends = agreed();
@@ -338,8 +340,8 @@ proptest! {
         prop_assert_eq!(ends[1].alive(), Some(second(1)));
     }
 
-    /// Catches: a tag that is not checked, or covers only a part; the anti-replay window updated
-    /// before the tag is checked.
+    /// Catches: a tag that is not checked, or that covers only a part; an anti-replay window that
+    /// is updated before the tag is checked.
     #[test]
     fn what_is_changed_or_cut_is_refused_and_the_right_one_still_taken(
         segment in segments(), at in any::<prop::sample::Index>(), flip in 1u8.., cut in any::<bool>(),
@@ -354,8 +356,8 @@ proptest! {
         prop_assert!(ends[1].open(second(1), &right).is_ok());
     }
 
-    /// Catches: a user packet whose tag is not checked, or covers only a part. A user packet accepted
-    /// twice. Bytes of the header or the tag in the user packet.
+    /// Catches: a user packet whose tag is not checked, or covers only a part; a user packet that
+    /// is accepted twice; bytes of header or tag in the user packet.
     #[test]
     fn a_user_packet_comes_out_once_and_as_it_went_in(
         packet in prop::collection::vec(any::<u8>(), 0..300), at in any::<prop::sample::Index>(), flip in 1u8.., cut in any::<bool>(),
@@ -372,9 +374,10 @@ proptest! {
         prop_assert_eq!(ends[1].open(second(1), &right), Err(Refusal::Replayed));
     }
 
-    /// The gateway accounts for datagrams with the lengths that are sent.
+    /// The gateway computes the lengths of datagrams, and these are the lengths that are sent.
     ///
-    /// Catches: an option that is not counted; a management packet counted as a TCP header.
+    /// Catches: an option that is not counted; a management packet that is counted with a TCP
+    /// header.
     #[test]
     fn a_datagram_is_as_long_as_the_gateway_counts(segment in segments(), packet in prop::collection::vec(any::<u8>(), 0..99)) {
         let mut ends = encapsulating();
@@ -391,7 +394,7 @@ proptest! {
         prop_assert_eq!(wire.overhead("2001:db8::1".parse().unwrap()), longer + 20);
     }
 
-    /// Catches: numbers that are not checked.
+    /// Catches: packet numbers that are not checked.
     #[test]
     fn each_is_taken_once_in_whatever_order(order in prop::collection::vec(0usize..40, 1..120)) {
         let mut ends = agreed();
@@ -404,7 +407,7 @@ proptest! {
         }
     }
 
-    /// Decoding and encoding accepted bytes yields the same bytes.
+    /// Accepted bytes are the same after decoding and encoding.
     #[test]
     fn any_bytes_are_refused_or_are_what_would_be_written(mut bytes in prop::collection::vec(any::<u8>(), 0..90), kind in 1u8..3) {
         if let Some(first) = bytes.first_mut() {
@@ -419,9 +422,9 @@ proptest! {
     }
 
     /// The path loses, duplicates or delays any hellos, and either end restarts. As soon as hellos
-    /// pass again, the ends agree.
+    /// arrive again, the ends agree on a session.
     ///
-    /// Catches: an answer that is never sent; a nonce not renewed after a restart.
+    /// Catches: an answer that is never sent; a nonce that is not renewed after a restart.
     #[test]
     fn they_agree_in_the_end(steps in prop::collection::vec((0usize..2, 0u8..6, any::<prop::sample::Index>()), 0..60)) {
         let mut ends = [end(false, 1), end(true, 2)];

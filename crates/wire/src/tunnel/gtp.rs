@@ -1,14 +1,15 @@
-//! GTP-U: user packets of mobile networks.
+//! GTP-U: tunnels of user packets in mobile networks.
 //!
 //! Source: 3GPP TS 29.281, section 5.
 //!
-//! Differs: the endpoint identifier (TEID) is not kept, because each direction has another one.
+//! Differs: the tunnel endpoint identifier (TEID) is not recorded, because it differs between the
+//! two directions of a flow.
 
 use tidegate_core::packet::TunnelKind;
 
 use super::{Inside, UDP, be16, ip};
 
-/// The user packet of a G-PDU behind a UDP header.
+/// Parses the user packet of a GTP-U message (G-PDU) behind a UDP header.
 pub(super) fn in_udp(bytes: &[u8], left: usize) -> Option<Inside> {
     let [flags, G_PDU, high, low, ..] = *bytes.get(UDP..)?.first_chunk::<HEADER>()? else {
         return None;
@@ -31,8 +32,8 @@ pub(super) fn in_udp(bytes: &[u8], left: usize) -> Option<Inside> {
     Some(Inside { numbered, ..Inside::new(TunnelKind::GtpU, at, payload) })
 }
 
-/// The offset behind the optional word and the extension headers. Without `extended`, there are no
-/// extension headers.
+/// The offset after the optional word of four bytes and the extension headers. Without `extended`,
+/// no extension header follows.
 fn behind_extensions(bytes: &[u8], extended: bool) -> Option<usize> {
     let mut at = UDP + HEADER + 4;
     for _ in 0..MAX_EXTENSIONS {
@@ -47,16 +48,18 @@ fn behind_extensions(bytes: &[u8], extended: bool) -> Option<usize> {
     None
 }
 
-/// Bytes of the mandatory header (section 5.1).
+/// Length of the mandatory header (section 5.1).
 const HEADER: usize = 8;
 /// Message type of a user packet (section 6.1).
 const G_PDU: u8 = 255;
-/// Version 1, and protocol type GTP; the spare bit is not evaluated (section 5.1).
+/// Mask and value of the first byte: version 1, and protocol type GTP. The spare bit is ignored
+/// (section 5.1).
 const FIXED: u8 = 0xf0;
 const VERSION_1: u8 = 0x30;
-/// One of the flags E, S and PN: a word of four bytes follows.
+/// If one of the flags E, S and PN is set, a word of four bytes follows. `EXTENDED` is E, and
+/// `SEQUENCE` is S.
 const OPTIONAL: u8 = 0x07;
 const EXTENDED: u8 = 0x04;
 const SEQUENCE: u8 = 0x02;
-/// Extension headers in a row that are followed; TS 29.281, section 5.2.1 defines seven.
+/// Most extension headers in a row that are parsed. TS 29.281, section 5.2.1 defines seven.
 const MAX_EXTENSIONS: usize = 8;

@@ -1,32 +1,33 @@
-//! The first headers inside a tunnel, and checks that they really are an IP packet.
+//! Parses the first headers inside a tunnel, and checks that they are a valid IP packet.
 
 use tidegate_core::packet::{NO_VLAN, Network};
 
 use super::{Carries, be16};
 use crate::{checksum, ethertype};
 
-/// An inner packet with an IP header.
+/// The IP packet inside a tunnel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Payload {
     pub(super) carries: Carries,
     pub(super) network: Network,
-    /// Offset of the IP header from the first inner header.
+    /// Offset of the IP header, counted from the first inner header.
     pub(super) offset: usize,
     pub(super) vlan: u16,
 }
 
-/// The IP packet that begins `at` bytes into `bytes`, of which `left` follow in all.
+/// Parses the IP packet at offset `at` of `bytes`. `left` is the full length of what `bytes` begins
+/// with.
 ///
-/// Only padding may follow it inside an Ethernet frame; everywhere else it ends where its carrier
-/// ends.
+/// The IP packet must end where `left` ends.
 #[inline]
 pub(super) fn ip(bytes: &[u8], left: usize, at: usize) -> Option<Payload> {
     let network = network(bytes.get(at..)?, left.checked_sub(at)?, false)?;
     Some(Payload { carries: Carries::Ip, network, offset: 0, vlan: NO_VLAN })
 }
 
-/// The Ethernet frame at offset `at` of `bytes`, if it carries IP behind at most [`MAX_TAGS`] VLAN
-/// tags. A priority tag is not counted as a VLAN.
+/// Parses the Ethernet frame at offset `at` of `bytes`, if it carries IP after at most [`MAX_TAGS`]
+/// VLAN tags. A tag that has only a priority is not recorded as a VLAN. Padding may follow the IP
+/// packet.
 #[inline]
 pub(super) fn ethernet(bytes: &[u8], left: usize, at: usize) -> Option<Payload> {
     let frame = bytes.get(at..)?;
@@ -56,11 +57,11 @@ pub(super) fn ethernet(bytes: &[u8], left: usize, at: usize) -> Option<Payload> 
 }
 
 /// The version of the IP header at the start of `bytes`, if the header is valid. IPv4 is checked by
-/// checksum and length, IPv6 by length. A packet shorter than `left` is accepted only where padding
-/// may follow (`padded`).
+/// checksum and length, IPv6 by length. A packet that is shorter than `left` is valid only if
+/// padding may follow (`padded`).
 fn network(bytes: &[u8], left: usize, padded: bool) -> Option<Network> {
     let ends = |len: usize| len == left || (padded && len < left);
-    // The length field of a super-packet is zero, because its length does not fit.
+    // The length of a super-packet does not fit into its field, which is zero.
     let huge = left > usize::from(u16::MAX);
     match bytes.first()? >> 4 {
         4 => {
@@ -79,12 +80,12 @@ fn network(bytes: &[u8], left: usize, padded: bool) -> Option<Network> {
     }
 }
 
-/// Parsing follows at most this many VLAN tags in a row.
+/// Most VLAN tags in a row that are parsed.
 const MAX_TAGS: usize = 8;
-/// Bytes of an Ethernet header, and of a tag.
+/// Lengths of an Ethernet header and of a VLAN tag.
 const ETHERNET: usize = 14;
 const TAG: usize = 4;
 /// The VLAN identifier in a tag's control information (IEEE 802.1Q, section 9.6).
 const VLAN_ID: u16 = 0x0fff;
-/// Bytes of an IPv6 header.
+/// Length of an IPv6 header.
 const V6: usize = 40;

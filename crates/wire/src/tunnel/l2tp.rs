@@ -1,16 +1,16 @@
-//! L2TP: PPP or Ethernet over UDP or IP.
+//! L2TP: tunnels of PPP or Ethernet over UDP or IP.
 //!
 //! Source: RFC 2661, section 3.1 (version 2); RFC 3931, sections 4.1.1 and 4.1.2 (version 3).
 //!
-//! Differs: tunnel and session identifiers are not kept, because each direction has others. The
-//! length of version 3's cookie and sublayer is known only to the ends. Each length that Linux can
-//! set is tried, and the inner headers decide.
+//! Differs: tunnel and session identifiers are not recorded, because they differ between the two
+//! directions. In version 3, only the ends know the lengths of the cookie and of the sublayer
+//! header. Each length that Linux can set is tried, and the one with valid inner headers is taken.
 
 use tidegate_core::packet::{Network, TunnelKind};
 
 use super::{Inside, UDP, be16, ethernet, ip};
 
-/// The user packet behind a UDP header.
+/// Parses the user packet behind a UDP header.
 pub(super) fn over_udp(bytes: &[u8], left: usize) -> Option<Inside> {
     let [flags, version] = *bytes.get(UDP..)?.first_chunk()?;
     match version & 0x0f {
@@ -21,11 +21,13 @@ pub(super) fn over_udp(bytes: &[u8], left: usize) -> Option<Inside> {
     }
 }
 
-/// The user packet behind an IP header with protocol 115; session 0 is the control channel.
+/// Parses the user packet behind an IP header with protocol 115. Session 0 is the control channel.
 pub(super) fn over_ip(bytes: &[u8], left: usize) -> Option<Inside> {
     version_3(bytes, left, 0)
 }
 
+/// Parses version 2, with PPP inside.
+///
 /// Source: RFC 2661, section 3.1; RFC 1661, section 2 and RFC 1662, section 3.1 (PPP).
 fn version_2(flags: u8, bytes: &[u8], left: usize) -> Option<Inside> {
     let mut at = UDP + 2;
@@ -53,7 +55,8 @@ fn version_2(flags: u8, bytes: &[u8], left: usize) -> Option<Inside> {
     Some(Inside { numbered, ..Inside::new(TunnelKind::L2tp, at + ppp, payload) })
 }
 
-/// The protocol in PPP's protocol field, and the length of this field: one byte if compressed.
+/// The protocol in PPP's protocol field, and the length of the field, which is one byte if
+/// compressed.
 const fn protocol(ppp: &[u8]) -> Option<(Network, usize)> {
     match ppp {
         [0x00, 0x21, ..] => Some((Network::Ipv4, 2)),
@@ -64,8 +67,8 @@ const fn protocol(ppp: &[u8]) -> Option<(Network, usize)> {
     }
 }
 
-/// Parses version 3 with its session identifier at `at`. Each packet counts as numbered, because
-/// the sublayer may contain sequence numbers.
+/// Parses version 3, whose session identifier is at offset `at`. Every packet counts as numbered,
+/// because the sublayer header may contain sequence numbers.
 fn version_3(bytes: &[u8], left: usize, at: usize) -> Option<Inside> {
     if *bytes.get(at..)?.first_chunk::<SESSION>()? == [0; SESSION] {
         return None;
@@ -78,14 +81,15 @@ fn version_3(bytes: &[u8], left: usize, at: usize) -> Option<Inside> {
     Some(Inside { numbered: true, ..Inside::new(TunnelKind::L2tp, header, payload) })
 }
 
-/// Flags of version 2, and T of both (RFC 2661, section 3.1).
+/// Flags of version 2. The flag `CONTROL` (T) exists in both versions (RFC 2661, section 3.1).
 const CONTROL: u8 = 0x80;
 const LENGTH: u8 = 0x40;
 const SEQUENCE: u8 = 0x08;
 const OFFSET: u8 = 0x02;
-/// Bytes of the tunnel and session identifiers of version 2.
+/// Length of the tunnel and session identifiers of version 2.
 const IDENTIFIERS: usize = 4;
-/// Bytes of version 3's session identifier.
+/// Length of the session identifier of version 3.
 const SESSION: usize = 4;
-/// Bytes of cookie (0, 4 or 8) and sublayer (0 or 4), the default of Linux first (ip-l2tp(8)).
+/// Combined lengths of cookie (0, 4 or 8 bytes) and sublayer header (0 or 4). The first is the
+/// default of Linux (ip-l2tp(8)).
 const BETWEEN: [usize; 4] = [4, 0, 8, 12];

@@ -1,4 +1,4 @@
-//! Tunnel headers written by hand, with inner packets from the frame builder.
+//! Tests with tunnel headers written by hand, and inner packets from the frame builder.
 
 use tidegate_core::packet::{NO_VLAN, Network, Protocol, TunnelKind};
 
@@ -17,7 +17,7 @@ fn packet(v6: bool) -> Vec<u8> {
     frame(v6).bytes()[14..].to_vec()
 }
 
-/// `header` behind UDP, before `inner`.
+/// A UDP datagram to port `dst` with `header` and `inner` as its payload.
 fn udp(dst: u16, header: &[u8], inner: &[u8]) -> Vec<u8> {
     let len = u16::try_from(8 + header.len() + inner.len()).unwrap();
     let mut bytes: Vec<u8> = [4000, dst, len, 0].map(u16::to_be_bytes).concat();
@@ -47,7 +47,7 @@ const PLAIN: Inside = Inside {
     summed: false,
 };
 
-/// Each kind of tunnel: protocol, payload of the outer packet, and the expected description.
+/// For each kind of tunnel: the protocol, the payload of the outer packet, and the expected result.
 fn cases() -> Vec<(u8, Vec<u8>, Inside)> {
     let (v4, v6, ethernet) = (packet(false), packet(true), frame(false).bytes());
     let mut tagged = frame(true);
@@ -113,7 +113,8 @@ fn cases() -> Vec<(u8, Vec<u8>, Inside)> {
         (UDP_NUMBER, gpdu(0x32, &[0, 7, 0, 0], &v6), {
             Inside { numbered: true, network: Network::Ipv6, ..gtp(20) }
         }),
-        // An extension of eight bytes, then the PDU session container of four (TS 38.415).
+        // An extension header of eight bytes, then the PDU session container of four bytes (TS
+        // 38.415).
         (
             UDP_NUMBER,
             gpdu(0x34, &[0, 0, 0, 0x40, 2, 1, 1, 1, 1, 1, 1, 0x85, 1, 1, 5, 0], &v4),
@@ -122,8 +123,8 @@ fn cases() -> Vec<(u8, Vec<u8>, Inside)> {
     ]
 }
 
-/// Catches: any field of the result left at its default. A key read at the offset of the checksum. A
-/// VLAN taken from the priority tag or from the innermost tag.
+/// Catches: a field of the result that keeps its default; a GRE key read at the offset of the
+/// checksum; a VLAN identifier of the priority tag or the innermost tag.
 #[test]
 fn each_kind_of_tunnel_is_read_to_its_inner_ip_header() {
     for (protocol, bytes, expected) in cases() {
@@ -133,8 +134,8 @@ fn each_kind_of_tunnel_is_read_to_its_inner_ip_header() {
     }
 }
 
-/// Catches: the inner checksum not verified; the length of IPv6 not compared; a tunnel accepted
-/// because of its port alone.
+/// Catches: an inner checksum that is not verified; an IPv6 length that is not compared; a tunnel
+/// that is accepted because of its port alone.
 #[test]
 fn a_packet_whose_inner_header_does_not_hold_is_no_tunnel() {
     for (protocol, mut bytes, inside) in cases() {
@@ -145,7 +146,7 @@ fn a_packet_whose_inner_header_does_not_hold_is_no_tunnel() {
     }
 }
 
-/// Catches: a check of the outer lengths left out, or turned into "at least".
+/// Catches: outer lengths that are not checked, or only checked as lower bounds.
 #[test]
 fn a_packet_that_is_not_as_long_as_its_headers_say_is_no_tunnel() {
     for (protocol, mut bytes, inside) in cases() {
@@ -167,8 +168,8 @@ fn padding_may_follow_an_ip_packet_in_an_ethernet_frame() {
     assert!(read(UDP_NUMBER, &udp(4789, &VXLAN, &padded)).is_some());
 }
 
-/// Kills a missing check of one fixed field. Reserved bits of VXLAN. Version or O bit of GENEVE.
-/// Version or source route of GRE. Message type of GTP-U. T bit of L2TP.
+/// Catches: a fixed field that is not checked: reserved bits of VXLAN, version or O bit of GENEVE,
+/// version or source route of GRE, message type of GTP-U, T bit of L2TP.
 #[test]
 fn a_header_with_another_fixed_field_is_no_tunnel() {
     let flips: [(TunnelKind, usize, u8); 12] = [
@@ -195,7 +196,7 @@ fn a_header_with_another_fixed_field_is_no_tunnel() {
     }
 }
 
-/// Catches: the source port taken as proof of VXLAN, GENEVE or GTP-U.
+/// Catches: VXLAN, GENEVE or GTP-U recognised by the source port.
 #[test]
 fn other_ports_carry_no_tunnel() {
     for (protocol, mut bytes, inside) in cases() {
@@ -207,7 +208,8 @@ fn other_ports_carry_no_tunnel() {
     }
 }
 
-/// Catches: every tunnel editable; GRE with a checksum or sequence numbers, or GTP-U, editable.
+/// Catches: ACKs edited in every tunnel; ACKs edited in GRE with checksum or sequence numbers, or
+/// in GTP-U.
 #[test]
 fn acks_may_be_edited_only_in_tunnels_without_numbers_and_checksums() {
     for (protocol, bytes, inside) in cases() {

@@ -1,5 +1,5 @@
-//! A generator of frames in every encapsulation, and a checksum so slow that it is obviously
-//! right.
+//! A generator of frames with every encapsulation, and a checksum that is slow but obviously
+//! correct.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
@@ -11,7 +11,7 @@ use tidegate_core::packet::{Ecn, TcpFlags};
 use tidegate_wire::build::{Frame, Ip, Link, Network, Tcp, Transport};
 use tidegate_wire::{Oddity, VlanTag, describe};
 
-/// The description of `frame`, and what is odd about it.
+/// The descriptor of `frame`, and the fault that the parser found in it.
 pub(crate) fn described(frame: &[u8]) -> (Packet, Option<Oddity>) {
     let mut packet = Packet::default();
     let oddity = describe(frame, u32::try_from(frame.len()).unwrap(), &mut packet);
@@ -79,8 +79,8 @@ fn ip_fields() -> impl Strategy<Value = Fields> {
     )
 }
 
-/// Fills in the length of an extension header: its second byte, in units of 8 bytes without the
-/// first.
+/// Sets the length field of an extension header: its second byte, in units of 8 bytes after the
+/// first 8.
 fn extension((kind, mut bytes): (u8, Vec<u8>)) -> (u8, Vec<u8>) {
     bytes[1] = u8::try_from(bytes.len() / 8 - 1).unwrap();
     (kind, bytes)
@@ -119,7 +119,8 @@ fn tcp() -> impl Strategy<Value = Tcp> {
     })
 }
 
-/// Well-formed options that the independent parser knows, in any order, padded to whole words.
+/// Valid options that the independent parser knows, in any order, padded to a multiple of four
+/// bytes.
 fn tcp_options() -> impl Strategy<Value = Vec<u8>> {
     let options = vec![
         vec![1],
@@ -144,7 +145,7 @@ fn fit(options: &[Vec<u8>]) -> bool {
     options.iter().map(Vec::len).sum::<usize>() <= 40
 }
 
-/// The one's complement sum of all 16-bit words of all `parts`, each padded to whole words.
+/// The one's complement sum of the 16-bit words of all `parts`. Each part is padded to whole words.
 pub(crate) fn slow_sum(parts: &[&[u8]]) -> u16 {
     let mut sum = 0u32;
     for part in parts {
@@ -159,8 +160,8 @@ pub(crate) fn slow_sum(parts: &[&[u8]]) -> u16 {
     u16::try_from(sum).unwrap()
 }
 
-/// The sum over the TCP, UDP or ICMP part of the innermost IP packet and its pseudo header: 0xffff
-/// if its checksum is right. The part begins at `transport` and ends with the frame.
+/// The sum over the innermost TCP, UDP or ICMP packet and its pseudo header. It is 0xffff if the
+/// checksum is correct. The packet begins at `transport` and ends with the frame.
 pub(crate) fn segment_sum(frame: &[u8], network: usize, transport: usize, protocol: u8) -> u16 {
     let segment = &frame[transport..];
     let len = u32::try_from(segment.len()).unwrap().to_be_bytes();

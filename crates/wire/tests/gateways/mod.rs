@@ -1,4 +1,4 @@
-//! Gateways with one policy, whose links have no rate.
+//! Gateways with one policy, and with links that have no rate.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tidegate_core::policy::{Action, Conditioning, Filter, Mode, Policy, PolicySe
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::{Bytes, Rate, Time};
 
-/// Shares of `rate` for all flows.
+/// A profile of `rate` and `burst`, shared by all flows in round robin.
 pub(crate) fn conditioning(rate: Rate, burst: Bytes) -> Conditioning {
     Conditioning {
         profile: Profile::new(rate, None, burst, Bytes(1_514)).unwrap(),
@@ -18,7 +18,7 @@ pub(crate) fn conditioning(rate: Rate, burst: Bytes) -> Conditioning {
     }
 }
 
-/// A gateway of `packets` buffers that does `action` with packets that match `filter`.
+/// A gateway with `packets` buffers and one policy: packets that match `filter` get `action`.
 pub(crate) fn gateway(filter: Filter, action: Action, packets: u32) -> Gateway {
     let (name, mode) = ("all".to_owned(), Mode::Enforce);
     let policy = Policy { name, priority: 0, filter, action, mode, class: None, trunk: None };

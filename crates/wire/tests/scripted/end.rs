@@ -1,5 +1,5 @@
-//! A scripted end point: it sends data with a fixed window and acknowledges according to its
-//! script.
+//! A scripted TCP end point: sends data with a fixed window, and acknowledges data as its script
+//! says.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,21 +10,21 @@ use tidegate_wire::build::Frame;
 
 pub(crate) const MSS: u32 = 1_400;
 
-/// The TCP features of a script.
+/// The TCP features that the end points of a run use.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Script {
     pub(crate) v6: bool,
-    /// The answering end sends data too.
+    /// The end that accepts the connection sends data, too.
     pub(crate) both_ways: bool,
     pub(crate) ecn: EcnScript,
     pub(crate) mptcp: bool,
     pub(crate) sack: bool,
     pub(crate) timestamps: bool,
-    /// An option of this kind in every ACK, with a counter as its body.
+    /// Type of an option that every ACK has. A counter is its body.
     pub(crate) option: Option<u8>,
-    /// Segments for each ACK.
+    /// Number of segments per ACK.
     pub(crate) stretch: u32,
-    /// One in `loss` segments is lost beyond the gateway; zero for no loss.
+    /// One of `loss` segments is lost between the gateway and its receiver. Zero for no losses.
     pub(crate) loss: u32,
 }
 
@@ -34,11 +34,11 @@ pub(crate) enum EcnScript {
     None,
     Classic,
     Accurate,
-    /// AccECN without an observed negotiation in the SYNs.
+    /// AccECN counters, although the SYNs did not negotiate AccECN.
     Unsaid,
 }
 
-/// The parts of a segment that belong to its ACK.
+/// The fields of a segment that belong to its ACK.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Said {
     pub(crate) seq: u32,
@@ -47,19 +47,19 @@ pub(crate) struct Said {
     /// All twelve control bits.
     pub(crate) flags: u16,
     pub(crate) window: u16,
-    /// Timestamp value; in `options` it is zero.
+    /// Timestamp value. In `options`, it is set to zero.
     pub(crate) value: u32,
     pub(crate) options: Vec<u8>,
 }
 
 impl Said {
-    /// The segment in `frame`, which `tcp` describes.
+    /// The fields of the segment in `frame`, whose TCP header is `tcp`.
     pub(crate) fn of(frame: &[u8], tcp: &TcpSegment) -> Self {
         let at = if frame[12..14] == [0x86, 0xdd] { 54 } else { 34 };
         let header = &frame[at..at + usize::from(frame[at + 12] >> 4) * 4];
         let mut options = header[20..].to_vec();
         if tcp.timestamps.is_some() {
-            options[4..8].fill(0); // The script's timestamps come first, after two NOPs.
+            options[4..8].fill(0); // The timestamps option comes first, after two NOPs.
         }
         Self {
             seq: tcp.seq,
@@ -72,7 +72,7 @@ impl Said {
         }
     }
 
-    /// Its SACK blocks, as bytes.
+    /// The SACK blocks as bytes.
     pub(crate) fn blocks(&self) -> &[u8] {
         let at = self.options.windows(3).position(|it| it == [1, 1, 5]);
         at.map_or(&[], |at| &self.options[at + 4..])
@@ -96,11 +96,11 @@ pub(crate) struct End {
     duplicates: u32,
     progress: Time,
     pub(crate) received_up_to: u32,
-    /// Received ranges beyond the acknowledged data, newest first.
+    /// Ranges of data that arrived beyond a gap, newest first.
     beyond: Vec<(u32, u32)>,
     pending: u32,
     recent: u32,
-    /// Packets with CE; an echo is due (RFC 3168); CWR is due.
+    /// Number of received packets with CE. `echo`: ECE is due (RFC 3168). `reduced`: CWR is due.
     pub(crate) marked: u32,
     echo: bool,
     reduced: bool,
@@ -114,7 +114,7 @@ const fn before(a: u32, b: u32) -> bool {
     a.wrapping_sub(b) > u32::MAX / 2
 }
 
-/// Segments in flight: more than the bandwidth-delay product, so that ACKs are held.
+/// Segments in flight: more than the bandwidth-delay product, so that the gateway holds ACKs.
 const WINDOW: u32 = 40;
 
 impl End {
@@ -153,7 +153,7 @@ impl End {
         self.una == self.end
     }
 
-    /// The SYN of this end; it acknowledges the other SYN if `answers`.
+    /// The SYN of this end. With `answers`, it is a SYN-ACK.
     pub(crate) fn syn(&mut self, now: Time, answers: bool) -> Vec<u8> {
         let mut flags = TcpFlags::SYN | if answers { TcpFlags::ACK } else { 0 };
         let mut high = 0;
@@ -178,7 +178,7 @@ impl End {
         frame
     }
 
-    /// Processes a segment; returns the frames sent in response.
+    /// Processes a segment. Returns the frames to send in response.
     pub(crate) fn receive(&mut self, now: Time, said: Said, ce: bool) -> Vec<Vec<u8>> {
         self.heard.push(said.clone());
         if said.has(TcpFlags::SYN) {
@@ -246,7 +246,7 @@ impl End {
         }
     }
 
-    /// New data, as far as the window allows.
+    /// The frames with new data that the window permits.
     pub(crate) fn send(&mut self, now: Time) -> Vec<Vec<u8>> {
         let mut out = Vec::new();
         while self.next != self.end && self.next.wrapping_sub(self.una) < WINDOW * MSS {
@@ -256,7 +256,7 @@ impl End {
         out
     }
 
-    /// The retransmissions after a timeout.
+    /// The retransmissions after a timeout. Empty if no timeout has expired.
     pub(crate) fn time_out(&mut self, now: Time) -> Vec<Vec<u8>> {
         if self.una == self.next || now.since(self.progress) < Duration::from_millis(2_500) {
             return Vec::new();
@@ -283,7 +283,7 @@ impl End {
             EcnScript::None => {}
             EcnScript::Classic => flags |= if self.echo { TcpFlags::ECE } else { 0 },
             EcnScript::Accurate | EcnScript::Unsaid => {
-                // RFC 9768, section 3.2.2.1: the counter begins with 5.
+                // RFC 9768, section 3.2.2.1: the ACE counter begins with 5.
                 let ace = (self.marked + 5) & 7;
                 high = u8::try_from(ace >> 2).unwrap();
                 let [cwr, ece] = [ace & 2 != 0, ace & 1 != 0];
@@ -295,7 +295,7 @@ impl End {
         let mut more = Vec::new();
         let counter = self.emitted.to_be_bytes();
         if self.script.mptcp {
-            // A DSS option with a DATA_ACK of four bytes (RFC 8684, section 3.3.1).
+            // A DSS option with a four-byte DATA_ACK (RFC 8684, section 3.3.1).
             more.extend([30, 8, 0x20, 0x01]);
             more.extend(counter);
         }
@@ -331,7 +331,7 @@ impl End {
         let tcp = frame.tcp_mut().unwrap();
         (tcp.seq, tcp.flags, tcp.high_flags) = (seq, TcpFlags(flags), high_flags);
         tcp.ack = if flags & TcpFlags::ACK != 0 { self.received_up_to } else { 0 };
-        // 64,000 bytes: ACK control never reduces windows of this size at this rate.
+        // A window of 64,000 bytes, which ACK control never reduces at this rate.
         tcp.window = 500;
         let value = u32::try_from(now.nanos() / 100_000).unwrap() + 1;
         if self.script.timestamps {

@@ -1,4 +1,4 @@
-//! A gateway with whole frames, driven in virtual time.
+//! A gateway with complete frames, in virtual time.
 
 use tidegate_core::ack::AckSpec;
 use tidegate_core::gateway::Gateway;
@@ -13,28 +13,28 @@ use crate::gateways::{conditioning, gateway};
 /// The rate of the policy in each direction.
 const RATE: Rate = Rate::from_mbps(5);
 
-/// The driver: buffer `n` holds the frame of slot `n`.
+/// The driver of a gateway. Buffer `n` holds the frame of pool slot `n`.
 pub(crate) struct Wire {
     gateway: Gateway,
     buffers: Vec<Vec<u8>>,
 }
 
 impl Wire {
-    /// A gateway with `packets` buffers and one policy with ACK control `control`.
+    /// A gateway with `packets` buffers, and one policy with the ACK control `control`.
     pub(crate) fn new(control: &str, packets: u32) -> Self {
         let signal: toml::Table = toml::from_str(&format!("it = {control}")).unwrap();
         let signal: AckSpec = signal["it"].clone().try_into().unwrap();
         let action = Action::Shape {
             conditioning: conditioning(RATE, Bytes(3_000)),
             queue: QdiscSpec::PerFlow(Default::default()),
-            signal: Some(signal),
+            ack_control: Some(signal),
         };
         let mut gateway = gateway(Filter::default(), action, packets);
         gateway.pool().make_copies();
         Self { gateway, buffers: vec![Vec::new(); usize::try_from(packets).unwrap()] }
     }
 
-    /// Hands in a frame received at `port`.
+    /// Passes a frame that arrived at `port` to the gateway.
     pub(crate) fn arrive(&mut self, now: Time, port: PortId, frame: Vec<u8>) {
         let pool = self.gateway.pool();
         let id = pool.reserve().expect("a buffer");
@@ -75,7 +75,7 @@ impl Wire {
         self.gateway.report()
     }
 
-    /// Buffers in use.
+    /// Number of buffers in use.
     pub(crate) fn in_use(&mut self) -> u32 {
         self.gateway.pool().in_use()
     }

@@ -1,4 +1,4 @@
-//! Scripted end points on both sides of a gateway, in virtual time.
+//! A connection of two scripted end points through a gateway, in virtual time.
 
 mod end;
 mod gateway;
@@ -15,23 +15,23 @@ use tidegate_wire::describe;
 pub(crate) use end::{EcnScript, End, MSS, Said, Script};
 pub(crate) use gateway::Wire;
 
-/// Delay between the gateway and each end.
+/// Delay between the gateway and each end point.
 const WAYS: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(10)];
 
-/// Packets of the far end arrive in bursts at this interval.
+/// Packets of the second end point (on the WAN) arrive in bursts at this interval.
 const BUNCH: Duration = Duration::from_millis(20);
 
-/// A connection through a gateway: the first end is on the LAN.
+/// A connection through a gateway. The first end point is on the LAN.
 pub(crate) struct Run {
     pub(crate) wire: Wire,
     pub(crate) ends: [End; 2],
     script: Script,
     now: Time,
-    /// Frames in transit, by arrival time and number: from an end to the gateway, or from the
-    /// gateway to an end.
+    /// Frames in transit, by arrival time and number. They travel to the gateway or to an end
+    /// point.
     on_the_way: BTreeMap<(Time, u64), (Hop, Vec<u8>)>,
     count: u64,
-    /// Data that has crossed the gateway in each direction.
+    /// Number of data segments that have passed the gateway in each direction.
     crossed: [u32; 2],
 }
 
@@ -55,7 +55,8 @@ impl Run {
         }
     }
 
-    /// Runs until all data of both ends is acknowledged; returns the ends and the report.
+    /// Runs until all data of both end points is acknowledged. Returns the end points and the
+    /// gateway's report.
     pub(crate) fn finish(mut self) -> ([End; 2], Report) {
         let syn = self.ends[0].syn(self.now, false);
         self.sends(0, vec![syn]);
@@ -64,7 +65,7 @@ impl Run {
             self.step();
             assert!(self.now < limit, "it does not end: {:?}", self.script);
         }
-        // ACKs that are still held depart within the bound.
+        // ACKs that are still held depart within two seconds.
         let end = self.now + Duration::from_secs(2);
         while self.now < end {
             self.step();
@@ -118,7 +119,7 @@ impl Run {
 
     fn sends(&mut self, from: usize, frames: Vec<Vec<u8>>) {
         let at = self.now + WAYS[from];
-        // The far end's packets arrive in bursts, so that every release rule delays ACKs.
+        // Packets from the WAN arrive in bursts, so that every kind of ACK control holds ACKs.
         let at = if from == 1 { at.round_up_to(BUNCH) } else { at };
         for frame in frames {
             self.put(at, Hop::ToGateway(from), frame);

@@ -1,26 +1,26 @@
-//! Changes of the numbers of packets of flows.
+//! Records which flows gained or lost a packet in the pool.
 //!
-//! Methods of `PacketPool`, whose fields are in `pool.rs`.
+//! This file has methods of `PacketPool`, whose fields are in `pool.rs`.
 
 use super::{PacketId, PacketPool};
 use crate::packet::FlowId;
 
-/// The number of packets of a flow has changed.
+/// A flow has one packet more or less in the pool.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum FlowChange {
-    /// A packet was made from another packet of the flow.
+    /// A packet of the flow was made as a copy of another packet.
     Made(FlowId),
-    /// A packet of the flow was released, or left the flow.
+    /// A packet of the flow was released, or was removed from the flow.
     Released(FlowId),
 }
 
 impl PacketPool {
-    /// Begins to record the [changes](Self::flow_change) of the numbers of packets of flows.
+    /// Begins to record [changes](Self::flow_change).
     pub fn count_flows(&mut self) {
         self.changes = Some(Vec::new());
     }
 
-    /// Takes a packet out of its flow, as if it had been released.
+    /// Removes a packet from its flow. This is recorded as if the packet had been released.
     #[inline]
     pub fn leave_flow(&mut self, id: &PacketId) {
         let flow = std::mem::take(&mut self[id].flow);
@@ -31,8 +31,7 @@ impl PacketPool {
         }
     }
 
-    /// A change of the number of packets of a flow that was not returned yet: a packet made from another
-    /// packet, or a packet released.
+    /// Takes one of the recorded changes. `None` if all are taken.
     #[inline]
     #[must_use]
     pub fn flow_change(&mut self) -> Option<FlowChange> {

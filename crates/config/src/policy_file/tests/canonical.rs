@@ -1,4 +1,4 @@
-//! The canonical text of a set.
+//! Tests of the canonical text of a set.
 
 use super::*;
 use crate::item::{Item, ItemKind, Part, items};
@@ -30,8 +30,8 @@ fn items_of(text: &str) -> Vec<Item> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// Catches: a field that the canonical text omits or changes. A wrong conversion of a unit. A
-    /// list of a filter in the order of the file. A mechanism that loses a parameter.
+    /// Catches: a field that the canonical text omits or changes; a wrong conversion of a unit; the
+    /// values of a filter in the order of the file; a mechanism that loses a parameter.
     #[test]
     fn canonical_text_has_the_same_meaning_in_every_spelling(
         set in item_sets(), one in any::<u64>(), other in any::<u64>(),
@@ -44,7 +44,7 @@ proptest! {
         prop_assert_eq!(&compiled(&items_of(&canonical)), &meaning);
     }
 
-    /// Catches: a canonical text that lacks a field or an item.
+    /// Catches: a canonical text that leaves out a field or an item.
     #[test]
     fn a_set_without_one_of_its_fields_has_another_canonical_text(
         set in item_sets(), at in any::<prop::sample::Index>(), field in any::<prop::sample::Index>(),
@@ -62,7 +62,7 @@ proptest! {
     }
 }
 
-/// Catches: tables other than policies, classes and trunks in the text; items in the order of the
+/// Catches: other tables than policies, classes and trunks in the text; items in the order of the
 /// file.
 #[test]
 fn canonical_text_is_sorted_and_in_base_units() {
@@ -115,7 +115,7 @@ roles = ["core", "edge"]
     assert_eq!(of_text(file), expected);
 }
 
-/// Catches: items sorted only within each part.
+/// Catches: items that are sorted only within each part of a set.
 #[test]
 fn canonical_text_does_not_depend_on_the_parts() {
     let item = |name: &str| {
@@ -127,7 +127,7 @@ fn canonical_text_does_not_depend_on_the_parts() {
     assert_eq!(apart, text(&[item("a"), item("b"), item("c")]));
 }
 
-/// Catches: a canonical text of invalid values.
+/// Catches: a canonical text although a value is invalid.
 #[test]
 fn a_set_with_a_wrong_value_has_no_canonical_text() {
     for wrong in [

@@ -1,4 +1,4 @@
-//! The classes of a policy file, and findings about classes that do not form a tree.
+//! Tests of classes, and of findings about classes that do not form a tree.
 
 use super::{PORTS, parsed, said};
 use tidegate_core::Rate;

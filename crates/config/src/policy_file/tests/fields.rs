@@ -1,4 +1,4 @@
-//! The complete messages about fields that cannot be read.
+//! Complete messages about fields that cannot be read.
 
 use super::said;
 

@@ -1,4 +1,4 @@
-//! Classes under a scheduler with bounds and ratios, and the errors about them.
+//! Tests of classes under a scheduler with bounds and ratios (`jobs`), and of their errors.
 
 use super::{PORTS, parse, parsed};
 use tidegate_core::scheduler::SchedulerSpec;
@@ -7,7 +7,7 @@ use tidegate_core::{Bytes, Chance, Factor};
 
 const JOBS: &str = "rate = { up = \"10 Mbit/s\", down = \"20 Mbit/s\" }\nscheduler = \"jobs\"\n";
 
-/// Codes and marked lines of the errors in `text`.
+/// The code and the marked line of each error in `text`.
 fn errors(text: &str) -> Vec<(String, String)> {
     let (config, found) = parse("test.toml", text, None);
     assert_eq!(config.is_none(), found.has_errors());
@@ -49,7 +49,8 @@ fn classes_of_jobs_have_bounds_ratios_and_one_buffer() {
     assert_eq!((silver.loss_bound, silver.delay_ratio.is_none()), (None, true));
 }
 
-/// Catches: a term that is accepted without effect; an error at another line.
+/// Catches: a term of `class-tree` that is accepted without effect; an error that marks another
+/// line.
 #[test]
 fn terms_of_the_other_scheduler_are_refused_where_they_stand() {
     let class = "[[class]]\nname = \"a\"\n";
@@ -78,7 +79,7 @@ fn terms_of_the_other_scheduler_are_refused_where_they_stand() {
     assert_eq!(errors(&format!("{PORTS}{buffer}\n")), one("TG0048", buffer));
 }
 
-/// The shared buffer has the marking of the link.
+/// Classes that share a buffer have the marking of the link, not one each.
 #[test]
 fn the_link_may_have_a_marking_where_classes_share_a_buffer() {
     assert_eq!(of("marking = \"reference\"\n[[class]]\nname = \"a\"\n"), []);
@@ -103,7 +104,7 @@ fn promises_that_cannot_be_kept_are_refused_where_they_stand() {
         wrong(class("a", &line("default", "-1")), "TG0004", line("default", "-1"));
         let circle = class("a", &line("b", "2")) + &class("b", &line("a", "2"));
         wrong(circle, "TG0049", line("b", "2"));
-        // TOML itself rejects two fields with one name.
+        // TOML itself refuses two fields with the same name.
         let twice = format!("{}\n{}", line("default", "1"), line("default", "2"));
         wrong(class("a", &twice), "TG0001", line("default", "2"));
         let list = format!("{ratio} = [{{ of = \"default\", factor = 1 }}]");

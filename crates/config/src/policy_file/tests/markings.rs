@@ -1,17 +1,17 @@
-//! The markings of a policy file, and findings about impossible ones.
+//! Tests of markings, and of findings about markings that cannot work.
 
 use super::{PORTS, parse, parsed, said};
 use tidegate_core::marking::MarkingSpec;
 use tidegate_core::policy::Action;
 use tidegate_core::qdisc::QdiscSpec;
 
-/// Names of a queue and of its marking.
+/// The name of a queue, and the name of its marking.
 fn names(queue: &QdiscSpec) -> (&'static str, Option<&'static str>) {
     (queue.name(), queue.marking().map(MarkingSpec::name))
 }
 
-/// Catches: "fq-codel" as the default of a queue with a marking. A class without a queue that lacks
-/// the gateway's marking. A class with its own queue that has the gateway's marking.
+/// Catches: "fq-codel" as the default queue beside a marking; a class without a queue that lacks
+/// the gateway's marking; a class with its own queue that inherits the gateway's marking.
 #[test]
 fn a_queue_with_a_marking_is_per_flow_unless_it_is_written() {
     let config = parsed(&format!(
@@ -33,7 +33,7 @@ fn a_queue_with_a_marking_is_per_flow_unless_it_is_written() {
     );
 }
 
-/// Catches: a parameter that is accepted although it is zero or out of range.
+/// Catches: a parameter that is accepted although it is zero or out of its range.
 #[test]
 fn parameters_that_no_tracker_works_with_are_refused_by_name() {
     for (parameter, field) in [

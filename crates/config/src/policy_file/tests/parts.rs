@@ -1,4 +1,4 @@
-//! Sets in several parts, and the sources of a policy file.
+//! Tests of policy sets in several parts, and of the sources of a policy file.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn policy(name: &str) -> String {
     format!("[[policy]]\nname = \"{name}\"\naction = \"pass\"\n")
 }
 
-/// Catches: parts that replace each other; parts in another order; a part left out.
+/// Catches: parts that replace each other; parts in the wrong order; a part that is left out.
 #[test]
 fn the_items_of_all_parts_are_one_set() {
     let file = format!("{PORTS}rate = {{ up = \"1 Mbit/s\" }}\n{}", policy("a"));
@@ -31,8 +31,8 @@ fn the_items_of_all_parts_are_one_set() {
     assert_eq!(config, parsed(&whole));
 }
 
-/// Catches: lines counted from the first part. The first part named for each finding. A second place
-/// without its part.
+/// Catches: line numbers that continue from the first part; every finding reported for the first
+/// part; a second place without the name of its part.
 #[test]
 fn a_finding_names_its_part_and_the_other_one() {
     let file = format!("{PORTS}{}", policy("web"));
@@ -53,8 +53,8 @@ fn a_finding_names_its_part_and_the_other_one() {
     assert!(shown.contains("main.toml:5:8"), "{shown}");
 }
 
-/// Catches: a part whose first lines are read as the last table of the previous part; a part that
-/// sets the gateway.
+/// Catches: the first lines of a part read as fields of the previous part's last table; a part that
+/// changes the settings of the gateway.
 #[test]
 fn a_part_holds_items_only() {
     let gateway = part("evil", "[gateway]\nrate = { up = \"1 bit/s\" }\n");
@@ -117,7 +117,8 @@ fn a_source_has_its_fields_and_its_defaults() {
     assert_eq!(Head::of("include = [\"a\", \"b\"]\n").includes, ["a", "b"]);
 }
 
-/// Catches: names inside items; items in another order; a text that differs from the item.
+/// Catches: an item that still contains its name as a field; items in the wrong order; a text that
+/// does not parse to the same item.
 #[test]
 fn a_document_is_its_items() {
     let text = "[[policy]]\nname = \"a\"\nmatch = { dst = [\"10.0.0.0/8\"] }\n[[class]]\nname = \"c\"\nweight = 2\n";
@@ -134,7 +135,8 @@ fn a_document_is_its_items() {
     );
 }
 
-/// Catches: a push that stores a field under its earlier name; one that drops either of two names.
+/// Catches: a `push` to a repository that stores a field under its earlier name, or drops one of
+/// two names.
 #[test]
 fn items_of_policies_have_new_names_of_fields() {
     let fields = |rest: &str| {

@@ -1,11 +1,11 @@
-//! The trunks of a policy file, and findings about impossible ones.
+//! Tests of trunks, and of findings about trunks that cannot work.
 
 use std::time::Duration;
 
 use super::{PORTS, parse, parsed};
 use crate::host::{Host, Interface};
 use crate::policy_file::NextHop;
-use tidegate_core::itcp::{Kind, Most};
+use tidegate_core::itcp::{LawKind, Most};
 use tidegate_core::trunk::{ALPHA, Encapsulation, Fallback, Probing, Wire};
 use tidegate_core::{Bytes, Factor, Rate};
 
@@ -61,7 +61,7 @@ fn user_packets_travel_in_datagrams_where_that_is_written() {
     assert_eq!(config.trunk_ends[1].as_ref().and_then(|it| it.mtu), Some(1_351));
 }
 
-/// Catches: a check of trunks with epochs only.
+/// Catches: a check that compares trunks with epochs only with each other.
 #[test]
 fn user_packets_of_a_trunk_with_epochs_are_not_taken_for_those_of_any_other() {
     let other = "[[trunk]]\nname = \"u\"\nlocal = \"192.0.2.1\"\npeer = \"192.0.2.3\"\n";
@@ -86,8 +86,8 @@ fn a_trunk_with_epochs_takes_one_pair_of_ports_and_a_class_of_its_own() {
     assert_eq!((third.probing, third.assured), (Probing::Management, 3));
 }
 
-/// Catches: the defaults of aggregates used for a trunk. A weight that does not reach the core.
-/// `vegas` with another congestion control.
+/// Catches: the rate adjuster's defaults of aggregate gateways used for a trunk; a weight that does
+/// not reach the core; probing "vegas" with a congestion control without weights.
 #[test]
 fn a_trunk_has_a_weight_by_number_by_law_or_as_a_table() {
     let trunk = |fields: &str| {
@@ -102,15 +102,15 @@ fn a_trunk_has_a_weight_by_number_by_law_or_as_a_table() {
     assert_eq!(trunk(tcp).tcp.congestion.name(), "vegas-ns2");
     let most = Most::Constant(16);
     for (fields, kind, weight, every) in [
-        ("weight = 2.5", Kind::Fixed, Factor::from_millionths(2_500_000), 500),
-        ("weight = \"measured\"", Kind::Measured, Factor::whole(4), 500),
+        ("weight = 2.5", LawKind::Fixed, Factor::from_millionths(2_500_000), 500),
+        ("weight = \"measured\"", LawKind::Measured, Factor::whole(4), 500),
         (
             "weight = { kind = \"measured\", every = \"100 ms\" }",
-            Kind::Measured,
+            LawKind::Measured,
             Factor::whole(4),
             100,
         ),
-        ("weight = { kind = \"measured\", weight = 9 }", Kind::Measured, Factor::whole(9), 500),
+        ("weight = { kind = \"measured\", weight = 9 }", LawKind::Measured, Factor::whole(9), 500),
     ] {
         let config = trunk(fields);
         let it = config.weight.clone().unwrap();
@@ -126,7 +126,7 @@ fn a_trunk_has_a_weight_by_number_by_law_or_as_a_table() {
     assert_eq!((bounded.most, bounded.least), (Most::Constant(5), Factor::whole(2)));
 }
 
-/// Catches: a weight above the supported range; two fields that set one number.
+/// Catches: a weight above the supported range; two fields that both set the number of connections.
 #[test]
 fn a_weight_that_cannot_be_is_refused_with_what_to_write() {
     for (fields, code, expected) in [
@@ -239,8 +239,8 @@ fn what_cannot_be_is_said_with_its_reason() {
     parsed(&format!("{PORTS}{rate}{}", two("port = 4762\nguarantee = \"1 Mbit/s\"")));
 }
 
-/// Catches: fields for sharing accepted without a profile. ACK control accepted together with
-/// fairness between hosts. A class left out in a policy with a trunk.
+/// Catches: fields for sharing accepted without a profile; ACK control accepted together with
+/// fairness between hosts; a policy that loses its class when it has a trunk.
 #[test]
 fn a_policy_with_a_trunk_has_a_class_and_shares_its_profile_if_it_has_one() {
     let class = "rate = { up = \"4 Mbit/s\" }\n[[class]]\nname = \"c\"\n";
@@ -268,7 +268,8 @@ fn a_policy_with_a_trunk_has_a_class_and_shares_its_profile_if_it_has_one() {
     }
 }
 
-/// Catches: a bound that knows only one encoding of management packets, or one IP version.
+/// Catches: a smallest `vmss` computed for one encoding of management packets only, or for one IP
+/// version only.
 #[test]
 fn a_management_packet_stands_for_at_least_what_it_takes() {
     let v6 = "local = \"2001:db8::1\"\npeer = \"2001:db8::2\"\n";
@@ -294,9 +295,10 @@ fn a_management_packet_stands_for_at_least_what_it_takes() {
     parsed(&trunk(v6, "94 B"));
 }
 
-/// Two excessive guarantees cause one finding, at the first.
+/// Two excessive guarantees cause a single finding, which marks the first of them.
 ///
-/// Catches: the finding at the last guarantee; the place of the link's rate left out.
+/// Catches: a finding at the last guarantee; a finding that does not also mark the rate of the
+/// link.
 #[test]
 fn guarantees_beyond_the_link_are_said_beside_what_it_has() {
     let trunk = |name: &str, port: u16, guarantee: &str| {
@@ -319,7 +321,7 @@ fn guarantees_beyond_the_link_are_said_beside_what_it_has() {
     assert_eq!(said.matches("TG0032").count(), 1, "{said}");
 }
 
-/// Catches: a sum without the allowance for control traffic.
+/// Catches: a sum of guarantees without the allowance of control traffic.
 #[test]
 fn guarantees_that_leave_control_traffic_no_room_are_warned_of() {
     let found = |guarantee: &str| {
@@ -335,7 +337,7 @@ fn guarantees_that_leave_control_traffic_no_room_are_warned_of() {
     assert!(!found("3920 kbit/s").contains("TG0032"));
 }
 
-/// The whole message: both places, and the correction.
+/// The whole message, with both places and the correction.
 #[test]
 fn a_ceiling_that_cannot_be_is_said_beside_what_it_contradicts() {
     for (fields, expected) in [

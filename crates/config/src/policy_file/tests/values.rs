@@ -1,4 +1,4 @@
-//! The complete messages about values that make no sense.
+//! Complete messages about values that are invalid.
 
 use super::*;
 
@@ -474,8 +474,8 @@ error[TG0005]: `5` has no unit
   = help: write for example "20 Mbit/s""#;
 }
 
-/// Catches: a `max_packet` that is read but not compiled. A missing lower or upper bound. A burst
-/// that is smaller than such a packet.
+/// Catches: a `max_packet` that is read but has no effect; a missing lower or upper limit; a burst
+/// smaller than `max_packet`.
 #[test]
 fn max_packet_is_within_its_range_and_fits_into_the_burst() {
     let file = |profile: &str| {

@@ -1,4 +1,4 @@
-//! Parameters in files: names, defaults, and refused values with their advice.
+//! Tests of parameters in files: names, defaults, and error messages for refused values.
 
 use serde::Deserialize;
 
@@ -16,13 +16,15 @@ fn read(text: &str) -> Result<Config, String> {
 
 #[test]
 fn a_kind_goes_by_its_name_and_has_the_defaults_of_the_paper() {
-    for (name, kind) in Kind::NAMES.iter().zip([Kind::Fixed, Kind::Literal, Kind::Measured]) {
+    for (name, kind) in
+        LawKind::NAMES.iter().zip([LawKind::Fixed, LawKind::Literal, LawKind::Measured])
+    {
         let expected = Config { kind, ..Config::default() };
         assert_eq!(kind.name(), *name);
         assert_eq!(read(&format!("\"{name}\"")), Ok(expected.clone()));
         assert_eq!(read(&format!("{{ kind = \"{name}\" }}")), Ok(expected));
     }
-    assert_eq!(Kind::ABOUT.len(), Kind::NAMES.len());
+    assert_eq!(LawKind::ABOUT.len(), LawKind::NAMES.len());
     assert_eq!(Config::default().round(), Duration::from_secs(90));
     assert_eq!(Config::default().check(), Ok(()));
 }
@@ -32,7 +34,7 @@ fn all_parameters_are_read_with_their_units() {
     let text = r#"{ kind = "measured", samples = 60, every = "50 ms", weight = 2.5, least = 2, most = "connections",
         epsilon = 0.05, margin = 0.2, service = "contended", beta = 0.1, low_threshold = 0.1, high_threshold = 0.9, max_queue = "64 MiB" }"#;
     let expected = Config {
-        kind: Kind::Measured,
+        kind: LawKind::Measured,
         samples: 60,
         every: Duration::from_millis(50),
         weight: Factor::from_millionths(2_500_000),
@@ -40,7 +42,7 @@ fn all_parameters_are_read_with_their_units() {
         most: Most::Connections,
         epsilon: Factor::from_millionths(50_000),
         margin: Factor::from_millionths(200_000),
-        service: Service::Contended,
+        service: ServiceSamples::Contended,
         beta: Factor::from_millionths(100_000),
         low_threshold: Factor::from_millionths(100_000),
         high_threshold: Factor::from_millionths(900_000),
@@ -49,7 +51,7 @@ fn all_parameters_are_read_with_their_units() {
     assert_eq!(read(&text.replace('\n', " ")), Ok(expected));
 }
 
-/// Catches: a check that is left out, or one that is off by one.
+/// Catches: a range that is not checked, or a bound that is off by one.
 #[test]
 fn bad_parameters_are_refused_with_advice() {
     for (text, expected) in [
@@ -89,13 +91,15 @@ fn bad_parameters_are_refused_with_advice() {
 
 #[test]
 fn a_path_has_a_round_trip_time_of_at_most_the_sampling_interval() {
-    let config = config(Kind::Literal);
+    let config = config(LawKind::Literal);
     assert_eq!(config.check_path(Duration::from_millis(100)), Ok(()));
     assert!(config.check_path(Duration::from_millis(101)).unwrap_err().contains("shorter"));
     assert!(config.check_path(Duration::ZERO).unwrap_err().contains("zero"));
 }
 
-/// `itcp`, section 5: the two runs of the paper. Catches: epsilon counted once.
+/// The two experiments of `itcp`, section 5.
+///
+/// Catches: `epsilon` counted once, not once for each gateway.
 #[test]
 fn the_sum_of_proposition_1_is_that_of_the_paper() {
     let demanded = |loads: &[u64]| {

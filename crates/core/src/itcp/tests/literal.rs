@@ -1,80 +1,84 @@
-//! The `literal` law: slopes, thresholds, consecutive rounds, and equation 10 in units.
+//! Tests of the law `literal`: slopes, thresholds, consecutive rounds, and the units of equation 10.
 
 use super::*;
 
-/// A round in which the queue goes from `from` bytes by `per_second` up or down.
+/// A round in which the queue begins with `from` bytes, and grows or shrinks by `per_second` bytes per second.
 fn queue(adjuster: &mut RateAdjuster, from: u64, per_second: i64) {
     queue_of(adjuster, from, per_second, idle());
 }
 
-fn queue_of(adjuster: &mut RateAdjuster, from: u64, per_second: i64, seen: Seen) {
+fn queue_of(adjuster: &mut RateAdjuster, from: u64, per_second: i64, seen: GatewayLoad) {
     let mut seen = seen;
     round(adjuster, &mut seen, |at, seen| {
         let moved = bytes(per_second.unsigned_abs(), at);
         let queue = if per_second < 0 { from - moved } else { from + moved };
-        Seen { queue: Bytes(queue), ..seen }
+        GatewayLoad { queue: Bytes(queue), ..seen }
     });
 }
 
-/// Catches: packets in place of bytes; milliseconds; a step without the 0.5, without epsilon, or not times w.
+/// Catches: a queue in packets; a round-trip time in milliseconds; an increase without the factors 0.5 or `w`, or without
+/// `epsilon`.
 #[test]
 fn equation_10_in_units() {
-    // 125 packets of 1,000 bytes a second on a path of 1,250: delta' is a tenth. 4 (0.1 + 0.1) / 2 = 0.4.
-    let mut adjuster = build(&config(Kind::Literal));
+    // The queue grows by 125 packets of 1,000 bytes a second, and the path carries 1,250: delta' is 0.1. The increase is
+    // 0.5 (0.1 + 0.1) 4 = 0.4.
+    let mut adjuster = build(&config(LawKind::Literal));
     queue(&mut adjuster, 300_000, 125_000);
     assert_eq!(adjuster.report().last.unwrap().slope, 125_000);
     assert_eq!(millionths(&adjuster), 4_400_000);
-    // The same with windows and queues in packets of another size: the ratio has no unit.
-    let mut adjuster = build(&config(Kind::Literal));
-    queue_of(&mut adjuster, 300_000, 250_000, Seen { window: Bytes(105_000), ..idle() });
+    // The same with another packet size: delta' has no unit.
+    let mut adjuster = build(&config(LawKind::Literal));
+    queue_of(&mut adjuster, 300_000, 250_000, GatewayLoad { window: Bytes(105_000), ..idle() });
     assert_eq!(millionths(&adjuster), 4_400_000);
-    // A longer path with the same window has less bandwidth: delta' is 0.2.
-    let mut adjuster = build(&config(Kind::Literal));
-    queue_of(&mut adjuster, 300_000, 125_000, Seen { least_rtt: Some(2 * RTT), ..idle() });
+    // With twice the round-trip time, the same window carries half the rate: delta' is 0.2.
+    let mut adjuster = build(&config(LawKind::Literal));
+    queue_of(&mut adjuster, 300_000, 125_000, GatewayLoad { least_rtt: Some(2 * RTT), ..idle() });
     assert_eq!(millionths(&adjuster), 4_600_000);
 }
 
-/// Catches: `>=` in place of `>` at a threshold; the latest queue in place of the mean; no low threshold.
+/// Catches: a queue of exactly the threshold that counts as above it; the latest queue compared in place of the mean; a
+/// missing low threshold.
 #[test]
 fn below_the_low_threshold_the_weight_does_not_grow() {
-    // Means of a queue that grows by 10 bytes each 100 ms from `from`: 55 bytes more. The threshold is 200,000.
+    // The queue grows by 10 bytes each 100 ms, so its mean is `from` + 55 bytes. The threshold is 200,000 bytes.
     for (from, grows) in [(199_945, false), (199_946, true)] {
-        let mut adjuster = build(&config(Kind::Literal));
+        let mut adjuster = build(&config(LawKind::Literal));
         queue(&mut adjuster, from, 100);
         assert_eq!(adjuster.weight() > Factor::whole(4), grows, "{from}");
         assert_eq!(adjuster.report().last.unwrap().queue, Bytes(from + 55));
     }
 }
 
-/// Catches: a forced increase without its least step; one with a falling queue; a decrease above the threshold.
+/// Catches: a forced increase of less than one; a forced increase while the queue shrinks; a decrease while the queue is
+/// above the high threshold.
 #[test]
 fn above_the_high_threshold_the_weight_grows_by_at_least_one() {
     let after = |per_second| {
-        let mut adjuster = build(&config(Kind::Literal));
+        let mut adjuster = build(&config(LawKind::Literal));
         queue(&mut adjuster, 2_000_000, per_second);
         (millionths(&adjuster), adjuster.report().decisions.forced)
     };
-    // A flat queue is not falling. 0.5 (0 + 0.1) 4 is less than one.
+    // A constant queue does not shrink. The increase is one, because 0.5 (0 + 0.1) 4 is less.
     assert_eq!(after(0), (5_000_000, 1));
     assert_eq!(after(1), (5_000_000, 1));
     // delta' = 0.6: 0.5 (0.6 + 0.1) 4 = 1.4.
     assert_eq!(after(750_000), (5_400_000, 1));
     assert_eq!(after(-1), (4_000_000, 0));
-    // Falling for long, but still above: no decrease.
-    let mut adjuster = build(&config(Kind::Literal));
+    // The queue shrinks for long, but stays above the threshold: no decrease.
+    let mut adjuster = build(&config(LawKind::Literal));
     for _ in 0..4 {
         queue(&mut adjuster, 2_000_000, -1_000);
     }
     assert_eq!(millionths(&adjuster), 4_000_000);
-    // The third round is below the threshold: the rounds before count.
+    // The third round is below the threshold. The rounds before it count as consecutive rounds.
     queue(&mut adjuster, 100_000, -1_000);
     assert_eq!(millionths(&adjuster), 3_200_000);
 }
 
-/// Catches: one round is enough; the count is kept after a decrease; beta in place of 1 - beta.
+/// Catches: a decrease after one round; a decrease after only one further round; a decrease to `beta w`.
 #[test]
 fn a_decrease_needs_two_new_negative_rounds() {
-    let mut adjuster = build(&config(Kind::Literal));
+    let mut adjuster = build(&config(LawKind::Literal));
     let weights: Vec<u64> = (0..5)
         .map(|_| {
             queue(&mut adjuster, 100_000, -1_000);
@@ -84,37 +88,40 @@ fn a_decrease_needs_two_new_negative_rounds() {
     assert_eq!(weights, [4_000_000, 3_200_000, 3_200_000, 2_560_000, 2_560_000]);
 }
 
-/// Catches: slope zero counted as negative, as positive, or skipped between two negative rounds.
+/// Catches: a slope of zero that counts as negative or as positive, or that does not end a sequence of negative slopes.
 #[test]
 fn a_slope_of_zero_is_neither() {
-    let mut adjuster = build(&config(Kind::Literal));
+    let mut adjuster = build(&config(LawKind::Literal));
     for per_second in [-1_000, 0, -1_000, 0, 0, 0] {
         queue(&mut adjuster, 500_000, per_second);
     }
     assert_eq!(millionths(&adjuster), 4_000_000);
     assert_eq!(adjuster.report().decisions.held, 6);
-    // A rising queue also ends the sequence, even where it is too short for an increase.
+    // A growing queue also ends the sequence, even if it is below the low threshold.
     for per_second in [-1_000, 1_000, -1_000] {
         queue(&mut adjuster, 100_000, per_second);
     }
     assert_eq!(millionths(&adjuster), 4_000_000);
 }
 
-/// Catches: `blocked` ignored; a blocked round that counts as falling; any blocked sample is enough.
+/// A sample is blocked if the gateway stops local connections.
+///
+/// Catches: blocked samples that are ignored; a round with half of its samples blocked that counts as a shrinking queue;
+/// a single blocked sample that is enough for an increase.
 #[test]
 fn blocked_sources_count_as_a_growing_queue_above_the_low_threshold() {
     let blocked_for = |samples: u64, per_second: u64, rounds: u32| {
-        let mut adjuster = build(&config(Kind::Literal));
+        let mut adjuster = build(&config(LawKind::Literal));
         let mut seen = idle();
         for _ in 0..rounds {
             round(&mut adjuster, &mut seen, |at, seen| {
                 let blocked = at <= Duration::from_millis(100 * samples) && !at.is_zero();
-                Seen { queue: Bytes(10_000 - bytes(per_second, at)), blocked, ..seen }
+                GatewayLoad { queue: Bytes(10_000 - bytes(per_second, at)), blocked, ..seen }
             });
         }
         millionths(&adjuster)
     };
-    // The queue is constant, or falls, and is far below the threshold: 0.5 (0 + 0.1) 4 = 0.2.
+    // The queue is constant or shrinks, far below the low threshold. The increase is 0.5 (0 + 0.1) 4 = 0.2.
     assert_eq!(blocked_for(10, 0, 1), 4_200_000);
     assert_eq!(blocked_for(10, 100, 1), 4_200_000);
     assert_eq!(blocked_for(5, 0, 1), 4_200_000);
@@ -123,37 +130,37 @@ fn blocked_sources_count_as_a_growing_queue_above_the_low_threshold() {
     assert_eq!(blocked_for(0, 100, 2), 3_200_000);
 }
 
-/// Catches: a blocked round with a falling slope that counts towards a decrease, or holds above the
-/// high threshold.
+/// Catches: a blocked round with a shrinking queue that counts towards a decrease, or that does not force an increase above
+/// the high threshold.
 #[test]
 fn a_blocked_round_is_not_a_falling_one() {
-    let mut adjuster = build(&config(Kind::Literal));
-    let blocked = Seen { blocked: true, ..idle() };
+    let mut adjuster = build(&config(LawKind::Literal));
+    let blocked = GatewayLoad { blocked: true, ..idle() };
     queue_of(&mut adjuster, 100_000, -1_000, blocked);
     assert_eq!(millionths(&adjuster), 4_200_000);
     queue(&mut adjuster, 100_000, -1_000);
     assert_eq!(millionths(&adjuster), 4_200_000);
-    // Above the high threshold it forces an increase of at least one.
+    // Above the high threshold, a blocked round forces an increase of at least one.
     queue_of(&mut adjuster, 2_000_000, -1_000, blocked);
     assert_eq!(millionths(&adjuster), 5_200_000);
 }
 
-/// Catches: a division by a round-trip time or window of zero; no increase while they are unknown.
+/// Catches: a division by a window of zero; no increase while window or round-trip time are unknown.
 #[test]
 fn without_a_path_it_grows_by_epsilon_alone() {
     for least_rtt in [None, Some(Duration::ZERO)] {
         for window in [Bytes::ZERO, WINDOW] {
-            let mut adjuster = build(&config(Kind::Literal));
-            queue_of(&mut adjuster, 300_000, 125_000, Seen { least_rtt, window, ..idle() });
+            let mut adjuster = build(&config(LawKind::Literal));
+            queue_of(&mut adjuster, 300_000, 125_000, GatewayLoad { least_rtt, window, ..idle() });
             assert_eq!(millionths(&adjuster), 4_200_000, "{least_rtt:?} {window:?}");
         }
     }
 }
 
-/// Catches: `fixed` with a law.
+/// Catches: a weight that changes although the law is `fixed`.
 #[test]
 fn a_fixed_weight_is_measured_and_not_changed() {
-    let mut adjuster = build(&config(Kind::Fixed));
+    let mut adjuster = build(&config(LawKind::Fixed));
     for per_second in [750_000, -1_000, -1_000, -1_000] {
         queue(&mut adjuster, 2_000_000, per_second);
     }

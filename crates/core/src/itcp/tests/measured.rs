@@ -1,9 +1,9 @@
-//! The `measured` law: busy gateways, ample service, and rates from the window.
+//! Tests of the law `measured`: saturated gateways, spare service rates, and service rates from the window.
 
 use super::*;
 
-/// Load of a round: bytes per second that arrive, the busy part in percent, and bytes per second
-/// sent while busy. The rest is sent while idle.
+/// A round: bytes per second that arrive, the busy part in percent, and bytes per second sent while busy. The other bytes
+/// are sent while the gateway is idle.
 #[derive(Clone, Copy)]
 struct Load {
     arrive: u64,
@@ -11,11 +11,11 @@ struct Load {
     service: u64,
 }
 
-fn load(adjuster: &mut RateAdjuster, seen: &mut Seen, load: Load) {
+fn load(adjuster: &mut RateAdjuster, seen: &mut GatewayLoad, load: Load) {
     round(adjuster, seen, |at, start| {
         let busy = at * load.busy / 100;
         let sent_busy = bytes(load.service, busy);
-        Seen {
+        GatewayLoad {
             arrived: start.arrived + bytes(load.arrive, at),
             sent: start.sent + sent_busy.max(bytes(load.arrive, at)),
             sent_busy: start.sent_busy + sent_busy,
@@ -25,9 +25,9 @@ fn load(adjuster: &mut RateAdjuster, seen: &mut Seen, load: Load) {
     });
 }
 
-/// The weight after each of these rounds.
+/// The weight after each of the rounds.
 fn after(loads: &[Load]) -> Vec<u64> {
-    let mut adjuster = build(&config(Kind::Measured));
+    let mut adjuster = build(&config(LawKind::Measured));
     let mut seen = idle();
     let each = loads.iter().map(|it| {
         load(&mut adjuster, &mut seen, *it);
@@ -36,43 +36,43 @@ fn after(loads: &[Load]) -> Vec<u64> {
     each.collect()
 }
 
-/// Catches: (a - s) / a; a negative excess; no margin; `>=` at 0.95; an increase at any load above
-/// the service.
+/// Catches: an increase by `(a - s) / a`, by a negative excess, or without the margin; a busy part of exactly 0.95 that counts
+/// as saturated; an increase of an unsaturated gateway.
 #[test]
 fn a_saturated_gateway_increases_by_its_excess_load() {
-    // (600 - 500) / 500 = 0.2 and 0.1: 0.5 (0.2 + 0.1) 4 = 0.6.
+    // The excess is (600 - 500) / 500 = 0.2, and the margin 0.1. The increase is 0.5 (0.2 + 0.1) 4 = 0.6.
     assert_eq!(after(&[Load { arrive: 600_000, busy: 100, service: 500_000 }]), [4_600_000]);
     assert_eq!(after(&[Load { arrive: 600_000, busy: 96, service: 500_000 }]), [4_600_000]);
-    // Less arrives than is sent while a backlog drains: the weight grows by the margin alone.
+    // The load is below the service rate, because a backlog drains. The weight grows by the margin alone.
     assert_eq!(after(&[Load { arrive: 300_000, busy: 100, service: 500_000 }]), [4_200_000]);
-    // At 95 % and below the gateway has pauses.
+    // With a busy part of 95 % or less, the gateway is not saturated.
     assert_eq!(after(&[Load { arrive: 600_000, busy: 95, service: 500_000 }]), [4_000_000]);
 }
 
-/// Catches: a decrease after one round; the count kept; without the margin; busy rounds counted; `<=`.
+/// Catches: a decrease after one round, or after only one further round; a comparison without the margin; a saturated round
+/// that counts towards a decrease; a service rate of exactly the load with margin that counts as spare.
 #[test]
 fn ample_service_in_two_rounds_decreases() {
     let ample = Load { arrive: 300_000, busy: 50, service: 600_000 };
     let tight = Load { arrive: 550_000, busy: 94, service: 600_000 };
     assert_eq!(after(&[ample; 4]), [4_000_000, 3_200_000, 3_200_000, 2_560_000]);
     assert_eq!(after(&[ample, tight, ample, tight]), [4_000_000; 4]);
-    // Equal within the margin: 500,000 (1 + 0.1) = 550,000.
+    // The service rate is exactly the load with the margin: 500,000 (1 + 0.1) = 550,000.
     let equal = Load { arrive: 500_000, busy: 94, service: 550_000 };
     assert_eq!(after(&[equal; 2]), [4_000_000; 2]);
     assert_eq!(after(&[Load { service: 550_100, ..equal }; 2]), [4_000_000, 3_200_000]);
-    // A saturated round never decreases the weight, however fast its service; it also ends the
-    // sequence.
+    // A saturated round never decreases the weight, even with a high service rate. It also ends the sequence.
     let saturated = Load { busy: 100, ..ample };
     assert_eq!(after(&[ample, saturated, ample]), [4_000_000, 4_200_000, 4_200_000]);
     assert_eq!(after(&[ample, Load { busy: 95, ..ample }, ample]), [4_000_000; 3]);
 }
 
-/// Catches: all bytes sent, over the busy time: bytes that pass an idle gateway at once are no service.
+/// Catches: a service rate that includes bytes sent while the gateway was idle.
 #[test]
 fn bytes_that_did_not_wait_are_not_service() {
-    // 500,000 arrive, and while busy, for a tenth of the time, 520,000 are served. All bytes sent
-    // per busy time would be 5,000,000, and the weight would fall.
-    let mut adjuster = build(&config(Kind::Measured));
+    // 500,000 bytes arrive per second. The gateway is busy for a tenth of the time, at a service rate of 520,000. All bytes
+    // divided by the busy time would give 5,000,000, and the weight would decrease.
+    let mut adjuster = build(&config(LawKind::Measured));
     let mut seen = idle();
     for _ in 0..3 {
         load(&mut adjuster, &mut seen, Load { arrive: 500_000, busy: 10, service: 520_000 });
@@ -86,12 +86,12 @@ fn bytes_that_did_not_wait_are_not_service() {
     assert_eq!(millionths(&adjuster), 4_000_000);
 }
 
-/// Catches: the rate of the window at any load; the busy rate below 5 %.
+/// Catches: `cwnd / minRTT` as the service rate of a busy gateway; a measured rate with a busy part below 5 %.
 #[test]
 fn a_rarely_busy_gateway_takes_the_rate_of_its_window() {
-    // 52,500 bytes in 42 ms: 1.25 MB/s.
+    // A window of 52,500 bytes in 42 ms is 1.25 MB/s.
     let service = |busy| {
-        let mut adjuster = build(&config(Kind::Measured));
+        let mut adjuster = build(&config(LawKind::Measured));
         load(&mut adjuster, &mut idle(), Load { arrive: 100_000, busy, service: 200_000 });
         adjuster.report().last.unwrap().service.unwrap().bps() / 8
     };
@@ -102,21 +102,21 @@ fn a_rarely_busy_gateway_takes_the_rate_of_its_window() {
 #[test]
 fn without_a_service_rate_nothing_changes() {
     for least_rtt in [None, Some(Duration::ZERO)] {
-        let mut adjuster = build(&config(Kind::Measured));
-        let mut seen = Seen { least_rtt, ..idle() };
+        let mut adjuster = build(&config(LawKind::Measured));
+        let mut seen = GatewayLoad { least_rtt, ..idle() };
         for _ in 0..3 {
             load(&mut adjuster, &mut seen, Load { arrive: 100, busy: 0, service: 0 });
         }
         assert_eq!((millionths(&adjuster), ended(&adjuster)), (4_000_000, 3));
     }
-    // A stalled connection: busy throughout, and nothing is sent. More weight would not help.
+    // The aggregate connection has stalled: the gateway is always busy, and sends nothing. More weight would not help.
     assert_eq!(after(&[Load { arrive: 100_000, busy: 100, service: 0 }; 2]), [4_000_000; 2]);
 }
 
-/// The service rate, in bytes per second, of a round whose samples have these busy parts, in percent, and rates.
-fn service_of(service: Service, samples: &[(u32, u64)]) -> u64 {
+/// The service rate of a round in bytes per second. `samples` has the busy part in percent and the rate of each sample.
+fn service_of(service: ServiceSamples, samples: &[(u32, u64)]) -> u64 {
     let count = u32::try_from(samples.len()).unwrap();
-    let config = Config { service, samples: count, ..config(Kind::Measured) };
+    let config = Config { service, samples: count, ..config(LawKind::Measured) };
     let mut adjuster = build(&config);
     let mut seen = idle();
     adjuster.handle_timeout(adjuster.poll_timeout(), &seen);
@@ -129,28 +129,29 @@ fn service_of(service: Service, samples: &[(u32, u64)]) -> u64 {
     adjuster.report().last.unwrap().service.unwrap().bps() / 8
 }
 
-/// Catches: the least, the median or the mean; samples that were hardly busy; a quantile of few samples.
+/// Catches: the least rate, the median or the mean in place of the low quantile; samples that were hardly busy; a quantile of
+/// few samples.
 #[test]
 fn contended_service_is_the_rate_beside_busy_neighbours() {
-    // Of 100 samples the neighbour is idle in 70, and busy in 26. Four are outliers.
+    // The neighbour is idle in 70 of 100 samples, and busy in 26. Four are outliers.
     let mut samples =
         [vec![(50, 1_000_000); 70], vec![(50, 400_000); 26], vec![(50, 50_000); 4]].concat();
-    assert_eq!(service_of(Service::Contended, &samples), 400_000);
-    assert_eq!(service_of(Service::Mean, &samples), 806_000);
+    assert_eq!(service_of(ServiceSamples::Contended, &samples), 400_000);
+    assert_eq!(service_of(ServiceSamples::Mean, &samples), 806_000);
     // Samples that are busy for less than a fifth do not count.
     samples.extend(vec![(19, 10_000); 50]);
-    assert_eq!(service_of(Service::Contended, &samples), 400_000);
+    assert_eq!(service_of(ServiceSamples::Contended, &samples), 400_000);
     samples.extend(vec![(20, 10_000); 6]);
-    assert_eq!(service_of(Service::Contended, &samples), 10_000);
+    assert_eq!(service_of(ServiceSamples::Contended, &samples), 10_000);
     // Nine busy samples are too few for a quantile.
     let few = [vec![(100, 800_000); 8], vec![(100, 80_000); 1], vec![(0, 0); 5]].concat();
-    assert_eq!(service_of(Service::Contended, &few), 720_000);
+    assert_eq!(service_of(ServiceSamples::Contended, &few), 720_000);
 }
 
-/// The fluid model of one link of 1,250,000 bytes/s. The share of a gateway is the weight's; while the other is
-/// idle it gets all. Returns the shares of the first gateway after each of 60 rounds. A load above its share is
-/// always busy; the second gateway may have a file that never ends.
-fn shares(kinds: [Kind; 2], loads: [f64; 2]) -> Vec<f64> {
+/// A fluid model of two gateways at a link of 1,250,000 bytes/s. Each gateway gets its share by weight, and the whole link
+/// while the other gateway is idle. A gateway with a load above its share is always busy. The second gateway may have a
+/// file that never ends. Returns the share of the first gateway after each of 60 rounds.
+fn shares(kinds: [LawKind; 2], loads: [f64; 2]) -> Vec<f64> {
     let mut gateways = [0, 1].map(|it: usize| {
         let config = Config { weight: Factor::whole(2), ..config(kinds[it]) };
         (build(&config), idle())
@@ -176,20 +177,19 @@ fn whole(real: f64) -> u64 {
     format!("{real:.0}").parse().unwrap()
 }
 
-/// Catches: a law that stops below its load; an increase or a decrease with the wrong sign of the excess.
+/// Catches: a share that stays below the load; an excess with the wrong sign.
 #[test]
 fn beside_a_saturated_neighbour_the_share_ends_above_the_load() {
-    // The neighbour has a file that never ends, and a fixed weight of 2.
-    let shares = shares([Kind::Measured, Kind::Fixed], [0.52, 1.0]);
+    // The second gateway has a file that never ends, and a fixed weight of 2.
+    let shares = shares([LawKind::Measured, LawKind::Fixed], [0.52, 1.0]);
     assert!(shares[0] < 0.52);
     assert!(shares[10..].iter().all(|share| (0.52..0.65).contains(share)), "{shares:?}");
 }
 
-/// A known limit of this law: neither gateway is saturated on average, so both give up their
-/// weight. The share of the first ends at 0.5, below its load, which matters when the second has a
-/// long file.
+/// A known limit of this law. Neither gateway is saturated on average, so both decrease their weights. The share of the first
+/// gateway ends at 0.5, below its load. This does harm when the second gateway gets a long file.
 #[test]
 fn capacity_that_idle_neighbours_leave_over_lets_both_weights_fall() {
-    let shares = shares([Kind::Measured, Kind::Measured], [0.52, 0.24]);
+    let shares = shares([LawKind::Measured, LawKind::Measured], [0.52, 0.24]);
     assert_eq!(*shares.last().unwrap(), 0.5);
 }

@@ -1,15 +1,17 @@
-//! Rounds and their timers: bounds of the weight, random waits, gaps, and totals that run backwards.
+//! Tests of rounds: timers, random waits, missing samples, totals that decrease, and bounds of the weight.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// A002-6. Catches: equal waits; no wait; a wait that is drawn only once.
+/// Gateways must change their weights at independent times (A002-6).
+///
+/// Catches: equal waits of all gateways; no wait; a wait that is drawn only once.
 #[test]
 fn two_gateways_do_not_update_at_the_same_time() {
     let updates = |component| {
         let mut adjuster =
-            RateAdjuster::new(&config(Kind::Fixed), Random::new(7, component), Time::ZERO);
+            RateAdjuster::new(&config(LawKind::Fixed), Random::new(7, component), Time::ZERO);
         let each = (0..200).map(|_| {
             let before = adjuster.poll_timeout();
             round(&mut adjuster, &mut idle(), |_, seen| seen);
@@ -18,7 +20,7 @@ fn two_gateways_do_not_update_at_the_same_time() {
         each.collect::<Vec<Time>>()
     };
     let (one, other) = (updates(0), updates(1));
-    // A round lasts 1 s, a wait 0 to 1 s, 0.5 s on average.
+    // A round lasts 1 s. The wait is from 0 to 1 s, with a mean of 0.5 s.
     let gaps: Vec<Duration> = one.windows(2).map(|pair| pair[1].since(pair[0])).collect();
     let (least, most) = (*gaps.iter().min().unwrap(), *gaps.iter().max().unwrap());
     assert!(
@@ -31,29 +33,30 @@ fn two_gateways_do_not_update_at_the_same_time() {
     let near = |at: &&Time| {
         other.iter().any(|it| it.since(**at).max(at.since(*it)) < Duration::from_millis(10))
     };
-    // Independent updates are this near in 20 ms of 1.5 s.
+    // Each gateway changes once in 1.5 s. If the times are independent, 20 ms / 1.5 s of the 200 changes, about 3, are
+    // within 10 ms of a change of the other gateway.
     assert!(one.iter().filter(near).count() < 12);
 }
 
-/// Catches: a round with fewer or more samples; samples before the wait; a drift of the samples.
+/// Catches: a round with a wrong number of samples; samples during the wait; late samples that delay all later ones.
 #[test]
 fn a_round_is_a_first_look_and_its_samples_at_equal_distances() {
-    let mut adjuster = build(&config(Kind::Fixed));
+    let mut adjuster = build(&config(LawKind::Fixed));
     let began = adjuster.poll_timeout();
     for sample in 0..=10 {
         assert_eq!(adjuster.poll_timeout(), began + Duration::from_millis(100) * sample);
         assert_eq!(ended(&adjuster), 0);
-        // Late samples do not delay the later ones.
+        // A late sample does not delay the next one.
         let late = if sample == 0 { Duration::ZERO } else { Duration::from_millis(30) };
         adjuster.handle_timeout(adjuster.poll_timeout() + late, &idle());
     }
     assert_eq!(ended(&adjuster), 1);
 }
 
-/// Catches: a sample for each call.
+/// Catches: a call before the time that takes a sample.
 #[test]
 fn an_early_call_takes_no_sample() {
-    let mut adjuster = build(&config(Kind::Fixed));
+    let mut adjuster = build(&config(LawKind::Fixed));
     adjuster.handle_timeout(adjuster.poll_timeout(), &idle());
     let due = adjuster.poll_timeout();
     for _ in 0..100 {
@@ -62,11 +65,11 @@ fn an_early_call_takes_no_sample() {
     assert_eq!((adjuster.poll_timeout(), ended(&adjuster)), (due, 0));
 }
 
-/// Catches: a clock step counted as a part of the round; a short delay that ends a round.
+/// Catches: a step of the clock that counts as time of the round; a short delay that abandons a round.
 #[test]
 fn a_gap_abandons_the_round_and_a_delay_does_not() {
     let gap = |late: Duration| {
-        let mut adjuster = build(&config(Kind::Measured));
+        let mut adjuster = build(&config(LawKind::Measured));
         for sample in 0..=10 {
             let late = if sample == 5 { late } else { Duration::ZERO };
             adjuster.handle_timeout(adjuster.poll_timeout() + late, &idle());
@@ -84,48 +87,49 @@ fn a_gap_abandons_the_round_and_a_delay_does_not() {
     }
 }
 
-/// Catches: totals subtracted without a check; a reset of one total that is overlooked.
+/// Catches: totals that decrease and are subtracted all the same; one of the totals that is not checked.
 #[test]
 fn totals_that_run_backwards_abandon_the_round() {
-    let full = Seen { arrived: 9, sent: 9, sent_busy: 9, busy: Duration::from_secs(1), ..idle() };
+    let full =
+        GatewayLoad { arrived: 9, sent: 9, sent_busy: 9, busy: Duration::from_secs(1), ..idle() };
     for reset in [
-        Seen { arrived: 8, ..full },
-        Seen { sent: 8, ..full },
-        Seen { sent_busy: 8, ..full },
-        Seen { busy: Duration::ZERO, ..full },
+        GatewayLoad { arrived: 8, ..full },
+        GatewayLoad { sent: 8, ..full },
+        GatewayLoad { sent_busy: 8, ..full },
+        GatewayLoad { busy: Duration::ZERO, ..full },
     ] {
-        let mut adjuster = build(&config(Kind::Measured));
+        let mut adjuster = build(&config(LawKind::Measured));
         for seen in [full, full, reset] {
             adjuster.handle_timeout(adjuster.poll_timeout(), &seen);
         }
         assert_eq!(adjuster.report().decisions.abandoned, 1, "{reset:?}");
-        // The next round begins after a wait, with the new totals.
+        // The next round begins after a random wait, with the new totals.
         round(&mut adjuster, &mut reset.clone(), |_, seen| seen);
         assert_eq!(adjuster.report().decisions.held, 1);
     }
 }
 
-/// Catches: the same clock reading twice, which would divide by zero.
+/// Catches: two samples at the same time, which divide by zero.
 #[test]
 fn a_clock_that_stands_still_abandons_the_round() {
-    let mut adjuster = build(&config(Kind::Measured));
+    let mut adjuster = build(&config(LawKind::Measured));
     for _ in 0..3 {
         adjuster.handle_timeout(Time::MAX, &idle());
     }
     assert_eq!(adjuster.report().decisions.abandoned, 1);
 }
 
-/// Catches: a bound by the constant; a weight that stays when connections end; a weight reset by a
-/// single idle sample.
+/// Catches: the constant bound in place of the number of connections; a weight that stays when connections end; a weight that
+/// one idle sample resets.
 #[test]
 fn the_number_of_connections_bounds_the_weight_at_once() {
-    let config = Config { most: Most::Connections, ..config(Kind::Fixed) };
+    let config = Config { most: Most::Connections, ..config(LawKind::Fixed) };
     let mut adjuster = build(&config);
-    // No connections are known yet.
+    // The number of connections is not known yet.
     assert_eq!(adjuster.weight(), Factor::ONE);
     let early = Time::ZERO;
     let mut with = |connections| {
-        let changed = adjuster.handle_timeout(early, &Seen { connections, ..idle() });
+        let changed = adjuster.handle_timeout(early, &GatewayLoad { connections, ..idle() });
         assert_eq!(changed.unwrap_or_else(|| adjuster.weight()), adjuster.weight());
         changed.map(|weight| weight.millionths() / 1_000_000)
     };
@@ -134,13 +138,13 @@ fn the_number_of_connections_bounds_the_weight_at_once() {
         [Some(4), Some(3), None, Some(1), Some(4)]
     );
     // A round with at most two connections sets the weight to two.
-    let mut seen = Seen { connections: 2, ..idle() };
+    let mut seen = GatewayLoad { connections: 2, ..idle() };
     round(&mut adjuster, &mut seen, |_, seen| seen);
     adjuster.handle_timeout(Time::ZERO, &idle());
     assert_eq!(adjuster.weight(), Factor::whole(2));
 }
 
-fn any_seen() -> impl Strategy<Value = Seen> {
+fn any_seen() -> impl Strategy<Value = GatewayLoad> {
     let number = || prop_oneof![Just(0), 1..2_000_000_u64, Just(u64::MAX)];
     let span = || (0..3_000_000_000_u64).prop_map(Duration::from_nanos);
     let rtt = prop_oneof![
@@ -151,16 +155,18 @@ fn any_seen() -> impl Strategy<Value = Seen> {
     ];
     let totals = (0..1_000_000_u64, 0..1_000_000_u64, 0..1_000_000_u64, span());
     (number(), totals, any::<bool>(), number(), rtt, 0..30_u32).prop_map(
-        |(queue, (arrived, sent, sent_busy, busy), blocked, window, least_rtt, connections)| Seen {
-            queue: Bytes(queue),
-            arrived,
-            sent,
-            sent_busy,
-            busy,
-            blocked,
-            window: Bytes(window),
-            least_rtt,
-            connections,
+        |(queue, (arrived, sent, sent_busy, busy), blocked, window, least_rtt, connections)| {
+            GatewayLoad {
+                queue: Bytes(queue),
+                arrived,
+                sent,
+                sent_busy,
+                busy,
+                blocked,
+                window: Bytes(window),
+                least_rtt,
+                connections,
+            }
         },
     )
 }
@@ -168,22 +174,24 @@ fn any_seen() -> impl Strategy<Value = Seen> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// A002-6. Catches: no clamp, a clamp before the step, a clamp at decisions only; overflows of
-    /// sums and products.
+    /// The weight never leaves its bounds (A002-6).
+    ///
+    /// Catches: a weight that exceeds its bounds after an increase, or when connections end; sums and products that
+    /// overflow.
     #[test]
     fn the_weight_is_never_outside_its_bounds(
-        kind in prop_oneof![Just(Kind::Literal), Just(Kind::Measured)],
-        service in prop_oneof![Just(Service::Mean), Just(Service::Contended)],
+        kind in prop_oneof![Just(LawKind::Literal), Just(LawKind::Measured)],
+        service in prop_oneof![Just(ServiceSamples::Mean), Just(ServiceSamples::Contended)],
         most in prop_oneof![Just(Most::Connections), (4..20_u32).prop_map(Most::Constant)],
         steps in proptest::collection::vec((any_seen(), 0..150_u64), 200..300),
         max_queue in prop_oneof![Just(Bytes(1)), Just(Bytes(1_000_000)), Just(Bytes(u64::MAX))],
     ) {
         let config = Config { samples: 12, service, most, max_queue, ..config(kind) };
         let mut adjuster = build(&config);
-        let mut total = Seen::default();
+        let mut total = GatewayLoad::default();
         for (seen, late) in steps {
-            // The totals of a driver grow.
-            total = Seen {
+            // The totals of a real gateway grow.
+            total = GatewayLoad {
                 arrived: total.arrived + seen.arrived,
                 sent: total.sent + seen.sent,
                 sent_busy: total.sent_busy + seen.sent_busy,

@@ -1,8 +1,8 @@
-//! The tracked flows, and the bytes that count.
+//! Tests of the marking `coverage`: its threshold, the tracked flows, and the rate of other traffic.
 
 use proptest::prelude::*;
 
-use super::super::memory::Entry;
+use super::super::memory::TrackedFlow;
 use super::super::testing::Place;
 use super::*;
 use crate::marking::{Marking, Tracked};
@@ -21,8 +21,8 @@ fn is_tracked(place: &Place<Coverage>, flow: u32) -> bool {
     place.marking.common.memory.find(FlowId(flow)).is_some()
 }
 
-/// Catches: factors other than 0.8 and 1.25; a threshold that rises while too few bytes are tracked,
-/// or falls while the memory is full; limits that do not hold.
+/// Catches: factors other than 0.8 and 1.25; a threshold that rises although too few bytes are tracked, or falls although the
+/// memory is full; a threshold beyond its bounds.
 #[test]
 fn the_threshold_follows_the_share_of_tracked_bytes() {
     assert_eq!(adapted(1_000, 79, 100, false), 800);
@@ -34,10 +34,9 @@ fn the_threshold_follows_the_share_of_tracked_bytes() {
     assert_eq!(adapted(u32::MAX / 2, 1, 1, false), u32::MAX / 2);
 }
 
-/// Ten flows of a kilobyte per second; none sends the threshold.
+/// Ten flows send a kilobyte per second each, which is less than the threshold.
 ///
-/// Catches: a threshold that is only set in the filter, or only outside of it; bytes of the last
-/// interval that count in this one.
+/// Catches: a new threshold that the filter does not use; bytes of the last interval that count in this interval.
 #[test]
 fn small_flows_are_tracked_once_the_threshold_has_fallen() {
     let mut place = new_place(6_000);
@@ -47,19 +46,19 @@ fn small_flows_are_tracked_once_the_threshold_has_fallen() {
         tracked.push((0..10).filter(|flow| is_tracked(&place, *flow)).count());
         place.pass(SECOND);
     }
-    // 6,000 times 0.8 to the eighth power is less than a frame.
+    // After eight intervals, the threshold of 6,000 bytes is multiplied by 0.8 to the power of 8: less than a frame.
     assert_eq!(tracked.iter().position(|tracked| *tracked == 10), Some(8), "{tracked:?}");
 }
 
-/// Catches: flows that lose their tracker although they send the threshold; flows that keep it without.
-/// Catches: a flow that began late in the interval and is not preserved; shielded packets that the filter
-/// counts.
-/// Catches: a flow that was tracked throughout the interval, sent less than the threshold, and is no false
-/// positive.
+/// Catches: a flow that loses its tracker although it sent the threshold, or keeps it with fewer bytes; a flow that loses a
+/// tracker that it got late in the last interval.
+///
+/// Catches: packets of tracked flows that the filter counts; a small flow with a tracker throughout the interval that
+/// is no false positive.
 #[test]
 fn flows_that_send_the_threshold_are_preserved() {
     let mut place = new_place(3_000);
-    // Other traffic keeps the threshold constant: 85 % of bytes are tracked.
+    // With the other traffic, 85 % of the bytes are tracked, so the threshold is constant.
     place.send(1, FRAME, 3);
     assert!(is_tracked(&place, 1));
     place.pass(SECOND);
@@ -83,9 +82,9 @@ fn flows_that_send_the_threshold_are_preserved() {
     assert!(!is_tracked(&other, 1), "its turn came");
 }
 
-/// A datagram flow of 4 Mbit/s beside a rate of 8 Mbit/s: after an interval it counts at its rate.
+/// A datagram flow sends 4 Mbit/s into a queue with a rate of 8 Mbit/s. After an interval, the projection includes its rate.
 ///
-/// Catches: untracked traffic left out, or multiplied like tracked traffic; a rate over more than one
+/// Catches: untracked traffic that is not in the projection, or is multiplied by a factor; a rate measured over more than one
 /// interval.
 #[test]
 fn untracked_traffic_counts_at_its_rate() {
@@ -106,7 +105,7 @@ fn untracked_traffic_counts_at_its_rate() {
     assert!(later < 10_000, "{later}");
 }
 
-/// Catches: a silent flow that is still projected; a flow that sends again and is not.
+/// Catches: an idle flow that stays in the projection; a flow that sends again, but is not in the projection.
 #[test]
 fn idle_flows_are_not_projected() {
     let mut place = new_place(2_000);
@@ -120,7 +119,7 @@ fn idle_flows_are_not_projected() {
     assert!(place.marking.sums.all.part().counts());
 }
 
-/// Catches: more than 4,096 flows; a full memory that does not raise the threshold.
+/// Catches: more than 4,096 tracked flows; a full memory that does not raise the threshold.
 #[test]
 fn a_full_memory_raises_the_threshold() {
     let mut place = new_place(60);
@@ -133,9 +132,9 @@ fn a_full_memory_raises_the_threshold() {
 }
 
 proptest! {
-    /// Catches: sums that miss a mark, a removal, an idle or a forgotten flow.
-    /// Catches: a flow that sends the threshold within an interval and has no tracker.
-    /// Catches: a search that continues although an older packet may be marked.
+    /// Catches: a mark, a removed flow, an idle flow or a forgotten flow that does not change the sums; a flow that sends the
+    /// threshold within an interval, but gets no tracker; a search that continues although an older packet may be marked
+    /// again.
     #[test]
     fn the_sums_are_those_over_the_tracked_flows(
         steps in prop::collection::vec((1u32..9, 1u32..5, 0u64..400, 0u8..8), 1..120),
@@ -173,7 +172,7 @@ proptest! {
                 }
             }
             prop_assert_eq!(sums.all.part(), marking.sums.all.part());
-            let markable = |entry: &Entry| entry.track.is_markable();
+            let markable = |entry: &TrackedFlow| entry.track.is_markable();
             prop_assert!(!marking.common.memory.has_missed(markable));
         }
     }

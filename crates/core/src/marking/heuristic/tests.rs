@@ -1,4 +1,4 @@
-//! The heuristic, step by step.
+//! Tests of the marking `heuristic`: lists of flows, the factor `rho`, and the number of marks.
 
 use proptest::prelude::*;
 
@@ -14,7 +14,7 @@ fn config(text: &str) -> Config {
     toml::from_str(&format!("tracker = \"paper\"\n{text}")).unwrap()
 }
 
-/// A place of 8 Mbit/s whose filter passes every flow after its second packet, or slightly later.
+/// A queue with a rate of 8 Mbit/s. The filter passes a flow after its second packet, or slightly later.
 fn place(limit: u64) -> Place<Heuristic> {
     let config = config("threshold = \"2 kB\"\nstages = 1\nbuckets = 4096\nrounds = \"next\"");
     Place::new(config.build(Random::new(1, 1)), Rate::from_mbps(8), Bytes(limit))
@@ -30,9 +30,8 @@ fn in_lists(place: &Place<Heuristic>, flow: u32) -> (bool, bool) {
     })
 }
 
-/// Catches: flows of L_1 that are projected at once; a flow that stays in L_0 without passing.
-/// Catches: a flow that loses its place in L_0 although it passes; a tracker that restarts with each
-/// interval.
+/// Catches: flows of `L_1` in the projection; a flow that stays in `L_0` although it does not pass the filter again; a flow that
+/// leaves `L_0` although it passes again; a tracker that begins again in each interval.
 #[test]
 fn lists_are_swapped_at_the_end_of_an_interval() {
     let mut place = place(1 << 30);
@@ -55,17 +54,17 @@ fn lists_are_swapped_at_the_end_of_an_interval() {
     place.pass(SECOND);
     place.send(2, FRAME, 1);
     assert_eq!(in_lists(&place, 1), (false, false));
-    // After a pause of two intervals all lists are empty.
+    // After a pause of two intervals, all lists are empty.
     place.send(3, FRAME, 2);
     place.pass(SECOND * 2);
     place.send(2, FRAME, 1);
     assert_eq!(in_lists(&place, 3), (false, false));
 }
 
-/// Flow 1 sends ten packets, two of them before it passes; flow 2 and a datagram do not pass.
+/// Flow 1 sends ten packets, two of them before it passes the filter. Flow 2 and a datagram do not pass.
 ///
-/// Catches: rho before the swap; bytes of a flow before it passed; only bytes of the interval in
-/// which it first passed.
+/// Catches: a factor `rho` of the wrong interval; a factor that includes bytes of a flow before it passed; a factor that counts
+/// bytes only in the interval in which a flow passed for the first time.
 #[test]
 fn rho_is_evaluated_on_increments_after_the_swap() {
     let mut place = place(1 << 30);
@@ -77,7 +76,7 @@ fn rho_is_evaluated_on_increments_after_the_swap() {
     assert_eq!(place.marking.rho, Rho::ONE);
     place.pass(SECOND);
     place.send(1, FRAME, 5);
-    // The packet by which it passed counts.
+    // The packet with which the flow passed counts.
     assert_eq!(place.marking.rho, Rho::new(11 * 1_054 + 500, 9 * 1_054));
     place.send(2, FRAME, 1);
     place.pass(SECOND);
@@ -86,12 +85,12 @@ fn rho_is_evaluated_on_increments_after_the_swap() {
     assert_eq!(Rho::new(5, 0), Rho::ONE);
 }
 
-/// Three flows of a window of three in L_0, all of them in the queue.
+/// Three flows in `L_0` have windows of three packets, and all their packets are in the queue.
 ///
-/// In frames: rho is 9/6, `excess = 13 + rho * 3 * 4 - limit`, `m = excess / (rho * (3 / 2 + 1))`.
+/// In frames: `rho = 9 / 6`, `excess = 13 + rho * 3 * 4 - limit`, and the number of marks is `excess / (rho * (3 / 2 + 1))`.
 ///
-/// Catches: marks of the newest first; two marks of a flow; a count of marks that is rounded down;
-/// marks although no overflow is projected.
+/// Catches: the newest packets marked first; two marks for one flow; a number of marks that is rounded down; marks although no
+/// overflow is projected.
 #[test]
 fn the_excess_is_taken_from_the_oldest_packets_on() {
     for (limit, marks) in [(31, 0), (30, 1), (28, 1), (27, 2), (24, 2), (23, 3), (1, 3)] {
@@ -112,7 +111,7 @@ fn the_excess_is_taken_from_the_oldest_packets_on() {
         let packet = place.datagram(9, FRAME, Protocol::UDP);
         place.arrive(Packet { flow: FlowId::NONE, ..packet });
         assert_eq!(place.marked, [3, 1, 2].map(FlowId)[..marks], "{limit}");
-        // All flows are marked in their round, and the datagram cannot be marked.
+        // All flows have a mark in their round, and the datagram is not ECN-capable.
         let before = place.marked.len();
         place.limit = Bytes(1);
         let packet = place.datagram(9, FRAME, Protocol::UDP);
@@ -125,11 +124,9 @@ fn the_excess_is_taken_from_the_oldest_packets_on() {
 }
 
 proptest! {
-    /// Catches: a change of a tracker that the sums miss, in either list; removed flows that stay in the sum
-    /// of their list.
-    /// Catches: a search that continues although an older packet may be marked.
-    /// Catches: flows that passed in this interval as false positives.
-    /// Catches: a flow that counts as large twice, or after it was forgotten.
+    /// Catches: a change of a tracker, or a removed flow, that does not change the sums; a search that continues although an
+    /// older packet may be marked again; false positives that include flows without a whole interval; a flow that counts
+    /// twice as large, or still after it was forgotten.
     #[test]
     fn the_sums_are_those_over_the_lists(
         steps in prop::collection::vec((1u32..9, 1u32..5, 0u64..400, 0u8..8), 1..120),
@@ -162,7 +159,7 @@ proptest! {
                 _ => place.depart(),
             }
             let marking = &place.marking;
-            let [mut now, mut last] = [Accounts::new(Rounds::Next), Accounts::new(Rounds::Next)];
+            let [mut now, mut last] = [Accounts::new(ProjectedRounds::Next), Accounts::new(ProjectedRounds::Next)];
             for flow in 0..10 {
                 let Some(entry) = marking.common.memory.find(FlowId(flow)) else { continue };
                 let entry = marking.common.memory.get(entry);

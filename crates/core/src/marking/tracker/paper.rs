@@ -1,23 +1,27 @@
-//! The tracker of the paper: packets in one direction, and the gaps between them.
+//! The tracker `paper`: it sees the data packets only, and finds rounds by the gaps between them.
 //!
-//! A packet that arrives more than RTT/K after the previous one begins a round. The round's RTT sample is
-//! the time between the starts of two rounds: `RTT = a RTT + (1 - a) sample`. The window is the number of
-//! packets in a round. It grows by at most one segment per round, so a further packet also begins a round
-//! (the safeguard).
+//! A sender transmits its window in a burst, then waits for ACKs. So a packet begins a round if it arrives more than
+//! `RTT / k` after the previous packet. The time between the starts of two rounds is a sample of the round-trip time:
+//! `RTT = a * RTT + (1 - a) * sample`. The packets of a round are the window.
 //!
-//! Source: `marking`, section 2.1.
+//! A window grows by at most one segment per round. So a packet also begins a round if the present round has one segment
+//! more than the previous round already. The paper calls this rule the safeguard.
 //!
-//! Differs: a flow without an observed handshake begins with an RTT of 100 ms, and no spacing of two
-//! packets. The first round has no predecessor, so it ends after an RTT at the latest. The variant
-//! `paper+idle` takes no sample from a gap of more than two RTT.
+//! Source: `marking`, section 2.1, equation (4) (gap) and the safeguard.
+//!
+//! Differs:
+//! - A flow without an observed handshake begins with an RTT of 100 ms. The paper takes the time between its first two
+//!   packets.
+//! - The first round ends after one RTT at the latest, because there is no previous round for the safeguard.
+//! - The variant `paper+idle` takes no sample from a gap of more than two RTT.
 
 use super::Sighting;
-use super::rounds::{FIRST_RTT, IDLE_ROUNDS, Micros, Order, Rounds, data, segments};
+use super::rounds::{FIRST_RTT, IDLE_ROUNDS, Micros, RoundState, SegmentOrder, data, segments};
 use crate::packet::{Packet, TcpFlags, TcpSegment};
 use crate::{Factor, Time, parameters};
 
 parameters! {
-    /// Rule that separates rounds.
+    /// Parameters of the rule that finds rounds.
     ///
     /// Source: `marking`, section 2.1 (K from 10 to 100 and a from 0.7 to 1 differ little).
     pub Config {
@@ -40,7 +44,7 @@ impl Config {
         Ok(config)
     }
 
-    /// The parameters in the form that a tracker stores.
+    /// The parameters in compact form. `skips_idle` is `true` for `paper+idle`.
     pub(super) fn gaps(&self, skips_idle: bool) -> Gaps {
         let a = self.a.of(1 << 16).min(u64::from(u16::MAX));
         Gaps {
@@ -51,37 +55,38 @@ impl Config {
     }
 }
 
-/// The parameters of one tracker, in compact form.
+/// The parameters of a tracker, in compact form.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Gaps {
-    /// A gap of more than RTT/K begins a round.
+    /// A gap of more than `RTT / k` begins a round.
     k: u16,
-    /// Weight of the old RTT, in 65536ths.
+    /// Weight of the old RTT against a new sample, in units of 1/65536.
     a: u16,
-    /// A gap of more than two RTT gives no sample.
+    /// `true` if a gap of more than two RTT gives no sample.
     skips_idle: bool,
 }
 
-/// State of a flow, observed in one direction.
+/// State of the tracker for one flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Paper {
-    pub(super) rounds: Rounds,
+    /// The current round and the previous one.
+    pub(super) rounds: RoundState,
     gaps: Gaps,
-    /// Only the SYN was seen; it arrived at `rounds.start`.
+    /// Only the SYN has arrived yet, at the time `rounds.start`.
     opening: bool,
 }
 
 impl Paper {
-    /// A tracker whose only packet so far is `seen`.
+    /// A tracker for a flow whose first packet is `seen`.
     pub(super) fn new(gaps: Gaps, seen: &Sighting<'_>) -> Self {
-        let mut paper = Self { rounds: Rounds::default(), gaps, opening: false };
+        let mut paper = Self { rounds: RoundState::default(), gaps, opening: false };
         paper.restart(seen);
         paper
     }
 
-    /// Forgets the flow's earlier connection, and begins with `seen`.
+    /// Forgets all earlier packets, because `seen` is the first packet of a new connection.
     pub(super) fn restart(&mut self, seen: &Sighting<'_>) {
-        (self.rounds, self.opening) = (Rounds::default(), false);
+        (self.rounds, self.opening) = (RoundState::default(), false);
         self.rounds.rtt = FIRST_RTT;
         self.rounds.begin(seen.now);
         self.rounds.last = Micros::of(seen.now);
@@ -95,30 +100,29 @@ impl Paper {
         }
     }
 
-    /// Notes a packet. Returns `true` if start, RTT or window changed.
+    /// Notes a packet. Returns `true` if start, RTT or window of the round changed.
     pub(super) fn on_arrival(&mut self, seen: &Sighting<'_>) -> bool {
         let Some(segment) = data(seen) else { return false };
         self.on_segment(seen, segment, self.rounds.order(segment))
     }
 
-    /// Notes a SYN or data segment with this order. Returns the same as
-    /// [`on_arrival`](Self::on_arrival).
+    /// Notes a SYN or a data segment, whose position is `order`. Returns the same as [`on_arrival`](Self::on_arrival).
     pub(super) fn on_segment(
         &mut self,
         seen: &Sighting<'_>,
         segment: &TcpSegment,
-        order: Order,
+        order: SegmentOrder,
     ) -> bool {
         if segment.flags.any(TcpFlags::SYN) {
-            // A SYN between data is stray (RFC 9293, section 3.10.7.4); a closed connection has
-            // been idle.
+            // A SYN opens a new connection only if the flow was idle. A SYN between data is stray (RFC 9293,
+            // section 3.10.7.4).
             let begins = self.opening || self.rounds.is_idle(seen.now);
             if begins {
                 self.restart(seen);
             }
             return begins;
         }
-        if order == Order::Elsewhere {
+        if order == SegmentOrder::Elsewhere {
             self.restart(seen);
             return true;
         }
@@ -136,7 +140,7 @@ impl Paper {
         self.rounds.count(seen, segment, order) || begins
     }
 
-    /// True if this packet begins a round, by equation (4) or the safeguard.
+    /// Returns `true` if this packet begins a round, by the gap before it (equation 4) or by the safeguard.
     fn begins(&self, now: Time, packet: &Packet) -> bool {
         let rounds = &self.rounds;
         let gap = u64::from(Micros::of(now).since(rounds.last));
@@ -154,13 +158,14 @@ impl Paper {
             let (old, new) = (u64::from(self.gaps.a), (1 << 16) - u64::from(self.gaps.a));
             let sample = u64::from(clock.since(rounds.start));
             let sum = old * u64::from(rounds.rtt) + new * sample;
-            // Rounded to the nearest microsecond; otherwise each round would lose half of one.
+            // Rounded to the nearest microsecond. If it were rounded down, the RTT would shrink by half a microsecond
+            // per round.
             rounds.rtt = u32::try_from((sum + (1 << 15)) >> 16).unwrap_or(u32::MAX).max(1);
         }
         rounds.begin(now);
     }
 
-    /// True if only a SYN was seen.
+    /// Returns `true` if only a SYN has arrived yet.
     pub(super) const fn is_opening(&self) -> bool {
         self.opening
     }

@@ -1,4 +1,6 @@
-//! State of a flow's rounds, common to both trackers.
+//! The current and the previous round of a flow: their bytes, marks and losses. Both trackers use this state.
+//!
+//! The trackers differ in the packet that begins a round. Then they call [`RoundState::begin`].
 
 use std::time::Duration;
 
@@ -6,7 +8,7 @@ use super::{Brief, Estimate, Sighting};
 use crate::packet::{Ecn, Packet, TcpFlags, TcpSegment};
 use crate::{Bytes, Time};
 
-/// Microseconds, modulo 2^32: the clock wraps after 71 minutes.
+/// A time in microseconds, modulo 2^32. The clock wraps after 71 minutes.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Micros(u32);
 
@@ -21,7 +23,7 @@ impl Micros {
         self.0.wrapping_sub(earlier.0)
     }
 
-    /// The latest time up to `now` at which the clock had this value.
+    /// This time as a [`Time`], if it is not later than `now` and less than 71 minutes ago.
     fn time(self, now: Time) -> Time {
         let passed = u64::from(Self::of(now).since(self));
         Time::from_micros((now.nanos() / 1_000).saturating_sub(passed))
@@ -33,75 +35,76 @@ pub(super) fn micros(span: Duration) -> u32 {
     u32::try_from(span.as_micros()).unwrap_or(u32::MAX).max(1)
 }
 
-/// RTT of a flow whose handshake was not observed, until it is measured.
+/// First estimate of the RTT, in microseconds, of a flow whose handshake was not observed.
 ///
-/// Chosen, not measured: the middle of the round-trip times that `marking`, section 5, uses (24 to 180 ms).
+/// Chosen, not measured: the middle of the round-trip times in `marking`, section 5 (24 to 180 ms).
 pub(super) const FIRST_RTT: u32 = 100_000;
 
-/// After this many RTT without a packet a flow is idle. The next packet begins a round.
+/// A flow is idle after this many RTT without a packet. The next packet then begins a round.
 ///
 /// Source: `marking`, section 2.1 (restart).
 pub(super) const IDLE_ROUNDS: u32 = 2;
 
 /// The current round of a flow, and the size of the previous one.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Rounds {
-    /// Arrival of the first packet of the round.
+pub(super) struct RoundState {
+    /// Arrival time of the first packet of the round.
     pub(super) start: Micros,
-    /// Arrival of the last packet.
+    /// Arrival time of the last packet.
     pub(super) last: Micros,
-    /// Round-trip time, in microseconds; not zero once a round has begun.
+    /// Round-trip time in microseconds. Not zero after the first round has begun.
     pub(super) rtt: u32,
-    /// Segments of this round, and bytes of their frames.
+    /// Segments of this round so far.
     pub(super) segments: u16,
+    /// Frame bytes of this round so far.
     pub(super) bytes: u32,
-    /// Segments of the previous round; zero in the first round.
+    /// Segments of the previous round. Zero in the first round.
     pub(super) segments_before: u16,
-    /// Bytes of the previous round, as frames.
+    /// Frame bytes of the previous round, or the window after a reduction.
     pub(super) bytes_before: u32,
-    /// The sequence number after the highest seen.
+    /// Next expected sequence number: the end of the data with the highest sequence number.
     pub(super) next: u32,
-    /// Frame length of the largest segment of the flow.
+    /// Bytes of the flow's largest frame.
     frame: u16,
+    /// A sum of the flags below, such as [`MARKED`].
     flags: u8,
-    response: Response,
+    response: MarkResponse,
 }
 
-/// A mark or drop was seen in this round.
+/// The flow had a mark or a loss in this round.
 const MARKED: u8 = 1;
-/// A mark or drop was seen in the previous round.
+/// The flow had a mark or a loss in the previous round.
 const MARKED_BEFORE: u8 = 2;
-/// `next` is known.
+/// The field `next` is valid.
 const SENT: u8 = 4;
-/// The sender uses ECT(1), so it does not halve its window after a mark (RFC 9331, section 4.1).
+/// The sender uses ECT(1), so a mark does not halve its window (RFC 9331, section 4.1).
 const SCALABLE: u8 = 8;
-/// The receiver's window or the application limits the flow.
+/// The receiver's window or the application limits the flow in this round.
 const LIMITED: u8 = 16;
 /// The sender reduced its window in this round.
 const REDUCED: u8 = 32;
 /// The sender reduced its window in the previous round.
 const REDUCED_BEFORE: u8 = 64;
-/// The mark of `MARKED` was seen in the previous round. The sender has not reacted yet.
+/// The mark that `MARKED` notes is from the previous round, but the sender has not reduced its window yet.
 const PENDING: u8 = 128;
 
-/// Position of a segment relative to earlier ones.
+/// Position of a segment relative to earlier segments, by its sequence number.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Order {
-    /// The segment follows the highest sequence number seen.
+pub(super) enum SegmentOrder {
+    /// The segment begins at the next expected sequence number.
     Next,
-    /// Segments before it are missing: they were dropped or overtaken upstream.
+    /// The segment leaves a gap: the segments before it were lost or reordered upstream.
     Gap,
-    /// A part of the segment was seen before, or it fills a gap.
+    /// The segment begins below the next expected sequence number: it is a retransmission, or fills a gap.
     Again,
-    /// The sequence number is outside any window: the addresses and ports belong to a new
-    /// connection.
+    /// The sequence number is too far away for any window. So a new connection uses the same addresses and ports.
     Elsewhere,
 }
 
-/// A larger distance between two sequence numbers cannot be a window (RFC 7323, section 2.3).
+/// Largest window of TCP (RFC 7323, section 2.3). Sequence numbers of one connection do not differ by more.
 const MAX_WINDOW: u32 = 1 << 30;
 
-impl Rounds {
+impl RoundState {
     const fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
@@ -114,9 +117,9 @@ impl Rounds {
         }
     }
 
-    /// Notes the numbers and marks of a data segment of the current round.
-    fn look(&mut self, packet: &Packet, segment: &TcpSegment, order: Order) {
-        if matches!(order, Order::Next | Order::Gap | Order::Elsewhere) {
+    /// Notes sequence number, ECN field and frame length of a data segment.
+    fn look(&mut self, packet: &Packet, segment: &TcpSegment, order: SegmentOrder) {
+        if matches!(order, SegmentOrder::Next | SegmentOrder::Gap | SegmentOrder::Elsewhere) {
             self.next = segment.end_seq();
         }
         self.set(SENT, true);
@@ -128,60 +131,59 @@ impl Rounds {
         self.frame = self.frame.max(u16::try_from(frame(packet)).unwrap_or(u16::MAX));
     }
 
-    /// Position of a segment relative to earlier ones.
-    pub(super) fn order(&self, segment: &TcpSegment) -> Order {
+    /// Position of a segment relative to earlier segments.
+    pub(super) fn order(&self, segment: &TcpSegment) -> SegmentOrder {
         let ahead = segment.seq.wrapping_sub(self.next);
         let behind = self.next.wrapping_sub(segment.seq);
         if !self.has(SENT) || ahead == 0 {
-            Order::Next
+            SegmentOrder::Next
         } else if ahead < MAX_WINDOW {
-            Order::Gap
+            SegmentOrder::Gap
         } else if behind < MAX_WINDOW {
-            Order::Again
+            SegmentOrder::Again
         } else {
-            Order::Elsewhere
+            SegmentOrder::Elsewhere
         }
     }
 
-    /// Notes a SYN; its data begins at `next`.
+    /// Notes a SYN. The first data will have the sequence number `next`.
     pub(super) fn expect(&mut self, next: u32) {
         self.next = next;
         self.set(SENT, true);
     }
 
-    /// Adds a data segment with this order to the round. Returns `true` if the window changes.
+    /// Adds a data segment to the round, whose position is `order`. Returns `true` if the window changes.
     pub(super) fn count(
         &mut self,
         seen: &Sighting<'_>,
         segment: &TcpSegment,
-        order: Order,
+        order: SegmentOrder,
     ) -> bool {
         let before = self.window();
         self.look(seen.packet, segment, order);
-        // The sender halves its window once per loss: the retransmission belongs to the mark of the
-        // previous round.
-        let copy = order == Order::Again && !self.has(MARKED_BEFORE);
-        if order == Order::Gap || copy {
+        // A retransmission after a round with a loss repairs this loss. The sender does not halve its window again.
+        let copy = order == SegmentOrder::Again && !self.has(MARKED_BEFORE);
+        if order == SegmentOrder::Gap || copy {
             self.set(MARKED, true);
         }
         self.add(seen.now, seen.packet);
         self.window() != before
     }
 
-    /// As [`count`](Self::count), for a tracker that observes the sender's reaction to a mark or
-    /// loss: CWR or a retransmission.
+    /// As [`count`](Self::count), for the tracker `two-way`. It recognises the moment at which the sender reduces its
+    /// window: a retransmission, or a segment with the flag CWR.
     pub(super) fn count_reaction(
         &mut self,
         seen: &Sighting<'_>,
         segment: &TcpSegment,
-        order: Order,
+        order: SegmentOrder,
     ) -> bool {
         let before = self.window();
         self.look(seen.packet, segment, order);
-        if order == Order::Gap {
+        if order == SegmentOrder::Gap {
             self.set(MARKED, true);
         }
-        let copy = order == Order::Again && !self.has(REDUCED | REDUCED_BEFORE);
+        let copy = order == SegmentOrder::Again && !self.has(REDUCED | REDUCED_BEFORE);
         if copy || (says_reduced(segment) && !self.has(REDUCED)) {
             self.bytes_before = self.window() / 2;
             self.set(REDUCED, true);
@@ -197,15 +199,15 @@ impl Rounds {
         self.bytes = self.bytes.saturating_add(packet.len);
     }
 
-    /// Begins a round with the packet that arrives now, which is not counted yet.
+    /// Begins a round. The packet that begins it must be counted after this call.
     pub(super) fn begin(&mut self, now: Time) {
         let marked = self.has(MARKED);
         self.turn(now);
         self.set(MARKED_BEFORE, marked);
     }
 
-    /// As [`begin`](Self::begin), for a tracker that observes the sender's reaction: a mark remains
-    /// for one more round.
+    /// As [`begin`](Self::begin), for the tracker `two-way`: a mark without a reduction of the window yet is kept for one
+    /// more round.
     pub(super) fn begin_reaction(&mut self, now: Time) {
         let pending = self.has(MARKED) && !self.has(PENDING);
         self.turn(now);
@@ -225,10 +227,11 @@ impl Rounds {
         self.set(MARKED | PENDING | REDUCED | LIMITED, false);
     }
 
-    /// Adds segments of the previous round to the round that ends now.
+    /// Adds the bytes of `segments` segments, which belong to the window of the round that ends now, but arrived in the
+    /// previous round.
     ///
-    /// After a reduction `bytes_before` is half of the larger of both rounds. If that is the
-    /// current one, its bytes would count twice.
+    /// After a reduction, `bytes_before` is half of the larger of both rounds. If the present round is the larger one,
+    /// nothing is added, because its bytes would count twice.
     pub(super) fn widen(&mut self, segments: u32) {
         if self.has(REDUCED) && self.bytes / 2 >= self.bytes_before {
             return;
@@ -237,31 +240,32 @@ impl Rounds {
         self.bytes = self.bytes.saturating_add(bytes.min(self.bytes_before));
     }
 
-    /// Records that the receiver's window or the application limits the flow in this round.
+    /// Notes that the receiver's window or the application limits the flow in this round.
     pub(super) const fn limit(&mut self) {
         self.set(LIMITED, true);
     }
 
-    /// Notes an ACK with ECN-Echo. A reduction explains the ACKs of its round and of the next.
+    /// Notes an ACK with ECN-Echo. After a reduction of the window, ECN-Echo in this round and the next is about the
+    /// same mark, and is ignored.
     pub(super) const fn echoed(&mut self) {
         if !self.has(REDUCED | REDUCED_BEFORE) {
             self.set(MARKED, true);
         }
     }
 
-    /// Notes a mark that this place set.
+    /// Notes that this gateway marked or dropped a packet of the flow.
     pub(super) fn mark(&mut self) {
         self.set(MARKED, true);
         let least = u32::from(self.frame) * LEAST_WINDOW;
         self.response.asked(self.window(), least);
     }
 
-    /// Bytes of the window, as frames.
+    /// The window in frame bytes.
     ///
-    /// A round that has just begun counts as the previous round, or as half of it if that was
-    /// marked.
+    /// At first, the present round has fewer bytes than the previous round. Until it has more, the window is that of the
+    /// previous round, or half of it if the previous round was marked.
     ///
-    /// Source: `marking`, section 2.1 (implementation warning).
+    /// Source: `marking`, section 2.1 (the paper's warning about rounds that have just begun).
     pub(super) fn window(&self) -> u32 {
         if self.has(REDUCED) {
             return self.bytes_before;
@@ -271,17 +275,17 @@ impl Rounds {
         self.bytes.max(before)
     }
 
-    /// True if the flow did not respond to marks.
+    /// Returns `true` if the flow has ignored [`IGNORED_MARKS`] marks in a row.
     pub(super) const fn ignores(&self) -> bool {
         !self.response.is_seen()
     }
 
-    /// True if no packet arrived for [`IDLE_ROUNDS`].
+    /// Returns `true` if no packet has arrived for [`IDLE_ROUNDS`] RTT.
     pub(super) fn is_idle(&self, now: Time) -> bool {
         Micros::of(now).since(self.last) > self.rtt.saturating_mul(IDLE_ROUNDS)
     }
 
-    /// The estimate, as if the last packet of the flow had just arrived.
+    /// The estimate, which does not consider that the flow may be idle.
     pub(super) fn estimate(&self, now: Time) -> Estimate {
         let Brief { window, growth, rtt, marked, responds } = self.brief();
         Estimate {
@@ -294,7 +298,7 @@ impl Rounds {
         }
     }
 
-    /// The part of the estimate that does not depend on the present.
+    /// The estimate without its times.
     pub(super) fn brief(&self) -> Brief {
         Brief {
             window: self.window(),
@@ -309,40 +313,45 @@ impl Rounds {
         !self.has(SCALABLE) && self.response.is_seen()
     }
 
-    /// True if a mark would reduce the next round.
+    /// Returns `true` if a mark would reduce the next round.
     pub(super) const fn is_markable(&self) -> bool {
         self.responds() && !self.has(MARKED)
     }
 }
 
-/// Least window in segments at which a response is judged: CUBIC multiplies it by 0.7 and adds two
-/// segments in two rounds. From seven segments that leaves more than six (RFC 9438, section 4.6).
+/// Least window, in segments, at which the response to a mark is judged.
+///
+/// CUBIC multiplies its window by 0.7 after a mark, and adds two segments in the next two rounds. From a window of seven,
+/// this gives `7 * 0.7 + 2 = 6.9`, which hardly differs from no response (RFC 9438, section 4.6).
 const LEAST_WINDOW: u32 = 8;
 
-/// Checks that the sender reduces its window after marks: the third round that ends after the mark
-/// must be smaller.
+/// Checks that the sender reduces its window after a mark. The third round that ends after the mark must be smaller than
+/// the window at the mark.
 ///
-/// The first is the round of the mark. In the second the sender learns of it. CWR is no proof:
-/// Linux also sends it if the congestion control keeps its window, as BBR does.
+/// The first of these rounds is that of the mark. In the second, the sender learns of the mark. The third shows its
+/// response. The flag CWR does not prove a response: Linux also sends it if the congestion control keeps its window, as
+/// BBR does.
 #[derive(Clone, Copy, Debug, Default)]
-struct Response {
-    /// The window at the mark that is being judged.
+struct MarkResponse {
+    /// Window in bytes at the mark that is being judged.
     window: u32,
-    /// Rounds until the mark is judged; zero if none is.
+    /// Rounds until the mark is judged. Zero if no mark is being judged.
     left: u8,
-    /// Number of successive marks that were ignored.
+    /// Number of marks in a row that the sender ignored.
     ignored: u8,
 }
 
+/// Rounds that end after a mark until it is judged.
 const ROUNDS_TO_RESPOND: u8 = 3;
 
-/// Successive marks that a flow must ignore to be condemned. A tracker that joins two rounds misses
-/// the response to one mark.
+/// A flow that ignores this many marks in a row does not respond to marks.
 ///
-/// Chosen by `marking/exp1`, 40 seeds of 240 flows that respond: four marks condemned a flow in three seeds.
+/// A single mark proves nothing: a tracker that takes two rounds for one misses the response to it. Chosen by
+/// `marking/exp1`, 40 seeds of 240 flows that respond: a limit of four marks was wrong about a flow in three seeds.
 const IGNORED_MARKS: u8 = 8;
 
-impl Response {
+impl MarkResponse {
+    /// Notes a mark. It is judged unless an earlier mark is being judged, or the window is below `least`.
     const fn asked(&mut self, window: u32, least: u32) {
         if self.left == 0 && window >= least {
             (self.window, self.left) = (window, ROUNDS_TO_RESPOND);
@@ -361,22 +370,23 @@ impl Response {
         }
     }
 
+    /// Returns `true` if the sender responds to marks, as far as is known.
     const fn is_seen(self) -> bool {
         self.ignored < IGNORED_MARKS
     }
 }
 
-/// True if a data segment has CWR: its sender has reduced the window (RFC 3168, section 6.1.2).
+/// Returns `true` if a data segment has the flag CWR: its sender has reduced the window (RFC 3168, section 6.1.2).
 const fn says_reduced(segment: &TcpSegment) -> bool {
     segment.flags.any(TcpFlags::CWR) && !segment.flags.any(TcpFlags::SYN)
 }
 
-/// Number of segments that the sender sent as `packet`.
+/// Number of TCP segments in `packet`, which may be a super-packet.
 pub(super) fn segments(packet: &Packet) -> u16 {
     packet.segments.max(1)
 }
 
-/// Frame length of a segment of `packet`.
+/// Bytes of the frame of one segment of `packet`.
 fn frame(packet: &Packet) -> u32 {
     if packet.segments > 1 { packet.headers() + u32::from(packet.segment) } else { packet.len }
 }

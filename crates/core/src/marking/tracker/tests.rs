@@ -1,4 +1,4 @@
-//! Both trackers against senders with known windows, rounds and round-trip times.
+//! Tests of both trackers with senders whose windows, rounds and round-trip times are known.
 
 use proptest::prelude::*;
 
@@ -6,14 +6,14 @@ use super::*;
 use crate::flow::FlowTable;
 use crate::packet::{Ecn, FlowId, TcpFlags, TcpSegment};
 
-/// Payload of a segment, and its headers.
+/// Bytes of payload and of headers in a frame.
 const MSS: u32 = 1_000;
 const HEADERS: u32 = 54;
 const FRAME: u64 = 1_054;
-/// The sequence number of the first byte of data: numbers wrap after 2,000 bytes.
+/// Sequence number of the first byte of data. The sequence numbers wrap after 2,000 bytes.
 const ISN: u32 = u32::MAX - 1_999;
 
-/// A gateway with one upload flow.
+/// A gateway with one flow, an upload, and its tracker.
 struct Gateway {
     table: FlowTable,
     id: Option<FlowId>,
@@ -52,7 +52,7 @@ impl Gateway {
         Self { table, id: None, track: None, spec, now: Time::ZERO }
     }
 
-    /// A handshake with 20 ms to the sender and 80 ms to the receiver. It ends at 100 ms.
+    /// A TCP handshake with a round-trip time of 20 ms to the sender and 80 ms to the receiver. It ends at 100 ms.
     fn open(name: &str) -> Self {
         let mut gateway = Self::new(name);
         gateway.up(0, packet(syn(0), Ecn::NotEct));
@@ -62,7 +62,7 @@ impl Gateway {
         gateway
     }
 
-    /// A packet of the sender arrives.
+    /// A packet of the sender arrives at the gateway.
     fn up(&mut self, millis: u64, mut packet: Packet) -> bool {
         self.now = Time::from_millis(millis);
         let (table, now, direction) = (&mut self.table, self.now, Direction::Up);
@@ -79,7 +79,7 @@ impl Gateway {
         }
     }
 
-    /// A packet of the receiver arrives and departs.
+    /// A packet of the receiver arrives at the gateway, and departs at once.
     fn down(&mut self, millis: u64, mut packet: Packet) {
         self.now = Time::from_millis(millis);
         let (now, direction, flow) = (self.now, Direction::Down, &mut self.table[self.id.unwrap()]);
@@ -99,13 +99,13 @@ impl Gateway {
         self.track.unwrap().estimate(self.now)
     }
 
-    /// Start of the round and RTT in milliseconds, and the window in segments.
+    /// The estimate: start of the round and RTT in milliseconds, and the window in segments.
     fn knows(&self) -> (u64, u128, u64) {
         let Estimate { round_start, rtt, window, .. } = self.estimate();
         (round_start.nanos() / 1_000_000, rtt.as_millis(), window.0 / FRAME)
     }
 
-    /// A round of `window` segments from `at` on, one a millisecond. The ACKs follow 80 ms later.
+    /// From the time `at` on, `window` segments arrive, one a millisecond. Their ACKs follow 80 ms later.
     fn round(&mut self, at: u64, from: u32, window: u32) -> u32 {
         let seq = |n: u32| from.wrapping_add(n * MSS);
         for n in 0..window {
@@ -116,10 +116,11 @@ impl Gateway {
     }
 }
 
-/// `marking`, section 2.1, by hand: RTT 100 ms from SYN and data, then `0.9 * 100 + 0.1 * 110`.
+/// The example of `marking`, section 2.1, by hand. The RTT is 100 ms from the SYN to the first data, then
+/// `0.9 * 100 + 0.1 * 110`.
 ///
-/// Catches: rounds that begin with the SYN; the SYN as a segment; weights a and 1 - a swapped; a
-/// sample that begins with the last packet of the round.
+/// Catches: a round that begins with the SYN; a SYN that counts as a segment; the weights `a` and `1 - a` exchanged; a sample
+/// that begins with the last packet of a round.
 #[test]
 fn paper_takes_rounds_from_gaps() {
     let mut gateway = Gateway::open("paper");
@@ -130,13 +131,13 @@ fn paper_takes_rounds_from_gaps() {
     let seq = gateway.round(310, seq, 3);
     assert_eq!(gateway.knows(), (310, 101, 3));
     assert_eq!(gateway.estimate().rtt, Duration::from_micros(101_000));
-    // A round that has just begun has the window of the previous round.
+    // A round that has just begun still has the window of the previous round.
     gateway.up(411, data(seq));
     assert_eq!(gateway.knows(), (411, 101, 3));
 }
 
-/// Catches: `>=` in equation (4); K ignored; a safeguard that allows two segments more, or one in the
-/// first round.
+/// Catches: a gap of exactly `RTT / k` that begins a round; a constant in place of `k`; a safeguard that permits two further
+/// segments, or that limits the first round.
 #[test]
 fn a_gap_or_one_segment_too_many_begins_a_round() {
     let mut gateway = Gateway::open("paper");
@@ -149,12 +150,12 @@ fn a_gap_or_one_segment_too_many_begins_a_round() {
     gateway.up(121, data(seq(3)));
     gateway.up(121, data(seq(4)));
     assert_eq!(gateway.knows().0, 121);
-    // The previous round had two segments: the fourth begins a round of its own.
+    // The previous round had two segments, so the fourth segment begins a round.
     gateway.up(122, data(seq(5)));
     assert_eq!((gateway.knows().0, gateway.knows().2), (122, 3));
 }
 
-/// Catches: a first round without an end, whose window grows forever.
+/// Catches: a first round that never ends, so that its window grows without bound.
 #[test]
 fn the_first_round_of_an_evenly_spaced_flow_ends_after_an_rtt() {
     let mut gateway = Gateway::new("paper");
@@ -164,7 +165,7 @@ fn the_first_round_of_an_evenly_spaced_flow_ends_after_an_rtt() {
     }
 }
 
-/// Catches: a sample from an idle time in `paper+idle`; none in `paper`.
+/// Catches: a sample of the RTT from an idle time in `paper+idle`, or no such sample in `paper`.
 #[test]
 fn an_idle_time_is_a_sample_for_paper_only() {
     for (name, rtt) in [("paper", 990), ("paper+idle", 100)] {
@@ -172,7 +173,7 @@ fn an_idle_time_is_a_sample_for_paper_only() {
         gateway.up(100, data(ISN));
         gateway.up(9_100, data(ISN.wrapping_add(MSS)));
         assert_eq!(gateway.knows(), (9_100, rtt, 1), "{name}");
-        // After two RTT without a packet the window is zero.
+        // After two RTT without a packet, the window is zero.
         let silent = |millis| gateway.track.unwrap().estimate(Time::from_millis(millis));
         let least = u64::try_from(rtt).unwrap();
         assert_eq!(silent(9_100 + 2 * least).window, Bytes(FRAME));
@@ -181,7 +182,7 @@ fn an_idle_time_is_a_sample_for_paper_only() {
     }
 }
 
-/// Catches: the spacing of two packets as the RTT.
+/// Catches: the time between the first two packets taken for the RTT.
 #[test]
 fn a_flow_met_in_mid_connection_begins_with_100_ms() {
     for name in ["paper", "paper+idle", "two-way"] {
@@ -192,8 +193,8 @@ fn a_flow_met_in_mid_connection_begins_with_100_ms() {
     }
 }
 
-/// Catches: comparisons of sequence numbers that do not wrap; a stray SYN that restarts a flow; the
-/// numbers of a new connection counted as losses of the old one.
+/// Catches: comparisons of sequence numbers that do not wrap; a stray SYN that begins a new connection; sequence numbers of a
+/// new connection that count as losses of the old one.
 #[test]
 fn numbers_wrap_and_ports_are_used_again() {
     for name in ["paper", "two-way"] {
@@ -206,11 +207,11 @@ fn numbers_wrap_and_ports_are_used_again() {
         let known = gateway.knows();
         gateway.up(483, packet(TcpSegment { seq: 5, ..syn(0) }, Ecn::NotEct));
         assert_eq!(gateway.knows(), known, "{name}");
-        // Far from any window: another connection, seen after its start.
+        // A sequence number too far away for any window: another connection, which began before.
         gateway.up(500, data(seq.wrapping_add(1 << 31)));
         assert_eq!(gateway.knows().2, 1, "{name}");
         assert!(!gateway.estimate().marked, "{name}");
-        // After a silence a SYN opens a connection.
+        // After an idle time, a SYN opens a new connection.
         gateway.up(9_000, packet(TcpSegment { seq: 77, ..syn(0) }, Ecn::NotEct));
         gateway.up(9_040, data(78));
         assert_eq!((gateway.knows().0, gateway.knows().2), (9_040, 1), "{name}");
@@ -218,8 +219,8 @@ fn numbers_wrap_and_ports_are_used_again() {
     }
 }
 
-/// Catches: a mark of the last round that marks this one; a loss that counts in the round of the gap
-/// and in that of the retransmission.
+/// Catches: a mark of the last round that also counts in this round; a loss that counts twice, in the round of the gap and in
+/// the round of the retransmission.
 #[test]
 fn marks_and_losses_are_seen_in_their_round() {
     let mut gateway = Gateway::open("paper");
@@ -230,10 +231,10 @@ fn marks_and_losses_are_seen_in_their_round() {
     assert!(!gateway.estimate().marked);
     gateway.up(100, Packet { ecn: Ecn::Ce, ..data(seq(4)) });
     assert!(gateway.estimate().marked);
-    // The next window is half as large, and the mark is over.
+    // The next window is half as large, and the mark no longer counts.
     gateway.up(200, data(seq(5)));
     assert_eq!((gateway.knows().2, gateway.estimate().marked), (2, false));
-    // Segment 6 was lost upstream.
+    // Segment 6 was lost before it reached the gateway.
     gateway.up(201, data(seq(7)));
     assert!(gateway.estimate().marked);
     gateway.up(300, data(seq(6)));
@@ -246,8 +247,8 @@ fn marks_and_losses_are_seen_in_their_round() {
     assert_eq!(gateway.estimate().next_window(), Bytes(gateway.estimate().window.0 / 2));
 }
 
-/// Catches: a flow that ignores marks and counts as one that halves its window; a verdict after one
-/// mark; CWR without a smaller window as a reaction; an unnoticed reduction; ECT(1) as ECT(0).
+/// Catches: a flow that ignores marks, but counts as responding; a decision after a single mark; CWR without a smaller window
+/// that counts as a response; a smaller window that does not count; ECT(1) treated as ECT(0).
 #[test]
 fn flows_that_ignore_marks_are_found_out() {
     let respond = |name: &str, cwr: bool, windows: &[u32]| {
@@ -278,7 +279,7 @@ fn flows_that_ignore_marks_are_found_out() {
         let mut gateway = Gateway::open(name);
         gateway.up(100, Packet { ecn: Ecn::Ect1, ..data(ISN) });
         assert!(!gateway.estimate().responds, "{name}");
-        // A router on the path cleared or set the field, so marks say nothing about the sender.
+        // A router on the path changes the ECN field, so marks do not show how the sender responds.
         gateway.up(101, Packet { ecn: Ecn::Ce, ..data(ISN.wrapping_add(MSS)) });
         assert!(!gateway.estimate().responds, "{name}");
         gateway.up(102, data(ISN.wrapping_add(2 * MSS)));
@@ -286,16 +287,16 @@ fn flows_that_ignore_marks_are_found_out() {
     }
 }
 
-/// Six segments in flight, evenly spaced over 100 ms, one ACK for two: rounds have no gaps.
+/// Six segments are in flight, evenly spaced over 100 ms, with one ACK for two segments. There are no gaps between rounds.
 ///
-/// Catches: rounds that end with the ACK, without the 20 ms to the sender; a window without the bytes
-/// that the ACK acknowledged before the round's first.
+/// Catches: a round that ends at the departure of the ACK, without the 20 ms to the sender; a window without the bytes
+/// before the round that the same ACK acknowledges.
 #[test]
 fn two_way_needs_no_gaps() {
     let mut gateway = Gateway::open("two-way");
     let seq = |n: u64| ISN.wrapping_add(u32::try_from(n).unwrap() * MSS);
     for step in 0..60 {
-        // An event every 10 ms: data at even steps, 80 ms later its ACK.
+        // One step every 10 ms. Data arrives at even steps, and its ACK departs 80 ms later.
         let at = 100 + 10 * step;
         if step % 2 == 0 {
             gateway.up(at, data(seq(step / 2)));
@@ -312,7 +313,7 @@ fn two_way_needs_no_gaps() {
     }
 }
 
-/// Catches: a super-packet that counts as one segment, or whose frame is the segment size.
+/// Catches: a super-packet that counts as one segment; a frame length without headers.
 #[test]
 fn super_packets_are_several_segments() {
     for name in ["paper", "two-way"] {
@@ -337,7 +338,7 @@ fn super_packets_are_several_segments() {
     }
 }
 
-/// Catches: growth beyond the receiver's window; growth of an application that was idle.
+/// Catches: a window that is expected to grow although the receiver's window or the application limits the sender.
 #[test]
 fn limited_flows_do_not_grow() {
     let mut gateway = Gateway::open("two-way");
@@ -355,17 +356,17 @@ fn limited_flows_do_not_grow() {
 
     let mut gateway = Gateway::open("two-way");
     let mut seq = gateway.round(100, ISN, 10);
-    // The sender could react at 209 ms.
+    // The sender could have reacted at 209 ms, so the application limits it.
     seq = gateway.round(260, seq, 10);
     assert_eq!((gateway.knows(), gateway.estimate().growth), ((260, 100, 10), Bytes::ZERO));
     gateway.round(360, seq, 10);
     assert_eq!(gateway.estimate().growth, Bytes(FRAME));
 }
 
-/// A mark at 305 ms; the ACK with ECN-Echo; the sender's CWR in the middle of the next round.
+/// A packet is marked at 305 ms. Then its ACK with ECN-Echo departs. The sender's CWR arrives in the middle of the next round.
 ///
-/// Catches: a window halved before the sender knows; a mark forgotten before that; ECN-Echo of the
-/// same mark as a second mark; an unnoticed mark downstream.
+/// Catches: a window that is halved before the sender knows of the mark; a mark that is forgotten before; ECN-Echo of the same
+/// mark that counts as a second mark; ECN-Echo of a mark by another router that does not count.
 #[test]
 fn two_way_halves_the_window_when_the_sender_does() {
     for downstream in [false, true] {
@@ -400,7 +401,7 @@ fn two_way_halves_the_window_when_the_sender_does() {
     }
 }
 
-/// Catches: a two-way tracker that waits for ACKs that pass elsewhere.
+/// Catches: a tracker `two-way` that waits for ever for ACKs that take another path.
 #[test]
 fn two_way_is_paper_with_idle_times_where_no_ack_passes() {
     let mut both = ["two-way", "paper+idle"].map(Gateway::new);
@@ -412,7 +413,7 @@ fn two_way_is_paper_with_idle_times_where_no_ack_passes() {
         assert_eq!(both[0].estimate(), both[1].estimate());
     }
     assert_eq!(both[0].knows().2, 4);
-    // If ACKs cease, the tracker waits at most a second for them.
+    // If no more ACKs arrive, the tracker waits for them for at most a second.
     let mut gateway = Gateway::open("two-way");
     let mut seq = gateway.round(100, ISN, 4);
     for round in 2..16 {
@@ -423,11 +424,11 @@ fn two_way_is_paper_with_idle_times_where_no_ack_passes() {
     }
     let (start, rtt, window) = gateway.knows();
     assert_eq!((start, window), (1_500, 4));
-    // One round begins with its second segment, a millisecond late.
+    // One round begins with its second segment, which is a millisecond late.
     assert!((99..=100).contains(&rtt), "{rtt}");
 }
 
-/// Any packet of either direction, as an attacker may send it.
+/// Any packet in one of the directions, as an attacker may send it.
 fn anything() -> impl Strategy<Value = (bool, u64, TcpSegment, u8, u16)> {
     let number = || {
         prop_oneof![
@@ -458,7 +459,7 @@ fn anything() -> impl Strategy<Value = (bool, u64, TcpSegment, u8, u16)> {
 }
 
 proptest! {
-    /// Catches: an overflow, a division by a payload of zero, a start in the future, a round without length.
+    /// Catches: an overflow; a division by a payload of zero; a start of a round in the future; an RTT of zero.
     #[test]
     fn no_packet_confuses_a_tracker(
         packets in prop::collection::vec(anything(), 1..60),
@@ -483,7 +484,7 @@ proptest! {
             let estimate = gateway.estimate();
             prop_assert!(estimate.round_start <= gateway.now);
             prop_assert!(!estimate.rtt.is_zero());
-            // A window consists of observed bytes, regardless of the sequence numbers.
+            // The window never exceeds the bytes that arrived, even if sequence numbers are forged.
             prop_assert!(estimate.window.0 <= bytes, "{} of {bytes}", estimate.window.0);
             prop_assert!(estimate.growth.0 < 1 << 16);
         }

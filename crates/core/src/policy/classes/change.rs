@@ -1,4 +1,6 @@
-//! Changes of a class in force, and the terms that a file declares for it.
+//! Changes of a class while a gateway uses it, and the terms that a policy file declares for a class.
+//!
+//! Methods of `Class`, whose fields are in `classes.rs`.
 
 use std::time::Duration;
 
@@ -9,7 +11,7 @@ use crate::scheduler::Term;
 use crate::{Bytes, Chance, Rate};
 
 impl Class {
-    /// The declared terms, beyond the common ones.
+    /// The terms whose values differ from the defaults.
     #[must_use]
     pub fn written(&self) -> Vec<Term> {
         let has = [
@@ -28,31 +30,32 @@ impl Class {
     }
 }
 
-/// Changes of a class in force. Absent fields keep their values.
+/// Changes of a class while a gateway uses it. `None` keeps the present value. Fields with two values have one for each
+/// direction, upstream first.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ClassChange {
-    /// Its guarantee, up and down.
+    /// New guarantee.
     pub guarantee: [Option<Rate>; 2],
-    /// Its ceiling, up and down; `Some(None)` for none.
+    /// New ceiling. `Some(None)` removes the ceiling.
     pub ceiling: [Option<Option<Rate>>; 2],
-    /// Its weight.
+    /// New weight.
     pub weight: Option<u32>,
-    /// Its priority.
+    /// New priority.
     pub priority: Option<u8>,
-    /// Its burst.
+    /// New burst.
     pub burst: Option<Bytes>,
-    /// Its delay bound, up and down; `Some(None)` for none.
+    /// New delay bound. `Some(None)` removes the bound.
     pub delay_bound: [Option<Option<Duration>>; 2],
-    /// Its loss bound; `Some(None)` for none.
+    /// New loss bound. `Some(None)` removes the bound.
     pub loss_bound: Option<Option<Chance>>,
-    /// Its delay ratio; `Some(None)` for none.
+    /// New delay ratio. `Some(None)` removes the ratio.
     pub delay_ratio: Option<Option<Ratio>>,
-    /// Its loss ratio; `Some(None)` for none.
+    /// New loss ratio. `Some(None)` removes the ratio.
     pub loss_ratio: Option<Option<Ratio>>,
 }
 
 impl ClassChange {
-    /// The changed terms.
+    /// The terms that the change sets.
     #[must_use]
     pub fn terms(&self) -> Vec<Term> {
         let changes = [
@@ -69,7 +72,7 @@ impl ClassChange {
         changes.into_iter().filter_map(|(term, changes)| changes.then_some(term)).collect()
     }
 
-    /// `class` after the change.
+    /// Returns `class` with the changes.
     #[must_use]
     pub fn apply(&self, class: &Class) -> Class {
         let each = [0, 1];
@@ -87,7 +90,7 @@ impl ClassChange {
         }
     }
 
-    /// The rights of a class with these terms after the change.
+    /// Returns the terms of a class in `direction` with the changes.
     #[must_use]
     pub fn of(&self, terms: Terms, direction: Direction) -> Terms {
         Terms {

@@ -1,8 +1,10 @@
-//! Faults of classes under a scheduler without parent classes: guarantees that use up the link, delay
-//! bounds shorter than one packet, and invalid ratios.
+//! Checks of classes for a scheduler without a class tree, such as `jobs`.
 //!
-//! Only promises that cannot be kept under any traffic are faults. If the present traffic alone makes
-//! promises infeasible, the scheduler relaxes them.
+//! Guarantees must not take the whole link. A delay bound must be longer than the transmission time of a packet. The
+//! ratios of delay and loss must refer to existing classes, and not in a circle.
+//!
+//! Only terms that no traffic permits are faults. If terms conflict under the present traffic only, the scheduler relaxes
+//! some of them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +14,7 @@ use crate::packet::Direction;
 use crate::scheduler::Term;
 use crate::{Bytes, Rate};
 
-/// The faults of `classes` under a link of `rate`, whose packets are charged at most `frame`.
+/// Reports the faults of `classes` for a link with `rate`. Packets are charged with at most `frame`.
 pub(super) fn faults(
     classes: &[Class],
     rate: [Option<Rate>; 2],
@@ -34,7 +36,7 @@ pub(super) fn faults(
     related(classes, Term::LossRatio, |class| class.loss_ratio.as_ref(), faults);
 }
 
-/// Reports guarantees that use up the link.
+/// Reports the class with which the guarantees reach the rate `of` of the link.
 fn promised(classes: &[Class], direction: Direction, of: Rate, faults: &mut Vec<ClassFault>) {
     let mut sum = 0u64;
     for (at, class) in classes.iter().enumerate() {
@@ -48,7 +50,7 @@ fn promised(classes: &[Class], direction: Direction, of: Rate, faults: &mut Vec<
     }
 }
 
-/// Reports ratios that refer to no class, form a cycle, or are zero.
+/// Reports ratios of one term that refer to no class, form a circle, or have the factor zero.
 fn related<'a>(
     classes: &'a [Class],
     term: Term,
@@ -75,10 +77,11 @@ fn related<'a>(
     }
 }
 
-/// One class of each cycle. A class refers to at most one other class.
+/// Finds circles of references, and returns one class of each. `others` has the class that each class refers to.
 fn on_cycles(others: &[Option<usize>]) -> Vec<usize> {
     let mut found = Vec::new();
-    // The walk that visited a class; zero for none.
+    // Each walk follows the references from a class. This is the number of the walk that visited a class, or zero.
+    // A walk that meets a class of its own has found a circle.
     let mut walk = vec![0; others.len()];
     for at in 0..others.len() {
         let mut next = Some(at);
@@ -91,7 +94,7 @@ fn on_cycles(others: &[Option<usize>]) -> Vec<usize> {
     found
 }
 
-/// Formats `span` for errors.
+/// Formats `span` for error messages.
 pub(super) fn shown(span: Duration) -> String {
     crate::units::duration::show(super::rounded_up(span))
 }
@@ -125,8 +128,8 @@ mod tests {
         faults.into_iter().map(|fault| (fault.at, fault.kind)).collect()
     }
 
-    /// Catches: a sum that may equal the rate; a cycle found only from its first class; cycles of one kind that
-    /// hide those of the other.
+    /// Catches: guarantees that may take the whole rate; a circle that is found only if the search begins in it; a circle
+    /// of delay ratios that hides a circle of loss ratios.
     #[test]
     fn promises_that_no_traffic_could_have_are_refused() {
         use ClassFaultKind::{BoundBelowPacket, NothingLeft, RatioLoop, RatioToNone, ZeroFactor};

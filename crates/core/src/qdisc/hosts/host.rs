@@ -1,4 +1,4 @@
-//! State of a host and of a flow in the queue `hosts`.
+//! The state of a host, and of a flow, in the queue `hosts`.
 
 use super::super::longest::Group;
 use super::super::thinning::Last;
@@ -6,30 +6,32 @@ use crate::packet::{First, FlowId, Host, Member};
 use crate::random::{halves, mixed};
 use crate::{Bytes, Packet, PacketPool};
 
-/// A host, and the rings of its flows.
+/// A host, with its rings of flows.
 #[derive(Clone, Debug)]
 pub(super) struct HostState {
     acks: First,
     new: First,
     bulk: First,
-    /// Charged bytes by which ACKs are ahead of other waiting packets.
+    /// Charged bytes that ACKs sent while packets of the other rings waited, minus the bytes that
+    /// the other rings have sent since.
     acks_ahead: i64,
-    /// Charged bytes by which new flows are ahead of bulk flows that wait.
+    /// Charged bytes that new flows sent while bulk flows waited, minus the bytes that bulk flows
+    /// have sent since.
     new_ahead: i64,
-    /// Frame bytes of all its flows.
+    /// Frame bytes of all flows of the host.
     pub(super) bytes: Bytes,
-    /// Its flows by backlog.
+    /// The flows of the host, grouped by their backlog.
     pub(super) lines: Group,
 }
 
 /// A ring of flows of one host.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Place {
-    /// Lines that begin with an ACK without data.
+pub(super) enum HostRing {
+    /// Flows whose oldest waiting packet is an ACK without data.
     Acks,
-    /// Flows that became backlogged.
+    /// Flows that became backlogged just now.
     New,
-    /// Flows that have used up a quantum.
+    /// Flows that have sent a quantum since they became backlogged.
     Bulk,
 }
 
@@ -48,56 +50,59 @@ impl Default for HostState {
 }
 
 impl HostState {
-    pub(super) const fn ring(&mut self, place: Place) -> &mut First {
+    pub(super) const fn ring(&mut self, place: HostRing) -> &mut First {
         match place {
-            Place::Acks => &mut self.acks,
-            Place::New => &mut self.new,
-            Place::Bulk => &mut self.bulk,
+            HostRing::Acks => &mut self.acks,
+            HostRing::New => &mut self.new,
+            HostRing::Bulk => &mut self.bulk,
         }
     }
 
-    /// The ring that is served next. A ring that is a `quantum` ahead of the rings behind it waits for these.
-    pub(super) fn first(&self, quantum: i64) -> Option<Place> {
+    /// The ring that is served next. A ring that is a `quantum` ahead of later rings waits for
+    /// them.
+    pub(super) fn first(&self, quantum: i64) -> Option<HostRing> {
         let waits = |ring: First| ring.member().is_some();
         let [acks, new, bulk] = [self.acks, self.new, self.bulk].map(waits);
         if acks && (self.acks_ahead < quantum || !(new || bulk)) {
-            Some(Place::Acks)
+            Some(HostRing::Acks)
         } else if new && (self.new_ahead < quantum || !bulk) {
-            Some(Place::New)
+            Some(HostRing::New)
         } else {
-            bulk.then_some(Place::Bulk)
+            bulk.then_some(HostRing::Bulk)
         }
     }
 
-    /// Notes that a packet of a ring has departed. A ring is ahead only of packets that wait behind it.
-    pub(super) fn sent(&mut self, place: Place, cost: i64) {
+    /// Records the departure of a packet from the ring `place`. A ring is ahead only while packets
+    /// of later rings wait.
+    pub(super) fn sent(&mut self, place: HostRing, cost: i64) {
         let bulk = self.bulk.member().is_some();
         let other = bulk || self.new.member().is_some();
         self.acks_ahead = match place {
-            Place::Acks if other => self.acks_ahead + cost,
-            Place::Acks => 0,
-            Place::New | Place::Bulk => (self.acks_ahead - cost).max(0),
+            HostRing::Acks if other => self.acks_ahead + cost,
+            HostRing::Acks => 0,
+            HostRing::New | HostRing::Bulk => (self.acks_ahead - cost).max(0),
         };
         self.new_ahead = match place {
-            Place::New if bulk => self.new_ahead + cost,
-            Place::New => 0,
-            Place::Acks => self.new_ahead,
-            Place::Bulk => (self.new_ahead - cost).max(0),
+            HostRing::New if bulk => self.new_ahead + cost,
+            HostRing::New => 0,
+            HostRing::Acks => self.new_ahead,
+            HostRing::Bulk => (self.new_ahead - cost).max(0),
         };
     }
 }
 
-/// A flow, by member.
+/// The state of a flow, by flow index.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Flow {
-    /// The host that its packets are charged to.
+pub(super) struct HostedFlow {
+    /// The host to which the flow's packets are charged.
     pub(super) host: Host,
-    /// The ring it is in.
-    pub(super) place: Option<Place>,
+    /// The ring that contains the flow. `None` without packets.
+    pub(super) place: Option<HostRing>,
     pub(super) last: Last,
 }
 
-/// The host of `packet`, as the gateway knows it. Before a link without a gateway, the host is a hash of the sender.
+/// The host of `packet`, if the gateway knows it. At a link without a gateway, a hash of the
+/// sender's address stands for the host.
 pub(super) fn host_of(pool: &PacketPool, packet: &Packet) -> Host {
     if packet.flow != FlowId::NONE {
         return pool.hosts().of(packet.flow);
@@ -109,10 +114,10 @@ pub(super) fn host_of(pool: &PacketPool, packet: &Packet) -> Host {
     Host(u32::try_from(mixed(mixed(high) ^ low) % SENDERS).unwrap_or(0))
 }
 
-/// The place of a host in lists by number.
+/// The index of a host in lists.
 pub(super) const fn index(host: Host) -> usize {
     Member(host.0).index()
 }
 
-/// Hosts that senders are hashed into, as many as lines for flows (RFC 8290, section 4.1).
+/// Number of hash values for senders: as many as FQ-CoDel has queues (RFC 8290, section 4.1).
 const SENDERS: u64 = 1_024;

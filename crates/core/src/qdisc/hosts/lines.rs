@@ -1,29 +1,29 @@
-//! The contents of the queue `hosts`: packets by flow, flows, and the backlogs of their hosts.
+//! The packets in the queue `hosts`: a subqueue for each flow, and the backlogs of the hosts.
 //!
-//! Redundant ACKs are dropped as the line of their flow is served: see `thinning`.
+//! Redundant ACKs are dropped when their flow is served: see `thinning`.
 
-use super::super::law::Line;
+use super::super::law::CodelQueue;
 use super::super::longest::{Groups, Longest};
 use super::super::thinning::Merging;
-use super::host::{Flow, HostState, index};
+use super::host::{HostState, HostedFlow, index};
 use crate::packet::{FlowFifo, Member};
 use crate::{Bytes, Cx, PacketId, Reason};
 
-/// The packets that wait by flow, the flows, and their hosts.
+/// The packets of all flows, with the state of each flow and each host.
 #[derive(Default)]
-pub(super) struct Lines {
+pub(super) struct HostFlowQueues {
     pub(super) all: FlowFifo,
-    /// By member.
-    pub(super) flows: Vec<Flow>,
-    /// Members by backlog, in groups by host.
+    /// State of each flow, by flow index.
+    pub(super) flows: Vec<HostedFlow>,
+    /// Groups the flows of each host by their backlog, to find the longest.
     groups: Groups,
-    /// By number.
+    /// State of each host, by host index.
     pub(super) hosts: Vec<HostState>,
     longest: Longest,
 }
 
-impl Lines {
-    /// Notes that the backlog of `member` was `before` bytes, and has changed.
+impl HostFlowQueues {
+    /// Records that the backlog of the flow `member` has changed from `before`.
     pub(super) fn changed(&mut self, member: Member, before: Bytes) {
         let now = self.all.bytes_of(member);
         let Some(flow) = self.flows.get(member.index()) else { return };
@@ -33,7 +33,8 @@ impl Lines {
         self.longest.set(Member(flow.host.0), host.bytes);
     }
 
-    /// Takes the `backlog` bytes of `member` away from its host, for another host.
+    /// Subtracts the `backlog` of the flow `member` from its host, because the flow moves to
+    /// another host.
     pub(super) fn leave_host(&mut self, member: Member, backlog: Bytes) {
         let old = self.flows[member.index()].host;
         let Some(host) = self.hosts.get_mut(index(old)) else { return };
@@ -42,7 +43,8 @@ impl Lines {
         self.longest.set(Member(old.0), host.bytes);
     }
 
-    /// A flow with a longest line of a host with a longest backlog; both to within a factor of two.
+    /// The longest flow queue of the host with the most bytes. Both are found to within a factor of
+    /// two.
     pub(super) fn longest_line(&self) -> Option<Member> {
         let host = self.longest.member()?;
         self.groups.member(self.hosts[host.index()].lines)
@@ -57,14 +59,14 @@ impl Lines {
 }
 
 /// The packets of one flow.
-pub(super) struct OfFlow<'a> {
-    pub(super) lines: &'a mut Lines,
+pub(super) struct HostFlowQueue<'a> {
+    pub(super) lines: &'a mut HostFlowQueues,
     pub(super) member: Member,
-    /// Redundant ACKs are dropped.
+    /// If set, redundant ACKs are dropped.
     pub(super) merging: Option<Merging>,
 }
 
-impl Line for OfFlow<'_> {
+impl CodelQueue for HostFlowQueue<'_> {
     fn take(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         let member = self.member;
         let mut packet = self.lines.take(cx, member)?;
@@ -84,7 +86,7 @@ impl Line for OfFlow<'_> {
     }
 }
 
-impl OfFlow<'_> {
+impl HostFlowQueue<'_> {
     pub(super) fn bytes(&self) -> Bytes {
         self.lines.all.bytes_of(self.member)
     }

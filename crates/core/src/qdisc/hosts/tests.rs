@@ -7,13 +7,13 @@ use crate::{Reason, Time};
 
 const FULL: u32 = 1_514;
 
-fn bench() -> Bench<Hosts> {
+fn bench() -> Bench<HostFairQueue> {
     Bench::new(Config::default().build(None, chance()))
 }
 
-/// Keeps `full` packets of each of `bulk`, pairs of a host and a member, waiting, and takes `packets` out. Returns the
-/// bytes of each member.
-fn serve(bench: &mut Bench<Hosts>, bulk: &[(u32, u32)], packets: u32) -> Vec<u32> {
+/// Keeps packets of some bulk flows waiting, and dequeues `packets`. `bulk` lists the host and the
+/// flow index of each bulk flow. Returns the bytes that each flow sent.
+fn serve(bench: &mut Bench<HostFairQueue>, bulk: &[(u32, u32)], packets: u32) -> Vec<u32> {
     let mut sent = vec![0; 128];
     bulk.iter().for_each(|(host, member)| {
         (0..3).for_each(|_| bench.enqueue_of(*host, *member, FULL));
@@ -28,7 +28,7 @@ fn serve(bench: &mut Bench<Hosts>, bulk: &[(u32, u32)], packets: u32) -> Vec<u32
     sent
 }
 
-/// Catches: turns of flows in place of turns of hosts; a host that takes a turn for each of its flows.
+/// Catches: round robin of flows in place of hosts; a host with a turn for each of its flows.
 #[test]
 fn a_host_has_its_share_whatever_its_number_of_flows() {
     let mut bench = bench();
@@ -43,7 +43,8 @@ fn a_host_has_its_share_whatever_its_number_of_flows() {
     assert!(sent[1..61].iter().all(|each| each.abs_diff(of(1..61) / 60) < 6 * FULL), "{sent:?}");
 }
 
-/// Catches: a new flow that waits for the turns of other hosts; the rings of one host only.
+/// Catches: a new flow that waits until its host's turn comes; priority for new flows only over the
+/// bulk flows of the same host.
 #[test]
 fn a_new_flow_of_a_busy_host_goes_before_the_bulk_flows_of_all_hosts() {
     let mut bench = bench();
@@ -53,9 +54,10 @@ fn a_new_flow_of_a_busy_host_goes_before_the_bulk_flows_of_all_hosts() {
     assert_eq!(bench.dequeue(), Some((50, 200)));
 }
 
-/// New flows come just as the one before them was served, as if a host opened connections without end.
+/// A new flow arrives as soon as the one before has departed, like a host that opens connections
+/// without end.
 ///
-/// Catches: new flows for which their host does not pay; a host without an end of its overdraft.
+/// Catches: packets of new flows that are not charged to their host; an overdraft without a limit.
 #[test]
 fn a_host_of_new_flows_only_has_its_share_and_no_more() {
     let mut bench = bench();
@@ -74,7 +76,7 @@ fn a_host_of_new_flows_only_has_its_share_and_no_more() {
     assert!(bulk.abs_diff(new) < 6 * FULL, "{bulk} and {new}");
 }
 
-/// Catches: new flows of a host that keep its own bulk flows waiting for ever.
+/// Catches: new flows of a host that starve the bulk flows of the same host.
 #[test]
 fn new_flows_leave_half_of_their_host_to_its_bulk_flows() {
     let mut bench = bench();
@@ -93,7 +95,7 @@ fn new_flows_leave_half_of_their_host_to_its_bulk_flows() {
     assert!(bulk.abs_diff(new) < 8 * FULL, "{bulk} and {new}");
 }
 
-/// Catches: a ring that is ahead of packets that did not wait.
+/// Catches: ACKs that count as "ahead" of other packets although no other packet waited.
 #[test]
 fn acks_and_new_flows_that_had_the_line_alone_still_go_first() {
     let mut bench = bench();
@@ -114,15 +116,17 @@ fn acks_and_new_flows_that_had_the_line_alone_still_go_first() {
     }
 }
 
-/// RFC 8290, section 4.2, last paragraph, within a host.
+/// RFC 8290, section 4.2, last paragraph (a new flow that becomes empty is an old flow), applied
+/// within a host.
 ///
-/// Catches: a flow of data that stays new by sending just in time; an ACK line that is treated like it.
+/// Catches: a data flow that stays new because its packets arrive just in time; a flow of ACKs that
+/// loses its priority by this rule.
 #[test]
 fn data_that_comes_just_in_time_is_not_new_for_ever_but_acks_are() {
     let mut bench = bench();
     let bulk = [(1, 1), (1, 2), (1, 3)];
     serve(&mut bench, &bulk, 30);
-    let count = |bench: &mut Bench<Hosts>| {
+    let count = |bench: &mut Bench<HostFairQueue>| {
         let mut first = 0;
         for _ in 0..40 {
             bench.enqueue_of(1, 9, 60);
@@ -158,9 +162,10 @@ fn ack(number: u32) -> TcpSegment {
     TcpSegment { ack: number, flags, ..TcpSegment::default() }
 }
 
-/// Numbers of the ACKs of one flow that depart when those with `numbers` wait, each for `millis`.
+/// Enqueues ACKs of one flow with `numbers`, waits for `millis`, and returns the numbers of the
+/// ACKs that depart.
 fn departs(
-    bench: &mut Bench<Hosts>,
+    bench: &mut Bench<HostFairQueue>,
     numbers: impl IntoIterator<Item = u32>,
     millis: u64,
 ) -> Vec<u32> {
@@ -172,9 +177,9 @@ fn departs(
     std::iter::from_fn(|| bench.dequeue_whole()).map(|it| it.tcp.unwrap().ack).collect()
 }
 
-/// Catches: 3 or 5 for 4; a count that continues over the next ACK; a dropped first ACK of a flow.
-/// Catches: a limit where the line does not carry a fourth of the ACKs; dropped ACKs of a flow under ACK
-/// control.
+/// Catches: a limit of 3 or 5 ACKs in place of 4; a count that continues after a departed ACK; a
+/// dropped first ACK of a flow; a limit that also applies when ACKs have waited for long; dropped
+/// ACKs of an ACK-controlled flow.
 #[test]
 fn at_most_four_acks_become_one_unless_they_have_waited_for_long() {
     let mut bench = bench();
@@ -190,9 +195,11 @@ fn at_most_four_acks_become_one_unless_they_have_waited_for_long() {
     assert_eq!(departs(&mut bench, 0..10, 50), (0..10).collect::<Vec<_>>());
 }
 
-/// A full queue drops from the host with most waiting, though another host has the longest line.
+/// A full queue drops from the host with the largest backlog, although another host has the longest
+/// flow queue.
 ///
-/// Catches: the longest line of all hosts; the host that came last.
+/// Catches: drops from the longest flow queue of all hosts; drops from the host of the arriving
+/// packet.
 #[test]
 fn a_full_queue_drops_from_the_host_with_most_waiting() {
     let config = Config { limit: Bytes(40_000), ..Config::default() };
@@ -204,7 +211,7 @@ fn a_full_queue_drops_from_the_host_with_most_waiting() {
     bench.drain();
 }
 
-/// Catches: a flow that stays with the host of the flow that had its number before.
+/// Catches: a flow that counts for the host of an earlier flow with the same index.
 #[test]
 fn a_number_that_is_given_to_a_flow_of_another_host_belongs_to_that_host() {
     let mut bench = bench();

@@ -1,33 +1,33 @@
-//! Selection of the user packets that divide epochs, by a hash of fields that no hop changes.
+//! Selection of the user packets that end an epoch, the *boundaries*.
 //!
-//! A packet is a boundary if `hash mod 2^power = 0`. Both ends compute the same hash, and so find
-//! the same boundaries.
+//! A packet is a boundary if `hash mod 2^power = 0`. The hash covers only header fields that no router changes. So
+//! both gateways select the same packets, without a mark in them. On average, one of `2^power` packets is a boundary.
 //!
-//! Source: doi 10.1145/3447786.3456260 (Bundler): epochs, with sizes that are powers of two.
+//! Source: doi 10.1145/3447786.3456260 (Bundler): epochs, whose mean lengths are powers of two.
 //! Differs:
-//! - Bundler hashes the destination and the IP identification. IPv6 has no identification, and much
-//!   of IPv4 has a zero or constant one.
-//! - The hash covers the 5-tuple. For TCP it also covers sequence and acknowledgement number,
-//!   payload length, SYN, FIN, RST and timestamps. For UDP it also covers checksum and length.
-//! - Codepoint, hop limit and window are left out, because they change on the path. Fragments, and
-//!   packets other than TCP without a checksum, are no boundaries.
-//! - A TCP retransmission with timestamps has another hash than its original.
+//! - Bundler hashes the destination and the IP identification. But IPv6 has no identification, and many hosts set it
+//!   to zero or a constant in IPv4.
+//! - This hash covers the 5-tuple. For TCP it also covers sequence and acknowledgement number, payload length, SYN, FIN,
+//!   RST and timestamps. For UDP it also covers checksum and length.
+//! - DS codepoint, hop limit and TCP window are left out, because routers or gateways may change them. A fragment is
+//!   never a boundary. A packet that is neither TCP nor has a checksum is never a boundary either.
+//! - The retransmission of a TCP segment with timestamps has another hash than the original.
 
 use crate::Packet;
 use crate::packet::{Endpoint, TcpFlags, TcpSegment};
 use crate::random::{halves, mixed};
 use crate::trunk::packet::network_len;
 
-/// Mean number of packets from one boundary to the next: `2^power`.
+/// Mean number of packets from one boundary to the next. It is `2^power`, and the field is `power`.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) struct Spacing(u8);
 
 impl Spacing {
-    /// The greatest power. An eighth of a round trip at 100 Gbit/s and 300 ms has fewer packets
-    /// than `2^20`.
+    /// The greatest power. At 100 Gbit/s and 300 ms, an eighth of a round trip has 313,000 packets, which
+    /// is less than `2^20`.
     const WIDEST: u8 = 20;
 
-    /// The spacing of `2^power` packets, with at most [`WIDEST`](Self::WIDEST) as power.
+    /// The spacing of `2^power` packets. A power above [`WIDEST`](Self::WIDEST) counts as `WIDEST`.
     pub(super) fn of_power(power: u16) -> Self {
         Self(u8::try_from(power).map_or(Self::WIDEST, |it| it.min(Self::WIDEST)))
     }
@@ -36,13 +36,13 @@ impl Spacing {
         u16::from(self.0)
     }
 
-    /// Packets between two boundaries, on average.
+    /// Mean number of packets from one boundary to the next.
     pub(super) const fn packets(self) -> u64 {
         1 << self.0
     }
 
-    /// The spacing for `packets` in a round trip: an eighth, rounded down to a power of two. The
-    /// spacing stays unchanged while a round trip has between six and sixteen epochs.
+    /// The spacing for a round trip of `packets` packets: `packets / 8`, rounded down to a power of two. The present
+    /// spacing is kept while a round trip has six to fifteen epochs, so that it does not oscillate.
     pub(super) fn adapted(self, packets: u64) -> Self {
         if (6 * self.packets()..16 * self.packets()).contains(&packets) {
             return self;
@@ -52,18 +52,20 @@ impl Spacing {
     }
 }
 
-/// The name of `packet` if it ends an epoch at this `spacing`. A boundary of a wide spacing is also
-/// a boundary of each narrower spacing. So ends with different spacings share the boundaries of the
-/// wider one.
+/// The name of `packet`, a part of its hash, if the packet is a boundary at this `spacing`.
+///
+/// A boundary at a wide spacing is also a boundary at each narrower spacing. Gateways with different spacings
+/// therefore agree on the boundaries of the wider one.
 pub(super) fn boundary(packet: &Packet, spacing: Spacing) -> Option<u32> {
     let identity = identity(packet)?;
     let ends = identity & (spacing.packets() - 1) == 0;
     ends.then(|| u32::try_from(identity >> 32).unwrap_or(0))
 }
 
-/// The frames of `packet` on the path: the packet itself, or the segments of a TCP super-packet.
-/// The checksums of the segments of a UDP super-packet are unknown. It becomes one frame with the
-/// length of all segments.
+/// The frames of `packet` on the path: the packet itself, or each segment of a TCP super-packet.
+///
+/// A UDP super-packet counts as one frame with the bytes of all its segments, because the checksums of the segments
+/// are unknown.
 pub(super) fn frames(packet: &Packet) -> impl Iterator<Item = Packet> + use<> {
     let packet = *packet;
     let count = match packet.tcp {
@@ -89,7 +91,7 @@ fn cut(packet: &Packet, tcp: &TcpSegment, number: u32) -> Packet {
     Packet { len, tcp: Some(tcp), segments: 1, segment: 0, ..*packet }
 }
 
-/// One frame with the length of all segments of a UDP super-packet. It has no checksum, so it is no
+/// One frame with the bytes of all segments of a UDP super-packet. Its checksum is zero, so it is never a
 /// boundary.
 fn joined(packet: &Packet, segments: u32) -> Packet {
     let header = packet.headers().saturating_sub(u32::from(packet.network_offset));
@@ -97,8 +99,8 @@ fn joined(packet: &Packet, segments: u32) -> Packet {
     Packet { len, checksum: 0, segments: 1, ..*packet }
 }
 
-/// Hash of the fields that no hop changes. `None` if the packet does not differ from other packets
-/// of its flow.
+/// Hash of the header fields that no router changes. `None` if these fields do not tell the packet from other
+/// packets of its flow.
 fn identity(packet: &Packet) -> Option<u64> {
     let content = match (packet.fragment.is_part(), packet.tcp) {
         (false, Some(tcp)) => {

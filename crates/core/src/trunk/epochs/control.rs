@@ -1,79 +1,81 @@
-//! The window of an aggregate: bounded by delay, or, beside cross traffic, by the windows of
-//! virtual TCP connections.
+//! The congestion window of all user packets of a trunk together. Three modes set it:
 //!
-//! - `Delay`: Copa keeps the queue of the path almost empty.
-//! - `Competition`: the queue has not been nearly empty for `max(5 RTT, 2 s)`. Virtual CUBIC
-//!   connections set the window ([`crowd`](super::crowd)).
-//! - `Check`: every 30 round trips of competition, the window drops to the bytes that the path
-//!   carries, for two round trips. If the queue then runs empty, the mode is `Delay` again.
+//! - `Delay`: the congestion control Copa keeps the queue of the path almost empty.
+//! - `Competition`: cross traffic fills the queue, because it has not been nearly empty for `max(5 RTT, 2 s)`. Virtual
+//!   CUBIC connections set the window ([`virtual_flows`](super::virtual_flows)).
+//! - `Check`: after 30 round trips of `Competition`, the window is reduced for two round trips. It then holds only the
+//!   bytes that the path carries without a queue. If the queue runs empty, the cross traffic has gone, and the mode
+//!   is `Delay` again. Otherwise `Competition` continues.
 //!
-//! Source: Copa (NSDI 2018), section 2.2, for the modes; doi 10.1145/3447786.3456260 (Bundler).
+//! Source: Copa (NSDI 2018), section 2.2 (modes); doi 10.1145/3447786.3456260 (Bundler).
 //! Differs:
-//! - Copa waits for five round trips only. Short transfers of cross traffic can fill a queue for
-//!   two seconds.
-//! - Copa has no check. A window that keeps its own queue full would compete with itself.
-//! - During competition, the least round-trip time is remembered for 300 s, not 10 s. Cross traffic
-//!   hides it.
+//! - Copa assumes cross traffic after five round trips. But a short transfer of another user can fill a queue for two
+//!   seconds.
+//! - Copa has no mode `Check`. Without it, a trunk whose own packets fill the queue would compete with itself for ever.
+//! - In `Competition`, the least round-trip time is remembered for 300 s, not 10 s. Cross traffic keeps the queue full,
+//!   so the round-trip time of an empty queue cannot be measured.
 
 use std::time::Duration;
 
 use super::PACKET;
-use super::crowd::{Crowd, Round};
 use super::senders::Senders;
+use super::virtual_flows::{VirtualFeedback, VirtualFlows};
 use super::{INITIAL, LEAST};
 use crate::packet::FlowKey;
 use crate::random::Random;
-use crate::tcp::congestion::copa::{Acknowledged, Arrived, Law, Packets, Path, nanos};
+use crate::tcp::congestion::copa::{Acknowledged, Arrived, Law, Packets, Path};
+use crate::time::nanos;
 use crate::{Rate, Time};
 
-/// Measurements that an acknowledged boundary brings.
-pub(super) struct Progress {
-    /// Round-trip time of the boundary.
+/// Measurements from the congestion ACK of a boundary.
+pub(super) struct BoundaryMeasurement {
+    /// Time from the departure of the boundary to its congestion ACK.
     pub(super) rtt: Duration,
-    /// Bytes sent since the boundary acknowledged before.
+    /// Bytes sent between the previous acknowledged boundary and this one.
     pub(super) bytes: u64,
-    /// Bytes of these that did not arrive. Negative if earlier packets arrived late.
+    /// Part of `bytes` that did not arrive. Negative if packets of earlier epochs arrived late.
     pub(super) missing: i64,
-    /// Bytes and time between the two arrivals at the receiver, if known.
+    /// Bytes and time between the arrivals of both boundaries at the receiver. `None` if unknown.
     pub(super) arrived: Option<Arrived>,
     /// `true` if the window was full when the boundary departed.
     pub(super) full: bool,
 }
 
-/// Treatment of the queue of the path.
+/// Mode of the congestion control: see the header of this file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Mode {
-    /// No cross traffic fills the queue. It is kept almost empty.
+pub(super) enum CopaMode {
+    /// No cross traffic fills the queue of the path. Copa keeps the queue almost empty.
     Delay,
-    /// Cross traffic fills the queue. The window is that of the virtual TCP connections.
+    /// Cross traffic fills the queue. The window is the sum of the windows of the virtual connections.
     Competition,
-    /// A check for cross traffic: the aggregate keeps no bytes of its own in the queue.
+    /// The window is reduced for two round trips, to check whether cross traffic still fills the queue.
     Check,
 }
 
-/// The window of the aggregate, in each mode.
-pub(super) struct Control {
-    mode: Mode,
+/// The congestion window of a trunk, and the state of all modes.
+pub(super) struct AggregateWindow {
+    mode: CopaMode,
     path: Path,
     copa: Law,
-    crowd: Crowd,
+    crowd: VirtualFlows,
     senders: Senders,
-    /// The window when the queue was last nearly empty.
+    /// The window of Copa when the queue of the path was last nearly empty.
     before: u64,
-    /// Time of the last change of the mode, and of the last count of senders.
+    /// Time of the last change of the mode.
     turned: Time,
+    /// Time of the last estimate of the number of senders.
     counted: Time,
-    /// Number of virtual connections that stand for the senders.
+    /// Number of virtual connections: [`EACH`] for each estimated sender.
     count: u64,
 }
 
-impl Control {
+impl AggregateWindow {
     pub(super) fn new(now: Time, random: Random) -> Self {
         Self {
-            mode: Mode::Delay,
+            mode: CopaMode::Delay,
             path: Path::default(),
             copa: Law::new(now, PACKETS, INITIAL, true),
-            crowd: Crowd::new(random),
+            crowd: VirtualFlows::new(random),
             senders: Senders::default(),
             before: INITIAL,
             turned: now,
@@ -85,12 +87,13 @@ impl Control {
     /// Bytes that may be in flight.
     pub(super) fn window(&self) -> u64 {
         match self.mode {
-            Mode::Delay | Mode::Check => self.copa.window(),
-            Mode::Competition => self.crowd.window(),
+            CopaMode::Delay | CopaMode::Check => self.copa.window(),
+            CopaMode::Competition => self.crowd.window(),
         }
     }
 
-    /// The pacing rate: `window / standing RTT`. `None` before the first round-trip time.
+    /// The pacing rate: `window / RTT`, with the standing round-trip time of Copa (the least one of the last half
+    /// round trip). `None` before the first measurement.
     pub(super) fn rate(&self) -> Option<Rate> {
         self.path.srtt()?;
         let standing = nanos(self.path.standing()).max(1);
@@ -103,7 +106,7 @@ impl Control {
     }
 
     #[cfg(test)]
-    pub(super) const fn mode(&self) -> Mode {
+    pub(super) const fn mode(&self) -> CopaMode {
         self.mode
     }
 
@@ -112,92 +115,97 @@ impl Control {
         self.senders.sends(key, bytes);
     }
 
-    /// A boundary was acknowledged.
-    pub(super) fn on_progress(&mut self, now: Time, it: &Progress) {
-        let memory = if self.mode == Mode::Delay { MEMORY } else { LONG_MEMORY };
+    /// Updates the window with the congestion ACK of a boundary.
+    pub(super) fn on_progress(&mut self, now: Time, it: &BoundaryMeasurement) {
+        let memory = if self.mode == CopaMode::Delay { MEMORY } else { LONG_MEMORY };
         self.path.on_boundary(now, it.rtt, it.arrived, memory);
         self.look_for_others(now);
         let srtt = self.path.srtt().unwrap_or_default();
         match self.mode {
-            Mode::Delay => {
+            CopaMode::Delay => {
                 let acknowledged = Acknowledged { rtt: it.rtt, bytes: it.bytes, full: it.full };
                 self.copa.on_boundary(now, &acknowledged, &self.path);
             }
-            Mode::Competition | Mode::Check => {
-                let may_grow = it.full && self.mode == Mode::Competition;
+            CopaMode::Competition | CopaMode::Check => {
+                let may_grow = it.full && self.mode == CopaMode::Competition;
                 let (bytes, missing) = (it.bytes, it.missing);
-                self.crowd.on_boundary(now, &Round { bytes, missing, srtt, may_grow });
+                self.crowd.on_boundary(now, &VirtualFeedback { bytes, missing, srtt, may_grow });
             }
         }
         self.count_senders(now, srtt);
     }
 
-    /// Counts the senders, at most once per `max(4 RTT, 500 ms)`.
+    /// Estimates the number of senders, once per `max(4 RTT, 500 ms)`.
     fn count_senders(&mut self, now: Time, srtt: Duration) {
         if now.since(self.counted) < (4 * srtt).max(COUNTED) {
             return;
         }
         (self.counted, self.count) = (now, EACH * self.senders.count());
-        if self.mode == Mode::Competition {
+        if self.mode == CopaMode::Competition {
             self.crowd.follow(self.count);
         }
     }
 
-    /// Detects cross traffic, and changes the mode.
+    /// Changes the mode if cross traffic has begun or ended, or if a check is due.
     fn look_for_others(&mut self, now: Time) {
         let srtt = self.path.srtt().unwrap_or_default();
         if self.path.is_empty() {
-            if self.mode != Mode::Delay {
+            if self.mode != CopaMode::Delay {
                 self.copa = Law::resumed(now, PACKETS, &self.path, self.window());
-                self.turn(now, Mode::Delay);
+                self.turn(now, CopaMode::Delay);
             }
             self.before = self.copa.window();
             return;
         }
         match self.mode {
-            Mode::Delay if self.path.filled_for(now) >= (5 * srtt).max(PATIENCE) => {
-                // Half of the rate before the cross traffic arrived, at the present round-trip
-                // time.
+            CopaMode::Delay if self.path.filled_for(now) >= (5 * srtt).max(PATIENCE) => {
+                // Begin with half of the rate before the cross traffic arrived. At the longer
+                // round-trip time of now, this rate needs a larger window.
                 self.crowd.begin(self.count, self.path.lengthened(self.before) / 2);
-                self.turn(now, Mode::Competition);
+                self.turn(now, CopaMode::Competition);
             }
-            Mode::Competition if now.since(self.turned) >= CHECKED * srtt => {
+            CopaMode::Competition if now.since(self.turned) >= CHECKED * srtt => {
                 self.copa = Law::resumed(now, PACKETS, &self.path, self.crowd.window());
-                self.turn(now, Mode::Check);
+                self.turn(now, CopaMode::Check);
             }
-            Mode::Check if now.since(self.turned) >= 2 * srtt => self.turn(now, Mode::Competition),
+            CopaMode::Check if now.since(self.turned) >= 2 * srtt => {
+                self.turn(now, CopaMode::Competition)
+            }
             _ => {}
         }
     }
 
-    fn turn(&mut self, now: Time, mode: Mode) {
+    fn turn(&mut self, now: Time, mode: CopaMode) {
         (self.turned, self.mode) = (now, mode);
     }
 
-    /// A timeout without feedback: starts again from a small window. Measured delays are kept.
-    /// `gone`: the peer is considered dead.
+    /// A timeout without a congestion ACK: begins again with a small window. Measured round-trip times are
+    /// kept. `gone` is `true` if the other gateway is considered dead.
     pub(super) fn on_silence(&mut self, now: Time, gone: bool) {
         let window = if gone { PACKET } else { LEAST };
         self.copa = Law::new(now, PACKETS, window, true);
-        self.turn(now, Mode::Delay);
+        self.turn(now, CopaMode::Delay);
     }
 }
 
-/// Copa aims at two packets in the queue.
+/// Copa keeps about two packets in the queue of the path.
 const PACKETS: Packets = Packets { bytes: PACKET, wait: 2 };
 
-/// Memory of the least round-trip time in the mode `Delay`, and in the other modes.
+/// Time for which the least round-trip time is remembered in the mode `Delay`.
 const MEMORY: Duration = Duration::from_secs(10);
+
+/// Time for which the least round-trip time is remembered in the other modes.
 const LONG_MEMORY: Duration = Duration::from_secs(300);
 
-/// Virtual connections for each sender. Two leave most of the limit to the senders themselves.
+/// Virtual connections for each sender. With two, the window of the trunk is mostly larger than the senders need, so
+/// that their own congestion control is the limit.
 const EACH: u64 = 2;
 
-/// A queue that stays filled for this long has cross traffic.
+/// Cross traffic is assumed when the queue has been filled for this long.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Round trips of competition between two checks.
+/// Round trips in the mode `Competition` before each check.
 const CHECKED: u32 = 30;
 
-/// Least time between two counts of senders.
+/// Least time between two estimates of the number of senders.
 const COUNTED: Duration = Duration::from_millis(500);

@@ -1,11 +1,13 @@
-//! The record of boundaries sent, and the measurements that their congestion ACKs bring.
+//! The record of boundaries sent. With it, a congestion ACK yields a round-trip time, losses and an arrival rate.
 //!
-//! Source: doi 10.1145/3447786.3456260 (Bundler): round-trip times from boundaries, rates from the
-//! bytes between two.
+//! `missing = bytes sent between two boundaries - bytes that arrived between them`.
+//!
+//! Source: doi 10.1145/3447786.3456260 (Bundler): round-trip times of boundaries, and rates from the bytes between two
+//! boundaries.
 //! Differs:
-//! - A boundary that was sent twice under one name gives no round-trip time (Karn's rule, RFC 6298,
-//!   section 3).
-//! - The rate of arrival uses the clock of the receiver.
+//! - If two recent boundaries have the same name, their congestion ACK gives no round-trip time. It does not tell
+//!   which packet has arrived (Karn's rule, RFC 6298, section 3).
+//! - The arrival rate is measured with the clock of the receiver.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,59 +16,59 @@ use super::message::CongestionAck;
 use crate::Time;
 use crate::tcp::congestion::copa::Arrived;
 
-/// Totals sent when a boundary departs, the boundary included.
+/// Total user traffic sent, up to and including a boundary.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Sent {
+pub(super) struct SentTotals {
     /// User bytes.
     pub(super) bytes: u64,
     /// User packets.
     pub(super) packets: u64,
 }
 
-/// A boundary that was sent.
+/// A boundary that was sent, its departure time, and the totals up to it.
 struct Boundary {
     name: u32,
     at: Time,
-    sent: Sent,
-    /// Sent more than once under this name. The ACK does not tell which packet arrived.
+    sent: SentTotals,
+    /// A later boundary has the same name.
     twice: bool,
-    /// The window was full when it departed.
+    /// The window was full when the boundary departed.
     full: bool,
 }
 
-/// Measurements that a congestion ACK brings.
+/// Measurements from a congestion ACK.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Sample {
-    /// Time since the boundary departed. `None` if the boundary was sent twice.
+    /// Time since the boundary departed. `None` if another recent boundary has the same name.
     pub(super) rtt: Option<Duration>,
-    /// Totals sent when the boundary departed.
-    pub(super) sent: Sent,
-    /// Bytes sent since the boundary acknowledged before that did not arrive. Negative if earlier
-    /// packets arrived late.
+    /// Totals sent up to the boundary.
+    pub(super) sent: SentTotals,
+    /// Bytes that were sent since the previous acknowledged boundary and did not arrive. Negative if packets of
+    /// earlier epochs arrived late.
     pub(super) missing: i64,
-    /// Bytes and time between the two arrivals. `None` if the receiver has restarted, or its clock
-    /// did not advance.
+    /// Bytes and time between the arrivals of both boundaries at the receiver. `None` if the receiver has
+    /// restarted, or its clock did not advance.
     pub(super) arrived: Option<Arrived>,
     /// The window was full when the boundary departed.
     pub(super) full: bool,
 }
 
-/// Recent boundaries, in order of departure.
+/// The boundaries sent recently, in order of departure.
 #[derive(Default)]
 pub(super) struct Ledger {
     sent: VecDeque<Boundary>,
-    /// Number of them, from the front, that were acknowledged or overtaken.
+    /// Number of boundaries at the front that were acknowledged, or whose successor was acknowledged first.
     passed: usize,
-    /// Totals and congestion ACK of the boundary acknowledged last.
-    last: Option<(Sent, CongestionAck)>,
+    /// Totals sent up to the last acknowledged boundary, and its congestion ACK.
+    last: Option<(SentTotals, CongestionAck)>,
 }
 
 impl Ledger {
     /// Most boundaries remembered. A round trip has six to sixteen.
     const MOST: usize = 512;
 
-    /// A boundary departs.
-    pub(super) fn leaves(&mut self, now: Time, name: u32, sent: Sent, full: bool) {
+    /// Records a boundary that departs.
+    pub(super) fn leaves(&mut self, now: Time, name: u32, sent: SentTotals, full: bool) {
         let earlier = self.sent.iter_mut().rfind(|it| it.name == name);
         let twice = earlier.map(|it| it.twice = true).is_some();
         if self.sent.len() == Self::MOST {
@@ -76,8 +78,8 @@ impl Ledger {
         self.sent.push_back(Boundary { name, at: now, sent, twice, full });
     }
 
-    /// The measurements that `ack` brings. `None` if its boundary is unknown, acknowledged already,
-    /// or overtaken.
+    /// The measurements from `ack`. `None` if its boundary is unknown, or if this or a later boundary was
+    /// acknowledged before.
     pub(super) fn acknowledged(&mut self, now: Time, ack: CongestionAck) -> Option<Sample> {
         let under_way = self.sent.iter().enumerate().skip(self.passed);
         let (at, boundary) = under_way.into_iter().find(|(_, it)| it.name == ack.name)?;
@@ -106,7 +108,7 @@ impl Ledger {
     }
 }
 
-/// Bytes and time between two arrivals at one receiver. `None` unless its clock advanced.
+/// Bytes and time between two arrivals at the same receiver. `None` if its clock did not advance.
 fn arrived(first: &CongestionAck, second: &CongestionAck) -> Option<Arrived> {
     let bytes = second.received.wrapping_sub(first.received).cast_signed();
     let micros = second.micros.wrapping_sub(first.micros).cast_signed();

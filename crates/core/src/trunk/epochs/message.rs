@@ -1,30 +1,30 @@
-//! Messages between the two ends about epochs: congestion ACKs, and requests for a spacing.
+//! The two messages of epochs. A *congestion ACK* reports the arrival of a boundary. A *spacing request* tells the
+//! receiver how many packets an epoch shall have on average.
 //!
-//! Both have the form of TCP segments without payload, like management packets.
-//! [`CongestionAck::segment`] maps the fields.
+//! Both are encoded as TCP segments without payload, like management packets. [`CongestionAck::segment`] shows which
+//! TCP field holds which value.
 //!
-//! Source: doi 10.1145/3447786.3456260 (Bundler): congestion ACKs and epoch sizes travel out of
-//! band.
-//! Differs: a congestion ACK carries the arrival time by the clock of the receiver, and a random
-//! number that identifies the receiver's counter.
+//! Source: doi 10.1145/3447786.3456260 (Bundler): congestion ACKs and epoch sizes in packets of their own.
+//! Differs: a congestion ACK also contains the arrival time by the clock of the receiver, and a random number that
+//! identifies the receiver.
 
 use super::boundary::Spacing;
 use crate::Time;
 use crate::packet::{TcpFlags, TcpSegment};
 use crate::tcp::Segment;
 
-/// Report of the receiver: a boundary has arrived.
+/// The receiver's report that a boundary has arrived.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct CongestionAck {
-    /// Name of the boundary.
+    /// Name of the boundary: a part of its hash.
     pub(super) name: u32,
     /// User bytes received so far, the boundary included, modulo 2^32.
     pub(super) received: u32,
     /// Arrival time by the receiver's clock, in microseconds modulo 2^32.
     pub(super) micros: u32,
-    /// Random number of the receiver. It changes when the receiver restarts its count.
+    /// Random number of the receiver. After a restart, which resets `received`, the number is another.
     pub(super) life: u32,
-    /// The spacing at which the receiver looks for boundaries.
+    /// The spacing that the receiver uses now.
     pub(super) spacing: Spacing,
 }
 
@@ -48,7 +48,7 @@ impl CongestionAck {
     }
 }
 
-/// The segment that asks the receiver to use `spacing`.
+/// The spacing request: asks the receiver to use `spacing`.
 pub(super) fn ask_for(spacing: Spacing) -> Segment {
     let flags = TcpFlags(TcpFlags::ACK);
     let header = TcpSegment { window: spacing.power(), flags, ..TcpSegment::default() };

@@ -1,4 +1,4 @@
-//! The receiving end of a trunk with epochs: it watches user packets, and reports the boundaries that arrive.
+//! The receiving gateway of a trunk with epochs: it sends a congestion ACK for each boundary among the user packets.
 
 use super::boundary::{Spacing, boundary, frames};
 use super::message::{CongestionAck, micros};
@@ -9,23 +9,24 @@ use crate::trunk::packet::{Frame, describe, network_len};
 use crate::trunk::probe::{self, TrunkOutput};
 use crate::{Packet, PacketId, Time};
 
-/// The receiving end of a trunk with epochs.
-pub(in crate::trunk) struct Receiver {
-    /// Key and DS codepoint of congestion ACKs.
+/// The receiving end of a trunk with epochs, at one gateway.
+pub(in crate::trunk) struct EpochReceiver {
+    /// Flow key of congestion ACKs.
     key: FlowKey,
+    /// DS codepoint of congestion ACKs.
     dscp: u8,
-    /// Frame format of congestion ACKs. `None`: the same as that of the user packets.
+    /// Frame format of congestion ACKs. `None`: each gets the format of the user packet that it acknowledges.
     frame: Option<Frame>,
     spacing: Spacing,
     /// User bytes that have arrived.
     received: u64,
-    /// Random number of this receiver. A predecessor had another number, so the sender can
-    /// distinguish their counters.
+    /// Random number that identifies this receiver. A restarted receiver has another number. So the sender
+    /// does not compare counters of different receivers.
     life: u32,
 }
 
-impl Receiver {
-    /// The receiver of the trunk that `config` describes. Draws one number from `random`.
+impl EpochReceiver {
+    /// Creates the receiver of the trunk that `config` describes. Draws one number from `random`.
     pub(in crate::trunk) fn new(config: &Config, random: &mut Random) -> Self {
         let life = u32::try_from(random.below(1 << 32)).unwrap_or(0);
         Self {
@@ -38,7 +39,7 @@ impl Receiver {
         }
     }
 
-    /// A user packet passes. Returns the congestion ACK if the packet is a boundary.
+    /// Counts a user packet. Returns a congestion ACK if the packet is a boundary.
     fn count(&mut self, now: Time, packet: &Packet) -> Option<CongestionAck> {
         self.received = self.received.wrapping_add(network_len(packet));
         let name = boundary(packet, self.spacing)?;
@@ -47,13 +48,13 @@ impl Receiver {
         Some(CongestionAck { name, received, micros, life, spacing })
     }
 
-    /// The sender asks for another spacing of boundaries.
+    /// Applies the spacing request in `header`.
     fn set_spacing(&mut self, header: &TcpSegment) {
         self.spacing = Spacing::of_power(header.window);
     }
 }
 
-impl probe::Receiver for Receiver {
+impl probe::ProbeReceiver for EpochReceiver {
     fn handle(&mut self, to: &mut TrunkOutput<'_, '_>, _number: u16, packet: PacketId) {
         if let Some(segment) = to.take_in(packet) {
             self.set_spacing(&segment.header);

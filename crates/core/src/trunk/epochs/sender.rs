@@ -1,55 +1,58 @@
-//! The sending end of a trunk with epochs: user packets depart at the rate of its congestion control.
+//! The sending gateway of a trunk with epochs: it paces user packets at the rate `window / RTT` of its congestion control.
 //!
-//! Differs from Bundler: a window bounds the bytes in flight, as in Copa. When a boundary is overdue, at most 1.5
-//! windows depart after the last acknowledged boundary. Chance selects the boundaries, so a round trip or more may pass
-//! without any.
+//! Source: doi 10.1145/3447786.3456260 (Bundler), and Copa (NSDI 2018) for the window.
+//! Differs: Bundler limits the rate only. Here at most 1.5 windows of bytes may depart after the last acknowledged
+//! boundary, if the congestion ACK of a boundary is overdue. While none is overdue, the pacing rate alone decides. A
+//! hash selects the boundaries, so a whole round trip may pass without one.
 
 use std::time::Duration;
 
 use super::PACKET;
 use super::boundary::{Spacing, boundary, frames};
-use super::control::{Control, Progress};
-use super::ledger::{Ledger, Sent};
+use super::control::{AggregateWindow, BoundaryMeasurement};
+use super::ledger::{Ledger, SentTotals};
 use super::message::{CongestionAck, ask_for};
 use crate::packet::{FlowKey, TcpSegment};
 use crate::random::Random;
 use crate::tcp::Segment;
 use crate::trunk::packet::{Frame, describe, network_len};
-use crate::trunk::probe::{Arrival, Probe, Reason, TrunkOutput};
+use crate::trunk::probe::{BandwidthProbe, Reason, TrunkOutput, TunnelArrival};
 use crate::trunk::tunnel::Tunnel;
-use crate::trunk::{Config, Counts, State};
+use crate::trunk::{Config, TrunkCounters, TrunkState};
 use crate::{Bytes, Packet, Rate, Time};
 
-/// The sending end of a trunk with epochs.
+/// The bandwidth probe `epochs`, at the sending gateway.
 pub(in crate::trunk) struct Epochs {
-    /// Key and DS codepoint of requests for a spacing.
+    /// Flow key of spacing requests.
     key: FlowKey,
+    /// DS codepoint of spacing requests.
     dscp: u8,
-    /// Frame format of these requests.
+    /// Frame format of spacing requests.
     frame: Frame,
-    /// `true` if that is the format of user packets.
+    /// `true` if `frame` must follow the format of the latest user packet.
     follows: bool,
-    control: Control,
+    control: AggregateWindow,
     ledger: Ledger,
     spacing: Spacing,
-    sent: Sent,
-    /// Bytes sent that have not arrived, minus late ones. The second number is their maximum so
-    /// far.
+    sent: SentTotals,
+    /// Bytes that did not arrive, minus bytes that arrived late. The second number is the maximum of the first
+    /// so far.
     missing: (i64, u64),
-    /// Bytes and packets sent up to the last acknowledged boundary.
-    heard: Sent,
-    /// Time of that acknowledgement, or of the last timeout.
+    /// Totals sent up to the last acknowledged boundary. All bytes beyond it count as in flight.
+    heard: SentTotals,
+    /// Time of the last congestion ACK, or of the last timeout.
     heard_at: Time,
     /// Time when the tunnel queue last became backlogged.
     backlogged_since: Time,
-    /// When the next packet may depart.
+    /// Time at which pacing permits the next departure.
     next: Time,
-    /// Timeouts in a row.
+    /// Timeouts since the last congestion ACK.
     timeouts: u32,
-    /// Time of the last adaptation of the spacing, and the packets sent by then.
+    /// Time of the last adaptation of the spacing, and the number of packets sent by then.
     adapted: (Time, u64),
-    /// The spacing must be sent to the other end. Then the time of the last request.
+    /// `true` if a spacing request must be sent.
     tell: bool,
+    /// Time of the last spacing request.
     told: Option<Time>,
 }
 
@@ -60,12 +63,12 @@ impl Epochs {
             dscp: config.user_dscp(),
             frame: config.wire.frame().unwrap_or_default(),
             follows: config.wire.frame().is_none(),
-            control: Control::new(now, random),
+            control: AggregateWindow::new(now, random),
             ledger: Ledger::default(),
             spacing: Spacing::default(),
-            sent: Sent::default(),
+            sent: SentTotals::default(),
             missing: (0, 0),
-            heard: Sent::default(),
+            heard: SentTotals::default(),
             heard_at: now,
             backlogged_since: now,
             next: now,
@@ -76,21 +79,22 @@ impl Epochs {
         }
     }
 
-    /// Returns `true` if the window has room for the next packet. While no boundary is overdue, it
-    /// always has.
+    /// Returns `true` if the window permits the next packet. The window does not limit while no boundary is
+    /// overdue.
     fn has_room(&self) -> bool {
         let in_flight = self.sent.bytes - self.heard.bytes;
         in_flight < self.control.window() + self.control.window() / 2 || !self.is_overdue()
     }
 
-    /// Returns `true` if a boundary will be unacknowledged for 1.5 round trips when the next packet
-    /// departs. Always, before the first round-trip time is known.
+    /// Returns `true` if a boundary is overdue: when the next packet departs, 1.5 round trips will have passed
+    /// since the boundary departed, without a congestion ACK. Before the first measurement of the round-trip
+    /// time, the answer is `true`.
     fn is_overdue(&self) -> bool {
         let Some(srtt) = self.control.srtt() else { return true };
         self.ledger.oldest().is_some_and(|left| left + srtt + srtt / 2 <= self.next)
     }
 
-    /// A packet of `len` bytes departs for the share: delays the next one by `len / rate`.
+    /// A packet of `len` bytes departs: delays the next departure by `len / rate`.
     fn pace(&mut self, now: Time, len: u64) {
         let from = self.next.max(Time::from_nanos(now.nanos().saturating_sub(CATCH_UP)));
         self.next = match self.control.rate() {
@@ -99,7 +103,7 @@ impl Epochs {
         };
     }
 
-    /// Records the frames of a departing packet, and the boundaries among them.
+    /// Counts the frames of a departing packet, and records those that are boundaries.
     fn record(&mut self, now: Time, packet: &Packet) {
         for frame in frames(packet) {
             let bytes = network_len(&frame);
@@ -114,31 +118,39 @@ impl Epochs {
         }
     }
 
-    /// A congestion ACK. Returns the window if the ACK brought a round-trip time.
-    fn on_ack(&mut self, now: Time, header: &TcpSegment, counts: &mut Counts) -> Option<Bytes> {
+    /// Handles a congestion ACK. Returns the new window if the ACK gave a round-trip time.
+    fn on_ack(
+        &mut self,
+        now: Time,
+        header: &TcpSegment,
+        counts: &mut TrunkCounters,
+    ) -> Option<Bytes> {
         let ack = CongestionAck::read(header)?;
         self.tell |= ack.spacing != self.spacing && self.may_tell(now);
         let sample = self.ledger.acknowledged(now, ack)?;
         let bytes = sample.sent.bytes.saturating_sub(self.heard.bytes);
-        self.heard = Sent { bytes: self.heard.bytes.max(sample.sent.bytes), ..sample.sent };
+        self.heard = SentTotals { bytes: self.heard.bytes.max(sample.sent.bytes), ..sample.sent };
         (self.heard_at, self.timeouts) = (now, 0);
         counts.missing += self.add_missing(sample.missing);
         let rtt = sample.rtt?;
         let (missing, arrived, full) = (sample.missing, sample.arrived, sample.full);
-        let progress = Progress { rtt, bytes, missing, arrived, full };
+        let progress = BoundaryMeasurement { rtt, bytes, missing, arrived, full };
         self.control.on_progress(now, &progress);
         self.adapt_spacing(now);
         Some(Bytes(self.control.window()))
     }
 
-    /// Adds missing bytes; late bytes are negative. Returns the bytes that are missing beyond the largest number so far.
+    /// Adds bytes that did not arrive, or subtracts bytes that arrived late if `bytes` is negative. Returns by how much
+    /// the maximum of the sum has grown.
+    ///
+    /// Example: after +3000, -1500 and +4500, the results are 3000, 0 and 3000, and the sum is 6000.
     fn add_missing(&mut self, bytes: i64) -> u64 {
         self.missing.0 = self.missing.0.saturating_add(bytes);
         let most = self.missing.1.max(u64::try_from(self.missing.0).unwrap_or(0));
         most - std::mem::replace(&mut self.missing.1, most)
     }
 
-    /// Adapts the spacing of boundaries to the packets sent in a round trip, once per round trip.
+    /// Adapts the spacing to the number of packets sent in a round trip. Does so once per round trip.
     fn adapt_spacing(&mut self, now: Time) {
         let srtt = self.control.srtt().unwrap_or_default();
         let (at, packets) = self.adapted;
@@ -152,13 +164,13 @@ impl Epochs {
         }
     }
 
-    /// Returns `true` if the spacing may be sent again: once per round trip.
+    /// Returns `true` if the last spacing request is a round trip ago, so that the next may be sent.
     fn may_tell(&self, now: Time) -> bool {
         let srtt = self.control.srtt().unwrap_or(FIRST_TIMEOUT);
         self.told.is_none_or(|at| now.since(at) >= srtt)
     }
 
-    /// When the next timeout expires, if the tunnel queue is `backlogged`.
+    /// Expiry of the timeout without a congestion ACK. `None` unless the tunnel queue is `backlogged`.
     fn timeout_at(&self, backlogged: bool) -> Option<Time> {
         let srtt = self.control.srtt();
         let timeout = srtt.map_or(FIRST_TIMEOUT, |srtt| (3 * srtt).max(LEAST_TIMEOUT));
@@ -167,18 +179,18 @@ impl Epochs {
     }
 }
 
-impl Probe for Epochs {
-    fn on_arrival(&mut self, now: Time, packet: &Packet, arrival: Arrival) -> bool {
+impl BandwidthProbe for Epochs {
+    fn on_arrival(&mut self, now: Time, packet: &Packet, arrival: TunnelArrival) -> bool {
         if self.follows {
             self.frame = Frame::of(packet);
         }
-        if arrival == Arrival::First {
+        if arrival == TunnelArrival::First {
             self.backlogged_since = now;
         }
         true
     }
 
-    /// After a timeout, the packets in flight are considered lost.
+    /// If the timeout has expired, considers all packets in flight lost, and begins with a small window.
     fn handle_timeout(&mut self, now: Time, backlogged: bool) {
         if self.timeout_at(backlogged).is_some_and(|at| at <= now) {
             self.timeouts = self.timeouts.saturating_add(1);
@@ -201,7 +213,7 @@ impl Probe for Epochs {
         self.record(now, packet);
     }
 
-    /// Sends the spacing to the other end if that has to know it.
+    /// Sends a spacing request if one is due.
     fn transmit(&mut self, to: &mut TrunkOutput<'_, '_>, _tunnel: &mut Tunnel) -> bool {
         if std::mem::take(&mut self.tell) {
             self.told = Some(to.cx.now);
@@ -216,18 +228,18 @@ impl Probe for Epochs {
         now: Time,
         _number: u16,
         segment: Option<&Segment>,
-        counts: &mut Counts,
+        counts: &mut TrunkCounters,
     ) -> Option<Bytes> {
         let Some(segment) = segment else {
-            // The other end is back. The next timeout is as short as before the peer was considered
-            // dead.
+            // The other gateway is alive again. The next timeout is as short as it was when this gateway
+            // was first considered dead.
             self.timeouts = self.timeouts.min(SILENCE);
             return None;
         };
         self.on_ack(now, &segment.header, counts)
     }
 
-    /// Before a round-trip time is known, the window in one second.
+    /// The pacing rate. Before the first round-trip time, it is one window per second.
     fn rate(&self) -> u64 {
         self.control.rate().map_or_else(|| 8 * self.control.window(), Rate::bps)
     }
@@ -239,9 +251,9 @@ impl Probe for Epochs {
         Time::earliest(timeout, next)
     }
 
-    fn state(&self) -> State {
+    fn state(&self) -> TrunkState {
         let in_flight = self.sent.bytes.saturating_sub(self.heard.bytes);
-        State {
+        TrunkState {
             window: self.control.window() / PACKET,
             credit: 0_i64
                 .saturating_add_unsigned(self.control.window())
@@ -253,17 +265,22 @@ impl Probe for Epochs {
     }
 }
 
-/// Timeouts in a row after which the other end is considered dead.
+/// Timeouts without a congestion ACK after which the other gateway is considered dead.
 const SILENCE: u32 = 3;
 
+/// Timeout before the first round-trip time is known.
+///
 /// Source: RFC 6298, section 2.1.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The same as `TCP_RTO_MIN` of Linux.
+/// Least timeout.
+///
+/// Source: `TCP_RTO_MIN` of Linux.
 const LEAST_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Timeouts double this many times at most.
+/// Each timeout is twice as long as the previous one, up to this number of doublings.
 const MOST_BACKOFF: u32 = 6;
 
-/// Delay of a pump that pacing makes up for, in nanoseconds.
+/// If a call is late, packets depart faster until pacing is on schedule again. This is the longest such delay in
+/// nanoseconds. A longer delay is not made up for.
 const CATCH_UP: u64 = 1_000_000;

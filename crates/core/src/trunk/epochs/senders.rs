@@ -1,17 +1,17 @@
-//! An estimate of the number of senders of an aggregate. Senders with little traffic hardly count.
+//! An estimate of the number of flows that share a trunk. Flows with little traffic hardly count.
 //!
-//! Bytes are counted in `m` parts, selected by a hash. With `S` the squared sum and `Q` the sum of
-//! squares, the estimate is `S (m - 1) / (Q m - S)`.
+//! A hash of the addresses and ports assigns each flow to one of `m` byte counters. Let `S` be the square of the sum of
+//! all counters, and `Q` the sum of their squares. The estimate is `S (m - 1) / (Q m - S)`. Example: ten flows with equal
+//! traffic in ten different counters give 10. A further flow with a hundredth of their traffic changes it by 0.02 only.
 //!
-//! Source: doi 10.1038/163688a0 (Simpson): the inverse of the sum of squared shares is the number
-//! of equal senders.
-//! Differs: several flows may share a part. The estimate is the number of equal flows that would
-//! most likely show these counts.
+//! Source: doi 10.1038/163688a0 (Simpson's index): `n` flows with equal shares have `S / Q = n`.
+//! Differs: several flows may share a counter, which makes `S / Q` smaller. The formula corrects for the mean of this
+//! effect: it returns the `n` for which equal flows would have this `S / Q` on average.
 
 use crate::packet::FlowKey;
 use crate::random::{halves, mixed};
 
-/// Bytes sent in each part since the last count.
+/// Bytes sent since the last estimate, in a counter for each value of the hash.
 pub(super) struct Senders {
     sent: Box<[u64; PARTS]>,
 }
@@ -23,7 +23,7 @@ impl Default for Senders {
 }
 
 impl Senders {
-    /// A user packet of `bytes` departs.
+    /// Counts a departing user packet of `bytes`.
     pub(super) fn sends(&mut self, key: &FlowKey, bytes: u64) {
         let words = [key.src, key.dst].map(|it| halves(it.number()));
         let ports = u64::from(key.src.port) << 16 | u64::from(key.dst.port);
@@ -33,13 +33,13 @@ impl Senders {
         self.sent[part] += bytes;
     }
 
-    /// The estimate since the last count, at least one. Counting starts again from zero.
+    /// The estimated number of flows since the last call, at least one. Resets all counters.
     pub(super) fn count(&mut self) -> u64 {
         let (mut sum, mut squares) = (0, 0);
         for bytes in std::mem::take(self).sent.iter().map(|it| u128::from(*it)) {
             (sum, squares) = (sum + bytes, squares + bytes * bytes);
         }
-        // `n` equal senders hashed into `m` parts give `S / Q = n m / (m + n - 1)`.
+        // `n` equal flows in `m` counters have `S / Q = n m / (m + n - 1)` on average. Solved for `n`.
         let (square, parts) = (sum * sum, 1 << 8);
         let left = (squares * parts).saturating_sub(square).max(1);
         let count = (square * (parts - 1) + left / 2) / left;
@@ -47,7 +47,8 @@ impl Senders {
     }
 }
 
+/// Number of counters, `m`: four times the greatest estimate.
 const PARTS: usize = 1 << 8;
 
-/// Greatest estimate. One more sender beyond it makes little difference.
+/// Greatest estimate. With more flows than that, one flow more hardly changes the window.
 const MOST: u64 = 64;

@@ -1,15 +1,15 @@
-//! Tests of a trunk with epochs: its parts, and both ends with a path between them.
+//! Tests of a trunk with epochs: its parts, and two gateways with a path between them.
 
 use std::time::Duration;
 
 use proptest::prelude::*;
 
 use super::boundary::{Spacing, boundary, frames};
-use super::control::{Control, Mode, Progress};
-use super::crowd::{Crowd, Round};
-use super::ledger::{Ledger, Sent};
+use super::control::{AggregateWindow, BoundaryMeasurement, CopaMode};
+use super::ledger::{Ledger, SentTotals};
 use super::message::CongestionAck;
 use super::senders::Senders;
+use super::virtual_flows::{VirtualFeedback, VirtualFlows};
 use crate::link::{LinkConfig, Loss};
 use crate::packet::{Ecn, Endpoint, FlowKey, Member, Network, Protocol, TcpFlags, TcpSegment};
 use crate::random::Random;
@@ -23,7 +23,7 @@ fn spacings() -> impl Iterator<Item = Spacing> {
     (0..=20).map(Spacing::of_power)
 }
 
-/// A segment of the connection from `port` that carries the byte `seq`.
+/// A TCP segment of the connection from `port`, with the sequence number `seq`.
 fn segment(port: u16, seq: u32, v6: bool) -> Packet {
     let (src, dst, network) = if v6 {
         (Endpoint::v6([7; 16], port), Endpoint::v6([9; 16], 443), Network::Ipv6)
@@ -41,8 +41,8 @@ fn segment(port: u16, seq: u32, v6: bool) -> Packet {
 }
 
 proptest! {
-    /// Fields that hops change make no difference. Boundaries of a wide spacing are boundaries of a
-    /// narrow one.
+    /// Header fields that routers change do not affect the hash. Each boundary at a wide spacing is also a boundary at a
+    /// narrow spacing.
     #[test]
     fn both_ends_see_the_same_boundaries(
         port: u16, seq: u32, v6: bool, dscp in 0_u8..64, window: u16, vlan: u16, flow: u32, power in 0_u16..12,
@@ -59,7 +59,7 @@ proptest! {
     }
 }
 
-/// One connection or many, IPv4 or IPv6, TCP or UDP: epochs have the requested length.
+/// Epochs have the requested mean length, for one or many connections, IPv4 and IPv6, TCP and UDP.
 #[test]
 fn epochs_are_as_long_as_asked_for_whatever_is_sent() {
     let datagram = |n: u32, v6| {
@@ -118,11 +118,12 @@ fn fates() -> impl Strategy<Value = Vec<Fate>> {
 }
 
 proptest! {
-    /// Losses and reordering in both directions do not falsify samples. A round-trip time is that
-    /// of the copy that arrived, and progress never goes back. The missing bytes between first and
-    /// last ACK are those that had not arrived by then.
+    /// Losses and reordering in both directions do not falsify the measurements. Each round-trip time is that of the
+    /// packet that arrived. The acknowledged totals never decrease. All missing bytes together are those that had not
+    /// arrived at the last congestion ACK.
     ///
-    /// Catches: forgetting names that have passed, so that a repeated packet is not recognized.
+    /// Catches: names of acknowledged boundaries that are forgotten, so that a second packet with the same name gives a
+    /// wrong round-trip time.
     #[test]
     fn samples_are_true_whatever_is_lost_and_overtaken(fates in fates()) {
         let ms = Time::from_millis;
@@ -138,7 +139,7 @@ proptest! {
         let (mut acks, mut missing, mut heard, mut first) = (acks.into_iter().peekable(), 0, 0, None);
         for now in 0..300 {
             if let Some(it) = usize::try_from(now).ok().and_then(|n| fates.get(n)) {
-                ledger.leaves(ms(now), it.name, Sent { bytes: 1_500 * (now + 1), packets: now + 1 }, true);
+                ledger.leaves(ms(now), it.name, SentTotals { bytes: 1_500 * (now + 1), packets: now + 1 }, true);
             }
             while let Some((_, sent, ack)) = acks.next_if(|it| it.0 == now) {
                 let Some(sample) = ledger.acknowledged(ms(now), ack) else { continue };
@@ -156,14 +157,15 @@ proptest! {
     }
 }
 
-/// A super-packet has the same frames, however an interface joins them.
+/// Segments have the same hashes, whether or not an interface has joined them into super-packets.
 ///
-/// Catches: a super-packet looked at as one; frames without what their headers repeat; the FIN of the last on all.
+/// Catches: a super-packet hashed as one packet; frames whose repeated headers are not counted; the FIN of the last
+/// frame on all frames.
 #[test]
 fn a_super_packet_is_the_frames_it_is_cut_into() {
     let joined = |first: u32, count: u16, short: u32, fin: bool| {
         let payload = u32::from(count) * 1_448 - short;
-        // One timestamp: an interface joins only segments with equal timestamps.
+        // An interface joins only segments with equal timestamps.
         let it = segment(9, 0, false);
         let flags =
             if fin { TcpFlags(TcpFlags::ACK | TcpFlags::FIN) } else { it.tcp.unwrap().flags };
@@ -188,8 +190,8 @@ fn a_super_packet_is_the_frames_it_is_cut_into() {
     assert_eq!(one, each);
 }
 
-/// Catches: a UDP super-packet as boundary, although its frames have other checksums; its repeated
-/// headers left out.
+/// Catches: a UDP super-packet that is a boundary, although the receiver sees frames with other checksums; repeated
+/// headers that are not counted.
 #[test]
 fn a_super_packet_of_udp_is_as_long_as_its_frames_and_ends_no_epoch() {
     let it =
@@ -204,7 +206,12 @@ fn a_super_packet_of_udp_is_as_long_as_its_frames_and_ends_no_epoch() {
 fn a_receiver_that_began_anew_has_lost_nothing() {
     let mut ledger = Ledger::default();
     for n in 1..4 {
-        ledger.leaves(Time::ZERO, n, Sent { bytes: 1_500 * u64::from(n), packets: n.into() }, true);
+        ledger.leaves(
+            Time::ZERO,
+            n,
+            SentTotals { bytes: 1_500 * u64::from(n), packets: n.into() },
+            true,
+        );
     }
     let mut said = |name, received, life| {
         let ack = CongestionAck { name, received, life, ..CongestionAck::default() };
@@ -213,31 +220,32 @@ fn a_receiver_that_began_anew_has_lost_nothing() {
     assert_eq!([said(1, 900_000, 1), said(2, 1_500, 2), said(3, 1_500, 2)], [0, 0, 1_500]);
 }
 
-fn control() -> Control {
-    Control::new(Time::ZERO, Random::new(7, 0))
+fn control() -> AggregateWindow {
+    AggregateWindow::new(Time::ZERO, Random::new(7, 0))
 }
 
-/// Reports `rounds` round trips of `rtt` milliseconds to `control`, with ten boundaries each.
-fn round_trips(control: &mut Control, now: &mut Time, rounds: u32, rtt: u64, missing: i64) {
+/// Reports `rounds` round trips of `rtt` milliseconds to `control`, each with ten acknowledged boundaries.
+fn round_trips(control: &mut AggregateWindow, now: &mut Time, rounds: u32, rtt: u64, missing: i64) {
     for n in 0..10 * rounds {
         *now += Duration::from_millis(rtt) / 10;
         let (rtt, bytes) = (Duration::from_millis(rtt), control.window() / 10);
         let missing = if n % 10 == 0 { missing } else { 0 };
         let arrived = Some(Arrived { bytes, span: rtt / 10 });
-        control.on_progress(*now, &Progress { rtt, bytes, missing, arrived, full: true });
+        control
+            .on_progress(*now, &BoundaryMeasurement { rtt, bytes, missing, arrived, full: true });
     }
 }
 
-/// Catches: a queue that counts as filled by cross traffic after five round trips.
-/// Catches: windows that grow while packets are lost.
+/// Catches: the mode `Competition` after five round trips that are shorter than two seconds.
+/// Catches: windows of virtual connections that grow while packets are lost.
 #[test]
 fn it_competes_while_the_queue_stays_full_and_no_longer() {
     let (mut now, mut control) = (Time::ZERO, control());
     round_trips(&mut control, &mut now, 10, 50, 0);
     round_trips(&mut control, &mut now, 15, 100, 0);
-    assert_eq!(control.mode(), Mode::Delay);
+    assert_eq!(control.mode(), CopaMode::Delay);
     round_trips(&mut control, &mut now, 8, 100, 0);
-    assert_eq!(control.mode(), Mode::Competition);
+    assert_eq!(control.mode(), CopaMode::Competition);
     let before = control.window();
     round_trips(&mut control, &mut now, 15, 100, 0);
     assert!(control.window() > before, "{} {before}", control.window());
@@ -245,10 +253,11 @@ fn it_competes_while_the_queue_stays_full_and_no_longer() {
     round_trips(&mut control, &mut now, 5, 100, 3_000);
     assert!(control.window() < before, "{} {before}", control.window());
     round_trips(&mut control, &mut now, 2, 50, 0);
-    assert_eq!(control.mode(), Mode::Delay);
+    assert_eq!(control.mode(), CopaMode::Delay);
 }
 
-/// Catches: no check; one that gives its window up for good; the least round-trip time forgotten after ten seconds.
+/// Catches: the mode `Check` that never begins, or whose small window stays; a least round-trip time that is forgotten
+/// after ten seconds.
 #[test]
 fn now_and_then_it_takes_what_is_its_own_out_of_the_queue_and_then_has_its_window_again() {
     let (mut now, mut control) = (Time::ZERO, control());
@@ -257,12 +266,12 @@ fn now_and_then_it_takes_what_is_its_own_out_of_the_queue_and_then_has_its_windo
     let (mut checks, mut largest, mut checking) = (0, 0, false);
     for _ in 0..400 {
         round_trips(&mut control, &mut now, 1, 100, 0);
-        let checks_now = control.mode() == Mode::Check;
+        let checks_now = control.mode() == CopaMode::Check;
         checks += u32::from(checks_now && !checking);
         if checks_now {
             assert!(control.window() < largest * 3 / 4, "{} {largest}", control.window());
         } else {
-            assert_eq!(control.mode(), Mode::Competition);
+            assert_eq!(control.mode(), CopaMode::Competition);
             assert!(control.window() >= largest, "{} {largest}", control.window());
             largest = control.window();
         }
@@ -271,7 +280,7 @@ fn now_and_then_it_takes_what_is_its_own_out_of_the_queue_and_then_has_its_windo
     assert!((11..=13).contains(&checks), "{checks}");
 }
 
-/// Catches: flows counted, whatever they send; flows that share a part of the table not made up for.
+/// Catches: an estimate that counts flows without regard to their bytes, or that ignores flows with the same hash.
 #[test]
 fn senders_count_as_far_as_they_send() {
     let key = |port| segment(port, 0, false).key;
@@ -289,14 +298,14 @@ fn senders_count_as_far_as_they_send() {
     }
 }
 
-/// Catches: a packet that is lost makes all windows smaller; each of a burst makes one smaller again.
+/// Catches: a lost packet that reduces all windows; a burst of losses that reduces the same window twice.
 #[test]
 fn a_loss_is_one_connections_and_a_burst_makes_none_smaller_twice() {
     let ms = Duration::from_millis(100);
     let lost = |missing| {
-        let mut crowd = Crowd::new(Random::new(1, 1));
+        let mut crowd = VirtualFlows::new(Random::new(1, 1));
         crowd.begin(10, 1_500_000);
-        let round = Round { bytes: 0, missing, srtt: ms, may_grow: false };
+        let round = VirtualFeedback { bytes: 0, missing, srtt: ms, may_grow: false };
         crowd.on_boundary(Time::from_secs(1), &round);
         crowd.window()
     };
@@ -304,14 +313,15 @@ fn a_loss_is_one_connections_and_a_burst_makes_none_smaller_twice() {
     assert_eq!(lost(1_500 * 300), 1_050_000);
 }
 
-/// Catches: forged losses of a peer, assigned one by one; duplicates that hide all later losses.
+/// Catches: a forged report of endless losses, which reduces windows for ever; a forged report of duplicates, which
+/// hides all later losses.
 #[test]
 fn what_a_boundary_tells_is_believed_for_a_round_trip_and_no_more() {
     let ms = Duration::from_millis(100);
-    let mut crowd = Crowd::new(Random::new(1, 1));
+    let mut crowd = VirtualFlows::new(Random::new(1, 1));
     crowd.begin(10, 1_500_000);
     let mut tell = |second, missing| {
-        let round = Round { bytes: 0, missing, srtt: ms, may_grow: false };
+        let round = VirtualFeedback { bytes: 0, missing, srtt: ms, may_grow: false };
         crowd.on_boundary(Time::from_secs(second), &round);
         crowd.window()
     };
@@ -321,22 +331,23 @@ fn what_a_boundary_tells_is_believed_for_a_round_trip_and_no_more() {
     assert!(tell(4, 1_500 * 10) < 1_050_000);
 }
 
-/// A mobile path that holds packets back. Catches: a difference of round-trip times taken for more than zero.
+/// A mobile path may hold packets for many seconds.
+///
+/// Catches: a subtraction of round-trip times that underflows.
 #[test]
 fn round_trips_of_many_seconds_are_round_trips() {
     let mut control = control();
     for (second, rtt) in [(40, 40_000), (41, 50), (42, 70), (53, 60), (54, 30_000), (90, 55)] {
         let (rtt, bytes) = (Duration::from_millis(rtt), 15_000);
-        let it = Progress { rtt, bytes, missing: 0, arrived: None, full: true };
+        let it = BoundaryMeasurement { rtt, bytes, missing: 0, arrived: None, full: true };
         control.on_progress(Time::from_secs(second), &it);
         assert!(control.window() > 0);
     }
 }
 
-/// One packet in fifty is lost on the path. The missing bytes equal the bytes that did not arrive
-/// by the last report.
+/// One packet in fifty is lost on the path. The missing bytes are those that did not arrive by the last congestion ACK.
 ///
-/// Catches: losses that are not counted; late bytes counted as lost, or subtracted from a counter.
+/// Catches: losses that are not counted; late bytes that count as lost, or that reduce the counter.
 #[test]
 fn what_did_not_arrive_is_told() {
     let lossy = LinkConfig { loss: Loss::Bernoulli("2 %".parse().unwrap()), ..path(ROOMY) };
@@ -355,7 +366,7 @@ fn what_did_not_arrive_is_told() {
     pair.check_conservation();
 }
 
-/// Catches: a trunk that starts again; a guarantee that waits for a debt at the previous rate.
+/// Catches: a trunk that begins again with a small window; a new guarantee that waits for the debt of the old one.
 #[test]
 fn a_guarantee_and_a_ceiling_change_while_it_goes_on() {
     let mut pair = Pair::new(&epochs(), &path(ROOMY));
@@ -371,16 +382,16 @@ fn a_guarantee_and_a_ceiling_change_while_it_goes_on() {
     pair.check_conservation();
 }
 
-/// Catches: draining by the delay alone, which takes off again what is already on its way to be taken off.
+/// Catches: a window that is reduced further while an earlier reduction has not shown in the round-trip time yet.
 #[test]
 fn what_overshot_is_taken_back_at_once_to_what_the_path_carries_and_no_further() {
     let (mut now, ms) = (Time::ZERO, Duration::from_millis);
     let mut copa = control();
-    let mut tell = |copa: &mut Control, rtt| {
+    let mut tell = |copa: &mut AggregateWindow, rtt| {
         now += ms(5);
         let arrived = Some(Arrived { bytes: 60_000, span: ms(5) });
         let (bytes, missing, full) = (60_000, 0, true);
-        copa.on_progress(now, &Progress { rtt: ms(rtt), bytes, missing, arrived, full });
+        copa.on_progress(now, &BoundaryMeasurement { rtt: ms(rtt), bytes, missing, arrived, full });
         copa.window()
     };
     while tell(&mut copa, 50) < 900_000 {}
@@ -397,7 +408,7 @@ fn epochs() -> Config {
 
 const ROOMY: &str = "{ kind = \"drop-tail\", limit = \"256 kB\" }";
 
-/// Keeps `deep` packets of three connections waiting.
+/// Keeps `deep` packets of three connections in the tunnel queue.
 fn greedy(deep: u32) -> impl FnMut(&mut Pair) {
     let mut sent = 0;
     move |pair| {
@@ -414,7 +425,8 @@ fn greedy(deep: u32) -> impl FnMut(&mut Pair) {
 
 /// The measurement begins after slow start.
 ///
-/// Catches: what overshot left to steps; the queue of a packet more, or three, not worth taking back.
+/// Catches: the queue that slow start leaves, if only the small steps of Copa reduce it; a standing queue of one to three
+/// packets that is never reduced.
 #[test]
 fn it_fills_a_path_and_leaves_its_queue_short() {
     let start = Time::from_secs(4);
@@ -439,9 +451,9 @@ fn it_fills_a_path_and_leaves_its_queue_short() {
     }
 }
 
-/// A site whose users send little, none of it a boundary, and then much.
+/// The users send little for a while, and none of these packets is a boundary. Then they send much.
 ///
-/// Catches: silence counted from the last answer, also while nothing waited.
+/// Catches: a timeout that runs while no user packet waits.
 #[test]
 fn a_pause_is_not_silence() {
     let path = LinkConfig { delay: Duration::from_millis(25), ..fast() };
@@ -458,9 +470,9 @@ fn a_pause_is_not_silence() {
     assert!(bytes > 5_000_000 * 90 / 100, "{bytes}");
 }
 
-/// No boundary appears for three round trips, as chance brings about now and then.
+/// None of the packets of three round trips is a boundary, which happens by chance.
 ///
-/// Catches: a window that is shut although no boundary is under way.
+/// Catches: a window that stops the trunk although no boundary is overdue.
 #[test]
 fn a_long_time_without_a_boundary_stops_nothing() {
     let path = LinkConfig { delay: Duration::from_millis(25), ..fast() };
@@ -476,9 +488,9 @@ fn a_long_time_without_a_boundary_stops_nothing() {
     assert!(bytes > 1_875_000 * 90 / 100, "{bytes}");
 }
 
-/// A load that never fills the window does not let it grow.
+/// The window does not grow while the load does not fill it.
 ///
-/// Catches: growing whether or not as much is under way as the window allows.
+/// Catches: a window that grows although fewer bytes are in flight than it permits.
 #[test]
 fn a_window_that_is_not_used_does_not_grow() {
     let path = LinkConfig { delay: Duration::from_millis(25), ..fast() };
@@ -512,9 +524,9 @@ fn without_feedback_it_sends_what_is_guaranteed_and_comes_back_with_it() {
     assert!(back > 1_250_000 * 10 * 85 / 100, "{back}");
 }
 
-/// Hellos once a second, as live gateways send them.
+/// Keepalives of the other gateway while it is considered dead.
 ///
-/// Catches: hellos that hasten nothing; that have a packet sent each time they come.
+/// Catches: keepalives without effect; a packet sent for each keepalive.
 #[test]
 fn hellos_of_a_peer_that_is_back_hasten_the_next_packet() {
     let mut pair = Pair::new(&epochs(), &path(ROOMY));
@@ -533,7 +545,7 @@ fn hellos_of_a_peer_that_is_back_hasten_the_next_packet() {
     };
     seconds(&mut pair, 60);
     let asked = (pair.ends[0].counts().elastic - before) / 1_500;
-    // Two packets in eight of the shortest timeouts.
+    // Two packets in each timeout of 1.6 s, which is eight of the shortest timeouts: 75 in a minute.
     assert!((70..=80).contains(&asked), "{asked}");
     pair.muted = false;
     seconds(&mut pair, 2);
@@ -543,7 +555,7 @@ fn hellos_of_a_peer_that_is_back_hasten_the_next_packet() {
     assert!(bytes > 2 * 1_250_000 * 85 / 100, "{bytes}");
 }
 
-/// Catches: a ceiling of management packets only; a timer that is early forever.
+/// Catches: a ceiling that does not bound user packets; a timer that expires without end before the time.
 #[test]
 fn under_a_ceiling_it_sends_just_that() {
     let ceiling = Some(Rate::from_mbps(5));

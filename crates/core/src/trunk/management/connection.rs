@@ -1,9 +1,14 @@
-//! The sending end of one management connection: TCP over a virtual stream.
+//! The sending end of one management connection, and its credit.
 //!
-//! Source: `trunking`, sections 4.1 and 4.2.
-//! Differs: after the second timeout in a row without an answer, the connection gives no credit until an answer comes.
-//! The paper does not say what happens when the path fails. A connection that has ended is opened again when user
-//! packets wait.
+//! TCP sends a *virtual stream*: it counts sequence numbers, loses and retransmits as usual, but its segments depart
+//! without their payload. While user packets wait, one further segment is written to the stream whenever TCP has sent
+//! the previous one. So TCP always has data to send.
+//!
+//! Source: `trunking`, sections 4.1 (management packets) and 4.2 (credit).
+//! Differs:
+//! - After two timeouts in a row without an ACK, retransmissions give no credit until an ACK arrives. The paper does
+//!   not treat a path that fails.
+//! - A connection that has ended is opened again when user packets wait.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,42 +20,44 @@ use crate::{Factor, Time};
 
 /// The sending end of a management connection, and its credit.
 pub(super) struct Management {
-    /// Key of its packets.
+    /// Flow key of the packets of the connection.
     pub(super) key: FlowKey,
     config: Arc<Config>,
     random: Random,
-    /// Weight of its congestion control. `None`: that of the configuration.
+    /// Weight of the congestion control. `None`: the weight in `config`.
     weight: Option<Factor>,
-    /// `None` until the first user packet waits.
+    /// The TCP connection. `None` until the first user packet waits.
     tcp: Option<Connection>,
-    /// Bytes of the virtual stream for each management packet. `None` until the handshake has ended.
+    /// Bytes of the virtual stream in each management packet. `None` until the handshake has ended.
     segment: Option<u64>,
-    /// Bytes of the virtual stream written to TCP, and sent by it.
+    /// Bytes of the virtual stream that were written to TCP.
     written: u64,
+    /// Bytes of the virtual stream that TCP has sent at least once.
     sent: u64,
-    /// User bytes that may be sent. Negative credit is borrowed.
+    /// User bytes that may be sent. Negative if the last user packet was longer than the credit.
     credit: i64,
     /// Congestion window in packets.
     window: u64,
-    /// Bytes acknowledged cumulatively, and the number of timeouts before that ACK.
+    /// Bytes of the virtual stream that were acknowledged, and the number of timeouts up to the last ACK.
     heard: (u64, u32),
     /// SYNs sent since the connection was opened.
     syns: u32,
-    /// [`SILENCE`] timeouts in a row have brought no answer.
+    /// The connection has had [`SILENCE`] timeouts in a row without an ACK.
     silent: bool,
-    /// TCP has nothing to send until a segment arrives, more is written, or its timer expires at `due`. Both are as of
-    /// the last poll.
+    /// TCP had nothing to send at the last call of [`poll`](Self::poll). This remains so until a segment arrives, more
+    /// is written, or the timer expires at `due`.
     settled: bool,
+    /// Expiry of the TCP timer, as of the last call of [`poll`](Self::poll).
     due: Time,
 }
 
 /// Kind of a segment that departs.
-pub(super) struct Sent {
-    /// It is a management packet, not an ACK or part of a handshake.
+pub(super) struct SentSegment {
+    /// The segment is a management packet, not an ACK or part of a handshake.
     pub(super) probes: bool,
-    /// It gives credit.
+    /// The segment gives credit for user packets.
     pub(super) counts: bool,
-    /// It is a retransmission.
+    /// The segment is a retransmitted management packet.
     pub(super) again: bool,
 }
 
@@ -75,18 +82,18 @@ impl Management {
         }
     }
 
-    /// Returns `true` if a user packet may be sent for its credit.
+    /// Returns `true` if the credit permits a user packet.
     pub(super) const fn has_credit(&self) -> bool {
         self.credit > 0
     }
 
-    /// Takes `len` bytes of a user packet from the credit.
+    /// Subtracts `len` bytes of a user packet from the credit.
     pub(super) fn spend(&mut self, len: u64) {
         self.credit = self.credit.saturating_sub_unsigned(len);
     }
 
-    /// Asks for credit: user packets wait. Opens the connection if necessary, and writes one more segment if TCP has
-    /// sent all earlier ones.
+    /// Asks for credit, because user packets wait. Opens the connection if necessary. Writes one segment to the virtual
+    /// stream if TCP has sent all earlier ones.
     pub(super) fn ask(&mut self, now: Time) {
         if self.tcp.as_ref().is_none_or(Connection::is_closed) {
             let isn = u32::try_from(self.random.below(1 << 32)).unwrap_or(0);
@@ -106,7 +113,7 @@ impl Management {
         }
     }
 
-    /// A segment from the other end.
+    /// Handles a segment from the other gateway.
     pub(super) fn handle(&mut self, now: Time, segment: &Segment) {
         let Some(tcp) = &mut self.tcp else { return };
         tcp.handle_segment(now, segment);
@@ -125,14 +132,14 @@ impl Management {
         }
     }
 
-    /// Returns `true` if the pump may skip the connection: neither TCP nor a user packet could
-    /// depart. `backlogged`: user packets wait.
+    /// Returns `true` if nothing could depart: TCP has no segment to send, and no user packet may be sent for
+    /// credit. `backlogged` is `true` if user packets wait for this connection.
     pub(super) fn rests(&self, now: Time, backlogged: bool) -> bool {
         let asked = self.credit <= 0 && self.sent != self.written;
         self.settled && self.due > now && (asked || !backlogged)
     }
 
-    /// The next segment that TCP sends.
+    /// The next segment that TCP sends. `None` if it has none now.
     pub(super) fn poll(&mut self, now: Time) -> Option<Outgoing> {
         let tcp = self.tcp.as_mut()?;
         let outgoing = tcp.poll_transmit(now);
@@ -142,8 +149,8 @@ impl Management {
         outgoing
     }
 
-    /// A segment departs. Returns its kind.
-    pub(super) fn note_sent(&mut self, outgoing: &Outgoing) -> Sent {
+    /// Notes a segment that departs. Returns its kind.
+    pub(super) fn note_sent(&mut self, outgoing: &Outgoing) -> SentSegment {
         let payload = u64::from(outgoing.segment.header.payload);
         if payload > 0 {
             self.sent = self.sent.max(outgoing.offset + payload);
@@ -153,10 +160,11 @@ impl Management {
         let answered = !probes || timeouts - self.heard.1 < SILENCE;
         self.syns += u32::from(outgoing.segment.header.flags.any(TcpFlags::SYN));
         self.silent |= !answered || self.syns > SILENCE;
-        Sent { probes, counts: probes && answered, again: probes && outgoing.retransmission }
+        SentSegment { probes, counts: probes && answered, again: probes && outgoing.retransmission }
     }
 
-    /// A management packet gives `vmss` bytes of credit. An empty queue accumulates no more than that.
+    /// Adds `vmss` bytes of credit for a management packet. The credit never exceeds `vmss`, so it does not accumulate
+    /// while the tunnel queue is empty.
     pub(super) fn earn(&mut self, vmss: u64) {
         let vmss = vmss.cast_signed();
         self.credit = self.credit.saturating_add(vmss).min(vmss);
@@ -167,15 +175,15 @@ impl Management {
         self.window
     }
 
-    /// Discards a silent connection, because another one was answered. It is opened again when user packets wait. Its
-    /// timeout may have become minutes by now, and is not waited for.
+    /// Discards the TCP connection if it is silent, because the other gateway has answered another connection. When user
+    /// packets wait, a new one is opened. The present timeout may be minutes long after many doublings.
     pub(super) fn start_again(&mut self) {
         if self.silent {
             (self.tcp, self.silent, self.settled, self.due) = (None, false, false, Time::MAX);
         }
     }
 
-    /// Ends the backoff of the current timeout: TCP retransmits at the latest one RTO after its last segment.
+    /// Ends the backoff of the present timeout: TCP retransmits at the latest one RTO after its last segment.
     pub(super) fn hasten(&mut self) {
         if let Some(tcp) = &mut self.tcp {
             tcp.hasten();
@@ -191,17 +199,17 @@ impl Management {
         }
     }
 
-    /// Returns `true` if [`SILENCE`] timeouts in a row have brought no answer.
+    /// Returns `true` after [`SILENCE`] timeouts in a row without an ACK.
     pub(super) const fn is_silent(&self) -> bool {
         self.silent
     }
 
-    /// Returns `true` if a SYN or a segment has not been answered yet.
+    /// Returns `true` if a SYN or a management packet has not been acknowledged yet.
     pub(super) const fn is_unanswered(&self) -> bool {
         self.sent > self.heard.0 || (self.tcp.is_some() && self.segment.is_none())
     }
 
-    /// User bytes that may be sent. Negative credit is borrowed.
+    /// User bytes that may be sent. Negative if the last user packet was longer than the credit.
     pub(super) const fn credit(&self) -> i64 {
         self.credit
     }
@@ -216,7 +224,7 @@ impl Management {
         self.tcp.as_ref()?.statistics().least_rtt
     }
 
-    /// Changes the weight of the congestion control, now and for later connections.
+    /// Sets the weight of the congestion control, also for TCP connections that are opened later.
     pub(super) fn set_weight(&mut self, weight: Factor) {
         self.weight = Some(weight);
         if let Some(tcp) = &mut self.tcp {
@@ -224,28 +232,29 @@ impl Management {
         }
     }
 
-    /// `window * vmss / rtt` in bits per second. Zero before the first answer.
+    /// `window * vmss / rtt` in bits per second. Zero before the first ACK.
     pub(super) fn rate(&self, vmss: u64) -> u64 {
         let Some(rtt) = self.rtt().map(|rtt| rtt.as_nanos().max(1)) else { return 0 };
         let bits = u128::from(self.window) * u128::from(vmss) * 8;
         u64::try_from(bits * 1_000_000_000 / rtt).unwrap_or(u64::MAX)
     }
 
-    /// Latest time for the next poll of TCP. [`Time::MAX`] for never.
+    /// Latest time for the next call of [`poll`](Self::poll). [`Time::MAX`] for never.
     pub(super) const fn due(&self) -> Time {
         self.due
     }
 }
 
-/// Timeouts in a row after which a connection is silent. Each timeout is twice as long as the
-/// previous one. The second ends three RTO after the last answer.
+/// Timeouts in a row after which a connection is silent. Each timeout is twice as long as the previous one, so the
+/// second expires three RTO after the last ACK.
 const SILENCE: u32 = 2;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Catches: a connection with credit that rests while packets wait; two requests at once; a timer that is missed.
+    /// Catches: a connection with credit that is skipped while user packets wait; two segments written at once; a timer
+    /// that is missed.
     #[test]
     fn a_connection_rests_until_a_segment_arrives_or_it_may_be_asked_or_its_timer_expires() {
         let config = Arc::new(Config::default());
@@ -260,7 +269,7 @@ mod tests {
         assert!(it.rests(now, false) && !it.rests(now, true), "has credit");
     }
 
-    /// Catches: credit of retransmissions that accumulates while the queue is empty.
+    /// Catches: credit of several management packets that accumulates while no user packet waits.
     #[test]
     fn credit_is_at_most_one_vmss_and_borrowed_credit_is_repaid() {
         let config = Arc::new(Config::default());

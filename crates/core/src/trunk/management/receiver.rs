@@ -1,7 +1,8 @@
-//! The receiving end of the management connections: it acknowledges management packets as any TCP would.
+//! The receiving gateway of the management connections: it acknowledges management packets as any TCP receiver does.
 //!
-//! Source: `trunking`, section 4.1, R003-10. User packets never come here. They are forwarded at once, as if there
-//! were no trunk.
+//! The receiver does not see user packets. The gateway forwards these at once, as if there were no trunk.
+//!
+//! Source: `trunking`, section 4.1, R003-10 (the receiver acknowledges segments, and delivers no data).
 
 use std::sync::Arc;
 
@@ -14,32 +15,32 @@ use crate::trunk::probe::{self, TrunkOutput};
 use crate::{PacketId, Time};
 
 /// The receiving ends of all management connections of a trunk.
-pub(in crate::trunk) struct Receiver {
+pub(in crate::trunk) struct ManagementReceiver {
     tcp: Arc<tcp::Config>,
     random: Random,
     dscp: u8,
-    ends: Vec<End>,
-    /// Expiry of the earliest timer of a connection.
+    ends: Vec<ReceivingEnd>,
+    /// Earliest expiry of a timer of a connection, such as that of a delayed ACK.
     due: Option<Time>,
-    /// Frame format of ACKs. `None`: the same as that of the management packets.
+    /// Frame format of ACKs. `None`: each gets the format of the management packet that it acknowledges.
     frame: Option<Frame>,
 }
 
 /// The receiving end of a management connection.
-struct End {
-    /// Key of its packets.
+struct ReceivingEnd {
+    /// Flow key of the ACKs.
     key: FlowKey,
-    /// `None` until the first packet arrives.
+    /// The TCP connection. `None` until the first packet arrives.
     tcp: Option<Connection>,
     /// Frame format of the last management packet.
     frame: Frame,
 }
 
-impl Receiver {
+impl ManagementReceiver {
     pub(in crate::trunk) fn new(config: &Config, random: Random) -> Self {
         let end = |number| {
             let key = config.key_from_peer(number).reverse();
-            End { key, tcp: None, frame: Frame::default() }
+            ReceivingEnd { key, tcp: None, frame: Frame::default() }
         };
         Self {
             tcp: Arc::new(config.tcp.clone()),
@@ -56,7 +57,7 @@ impl Receiver {
     }
 }
 
-impl probe::Receiver for Receiver {
+impl probe::ProbeReceiver for ManagementReceiver {
     fn handle(&mut self, to: &mut TrunkOutput<'_, '_>, number: u16, packet: PacketId) {
         let frame = self.frame.unwrap_or_else(|| Frame::of(&to.cx.pool[&packet]));
         let segment = to.take_in(packet);
@@ -67,7 +68,8 @@ impl probe::Receiver for Receiver {
             let isn = u32::try_from(self.random.below(1 << 32)).unwrap_or(0);
             let tcp = end.tcp.insert(Connection::listen(&self.tcp, to.cx.now, isn));
             if !segment.header.flags.any(TcpFlags::SYN) {
-                // The connection is older than this end: answer with a reset (RFC 9293, 3.10.7.1).
+                // The segment belongs to a connection from before this gateway started. A closed TCP connection
+                // answers with a reset (RFC 9293, 3.10.7.1).
                 tcp.close();
             }
         }
@@ -91,7 +93,7 @@ impl probe::Receiver for Receiver {
     }
 }
 
-impl End {
+impl ReceivingEnd {
     /// Sends the ACKs that TCP has ready.
     fn answer(&mut self, to: &mut TrunkOutput<'_, '_>, dscp: u8) {
         let Some(tcp) = &mut self.tcp else { return };

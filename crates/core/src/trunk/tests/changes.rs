@@ -1,18 +1,18 @@
-//! The path changes while a trunk is backlogged: round trips until the trunk uses the new path.
+//! Tests of a trunk whose path changes or fails: it uses the new path after a few round trips.
 
 use super::*;
 use crate::link::LinkChange;
 
-/// Time before the path changes.
+/// Time at which the path changes.
 const WARMUP: Duration = Duration::from_secs(10);
 
-/// Round trips after which the trunk uses the new path, counted without queueing delay.
+/// Round trips, without queueing delay, after which the trunk must use the whole new path.
 const ROUNDS: u32 = 50;
 
-/// The part of the path that carries user bytes: management packets take 52 of 1,552.
+/// Part of the bandwidth for user packets: for 1,500 of their bytes, there is a management packet of 52 bytes.
 const USERS: f64 = 1_500.0 / 1_552.0;
 
-/// A trunk that has been backlogged for a while, after `change` of the path in both directions.
+/// A backlogged trunk, after `change` has changed its links in both directions.
 fn changed(change: LinkChange) -> Pair {
     let mut pair = Pair::new(&config(), &path(LOSSLESS));
     pair.run(Time::ZERO + WARMUP, greedy(50, &[1_500]));
@@ -23,8 +23,8 @@ fn changed(change: LinkChange) -> Pair {
     pair
 }
 
-/// Checks the five seconds that begin [`ROUNDS`] round trips of `rtt` after the change. Each second
-/// carries the path's rate within 5 %. The queue drops no user packet after the change.
+/// Checks each of the five seconds that follow [`ROUNDS`] round trips of `rtt` after the change. The trunk must use 95 %
+/// of the path's rate, and the queue of the path must drop no user packet.
 fn is_taken(mut pair: Pair, rate: Rate, rtt: Duration) {
     let settled = pair.now + ROUNDS * rtt;
     pair.run(settled, greedy(50, &[1_500]));
@@ -65,7 +65,7 @@ fn a_path_twice_as_long_is_as_full_within_fifty_round_trips() {
     is_taken(pair, Rate::from_mbps(10), Duration::from_millis(20));
 }
 
-/// Catches: connections that have nothing to ask, and so are never given up.
+/// Catches: connections without data in flight, which have no timeout and so never count as silent.
 #[test]
 fn a_peer_that_is_gone_is_given_up_also_where_hardly_anything_waits() {
     for fallback in [Fallback::Direct, Fallback::Hold] {
@@ -87,12 +87,12 @@ fn a_peer_that_is_gone_is_given_up_also_where_hardly_anything_waits() {
     }
 }
 
-/// A peer sends hellos once a second when the path is back, as live gateways do. The first question
-/// is answered within a second and a round trip, however long the timeouts are. The trunk soon uses
-/// the whole path again. While the path is down, a hello causes at most one question of one
-/// connection per timeout, and no credit.
+/// After a failure of the path, the other gateway sends keepalives once a second, as live gateways do. The first
+/// keepalive makes one connection retransmit within a second, even if its timeout is minutes long. Soon the trunk uses
+/// the whole path. While the path is down, replayed keepalives cause at most one retransmission per RTO, and no credit.
 ///
-/// Catches: hellos that hasten nothing; that let every connection ask; that ask at once, however often they come.
+/// Catches: keepalives without effect; keepalives after which every connection retransmits; a retransmission for each
+/// of many keepalives.
 #[test]
 fn hellos_of_a_peer_that_is_back_hasten_the_next_question() {
     for silence in [10, 100] {
@@ -102,7 +102,7 @@ fn hellos_of_a_peer_that_is_back_hasten_the_next_question() {
         pair.run(pair.now + Duration::from_secs(5), greedy(50, &[1_500]));
         let before = pair.ends[0].counts();
         let mut hellos = 0;
-        // Nine of ten hellos in a second are replayed ones.
+        // Ten keepalives in a second: nine of them are replayed.
         for _ in 0..10 * silence {
             pair.run(pair.now + Duration::from_millis(100), greedy(50, &[1_500]));
             hello(&mut pair);
@@ -122,11 +122,10 @@ fn hellos_of_a_peer_that_is_back_hasten_the_next_question() {
     }
 }
 
-/// One gateway offers packets before the other is up. The first hello ends the wait for the first
-/// timeout.
+/// User packets arrive before the other gateway is up. At its first keepalive, all connections send their SYN again.
 ///
-/// Catches: a first hello that hastens nothing, or after which one connection asks; each hello taken for the first; a
-/// timeout that is twice as long from then on.
+/// Catches: a first keepalive without effect, or with an effect on one connection only; the same effect of each later
+/// keepalive; a timeout that stays twice as long from then on.
 #[test]
 fn the_first_hello_of_a_peer_has_all_connections_ask_again_at_once() {
     let mut pair = Pair::new(&config(), &path(LOSSLESS));
@@ -142,9 +141,10 @@ fn the_first_hello_of_a_peer_has_all_connections_ask_again_at_once() {
     assert_eq!((asked(&pair), pair.ends[0].report().state.silent), (12, 0));
 }
 
-/// The first hello counts however late it comes, and only once. A changed trunk has met its peer.
+/// Only the first keepalive makes all connections send their SYN again, however late it arrives. A changed trunk
+/// remembers that it had contact with the other gateway.
 ///
-/// Catches: a new session with the peer after a change, so that packets in flight are sent twice.
+/// Catches: a trunk that takes a keepalive after a change of its configuration for the first one.
 #[test]
 fn the_first_hello_counts_whenever_it_comes_and_once() {
     for waited in [100, 10_000] {
@@ -163,9 +163,9 @@ fn the_first_hello_counts_whenever_it_comes_and_once() {
     }
 }
 
-/// While some connections are answered, congestion control alone decides about the others.
+/// While some connections receive ACKs, keepalives have no effect on the timeouts of the others.
 ///
-/// Catches: hellos that take back the backoff of any connection.
+/// Catches: a keepalive that ends the backoff of a connection whose packets are lost by congestion.
 #[test]
 fn hellos_change_nothing_while_a_trunk_is_answered() {
     let runs = [false, true].map(|hellos| {
@@ -186,14 +186,14 @@ fn hellos_change_nothing_while_a_trunk_is_answered() {
     assert_eq!(runs[0], runs[1]);
 }
 
-/// The other end sends a hello.
+/// The other gateway sends a keepalive.
 fn hello(pair: &mut Pair) {
     pair.offered += 1;
     let packet = pair.pool.insert(Packet::default()).unwrap();
     pair.hand_in(0, Arriving::Feedback(0), packet);
 }
 
-/// The path is used to nine tenths in the second after `from`.
+/// Returns `true` if the trunk uses nine tenths of the path in the second after `from`.
 fn is_full_from(pair: &mut Pair, from: Time) {
     pair.run(from, greedy(50, &[1_500]));
     pair.run(from + Duration::from_secs(1), greedy(50, &[1_500]));
@@ -201,7 +201,7 @@ fn is_full_from(pair: &mut Pair, from: Time) {
     assert!(bytes > 1_250_000 * 9 / 10, "{bytes}");
 }
 
-/// Catches: a third timeout, which comes seven RTO after the last answer.
+/// Catches: a gateway that is considered dead after three timeouts, seven RTO after the last ACK.
 #[test]
 fn a_peer_that_is_gone_is_given_up_within_three_timeouts_time() {
     let mut pair = Pair::new(&config(), &path(LOSSLESS));

@@ -1,11 +1,11 @@
-//! Trunks with a weight: a constant, or one that follows the load of their users.
+//! Tests of trunks with a weight, which is constant or follows the load of their users.
 
 use super::*;
 use crate::Factor;
 use crate::itcp;
 use crate::link::Link;
 
-/// Room for 16 connections: `trunk-fifo` begins to drop at half of the threshold.
+/// A queue with room for 16 connections: `trunk-fifo` begins to drop at half of its threshold.
 const DEEP: &str = "{ kind = \"trunk-fifo\", limit = \"1 MB\", threshold = 256 }";
 
 /// A constant weight.
@@ -14,10 +14,10 @@ fn fixed(weight: u32) -> itcp::Config {
     itcp::Config { weight: Factor::whole(weight), most, ..itcp::Config::default() }
 }
 
-/// Rounds of 2 s, so that a test sees many of them.
+/// The law `measured` with rounds of 2 s, so that a short test has many rounds.
 fn measured(weight: u32) -> itcp::Config {
     let every = Duration::from_millis(100);
-    itcp::Config { kind: itcp::Kind::Measured, samples: 20, every, ..fixed(weight) }
+    itcp::Config { kind: itcp::LawKind::Measured, samples: 20, every, ..fixed(weight) }
 }
 
 fn management(weight: itcp::Config) -> Config {
@@ -61,7 +61,7 @@ fn weight(pair: &Pair) -> f64 {
     pair.ends[0].report().weight.unwrap().weight.real()
 }
 
-/// Catches: theta that does not reach the congestion control; a connection for each unit of theta.
+/// Catches: a weight that does not reach the congestion control; a connection for each unit of weight.
 #[test]
 fn weighted_vegas_fills_a_path_with_a_queue_in_proportion_to_its_weight() {
     let queues = [2, 8].map(|weight| {
@@ -85,7 +85,8 @@ fn weighted_vegas_fills_a_path_with_a_queue_in_proportion_to_its_weight() {
     assert!((25..55).contains(&ratio), "{queues:?}");
 }
 
-/// Catches: connections that follow `connections`; a weight that is rounded down; keys of the active ones only.
+/// Catches: a trunk with a weight that uses `connections` connections; a weight that is rounded down; flow keys of the
+/// active connections only.
 #[test]
 fn a_weight_is_a_number_of_management_connections_of_sixteen() {
     for (millionths, expected) in [(1_000_000, 1), (2_500_000, 3), (16_000_000, 16)] {
@@ -101,15 +102,15 @@ fn a_weight_is_a_number_of_management_connections_of_sixteen() {
     }
 }
 
-/// Catches: a weight that starts connections again; credit of a connection that is no longer active, which is lost; packets
-/// that a change drops or sends twice.
+/// Catches: a change of the weight that opens new connections; lost credit of a connection that becomes inactive;
+/// packets that a change drops or sends twice.
 #[test]
 fn the_number_of_connections_changes_while_packets_wait_and_loses_none() {
     let mut pair = Pair::new(&management(fixed(8)), &path(LOSSLESS));
     let mut sent = 0_u32;
     let mut offered = |pair: &mut Pair| {
         while pair.ends[0].backlog().packets < 50 {
-            // Every length appears once in a while: the order of arrivals shows losses and repetitions.
+            // The lengths repeat in a fixed order. So the order of arrivals shows losses and duplicates.
             pair.offer(sent % 3, 100 + sent % 1_400);
             sent += 1;
         }
@@ -132,7 +133,7 @@ fn the_number_of_connections_changes_while_packets_wait_and_loses_none() {
     assert_eq!(arrived, (0..sent).map(|n| 100 + n % 1_400).collect::<Vec<_>>());
 }
 
-/// Catches: a load that is not counted; time without a backlog counted as busy; a weight that never reaches the probe.
+/// Catches: a load that is not counted; time without a backlog counted as busy; a new weight that is never applied.
 #[test]
 fn a_measured_weight_rises_under_load_and_falls_without() {
     for config in [vegas(measured(4)), management(measured(4))] {
@@ -145,7 +146,7 @@ fn a_measured_weight_rises_under_load_and_falls_without() {
         if config.probing == Probing::Management {
             assert!((f64::from(pair.ends[0].report().state.active) - loaded).abs() <= 0.5);
         }
-        // Packets that were waiting still make the first round busy.
+        // The packets that wait at the start still make the first round busy.
         offer(&mut pair, Duration::from_secs(40), Rate::from_kbps(500));
         let light = weight(&pair);
         assert!(light < loaded / 2.0, "{:?}: {light}", config.probing);
@@ -158,18 +159,18 @@ fn a_measured_weight_rises_under_load_and_falls_without() {
     }
 }
 
-/// Without load, no packet is sent, however often the adjuster samples.
+/// Without load, the trunk sends no packet, although the rate adjuster takes many samples.
 ///
-/// Catches: a timer of the adjuster that wakes the connections.
+/// Catches: samples of the rate adjuster that make idle connections send.
 #[test]
 fn a_measured_weight_of_an_idle_trunk_sends_nothing() {
     let mut pair = Pair::new(&management(measured(4)), &path(LOSSLESS));
     pair.run(seconds(60), |_| ());
-    assert_eq!(pair.ends[0].counts(), Counts::default());
+    assert_eq!(pair.ends[0].counts(), TrunkCounters::default());
     assert!(pair.ends[0].poll_timeout().is_some());
 }
 
-/// Catches: a number of channels that follows the weight of each end.
+/// Catches: gateways with different weights that receive on different numbers of connections.
 #[test]
 fn ends_with_different_weights_belong_together_and_one_without_does_not() {
     let back = |config: Config| Config { local: config.peer, peer: config.local, ..config };
@@ -188,9 +189,9 @@ fn ends_with_different_weights_belong_together_and_one_without_does_not() {
     }
 }
 
-/// The path fails and recovers. Inactive connections delay nothing.
+/// The path fails and recovers. The inactive connections do not delay the detection of the failure.
 ///
-/// Catches: a peer that counts as alive because of connections that never asked.
+/// Catches: a dead gateway that counts as alive because inactive connections have no timeouts.
 #[test]
 fn a_peer_is_dead_when_the_active_connections_get_no_answer() {
     let config = Config { fallback: Fallback::Direct, ..management(fixed(3)) };

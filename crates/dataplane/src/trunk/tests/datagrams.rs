@@ -1,4 +1,4 @@
-//! User packets in datagrams, from the LAN of one site to the LAN of the other.
+//! Tests user packets that cross in datagrams, from the LAN of one site to the LAN of the other.
 
 use tidegate_core::packet::{Ecn, NO_VLAN, TcpFlags};
 use tidegate_core::trunk::Encapsulation;
@@ -26,7 +26,7 @@ fn datagram(v6: bool, from: usize, len: usize) -> Built {
     Built { source: USERS[from], payload: bytes, ..Built::udp(at(from), at(1 - from)) }
 }
 
-/// Sites whose users have already exchanged packets.
+/// Two sites whose users have already exchanged packets, so both gateways know the stations.
 fn met(v6: bool, wires: [Wire; 2]) -> World {
     let mut world = World::with(v6, wires);
     world.run(20, |_, _| true);
@@ -53,9 +53,9 @@ fn carried(world: &World, site: usize) -> Carried {
     world.sites[site].peer().carried.unwrap()
 }
 
-/// Catches: an inner codepoint overwritten. A packet that departs beside the datagram. A frame with
-/// the ethertype of the other IP version. Stations not learnt. A tag missing in requests, datagrams
-/// or management packets.
+/// Catches: a DS codepoint of the user overwritten; a packet that also departs without
+/// encapsulation; an IPv6 frame with the ethertype of IPv4; stations not learnt; a VLAN tag missing
+/// in address requests, datagrams or management packets.
 #[test]
 fn user_packets_come_out_as_they_went_in_and_nothing_else_crosses() {
     for (v6, vlan) in [(false, None), (true, None), (false, Some(7)), (true, Some(8))] {
@@ -92,7 +92,7 @@ fn user_packets_come_out_as_they_went_in_and_nothing_else_crosses() {
     }
 }
 
-/// Catches: a packet for an unknown station dropped, or sent into the LAN without a receiver.
+/// Catches: a packet for an unknown station dropped, or sent into the LAN where nobody receives it.
 #[test]
 fn what_is_for_a_station_never_heard_goes_back_to_the_router() {
     let mut world = World::with(false, [udp(None); 2]);
@@ -107,8 +107,9 @@ fn what_is_for_a_station_never_heard_goes_back_to_the_router() {
     assert!(left(&world, 1).is_empty());
 }
 
-/// Catches: a packet that is too long and must not be fragmented sent, or dropped without an error.
-/// An error with the MTU of the path. Fragmented datagrams instead of fragmented user packets.
+/// Catches: a packet beyond the path MTU that must not be fragmented, but is sent or dropped
+/// without an ICMP error; an error with the MTU of the path, which leaves no room for the trunk's
+/// headers; fragmented datagrams instead of fragmented user packets.
 #[test]
 fn senders_are_told_what_fits_and_other_packets_come_in_fragments() {
     for v6 in [false, true] {
@@ -144,7 +145,8 @@ fn senders_are_told_what_fits_and_other_packets_come_in_fragments() {
     }
 }
 
-/// Catches: the error sent to the sender of the inner packet, which does not know the path.
+/// Catches: the ICMP error sent to the sender of the inner packet, which cannot change the tunnel's
+/// packet size.
 #[test]
 fn of_a_packet_in_a_tunnel_the_sender_of_the_tunnel_is_told() {
     let mut world = met(false, [udp(None); 2]);
@@ -166,7 +168,7 @@ fn of_a_packet_in_a_tunnel_the_sender_of_the_tunnel_is_told() {
     assert_eq!(described(&told[0]).key.dst.address(), user(false, 0));
 }
 
-/// Catches: an unlimited number of ICMP errors.
+/// Catches: ICMP errors without a rate limit.
 #[test]
 fn senders_are_told_a_bounded_number_of_times() {
     let mut world = met(false, [udp(None); 2]);
@@ -183,8 +185,8 @@ fn senders_are_told_a_bounded_number_of_times() {
     assert_eq!(told, 100);
 }
 
-/// Catches: an ICMP error that stays in the port after its last trunk was removed, and so keeps a
-/// buffer and wakes the loop.
+/// Catches: an ICMP error that stays in the port after the last trunk was removed, occupies a
+/// buffer, and wakes the loop again and again.
 #[test]
 fn who_was_to_be_told_is_told_also_when_the_last_trunk_goes() {
     let mut world = met(false, [udp(None); 2]);
@@ -206,7 +208,7 @@ fn who_was_to_be_told_is_told_also_when_the_last_trunk_goes() {
     assert_eq!((gateway.pool().in_use(), ports[1].poll_timeout()), (0, Some(Time::MAX)));
 }
 
-/// Catches: only one of the directions clamped.
+/// Catches: an MSS option clamped in one direction only.
 #[test]
 fn connections_ask_for_segments_that_fit_whichever_way() {
     let mut world = met(false, [udp(None); 2]);
@@ -222,8 +224,8 @@ fn connections_ask_for_segments_that_fit_whichever_way() {
     }
 }
 
-/// Catches: errors accepted without a check of the quotation; an error that is ignored, or that
-/// raises the path MTU.
+/// Catches: a forged ICMP error accepted, since the packet that it quotes is not checked; a genuine
+/// error ignored; an error that raises the path MTU.
 #[test]
 fn what_a_router_says_of_a_datagram_counts_if_that_was_sent() {
     for v6 in [false, true] {
@@ -263,8 +265,8 @@ fn what_a_router_says_of_a_datagram_counts_if_that_was_sent() {
     }
 }
 
-/// Catches: datagrams accepted twice, from elsewhere, or after a change; user packets accepted that
-/// are addressed to a gateway.
+/// Catches: a datagram accepted twice, from another address, or with changed bytes; a user packet
+/// to a gateway's own address accepted from a datagram.
 #[test]
 fn what_is_sent_again_or_made_up_or_for_a_gateway_does_not_come_in() {
     let mut world = met(false, [udp(None); 2]);
@@ -293,7 +295,8 @@ fn what_is_sent_again_or_made_up_or_for_a_gateway_does_not_come_in() {
     assert_eq!((counts, refused.total()), ([1; 4], 4));
 }
 
-/// Catches: congestion marks of the path lost at decapsulation.
+/// Catches: a congestion mark that a router set on a datagram, but that the user packet lacks after
+/// decapsulation.
 #[test]
 fn a_mark_of_the_path_is_a_mark_inside_and_who_knows_no_marks_loses_the_packet() {
     let mut world = met(false, [udp(None); 2]);
@@ -304,7 +307,7 @@ fn a_mark_of_the_path_is_a_mark_inside_and_who_knows_no_marks_loses_the_packet()
         world.run(100, |_, it| it.len() < 700);
         let sent = world.crossed.iter().rev().find(|(_, it)| it.len() > 700);
         let mut sent = sent.unwrap().1.clone();
-        // A router would also update the header checksum, but the cable does not check it.
+        // A router would also update the header checksum, but nothing here checks it.
         sent[15] |= 3;
         world.sites[1].wan[0].borrow_mut().push_back(sent);
         world.run(10, |_, _| true);
@@ -313,7 +316,7 @@ fn a_mark_of_the_path_is_a_mark_inside_and_who_knows_no_marks_loses_the_packet()
     assert_eq!(world.sites[1].peer().refused.of(Refusal::Congested), 1);
 }
 
-/// Catches: packets that depart without encapsulation because the other end accepts no datagrams.
+/// Catches: packets sent without encapsulation because the other end accepts no datagrams.
 #[test]
 fn ends_that_differ_say_so_and_carry_nothing() {
     let mut world = World::with(true, [udp(None), Wire::Headers]);
@@ -327,7 +330,7 @@ fn ends_that_differ_say_so_and_carry_nothing() {
     assert!(left(&world, 1).is_empty());
 }
 
-/// Catches: a path MTU larger than a buffer.
+/// Catches: a path MTU larger than a packet buffer.
 #[test]
 fn a_path_is_no_wider_than_a_buffer_and_a_tag_is_not_lost() {
     let memory = PacketMemory::new(1, PacketMemory::SMALLEST).unwrap();

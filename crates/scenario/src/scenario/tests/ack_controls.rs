@@ -1,9 +1,9 @@
-//! ACK control in scenarios, as a user would write them.
+//! Scenario files with ACK control, as users write them.
 
 use super::trunks::results;
 
-/// Two TCP senders and two UDP senders. They send `from` one host `to` the other, through a policy
-/// of 10 Mbit/s with ACK control. UDP sends a tenth more than half of this rate.
+/// A scenario with two TCP senders and two UDP senders, all from host `from` to host `to`. A policy
+/// of 10 Mbit/s with ACK control shapes them. UDP offers 5.5 Mbit/s.
 fn half_of_it_udp(from: &str, to: &str) -> String {
     format!(
         r#"
@@ -50,8 +50,9 @@ packet = "1042 B"
     )
 }
 
-/// Catches: windows for the whole rate of the policy, with which ACKs are held up to their bound.
-/// Data then waits for 100 ms, and downloads exceed the profile by 5 % while their debt grows.
+/// Catches: windows for the whole rate of the policy, as if there were no UDP. ACKs would then be
+/// held for as long as `max_hold`, and data would wait for 100 ms. Downloads would exceed the
+/// profile by 5 %.
 #[test]
 fn beside_udp_data_of_tcp_does_not_wait_and_downloads_keep_to_the_profile() {
     for (from, to) in [("near", "far"), ("far", "near")] {

@@ -1,4 +1,4 @@
-//! Aggregate connections and distributions in scenario files.
+//! Tests of aggregate connections and distributions in scenario files.
 
 use tidegate_core::{Factor, itcp};
 use tidegate_sim::scenario::Overflow;
@@ -51,8 +51,8 @@ kind = "aggregate"
 traffic = "long"
 "#;
 
-/// Catches: mean and deviation swapped. The shape of another distribution. The bound for all files
-/// used as the bound for each file. Parameters of the adjuster not read.
+/// Catches: mean and deviation swapped; the shape of another distribution; the limit of the whole
+/// queue used as the limit of a single file; parameters of the rate adjuster that are ignored.
 #[test]
 fn an_aggregate_is_read_with_its_overflow_and_adjuster() {
     let it = scenario(AGGREGATE);
@@ -67,7 +67,7 @@ fn an_aggregate_is_read_with_its_overflow_and_adjuster() {
         ("files bursts", Overflow::Slow { queue, buffer })
     );
     let expected = itcp::Config {
-        kind: itcp::Kind::Literal,
+        kind: itcp::LawKind::Literal,
         samples: 60,
         every: Duration::from_millis(50),
         most: itcp::Most::Connections,
@@ -77,13 +77,14 @@ fn an_aggregate_is_read_with_its_overflow_and_adjuster() {
     assert!(matches!(it.probes.as_slice(), [Probe::Aggregate { traffic }] if traffic == "long"));
 }
 
-/// Catches: a default of `overflow` or `weight` other than none; a name without a table not read.
+/// Catches: a default of `overflow` or `weight` other than none; a rate adjuster written as a name
+/// alone that is ignored.
 #[test]
 fn an_aggregate_may_grow_and_name_its_adjuster_alone() {
     let text =
         AGGREGATE.replace("overflow = \"slow\"\nqueue = \"64 MiB\"\nbuffer = \"256 KiB\"\n", "");
     let table = AGGREGATE.lines().find(|line| line.starts_with("weight")).unwrap();
-    for (written, kind) in [("", None), ("weight = \"measured\"", Some(itcp::Kind::Measured))] {
+    for (written, kind) in [("", None), ("weight = \"measured\"", Some(itcp::LawKind::Measured))] {
         let it = scenario(&text.replace(table, written));
         let Kind::Aggregate { overflow, weight, .. } = &it.traffic[2].kind else { panic!() };
         assert_eq!(*overflow, Overflow::Grow);
@@ -94,10 +95,11 @@ fn an_aggregate_may_grow_and_name_its_adjuster_alone() {
     }
 }
 
-/// Loads of 60 kB and 180 kB per second on 2 Mbit/s are 0.24 and 0.72. With 0.1 for each, the sum
-/// is 1.16.
+/// Loads of 60 kB and 180 kB per second on 2 Mbit/s are 0.24 and 0.72. With `epsilon` = 0.1 for
+/// each, the sum is 1.16.
 ///
-/// Catches: a sum without epsilon, or of one gateway only; loads in bytes; a rate of another link.
+/// Catches: a sum without `epsilon`, or over a single gateway; loads computed in bytes; the rate of
+/// the wrong link.
 #[test]
 fn loads_for_which_weights_need_not_converge_are_warned_of() {
     let more = r#"
@@ -142,7 +144,7 @@ weight = "literal"
     assert_eq!(said(&text.replace("weight = \"literal\"", "weight = \"measured\"")), "");
 }
 
-/// Catches: each check left out; a message at another place.
+/// Catches: a check that is left out; a message that marks another place.
 #[test]
 fn what_an_aggregate_cannot_be_is_said_where_it_is_written() {
     let cases = [

@@ -1,4 +1,4 @@
-//! Trunks in scenarios, as a user would write them.
+//! Scenario files with trunks, as users write them.
 
 use std::ops::ControlFlow;
 
@@ -6,23 +6,23 @@ use tidegate_sim::{Results, Simulation};
 
 use super::{example, read, scenario};
 
-/// The results of the scenario in `text`.
+/// Runs the scenario in `text`.
 pub(super) fn results(text: &str) -> Results {
     let scenario = scenario(text);
     let run = Simulation::new(&scenario).unwrap();
     run.run(|_| ControlFlow::Continue(())).unwrap()
 }
 
-/// The number of packets dropped at `place`.
+/// The number of packets dropped at `place`, as the table `drops` names it.
 fn drops_at(results: &Results, place: &str) -> u64 {
     let drops = results.table("drops").unwrap();
     let places = drops.text("place").iter();
     places.zip(drops.whole("dropped_packets")).filter(|it| it.0 == place).map(|it| *it.1).sum()
 }
 
-/// Each trunk has a guarantee of 1 of 10 Mbit/s; VMSS divides the remainder two to one. The larger
-/// trunk gets slightly less, as `docs/understand/trunking.md` explains. The shares are still far
-/// from equal.
+/// Each of two trunks has a guarantee of 1 Mbit/s on a path of 10 Mbit/s. The remainder is shared
+/// by VMSS, two to one. The trunk with the larger VMSS gets slightly less than twice the share, as
+/// `docs/understand/trunking.md` explains.
 #[test]
 fn sites_behind_trunks_share_a_path_as_their_vmss_say_whatever_they_send() {
     let results = results(&example("trunk.toml"));
@@ -33,9 +33,9 @@ fn sites_behind_trunks_share_a_path_as_their_vmss_say_whatever_they_send() {
     assert!(uploads + flood > 9.5e6, "{rates:?}");
 }
 
-/// `trunk.toml` without guarantees, for 20 s after a warm-up of 5 s. From 2 s on, both sites send
-/// more than the path carries. Before, a few packets let Vegas measure the round-trip time of the
-/// empty path.
+/// The scenario `trunk.toml` without guarantees, for 20 s after a warm-up of 5 s. From 2 s on, both
+/// sites send more than the path carries. Before, a few packets let Vegas measure the round-trip
+/// time of the empty path.
 fn weighted(north: &str, south: &str) -> String {
     let mut text = example("trunk.toml");
     for (from, to) in [
@@ -65,7 +65,7 @@ fn weighted(north: &str, south: &str) -> String {
     text
 }
 
-/// Catches: theta ignored; inverse weights; a router that drops user packets.
+/// Catches: weights that are ignored, or inverted; a router that drops user packets.
 #[test]
 fn two_trunks_with_vegas_share_a_path_by_their_weights() {
     let vegas = |weight| format!("probing = \"vegas\"\nweight = {weight}");
@@ -80,11 +80,10 @@ fn two_trunks_with_vegas_share_a_path_by_their_weights() {
     }
 }
 
-/// The same weights as numbers of connections: the path drops management packets, and no user
-/// packet.
+/// Weights as numbers of connections. The path drops management packets, but no user packet.
 ///
-/// Catches: connections that follow the weight of the other trunk; a share that does not grow with
-/// the weight.
+/// Catches: a trunk whose number of connections follows the weight of the other trunk; a share that
+/// does not grow with the weight.
 #[test]
 fn two_trunks_share_a_path_by_their_numbers_of_connections() {
     let results = results(&weighted("weight = 2", "weight = 6"));
@@ -98,7 +97,8 @@ fn two_trunks_share_a_path_by_their_numbers_of_connections() {
     assert_eq!(trunks.real("weight")[..2], [2.0, 6.0]);
 }
 
-/// The site with more traffic gets the greater weight, and the path loses no user packet.
+/// The weights are measured. The site with more traffic gets the larger weight, and the path drops
+/// no user packet.
 ///
 /// Catches: a weight that rises without load, or never falls.
 #[test]
@@ -110,17 +110,19 @@ fn a_measured_weight_goes_to_the_site_with_the_load() {
     let results = results(&text);
     let trunks = results.table("trunks").unwrap();
     let [idle, loaded] = trunks.real("weight")[..2] else { panic!("{trunks:?}") };
-    // One of 17 shares would be 0.56 Mbit/s, so the site with 1 Mbit/s needs a weight of about two.
+    // One of 17 shares would be 0.56 Mbit/s, so the site that sends 1 Mbit/s needs a weight of
+    // about two.
     assert!((1.0..5.0).contains(&idle) && loaded > 8.0, "{idle} {loaded}");
     let rates = results.table("groups").unwrap().real("throughput_bps");
-    // The law reduces the weight in rounds without load, and needs some rounds to raise it again.
+    // The rate adjuster lowers the weight in rounds without load, and needs some rounds to raise it
+    // again.
     assert!(rates[0] > 0.8e6 && rates[1] > 8.4e6, "{rates:?}");
     let drops = results.table("drops").unwrap();
     let mut all = drops.text("place").iter().zip(drops.text("reason"));
     assert!(all.all(|(place, reason)| place != "path > main.wan" || reason == "aqm"));
 }
 
-/// Catches: a ceiling that is not passed to the simulator.
+/// Catches: a ceiling that does not reach the simulator.
 #[test]
 fn a_site_under_a_ceiling_leaves_the_rest_to_the_other() {
     let vmss = "vmss = \"3000 B\"\n";
@@ -128,7 +130,8 @@ fn a_site_under_a_ceiling_leaves_the_rest_to_the_other() {
     let results = results(&held);
     let rates = results.table("groups").unwrap().real("throughput_bps");
     let [uploads, flood] = *rates else { panic!("{rates:?}") };
-    // Throughput counts frames, which are 14 bytes longer than the packets that a ceiling counts.
+    // Throughput counts frames, which are 14 bytes longer than the IP packets that a ceiling
+    // counts.
     assert!((1.8e6..2.02e6).contains(&uploads) && flood > 7.2e6, "{rates:?}");
 }
 
@@ -147,10 +150,10 @@ fn a_trunk_without_its_other_end_is_refused() {
     }
 }
 
-/// Four responsive senders behind `north`. Their packets wait in the tunnel queue only, or ACK
-/// control keeps this queue short.
+/// Four TCP senders behind the trunk `north`. Without ACK control, their packets wait in the tunnel
+/// queue. With ACK control, this queue stays short.
 ///
-/// Catches: ACK control that measures the link's queue for data of a trunk.
+/// Catches: ACK control that looks at the link's queue, although the data waits for the trunk.
 #[test]
 fn senders_behind_a_trunk_can_be_told_by_their_acks_before_anything_is_lost() {
     let told = "action = \"shape\"\nprofile = { mean = \"20 Mbit/s\" }\nack_control = \"postack\"\ntrunk = \"north\"";

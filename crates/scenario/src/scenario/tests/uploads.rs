@@ -1,9 +1,9 @@
-//! Rates of downloads and streams beside uploads, with the default queue of the link.
+//! Downloads and streams keep their rates beside uploads, with the default queue of the link.
 
 use super::trunks::results;
 
-/// A line of `up` and `down` with the default queue, or with `queue`. Two computers are behind its
-/// gateway, and `more` is their traffic.
+/// A line with the rates `up` and `down` and two computers. `queue` replaces the default queue of
+/// its gateway, and `more` is the traffic.
 fn line(up: &str, down: &str, queue: &str, more: &str) -> String {
     format!(
         r#"
@@ -57,11 +57,11 @@ fn first(text: &str) -> f64 {
     results.table("groups").unwrap().real("goodput_bps")[0]
 }
 
-/// An ADSL line with ATM cells and PPPoE. The goal is 0.9; the mean of ten seeds with 30 s each is
-/// 0.91. With `fq-codel` it is 0.22.
+/// An ADSL line with ATM cells and PPPoE. Of its rate without uploads, a download should keep 0.9.
+/// The mean over ten seeds of 30 s is 0.91; with `fq-codel` it is 0.22.
 ///
-/// Catches: `fq-codel` as the default (0.22); ACKs that wait behind new flows of data (0.50 of the
-/// same computer); ACKs that are not thinned.
+/// Catches: `fq-codel` as the default queue (0.22); ACKs that wait behind new flows of data (0.50
+/// for uploads of the same computer); ACKs that are not thinned.
 #[test]
 fn a_download_keeps_its_rate_beside_32_uploads_of_any_computer() {
     const DOWNLOAD: &str =
@@ -79,7 +79,7 @@ fn a_download_keeps_its_rate_beside_32_uploads_of_any_computer() {
     assert!(before < 0.5, "{before}");
 }
 
-/// Catches: rounds of flows instead of rounds of hosts (0.22 Mbit/s).
+/// Catches: round robin between flows in place of hosts, with which the stream gets 0.22 Mbit/s.
 #[test]
 fn a_stream_keeps_its_rate_beside_60_uploads_of_another_computer() {
     let stream = "[[traffic]]\nname = \"stream\"\nkind = \"cbr\"\nprotocol = \"udp\"\nfrom = \"pc\"\nto = \"server\"\n\

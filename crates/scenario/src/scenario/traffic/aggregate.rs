@@ -6,7 +6,7 @@ use toml::Spanned;
 use super::Fields;
 use crate::scenario::raw;
 
-/// The fields that an aggregate uses, which depend on its `overflow`.
+/// Names of the fields that an aggregate connection uses, which depend on its `overflow`.
 pub(super) fn used(raw: &raw::Traffic) -> &'static [&'static str] {
     match overflow(raw) {
         raw::Overflow::Grow => &["of", "overflow", "weight"],
@@ -19,7 +19,7 @@ fn overflow(raw: &raw::Traffic) -> raw::Overflow {
     raw.overflow.as_ref().map_or(raw::Overflow::Grow, |it| *it.get_ref())
 }
 
-/// An aggregate connection.
+/// Compiles an aggregate connection.
 pub(super) fn kind(raw: &raw::Traffic, its: &mut Fields<'_>) -> Option<Kind> {
     let of = its.needed("of", raw.of.as_ref());
     let overflow = match overflow(raw) {

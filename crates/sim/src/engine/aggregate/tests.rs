@@ -1,4 +1,4 @@
-//! Files through an aggregate gateway, from client to sink.
+//! Files that travel through an aggregate gateway from client to sink.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::testing::gathered;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A bound of the queue, smaller than the files of these tests.
+/// Limit of the queue, smaller than the files of these tests.
 const QUEUE: Bytes = Bytes(30_000);
 
 const SLOW: Overflow = Overflow::Slow { queue: QUEUE, buffer: None };
@@ -42,7 +42,7 @@ fn results(scenario: &Scenario) -> Results {
     Results::new(scenario, play(scenario))
 }
 
-/// Sojourns of the transfers of flow number `flow`.
+/// Seconds that each transfer of flow number `flow` took.
 fn sojourns(transfers: &Table, flow: u64) -> Vec<f64> {
     let took = transfers.whole("flow").iter().zip(transfers.real("took_seconds"));
     took.filter(|(it, _)| **it == flow).map(|(_, took)| *took).collect()
@@ -61,8 +61,8 @@ fn all_overflows() -> [Overflow; 4] {
     [Overflow::Grow, SLOW, slow, Overflow::Withhold { queue: QUEUE }]
 }
 
-/// Catches: a byte lost, or given to another file. A sojourn that ends at the gateway. A local
-/// connection that stays open. A transfer counted twice.
+/// Catches: a lost byte, or a byte credited to the wrong file; a transfer time that ends at the
+/// gateway; a local connection that stays open; a transfer counted twice.
 #[test]
 fn files_arrive_whole_under_each_overflow_and_with_losses() {
     for overflow in all_overflows() {
@@ -81,20 +81,21 @@ fn files_arrive_whole_under_each_overflow_and_with_losses() {
             let expected: Vec<u64> = [vec![300_000; 6], vec![900_000; 2]].concat();
             assert_eq!(flows.whole("goodput_bytes"), expected);
             assert_eq!(results.table("groups").unwrap().whole("failed_transfers"), [0; 4]);
-            // 1.8 MB at 10 Mbit/s, plus headers.
+            // The shortest time: 1.8 MB at 10 Mbit/s, plus headers.
             let took = transfers.real("took_seconds").iter().copied().fold(0.0, f64::max);
             assert!((1.4..20.0).contains(&took), "{overflow:?}: {took}");
         }
     }
 }
 
-/// A short file that arrives during a long one overtakes it. It takes about twice its time alone,
-/// not the remaining time of the long one.
+/// A short file that arrives during a long one finishes first. Both share the connection, so the
+/// short file takes about twice the time that it takes alone.
 ///
-/// Catches: first come, first served; a file served to its end.
+/// Catches: first come, first served, by which the short file would wait for the end of the long
+/// one.
 #[test]
 fn files_share_the_aggregate_connection_by_segment() {
-    // Withheld ACKs lead to timeouts of both clients.
+    // `Withhold` is left out: withheld ACKs lead to timeouts at both clients.
     for overflow in &all_overflows()[..3] {
         let mut scenario = gathered(1, 2, &file(6_000_000), *overflow);
         let mut short = scenario.traffic[0].clone();
@@ -110,14 +111,14 @@ fn files_share_the_aggregate_connection_by_segment() {
         let results = results(&scenario);
         let transfers = results.table("transfers").unwrap();
         let [long, short] = [0, 1].map(|flow| sojourns(transfers, flow)[0]);
-        // 6 MB take 5 s; 100 kB take 0.083 s alone, and 0.17 s beside one other.
+        // 6 MB take 5 s. 100 kB take 0.083 s alone, and 0.17 s beside one other file.
         assert!((4.9..5.6).contains(&long), "{overflow:?}: {long}");
         assert!((0.16..0.2).contains(&short), "{overflow:?}: {short}");
     }
 }
 
-/// Catches: a gateway without a bound; one that stops reading for ever once it was full; an ignored
-/// bound of a file.
+/// Catches: a gateway without a limit; a gateway that never reads again after it was full; an
+/// ignored limit of a single file.
 #[test]
 fn a_slow_gateway_holds_no_more_than_its_bounds_and_fills_the_link() {
     for buffer in [None, Some(Bytes(6_000))] {
@@ -145,7 +146,8 @@ fn a_slow_gateway_holds_no_more_than_its_bounds_and_fills_the_link() {
     }
 }
 
-/// Catches: ACKs that are not withheld; ACKs that are never sent again.
+/// Catches: ACKs that are not withheld above the threshold, and ACKs that are never sent again
+/// below it.
 #[test]
 fn withheld_acks_bound_the_mean_queue() {
     let queue = Bytes(200_000);
@@ -167,14 +169,14 @@ fn withheld_acks_bound_the_mean_queue() {
     let (grown, _) = most(Overflow::Grow);
     let (held, goodput) = most(Overflow::Withhold { queue });
     assert!(grown > 20_000_000, "{grown}");
-    // The clients fill their windows before the mean rises, at 200 Mbit/s.
+    // The clients fill their windows at 200 Mbit/s before the mean rises.
     assert!(held > queue.0 && held < grown / 4, "{held} of {grown}");
     // While the clients time out, the queue may run empty.
     assert!(goodput > 5e6, "{goodput}");
 }
 
-/// Catches: several bursts, or writes of a trace, counted as one transfer. A pause that waits for the
-/// sink.
+/// Catches: several bursts or writes of a trace counted as one transfer; a pause that starts only
+/// when the sink has all bytes.
 #[test]
 fn transfers_of_longer_local_connections_are_told_apart() {
     let burst = Distribution::Constant(Bytes(20_000));
@@ -198,7 +200,7 @@ fn transfers_of_longer_local_connections_are_told_apart() {
     }
 }
 
-/// Catches: discarding files that came before the aggregate connection.
+/// Catches: a gateway that discards files that arrive before its aggregate connection is open.
 #[test]
 fn files_wait_for_an_aggregate_connection_that_begins_later() {
     let mut scenario = gathered(1, 3, &file(50_000), SLOW);
@@ -209,8 +211,9 @@ fn files_wait_for_an_aggregate_connection_that_begins_later() {
     assert!(transfers.real("took_seconds").iter().all(|it| (2.9..3.5).contains(it)));
 }
 
-/// Catches: local connections that continue without an aggregate connection. A transfer that fails
-/// twice. A transfer forgotten because its local connection had closed.
+/// Catches: local connections that continue after their aggregate connection has failed; a transfer
+/// counted as failed twice; a lost transfer that is not counted because its local connection had
+/// closed.
 #[test]
 fn when_the_aggregate_connection_fails_all_transfers_fail() {
     for overflow in [Overflow::Grow, SLOW] {
@@ -231,7 +234,7 @@ fn when_the_aggregate_connection_fails_all_transfers_fail() {
     }
 }
 
-/// Catches: a file that keeps its place after its client has failed.
+/// Catches: a file that stays in the gateway for ever after its client has failed.
 #[test]
 fn a_local_connection_that_fails_leaves_the_others_alone() {
     let mut scenario = gathered(1, 2, &arrivals(100, 20_000), SLOW);
@@ -246,9 +249,9 @@ fn a_local_connection_that_fails_leaves_the_others_alone() {
     assert!(sojourns(results.table("transfers").unwrap(), 1).len() > 30);
 }
 
-/// Gives the aggregate connection of `site` an adjuster with rounds of 20 samples, taken each 50
-/// ms.
-fn adjust(scenario: &mut Scenario, site: usize, kind: itcp::Kind, weight: u32) {
+/// Gives the aggregate connection of `site` a rate adjuster that samples every 50 ms, with 20
+/// samples in a round.
+fn adjust(scenario: &mut Scenario, site: usize, kind: itcp::LawKind, weight: u32) {
     let (samples, every, weight) = (20, Duration::from_millis(50), Factor::whole(weight));
     let config = itcp::Config { kind, samples, every, weight, ..itcp::Config::default() };
     let traffic = scenario.traffic.iter_mut().filter(|it| it.name == format!("long{site}"));
@@ -259,19 +262,19 @@ fn adjust(scenario: &mut Scenario, site: usize, kind: itcp::Kind, weight: u32) {
     }
 }
 
-/// Series of the gateway of `site`, sampled ten times a second.
+/// Records series of the gateway of `site`, ten samples a second.
 fn watch(scenario: &mut Scenario, site: usize) {
     scenario.run.sample = Some(Duration::from_millis(100));
     scenario.probes.push(Probe::Aggregate { traffic: format!("long{site}") });
 }
 
-/// Catches: a weight that does not reach the congestion control. A weight set before the connection
-/// opens, and lost. Shares computed over another sink.
+/// Catches: a weight that does not reach the congestion control; an initial weight that is lost
+/// because it is set before the connection opens; shares computed over the wrong sink.
 #[test]
 fn shares_follow_the_weights() {
     let mut scenario = gathered(2, 2, &Kind::Greedy, SLOW);
     for (site, weight) in [(0, 6), (1, 2)] {
-        adjust(&mut scenario, site, itcp::Kind::Fixed, weight);
+        adjust(&mut scenario, site, itcp::LawKind::Fixed, weight);
         watch(&mut scenario, site);
     }
     scenario.run.duration = 20 * SECOND;
@@ -288,15 +291,15 @@ fn shares_follow_the_weights() {
     assert!(rounds.len() > 10 && rounds.iter().all(|it| it.to_bits() == 6_f64.to_bits()));
 }
 
-/// Catches: an adjuster that is never called, or sees another queue; weights beyond their bounds; a
-/// decision not recorded.
+/// Catches: an adjuster that is never called, or that sees the queue of another gateway; weights
+/// beyond their bounds; a decision that is not recorded.
 #[test]
 fn a_measured_weight_follows_the_load() {
-    // Loads of 6 and 1.2 of 10 Mbit/s.
+    // The sites offer 6 and 1.2 Mbit/s to a link of 10 Mbit/s.
     let mut scenario = gathered(2, 5, &arrivals(250, 37_500), Overflow::Grow);
     scenario.traffic[1].kind = arrivals(1_250, 37_500);
     for site in [0, 1] {
-        adjust(&mut scenario, site, itcp::Kind::Measured, 3);
+        adjust(&mut scenario, site, itcp::LawKind::Measured, 3);
         watch(&mut scenario, site);
     }
     scenario.run.duration = 60 * SECOND;
@@ -317,11 +320,11 @@ fn a_measured_weight_follows_the_load() {
     assert!(mean(first) > 1.2 * mean(second), "{} {}", mean(first), mean(second));
 }
 
-/// Catches: a bound by the number of connections at the last round.
+/// Catches: a weight bounded by the number of connections at the last round, not now.
 #[test]
 fn the_number_of_connections_bounds_the_weight() {
     let mut scenario = gathered(1, 3, &arrivals(1_000, 20_000), Overflow::Grow);
-    adjust(&mut scenario, 0, itcp::Kind::Measured, 3);
+    adjust(&mut scenario, 0, itcp::LawKind::Measured, 3);
     watch(&mut scenario, 0);
     if let Kind::Aggregate { weight: Some(config), .. } = &mut scenario.traffic[1].kind {
         config.most = itcp::Most::Connections;
@@ -331,14 +334,14 @@ fn the_number_of_connections_bounds_the_weight() {
     assert!(weights.iter().all(|it| (1.0..=5.0).contains(it)), "{weights:?}");
 }
 
-/// Catches: an order that depends on more than the seed.
+/// Catches: a run that depends on more than its seed, such as the order of a hash map.
 #[test]
 fn the_same_seed_gives_the_same_run() {
     for overflow in all_overflows() {
         let mut scenario = gathered(2, 3, &arrivals(50, 40_000), overflow);
         lossy(&mut scenario, "r", "sink", 1);
-        adjust(&mut scenario, 0, itcp::Kind::Measured, 3);
-        adjust(&mut scenario, 1, itcp::Kind::Literal, 3);
+        adjust(&mut scenario, 0, itcp::LawKind::Measured, 3);
+        adjust(&mut scenario, 1, itcp::LawKind::Literal, 3);
         assert!(results(&scenario) == results(&scenario));
     }
 }

@@ -1,4 +1,4 @@
-//! Relays of every kind of TCP traffic.
+//! Tests of relays with every kind of TCP traffic.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ fn results(scenario: &Scenario) -> Results {
     Results::new(scenario, engine)
 }
 
-/// By group: the bytes of its transfers, and their durations.
+/// The bytes and the durations in seconds of all transfers of a group.
 fn transfers(results: &Results, group: &str) -> (Vec<u64>, Vec<f64>) {
     let table = results.table("transfers").unwrap();
     let rows = table.text("group").iter().zip(table.whole("bytes"));
@@ -64,11 +64,11 @@ fn transfers(results: &Results, group: &str) -> (Vec<u64>, Vec<f64>) {
     rows.map(|((_, bytes), took)| (*bytes, *took)).unzip()
 }
 
-/// The path through both halves takes 40 ms longer than the first half.
+/// The path through both connections takes 40 ms longer than the first connection.
 ///
-/// Catches: a second connection that carries the data of another. Transfers that end at the relay, or
-/// are counted once for the whole connection. A client whose think time begins when the answer
-/// reaches the relay. A request that never reaches the server.
+/// Catches: a second connection that carries the data of another; a transfer that counts as
+/// complete at the relay; all transfers of a connection counted as one; a client whose think time
+/// begins when the answer reaches the relay; a request that never reaches the server.
 #[test]
 fn each_transfer_passes_both_halves() {
     for kind in kinds() {
@@ -89,7 +89,7 @@ fn each_transfer_passes_both_halves() {
     }
 }
 
-/// Catches: a relay of a relay that opens no third connection; one that uses the wrong neighbour.
+/// Catches: a second relay in a row that opens no third connection, or forwards to the wrong one.
 #[test]
 fn a_relay_of_a_relay_passes_each_transfer() {
     for kind in kinds() {
@@ -105,7 +105,8 @@ fn a_relay_of_a_relay_passes_each_transfer() {
     }
 }
 
-/// Catches: a client that waits for ever after one failure; a failure counted for one half only.
+/// Catches: a client that waits for ever after a failure; a failure that is counted for only one of
+/// the two groups.
 #[test]
 fn sources_go_on_when_a_half_fails() {
     for kind in kinds().into_iter().take(4) {

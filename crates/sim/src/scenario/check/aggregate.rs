@@ -9,7 +9,7 @@ use crate::scenario::demand::Paths;
 use crate::scenario::{Kind, Overflow, Place, Traffic, What};
 
 impl Check<'_> {
-    /// The local connections of an aggregate must end at its sender.
+    /// Checks an aggregate connection and the traffic that it carries.
     pub(super) fn aggregate(&mut self, n: usize, aggregate: &Traffic) {
         let Kind::Aggregate { of, overflow, weight } = &aggregate.kind else { return };
         let place = |field| Place::Traffic(n, field);
@@ -45,13 +45,13 @@ impl Check<'_> {
         }
     }
 
-    /// Adjusters need a path with a delay, and a sampling interval above its round-trip time. This
-    /// requires that the rest is correct.
+    /// A rate adjuster needs a path with a delay, and a sampling interval above the path's
+    /// round-trip time. Call it only if there are no other errors.
     pub(super) fn adjusters(&mut self) {
         let mut paths = None;
         for (n, traffic) in self.scenario.traffic.iter().enumerate() {
             let Kind::Aggregate { weight: Some(config), .. } = &traffic.kind else { continue };
-            let Some(pair) = traffic.pairs.first().filter(|_| config.kind != itcp::Kind::Fixed)
+            let Some(pair) = traffic.pairs.first().filter(|_| config.kind != itcp::LawKind::Fixed)
             else {
                 continue;
             };
@@ -64,7 +64,7 @@ impl Check<'_> {
         }
     }
 
-    /// Checks traffic `name`, which aggregate number `n` carries.
+    /// Checks the traffic `name`, which the aggregate connection with index `n` carries.
     fn local(&mut self, n: usize, aggregate: &Traffic, name: &String) {
         let place = Place::Traffic(n, "of");
         let earlier = &self.scenario.traffic[..n];

@@ -10,7 +10,7 @@ use super::Check;
 use crate::scenario::{Kind, Place, Start, Traffic, What};
 
 impl Check<'_> {
-    /// Flow by flow, a relay must begin at the host where the forwarded traffic ends.
+    /// Checks a relay: each of its flows must start at the host where the forwarded flow ends.
     pub(super) fn relay(&mut self, n: usize, relay: &Traffic) {
         let Kind::Relay { of, buffer } = &relay.kind else { return };
         let place = |field| Place::Traffic(n, field);
@@ -75,7 +75,7 @@ mod tests {
         Kind::Relay { of: name.into(), buffer: BUFFER }
     }
 
-    /// Adds a relay of the relay in `scenario`.
+    /// Adds a second relay, which forwards the flows of the relay in `scenario`.
     fn third(scenario: &mut Scenario) -> &mut Traffic {
         let back = |pair: &Pair| Pair { from: pair.to.clone(), to: pair.from.clone() };
         let pairs = scenario.traffic[1].pairs.iter().map(back).collect();
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(said(|it| third(it).flows = 1), "");
     }
 
-    /// Catches: each condition left out.
+    /// Catches: a check that is left out; each case breaks one rule.
     #[test]
     fn what_a_relay_cannot_be_is_said() {
         let cases: [(Change, &str); 10] = [
@@ -130,7 +130,7 @@ mod tests {
         }
     }
 
-    /// Catches: a start time that is ignored.
+    /// Catches: a start time of a relay that is accepted but ignored.
     #[test]
     fn a_relay_of_many_connections_has_no_start_of_its_own() {
         let every = Duration::from_secs(1);

@@ -1,5 +1,5 @@
-//! `tidegate doctor FILE` for the file of an aggregate gateway: faults of this host that disturb
-//! it.
+//! `tidegate doctor FILE` for the file of an aggregate gateway: finds faults of this host that
+//! disturb such a gateway.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use super::{Finding, bad, good, lacking, read};
 use crate::aggregate::{Check, buffers, checks};
 use crate::commands::check::{complain, name};
 
-/// Checks everything that a gateway with this file needs. Prints the findings in an invalid file,
-/// and returns `None`.
+/// Checks everything that a gateway with this file needs. If the file is invalid, prints its
+/// findings and returns `None`.
 pub(super) fn findings(file: &Path, text: &str) -> Option<Vec<Finding>> {
     let (config, found) = aggregate::parse(&name(file), text);
     complain(&found);
@@ -36,7 +36,7 @@ fn udp_buffer(most: &str) -> Finding {
     }
 }
 
-/// Packets that are not taken must be routed, which the kernel does only if forwarding is on.
+/// Checks that the kernel forwards packets. It must route those that the gateway does not redirect.
 fn forwarding(family: &str, parameter: &str, value: &str) -> Finding {
     let what = format!("{family} forwarding");
     if value == "1" {
@@ -60,7 +60,7 @@ peer_key = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
 destinations = ["10.2.0.0/16"]
 "#;
 
-    /// Catches: a check whose failure is not reported; checks for an invalid file.
+    /// Catches: a failed check that is not reported; checks made for an invalid file.
     #[test]
     fn a_key_that_is_missing_and_a_foreign_address_have_remedies() {
         let findings = findings(Path::new("site.toml"), FILE).unwrap();

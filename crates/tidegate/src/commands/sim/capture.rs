@@ -1,4 +1,4 @@
-//! Captures: their links and their files.
+//! Packet captures of a simulation: which links, and into which files.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::reserved::Reserved;
 use crate::code::Code;
 use crate::output::Failure;
 
-/// The link of a capture, as on the command line: `FROM,TO`.
+/// The link to capture, `FROM,TO` on the command line.
 #[derive(Clone, Debug)]
 pub(super) struct Ends {
     from: String,
@@ -26,8 +26,8 @@ impl std::str::FromStr for Ends {
     }
 }
 
-/// Captures packets that arrive over the link `ends` into `file`. `None`: over each link with a
-/// probe in the scenario. Several links have one file each.
+/// Captures packets that arrive over the link `ends` into `file`. With `None`, captures every link
+/// that has a probe in the scenario. Several links get one file each.
 pub(super) fn begin(
     simulation: &mut Simulation<'_>,
     scenario: &Scenario,
@@ -75,7 +75,7 @@ fn probes(scenario: &Scenario) -> Result<Vec<Way>, Failure> {
     Ok(ways)
 }
 
-/// The file for one of several links, named after `file`.
+/// The file for one of several links. Its name is that of `file` with the link's ends added.
 fn beside(file: &Path, way: &Way) -> PathBuf {
     let part = |part: Option<&std::ffi::OsStr>| {
         part.map(|it| it.to_string_lossy().into_owned()).unwrap_or_default()

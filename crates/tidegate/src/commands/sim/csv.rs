@@ -1,4 +1,4 @@
-//! Figures as files of comma-separated values (RFC 4180).
+//! Writes the results of a simulation as comma-separated values (RFC 4180).
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -10,7 +10,7 @@ use tidegate_sim::table::{Table, Values};
 use crate::code::Code;
 use crate::output::Failure;
 
-/// Writes each table into its own file in `folder`, which is created if necessary.
+/// Writes each table into a file of its own in `folder`. Creates the folder if necessary.
 pub(super) fn write(results: &Results, folder: &Path) -> Result<(), Failure> {
     let failed = |path: &Path, error: io::Error| {
         Failure::input(Code::NoSuchFile, format!("cannot write {}: {error}", path.display()))
@@ -24,7 +24,7 @@ pub(super) fn write(results: &Results, folder: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The name of a table, with dashes in place of characters that are unusual in file names.
+/// The file name for a table. Characters that are unusual in file names become dashes.
 fn file_name(table: &str) -> String {
     let usable = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_');
     let name: String = table.chars().map(|c| if usable(c) { c } else { '-' }).collect();
@@ -32,7 +32,8 @@ fn file_name(table: &str) -> String {
     parts.join("-")
 }
 
-/// A line of names, then a line for each row. Absent numbers are empty.
+/// Writes a header line with the names of columns, then a line for each row. Missing numbers are
+/// empty.
 fn table(table: &Table, mut out: impl Write) -> io::Result<()> {
     let names: Vec<_> = table.columns().iter().map(|it| quoted(&it.name)).collect();
     writeln!(out, "{}", names.join(","))?;

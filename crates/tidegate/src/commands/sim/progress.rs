@@ -1,4 +1,4 @@
-//! The progress of a run on the terminal.
+//! Shows the progress of a simulation on the terminal.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::time::Duration;
@@ -8,18 +8,18 @@ use tidegate_sim::Progress;
 
 use crate::clock::Clock;
 
-/// A bar on stderr, redrawn in place. Without a terminal it is not drawn.
+/// A progress bar on stderr, redrawn in place. It is not drawn if stderr is no terminal.
 pub(super) struct Bar {
     live: bool,
     clock: Clock,
-    /// Time of the next drawing. Short runs have none.
+    /// Time at which the bar is drawn next. Short runs draw none.
     next: Duration,
 }
 
-/// Interval of drawings.
+/// Interval between two drawings.
 const STEP: Duration = Duration::from_millis(100);
 
-/// Its width.
+/// Width of the bar in characters.
 const WIDTH: usize = 40;
 
 impl Bar {
@@ -43,7 +43,7 @@ impl Bar {
     }
 }
 
-/// Failures to write are ignored.
+/// Writes to stderr. Errors are ignored.
 fn tell(text: &str) {
     let mut out = stderr().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());

@@ -1,4 +1,4 @@
-//! The results of a run, as text and as JSON.
+//! The results of a simulation, as text and as JSON.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,8 +11,8 @@ use tidegate_sim::table::{Table, Values};
 
 use crate::commands::status::columns;
 
-/// The results of a run, as `--json` prints them. They are serialised from the tables directly,
-/// since the tables of many series are large.
+/// The results of a run, as `--json` prints them. They are serialised directly from the tables,
+/// because the tables of many time series are large.
 #[derive(Serialize)]
 pub(super) struct Data<'a> {
     duration_seconds: f64,
@@ -26,7 +26,7 @@ pub(super) struct Data<'a> {
     warmup_seconds: f64,
 }
 
-/// All tables, as lists of rows. Absent numbers are null.
+/// Every table as a list of rows. Missing numbers are null.
 pub(super) fn data<'a>(scenario: &Path, results: &'a Results) -> Data<'a> {
     Data {
         duration_seconds: results.duration.as_secs_f64(),
@@ -41,7 +41,7 @@ pub(super) fn data<'a>(scenario: &Path, results: &'a Results) -> Data<'a> {
     }
 }
 
-/// The rows of a table. Columns have their names.
+/// The rows of a table, as maps from column names to values.
 struct Rows<'a> {
     columns: BTreeMap<&'a str, &'a Values>,
     rows: usize,
@@ -72,7 +72,7 @@ impl Serialize for Row<'_> {
             match values {
                 Values::Text(all) => map.serialize_entry(name, &all[self.row])?,
                 Values::Whole(all) => map.serialize_entry(name, &all[self.row])?,
-                // JSON has no "not a number".
+                // JSON has no NaN and no infinity. They become null.
                 Values::Real(all) => {
                     map.serialize_entry(name, &Some(all[self.row]).filter(|it| it.is_finite()))?;
                 }
@@ -82,7 +82,7 @@ impl Serialize for Row<'_> {
     }
 }
 
-/// The traffic, the most used links, the aggregates, and the drops.
+/// A summary: the traffic, the most used links, the aggregates, and the drops.
 pub(super) fn text(scenario: &Path, results: &Results) -> String {
     let warmup = match results.warmup.is_zero() {
         true => String::new(),
@@ -107,7 +107,7 @@ pub(super) fn text(scenario: &Path, results: &Results) -> String {
     text
 }
 
-/// One cell of a row.
+/// The text of one cell.
 fn cell(table: &Table, column: &str, row: usize) -> String {
     match table.column(column) {
         Some(Values::Text(all)) => all[row].clone(),
@@ -117,7 +117,7 @@ fn cell(table: &Table, column: &str, row: usize) -> String {
     }
 }
 
-/// A quantity in the unit that its name ends in, or a larger one.
+/// Formats `value` in the unit at the end of the column's name, or in a larger unit.
 fn shown(column: &str, value: f64) -> String {
     if !value.is_finite() {
         return "-".to_owned();
@@ -142,7 +142,7 @@ fn shown(column: &str, value: f64) -> String {
     }
 }
 
-/// The rows of a table that `wanted` names, under these headings. Empty if there are none.
+/// The rows of a table that `wanted` selects, under these headings. Empty if there are none.
 fn show<const N: usize>(
     table: Option<&Table>,
     headings: [(&str, &str); N],
@@ -175,7 +175,7 @@ fn traffic(results: &Results) -> String {
     show(results.table("groups"), headings, every)
 }
 
-/// Most links in the text.
+/// Maximum number of links in the summary.
 const LINKS: usize = 10;
 
 fn links(results: &Results) -> String {

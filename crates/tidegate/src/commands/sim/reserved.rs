@@ -1,17 +1,17 @@
-//! Large files.
+//! Writes large files faster, by reserving disk space in advance.
 
 use std::fs::File;
 use std::io::{self, IoSlice, Write};
 
 use nix::fcntl::{FallocateFlags, fallocate};
 
-/// A file written from its beginning, with disk space reserved in advance. This saves the kernel a
-/// third of the cost. Pipes, devices and some file systems reserve nothing, and are written as they
-/// are.
+/// A file that is written from its beginning, with disk space reserved in advance. This saves a
+/// third of the kernel's cost. Pipes, devices and some file systems cannot reserve space, and are
+/// written normally.
 pub(super) struct Reserved {
     file: File,
     len: u64,
-    /// Reserved bytes. `None` if nothing can be reserved.
+    /// End of the reserved space. `None` if space cannot be reserved.
     room: Option<u64>,
 }
 
@@ -19,7 +19,7 @@ pub(super) struct Reserved {
 const STEP: u64 = 32 << 20;
 
 impl Reserved {
-    /// Takes an empty `file`.
+    /// Takes `file`, which must be empty.
     pub(super) const fn new(file: File) -> Self {
         Self { file, len: 0, room: Some(0) }
     }
@@ -48,7 +48,7 @@ impl Write for Reserved {
         self.file.write_vectored(slices).map(|bytes| self.wrote(bytes))
     }
 
-    /// Releases reserved and unused space.
+    /// Releases the reserved space that was not used.
     fn flush(&mut self) -> io::Result<()> {
         if self.room.is_some_and(|room| room > self.len) {
             self.file.set_len(self.len)?;
@@ -65,7 +65,8 @@ mod tests {
 
     use super::*;
 
-    /// Catches: reserved space that is kept at the end, or stays in the file as zeros.
+    /// Catches: reserved space that is still occupied at the end; reserved space that appears in
+    /// the file as zeros.
     #[test]
     fn a_file_is_as_long_as_what_was_written_and_takes_no_more_room() {
         let path = std::env::temp_dir().join(format!("tidegate-reserved-{}", std::process::id()));

@@ -1,4 +1,5 @@
-//! The agent reports to its sources: the revision in force, and the conformance of each policy.
+//! Reports to the policy sources which revision is in force, and how far each policy keeps its
+//! rate.
 //!
 //! Methods of `Daemon`, whose fields are in `daemon.rs`.
 
@@ -15,13 +16,13 @@ use super::node;
 use crate::api::{Aggregate, Status};
 use crate::clock;
 
-/// Interval of reports, over which rates are measured.
+/// Interval between two reports. Rates are measured over it.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Time limit for a source to accept a report. A slower source misses it.
+/// Time limit for a source to accept a report. A slower source does not get this report.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Conforming bytes of each policy and direction at one time.
+/// Conforming bytes of each policy and direction, at one time.
 struct Sample {
     at: Instant,
     bytes: HashMap<(String, String), u64>,
@@ -78,7 +79,8 @@ impl Daemon {
     }
 }
 
-/// Sends `report`. A refusal raises no alarm: the user of the source may have read access only.
+/// Sends `report`. An error raises no alarm, because the user of the source may have read access
+/// only.
 async fn send(name: &str, repository: &dyn PolicyRepository, report: &NodeReport) {
     match tokio::time::timeout(PATIENCE, repository.report(report)).await {
         Ok(Ok(())) => {}
@@ -100,7 +102,7 @@ impl Sample {
         Self { at: Instant::now(), bytes: status.aggregates.iter().map(bytes).collect() }
     }
 
-    /// Rates of `policies` since this sample, divided by their mean rates.
+    /// The rates of `policies` since this sample, divided by the mean rates of their profiles.
     fn conformance(
         &self,
         status: &Status,

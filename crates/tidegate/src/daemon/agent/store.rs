@@ -1,7 +1,7 @@
-//! The last good sets on the disk.
+//! The last good set of each policy source, on the disk.
 //!
-//! Each source has one file, replaced atomically. It also names the place of the source, so that a
-//! set of another server is not used.
+//! Each source has one file, which is replaced atomically. The file also holds the address of the
+//! source, so the set of another server is never used.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -16,34 +16,35 @@ use tidegate_repository::Snapshot;
 
 use crate::files;
 
-/// Largest file accepted: a source of the largest `max_size`, with its origins and escapes.
+/// Largest accepted file, in bytes. It holds a set of the largest `max_size`, with its origins and
+/// escapes.
 const MOST: usize = 2_000_000_000;
 
 /// A directory with the last good sets.
 pub(crate) struct Store {
     folder: PathBuf,
-    /// The state of each source's file. The key is the name of the source.
+    /// The state of each source's file, by the name of the source.
     files: Mutex<BTreeMap<String, SourceFile>>,
 }
 
-/// The content of the file of a source.
+/// What is known about the file of a source.
 enum SourceFile {
-    /// The set of the source at this place.
+    /// The file holds this set. The first field is the address of the source.
     Holds(String, Weak<Snapshot>),
-    /// Not the set in force, for this reason.
+    /// The set in force could not be written, for this reason.
     Lacks(String),
 }
 
-/// A set in its file.
+/// The content of a file.
 #[derive(Deserialize, Serialize)]
 struct Kept<S> {
-    /// The place of the source.
+    /// The address of the source.
     place: String,
     set: S,
 }
 
 impl Store {
-    /// A store in `folder`, which is created with the first set.
+    /// A store in `folder`. Writing the first set creates the folder.
     pub(crate) fn new(folder: PathBuf) -> Self {
         Self { folder, files: Mutex::default() }
     }
@@ -57,8 +58,8 @@ impl Store {
         Some(set)
     }
 
-    /// Writes the set of `spec`, unless the file has it. A failure is an alarm until the set of
-    /// this source is written.
+    /// Writes the set of `spec`, unless its file holds the set already. A failure is an alarm until
+    /// a set of this source is written.
     pub(crate) fn keep(&self, spec: &SourceSpec, set: &Arc<Snapshot>) {
         let (place, known) = (place(spec), Arc::downgrade(set));
         let is_there = |state: &SourceFile| matches!(state, SourceFile::Holds(at, it) if *at == place && it.ptr_eq(&known));
@@ -78,7 +79,7 @@ impl Store {
         self.lock().insert(spec.name.clone(), state);
     }
 
-    /// The reason why a set is not on the disk.
+    /// The reason why a set could not be written, if any.
     pub(super) fn alarm(&self) -> Option<String> {
         self.lock().values().find_map(|state| match state {
             SourceFile::Lacks(why) => Some(why.clone()),

@@ -1,4 +1,4 @@
-//! One followed source with its newest set and its fault.
+//! A policy source that the agent follows, with its newest set and its fault.
 
 use std::sync::Arc;
 
@@ -9,38 +9,38 @@ use tokio::time::Instant;
 
 use crate::api::Source;
 
-/// A followed source.
+/// A policy source that the agent follows.
 pub(super) struct Watched {
     pub(super) spec: SourceSpec,
-    /// `None` if it cannot be opened.
+    /// `None` if the source cannot be opened.
     pub(super) repository: Option<Arc<dyn PolicyRepository>>,
-    /// Its proposals, until a task takes them.
+    /// The sets that the source delivers, until a task receives them.
     pub(super) snapshots: Option<Snapshots>,
-    /// The task that takes these proposals.
+    /// The task that receives these sets.
     pub(super) task: Option<AbortOnDrop>,
-    /// The newest set it delivered.
+    /// The newest set that the source delivered.
     pub(super) newest: Option<Arc<Snapshot>>,
-    /// The time of that delivery.
+    /// Time at which it was delivered.
     delivered: Option<Instant>,
-    /// Its fault, and its beginning.
+    /// The fault of the source, and when it began.
     fault: Option<(Fault, Instant)>,
     /// The set that was refused last.
     pub(super) refused: Option<Refused>,
-    /// The set that was put in force last without a request.
+    /// The set that the agent last put in force by itself, without an operator's request.
     pub(super) tried: Option<Arc<Snapshot>>,
 }
 
-/// A set that could not be put in force.
+/// A set that could not be put in force, and why.
 pub(super) struct Refused {
-    /// Its revision. `None` for the last good set on the disk.
+    /// The set's revision; `None` for the last good set on the disk.
     revision: Option<String>,
-    /// The reason.
+    /// Why it was refused.
     why: String,
-    /// Time of the first refusal.
+    /// Time at which it was first refused.
     at: Instant,
 }
 
-/// A task that ends when it is dropped.
+/// A task that is aborted when this value is dropped.
 pub(super) struct AbortOnDrop(pub(super) JoinHandle<()>);
 
 impl Drop for AbortOnDrop {
@@ -50,7 +50,7 @@ impl Drop for AbortOnDrop {
 }
 
 impl Watched {
-    /// Opens the repository of `spec` and watches it. A repository that cannot be opened has a
+    /// Opens the repository of `spec` and watches it. If it cannot be opened, the source has a
     /// fault.
     pub(super) fn follow(spec: SourceSpec) -> Self {
         let (repository, fault) = match open(&spec) {
@@ -70,7 +70,7 @@ impl Watched {
         }
     }
 
-    /// Opens the repository again, with the present files of credentials. Its fault lasts until a
+    /// Opens the repository again and reads its credentials files again. The fault lasts until a
     /// set arrives.
     pub(super) fn reopen(&mut self) {
         let again = Self::follow(self.spec.clone());
@@ -80,13 +80,14 @@ impl Watched {
         }
     }
 
-    /// Returns `true` if server and gateway refuse each other. Other credentials may repair that.
+    /// Returns `true` if the server or the gateway refuses the other's credentials. Other
+    /// credentials may help.
     pub(super) fn is_locked_out(&self) -> bool {
         let of_credentials = |kind| matches!(kind, FaultKind::Refused | FaultKind::Untrusted);
         self.fault.as_ref().is_some_and(|(fault, _)| of_credentials(fault.kind))
     }
 
-    /// The first set, if it arrives before `until` and before any fault.
+    /// The first set of the source. `None` if a fault comes first, or none has arrived at `until`.
     pub(super) async fn first(&mut self, until: Instant) -> Option<Arc<Snapshot>> {
         let next = tokio::time::timeout_at(until, self.snapshots.as_mut()?.recv()).await;
         match next.ok()?? {
@@ -98,39 +99,40 @@ impl Watched {
         }
     }
 
-    /// Takes the newest set of the source, which ends its fault.
+    /// Records a set that the source delivered. This ends a fault.
     pub(super) fn deliver(&mut self, snapshot: Snapshot) -> Arc<Snapshot> {
         let snapshot = Arc::new(snapshot);
         self.newest = Some(snapshot.clone());
         self.delivered = Some(Instant::now());
         self.fault = None;
         if self.spec.apply == Apply::Manual {
-            // This set has not been tried yet.
+            // The new set is applied only on request, so a refusal of an earlier set no longer
+            // matters.
             let of_it = |refused: &Refused| refused.revision.as_ref() == Some(&snapshot.revision);
             self.refused = self.refused.take().filter(of_it);
         }
         snapshot
     }
 
-    /// The newest set, if it was refused.
+    /// The newest set, if the agent could not put it in force.
     pub(super) fn refused_set(&self) -> Option<Arc<Snapshot>> {
         self.newest.clone().filter(|_| self.refused.is_some())
     }
 
-    /// Records that a set was refused. A repeated refusal keeps the time of the first.
+    /// Records that a set was refused. A repeated refusal keeps the time of the first one.
     pub(super) fn refuse(&mut self, revision: Option<String>, why: String) {
         let again = self.refused.take().filter(|refused| refused.revision == revision);
         let at = again.map_or_else(Instant::now, |refused| refused.at);
         self.refused = Some(Refused { revision, why, at });
     }
 
-    /// Records a fault of the source.
+    /// Records a fault of the source. An earlier fault keeps its time.
     pub(super) fn fail(&mut self, fault: Fault) {
         let since = self.fault.take().map_or_else(Instant::now, |(_, since)| since);
         self.fault = Some((fault, since));
     }
 
-    /// The fault with its age and remedy, or the reason of the last refusal.
+    /// The alarm text: the fault with its age and remedy, or the reason of the last refusal.
     pub(super) fn alarm(&self) -> Option<String> {
         let name = &self.spec.name;
         if let Some((fault, since)) = &self.fault {
@@ -143,7 +145,7 @@ impl Watched {
         Some(format!("source `{name}` for {ago} s: not in force, {what}{why}"))
     }
 
-    /// The source as `tidegate source` shows it, with the set that is `in_force`.
+    /// The source as `tidegate source` shows it. `in_force` is its set in force.
     pub(super) fn state(&self, in_force: Option<&Snapshot>) -> Source {
         let revision = |set: &Snapshot| set.revision.clone();
         let newest = self.newest.as_deref().map(revision);
@@ -172,7 +174,7 @@ impl Watched {
         }
     }
 
-    /// Time when its fault began, or when its newest set was refused.
+    /// Time at which the fault began or the newest set was refused.
     fn failing_since(&self) -> Option<Instant> {
         let fault = self.fault.as_ref().map(|(_, since)| *since);
         fault.or_else(|| self.refused.as_ref().map(|refused| refused.at))
@@ -183,7 +185,7 @@ impl Watched {
     }
 }
 
-/// The kind of a source, as in policy files.
+/// The kind of the source, as written in policy files.
 pub(super) const fn kind(spec: &SourceSpec) -> &'static str {
     match spec.kind {
         SourceKind::Directory { .. } => "directory",

@@ -47,7 +47,7 @@ pub(super) fn write(all: &[Class], page: &mut Page) {
     promises(all, page);
 }
 
-/// Adds the promises to classes with their measured values.
+/// Adds the guarantees to classes, with the measured values.
 fn promises(all: &[Class], page: &mut Page) {
     let each = || all.iter().flat_map(|class| class.promises.iter().map(move |it| (class, it)));
     let mut metric = |name: &str, kind: &str, help: &str, value: fn(&Promise) -> Option<f64>| {

@@ -1,9 +1,9 @@
-//! Metrics of user packets in the datagrams of trunks.
+//! Metrics of user packets that trunks encapsulate in datagrams.
 
 use super::{Page, float, labels};
 use crate::api::{Encapsulation, Trunk};
 
-/// Adds the metrics of each trunk whose user packets travel in datagrams.
+/// Adds the metrics of each trunk that encapsulates user packets.
 pub(super) fn write(all: &[Trunk], page: &mut Page) {
     type Count = fn(&Encapsulation) -> u64;
     let carried: [(&str, &str, &str, Count); 6] = [

@@ -1,9 +1,9 @@
-//! Metrics of markings, by the place of their queues.
+//! Metrics of congestion marking, for each queue that marks.
 
 use super::{Labels, Page, float, labels};
 use crate::api::{Class, Marking, Status};
 
-/// Adds the metrics of the markings at the link and at its classes.
+/// Adds the metrics of marking at the link and at its classes.
 pub(super) fn write(status: &Status, classes: &[Class], page: &mut Page) {
     let link = [("up", &status.up), ("down", &status.down)];
     let link =
@@ -32,7 +32,7 @@ pub(super) fn write(status: &Status, classes: &[Class], page: &mut Page) {
     }
 }
 
-/// Metrics of the flows that a marking tracks: name, type, help, value.
+/// A metric of the flows that a marking algorithm tracks: name, type, help, and value.
 type Tracked = (&'static str, &'static str, &'static str, fn(&Marking) -> f64);
 
 const TRACKED: [Tracked; 6] = [
@@ -71,7 +71,7 @@ const TRACKED: [Tracked; 6] = [
     ),
 ];
 
-/// Labels of a place, and the counts of its marking.
+/// The labels that name a queue, and the counters of its marking.
 type MarkingSample<'a> = (Vec<(&'static str, &'a str)>, Marking);
 
 fn place(class: &Class) -> Vec<(&'static str, &str)> {

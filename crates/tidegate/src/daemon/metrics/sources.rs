@@ -1,4 +1,4 @@
-//! Metrics of the sources of policies.
+//! Metrics of the policy sources.
 
 use super::{Page, float, labels};
 use crate::api::Source;

@@ -1,4 +1,4 @@
-//! Tests of metrics: their form, their names, and the list in the manual.
+//! Tests the metrics: their format, their names, and their list in the manual.
 
 use std::collections::HashSet;
 use std::io::{ErrorKind, Write};
@@ -200,9 +200,9 @@ fn trunks_of_a_test() -> Vec<Trunk> {
     }]
 }
 
-/// The faults that `promtool check metrics` also reports. Empty if there are none.
+/// Returns the faults that `promtool check metrics` would report too.
 ///
-/// The rules are those of Prometheus under "Metric and label naming", and of promtool.
+/// The rules are those of the page "Metric and label naming" of Prometheus, and of promtool.
 fn lint(page: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     let (mut kinds, mut seen) = (BTreeMap::new(), HashSet::new());
@@ -252,7 +252,7 @@ fn metrics_pass_our_own_lint() {
     assert!(page.contains(in_force), "{page}");
 }
 
-/// The metrics of `page`, and those of an aggregate gateway, as a page of the manual.
+/// The manual's page that lists the metrics in `page` and those of an aggregate gateway.
 fn manual(page: &str) -> String {
     let mut text = String::from(include_str!("../metrics.md"));
     text += &table(page);

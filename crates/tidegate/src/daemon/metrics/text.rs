@@ -1,8 +1,8 @@
-//! The text format of Prometheus.
+//! Writes the text format of Prometheus.
 
 use std::fmt::Write;
 
-/// Metrics being written.
+/// A page of metrics under construction.
 #[derive(Default)]
 pub(crate) struct Page(String);
 
@@ -12,7 +12,7 @@ impl Page {
         self.0
     }
 
-    /// Adds a metric with samples of labels and value.
+    /// Adds a metric. Each sample has labels and a value.
     pub(crate) fn metric(
         &mut self,
         name: &str,

@@ -1,4 +1,4 @@
-//! The policy agent with directories as sources.
+//! Tests the policy agent with directories as policy sources.
 
 mod faults;
 
@@ -8,7 +8,8 @@ use tidegate_repository::{QUIET, open};
 use super::*;
 use crate::api::{OfSource, Source, Sources};
 
-/// A policy file whose sources are the directories `names` in `folder`, with `more` in each table.
+/// A policy file whose sources are the directories `names` in `folder`. Each source's table also
+/// has the fields `more`.
 fn with_sources(folder: &Path, names: &[&str], more: &str) -> String {
     let source = |name: &&str| {
         let path = folder.join(name).display().to_string();
@@ -19,12 +20,12 @@ fn with_sources(folder: &Path, names: &[&str], more: &str) -> String {
     format!("{NOTHING}{}", names.iter().map(source).collect::<String>())
 }
 
-/// A policy that passes what goes to `dst`.
+/// A policy that lets packets to `dst` pass.
 fn pass(name: &str, dst: &str) -> String {
     format!("[[policy]]\nname = \"{name}\"\naction = \"pass\"\nmatch = {{ dst = \"{dst}\" }}\n")
 }
 
-/// Commits `text` as the set of source `name` of the policy file `file`.
+/// Commits `text` as the set of source `name`, which the policy file `file` configures.
 async fn push(file: &str, name: &str, text: &str) {
     let source = Documents::gather(Path::new("x"), file.to_owned()).unwrap().sources();
     let spec = source.into_iter().find(|source| source.name == name).unwrap();
@@ -32,7 +33,7 @@ async fn push(file: &str, name: &str, text: &str) {
     open(&spec).unwrap().push(items(&part).unwrap()).await.unwrap();
 }
 
-/// A gateway in `folder` that has been started with what is there.
+/// A gateway in `folder`, started with the sets that are on its disk.
 async fn start(folder: PathBuf, text: &str) -> (Fixture, JoinHandle<()>) {
     let agent = Agent::new(Store::new(folder.join("sets")));
     let mut documents = Documents::gather(&folder.join("policy.toml"), text.to_owned()).unwrap();
@@ -44,7 +45,7 @@ async fn start(folder: PathBuf, text: &str) -> (Fixture, JoinHandle<()>) {
 }
 
 impl Fixture {
-    /// Waits until source `name` is one that `wanted` accepts.
+    /// Waits until `wanted` accepts the state of source `name`.
     async fn source(&self, name: &str, wanted: impl Fn(&Source) -> bool) -> Source {
         let mut last = None;
         for _ in 0..1_000 {
@@ -72,7 +73,8 @@ fn folder_with(names: &[&str]) -> PathBuf {
     folder
 }
 
-/// Catches: a broken set that replaces a good one; an alarm that stays; a set that is not merged with the file.
+/// Catches: an invalid set that replaces a valid one; an alarm that stays after the next valid set;
+/// a set that is not merged with the policy file.
 #[tokio::test]
 async fn a_commit_is_in_force_and_a_broken_one_is_not() {
     let folder = folder_with(&["a"]);
@@ -101,8 +103,8 @@ async fn a_commit_is_in_force_and_a_broken_one_is_not() {
     follow.abort();
 }
 
-/// Catches: a name that the second source takes over; an error that names one place only; an order of sources that
-/// follows their commits.
+/// Catches: a second source that takes over the name of another's policy; an error that does not
+/// name both places; a result that depends on the order of commits.
 #[tokio::test]
 async fn a_name_belongs_to_one_source() {
     let folder = folder_with(&["a", "b"]);
@@ -121,8 +123,8 @@ async fn a_name_belongs_to_one_source() {
     follow.abort();
 }
 
-/// Catches: one bad set on the disk for which the good ones of other sources are left out; sets that are tried in one
-/// order only.
+/// Catches: one invalid set on the disk because of which valid sets of other sources are left out;
+/// sets that are tried only in one order.
 #[tokio::test]
 async fn a_bad_set_on_the_disk_takes_no_other_with_it() {
     let folder = folder_with(&["a", "b", "c"]);
@@ -142,7 +144,7 @@ async fn a_bad_set_on_the_disk_takes_no_other_with_it() {
     while ["a", "b", "c"].iter().any(|name| !folder.join(format!("sets/{name}.json")).exists()) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    // The disk follows what is in force.
+    // The file on the disk follows the set in force.
     let kept = || fs::read_to_string(folder.join("sets/b.json")).unwrap_or_default();
     while !kept().contains("three") {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -150,17 +152,17 @@ async fn a_bad_set_on_the_disk_takes_no_other_with_it() {
     follow.abort();
     let copy = super::folder();
     fs::rename(folder.join("sets"), copy.join("sets")).unwrap();
-    // Its folder, and with it the sources, ends with it.
+    // Dropping this also removes its folder, and the sources in it.
     drop(fixture);
-    // Now the file has a policy with the name of that of `b`.
+    // The file now has a policy with the same name as the policy in the set of `b`.
     let (fixture, follow) = start(copy, &(text + &pass("three", "10.9.0.0/16"))).await;
     assert_eq!(fixture.policies().await, ["three", "one"]);
     assert_eq!(fixture.source("b", |it| it.error.is_some()).await.revision, None);
     follow.abort();
 }
 
-/// Catches: sets that are not on the disk; a set of another place taken for that of the source; a start that waits for
-/// a source with a set on the disk.
+/// Catches: sets that are not written to the disk; the stored set of another server used; a start
+/// that waits for a source although its set is on the disk.
 #[tokio::test]
 async fn a_restart_without_the_source_has_its_last_good_set() {
     let folder = folder_with(&["a"]);
@@ -193,8 +195,8 @@ async fn a_restart_without_the_source_has_its_last_good_set() {
     follow.abort();
 }
 
-/// Catches: a commit of a manual source put in force by itself; one of a confirmed source kept without confirmation, or
-/// tried again after its roll-back.
+/// Catches: a commit of a manual source that the agent applies by itself; an unconfirmed commit
+/// that stays in force, or that is tried again after its rollback.
 #[tokio::test]
 async fn a_source_may_wait_for_people() {
     let folder = folder_with(&["a"]);
@@ -219,8 +221,8 @@ async fn a_source_may_wait_for_people() {
     follow.abort();
 }
 
-/// Catches: sources of the previous policy file that are still followed; sets of theirs that stay in force; a class
-/// that people changed while it ran, and that loses the change to another source's commit.
+/// Catches: a source of the previous policy file that is still followed, or whose set stays in
+/// force; a class change made at run time that is lost when another source commits.
 #[tokio::test]
 async fn sources_come_and_go_with_the_policy_file() {
     let folder = folder_with(&["a", "b"]);

@@ -1,4 +1,5 @@
-//! Classes with promises: shown, changed, and swapped for classes of a tree and back.
+//! Tests classes with guarantees: they are shown, changed, and replaced by a tree of classes and
+//! back.
 
 use serde_json::json;
 
@@ -18,15 +19,15 @@ fn file(jobs: bool) -> String {
     }
 }
 
-/// The terms and promised values of the class called `name`, upwards.
+/// The guarantees of the class called `name` in the upload direction: terms and values.
 fn promises(classes: &Classes, name: &str) -> Vec<(String, f64)> {
     let of = |it: &&crate::api::Class| it.name == name && it.direction == "up";
     let class = classes.classes.iter().find(of).unwrap();
     class.promises.iter().map(|it| (it.term.clone(), it.promised)).collect()
 }
 
-/// Catches: a scheduler that stays when a file names another; a term that its file does not know; live changes
-/// checked by the rules of the other scheduler.
+/// Catches: a scheduler that stays although the new file names another; a field accepted that the
+/// scheduler does not support; run-time changes checked by the rules of the other scheduler.
 #[tokio::test]
 async fn promises_are_shown_and_changed_and_the_scheduler_is_swapped() {
     let fixture = Fixture::new(&file(false)).await;

@@ -1,16 +1,16 @@
-//! Idle connections, half-sent requests and long requests never lock out other clients.
+//! Tests that idle connections, half-sent requests and long requests never lock out other clients.
 
 use std::net::TcpStream;
 
 use super::*;
 
-/// Limits without timeouts: only the demand of another client frees a seat or memory.
+/// Limits without idle timeouts: a seat or memory is freed only because another client needs it.
 fn limits(connections: usize, bytes: usize) -> Limits {
     let grace = Duration::from_millis(1);
     Limits { connections, bytes, grace, idle: Duration::from_secs(3_600) }
 }
 
-/// The head of an `apply` whose body has `length` bytes.
+/// The header of an `apply` request whose body has `length` bytes.
 fn head(length: usize) -> String {
     format!(
         "POST /v1/apply HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
@@ -18,15 +18,15 @@ fn head(length: usize) -> String {
     )
 }
 
-/// Connections that have each sent `start` of a request and then nothing.
+/// Connections that have each sent the bytes `start` and then nothing more.
 ///
-/// A blocking thread opens each connection, because the server runs in this thread.
+/// A blocking thread opens them, because the server runs in this thread.
 async fn silent(fixture: &Fixture, count: usize, start: Vec<u8>) -> Vec<UnixStream> {
     let socket = fixture.socket();
     let open = move || {
         let open = |_| {
             let mut stream = UnixStream::connect(&socket).unwrap();
-            // The server may have closed the connection already.
+            // The result is ignored: the server may have closed the connection already.
             let _ = stream.write_all(&start);
             stream
         };
@@ -35,7 +35,8 @@ async fn silent(fixture: &Fixture, count: usize, start: Vec<u8>) -> Vec<UnixStre
     tokio::task::spawn_blocking(open).await.unwrap()
 }
 
-/// Catches: a listener without a cap; a cap that waits for the idle timeout; a seat that is never freed.
+/// Catches: a listener without a limit; a new client that must wait for the idle timeout; a seat
+/// that is never freed.
 #[tokio::test]
 async fn idle_connections_are_capped_and_lock_out_no_client() {
     let fixture = Fixture::limited(&web("5 Mbit/s"), limits(8, 1 << 20));
@@ -52,7 +53,8 @@ async fn idle_connections_are_capped_and_lock_out_no_client() {
     }
 }
 
-/// Catches: uncounted bodies; a half-sent body that keeps its memory; a refusal although memory can be freed.
+/// Catches: bodies whose memory is not counted; a half-sent body that keeps its memory; a request
+/// refused although memory could be freed.
 #[tokio::test]
 async fn half_sent_bodies_stay_within_the_memory_limit_and_lock_out_no_client() {
     let most = 1 << 20;
@@ -65,7 +67,7 @@ async fn half_sent_bodies_stay_within_the_memory_limit_and_lock_out_no_client() 
     drop(open);
 }
 
-/// Catches: no idle timeout in the head of a request, in its body, or after an answer.
+/// Catches: no idle timeout during the header of a request, during its body, or after the answer.
 #[tokio::test]
 async fn a_connection_that_stays_silent_is_closed() {
     let idle = Duration::from_millis(50);
@@ -78,11 +80,13 @@ async fn a_connection_that_stays_silent_is_closed() {
     }
 }
 
-/// Catches: the default body limit of 2 MB; a body parsed in the thread that serves requests.
+/// Catches: the HTTP library's default limit of 2 MB for bodies; a body parsed in the thread that
+/// serves other requests.
 #[tokio::test]
 async fn a_request_of_60_mb_is_accepted_while_others_are_answered() {
     let fixture = Fixture::new(&web("5 Mbit/s")).await;
-    // An ignored field: an unoptimised parser would take 20 s for a policy file of this size.
+    // The bulk is in a field that the daemon ignores. Parsing a policy file of this size would take
+    // 20 s in a debug build.
     let text = serde_json::to_string(&web("6 Mbit/s")).unwrap();
     let end = "\"}";
     let start = format!(r#"{{"file": "new.toml", "text": {text}, "more": ""#);
@@ -109,7 +113,8 @@ async fn a_request_of_60_mb_is_accepted_while_others_are_answered() {
     assert_eq!(apply.await.unwrap(), *b"HTTP/1.1 200");
 }
 
-/// Catches: a `status` that waits for a long request; a rollback that does; an unbounded queue of long requests.
+/// Catches: a status that waits for a long request; a rollback that waits for one; an unlimited
+/// queue of long requests.
 #[tokio::test]
 async fn a_long_request_holds_up_neither_status_nor_metrics_nor_a_roll_back() {
     let fixture = Fixture::new(NOTHING).await;
@@ -145,7 +150,7 @@ async fn a_long_request_holds_up_neither_status_nor_metrics_nor_a_roll_back() {
     assert_eq!(fixture.plan(NOTHING).await, [""; 0]);
 }
 
-/// Catches: a reload that is refused because programs ask much.
+/// Catches: a reload that is refused because many long requests wait.
 #[tokio::test]
 async fn a_reload_waits_for_its_turn_and_leaves_no_alarm() {
     let fixture = Fixture::new(NOTHING).await;
@@ -170,7 +175,7 @@ async fn a_reload_waits_for_its_turn_and_leaves_no_alarm() {
         let daemon = daemon.clone();
         async move { daemon.reload().await }
     });
-    // A reload that does not wait ends as soon as it has read the file.
+    // A reload that does not wait would end as soon as it has read the file.
     for _ in 0..200 {
         tokio::time::sleep(Duration::from_millis(1)).await;
         assert!(!reload.is_finished(), "{:?}", daemon.state.lock().await.alarm);
@@ -184,7 +189,7 @@ async fn a_reload_waits_for_its_turn_and_leaves_no_alarm() {
     assert_eq!((status.generation, status.alarms), (2, Vec::new()));
 }
 
-/// Catches: a page for each scraper; a page that is never made again.
+/// Catches: a page built for each scraper; a page that is never built again.
 #[tokio::test]
 async fn scrapers_share_a_page_and_idle_scrapers_lock_out_no_client() {
     let folder = folder();
@@ -217,7 +222,7 @@ async fn scrapers_share_a_page_and_idle_scrapers_lock_out_no_client() {
     server.abort();
 }
 
-/// Catches: simultaneous reports, each of hundreds of megabytes.
+/// Catches: several reports at the same time, each of hundreds of megabytes.
 #[tokio::test]
 async fn reports_of_classes_and_flows_are_made_one_at_a_time_while_the_status_is_answered() {
     let fixture = Fixture::new(NOTHING).await;
@@ -238,8 +243,8 @@ async fn reports_of_classes_and_flows_are_made_one_at_a_time_while_the_status_is
     }
 }
 
-/// Catches: an `apply` that ends when its client disconnects, after which the daemon would not know the
-/// running policies and never roll them back.
+/// Catches: an `apply` that stops when its client disconnects. The daemon would then not know the
+/// running policies, and could not roll them back.
 #[tokio::test]
 async fn an_apply_completes_although_its_client_disconnects() {
     let fixture = Fixture::new(NOTHING).await;
@@ -261,7 +266,7 @@ async fn an_apply_completes_although_its_client_disconnects() {
     let mut client = UnixStream::connect(fixture.socket()).unwrap();
     client.write_all((head(body.len()) + &body).as_bytes()).unwrap();
     let plane = || fixture.daemon.plane.ask(|live| live.machine.generation());
-    // The daemon records the generation in a later poll of its task, which runs in this thread.
+    // The daemon records the generation when its task is next polled, which happens in this thread.
     let mut turns = 0;
     while plane().await.unwrap() == 1 {
         turns += 1;
@@ -275,7 +280,8 @@ async fn an_apply_completes_although_its_client_disconnects() {
     assert_eq!(plane().await.unwrap(), 3);
 }
 
-/// Catches: a fixed number of seats, or one that takes all descriptors of the process.
+/// Catches: a number of seats that does not depend on the limit of descriptors; seats that use up
+/// all descriptors.
 #[test]
 fn connections_leave_most_descriptors_to_the_gateway() {
     for descriptors in [64, 256, 1_024, 524_288] {

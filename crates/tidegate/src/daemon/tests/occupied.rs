@@ -1,11 +1,11 @@
-//! Reports and their answers beside changes: the data plane works on neither for long.
+//! Tests large reports during changes: the data plane spends no long time on either.
 
 use std::sync::Mutex;
 use std::sync::mpsc::Sender;
 
 use super::*;
 
-/// Policies and a class, on a link with a rate.
+/// A policy file with many policies and a class, on a link with a rate.
 fn many_policies() -> String {
     let policies = (0..1_000).map(|number| {
         format!(
@@ -18,7 +18,7 @@ fn many_policies() -> String {
     policies.fold(gateway, |all, policy| all + &policy) + "[[class]]\nname = \"staff\"\n"
 }
 
-/// Catches: a survey that classes which keep changing make start over without end.
+/// Catches: a report that starts over without end while classes keep changing.
 #[tokio::test]
 async fn a_status_is_complete_although_classes_never_stop_changing() {
     let fixture = Fixture::new(&many_policies()).await;
@@ -39,7 +39,7 @@ async fn a_status_is_complete_although_classes_never_stop_changing() {
     changes.abort();
 }
 
-/// Says which thread drops it.
+/// Reports the name of the thread that drops it.
 struct Large(Mutex<Sender<Option<String>>>);
 
 impl Drop for Large {
@@ -49,7 +49,7 @@ impl Drop for Large {
     }
 }
 
-/// Catches: an answer without a reader that the data plane drops.
+/// Catches: an unread answer that the data plane's own thread drops.
 #[tokio::test]
 async fn another_thread_drops_answers_that_nobody_reads() {
     let fixture = Fixture::new(NOTHING).await;
@@ -66,7 +66,7 @@ async fn another_thread_drops_answers_that_nobody_reads() {
     assert_eq!(name.await.unwrap().unwrap().as_deref(), Some("discard"));
 }
 
-/// Catches: a status that states the new generation beside a report of the one before.
+/// Catches: a status that combines a new generation with the report of the previous one.
 #[tokio::test]
 async fn the_report_in_a_status_is_of_its_generation() {
     let plain = NOTHING.to_owned() + "rate = { up = \"10 Mbit/s\", down = \"10 Mbit/s\" }\n";
@@ -80,7 +80,7 @@ async fn the_report_in_a_status_is_of_its_generation() {
     let mut state = daemon.state.lock().await;
     let asked = daemon.clone();
     let status = tokio::spawn(async move { asked.status().await });
-    // The task gets as far as it can while the state is locked.
+    // The task runs until it needs the locked state.
     tokio::time::sleep(Duration::from_millis(50)).await;
     let ends = super::super::trunks::seeded(Vec::new()).unwrap();
     let generation = daemon.plane.install(running.gateway, policies, ends).await.unwrap();

@@ -1,4 +1,5 @@
-//! `apply` with `save` beside other changes: the policy file that a restart reads holds what runs.
+//! Tests `apply` with `save` during other changes: the policy file for a restart always holds the
+//! running text.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
@@ -7,12 +8,12 @@ use super::*;
 use crate::files::PATIENCE;
 use crate::replace::Staged;
 
-/// A proposal of `text` that is also saved.
+/// A request that applies and saves `text`.
 fn saved(text: &str) -> Value {
     json!({ "file": "new.toml", "text": text, "save": true })
 }
 
-/// The result of `task`, which must not wait any more. The clock is paused.
+/// The result of `task`, which must end without further waiting. The clock is paused.
 async fn ended<R>(task: JoinHandle<R>) -> R {
     for _ in 0..100_000 {
         if task.is_finished() {
@@ -24,19 +25,19 @@ async fn ended<R>(task: JoinHandle<R>) -> R {
 }
 
 impl Fixture {
-    /// Asks for `apply` with `proposal` in a task of its own.
+    /// Requests `apply` with `proposal` in another task.
     fn applies(&self, proposal: Value) -> JoinHandle<anyhow::Result<Applied>> {
         let socket = self.socket();
         tokio::task::spawn_blocking(move || client::post(&socket, "/v1/apply", &proposal))
     }
 
-    /// The texts of the policy file that a restart reads, and of the one that runs.
+    /// The text in the policy file that a restart reads, and the running text.
     async fn saved_and_running(&self) -> [String; 2] {
         let running = self.daemon.installed().await.documents.text.to_string();
         [fs::read_to_string(self.file()).unwrap(), running]
     }
 
-    /// Waits until `count` long requests wait or are in progress.
+    /// Waits until `count` long requests wait or run.
     async fn until_long(&self, count: usize) {
         while LONG - self.daemon.long.available_permits() < count {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -48,7 +49,7 @@ impl Fixture {
         self.daemon.installed().await.documents.text.to_string()
     }
 
-    /// A save of `text`, whose file system hangs until the sender is dropped.
+    /// A prepared save of `text` whose file system hangs until the returned sender is dropped.
     async fn hanging(&self, text: &str) -> (Installed, Staged, mpsc::Sender<()>) {
         let (file, text) = (String::new(), text.to_owned());
         let proposal = Proposal { file, text, included: Vec::new(), confirm_ms: None, save: true };
@@ -59,7 +60,7 @@ impl Fixture {
         (next, staged, release)
     }
 
-    /// Puts a save in force in a task of its own, and waits until it replaces the policy file.
+    /// Puts a save in force in another task, and waits until it tries to replace the policy file.
     async fn replaces(&self, next: Installed, staged: Staged) -> JoinHandle<Failure> {
         let daemon = self.daemon.clone();
         let save = tokio::spawn(async move {
@@ -74,7 +75,7 @@ impl Fixture {
         save
     }
 
-    /// Waits until no text is left over. Another thread removes it.
+    /// Waits until no temporary file is left. Another thread removes them.
     async fn until_tidy(&self) {
         for _ in 0..10_000 {
             if self.left_over().is_empty() {
@@ -85,7 +86,7 @@ impl Fixture {
         panic!("{:?}", self.left_over());
     }
 
-    /// The files beside the policy file that are neither the socket nor its lock.
+    /// The files beside the policy file, except the socket and its lock.
     fn left_over(&self) -> Vec<String> {
         let names = fs::read_dir(&self.folder).unwrap();
         let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -93,7 +94,8 @@ impl Fixture {
     }
 }
 
-/// Catches: a file that is written before the turn of its change, or by the client after the answer.
+/// Catches: a file written before its change has its turn, or written by the client after the
+/// answer.
 #[tokio::test]
 async fn of_files_saved_at_the_same_time_the_running_one_is_on_the_disk() {
     let fixture = Fixture::new(NOTHING).await;
@@ -114,7 +116,7 @@ async fn of_files_saved_at_the_same_time_the_running_one_is_on_the_disk() {
     fixture.until_tidy().await;
 }
 
-/// Catches: a reload that reads the file before its turn, and so puts the replaced text in force.
+/// Catches: a reload that reads the file before its turn, and thus puts an old text in force.
 #[tokio::test]
 async fn a_reload_that_comes_during_a_save_reads_what_was_saved() {
     let fixture = Fixture::new(NOTHING).await;
@@ -131,7 +133,8 @@ async fn a_reload_that_comes_during_a_save_reads_what_was_saved() {
     assert_eq!([&saved, &running], [&web("5 Mbit/s"); 2]);
 }
 
-/// Catches: a refused file that is saved; a save beside a change that may be rolled back; both in one request.
+/// Catches: a refused text that is saved; a save while another change may be rolled back; a save
+/// accepted in a request that may itself be rolled back.
 #[tokio::test]
 async fn nothing_is_saved_that_is_refused_or_may_be_rolled_back() {
     let fixture = Fixture::new(NOTHING).await;
@@ -150,8 +153,8 @@ async fn nothing_is_saved_that_is_refused_or_may_be_rolled_back() {
     fixture.until_tidy().await;
 }
 
-/// Catches: a change that stays in force although it was not saved, whether the file was gone before or after the text was
-/// staged.
+/// Catches: a change that stays in force although it could not be saved. The policy file vanishes
+/// before or after the text is prepared.
 #[tokio::test]
 async fn what_cannot_be_saved_does_not_stay_in_force() {
     let fixture = Fixture::new(NOTHING).await;
@@ -174,8 +177,8 @@ async fn what_cannot_be_saved_does_not_stay_in_force() {
     fixture.until_tidy().await;
 }
 
-/// Catches: a save that keeps other changes out while its file system hangs; a rollback of it, after which the late file
-/// differs; a later save that the late one replaces.
+/// Catches: a save that blocks other changes while its file system hangs; a rollback of this save,
+/// so the late file differs from the running text; a later save that the late one overwrites.
 #[tokio::test]
 async fn a_save_whose_file_system_hangs_is_in_force_with_an_alarm() {
     let fixture = Fixture::new(NOTHING).await;
@@ -205,7 +208,7 @@ async fn a_save_whose_file_system_hangs_is_in_force_with_an_alarm() {
     fixture.until_tidy().await;
 }
 
-/// Catches: an error that says that the earlier policies run although they cannot be restored.
+/// Catches: an error that says the earlier policies run, although they could not be restored.
 #[tokio::test]
 async fn unsaved_policies_that_stay_in_force_are_named() {
     let fixture = Fixture::new(NOTHING).await;
@@ -220,7 +223,7 @@ async fn unsaved_policies_that_stay_in_force_are_named() {
     assert_eq!(fixture.running().await, web("5 Mbit/s"));
 }
 
-/// Catches: an alarm about the text of a file that stays although the running text has replaced it.
+/// Catches: an alarm about the file's text that stays although the running text was saved.
 #[tokio::test]
 async fn a_save_of_the_running_text_ends_the_alarm_about_the_file() {
     let fixture = Fixture::new(&web("5 Mbit/s")).await;
@@ -233,7 +236,7 @@ async fn a_save_of_the_running_text_ends_the_alarm_about_the_file() {
     assert!(status.alarms.is_empty(), "{:?}", status.alarms);
 }
 
-/// Catches: a reload that keeps its turn while the file system of an included file hangs.
+/// Catches: a reload that blocks other requests while the file system of an included file hangs.
 #[tokio::test]
 async fn a_reload_that_reads_for_too_long_is_an_alarm_and_ends() {
     let fixture = Fixture::new(NOTHING).await;
@@ -262,7 +265,7 @@ async fn a_reload_that_reads_for_too_long_is_an_alarm_and_ends() {
     assert_eq!(fixture.running().await, NOTHING);
 }
 
-/// Catches: a save with included texts that a restart does not read.
+/// Catches: a save of included texts that differ from the files on the disk.
 #[tokio::test]
 async fn a_save_includes_the_files_that_a_restart_reads() {
     let fixture = Fixture::new(NOTHING).await;

@@ -1,4 +1,5 @@
-//! Slow and crowded connections, in virtual time: how fast this machine is does not matter.
+//! Tests slow and numerous connections in virtual time, so the speed of this machine does not
+//! matter.
 
 use std::io;
 
@@ -14,10 +15,10 @@ use crate::daemon::server::{Body, accept};
 const GRACE: Duration = Duration::from_millis(20);
 const IDLE: Duration = Duration::from_secs(10);
 
-/// Bytes of a large answer: far more than the kernel keeps between two processes.
+/// Size of a large answer in bytes: far more than the kernel buffers between two processes.
 const LARGE: usize = 4 << 20;
 
-/// A listener whose pages are `/small`, `/large`, and `/taken` for a body.
+/// A test server with the pages `/small` and `/large`, and `/taken`, which accepts a body.
 struct Pages {
     folder: PathBuf,
     seats: Arc<Seats>,
@@ -38,11 +39,11 @@ impl Pages {
         Self { folder, seats, server }
     }
 
-    /// A connection on which `request` was sent.
+    /// Opens a connection and sends `request`.
     async fn sends(&self, request: &str) -> UnixStream {
         let stream = loop {
             match UnixStream::connect(self.folder.join("socket")).await {
-                // The backlog of the listener is full.
+                // The backlog of the listener is full, so the client tries again.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     sleep(Duration::from_millis(1)).await;
                 }
@@ -55,7 +56,7 @@ impl Pages {
             match stream.try_write(rest) {
                 Ok(count) => rest = &rest[count..],
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // The gateway has closed it. An answer may have come before.
+                // The gateway has closed the connection, perhaps after an answer.
                 Err(_) => break,
             }
         }
@@ -78,7 +79,7 @@ fn asks(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n")
 }
 
-/// Reads at most `most` bytes as soon as there are some; none if the connection is closed.
+/// Reads at most `most` bytes as soon as some arrive. Returns none if the connection is closed.
 async fn some(stream: &UnixStream, most: usize) -> Vec<u8> {
     let mut bytes = vec![0; most];
     loop {
@@ -93,7 +94,7 @@ async fn some(stream: &UnixStream, most: usize) -> Vec<u8> {
     }
 }
 
-/// Catches: an answer that has to be taken within a fixed time, however steadily its client reads it.
+/// Catches: a fixed time limit for an answer, which a slow but steady reader misses.
 #[tokio::test(start_paused = true)]
 async fn a_client_that_reads_slowly_gets_its_whole_answer_and_one_that_stops_is_closed() {
     let pages = Pages::start(limits(8, 2 * LARGE));
@@ -116,7 +117,7 @@ async fn a_client_that_reads_slowly_gets_its_whole_answer_and_one_that_stops_is_
     drop(stopped);
 }
 
-/// Catches: memory that an idle connection holds for an answer that its client has.
+/// Catches: memory still counted for an answer that the client has received completely.
 #[tokio::test(start_paused = true)]
 async fn an_answer_holds_its_memory_until_it_is_sent_and_no_longer() {
     let pages = Pages::start(limits(8, 2 * LARGE));
@@ -128,7 +129,7 @@ async fn an_answer_holds_its_memory_until_it_is_sent_and_no_longer() {
     }
     sleep(GRACE).await;
     assert_eq!(pages.seats.used(), (1, 0));
-    // The same connection takes another request, whose answer has a length.
+    // The same connection sends two more requests, whose answers are small.
     drop(stream);
     let stream = pages.sends(&(asks("/small") + &asks("/small"))).await;
     sleep(GRACE).await;
@@ -137,7 +138,7 @@ async fn an_answer_holds_its_memory_until_it_is_sent_and_no_longer() {
     assert_eq!(pages.seats.used(), (1, 0));
 }
 
-/// Catches: a connection that is closed while it waits for the memory that others hold.
+/// Catches: a connection that is closed while it waits for memory that others hold.
 #[tokio::test(start_paused = true)]
 async fn of_three_large_bodies_at_once_each_is_taken_or_refused() {
     let most = 1 << 20;
@@ -165,9 +166,9 @@ async fn of_three_large_bodies_at_once_each_is_taken_or_refused() {
     assert!(taken > 0);
 }
 
-/// Of two requests that wait for each other's memory, the first is refused, and the second continues.
+/// Two requests wait for each other's memory. The first is refused, and the second continues.
 ///
-/// Catches: two that end each other; two that wait for ever.
+/// Catches: two requests that are both closed; two requests that wait for each other for ever.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_waits_for_memory_is_not_closed_for_another_that_waits_too() {
     let seats = Seats::new(limits(8, 10));
@@ -182,7 +183,7 @@ async fn a_request_that_waits_for_memory_is_not_closed_for_another_that_waits_to
             held.is_err()
         }
     });
-    // Its client sends more every 10 ms, so it is not idle.
+    // The client of this request sends more every 10 ms, so it is not idle.
     for _ in 0..5 {
         sleep(GRACE / 2).await;
         second.moves();
@@ -193,9 +194,10 @@ async fn a_request_that_waits_for_memory_is_not_closed_for_another_that_waits_to
     assert!(timeout(2 * GRACE, first.ended()).await.is_err(), "closed though it only waited");
 }
 
-/// As many connections as the attacker opens, in a process with the usual 1,024 descriptors.
+/// 1,100 silent connections to a process with the usual limit of 1,024 descriptors.
 ///
-/// Catches: a seat that is kept until its connection ends by itself; a grace that is too long for so many.
+/// Catches: a seat that stays taken until its client closes the connection; a grace that is too
+/// long for so many connections.
 #[tokio::test(start_paused = true)]
 async fn a_request_is_answered_within_a_second_beside_1100_silent_connections() {
     for limits in [Limits::control(1_024), Limits::metrics(1_024)] {

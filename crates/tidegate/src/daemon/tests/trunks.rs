@@ -1,4 +1,4 @@
-//! Trunks and their keys, at ports that carry nothing.
+//! Tests trunks and their keys, with ports that carry no frames.
 
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use tidegate_dataplane::{PacketMemory, Port, PortCounters};
 
 use super::*;
 
-/// A port that carries nothing.
+/// A port without frames.
 struct Idle;
 
 impl Port for Idle {
@@ -79,13 +79,14 @@ impl Trunked {
     }
 }
 
-/// Writes a key whose bytes are all `byte`.
+/// Writes a key file in which each byte of the key is `byte`.
 fn write_key(path: &Path, byte: u8) {
     fs::write(path, format!("{byte:02x}").repeat(32)).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-/// Catches: a rollback that reads key files again, so that a new key stays, or nothing comes back where a file is gone.
+/// Catches: a rollback that reads the key file again, so a new key stays, or the trunk is lost if
+/// the file is gone.
 #[tokio::test]
 async fn a_rollback_gives_back_the_key_that_was_in_force_whatever_became_of_its_file() {
     for stays in [true, false] {
@@ -104,7 +105,7 @@ async fn a_rollback_gives_back_the_key_that_was_in_force_whatever_became_of_its_
     }
 }
 
-/// Catches: a plan by paths alone; one that shows the key, or misses one that is read from another file.
+/// Catches: a plan that compares only the paths of key files; a plan that shows a key.
 #[tokio::test]
 async fn another_key_is_told_and_not_shown_whichever_file_it_is_in() {
     let trunked = Trunked::new();

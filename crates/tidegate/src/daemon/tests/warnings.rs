@@ -1,8 +1,8 @@
-//! Warnings about documents that are put in force.
+//! Tests that warnings about policy files are kept.
 
 use super::*;
 
-/// Catches: findings that a valid policy file loses on its way into force.
+/// Catches: warnings of a valid policy file that are lost when it is put in force.
 #[tokio::test]
 async fn a_policy_file_in_force_keeps_its_warnings() {
     let fixture = Fixture::new(NOTHING).await;

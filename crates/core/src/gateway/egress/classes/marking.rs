@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::{Classes, Line};
 use crate::class::ClassId;
 use crate::flow::Flow;
-use crate::marking::{Marker, Observed, Place, Target};
+use crate::marking::{MarkedBuffer, Marker, Observed, Target};
 use crate::packet::{Direction, FlowId, number};
 use crate::qdisc::{Backlog, Marked, QdiscSpec};
 use crate::random::Random;
@@ -36,7 +36,7 @@ impl<'a> Buffer<'a> {
     }
 }
 
-impl Place for Buffer<'_> {
+impl MarkedBuffer for Buffer<'_> {
     fn observed(&mut self, now: Time, direction: Direction) -> Observed<'_> {
         let Self { lines, scheduler, rate, class } = self;
         let lent = Buffer { lines, scheduler: &mut **scheduler, rate: *rate, class: *class };

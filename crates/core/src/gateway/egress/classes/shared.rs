@@ -7,7 +7,7 @@ use crate::class::ClassId;
 use crate::packet::number;
 use crate::policy::{Class, ClassChange, ClassSet, Ratio};
 use crate::qdisc::QdiscSpec;
-use crate::report::Promise;
+use crate::report::PromiseReport;
 use crate::scheduler::{Relation, Relations, Term};
 use crate::{Bytes, Cx, Rate, Reason};
 
@@ -130,8 +130,8 @@ impl Classes {
     }
 
     /// The promises of a class, and measurements of them.
-    pub(super) fn promises(&self, id: ClassId) -> Vec<Promise> {
-        let promise = |kept: crate::scheduler::Kept| Promise {
+    pub(super) fn promises(&self, id: ClassId) -> Vec<PromiseReport> {
+        let promise = |kept: crate::scheduler::Kept| PromiseReport {
             term: kept.term,
             of: kept.of.map(|of| self.name(of)),
             promised: kept.promised,

@@ -19,7 +19,7 @@ impl Egress {
         up: &mut Upstream<'_>,
         configs: &[trunk::Config],
         seed: u64,
-    ) -> trunk::Counts {
+    ) -> trunk::TrunkCounters {
         // Accounts are numbered by trunks and classes.
         self.close_accounts();
         let mut before = self.trunks.take().map(|it| it.places).unwrap_or_default();
@@ -40,7 +40,7 @@ impl Egress {
                 }
             });
         }
-        let mut removed = trunk::Counts::default();
+        let mut removed = trunk::TrunkCounters::default();
         before.into_iter().for_each(|it| removed += self.end_trunk(up, it));
         self.trunks = Trunks::of(places, seed);
         if self.trunks.is_some() {
@@ -53,7 +53,7 @@ impl Egress {
     }
 
     /// Moves packets of a removed trunk to the link. Returns the trunk's counters.
-    fn end_trunk(&mut self, up: &mut Upstream<'_>, removed: Place) -> trunk::Counts {
+    fn end_trunk(&mut self, up: &mut Upstream<'_>, removed: Place) -> trunk::TrunkCounters {
         let mut out = Fifo::new();
         let counts = removed.trunk.end(&mut up.cx, &mut out);
         while let Some(packet) = out.pop(up.cx.pool) {

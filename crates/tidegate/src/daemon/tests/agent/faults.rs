@@ -1,4 +1,5 @@
-//! The policy agent when something goes wrong: refused sets, restarts, rollbacks, and sources that change.
+//! Tests the policy agent in trouble: refused sets, restarts, rollbacks, and sources that come and
+//! go.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -6,7 +7,7 @@ use tidegate_repository::{Fault, FaultKind};
 
 use super::*;
 
-/// The file with the last good set of source `a`, once it contains `wanted`.
+/// Waits until the stored set of source `a` contains `wanted`.
 async fn kept(fixture: &Fixture, wanted: &str) {
     let file = fixture.folder.join("sets/a.json");
     for _ in 0..1_000 {
@@ -18,8 +19,8 @@ async fn kept(fixture: &Fixture, wanted: &str) {
     panic!("{} never had {wanted}", file.display());
 }
 
-/// Catches: a refused set that waits for the next commit, although the policy file was mended; an alarm without since
-/// when.
+/// Catches: a refused set that waits for its next commit although the policy file was corrected; an
+/// alarm without the time of its beginning.
 #[tokio::test]
 async fn a_refused_set_is_tried_again_when_the_policy_file_changes() {
     let folder = folder_with(&["a"]);
@@ -35,7 +36,7 @@ async fn a_refused_set_is_tried_again_when_the_policy_file_changes() {
     follow.abort();
 }
 
-/// Catches: a first set that is not on the disk until the next commit.
+/// Catches: a first set that is stored only after the next commit.
 #[tokio::test]
 async fn the_first_set_is_on_the_disk() {
     let folder = folder_with(&["a"]);
@@ -46,7 +47,7 @@ async fn the_first_set_is_on_the_disk() {
     follow.abort();
 }
 
-/// Catches: a set on the disk that nobody has confirmed; one of a confirmed change that is not.
+/// Catches: an unconfirmed set that is stored; a confirmed set that is not stored.
 #[tokio::test]
 async fn a_set_is_on_the_disk_once_it_is_confirmed() {
     let folder = folder_with(&["a"]);
@@ -61,7 +62,8 @@ async fn a_set_is_on_the_disk_once_it_is_confirmed() {
     follow.abort();
 }
 
-/// Catches: a set that people let be rolled back, and that comes into force again when its source has recovered.
+/// Catches: a set that was rolled back, and that is applied again when its source recovers from a
+/// fault.
 #[tokio::test]
 async fn a_set_that_was_rolled_back_is_not_tried_again() {
     let folder = folder_with(&["a"]);
@@ -87,7 +89,7 @@ async fn a_set_that_was_rolled_back_is_not_tried_again() {
     follow.abort();
 }
 
-/// Catches: a class that people change while a set is compiled, and that loses the change.
+/// Catches: a class change that is lost because it was made while a set was being compiled.
 #[tokio::test]
 async fn a_class_keeps_what_is_changed_while_a_set_is_compiled() {
     let folder = folder_with(&["a"]);
@@ -108,8 +110,8 @@ async fn a_class_keeps_what_is_changed_while_a_set_is_compiled() {
     follow.abort();
 }
 
-/// Catches: a restart on which one source's set keeps those of all others out; a set on the disk that is forgotten
-/// although the policy file is mended, and its server is down.
+/// Catches: one invalid stored set that keeps those of all other sources out at a restart; a stored
+/// set that is forgotten, although it fits again once the policy file was corrected.
 #[tokio::test]
 async fn a_set_that_does_not_fit_leaves_the_others_in_force() {
     let folder = folder_with(&["a", "b"]);
@@ -138,7 +140,7 @@ async fn a_set_that_does_not_fit_leaves_the_others_in_force() {
     follow.abort();
 }
 
-/// Catches: a start that fails because of a key file that a set on the disk names.
+/// Catches: a start that fails because a stored set names a key file that is missing.
 #[tokio::test]
 async fn a_set_without_its_key_file_does_not_prevent_the_start() {
     let folder = folder_with(&["a"]);
@@ -155,7 +157,7 @@ async fn a_set_without_its_key_file_does_not_prevent_the_start() {
     follow.abort();
 }
 
-/// Catches: a refusal of an older set that hides that a newer one waits for people.
+/// Catches: an old refusal that hides that a newer set waits for an operator's request.
 #[tokio::test]
 async fn a_newer_set_ends_the_refusal_of_one_that_people_applied() {
     let folder = folder_with(&["a"]);
@@ -171,7 +173,8 @@ async fn a_newer_set_ends_the_refusal_of_one_that_people_applied() {
     follow.abort();
 }
 
-/// Catches: the old set of a source that was removed from the policy file, in force again when it is named again.
+/// Catches: a source that was removed from the policy file, and whose old set is in force when the
+/// source is named again.
 #[tokio::test]
 async fn a_source_that_comes_back_does_not_bring_its_old_set() {
     let folder = folder_with(&["a"]);
@@ -186,7 +189,7 @@ async fn a_source_that_comes_back_does_not_bring_its_old_set() {
     follow.abort();
 }
 
-/// Catches: a source that is never opened again after its password file was mended.
+/// Catches: a source that is not opened again after its password file was corrected.
 #[tokio::test]
 async fn a_source_is_opened_again_when_its_files_are_mended() {
     let folder = folder();
@@ -206,7 +209,7 @@ async fn a_source_is_opened_again_when_its_files_are_mended() {
     follow.abort();
 }
 
-/// Catches: a password that a server refuses, and that only a restart reads again; credentials that are read again at
+/// Catches: a refused password that only a restart reads again; credentials that are sent again at
 /// each commit of another source, until the server locks the account.
 #[tokio::test]
 async fn a_reload_reads_refused_credentials_again() {
@@ -232,7 +235,7 @@ async fn a_slow_disk_delays_no_commit() {
     let text = with_sources(&folder, &["a"], "");
     fs::create_dir(folder.join("sets")).unwrap();
     let slow = folder.join("sets/.a.new");
-    // A FIFO takes nothing before somebody reads it.
+    // Opening a FIFO for writing blocks until somebody reads.
     mkfifo(&slow, Mode::S_IRWXU).unwrap();
     push(&text, "a", &pass("one", "10.1.0.0/16")).await;
     let (fixture, follow) = start(folder, &text).await;

@@ -1,0 +1,44 @@
+//! Recent rate of arrivals at the receiver, by its clock or by the ACKs.
+//!
+//! Source: doi 10.1145/3447786.3456260 (Bundler): the receive rate of an epoch.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tidegate_base::Time;
+
+/// Arrivals between two boundaries.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Arrived {
+    /// Bytes, the later boundary included.
+    pub bytes: u64,
+    /// Time between the two boundaries.
+    pub span: Duration,
+}
+
+/// Recent arrivals, oldest first.
+#[derive(Default)]
+pub(super) struct Arrivals {
+    lately: VecDeque<(Time, Arrived)>,
+    bytes: u64,
+    span: Duration,
+}
+
+impl Arrivals {
+    /// Adds the arrivals reported at `now`, and forgets reports from before `from`.
+    pub(super) fn push(&mut self, now: Time, arrived: Arrived, from: Time) {
+        self.lately.push_back((now, arrived));
+        self.bytes = self.bytes.saturating_add(arrived.bytes);
+        self.span = self.span.saturating_add(arrived.span);
+        while let Some((_, old)) = self.lately.pop_front_if(|(at, _)| *at < from) {
+            self.bytes = self.bytes.saturating_sub(old.bytes);
+            self.span = self.span.saturating_sub(old.span);
+        }
+    }
+
+    /// Bytes that arrive within `span` at the recent rate. `None` if it is unknown.
+    pub(super) fn within(&self, span: Duration) -> Option<u64> {
+        let bytes = u128::from(self.bytes) * span.as_nanos();
+        u64::try_from(bytes.checked_div(self.span.as_nanos())?).ok()
+    }
+}
