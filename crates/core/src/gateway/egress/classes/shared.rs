@@ -1,4 +1,5 @@
-//! Classes that share one buffer, and their relations: the part of a scheduler such as JoBS.
+//! Classes of a scheduler that manages one buffer for all classes, such as JoBS: ratios between classes, promises to them,
+//! and drops when the buffer is full.
 //!
 //! Methods of `Classes`, whose fields are in `classes.rs`.
 

@@ -13,14 +13,14 @@ use crate::policy::PolicySet;
 use crate::qdisc::QdiscSpec;
 use crate::{Cx, Packet, Rate, Time};
 
-/// State that swaps have replaced: policy sets, aggregates of vanished policies, removed classes, and all classes of
-/// links without classes. Dropping it takes long.
+/// State that is no longer in use after a change of policies: policy sets, aggregates, and classes. To free the memory
+/// takes long, so another thread drops it.
 #[derive(Default)]
 pub struct Retired {
     classes: Vec<Classes>,
     policies: Vec<Arc<PolicySet>>,
     aggregates: Parts<Aggregate>,
-    /// Freed one by one in a slice, they made the allocator collect all freed memory at once.
+    /// Removed classes. If they were freed one by one in a slice, the allocator would collect all freed memory at once.
     removed: Parts<Gone>,
 }
 
