@@ -6,7 +6,7 @@
 use super::{Complaints, File, about, code_of, production, rust};
 
 /// Most fields today. The aim is 60.
-const MOST_FIELDS: usize = 185;
+const MOST_FIELDS: usize = 184;
 
 /// Most tuned constants today. The aim is 15.
 const MOST_CONSTANTS: usize = 41;
