@@ -61,7 +61,7 @@ CARGO = ["cargo", "--locked", "--color", "never"]
 
 
 class Stopped(Exception):
-    """A job has failed: the raising one or another."""
+    """Raised after this job or another one has failed."""
 
 
 @dataclass(frozen=True)

@@ -64,10 +64,14 @@ def main() -> None:
     """Runs the named parts, or all parts."""
     parser = argparse.ArgumentParser(prog="python3 -m validate", description=__doc__)
     parser.add_argument(
-        "parts", nargs="*", choices=[[], *PARTS], help="only these", metavar="|".join(PARTS)
+        "parts",
+        nargs="*",
+        choices=[[], *PARTS],
+        help="the parts to run; all by default",
+        metavar="|".join(PARTS),
     )
     parser.add_argument(
-        "--page", type=Path, help="where the tables are written, each between its markers"
+        "--page", type=Path, help="the page that gets the tables, each between its markers"
     )
     options = parser.parse_args()
     failed = []

@@ -4,8 +4,8 @@ Source: Copa (NSDI 2018), section 2.1; RFC 5681, section 4.2, for delayed ACKs.
 Differs: see `_site.py`. For 5 s the second site sends 100 kbit/s to the first one, which sends 3
 Mbit/s. Each management packet of the second site is then acknowledged alone, and 40 ms late. After
 the 5 s, requests begin. Their data goes to the second site, so their ACKs go through the trunk that
-had sent little. A small request has less than 100 kB. The bound of 4 s was first written down with
-the results at hand: 2.6 s, and 11.2 s if Copa's target queue is one segment in place of two.
+had sent little. A small request has less than 100 kB. The bound of 4 s was chosen when the results
+were known: 2.6 s, and 11.2 s if Copa's target queue is one segment in place of two.
 """
 
 import numpy as np

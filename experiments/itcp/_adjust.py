@@ -1,10 +1,11 @@
 """Laws that set the weight of one aggregate from its queue or its load, for the ideal models.
 
 Source: integrated TCP, section 3.1, equations (7) to (10); ledger section 4, R002-9 (the paper's
-loop as it stands).
-Differs: queues and sizes are in seconds of the whole bottleneck. The expected bandwidth of equation
-(8), cwnd / minRTT, is replaced by the share by weight itself. After a decrease the literal law
-waits for two more negative rounds. A slope of exactly 0 counts neither as positive nor as negative.
+law without changes).
+Differs: queues and files are in seconds: the time in which the whole bottleneck would send them. In
+equation (8), the share by weight replaces the expected bandwidth cwnd / minRTT. After a decrease,
+the literal law waits for two more negative rounds. A slope of exactly 0 counts neither as positive
+nor as negative.
 """
 
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ MOST = 10.0
 """The largest weight, n of Table I. It is also the weight without an adjuster."""
 
 MAX_QUEUE = 160.0
-"""Greatest queue: 200,000 packets of 1,000 B, in seconds of the bottleneck."""
+"""Greatest queue: 200,000 packets of 1,000 B, in seconds of the whole bottleneck."""
 
 CAUTION = 0.5
 """The factor in equation (10)."""
@@ -37,7 +38,11 @@ of its own aggregate so far that the other aggregates starve."""
 
 
 class Seen(NamedTuple):
-    """State of one aggregate: work in seconds of the bottleneck, busy seconds, share by weight."""
+    """State of one aggregate.
+
+    `queue`, `arrived` and `served` are in seconds of the whole bottleneck, and `busy` in seconds.
+    `expected` is its share by weight.
+    """
 
     queue: float
     arrived: float

@@ -5,7 +5,7 @@ Differs: see `_network.py`. In the cases "connections" the largest weight is the
 local connections, the other reading of the paper's text. In the cases "half", half of the clients
 of subnet 1 stop at 2,000 s, so that its load falls to 0.27.
 
-`path.py` simulates paths that become longer or shorter. This file has a formula for it. A Vegas
+`path.py` simulates paths that become longer or shorter; here is a formula for them. A Vegas
 connection of weight w remembers the base round-trip time d. When the path's round-trip time rises
 to D, it keeps `w alpha D / (D - d)` packets in flight, so it sends at most `w alpha / (D - d)`
 packets a second. From 40 ms to 80 ms, with weight 10 and alpha 1, that is 250 packets a second, or

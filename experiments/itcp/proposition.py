@@ -1,9 +1,9 @@
 """If sum(rho_i + eps) < 1, the weights reach shares above the loads after finitely many updates.
 
 Source: integrated TCP, section 3.1, proposition 1, figure 2, appendix B; ledger A002-8.
-Differs: not in the model. One connection changes at a time, chosen at random among those that may
-change. Increases know the exact difference of share and load, as the proof assumes. Decreases may
-go below 1 (assumption iv); the case "limit" has the paper's lower limit of 1.
+Differs: the model is the paper's. One connection changes at a time, chosen at random among those
+that may change. Increases know the exact difference of share and load, as the proof assumes.
+Decreases may go below 1 (assumption iv); the case "limit" has the paper's lower limit of 1.
 
 In a state in which no weight may change, one share is below its load although its weight is the
 largest, and all other shares are below rho_j + eps. Such a state requires rho + (N - 1) eps >= 1.

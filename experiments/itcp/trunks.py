@@ -1,7 +1,7 @@
 """Weights of trunks: E1's load through two trunks that leave user connections end to end.
 
 Source: ours; integrated TCP, sections 3 and 4, and trunking, section 4.
-Differs: see `_network.py`. A Tidegate stands at each site, and one before the server. The clients'
+Differs: see `_network.py`. Each site has a gateway, and so has the server. The clients'
 connections, with Vegas as elsewhere, go from client to server. The tunnel queue of a site has a
 queue for each flow and the size of E1's buffer. The weight `w` of a trunk is 1 to 10. In the cases
 "vegas" it is `theta` of the trunk's one management connection. In the cases "connections" the trunk
@@ -16,8 +16,8 @@ The cases "beside" add one greedy NewReno connection. The router is then the RED
 `trunking/friendly`, which drops all packets alike. Users have NewReno as well: Vegas would back off
 from the queue of the rival, and the trunks would have no load. A trunk of weight w counts as w
 connections, so the fair share of the rival is `1 / (1 + w_1 + w_2)` of the link. The rival may have
-more, because the trunks are not always backlogged. The lost user packets of these cases
-are all drops at the router minus the packets that the trunks and the rival retransmitted.
+more, because the trunks are not always backlogged. The lost user packets of these cases are all
+drops at the router minus the packets that the trunks and the rival retransmitted.
 """
 
 from typing import Any

@@ -4,9 +4,9 @@ Source: marking, section 5.2, figures 6, 7 and 8; ledger sections 6, 9 and 10.
 Differs: see `_network.py` and `_classes.py`. (a) is JoBS alone, (b) JoBS with the heuristic. JoBS
 is the authors' scheduler with a repaired search for the class that loses a packet; `make validate`
 compares it with theirs. `coverage` instead of the heuristic is ours. Figure 7 shows the loss of the
-current busy period. Delay ratios of (a) are medians over windows of 0.5 s with a queue in both
-classes all the time. (b) has no such windows: its ratios are of samples 50 ms apart with a queue in
-both classes at two successive samples.
+current busy period. A delay ratio of (a) is a median over those windows of 0.5 s in which both
+classes have a queue all the time. (b) has no such windows. Its ratios use samples that are 50 ms
+apart, where both classes have a queue at two successive samples.
 """
 
 from typing import Any

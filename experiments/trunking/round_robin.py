@@ -67,8 +67,8 @@ for flows in FLOWS:
     claim_timeouts("sack", flows, kind="shown otherwise", at_most=0.5)
 
 SHORT = (
-    "the rule may hit a flow again after U/2 packets, while the flow still recovers from the first "
-    "hit. Reno times out after two losses in a window. NewReno differs only in this, and has few "
+    "the rule may drop from a flow again after U/2 packets, while it still recovers from the first "
+    "drop. Reno times out after two losses in a window. NewReno differs only in this, and has few "
     "timeouts here (`#new-reno-spared-4`, `#new-reno-spared-16`)"
 )
 

@@ -58,7 +58,7 @@ MEAN = Statistic("mean", Estimate.of)
 
 
 def quantile(part: float) -> Statistic:
-    """The value below which the next seed stays with probability ``part``.
+    """The value below which the sample of another seed is with probability ``part``.
 
     The interval lies between two order statistics and assumes no distribution. With too few samples
     it is infinite: a median needs 6, a quantile of 0.9 needs 36.
@@ -141,8 +141,8 @@ def samples_for(margin: float, pilot: Numbers, statistic: Statistic = MEAN) -> i
     """The number of samples for an interval no wider than ``margin``, from pilot samples.
 
     A quarter is added, because a deviation from few samples is uncertain itself. Such a narrow
-    interval decides every claim: the bound is outside, or both ends are closer to it than
-    ``margin``.
+    interval decides every claim: either the bound is outside it, or the whole interval is closer to
+    the bound than ``margin``.
     """
     if statistic is MEAN:
         deviation = float(np.std(np.asarray(pilot, dtype=float), ddof=1))

@@ -48,7 +48,7 @@ impl Testbed {
         self.gateway_with(backend, policies, &[], Stdio::piped())
     }
 
-    /// Does the same with further options, and another standard error.
+    /// As [`gateway`](Self::gateway), with further command-line options and another standard error.
     ///
     /// # Panics
     ///
@@ -64,7 +64,7 @@ impl Testbed {
         self.gateway_among(&[], backend, policies, options, errors)
     }
 
-    /// Does the same with further environment variables.
+    /// As [`gateway_with`](Self::gateway_with), with further environment variables.
     ///
     /// # Panics
     ///

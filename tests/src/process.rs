@@ -11,7 +11,7 @@ use crate::wait::until;
 /// A process. Dropping the value kills it.
 #[derive(Debug)]
 pub struct Process {
-    /// Its command line, for messages.
+    /// The command line, for messages.
     name: String,
     child: Child,
     output: Lines,
@@ -22,11 +22,11 @@ pub struct Process {
 /// A process that has ended.
 #[derive(Debug)]
 pub struct Finished {
-    /// Its exit status.
+    /// The exit status of the process.
     pub status: ExitStatus,
-    /// Its standard output.
+    /// All text that the process wrote to standard output.
     pub output: String,
-    /// Its standard error.
+    /// All text that the process wrote to standard error.
     pub errors: String,
 }
 
@@ -43,7 +43,8 @@ impl Process {
         Self::start_with(command, Stdio::piped())
     }
 
-    /// Does the same with another standard error, which is collected only if it is a pipe.
+    /// As [`start`](Self::start), with another standard error. It is collected only if it is a
+    /// pipe.
     ///
     /// # Panics
     ///
@@ -60,7 +61,7 @@ impl Process {
         Self { name, child, output, errors, readers }
     }
 
-    /// Its process id.
+    /// The process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()

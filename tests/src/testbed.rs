@@ -82,8 +82,8 @@ impl Testbed {
         Self::in_turn(Turn::Alone)
     }
 
-    /// A test bed that other test beds may accompany as `turn` says. If this machine supports none,
-    /// prints the reason and returns `None`.
+    /// A test bed. `turn` says which other test beds may run at the same time. If this machine
+    /// supports none, prints the reason and returns `None`.
     ///
     /// # Panics
     ///
@@ -264,7 +264,7 @@ impl Host {
         self.slow_down_at("eth0", rate)
     }
 
-    /// Does the same as [`slow_down`](Self::slow_down) at another interface.
+    /// As [`slow_down`](Self::slow_down), at another interface.
     #[must_use]
     pub fn slow_down_at(&self, interface: &str, rate: &str) -> bool {
         let words =

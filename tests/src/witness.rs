@@ -39,8 +39,7 @@ pub fn witnessed(test: impl Fn(&Testbed)) {
     turns(|| attempt(Turn::Alone, &test));
 }
 
-/// Does the same while other such tests run. Like [`witnessed`], it repeats a test only after a
-/// standstill.
+/// As [`witnessed`], but other such tests may run at the same time.
 ///
 /// # Panics
 ///

@@ -1,5 +1,5 @@
-//! Live test of held ACKs: crafted frames of a connection, compared byte for byte after the
-//! gateway.
+//! Live test of ACK control, which holds ACKs back and releases them later. Crafted frames of a
+//! connection are compared byte for byte after the gateway.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Live test: the output of `flows` names what limits each flow, for each kind of limit.
+//! Live test of `tidegate flows`: its output names what limits each flow, for each kind of limit.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

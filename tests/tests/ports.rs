@@ -118,7 +118,7 @@ fn a_port_that_was_down_is_said_to_be_and_works_again(bed: &Testbed, backend: &s
     let outcome = fetch.finish(LIMIT);
     assert!(outcome.complete && outcome.intact, "{outcome:?}, {}", gateway.said());
     let said = gateway.said();
-    assert!(said.contains("`wan` is down") && said.contains("`wan` is as it was again"), "{said}");
+    assert!(said.contains("`wan` is down") && said.contains("`wan` is back to normal"), "{said}");
 }
 
 /// Catches: a port found only by its name; a working gateway that ends because another interface

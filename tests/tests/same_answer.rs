@@ -30,7 +30,7 @@ struct Case {
     name: String,
     config: GatewayConfig,
     policies: Vec<Policy>,
-    /// Policies that replace the others during the run, and the time of that.
+    /// Policies that replace `policies` during the run, and the time of the replacement.
     swap: Option<(Time, Vec<Policy>)>,
     expect: Expect,
 }
@@ -87,9 +87,8 @@ fn in_steps_of(step: Duration, arrivals: &[(Time, PortId, Packet)]) -> Vec<(Time
     arrivals
 }
 
-/// The result if the gateway is driven directly, as the contract of a machine says. Each arrival is
-/// passed in, and all packets that it releases are taken out. The driver returns at the timeout or
-/// the next arrival.
+/// The result if this function drives the gateway itself: it passes each arrival in and takes out
+/// all packets that are due, at each arrival and at each time the gateway asks for.
 fn core(case: &Case, arrivals: &[(Time, PortId, Packet)]) -> Answer {
     let mut gateway = case.gateway();
     let mut departures = Vec::new();

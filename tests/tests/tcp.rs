@@ -12,8 +12,8 @@ use tidegate_e2e::{Process, Testbed, skip, witnessed};
 /// Bytes that each end sends.
 const BYTES: u64 = 3_000_000;
 
-/// Runs the setup `more`, with three megabytes in each direction at once. Passes the results to
-/// `judge`.
+/// Runs `e2e-tcp` with the settings `more`, with three megabytes in each direction at once. Passes
+/// the results to `judge`.
 fn try_out(more: &str, kernel: &[(&str, &str)], judge: impl Fn(&Outcome)) {
     if !Path::new("/dev/net/tun").exists() {
         return skip("no /dev/net/tun here");

@@ -42,7 +42,7 @@ use std::num::NonZeroU16;
 
 use crate::{Bytes, Time};
 
-/// Descriptor of one packet. Mechanisms read it and may rewrite some fields.
+/// Descriptor of one packet. Mechanisms read the descriptor, and may rewrite some of its fields.
 ///
 /// The order of the fields in memory is as below: the fields that every hop reads come first.
 ///
@@ -63,9 +63,9 @@ pub struct Packet {
     pub len: u32,
     /// Charged length: `len` and the overhead of the real link.
     pub cost: u32,
-    /// Its ECN codepoint (RFC 3168, section 5).
+    /// ECN codepoint of the IP header (RFC 3168, section 5).
     pub ecn: Ecn,
-    /// Its DS codepoint (RFC 2474), 0 to 63.
+    /// DS codepoint of the IP header (RFC 2474), 0 to 63.
     pub dscp: u8,
     /// Network protocol of the frame.
     pub network: Network,
@@ -150,7 +150,7 @@ impl Default for FlowId {
     }
 }
 
-/// Index of a flow within one queue or one aggregate, dense from zero.
+/// Index of a flow within one queue or one aggregate. Indices are assigned from zero.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Member(pub u32);
 

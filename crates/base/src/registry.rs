@@ -1,4 +1,4 @@
-//! Declares mechanisms that files select by name, such as queue disciplines.
+//! Declares mechanisms, such as queue disciplines, under names for files.
 //!
 //! In a policy file or scenario, a name alone selects the mechanism with default parameters. A
 //! table with `kind = "<name>"` also sets parameters. Errors about unknown names and misspelt

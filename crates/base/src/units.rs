@@ -124,7 +124,7 @@ pub enum UnitError {
     Bare {
         /// The text.
         text: String,
-        /// A well-formed quantity of this kind.
+        /// A valid example.
         example: &'static str,
     },
     /// An unknown unit, or a unit of another quantity.
@@ -132,7 +132,7 @@ pub enum UnitError {
     Unit {
         /// The unit in the text.
         unit: String,
-        /// The quantity, such as "rate".
+        /// The kind of quantity, such as "rate".
         kind: &'static str,
         /// The units of this quantity.
         units: String,
@@ -144,9 +144,9 @@ pub enum UnitError {
     Number {
         /// The text.
         text: String,
-        /// The quantity, with its article.
+        /// Quantity with an article, such as "a rate".
         kind: &'static str,
-        /// A well-formed quantity of this kind.
+        /// A valid example.
         example: &'static str,
     },
 }

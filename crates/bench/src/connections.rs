@@ -46,7 +46,7 @@ const PACKETS: u32 = 4_096;
 /// Offset of a frame in its buffer, which leaves room for a VLAN tag.
 const OFFSET: u32 = 64;
 
-/// One of the two ends of all connections.
+/// The sending or the receiving end of the connections.
 #[derive(Clone, Copy, Eq, PartialEq, clap::ValueEnum)]
 pub(crate) enum End {
     /// Opens the connections, and keeps data in flight on each.

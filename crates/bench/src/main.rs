@@ -1,4 +1,5 @@
-//! Costs of a packet: instructions, memory, processor time and precision, each against its limit.
+//! Benchmarks: what a packet costs in instructions, memory, processor time and precision, and the
+//! limits.
 
 #![forbid(unsafe_code)]
 

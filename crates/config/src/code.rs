@@ -149,7 +149,7 @@ catalogue! {
         "name as many senders as receivers, or a single sender or receiver";
     NotOfThisKind = "TG0055", "a field that does not belong to the kind",
         "leave the field out, or choose the kind that uses it";
-    BadDraw = "TG0056", "not a way to draw a quantity",
+    BadDraw = "TG0056", "neither a quantity nor a distribution",
         "write a quantity, { exponential = MEAN }, { uniform = [LEAST, MOST] } or { pareto = { mean = MEAN, shape = 2.5 } }";
     BadPacketSize = "TG0057", "a packet length out of range",
         "write a length within the range in the message";

@@ -11,12 +11,12 @@ const LEFT: &[Left] = &[
     (
         "postack",
         "loss_express",
-        "remove it; ACKs that tell of a loss wait as others do, as with `loss_express = false`",
+        "remove it; ACKs that report a loss are now held like all others, as with `loss_express = false`",
     ),
     (
         "postack",
         "retransmissions",
-        "remove it; data that is sent again waits its turn, as with `retransmissions = \"in-turn\"`",
+        "remove it; retransmitted data now waits like all other data, as with `retransmissions = \"in-turn\"`",
     ),
 ];
 

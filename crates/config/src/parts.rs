@@ -73,8 +73,8 @@ pub(crate) fn lists<'a>(
             ),
             (None, _) => (
                 Code::UnknownField,
-                format!("`{name}` stands outside of the policy file"),
-                "included files and sources hold [[policy]], [[class]] and [[trunk]] only"
+                format!("`{name}` is only permitted in the policy file itself"),
+                "included files and sources can have only [[policy]], [[class]] and [[trunk]]"
                     .to_owned(),
             ),
         };

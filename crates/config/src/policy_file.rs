@@ -138,8 +138,8 @@ pub fn parse(path: &str, text: &str, host: Option<&Host>) -> (Option<Config>, Fi
 /// As [`parse`], for a policy set in several parts. `parts` gets the head of the file and returns
 /// the included files and the sets of its sources.
 ///
-/// Parts contain only `[[policy]]`, `[[class]]` and `[[trunk]]` tables. Among policies of equal
-/// priority and specificity, those of earlier parts come first.
+/// Parts contain only `[[policy]]`, `[[class]]` and `[[trunk]]` tables. The order of the parts has
+/// no effect on the precedence of policies.
 pub fn parse_parts(
     path: &str,
     text: &str,

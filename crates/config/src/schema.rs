@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use tidegate_core::parameters::{Form, Mechanism, Parameter, Written};
 
-/// The schema of all values of this form.
+/// The schema of values with the declared `form`.
 pub(crate) fn of(form: &Form) -> Value {
     match form {
         Form::Text => json!({ "type": "string" }),

@@ -39,14 +39,14 @@ pub enum SourceKind {
     },
     /// Keys of an etcd v3 cluster.
     Etcd {
-        /// URLs of the members, such as `https://10.0.0.2:2379`, tried in this order.
+        /// URLs of the members, in order of preference: `https://10.0.0.2:2379`.
         urls: Vec<String>,
-        /// Common prefix of the keys, such as `/tidegate/`.
+        /// Common prefix of the keys: `/tidegate/` by default.
         prefix: String,
     },
     /// Entries of an LDAP directory.
     Ldap {
-        /// URLs of the servers, such as `ldaps://ldap.example.net`, tried in this order.
+        /// URLs of the servers, in order of preference: `ldaps://ldap.example.net`.
         urls: Vec<String>,
         /// The DN of the root entry.
         base: String,

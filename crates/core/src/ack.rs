@@ -161,7 +161,7 @@ pub trait AckControl: Send {
 
 /// Sequence state of a flow: the last departed ACK, and the window and SACK blocks that it showed.
 #[derive(Clone, Copy, Debug)]
-pub struct Numbers(hold::Flow);
+pub struct Numbers(hold::HeldFlow);
 
 /// A packet that returns to the sender of a member.
 pub struct Returning<'a> {

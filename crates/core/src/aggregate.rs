@@ -80,13 +80,13 @@ pub struct Aggregate {
     hosts: Hosts,
     untracked: Option<Member>,
     signal: Signal,
-    counts: Counts,
+    counts: AggregateCounters,
     tally: Tally,
 }
 
 /// Counters of an aggregate.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
+struct AggregateCounters {
     offered: Count,
     progress: Progress,
     peak_backlog: u64,
@@ -117,7 +117,7 @@ impl Aggregate {
             hosts: Hosts::default(),
             untracked: None,
             signal: Signal::new(policy, direction, now),
-            counts: Counts::default(),
+            counts: AggregateCounters::default(),
             tally: Tally::default(),
         }
     }
@@ -441,7 +441,7 @@ impl Aggregate {
     /// Current state of the aggregate.
     #[must_use]
     pub fn report(&self) -> AggregateReport {
-        let Counts { offered, progress, peak_backlog, triggers } = self.counts;
+        let AggregateCounters { offered, progress, peak_backlog, triggers } = self.counts;
         AggregateReport {
             policy: self.policy.clone(),
             direction: self.direction,

@@ -28,7 +28,7 @@ use rtt::Halves;
 pub struct Flow {
     key: Key,
     handles: [Handle; 2],
-    tally: [Tally; 2],
+    tally: [FlowTally; 2],
     tracker: Tracker,
     halves: Halves,
     /// Arrival of its last packet, in [`ticks`].
@@ -159,7 +159,7 @@ impl Flow {
         Self {
             key,
             handles: [Handle::NONE; 2],
-            tally: [Tally::default(); 2],
+            tally: [FlowTally::default(); 2],
             tracker: Tracker::default(),
             halves: Halves::default(),
             seen: ticks(now),
@@ -181,7 +181,7 @@ impl Flow {
         };
         let mut arrival = self.tracker.on_arrival(segment, direction, &mut self.halves);
         if arrival.connection {
-            self.tally = [Tally::default(); 2];
+            self.tally = [FlowTally::default(); 2];
             arrival.rtt = self.rtt() != Rtt::default();
             self.halves.renew();
         }
@@ -327,7 +327,7 @@ impl Flow {
 
 /// Packets and bytes, 48 bits each: enough for 280 TB.
 #[derive(Clone, Copy, Debug, Default)]
-struct Tally {
+struct FlowTally {
     packets: u32,
     bytes: u32,
     /// The high 16 bits of both.
@@ -335,7 +335,7 @@ struct Tally {
     bytes_high: u16,
 }
 
-impl Tally {
+impl FlowTally {
     fn add(&mut self, len: u32) {
         let (packets, carry) = self.packets.overflowing_add(1);
         self.packets = packets;

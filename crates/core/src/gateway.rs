@@ -37,7 +37,7 @@ use std::time::Duration;
 
 use aggregates::Aggregates;
 pub use config::{GatewayConfig, Headers, Overhead};
-pub use egress::{ClassChangeError, Holds, Retired};
+pub use egress::{ClassChangeError, ClassContents, Retired};
 use egress::{Egress, Upstream};
 pub use install::{Generation, StillInstalling};
 use sorter::Sorter;
@@ -122,12 +122,12 @@ pub struct Gateway {
     aggregates: Aggregates,
     /// By direction.
     egress: [Egress; 2],
-    counts: Counts,
+    counts: GatewayCounters,
 }
 
 /// Counters of the gateway itself.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
+struct GatewayCounters {
     received: [Count; 2],
     transmitted: [Count; 2],
     /// Fragments whose first fragment is unknown.
@@ -160,7 +160,7 @@ impl Gateway {
             sorter: Sorter::new(config, policies, now),
             aggregates: Aggregates::new(config.shaping_interval),
             egress: Direction::BOTH.map(|way| Egress::new(config, way, now)),
-            counts: Counts::default(),
+            counts: GatewayCounters::default(),
         };
         gateway.change_trunks(now, &config.trunks);
         gateway.share_links(now);

@@ -78,12 +78,12 @@ pub struct GatewayLoad {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate_core::itcp::{Config, Kind, RateAdjuster, Seen};
+/// use tidegate_core::itcp::{Config, GatewayLoad, LawKind, RateAdjuster};
 /// use tidegate_core::random::Random;
 /// use tidegate_core::{Bytes, Factor, Time};
 ///
 /// let weight = Factor::whole(2);
-/// let config = Config { kind: Kind::Measured, samples: 10, weight, ..Config::default() };
+/// let config = Config { kind: LawKind::Measured, samples: 10, weight, ..Config::default() };
 /// let mut adjuster = RateAdjuster::new(&config, Random::new(1, 0), Time::ZERO);
 ///
 /// // Users offer 200 kB/s, and the aggregate connection carries 100 kB/s.
@@ -91,7 +91,7 @@ pub struct GatewayLoad {
 ///     let now = adjuster.poll_timeout();
 ///     let busy = now.since(Time::ZERO);
 ///     let carried = u64::try_from(busy.as_millis()).unwrap() * 100;
-///     let seen = Seen {
+///     let seen = GatewayLoad {
 ///         queue: Bytes(carried),
 ///         arrived: 2 * carried,
 ///         sent: carried,
@@ -100,7 +100,7 @@ pub struct GatewayLoad {
 ///         window: Bytes(10_000),
 ///         least_rtt: Some(Duration::from_millis(100)),
 ///         connections: 8,
-///         ..Seen::default()
+///         ..GatewayLoad::default()
 ///     };
 ///     adjuster.handle_timeout(now, &seen);
 ///     assert!(now < Time::from_secs(60));

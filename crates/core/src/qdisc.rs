@@ -185,34 +185,36 @@ pub struct Backlog {
 }
 
 registry! {
-    /// A queue discipline as a policy names it.
+    /// The configuration of a queue discipline, as policy files contain it.
     ///
     /// `build` takes the rate at which the queue is served, if known, and a random generator.
     QdiscSpec, "a queue discipline", build(rate: Option<Rate>, random: Random) -> Qdisc:
     /// One queue in order of arrival. When it is full, arriving packets are dropped.
     DropTail => drop_tail, "drop-tail";
-    /// A queue for each flow, served in turn. When all is full, the longest queue loses packets.
+    /// A queue for each flow, served in turn. When the whole is full, the longest queue loses packets.
     PerFlow => per_flow, "per-flow";
-    /// Random early detection: drops and marks become likelier as the average queue grows.
+    /// Random early detection: drops and marks become more likely as the average queue grows.
     Red => red, "red";
-    /// RED that marks or drops packets in profile less often.
+    /// RED that drops or marks packets in profile less often than others.
     Ered => ered, "ered";
     /// A controller that holds the queue at a target length.
     Pi => pi, "pi";
     /// A controller that holds the queueing delay at a target.
     Pie => pie, "pie";
-    /// Controlled delay: the queueing delay may exceed a target for one interval only.
+    /// Controlled delay: drops packets if the delay exceeds a target for longer than an interval.
     Codel => codel, "codel";
     /// A queue for each flow, served in turn, with controlled delay in each.
     FqCodel => fq_codel, "fq-codel";
-    /// Hosts take turns, and so do the flows of a host, with controlled delay in each flow. Redundant ACKs are dropped.
+    /// Hosts share the rate equally, and so do the flows of each host. Each flow has controlled
+    /// delay, and redundant ACKs are dropped.
     Hosts => hosts, "hosts";
-    /// One queue for the flows of a trunk. A flow is signalled again only after it has recovered.
+    /// One queue for the flows of a trunk. A flow loses or gets marked packets again only after it has
+    /// recovered.
     Sparing => sparing, "sparing";
-    /// One queue for trunks: it drops management packets early, and user packets only when full.
+    /// One queue for trunks: drops management packets early, and user packets only when it is full.
     TrunkFifo => trunk_fifo, "trunk-fifo";
     unnamed
-    /// A queue with a marking.
+    /// A queue with a marking predictor.
     Marked => marked;
 }
 

@@ -141,7 +141,7 @@ pub struct AggregateReport {
 pub struct ControlReport {
     /// Direction of its packets.
     pub direction: Direction,
-    /// The rate that the link reserves for it.
+    /// The rate that the link reserves for control traffic.
     pub allowance: Rate,
     /// Number of packets that arrived.
     pub arrived: u64,
@@ -181,9 +181,9 @@ pub struct ClassReport {
     pub terms: Terms,
     /// Packets and bytes that the class has sent.
     pub sent: Sent,
-    /// Backlog of the class and its parts.
+    /// Backlog of the class and its child classes.
     pub backlog: Backlog,
-    /// Packets dropped at the class and its parts.
+    /// Packets dropped at the class and its child classes.
     pub drops: u64,
     /// Packets that the marking predictor of the class's queue has marked and dropped. `None`
     /// without marking.

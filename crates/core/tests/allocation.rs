@@ -234,8 +234,10 @@ fn shares_of_the_paper() -> [Share; 4] {
     [50, 300, 300, 600].map(|rtt| share(1, rtt))
 }
 
-/// Source: `aggregates`, figures 5 and 10b, and section 9 of the ledger (flows on links of 1000,
-/// 500, 500 and 100 kbit/s).
+/// Four flows come from links of 1000, 500, 500 and 100 kbit/s. With `partitioned`, the tokens that
+/// the slow flow does not use are lost. With `logical-partitions`, the other flows share them.
+///
+/// Source: `aggregates`, figures 5 and 10b, and section 9 of the ledger.
 #[test]
 fn partitioned_wastes_what_a_slow_flow_leaves_and_logical_partitions_share_it() {
     let demands = [1_000, 500, 500, 100];

@@ -113,7 +113,6 @@ fn the_workspace_keeps_its_shape() {
         unsafety,
         sources,
         names::type_names,
-        names::shared_names,
         names::methods,
         ack_control::field_count,
         ack_control::constant_count,

@@ -37,9 +37,8 @@ proptest! {
     /// send as they like, with their bursts at the same time. If the leaf's queue is not in order,
     /// its last packet departs first.
     ///
-    /// Catches: classes with bounds that are served in turn with other guarantees; the loosest
-    /// bound served first; a class whose ancestors do not learn that its packets became urgent, or
-    /// were sent.
+    /// Catches: classes with bounds that do not precede classes with guarantees only; the loosest
+    /// bound served first; a parent class that is not served although its child has urgent packets.
     /// Catches: a bound computed without the packet in transmission, the bursts of other classes,
     /// the rate of a ceiling, earlier debts, the required burst, or the reordering of the queue.
     #[test]

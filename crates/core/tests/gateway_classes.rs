@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tidegate_core::class::delay::Part;
-use tidegate_core::gateway::{ClassChangeError, Gateway, GatewayConfig, Holds, Overhead};
+use tidegate_core::gateway::{ClassChangeError, ClassContents, Gateway, GatewayConfig, Overhead};
 use tidegate_core::packet::{Direction, Endpoint, FlowKey, Kind, Member, Network, Protocol};
 use tidegate_core::policy::{
     Action, Class, ClassChange, ClassFaultKind, ClassSet, Filter, Mode, Policy, PolicySet, Range,
@@ -219,8 +219,11 @@ fn classes_come_and_go_while_packets_wait_but_not_under_them() {
         |parent: &str, of| Err(ClassChangeError::ParentHolds { parent: parent.to_owned(), of });
     assert_eq!(add(&mut run, class("office", None, 1)), Err(ClassChangeError::Exists));
     assert_eq!(add(&mut run, web("no")), Err(ClassChangeError::NoParent("no".to_owned())));
-    assert_eq!(add(&mut run, web("office")), holds("office", Holds::Policy("host 0".to_owned())));
-    assert_eq!(add(&mut run, web("default")), holds("default", Holds::Default));
+    assert_eq!(
+        add(&mut run, web("office")),
+        holds("office", ClassContents::Policy("host 0".to_owned()))
+    );
+    assert_eq!(add(&mut run, web("default")), holds("default", ClassContents::Default));
     assert!(matches!(add(&mut run, class("voice", None, 7)), Err(ClassChangeError::Fault(_))));
     assert_eq!(add(&mut run, class("guests", None, 6)), Ok(()));
     assert!(matches!(add(&mut run, class("voice", None, 1)), Err(ClassChangeError::Fault(_))));
@@ -231,9 +234,12 @@ fn classes_come_and_go_while_packets_wait_but_not_under_them() {
     assert_eq!(remove(&mut run, "web"), Err(ClassChangeError::NoClass));
     assert_eq!(remove(&mut run, "guests"), Ok(()));
     assert_eq!(add(&mut run, class("voice", None, 6)), Ok(()));
-    assert_eq!(remove(&mut run, "default"), Err(ClassChangeError::Holds(Holds::Default)));
-    let policy = ClassChangeError::Holds(Holds::Policy("host 0".to_owned()));
-    assert!(matches!(remove(&mut run, "office"), Err(ClassChangeError::Holds(Holds::Waiting(_)))));
+    assert_eq!(remove(&mut run, "default"), Err(ClassChangeError::Holds(ClassContents::Default)));
+    let policy = ClassChangeError::Holds(ClassContents::Policy("host 0".to_owned()));
+    assert!(matches!(
+        remove(&mut run, "office"),
+        Err(ClassChangeError::Holds(ClassContents::Waiting(_)))
+    ));
     run.until(Time::from_secs(1));
     assert_eq!(remove(&mut run, "office"), Err(policy));
     assert_eq!(run.counts()[..2], [100, 100]);

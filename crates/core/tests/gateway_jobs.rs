@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tidegate_core::gateway::{ClassChangeError, Gateway, GatewayConfig, Holds, Overhead};
+use tidegate_core::gateway::{ClassChangeError, ClassContents, Gateway, GatewayConfig, Overhead};
 use tidegate_core::packet::{Direction, Endpoint, FlowKey, Member, Network, Protocol};
 use tidegate_core::policy::{
     Action, Class, ClassChange, ClassFaultKind, ClassSet, Filter, Mode, Policy, PolicySet, Range,
@@ -180,7 +180,7 @@ fn promises_change_while_packets_wait_and_impossible_ones_are_refused() {
     let all = ClassChange { guarantee: [Some(LINK); 2], ..none() };
     let refused = change(&mut run, "gold", all);
     assert!(matches!(refused, Err(ClassChangeError::Fault(ClassFaultKind::NothingLeft { .. }))));
-    let referred = ClassChangeError::Holds(Holds::Ratio("gold".to_owned()));
+    let referred = ClassChangeError::Holds(ClassContents::Ratio("gold".to_owned()));
     assert_eq!(run.gateway.remove_class("silver"), Err(referred));
     let bound = ClassChange { loss_bound: Some(Some(Chance::from_ppb(5))), ..none() };
     assert_eq!(change(&mut run, "silver", bound), Ok(()));

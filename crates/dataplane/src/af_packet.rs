@@ -1,4 +1,5 @@
-//! A port on a packet socket: works on every interface, with offloaded frames, and without root.
+//! A port on a packet socket. It works on every interface and without root, and it accepts
+//! super-packets (GSO, GRO).
 
 mod queue;
 mod socket;

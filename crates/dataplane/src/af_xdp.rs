@@ -49,7 +49,7 @@ pub enum OpenError {
     Mtu {
         /// The interface.
         interface: String,
-        /// Its MTU.
+        /// MTU of the interface.
         mtu: u32,
         /// Bytes of a buffer.
         buffer: u32,
@@ -146,6 +146,7 @@ const RING: (u32, u32) = (2_048, 64);
 
 /// Opens AF_XDP ports on `interfaces`, whose frames are in `memory` and their descriptors in
 /// `pool`. Attaches the bypass programs.
+///
 /// The XDP program of each port runs in `mode`. With `None`, it runs natively if possible. Frames
 /// bypass the gateway until the first [`beat`](crate::Heartbeat::beat). The interfaces leave VLAN
 /// tags in the frames from this call on.
@@ -355,7 +356,7 @@ fn keep_frames_apart(interface: &Interface) {
         if interface.offload(offload).unwrap_or(false)
             && let Err(error) = interface.set_offload(offload, false)
         {
-            tracing::warn!(%error, "frames that are joined on arrival will be lost");
+            tracing::warn!(%error, "frames that are merged on arrival will be lost");
         }
     }
 }

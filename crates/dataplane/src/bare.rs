@@ -13,7 +13,7 @@ pub struct Bare {
 }
 
 impl Bare {
-    /// A machine that can hold `packets` at once.
+    /// A machine whose pool has room for `packets` packets.
     #[must_use]
     pub fn new(packets: u32) -> Self {
         Self { pool: PacketPool::with_capacity(packets), leaving: [Fifo::new(); 2] }

@@ -1,4 +1,5 @@
-//! Clocks of the loop: they tell the time, and wait for the next alarm or packet.
+//! Clocks for the loop that runs a gateway: they tell the time, and wait until the next alarm or
+//! packet.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;

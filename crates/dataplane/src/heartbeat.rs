@@ -1,4 +1,5 @@
-//! The heartbeat of the loop: if it stops, the kernel lets frames bypass the gateway.
+//! The heartbeat of the loop that runs a gateway: it extends a deadline that the kernel's bypass
+//! programs read. If the loop hangs, the deadline expires, and frames bypass the gateway.
 
 use std::time::Duration;
 
@@ -28,9 +29,9 @@ pub trait Heartbeat {
 /// Why a gateway requests that frames bypass it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Passing {
-    /// It ends.
+    /// The gateway ends.
     Ended,
-    /// It has no policies, rates or trunks.
+    /// The gateway has no policies, rates or trunks.
     NothingToManage,
 }
 

@@ -1,5 +1,5 @@
-//! Commands from other threads to a running loop. A command is a closure that runs between two
-//! turns of the loop.
+//! Commands from other threads to the loop that runs a gateway. A command is a closure that runs
+//! between two turns of the loop; a turn receives and sends packets.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};

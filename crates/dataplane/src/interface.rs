@@ -16,7 +16,7 @@ pub struct Interface {
 #[non_exhaustive]
 pub enum InterfaceError {
     /// No interface has this name.
-    #[error("there is no interface `{name}` here; `ip link` lists those there are")]
+    #[error("there is no interface `{name}` here; `ip link` lists the interfaces")]
     NotFound {
         /// The unknown name.
         name: String,

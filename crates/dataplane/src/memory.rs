@@ -26,7 +26,7 @@ pub struct PacketMemory {
 /// Position of a frame in its buffer, with the kernel's metadata.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Frame {
-    /// Offset of its first byte in the buffer.
+    /// Offset of the frame's first byte in the buffer.
     pub offset: u32,
     /// Work that was left to the hardware: the checksum, and the split into segments.
     pub vnet: VnetHeader,

@@ -1,4 +1,4 @@
-//! A network interface from the view of the loop: it receives and sends packets.
+//! A port: a network interface from which the gateway receives packets, and to which it sends them.
 
 use std::any::Any;
 use std::os::fd::BorrowedFd;
@@ -59,8 +59,8 @@ pub trait Port: Any {
     /// A descriptor that becomes readable on arrivals, if the port has one.
     fn fd(&self) -> Option<BorrowedFd<'_>>;
 
-    /// The time at which [`flush`](Self::flush) must be called because the port has frames of its
-    /// own to send.
+    /// The time at which the port itself has frames to send, such as keepalives. The loop then
+    /// calls [`flush`](Self::flush).
     fn poll_timeout(&self) -> Option<Time> {
         None
     }

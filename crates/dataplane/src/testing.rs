@@ -1,5 +1,6 @@
-//! Runs the loop without a kernel: ports with prescribed arrivals, and a clock that jumps from
-//! event to event.
+//! Runs the driver's loop in tests without a kernel: ports with prescribed arrivals, and a clock
+//! that
+//! jumps from event to event.
 
 mod cable;
 

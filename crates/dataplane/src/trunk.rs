@@ -45,7 +45,6 @@ use crate::port::{Port, PortCounters};
 const HELLO: Duration = Duration::from_secs(1);
 
 /// Maximum number of frames consumed per call. Further frames wait for the next turn of the loop.
-/// loop.
 const BURST: u32 = 64;
 
 /// A port at which trunks end.
@@ -56,7 +55,7 @@ pub struct TrunkPort {
     mac: Mac,
     /// The neighbours (next hops) of all trunks, each with the VLAN tag of its frames.
     neighbours: Vec<(Neighbour, Option<VlanTag>)>,
-    /// The own addresses, as numbers.
+    /// The port's own addresses, as 128-bit numbers.
     ours: HashSet<u128, FixedState>,
     trunks: Vec<Peer>,
     /// Index and channel of a trunk, by the flow key of its management packets.
@@ -72,8 +71,8 @@ pub struct TrunkPort {
     /// At least one trunk carries user packets in datagrams.
     carries: bool,
     stations: Stations,
-    /// Frames with ICMP errors for senders; `receive` returns them like arrivals. `told` counts
-    /// them since a time, for the rate limit.
+    /// Frames with ICMP errors for senders; `receive` returns them like arrivals. `told` is the
+    /// number of these errors since a time, for the rate limit.
     answers: VecDeque<PacketId>,
     told: (u32, Time),
 }
@@ -107,7 +106,7 @@ impl TrunkPort {
         self.trunks.iter().map(Peer::end)
     }
 
-    /// Reports on the other ends of the port's trunks, in the order of the trunks.
+    /// Reports what is known about the other end of each trunk, in the order of the trunks.
     #[must_use]
     pub fn peers(&self) -> Vec<PeerReport> {
         self.trunks.iter().map(|peer| self.report(peer)).collect()

@@ -1,4 +1,5 @@
-//! One turn of the loop: receives the frames that have arrived, and sends the packets that are due.
+//! One turn of the loop that runs a gateway: receives the frames that have arrived, and sends the
+//! packets that are due. The [`Machine`], such as a gateway, decides which packets are due.
 
 use std::time::Duration;
 

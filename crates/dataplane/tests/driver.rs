@@ -1,4 +1,5 @@
-//! Tests the loop on a clock that jumps: receiving, sending, the heartbeat, hangs and the end.
+//! Tests the driver's loop (receiving, sending, heartbeat, hangs, end of the run) on a clock that
+//! jumps from event to event.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -17,7 +18,8 @@ const END: Time = Time::from_millis(1_000);
 const EXACT: Options =
     Options { grid: Duration::ZERO, high_rate: u32::MAX, drain: Duration::from_secs(10) };
 
-/// A test machine that holds each packet for a fixed time, then sends it out of the other port.
+/// A machine under the driver: holds each packet for a fixed time, then sends it out of the other
+/// port.
 struct Delay {
     pool: PacketPool,
     by: Duration,
@@ -143,8 +145,8 @@ fn what_is_held_when_told_to_stop_is_sent_unless_it_takes_too_long() {
     assert_eq!((played.departures[1].len(), played.machine.pool().in_use()), (0, 1));
 }
 
-/// A heartbeat that records the beats and their end. `passing` returns `true` for this many calls,
-/// then `false`.
+/// A heartbeat that records the beats and their end. [`Heartbeat::passing`] returns `true` as many
+/// times as `passing` says, then `false`.
 #[derive(Clone, Default)]
 struct Recorder {
     beats: Rc<RefCell<Vec<Time>>>,
@@ -206,8 +208,8 @@ fn while_frames_go_straight_across_nothing_is_forwarded_a_second_time() {
     let heartbeat = Recorder { passing: Cell::new(5), ..Recorder::default() };
     let arrivals = (0..10).map(|n| packet(Time::from_millis(n), 60)).collect();
     let played = play(Bare::new(8), script([arrivals, vec![]]), heartbeat.clone(), EXACT).unwrap();
-    // The turn that sends the first heartbeat after the bypass drops the frames that the kernel has
-    // already forwarded.
+    // During a bypass, the kernel forwards the frames, and the loop discards its copies. The first
+    // heartbeat after the bypass is at 5 ms. The frame of that time is still such a copy.
     let forwarded = times(&played.departures[1]);
     assert_eq!(forwarded, (6..10).map(|n| (Time::from_millis(n), 60)).collect::<Vec<_>>());
     // No frame was lost.
@@ -286,7 +288,8 @@ fn what_came_while_the_kernel_was_told_to_pass_frames_on_is_not_lost() {
     assert_eq!(machine.held[1].packets(), 1);
 }
 
-/// Catches: a loop that drops arrivals during a bypass even at a port that alone gets its frames.
+/// Catches: a loop that, during a bypass, drops arrivals of every port, even of a port whose frames
+/// the kernel does not forward.
 #[test]
 fn what_came_to_the_port_alone_is_forwarded_although_frames_now_go_straight_across() {
     let heartbeat = Recorder { passing: Cell::new(5), ..Recorder::default() };
@@ -309,7 +312,7 @@ fn at_high_rates_packets_leave_on_the_grid_and_at_low_rates_at_their_own_time() 
         let arrivals = (0..count).map(|n| packet(Time::from_nanos(n * every), 1_500)).collect();
         let script = script([arrivals, vec![]]);
         let played = play(Delay::new(delay), script, (), options).unwrap();
-        // The rate is known about 10 ms after the first departure.
+        // The loop has measured the rate about 10 ms after the first departure.
         let settled = played.departures[1].iter().filter(|d| d.at > Time::from_millis(61));
         let (on, off): (Vec<&Departure>, Vec<_>) =
             settled.partition(|d| d.at.nanos() % 100_000 == 0);
@@ -348,8 +351,8 @@ fn at_high_rates_arrivals_gather_until_the_grid_and_at_low_rates_each_goes_on_at
 }
 
 proptest! {
-    /// Packets depart at the times that the contract of a machine requires. This also holds if
-    /// several packets arrive at once and the machine has room for few.
+    /// Packets depart at the times that `contract` computes. This also holds if several packets
+    /// arrive at once and the machine has room for few.
     ///
     /// Catches: a whole burst handed to the machine before due packets are sent; a wake-up one
     /// nanosecond late; due packets that stay while nothing arrives.

@@ -1,4 +1,4 @@
-//! Tests commands to a loop that runs on the host's clock.
+//! Tests commands from other threads to a loop that runs on the host's clock.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -1,4 +1,5 @@
-//! The demonstration: four real downloads share a link, unmanaged and then managed.
+//! The demonstration `tidegate demo`: four real downloads share a link, first without a gateway and
+//! then with one.
 
 mod figures;
 mod phase;

@@ -130,7 +130,8 @@ impl Lab {
             Ok(inner) => inner,
             Err(failure) => return failure.into(),
         };
-        // Without root, the lab is in the namespaces of its owner. These are entered first.
+        // Without root, the lab is in the namespaces of its owner. The command enters these
+        // namespaces first.
         let mut outer = match &self.state.holder {
             Some(holder) => holder.enter(&inner),
             None => inner,
@@ -144,19 +145,21 @@ impl Lab {
     ///
     /// If the emulator does not answer.
     pub fn network(&self) -> anyhow::Result<Emulated> {
-        self.ask_network(None)?.ok_or_else(|| anyhow::anyhow!("the emulator says nothing"))
+        self.ask_network(None)?.ok_or_else(|| anyhow::anyhow!("the emulator does not answer"))
     }
 
     /// Changes a route of the emulated network. Returns the state after the change.
     ///
     /// # Errors
     ///
-    /// If the route does not exist, if it has no rate that could change, or if the emulator does
-    /// not answer.
+    /// If the route does not exist, if `change` sets a rate but the route has none, or if the
+    /// emulator does not answer.
     pub fn change(&self, change: &RouteChange) -> anyhow::Result<Emulated> {
         let refused = || {
-            let message =
-                format!("route {} of the lab `{}` cannot be that", change.route, self.state.name);
+            let message = format!(
+                "route {} of the lab `{}` cannot be changed like that",
+                change.route, self.state.name
+            );
             let help =
                 "count the [[route]] tables of its file from 1; one without a `rate` gets none";
             Failure { help: help.to_owned(), ..Failure::input(Code::NoLab, message) }

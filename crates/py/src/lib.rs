@@ -23,7 +23,8 @@ mod _native {
     use super::{Invalid, check, run, to_toml};
 }
 
-/// Simulates the scenario of a file's text with the given seed: what was measured, by table and column.
+/// Simulates the scenario in `text` with this seed. Returns the measured columns, by table and
+/// column name.
 #[pyfunction]
 fn run<'py>(py: Python<'py>, text: &str, seed: u64) -> PyResult<Bound<'py, PyDict>> {
     let mut scenario = read(text)?;
@@ -36,13 +37,13 @@ fn run<'py>(py: Python<'py>, text: &str, seed: u64) -> PyResult<Bound<'py, PyDic
     Ok(tables)
 }
 
-/// Raises `Invalid` if the scenario of a file's text cannot be simulated.
+/// Raises `Invalid` if the scenario in `text` cannot be simulated.
 #[pyfunction]
 fn check(text: &str) -> PyResult<()> {
     read(text).map(drop)
 }
 
-/// TOML with the contents of a JSON object.
+/// Converts a JSON object to TOML.
 #[pyfunction]
 fn to_toml(json: &str) -> PyResult<String> {
     let tables: toml::Table =

@@ -89,7 +89,7 @@ async fn aside<T: Send + 'static>(
     spawn_blocking(work).await.map_err(stopped)?
 }
 
-/// Shortest interval between two inspections. One takes about 10 system calls.
+/// Shortest interval between two inspections. An inspection takes about 10 system calls.
 const SHORTEST_POLL: Duration = Duration::from_millis(50);
 
 /// Changes within this time share one inspection, so 1,000 new markers a second cause 50

@@ -1,4 +1,4 @@
-//! The faults of a policy repository, each with a remedy.
+//! The faults of a policy repository, each with a remedy for the operator.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 /// The texts contain no passwords or keys.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Fault {
-    /// Its kind, which decides the usual remedy.
+    /// The kind of fault, which decides the usual remedy.
     pub kind: FaultKind,
     /// The problem and where it is: a key, a DN, or a file.
     pub message: String,

@@ -50,7 +50,7 @@ pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send + 
 /// The snapshots of a watched repository, and its faults.
 pub type Snapshots = mpsc::Receiver<Result<Snapshot, Fault>>;
 
-/// One source of policies.
+/// A source of policies: a directory of files, etcd, or an LDAP directory.
 pub trait PolicyRepository: Send + Sync {
     /// Watches the source. The task runs on the caller's runtime, and ends when the receiver is
     /// dropped.
@@ -65,9 +65,8 @@ pub trait PolicyRepository: Send + Sync {
     fn pull(&self) -> Answer<'_, Snapshot>;
 
     /// Replaces the whole set by `items` and commits it by a new marker. Returns the revision.
-    /// revision.
+    ///
     /// Removes all other items of the source. Watchers see the old set or the new one, never a
-    /// mixture.
     /// mixture.
     fn push(&self, items: Vec<Item>) -> Answer<'_, String>;
 
@@ -78,7 +77,8 @@ pub trait PolicyRepository: Send + Sync {
 /// Commits that follow within this time are read together. Without markers, an edit counts as
 /// finished after this time without changes.
 ///
-/// A commit must take effect within 2 s. This leaves nine tenths of it for the rest.
+/// A commit must take effect within 2 s. This wait leaves nine tenths of these 2 s for reading,
+/// compiling and installing.
 pub const QUIET: std::time::Duration = std::time::Duration::from_millis(200);
 
 /// Creates the repository that `spec` describes. Does not connect yet.

@@ -1,4 +1,5 @@
-//! Tests policy repositories that are directories of TOML files.
+//! Tests policy repositories that are directories of TOML files. A commit marker, the file
+//! `COMMIT`, is written last and completes a set.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -295,7 +295,8 @@ impl Aggregate {
         None
     }
 
-    /// `bytes` of a resumed file were read; its local connection still holds `left` bytes.
+    /// The gateway has read `bytes` of a file that [`resume`](Self::resume) returned; its local
+    /// connection still holds `left` bytes.
     pub(crate) fn resumed(&mut self, file: u32, bytes: u64, left: u64) {
         if left > 0 {
             self.stop(file);

@@ -128,8 +128,8 @@ mod tests {
         (0..n).map(|_| distribution.draw(&mut random).0).collect()
     }
 
-    /// Catches: the mean used as the scale of Pareto or Weibull. The rate used as the mean of the
-    /// exponential. A lognormal whose logarithm has the mean `ln(mean)`.
+    /// Catches: the mean used as the scale of Pareto or Weibull; the rate used as the mean of the
+    /// exponential distribution; a lognormal distribution whose logarithm has the mean `ln(mean)`.
     #[test]
     fn means_are_those_asked_for() {
         let n = 40_000;
@@ -144,7 +144,8 @@ mod tests {
         }
     }
 
-    /// P(X > 3 mean) is e^-3 for the exponential, and for Pareto (least / 3 mean)^shape.
+    /// The probability of more than three times the mean is e^-3 for the exponential distribution,
+    /// and (least / 3 mean)^shape for Pareto.
     #[test]
     fn tails_are_as_heavy_as_they_should_be() {
         let beyond =
@@ -155,12 +156,12 @@ mod tests {
         assert!((1_370..=1_650).contains(&pareto), "{pareto}"); // 40,000 * (1/9)^1.5 = 1,481
     }
 
-    /// Standard deviations: as given for the lognormal; 1.4624 times the mean for Weibull of shape
-    /// 0.7, by its gamma functions. `mean / sqrt(3)` for Pareto of shape 3, and `mean / sqrt(15)`
-    /// for shape 5.
+    /// The expected standard deviation is the given one for lognormal. For Weibull of shape 0.7, it
+    /// is 1.4624 times the mean, by the gamma function. For Pareto, it is `mean / sqrt(3)` with
+    /// shape 3, and `mean / sqrt(15)` with shape 5.
     ///
-    /// Catches: the deviation used as the parameter of the logarithm; Box-Muller without its factor
-    /// 2; an inverted shape.
+    /// Catches: the deviation used as that of the logarithm; Box and Muller's formula without its
+    /// factor 2; an inverted shape.
     #[test]
     fn deviations_are_those_asked_for() {
         let cases = [
@@ -178,7 +179,7 @@ mod tests {
         }
     }
 
-    /// The median also tests tails of infinite variance: it is `least * 2^(1/shape)`.
+    /// The median is `least * 2^(1/shape)`, even if the variance is infinite.
     ///
     /// Catches: a wrong shape near 1.
     #[test]
@@ -191,7 +192,8 @@ mod tests {
         }
     }
 
-    /// Every recorded run depends on these numbers, so they must not change unnoticed.
+    /// Every recorded simulation depends on these numbers. If they change, all published results
+    /// change.
     #[test]
     fn the_sequence_is_this_one() {
         assert_eq!(

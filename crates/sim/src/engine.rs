@@ -31,18 +31,18 @@ pub(crate) struct Engine<'a, A> {
     now: Time,
     end: Time,
     agenda: A,
-    /// Numbers of the parts that are not links, in the agenda.
+    /// The first number of each kind of part in the agenda. Links begin at zero.
     parts: Parts,
     pub(crate) network: Network,
     changes: Changes,
     pub(crate) groups: Vec<Group<'a>>,
     pub(crate) flows: Vec<Flow>,
     pub(crate) hosts: Hosts<'a>,
-    /// TCP settings of the end points, each different one once.
+    /// All different TCP settings of end points, without duplicates.
     configs: Vec<Arc<Config>>,
     pub(crate) streams: Streams,
     pub(crate) transfers: Transfers,
-    /// Unfinished transfers over relays that carry several transfers on one connection.
+    /// Unfinished transfers of relayed flows that have many transfers on one connection.
     parts_of: chain::RelayParts,
     /// Aggregate gateways, and the receivers (sinks) of their connections.
     pub(crate) aggregates: Vec<Aggregate>,
@@ -268,7 +268,7 @@ impl<'a, A: Agenda> Engine<'a, A> {
         }
     }
 
-    /// Extends time averages to the end of the run.
+    /// Extends the time averages of all links to the end of the run.
     pub(crate) fn settle(&mut self) {
         let now = self.now;
         self.network.lanes.iter_mut().for_each(|lane| lane.settle(now));
@@ -280,7 +280,7 @@ impl<'a, A: Agenda> Engine<'a, A> {
         (self.network.without_packets(), self.counts)
     }
 
-    /// Calls a flow that is due.
+    /// The timer of a flow has expired: lets its application act, or sends its next datagram.
     fn flow(&mut self, number: u32) {
         let flow = &mut self.flows[index(number)];
         let traffic = &self.groups[index(flow.group)].traffic;

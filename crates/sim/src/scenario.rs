@@ -60,7 +60,7 @@ pub struct Run {
     pub duration: Duration,
     /// Warm-up at the beginning, which the results leave out.
     pub warmup: Duration,
-    /// Step of time series; `None` for no series.
+    /// Interval between two samples of time series; `None` for no series.
     pub sample: Option<Duration>,
     /// Seed of all random choices.
     pub seed: u64,
@@ -263,7 +263,7 @@ pub struct Change {
 pub enum Probe {
     /// Backlog and delay of a link direction: means, and time series if [`Run::sample`] is set.
     Queue(Way),
-    /// Delivered bytes by flow.
+    /// Delivered bytes of each flow.
     Throughput {
         /// Name of the traffic.
         traffic: String,

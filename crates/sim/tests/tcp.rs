@@ -115,7 +115,7 @@ fn a_trace_is_written_when_it_says() {
     assert_eq!(transfers.whole("bytes"), [4_000, 9_001]);
 }
 
-/// A stop ends an endless transfer, and all data already written still arrives.
+/// A stop ends an endless transfer. All data written before the stop still arrives.
 ///
 /// Catches: a stop that is ignored.
 #[test]

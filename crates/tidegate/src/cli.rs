@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line of `tidegate`: its subcommands, and how errors are reported.
 
 use std::io;
 use std::path::PathBuf;

@@ -184,7 +184,8 @@ impl Daemon {
         self.apply_in(turn, proposal).await
     }
 
-    /// Does the same. The caller has waited for its `turn` (permission for a long request) already.
+    /// As [`apply`](Self::apply), for a caller that already has the permission `_turn` for a long
+    /// request.
     async fn apply_in(
         self: &Arc<Self>,
         _turn: Turn<'_>,
@@ -264,7 +265,8 @@ impl Daemon {
         Ok(self.turn_at(place).await)
     }
 
-    /// Does the same for a request that nobody would repeat. It waits instead of failing.
+    /// As [`turn`](Self::turn), but waits instead of failing. For a request that nobody would
+    /// repeat.
     async fn patient_turn(&self) -> Result<Turn<'_>, Failure> {
         let closed = |error| Failure::new(Code::System, format!("no place: {error}"));
         let place = self.long.acquire().await.map_err(closed)?;

@@ -212,7 +212,7 @@ mod tests {
     fn a_blocked_pipe_does_not_block_the_caller() {
         let (keep, pipe) = mpsc::channel();
         let mut log = Log::to(Stuck(pipe));
-        // One line may be with the thread, so it has left the queue.
+        // The thread may have taken one line out of the queue.
         let (lines, taken) = (3 * WAITING, WAITING + 1);
         for _ in 0..lines {
             log.write_all(b"line\n").unwrap();

@@ -1,4 +1,4 @@
-//! The program `tidegate`.
+//! The program `tidegate`. All code is in the library.
 
 use std::process::ExitCode;
 

@@ -18,7 +18,8 @@ use tokio::runtime::Handle;
 /// Number of attempts of this process.
 static ATTEMPTS: AtomicU64 = AtomicU64::new(0);
 
-/// A new text on the disk, beside the file that it will replace. Dropping the value removes it.
+/// A new text, in a temporary file in the folder of the file that it will replace. Dropping the
+/// value removes the temporary file.
 #[derive(Debug)]
 pub(crate) struct Staged {
     new: PathBuf,
@@ -31,9 +32,9 @@ pub(crate) struct Staged {
 }
 
 impl Staged {
-    /// Writes `text` beside the file at `path`. The new file has the same owner, group, mode and
-    /// access control list. If `path` is a symbolic link, the link's target is meant. Staged files
-    /// of dead processes are removed.
+    /// Writes `text` to a temporary file in the folder of the file at `path`. The temporary file
+    /// has the same owner, group, mode and access control list. If `path` is a symbolic link, the
+    /// link's target is meant. Staged files of dead processes are removed.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! Tests the overhead of every kind of link: frames with all headers, through a gateway with a
-//! rate.
+//! Tests the link-layer overhead that a gateway charges for each kind of link, for frames with all
+//! kinds of headers.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

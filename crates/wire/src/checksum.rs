@@ -12,7 +12,7 @@ use crate::{ethertype, tunnel};
 pub enum Completed {
     /// All checksums were complete.
     Nothing,
-    /// At least one was completed.
+    /// At least one checksum was completed.
     Some,
     /// A checksum remains unfinished, because its header is nested in more tunnels than the parser
     /// reads.

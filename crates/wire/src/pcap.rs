@@ -227,8 +227,8 @@ mod tests {
         assert_eq!((records.len(), records[1].bytes.len()), (2, 0));
     }
 
-    /// An output that accepts at most 1,000 bytes per call. Every second call is interrupted, as
-    /// the flag stores.
+    /// An output that accepts at most 1,000 bytes per call. Every second call is interrupted: the
+    /// flag is `true` after such a call.
     #[derive(Default)]
     struct Slow(Vec<u8>, bool);
 

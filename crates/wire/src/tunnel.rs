@@ -132,6 +132,8 @@ fn ip_in_ip(network: Network, bytes: &[u8], left: usize) -> Option<Inside> {
     (payload.network == network).then(|| Inside::new(TunnelKind::Ip, 0, payload))
 }
 
+/// Parses a tunnel in UDP, whose kind the ports suggest.
+///
 /// Source: RFC 768, section "Length"; IANA, service names (ports).
 #[inline]
 fn in_udp(bytes: &[u8], left: usize) -> Option<Inside> {
@@ -153,6 +155,8 @@ fn in_udp(bytes: &[u8], left: usize) -> Option<Inside> {
     read(bytes, if len == 0 { left } else { len })
 }
 
+/// Parses a VXLAN header, which precedes an Ethernet frame.
+///
 /// Source: RFC 7348, section 5.
 fn vxlan(bytes: &[u8], left: usize) -> Option<Inside> {
     let header = bytes.get(UDP..)?.first_chunk::<8>()?;
@@ -162,7 +166,7 @@ fn vxlan(bytes: &[u8], left: usize) -> Option<Inside> {
     Some(Inside { id: Some(u32::from_be_bytes([0, a, b, c])), ..inside })
 }
 
-/// Control packets are not parsed.
+/// Parses a GENEVE header. Control packets are not parsed further.
 ///
 /// Source: RFC 8926, section 3.4.
 fn geneve(bytes: &[u8], left: usize) -> Option<Inside> {
@@ -177,7 +181,7 @@ fn geneve(bytes: &[u8], left: usize) -> Option<Inside> {
     Some(Inside { id: Some(u32::from_be_bytes([0, a, b, c])), ..inside })
 }
 
-/// Version 1 (PPTP) and source routes are not parsed.
+/// Parses a GRE header. Version 1 (PPTP) and source routes are not parsed further.
 ///
 /// Source: RFC 2784, section 2; RFC 2890, section 2.
 fn gre(bytes: &[u8], left: usize) -> Option<Inside> {

@@ -2,8 +2,8 @@
 
 Source: postack, ledger A001-7, R001-15 and R001-18.
 Differs: see `_live.py`. Senders use CUBIC of this kernel. Each kind of sender has one changed TCP
-setting. Two flows go up and, for some kinds, two down; first with plain frames on the wire, then
-with the kernel's offloads (TSO, GRO). There is no loss, so every timeout is the gateway's fault.
+setting. Two flows go up and, for some kinds, two down; first without offloads, then with those of
+the kernel (TSO, GRO). There is no loss, so every timeout is the gateway's fault.
 Segments of 256 and 536 bytes get a quarter and a half of the rate, because two cores with eight
 labs cannot forward four times the packets. At the full rate, gateways hung for 50 ms and more in
 most turns, also with a queue for each flow, and frames bypassed them; 0 to 470 segments of a run

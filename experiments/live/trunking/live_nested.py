@@ -5,8 +5,8 @@ Differs: see `_live.py`; `fig9.py` lists the values that the paper does not prin
 simulated and built as a lab, in which the gateways of level-2 trunks are behind those of level 1.
 One emulated network replaces routers and links. Shares are computed from the bytes that real UDP
 sockets received. The rate of level-1 trunk 1 varies by some 5 % between spans (simulated 0.98 with
-a deviation of 0.06, in 80 seeds that decide nothing). Thirty turns and a margin decide the claim,
-which twenty turns had left undecided.
+a deviation of 0.06, in 80 seeds that are not used for claims). Thirty turns and a margin decide the
+claim. With twenty turns it was undecided.
 """
 
 import json

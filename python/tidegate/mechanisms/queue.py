@@ -15,7 +15,7 @@ def drop_tail(
     When it is full, arriving packets are dropped.
 
     Args:
-        limit: Most bytes that may wait, as frames. Values: above zero. Default: ``"1 MiB"``.
+        limit: Most frame bytes that may wait. Values: above zero. Default: ``"1 MiB"``.
     """
     return table(
         "drop-tail",
@@ -30,13 +30,13 @@ def per_flow(
 ) -> dict[str, Any]:
     """A queue for each flow, served in turn.
 
-    When all is full, the longest queue loses packets.
+    When the whole is full, the longest queue loses packets.
 
     Args:
-        limit: Most bytes that may wait, as frames. Values: above zero. Default: ``"4 MiB"``.
-        flow_limit: Largest backlog of one flow in frame bytes. A single packet always fits.
-            Default: the bytes that the rate carries in 1 s, at most 256 KiB; with a ``marking``,
-            ``limit``. Values: above zero.
+        limit: Most frame bytes that may wait. Values: above zero. Default: ``"4 MiB"``.
+        flow_limit: Most frame bytes of one flow that may wait. A single packet always fits.
+            Default: the bytes that the rate carries in 1 s, at most 256 KiB. With a ``marking``,
+            the default is ``limit``. Values: above zero.
     """
     return table(
         "per-flow",
@@ -60,27 +60,28 @@ def red(
     packet: str | None = None,
     by_size: bool | None = None,
 ) -> dict[str, Any]:
-    """Random early detection: drops and marks become likelier as the average queue grows.
+    """Random early detection: drops and marks become more likely as the average queue grows.
 
     Args:
-        limit: Most bytes that may wait, as frames. Values: above zero. Default: ``"400 kB"``.
+        limit: Most frame bytes that may wait. Values: above zero. Default: ``"400 kB"``.
         min: Average length below which no packet is marked or dropped. Default: ``"30 kB"``.
-        max: Average length at which packets are hit with probability ``max_p``; more than
-            ``min``. Default: ``"90 kB"``.
-        max_p: Probability of a hit at an average of ``max``. Default: ``"10 %"``.
-        weight: Weight of the length at each arrival in the average. Values: above zero.
-            Default: ``"0.2 %"``.
-        gentle: Above ``max`` the probability rises to 1 at twice ``max``. If false, it is 1 at
-            once. Default: ``true``.
-        wait: From ``1/p`` to ``2/p`` packets lie between two hits. If false, less than ``1/p``.
-            Default: ``false``.
+        max: Average length at which packets are dropped or marked with probability ``max_p``.
+            More than ``min``. Default: ``"90 kB"``.
+        max_p: Probability of a drop or mark at an average length of ``max``. Default:
+            ``"10 %"``.
+        weight: Weight of the present length in the average, which each arrival updates. Values:
+            above zero. Default: ``"0.2 %"``.
+        gentle: Above ``max``, the probability rises linearly to 1 at twice ``max``. If false,
+            it is 1 above ``max``. Default: ``true``.
+        wait: With probability ``p``, from ``1/p`` to ``2/p`` packets pass between two drops or
+            marks. If false, less than ``1/p``. Default: ``false``.
         ecn: ECN-capable packets are marked in place of being dropped. Default: ``true``.
         mark_up_to: Packets are marked while the probability is at most this value, and dropped
             above it. Default: ``"100 %"``.
         measure: Unit of the queue length: bytes or packets. Default: ``"bytes"``.
         packet: Size of a typical packet. Converts bytes and idle time into packets. Values:
             above zero. Default: ``"1514 B"``.
-        by_size: Longer packets are more likely to be hit. Default: ``false``.
+        by_size: Longer packets are more likely to be dropped or marked. Default: ``false``.
     """
     return table(
         "red",
@@ -105,11 +106,11 @@ def ered(
     in_profile: Sequence[str | int] | None = None,
     red: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """RED that marks or drops packets in profile less often.
+    """RED that drops or marks packets in profile less often than others.
 
     Args:
-        k: Ratio of the probabilities out of profile and in profile. Values: at least 1.
-            Default: ``1.5``.
+        k: Probability of a drop or mark for packets out of profile, divided by the probability
+            for packets in profile. Values: at least 1. Default: ``1.5``.
         in_profile: The DS codepoints of packets in profile, by name or number. Default:
             ``["AF11", "AF21", "AF31", "AF41"]``.
         red: Parameters of RED.
@@ -136,15 +137,16 @@ def pi(
     """A controller that holds the queue at a target length.
 
     Args:
-        limit: Most bytes that may wait, as frames. Values: above zero. Default: ``"300 kB"``.
+        limit: Most frame bytes that may wait. Values: above zero. Default: ``"300 kB"``.
         target: Target length of the queue. Default: ``"200 kB"``.
-        every: Interval of the ticks that compute the probability. Default: ``"6250 us"``.
-        gains: Strength of the reaction: the coefficients ``a`` and ``b`` per packet, or
-            ``flows`` and ``rtt`` for a design. Default: ``{ flows = 60, rtt = "246 ms" }``.
+        every: Interval at which the probability is computed. Default: ``"6250 us"``.
+        gains: Strength of the reaction: the coefficients ``a`` and ``b`` per packet, or the
+            traffic (``flows`` and ``rtt``) from which they are computed. Default:
+            ``{ flows = 60, rtt = "246 ms" }``.
         ecn: ECN-capable packets are marked in place of being dropped. Default: ``true``.
         measure: Unit of the queue length: bytes or packets. Default: ``"bytes"``.
         packet: Size of a typical packet, the unit of lengths and gains. Default: ``"1514 B"``.
-        by_size: Longer packets are more likely to be hit. Default: ``false``.
+        by_size: Longer packets are more likely to be dropped or marked. Default: ``false``.
     """
     return table(
         "pi",
@@ -172,16 +174,17 @@ def pie(
     """A controller that holds the queueing delay at a target.
 
     Args:
-        limit: Most bytes that may wait, as frames. Values: above zero. Default: ``"4 MiB"``.
+        limit: Most frame bytes that may wait. Values: above zero. Default: ``"4 MiB"``.
         target: Target delay of packets. Values: above zero. Default: ``"15 ms"``.
-        every: Interval of the ticks that compute the probability. Values: above zero. Default:
+        every: Interval at which the probability is computed. Values: above zero. Default:
             ``"15 ms"``.
-        burst: Length of a burst before the first hit. Default: ``"150 ms"``.
+        burst: Duration of a burst after which the first packet may be dropped or marked.
+            Default: ``"150 ms"``.
         ecn: ECN-capable packets are marked in place of being dropped. Default: ``true``.
         mark_up_to: Packets are marked while the probability is at most this value, and dropped
             above it. Default: ``"10 %"``.
-        packet: Size of a typical packet. With at most two of them in the queue, no packet is
-            hit. Default: ``"1514 B"``.
+        packet: Size of a typical packet. While at most two of them wait, no packet is dropped
+            or marked. Default: ``"1514 B"``.
     """
     return table(
         "pie",
@@ -203,16 +206,17 @@ def codel(
     packet: str | None = None,
     ecn: bool | None = None,
 ) -> dict[str, Any]:
-    """Controlled delay: the queueing delay may exceed a target for one interval only.
+    """Controlled delay: drops packets if the delay exceeds a target for longer than an interval.
 
     Args:
-        limit: Most bytes that may wait, as frames. Values: above zero. Default: ``"4 MiB"``.
-        target: Tolerated sojourn time on a busy link. At low rates it is at least the time of
-            two packets. Default: ``"5 ms"``.
-        interval: Time for which packets may exceed the target: the longest usual round-trip
-            time. It grows with the target. Default: ``"100 ms"``.
-        packet: Size of a full packet. A backlog of at most one is never hit. Default:
-            ``"1514 B"``.
+        limit: Most frame bytes that may wait. Values: above zero. Default: ``"4 MiB"``.
+        target: Queueing delay that is tolerated permanently. At low rates, it rises to the time
+            that two full packets take. Default: ``"5 ms"``.
+        interval: Time for which a longer queueing delay is tolerated: the longest usual
+            round-trip time. If ``target`` rises at low rates, the interval rises by as much.
+            Default: ``"100 ms"``.
+        packet: Size of a full packet. While the backlog is at most this, no packet is dropped
+            or marked. Default: ``"1514 B"``.
         ecn: ECN-capable packets are marked in place of being dropped. Default: ``true``.
     """
     return table(
@@ -237,14 +241,15 @@ def fq_codel(
     """A queue for each flow, served in turn, with controlled delay in each.
 
     Args:
-        limit: Most bytes that may wait, as frames. Values: above zero. Default: ``"32 MiB"``.
+        limit: Most frame bytes that may wait. Values: above zero. Default: ``"32 MiB"``.
         packets: Most packets that may wait. Values: at least 1. Default: ``10240``.
-        quantum: Bytes that a flow may send in a round. Values: at least "256 B". Default:
-            ``"1514 B"``.
-        target: Tolerated sojourn time of a busy flow. At low rates it is at least the time of
-            two packets. Default: ``"5 ms"``.
-        interval: Time for which packets may exceed the target: the longest usual round-trip
-            time. It grows with the target. Default: ``"100 ms"``.
+        quantum: Bytes that a flow may send per round of the scheduler. Values: at least "256
+            B". Default: ``"1514 B"``.
+        target: Queueing delay that is tolerated permanently. At low rates, it rises to the time
+            that two full packets take. Default: ``"5 ms"``.
+        interval: Time for which a longer queueing delay is tolerated: the longest usual
+            round-trip time. If ``target`` rises at low rates, the interval rises by as much.
+            Default: ``"100 ms"``.
         ecn: ECN-capable packets are marked in place of being dropped. Default: ``true``.
     """
     return table(
@@ -268,22 +273,23 @@ def hosts(
     ecn: bool | None = None,
     thin_acks: bool | None = None,
 ) -> dict[str, Any]:
-    """Hosts take turns, and so do the flows of a host, with controlled delay in each flow.
+    """Hosts share the rate equally, and so do the flows of each host.
 
-    Redundant ACKs are dropped.
+    Each flow has controlled delay, and redundant ACKs are dropped.
 
     Args:
-        limit: Most bytes that may wait, as frames. Values: above zero. Default: ``"32 MiB"``.
+        limit: Most frame bytes that may wait. Values: above zero. Default: ``"32 MiB"``.
         packets: Most packets that may wait. Values: at least 1. Default: ``10240``.
-        quantum: Bytes a host, and each of its flows, may send in one turn. Values: at least
-            "256 B". Default: ``"1514 B"``.
-        target: Tolerated sojourn time of a busy flow. At low rates it is at least the time of
-            two packets. Default: ``"5 ms"``.
-        interval: Time for which packets may exceed the target: the longest usual round-trip
-            time. It grows with the target. Default: ``"100 ms"``.
+        quantum: Bytes that a host, and each of its flows, may send per round of the scheduler.
+            Values: at least "256 B". Default: ``"1514 B"``.
+        target: Queueing delay that is tolerated permanently. At low rates, it rises to the time
+            that two full packets take. Default: ``"5 ms"``.
+        interval: Time for which a longer queueing delay is tolerated: the longest usual
+            round-trip time. If ``target`` rises at low rates, the interval rises by as much.
+            Default: ``"100 ms"``.
         ecn: ECN-capable packets are marked in place of being dropped. Default: ``true``.
-        thin_acks: ACKs without data that acknowledge nothing new are dropped. Default:
-            ``true``.
+        thin_acks: An ACK without data is dropped if the next ACK of its flow waits and
+            supersedes it. Default: ``true``.
     """
     return table(
         "hosts",
@@ -304,12 +310,12 @@ def sparing(
 ) -> dict[str, Any]:
     """One queue for the flows of a trunk.
 
-    A flow is signalled again only after it has recovered.
+    A flow loses or gets marked packets again only after it has recovered.
 
     Args:
-        limit: Most bytes that may wait, as frames. Values: above zero. Default: ``"150 kB"``.
-        threshold: Intended largest backlog, exceeded for a short time only. A value above
-            ``limit`` acts like ``limit``. Values: above zero. Default: ``"50 kB"``.
+        limit: Most frame bytes that may wait. Values: above zero. Default: ``"150 kB"``.
+        threshold: Backlog that the queue exceeds only for a short time. A value above ``limit``
+            counts as ``limit``. Values: above zero. Default: ``"50 kB"``.
     """
     return table(
         "sparing",
@@ -324,14 +330,14 @@ def trunk_fifo(
     threshold: int | None = None,
     early: bool | None = None,
 ) -> dict[str, Any]:
-    """One queue for trunks: it drops management packets early, and user packets only when full.
+    """One queue for trunks: drops management packets early, and user packets only when it is full.
 
     Args:
-        limit: Most bytes that may wait, as frames. Values: above zero. Default: ``"1 MiB"``.
-        threshold: Most management packets in the queue: eight for each expected connection.
-            Values: at least 1. Default: ``64``.
-        early: Drops or marks some management packets from half of ``threshold`` on. Default:
-            ``true``.
+        limit: Most frame bytes that may wait. Values: above zero. Default: ``"1 MiB"``.
+        threshold: Most management packets that may wait. Eight per expected connection are a
+            good value. Values: at least 1. Default: ``64``.
+        early: Drops or marks some management packets while more than half of ``threshold`` wait
+            on average. Default: ``true``.
     """
     return table(
         "trunk-fifo",

@@ -1,5 +1,5 @@
-//! The transferred data: each byte depends on its position, so lost or moved bytes change the
-//! checksum.
+//! The bytes that the test connection transfers. Each byte depends on its position, so lost or
+//! moved bytes change the checksum.
 
 use std::hash::{DefaultHasher, Hasher};
 

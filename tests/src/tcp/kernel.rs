@@ -1,4 +1,4 @@
-//! The kernel's end of the connection: a TCP socket.
+//! One of the two ends of the test connection: a TCP socket of the kernel.
 
 use std::error::Error;
 use std::io::{self, Read, Write};

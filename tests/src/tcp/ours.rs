@@ -1,4 +1,5 @@
-//! Tidegate's end of the connection: the core's TCP endpoint, its data, and the link to it.
+//! The other end of the test connection: the core's TCP endpoint, its data, and the emulated link
+//! to it.
 
 use std::error::Error;
 use std::os::fd::AsFd;

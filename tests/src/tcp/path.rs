@@ -1,4 +1,4 @@
-//! The emulated links between the two ends.
+//! The emulated links between the two ends of the test connection, one for each direction.
 
 use tidegate_core::link::{Link, LinkConfig};
 use tidegate_core::packet::Ecn;

@@ -1,4 +1,4 @@
-//! Records congestion windows over time.
+//! Records the congestion windows of the test connection over time.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};

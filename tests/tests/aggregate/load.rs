@@ -1,5 +1,5 @@
-//! Live tests of aggregate gateways under load. They take minutes: `cargo test -p tidegate-e2e
-//! --test aggregate -- --ignored`.
+//! Live tests, under load, of gateways that carry TCP connections in an aggregate connection. They
+//! take minutes: `cargo test -p tidegate-e2e --test aggregate -- --ignored`.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -201,8 +201,8 @@ fn a_hundred_thousand_connections_are_bounded_and_the_first_thousand_end_well() 
     });
 }
 
-/// Starts a server that counts the bytes it reads, and one that returns them. Returns the first
-/// one's count.
+/// Starts a server that counts the bytes it reads, and a server that returns them. Returns the
+/// count.
 fn sink_and_echo(sites: &Sites<'_>) -> Arc<AtomicU64> {
     let received = Arc::new(AtomicU64::new(0));
     let counted = received.clone();

@@ -10,12 +10,13 @@ use tidegate_e2e::{Sites, until, witnessed};
 
 use super::{LIMIT, PORT, stop};
 
-/// The weight starts at 1. Each increase multiplies it by 1.45 or more, up to 4, the maximum: by more if
-/// the clients offer more than the path carries, as at first, when they fill their buffers.
+/// The weight starts at 1, and its maximum is 4. Each increase multiplies it by 1.45, or by more if
+/// the clients offer more than the path carries. At first they do, because they fill their buffers.
 const WEIGHT: &str = "weight = { kind = \"measured\", every = \"50 ms\", samples = 3, margin = 0.9, \
                       weight = 1, most = 4 }";
 
-/// Maximum number of measurements without an increase. Connections open during the first ones.
+/// Maximum number of measurements without an increase. During the first measurements, connections
+/// are still being opened.
 const UNCHANGED: u64 = 8;
 
 /// Clients send as fast as they can over a path of 20 Mbit/s.
@@ -42,8 +43,8 @@ fn a_saturated_site_raises_its_weight_to_the_greatest() {
         });
         let of = |weight: &Value, name: &str| weight["decisions"][name].as_u64().unwrap_or(0);
         let decisions = |name: &str| of(&weight, name) - of(&idle, name);
-        // All but a few measurements increase the weight. The first ones may count as a "decrease"
-        // at weight 1.
+        // All but a few measurements increase the weight. The first measurements may be "decreases"
+        // that leave the weight at 1.
         assert!(decisions("increased") > 0, "{weight}");
         assert!(decisions("held") + decisions("decreased") <= UNCHANGED, "{weight}");
         assert!(weight["round"]["busy_thousandths"].as_u64() > Some(950), "{weight}");

@@ -36,8 +36,8 @@ profile = { mean = "100 Mbit/s" }
 action = "shape"
 "#;
 
-/// Sends `frames` from the LAN. Asserts that `expected` arrives at the WAN in this order, and no
-/// other frame that ends like one of the sent ones.
+/// Sends `frames` from the LAN. Asserts that the frames `expected` arrive at the WAN in this order,
+/// and no others of this test (found by their last bytes).
 fn crosses(bed: &Testbed, frames: &[Frame], expected: &[Frame], context: &str) {
     let recorder = Recorder::start(&bed.wan);
     let bytes = |frames: &[Frame]| frames.iter().map(Frame::bytes).collect::<Vec<_>>();
@@ -165,8 +165,8 @@ fn are_policed(bed: &Testbed, gateway: &Gateway<'_>, frames: &[Frame]) {
     let after = count(&gateway.status());
     let (conforming, drops) = (after.1 - before.1, after.2 - before.2);
     assert_eq!((after.0 - before.0, conforming + drops), (offered, offered));
-    // At most the burst and the tokens of the elapsed time may pass. Only short frames use all of
-    // them up.
+    // At most the burst and the tokens of the elapsed time may pass. Long frames may leave some
+    // tokens unused.
     let shortest = bytes.iter().map(Vec::len).min().unwrap_or(1);
     let allowed = 15_140 + begin.elapsed().as_micros() / 400;
     let most = u64::try_from(allowed / u128::try_from(shortest).unwrap_or(1)).unwrap_or(u64::MAX);
@@ -178,8 +178,8 @@ fn are_policed(bed: &Testbed, gateway: &Gateway<'_>, frames: &[Frame]) {
     assert_eq!(recorder.frames(expected, LIMIT, ours).len(), expected);
 }
 
-/// Catches: a first fragment whose ports are not read; later fragments that are not treated like
-/// the first.
+/// Catches: a policer that does not read the ports of a first fragment; a policer that lets later
+/// fragments of the same datagram through.
 fn fragments_of_a_policed_port_are_policed(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, AMPLIFIERS);
     for v6 in [false, true] {
@@ -189,8 +189,8 @@ fn fragments_of_a_policed_port_are_policed(bed: &Testbed, backend: &str) {
     assert_eq!(gateway.status()["fragments_without_first"].as_u64(), Some(0));
 }
 
-/// Catches: the setting for fragments without a first one ignored; a change of it that needs a
-/// restart.
+/// Catches: a gateway that ignores the setting for fragments whose first fragment is unknown; a
+/// change of this setting that needs a restart.
 fn fragments_without_a_first_one_are_policed_if_they_may_match(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, AMPLIFIERS);
     for v6 in [false, true] {
@@ -332,7 +332,7 @@ queue = "per-flow"
     }
 }
 
-/// Frames and bytes of one direction, by the way they took.
+/// Frames and bytes of one direction: through the gateway, and bypassed for each reason.
 #[derive(Debug)]
 struct Ways {
     through: [u64; 2],

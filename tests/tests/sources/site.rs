@@ -1,4 +1,5 @@
-//! A policy repository of each kind on the middle machine, and changes of it by hand.
+//! A policy repository of each kind (directory, etcd, LDAP) on the middle machine, and functions
+//! that change it directly.
 
 use std::fs;
 use std::ops::Range;
@@ -77,7 +78,7 @@ impl<'a> Site<'a> {
         Self::start_with(bed, kind, &[])
     }
 
-    /// Does the same, with more `variables` in the server's environment.
+    /// As [`start`](Self::start), with more `variables` in the server's environment.
     pub(crate) fn start_with(
         bed: &'a Testbed,
         kind: Kind,

@@ -1,4 +1,5 @@
-//! A stream of datagrams from the LAN to the WAN, counted at both ends.
+//! A stream of datagrams from the LAN to the WAN. It is counted at both ends, so a lost datagram
+//! shows.
 
 use std::net::UdpSocket;
 use std::ops::Range;

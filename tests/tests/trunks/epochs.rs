@@ -1,5 +1,5 @@
-//! Live test of a trunk with epochs: the gateways mark the boundaries of epochs by the DS codepoint
-//! of user packets, instead of probing with management packets.
+//! Live test of a trunk with epochs. Such a trunk measures its path by user packets, which divide
+//! the traffic into epochs, instead of by management packets.
 
 use std::time::Duration;
 

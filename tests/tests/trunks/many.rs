@@ -1,4 +1,4 @@
-//! A gateway with a hundred trunks.
+//! Live test of a gateway with a hundred trunks.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! Live test: trunks share a path.
+//! Live test: two trunks share the rate of a path by their guarantees and weights (VMSS).
 
 use std::time::Duration;
 

@@ -13,11 +13,11 @@ use crate::sites::{Site, are_up, drops, gateway, host, key, lost, trunks};
 /// Number of concurrent uploads.
 const UPLOADS: usize = 4;
 
-/// With held ACKs, the trunk is as full as without. Nearly no data waits for the trunk most of the
-/// time, and no sender retransmits. For some tenths of a second, more data waits now and then, for
-/// an unknown reason. So the median is tested instead of the mean.
+/// With held ACKs, the trunk carries as much as without them. Most of the time nearly no data waits
+/// for the trunk, and no sender retransmits. Now and then more data waits for some tenths of a
+/// second, for an unknown reason. So the median is tested instead of the mean.
 ///
-/// Catches: ACK control that measures the queue of the link instead of the trunk's.
+/// Catches: ACK control that measures the queue of the link, although the data waits for the trunk.
 #[test]
 fn senders_whose_acks_are_held_before_a_trunk_lose_nothing_and_hardly_wait() {
     witnessed_beside_others(|bed| {

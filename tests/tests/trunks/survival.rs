@@ -21,8 +21,8 @@ const USERS: f64 = 0.95;
 /// Bytes that have arrived at `c` when the change begins.
 const BEGUN: u64 = 2_000_000;
 
-/// Time after which the other end is dead: three hellos of a second are missing, plus one second
-/// until the test asks.
+/// Time after which the other end is considered dead: three retransmission timeouts of a second,
+/// and one second until the test asks.
 const GIVEN_UP: Duration = Duration::from_secs(4);
 
 /// A path of 10 Mbit/s between two sites whose trunks have these `fields`, and a running transfer

@@ -1,4 +1,5 @@
-//! Live test: short transfers of one site beside senders of the other site that saturate the path.
+//! Live test: short transfers of one site, while senders of the other site saturate the common
+//! path.
 
 use std::time::Duration;
 

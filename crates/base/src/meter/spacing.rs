@@ -16,7 +16,6 @@ use crate::{Bytes, Rate, Time};
 /// Differs: packets may be early by a tolerance. Without it, an aggregate whose packets are
 /// released at intervals would send one packet per interval, and might not even reach its mean
 /// rate.
-/// one packet per check, and might miss even its mean rate.
 ///
 /// ```
 /// use std::time::Duration;

@@ -84,8 +84,8 @@ impl Fifo {
         self.tail
     }
 
-    /// Removes `id`, at any position. All packets must have their `previous` links set, which
-    /// [`push`](Self::push) does not do.
+    /// Removes `id` from any position. The caller must have set the `previous` link of every packet,
+    /// because [`push`](Self::push) does not set these links.
     #[inline]
     pub(super) fn unlink(&mut self, pool: &mut PacketPool, id: &PacketId) {
         let (next, previous) = (pool.links(id.0).next, pool.links(id.0).previous);

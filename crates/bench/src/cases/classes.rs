@@ -47,7 +47,7 @@ impl Tree {
     }
 }
 
-/// The terms of one of `size` leaf classes. The guarantees of all together are half the rate of the
+/// The terms of a leaf class among `size`. The guarantees of all together are half the rate of the
 /// link.
 fn terms(size: u32, number: u32, random: &mut Random) -> Terms {
     let guarantee = Rate::from_bps(LINK.bps() / 2 / u64::from(size.max(1)));
@@ -189,7 +189,7 @@ impl Told {
             "change" => ClassOperation::Change,
             "bound" => ClassOperation::Bound,
             "add" => ClassOperation::Add,
-            _ => anyhow::bail!("nobody tells a gateway to {what} a class"),
+            _ => anyhow::bail!("there is no case that does {what} with a class"),
         };
         let parents = (0..size.div_ceil(SIBLINGS)).map(|number| Class {
             guarantee: [Rate::from_bps(LINK.bps() / 2 / u64::from(size.div_ceil(SIBLINGS))); 2],

@@ -50,7 +50,7 @@ pub(super) struct Live {
     trunked: bool,
 }
 
-/// Number of packets that wait for each trunk. In the case without trunks, a tenth of the number
+/// Backlog of a trunk in packets. In the case without trunks, a tenth of the number
 /// that wait in the shaper.
 const BACKLOG: usize = 20;
 
@@ -307,7 +307,7 @@ fn end(number: u16, trunk: &Config, next_hop: [u8; 6]) -> TrunkEnd {
     }
 }
 
-/// Bytes in place of random ones, different for each end of each trunk.
+/// Bytes in place of random ones. They differ between trunks, and between the two ends.
 fn chance(site: u8, number: u16) -> [u8; 32] {
     let [high, low] = number.to_be_bytes();
     let mut bytes = [site; 32];

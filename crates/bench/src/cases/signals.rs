@@ -32,15 +32,15 @@ struct Round {
 }
 
 /// Rate of the policy, above the 750 Mbit/s of `postack`, A001-9 (throughput of the paper's
-/// prototype). With 10,000 flows, the data in flight takes an eighth of a second at this rate. The
-/// path itself is short, so the gateway releases ACKs early until its holds have grown to this
-/// time.
+/// prototype). At this rate, the data in flight of 10,000 flows takes an eighth of a second.
+/// Because the path itself is short, the gateway releases ACKs early at first, until its holds have
+/// grown to this time.
 const RATE: Rate = Rate::from_mbps(2_000);
 const IN_FLIGHT: u32 = 2;
 const MSS: u32 = 1_448;
 
-/// Number of flows that send at the same time, when all flows are to become idle. With few at a
-/// time, no flow needs a buffer of its own.
+/// Number of flows that send together while a measurement prepares idle flows. If more flows sent
+/// together, each would need a buffer of its own.
 pub(crate) const GROUP: u32 = 1_000;
 
 /// Time between the steps of a handshake.
@@ -74,7 +74,7 @@ pub(crate) fn answered(signal: bool, flows: u32) -> anyhow::Result<Gateway> {
 }
 
 impl Circuit {
-    /// `at_once` of the `flows` flows send at the same time.
+    /// A case with `flows` flows, of which `at_once` send at the same time.
     fn new(signal: Option<AckSpec>, flows: u32, at_once: u32, seed: u64) -> anyhow::Result<Self> {
         let policies = PolicySet::new(vec![policy(signal, at_once)?])?;
         let mut config = gateway::config(None, flows, seed);
@@ -116,7 +116,7 @@ impl Circuit {
         }
     }
 
-    /// Receivers send their last ACKs, and senders send no more data, until the gateway is empty.
+    /// Empties the gateway: receivers acknowledge what arrives, but senders send no more data.
     fn settle(&mut self) -> anyhow::Result<()> {
         let end = self.now + LONG;
         self.drain(false);

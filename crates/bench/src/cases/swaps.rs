@@ -48,7 +48,7 @@ impl Calls {
             "policies" => policies(size, turn),
             "classes" => classes(size, turn),
             "classes-or-none" => classes_or_none(size, turn),
-            _ => anyhow::bail!("nobody swaps or scrapes {of}"),
+            _ => anyhow::bail!("there is no case with {of}"),
         };
         let config = gateway::config(Some(LINK), size.max(64), 1);
         let mut gateway = Gateway::new(&config, set(0)?, Time::ZERO);

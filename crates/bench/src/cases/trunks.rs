@@ -30,7 +30,7 @@ pub(super) struct Trunked {
 /// Total number of flows, the same for any number of trunks.
 pub(super) const FLOWS: u32 = 1_000;
 
-/// Number of packets that wait for each trunk.
+/// Backlog of a trunk in packets.
 const BACKLOG: usize = 200;
 
 pub(super) const LOCAL: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));

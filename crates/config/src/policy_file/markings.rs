@@ -63,7 +63,7 @@ pub(super) fn of_class(written: Written<'_>, link: &QdiscSpec, found: &mut Findi
 /// Reports a marking at a link without a rate.
 pub(super) fn has_rate(raw: &raw::Gateway, limited: bool, found: &mut Findings) {
     if let Some(marking) = raw.marking.as_ref().filter(|_| !limited) {
-        let message = "packets wait where a rate is kept, and the link has none";
+        let message = "packets wait only at a link with a rate, and this link has none";
         let help = "give the link its rate: rate = { up = \"38 Mbit/s\", down = \"475 Mbit/s\" }";
         found.push(Diagnostic::error(Code::BadMarking, marking.span(), message).help(help));
     }

@@ -1,7 +1,7 @@
 //! Kinds of access links, and the bytes that each kind adds to an IP packet.
 //!
-//! A frame in the gateway may have headers between Ethernet and IP (VLAN tags, PPPoE). The
-//! kind determines which of these headers count:
+//! A frame in the gateway may have headers between Ethernet and IP (VLAN tags, PPPoE). For
+//! each kind, other headers count:
 //!
 //! - `pppoe-*`: the number includes PPPoE and PPP, so such headers of the frame are not counted
 //!   again.

@@ -39,8 +39,9 @@ tables! {
     "the file" File {
         /// The gateway itself.
         "gateway" => gateway: Required<Gateway>,
-        /// The policies. A packet belongs to the one with the highest priority that matches it; then
-        /// to the most specific; then to the first by name. Packets that match no policy pass.
+        /// The policies. Of all policies that match a packet, the one with the highest priority
+        /// applies; then the most specific one; then the first by name. Packets that match no
+        /// policy pass.
         "policy" => policies: Option<Spanned<Array<Policy>>>,
         /// The classes that share the link. A policy names the class of its packets. The class "default" gets all
         /// other packets, and exists even if it is not written. Default: one queue.
@@ -58,7 +59,6 @@ tables! {
         /// to the directory of this file, read in the order of their names. Default: none.
         "include" => include: Option<Spanned<List<String>>>,
         /// Repositories that the policy agent watches for further policies, classes and trunks.
-        /// Among policies of equal priority and specificity, those of earlier sources come first.
         /// Default: none.
         "source" => sources: Option<Spanned<Array<Source>>>,
     }
@@ -70,14 +70,14 @@ tables! {
         "name" => name: Required<String>,
         /// Kind of repository: a "directory" of files, "etcd", or "ldap".
         "kind" => kind: Required<WrittenKind>,
-        /// The directory of a "directory", as an absolute path. Default: none.
+        /// Path of the directory, with kind "directory"; an absolute path. Default: none.
         "path" => path: Option<Spanned<String>>,
         /// Servers of "etcd" or "ldap", tried in this order: "http://", "https://", "ldap://" or "ldaps://", with
         /// host and port. Default: none.
         "url" => url: Option<Spanned<List<String>>>,
         /// The DN of the root entry in "ldap". Default: none.
         "base" => base: Option<Spanned<String>>,
-        /// The beginning of the keys in "etcd". Default: "/tidegate/".
+        /// Prefix of the keys in "etcd". Default: "/tidegate/".
         "prefix" => prefix: Option<Spanned<String>>,
         /// User of "etcd", or bind DN of "ldap"; with a `password_file`. Default: none, without authentication.
         "user" => user: Option<Spanned<String>>,
@@ -179,7 +179,7 @@ tables! {
     "[[class]]" Class {
         /// Its name, in policies, metrics and commands: letters, digits, dots, dashes, underscores.
         "name" => name: Required<String>,
-        /// The class that it is a part of. Default: the link.
+        /// The parent class. Default: the link.
         "parent" => parent: Option<Spanned<String>>,
         /// Rate that it may send regardless of other classes: a rate, or { up, down }. Default: zero; for a class
         /// with parts, the sum of their guarantees.
@@ -189,8 +189,8 @@ tables! {
         /// Its share of the rate beyond the guarantees, relative to classes with the same parent and priority, from
         /// 1 to 65535. Default: 1.
         "weight" => weight: Option<Spanned<Number>>,
-        /// Order in which the parts of a class get the rate beyond the guarantees: the highest first, from 0 to 7.
-        /// Default: 0.
+        /// Classes of a higher priority get the rate beyond the guarantees first, among the parts
+        /// of the same class: 0 to 7. Default: 0.
         "priority" => priority: Option<Spanned<Number>>,
         /// Most bytes that it may send at once after a pause. Default: 2 ms of its rate, at least two full-size
         /// frames.
@@ -291,7 +291,7 @@ tables! {
     "[[policy]]" Policy {
         /// Its name, in metrics and commands: letters, digits, dots, dashes, underscores.
         "name" => name: Required<String>,
-        /// Precedence among matching policies: the highest wins. Default: 0.
+        /// Precedence among matching policies: the highest number wins. Default: 0.
         "priority" => priority: Option<Spanned<Number>>,
         /// Filter of its packets. Default: all packets.
         "match" => filter: Option<Spanned<Match>>,

@@ -175,7 +175,7 @@ const LAST_VLAN: u16 = 4_094;
 fn mtu(written: &Spanned<Bytes>, raw: &raw::Trunk, found: &mut Findings) -> Option<u32> {
     if raw.encapsulation.as_ref().is_none_or(|it| *it.get_ref() == Encapsulation::None) {
         let message =
-            "`mtu` is of datagrams: without `encapsulation` user packets leave as they are";
+            "`mtu` limits datagrams: without `encapsulation`, user packets are sent unchanged";
         let help = "leave it out, or add encapsulation = \"udp\"";
         found.push(Diagnostic::error(Code::BadTrunk, written.span(), message).help(help));
         return None;
@@ -210,7 +210,9 @@ fn probing(raw: &raw::Trunk, found: &mut Findings) -> Probing {
     ];
     for (name, place) in of_management {
         if let (Probing::Epochs, Some(place)) = (probing, place) {
-            let message = format!("`{name}` is of management packets: with epochs there are none");
+            let message = format!(
+                "`{name}` applies only to management packets, and a trunk with epochs has none"
+            );
             let help = "leave it out, or probe by \"management\"";
             found.push(Diagnostic::error(Code::BadTrunk, place, message).help(help));
         }
@@ -293,7 +295,7 @@ fn vmss(written: Option<&Spanned<Bytes>>, local: IpAddr, found: &mut Findings) -
     }
     let message = format!("{vmss} is out of range for `vmss`");
     let help = format!(
-        "it goes from {least}, what a management packet takes itself live ({simulated} in the simulator), to 65535 B"
+        "it goes from {least}, the length of a management packet between live gateways ({simulated} in the simulator), to 65535 B"
     );
     found.push(Diagnostic::error(Code::OutOfRange, written.span(), message).help(help));
     None
@@ -350,7 +352,7 @@ fn ceiling(raw: &raw::Trunk, link: Option<&Spanned<Rate>>, found: &mut Findings)
     }
     if let Some(link) = link.filter(|it| *it.get_ref() < most) {
         let rate = link.get_ref();
-        let message = format!("a ceiling of {most} holds nothing back: the link has {rate}");
+        let message = format!("a ceiling of {most} has no effect: the link has {rate}");
         let help =
             format!("write at most ceiling = \"{rate}\", or leave it out: the link bounds it");
         let wrong = Diagnostic::error(Code::CeilingAboveLink, ceiling.span(), message);

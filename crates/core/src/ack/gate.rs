@@ -29,7 +29,7 @@
 use std::time::Duration;
 
 use super::calendar::Calendar;
-use super::hold::{Flow, Holds};
+use super::hold::{HeldFlow, Holds};
 use super::place::Wanted;
 use super::shares::Shares;
 use super::uncalled::Uncalled;
@@ -107,7 +107,7 @@ impl Gate {
         now: Time,
         rate: Rate,
         ahead: Ahead,
-        flow: &mut Flow,
+        flow: &mut HeldFlow,
         bytes: u32,
     ) {
         if bytes == 0 || flow.has_ended() {
@@ -326,7 +326,7 @@ mod tests {
         let (near, rate) = (Duration::from_millis(600), Rate::from_mbps(25));
         let ahead = Ahead { room: Bytes(u64::MAX), ..Ahead::default() };
         let queue = Queue { ahead, ..Queue::default() };
-        let (mut gate, mut flow) = (Gate::default(), Flow::default());
+        let (mut gate, mut flow) = (Gate::default(), HeldFlow::default());
         let mut ask = |now| {
             let mut bytes = 0;
             while gate.wants_more(now, rate, queue) {

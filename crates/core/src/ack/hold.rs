@@ -18,7 +18,7 @@ mod release;
 mod stop;
 
 pub use counts::Counts;
-pub(super) use flow::Flow;
+pub(super) use flow::HeldFlow;
 
 use super::record::{Kind, NONE, Record, Records};
 use super::{Numbers, Returning};
@@ -29,7 +29,7 @@ use crate::{Bytes, Cx, PacketId, PacketPool, Time};
 
 /// The held ACKs of an aggregate.
 pub(super) struct Holds {
-    flows: Vec<Flow>,
+    flows: Vec<HeldFlow>,
     records: Records,
     pub(super) counts: Counts,
     /// ACKs are held in place of the data that they request (PostACK). A stretch ACK then departs in steps,
@@ -76,8 +76,8 @@ impl Holds {
         }
     }
 
-    pub(super) fn flow(&mut self, member: Member) -> &mut Flow {
-        make_room(&mut self.flows, member.index(), Flow::default());
+    pub(super) fn flow(&mut self, member: Member) -> &mut HeldFlow {
+        make_room(&mut self.flows, member.index(), HeldFlow::default());
         &mut self.flows[member.index()]
     }
 
@@ -92,7 +92,7 @@ impl Holds {
     pub(super) fn leave(&mut self, member: Member) {
         if let Some(flow) = self.flows.get_mut(member.index()) {
             debug_assert_eq!(flow.count, 0, "an ACK is forgotten");
-            *flow = Flow::default();
+            *flow = HeldFlow::default();
         }
         self.stops.cancel(member.0);
     }
@@ -118,7 +118,7 @@ impl Holds {
 
     /// Number of held ACKs of `member` that may depart.
     pub(super) fn releasable(&self, member: Member) -> u32 {
-        self.flows.get(member.index()).map_or(0, Flow::releasable)
+        self.flows.get(member.index()).map_or(0, HeldFlow::releasable)
     }
 
     /// Bytes that the sender of `member` may still send in a window that the gateway reduced. `None` if the
@@ -439,7 +439,7 @@ impl Holds {
 ///
 /// Differs: a keep-alive, its answer and a challenge ACK repeat an earlier ACK. They wait behind the held
 /// ACKs of their flow, since they would reveal their numbers.
-fn is_urgent(flow: &Flow, tcp: &TcpSegment) -> bool {
+fn is_urgent(flow: &HeldFlow, tcp: &TcpSegment) -> bool {
     const NEVER: u8 = TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST | TcpFlags::URG;
     tcp.flags.any(NEVER)
         || !tcp.flags.any(TcpFlags::ACK)

@@ -24,14 +24,14 @@ use crate::{Rate, Time};
 /// The uncalled bytes of each member.
 #[derive(Default)]
 pub(super) struct Uncalled {
-    flows: Vec<Flow>,
+    flows: Vec<UncalledFlow>,
     refusing: u32,
     /// For each unresponsive flow, when to look whether its data still comes.
     looks: TimerWheel,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Flow {
+struct UncalledFlow {
     /// Uncalled bytes up to `since`.
     bytes: u32,
     /// Charged bytes since `since`: of arrived data, and of data that ACKs requested.
@@ -67,7 +67,7 @@ impl Uncalled {
         bytes: u32,
         rate: impl FnOnce(bool) -> Rate,
     ) -> bool {
-        make_room(&mut self.flows, member.index(), Flow::default());
+        make_room(&mut self.flows, member.index(), UncalledFlow::default());
         let flow = &mut self.flows[member.index()];
         flow.came = flow.came.saturating_add(bytes);
         let count = flow.bytes.saturating_add(flow.came);
@@ -87,7 +87,7 @@ impl Uncalled {
             self.looks.set(member.0, now + INTERVAL + SILENT);
         }
         if span >= INTERVAL {
-            *flow = Flow { bytes: count, refuses, since: now, ..Flow::default() };
+            *flow = UncalledFlow { bytes: count, refuses, since: now, ..UncalledFlow::default() };
         }
         !refuses
     }

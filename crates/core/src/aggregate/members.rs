@@ -8,19 +8,19 @@ use crate::packet::{Member, make_room, number};
 /// Members and their shares; indices are used again.
 #[derive(Debug, Default)]
 pub(super) struct Members {
-    known: Vec<Known>,
+    known: Vec<MemberShare>,
     free: Vec<Member>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct MemberShare {
     /// Zero for a free index.
     weight: u32,
     /// Zero until measured, limited to about an hour.
     rtt_micros: u32,
 }
 
-const FREE: Known = Known { weight: 0, rtt_micros: 0 };
+const FREE: MemberShare = MemberShare { weight: 0, rtt_micros: 0 };
 
 impl Members {
     pub(super) fn join(&mut self, share: Share) -> Member {
@@ -28,7 +28,7 @@ impl Members {
         let member = self.free.pop().unwrap_or(next);
         make_room(&mut self.known, member.index(), FREE);
         let weight = share.weight.max(1);
-        self.known[member.index()] = Known { weight, rtt_micros: micros(share.rtt) };
+        self.known[member.index()] = MemberShare { weight, rtt_micros: micros(share.rtt) };
         member
     }
 
@@ -52,7 +52,7 @@ impl Members {
     }
 
     pub(super) fn share(&self, member: Member) -> Share {
-        let Known { weight, rtt_micros, .. } = self.known[member.index()];
+        let MemberShare { weight, rtt_micros, .. } = self.known[member.index()];
         let rtt = (rtt_micros > 0).then(|| Duration::from_micros(rtt_micros.into()));
         Share { weight, rtt }
     }

@@ -48,7 +48,7 @@ impl Debt {
 }
 
 /// The waiting packets, as an allocation sees them.
-struct Waiting<'a> {
+struct WaitingPackets<'a> {
     queue: &'a dyn Qdisc,
     pool: &'a PacketPool,
     debts: &'a [Debt],
@@ -68,7 +68,7 @@ const MOST_OWED: Duration = Duration::from_secs(2);
 /// Packets always pass while the debt is at most this.
 const FEW_OWED: Bytes = Bytes(64 << 10);
 
-impl Heads for Waiting<'_> {
+impl Heads for WaitingPackets<'_> {
     fn head(&self, member: Member) -> Option<Bytes> {
         match self.debts.get(member.index()) {
             Some(debt) if debt.bytes > 0 => Some(Bytes(PART.min(debt.bytes))),
@@ -214,7 +214,7 @@ impl Shaper {
             self.peak.take(cx.now, bytes);
             progress.conforms(&cx.pool[&packet], cx.now);
             out.push(cx.pool, packet);
-            let waiting = Waiting { queue: &*self.queue, pool: cx.pool, debts: &self.debts };
+            let waiting = WaitingPackets { queue: &*self.queue, pool: cx.pool, debts: &self.debts };
             if waiting.head(member).is_some() {
                 self.allocation.wait(cx.now, member);
             }
@@ -233,7 +233,7 @@ impl Shaper {
             if spaced > cx.now && (self.queue.backlog().packets > 0 || self.owed > 0) {
                 break Some(spaced);
             }
-            let waiting = Waiting { queue: &*self.queue, pool: cx.pool, debts: &self.debts };
+            let waiting = WaitingPackets { queue: &*self.queue, pool: cx.pool, debts: &self.debts };
             match self.allocation.grant(cx.now, &waiting) {
                 Turn::Idle => break None,
                 Turn::At(time) => break Some(time.max(spaced)),

@@ -17,7 +17,7 @@
 //! - A full bucket serves any packet.
 //! - While no packet waits, an arriving packet may use the excess.
 
-use super::shares::{Part, Shares};
+use super::shares::{MemberPart, TokenShares};
 use super::{Allocation, Grant, Heads, Share, Turn};
 use crate::meter::{Nanobits, Profile, nanobits};
 use crate::packet::{DeficitRoundRobin, Member, Rings, Round, make_room};
@@ -39,7 +39,7 @@ impl Config {
 #[derive(Clone, Debug)]
 pub(super) struct LogicalPartitions {
     /// The bucket with all tokens, and the tokens that each member earns.
-    shares: Shares,
+    shares: TokenShares,
     savings: Savings,
     accounts: Vec<Account>,
     /// Members that save, with packets ([`READY`]) or without ([`SAVING`]). Those without are in the order of the next check
@@ -114,7 +114,7 @@ const IDLE: u32 = (1_000_000_000 >> TICK) + 1;
 impl LogicalPartitions {
     fn new(profile: &Profile, now: Time) -> Self {
         Self {
-            shares: Shares::new(profile, now),
+            shares: TokenShares::new(profile, now),
             savings: Savings::default(),
             accounts: Vec::new(),
             rings: Rings::default(),
@@ -179,7 +179,7 @@ impl LogicalPartitions {
             u64::try_from(i128::from(len) - self.savings.excess(&self.shares)).unwrap_or(u64::MAX);
         // Members whose savings are below their maximum keep their shares, so less is left for the excess.
         let left = (self.shares.step() - self.savings.step).max(1);
-        let steps = earned.saturating_add(Shares::steps(missing, left));
+        let steps = earned.saturating_add(TokenShares::steps(missing, left));
         let full = self.full.next_deadline().map_or(u64::MAX, Time::nanos);
         let at = self.shares.when(steps.min(full)).min(self.shares.spares_at(len));
         self.next_look().map_or(at, |(look, _)| at.min(look))
@@ -232,7 +232,7 @@ impl LogicalPartitions {
         account.filling = true;
         let step = self.shares.step_of(account.part());
         self.savings.step += step;
-        let steps = Shares::steps(room.unsigned_abs(), step);
+        let steps = TokenShares::steps(room.unsigned_abs(), step);
         let full = Time::from_nanos(account.earned.saturating_add(steps));
         if self.full.deadline(member.0).is_none_or(|expected| expected > full) {
             self.full.set(member.0, full);
@@ -379,11 +379,11 @@ impl LogicalPartitions {
 }
 
 impl Account {
-    fn part(&self) -> Part {
-        Part { weight: self.weight, rtt: self.rtt }
+    fn part(&self) -> MemberPart {
+        MemberPart { weight: self.weight, rtt: self.rtt }
     }
 
-    fn set_part(&mut self, part: Part) {
+    fn set_part(&mut self, part: MemberPart) {
         (self.weight, self.rtt) = (part.weight, part.rtt);
     }
 
@@ -399,19 +399,19 @@ impl Savings {
     }
 
     /// Tokens that no member has saved.
-    fn excess(&self, shares: &Shares) -> i128 {
+    fn excess(&self, shares: &TokenShares) -> i128 {
         shares.content() - self.sum
     }
 
     /// Returns `true` if a member may take `len` tokens beyond its savings, from the excess or from
     /// the upper half of the bucket.
-    fn allow(&self, shares: &Shares, len: Nanobits) -> bool {
+    fn allow(&self, shares: &TokenShares, len: Nanobits) -> bool {
         self.excess(shares) >= i128::from(len) || shares.spares(len)
     }
 }
 
 /// Ticks of inactivity after which a member no longer counts.
-fn patience(part: Part) -> u32 {
+fn patience(part: MemberPart) -> u32 {
     IDLE.max(tick(Time::ZERO + part.rtt() * 2) + 1)
 }
 
@@ -425,14 +425,14 @@ impl Allocation for LogicalPartitions {
         make_room(&mut self.accounts, member.index(), Account::default());
         let account = &mut self.accounts[member.index()];
         if account.state == State::Absent {
-            account.set_part(Part::of(share));
+            account.set_part(MemberPart::of(share));
             self.begin(member);
         }
     }
 
     fn update(&mut self, now: Time, member: Member, share: Share) {
         self.advance(now);
-        let part = Part::of(share);
+        let part = MemberPart::of(share);
         let Some(account) = self.accounts.get_mut(member.index()) else { return };
         let (old, state) = (account.part(), account.state);
         if old.resembles(part) {

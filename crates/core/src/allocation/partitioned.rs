@@ -5,7 +5,7 @@
 //! full, and the bucket becomes negative. Otherwise the packet would wait forever. Each packet also takes tokens from a
 //! bucket of the aggregate, so that all flows together stay within the profile.
 
-use super::shares::{Part, Shares};
+use super::shares::{MemberPart, TokenShares};
 use super::{Allocation, Grant, Heads, Share, Turn};
 use crate::meter::{Nanobits, Profile, nanobits};
 use crate::packet::{Member, Ring, make_room};
@@ -34,7 +34,7 @@ choice! {
 impl Config {
     pub(super) fn build(&self, profile: &Profile, now: Time) -> impl Allocation + use<> {
         Partitioned {
-            shares: Shares::new(profile, now),
+            shares: TokenShares::new(profile, now),
             depth: self.depth,
             accounts: Vec::new(),
             ready: Ring::default(),
@@ -45,9 +45,9 @@ impl Config {
 
 struct Partitioned {
     /// The aggregate's bucket, and the tokens that members earn.
-    shares: Shares,
+    shares: TokenShares,
     depth: Depth,
-    accounts: Vec<Account>,
+    accounts: Vec<MemberBucket>,
     /// Members that wait and may have enough tokens.
     ready: Ring,
     /// Members that wait for tokens, by the time of their arrival in steps of `shares`.
@@ -55,17 +55,17 @@ struct Partitioned {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Account {
+struct MemberBucket {
     /// Tokens in the member's bucket when `earned` steps had been earned.
     tokens: Nanobits,
     earned: u64,
     /// `None` if the index has no member.
-    part: Option<Part>,
+    part: Option<MemberPart>,
 }
 
 impl Partitioned {
     /// Depth of a member's bucket.
-    fn depth(&self, part: Part) -> Nanobits {
+    fn depth(&self, part: MemberPart) -> Nanobits {
         match self.depth {
             Depth::Equal => self.shares.equal_depth(part),
             Depth::Rtt => self.shares.depth(part),
@@ -74,7 +74,7 @@ impl Partitioned {
 
     /// Updates a member's bucket. Returns the part and the tokens; `None` if there is no such
     /// member.
-    fn settle(&mut self, member: Member) -> Option<(Part, Nanobits)> {
+    fn settle(&mut self, member: Member) -> Option<(MemberPart, Nanobits)> {
         let part = self.accounts.get(member.index())?.part?;
         let depth = self.depth(part);
         let account = &mut self.accounts[member.index()];
@@ -109,16 +109,16 @@ impl Allocation for Partitioned {
     fn join(&mut self, now: Time, member: Member, share: Share) {
         self.shares.advance(now);
         self.end(member);
-        make_room(&mut self.accounts, member.index(), Account::default());
-        let part = Part::of(share);
+        make_room(&mut self.accounts, member.index(), MemberBucket::default());
+        let part = MemberPart::of(share);
         self.shares.count(part);
         let (tokens, earned) = (self.depth(part), self.shares.earned());
-        self.accounts[member.index()] = Account { tokens, earned, part: Some(part) };
+        self.accounts[member.index()] = MemberBucket { tokens, earned, part: Some(part) };
     }
 
     fn update(&mut self, now: Time, member: Member, share: Share) {
         self.shares.advance(now);
-        let part = Part::of(share);
+        let part = MemberPart::of(share);
         let Some((old, _)) = self.settle(member).filter(|(old, _)| !old.resembles(part)) else {
             return;
         };
@@ -172,7 +172,7 @@ impl Allocation for Partitioned {
             if tokens < needed {
                 self.ready.pop();
                 let step = self.shares.step_of(part);
-                let steps = Shares::steps((needed - tokens).unsigned_abs(), step);
+                let steps = TokenShares::steps((needed - tokens).unsigned_abs(), step);
                 let filled = self.shares.earned().saturating_add(steps);
                 self.filled.set(member.0, Time::from_nanos(filled));
                 continue;

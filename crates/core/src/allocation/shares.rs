@@ -15,7 +15,7 @@ use crate::{Bytes, Time};
 /// proportion to its weight and round-trip time. A member without a known round-trip time counts as
 /// the mean.
 #[derive(Clone, Debug)]
-pub(super) struct Shares {
+pub(super) struct TokenShares {
     bucket: TokenBucket,
     scale: u32,
     earned: u64,
@@ -40,7 +40,7 @@ const FRACTION: u32 = 24;
 
 /// Weight and round-trip time of a member, bounded so that no sum overflows.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Part {
+pub(super) struct MemberPart {
     /// 1 to [`MAX_WEIGHT`].
     pub(super) weight: u16,
     /// Round-trip time in microseconds, at most a minute; zero if unknown.
@@ -51,7 +51,7 @@ pub(super) struct Part {
 const MAX_WEIGHT: u16 = 1 << 12;
 const MAX_RTT: u32 = 60_000_000;
 
-impl Part {
+impl MemberPart {
     pub(super) fn of(share: Share) -> Self {
         let micros = |rtt: Duration| u32::try_from(rtt.as_micros()).unwrap_or(MAX_RTT);
         let rtt = share.rtt.map_or(0, |rtt| micros(rtt).clamp(1, MAX_RTT));
@@ -75,7 +75,7 @@ impl Part {
     }
 }
 
-impl Shares {
+impl TokenShares {
     /// An empty set of members for `profile`, with a full bucket.
     pub(super) fn new(profile: &Profile, now: Time) -> Self {
         // 16 to 32 steps a nanosecond: fine enough for a million members, and 18 years until an
@@ -189,7 +189,7 @@ impl Shares {
     }
 
     /// Tokens that a member with `part` earns in one step.
-    pub(super) fn step_of(&self, part: Part) -> u64 {
+    pub(super) fn step_of(&self, part: MemberPart) -> u64 {
         part.weight() << self.scale
     }
 
@@ -208,7 +208,7 @@ impl Shares {
     }
 
     /// Adds a member.
-    pub(super) fn count(&mut self, part: Part) {
+    pub(super) fn count(&mut self, part: MemberPart) {
         self.weight += part.weight();
         if part.rtt > 0 {
             self.known += part.weight();
@@ -218,7 +218,7 @@ impl Shares {
     }
 
     /// Removes a member. Returns the number of steps that the carried remainder now amounts to.
-    pub(super) fn discount(&mut self, part: Part) -> u64 {
+    pub(super) fn discount(&mut self, part: MemberPart) -> u64 {
         self.weight -= part.weight();
         if part.rtt > 0 {
             self.known -= part.weight();
@@ -237,7 +237,7 @@ impl Shares {
     /// Tokens that a counted member may keep.
     ///
     /// Source: `aggregates`, section 7.3 of the ledger: `B * rtt_i / sum(rtt_j)`, with weights.
-    pub(super) fn depth(&self, part: Part) -> Nanobits {
+    pub(super) fn depth(&self, part: MemberPart) -> Nanobits {
         if part.rtt == 0 {
             return self.equal_depth(part);
         }
@@ -245,7 +245,7 @@ impl Shares {
     }
 
     /// Tokens that a counted member may keep, regardless of round-trip times.
-    pub(super) fn equal_depth(&self, part: Part) -> Nanobits {
+    pub(super) fn equal_depth(&self, part: MemberPart) -> Nanobits {
         self.part_of_burst(self.depths[0], part.weight())
     }
 
@@ -271,16 +271,16 @@ mod tests {
     use crate::Rate;
     use crate::meter::nanobits;
 
-    fn part(weight: u32, millis: u64) -> Part {
+    fn part(weight: u32, millis: u64) -> MemberPart {
         let rtt = (millis > 0).then(|| Duration::from_millis(millis));
-        Part::of(Share { weight, rtt })
+        MemberPart::of(Share { weight, rtt })
     }
 
     #[test]
     fn parts_of_the_burst_go_by_weight_and_round_trip_time_and_the_unknown_is_the_mean() {
         let profile =
             Profile::new(Rate::from_kbps(800), None, Bytes(32_000), Bytes(1_500)).unwrap();
-        let mut shares = Shares::new(&profile, Time::ZERO);
+        let mut shares = TokenShares::new(&profile, Time::ZERO);
         let parts = [part(1, 50), part(1, 300), part(2, 325), part(1, 0)];
         parts.iter().for_each(|part| shares.count(*part));
         // The mean is 250 ms, so the sum is 50 + 300 + 650 + 250 = 1,250 ms.
@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn everything_earned_is_shared_out_but_a_carry_and_arrives_when_foretold() {
         let profile = Profile::new(Rate::from_mbps(7), None, Bytes(9_000), Bytes(1_500)).unwrap();
-        let mut shares = Shares::new(&profile, Time::ZERO);
+        let mut shares = TokenShares::new(&profile, Time::ZERO);
         (1..=3).for_each(|weight| shares.count(part(weight, 0)));
         shares.advance(Time::from_nanos(12_345));
         let given = shares.earned() * shares.step() + shares.carry;

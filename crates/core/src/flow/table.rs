@@ -52,7 +52,7 @@ const SAMPLE: usize = 8;
 pub struct FlowTable {
     /// First flow of each list. There are as many lists as flows, rounded up to a power of two.
     heads: Vec<u32>,
-    slots: Vec<Slot>,
+    slots: Vec<FlowSlot>,
     tunnels: Tunnels,
     flows: usize,
     seed: FixedState,
@@ -67,7 +67,7 @@ pub struct FlowTable {
 }
 
 #[derive(Debug)]
-enum Slot {
+enum FlowSlot {
     /// A free slot, and the next free one.
     Free(u32),
     /// A flow, and the next one of its list.
@@ -130,7 +130,7 @@ impl FlowTable {
     #[inline]
     fn find_in(&self, list: usize, is: impl Fn(&Key) -> bool) -> Option<FlowId> {
         let mut at = self.heads[list];
-        while let Some(Slot::Used(flow, next)) = self.slots.get(slot(at)) {
+        while let Some(FlowSlot::Used(flow, next)) = self.slots.get(slot(at)) {
             if is(&flow.key) {
                 return Some(FlowId(at));
             }
@@ -172,7 +172,7 @@ impl FlowTable {
             return None;
         }
         self.unlink(id);
-        let Some(Slot::Used(flow, _)) = self.slots.get_mut(slot(id.0)) else { return None };
+        let Some(FlowSlot::Used(flow, _)) = self.slots.get_mut(slot(id.0)) else { return None };
         flow.key.vlans[direction.index()] = packet.vlan;
         self.joined += 1;
         self.link(id);
@@ -216,7 +216,7 @@ impl FlowTable {
         let hash = self.hash(key, JOINED);
         let slots = &self.slots;
         let is_rival = |other: FlowId| {
-            let flow = slots.get(slot(other.0)).and_then(Slot::flow);
+            let flow = slots.get(slot(other.0)).and_then(FlowSlot::flow);
             other != opened.0
                 && flow.is_some_and(|it| (it.key.ends, it.key.tunnel) == (key.ends, key.tunnel))
         };
@@ -247,8 +247,8 @@ impl FlowTable {
     #[inline]
     pub fn get_mut(&mut self, id: FlowId) -> Option<&mut Flow> {
         match self.slots.get_mut(slot(id.0))? {
-            Slot::Used(flow, _) => Some(flow),
-            Slot::Free(_) => None,
+            FlowSlot::Used(flow, _) => Some(flow),
+            FlowSlot::Free(_) => None,
         }
     }
 
@@ -262,7 +262,7 @@ impl FlowTable {
     /// Records that ACKs in the tunnel of the flow `id` must stay whole, if the headers `outer`
     /// require it.
     pub(crate) fn restrict(&mut self, id: FlowId, outer: &Outer) {
-        if let Some(flow) = self.slots.get(slot(id.0)).and_then(Slot::flow) {
+        if let Some(flow) = self.slots.get(slot(id.0)).and_then(FlowSlot::flow) {
             self.tunnels.restrict(flow.key.tunnel, outer);
         }
     }
@@ -320,10 +320,10 @@ impl FlowTable {
 
     /// Puts `flow` into a free slot and at the head of its list.
     fn place(&mut self, flow: Flow) -> FlowId {
-        let used = Slot::Used(flow, NIL);
+        let used = FlowSlot::Used(flow, NIL);
         let mut at = self.free;
         if let Some(place) = self.slots.get_mut(slot(at)) {
-            if let Slot::Free(next) = std::mem::replace(place, used) {
+            if let FlowSlot::Free(next) = std::mem::replace(place, used) {
                 self.free = next;
             }
         } else {
@@ -338,21 +338,21 @@ impl FlowTable {
     /// Puts the flow `id` at the head of its list.
     fn link(&mut self, id: FlowId) {
         let Some(list) = self.get(id).map(|flow| self.list_of(&flow.key)) else { return };
-        if let Some(Slot::Used(_, next)) = self.slots.get_mut(slot(id.0)) {
+        if let Some(FlowSlot::Used(_, next)) = self.slots.get_mut(slot(id.0)) {
             *next = std::mem::replace(&mut self.heads[list], id.0);
         }
     }
 
     /// Removes the flow `id` from its list.
     fn unlink(&mut self, id: FlowId) {
-        let Some(Slot::Used(flow, after)) = self.slots.get(slot(id.0)) else { return };
+        let Some(FlowSlot::Used(flow, after)) = self.slots.get(slot(id.0)) else { return };
         let (list, after) = (self.list_of(&flow.key), *after);
         if self.heads[list] == id.0 {
             self.heads[list] = after;
             return;
         }
         let mut at = self.heads[list];
-        while let Some(Slot::Used(_, next)) = self.slots.get_mut(slot(at)) {
+        while let Some(FlowSlot::Used(_, next)) = self.slots.get_mut(slot(at)) {
             if *next == id.0 {
                 *next = after;
                 break;
@@ -365,8 +365,8 @@ impl FlowTable {
     fn remove(&mut self, id: FlowId) -> Option<Flow> {
         self.get(id)?;
         self.unlink(id);
-        let freed = std::mem::replace(&mut self.slots[slot(id.0)], Slot::Free(self.free));
-        let Slot::Used(flow, _) = freed else { return None };
+        let freed = std::mem::replace(&mut self.slots[slot(id.0)], FlowSlot::Free(self.free));
+        let FlowSlot::Used(flow, _) = freed else { return None };
         self.tunnels.leave(flow.key.tunnel);
         (self.free, self.flows) = (id.0, self.flows - 1);
         self.joined -= usize::from(flow.key.is_joined());
@@ -411,7 +411,7 @@ pub struct Inserted {
     pub evicted: Option<Flow>,
 }
 
-impl Slot {
+impl FlowSlot {
     const fn flow(&self) -> Option<&Flow> {
         match self {
             Self::Used(flow, _) => Some(flow),
@@ -427,8 +427,8 @@ impl Index<FlowId> for FlowTable {
     /// removed.
     fn index(&self, id: FlowId) -> &Flow {
         match &self.slots[slot(id.0)] {
-            Slot::Used(flow, _) => flow,
-            Slot::Free(_) => panic!("{id:?} is no flow"),
+            FlowSlot::Used(flow, _) => flow,
+            FlowSlot::Free(_) => panic!("{id:?} is no flow"),
         }
     }
 }
@@ -436,11 +436,11 @@ impl Index<FlowId> for FlowTable {
 impl IndexMut<FlowId> for FlowTable {
     fn index_mut(&mut self, id: FlowId) -> &mut Flow {
         match &mut self.slots[slot(id.0)] {
-            Slot::Used(flow, _) => flow,
-            Slot::Free(_) => panic!("{id:?} is no flow"),
+            FlowSlot::Used(flow, _) => flow,
+            FlowSlot::Free(_) => panic!("{id:?} is no flow"),
         }
     }
 }
 
 // With the head of a list, of which there are at most two, a flow takes 188 to 192 bytes.
-const _: () = assert!(size_of::<Slot>() <= 188);
+const _: () = assert!(size_of::<FlowSlot>() <= 188);

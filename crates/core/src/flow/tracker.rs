@@ -12,7 +12,7 @@ pub struct Tracker {
 
 /// An unanswered SYN that claims the ports of an earlier connection.
 #[derive(Clone, Copy, Debug)]
-struct Claim {
+struct SynClaim {
     /// The sequence number after the SYN and its data.
     next: u32,
     mss: u16,
@@ -38,7 +38,7 @@ pub enum Claiming {
 
 /// Progress of a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum State {
+enum ConnectionState {
     /// Only SYNs were seen, or no packet.
     Opening,
     /// Data or ACKs were seen.
@@ -133,7 +133,7 @@ impl Tracker {
         halves: &mut Halves,
     ) -> Arrival {
         let flags = segment.flags;
-        let was_there = self.state() != State::Opening;
+        let was_there = self.state() != ConnectionState::Opening;
         let claiming = self.claim(segment, direction, halves);
         let begins = flags.any(TcpFlags::SYN)
             && !flags.any(TcpFlags::ACK)
@@ -149,7 +149,7 @@ impl Tracker {
         }
         if flags.any(TcpFlags::SYN) {
             // In an established connection a SYN is stray (RFC 9293, section 3.10.7.4).
-            if self.state() != State::Opening {
+            if self.state() != ConnectionState::Opening {
                 return plain;
             }
             self.ends[direction.index()].offer(segment);
@@ -170,13 +170,13 @@ impl Tracker {
         halves: &mut Halves,
     ) -> Claiming {
         let flags = segment.flags;
-        match (flags.any(TcpFlags::SYN), flags.any(TcpFlags::ACK), Claim::kept(halves)) {
-            (true, false, _) if self.state() != State::Opening => {
-                Claim::of(segment, direction).keep(halves);
+        match (flags.any(TcpFlags::SYN), flags.any(TcpFlags::ACK), SynClaim::kept(halves)) {
+            (true, false, _) if self.state() != ConnectionState::Opening => {
+                SynClaim::of(segment, direction).keep(halves);
                 Claiming::Asked
             }
             (true, true, Some(claim)) if claim.is_granted(segment, direction) => {
-                if self.state() != State::Opening {
+                if self.state() != ConnectionState::Opening {
                     self.ends = Default::default();
                     self.ends[claim.direction.index()] = claim.end();
                 }
@@ -196,12 +196,12 @@ impl Tracker {
     fn begins(&self, syn: &TcpSegment, direction: Direction) -> bool {
         let end = &self.ends[direction.index()];
         match self.state() {
-            State::Closed => true,
+            ConnectionState::Closed => true,
             // This end has sent FIN. The FIN of the other end may have taken another path.
-            State::Open => end.has(FIN),
-            State::Opening if end.has(SENT) => end.next.wrapping_sub(syn.seq) > MAX_SYN,
+            ConnectionState::Open => end.has(FIN),
+            ConnectionState::Opening if end.has(SENT) => end.next.wrapping_sub(syn.seq) > MAX_SYN,
             // The other end's SYN makes it a simultaneous open.
-            State::Opening => !self.ends[direction.reverse().index()].has(SENT),
+            ConnectionState::Opening => !self.ends[direction.reverse().index()].has(SENT),
         }
     }
 
@@ -245,14 +245,14 @@ impl Tracker {
         }
     }
 
-    fn state(&self) -> State {
+    fn state(&self) -> ConnectionState {
         let [one, other] = &self.ends;
         if one.has(FIN) && other.has(FIN) {
-            State::Closed
+            ConnectionState::Closed
         } else if one.has(AT_WORK) || other.has(AT_WORK) {
-            State::Open
+            ConnectionState::Open
         } else {
-            State::Opening
+            ConnectionState::Opening
         }
     }
 
@@ -272,13 +272,13 @@ impl Tracker {
     /// Returns `true` if both ends have sent FIN, or one has sent a valid RST.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.state() == State::Closed
+        self.state() == ConnectionState::Closed
     }
 
     /// Returns `true` if only SYNs were seen.
     #[must_use]
     pub fn is_half_open(&self) -> bool {
-        self.state() == State::Opening && self.ends.iter().any(|end| end.has(SYN))
+        self.state() == ConnectionState::Opening && self.ends.iter().any(|end| end.has(SYN))
     }
 
     /// Segments in `direction` with data that was seen before.
@@ -313,8 +313,9 @@ impl Tracker {
     #[must_use]
     pub fn window(&self, direction: Direction) -> Option<u32> {
         let (end, other) = (&self.ends[direction.index()], &self.ends[direction.reverse().index()]);
-        let scaled =
-            self.state() != State::Opening && end.scale != NO_SCALE && other.scale != NO_SCALE;
+        let scaled = self.state() != ConnectionState::Opening
+            && end.scale != NO_SCALE
+            && other.scale != NO_SCALE;
         let scale = if scaled { end.scale } else { 0 };
         (self.tracking() == Tracking::Full).then(|| u32::from(end.window) << scale)
     }
@@ -345,7 +346,7 @@ impl Tracker {
     }
 }
 
-impl Claim {
+impl SynClaim {
     fn of(syn: &TcpSegment, direction: Direction) -> Self {
         let mut end = End::default();
         end.offer(syn);

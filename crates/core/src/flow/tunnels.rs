@@ -12,7 +12,7 @@ use crate::packet::{Direction, Outer, number, slot};
 /// The tunnels of flows, in the direction up.
 #[derive(Debug)]
 pub(super) struct Tunnels {
-    places: Vec<Place>,
+    places: Vec<TunnelEntry>,
     /// Indices of `places` in use, by their tunnel.
     known: HashTable<u32>,
     free: Vec<u32>,
@@ -20,7 +20,7 @@ pub(super) struct Tunnels {
 }
 
 #[derive(Debug)]
-struct Place {
+struct TunnelEntry {
     outer: Outer,
     /// Flows in the tunnel.
     flows: u32,
@@ -64,7 +64,7 @@ impl Tunnels {
             return found;
         }
         let outer = up(outer, direction);
-        let place = Place { outer, flows: 1 };
+        let place = TunnelEntry { outer, flows: 1 };
         let at = match self.free.pop() {
             Some(at) => {
                 self.places[slot(at)] = place;

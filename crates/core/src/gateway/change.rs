@@ -3,7 +3,7 @@
 //! Methods of `Gateway`, whose fields are in `gateway.rs`.
 
 use super::Gateway;
-use super::egress::{ClassChangeError, Classes, Holds};
+use super::egress::{ClassChangeError, ClassContents, Classes};
 use crate::Time;
 use crate::packet::Direction;
 use crate::policy::{Class, ClassChange, ClassSet};
@@ -61,7 +61,7 @@ impl Gateway {
         if let Some(parent) = &class.parent
             && let Some(policy) = self.policy_of(parent)
         {
-            let of = Holds::Policy(policy);
+            let of = ClassContents::Policy(policy);
             return Err(ClassChangeError::ParentHolds { parent: parent.clone(), of });
         }
         for (way, classes) in self.sharing() {
@@ -87,7 +87,7 @@ impl Gateway {
             classes.check_gone(name)?;
         }
         if let Some(policy) = self.policy_of(name) {
-            return Err(ClassChangeError::Holds(Holds::Policy(policy)));
+            return Err(ClassChangeError::Holds(ClassContents::Policy(policy)));
         }
         self.sorter.rearrange();
         self.egress.iter_mut().for_each(|egress| egress.take_out_class(name));

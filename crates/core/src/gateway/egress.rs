@@ -24,9 +24,9 @@ use std::time::Duration;
 
 pub(super) use accounts::EgressQueue;
 use accounts::WorkList;
-pub use classes::{ClassChangeError, Holds, Retired};
+pub use classes::{ClassChangeError, ClassContents, Retired};
 pub(super) use classes::{Classes, plus};
-pub(super) use link::Link;
+pub(super) use link::AccessLink;
 pub(super) use trunks::{TrunkId, Trunks, stays_here};
 
 use super::aggregates::Aggregates;
@@ -43,7 +43,7 @@ use crate::{Cx, Packet, PacketId, PacketPool, Rate, Time};
 pub(super) struct Egress {
     direction: Direction,
     overhead: Overhead,
-    link: Link,
+    link: AccessLink,
     /// The trunks that begin here. Only the direction up has any.
     trunks: Option<Box<Trunks>>,
     /// The number of the newest trunk.
@@ -81,7 +81,7 @@ impl Egress {
         Self {
             direction,
             overhead: config.overhead,
-            link: Link::new(config, direction, now),
+            link: AccessLink::new(config, direction, now),
             trunks: None,
             last_trunk: NonZeroU16::MAX,
             accounts: Places::default(),
@@ -109,7 +109,7 @@ impl Egress {
     }
 
     /// The link.
-    pub(super) const fn link(&self) -> &Link {
+    pub(super) const fn link(&self) -> &AccessLink {
         &self.link
     }
 

@@ -6,8 +6,8 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use super::Gateway;
-use super::egress::{Egress, Link, plus};
-use super::survey::{FlowSurvey, Stage, Survey};
+use super::egress::{AccessLink, Egress, plus};
+use super::survey::{FlowSurvey, Survey, SurveyStage};
 use crate::aggregate::Aggregate;
 use crate::class::ClassId;
 use crate::flow::{Flow, Handle, before};
@@ -80,7 +80,7 @@ impl Gateway {
     /// Adds an aggregate or a class. Returns `false` if none remains.
     fn survey_one(&self, survey: &mut Survey) -> bool {
         match survey.stage {
-            Stage::Aggregates => {
+            SurveyStage::Aggregates => {
                 let policy = PolicyIndex(survey.at);
                 for way in Direction::BOTH {
                     let slot = self.aggregates.slot(policy, way);
@@ -89,10 +89,10 @@ impl Gateway {
                 }
                 survey.at += 1;
                 if policy.index() >= self.sorter.policies().policies().len() {
-                    survey.go_to(Stage::Remaining);
+                    survey.go_to(SurveyStage::Remaining);
                 }
             }
-            Stage::Remaining => {
+            SurveyStage::Remaining => {
                 // Aggregates that a swap has not taken over yet.
                 let at = survey.at;
                 let left = self.aggregates.policy(at).is_none();
@@ -100,10 +100,10 @@ impl Gateway {
                 aggregate.into_iter().for_each(|it| survey.add(it));
                 survey.at += 1;
                 if at >= self.aggregates.slots() || !self.aggregates.is_swapping() {
-                    survey.go_to(Stage::Waiting);
+                    survey.go_to(SurveyStage::Waiting);
                 }
             }
-            Stage::Waiting => {
+            SurveyStage::Waiting => {
                 let way = survey.way;
                 let classes = self.egress[way.index()].link().classes();
                 let waiting = classes.and_then(|it| it.waiting(slot(survey.at), LINES));
@@ -111,19 +111,19 @@ impl Gateway {
                     plus(survey.waiting[way.index()], waiting.unwrap_or_default());
                 survey.at += number(LINES);
                 if waiting.is_none() {
-                    survey.next_way(Stage::Waiting, Stage::Classes);
+                    survey.next_way(SurveyStage::Waiting, SurveyStage::Classes);
                 }
             }
-            Stage::Classes if !survey.classes => survey.go_to(Stage::Done),
-            Stage::Classes => {
+            SurveyStage::Classes if !survey.classes => survey.go_to(SurveyStage::Done),
+            SurveyStage::Classes => {
                 let (way, number) = (survey.way, survey.at);
                 survey.at += 1;
                 let shared = self.egress[way.index()].link().classes();
                 if !shared.is_some_and(|it| it.survey(number, survey.found(way))) {
-                    survey.next_way(Stage::Classes, Stage::Done);
+                    survey.next_way(SurveyStage::Classes, SurveyStage::Done);
                 }
             }
-            Stage::Done => return false,
+            SurveyStage::Done => return false,
         }
         true
     }
@@ -172,7 +172,7 @@ impl Gateway {
     /// The classes called `name`, up first. Takes time for other classes only if they have parts.
     #[must_use]
     pub fn class(&self, name: &str) -> Vec<ClassReport> {
-        let shared = self.egress.iter().map(Egress::link).filter_map(Link::classes);
+        let shared = self.egress.iter().map(Egress::link).filter_map(AccessLink::classes);
         shared.filter_map(|classes| classes.report(name)).collect()
     }
 

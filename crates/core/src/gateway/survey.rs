@@ -17,7 +17,7 @@ use crate::{Tally, Time, ack};
 /// A report in progress; see [`Gateway::survey`](super::Gateway::survey).
 #[derive(Debug)]
 pub struct Survey {
-    pub(super) stage: Stage,
+    pub(super) stage: SurveyStage,
     /// Survey the classes, too.
     pub(super) classes: bool,
     /// Direction of the next class.
@@ -33,7 +33,7 @@ pub struct Survey {
     acks: ack::Counts,
     classes_of: [Parts<ClassLine>; 2],
     /// The first stage.
-    from: Stage,
+    from: SurveyStage,
     /// The arrangement of the gateway at the first part.
     arrangement: Option<u32>,
     /// Number of the attempt, counted from 1. Zero before the first part.
@@ -80,7 +80,7 @@ impl<T> Parts<T> {
 
 /// Stages of a survey, in this order.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Stage {
+pub(super) enum SurveyStage {
     /// Aggregates of the policies in force.
     Aggregates,
     /// Aggregates of the previous policies.
@@ -107,7 +107,7 @@ impl Survey {
     #[must_use]
     pub fn of_policies() -> Self {
         Self {
-            stage: Stage::Aggregates,
+            stage: SurveyStage::Aggregates,
             classes: false,
             way: Direction::Up,
             at: 0,
@@ -117,7 +117,7 @@ impl Survey {
             tally: Tally::default(),
             acks: ack::Counts::default(),
             classes_of: Default::default(),
-            from: Stage::Aggregates,
+            from: SurveyStage::Aggregates,
             arrangement: None,
             attempts: 0,
             given_up: None,
@@ -127,7 +127,7 @@ impl Survey {
     /// A survey of the classes.
     #[must_use]
     pub fn of_classes() -> Self {
-        Self { stage: Stage::Classes, from: Stage::Classes, ..Self::of_all() }
+        Self { stage: SurveyStage::Classes, from: SurveyStage::Classes, ..Self::of_all() }
     }
 
     /// A survey of the gateway, its aggregates and the classes.
@@ -159,12 +159,12 @@ impl Survey {
         }
     }
 
-    pub(super) const fn go_to(&mut self, stage: Stage) {
+    pub(super) const fn go_to(&mut self, stage: SurveyStage) {
         (self.stage, self.at) = (stage, 0);
     }
 
     /// Continues with the other direction of the link, or with stage `next` after both.
-    pub(super) const fn next_way(&mut self, same: Stage, next: Stage) {
+    pub(super) const fn next_way(&mut self, same: SurveyStage, next: SurveyStage) {
         match self.way {
             Direction::Up => self.go_to(same),
             Direction::Down => self.go_to(next),
@@ -319,7 +319,7 @@ impl FlowSurvey {
 /// its own parts.
 fn with_parts(lines: Vec<ClassLine>) -> Vec<ClassReport> {
     let most = lines.iter().map(|line| crate::packet::slot(line.number) + 1).max();
-    let mut inside = vec![Inside::default(); most.unwrap_or(0)];
+    let mut inside = vec![ClassSums::default(); most.unwrap_or(0)];
     for line in &lines {
         let own = &mut inside[crate::packet::slot(line.number)];
         (own.waiting, own.drops, own.parent) =
@@ -332,7 +332,7 @@ fn with_parts(lines: Vec<ClassLine>) -> Vec<ClassReport> {
     let mut complete: Vec<u32> =
         numbers.filter(|it| inside[crate::packet::slot(*it)].parts == 0).collect();
     while let Some(number) = complete.pop() {
-        let Inside { waiting, drops, parent, .. } = inside[crate::packet::slot(number)];
+        let ClassSums { waiting, drops, parent, .. } = inside[crate::packet::slot(number)];
         let Some(above) = parent else { continue };
         let Some(sum) = inside.get_mut(crate::packet::slot(above)) else { continue };
         sum.waiting = super::egress::plus(sum.waiting, waiting);
@@ -343,7 +343,7 @@ fn with_parts(lines: Vec<ClassLine>) -> Vec<ClassReport> {
         }
     }
     let with_parts = |line: ClassLine| {
-        let Inside { waiting: backlog, drops, .. } = inside[crate::packet::slot(line.number)];
+        let ClassSums { waiting: backlog, drops, .. } = inside[crate::packet::slot(line.number)];
         ClassReport { backlog, drops, ..line.report }
     };
     let mut reports: Vec<_> = lines.into_iter().map(with_parts).collect();
@@ -353,7 +353,7 @@ fn with_parts(lines: Vec<ClassLine>) -> Vec<ClassReport> {
 
 /// The sums of a class and of the parts that were added to it.
 #[derive(Clone, Copy, Default)]
-struct Inside {
+struct ClassSums {
     waiting: Backlog,
     drops: u64,
     parent: Option<u32>,

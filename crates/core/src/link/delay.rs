@@ -95,7 +95,7 @@ impl<'de> Deserialize<'de> for Jitter {
 parameters! {
     /// The table form of [`Jitter`], with exactly one of both fields.
     Named {
-        /// Greatest deviation in either direction; each value is equally likely.
+        /// Largest deviation in either direction. All deviations up to it are equally likely.
         uniform: Option<Duration> = None;
         /// Standard deviation of an almost normal distribution.
         normal: Option<Duration> = None;

@@ -15,7 +15,7 @@ use crate::{Bytes, Cx, PacketId, Rate, Time};
 pub(super) struct Transmitter {
     rate: Rate,
     queue: Box<dyn Qdisc>,
-    /// Longest packet that need not pass through an empty queue. Zero if every packet must.
+    /// Length of the longest packet that may bypass an empty queue. Zero if no packet may.
     passes: Bytes,
     /// Number of packets in the queue.
     waiting: u32,

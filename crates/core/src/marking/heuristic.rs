@@ -90,8 +90,8 @@ pub(super) struct Heuristic {
     filter: Serial,
     /// A flow passes the filter at the latest when it has sent this many bytes in an interval.
     threshold: u32,
-    /// Sums over the flows in `L_1` only. `fresh`, `both` and `stale` have no flow in common, so that a change of a flow
-    /// changes one of them.
+    /// Sums over the flows in `L_1` only. A flow is in one of the sums `fresh`, `both` and `stale`, so that a change of the
+    /// flow changes one sum only.
     fresh: Accounts,
     /// Sums over the flows in `L_1` and `L_0`.
     both: Accounts,
@@ -116,8 +116,11 @@ struct Lists {
 
 /// The lists that the flow of `entry` is in.
 ///
-/// In this marking, `entry.interval` is the last interval in which the flow passed the filter. `entry.flag` is `true` if
-/// the flow also passed in the interval before that. `entry.counted` is the interval in which `entry.bytes` were sent.
+/// This marking uses the fields of an entry as follows:
+///
+/// - `interval`: the last interval in which the flow passed the filter.
+/// - `flag`: the flow also passed the filter in the interval before `interval`.
+/// - `counted`: the interval in which the flow sent `bytes`.
 const fn lists(entry: &TrackedFlow, interval: u16) -> Lists {
     match interval.wrapping_sub(entry.interval) {
         0 => Lists { now: true, last: entry.flag },
@@ -209,8 +212,7 @@ impl Filtered for Heuristic {
         let common = &mut self.common;
         let (passed, span) = (now.since(common.began).as_nanos(), common.span.as_nanos());
         let over = u64::try_from(passed / span).unwrap_or(u64::MAX);
-        // No flow passes in an interval without packets. So three ends in a row bring the statistics to zero, and
-        // more would change nothing.
+        // No flow passes the filter in an interval without packets. After three such intervals, all statistics are zero.
         for _ in 0..over.min(3) {
             common.record.end(self.threshold, std::mem::take(&mut self.joined));
         }

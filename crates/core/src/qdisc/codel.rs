@@ -1,6 +1,8 @@
 //! CoDel: one queue, from which packets are dropped if the delay exceeds a target for longer than
 //! an interval.
 //!
+//! A *hit* is a drop or a mark.
+//!
 //! Source: RFC 8289; see `law` for the control law and its differences.
 
 use std::time::Duration;
@@ -17,14 +19,16 @@ parameters! {
     ///
     /// Source: RFC 8289, section 4.
     pub Config, checked {
-        /// Most bytes that may wait, as frames.
+        /// Most frame bytes that may wait.
         limit: Bytes = Bytes(4 << 20), in more_than(Bytes::ZERO), "nothing could wait";
-        /// Tolerated sojourn time on a busy link. At low rates it is at least the time of two packets.
+        /// Queueing delay that is tolerated permanently. At low rates, it rises to the time that
+        /// two full packets take.
         target: Duration = Duration::from_millis(5);
-        /// Time for which packets may exceed the target: the longest usual round-trip time. It grows with the
-        /// target.
+        /// Time for which a longer queueing delay is tolerated: the longest usual round-trip time.
+        /// If `target` rises at low rates, the interval rises by as much.
         interval: Duration = Duration::from_millis(100);
-        /// Size of a full packet. A backlog of at most one is never hit.
+        /// Size of a full packet. While the backlog is at most this, no packet is dropped or
+        /// marked.
         packet: Bytes = Bytes(1_514);
         /// ECN-capable packets are marked in place of being dropped.
         ecn: bool = true;

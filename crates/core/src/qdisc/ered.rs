@@ -19,7 +19,8 @@ use crate::{Factor, Packet, Rate, Time, parameters};
 parameters! {
     /// Parameters of RED, and the packets in profile.
     pub Config {
-        /// Ratio of the probabilities out of profile and in profile.
+        /// Probability of a drop or mark for packets out of profile, divided by the probability for
+        /// packets in profile.
         k: Factor = Factor::from_millionths(1_500_000), in Factor::ONE.., "it spares packets in profile";
         /// The DS codepoints of packets in profile, by name or number.
         in_profile: Vec<Codepoint> = Codepoint::LOW_DROP_PRECEDENCE.to_vec();

@@ -23,16 +23,17 @@ parameters! {
     ///
     /// Source: RFC 8290, section 5.2; Linux, `tc-fq_codel(8)` (the limit in bytes).
     pub Config, checked {
-        /// Most bytes that may wait, as frames.
+        /// Most frame bytes that may wait.
         limit: Bytes = Bytes(32 << 20), in more_than(Bytes::ZERO), "nothing could wait";
         /// Most packets that may wait.
         packets: u32 = 10_240, in 1.., "no packet could wait";
-        /// Bytes that a flow may send in a round.
+        /// Bytes that a flow may send per round of the scheduler.
         quantum: Bytes = Bytes(1_514), in LEAST_QUANTUM..;
-        /// Tolerated sojourn time of a busy flow. At low rates it is at least the time of two packets.
+        /// Queueing delay that is tolerated permanently. At low rates, it rises to the time that
+        /// two full packets take.
         target: Duration = Duration::from_millis(5);
-        /// Time for which packets may exceed the target: the longest usual round-trip time. It grows with the
-        /// target.
+        /// Time for which a longer queueing delay is tolerated: the longest usual round-trip time.
+        /// If `target` rises at low rates, the interval rises by as much.
         interval: Duration = Duration::from_millis(100);
         /// ECN-capable packets are marked in place of being dropped.
         ecn: bool = true;

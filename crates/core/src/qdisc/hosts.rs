@@ -7,7 +7,8 @@
 //!   flows, bulk flows. A new flow becomes a bulk flow as in RFC 8290, 4.2: after sending a
 //!   quantum, or when its queue becomes empty while bulk flows wait.
 //! - ACKs and packets of new flows need not wait until their host's turn comes, but are charged to
-//!   the host. If its credit is below minus [`OVERDRAFT`] quanta, they wait for the host's turn.
+//!   the host. A host that has such packets is called *eager*. If its credit is below minus
+//!   [`OVERDRAFT`] quanta, it must wait for its turn.
 //! - Within a host, ACKs may be at most a quantum ahead of the other flows, and new flows at most a
 //!   quantum ahead of bulk flows. Each ring therefore gets at most half of the bytes that it shares
 //!   with later rings.
@@ -46,20 +47,21 @@ parameters! {
     ///
     /// Source: RFC 8290, section 5.2; Linux, `tc-fq_codel(8)` (the limit in bytes).
     pub Config, checked {
-        /// Most bytes that may wait, as frames.
+        /// Most frame bytes that may wait.
         limit: Bytes = fq_codel::Config::default().limit, in more_than(Bytes::ZERO), "nothing could wait";
         /// Most packets that may wait.
         packets: u32 = fq_codel::Config::default().packets, in 1.., "no packet could wait";
-        /// Bytes a host, and each of its flows, may send in one turn.
+        /// Bytes that a host, and each of its flows, may send per round of the scheduler.
         quantum: Bytes = fq_codel::Config::default().quantum, in fq_codel::LEAST_QUANTUM..;
-        /// Tolerated sojourn time of a busy flow. At low rates it is at least the time of two packets.
+        /// Queueing delay that is tolerated permanently. At low rates, it rises to the time that
+        /// two full packets take.
         target: Duration = fq_codel::Config::default().target;
-        /// Time for which packets may exceed the target: the longest usual round-trip time. It grows with the
-        /// target.
+        /// Time for which a longer queueing delay is tolerated: the longest usual round-trip time.
+        /// If `target` rises at low rates, the interval rises by as much.
         interval: Duration = fq_codel::Config::default().interval;
         /// ECN-capable packets are marked in place of being dropped.
         ecn: bool = fq_codel::Config::default().ecn;
-        /// ACKs without data that acknowledge nothing new are dropped.
+        /// An ACK without data is dropped if the next ACK of its flow waits and supersedes it.
         thin_acks: bool = true;
     }
 }

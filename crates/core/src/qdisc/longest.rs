@@ -30,7 +30,7 @@ pub(super) struct Groups {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Group(Option<u32>);
 
-/// The beginnings of the lists of one group.
+/// List heads for one group.
 #[derive(Clone, Debug)]
 struct BacklogLists {
     /// For each list, the index of its first flow.

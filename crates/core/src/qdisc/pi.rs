@@ -32,13 +32,14 @@ parameters! {
     /// Source: doi 10.1109/INFCOM.2001.916670 (60 flows, 246 ms, 160 Hz); `marking`, section 5.1 (a
     /// target of two thirds of the limit).
     pub Config, checked {
-        /// Most bytes that may wait, as frames.
+        /// Most frame bytes that may wait.
         limit: Bytes = Bytes(300_000), in more_than(Bytes::ZERO), "nothing could wait";
         /// Target length of the queue.
         target: Bytes = Bytes(200_000);
-        /// Interval of the ticks that compute the probability.
+        /// Interval at which the probability is computed.
         every: Duration = Duration::from_micros(6_250);
-        /// Strength of the reaction: the coefficients `a` and `b` per packet, or `flows` and `rtt` for a design.
+        /// Strength of the reaction: the coefficients `a` and `b` per packet, or the traffic
+        /// (`flows` and `rtt`) from which they are computed.
         gains: Gains = Gains::Designed { flows: 60, rtt: Duration::from_millis(246), rate: None };
         /// ECN-capable packets are marked in place of being dropped.
         ecn: bool = true;
@@ -46,7 +47,7 @@ parameters! {
         measure: Measure = Measure::Bytes;
         /// Size of a typical packet, the unit of lengths and gains.
         packet: Bytes = Bytes(1_514);
-        /// Longer packets are more likely to be hit.
+        /// Longer packets are more likely to be dropped or marked.
         by_size: bool = false;
     }
 }

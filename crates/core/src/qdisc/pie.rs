@@ -1,6 +1,9 @@
 //! PIE: one queue whose controller sets the drop probability so that packets wait for a target
 //! time.
 //!
+//! At each *tick* of a clock, the controller computes the probability from the delay and its change.
+//! A *hit* is a drop or a mark.
+//!
 //! Source: RFC 8033, sections 4 and 5 and appendix A. Its options marking (5.1), capped steps (5.5)
 //! and derandomisation (5.4) are included. The delay is measured at the last departed packet (4.3,
 //! time stamps), not estimated from the departure rate (5.2).
@@ -25,19 +28,20 @@ parameters! {
     ///
     /// Source: RFC 8033, section 4 (15 ms, 150 ms) and section 5.1 (10 %).
     pub Config {
-        /// Most bytes that may wait, as frames.
+        /// Most frame bytes that may wait.
         limit: Bytes = Bytes(4 << 20), in more_than(Bytes::ZERO), "nothing could wait";
         /// Target delay of packets.
         target: Duration = Duration::from_millis(15), in more_than(Duration::ZERO);
-        /// Interval of the ticks that compute the probability.
+        /// Interval at which the probability is computed.
         every: Duration = Duration::from_millis(15), in more_than(Duration::ZERO);
-        /// Length of a burst before the first hit.
+        /// Duration of a burst after which the first packet may be dropped or marked.
         burst: Duration = Duration::from_millis(150);
         /// ECN-capable packets are marked in place of being dropped.
         ecn: bool = true;
         /// Packets are marked while the probability is at most this value, and dropped above it.
         mark_up_to: Chance = Chance::from_ppb(100_000_000);
-        /// Size of a typical packet. With at most two of them in the queue, no packet is hit.
+        /// Size of a typical packet. While at most two of them wait, no packet is dropped or
+        /// marked.
         packet: Bytes = Bytes(1_514);
     }
 }

@@ -19,19 +19,22 @@ parameters! {
     ///
     /// The defaults are the example of Linux, `tc-red(8)`, with packets of full size.
     pub Config, checked {
-        /// Most bytes that may wait, as frames.
+        /// Most frame bytes that may wait.
         limit: Bytes = Bytes(400_000), in more_than(Bytes::ZERO), "nothing could wait";
         /// Average length below which no packet is marked or dropped.
         min: Bytes = Bytes(30_000);
-        /// Average length at which packets are hit with probability `max_p`; more than `min`.
+        /// Average length at which packets are dropped or marked with probability `max_p`. More
+        /// than `min`.
         max: Bytes = Bytes(90_000);
-        /// Probability of a hit at an average of `max`.
+        /// Probability of a drop or mark at an average length of `max`.
         max_p: Chance = Chance::from_ppb(100_000_000);
-        /// Weight of the length at each arrival in the average.
+        /// Weight of the present length in the average, which each arrival updates.
         weight: Chance = Chance::from_ppb(2_000_000), in more_than(Chance::NEVER), "the average would never change";
-        /// Above `max` the probability rises to 1 at twice `max`. If false, it is 1 at once.
+        /// Above `max`, the probability rises linearly to 1 at twice `max`. If false, it is 1 above
+        /// `max`.
         gentle: bool = true;
-        /// From `1/p` to `2/p` packets lie between two hits. If false, less than `1/p`.
+        /// With probability `p`, from `1/p` to `2/p` packets pass between two drops or marks. If
+        /// false, less than `1/p`.
         wait: bool = false;
         /// ECN-capable packets are marked in place of being dropped.
         ecn: bool = true;
@@ -41,7 +44,7 @@ parameters! {
         measure: Measure = Measure::Bytes;
         /// Size of a typical packet. Converts bytes and idle time into packets.
         packet: Bytes = Bytes(1_514), in more_than(Bytes::ZERO);
-        /// Longer packets are more likely to be hit.
+        /// Longer packets are more likely to be dropped or marked.
         by_size: bool = false;
     }
 }

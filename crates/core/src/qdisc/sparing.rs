@@ -22,9 +22,9 @@ use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Reason, parameters};
 parameters! {
     /// Limits of the queue.
     pub Config {
-        /// Most bytes that may wait, as frames.
+        /// Most frame bytes that may wait.
         limit: Bytes = Bytes(150_000), in more_than(Bytes::ZERO), "nothing could wait";
-        /// Intended largest backlog, exceeded for a short time only. A value above `limit` acts like
+        /// Backlog that the queue exceeds only for a short time. A value above `limit` counts as
         /// `limit`.
         threshold: Bytes = Bytes(50_000), in more_than(Bytes::ZERO), "every packet would be hit";
     }

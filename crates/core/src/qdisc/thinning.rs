@@ -12,7 +12,7 @@
 //! presence of timestamps. These packets are therefore never dropped:
 //! - a duplicate ACK, and the ACK before a duplicate
 //! - an ACK that changes ECE or ACE
-//! - an ACK with SACK blocks, an unknown option, an MPTCP option, or a digest
+//! - an ACK with SACK blocks, an unknown option, an MPTCP option, or a digest (TCP-MD5, TCP-AO)
 //! - an ACK of an ACK-controlled flow
 //! - an ACK of an untracked flow, whose queue may contain packets of many flows
 //!
@@ -94,8 +94,8 @@ impl Last {
 }
 
 impl Merging {
-    /// Merging before the first ACK. `patience` is the delay of an ACK from which on the limit does
-    /// not apply.
+    /// No ACK is merged yet. The limit does not apply to an ACK that has waited for longer than
+    /// `patience`.
     pub(super) const fn new(now: Time, patience: Duration) -> Self {
         Self { now, patience, merged: 1 }
     }

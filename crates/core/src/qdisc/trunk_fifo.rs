@@ -1,8 +1,8 @@
 //! A router's queue for trunks: drops management packets early, but user packets only when it is
 //! full.
 //!
-//! A management packet stands for the user bytes of a trunk. Its loss makes the trunk reduce its
-//! rate, so user packets need not be lost. A management packet is dropped when `threshold`
+//! A trunk sends one management packet for each VMSS bytes of user data. The loss of a management
+//! packet makes the trunk reduce its rate, so user packets need not be lost. A management packet is dropped when `threshold`
 //! management packets wait. With a `limit` of [`required_buffer`](crate::trunk::required_buffer),
 //! no user packet is ever lost. Management packets have the highest drop precedence of assured
 //! forwarding, AFx3 (RFC 2597).
@@ -17,7 +17,6 @@
 //!   packets of trunks with a large VMSS arrive while the queue shrinks.
 //! - The average halves after each 100 ms without a waiting management packet. Otherwise it would
 //!   stay high between the rare retransmissions of a connection.
-//!   would stay high between the rare retransmissions of a connection.
 
 use std::time::Duration;
 
@@ -30,11 +29,12 @@ use crate::{Bytes, Cx, Packet, PacketId, Rate, Reason, Time, parameters};
 parameters! {
     /// Limits of the queue.
     pub Config {
-        /// Most bytes that may wait, as frames.
+        /// Most frame bytes that may wait.
         limit: Bytes = Bytes(1 << 20), in more_than(Bytes::ZERO), "nothing could wait";
-        /// Most management packets in the queue: eight for each expected connection.
+        /// Most management packets that may wait. Eight per expected connection are a good value.
         threshold: u32 = 64, in 1.., "no trunk could probe";
-        /// Drops or marks some management packets from half of `threshold` on.
+        /// Drops or marks some management packets while more than half of `threshold` wait on
+        /// average.
         early: bool = true;
     }
 }
@@ -70,7 +70,7 @@ pub(super) struct TrunkFifo {
 
 const SCALE: u64 = 1 << 10;
 
-/// Number of arrivals over which the average rises, and falls.
+/// Number of arrivals within which the average rises to a new level, and within which it falls.
 const RISES: u64 = 16;
 const FALLS: u64 = 64;
 

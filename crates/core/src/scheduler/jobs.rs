@@ -48,8 +48,8 @@ use crate::class::{ClassId, Sent, Terms};
 use crate::packet::number;
 use crate::units::real;
 use crate::{Bytes, Rate, Time, choice, parameters};
-use class::Class;
-use rates::Load;
+use class::JobsClass;
+use rates::OfferedLoad;
 
 parameters! {
     /// Parameters of JoBS.
@@ -100,7 +100,7 @@ impl Config {
             output: self.output,
             buffer: self.buffer,
             link: rate,
-            classes: vec![Class::default()],
+            classes: vec![JobsClass::default()],
             free: Vec::new(),
             order: Vec::new(),
             unweighted: false,
@@ -109,7 +109,7 @@ impl Config {
             queued: Bytes::ZERO,
             free_at: Time::ZERO,
             newcomer: 0,
-            load: Load::default(),
+            load: OfferedLoad::default(),
             window: record::Window::default(),
             states: Vec::new(),
         }
@@ -126,7 +126,7 @@ pub(super) struct Jobs {
     buffer: Bytes,
     link: Rate,
     /// By class number; the first is the link.
-    classes: Vec<Class>,
+    classes: Vec<JobsClass>,
     free: Vec<u32>,
     /// Indices of the classes, the highest priority first.
     order: Vec<usize>,
@@ -142,7 +142,7 @@ pub(super) struct Jobs {
     free_at: Time,
     /// The class of the latest arrival.
     newcomer: usize,
-    load: Load,
+    load: OfferedLoad,
     window: record::Window,
     states: Vec<ClassState>,
 }
@@ -163,7 +163,7 @@ impl Scheduler for Jobs {
     }
 
     fn add(&mut self, _: Time, _: ClassId, terms: Terms) -> ClassId {
-        let class = Class::new(terms);
+        let class = JobsClass::new(terms);
         let id = match self.free.pop() {
             Some(free) => {
                 let id = ClassId(free);
@@ -181,7 +181,7 @@ impl Scheduler for Jobs {
 
     fn remove(&mut self, id: ClassId) {
         self.idle(id);
-        self.classes[id.index()] = Class::default();
+        self.classes[id.index()] = JobsClass::default();
         self.order.retain(|at| *at != id.index());
         self.unweighted = true;
         self.free.push(id.0);
@@ -221,7 +221,7 @@ impl Scheduler for Jobs {
         }
         self.end_windows(now);
         if self.backlogged == 0 && now >= self.free_at {
-            self.classes.iter_mut().for_each(Class::begin_busy_period);
+            self.classes.iter_mut().for_each(JobsClass::begin_busy_period);
         }
         self.grow(now, leaf);
         self.classes[leaf.index()].backlogged = true;
@@ -292,7 +292,7 @@ impl Scheduler for Jobs {
 
     fn class_states(&mut self, _: Time) -> &[ClassState] {
         self.states.clear();
-        self.states.extend(self.classes.iter().map(Class::state));
+        self.states.extend(self.classes.iter().map(JobsClass::state));
         &self.states
     }
 

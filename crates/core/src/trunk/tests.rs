@@ -43,7 +43,8 @@ fn a_trunk_fills_the_path_and_only_management_packets_are_lost() {
     assert_eq!(drops.of(crate::Reason::QueueFull), 0);
 }
 
-/// Largest backlog of the router in the first 6 s, in percent of the buffer that equation 2 requires.
+/// Largest backlog of the router in the first 6 s, in percent of the buffer that `required_buffer` computes (equation 2 of
+/// the paper).
 fn fullest(begin: fn(tcp::Details) -> tcp::Details, delay: u64, early: bool) -> u64 {
     let room = required_buffer(ALPHA, Bytes(52), [Bytes(1_500); 4], Chance::NEVER).unwrap();
     let queue =
@@ -238,11 +239,11 @@ fn a_path_that_goes_away_gets_the_guarantee_only_and_all_again_when_it_comes_bac
     let before = pair.ends[0].counts();
     pair.run(seconds(35), greedy(50, &[1_500]));
     let after = pair.ends[0].counts();
-    // The credit of the windows before the failure, and of one retransmission of each connection.
+    // Each of four connections may give credit for the management packets in its window, and for one retransmission.
     let most = 4 * 1_500 * 32;
     assert!(after.elastic - before.elastic < most, "{before:?} {after:?}");
     let given = (after.elastic - before.elastic) / 1_500;
-    // At least one management packet of each connection gave no credit.
+    // Each connection sent at least one management packet that gave no credit: a retransmission after the second timeout.
     assert!(after.management - before.management >= 4 + given, "{before:?} {after:?}");
     pair.links[0] = there;
     pair.run(seconds(80), greedy(50, &[1_500]));

@@ -75,8 +75,8 @@ fn short(name: &str) -> &str {
     name.strip_prefix("tidegate-").unwrap_or(name)
 }
 
-/// Complains unless the table has a row for each crate with the crates that it uses, and the
-/// diagram shows each crate above those.
+/// Complains unless the table has a row for each crate, and the row names the crates that it uses.
+/// Also complains unless the diagram shows each crate above the crates that it uses.
 fn shown(crates: &[Crate], page: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     let (rows, lines) = (rows(page), lines(page));

@@ -7,13 +7,6 @@ use super::{Complaints, File, about, production, rust};
 /// Type names that `registry!` requires in each module of a mechanism.
 const OF_REGISTRIES: &[&str] = &["Config"];
 
-/// Type names that several types of the core share today. The list may only shrink: a name must be
-/// removed when only one type has it.
-const SHARED_IN_CORE: &[&str] = &[
-    "Account", "Claim", "Class", "Counts", "Flow", "Holds", "Inside", "Key", "Known", "Link",
-    "Load", "Part", "Place", "Record", "Shares", "Slot", "Stage", "State", "Tally", "Waiting",
-];
-
 /// Files with methods of a type whose fields are in another branch of the module tree.
 const FAR_FROM_FIELDS: &[(&str, &str)] = &[
     ("crates/dataplane/src/driver.rs", "Live"),
@@ -105,11 +98,8 @@ fn types(files: &[File]) -> BTreeMap<(&str, &str), Vec<&str>> {
 /// Complains about two types of a crate that have the same name.
 pub(super) fn type_names(files: &[File]) -> Complaints {
     let mut complaints = Complaints::new();
-    for ((krate, name), places) in types(files) {
+    for ((_, name), places) in types(files) {
         if places.len() < 2 || OF_REGISTRIES.contains(&name) {
-            continue;
-        }
-        if krate == "core" && SHARED_IN_CORE.contains(&name) {
             continue;
         }
         complaints.push(format!(
@@ -119,17 +109,6 @@ pub(super) fn type_names(files: &[File]) -> Complaints {
         ));
     }
     complaints
-}
-
-/// Complains about a name in the list of shared names that is unique now.
-pub(super) fn shared_names(files: &[File]) -> Complaints {
-    let types = types(files);
-    let is_shared = |name: &&&str| types.get(&("core", **name)).is_some_and(|it| it.len() > 1);
-    let unique = SHARED_IN_CORE.iter().filter(|name| !is_shared(name));
-    let complain = |name| {
-        format!("crates/core/tests/architecture/names.rs: `{name}` is not shared; remove it")
-    };
-    unique.map(complain).collect()
 }
 
 /// Complains about methods that stand neither in the file of the fields nor in a child module whose
@@ -219,13 +198,4 @@ fn methods_far_from_their_fields_are_refused() {
     assert_eq!(about("crates/x/src/a/b.rs", &whole), "");
     assert_eq!(about("crates/x/src/b.rs", "impl<T> Drop for State<T> {"), "");
     assert_eq!(about("crates/y/src/b.rs", block), "");
-}
-
-/// Catches: a name that stays in the list of shared names after it has become unique.
-#[test]
-fn a_shared_name_that_is_unique_is_refused() {
-    let one = [("crates/core/src/a.rs", "struct State;")];
-    let two = [one[0], ("crates/core/src/b.rs", "enum State {}")];
-    let says = |files: &[(&str, &str)]| about(shared_names, files).contains("`State`");
-    assert!(says(&one) && !says(&two));
 }

@@ -38,7 +38,8 @@ pub(super) struct Waiting {
     pub(super) frame: Body,
     /// Bytes of the frame.
     pub(super) len: u32,
-    /// Number of refusals. One while other flows were accepted counts as [`OVERTAKEN`].
+    /// Number of refusals. A refusal counts as [`OVERTAKEN`] if the kernel accepted a frame of
+    /// another flow after it.
     tries: u32,
 }
 

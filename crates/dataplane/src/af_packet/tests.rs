@@ -1,4 +1,5 @@
-//! Tests the port over a fake socket, whose results each test prescribes.
+//! Tests the packet-socket port over a fake socket. Each test prescribes what the socket's system
+//! calls return.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -460,8 +461,8 @@ fn what_is_to_be_done_to_a_frame_goes_with_it() {
 proptest! {
     /// For any answers of the interface, each frame is sent once or dropped once, in order.
     ///
-    /// Catches: a frame released that was not sent; a later frame of the flow offered after the
-    /// interface had no room.
+    /// Catches: a frame that is released although it was not sent; a later frame of the flow that
+    /// is offered although the interface has no room for an earlier one.
     #[test]
     fn each_frame_is_sent_or_dropped_once_in_order(
         answers in prop::collection::vec(prop_oneof![

@@ -1,4 +1,5 @@
-//! A port on AF_XDP sockets, one for each receive queue of its interface.
+//! A port on AF_XDP sockets, one for each receive queue of its interface. It lends packet buffers
+//! to the kernel for reception, and takes them back with frames in them.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -27,7 +28,7 @@ pub struct AfXdp {
     any: Option<OwnedFd>,
     memory: PacketMemory,
     chunks: Chunks,
-    /// Frames may have an unfinished checksum, without a flag that says so.
+    /// Received frames may have an unfinished checksum, and nothing marks these frames.
     unfinished: bool,
     /// The queue to receive from next.
     turn: usize,
@@ -37,7 +38,8 @@ pub struct AfXdp {
 }
 
 impl AfXdp {
-    /// `unfinished`: the other end may leave checksums to the hardware.
+    /// A port on `sockets`. With `unfinished`, the interface's peer may have left the checksums of
+    /// received frames to hardware, so that they are unfinished.
     pub(super) fn new(
         sockets: Vec<Socket>,
         memory: PacketMemory,

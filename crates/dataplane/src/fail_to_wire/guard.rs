@@ -1,4 +1,5 @@
-//! Checks that the gateway's programs are still attached to the ports, before all foreign programs.
+//! Checks that the gateway's bypass programs are still attached to the ports, and that no foreign
+//! program runs before them.
 
 use std::fmt;
 use std::io;
@@ -120,7 +121,7 @@ impl fmt::Display for Trouble {
                 "the {kind} program of the gateway is not on `{name}` any more: start the gateway \
                  again"
             ),
-            Kind::Unseen(error) => write!(f, "cannot look at the programs of `{name}`: {error}"),
+            Kind::Unseen(error) => write!(f, "cannot list the programs on `{name}`: {error}"),
         }
     }
 }
@@ -140,7 +141,7 @@ mod tests {
             let mut now = port.look(failed(number), &before);
             assert_eq!(now.len(), 2, "{now:?}");
             assert_eq!(now[0], before[0]);
-            assert!(now[1].to_string().starts_with("cannot look at the programs of `lo`: "));
+            assert!(now[1].to_string().starts_with("cannot list the programs on `lo`: "));
             assert_eq!(port.look(failed(number), &now), now);
             let other = Trouble { interface: "other".to_owned(), ..now[0].clone() };
             now[0] = other;

@@ -1,4 +1,5 @@
-//! Loads the BPF programs of one port and attaches them.
+//! Loads the BPF programs of one port, and attaches them. The program array among their maps
+//! decides whether frames go to the gateway or bypass it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -148,7 +149,7 @@ impl Object {
     }
 }
 
-/// How a new XDP program takes over from the attached one.
+/// How a new XDP program takes the place of the attached one.
 pub(super) enum GivesWay<'s> {
     /// No XDP program is attached.
     None,

@@ -141,8 +141,8 @@ impl Found {
     }
 }
 
-/// The counts that a program of this or an earlier version keeps for its predecessors, in its map
-/// `life`.
+/// The counts that a program inherited from the programs it replaced, as its map `life` stores
+/// them. The program may be of this or an earlier version.
 fn carried(life: &MapData) -> Option<Bypassed> {
     let size = usize::try_from(life.info().ok()?.value_size()).ok()?;
     Life::carried_in(life.fd().as_fd(), size)?.ok()

@@ -1,4 +1,5 @@
-//! Tests the frames of ACKs that a gateway holds and rebuilds, byte for byte.
+//! Tests the frames of a gateway with ACK control. It holds ACKs back and later rebuilds their
+//! frames from records; every byte must be right.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

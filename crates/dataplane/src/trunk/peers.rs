@@ -29,10 +29,10 @@ pub struct TrunkEnd {
     pub ends: Ends,
     /// Number of management connections in each direction.
     pub connections: u16,
-    /// How the trunk finds its rate. With epochs, the management connection carries the messages
-    /// that begin and end them.
+    /// How the trunk finds its rate. With epochs, the management connection carries the receiver's
+    /// reports of arrived bytes.
     pub probing: Probing,
-    /// The management connections have a weight other than one.
+    /// The trunk has a weight, by which its management connections send more or less.
     pub weighted: bool,
     /// The DS codepoint of hellos.
     pub dscp: u8,

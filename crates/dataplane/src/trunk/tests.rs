@@ -1,4 +1,5 @@
-//! Tests two gateways with a trunk between them, by the frames on all four ports.
+//! Tests two gateways with a trunk between them, by the frames on all four ports. The gateways
+//! exchange management packets (TCP segments that probe the path) and hellos (keepalives).
 
 use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
 use tidegate_core::policy::{Action, Filter, Mode, Policy, PolicySet};
@@ -208,7 +209,7 @@ fn user_packets_cross_as_they_are_and_management_packets_stay_between_the_gatewa
         assert!(world.sites[0].lan[1].borrow().is_empty());
         let counts = world.sites[0].gateway.trunks()[0].counts;
         assert!(counts.management > 400 && counts.again == 0, "{counts:?}");
-        // The difference are the hellos: one each second, and a few at the start.
+        // The difference is the number of hellos: one each second, and a few at the start.
         let made = world.sites[1].gateway.trunks()[0].counts.made;
         assert!((made + 4..made + 8).contains(&counts.absorbed), "{made} {counts:?}");
         let marked = world.crossed.iter().filter(|(_, frame)| described(frame).dscp == 14);
@@ -271,7 +272,7 @@ fn nobody_else_is_heard_whatever_is_sent_again_changed_or_made_up() {
     }
 }
 
-/// Number of datagrams that the port of a site has counted, as taken or as refused.
+/// Number of datagrams that the port of a site has counted as accepted or as refused.
 fn counted(site: &Site) -> u64 {
     let peer = site.peer();
     let users = peer.carried.map_or(0, |it| it.received);

@@ -1,4 +1,4 @@
-//! The measured figures of the demonstration.
+//! The figures that the demonstration measures and prints: rates, fairness, delays and drops.
 
 use std::fmt;
 use std::time::Duration;
@@ -170,8 +170,8 @@ impl fmt::Display for Inbound {
         let added = self.added_of_unmanaged.map_or_else(|| "-".to_owned(), percent);
         writeln!(
             f,
-            "With the bottleneck before us, holding ACKs gave the downloads {} of {INBOUND}; the ping took {added} \
-             of what it took longer than its path unmanaged, and we dropped {}.",
+            "With the bottleneck upstream of the gateway, holding ACKs gave the downloads {} of {INBOUND}. The \
+             ping's added delay was {added} of the unmanaged one, and the gateway dropped {} packets.",
             percent(self.of_profile),
             self.drops,
         )

@@ -1,4 +1,4 @@
-//! The phases of the demonstration.
+//! The phases of the demonstration. Each has another kind of gateway, or none.
 
 use std::time::Duration;
 
@@ -47,17 +47,17 @@ pub(super) const PHASES: [Phase; 8] = [
     },
     Phase {
         name: "inbound-fifo",
-        title: "the bottleneck is upstream of us: a shaper with one FIFO",
+        title: "the bottleneck is upstream of the gateway: a shaper with one FIFO",
         edge: Some(Edge::Line(r#"{ kind = "drop-tail", limit = "256 KiB" }"#)),
     },
     Phase {
         name: "inbound-fq-codel",
-        title: "the bottleneck is upstream of us: a shaper with FQ-CoDel",
+        title: "the bottleneck is upstream of the gateway: a shaper with FQ-CoDel",
         edge: Some(Edge::Line(r#""fq-codel""#)),
     },
     Phase {
         name: "inbound-policed",
-        title: "the bottleneck is upstream of us: packets out of profile are dropped",
+        title: "the bottleneck is upstream of the gateway: packets out of profile are dropped",
         edge: Some(Edge::Behind(
             r#"
 match = { direction = "down", protocol = "tcp" }
@@ -67,7 +67,7 @@ action = "police-drop"
     },
     Phase {
         name: "inbound-postack",
-        title: "the bottleneck is upstream of us: ACKs are held",
+        title: "the bottleneck is upstream of the gateway: ACKs are held",
         edge: Some(Edge::Behind(
             r#"
 match = { direction = "down" }

@@ -176,7 +176,7 @@ fn prepare(namespace: &str, is_host: bool, offloads: Offloads) -> anyhow::Result
     run(&mut command, "")
 }
 
-/// Removes `namespaces`. This also removes every cable that ends in one of them.
+/// Removes `namespaces`. The kernel then also removes the cables that end there.
 pub(super) fn remove(namespaces: &[String]) -> anyhow::Result<()> {
     let there = std::fs::read_dir("/run/netns").map(|entries| {
         let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());

@@ -1,4 +1,5 @@
-//! The process that emulates the network of a lab.
+//! The process that emulates the network of a lab: it delays, queues and drops the packets between
+//! hosts.
 
 use std::fs;
 use std::io::{self, Read, Write};

@@ -1,11 +1,11 @@
-//! Kernel settings of the lab's network namespaces.
+//! Sets kernel parameters in the network namespaces of a lab.
 
 use std::fs;
 
 use tidegate_dataplane::{Interface, Offload};
 
-/// Settings for a host. Its addresses work at once, no connection uses values learned from an
-/// earlier one, and ICMP messages are not rate-limited.
+/// Settings for a host: addresses work at once, TCP remembers nothing of earlier connections, and
+/// ICMP messages are not rate-limited.
 const SETTINGS: &[(&str, &str)] = &[
     ("ipv6/conf/all/accept_dad", "0"),
     ("ipv6/conf/default/accept_dad", "0"),
@@ -13,11 +13,12 @@ const SETTINGS: &[(&str, &str)] = &[
     ("ipv4/icmp_ratelimit", "0"),
 ];
 
-/// Settings for a namespace that is no host. Its kernel sends no packets of its own.
+/// Settings for the namespace of a gateway or of the emulated network, whose kernel must send no
+/// packets.
 const SILENT: &[(&str, &str)] =
     &[("ipv6/conf/all/disable_ipv6", "1"), ("ipv6/conf/default/disable_ipv6", "1")];
 
-/// Prepares the network namespace of this process: for a host, or, if `silent` is set, for a
+/// Prepares the network namespace of this process for a host. If `silent` is set, prepares it for a
 /// gateway or the emulated network. Frames on the interfaces in `wire` get the sizes and checksums
 /// that they would have on a real wire.
 ///

@@ -26,7 +26,7 @@ pub struct Seen {
     pub tcp: BTreeMap<IpAddr, u64>,
 }
 
-/// A machine for the loop: it receives packets and sends none.
+/// What the driver runs here in place of a gateway: it receives packets and sends none.
 struct Watch {
     pool: PacketPool,
     all: Count,

@@ -1,5 +1,5 @@
-//! Writes a set of policies into a directory: each file under a temporary name, then all renamed,
-//! and the marker last.
+//! Writes a set of policies into a directory. Each file is written under a temporary name, then all
+//! are renamed. The commit marker is written last.
 //!
 //! Methods of `Directory`, whose fields are in `directory.rs`.
 

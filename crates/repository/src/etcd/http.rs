@@ -260,7 +260,7 @@ impl Response<'_> {
 
 /// Why a body was not read.
 pub(super) enum Unread {
-    /// It is longer than the limit.
+    /// The body exceeds the limit.
     TooLong,
     /// The connection failed.
     Failed(Fault),

@@ -87,7 +87,7 @@ impl Keys {
         let item = rest.and_then(|rest| rest.split_once('/')).filter(|(_, name)| !name.is_empty());
         item.and_then(|(word, name)| Some(Holds::Item(ItemKind::of_word(word)?, name))).ok_or_else(
             || {
-                let message = format!("key {} is not one of Tidegate", shown(key));
+                let message = format!("key {} is not a key of Tidegate", shown(key));
                 let known = "keys below the prefix are policy/NAME, class/NAME, trunk/NAME, commit and status/NODE";
                 Fault::new(FaultKind::Malformed, message)
                     .help(format!("{known}; rename or delete it, and commit again"))

@@ -42,7 +42,7 @@ pub(super) fn wanted(keys: &Keys, limits: Limits, items: &[Item]) -> Result<Want
         keys.holds(key.as_bytes())?;
         size = size.saturating_add(key.len() + value.len());
         if wanted.insert(key, value).is_some() {
-            let message = format!("{} `{}` is there twice", item.kind, item.name);
+            let message = format!("{} `{}` occurs twice", item.kind, item.name);
             return Err(Fault::new(FaultKind::Malformed, message).help("rename one of them"));
         }
     }

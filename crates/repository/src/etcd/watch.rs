@@ -4,7 +4,6 @@
 //! With a marker, only the marker's key is watched. A change is read when no further one has
 //! followed for [`QUIET`], at the latest [`LONGEST_BURST`] after the first. Every [`LOOK`], the
 //! newest revision is requested. This detects a stalled watch, and a server that lost its data.
-//! detects a stalled watch and a server that lost its data.
 //!
 //! Source: etcd 3.4, `rpc.proto`, `WatchCreateRequest` and `WatchResponse.compact_revision`.
 
@@ -139,8 +138,8 @@ struct SessionProgress {
     burst: Option<(Instant, Instant)>,
     /// Time at which a set that kept changing is read again, even if no further change is reported.
     again: Option<Instant>,
-    /// A change that [`look`](Self::look) found and the watch had not reported. It must do so until
-    /// the next look.
+    /// A change that the last request for the newest revision found, but the watch had not reported
+    /// yet. The watch must report it before the next request.
     missed: u64,
 }
 

@@ -142,11 +142,13 @@ fn read_address(filter: &Entry, side: &str) -> Result<Option<Value>, Fault> {
             Some(4) => <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from),
             Some(6) => <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from),
             Some(_) => return Err(filter.malformed(VERSION, "is neither 4 nor 6")),
-            None => return Err(filter.malformed(VERSION, "is missing beside an address")),
+            None => {
+                return Err(filter.malformed(VERSION, "is missing, although there is an address"));
+            }
         };
         address
             .map(Some)
-            .ok_or_else(|| filter.malformed(attribute, "has not the size of an address"))
+            .ok_or_else(|| filter.malformed(attribute, "does not have the size of an address"))
     };
     let attribute = format!("pcelsIPHdr{side}Address");
     let (end, mask) = (format!("{attribute}EndOfRange"), format!("pcelsIPHdr{side}Mask"));
@@ -161,7 +163,7 @@ fn read_address(filter: &Entry, side: &str) -> Result<Option<Value>, Fault> {
             net.trunc().to_string()
         }
         (Some(_), Some(_), Some(_)) => {
-            return Err(filter.malformed(&mask, "stands beside the end of a range"));
+            return Err(filter.malformed(&mask, "is given together with the end of a range"));
         }
         (None, _, _) => return Err(filter.malformed(&attribute, "is missing")),
     };

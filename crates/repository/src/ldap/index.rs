@@ -1,4 +1,4 @@
-//! Finds the entries of a repository by their names.
+//! Finds the LDAP entries of a repository by their distinguished names.
 
 use std::collections::BTreeMap;
 

@@ -56,7 +56,7 @@ fn item(entry: &Entry, index: &Index) -> Result<Option<Item>, Fault> {
         let mut matched = conditions::read(entry, index)?;
         match fields.remove(MATCH) {
             Some(Value::Table(own)) if !own.is_empty() => merge(&mut matched, own, entry)?,
-            // This is not a table of filter fields, so the value stays as it is.
+            // The value of `match` is not a table of filter fields, so it is kept unchanged.
             Some(other) => {
                 merge(&mut fields, Table::from_iter([(MATCH.to_owned(), other)]), entry)?
             }
@@ -116,13 +116,13 @@ fn own_fields(kind: ItemKind, entry: &Entry) -> Result<Table, Fault> {
                 let Value::Table(inner) = inner else {
                     return Err(entry.malformed(
                         field.attribute,
-                        "stands beside another attribute for all of it",
+                        "is given together with another attribute for the whole table",
                     ));
                 };
                 if inner.insert(name.to_owned(), value).is_some() {
                     return Err(entry.malformed(
                         field.attribute,
-                        "stands beside another attribute for all of it",
+                        "is given together with another attribute for the whole table",
                     ));
                 }
             }

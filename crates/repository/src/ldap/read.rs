@@ -4,8 +4,8 @@
 //! state is the set of its marker under three conditions:
 //! 1. No change is being written: the root entry has no `tgPending`.
 //! 2. Nothing changed while the marker and the set were read: `contextCSN` is equal before and
-//!   after. If the server has none, or other entries are being written, the set is read twice and
-//!   the marker in between. Both reads must return the same set.
+//!    after. If the server has none, or other entries are being written, the set is read twice and
+//!    the marker in between. Both reads must return the same set.
 //! 3. No entry is newer than the marker: its `entryCSN` is at most that of the root entry.
 //!
 //! Otherwise the set is read again, at most [`TRIES`] times. Condition 3 is checked only on servers
@@ -81,8 +81,8 @@ impl Reader {
             match self.complete(&root).and_then(|()| self.not_newer(&root, &entries)) {
                 Ok(()) => {
                     let commit = self.commit;
-                    // Parsing a large set takes seconds. On a thread of its own, it does not delay
-                    // other sources.
+                    // Parsing a large set takes seconds. Another thread does it, so other sources
+                    // are not delayed.
                     let read = spawn_blocking(move || proposal(commit, root, entries)).await;
                     return read.unwrap_or_else(|error| Err(ended(&error)));
                 }

@@ -48,8 +48,8 @@ impl Gauge {
         self.end.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Takes the memory of one entry from the allowance. It may exceed the entry's bytes in the
-    /// message.
+    /// Subtracts the memory of one entry from the allowance. A small entry needs more memory than
+    /// it has bytes in the message.
     pub(super) fn take_entry(&self) -> Result<(), Fault> {
         self.take(ENTRY)
     }

@@ -145,10 +145,8 @@ fn action(category: &Entry) -> Result<Table, Fault> {
     let aix = positive(category, MAX_RATE)?;
     let zos = positive(category, IN_PROFILE_RATE)?;
     if aix.is_some() && zos.is_some() {
-        return Err(category.malformed(
-            MAX_RATE,
-            "stands beside DiffServInProfileRate, where it is for single connections",
-        ));
+        return Err(category
+            .malformed(MAX_RATE, "limits single connections if DiffServInProfileRate is given"));
     }
     let mean = aix.or(zos);
     let action = treatment(category, mean.is_some())?;
@@ -216,7 +214,9 @@ fn profile(category: &Entry, mean: i64) -> Result<Table, Fault> {
                 .checked_mul(BYTES_IN_KILOBIT)
                 .ok_or_else(|| category.malformed(attribute, "is too large"))?;
             if profile.insert(field.to_owned(), Value::String(format!("{bytes} B"))).is_some() {
-                return Err(category.malformed(attribute, "stands beside another token bucket"));
+                return Err(
+                    category.malformed(attribute, "is given together with another token bucket")
+                );
             }
         }
     }

@@ -194,7 +194,6 @@ fn with_files(server: &Etcd, ca: Option<&str>, client: Option<&str>) -> SourceSp
 
 /// Catches: a server certificate that is not verified; a client certificate that is not sent;
 /// different causes reported as the same kind of fault.
-/// for all.
 #[tokio::test]
 async fn certificates_of_both_sides_are_verified() {
     let Some(server) = with_tls("127.0.0.1", 2090).await else { return };

@@ -1,4 +1,5 @@
-//! Tests the sets that a watcher gets, and when it gets them.
+//! Tests the sets of policies that a watcher of etcd gets, and when it gets them. The commit
+//! marker, a key that is written last, completes a set.
 
 use std::time::Duration;
 

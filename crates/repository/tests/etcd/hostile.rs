@@ -1,4 +1,5 @@
-//! Tests servers that are slow, silent, wrong or endless, and the cost that they can cause.
+//! Tests etcd servers that are slow, silent, wrong or endless. Time and memory for their answers
+//! must stay within limits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -199,8 +200,8 @@ async fn an_answer_without_end_is_cut_off_at_max_size() {
     assert!((4 << 20..20 << 20).contains(&sent), "{sent} B");
 }
 
-/// Time is virtual. Catches: a connection with an unread rest of an answer that is used again, so
-/// the set is read a second time.
+/// Time is virtual. Catches: a connection that is used again although a part of the last answer is
+/// unread, so the same set is read a second time.
 #[tokio::test(start_paused = true)]
 async fn a_set_that_is_too_large_is_read_once_for_each_commit() {
     let reads = Arc::<AtomicUsize>::default();
@@ -222,7 +223,8 @@ async fn a_set_that_is_too_large_is_read_once_for_each_commit() {
     assert_eq!(reads.load(Ordering::Relaxed), 1);
 }
 
-/// Time is virtual. Catches: a wait for a quiet moment that never ends.
+/// Time is virtual. Catches: a watch that waits until no marker follows, and so never reads the
+/// set.
 #[tokio::test(start_paused = true)]
 async fn markers_that_never_pause_are_read_after_a_second() {
     let server = False::start(|path, request, n| match path {
@@ -240,7 +242,8 @@ async fn markers_that_never_pause_are_read_after_a_second() {
     assert!(began.elapsed() < Duration::from_millis(1500), "{:?}", began.elapsed());
 }
 
-/// Catches: a limit on the bytes of the answer only, and none on the keys and values in it.
+/// Catches: a size limit that applies to the bytes of the answer, but not to the keys and values in
+/// it.
 #[tokio::test]
 async fn an_answer_of_64_mib_is_too_large_for_a_source_of_63() {
     let value = STANDARD.encode(vec![b'#'; 1 << 20]);
@@ -264,7 +267,8 @@ async fn an_answer_of_64_mib_is_too_large_for_a_source_of_63() {
     fault(open(&spec).unwrap().pull().await, FaultKind::TooLarge);
 }
 
-/// Catches: pages without end that are all read; keys out of order that are accepted.
+/// Catches: a reader that requests pages without end; a reader that accepts keys that are out of
+/// order.
 #[tokio::test]
 async fn pages_without_end_are_cut_off() {
     for same in [true, false] {
@@ -305,7 +309,8 @@ async fn answers_that_are_not_etcd_are_faults_of_the_protocol() {
     }
 }
 
-/// Time is virtual. Catches: no time limit for the header, for a silence, or for the whole answer.
+/// Time is virtual. Catches: a missing time limit for the header, for a silence, or for the whole
+/// answer.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_silent_or_slow_is_unreachable() {
     let answers: [(fn() -> Reply, u64); 3] = [
@@ -382,8 +387,8 @@ async fn a_compacted_or_closed_watch_is_listed_again() {
     }
 }
 
-/// Catches: no comparison with the store's newest revision, so a stalled watch is never noticed; no
-/// comparison with the revision before, so lost data is not noticed.
+/// Catches: a stalled watch that is never noticed, although the store has a newer revision; a loss
+/// of data that is not noticed, although the store's revision went back.
 #[tokio::test(start_paused = true)]
 async fn a_silent_watch_is_found_by_a_newer_marker_and_by_an_older_store() {
     for (store, marker) in [(30, 25), (8, 4)] {

@@ -1,4 +1,5 @@
-//! Tests pushes of every size, and the committed set after an interrupted push.
+//! Tests pushes to etcd. A push replaces the whole set of policies; if it is interrupted, the old
+//! set must stay committed.
 
 use std::collections::BTreeMap;
 

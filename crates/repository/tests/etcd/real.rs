@@ -29,7 +29,8 @@ impl Etcd {
         Self::start_with("http", |_| Vec::new()).await
     }
 
-    /// The same with more arguments, which may name files in the server's folder.
+    /// As [`start`](Self::start), with more arguments for etcd. They may name files in the server's
+    /// folder.
     pub(crate) async fn start_with(
         scheme: &'static str,
         arguments: impl Fn(&Path) -> Vec<String>,

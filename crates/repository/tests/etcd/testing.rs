@@ -1,4 +1,5 @@
-//! Helpers of the tests: sources, items and answers.
+//! Helpers of the tests: configurations of sources, items (policies, classes, trunks), and answers
+//! of a watch.
 
 use std::sync::Arc;
 use std::time::Duration;

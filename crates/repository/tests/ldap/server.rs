@@ -35,7 +35,7 @@ impl Server {
         Self::with("overlay syncprov\n")
     }
 
-    /// The same with other lines in the configuration of the database.
+    /// As [`start`](Self::start), with other `lines` in the configuration of the database.
     pub(crate) fn with(lines: &str) -> Option<Self> {
         let program = slapd()?;
         let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! Tests that pushed sets come back unchanged.
+//! Tests that sets of policies that are pushed to an LDAP directory come back unchanged.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! Tests that each commit is proposed once, soon, and as a whole.
+//! Tests the watch of an LDAP directory. A set of policies is committed by an attribute of the root
+//! entry, the marker. The watch must propose each commit to the gateway once, soon, and as a whole.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -56,7 +57,8 @@ fn a_commit_is_proposed_when_its_marker_is_written() {
     });
 }
 
-/// Catches: one read for each marker; a read that every further marker postpones.
+/// Catches: a set that is read once for each marker of a burst; a set that is never read while
+/// further markers follow.
 #[test]
 fn many_markers_are_few_proposals_and_not_none() {
     let Some(server) = Server::start() else { return };
@@ -95,7 +97,6 @@ const STRETCH: u32 = 200;
 
 /// Catches: an alarm while a push is being written; a watch that never begins, because the root
 /// entry did not exist at first.
-/// that never begins.
 #[test]
 fn a_watch_begins_before_there_is_anything_and_hears_of_no_push_but_its_end() {
     let Some(server) = Server::start() else { return };
@@ -159,8 +160,8 @@ fn each_change_is_a_commit_if_the_source_says_so() {
     });
 }
 
-/// Catches: a watch that waits for change reports, although the server lacks the control and never
-/// sends any.
+/// Catches: a watch that waits for the server to report changes, although this server does not
+/// support such reports (RFC 4533).
 #[test]
 fn a_server_without_synchronization_is_polled() {
     for commit in [Commit::Marker, Commit::EachChange] {

@@ -37,7 +37,7 @@ impl<T: Read> Read for Draw<T> {
         };
         let mut entries = table.iter();
         let (Some((name, value)), None) = (entries.next(), entries.next()) else {
-            let message = "this is not how a quantity is drawn";
+            let message = "this is neither a quantity nor a distribution";
             let help = "write { exponential = MEAN }, { uniform = [LEAST, MOST] }, { pareto = { mean = MEAN, shape = 2.5 } }, { lognormal = { mean = MEAN, deviation = DEVIATION } } or { weibull = { mean = MEAN, shape = 0.5 } }";
             found.push(Diagnostic::error(Code::BadDraw, node.span(), message).help(help));
             return None;

@@ -106,7 +106,8 @@ impl<'a> Network<'a> {
                 let (from, to) =
                     if there { (&pair.to, &pair.from) } else { (&pair.from, &pair.to) };
                 let message = format!("no route leads from `{from}` to `{to}`");
-                let help = "add a [[route]]; one without `from` and `to` serves everybody else";
+                let help =
+                    "add a [[route]]; a route without `from` and `to` serves all other hosts";
                 found.push(Diagnostic::error(Code::NoWay, raw.span(), message).help(help));
                 break;
             }

@@ -19,9 +19,9 @@ use crate::tcp::Tcp;
 tables! {
     /// A run of the simulator.
     "[run]" Run {
-        /// Virtual time of the run.
+        /// Virtual duration of the run.
         "duration" => duration: Required<Period>,
-        /// Time before the measurement begins. Default: "0 s".
+        /// Duration of the warm-up, which the results leave out. Default: "0 s".
         "warmup" => warmup: Option<Spanned<Period>>,
         /// Interval between two samples of time series. Default: a 300th of the duration.
         "sample" => sample: Option<Spanned<Period>>,
@@ -61,17 +61,19 @@ tables! {
         /// { lognormal = { mean = MEAN, deviation = DEVIATION } } or
         /// { weibull = { mean = MEAN, shape = 0.5 } }.
         "size" => size: Option<Spanned<Draw<Bytes>>>,
-        /// With kind "web": length of a request, given like `size`. Default: "300 B".
+        /// With kind "web": length of a request; a size, or a distribution as in `size`. Default:
+        /// "300 B".
         "request" => request: Option<Spanned<Draw<Bytes>>>,
-        /// With kind "web": time from an answer to the next request; a time, or drawn as `size` is.
+        /// With kind "web": time from the end of an answer to the next request; a time, or a
+        /// distribution as in `size`.
         "think" => think: Option<Spanned<Draw<Period>>>,
-        /// With kind "on-off" over UDP: length of a burst; a time, or drawn as `size` is.
+        /// With kind "on-off" over UDP: length of a burst; a time, or a distribution as in `size`.
         "on" => on: Option<Spanned<Draw<Period>>>,
-        /// With kind "on-off": length of a pause; a time, or drawn as `size` is.
+        /// With kind "on-off": length of a pause; a time, or a distribution as in `size`.
         "off" => off: Option<Spanned<Draw<Period>>>,
         /// With kind "on-off" over TCP: true for a new connection for each burst. Default: false.
         "reconnect" => reconnect: Option<Spanned<Flag>>,
-        /// With kind "arrivals": mean time between two files of a pair's flow.
+        /// With kind "arrivals": mean time between the starts of two files of a flow.
         "every" => every: Option<Spanned<Period>>,
         /// With UDP: the rate while a flow sends.
         "rate" => rate: Option<Spanned<Rate>>,
@@ -87,11 +89,12 @@ tables! {
         /// With kind "relay": most bytes of a flow that the relay stores. With kind
         /// "aggregate" and overflow "slow": most bytes of one local connection that wait. Default: no bound.
         "buffer" => buffer: Option<Spanned<Bytes>>,
-        /// With kind "aggregate": the reaction of the gateway to a long queue. "grow": none; "slow": it stops reading
-        /// local connections; "withhold": it withholds their ACKs while the mean queue is too long. Default: "grow".
+        /// With kind "aggregate": what the gateway does when its queue is long. "grow": nothing;
+        /// "slow": it stops reading local connections; "withhold": it withholds their ACKs while
+        /// the mean queue is too long. Default: "grow".
         "overflow" => overflow: Option<Spanned<Overflow>>,
-        /// With overflow "slow": most bytes that wait, of all local connections. With "withhold": the threshold of
-        /// the mean queue.
+        /// With overflow "slow": most bytes that wait, over all local connections. With "withhold":
+        /// threshold of the mean queue.
         "queue" => queue: Option<Spanned<Bytes>>,
         /// With kind "aggregate": the rule for its weight, "fixed", "literal", "measured" or "proportional", or a
         /// table with `kind` and parameters. Default: the weight of its congestion control.

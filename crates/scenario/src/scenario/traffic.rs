@@ -174,7 +174,7 @@ fn too_late(group: &Traffic, raw: &raw::Traffic, file: &File, found: &mut Findin
     if let (Some(written), Some(duration)) = (&raw.start, duration)
         && begins >= duration.get_ref().0
     {
-        let message = "the run is over when it begins";
+        let message = "this traffic begins after the end of the run";
         let late = Diagnostic::warning(Code::NeverMatches, written.span(), message);
         let help = "begin earlier, or simulate longer";
         found.push(late.other(duration.span(), "the run").help(help));
@@ -365,7 +365,7 @@ impl Fields<'_> {
         self.needed("of", raw.of.as_ref())?;
         let of = raw.of.as_ref()?;
         let [one] = of.get_ref().0.as_slice() else {
-            let message = "a relay hands on one traffic";
+            let message = "a relay forwards one traffic";
             let wrong = Diagnostic::error(Code::BadRelay, of.span(), message);
             self.found.push(wrong.help("add a relay for each"));
             return None;

@@ -36,7 +36,7 @@ pub(crate) fn compile(file: &raw::File, found: &mut Findings) -> Topology {
     }
 }
 
-/// All tables of a kind, such as `[[route]]`.
+/// All tables of a kind, for example `[[route]]`.
 pub(crate) fn rows<T>(field: Option<&Spanned<Array<T>>>) -> &[Spanned<T>] {
     field.map_or(&[], |it| &it.get_ref().0)
 }
@@ -159,7 +159,8 @@ fn serve(raw: &[Spanned<raw::Gateway>], topology: &Topology, found: &mut Finding
     for (number, gateway) in raw.iter().enumerate() {
         if topology.behind(number).chain(topology.gateways_behind(number)).next().is_none() {
             let message = "no host is behind this gateway";
-            let help = "add gateway = \"NAME\" to a host or another gateway, or remove it";
+            let help =
+                "add gateway = \"NAME\" to a host or another gateway, or remove this gateway";
             found.push(Diagnostic::error(Code::BadGateway, gateway.span(), message).help(help));
         }
     }
@@ -310,14 +311,14 @@ fn unreachable(raw: &[Spanned<raw::Route>], topology: &Topology, found: &mut Fin
         }
     }
     for (route, _) in raw.iter().zip(used).filter(|(_, used)| !used) {
-        let message = "no packet ever takes this route: those above it fit first";
+        let message = "no packet ever takes this route: earlier routes match all its packets";
         let help = "move it up, or remove it";
         found.push(Diagnostic::warning(Code::NeverMatches, route.span(), message).help(help));
     }
     if let Some((a, b)) = cut_off {
         let (a, b) = (&hosts[a].name, &hosts[b].name);
         let message = format!("no route leads from `{a}` to `{b}`: their packets will be dropped");
-        let help = "add a [[route]]; one without `from` and `to` serves everybody else";
+        let help = "add a [[route]]; a route without `from` and `to` serves all other hosts";
         found.push(Diagnostic::warning(Code::NoWay, 0..0, message).help(help));
     }
 }

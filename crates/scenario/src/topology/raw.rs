@@ -31,7 +31,7 @@ tables! {
         "host" => hosts: Required<Array<Host>>,
         /// The gateways.
         "gateway" => gateways: Option<Spanned<Array<Gateway>>>,
-        /// Routes through the network; a packet takes the first that matches.
+        /// Routes through the network. A packet takes the first route that matches.
         "route" => routes: Option<Spanned<Array<Route>>>,
         /// The routers; a lab has none.
         "router" => routers: Option<Spanned<Array<Router>>>,

@@ -70,8 +70,8 @@ pub(crate) struct Watch {
 
 impl Lane {
     pub(super) fn new(way: &Way, config: &LinkConfig, leads: Leads, seed: u64) -> Self {
-        // The link uses several random streams with consecutive numbers. Their first number is a
-        // hash of the link's name, shifted so that the numbers of two links rarely meet.
+        // `Link::new` numbers the random streams of the link's parts 3 * `component` + 0, 1, 2. The
+        // shift keeps this product within 64 bits.
         let component = stream("link", &way.to_string(), 0) >> 8;
         Self {
             link: Link::new(config, seed, component),

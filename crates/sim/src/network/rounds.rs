@@ -1,5 +1,5 @@
-//! The rounds of flows that pass a gateway, as the tracker `paper` of a marking sees them. A round
-//! is one window of data of a flow, sent in one round trip.
+//! The rounds of flows that pass a gateway, estimated by the tracker `paper` (one of the estimators
+//! that a marking can use). A round is one window of data of a flow, sent in one round trip.
 //!
 //! At the end of each round the tracker projects the start time and the size of the next round. The
 //! table has one row for each round: the projection beside the bytes that arrived.

@@ -165,7 +165,7 @@ impl<'a> Check<'a> {
         let all = trunks.iter().filter_map(|trunk| trunk.guarantee);
         let all = Rate::from_bps(all.map(Rate::bps).fold(0, u64::saturating_add));
         if let Some(rate) = rate.filter(|rate| all > *rate) {
-            let value = format!("what is guaranteed to trunks, {all} together,");
+            let value = format!("the guarantee of all trunks together, {all},");
             let expected = format!("the link at `{name}.wan` carries {rate}");
             self.range(Place::Node(node, "trunk"), false, value, expected);
         }
@@ -189,7 +189,7 @@ impl<'a> Check<'a> {
                 self.wrong(Place::Link(n, "b"), What::Loop(link.a.node.clone()));
             }
             if link.forward.is_none() && link.back.is_none() {
-                let what = What::None("a link leads at least one way");
+                let what = What::None("a link needs at least one direction");
                 self.wrong(Place::Link(n, "forward"), what);
             }
             for (way, config) in link.ways() {
@@ -220,7 +220,7 @@ impl<'a> Check<'a> {
             self.wrong(place("rate"), What::Zero(HOLDS));
         }
         let fits = config.delay.as_secs() <= YEAR;
-        self.range(place("delay"), fits, "it", "at most a year");
+        self.range(place("delay"), fits, "the delay", "at most a year");
     }
 
     fn end(&mut self, place: Place, end: &End) {
@@ -235,9 +235,10 @@ impl<'a> Check<'a> {
             (NodeKind::Gateway(_), side) => {
                 (matches!(side, Side::Lan | Side::Wan), "say which side of the gateway: lan or wan")
             }
-            (NodeKind::Cloud(cloud), Side::Port(port)) => {
-                (usize::from(port) < cloud.ports.len(), "a cloud has the ports it is given")
-            }
+            (NodeKind::Cloud(cloud), Side::Port(port)) => (
+                usize::from(port) < cloud.ports.len(),
+                "a cloud has only the ports in its configuration",
+            ),
             (NodeKind::Cloud(_), _) => (false, "say which port of the cloud"),
         };
         if !fits {
@@ -263,7 +264,7 @@ impl<'a> Check<'a> {
     fn traffic(&mut self, n: usize, traffic: &Traffic) {
         let place = |field| Place::Traffic(n, field);
         if traffic.pairs.is_empty() {
-            self.wrong(place("pairs"), What::None("somebody must send to somebody"));
+            self.wrong(place("pairs"), What::None("name at least one sender and one receiver"));
         }
         if traffic.flows == 0 {
             self.wrong(place("flows"), What::Zero("sends nothing; leave the traffic out"));
@@ -280,14 +281,14 @@ impl<'a> Check<'a> {
             Start::At(at) => at,
             Start::Between(first, last) => {
                 if last < first {
-                    let what = "it begins after it ends; swap the two times";
+                    let what = "the first time is after the last; swap the two times";
                     self.wrong(place("start"), What::Contradiction(what));
                 }
                 first
             }
         };
         if traffic.stop.is_some_and(|stop| stop <= begins) {
-            let what = "it stops before it starts";
+            let what = "it stops before it starts; make `stop` later than `start`";
             self.wrong(place("stop"), What::Contradiction(what));
         }
         if let Some(config) = &traffic.tcp {
@@ -334,7 +335,10 @@ impl<'a> Check<'a> {
             }
             Kind::Arrivals { every, size } => {
                 if every.is_zero() {
-                    self.wrong(place("every"), What::Zero("begins without end at one time"));
+                    self.wrong(
+                        place("every"),
+                        What::Zero("would start endlessly many files at once"),
+                    );
                 }
                 self.size(place("size"), size);
             }
@@ -377,7 +381,7 @@ impl<'a> Check<'a> {
     ) {
         match *distribution {
             Distribution::Uniform(least, most) if most < least => {
-                let what = "its least is more than its most; swap the two";
+                let what = "the smallest value is above the largest; swap them";
                 self.wrong(place, What::Contradiction(what));
             }
             Distribution::Pareto(_, shape) => {
@@ -395,7 +399,7 @@ impl<'a> Check<'a> {
         let constant =
             matches!(distribution, Distribution::Constant(_) | Distribution::Uniform(..));
         if (positive || !constant) && distribution.parameters().any(is_zero) {
-            self.wrong(place, What::Zero("would be nothing at all"));
+            self.wrong(place, What::Zero("makes every drawn value zero"));
         }
     }
 

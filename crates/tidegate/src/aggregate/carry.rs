@@ -156,8 +156,8 @@ pub(super) fn set_options(tcp: &TcpStream) {
     // Sends bytes as they arrive. Under load, the kernel still combines waiting bytes into full
     // segments.
     let _ = tcp.set_nodelay(true);
-    // Keepalives find a dead host, whose connection then frees its seat (`max_connections`). The
-    // kernel's `tcp_keepalive_time` sets the time.
+    // Keepalives detect a dead host. The end of its connection makes room for another
+    // (`max_connections`). The kernel's `tcp_keepalive_time` sets the time.
     let _ = SockRef::from(tcp).set_keepalive(true);
 }
 

@@ -1,4 +1,5 @@
-//! Serves the streams of the peer: each opens a TCP connection to a server at this site.
+//! Serves the streams that the peer gateway opens. Each stream requests a TCP connection to a
+//! server at this site.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};

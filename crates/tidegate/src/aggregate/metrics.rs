@@ -44,9 +44,9 @@ fn connections(status: &AggregateStatus, page: &mut Page) {
     let it = &status.connections;
     let help = "Connections of users now.";
     page.metric("tidegate_aggregate_connections", "gauge", help, one(float(it.now)));
-    let help = "Connections of clients that were taken here.";
+    let help = "Connections of clients that were accepted at this site.";
     page.metric("tidegate_aggregate_taken_total", "counter", help, one(float(it.taken)));
-    let help = "Connections to servers that were opened here for the peer.";
+    let help = "Connections to servers at this site that were opened for the peer.";
     page.metric("tidegate_aggregate_opened_total", "counter", help, one(float(it.opened)));
     let help = "Connections of clients that were reset at once.";
     page.metric("tidegate_aggregate_refused_total", "counter", help, by("reason", &it.refused));
@@ -54,22 +54,21 @@ fn connections(status: &AggregateStatus, page: &mut Page) {
     page.metric("tidegate_aggregate_failed_total", "counter", help, by("reason", &it.failed));
     let help = "Connections that an end has reset, or that broke with the aggregate connection.";
     page.metric("tidegate_aggregate_reset_total", "counter", help, one(float(it.reset)));
-    let help = "Connections whose host here takes nothing.";
+    let help = "Connections whose host at this site accepts no bytes.";
     page.metric("tidegate_aggregate_stalled_connections", "gauge", help, one(float(it.stalled)));
-    let help =
-        "Connections that were reset because they were stalled and others needed their room.";
+    let help = "Connections that were reset because they were stalled and others needed their share of the window.";
     page.metric("tidegate_aggregate_expelled_total", "counter", help, one(float(it.expelled)));
-    let help = "Connections that lost bytes with the peer after their client had closed.";
+    let help = "Connections that lost acknowledged bytes after their client had closed, because the peer failed.";
     let lost = one(float(it.lost_after_close));
     page.metric("tidegate_aggregate_lost_after_close_total", "counter", help, lost);
-    let help = "Payload of users that was read here and passed to the peer.";
+    let help = "Payload read from users at this site and passed to the peer.";
     page.metric(
         "tidegate_aggregate_sent_bytes_total",
         "counter",
         help,
         one(float(status.sent_bytes)),
     );
-    let help = "Payload of users that came from the peer and was written here.";
+    let help = "Payload received from the peer and written to users at this site.";
     let received = one(float(status.received_bytes));
     page.metric("tidegate_aggregate_received_bytes_total", "counter", help, received);
     let help = "Headers and control messages of the peer that could not be used.";
@@ -84,19 +83,18 @@ fn weight(status: &AggregateStatus, page: &mut Page) {
     let help = "Weight of the aggregate connection.";
     let weight = float(it.thousandths) / 1e3;
     page.metric("tidegate_aggregate_weight", "gauge", help, one(weight));
-    let help = "Rounds of the rate adjuster.";
+    let help = "Measurements of the rate adjuster, by decision.";
     let decisions = by("decision", &it.decisions);
     page.metric("tidegate_aggregate_decisions_total", "counter", help, decisions);
     let Some(round) = &it.round else { return };
-    let help = "Part of the last round in which bytes waited for the aggregate connection.";
+    let help = "Part of the last measurement in which bytes waited for the aggregate connection.";
     let busy = one(float(round.busy_thousandths) / 1e3);
     page.metric("tidegate_aggregate_busy_ratio", "gauge", help, busy);
-    let help = "Payload per second that users offered in the last round.";
+    let help = "Payload per second that users offered during the last measurement.";
     let offered = one(float(round.offered_bps) / 8.0);
     page.metric("tidegate_aggregate_offered_bytes_per_second", "gauge", help, offered);
     if let Some(service) = round.service_bps {
-        let help =
-            "Payload per second of the aggregate connection while bytes waited, in the last round.";
+        let help = "Payload per second of the aggregate connection while bytes waited, during the last measurement.";
         let service = one(float(service) / 8.0);
         page.metric("tidegate_aggregate_service_bytes_per_second", "gauge", help, service);
     }

@@ -1,4 +1,5 @@
-//! Serves the connections of clients at this site: each becomes a stream to the peer.
+//! Serves the TCP connections of clients at this site. Each becomes a stream of the aggregate
+//! connection to the peer gateway.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -29,7 +29,7 @@ const ATTEMPT: Duration = Duration::from_secs(3);
 /// Maximum number of concurrent handshakes, since any host can begin one.
 const HANDSHAKES: usize = 16;
 
-/// The server name in the TLS handshake. It does not matter, because the key identifies the peer.
+/// The server name in the TLS handshake. Any name would do, because the key identifies the peer.
 const NAME: &str = "tidegate";
 
 /// TLS alerts: no common protocol (RFC 7301), and the alerts about certificates (RFC 8446, section

@@ -15,7 +15,7 @@ use super::queue::Queue;
 pub(super) struct Site {
     /// The configuration file.
     pub(super) config: AggregateConfig,
-    /// Its counters.
+    /// The counters of this gateway.
     pub(super) counters: Counters,
     /// Permits for users' TCP connections, `max_connections` in all. Each connection holds one.
     pub(super) seats: Arc<Semaphore>,

@@ -49,7 +49,7 @@ pub(crate) struct AggregateStatus {
 /// The peer gateway, and the connection to it.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Peer {
-    /// Its address.
+    /// UDP address of the peer.
     pub(crate) address: String,
     /// The aggregate connection is up.
     pub(crate) is_up: bool,

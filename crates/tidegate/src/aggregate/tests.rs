@@ -1,5 +1,5 @@
-//! Tests two aggregate gateways on loopback: bytes that one accepts arrive at a server at the
-//! other's site.
+//! Tests two aggregate gateways on loopback. Bytes that a client sends to one gateway must arrive
+//! at a server of the other's site.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;

@@ -29,7 +29,7 @@ const MAX_ACK_DELAY: Duration = Duration::from_millis(1);
 /// Interval of keepalives while no user sends. The restart of a peer is noticed within this time.
 const KEEP_ALIVE: Duration = Duration::from_millis(250);
 
-/// A peer that stays silent for this time is dead. It then missed 20 keepalives.
+/// A peer that stays silent for this time, 20 keepalive intervals, is considered dead.
 pub(super) const SILENCE: Duration = Duration::from_secs(5);
 
 /// Round-trip time assumed before the first measurement. A handshake message is retransmitted after

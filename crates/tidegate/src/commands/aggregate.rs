@@ -1,4 +1,5 @@
-//! `tidegate aggregate FILE`, and its subcommands.
+//! `tidegate aggregate FILE` runs an aggregate gateway. Subcommands make its key and show its
+//! state.
 
 use std::fmt::Write;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! `tidegate apply FILE` and `tidegate confirm`.
+//! `tidegate apply FILE` puts a policy file in force; `tidegate confirm` keeps it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

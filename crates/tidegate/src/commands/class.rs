@@ -1,4 +1,5 @@
-//! `tidegate classes`, and `tidegate class add`, `set` and `remove`.
+//! `tidegate classes` shows the bandwidth classes; `tidegate class add`, `set` and `remove` change
+//! them at run time.
 
 use std::time::Duration;
 
@@ -44,8 +45,8 @@ enum ClassCommand {
         name: String,
         /// FIELD=VALUE, such as guarantee="40 Mbit/s" or ceiling=none. Fields for both directions:
         /// guarantee, ceiling, delay_bound; for one direction: guarantee.up and so on. Other
-        /// fields: weight, priority, burst,
-        /// loss_bound, delay_ratio.of, delay_ratio.factor, loss_ratio.of, loss_ratio.factor
+        /// fields: weight, priority, burst, loss_bound, delay_ratio.of, delay_ratio.factor,
+        /// loss_ratio.of, loss_ratio.factor
         #[arg(required = true, value_name = "FIELD=VALUE")]
         fields: Vec<String>,
     },
@@ -127,8 +128,9 @@ fn change(fields: &[String]) -> anyhow::Result<Map<String, Value>> {
             Some((rates, way)) => {
                 let both = change.entry(rates).or_insert_with(|| json!({}));
                 let Some(both) = both.as_object_mut() else {
-                    let message =
-                        format!("`{rates}` is given twice; give it for both ways or for each");
+                    let message = format!(
+                        "`{rates}` is given twice; give it for both directions or for each"
+                    );
                     bail!(Failure::worded(Code::BadRequest, &message).of_input());
                 };
                 both.insert(way.to_owned(), value);

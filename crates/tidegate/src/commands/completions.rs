@@ -1,4 +1,4 @@
-//! `tidegate completions SHELL`.
+//! `tidegate completions SHELL` prints completions for a shell.
 
 use clap_complete::Shell;
 

@@ -1,4 +1,4 @@
-//! `tidegate demo`.
+//! `tidegate demo` runs the demonstration.
 
 use std::os::unix::process::CommandExt;
 use std::sync::Arc;

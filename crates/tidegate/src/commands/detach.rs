@@ -15,7 +15,7 @@ use crate::output::{Exit, Failure};
 /// Arguments of `detach`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DetachArgs {
-    /// The ports
+    /// Interfaces to remove the programs from
     #[arg(required = true, value_name = "INTERFACE")]
     interfaces: Vec<String>,
 }

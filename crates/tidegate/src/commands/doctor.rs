@@ -177,7 +177,7 @@ fn lab_tools(path: &OsStr) -> Finding {
     let tools = ["ip", "unshare", "nsenter", "mount"];
     let missing: Vec<_> = tools.into_iter().filter(|name| !is_there(name)).collect();
     if missing.is_empty() {
-        return good("lab", "its programs are there");
+        return good("lab", "all its programs are installed");
     }
     let seen = format!("missing for `lab` and `demo`: {}", missing.join(", "));
     lacking("lab", seen, "apt-get install iproute2 util-linux mount")
@@ -247,10 +247,10 @@ fn interface_findings(interface: &Interface) -> Vec<Finding> {
         findings.push(lacking(name, seen, remedy));
     }
     if interface.has_address() {
-        let seen = "it has an address: without fail-to-wire this host answers and routes beside us";
+        let seen = "it has an address: without fail-to-wire, this host answers and routes packets as well as the gateway";
         findings.push(lacking(name, seen, &format!("ip address flush dev {name}")));
     }
-    // An error is ignored: the missing privilege to list programs is a finding of its own.
+    // An error is ignored: another check reports the missing privilege to list programs.
     for program in fail_to_wire::foreign(interface).unwrap_or_default() {
         let seen = format!("{program} is attached: frames that it takes do not reach the gateway");
         findings.push(lacking(

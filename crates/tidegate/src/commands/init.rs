@@ -1,4 +1,4 @@
-//! `tidegate init`.
+//! `tidegate init` writes a first policy file. It asks for the ports and the rates.
 
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, ErrorKind, IsTerminal, Write};
@@ -126,7 +126,7 @@ fn rate(
     }
     let missing = || {
         let help = format!("give it with --{flag} \"100 Mbit/s\"");
-        Failure { help, ..Failure::input(Code::BadRate, "the rate is not said") }
+        Failure { help, ..Failure::input(Code::BadRate, "the rate is missing") }
     };
     let Some(somebody) = somebody else { return Err(missing().into()) };
     progress(format_args!("{question}: what rate does the access link have?"));

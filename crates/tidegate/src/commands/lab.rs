@@ -1,4 +1,5 @@
-//! `tidegate lab up|exec|network|change|down`.
+//! `tidegate lab up|exec|network|change|down` builds, uses and removes a test network in
+//! namespaces.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;

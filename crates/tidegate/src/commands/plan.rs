@@ -1,4 +1,4 @@
-//! `tidegate plan FILE`.
+//! `tidegate plan FILE` shows how a policy file differs from the running policies.
 
 use std::path::{Path, PathBuf};
 

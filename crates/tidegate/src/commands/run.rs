@@ -1,4 +1,4 @@
-//! `tidegate run FILE`.
+//! `tidegate run FILE` runs the gateway until it is stopped.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

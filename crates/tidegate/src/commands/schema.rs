@@ -1,4 +1,4 @@
-//! `tidegate schema`.
+//! `tidegate schema` prints the JSON Schema of policy files and of other files.
 
 use super::Context;
 use crate::config;

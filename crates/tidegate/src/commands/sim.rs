@@ -1,4 +1,4 @@
-//! `tidegate sim`.
+//! `tidegate sim` simulates a network and its traffic.
 
 mod capture;
 mod csv;

@@ -1,4 +1,5 @@
-//! `tidegate status` and `tidegate flows`.
+//! `tidegate status` shows the state of the running gateway; `tidegate flows` shows its busiest
+//! flows.
 
 use std::cmp::Reverse;
 use std::fmt::Write;
@@ -50,7 +51,7 @@ fn show(status: &Status) -> String {
     };
     let state = match (status.alarms.is_empty(), status.passing) {
         (false, _) => "DEGRADED",
-        (true, true) => "nothing to manage, frames go straight across,",
+        (true, true) => "nothing to manage, so frames bypass the gateway,",
         (true, false) => "running",
     };
     let uptime = seconds(status.uptime_ms);
@@ -76,7 +77,10 @@ fn show(status: &Status) -> String {
     let held = status.held;
     line(
         "flows",
-        &format!("{}, {} without room; {held} packets inside", status.flows, status.untracked),
+        &format!(
+            "{}, {} without room in the table; {held} packets in the gateway",
+            status.flows, status.untracked
+        ),
     );
     line("drops", &listed(&status.drops));
     if status.redundant_acks > 0 {

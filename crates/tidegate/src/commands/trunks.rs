@@ -1,4 +1,4 @@
-//! `tidegate trunks`.
+//! `tidegate trunks` shows the trunks that end at the running gateway.
 
 use super::Context;
 use super::status::{columns, size};

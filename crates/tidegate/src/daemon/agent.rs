@@ -35,8 +35,8 @@ use crate::documents::Documents;
 use crate::host;
 use crate::output::Failure;
 
-/// Time limit for confirming a commit of a source with `apply = "confirm"`: an operator must have
-/// time to look.
+/// Time limit for confirming a commit of a source with `apply = "confirm"`. It must give an
+/// operator time to check the result.
 const CONFIRM_MS: u64 = 60_000;
 
 /// Interval between two attempts to put a commit in force while another change is unconfirmed.
@@ -98,7 +98,8 @@ impl Agent {
             self.lock().insert(name, watched);
         }
         for (name, (set, why)) in add_fitting(documents, sets, fits_host).await {
-            let why = format!("its last good set does not fit the policy file as it is now: {why}");
+            let why =
+                format!("its last good set does not compile with the current policy file: {why}");
             self.refuse(&name, None, why);
             self.with(&name, |watched| watched.newest.get_or_insert(set).clone());
         }

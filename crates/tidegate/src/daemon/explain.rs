@@ -24,7 +24,7 @@ pub(crate) fn explain(config: &Config, question: &Question) -> Result<Explanatio
     let winner = matching.first().copied();
     Ok(Explanation {
         policy: winner.map(|policy| policy.name.clone()),
-        action: winner.map_or_else(|| "pass: no policy is for it".to_owned(), action),
+        action: winner.map_or_else(|| "pass: no policy matches it".to_owned(), action),
         why: why(&matching),
         policies: candidates(&set, (&packet, outer.as_ref()), direction),
         charged: LENGTHS.map(|ip_bytes| charged(config, &packet, ip_bytes)).to_vec(),

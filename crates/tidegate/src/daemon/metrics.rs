@@ -113,7 +113,7 @@ fn link(status: &Status, page: &mut Page) {
     metric("tidegate_link_waiting_bytes", "gauge", "Bytes that wait for the access link.", |it| {
         it.waiting.bytes
     });
-    let help = "Bytes of control traffic sent, as charged for on the link.";
+    let help = "Bytes of control traffic sent, as charged on the link.";
     metric("tidegate_control_sent_bytes_total", "counter", help, |it| control(it).sent.bytes);
     let help = "Bytes of control traffic sent beyond its allowance.";
     metric("tidegate_control_borrowed_bytes_total", "counter", help, |it| {
@@ -132,7 +132,7 @@ fn link(status: &Status, page: &mut Page) {
     let help = "Frames the kernel dropped for lack of room in the ring.";
     page.metric("tidegate_port_overflowed_frames_total", "counter", help, overflows);
     let errors = ports().map(|(port, count)| (port, float(count.receive_errors)));
-    let help = "Frames that could not be received, or times the interface went away.";
+    let help = "Failed receive calls: a frame could not be received, or the interface went down.";
     page.metric("tidegate_port_receive_errors_total", "counter", help, errors);
     let errors = ports().map(|(port, count)| (port, float(count.send_errors)));
     let help = "Times the interface refused to send.";
@@ -145,7 +145,7 @@ fn link(status: &Status, page: &mut Page) {
     page.metric("tidegate_port_split_frames_total", "counter", help, split);
     let unfinished = ports().map(|(port, count)| (port, float(count.unfinished)));
     let help =
-        "Frames received whose checksums were unfinished and too deep in tunnels to be finished.";
+        "Frames received with an unfinished checksum inside more tunnels than the gateway reads.";
     page.metric("tidegate_port_unfinished_frames_total", "counter", help, unfinished);
     bypassed(status, page);
 }
@@ -198,7 +198,8 @@ fn aggregates(all: &[Aggregate], page: &mut Page) {
     });
     let help = "Total waiting time of departed packets of the policy.";
     metric("tidegate_policy_wait_seconds_total", "counter", help, |it| float(it.waited_ns) / 1e9);
-    let help = "Packets of the policy that departed more than 2 ms after they conformed.";
+    let help =
+        "Packets of the policy that departed more than 2 ms later than their profile allowed.";
     metric("tidegate_policy_late_packets_total", "counter", help, |it| float(it.late));
     let help = "Bytes of the policy that wait.";
     metric("tidegate_policy_waiting_bytes", "gauge", help, |it| float(it.waiting.bytes));
@@ -259,7 +260,7 @@ fn ack_controls(all: &[Aggregate], page: &mut Page) {
     let help =
         "ACKs of data that was never sent, and ACKs below an earlier acknowledgement number.";
     metric("tidegate_policy_odd_acks_total", "counter", help, |it| float(it.unsent + it.stale));
-    let help = "Data packets queued without ACK control: under a digest, seen in one direction only, or of an unresponsive sender.";
+    let help = "Data packets queued without ACK control: with a TCP digest (MD5 or TCP-AO), of a flow seen in one direction only, or of an unresponsive sender.";
     let value = |it: &Counts| float(it.ungoverned);
     metric("tidegate_policy_uncontrolled_segments_total", "counter", help, value);
     let help = "Earlier name of `tidegate_policy_uncontrolled_segments_total`.";
@@ -296,7 +297,7 @@ fn trunks(all: &[Trunk], page: &mut Page) {
     });
     let help = "Management packets sent again, because one was lost.";
     metric("tidegate_trunk_lost_packets_total", "counter", help, |it| Some(float(it.lost_packets)));
-    let help = "User bytes that did not arrive, as far as epochs tell.";
+    let help = "User bytes that did not arrive, according to the epochs' reports.";
     metric("tidegate_trunk_missing_bytes_total", "counter", help, |it| {
         Some(float(it.missing_bytes?))
     });
@@ -312,8 +313,7 @@ fn trunks(all: &[Trunk], page: &mut Page) {
         ];
         kinds.map(|(by, bytes)| (labels(&[("trunk", &it.name), ("by", by)]), float(bytes)))
     });
-    let help =
-        "User bytes sent, from the IP header on: for credit, for the guarantee, past the trunk.";
+    let help = "User bytes sent, from the IP header on: paid by credit, by the guarantee, or sent without the trunk.";
     page.metric("tidegate_trunk_sent_bytes_total", "counter", help, sent);
     weights::write(all, page);
     let states = all.iter().flat_map(|it| {
@@ -339,9 +339,9 @@ fn trunks(all: &[Trunk], page: &mut Page) {
             .flat_map(kinds)
             .map(|(kind, count)| (labels(&[("trunk", &it.name), ("kind", kind)]), float(count)))
     });
-    let help = "Datagrams of the other gateway that were taken, besides those with user packets.";
+    let help = "Accepted datagrams of the other gateway, except those with user packets.";
     page.metric("tidegate_trunk_taken_packets_total", "counter", help, taken);
-    let help = "Datagrams to the trunk that were not taken.";
+    let help = "Refused datagrams to the trunk.";
     page.metric("tidegate_trunk_refused_packets_total", "counter", help, refused);
     datagrams::write(all, page);
 }

@@ -1,5 +1,5 @@
-//! The data plane from the view of the control thread: starts it, asks it, changes it, and stops
-//! it.
+//! The data plane from the view of the control thread, which starts it, queries it, changes it, and
+//! stops it. The data plane is the thread that forwards packets.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Mutex;
@@ -31,8 +31,8 @@ pub(crate) struct Plane {
     /// Receives answers for which no task waits any more. Another thread drops them, because
     /// dropping a large answer takes long.
     unread: Sender<Box<dyn Send>>,
-    /// Held by changes of policies or classes. Also held by a survey that such changes have forced
-    /// to start over too often.
+    /// Held by a change of policies or classes. Also held by a survey (a report that is collected
+    /// in parts) that such changes have forced to start over too often.
     still: tokio::sync::Mutex<()>,
     ports: Ports,
     guard: Guard,
@@ -79,9 +79,11 @@ const LOOK: Duration = Duration::from_millis(1);
 /// time that it may need to send its packets.
 const ENDS: u32 = 4_000;
 
-/// Number of times that a survey may start over. After that, further changes must wait for it.
+/// Number of times that a survey (a report that is collected in parts) may start over. After that,
+/// further changes must wait for it.
 ///
-/// Chosen: changes force this only if they follow each other without a pause as long as the survey.
+/// Chosen: only changes that follow each other without a pause force a survey to start over so
+/// often.
 const ATTEMPTS: u32 = 4;
 
 /// The bypass programs, if enabled.
@@ -138,8 +140,8 @@ impl Plane {
         answer.await.map_err(|_| stopped(Stopped))
     }
 
-    /// Does the same for a change of classes. It waits for a survey that has started over too
-    /// often.
+    /// As [`ask`](Self::ask), for a change of classes. First waits for a survey that has started
+    /// over too often.
     pub(crate) async fn change<R: Send + 'static>(
         &self,
         change: impl FnOnce(&mut Live<'_, Gateway, Wire>) -> R + Send + 'static,

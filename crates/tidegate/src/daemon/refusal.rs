@@ -1,4 +1,4 @@
-//! Why the daemon refused a change.
+//! Why the daemon refused to change the configuration.
 
 use tidegate_config::Findings;
 

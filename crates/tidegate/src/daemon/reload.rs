@@ -26,7 +26,7 @@ impl Daemon {
         self.reload_by(read).await;
     }
 
-    /// Does the same, with `read` in place of reading the file.
+    /// As [`reload`](Self::reload), but calls `read` to get the contents of the file.
     pub(super) async fn reload_by(
         self: &Arc<Self>,
         read: impl FnOnce(&Path) -> Result<Documents, Failure> + Send + 'static,
@@ -51,8 +51,8 @@ impl Daemon {
         self: &Arc<Self>,
         read: impl FnOnce(&Path) -> Result<Documents, Failure> + Send + 'static,
     ) -> Result<Applied, Refusal> {
-        // `apply --save` may replace the file while it has the turn. So the file is read after
-        // that.
+        // Waits for its turn before it reads the file, since `apply --save` may still be replacing
+        // the file.
         let turn = self.patient_turn().await?;
         let file = self.installed().await.documents.file.clone();
         let silent = silent(&file);

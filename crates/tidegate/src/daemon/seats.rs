@@ -1,13 +1,14 @@
 //! Limits the client connections of one listener: their number, their memory and their idle time.
 //!
-//! A connection is *waiting* if it waits for its client: to send the rest of a request, or to take
-//! the answer. If no byte moves for [`Limits::idle`] while it waits, it is closed.
+//! Each open connection occupies a *seat*: one of the descriptors that the listener may use. A
+//! connection is *waiting* if its client must act: send the rest of a request, or take the answer.
+//! A waiting connection on which no byte moves for [`Limits::idle`] is closed.
 //!
-//! A newer connection may need its descriptor (a *seat*) or its memory. Then a connection that has
-//! waited for more than [`Limits::grace`] is closed, the one whose last byte is oldest. For a seat,
-//! this time counts from the beginning of the wait, so a client that sends a byte now and then
-//! cannot keep others out. For memory, it counts from the last byte, so a transfer in progress is
-//! completed.
+//! If all seats or all memory are in use, a newer connection may take those of a waiting one, after
+//! a time of [`Limits::grace`]. The waiting connection whose last byte is oldest is closed first.
+//! For a seat, the grace counts from the beginning of the wait, so a client that sends a byte now
+//! and then cannot keep others out. For memory, it counts from the last byte, so a transfer in
+//! progress is completed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -81,7 +82,7 @@ struct Seat {
     waiting: Option<Waiting>,
     /// Time since when the request has waited for memory.
     holding: Option<Instant>,
-    /// The request gets no memory: a newer request needs the memory that it holds.
+    /// The request gets no memory, because a newer request needs the memory that it holds.
     refused: bool,
     /// Bytes of the request in memory.
     request: usize,
@@ -180,12 +181,12 @@ impl Seats {
 /// What the search for a seat or memory must wait for.
 #[derive(Clone, Copy, Debug)]
 enum Room {
-    /// A change: a connection that was told to end does so, or another starts to wait for its
+    /// A change: a closed connection has ended, or another connection starts to wait for its
     /// client.
     Changed,
-    /// This time, at which a waiting connection may be closed.
+    /// The time from which a waiting connection may be closed.
     At(Instant),
-    /// The end of a request on which the gateway works, as no connection waits for its client.
+    /// The end of a request in progress. No connection waits for its client, so none can be closed.
     Busy,
 }
 

@@ -282,7 +282,7 @@ async fn collect(request: Request) -> Result<Vec<u8>, Response> {
         if let Some(connection) = connection
             && connection.hold(data.len()).await.is_err()
         {
-            let message = "requests that are being worked on hold the memory for this one";
+            let message = "requests in progress hold the memory that this one needs";
             return Err(refuse(&Failure::new(Code::Busy, message).into()));
         }
         bytes.extend_from_slice(&data);

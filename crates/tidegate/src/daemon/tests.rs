@@ -67,12 +67,12 @@ impl Fixture {
         Self::with(text, folder(), Opened::default)
     }
 
-    /// The same with other `limits` of connections.
+    /// As [`new`](Self::new), with other `limits` of connections.
     fn limited(text: &str, limits: Limits) -> Self {
         Self::start(text, folder(), limits, Opened::default)
     }
 
-    /// The same in `folder`, with the ports that `open` opens.
+    /// As [`new`](Self::new), in the folder `folder` and with the ports that `open` opens.
     fn with(text: &str, folder: PathBuf, open: impl FnOnce() -> Opened + Send + 'static) -> Self {
         Self::start(text, folder, Limits::control(1_024), open)
     }

@@ -85,7 +85,7 @@ fn chance() -> Result<[u8; 32], Failure> {
     let mut seed = [0; 32];
     let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut seed));
     read.map_err(|error| {
-        Failure::new(Code::System, format!("no chance from /dev/urandom: {error}"))
+        Failure::new(Code::System, format!("no random bytes from /dev/urandom: {error}"))
     })?;
     Ok(seed)
 }

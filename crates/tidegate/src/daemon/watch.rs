@@ -66,7 +66,7 @@ impl PortWatch {
             }
             port.trouble = now;
             if port.trouble.is_none() {
-                tracing::info!("`{}` is as it was again", port.interface.name());
+                tracing::info!("`{}` is back to normal", port.interface.name());
             } else {
                 tracing::warn!("{port}");
             }

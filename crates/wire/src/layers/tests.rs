@@ -1,4 +1,5 @@
-//! Bytes in, bytes out: pieces and completed frames equal those of the frame builder.
+//! Tests that split frames, and frames with completed checksums, equal the frames that `build`
+//! makes.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -21,11 +22,11 @@ enum Wrap {
     L2tp { v6: bool, length: bool },
 }
 
-/// The headers of a frame.
+/// A description of a frame's headers.
 #[derive(Clone, Debug)]
 struct Spec {
     link: Vec<Link>,
-    /// Outermost first.
+    /// The tunnels, outermost first.
     tunnels: Vec<Wrap>,
     v6: bool,
     udp: bool,
@@ -33,8 +34,8 @@ struct Spec {
 }
 
 impl Spec {
-    /// Piece `number` of a super-packet. Its payload begins at offset `from` of the super-packet's
-    /// payload.
+    /// Frame `number` of a split super-packet. Its payload begins at offset `from` of the
+    /// super-packet's payload.
     fn frame(&self, number: u16, from: usize, flags: TcpFlags, payload: &[u8]) -> Vec<u8> {
         let (src, dst) = ends(self.v6, 1, (5_000, 443));
         let mut inner = if self.udp { Frame::udp(src, dst) } else { Frame::tcp(src, dst) };
@@ -57,14 +58,15 @@ impl Spec {
         bytes
     }
 
-    /// Offset of the innermost transport header in a frame with this much payload.
+    /// Offset of the innermost transport header in a frame with `payload` bytes of payload.
     fn transport(&self, frame: &[u8], payload: usize) -> usize {
         frame.len() - payload - if self.udp { 8 } else { 32 }
     }
 }
 
 impl Wrap {
-    /// The frame that carries `inner`, an Ethernet frame, behind the headers `link`.
+    /// A frame with the Ethernet frame `inner` in this tunnel. The headers `link` precede the outer
+    /// IP header.
     fn around(self, inner: &[u8], link: &[Link], identification: u16) -> Vec<u8> {
         let ip = &inner[14..];
         let ethertype = [inner[12], inner[13]];
@@ -156,7 +158,7 @@ fn specs(tunnels: std::ops::Range<usize>) -> impl Strategy<Value = Spec> {
     )
 }
 
-/// The flags of segment `number` of `count`.
+/// The TCP flags of segment `number` among `count` segments.
 fn flags_of(flags: TcpFlags, number: usize, count: usize) -> TcpFlags {
     let last = if number + 1 == count { 0 } else { TcpFlags::FIN | TcpFlags::PSH };
     let first = if number == 0 { 0 } else { TcpFlags::CWR };
@@ -169,8 +171,8 @@ fn described(frame: &[u8]) -> Packet {
     packet
 }
 
-/// Sets the checksum of the TCP or UDP header at `transport` to the sum of its pseudo header, as
-/// senders leave it.
+/// Sets the TCP or UDP checksum at `transport` to the sum of the pseudo header, as a host does for
+/// a NIC.
 fn leave_checksum(frame: &mut [u8], transport: usize, spec: &Spec) {
     let (src, dst) = ends(spec.v6, 1, (0, 0));
     let bytes = |it: SocketAddr| match it.ip() {
@@ -186,8 +188,9 @@ fn leave_checksum(frame: &mut [u8], transport: usize, spec: &Spec) {
 }
 
 proptest! {
-    /// Catches: any length, identification or checksum of any header not updated. An outer checksum
-    /// of zero given a value. An inner checksum computed after an outer one.
+    /// Catches: a length, identification or checksum of any header that is not updated; an outer
+    /// checksum of zero (no checksum) that gets a value; an inner checksum that is computed after
+    /// an outer one.
     #[test]
     fn pieces_of_a_super_packet_are_as_if_they_had_been_sent_one_by_one(
         spec in specs(0..3),
@@ -210,9 +213,10 @@ proptest! {
         prop_assert_eq!(has_plain_headers(&whole, told.then_some(transport)), plain);
     }
 
-    /// Catches: a checksum completed in one depth only. An outer checksum changed although it already
-    /// counts on the completed inner one. Unfinished checksums beyond two tunnels not reported, or
-    /// finished ones reported.
+    /// Catches: checksums that are completed at one depth of tunnels only; an outer checksum that
+    /// is changed although it is already correct for the completed inner one; unfinished checksums
+    /// beyond two tunnels that are not reported; finished checksums that are reported as
+    /// unfinished.
     #[test]
     fn checksums_are_completed_in_up_to_two_tunnels_and_seen_in_the_third(
         spec in specs(0..4),
@@ -254,7 +258,7 @@ proptest! {
     }
 }
 
-/// Catches: Ethernet behind a label stack not recognised.
+/// Catches: Ethernet behind MPLS labels that is not recognised.
 #[test]
 fn checksums_are_completed_in_ethernet_over_mpls() {
     for control_word in [&[][..], &[0, 0, 0, 1]] {
@@ -274,9 +278,9 @@ fn checksums_are_completed_in_ethernet_over_mpls() {
     }
 }
 
-/// VXLAN on a port of its own, and any other tunnel over UDP.
+/// The tunnel is VXLAN on an unusual port. It stands for any unknown tunnel over UDP.
 ///
-/// Catches: a tunnel recognised only by its port.
+/// Catches: a tunnel that is recognised only by its port.
 #[test]
 fn a_tunnel_on_another_port_is_split_where_the_kernel_says_what_is_inside() {
     for (v6, inner_v6) in [(false, false), (true, false), (false, true), (true, true)] {
@@ -310,7 +314,8 @@ fn a_super_packet_whose_tunnel_numbers_its_packets_is_not_split() {
     assert_eq!(frames(&gre.bytes(), 1_000, Some(transport)), None);
 }
 
-/// Catches: the first destination summed where a routing header or a source route has others left.
+/// Catches: a checksum over the next router's address, although a routing header names the final
+/// destination.
 #[test]
 fn the_last_destination_of_a_source_route_is_in_the_checksum() {
     let routing = |kind: u8, left: u8| {
@@ -328,7 +333,7 @@ fn the_last_destination_of_a_source_route_is_in_the_checksum() {
         let mut direct = Frame::udp(src, last);
         direct.payload = vec![3; 50];
         let checksum = direct.bytes()[14 + 40 + 6..][..2].to_vec();
-        // With segments left, the IPv6 destination is the next router.
+        // While segments are left, the destination in the IPv6 header is the next router.
         let next = if left == 0 { last } else { "[2001:db8:5::5]:443".parse().unwrap() };
         let mut routed = Frame { payload: direct.payload.clone(), ..Frame::udp(src, next) };
         routed.ip_mut().unwrap().extensions = vec![(43, routing(kind, left))];
@@ -345,7 +350,8 @@ fn the_last_destination_of_a_source_route_is_in_the_checksum() {
     }
 }
 
-/// Catches: the first destination summed where a source route has another left.
+/// Catches: a checksum over the next router's address, although a source route names the final
+/// destination.
 #[test]
 fn the_last_destination_of_an_ipv4_source_route_is_in_the_checksum() {
     for pointer in [4, 8] {
@@ -373,8 +379,8 @@ fn the_last_destination_of_an_ipv4_source_route_is_in_the_checksum() {
     }
 }
 
-/// Catches: another polynomial, bit or byte order; SCTP looked for outside of tunnels only; a sum
-/// that is there replaced.
+/// Catches: a CRC with another polynomial, bit order or byte order; SCTP that is found outside of
+/// tunnels only; a finished checksum that is replaced.
 #[test]
 fn the_checksum_of_sctp_is_completed_where_it_is_zero() {
     for tunnel in
@@ -382,7 +388,8 @@ fn the_checksum_of_sctp_is_completed_where_it_is_zero() {
     {
         let (src, dst) = ends(false, 1, (0, 0));
         let mut sctp = Frame::ip(src.ip(), dst.ip(), Transport::Other(132));
-        // INIT of RFC 9260, section 3.3.2, its checksum by the bitwise definition.
+        // An INIT chunk (RFC 9260, section 3.3.2). Its checksum is computed bit by bit, from the
+        // definition.
         let mut packet =
             [&[0x13, 0x88, 1, 0xbb, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 20][..], &[5; 16]].concat();
         sctp.payload = packet.clone();

@@ -17,7 +17,7 @@ const ENDS: Ends = Ends {
 
 const KEY: Key = Key([7; 32]);
 
-/// The first or the second end, in its run number `run`.
+/// The first or the second end. Each restart of an end has another `run` number.
 fn end(second: bool, run: u8) -> Session {
     let ends = if second { ENDS.reverse() } else { ENDS };
     Session::new(&KEY, ends, [run; 32])
@@ -190,7 +190,7 @@ fn flooded(to: &[usize], runs: u8, flood: u64, end_ms: u64) -> [Session; 2] {
     ends
 }
 
-/// The last case uses up the limit of answers to unverified nonces.
+/// In the last case, replayed hellos use up the limit of answers to unverified nonces.
 ///
 /// Catches: a live peer without an answer because replayed hellos used up the limit; answers that
 /// all go to one nonce; an answer to a live peer that counts towards the limit.
@@ -227,8 +227,8 @@ fn encapsulating() -> [Session; 2] {
     ends
 }
 
-/// Catches: hellos that do not state whether user packets are encapsulated; a form that is not
-/// compared; a difference that is never cleared.
+/// Catches: ends that agree although only one of them encapsulates user packets; a reported
+/// difference that remains after the settings are equal.
 #[test]
 fn ends_that_differ_on_user_packets_agree_on_nothing_and_say_so() {
     let mut ends = [end(false, 1).like(DATAGRAMS), end(true, 2)];
@@ -249,8 +249,8 @@ fn ends_that_differ_on_user_packets_agree_on_nothing_and_say_so() {
     assert!(ends.iter().all(|it| it.is_agreed() && it.difference().is_none()));
 }
 
-/// Catches: hellos that do not state the probing mechanism or the weight; a form that is not
-/// compared.
+/// Catches: ends that agree although their probing mechanisms differ, or only one of them has a
+/// weight.
 #[test]
 fn ends_that_probe_otherwise_agree_on_nothing_and_say_so() {
     let form = |probing, weighted| Form { encapsulates: false, probing, weighted };
@@ -279,8 +279,8 @@ fn ends_that_probe_otherwise_agree_on_nothing_and_say_so() {
     }
 }
 
-/// Catches: hellos with changed bytes for trunks without `vegas` and weights, which earlier
-/// releases read; a form with two probing mechanisms at once.
+/// Catches: a hello that earlier releases cannot read although the trunk uses neither `vegas` nor a
+/// weight; a hello that states two probing mechanisms.
 #[test]
 fn the_form_of_a_hello_is_one_byte_that_earlier_releases_read_where_they_know_it() {
     let byte = |form| {
@@ -331,7 +331,7 @@ fn another_version_is_named() {
 }
 
 proptest! {
-    /// Catches: a field that is left out; two fields exchanged; SACK blocks without their number.
+    /// Catches: a field that is left out; two fields exchanged; a lost SACK block.
     #[test]
     fn a_segment_comes_out_as_it_went_in(channel in any::<u8>(), segment in segments()) {
         let mut ends = agreed();

@@ -273,7 +273,7 @@ error[TG0030]: `loss_express` is not a parameter of `postack` any more
 8 | ack_control = { kind = "postack", loss_express = true, retransmissions = "first" }
   |                                   ^^^^^^^^^^^^
   |
-  = help: remove it; ACKs that tell of a loss wait as others do, as with `loss_express = false`
+  = help: remove it; ACKs that report a loss are now held like all others, as with `loss_express = false`
 
 error[TG0030]: `retransmissions` is not a parameter of `postack` any more
  --> office.toml:8:56
@@ -281,7 +281,7 @@ error[TG0030]: `retransmissions` is not a parameter of `postack` any more
 8 | ack_control = { kind = "postack", loss_express = true, retransmissions = "first" }
   |                                                        ^^^^^^^^^^^^^^^
   |
-  = help: remove it; data that is sent again waits its turn, as with `retransmissions = "in-turn"`"#;
+  = help: remove it; retransmitted data now waits like all other data, as with `retransmissions = "in-turn"`"#;
     a_field_has_one_of_its_names: r#"[gateway]
 lan = "eth1"
 wan = "eth0"

@@ -75,7 +75,7 @@ lan = "eth1"
 wan = "eth0"
 marking = "reference"
 "# => r#"
-error[TG0040]: packets wait where a rate is kept, and the link has none
+error[TG0040]: packets wait only at a link with a rate, and this link has none
  --> office.toml:4:11
   |
 4 | marking = "reference"

@@ -63,8 +63,8 @@ fn a_part_holds_items_only() {
     let broken = part("broken", "[[policy]\n");
     let file = format!("{PORTS}{}", policy("web"));
     for (part, said) in [
-        (gateway, "evil:1:2: `gateway` stands outside of the policy file"),
-        (loose, "loose:1:1: `mode` stands outside of the policy file"),
+        (gateway, "evil:1:2: `gateway` is only permitted in the policy file itself"),
+        (loose, "loose:1:1: `mode` is only permitted in the policy file itself"),
         (single, "single:1:2: `policy` is not a list"),
         (broken, "broken:1:10: not TOML: "),
     ] {
@@ -131,7 +131,7 @@ fn a_document_is_its_items() {
     let said = |text| items(&part("x", text)).unwrap_err().summary().unwrap().1;
     assert_eq!(
         said("[[policy]]\n[gateway]\n"),
-        "x:1:1: `name` is missing in a policy\nx:2:2: `gateway` stands outside of the policy file"
+        "x:1:1: `name` is missing in a policy\nx:2:2: `gateway` is only permitted in the policy file itself"
     );
 }
 

@@ -148,7 +148,11 @@ fn a_weight_that_cannot_be_is_refused_with_what_to_write() {
             "TG0036",
             "`cubic` has no weight",
         ),
-        ("probing = \"epochs\"\nweight = 2", "TG0036", "`weight` is of management packets"),
+        (
+            "probing = \"epochs\"\nweight = 2",
+            "TG0036",
+            "`weight` applies only to management packets",
+        ),
     ] {
         let text = format!("{PORTS}[[trunk]]\nname = \"t\"\n{ENDS}{fields}\n");
         let (config, found) = parse("test.toml", &text, None);
@@ -170,13 +174,13 @@ fn what_cannot_be_is_said_with_its_reason() {
         (trunk("vlan = 0"), "TG0009", "`vlan`"),
         (trunk("vlan = 4095"), "TG0009", "`vlan`"),
         (trunk("encapsulation = \"gre\""), "TG0008", "an encapsulation"),
-        (trunk("mtu = \"1400 B\""), "TG0036", "`mtu` is of datagrams"),
+        (trunk("mtu = \"1400 B\""), "TG0036", "`mtu` limits datagrams"),
         (trunk("encapsulation = \"udp\"\nmtu = \"1350 B\""), "TG0009", "`mtu`"),
         (trunk("encapsulation = \"udp\"\nmtu = \"9217 B\""), "TG0009", "`mtu`"),
         (
             trunk("encapsulation = \"udp\"\nprobing = \"epochs\""),
             "TG0036",
-            "`encapsulation` is of management",
+            "`encapsulation` applies only to management",
         ),
         (trunk("ceiling = \"0 bit/s\""), "TG0022", "a ceiling of zero"),
         (trunk("connections = 0"), "TG0009", "`connections`"),
@@ -197,17 +201,25 @@ fn what_cannot_be_is_said_with_its_reason() {
         ),
         (two("port = 4761"), "TG0036", "take the same ports"),
         (trunk("probing = \"guess\""), "TG0008", "a way of probing"),
-        (trunk("probing = \"epochs\"\nvmss = \"1500 B\""), "TG0036", "`vmss` is of management"),
+        (
+            trunk("probing = \"epochs\"\nvmss = \"1500 B\""),
+            "TG0036",
+            "`vmss` applies only to management",
+        ),
         (
             trunk("probing = \"epochs\"\nconnections = 2"),
             "TG0036",
-            "`connections` is of management",
+            "`connections` applies only to management",
         ),
-        (trunk("probing = \"epochs\"\nfallback = \"direct\""), "TG0036", "`fallback` is of"),
+        (
+            trunk("probing = \"epochs\"\nfallback = \"direct\""),
+            "TG0036",
+            "`fallback` applies only to",
+        ),
         (
             trunk("probing = \"epochs\"\ntcp = { profile = \"rfc\" }"),
             "TG0036",
-            "`tcp` is of management",
+            "`tcp` applies only to management",
         ),
         (
             trunk("probing = \"epochs\"")
@@ -278,12 +290,12 @@ fn a_management_packet_stands_for_at_least_what_it_takes() {
         (
             ENDS,
             "73 B",
-            "from 74 B, what a management packet takes itself live (52 B in the simulator)",
+            "from 74 B, the length of a management packet between live gateways (52 B in the simulator)",
         ),
         (
             v6,
             "93 B",
-            "from 94 B, what a management packet takes itself live (72 B in the simulator)",
+            "from 94 B, the length of a management packet between live gateways (72 B in the simulator)",
         ),
         (ENDS, "66 kB", "to 65535 B"),
     ] {
@@ -355,7 +367,7 @@ fn a_ceiling_that_cannot_be_is_said_beside_what_it_contradicts() {
         ),
         (
             "ceiling = \"5 Mbit/s\"\n",
-            r#"error[TG0039]: a ceiling of 5 Mbit/s holds nothing back: the link has 4 Mbit/s
+            r#"error[TG0039]: a ceiling of 5 Mbit/s has no effect: the link has 4 Mbit/s
  --> test.toml:9:11
   |
 4 | rate = { up = "4 Mbit/s" }

@@ -13,7 +13,7 @@ use crate::{Bytes, Time};
 
 /// State of a flow, and the list of its held ACKs.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::ack) struct Flow {
+pub(in crate::ack) struct HeldFlow {
     /// Its records, oldest first.
     pub(super) first: u32,
     pub(super) last: u32,
@@ -90,9 +90,9 @@ const ECHOES: u16 = 2_048;
 const STOPPED: u16 = 4_096;
 
 /// Source: `postack`, section 2.
-const _: () = assert!(size_of::<Flow>() <= 128);
+const _: () = assert!(size_of::<HeldFlow>() <= 128);
 
-impl Default for Flow {
+impl Default for HeldFlow {
     fn default() -> Self {
         Self {
             first: NONE,
@@ -145,7 +145,7 @@ const SMOOTHING: u32 = 8;
 /// Source: Linux, `tcp_rto_min` (200 ms), less a margin of a quarter.
 const ALLOWED: Duration = Duration::from_millis(150);
 
-impl Flow {
+impl HeldFlow {
     pub(super) const fn is_known(&self) -> bool {
         self.marks & KNOWN != 0
     }
@@ -462,7 +462,7 @@ mod tests {
     /// Catches: believing a block however long it is.
     #[test]
     fn blocks_count_for_no_more_than_is_outstanding_however_long_they_are() {
-        let mut flow = Flow { sent: 10_000, ..Flow::default() };
+        let mut flow = HeldFlow { sent: 10_000, ..HeldFlow::default() };
         flow.note(&TcpSegment { ack: 1_000, ..TcpSegment::default() });
         let tcp = TcpSegment { ack: 1_000, has_sack: true, ..TcpSegment::default() };
         assert_eq!(flow.selective(&tcp, blocks(&[(2_000, 1 << 31)])), 9_000);
@@ -473,9 +473,9 @@ mod tests {
     /// Catches: an ACK that tells nothing new, and shortens the next hold.
     #[test]
     fn the_next_hold_is_short_again_after_acks_that_were_not_held() {
-        let mut flow = Flow { near_us: 2_000, far_us: 50_000, ..Flow::default() };
-        let longest = |flow: &Flow| flow.longest(Duration::from_secs(1)).as_millis();
-        let pass = |flow: &mut Flow, ack| {
+        let mut flow = HeldFlow { near_us: 2_000, far_us: 50_000, ..HeldFlow::default() };
+        let longest = |flow: &HeldFlow| flow.longest(Duration::from_secs(1)).as_millis();
+        let pass = |flow: &mut HeldFlow, ack| {
             let tcp = TcpSegment { ack, ..TcpSegment::default() };
             flow.passes(&tcp);
             flow.note(&tcp);
@@ -493,7 +493,7 @@ mod tests {
     /// Catches: full segments held for as short as a tail.
     #[test]
     fn segments_are_as_long_as_the_longest_that_was_seen() {
-        let mut flow = Flow::default();
+        let mut flow = HeldFlow::default();
         for (payload, mss) in
             [(80, 1_448), (517, 517), (1_448, 1_448), (100, 1_448), (8_948, 8_948)]
         {

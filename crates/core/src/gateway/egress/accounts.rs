@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::{Egress, EgressRoute, Link, TrunkId, Trunks};
+use super::{AccessLink, Egress, EgressRoute, TrunkId, Trunks};
 use crate::ack::{Ahead, Call, Places};
 use crate::class::ClassId;
 use crate::packet::make_room;
@@ -149,7 +149,7 @@ impl<T> WorkList<T> {
 }
 
 /// State of the queue at a bottleneck, without the account of its aggregates.
-fn queue_at(at: EgressQueue, link: &Link, trunks: Option<&Trunks>, grain: Duration) -> Ahead {
+fn queue_at(at: EgressQueue, link: &AccessLink, trunks: Option<&Trunks>, grain: Duration) -> Ahead {
     let queue = match at {
         EgressQueue::Trunk(id) => trunks.map_or_else(Ahead::default, |trunks| trunks.ahead(id)),
         EgressQueue::Leaf(leaf) => link.ahead(leaf),

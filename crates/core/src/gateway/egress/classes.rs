@@ -8,7 +8,7 @@ mod swap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-pub use rights::{ClassChangeError, Holds};
+pub use rights::{ClassChangeError, ClassContents};
 use shared::Ratios;
 pub use swap::Retired;
 

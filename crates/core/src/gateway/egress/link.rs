@@ -15,7 +15,7 @@ use crate::random::Random;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, Time};
 
 /// The access link in one direction.
-pub(in crate::gateway) struct Link {
+pub(in crate::gateway) struct AccessLink {
     direction: Direction,
     /// Permits departures. `None` if the link has no rate.
     balance: Option<Balance>,
@@ -32,7 +32,7 @@ pub(in crate::gateway) struct Link {
     next: Fifo,
 }
 
-impl Link {
+impl AccessLink {
     pub(in crate::gateway) fn new(config: &GatewayConfig, direction: Direction, now: Time) -> Self {
         let rate = config.rate[direction.index()];
         let balance = rate.map(|rate| Balance::new(rate, &config.overhead, now));

@@ -21,7 +21,7 @@ use crate::{Bytes, Cx, PacketId, PacketPool, Time};
 /// The trunks that terminate here.
 pub(in crate::gateway) struct Trunks {
     /// In the order of the configuration.
-    places: Vec<Place>,
+    places: Vec<TrunkSlot>,
     /// User packets of at least one trunk depart in datagrams.
     carries: bool,
     /// By key of terminating packets: the trunk, and the kind of packet.
@@ -34,7 +34,7 @@ pub(in crate::gateway) struct Trunks {
 }
 
 /// A trunk, with its state at the gateway.
-struct Place {
+struct TrunkSlot {
     trunk: Trunk,
     /// Number in packets that depart in datagrams of this trunk. It is unique.
     number: NonZeroU16,
@@ -61,14 +61,14 @@ impl TrunkId {
 
 impl Trunks {
     /// The trunks at `places`. `None` if there are none.
-    fn of(places: Vec<Place>, seed: u64) -> Option<Box<Self>> {
+    fn of(places: Vec<TrunkSlot>, seed: u64) -> Option<Box<Self>> {
         let mut arriving = HashMap::with_hasher(FixedState::with_seed(seed));
         let mut watching = Vec::new();
-        for (id, Place { trunk, .. }) in (0..).map(TrunkId).zip(&places) {
+        for (id, TrunkSlot { trunk, .. }) in (0..).map(TrunkId).zip(&places) {
             arriving.extend(trunk.arriving().map(|(key, what)| (key, (id, what))));
             watching.extend(trunk.watches().map(|dscp| (dscp, id)));
         }
-        let longer = |it: &Place| it.trunk.config().wire.overhead(it.trunk.config().local) > 0;
+        let longer = |it: &TrunkSlot| it.trunk.config().wire.overhead(it.trunk.config().local) > 0;
         let (carries, wheel) = (places.iter().any(longer), TimerWheel::new());
         let any = !places.is_empty();
         let due = Time::MAX;

@@ -18,7 +18,7 @@ use crate::{PacketId, PacketPool};
 /// Addresses, stations and the numbers of their hosts.
 #[derive(Debug, Default)]
 pub(super) struct LanHosts {
-    numbers: BTreeMap<Key, u32>,
+    numbers: BTreeMap<VlanAddress, u32>,
     /// By index.
     addresses: Vec<Address>,
     free: Vec<u32>,
@@ -29,7 +29,7 @@ pub(super) struct LanHosts {
 }
 
 /// An address in a VLAN.
-type Key = (u128, u16);
+type VlanAddress = (u128, u16);
 
 /// A link-layer address in a VLAN.
 type Station = (u64, u16);
@@ -37,7 +37,7 @@ type Station = (u64, u16);
 /// An address that has flows.
 #[derive(Clone, Copy, Debug, Default)]
 struct Address {
-    key: Key,
+    key: VlanAddress,
     flows: u32,
     station: Option<Station>,
     /// The host of this address alone. `None` if the address shares the host of its station.
@@ -55,7 +55,7 @@ enum Behind {
 
 impl LanHosts {
     /// `flow` is a new flow of the LAN address `key`.
-    fn join(&mut self, hosts: &mut FlowHosts, flow: FlowId, key: Key) {
+    fn join(&mut self, hosts: &mut FlowHosts, flow: FlowId, key: VlanAddress) {
         let address = match self.numbers.get(&key) {
             Some(address) => *address,
             None => self.add(hosts, key),
@@ -81,7 +81,7 @@ impl LanHosts {
         self.free.push(address);
     }
 
-    fn add(&mut self, hosts: &mut FlowHosts, key: Key) -> u32 {
+    fn add(&mut self, hosts: &mut FlowHosts, key: VlanAddress) -> u32 {
         let address = self.free.pop().unwrap_or_else(|| number(self.addresses.len()));
         if slot(address) == self.addresses.len() {
             self.addresses.push(Address::default());

@@ -85,7 +85,7 @@ const LIMITED: u8 = 16;
 const REDUCED: u8 = 32;
 /// The sender reduced its window in the previous round.
 const REDUCED_BEFORE: u8 = 64;
-/// The mark that `MARKED` notes is from the previous round, but the sender has not reduced its window yet.
+/// `MARKED` is set because of a mark in the previous round. The sender has not reduced its window since this mark.
 const PENDING: u8 = 128;
 
 /// Position of a segment relative to earlier segments, by its sequence number.
@@ -206,8 +206,8 @@ impl RoundState {
         self.set(MARKED_BEFORE, marked);
     }
 
-    /// As [`begin`](Self::begin), for the tracker `two-way`: a mark without a reduction of the window yet is kept for one
-    /// more round.
+    /// As [`begin`](Self::begin), for the tracker `two-way`. If the sender has not reduced its window after a mark, the mark
+    /// stays for one more round.
     pub(super) fn begin_reaction(&mut self, now: Time) {
         let pending = self.has(MARKED) && !self.has(PENDING);
         self.turn(now);
@@ -227,8 +227,8 @@ impl RoundState {
         self.set(MARKED | PENDING | REDUCED | LIMITED, false);
     }
 
-    /// Adds the bytes of `segments` segments, which belong to the window of the round that ends now, but arrived in the
-    /// previous round.
+    /// Adds the bytes of `segments` segments to the round that ends now. These segments arrived in the previous round, but
+    /// belong to the same window.
     ///
     /// After a reduction, `bytes_before` is half of the larger of both rounds. If the present round is the larger one,
     /// nothing is added, because its bytes would count twice.
@@ -245,8 +245,8 @@ impl RoundState {
         self.set(LIMITED, true);
     }
 
-    /// Notes an ACK with ECN-Echo. After a reduction of the window, ECN-Echo in this round and the next is about the
-    /// same mark, and is ignored.
+    /// Notes an ACK with ECN-Echo, which reports a mark. If the sender has reduced its window in this round or the previous
+    /// one, the report is about the same mark, and is ignored.
     pub(super) const fn echoed(&mut self) {
         if !self.has(REDUCED | REDUCED_BEFORE) {
             self.set(MARKED, true);
@@ -285,7 +285,7 @@ impl RoundState {
         Micros::of(now).since(self.last) > self.rtt.saturating_mul(IDLE_ROUNDS)
     }
 
-    /// The estimate, which does not consider that the flow may be idle.
+    /// The estimate of an active flow. The caller must check whether the flow is idle.
     pub(super) fn estimate(&self, now: Time) -> Estimate {
         let Brief { window, growth, rtt, marked, responds } = self.brief();
         Estimate {

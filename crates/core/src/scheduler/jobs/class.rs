@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::record::{ClassWindow, Record};
+use super::record::{ClassRecord, ClassWindow};
 use super::weights::Weight;
 use crate::class::{Sent, Terms};
 use crate::scheduler::{ClassState, Relations};
@@ -11,14 +11,14 @@ use crate::units::real;
 use crate::{Bytes, Rate, Time};
 
 #[derive(Debug)]
-pub(super) struct Class {
+pub(super) struct JobsClass {
     pub(super) terms: Terms,
     pub(super) relations: Relations,
     /// Weight among classes with delay ratios, and among classes with loss ratios.
     pub(super) delay_weight: Option<Weight>,
     pub(super) loss_weight: Option<Weight>,
     pub(super) sent: Sent,
-    pub(super) record: Record,
+    pub(super) record: ClassRecord,
     pub(super) window: ClassWindow,
     /// The queue of the class has packets.
     pub(super) backlogged: bool,
@@ -38,7 +38,7 @@ pub(super) struct Class {
     /// The rate that the delay ratios require.
     pub(super) target: f64,
     /// Waiting packets, the oldest first.
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueuedPacket>,
     /// Bytes of the waiting packets.
     backlog: Bytes,
     /// Queueing delay of the packet that was sent last.
@@ -46,18 +46,18 @@ pub(super) struct Class {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct QueuedPacket {
     since: Time,
     len: Bytes,
 }
 
-impl Default for Class {
+impl Default for JobsClass {
     fn default() -> Self {
         Self::new(Terms::NONE)
     }
 }
 
-impl Class {
+impl JobsClass {
     pub(super) fn new(terms: Terms) -> Self {
         Self {
             terms,
@@ -65,7 +65,7 @@ impl Class {
             delay_weight: None,
             loss_weight: None,
             sent: Sent::default(),
-            record: Record::default(),
+            record: ClassRecord::default(),
             window: ClassWindow::new(false),
             backlogged: false,
             rate: 0.0,
@@ -101,12 +101,12 @@ impl Class {
         self.arrived += len.0;
         self.record.arrived += len.0;
         self.backlog += len;
-        self.waiting.push_back(Waiting { since: now, len });
+        self.waiting.push_back(QueuedPacket { since: now, len });
     }
 
     /// Removes the newest packet, which was dropped. Returns its length.
     pub(super) fn dropped(&mut self) -> Bytes {
-        let Some(Waiting { len, .. }) = self.waiting.pop_back() else { return Bytes::ZERO };
+        let Some(QueuedPacket { len, .. }) = self.waiting.pop_back() else { return Bytes::ZERO };
         self.dropped += len.0;
         self.backlog -= len;
         self.record.dropped += len.0;
@@ -125,7 +125,9 @@ impl Class {
             self.window.sent += len.0;
         }
         // Control traffic has its own queue.
-        let Some(Waiting { since, len }) = self.waiting.pop_front() else { return Bytes::ZERO };
+        let Some(QueuedPacket { since, len }) = self.waiting.pop_front() else {
+            return Bytes::ZERO;
+        };
         self.backlog -= len;
         self.delay = now.since(since);
         self.record.sent(self.delay, self.terms.delay_bound);

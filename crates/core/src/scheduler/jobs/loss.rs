@@ -9,7 +9,7 @@
 //!
 //! Methods of `Jobs`, whose fields are in `jobs.rs`.
 
-use super::class::Class;
+use super::class::JobsClass;
 use super::{Jobs, Search};
 
 impl Jobs {
@@ -74,12 +74,12 @@ impl Jobs {
 }
 
 /// Returns `true` if the class keeps its loss bound when it drops its newest packet.
-pub(super) fn may_drop(class: &Class) -> bool {
+pub(super) fn may_drop(class: &JobsClass) -> bool {
     class.newest().is_some_and(|len| class.keeps_loss_bound(len))
 }
 
 /// Group and weighted loss of a class that has packets and a loss ratio.
-fn weighted_loss(class: &Class) -> Option<(usize, f64)> {
+fn weighted_loss(class: &JobsClass) -> Option<(usize, f64)> {
     let weight = class.loss_weight.filter(|_| class.newest().is_some())?;
     Some((weight.group, weight.part * class.loss()))
 }

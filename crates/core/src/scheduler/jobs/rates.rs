@@ -20,14 +20,14 @@
 use std::time::Duration;
 
 use super::Jobs;
-use super::class::Class;
+use super::class::JobsClass;
 use super::loss::may_drop;
 use crate::units::real;
 use crate::{Bytes, Time};
 
 /// Offered load since the start of the last window.
 #[derive(Debug, Default)]
-pub(super) struct Load {
+pub(super) struct OfferedLoad {
     /// Last arrival before the window.
     since: Time,
     until: Time,
@@ -42,7 +42,7 @@ pub(super) const WINDOW: Duration = Duration::from_millis(500);
 /// Rates below this count as zero, in bits per second.
 const NO_RATE: f64 = 1.0;
 
-impl Load {
+impl OfferedLoad {
     pub(super) fn note(&mut self, now: Time, len: Bytes) {
         if now >= self.until {
             (self.since, self.until) = (self.last, now + WINDOW);
@@ -78,7 +78,7 @@ impl Jobs {
     /// Gives classes the rates that their delay bounds and guarantees need. If that is impossible,
     /// returns the class that must drop a packet.
     pub(super) fn keep_bounds(&mut self, now: Time) -> Option<usize> {
-        let starved = |class: &Class| class.backlogged && class.rate < NO_RATE;
+        let starved = |class: &JobsClass| class.backlogged && class.rate < NO_RATE;
         if std::mem::take(&mut self.changed) || self.classes.iter().any(starved) {
             self.split_evenly();
         }
@@ -186,7 +186,7 @@ impl Jobs {
 
     /// Applies the targets: at least the floors, at most `upper`, with the same sum as before.
     fn saturate(&mut self, upper: f64, floors: f64) {
-        let member = |class: &Class| class.backlogged && class.delay_weight.is_some();
+        let member = |class: &JobsClass| class.backlogged && class.delay_weight.is_some();
         let is_above = |at: &usize| {
             let class = &self.classes[*at];
             member(class) && class.target > upper
@@ -225,7 +225,7 @@ struct Step {
     upper: f64,
 }
 
-impl Class {
+impl JobsClass {
     /// The rate that the guarantee and the delay bound need, at most the rate of the link.
     fn needs(&self, now: Time, link: f64) -> f64 {
         let bound = self.until_deadline(now).map_or(0.0, |left| {

@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use super::Jobs;
-use super::class::Class;
+use super::class::JobsClass;
 use super::rates::WINDOW;
 use crate::scheduler::{Delays, Kept, Relation, Term};
 use crate::units::real;
@@ -18,7 +18,7 @@ use crate::{Bytes, Time};
 
 /// Fulfilment of the promises to one class since its creation.
 #[derive(Debug, Default)]
-pub(super) struct Record {
+pub(super) struct ClassRecord {
     /// Bytes that arrived, and bytes that were dropped.
     pub(super) arrived: u64,
     pub(super) dropped: u64,
@@ -68,7 +68,7 @@ const TOLERANCE: f64 = 0.25;
 /// A full-size packet: a class may fall short of its guarantee by this much in a window.
 const PACKET: Bytes = Bytes(1_538);
 
-impl Record {
+impl ClassRecord {
     /// A packet was sent after `delay`.
     pub(super) fn sent(&mut self, delay: Duration, bound: Option<Duration>) {
         self.delays.packets += 1;
@@ -124,7 +124,7 @@ impl Jobs {
         let guaranteed = class.terms.guarantee.bytes_in(WINDOW);
         let too_slow = class.window.sent < guaranteed.saturating_sub(PACKET).0;
         let sent = class.window.sent;
-        let off = |relation: Option<Relation>, of: &dyn Fn(&Class) -> Option<f64>| {
+        let off = |relation: Option<Relation>, of: &dyn Fn(&JobsClass) -> Option<f64>| {
             let broken = relation.and_then(|it| {
                 let other = self.classes.get(it.of.index())?;
                 let ratio = of(class)? / of(other).filter(|of| *of > 0.0)?;
@@ -156,7 +156,7 @@ impl ClassWindow {
 }
 
 /// The promises to class `at`, and their fulfilment.
-pub(super) fn kept(classes: &[Class], at: usize) -> Vec<Kept> {
+pub(super) fn kept(classes: &[JobsClass], at: usize) -> Vec<Kept> {
     let class = &classes[at];
     let (record, relaxed, terms) = (&class.record, &class.record.relaxed, &class.terms);
     let all = [
@@ -184,7 +184,7 @@ pub(super) fn kept(classes: &[Class], at: usize) -> Vec<Kept> {
         class.relations.delay.map(|relation| Kept {
             of: Some(relation.of),
             promised: relation.factor.real(),
-            kept: ratio(classes, record, relation, Record::mean_delay),
+            kept: ratio(classes, record, relation, ClassRecord::mean_delay),
             violations: record.off_delay_ratio,
             relaxed: relaxed.delay_ratio,
             ..Kept::of(Term::DelayRatio)
@@ -192,7 +192,7 @@ pub(super) fn kept(classes: &[Class], at: usize) -> Vec<Kept> {
         class.relations.loss.map(|relation| Kept {
             of: Some(relation.of),
             promised: relation.factor.real(),
-            kept: ratio(classes, record, relation, Record::loss),
+            kept: ratio(classes, record, relation, ClassRecord::loss),
             violations: record.off_loss_ratio,
             relaxed: relaxed.loss_ratio,
             ..Kept::of(Term::LossRatio)
@@ -202,10 +202,10 @@ pub(super) fn kept(classes: &[Class], at: usize) -> Vec<Kept> {
 }
 
 fn ratio(
-    classes: &[Class],
-    own: &Record,
+    classes: &[JobsClass],
+    own: &ClassRecord,
     relation: Relation,
-    of: impl Fn(&Record) -> Option<f64>,
+    of: impl Fn(&ClassRecord) -> Option<f64>,
 ) -> Option<f64> {
     let other = of(&classes.get(relation.of.index())?.record).filter(|it| *it > 0.0)?;
     Some(of(own)? / other)

@@ -11,7 +11,7 @@
 //! Methods of `Jobs`, whose fields are in `jobs.rs`.
 
 use super::Jobs;
-use super::class::Class;
+use super::class::JobsClass;
 use crate::scheduler::{Relation, Relations};
 
 /// The weight of a class in its tree.
@@ -37,7 +37,10 @@ impl Jobs {
     }
 }
 
-fn weights(classes: &[Class], of: impl Fn(&Relations) -> Option<Relation>) -> Vec<Option<Weight>> {
+fn weights(
+    classes: &[JobsClass],
+    of: impl Fn(&Relations) -> Option<Relation>,
+) -> Vec<Option<Weight>> {
     let mut is_related = vec![false; classes.len()];
     let mut places = Vec::with_capacity(classes.len());
     let mut least = vec![f64::INFINITY; classes.len()];

@@ -1,4 +1,5 @@
-//! Tests user packets that cross in datagrams, from the LAN of one site to the LAN of the other.
+//! Tests trunks that encapsulate: user packets cross inside UDP datagrams, from the LAN of one site
+//! to the LAN of the other.
 
 use tidegate_core::packet::{Ecn, NO_VLAN, TcpFlags};
 use tidegate_core::trunk::Encapsulation;

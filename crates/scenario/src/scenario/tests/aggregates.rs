@@ -165,7 +165,7 @@ fn what_an_aggregate_cannot_be_is_said_where_it_is_written() {
         ("samples = 60", "samples = 2", "TG0030", "`samples` must be"),
         ("every = \"50 ms\"", "beta = 1", "TG0030", "`beta`"),
         ("kind = \"literal\"", "kind = \"literal\", max_queue = \"0 B\"", "TG0030", "`max_queue`"),
-        ("overflow = \"slow\"", "overflow = \"slow\"\nstop = \"3 s\"", "TG0064", "lasts"),
+        ("overflow = \"slow\"", "overflow = \"slow\"\nstop = \"3 s\"", "TG0064", "stays open"),
         ("overflow = \"slow\"", "overflow = \"slow\"\nflows = 2", "TG0064", "one flow"),
         ("traffic = \"long\"", "traffic = \"files\"", "", "no aggregate connection"),
         ("shape = 0.5", "shape = 0", "", "the shape is 0.1 to 1000"),

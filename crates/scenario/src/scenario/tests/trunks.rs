@@ -184,7 +184,7 @@ fn guarantees_of_trunks_that_the_link_behind_them_cannot_carry_are_refused() {
     };
     let (scenario, found) = read(&slow("900 kbit/s"));
     let said = found.render(false);
-    let expected = "what is guaranteed to trunks, 1 Mbit/s together, is out of range: the link at `north.wan` carries 900 kbit/s";
+    let expected = "the guarantee of all trunks together, 1 Mbit/s, is out of range: the link at `north.wan` carries 900 kbit/s";
     assert!(scenario.is_none() && said.contains(expected) && said.contains("inline"), "{said}");
     assert!(read(&slow("1 Mbit/s")).0.is_some());
 }

@@ -14,7 +14,8 @@ impl Check<'_> {
         let Kind::Aggregate { of, overflow, weight } = &aggregate.kind else { return };
         let place = |field| Place::Traffic(n, field);
         if aggregate.stop.is_some() {
-            let what = "an aggregate connection lasts; stop the traffic that it carries";
+            let what =
+                "an aggregate connection stays open; write `stop` in the traffic that it carries";
             self.wrong(place("stop"), What::Aggregate(what.to_owned()));
         }
         if aggregate.flows != 1 || aggregate.pairs.len() > 1 {
@@ -78,7 +79,7 @@ impl Check<'_> {
             _ => false,
         };
         if earlier.iter().any(is_taken) {
-            let what = "other traffic carries it on already; there is at most one";
+            let what = "another relay or aggregate connection already carries this traffic; remove it from one of the two";
             self.wrong(place, What::Aggregate(what.to_owned()));
         }
         let is_carried = matches!(
@@ -90,12 +91,12 @@ impl Check<'_> {
                 | Kind::Trace { .. }
         );
         if !is_carried {
-            let what = "an aggregate connection carries TCP that its senders begin: greedy, file, on-off, arrivals or trace";
+            let what = "an aggregate connection carries only TCP that the sender of the data opens: greedy, file, on-off, arrivals or trace";
             self.wrong(place, What::Aggregate(what.to_owned()));
         }
         let gateway = aggregate.pairs.first().map(|pair| &pair.from);
         if local.pairs.iter().any(|pair| Some(&pair.to) != gateway) {
-            let what = "the local connections of an aggregate end at its sender";
+            let what = "the local connections of an aggregate must end at its sender";
             self.wrong(Place::Traffic(n, "from"), What::Aggregate(what.to_owned()));
         }
     }

@@ -20,17 +20,17 @@ impl Check<'_> {
             self.wrong(place("at"), What::Contradiction("the run ends before the link changes"));
         }
         if change.rate.is_none() && change.delay.is_none() {
-            let what = "nothing changes; give a delay or a rate";
+            let what = "nothing changes; write a `delay` or a `rate`";
             self.wrong(place("link"), What::Contradiction(what));
         }
         if change.rate.is_some() && config.rate.is_none() {
-            let what = "the link has no rate that could change; give it one";
+            let what = "the link has no rate that could change; give the link a rate";
             self.wrong(place("rate"), What::Contradiction(what));
         }
         if change.rate == Some(NOTHING) {
             self.wrong(place("rate"), What::Zero(HOLDS));
         }
         let fits = change.delay.unwrap_or(Duration::ZERO).as_secs() <= YEAR;
-        self.range(place("delay"), fits, "it", "at most a year");
+        self.range(place("delay"), fits, "the delay", "at most a year");
     }
 }

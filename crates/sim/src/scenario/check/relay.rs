@@ -15,10 +15,13 @@ impl Check<'_> {
         let Kind::Relay { of, buffer } = &relay.kind else { return };
         let place = |field| Place::Traffic(n, field);
         if *buffer == Bytes::ZERO {
-            self.wrong(place("buffer"), What::Zero("would hand on nothing"));
+            self.wrong(place("buffer"), What::Zero("would forward nothing"));
         }
         if relay.stop.is_some() {
-            self.wrong(place("stop"), What::Relay("it ends when what it hands on does; stop that"));
+            self.wrong(
+                place("stop"),
+                What::Relay("a relay ends with the traffic that it forwards; write `stop` there"),
+            );
         }
         let earlier = &self.scenario.traffic[..n];
         let Some(first) = earlier.iter().find(|it| it.name == *of) else {
@@ -27,10 +30,13 @@ impl Check<'_> {
         };
         let is_other = |it: &Traffic| matches!(&it.kind, Kind::Relay { of: it, .. } if it == of);
         if earlier.iter().any(is_other) {
-            self.wrong(place("of"), What::Relay("another relay hands it on; there is at most one"));
+            self.wrong(
+                place("of"),
+                What::Relay("another relay already forwards this traffic; remove one of the two"),
+            );
         }
         if !first.kind.is_tcp() || matches!(first.kind, Kind::Aggregate { .. }) {
-            let what = "a relay hands on TCP of one sender for each of its flows; this is UDP, or an aggregate connection";
+            let what = "a relay forwards TCP with one sender for each flow; this is UDP, or an aggregate connection";
             self.wrong(place("of"), What::Relay(what));
         }
         let each = matches!(
@@ -38,16 +44,16 @@ impl Check<'_> {
             Kind::OnOff { reconnect: true, .. } | Kind::Arrivals { .. } | Kind::Web { .. }
         );
         if each && relay.start != Start::At(Duration::ZERO) {
-            let what = "it opens a connection for each that it hands on; leave `start` out";
+            let what = "a relay of this traffic opens a connection for each incoming one; leave `start` out";
             self.wrong(place("start"), What::Relay(what));
         }
         if relay.flows != first.flows {
-            let what = "a relay has as many flows of a pair as what it hands on";
+            let what = "a relay must have as many flows as the traffic that it forwards";
             self.wrong(place("flows"), What::Relay(what));
         }
         let receivers = first.pairs.iter().map(|pair| &pair.to);
         if !relay.pairs.iter().map(|pair| &pair.from).eq(receivers) {
-            let what = "a relay's senders are the receivers of what it hands on, pair by pair";
+            let what = "a relay's senders must be the receivers of the traffic that it forwards, in the same order";
             self.wrong(place("from"), What::Relay(what));
         }
     }
@@ -104,25 +110,25 @@ mod tests {
             ),
             (
                 |it| it.traffic[1].stop = Some(Duration::from_secs(1)),
-                "traffic[1].stop: it ends when",
+                "traffic[1].stop: a relay ends with",
             ),
             (|it| it.traffic[1].kind = of("al"), "traffic[1].of: there is no earlier traffic `al`"),
             (|it| it.traffic.swap(0, 1), "traffic[0].of: there is no earlier traffic `all`"),
             (|it| it.traffic[1].kind = of("onward"), "traffic[1].of: there is no earlier traffic"),
-            (|it| third(it).kind = of("all"), "traffic[2].of: another relay hands it on"),
+            (|it| third(it).kind = of("all"), "traffic[2].of: another relay already forwards"),
             (
                 |it| {
                     let packet = 500;
                     it.traffic[0].kind = Kind::Constant { rate: Rate::from_mbps(1), packet };
                 },
-                "traffic[1].of: a relay hands on TCP",
+                "traffic[1].of: a relay forwards TCP",
             ),
-            (|it| it.traffic[0].flows = 2, "traffic[1].flows: a relay has as many flows"),
+            (|it| it.traffic[0].flows = 2, "traffic[1].flows: a relay must have as many flows"),
             (
                 |it| drop(it.traffic[1].pairs.pop()),
-                "traffic[1].from: a relay's senders are the receivers",
+                "traffic[1].from: a relay's senders must be the receivers",
             ),
-            (|it| it.traffic[1].pairs.swap(0, 1), "traffic[1].from: a relay's senders are the"),
+            (|it| it.traffic[1].pairs.swap(0, 1), "traffic[1].from: a relay's senders must be"),
         ];
         for (change, expected) in cases {
             let said = said(change);

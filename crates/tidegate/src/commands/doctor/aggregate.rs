@@ -42,7 +42,7 @@ fn forwarding(family: &str, parameter: &str, value: &str) -> Finding {
     if value == "1" {
         return good(&what, "on");
     }
-    let seen = "off: connections are taken, but everything else is not routed";
+    let seen = "off: packets that the gateway does not carry are not routed";
     lacking(&what, seen, &format!("sysctl net.{}=1", parameter.replace('/', ".")))
 }
 

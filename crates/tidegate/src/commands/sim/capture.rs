@@ -69,7 +69,7 @@ fn probes(scenario: &Scenario) -> Result<Vec<Way>, Failure> {
     ways.dedup();
     if ways.is_empty() {
         let message = "the scenario does not say what to capture";
-        let help = "add a [[probe]] with kind = \"capture\", or say --link FROM,TO";
+        let help = "add a [[probe]] with kind = \"capture\", or give --link FROM,TO";
         return Err(Failure { help: help.to_owned(), ..Failure::input(Code::BadProbe, message) });
     }
     Ok(ways)

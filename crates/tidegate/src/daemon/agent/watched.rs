@@ -1,4 +1,5 @@
-//! A policy source that the agent follows, with its newest set and its fault.
+//! A policy source (repository) that the policy agent follows, with its newest set of policies and
+//! its fault.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Metrics of classes.
+//! Metrics of the bandwidth classes.
 
 use super::{Page, float, labels};
 use crate::api::{Class, Promise};
@@ -13,19 +13,19 @@ pub(super) fn write(all: &[Class], page: &mut Page) {
     metric("tidegate_class_guarantee_bytes_per_second", "gauge", help, |it| {
         Some(float(it.guarantee_bps) / 8.0)
     });
-    let help = "The most the class may send, where it has a ceiling of its own.";
+    let help = "Ceiling of the class, if it has one of its own.";
     metric("tidegate_class_ceiling_bytes_per_second", "gauge", help, |it| {
         Some(float(it.ceiling_bps?) / 8.0)
     });
-    let help = "The longest packets of the class may wait, where it has a delay bound.";
+    let help = "Delay bound of the class, if it has one.";
     metric("tidegate_class_delay_bound_seconds", "gauge", help, |it| {
         Some(float(it.delay_bound_us?) / 1e6)
     });
-    let help = "Bytes of the class that left, as charged for on the link.";
+    let help = "Bytes of the class that departed, as charged on the link.";
     metric("tidegate_class_sent_bytes_total", "counter", help, |it| Some(float(it.sent.bytes)));
-    let help = "Packets of the class that left.";
+    let help = "Packets of the class that departed.";
     metric("tidegate_class_sent_packets_total", "counter", help, |it| Some(float(it.sent.packets)));
-    let help = "Bytes of the class that left beyond its guarantee.";
+    let help = "Bytes of the class that departed beyond its guarantee.";
     metric("tidegate_class_borrowed_bytes_total", "counter", help, |it| {
         Some(float(it.borrowed_bytes))
     });
@@ -35,12 +35,12 @@ pub(super) fn write(all: &[Class], page: &mut Page) {
     });
     let help = "Bytes of the class that wait.";
     metric("tidegate_class_waiting_bytes", "gauge", help, |it| Some(float(it.waiting.bytes)));
-    let help = "Sum of the queueing delays of the class's packets that left, where the scheduler records it.";
+    let help =
+        "Sum of the queueing delays of the class's departed packets, if the scheduler records it.";
     metric("tidegate_class_queueing_seconds_total", "counter", help, |it| {
         Some(float(it.delays?.total_us) / 1e6)
     });
-    let help =
-        "The longest queueing delay of a packet of the class, where the scheduler records it.";
+    let help = "Longest queueing delay of a packet of the class, if the scheduler records it.";
     metric("tidegate_class_longest_queueing_seconds", "gauge", help, |it| {
         Some(float(it.delays?.longest_us) / 1e6)
     });

@@ -10,7 +10,7 @@ pub(super) fn write(all: &[Trunk], page: &mut Page) {
         (
             "tidegate_trunk_path_mtu_bytes",
             "gauge",
-            "Longest IP packet that the path of the trunk carries, as far as is known.",
+            "Path MTU of the trunk, in bytes of IP packet.",
             |it| it.path_mtu_bytes,
         ),
         (
@@ -22,7 +22,7 @@ pub(super) fn write(all: &[Trunk], page: &mut Page) {
         (
             "tidegate_trunk_decapsulated_packets_total",
             "counter",
-            "Datagrams with user packets taken in.",
+            "Datagrams with user packets received.",
             |it| it.received_packets,
         ),
         (
@@ -40,7 +40,7 @@ pub(super) fn write(all: &[Trunk], page: &mut Page) {
         (
             "tidegate_trunk_ignored_reports_total",
             "counter",
-            "Reports of too big datagrams that were not believed, or no news.",
+            "ICMP errors about too big datagrams that were ignored: not credible, or not new.",
             |it| it.ignored_reports,
         ),
     ];

@@ -1,4 +1,4 @@
-//! Metrics of the policy sources.
+//! Metrics of the policy sources (repositories).
 
 use super::{Page, float, labels};
 use crate::api::Source;

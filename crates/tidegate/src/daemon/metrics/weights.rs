@@ -14,13 +14,13 @@ pub(super) fn write(all: &[Trunk], page: &mut Page) {
     metric("tidegate_trunk_active_connections", "gauge", help, |it| Some(float(it.active)));
     let help = "Weight of the trunk.";
     metric("tidegate_trunk_weight_ratio", "gauge", help, |it| Some(it.weight.as_ref()?.weight));
-    let help = "Share of the last round of the weight's adjuster in which packets waited.";
+    let help = "Share of the weight's last measurement in which packets waited.";
     metric("tidegate_trunk_busy_ratio", "gauge", help, |it| it.weight.as_ref()?.busy);
-    let help = "User bytes that arrived in the last round of the weight's adjuster.";
+    let help = "User bytes per second that arrived during the weight's last measurement.";
     metric("tidegate_trunk_offered_bytes_per_second", "gauge", help, |it| {
         Some(float(it.weight.as_ref()?.offered_bps?) / 8.0)
     });
-    let help = "User bytes that the trunk sends while packets wait, in the last round of the weight's adjuster.";
+    let help = "User bytes per second that the trunk sent while packets waited, during the weight's last measurement.";
     metric("tidegate_trunk_service_bytes_per_second", "gauge", help, |it| {
         Some(float(it.weight.as_ref()?.service_bps?) / 8.0)
     });
@@ -37,6 +37,6 @@ pub(super) fn write(all: &[Trunk], page: &mut Page) {
             (labels(&[("trunk", it.name.as_str()), ("decision", by)]), float(count))
         })
     });
-    let help = "Rounds of the weight's adjuster, by decision.";
+    let help = "Measurements of the weight's adjuster, by decision.";
     page.metric("tidegate_trunk_weight_decisions_total", "counter", help, decisions);
 }

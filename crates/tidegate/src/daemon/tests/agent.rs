@@ -1,4 +1,5 @@
-//! Tests the policy agent with directories as policy sources.
+//! Tests the policy agent. It follows policy sources, here directories, and puts each committed set
+//! of policies in force.
 
 mod faults;
 

@@ -1,5 +1,5 @@
-//! Tests classes with guarantees: they are shown, changed, and replaced by a tree of classes and
-//! back.
+//! Tests bandwidth classes with guarantees for rate, delay and loss. They are shown, changed at run
+//! time, and replaced by a tree of classes and back.
 
 use serde_json::json;
 

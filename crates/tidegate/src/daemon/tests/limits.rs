@@ -1,4 +1,5 @@
-//! Tests that idle connections, half-sent requests and long requests never lock out other clients.
+//! Tests the limits of the control socket: idle connections, half-sent requests and long requests
+//! must never lock out other clients.
 
 use std::net::TcpStream;
 

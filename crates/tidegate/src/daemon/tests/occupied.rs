@@ -1,4 +1,5 @@
-//! Tests large reports during changes: the data plane spends no long time on either.
+//! Tests that large status reports and changes of the policies do not delay the data plane, which
+//! forwards the packets.
 
 use std::sync::Mutex;
 use std::sync::mpsc::Sender;

@@ -1,5 +1,5 @@
-//! Tests slow and numerous connections in virtual time, so the speed of this machine does not
-//! matter.
+//! Tests slow and numerous client connections to the control socket. Time is virtual, so the speed
+//! of this machine does not matter.
 
 use std::io;
 

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::{AGAIN, ASKED, EDGE, ENDED, Flow, PAUSED};
+use super::{AGAIN, ASKED, EDGE, ENDED, HeldFlow, PAUSED};
 use crate::Time;
 use crate::ack::gate::lasts;
 use crate::flow::{before, ticks};
@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Source: RFC 7323, section 2.2: the largest window without scaling.
 const ANSWER: u32 = 65_535;
 
-impl Flow {
+impl HeldFlow {
     /// Notes that an ACK that requests data departed. Only a sender whose window has room can answer it.
     pub(in crate::ack) fn asked(&mut self, now: Time) {
         if self.marks & ASKED == 0 {
@@ -110,7 +110,7 @@ mod tests {
     const NEAR: Duration = Duration::from_millis(20);
 
     /// A segment from `seq` to `end` of a flow at a round trip of [`NEAR`] arrives at `ms`.
-    fn segment(flow: &mut Flow, ms: u64, (seq, end): (u32, u32), seen_before: bool, flags: u8) {
+    fn segment(flow: &mut HeldFlow, ms: u64, (seq, end): (u32, u32), seen_before: bool, flags: u8) {
         let (payload, flags) = (end - seq, TcpFlags(flags));
         let tcp = TcpSegment { seq, payload, flags, ..TcpSegment::default() };
         flow.near_us = 20_000;
@@ -119,13 +119,13 @@ mod tests {
     }
 
     /// The next data, up to `end`, arrives at `ms`.
-    fn comes(flow: &mut Flow, ms: u64, end: u32) {
+    fn comes(flow: &mut HeldFlow, ms: u64, end: u32) {
         segment(flow, ms, (flow.sent, end), false, 0);
     }
 
     /// A flow with 1,000 bytes of data, a request at 1,000 ms, and 1,000 more bytes `ms` later.
-    fn after(ms: u64) -> Flow {
-        let mut flow = Flow::default();
+    fn after(ms: u64) -> HeldFlow {
+        let mut flow = HeldFlow::default();
         comes(&mut flow, 900, 1_000);
         flow.asked(Time::from_millis(1_000));
         comes(&mut flow, 1_000 + ms, 2_000);
@@ -136,7 +136,7 @@ mod tests {
     /// Catches: a pause after a clock that stepped back, or without a known round trip.
     #[test]
     fn who_sends_what_it_was_called_for_has_not_paused() {
-        let mut flow = Flow::default();
+        let mut flow = HeldFlow::default();
         comes(&mut flow, 5_000, 1_000);
         assert!(!flow.is_answering());
         assert_eq!(lasts(NEAR) + PAUSE, Duration::from_millis(230));

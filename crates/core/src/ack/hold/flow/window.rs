@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::{AGAIN, CAPPED, EDGE, Flow, USUAL_MSS};
+use super::{AGAIN, CAPPED, EDGE, HeldFlow, USUAL_MSS};
 use crate::Bytes;
 use crate::flow::before;
 use crate::packet::{TcpFlags, TcpSegment};
 
-impl Flow {
+impl HeldFlow {
     /// Wire bytes of data that `tcp` requests. It reports `news` bytes beyond its number. With `for_data`,
     /// a reduced window limits the request, unless the sender recovers from a loss.
     pub(in crate::ack::hold) fn cost(&self, tcp: &TcpSegment, news: u32, for_data: bool) -> u32 {
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_window_shows_neither_more_than_was_offered_nor_less_than_was_shown() {
-        let mut flow = Flow { scale: Some(7), ..Flow::default() };
+        let mut flow = HeldFlow { scale: Some(7), ..HeldFlow::default() };
         let mut tcp = TcpSegment { ack: 1_000, window: 100, ..TcpSegment::default() };
         flow.note(&tcp);
         flow.goes(&mut tcp, true);
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_window_is_capped_to_what_the_rate_needs_and_never_to_nothing() {
-        let mut flow = Flow { scale: Some(2), ..Flow::default() };
+        let mut flow = HeldFlow { scale: Some(2), ..HeldFlow::default() };
         let mut tcp = TcpSegment { ack: 0, window: 2_500, ..TcpSegment::default() };
         assert_eq!(flow.capped(&tcp), None);
         flow.cap_to(Some(Bytes(4_001)));
@@ -175,21 +175,21 @@ mod tests {
     /// Catches: a window that is too small for three duplicates after a loss, or for its scale.
     #[test]
     fn the_least_window_is_of_four_segments_and_can_be_shown() {
-        let least = |told, scale| Flow { scale, ..Flow::default() }.least_window(told).0;
+        let least = |told, scale| HeldFlow { scale, ..HeldFlow::default() }.least_window(told).0;
         assert_eq!(
             [None, Some(1_460), Some(536)].map(|told| least(told, None)),
             [5_792, 5_840, 5_792]
         );
         assert_eq!([0, 12, 14].map(|bits| least(None, Some(bits))), [5_792, 5_792, 16_384]);
         assert_eq!(least(Some(8_948), Some(7)), 35_792);
-        let flow = Flow { mss: 8_900, ..Flow::default() };
+        let flow = HeldFlow { mss: 8_900, ..HeldFlow::default() };
         assert_eq!(flow.least_window(Some(1_460)), Bytes(35_600));
     }
 
     /// A flow with 10,000 bytes in flight in a window of that size. `tcp` acknowledges half of them.
-    fn filled() -> (Flow, TcpSegment) {
+    fn filled() -> (HeldFlow, TcpSegment) {
         let mut flow =
-            Flow { scale: Some(0), sent: 10_000, header: 0, mss: 500, ..Flow::default() };
+            HeldFlow { scale: Some(0), sent: 10_000, header: 0, mss: 500, ..HeldFlow::default() };
         let mut tcp = TcpSegment { ack: 0, window: 60_000, ..TcpSegment::default() };
         flow.cap_to(Some(Bytes(10_000)));
         flow.note(&tcp);
@@ -224,7 +224,7 @@ mod tests {
     /// Catches: growth by an ACK of unsent data, by an old ACK, or by a reset.
     #[test]
     fn a_window_grows_by_an_eighth_of_what_is_acknowledged() {
-        let mut flow = Flow::default();
+        let mut flow = HeldFlow::default();
         flow.cap_to(Some(Bytes(20_000)));
         let ack = |ack| TcpSegment { ack, flags: TcpFlags(TcpFlags::ACK), ..TcpSegment::default() };
         assert_eq!(flow.grown(&ack(9_000), 10_000), Bytes(20_000));
@@ -238,7 +238,7 @@ mod tests {
     /// Catches: the window of a SYN taken back although it was used.
     #[test]
     fn a_first_window_is_not_made_smaller_than_what_was_sent() {
-        let mut flow = Flow { scale: Some(7), sent: 14_480, ..Flow::default() };
+        let mut flow = HeldFlow { scale: Some(7), sent: 14_480, ..HeldFlow::default() };
         flow.cap_to(Some(Bytes(5_792)));
         let tcp = TcpSegment { ack: 2_896, window: 500, ..TcpSegment::default() };
         assert_eq!(flow.capped(&tcp), Some(91)); // 11,584 bytes, rounded up
@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn a_cap_beyond_the_largest_window_takes_nothing_away() {
         for window in [1 << 30, 2 << 30, 3 << 30, (4 << 30) - 1, 4 << 30, 5 << 40] {
-            let mut flow = Flow { scale: Some(7), ..Flow::default() };
+            let mut flow = HeldFlow { scale: Some(7), ..HeldFlow::default() };
             let mut tcp = TcpSegment { ack: 0, window: 500, ..TcpSegment::default() };
             flow.cap_to(Some(Bytes(window)));
             flow.note(&tcp);

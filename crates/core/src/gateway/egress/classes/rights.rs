@@ -43,19 +43,19 @@ pub enum ClassChangeError {
         /// The parent.
         parent: String,
         /// The packets that the parent holds.
-        of: Holds,
+        of: ClassContents,
     },
     /// It has parts.
     #[error("class `{0}` is a part of it")]
     HasParts(String),
     /// Packets wait, or are to wait, there.
     #[error("it holds packets: {0}")]
-    Holds(Holds),
+    Holds(ClassContents),
 }
 
 /// Packets that a class holds.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Holds {
+pub enum ClassContents {
     /// Packets of a policy.
     Policy(String),
     /// Packets whose policy names no class.
@@ -66,7 +66,7 @@ pub enum Holds {
     Waiting(u32),
 }
 
-impl std::fmt::Display for Holds {
+impl std::fmt::Display for ClassContents {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Policy(policy) => write!(f, "those of policy `{policy}`"),
@@ -118,11 +118,11 @@ impl Classes {
         let parent = self.parent_of(class)?;
         let holds = |of| ClassChangeError::ParentHolds { parent: self.name(parent), of };
         if parent == self.default() {
-            return Err(holds(Holds::Default));
+            return Err(holds(ClassContents::Default));
         }
         match self.backlog(parent).packets {
             0 => {}
-            waiting => return Err(holds(Holds::Waiting(waiting))),
+            waiting => return Err(holds(ClassContents::Waiting(waiting))),
         }
         if self.scheduler.terms(parent).delay_bound.is_some() {
             return Err(ClassFaultKind::BoundWithParts.into());
@@ -142,14 +142,14 @@ impl Classes {
             return Err(ClassChangeError::HasParts(part));
         }
         if id == self.default() {
-            return Err(ClassChangeError::Holds(Holds::Default));
+            return Err(ClassChangeError::Holds(ClassContents::Default));
         }
         if let Some(class) = self.refers_to(name) {
-            return Err(ClassChangeError::Holds(Holds::Ratio(class)));
+            return Err(ClassChangeError::Holds(ClassContents::Ratio(class)));
         }
         match self.backlog(id).packets {
             0 => Ok(()),
-            waiting => Err(ClassChangeError::Holds(Holds::Waiting(waiting))),
+            waiting => Err(ClassChangeError::Holds(ClassContents::Waiting(waiting))),
         }
     }
 

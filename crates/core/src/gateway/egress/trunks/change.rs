@@ -4,7 +4,7 @@
 
 use std::num::NonZeroU16;
 
-use super::{Egress, Place, TrunkId, Trunks, Upstream};
+use super::{Egress, TrunkId, TrunkSlot, Trunks, Upstream};
 use crate::packet::Fifo;
 use crate::trunk::{self, Trunk};
 
@@ -30,13 +30,13 @@ impl Egress {
             places.push(match found.map(|at| before.remove(at)) {
                 Some(place) => {
                     let trunk = place.trunk.changed(&mut up.cx, config, seed);
-                    Place { trunk, ..place }
+                    TrunkSlot { trunk, ..place }
                 }
                 None => {
                     self.last_trunk = next(self.last_trunk, &numbers);
                     let seed = seed ^ up.cx.now.nanos();
                     let trunk = Trunk::new(config, seed, up.cx.now);
-                    Place { trunk, number: self.last_trunk, class: None }
+                    TrunkSlot { trunk, number: self.last_trunk, class: None }
                 }
             });
         }
@@ -53,7 +53,7 @@ impl Egress {
     }
 
     /// Moves packets of a removed trunk to the link. Returns the trunk's counters.
-    fn end_trunk(&mut self, up: &mut Upstream<'_>, removed: Place) -> trunk::TrunkCounters {
+    fn end_trunk(&mut self, up: &mut Upstream<'_>, removed: TrunkSlot) -> trunk::TrunkCounters {
         let mut out = Fifo::new();
         let counts = removed.trunk.end(&mut up.cx, &mut out);
         while let Some(packet) = out.pop(up.cx.pool) {

@@ -1,5 +1,5 @@
-//! Tests the policy agent in trouble: refused sets, restarts, rollbacks, and sources that come and
-//! go.
+//! Tests the policy agent in trouble: sets of policies that are refused, restarts, rollbacks, and
+//! sources that come and go.
 
 use std::os::unix::fs::PermissionsExt;
 
