@@ -27,8 +27,8 @@ impl Lab {
     /// The name of the emulated network between the hosts.
     pub const NETWORK: &str = "the-network-between-all-the-hosts";
 
-    /// Starts a lab with this topology, which has no name in its text. `bed` is not used; holding
-    /// it keeps other tests from running at the same time.
+    /// Starts a lab with this topology. The text of the topology states no name. The lab uses only the folder of
+    /// `bed`; the lock of `bed` keeps other tests from running at the same time.
     #[must_use]
     pub fn up(bed: &Testbed, topology: &str) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);

@@ -1,5 +1,5 @@
-//! Two sites, each with an aggregate gateway as its router. Client, two gateways and server form a
-//! chain.
+//! Two sites, each with an aggregate gateway as its router. The gateways carry the TCP connections
+//! between the sites. Client, two gateways and server form a chain.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -6,18 +6,14 @@ mod explain;
 mod trunks;
 
 pub use change::Change;
-pub use classes::{Class, ClassChange, ClassDelays, Classes, NewClass, Promise, Ratio};
+pub use classes::{Class, ClassChange, ClassDelays, Classes, NewClass, Promise};
 pub use explain::{Candidate, Charged, Explanation, Question};
 pub use trunks::{Encapsulation, OtherEnd, Trunk, TrunkWeight, Trunks};
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use serde::de::{DeserializeOwned, Error as _};
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
 use tidegate_core::ack::Counts;
-use tidegate_core::units::duration;
 
 use tidegate_config::Part;
 
@@ -375,85 +371,7 @@ pub struct Flows {
     pub flows: Vec<Flow>,
 }
 
-/// A length of time.
-#[derive(Clone, Copy, Debug, Deserialize)]
-pub struct Period(#[serde(with = "duration")] pub Duration);
-
-/// A value that a class may also lack.
-#[derive(Clone, Copy, Debug)]
-pub enum OrNone<T> {
-    /// This value.
-    Some(T),
-    /// No value, written `none`: the class has no such bound of its own.
-    None,
-}
-
-/// Written by hand, because serde's error for an untagged enumeration does not describe the fault.
-impl<'de, T: DeserializeOwned> Deserialize<'de> for OrNone<T> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let value = Value::deserialize(from)?;
-        if value == "none" {
-            return Ok(Self::None);
-        }
-        T::deserialize(value).map(Self::Some).map_err(D::Error::custom)
-    }
-}
-
-impl<T> OrNone<T> {
-    /// The value. `None` for `none`.
-    #[must_use]
-    pub fn some(self) -> Option<T> {
-        match self {
-            Self::Some(some) => Some(some),
-            Self::None => None,
-        }
-    }
-}
-
-/// One value for both directions, or a value for each direction.
-#[derive(Clone, Copy, Debug)]
-pub enum EachWay<T> {
-    /// The value for both directions.
-    Both(T),
-    /// The values of the given directions.
-    Each {
-        /// From the LAN to the WAN.
-        up: Option<T>,
-        /// From the WAN to the LAN.
-        down: Option<T>,
-    },
-}
-
-/// Written by hand, because serde's error for an untagged enumeration does not describe the fault.
-impl<'de, T: DeserializeOwned> Deserialize<'de> for EachWay<T> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let read = |value| T::deserialize(value).map_err(D::Error::custom);
-        let mut each = match Value::deserialize(from)? {
-            Value::Object(each) => each,
-            both => return Ok(Self::Both(read(both)?)),
-        };
-        let [up, down] = ["up", "down"].map(|way| each.remove(way).map(read).transpose());
-        match each.keys().next() {
-            Some(other) => {
-                Err(D::Error::custom(format!("`{other}` is not a direction: up or down")))
-            }
-            None => Ok(Self::Each { up: up?, down: down? }),
-        }
-    }
-}
-
-impl<T: Copy> EachWay<T> {
-    /// The values for up and down.
-    #[must_use]
-    pub fn up_and_down(self) -> [Option<T>; 2] {
-        match self {
-            Self::Both(both) => [Some(both); 2],
-            Self::Each { up, down } => [up, down],
-        }
-    }
-}
-
-/// A policy file that is sent to the gateway.
+/// A policy file on its way to the gateway.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Proposal {
     /// Name of the file.

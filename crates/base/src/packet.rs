@@ -121,7 +121,7 @@ pub enum Kind {
     #[default]
     User,
     /// A host or router sent the packet to keep the network alive, such as ARP, DHCP and routing.
-    /// Until the machine accepts the packet, `member` identifies the station that sent the frame.
+    /// Until the gateway accepts the packet, `member` identifies the station that sent the frame.
     Control,
     /// The machine created the packet from nothing, not as a copy of another packet. A driver with
     /// frames writes the frame when the packet departs.
@@ -314,7 +314,7 @@ impl TcpSegment {
 }
 
 impl Packet {
-    /// Returns `true` if the packet belongs to an ACK-controlled flow.
+    /// Returns `true` if the packet belongs to an ACK-controlled flow, whose ACKs the gateway may hold.
     #[must_use]
     #[inline]
     pub const fn is_controlled(&self) -> bool {

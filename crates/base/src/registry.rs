@@ -9,8 +9,37 @@
 ///
 /// No file can name an `unnamed` variant: code makes it from another variant, and its `Config`
 /// returns the name. The variant `Added` holds a mechanism that another crate defines.
+///
+/// With `each with NAME: TYPE`, each `Config` has an associated constant `NAME`. The enum then has the
+/// list `NAME` of all these constants. Its method `constant` returns the constant of one mechanism.
 #[macro_export]
 macro_rules! registry {
+    (
+        $(#[$doc:meta])* $spec:ident, $what:literal, each with $constant:ident: $of:ty,
+        build($($arg:ident: $type:ty),*) -> $mechanism:ident: $($list:tt)+
+    ) => {
+        $crate::registry! {
+            $(#[$doc])* $spec, $what, build($($arg: $type),*) -> $mechanism: $($list)+
+        }
+        $crate::registry! { @constants $spec $constant ($of) $($list)+ }
+    };
+    (
+        @constants $spec:ident $constant:ident ($of:ty)
+        $($(#[doc = $each:literal])+ $variant:ident => $module:ident, $name:literal;)+
+    ) => {
+        impl $spec {
+            /// The constants of all mechanisms.
+            const $constant: &'static [$of] = &[$($module::Config::$constant),+];
+
+            /// The constant of the mechanism. `None` for a mechanism of another crate.
+            const fn constant(&self) -> Option<$of> {
+                match self {
+                    $(Self::$variant(_) => Some($module::Config::$constant),)+
+                    Self::Added(_) => None,
+                }
+            }
+        }
+    };
     (
         $(#[$doc:meta])* $spec:ident, $what:literal,
         build($($arg:ident: $type:ty),*) -> $mechanism:ident: $($list:tt)+
@@ -104,6 +133,18 @@ macro_rules! registry {
                         let _: &$crate::parameters::ForeignMechanism<$added> = added;
                         added.changed()
                     })?
+                }
+            }
+
+            /// Sets the field `name` that files cannot set to `value`. Returns `false` if the mechanism has no such
+            /// field of this type.
+            pub fn set_apart(&mut self, name: &str, value: &dyn std::any::Any) -> bool {
+                match self {
+                    $(Self::$variant(config) => {
+                        $crate::parameters::Declared::set_apart(config, name, value)
+                    })+
+                    #[allow(unreachable_patterns, reason = "a registry may have no other variants")]
+                    _ => false,
                 }
             }
 

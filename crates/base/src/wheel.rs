@@ -15,8 +15,8 @@ use crate::packet::{make_room, slot as index};
 /// Numbers are indices from zero, because memory grows with the largest number. A number stands for
 /// at most one timer. Several kinds of timers share a wheel by dividing the numbers among them.
 /// Timers expire in the order of their deadlines; timers with equal deadlines expire in the order
-/// in which they were set. A deadline in the past counts as the time of the last call. Memory never
-/// shrinks.
+/// in which they were set. A deadline in the past counts as the latest time passed to `pop_next`.
+/// Memory never shrinks.
 ///
 /// ```
 /// # use tidegate_base::{Time, wheel::TimerWheel};
@@ -356,8 +356,8 @@ mod tests {
 
     /// Many timers, each set again when it expires.
     ///
-    /// Catches: announcements only one level higher; announcements of a second slot only where none
-    /// exists.
+    /// Catches: a slot that is announced only in the next level and not in all above; a second slot that is not
+    /// announced because its level already has an earlier one.
     #[test]
     fn timers_are_told_before_they_fire_and_fire_as_if_nobody_was_told() {
         let mut random = crate::random::Random::new(5, 0);

@@ -64,7 +64,7 @@ fn largest(socket: &Socket, report: &mut Report) -> anyhow::Result<()> {
         wrong += u64::from(status != right);
         said.push(format!("{status} for {len} bytes"));
     }
-    let what = "wrong answers to a body of 64 MiB and to one of a byte more".to_owned();
+    let what = "wrong answers to a body of 64 MiB, and to one of a byte more".to_owned();
     let beside = said.join(", ");
     report.add(Line { what, value: real(wrong), unit: "answers", most: Some(0.0), beside });
     Ok(())
@@ -113,15 +113,15 @@ fn apply(
     add(report, &format!("{of}, to a `check` of the file"), applied / checked, Some(TIME), beside);
     let (grown, size) = (peak.saturating_sub(before.1), u64::try_from(body.len())?);
     let beside = format!("{} MB beyond {} MB", grown / 1_000_000, before.1 / 1_000_000);
-    let what = "memory at its peak, to the body";
+    let what = "growth of memory at its peak, to the length of the request";
     add(report, what, real(grown) / real(size), Some(MEMORY), beside);
     let Asked { longest, count } = asked;
     let beside = format!("{longest:?}, of {count}");
-    let what = "the longest `status` meanwhile, to the `apply`";
+    let what = "longest `status` during the `apply`, to the time of the `apply`";
     add(report, what, longest.as_secs_f64() / applied, Some(STATUS), beside);
     let hangs = |status: &Value| status["hangs"].as_u64().context("no hangs in the status");
     let value = real(hangs(&after)? - hangs(&before.0)?);
-    let what = "hangs of the data plane meanwhile".to_owned();
+    let what = "hangs of the data plane during the `apply`".to_owned();
     report.add(Line { what, value, unit: "hangs", most: None, beside: String::new() });
     Ok(())
 }

@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn totals_go_by_the_names_of_their_events() {
+    fn totals_have_the_names_of_their_events() {
         let text = "version: 1\nevents: Ir Dr ILmr\nfn=x\n1 2\ntotals: 500 20 3\n";
         let expected = [("Ir", 500), ("Dr", 20), ("ILmr", 3)];
         assert_eq!(totals(text).unwrap(), expected.map(|(name, count)| (name.to_owned(), count)));

@@ -118,7 +118,7 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
         unit: "us",
         most: Some(COST),
         beside: format!(
-            "at {}, {again:.1} % sent again; {:.1} us the process; one core carries {:.0}",
+            "at {}, {again:.1} % retransmitted; {:.1} us in the process; one core carries {:.0} Mbit/s",
             at(2),
             process[2] / 1_000.0,
             FRAME_BITS / crowd

@@ -19,8 +19,8 @@ const FLOWS: u32 = 100_000;
 /// Limit in bytes for the memory of PostACK for each flow.
 const MOST: f64 = 256.0;
 
-/// Limit in bytes for a flow whose LAN address has no other flow. The target is [`MOST`], but the
-/// address alone, as a host of the queue `hosts`, takes more than half of it
+/// Limit in bytes for a flow whose LAN address has no other flow. The target was [`MOST`], but the
+/// state of the address (a host of the queue `hosts`) alone takes more than half of it
 /// (`docs/understand/costs.md`).
 const MOST_WITH_ADDRESS: f64 = 512.0;
 
@@ -53,12 +53,12 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     let each = |some: f64, all: f64| (all - some) / f64::from(FLOWS - GROUP);
     let without = each(signal(false, GROUP)?, signal(false, FLOWS)?);
     report.add(Line {
-        what: format!("what PostACK keeps of an idle flow, of {FLOWS}"),
+        what: format!("memory of PostACK for an idle flow, of {FLOWS}"),
         value: each(signal(true, GROUP)?, signal(true, FLOWS)?) - without,
         unit: "B",
         most: Some(MOST),
         beside: format!(
-            "every one has had ACKs held; beyond the {without:.0} B of a flow that is only shaped; a \
+            "ACKs of each flow were held; in addition to {without:.0} B of a flow that is only shaped; a \
              held ACK takes 16 B more"
         ),
     });
@@ -75,16 +75,16 @@ pub(crate) fn classes(report: &mut Report) -> anyhow::Result<()> {
         value: (all - one) / f64::from(CLASSES - 1),
         unit: "B",
         most: Some(MOST_OF_CLASS),
-        beside: "in both directions, with its name and what the policies say of it".to_owned(),
+        beside: "in both directions, with its name and its terms".to_owned(),
     });
     let before = cases::processor_time()?;
     drop(cases::classified_gateway(CLASSES)?);
     report.add(Line {
-        what: format!("{CLASSES} classes, made into a gateway and taken apart"),
+        what: format!("building a gateway of {CLASSES} classes, and dropping it"),
         value: real(cases::processor_time()? - before) / 1e9,
         unit: "s",
         most: Some(MOST_TIME),
-        beside: "of processor time, reading a file not included".to_owned(),
+        beside: "processor time, without reading a file".to_owned(),
     });
     Ok(())
 }

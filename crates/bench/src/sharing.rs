@@ -43,12 +43,12 @@ const SCENES: &[Scene] = &[
         loads: &[Load::ALL, Load::ALL, Load::ALL],
         figures: &[
             Figure {
-                what: "guarantees of 8, 4, 2 Mbit/s, weights 1, 2, 3: furthest from 9, 6, 5",
+                what: "guarantees 8, 4, 2 Mbit/s, weights 1, 2, 3: largest deviation from 9, 6, 5 Mbit/s",
                 unit: "%",
                 value: |it| furthest([it.off(&[0], 9.0), it.off(&[1], 6.0), it.off(&[2], 5.0)]),
             },
             Figure {
-                what: "the same in any one second",
+                what: "the same classes: largest deviation in any second",
                 unit: "%",
                 value: |it| {
                     furthest(
@@ -63,7 +63,7 @@ const SCENES: &[Scene] = &[
         tree: THREE,
         loads: &[Load::of(2), Load::ALL, Load::ALL],
         figures: &[Figure {
-            what: "the first asks for 2 Mbit/s only: the others furthest from 8.8, 9.2",
+            what: "the first class sends only 2 Mbit/s: deviation of the others from 8.8, 9.2 Mbit/s",
             unit: "%",
             value: |it| furthest([it.off(&[1], 8.8), it.off(&[2], 9.2)]),
         }],
@@ -79,7 +79,7 @@ const SCENES: &[Scene] = &[
         ],
         loads: &[Load::ALL, Load::ALL, Load::ALL, Load::ALL],
         figures: &[Figure {
-            what: "departments of 1 and of 3 leaves, weighted alike: furthest from 10, 10",
+            what: "classes with 1 and with 3 leaves, equal weights: deviation from 10, 10 Mbit/s",
             unit: "%",
             value: |it| furthest([it.off(&[0], 10.0), it.off(&[1, 2, 3], 10.0)]),
         }],
@@ -89,12 +89,12 @@ const SCENES: &[Scene] = &[
         loads: &[Load::ALL, LATER],
         figures: &[
             Figure {
-                what: "a guarantee of 10 Mbit/s that was lent is wanted: latest behind it",
+                what: "a class starts to use its guarantee of 10 Mbit/s: largest lag",
                 unit: "ms",
                 value: |it| it.lag(1, 10.0),
             },
             Figure {
-                what: "it is no longer wanted: the link idle in 200 ms",
+                what: "the class stops: idle time of the link in the next 200 ms",
                 unit: "ms",
                 value: |it| it.idle_after(1),
             },
@@ -104,7 +104,7 @@ const SCENES: &[Scene] = &[
         tree: &[Class::new(1_000, 1), Class::new(5_000, 1), Class::new(5_000, 1)],
         loads: &[CALL, Load::ALL, Load::ALL],
         figures: &[Figure {
-            what: "50 frames/s within a guarantee: delay of 1 in 20",
+            what: "50 frames/s within a guarantee: delay that 1 in 20 exceeds",
             unit: "ms",
             value: |it| it.delay(0, 20),
         }],
@@ -113,7 +113,7 @@ const SCENES: &[Scene] = &[
         tree: &[Class::new(100, 1), Class::new(100, 16), Class::new(100, 16)],
         loads: &[CALL, Load::ALL, Load::ALL],
         figures: &[Figure {
-            what: "50 frames/s within a part of the excess, weights 1, 16, 16: delay of 1 in 20",
+            what: "50 frames/s within a share of the excess, weights 1, 16, 16: delay that 1 in 20 exceeds",
             unit: "ms",
             value: |it| it.delay(0, 20),
         }],

@@ -114,7 +114,7 @@ fn compare(report: &mut Report, what: &str, samples: &[Vec<Sample>; 2]) {
         ),
     });
     report.add(Line {
-        what: format!("{what}: what crosses a queue for each flow, to PostACK"),
+        what: format!("{what}: throughput with a queue for each flow, to PostACK"),
         value: crossed / crossed_signalled,
         unit: "x",
         most: Some(CROSSED),

@@ -54,37 +54,36 @@ fn memory(report: &mut Report, few: &Outcome, many: &Outcome) {
     let each = |bytes: u64| real(bytes) / flows;
     let packets = real(many.packets_inside) * real(packet_bytes());
     report.add(Line {
-        what: format!("a flow of {}, the packets in the network not counted", MANY.flows),
+        what: format!("memory of a flow of {}, without packets in the network", MANY.flows),
         value: (real(many.running_bytes.max(many.results_bytes + many.scenario_bytes)) - packets)
             / flows,
         unit: "B",
         most: Some(4_096.0),
         beside: format!(
-            "on the heap at its fullest: {:.0} B scenario, {:.0} B network before anything \
-             happened, the rest connections; results take {:.0} B at the end",
+            "largest heap: {:.0} B scenario, {:.0} B network before the start, \
+             the rest connections; results take {:.0} B at the end",
             each(many.scenario_bytes),
             each(many.built_bytes - many.scenario_bytes),
             each(many.results_bytes),
         ),
     });
     report.add(Line {
-        what: "the same with its packets".to_owned(),
+        what: "memory of a flow, with packets in the network".to_owned(),
         value: each(many.running_bytes),
         unit: "B",
         most: None,
         beside: format!(
-            "{:.1} packets of {} B each were in the network for each flow at most",
+            "at most {:.1} packets of {} B for each flow were in the network",
             each(many.packets_inside),
             packet_bytes()
         ),
     });
     report.add(Line {
-        what: "what the process takes more for each flow".to_owned(),
+        what: "growth of the process for each flow".to_owned(),
         value: (real(many.peak_bytes) - real(few.peak_bytes)) / (flows - real(FEW.flows)),
         unit: "B",
         most: None,
-        beside: "resident at most, until the results are there, with what the allocator keeps"
-            .to_owned(),
+        beside: "largest resident memory, with unused memory of the allocator".to_owned(),
     });
 }
 
@@ -108,14 +107,14 @@ fn beside_others(report: &mut Report) -> anyhow::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let installed = Command::new(root.join("validate/setup")).status();
     if !installed.is_ok_and(|status| status.success()) {
-        report.skip("installing what is missing of ns-2 and ns-3: validate/setup failed");
+        report.skip("installing ns-2 and ns-3: validate/setup failed");
     }
     let mut speed = Command::new("python3");
     speed.args(["-m", "validate.speed", "--json"]).current_dir(root);
     let output = match speed.output() {
         Ok(output) => output,
         Err(error) => {
-            report.skip(&format!("the simulator beside others: python3: {error}"));
+            report.skip(&format!("the simulator compared with others: python3: {error}"));
             return Ok(());
         }
     };
@@ -124,7 +123,7 @@ fn beside_others(report: &mut Report) -> anyhow::Result<()> {
     let speeds: Speeds = serde_json::from_slice(&output.stdout).context("validate/speed.py")?;
     for (name, theirs, least) in [("ns-2", speeds.ns2, 5.0), ("ns-3", speeds.ns3, 80.0)] {
         let Some(theirs) = theirs else {
-            report.skip(&format!("the simulator beside {name}, which is not there"));
+            report.skip(&format!("the simulator compared with {name}, which is not installed"));
             continue;
         };
         report.add(Line {
@@ -133,7 +132,7 @@ fn beside_others(report: &mut Report) -> anyhow::Result<()> {
             unit: "times",
             most: Some(1.0 / least),
             beside: format!(
-                "{:.0} packets per CPU second to {theirs:.0}: {:.1} times as many, at least {least}",
+                "{:.0} packets per CPU second to {theirs:.0}: {:.1} times as many; the limit is {least} times",
                 speeds.ours,
                 speeds.ours / theirs
             ),

@@ -1,5 +1,6 @@
 //! Policy files: parses the text into a configuration of the gateway, or reports findings.
 
+mod backend;
 mod between;
 mod canonical;
 mod classes;
@@ -11,9 +12,11 @@ mod overhead;
 mod rates;
 pub(crate) mod raw;
 mod sources;
+mod terms;
 mod trunks;
 mod weight;
 
+pub use backend::Backend;
 pub use canonical::canonical;
 pub use compile::is_usable_name;
 
@@ -86,19 +89,7 @@ impl Config {
     }
 }
 
-/// The kind of ports.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Backend {
-    /// AF_XDP if the host supports it, else AF_PACKET.
-    #[default]
-    Auto,
-    /// AF_XDP. If the host does not support it, the gateway does not start.
-    AfXdp,
-    /// AF_PACKET.
-    AfPacket,
-}
-
-/// Length in bytes of the longest Ethernet frame with the usual MTU of 1500 bytes.
+/// The longest frame of an Ethernet with the usual MTU of 1500 bytes.
 const USUAL_FRAME: Bytes = Bytes(1_514);
 
 /// Reads a policy file. With `host`, also checks that the file fits this host.

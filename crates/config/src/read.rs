@@ -95,12 +95,7 @@ pub trait Field: Sized {
         if Self::REQUIRED {
             into.required.push(key.into());
         }
-        let mut field = Self::schema();
-        field["description"] = doc.into();
-        if let Some(default) = default_of(doc) {
-            field["default"] = default;
-        }
-        into.properties.insert(key.to_owned(), field);
+        into.add(key, doc, Self::schema());
     }
 }
 
@@ -120,6 +115,15 @@ pub struct TableSchema {
 }
 
 impl TableSchema {
+    /// Adds the field `key` with the description `doc`.
+    pub(crate) fn add(&mut self, key: &str, doc: &str, mut field: Value) {
+        field["description"] = doc.into();
+        if let Some(default) = default_of(doc) {
+            field["default"] = default;
+        }
+        self.properties.insert(key.to_owned(), field);
+    }
+
     /// The complete schema. `doc` describes the table.
     pub fn finish(self, doc: &str) -> Value {
         json!({
@@ -261,6 +265,11 @@ impl<'a> Table<'a> {
             return None;
         };
         Some(Self { entries, what, span: node.span() })
+    }
+
+    /// The value of the field `key`.
+    pub(crate) fn node(&self, key: &str) -> Option<&'a Node<'a>> {
+        self.entries.get(key)
     }
 
     /// The top-level table of a document.

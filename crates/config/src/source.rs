@@ -86,6 +86,6 @@ pub enum Commit {
     /// A change of the marker, which an author writes last.
     #[default]
     Marker,
-    /// Every change that a period without further changes follows.
+    /// Any change, once no further change has come for a while.
     EachChange,
 }

@@ -1,15 +1,33 @@
 //! ACK control: mechanisms that slow down senders by holding their ACKs or reducing their windows.
 //!
+//! An ACK requests data: its sender may send as much as the ACK acknowledges. So the gateway holds the
+//! ACK instead of the data. The mechanism is one inequality. An ACK departs if and only if, at every
+//! account on the path of its data,
+//!
+//! `backlog + outstanding credit < target`.
+//!
+//! | Word | Meaning | Where |
+//! |---|---|---|
+//! | account | the gate of the aggregate, and that of its bottleneck: trunk, class or link | `release/gate.rs`, `place.rs` |
+//! | backlog | bytes of ACK-controlled flows that wait | [`Queue::own`], [`Ahead::waiting`] |
+//! | outstanding credit | bytes that departed ACKs requested and that have not arrived yet | `release/calendar.rs` |
+//! | target | bytes that `rate * round trip to the sender` takes, and two segments | `Wanted::within` in `place.rs` |
+//!
+//! An ACK control has two independent parts. The window rule limits how much data a sender has in flight
+//! (`windows.rs`). The release rule decides when the next held ACK departs (`release.rs`). All tuned
+//! constants stand in `constants.rs`, with their sources.
+//!
+//! Source: `postack`, R001-9 P3 (the gate of a class) and R001-3 (windows).
+//!
 //! To add a mechanism, write `ack/<name>.rs` with a `Config` and its `build`. Then add its `mod` line, and
 //! its line in `registry!` below. Policies select it by its name.
 
-mod calendar;
-mod gate;
+mod constants;
 mod hold;
-mod paced;
 mod place;
 mod postack;
 mod record;
+mod release;
 mod shares;
 mod takers;
 mod tcr;
@@ -19,6 +37,7 @@ mod testing;
 mod tests;
 mod uncalled;
 mod waiting;
+mod windows;
 
 use std::time::Duration;
 
@@ -240,7 +259,7 @@ impl Placement {
 }
 
 registry! {
-    /// A signal as a policy names it.
+    /// An ACK control and its parameters, as a policy names them.
     AckSpec, "an ACK control", build(profile: &Profile, now: Time) -> AckControl:
     /// Holds ACKs in place of the data that they request.
     PostAck => postack, "postack";

@@ -4,6 +4,7 @@
 //! event that may have made a waiting packet conform. Each trigger checks the aggregate in constant
 //! time.
 
+mod ack_control;
 mod conditioner;
 mod hosts;
 mod members;
@@ -11,16 +12,15 @@ mod peak;
 mod policer;
 mod progress;
 mod shaper;
-mod signal;
 
 use conditioner::Conditioner;
 use hosts::Hosts;
 use std::time::Duration;
 
+use ack_control::SenderControl;
 pub use conditioner::Trigger;
 use members::Members;
 use progress::Progress;
-use signal::Signal;
 
 pub(crate) use shaper::Debt;
 
@@ -79,7 +79,7 @@ pub struct Aggregate {
     fair_between: FairBetween,
     hosts: Hosts,
     untracked: Option<Member>,
-    signal: Signal,
+    senders: SenderControl,
     counts: AggregateCounters,
     tally: Tally,
 }
@@ -116,7 +116,7 @@ impl Aggregate {
             fair_between: policy.action.fair_between(),
             hosts: Hosts::default(),
             untracked: None,
-            signal: Signal::new(policy, direction, now),
+            senders: SenderControl::new(policy, direction, now),
             counts: AggregateCounters::default(),
             tally: Tally::default(),
         }
@@ -218,7 +218,7 @@ impl Aggregate {
             allocation.leave(now, member);
         }
         self.conditioner.take_debt(member);
-        self.signal.leave(member);
+        self.senders.leave(member);
         self.members.leave(member);
     }
 
@@ -239,7 +239,7 @@ impl Aggregate {
         self.counts.triggers.arrival += 1;
         let mut cx = Cx { now, pool, tally: &mut self.tally };
         if cx.pool.is_scarce() && self.conditioner.backlog().packets > 0 {
-            self.signal.entered.add(&cx.pool[&packet]);
+            self.senders.entered.add(&cx.pool[&packet]);
             cx.drop(packet, Reason::NoBuffer);
             self.counts.progress += self.conditioner.serve(&mut cx, out);
         } else {
@@ -280,12 +280,12 @@ impl Aggregate {
 
     fn condition(&mut self, now: Time, pool: &mut PacketPool, packet: PacketId, out: &mut Fifo) {
         if self.conditioner.refuses(&pool[&packet]) {
-            self.signal.entered.add(&pool[&packet]);
+            self.senders.entered.add(&pool[&packet]);
             Cx { now, pool, tally: &mut self.tally }.drop(packet, Reason::OverMaxPacket);
             return;
         }
         let Some(packet) = self.pass_controlled(now, pool, packet, out) else { return };
-        self.signal.entered.add(&pool[&packet]);
+        self.senders.entered.add(&pool[&packet]);
         let mut cx = Cx { now, pool, tally: &mut self.tally };
         self.counts.progress += self.conditioner.offer(&mut cx, packet, out);
         let backlog = self.conditioner.backlog().bytes.0;
@@ -317,7 +317,7 @@ impl Aggregate {
     #[must_use]
     pub fn ready_at(&self) -> Option<Time> {
         let ready_at = self.conditioner.ready_at();
-        match &self.signal.control {
+        match &self.senders.control {
             None => ready_at,
             Some(control) => Time::earliest(ready_at, control.ready_at()),
         }
@@ -338,7 +338,7 @@ impl Aggregate {
     ) -> Option<PacketId> {
         let mut cx = Cx { now, pool, tally: &mut self.tally };
         let packet = self.conditioner.withdraw(&mut cx, member)?;
-        self.signal.entered -= Governed::of(&pool[&packet]);
+        self.senders.entered -= Governed::of(&pool[&packet]);
         Some(packet)
     }
 
@@ -346,7 +346,7 @@ impl Aggregate {
     pub fn take_any(&mut self, now: Time, pool: &mut PacketPool) -> Option<PacketId> {
         let mut cx = Cx { now, pool, tally: &mut self.tally };
         let packet = self.conditioner.take_any(&mut cx)?;
-        self.signal.entered -= Governed::of(&pool[&packet]);
+        self.senders.entered -= Governed::of(&pool[&packet]);
         Some(packet)
     }
 
@@ -380,7 +380,7 @@ impl Aggregate {
         policy: &Policy,
         out: &mut Fifo,
     ) {
-        if let (Some(control), Some(to)) = (&mut self.signal.control, policy.action.conditioning())
+        if let (Some(control), Some(to)) = (&mut self.senders.control, policy.action.conditioning())
         {
             control.set_profile(now, &to.profile);
         }
@@ -457,8 +457,8 @@ impl Aggregate {
             waited_ns: progress.waited_ns,
             late: progress.late,
             triggers,
-            signal: self.signal.name(),
-            acks: self.signal.counts(),
+            ack_control: self.senders.name(),
+            acks: self.senders.counts(),
             unresponsive: self.unresponsive(),
             mean: self.conditioner.profile().map(|profile| profile.mean()),
         }

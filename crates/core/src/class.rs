@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use crate::packet::{First, Links, Member, number, slot};
 use crate::wheel::TimerWheel;
-use crate::{Bytes, Chance, Rate, Time};
+use crate::{Bytes, Rate, Time};
 use excess::Excess;
 use node::Node;
 use urgent::Urgent;
@@ -67,8 +67,6 @@ pub struct Terms {
     /// Longest wait of a packet at a leaf whose arrivals conform to `guarantee` and `burst`; `None`
     /// for no bound. [`delay`] computes whether it can be promised.
     pub delay_bound: Option<Duration>,
-    /// Largest part of the bytes that may be dropped. Only `jobs` uses it; the tree ignores it.
-    pub loss_bound: Option<Chance>,
 }
 
 impl Terms {
@@ -80,11 +78,13 @@ impl Terms {
         priority: 0,
         burst: Bytes::ZERO,
         delay_bound: None,
-        loss_bound: None,
     };
 
     /// The highest priority.
     pub const MAX_PRIORITY: u8 = 7;
+
+    /// The largest weight in files and requests.
+    pub const MAX_WEIGHT: u32 = 65_535;
 }
 
 /// Classes that share a link.
@@ -133,15 +133,15 @@ pub struct ClassTree {
     free: Vec<u32>,
     /// Delay bounds by class.
     bounds: BTreeMap<ClassId, Duration>,
-    /// Positions of classes whose guarantee has tokens, in the rings of their parents.
+    /// Links of the lists of children whose guarantees have tokens. Each parent has such a list.
     guaranteed: Links,
-    /// Positions of classes with a backlogged delay bound at or below them.
+    /// Links of the lists of children with delay bounds, whose packets go first.
     urgent: Links,
-    /// Positions of classes in the excess of their parents.
+    /// Links of the lists of children that share the excess of their parents.
     excess: Links,
-    /// Times at which ceilings release classes, or at which guarantees have tokens again.
+    /// For each class, the time at which its ceiling permits packets again, or its guarantee has tokens again.
     wheel: TimerWheel,
-    /// Number of classes held by their ceilings.
+    /// Number of classes that may not send because of their ceilings.
     held: u32,
 }
 
@@ -153,8 +153,9 @@ struct Children {
     active: u32,
     /// The children whose guarantees have tokens.
     guaranteed: First,
-    /// Children with delay bounds, which go first.
+    /// The children with delay bounds that wait. They send first.
     urgent: Urgent,
+    /// The children that share the excess.
     excess: Excess,
 }
 
@@ -333,7 +334,7 @@ impl ClassTree {
         if self.held > 0 { self.wheel.next_deadline() } else { None }
     }
 
-    /// Charges `len` to one class and updates its positions.
+    /// Charges `len` bytes to one class, and moves it in the lists of its parent.
     fn charge(&mut self, now: Time, id: ClassId, len: Bytes) {
         let node = &mut self.nodes[id.index()];
         node.held = node.charge(now, len);
@@ -355,7 +356,7 @@ impl ClassTree {
         }
     }
 
-    /// Advances time: releases held classes, and refills guarantees.
+    /// Handles the timers until `now`: classes whose ceilings permit packets again, and guarantees with tokens.
     fn advance(&mut self, now: Time) {
         while let Some(number) = self.wheel.pop(now) {
             let id = ClassId(number);
@@ -369,7 +370,8 @@ impl ClassTree {
         }
     }
 
-    /// Checks a class that is not active: it is held, or becomes active.
+    /// Checks a class that is not active. If its ceiling forbids packets, it is held. Otherwise it becomes active
+    /// if it has packets.
     fn resume(&mut self, now: Time, id: ClassId) {
         self.release(id);
         let node = &mut self.nodes[id.index()];
@@ -388,7 +390,7 @@ impl ClassTree {
         }
     }
 
-    /// A class that is not held has packets: activates it and the classes above it.
+    /// Activates a class that has packets and is not held, and the classes above it.
     fn activate(&mut self, now: Time, id: ClassId) {
         let mut at = id;
         loop {
@@ -420,7 +422,7 @@ impl ClassTree {
         }
     }
 
-    /// Removes one class from all positions.
+    /// Removes one class from all lists of its parent.
     fn withdraw(&mut self, id: ClassId) {
         self.leave_guaranteed(id);
         self.leave_excess(id);
@@ -431,7 +433,7 @@ impl ClassTree {
         self.hurry(id);
     }
 
-    /// Queues a class for its guarantee if that has tokens; otherwise sets a timer.
+    /// Adds a class to the list of guarantees if its guarantee has tokens. Otherwise sets a timer.
     fn join_guaranteed(&mut self, now: Time, id: ClassId) {
         let node = &mut self.nodes[id.index()];
         let parent = node.parent;

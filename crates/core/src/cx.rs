@@ -59,7 +59,7 @@ countable! {
         OutOfProfile = "out-of-profile",
         /// The packet is longer than the `max_packet` of a policy that shapes.
         OverMaxPacket = "over-max-packet",
-        /// Lost on an emulated link, as its configuration demands.
+        /// The packet was lost at random on an emulated link.
         LinkLoss = "link-loss",
         /// No port leads to the packet's destination.
         NoRoute = "no-route",

@@ -33,7 +33,7 @@ pub struct EmulatorConfig {
     pub seed: u64,
 }
 
-/// A one-way route through the network. All packets that take it share its link.
+/// A one-way route through the network. All packets on the route share one link.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Route {
     /// Source addresses of the packets. An empty list matches any address.

@@ -12,12 +12,13 @@
 //!
 //! - `classify`: find the flow and the aggregate of a packet, and move a flow to another aggregate.
 //! - `track`: update the TCP state of the flow from the headers of the packet.
-//! - `signal`: hold an ACK while the data that it would release has no room.
+//! - `ack_control`: hold an ACK while the data that it would release has no room.
 //! - `control`: forward control traffic, such as ARP, past the policies.
 //! - `marking`: show packets to the markings of queues.
 //! - `install`, `dissolve` and `change`: replace policies, classes and settings while packets pass.
 //! - `status` and `survey`: report the state of the gateway.
 
+mod ack_control;
 mod aggregates;
 mod change;
 mod classify;
@@ -27,7 +28,6 @@ mod dissolve;
 mod egress;
 mod install;
 mod marking;
-mod signal;
 mod sorter;
 mod status;
 mod survey;
@@ -228,7 +228,7 @@ impl Gateway {
     ) {
         if let Some(flow) = flow {
             self.track(now, direction, flow, &id);
-            if self.sorter.has_signals() {
+            if self.sorter.has_ack_control() {
                 let Some(back) = self.offer_ack(now, direction, flow, id) else { return };
                 id = back;
             }
@@ -253,13 +253,13 @@ impl Gateway {
     /// Forwards packets that the aggregate in `slot` has released. It may release ACKs afterwards.
     fn settle(&mut self, now: Time, slot: u32, out: Fifo) {
         let Some(aggregate) = self.aggregates.get(slot) else { return };
-        let (direction, has_signal) = (aggregate.direction(), aggregate.has_signal());
-        if !has_signal {
+        let (direction, has_ack_control) = (aggregate.direction(), aggregate.has_ack_control());
+        if !has_ack_control {
             let ready_at = aggregate.ready_at();
             self.aggregates.arm(slot, ready_at);
         }
         self.depart(now, direction, slot, out);
-        if has_signal {
+        if has_ack_control {
             self.egress[direction.index()].may_release(slot);
         }
     }

@@ -7,10 +7,10 @@
 //!
 //! The *load* `rho_i` of a site is the rate at which its bytes arrive at the gateway, as a part of the bottleneck's rate.
 //! If the share is below the load, the queue of the gateway grows. So the [`RateAdjuster`] measures the gateway in rounds
-//! of `C` samples, one sample each `P`. At the end of a round it may change the weight:
+//! of `C` samples, with the time `P` between two samples. At the end of a round, it may change the weight:
 //!
 //! ```text
-//! random wait, at most C P  ->  C samples, one each P  ->  increase, decrease or keep w  ->  least <= w <= n
+//! random wait, at most C P  ->  C samples, in the time C P  ->  increase, decrease or keep w  ->  least <= w <= n
 //! ```
 //!
 //! One of three laws decides. [`LawKind::Literal`] uses the slope of the queue, [`LawKind::Measured`] the measured load and

@@ -10,7 +10,7 @@ mod set;
 mod succession;
 
 pub use crate::meter::{Profile, ProfileError};
-pub use classes::{Class, ClassChange, ClassFault, ClassFaultKind, ClassSet, Ratio};
+pub use classes::{Class, ClassChange, ClassFault, ClassFaultKind, ClassSet, TermChange};
 pub use filter::{Filter, Range, Specificity};
 pub use set::{PolicyIndex, PolicySet, PolicySetError};
 pub use succession::Succession;
@@ -111,7 +111,7 @@ pub struct Conditioning {
     pub fair_between: FairBetween,
 }
 
-/// The units between which the profile of an aggregate is shared. Each unit has one queue and one share.
+/// The units between which the profile of an aggregate is shared. Each unit gets one share.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FairBetween {
     /// Flows, hosts or pairs of hosts.
@@ -173,7 +173,7 @@ impl Default for FairBetween {
 pub struct FlowWeight {
     /// Selects the flows, by packets in the direction of the aggregate.
     pub filter: Filter,
-    /// Weight of each of these flows, at least 1.
+    /// Weight of the matching flows, at least 1.
     pub weight: u32,
 }
 

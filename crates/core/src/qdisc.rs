@@ -154,6 +154,10 @@ pub trait Qdisc: Send {
         None
     }
 
+    /// Lifts limits that no file has set, other than [`limit`](Self::limit). Called before the first packet of a
+    /// queue with a marking, which would not expect drops by such a limit.
+    fn expect_marking(&mut self) {}
+
     /// The marking predictor of this queue, if any.
     fn marked(&self) -> Option<&Marked> {
         None

@@ -127,7 +127,7 @@ pub struct AggregateReport {
     /// Number of checks for departures, by the event that triggered the check.
     pub triggers: Triggers,
     /// Name of the ACK control of the policy's senders. `None` without ACK control.
-    pub signal: Option<&'static str>,
+    pub ack_control: Option<&'static str>,
     /// Counters of the ACKs that return to the policy's senders, and the number of held ACKs.
     pub acks: crate::ack::Counts,
     /// Number of flows whose senders now transmit more than their ACKs request.

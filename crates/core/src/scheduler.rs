@@ -4,12 +4,20 @@
 //! asks for the next class. Some schedulers have one buffer for all classes. They answer an arrival with the
 //! class whose newest packet the caller drops.
 //!
-//! To add a scheduler: write `scheduler/<name>.rs` with a `Config`, its `build` and its terms. Then
+//! To add a scheduler: write `scheduler/<name>.rs` with a `Config`, its `build` and its `TERMS`. Then
 //! add its `mod` line and its line in `registry!` below. Policy files, the simulator and the live
 //! gateway know it by that name.
+//!
+//! To add a term of its classes: write one line in the `terms!` of its file, and use its value in
+//! [`Scheduler::set_own`]. Policy files, their schema, the manual, the API and `tidegate class` know it by its name.
 
 mod class_tree;
 pub mod jobs;
+mod terms;
+
+pub use terms::{
+    OwnTerms, Ratio, Term, TermDeclaration, TermForm, TermType, TermValue, TermValues,
+};
 
 use std::time::Duration;
 
@@ -81,9 +89,11 @@ pub trait Scheduler: Send {
         let _ = (now, id, parent);
     }
 
-    /// Sets the relations of a class to others. All related classes exist.
-    fn relate(&mut self, id: ClassId, relations: Relations) {
-        let _ = (id, relations);
+    /// Sets the terms of a class that only this scheduler [declares](crate::terms!). All classes that they name
+    /// exist. `rank` is the position of the class in the file: a class that comes earlier has the higher priority.
+    /// Not called if the scheduler declares terms of the link only.
+    fn set_own(&mut self, id: ClassId, rank: u32, own: &OwnTerms<'_>) {
+        let _ = (id, rank, own);
     }
 
     /// Size of the buffer that all classes share. `None` if each class has a queue with a limit of
@@ -167,17 +177,6 @@ pub trait Scheduler: Send {
     }
 }
 
-/// Relations of a class to other classes.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Relations {
-    /// Position in the file: a class that comes earlier has the higher priority.
-    pub rank: u32,
-    /// Delay relative to another class.
-    pub delay: Option<Relation>,
-    /// Loss relative to another class.
-    pub loss: Option<Relation>,
-}
-
 /// A ratio: a class has `factor` times the delay or loss of the class `of`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Relation {
@@ -246,71 +245,9 @@ pub struct ClassState {
     pub delay: Duration,
 }
 
-/// A term of a class: a right, a duty or a property.
-///
-/// Each scheduler [declares](Scheduler::declares) its terms. `check` refuses any other term of a class.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum Term {
-    /// The parent class.
-    Parent,
-    /// The least rate while backlogged.
-    Guarantee,
-    /// The highest rate.
-    Ceiling,
-    /// Share of the excess.
-    Weight,
-    /// Priority for the excess.
-    Priority,
-    /// Bytes that may be sent at once.
-    Burst,
-    /// Longest queueing delay.
-    DelayBound,
-    /// Largest part of the bytes that may be dropped.
-    LossBound,
-    /// Queueing delay relative to another class.
-    DelayRatio,
-    /// Loss relative to another class.
-    LossRatio,
-    /// The class's own queue discipline.
-    Queue,
-    /// The class's own marking.
-    Marking,
-}
-
-impl Term {
-    /// Name in policy files, reports and metrics.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Parent => "parent",
-            Self::Guarantee => "guarantee",
-            Self::Ceiling => "ceiling",
-            Self::Weight => "weight",
-            Self::Priority => "priority",
-            Self::Burst => "burst",
-            Self::DelayBound => "delay_bound",
-            Self::LossBound => "loss_bound",
-            Self::DelayRatio => "delay_ratio",
-            Self::LossRatio => "loss_ratio",
-            Self::Queue => "queue",
-            Self::Marking => "marking",
-        }
-    }
-
-    /// Unit of the value in reports.
-    #[must_use]
-    pub const fn unit(self) -> &'static str {
-        match self {
-            Self::Guarantee | Self::Ceiling => "bit/s",
-            Self::DelayBound => "s",
-            _ => "",
-        }
-    }
-}
-
 registry! {
     /// A scheduler as a policy file names it. It is built with the rate of its link.
-    SchedulerSpec, "a scheduler", build(rate: Rate) -> Scheduler:
+    SchedulerSpec, "a scheduler", each with TERMS: &'static [Term], build(rate: Rate) -> Scheduler:
     /// A tree of classes with guarantees, ceilings, weights and delay bounds. Each class has its own queue.
     ClassTree => class_tree, "class-tree";
     /// JoBS: bounds and ratios of delay and loss for classes that share one buffer.
@@ -325,18 +262,34 @@ impl Default for SchedulerSpec {
 
 impl SchedulerSpec {
     /// Sets the size of the buffer that all classes share. Returns `false` if there is no such buffer.
-    pub const fn set_buffer(&mut self, buffer: Bytes) -> bool {
-        match self {
-            Self::Jobs(config) => config.buffer = buffer,
-            _ => return false,
-        }
-        true
+    pub fn set_buffer(&mut self, buffer: Bytes) -> bool {
+        self.set_apart("buffer", &buffer)
     }
 
     /// The terms that classes of this scheduler can have.
     #[must_use]
     pub fn terms(&self) -> &'static [Term] {
-        self.build(Rate::from_bps(0)).declares()
+        self.constant().unwrap_or_else(|| self.build(Rate::from_bps(0)).declares())
+    }
+
+    /// The terms of each scheduler of the registry, in the order of [`NAMES`](Self::NAMES).
+    #[must_use]
+    pub const fn terms_of_each() -> &'static [&'static [Term]] {
+        Self::TERMS
+    }
+
+    /// The terms that classes of any scheduler of the registry can have, each once.
+    pub fn all_terms() -> impl Iterator<Item = Term> {
+        Self::TERMS.iter().enumerate().flat_map(|(at, terms)| {
+            let earlier = &Self::TERMS[..at];
+            terms.iter().copied().filter(|term| !earlier.iter().any(|it| it.contains(term)))
+        })
+    }
+
+    /// The term called `name` of classes of any scheduler of the registry.
+    #[must_use]
+    pub fn term(name: &str) -> Option<Term> {
+        Self::TERMS.iter().copied().flatten().copied().find(|term| term.name() == name)
     }
 }
 
@@ -347,6 +300,6 @@ mod tests {
     #[test]
     fn the_class_tree_is_the_default() {
         assert_eq!(SchedulerSpec::default().name(), "class-tree");
-        assert!(SchedulerSpec::default().terms().contains(&Term::Ceiling));
+        assert!(SchedulerSpec::default().terms().contains(&Term::CEILING));
     }
 }

@@ -52,7 +52,7 @@ use probe::{BandwidthProbe, ProbeReceiver, TrunkOutput, TunnelArrival};
 use tunnel::Tunnel;
 use weight::TrunkWeight;
 
-/// A packet from the other gateway that ends here, by its kind. The number identifies the management connection.
+/// Kind of a packet that the other gateway sends to this trunk. The number identifies the management connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Arriving {
     /// An ACK of management packets that this gateway has sent.
@@ -61,7 +61,7 @@ pub enum Arriving {
     Probe(u16),
 }
 
-/// One end of a trunk, at one gateway. It sends user packets to the other gateway, and acknowledges the management
+/// A trunk, as seen by the gateway at one end. It sends user packets to the other gateway, and acknowledges the management
 /// packets that the other gateway sends.
 ///
 /// Each method appends the packets that depart to `out`: user packets, management packets and ACKs.
@@ -71,7 +71,7 @@ pub enum Arriving {
 /// 1. [`send`](Self::send) each user packet. It departs at once, or waits for credit.
 /// 2. [`handle`](Self::handle) each received packet whose flow key is in [`arriving`](Self::arriving).
 /// 3. Call [`turn`](Self::turn) at [`poll_timeout`](Self::poll_timeout).
-/// 4. After each of these calls, transmit all packets of `out`.
+/// 4. Transmit all packets of `out` after each call.
 ///
 /// # Time
 ///
@@ -214,7 +214,8 @@ impl Trunk {
         self.observe_backlog(cx.now);
     }
 
-    /// Receives and consumes a packet whose flow key is in [`arriving`](Self::arriving) with the kind `what`.
+    /// Receives and consumes a packet of the other gateway. `what` is the kind that [`arriving`](Self::arriving) assigns to
+    /// its flow key.
     pub fn handle(&mut self, cx: &mut Cx<'_>, what: Arriving, packet: PacketId, out: &mut Fifo) {
         self.counts.absorbed += 1;
         let mut to = TrunkOutput { cx, counts: &mut self.counts, out };

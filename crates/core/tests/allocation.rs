@@ -1,4 +1,6 @@
 //! Invariants of the allocations (which flow of an aggregate sends next), for random schedules.
+//!
+//! A *member* is a flow of the aggregate. Its *part* is its share of the token bucket.
 
 #![expect(clippy::as_conversions, reason = "figures of a report, and small numbers")]
 

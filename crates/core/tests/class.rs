@@ -59,7 +59,6 @@ fn terms(guarantee: u64, ceiling: Option<u64>, weight: u32, priority: u8) -> Ter
         priority,
         burst: Bytes(4_000),
         delay_bound: None,
-        loss_bound: None,
     }
 }
 

@@ -12,6 +12,7 @@ use tidegate_core::policy::{
     Action, Class, ClassChange, ClassFaultKind, ClassSet, Filter, Mode, Policy, PolicySet, Range,
 };
 use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::scheduler::Term;
 use tidegate_core::{Bytes, Machine, Packet, Rate, Time, tcp, trunk};
 
 const LINK: Rate = Rate::from_mbps(10);
@@ -181,10 +182,7 @@ fn rights_change_while_packets_wait_and_contradictions_are_refused() {
     for _ in 0..2_000 {
         (0..3).for_each(|host| run.offer(host));
     }
-    let to = |mbps| ClassChange {
-        guarantee: [Some(Rate::from_mbps(mbps)); 2],
-        ..ClassChange::default()
-    };
+    let to = |mbps| ClassChange::default().with(Term::GUARANTEE, Rate::from_mbps(mbps));
     let change =
         |run: &mut Run, name: &str, mbps| run.gateway.change_class(run.now, name, &to(mbps));
     assert_eq!(change(&mut run, "nobody", 1), Err(ClassChangeError::NoClass));
@@ -193,8 +191,7 @@ fn rights_change_while_packets_wait_and_contradictions_are_refused() {
     assert!(matches!(change(&mut run, "office", 11), Err(ClassChangeError::Fault(_))));
     assert_eq!(change(&mut run, "office", 10), Ok(()));
     assert_eq!(change(&mut run, "voice", 8), Ok(()));
-    let held =
-        ClassChange { ceiling: [Some(Some(Rate::from_mbps(2))); 2], ..ClassChange::default() };
+    let held = ClassChange::default().with(Term::CEILING, Rate::from_mbps(2));
     run.until(Time::from_secs(1));
     let got = run.counts();
     assert!(got[0].abs_diff(800) <= 8 && got[1].abs_diff(200) <= 8 && got[2] <= 8, "{got:?}");
@@ -273,14 +270,13 @@ fn a_class_above_one_with_a_delay_bound_may_not_break_it() {
     let voice = Class { parent: Some("office".to_owned()), ..voice(5) };
     let set = policies(&[Some("voice"), None, None], vec![class("office", None, 8), voice]);
     let mut run = Run::new(set);
-    let ceiling = [Some(Some(Rate::from_mbps(8))); 2];
-    let slower = ClassChange { ceiling, ..ClassChange::default() };
+    let slower = ClassChange::default().with(Term::CEILING, Rate::from_mbps(8));
     let broken = run.gateway.change_class(run.now, "office", &slower);
     assert!(
         matches!(&broken, Err(ClassChangeError::Bound { class, .. }) if class == "voice"),
         "{broken:?}"
     );
-    let heavier = ClassChange { weight: Some(9), ..ClassChange::default() };
+    let heavier = ClassChange::default().with(Term::WEIGHT, 9);
     assert_eq!(run.gateway.change_class(run.now, "office", &heavier), Ok(()));
 }
 
@@ -304,22 +300,22 @@ fn a_delay_bound_is_kept_at_the_link_and_nothing_may_break_it() {
     let change = |run: &mut Run, name: &str, change: ClassChange| {
         run.gateway.change_class(run.now, name, &change)
     };
-    let ways = |ms| [Some(ms); 2].map(|ms| Some(Some(Duration::from_millis(ms?))));
-    let tighter = ClassChange { delay_bound: ways(1), ..ClassChange::default() };
+    let bound = |change: ClassChange, ms| change.with(Term::DELAY_BOUND, Duration::from_millis(ms));
+    let tighter = bound(ClassChange::default(), 1);
     let refused = change(&mut run, "voice", tighter);
     let of = |refused| match refused {
         Err(ClassChangeError::Fault(ClassFaultKind::DelayBound { part, .. })) => Some(part),
         _ => None,
     };
     assert_eq!(of(refused), Some(Part::Burst));
-    let larger = ClassChange { burst: Some(Bytes(9_000)), ..ClassChange::default() };
+    let larger = ClassChange::default().with(Term::BURST, Bytes(9_000));
     assert_eq!(of(change(&mut run, "voice", larger.clone())), Some(Part::Burst));
-    let loose = ClassChange { delay_bound: ways(60), burst: Some(Bytes(2_500)), ..larger };
+    let loose = bound(larger.with(Term::BURST, Bytes(2_500)), 60);
     let other = change(&mut run, "office", loose.clone());
     assert_eq!(other, Ok(()), "its bound is less urgent");
     let bounds: Vec<_> = run.gateway.classes().iter().map(|it| it.terms.delay_bound).collect();
     assert_eq!(bounds[..2], [None, Some(Duration::from_millis(60))]);
-    let urgent = ClassChange { delay_bound: ways(7), ..loose };
+    let urgent = bound(loose, 7);
     let broken = change(&mut run, "office", urgent);
     assert!(
         matches!(&broken, Err(ClassChangeError::Bound { class, .. }) if class == "voice"),
@@ -328,7 +324,7 @@ fn a_delay_bound_is_kept_at_the_link_and_nothing_may_break_it() {
     let part = Class { parent: Some("voice".to_owned()), ..class("a", None, 1) };
     assert!(run.gateway.add_class(run.now, &part).is_err());
     run.gateway.remove_class("nobody").unwrap_err();
-    let less = ClassChange { guarantee: [Some(Rate::from_mbps(4)); 2], ..ClassChange::default() };
+    let less = ClassChange::default().with(Term::GUARANTEE, Rate::from_mbps(4));
     assert_eq!(change(&mut run, "office", less), Ok(()));
     let video = Class { name: "video".to_owned(), ..voice(7) };
     let broken = run.gateway.add_class(run.now, &video);
@@ -442,8 +438,8 @@ proptest! {
                     run.gateway.install(run.now, policies(&of, classes));
                 }
                 Step::Change(class, mbps) => {
-                    let ceiling = [Some(Some(Rate::from_mbps(mbps + 1))); 2];
-                    let change = ClassChange { ceiling, burst: Some(Bytes(3_000)), ..ClassChange::default() };
+                    let change = ClassChange::default().with(Term::BURST, Bytes(3_000));
+                    let change = change.with(Term::CEILING, Rate::from_mbps(mbps + 1));
                     let _ = run.gateway.change_class(run.now, NAMES[usize::from(class)], &change);
                 }
                 Step::Add(of, parent) => {

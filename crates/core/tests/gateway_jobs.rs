@@ -10,10 +10,10 @@ use tidegate_core::gateway::{ClassChangeError, ClassContents, Gateway, GatewayCo
 use tidegate_core::packet::{Direction, Endpoint, FlowKey, Member, Network, Protocol};
 use tidegate_core::policy::{
     Action, Class, ClassChange, ClassFaultKind, ClassSet, Filter, Mode, Policy, PolicySet, Range,
-    Ratio,
 };
 use tidegate_core::qdisc::QdiscSpec;
-use tidegate_core::scheduler::{SchedulerSpec, Term, jobs};
+use tidegate_core::scheduler::jobs::{self, Promises};
+use tidegate_core::scheduler::{Ratio, SchedulerSpec, Term, TermValue, TermValues};
 use tidegate_core::{Bytes, Chance, Factor, Machine, Packet, Rate, Time};
 
 const LINK: Rate = Rate::from_mbps(10);
@@ -26,6 +26,10 @@ fn jobs() -> SchedulerSpec {
 
 fn class(name: &str) -> Class {
     Class::new(name, QdiscSpec::DropTail(Default::default()))
+}
+
+fn own(term: Term, value: impl Into<TermValue>) -> TermValues {
+    TermValues::default().with(term, value)
 }
 
 fn ratio(of: &str, millionths: u64) -> Ratio {
@@ -138,7 +142,7 @@ impl Run {
 /// missing in the report.
 #[test]
 fn classes_share_one_buffer_and_the_victim_drops_its_newest_packets() {
-    let safe = Class { loss_bound: Some(Chance::NEVER), ..class("safe") };
+    let safe = Class { own: own(Promises::LOSS_BOUND, Chance::NEVER), ..class("safe") };
     let set = policies(&["safe", "rest"], vec![safe, class("rest")], &jobs());
     let mut run = Run::new(set, jobs());
     (0..30).for_each(|_| run.offer(1));
@@ -162,29 +166,30 @@ fn classes_share_one_buffer_and_the_victim_drops_its_newest_packets() {
 /// is accepted; a class that is removed although a ratio refers to it.
 #[test]
 fn promises_change_while_packets_wait_and_impossible_ones_are_refused() {
-    let gold = Class { delay_ratio: Some(ratio("silver", 500_000)), ..class("gold") };
+    let half = own(Promises::DELAY_RATIO, ratio("silver", 500_000));
+    let gold = Class { own: half, ..class("gold") };
     let set = policies(&["gold", "silver"], vec![gold, class("silver")], &jobs());
     let mut run = Run::new(set, jobs());
     let change = |run: &mut Run, name: &str, change: ClassChange| {
         run.gateway.change_class(run.now, name, &change)
     };
     let none = ClassChange::default;
-    let weight = ClassChange { weight: Some(2), ..none() };
+    let weight = none().with(Term::WEIGHT, 2);
     assert_eq!(
         change(&mut run, "gold", weight),
-        Err(ClassChangeError::NotOfScheduler(Term::Weight))
+        Err(ClassChangeError::NotOfScheduler(Term::WEIGHT))
     );
-    let circle = ClassChange { delay_ratio: Some(Some(ratio("gold", 2))), ..none() };
-    let fault = Err(ClassChangeError::Fault(ClassFaultKind::RatioLoop(Term::DelayRatio)));
+    let circle = none().with(Promises::DELAY_RATIO, ratio("gold", 2));
+    let fault = Err(ClassChangeError::Fault(ClassFaultKind::RatioLoop(Promises::DELAY_RATIO)));
     assert_eq!(change(&mut run, "silver", circle), fault);
-    let all = ClassChange { guarantee: [Some(LINK); 2], ..none() };
+    let all = none().with(Term::GUARANTEE, LINK);
     let refused = change(&mut run, "gold", all);
     assert!(matches!(refused, Err(ClassChangeError::Fault(ClassFaultKind::NothingLeft { .. }))));
     let referred = ClassChangeError::Holds(ClassContents::Ratio("gold".to_owned()));
     assert_eq!(run.gateway.remove_class("silver"), Err(referred));
-    let bound = ClassChange { loss_bound: Some(Some(Chance::from_ppb(5))), ..none() };
+    let bound = none().with(Promises::LOSS_BOUND, Chance::from_ppb(5));
     assert_eq!(change(&mut run, "silver", bound), Ok(()));
-    let other = ClassChange { delay_ratio: Some(Some(ratio("default", 3_000_000))), ..none() };
+    let other = none().with(Promises::DELAY_RATIO, ratio("default", 3_000_000));
     assert_eq!(change(&mut run, "gold", other), Ok(()));
     let classes = run.gateway.classes();
     let of = |name: &str| {
@@ -193,7 +198,7 @@ fn promises_change_while_packets_wait_and_impossible_ones_are_refused() {
     };
     let [ratio] = &of("gold")[..] else { panic!() };
     assert_eq!((ratio.of.as_deref(), ratio.promised), (Some("default"), 3.0));
-    assert_eq!(of("silver")[0].term, Term::LossBound);
+    assert_eq!(of("silver")[0].term, Promises::LOSS_BOUND);
 }
 
 #[derive(Clone, Debug)]
@@ -221,8 +226,10 @@ fn classes(of: usize, jobs: bool) -> Vec<Class> {
         let mut class = class(name);
         if jobs {
             class.delay_bound = [Some(Duration::from_millis(5)); 2];
-            class.loss_bound = (at == 0).then_some(Chance::from_ppb(200_000_000));
-            class.loss_ratio = (at > 0).then(|| ratio("default", 700_000));
+            class.own = match at {
+                0 => own(Promises::LOSS_BOUND, Chance::from_ppb(200_000_000)),
+                _ => own(Promises::LOSS_RATIO, ratio("default", 700_000)),
+            };
         }
         class
     };

@@ -148,8 +148,8 @@ impl World {
         while let Some(id) = self.ends[from].poll_transmit(now, Gateway::LAN) {
             let packet = self.ends[from].pool()[&id];
             self.ends[from].pool().release(id);
-            // A gateway forwards management packets of a removed trunk like other packets. Existing
-            // trunks keep theirs.
+            // A gateway forwards management packets of a removed trunk like other packets. An
+            // existing trunk consumes its management packets.
             if packet.tcp.is_none() {
                 let flow = usize::from(packet.key.dst.port - 1);
                 self.arrived[flow].push(u32::from(packet.checksum));
@@ -157,8 +157,8 @@ impl World {
         }
     }
 
-    /// Asserts that each received or created packet departed, was absorbed, is held, or was dropped
-    /// with a reason.
+    /// Asserts that each received or created packet departed, was consumed by a trunk, is held, or
+    /// was dropped with a reason.
     fn check(&mut self) {
         for end in &mut self.ends {
             let report = end.report();

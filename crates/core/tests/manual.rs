@@ -21,7 +21,7 @@ use tidegate_core::marking::MarkingSpec;
 use tidegate_core::marking::tracker::TrackerSpec;
 use tidegate_core::parameters::{Mechanism, Registered};
 use tidegate_core::qdisc::QdiscSpec;
-use tidegate_core::scheduler::SchedulerSpec;
+use tidegate_core::scheduler::{SchedulerSpec, Term};
 use tidegate_core::tcp::congestion::CongestionSpec;
 use tidegate_core::trunk::MOST_WEIGHT;
 
@@ -34,6 +34,8 @@ struct Registry {
     differs: String,
     module: &'static str,
     mechanisms: Vec<Mechanism>,
+    /// The terms of classes under each mechanism. Empty unless the mechanisms are schedulers.
+    terms: Vec<&'static [Term]>,
 }
 
 fn registry<T: Registered>(
@@ -41,7 +43,8 @@ fn registry<T: Registered>(
     fields: &'static str,
     module: &'static str,
 ) -> Registry {
-    Registry { title, fields, differs: String::new(), module, mechanisms: T::mechanisms() }
+    let (mechanisms, terms) = (T::mechanisms(), Vec::new());
+    Registry { title, fields, differs: String::new(), module, mechanisms, terms }
 }
 
 fn registries() -> Vec<Registry> {
@@ -51,7 +54,10 @@ fn registries() -> Vec<Registry> {
         registry::<AckSpec>("ACK control", "`ack_control`", "ack_control"),
         registry::<MarkingSpec>("Markings", "`marking`", "marking"),
         registry::<TrackerSpec>("Trackers of markings", "`tracker` of a marking", "tracker"),
-        registry::<SchedulerSpec>("Schedulers", "`scheduler`", "scheduler"),
+        Registry {
+            terms: SchedulerSpec::terms_of_each().to_vec(),
+            ..registry::<SchedulerSpec>("Schedulers", "`scheduler`", "scheduler")
+        },
         registry::<CongestionSpec>("Congestion controls", "`tcp.congestion`", "congestion"),
         Registry {
             title: "Rate adjusters",
@@ -62,6 +68,7 @@ fn registries() -> Vec<Registry> {
             ),
             module: "weight",
             mechanisms: itcp::mechanisms(),
+            terms: Vec::new(),
         },
     ]
 }

@@ -1,4 +1,6 @@
-//! Swaps of policies under traffic: profiles are kept, ACKs stay held, and no packet is lost.
+//! Swaps of the policy set under traffic: profiles are kept, ACKs stay held, and no packet is lost.
+//!
+//! A swap proceeds in *slices* of a few steps.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(dead_code, reason = "not every test file needs all of the run")]

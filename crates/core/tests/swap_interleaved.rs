@@ -1,5 +1,6 @@
-//! Policy swaps in slices. Between the slices, packets pass, control traffic waits, and the link
-//! changes its rate and its queue.
+//! Swaps of the policy set, interrupted by other events. A swap proceeds in *slices* of a few steps.
+//! Between the slices, packets pass, control traffic waits, and the link changes its rate and its
+//! queue.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(dead_code, reason = "not every test file needs all of the run")]
@@ -15,14 +16,15 @@ use tidegate_core::packet::{Kind, Member};
 use tidegate_core::policy::{
     Action, Class, ClassChange, ClassSet, Conditioning, Exceed, Policy, PolicySet, Profile,
 };
+use tidegate_core::scheduler::Term;
 use tidegate_core::{Bytes, Machine, Packet, PortId, Rate, Time};
 
 use gateway_run::{
     Run, assert_in_order, conditioning, config, from, packet, policy, queue, shape_by,
 };
 
-/// Number of hosts that policies match. Hosts up to `HOSTS` send up, and host `n + DOWN` sends
-/// down.
+/// Number of hosts that policies match. Hosts 1 to `HOSTS` send upstream. Hosts with `DOWN` added to
+/// their number send downstream.
 const HOSTS: u8 = 5;
 const DOWN: u8 = 20;
 /// Base of the host numbers of stations that send control traffic.
@@ -297,7 +299,7 @@ impl Mixed {
                     }
                     ClassOp::Remove => gateway.remove_class("class-2"),
                     ClassOp::Weigh(weight) => {
-                        let change = ClassChange { weight: Some(weight), ..Default::default() };
+                        let change = ClassChange::default().with(Term::WEIGHT, weight);
                         gateway.change_class(now, Class::DEFAULT, &change)
                     }
                 };
@@ -338,8 +340,8 @@ impl Mixed {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 192, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// No packet is lost or duplicated. All waiting packets depart, although only the gateway's own
-    /// timer wakes it. No packet of a flow or station is overtaken. If the flow table is full, the
+    /// No packet is lost or duplicated. All waiting packets depart, although the test calls the
+    /// gateway only at the times that the gateway returns. No packet of a flow or station is overtaken. If the flow table is full, the
     /// order is only guaranteed for swaps in one slice.
     ///
     /// Catches: untracked packets that enter a class with child classes, and stop the link for

@@ -1,6 +1,7 @@
 //! A port on a packet socket. It works on every interface and without root, and it accepts
 //! super-packets (GSO, GRO).
 
+mod backend;
 mod queue;
 mod socket;
 #[cfg(test)]
@@ -14,6 +15,7 @@ use tidegate_core::packet::FrameCopy;
 use tidegate_core::{PacketId, PacketPool, Reason, Time};
 use tidegate_wire::{VlanTag, finish_checksum, split};
 
+pub(crate) use self::backend::PacketBackend;
 use self::queue::{Body, Next, Piece, Queue, Waiting};
 use self::socket::{PacketSocket, ReceivedFrame, SocketIo};
 use crate::cutting::{Arrived, cut};

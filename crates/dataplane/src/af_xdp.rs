@@ -6,6 +6,7 @@
 //!
 //! Source: Linux `Documentation/networking/af_xdp.rst`.
 
+mod backend;
 mod features;
 mod port;
 mod ring;
@@ -18,6 +19,7 @@ use std::time::Duration;
 
 use tidegate_core::PacketPool;
 
+pub(crate) use self::backend::XdpBackend;
 use self::features::Features;
 pub use self::port::AfXdp;
 pub use self::socket::Copying;

@@ -11,7 +11,7 @@ use crate::lead::Lead;
 
 /// A clock with a wait operation: the host's, or a test's.
 pub trait Clock {
-    /// The time of the run.
+    /// The time now.
     fn now(&mut self) -> Time;
 
     /// The processor time of the calling thread. A virtual clock returns zero.

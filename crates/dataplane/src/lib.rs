@@ -5,6 +5,7 @@
 
 mod af_packet;
 pub mod af_xdp;
+mod backend;
 mod bare;
 mod clock;
 mod cutting;
@@ -31,6 +32,7 @@ mod vnet;
 
 pub use af_packet::AfPacket;
 pub use af_xdp::AfXdp;
+pub use backend::{BACKENDS, Backend, BackendError, BackendFault, OpenPorts};
 pub use bare::Bare;
 pub use clock::{Alarm, Clock, Monotonic};
 pub use driver::{Driver, Options};

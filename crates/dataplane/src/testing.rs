@@ -1,6 +1,5 @@
 //! Runs the driver's loop in tests without a kernel: ports with prescribed arrivals, and a clock
-//! that
-//! jumps from event to event.
+//! that jumps from event to event.
 
 mod cable;
 

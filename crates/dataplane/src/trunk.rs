@@ -71,8 +71,8 @@ pub struct TrunkPort {
     /// At least one trunk carries user packets in datagrams.
     carries: bool,
     stations: Stations,
-    /// Frames with ICMP errors for senders; `receive` returns them like arrivals. `told` is the
-    /// number of these errors since a time, for the rate limit.
+    /// Frames with ICMP errors for senders; `receive` returns them like arrivals. `told` limits
+    /// their rate: it is the number of errors since the given time.
     answers: VecDeque<PacketId>,
     told: (u32, Time),
 }

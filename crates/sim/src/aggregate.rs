@@ -15,8 +15,8 @@ pub(crate) mod adjustment;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use tidegate_core::parameters::Written;
 use tidegate_core::tcp::Config;
-use tidegate_core::tcp::congestion::CongestionSpec;
 use tidegate_core::{Bytes, Factor, Time};
 
 use crate::routes::{index, number};
@@ -148,18 +148,18 @@ impl Aggregate {
             _ => Default::default(),
         };
         let segment = u64::from(tcp.mss);
-        let weight = match &tcp.congestion {
-            CongestionSpec::VegasNs2(vegas) => vegas.theta,
-            CongestionSpec::WeightedVegas(vegas) => vegas.theta,
-            CongestionSpec::WeightedReno(reno) => reno.theta,
-            _ => Factor::ONE,
-        };
+        // A congestion control with a weight declares the parameter `theta`, whose default is 1.
+        let mut changed = tcp.congestion.changed().into_iter();
+        let weight = changed.find_map(|(name, value)| match value {
+            Written::Number(theta) if name == "theta" => Some(theta),
+            _ => None,
+        });
         Self {
             flow,
             stream: None,
             sink,
             failed: false,
-            weight,
+            weight: weight.unwrap_or(Factor::ONE),
             adjuster: adjuster.map(|config| Box::new(Adjustment::new(config))),
             sample_due: Time::ZERO,
             overflow,

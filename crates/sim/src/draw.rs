@@ -131,7 +131,7 @@ mod tests {
     /// Catches: the mean used as the scale of Pareto or Weibull; the rate used as the mean of the
     /// exponential distribution; a lognormal distribution whose logarithm has the mean `ln(mean)`.
     #[test]
-    fn means_are_those_asked_for() {
+    fn means_are_the_requested_ones() {
         let n = 40_000;
         let uniform = Distribution::Uniform(Bytes(500), Bytes(1_500));
         let exponential = Distribution::Exponential(Bytes(1_000));
@@ -147,7 +147,7 @@ mod tests {
     /// The probability of more than three times the mean is e^-3 for the exponential distribution,
     /// and (least / 3 mean)^shape for Pareto.
     #[test]
-    fn tails_are_as_heavy_as_they_should_be() {
+    fn tails_have_the_right_weight() {
         let beyond =
             |distribution| drawn(distribution, 40_000).iter().filter(|x| **x > 3_000).count();
         let exponential = beyond(Distribution::Exponential(Bytes(1_000)));
@@ -163,7 +163,7 @@ mod tests {
     /// Catches: the deviation used as that of the logarithm; Box and Muller's formula without its
     /// factor 2; an inverted shape.
     #[test]
-    fn deviations_are_those_asked_for() {
+    fn deviations_are_the_requested_ones() {
         let cases = [
             (Distribution::Lognormal(Bytes(10_000), Bytes(5_000)), 5_000.0),
             (Distribution::Weibull(Bytes(10_000), 0.7), 14_624.0),
@@ -195,7 +195,7 @@ mod tests {
     /// Every recorded simulation depends on these numbers. If they change, all published results
     /// change.
     #[test]
-    fn the_sequence_is_this_one() {
+    fn the_first_numbers_of_a_seed_stay_the_same() {
         assert_eq!(
             drawn(Distribution::Exponential(Bytes(1_000_000)), 3),
             [2_276_393, 594_761, 112_631]

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Counts times with a relative error of at most 1/32. Each bin holds the times that agree in their
-/// leading bit and the five bits after it, as a floating-point number with a mantissa of five bits.
+/// Counts times with a relative error of at most 1/32. Between two powers of two, there are 32 bins
+/// of equal width: from 1,024 ns to 2,047 ns, each bin is 32 ns wide.
 ///
 /// ```
 /// use std::time::Duration;
@@ -25,7 +25,7 @@ pub struct Histogram {
     most: u64,
 }
 
-/// Logarithm to base 2 of the number of bins between two powers of two.
+/// Each power of two is divided into `2^BITS` = 32 bins.
 const BITS: u32 = 5;
 
 impl Histogram {
@@ -79,16 +79,15 @@ impl Histogram {
     }
 }
 
-/// The bin of a time: 32 for each power of two, by the five bits after the leading bit. Times below
-/// 32 ns have a bin each.
+/// The bin of a time. The power of two selects a group of 32 bins, and the next five bits select
+/// the bin. Times below 64 ns have a bin each.
 #[expect(clippy::as_conversions, reason = "at most 60 * 32")]
 const fn bin(nanos: u64) -> usize {
     if nanos >> BITS == 0 {
         return nanos as usize;
     }
     let shift = nanos.ilog2() - BITS;
-    // `nanos >> shift` still has its leading bit (value 32), which moves the bin to the next
-    // magnitude.
+    // `nanos >> shift` is 32 to 63. Its upper part, always 32, moves the result to the next group.
     ((shift << BITS) as u64 + (nanos >> shift)) as usize
 }
 

@@ -12,14 +12,14 @@ use crate::scenario::{End, Node, NodeKind, Scenario, Side};
 
 /// The routing graph: the vertices of a network, and the link directions between them.
 pub(crate) struct Graph {
-    /// The vertex of each node. A gateway has two: this one for upward packets, and the next number
-    /// for downward packets.
+    /// The vertex of each node. A gateway has two vertices: the entry is the vertex of upward
+    /// packets, and the next number is the vertex of downward packets.
     vertices: Vec<u32>,
     /// For each vertex, `true` if it is a host. Hosts do not forward packets.
     is_host: Vec<bool>,
     /// For each node, the vertex at which packets addressed to this node arrive; [`NOWHERE`] if no
-    /// packets are addressed to it. A gateway with trunks receives management packets from the WAN,
-    /// so it has one.
+    /// packets are addressed to it. Packets are addressed to hosts, and to gateways with trunks
+    /// (management packets from the WAN).
     ends: Vec<u32>,
     ways: Vec<Edge>,
     /// For each vertex, the incoming edges, as indexes into `ways`.

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn listed_packets_go_when_the_list_says() {
+    fn listed_packets_are_sent_at_their_times() {
         let ms = Duration::from_millis;
         let kind = Kind::Packets { packets: vec![(ms(0), 60), (ms(5), 90), (ms(5), 60)] };
         assert_eq!(times(&kind, 9), [10, 15, 15]);

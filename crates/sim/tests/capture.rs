@@ -131,7 +131,7 @@ fn a_link_counts_the_bytes_a_capture_shows() {
 /// Catches: an arrival time that depends only on the packet's own random delay, so that packets
 /// overtake each other.
 #[test]
-fn a_way_without_leave_to_reorder_keeps_the_order() {
+fn a_link_without_reorder_keeps_the_order() {
     for reorder in [false, true] {
         let size = Distribution::Constant(Bytes(400_000));
         let mut scenario = dumbbell(1, Kind::File { size });

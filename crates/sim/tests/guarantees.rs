@@ -17,13 +17,11 @@ use tidegate_core::gateway::{GatewayConfig, Overhead};
 use tidegate_core::link::LinkConfig;
 use tidegate_core::marking::MarkingSpec;
 use tidegate_core::packet::Direction;
-use tidegate_core::policy::{
-    Action, Class, ClassSet, Filter, Mode, Policy, PolicySet, Range, Ratio,
-};
+use tidegate_core::policy::{Action, Class, ClassSet, Filter, Mode, Policy, PolicySet, Range};
 use tidegate_core::qdisc::{QdiscSpec, with_marking};
 use tidegate_core::random::Random;
-use tidegate_core::scheduler::SchedulerSpec;
-use tidegate_core::scheduler::jobs::{self, Output, Search};
+use tidegate_core::scheduler::jobs::{self, Output, Promises, Search};
+use tidegate_core::scheduler::{Ratio, SchedulerSpec, TermValues};
 use tidegate_core::tcp::{Config, EcnMode, Profile};
 use tidegate_core::{Bytes, Chance, Factor, Rate};
 use tidegate_sim::Results;
@@ -39,13 +37,16 @@ const SEGMENT: u64 = 460;
 /// loss of the next class.
 fn classes() -> Vec<Class> {
     let class = |n: usize| Class::new(&n.to_string(), QdiscSpec::DropTail(Default::default()));
-    let half =
-        |of: &str| Some(Ratio { of: of.to_owned(), factor: Factor::from_millionths(500_000) });
-    let related = |n, of| Class { delay_ratio: half(of), loss_ratio: half(of), ..class(n) };
+    let half = |of: &str| Ratio { of: of.to_owned(), factor: Factor::from_millionths(500_000) };
+    let own = TermValues::default;
+    let related = |n, of| Class {
+        own: own().with(Promises::DELAY_RATIO, half(of)).with(Promises::LOSS_RATIO, half(of)),
+        ..class(n)
+    };
     let first = Class {
         guarantee: [Rate::from_mbps(5); 2],
         delay_bound: [Some(Duration::from_millis(10)); 2],
-        loss_bound: Some(Chance::from_ppb(10_000_000)),
+        own: own().with(Promises::LOSS_BOUND, Chance::from_ppb(10_000_000)),
         ..class(1)
     };
     vec![first, related(2, "3"), related(3, "4"), class(4)]

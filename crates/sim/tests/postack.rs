@@ -182,7 +182,7 @@ const RECORD: f64 = 16.0;
 const KEPT: f64 = 4.0 * (128.0 + 66.0);
 
 #[test]
-fn acks_wait_in_place_of_data_whose_bottleneck_is_behind_us() {
+fn acks_wait_in_place_of_upstream_data() {
     let window = Some(Bytes(65_536));
     let case = |signal| Case { signal, way: Direction::Up, flows: 4, loss: 0, window };
     let fair = outcome(&case(None));
@@ -272,7 +272,7 @@ fn no_timer_of_a_hundred_downloads_that_begin_together_expires() {
 /// Catches: windows that start at their maximum. Ten senders that begin together would then have
 /// twice as much data in flight as the upstream line and its buffer hold.
 #[test]
-fn downloads_that_begin_together_lose_nothing_in_the_line_before_us() {
+fn downloads_that_begin_together_lose_nothing_in_the_upstream_line() {
     let case = |signal| Case { signal, way: Direction::Down, flows: 10, loss: 0, window: None };
     let lost = |signal| {
         let mut scenario = scenario(&case(signal));
@@ -315,7 +315,7 @@ fn beside_answers(reconnect: bool) -> f64 {
 /// twentieth of the time; credit reserved for application-limited senders, which leaves the link
 /// idle for a tenth of the time.
 #[test]
-fn who_will_send_nothing_is_not_waited_for() {
+fn no_credit_is_reserved_for_senders_that_send_nothing() {
     let (stays, ends) = (beside_answers(false), beside_answers(true));
     assert!(stays > 0.99 && ends > 0.99, "{stays} {ends}");
 }
@@ -323,7 +323,7 @@ fn who_will_send_nothing_is_not_waited_for() {
 /// Catches: windows for an equal part of the rate for each active flow, without the part that the
 /// other flows leave unused.
 #[test]
-fn two_senders_among_fifty_that_take_little_have_what_these_leave() {
+fn two_senders_get_the_rate_that_fifty_small_senders_leave_unused() {
     let case = |signal| Case { signal, way: Direction::Up, flows: 52, loss: 0, window: None };
     let few = |signal| {
         let mut scenario = scenario(&case(signal));

@@ -187,7 +187,7 @@ fn each_way(policies: &[(Rate, u32)], check: impl Fn(&Outcome)) {
 /// Catches: outstanding credit that each policy counts separately; windows computed for the rate of
 /// the policy, not for its share of the common queue.
 #[test]
-fn policies_that_could_each_fill_a_place_share_it_equally_whatever_their_flows_and_hardly_queue() {
+fn policies_share_a_common_queue_equally_whatever_their_flows_and_hardly_queue() {
     for policies in [vec![(HALF, 1), (HALF, 8)], vec![(HALF, 1); 10]] {
         let part = 10.0 * 1_448.0 / 1_514.0 / f64::from(u32::try_from(policies.len()).unwrap());
         each_way(&policies, |it| {
@@ -201,7 +201,7 @@ fn policies_that_could_each_fill_a_place_share_it_equally_whatever_their_flows_a
 /// down because another one requests much data; a standing queue that never drains because data
 /// without credit uses up credit.
 #[test]
-fn a_policy_of_a_small_rate_has_it_beside_one_of_twice_the_rate_of_their_place() {
+fn a_policy_of_a_small_rate_gets_it_beside_one_of_twice_the_common_rate() {
     let small = Rate::from_mbps(2);
     each_way(&[(small, 2), (LINK, 2)], |it| {
         let carried = 2.0 * 1_448.0 / 1_514.0;

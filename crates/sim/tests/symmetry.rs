@@ -102,7 +102,7 @@ fn names_and_the_order_in_which_things_are_given_change_no_figure() {
 ///
 /// Catches: a constant time in the model, such as links with a minimum delay of 10 us.
 #[test]
-fn connections_four_times_as_slow_go_alike() {
+fn connections_four_times_as_slow_have_the_same_course() {
     let (fast, slow) = (run(&in_slow_motion(1)), run(&in_slow_motion(4)));
     let whole = |of: &Results, table: &str, name: &str| {
         of.table(table).expect("a table").whole(name).to_vec()

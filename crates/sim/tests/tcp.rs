@@ -105,7 +105,7 @@ fn files_arrive_as_a_poisson_process_and_do_not_wait_for_each_other() {
 
 /// Catches: of two writes at the same time, only the first being made.
 #[test]
-fn a_trace_is_written_when_it_says() {
+fn a_trace_is_written_at_its_times() {
     let writes = vec![(MS * 10, Bytes(4_000)), (MS * 500, Bytes(9_000)), (MS * 500, Bytes(1))];
     let mut scenario = dumbbell(1, Kind::Trace { writes });
     scenario.traffic[0].start = Start::At(MS * 100);

@@ -206,7 +206,7 @@ fn near(is: f64, expected: f64, percent: f64, all: &Outcome) {
 /// Catches: weights or hosts that are ignored under a trunk; packets that bypass their policy; flow
 /// queues of the trunk indexed by numbers that are unique only within a policy.
 #[test]
-fn of_what_a_trunk_finds_a_policy_shares_its_profile_and_leaves_the_rest_to_others_flow_by_flow() {
+fn a_policy_shares_its_profile_of_a_trunk_and_other_flows_share_the_remainder() {
     let twice = FlowWeight { filter: to_ports(2, 2), weight: 2 };
     let others = policy(to_ports(3, 3), shape(20_000, vec![], Sharers::Flow.into()));
     for (first, floods, parts) in [
@@ -237,7 +237,7 @@ fn of_what_a_trunk_finds_a_policy_shares_its_profile_and_leaves_the_rest_to_othe
 /// Catches: a trunk whose queues are for the flows of each policy, or for whole policies, so that
 /// rates depend on the policy.
 #[test]
-fn where_profiles_allow_more_than_a_trunk_finds_its_tunnel_queue_shares_by_flow() {
+fn a_trunk_slower_than_its_profiles_is_shared_flow_by_flow() {
     let more = |port| policy(to_ports(port, port), shape(20_000, vec![], Sharers::Flow.into()));
     let floods = vec![("a", 1, 1), ("b", 2, 3)];
     let it = outcome(&Case { policies: vec![more(1), more(2)], classes: vec![], floods });
@@ -260,8 +260,7 @@ fn class(name: &str, guarantee: u64, ceiling: u64) -> Class {
 /// Catches: management packets in the default class; management packets that do not count against
 /// the rate of their class.
 #[test]
-fn a_trunk_in_a_class_has_what_that_may_send_management_packets_included_and_loses_no_user_packet()
-{
+fn a_trunk_sends_the_rate_of_its_class_with_management_packets_and_loses_no_user_packet() {
     for (guarantee, ceiling, beside) in [(4, 4, true), (2, 4, false), (7, 0, true), (0, 1, true)] {
         let other = class("other", (10 - guarantee).min(6), 0);
         let other = Class { queue: spec::<QdiscSpec>("\"per-flow\"").into(), ..other };
@@ -290,7 +289,7 @@ fn a_trunk_in_a_class_has_what_that_may_send_management_packets_included_and_los
 /// Catches: management packets that are always in the class of the first user packet, or in no
 /// class.
 #[test]
-fn classes_of_one_trunk_have_what_its_tunnel_queue_lets_go_to_each_and_the_link_is_full() {
+fn classes_of_one_trunk_get_the_rates_that_its_tunnel_queue_gives_their_flows() {
     let pass = |port, class| of(class, policy(to_ports(port, port), Action::Pass));
     let held = policy(to_ports(2, 2), shape(900, vec![], Sharers::Flow.into()));
     let equal = 10.0 * USERS / 2.0;

@@ -52,7 +52,7 @@ fn the_mean_wait_is_that_of_an_m_d_1_queue() {
 
 /// Catches: a link that stops although packets wait.
 #[test]
-fn what_a_link_is_offered_is_delivered_dropped_or_held_and_it_is_never_idle_with_work() {
+fn offered_packets_are_delivered_dropped_or_held_and_a_busy_link_is_never_idle() {
     let kind = Kind::Constant { rate: Rate::from_mbps(4), packet: 1_000 };
     let mut scenario = dumbbell(10, kind);
     scenario.traffic[0].stop = Some(Duration::from_millis(1_400));
@@ -82,7 +82,7 @@ fn the_same_seed_gives_the_same_run_and_another_seed_another() {
 
 /// Catches: random numbers that depend on a source's position in the scenario.
 #[test]
-fn one_source_more_changes_nothing_about_what_the_others_send() {
+fn another_source_does_not_change_the_packets_of_the_others() {
     let scenario = dumbbell(5, bursts());
     let mut more = scenario.clone();
     let mut extra = scenario.traffic[0].clone();
@@ -101,7 +101,7 @@ fn one_source_more_changes_nothing_about_what_the_others_send() {
 ///
 /// Catches: a transmission time that is rounded separately for each packet, so that errors add up.
 #[test]
-fn the_same_run_three_times_as_slow_goes_alike() {
+fn a_run_three_times_as_slow_has_the_same_course() {
     let scaled = |k: u32| {
         let ms = |n: u64| Duration::from_millis(n) * k;
         let kind = Kind::Bursts {

@@ -71,7 +71,7 @@ pub(crate) struct Daemon {
     /// [`LONG`] permits for long requests. `working` lets one of them run at a time.
     long: Semaphore,
     working: Mutex<()>,
-    /// One large report at a time: `looking` for the status, `listing` for classes and flows.
+    /// Held during a large report: `looking` for the status, `listing` for classes and flows.
     looking: Mutex<()>,
     listing: Mutex<()>,
     watch: std::sync::Mutex<PortWatch>,

@@ -1,6 +1,7 @@
 //! Describes a configuration as text, field by field, and lists the differences between two
 //! configurations.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -8,11 +9,11 @@ use tidegate_config::source::{Access, Apply, Commit, SourceKind, SourceSpec};
 use tidegate_core::aggregate::TriggerSet;
 use tidegate_core::flow::WithoutFirst;
 use tidegate_core::gateway::{Headers, Overhead};
-use tidegate_core::packet::NO_VLAN;
+use tidegate_core::packet::{Direction, NO_VLAN};
 use tidegate_core::parameters::{Value, Written};
 use tidegate_core::policy::parse::show_addresses;
 use tidegate_core::policy::{
-    Action, Class, Conditioning, Exceed, FairBetween, Filter, Mode, Policy, Range, Ratio, Sharers,
+    Action, Class, Conditioning, Exceed, FairBetween, Filter, Mode, Policy, Range, Sharers,
 };
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::scheduler::SchedulerSpec;
@@ -22,28 +23,35 @@ use tidegate_core::{Rate, itcp, trunk};
 
 pub use tidegate_api::Change;
 
-use crate::config::{Backend, Config, NextHop, TrunkEnd};
+use crate::config::{Config, NextHop, TrunkEnd};
 
 /// Field names of an object, with their values as text.
 type Fields = BTreeMap<&'static str, String>;
 
+/// As [`Fields`], for names that are put together at run time.
+type NamedFields = BTreeMap<Cow<'static, str>, String>;
+
+fn named(fields: Fields) -> NamedFields {
+    fields.into_iter().map(|(name, value)| (name.into(), value)).collect()
+}
+
 /// The differences between `running` and `next`.
 #[must_use]
 pub fn changes(running: &Config, next: &Config) -> Vec<Change> {
-    let mut all = compare("gateway", &settings(running), &settings(next));
-    let named = |config: &Config| -> BTreeMap<String, Fields> {
+    let mut all = compare("gateway", &named(settings(running)), &named(settings(next)));
+    let objects = |config: &Config| -> BTreeMap<String, NamedFields> {
         let classes = config.classes.classes().iter();
         let classes = classes.map(|it| (format!("class {}", it.name), class_fields(it)));
         let policies = config.policies.iter();
-        let policies = policies.map(|it| (format!("policy {}", it.name), policy_fields(it)));
+        let policies = policies.map(|it| (format!("policy {}", it.name), named(policy_fields(it))));
         let trunks = config.gateway.trunks.iter().zip(&config.trunk_ends);
-        let trunks =
-            trunks.map(|(it, end)| (format!("trunk {}", it.name), trunk_fields(it, end.as_ref())));
+        let trunks = trunks
+            .map(|(it, end)| (format!("trunk {}", it.name), named(trunk_fields(it, end.as_ref()))));
         let sources = config.sources.iter();
-        let sources = sources.map(|it| (format!("source {}", it.name), source_fields(it)));
+        let sources = sources.map(|it| (format!("source {}", it.name), named(source_fields(it))));
         classes.chain(policies).chain(trunks).chain(sources).collect()
     };
-    let (before, after) = (named(running), named(next));
+    let (before, after) = (objects(running), objects(next));
     for (what, fields) in &before {
         match after.get(what) {
             Some(new) => all.extend(compare(what, fields, new)),
@@ -70,8 +78,8 @@ pub fn need_restart(changes: &[Change]) -> Vec<&Change> {
     changes.iter().filter(fixed).collect()
 }
 
-fn whole(what: &str, from: Option<&Fields>, to: Option<&Fields>) -> Change {
-    let show = |fields: &Fields| {
+fn whole(what: &str, from: Option<&NamedFields>, to: Option<&NamedFields>) -> Change {
+    let show = |fields: &NamedFields| {
         let pairs: Vec<_> =
             fields.iter().map(|(field, value)| format!("{field} {value}")).collect();
         pairs.join("; ")
@@ -79,13 +87,13 @@ fn whole(what: &str, from: Option<&Fields>, to: Option<&Fields>) -> Change {
     Change { what: what.to_owned(), field: None, from: from.map(show), to: to.map(show) }
 }
 
-fn compare(what: &str, before: &Fields, after: &Fields) -> Vec<Change> {
+fn compare(what: &str, before: &NamedFields, after: &NamedFields) -> Vec<Change> {
     let mut fields: Vec<_> = before.keys().chain(after.keys()).collect();
     fields.sort_unstable();
     fields.dedup();
-    let change = |field: &&'static str| {
+    let change = |field: &Cow<'static, str>| {
         let (from, to) = (before.get(field).cloned(), after.get(field).cloned());
-        let field = Some((*field).to_owned());
+        let field = Some(field.clone().into_owned());
         (from != to).then(|| Change { what: what.to_owned(), field, from, to })
     };
     fields.into_iter().filter_map(change).collect()
@@ -95,11 +103,6 @@ fn settings(config: &Config) -> Fields {
     let gateway = &config.gateway;
     let rate =
         |rate: Option<Rate>| rate.map_or_else(|| "not limited".to_owned(), |it| it.to_string());
-    let backend = match config.backend {
-        Backend::Auto => "auto",
-        Backend::AfXdp => "af-xdp",
-        Backend::AfPacket => "af-packet",
-    };
     let triggers = match gateway.shaping_triggers {
         TriggerSet::All => "all",
         TriggerSet::Timer => "timer",
@@ -122,7 +125,7 @@ fn settings(config: &Config) -> Fields {
         ("heartbeat", duration::show(config.heartbeat)),
         ("packets", gateway.packets.to_string()),
         ("flows", gateway.flows.to_string()),
-        ("backend", backend.to_owned()),
+        ("backend", config.backend.name().to_owned()),
     ])
 }
 
@@ -188,27 +191,20 @@ fn overhead(it: Overhead) -> String {
     format!("{:+} B for each frame{without}, at least {} B{cells}", it.per_packet, it.min)
 }
 
-fn class_fields(class: &Class) -> Fields {
-    let mut fields = Fields::from([
-        ("weight", class.weight.to_string()),
-        ("priority", class.priority.to_string()),
-        ("queue", queue_name(&class.queue)),
-    ]);
-    fields.extend(class.parent.clone().map(|parent| ("parent", parent)));
-    fields.extend(class.burst.map(|burst| ("burst", burst.to_string())));
-    for (field, way) in [("guarantee up", 0), ("guarantee down", 1)] {
-        fields.insert(field, class.guarantee[way].to_string());
-    }
-    for (field, way) in [("ceiling up", 0), ("ceiling down", 1)] {
-        fields.extend(class.ceiling[way].map(|rate| (field, rate.to_string())));
-    }
-    for (field, way) in [("delay bound up", 0), ("delay bound down", 1)] {
-        fields.extend(class.delay_bound[way].map(|bound| (field, duration::show(bound))));
-    }
-    fields.extend(class.loss_bound.map(|bound| ("loss bound", bound.to_string())));
-    for (field, ratio) in [("delay ratio", &class.delay_ratio), ("loss ratio", &class.loss_ratio)] {
-        let shown = |it: &Ratio| (field, format!("{} of {}", it.factor, it.of));
-        fields.extend(ratio.as_ref().map(shown));
+fn class_fields(class: &Class) -> NamedFields {
+    let mut fields = NamedFields::from([("queue".into(), queue_name(&class.queue))]);
+    fields.extend(class.parent.clone().map(|parent| ("parent".into(), parent)));
+    for term in SchedulerSpec::all_terms() {
+        let (name, values) = (term.name().replace('_', " "), class.get(term));
+        if term.declaration().each_way {
+            for (value, way) in values.into_iter().zip(Direction::BOTH) {
+                let name = format!("{name} {}", way.name());
+                fields.extend(value.map(|value| (name.into(), value.to_string())));
+            }
+        } else {
+            let [value, _] = values;
+            fields.extend(value.map(|value| (name.into(), value.to_string())));
+        }
     }
     fields
 }

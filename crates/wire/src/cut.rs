@@ -114,7 +114,8 @@ fn shorten_tcp(
     Some(())
 }
 
-/// The effect of the cut on the one's complement sum over the contents of a header.
+/// The change of the one's complement sum over the bytes inside a header. It grows from the inside
+/// out: each inner length or checksum field that changes is added.
 struct CutEffect {
     /// One's complement sum of the changes of all words up to `end`.
     change: u16,

@@ -30,8 +30,8 @@ on_each_backend! { witnessed_beside_others:
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A trunk from the middle machine of a test bed, through the WAN host, to an address that nobody
-/// has.
+/// The policy file of a gateway whose trunk, with this `fallback`, leads through the WAN host to an
+/// address that no host has.
 fn lonely(bed: &Testbed, v6: bool, fallback: &str) -> String {
     let (local, peer, next_hop) = if v6 {
         ("fd83::77", "fd83:1::1", bed.wan.v6)

@@ -1,4 +1,5 @@
-//! Live test: two trunks share the rate of a path by their guarantees and weights (VMSS).
+//! Live test: two trunks share the rate of a path. Each gets its guarantee, and a part of the
+//! remainder in proportion to its VMSS (the user bytes that one management packet stands for).
 
 use std::time::Duration;
 

@@ -1,4 +1,7 @@
 //! Live test: the weight of a trunk follows the load of its users.
+//!
+//! A trunk carries the user packets between two gateways. A trunk of weight 3 takes the share of three TCP
+//! connections on the path. Its management connections, TCP connections of the gateways, find this share.
 
 use tidegate_e2e::trial::side_by_side;
 use tidegate_e2e::{Lab, Testbed, until, witnessed};
@@ -6,8 +9,9 @@ use tidegate_e2e::{Lab, Testbed, until, witnessed};
 use crate::LIMIT;
 use crate::sites::{ROUTER, Site, are_up, host, key, lost, trunks};
 
-/// A measurement takes 0.4 s on average. Each one with a saturated trunk multiplies the weight by
-/// 1.45: 2, 2.9, 4.2, 6.1, and 8, the maximum. After two with little load, the weight is halved.
+/// A measurement takes three samples, 100 ms apart, and a random wait before them: 0.4 s on average. Each
+/// measurement of a saturated trunk multiplies the weight by 1.45: 2, 2.9, 4.2, 6.1, and 8, the maximum. After
+/// two measurements with little load, the weight is halved.
 const WEIGHT: &str = "weight = { kind = \"measured\", every = \"100 ms\", samples = 3, margin = 0.9, \
                       beta = 0.5, weight = 2, most = 8 }";
 const INITIAL: f64 = 2.0;
@@ -16,8 +20,9 @@ const MOST: f64 = 8.0;
 /// Transfers fill the trunk, then end. Their TCP connections pass both gateways unchanged.
 ///
 /// Catches: an adjuster of the weight that is never called; load that counts twice or not at all; a
-/// weight that stays after the load has ended; with `management`, a number of management
-/// connections that does not follow the weight; with `vegas`, more than one connection.
+/// weight that stays after the load has ended; with `probing = "management"`, a number of
+/// management connections that does not follow the weight; with `probing = "vegas"`, more than one
+/// connection.
 #[test]
 fn a_weight_rises_while_users_fill_the_trunk_and_falls_when_they_have_gone() {
     witnessed(|bed| {

@@ -1,10 +1,15 @@
 //! Classes of the link: their state, the promises to them, and changes of classes.
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
+use tidegate_core::policy;
 use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::scheduler::{Ratio, SchedulerSpec, Term, TermForm, TermValue};
+use tidegate_core::units::duration;
 use tidegate_core::{Bytes, Chance, Factor, Rate};
 
-use super::{Count, EachWay, Marking, OrNone, Period};
+use super::{Count, Marking};
 
 /// The classes that share the link.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -70,8 +75,7 @@ pub struct ClassDelays {
 /// A promise to a class, with its measured value.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Promise {
-    /// The kind of promise: "guarantee", "delay_bound", "loss_bound", "delay_ratio" or
-    /// "loss_ratio".
+    /// The term that promises it, by its name in policy files.
     pub term: String,
     /// For a ratio: the class to which it refers.
     pub of: Option<String>,
@@ -106,36 +110,82 @@ pub struct NewClass {
     pub rights: ClassChange,
 }
 
-/// Changes of a class. Absent fields keep their values.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ClassChange {
-    /// Its guarantee.
-    pub guarantee: Option<EachWay<Rate>>,
-    /// Its ceiling.
-    pub ceiling: Option<EachWay<OrNone<Rate>>>,
-    /// Its weight.
-    pub weight: Option<u32>,
-    /// Its priority.
-    pub priority: Option<u8>,
-    /// Its burst.
-    pub burst: Option<Bytes>,
-    /// Its delay bound.
-    pub delay_bound: Option<EachWay<OrNone<Period>>>,
-    /// Its loss bound.
-    pub loss_bound: Option<OrNone<Chance>>,
-    /// Its queueing delay relative to another class.
-    pub delay_ratio: Option<OrNone<Ratio>>,
-    /// Its loss relative to another class.
-    pub loss_ratio: Option<OrNone<Ratio>>,
+/// Changes of a class: a field for each term that changes.
+///
+/// A value may be a table of one value for each direction, if a policy file may write that. A value "none" removes a
+/// ceiling, a bound or a ratio.
+#[derive(Clone, Debug, Default)]
+pub struct ClassChange(pub policy::ClassChange);
+
+impl ClassChange {
+    /// The terms that a change can have.
+    pub fn terms() -> impl Iterator<Item = Term> {
+        SchedulerSpec::all_terms().filter(|term| term.form() != TermForm::Other)
+    }
 }
 
-/// A ratio: the value of this class is `factor` times the value of the class `of`.
-#[derive(Clone, Debug, Deserialize)]
+/// Written by hand, because the schedulers declare the fields.
+impl<'de> Deserialize<'de> for ClassChange {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let mut change = policy::ClassChange::default();
+        for (name, value) in Map::<String, Value>::deserialize(from)? {
+            let Some(term) = Self::terms().find(|term| term.name() == name) else {
+                let names: Vec<_> =
+                    Self::terms().map(|term| format!("`{}`", term.name())).collect();
+                let names = names.join(", ");
+                let message = format!("unknown field `{name}`, expected one of {names}");
+                return Err(D::Error::custom(message));
+            };
+            if !value.is_null() {
+                change.set(term, ways(term, value).map_err(D::Error::custom)?);
+            }
+        }
+        Ok(Self(change))
+    }
+}
+
+/// The changes of `term`, up and down.
+fn ways(term: Term, value: Value) -> Result<[policy::TermChange; 2], String> {
+    let read = |value| one(term, value).map_err(|error| error.to_string());
+    let mut each = match value {
+        Value::Object(each) if term.declaration().each_way => each,
+        both => {
+            let both = read(both)?;
+            return Ok([Some(both.clone()), Some(both)]);
+        }
+    };
+    let [up, down] = ["up", "down"].map(|way| each.remove(way).map(read).transpose());
+    match each.keys().next() {
+        Some(other) => Err(format!("`{other}` is not a direction: up or down")),
+        None => Ok([up?, down?]),
+    }
+}
+
+/// The new value of `term`. `None` if the change removes it.
+fn one(term: Term, value: Value) -> Result<Option<TermValue>, serde_json::Error> {
+    if term.declaration().removable && value == "none" {
+        return Ok(None);
+    }
+    Ok(Some(match term.form() {
+        TermForm::Rate => Rate::deserialize(value)?.into(),
+        TermForm::Bytes => Bytes::deserialize(value)?.into(),
+        TermForm::Duration => duration::deserialize(value)?.into(),
+        TermForm::Chance => Chance::deserialize(value)?.into(),
+        TermForm::Ratio => WrittenRatio::deserialize(value)?.into(),
+        TermForm::Whole(..) | TermForm::Other => u32::deserialize(value)?.into(),
+    }))
+}
+
+/// A ratio: `factor` times the value of the class `of`.
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Ratio {
-    /// The other class.
-    pub of: String,
-    /// The factor, above zero.
-    pub factor: Factor,
+struct WrittenRatio {
+    of: String,
+    factor: Factor,
+}
+
+impl From<WrittenRatio> for TermValue {
+    fn from(WrittenRatio { of, factor }: WrittenRatio) -> Self {
+        Ratio { of, factor }.into()
+    }
 }

@@ -105,6 +105,14 @@ macro_rules! parameters {
                 fields
             }
 
+            $(fn set_apart(&mut self, name: &str, value: &dyn std::any::Any) -> bool {
+                $(if let (true, Some(value)) = (name == stringify!($other), value.downcast_ref::<$other_type>()) {
+                    self.$other = value.clone();
+                    return true;
+                })+
+                false
+            })?
+
             fn in_range(&self) -> Result<(), String> {
                 $({
                     let value: &$type = &self.$field;
@@ -173,6 +181,9 @@ macro_rules! choice {
             /// The names in files, each with a sentence about it.
             pub const ABOUT: &[(&str, &str)] =
                 &[$(($name, concat!($($doc),+).trim_ascii())),+];
+
+            /// The values with their names in files.
+            pub const ALL: &[(&str, Self)] = &[$(($name, Self::$variant)),+];
 
             /// The name in files.
             #[must_use]

@@ -34,6 +34,12 @@ pub trait Declared: Default {
     /// The fields that differ from their defaults, in the notation of files.
     fn changed(&self) -> Vec<(&'static str, Written)>;
 
+    /// Sets the field `name`, which files cannot set. Returns `false` if there is no such field of this type.
+    fn set_apart(&mut self, name: &str, value: &dyn std::any::Any) -> bool {
+        let _ = (name, value);
+        false
+    }
+
     /// Checks the range of each field.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ use tidegate_core::gateway::Gateway;
 use tidegate_core::policy::{Class, ClassChange, ClassSet, PolicySet};
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::random::Random;
+use tidegate_core::scheduler::Term;
 use tidegate_core::{Bytes, Rate, Time};
 
 use super::{Case, Order};
@@ -223,12 +224,8 @@ impl Case for Told {
             let name = &self.names[super::index(number.into())];
             let done = match self.what {
                 ClassOperation::Change | ClassOperation::Bound => {
-                    let burst = Some(Bytes(3_000 + turn));
-                    self.gateway.change_class(
-                        now,
-                        name,
-                        &ClassChange { burst, ..Default::default() },
-                    )
+                    let burst = ClassChange::default().with(Term::BURST, Bytes(3_000 + turn));
+                    self.gateway.change_class(now, name, &burst)
                 }
                 ClassOperation::Add => {
                     let removed = self.gateway.remove_class(name);

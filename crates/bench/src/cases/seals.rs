@@ -69,7 +69,7 @@ mod tests {
     /// Catches: two ends that do not agree on a session, or an end that refuses authentic
     /// datagrams.
     #[test]
-    fn what_is_sealed_is_taken() {
+    fn an_authentic_packet_is_accepted() {
         let mut sealed = Sealed::new(1_500, 1).expect("a session");
         assert_eq!(sealed.run(2), (2 + 3) * 1_500);
     }

@@ -2,21 +2,21 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tidegate_core::class::{Terms, control, delay::Part};
+use tidegate_core::class::{control, delay::Part};
 use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::packet::Direction;
-use tidegate_core::policy::{Class, ClassFault, ClassFaultKind, ClassSet, Profile, Ratio};
-use tidegate_core::scheduler::Term;
+use tidegate_core::policy::{Class, ClassFault, ClassFaultKind, ClassSet, Profile};
+use tidegate_core::scheduler::{Term, TermForm, TermValue};
 use tidegate_core::{Bytes, Rate};
 use toml::Spanned;
 
 use super::compile::usable_name;
-use super::each_way::EachWay;
+use super::terms::{WrittenTerm, WrittenValue};
 use super::{markings, rates, raw};
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
 use crate::read::one_of;
-use crate::values::{Period, number};
+use crate::values::number;
 
 /// Compiles the classes of `file` for the link that `gateway` describes. `frame` is the largest
 /// number of bytes that the link can charge for a packet.
@@ -86,67 +86,64 @@ pub(super) fn leave_allowance(
 
 fn class(raw: &raw::Class, gateway: &GatewayConfig, found: &mut Findings) -> Option<Class> {
     let name = raw.name.get().and_then(|name| usable_name(name, "class", found));
-    let weight = match &raw.weight {
-        Some(weight) => number(weight, "weight", 1..=u32::from(u16::MAX), found),
-        None => Some(1),
-    };
-    let priority = match &raw.priority {
-        Some(priority) => number(priority, "priority", 0..=Terms::MAX_PRIORITY, found),
-        None => Some(0),
-    };
-    let burst = raw.burst.as_ref().map(|burst| self::burst(burst, found));
-    let none = Rate::from_bps(0);
-    let ceiling = each(raw.ceiling.as_ref());
-    if let Some(written) = raw.ceiling.as_ref().filter(|_| ceiling.contains(&Some(none))) {
-        let message = "a class of rate zero would hold its packets forever";
-        found.push(Diagnostic::error(Code::ZeroRate, written.span(), message));
-    }
-    for way in Direction::BOTH {
-        let (most, link) = (ceiling[way.index()], gateway.rate[way.index()]);
-        if let (Some(most), Some(link), Some(written)) = (most, link, &raw.ceiling)
-            && most > link
-        {
-            rates::above(&format!("ceiling {}", way.name()), most, link, written.span(), found);
-        }
-    }
-    let delay_bound = each(raw.delay_bound.as_ref()).map(|bound| bound.map(|Period(bound)| bound));
     let written = (raw.queue.as_ref(), raw.marking.as_ref());
     let queue = markings::of_class(written, &gateway.queue, found);
-    Some(Class {
-        parent: raw.parent.as_ref().map(|parent| parent.get_ref().clone()),
-        guarantee: each(raw.guarantee.as_ref()).map(|rate| rate.unwrap_or(none)),
-        ceiling,
-        weight: weight?,
-        priority: priority?,
-        burst: burst.map_or(Some(None), |burst| burst.map(Some))?,
-        delay_bound,
-        loss_bound: raw.loss_bound.as_ref().map(|bound| *bound.get_ref()),
-        delay_ratio: ratio(raw.delay_ratio.as_ref())?,
-        loss_ratio: ratio(raw.loss_ratio.as_ref())?,
-        ..Class::new(&name?, queue)
-    })
-}
-
-/// The ratio as written; `Some(None)` if the file has none, `None` if it is invalid.
-#[expect(clippy::option_option, reason = "a ratio may be absent, and it may be wrong")]
-fn ratio(written: Option<&Spanned<raw::Ratio>>) -> Option<Option<Ratio>> {
-    let Some(raw) = written.map(Spanned::get_ref) else { return Some(None) };
-    let (of, factor) = (raw.of.get()?.get_ref().clone(), *raw.factor.get()?.get_ref());
-    Some(Some(Ratio { of, factor }))
-}
-
-/// The values for up and down, if the file has them.
-fn each<T: Copy>(written: Option<&Spanned<EachWay<T>>>) -> [Option<T>; 2] {
-    written.map_or([None; 2], |written| written.get_ref().0)
-}
-
-fn burst(burst: &Spanned<Bytes>, found: &mut Findings) -> Option<Bytes> {
-    if *burst.get_ref() <= Profile::MAX_BURST {
-        return Some(*burst.get_ref());
+    let parent = raw.parent.as_ref().map(|parent| parent.get_ref().clone());
+    let mut class = Class { parent, ..Class::new("", queue) };
+    let terms = &raw.terms.0;
+    let mut is_valid = true;
+    for written in &terms.0 {
+        is_valid &= set(&mut class, written, found);
     }
-    let message = format!("the burst is larger than {}", Profile::MAX_BURST);
-    found.push(Diagnostic::error(Code::BurstTooLarge, burst.span(), message));
-    None
+    if let Some(span) = terms.span(Term::CEILING) {
+        ceiling(class.ceiling, gateway.rate, &span, found);
+    }
+    Some(Class { name: name?, ..class }).filter(|_| is_valid)
+}
+
+/// Sets a term of `class`. Returns `false` if its value is wrong.
+fn set(class: &mut Class, written: &WrittenTerm, found: &mut Findings) -> bool {
+    let WrittenTerm { term, span, value } = written;
+    let values = match (value, term.form()) {
+        (WrittenValue::Values(values), _) => values.clone(),
+        (WrittenValue::Number(given), TermForm::Whole(least, most)) => {
+            let given = Spanned::new(span.clone(), *given);
+            let Some(given) = number(&given, term.name(), least..=most, found) else {
+                return false;
+            };
+            [Some(TermValue::Whole(given)), Some(TermValue::Whole(given))]
+        }
+        _ => return false,
+    };
+    if *term == Term::BURST && is_too_large(&values) {
+        let message = format!("the burst is larger than {}", Profile::MAX_BURST);
+        found.push(Diagnostic::error(Code::BurstTooLarge, span.clone(), message));
+        return false;
+    }
+    class.set(*term, values);
+    true
+}
+
+/// Reports a ceiling of zero, and ceilings above the rate of the link.
+fn ceiling(ceiling: [Option<Rate>; 2], link: [Option<Rate>; 2], span: &Span, found: &mut Findings) {
+    if ceiling.contains(&Some(Rate::from_bps(0))) {
+        let message = "a class of rate zero would hold its packets forever";
+        found.push(Diagnostic::error(Code::ZeroRate, span.clone(), message));
+    }
+    for way in Direction::BOTH {
+        if let (Some(most), Some(link)) = (ceiling[way.index()], link[way.index()])
+            && most > link
+        {
+            rates::above(&format!("ceiling {}", way.name()), most, link, span.clone(), found);
+        }
+    }
+}
+
+/// Returns `true` if a burst is larger than any class may have.
+fn is_too_large(burst: &[Option<TermValue>; 2]) -> bool {
+    let is_too_large =
+        |burst: &TermValue| matches!(burst, TermValue::Bytes(bytes) if *bytes > Profile::MAX_BURST);
+    burst.iter().flatten().any(is_too_large)
 }
 
 /// Reports policies whose class does not exist, or is not a leaf class.
@@ -193,13 +190,13 @@ fn diagnostic(
     let (place, code) = match fault.kind {
         ClassFaultKind::Duplicate => (at.name, Code::DuplicateName),
         ClassFaultKind::Orphan | ClassFaultKind::Loop => {
-            (at.term(Term::Parent).unwrap_or(at.whole), Code::NotATree)
+            (at.term(Term::PARENT).unwrap_or(at.whole), Code::NotATree)
         }
         ClassFaultKind::CeilingBelowGuarantee(_) => {
-            (at.term(Term::Ceiling).unwrap_or(at.whole), Code::CeilingBelowGuarantee)
+            (at.term(Term::CEILING).unwrap_or(at.whole), Code::CeilingBelowGuarantee)
         }
         ClassFaultKind::PromisedTooMuch { .. } | ClassFaultKind::NothingLeft { .. } => {
-            (at.term_or_name(Term::Guarantee), Code::PromisedTooMuch)
+            (at.term_or_name(Term::GUARANTEE), Code::PromisedTooMuch)
         }
         ClassFaultKind::RatioToNone(term)
         | ClassFaultKind::RatioLoop(term)
@@ -207,7 +204,7 @@ fn diagnostic(
         ClassFaultKind::BoundWithParts
         | ClassFaultKind::BoundBelowPacket { .. }
         | ClassFaultKind::DelayBound { .. } => {
-            (at.term_or_name(Term::DelayBound), Code::DelayBound)
+            (at.term_or_name(Term::DELAY_BOUND), Code::DelayBound)
         }
     };
     let name = written[fault.at].get_ref().name.get().map_or("", |name| name.get_ref().as_str());
@@ -228,7 +225,7 @@ fn other_line(
     let other = fault.other.map(|at| FieldPlaces::of(&written[at]));
     Some(match (fault.kind, other) {
         (ClassFaultKind::PromisedTooMuch { .. }, Some(other)) => {
-            (other.term_or_name(Term::Guarantee), "the guarantee of its parent")
+            (other.term_or_name(Term::GUARANTEE), "the guarantee of its parent")
         }
         (ClassFaultKind::PromisedTooMuch { .. } | ClassFaultKind::NothingLeft { .. }, None) => {
             (link?, "the rate of the link")
@@ -237,12 +234,12 @@ fn other_line(
             (other.term_or_name(term), "the class it refers to")
         }
         (ClassFaultKind::CeilingBelowGuarantee(_), _) => {
-            (own.term(Term::Guarantee)?, "the guarantee")
+            (own.term(Term::GUARANTEE)?, "the guarantee")
         }
         (ClassFaultKind::Duplicate, Some(other)) => (other.name, "the first one"),
         (ClassFaultKind::Loop, Some(other)) => (other.name, "its parent"),
         (ClassFaultKind::BoundWithParts, Some(part)) => {
-            (part.term_or_name(Term::Parent), "one of its parts")
+            (part.term_or_name(Term::PARENT), "one of its parts")
         }
         (ClassFaultKind::DelayBound { part: Part::Control | Part::Link, .. }, _) => {
             (link?, "the link")
@@ -278,7 +275,7 @@ impl FieldPlaces {
 
     /// The place of the ceiling, or the name of the class if the ceiling of its parent applies.
     fn ceiling(&self) -> (Span, &'static str) {
-        match self.term(Term::Ceiling) {
+        match self.term(Term::CEILING) {
             Some(ceiling) => (ceiling, "this ceiling"),
             None => (self.name.clone(), "the ceiling here is that of the parent"),
         }
@@ -287,15 +284,15 @@ impl FieldPlaces {
     /// The place of the term that makes a delay bound impossible, with a note.
     fn that_keeps_from(&self, part: Part) -> (Span, &'static str) {
         match part {
-            Part::Guarantee | Part::Order => match self.term(Term::Guarantee) {
+            Part::Guarantee | Part::Order => match self.term(Term::GUARANTEE) {
                 Some(guarantee) => (guarantee, "its guarantee"),
                 None => (self.name.clone(), "this class has no `guarantee`"),
             },
-            Part::Burst => match self.term(Term::Burst) {
+            Part::Burst => match self.term(Term::BURST) {
                 Some(burst) => (burst, "the burst of this class"),
                 None => (self.name.clone(), "this class has the default burst"),
             },
-            Part::ShortBurst => match self.term(Term::Burst) {
+            Part::ShortBurst => match self.term(Term::BURST) {
                 Some(burst) => (burst, "this burst"),
                 None => self.ceiling(),
             },
@@ -309,21 +306,14 @@ fn terms(raw: &raw::Class) -> Vec<(Term, Span)> {
     fn span<T>(written: Option<&Spanned<T>>) -> Option<Span> {
         written.map(Spanned::span)
     }
-    let written = [
-        (Term::Parent, span(raw.parent.as_ref())),
-        (Term::Guarantee, span(raw.guarantee.as_ref())),
-        (Term::Ceiling, span(raw.ceiling.as_ref())),
-        (Term::Weight, span(raw.weight.as_ref())),
-        (Term::Priority, span(raw.priority.as_ref())),
-        (Term::Burst, span(raw.burst.as_ref())),
-        (Term::DelayBound, span(raw.delay_bound.as_ref())),
-        (Term::LossBound, span(raw.loss_bound.as_ref())),
-        (Term::DelayRatio, span(raw.delay_ratio.as_ref())),
-        (Term::LossRatio, span(raw.loss_ratio.as_ref())),
-        (Term::Queue, span(raw.queue.as_ref())),
-        (Term::Marking, span(raw.marking.as_ref())),
+    let place = |term, span: Option<Span>| span.map(|span| (term, span));
+    let own = raw.terms.0.0.iter().map(|written| (written.term, written.span.clone()));
+    let others = [
+        place(Term::QUEUE, span(raw.queue.as_ref())),
+        place(Term::MARKING, span(raw.marking.as_ref())),
     ];
-    written.into_iter().filter_map(|(term, span)| Some((term, span?))).collect()
+    let parent = place(Term::PARENT, span(raw.parent.as_ref()));
+    parent.into_iter().chain(own).chain(others.into_iter().flatten()).collect()
 }
 
 /// Reports terms that the scheduler does not support, and loss bounds for a buffer that can never
@@ -345,13 +335,16 @@ fn of_scheduler(
             let names: Vec<_> = known.iter().map(|term| term.name()).collect();
             let help = format!("its classes have: {}", names.join(", "));
             found.push(Diagnostic::error(Code::NotOfScheduler, span, message).help(help));
-        } else if let Some(buffer) = buffer.filter(|it| term == Term::LossBound && *it > holds) {
+        } else if let Some(buffer) =
+            buffer.filter(|it| term.declaration().about_drops && *it > holds)
+        {
             fits = false;
             let message = format!(
                 "nothing is ever dropped from a buffer of {buffer}: the gateway holds {} packets",
                 gateway.packets
             );
-            let help = format!("write a `buffer` of at most {holds}, or leave out `loss_bound`");
+            let name = term.name();
+            let help = format!("write a `buffer` of at most {holds}, or leave out `{name}`");
             found.push(Diagnostic::error(Code::BadPromise, span, message).help(help));
         }
     }

@@ -1,10 +1,9 @@
 //! Kinds of access links, and the bytes that each kind adds to an IP packet.
 //!
-//! A frame in the gateway may have headers between Ethernet and IP (VLAN tags, PPPoE). For
-//! each kind, other headers count:
+//! A frame in the gateway may have headers between Ethernet and IP (VLAN tags, PPPoE). The kind of
+//! link decides whether they are added to the number of the table:
 //!
-//! - `pppoe-*`: the number includes PPPoE and PPP, so such headers of the frame are not counted
-//!   again.
+//! - `pppoe-*`: the number includes PPPoE and PPP. Such headers of the frame are not added again.
 //! - Kinds that carry whole Ethernet frames: the number includes none, so all headers of the frame
 //!   count.
 //! - IP without Ethernet (`ipoa-*`, `pppoa-*`), `conservative`, and numbers of the operator: the
@@ -75,7 +74,7 @@ const ETHERNET_HEADER: i32 = 14;
 pub(crate) struct Entry(pub(crate) Overhead);
 
 tables! {
-    /// What the link adds, by numbers.
+    /// The overhead of the link in numbers.
     "`overhead`" Numbers {
         /// Bytes added to each IP packet, from -64 to 256: the number of tc-cake(8). Headers of the frame between
         /// Ethernet and IP do not count.

@@ -15,13 +15,13 @@ use tidegate_core::policy::Mode;
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::scheduler::SchedulerSpec;
 use tidegate_core::trunk::{Encapsulation, Fallback, Probing};
-use tidegate_core::{Bytes, Chance, Factor, Rate};
+use tidegate_core::{Bytes, Factor, Rate};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::between::Between;
-use super::each_way::EachWay;
 use super::filter::{Addresses, Codepoints, Ports, Protocols, Token, Vlans};
+use super::terms::ClassTerms;
 use super::weight::TrunkWeight;
 use super::{Backend, overhead};
 use crate::diagnostic::Findings;
@@ -181,30 +181,8 @@ tables! {
         "name" => name: Required<String>,
         /// The parent class. Default: the link.
         "parent" => parent: Option<Spanned<String>>,
-        /// Rate that it may send regardless of other classes: a rate, or { up, down }. Default: zero; for a class
-        /// with parts, the sum of their guarantees.
-        "guarantee" => guarantee: Option<Spanned<EachWay<Rate>>>,
-        /// Largest rate: a rate, or { up, down }. Default: that of its parent.
-        "ceiling" => ceiling: Option<Spanned<EachWay<Rate>>>,
-        /// Its share of the rate beyond the guarantees, relative to classes with the same parent and priority, from
-        /// 1 to 65535. Default: 1.
-        "weight" => weight: Option<Spanned<Number>>,
-        /// Classes of a higher priority get the rate beyond the guarantees first, among the parts
-        /// of the same class: 0 to 7. Default: 0.
-        "priority" => priority: Option<Spanned<Number>>,
-        /// Most bytes that it may send at once after a pause. Default: 2 ms of its rate, at least two full-size
-        /// frames.
-        "burst" => burst: Option<Spanned<Bytes>>,
-        /// Longest waiting time of its packets while they conform to `guarantee` and `burst`: a time, or
-        /// { up, down }. A bound that cannot be met is refused. Only for classes without parts. Default: no bound.
-        "delay_bound" => delay_bound: Option<Spanned<EachWay<Period>>>,
-        /// Largest fraction of its bytes that may be dropped while packets wait, such as "1 %";
-        /// only with scheduler "jobs". Default: not bounded.
-        "loss_bound" => loss_bound: Option<Spanned<Chance>>,
-        /// Its queueing delay relative to that of another class; only with scheduler "jobs". Default: none.
-        "delay_ratio" => delay_ratio: Option<Spanned<Ratio>>,
-        /// Its loss relative to that of another class; only with scheduler "jobs". Default: none.
-        "loss_ratio" => loss_ratio: Option<Spanned<Ratio>>,
+        /// The terms that schedulers declare for their classes.
+        "terms" => terms: Also<ClassTerms>,
         /// Its queue discipline. Default: the queue and marking of the gateway.
         "queue" => queue: Option<Spanned<QdiscSpec>>,
         /// Marking: marks packets before its queue overflows, as in `[gateway]`. Default: none if the class has
@@ -511,13 +489,7 @@ impl Choice for WithoutFirst {
         &[("by-address", Self::ByAddress), ("may-match", Self::MayMatch)];
 }
 
-impl Choice for Backend {
-    const WHAT: &str = "a backend";
-    const CHOICES: &[(&str, Self)] =
-        &[("auto", Self::Auto), ("af-xdp", Self::AfXdp), ("af-packet", Self::AfPacket)];
-}
-
-/// The field `ack_control`; `None` for no ACK control.
+/// The ACK control of a policy; `None` for none.
 #[derive(Clone, Debug)]
 pub(crate) struct AckControl(pub(crate) Option<AckSpec>);
 

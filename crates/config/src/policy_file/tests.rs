@@ -55,7 +55,7 @@ fn examples() -> Vec<(String, String)> {
 }
 
 #[test]
-fn every_example_is_accepted_without_a_word() {
+fn every_example_is_accepted_without_a_finding() {
     let examples = examples();
     let names: Vec<_> = examples.iter().map(|(name, _)| name.as_str()).collect();
     for name in ["table1", "office", "isp", "campus"] {
@@ -70,7 +70,7 @@ fn every_example_is_accepted_without_a_word() {
 /// The profiles of `examples/table1.toml` are those of the paper (ledger of `aggregates`, section
 /// 2).
 #[test]
-fn table_1_says_what_the_paper_prints() {
+fn table_1_has_the_profiles_of_the_paper() {
     let (_, text) = examples().into_iter().find(|(name, _)| name == "table1").unwrap();
     let config = parsed(&text);
     let profile = |action: &Action| match action {
@@ -169,7 +169,7 @@ fn a_burst_must_hold_the_mtu_of_the_host_and_what_the_link_adds() {
 /// Catches: a missing warning; a warning about the default burst, or about policers; a smallest
 /// burst without the tokens of the interval.
 #[test]
-fn a_burst_that_loses_tokens_between_two_looks_is_warned_of() {
+fn a_burst_that_loses_tokens_in_a_timer_interval_causes_a_warning() {
     let warnings = |action: &str, profile: &str| {
         let text = format!(
             "{PORTS}[[policy]]\nname = \"web\"\naction = \"{action}\"\nprofile = {{ {profile} }}\n"
@@ -198,7 +198,7 @@ fn a_burst_that_loses_tokens_between_two_looks_is_warned_of() {
 /// Catches: a missing warning; a warning although the other direction has the rate; a warning for a
 /// rate equal to the link's.
 #[test]
-fn a_rate_above_that_of_the_link_is_warned_of() {
+fn a_rate_above_that_of_the_link_causes_a_warning() {
     let warnings = |text: &str| {
         let text = format!("{PORTS}rate = {{ up = \"10 Mbit/s\", down = \"50 Mbit/s\" }}\n{text}");
         let (config, found) = parse("office.toml", &text, None);
@@ -244,7 +244,7 @@ fn a_field_under_its_earlier_name_is_read_with_a_warning() {
 
 /// Catches: a check of the host that compares only the names of interfaces.
 #[test]
-fn a_port_that_is_down_is_warned_of() {
+fn a_port_that_is_down_causes_a_warning() {
     let mut host = host(1_500);
     host.interfaces[0].is_up = Some(false);
     let (config, found) = parse("office.toml", PORTS, Some(&host));

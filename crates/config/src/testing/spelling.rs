@@ -1,6 +1,7 @@
 //! Other spellings of the same policy set: other units, numbers as names, lists in another order,
 //! and tables in place of names.
 
+use tidegate_core::scheduler::SchedulerSpec;
 use toml::{Table, Value};
 
 use crate::item::{Item, ItemKind};
@@ -50,9 +51,10 @@ fn respell(key: &str, value: &mut Value, random: &mut Draws) {
     }
 }
 
-/// Writes a single rate of a class as a table of two equal rates, sometimes.
+/// A value of a class for both directions, as a table of two equal values.
 fn both_ways(key: &str, value: &mut Value, random: &mut Draws) {
-    if matches!(key, "guarantee" | "ceiling") && value.is_str() && random.below(2) == 0 {
+    let each_way = SchedulerSpec::term(key).is_some_and(|term| term.declaration().each_way);
+    if each_way && value.is_str() && random.below(2) == 0 {
         let way = |name: &str| (name.to_owned(), value.clone());
         *value = Value::Table(Table::from_iter([way("up"), way("down")]));
     }

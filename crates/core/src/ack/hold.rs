@@ -20,6 +20,7 @@ mod stop;
 pub use counts::Counts;
 pub(super) use flow::HeldFlow;
 
+use super::constants::COALESCE_BEYOND;
 use super::record::{Kind, NONE, Record, Records};
 use super::{Numbers, Returning};
 use crate::flow::before;
@@ -45,9 +46,6 @@ const MOST_OF_FLOW: u32 = 4_096;
 /// Most whole ACKs of a flow. With more, no ACK of the flow is held.
 const WHOLE_OF_FLOW: u16 = 4_096;
 
-/// With more records than this, a plain ACK takes the place of the one before it.
-const COALESCE_BEYOND: u32 = 256;
-
 /// Outcome of a returning packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Taken {
@@ -55,14 +53,6 @@ pub(super) enum Taken {
     Passed(u32),
     /// It requests no data now: its ACK is held, absorbed, or has nothing new.
     Held,
-}
-
-/// A returning packet, and the list of departing packets.
-struct Back<'a> {
-    member: Member,
-    packet: PacketId,
-    tcp: TcpSegment,
-    out: &'a mut Fifo,
 }
 
 impl Holds {
@@ -161,79 +151,86 @@ impl Holds {
             out.push(cx.pool, packet);
             return Taken::Passed(0);
         };
-        let back = Back { member, packet, tcp, out };
-        let Some(sent) = known.sent else { return Taken::Passed(self.pass(cx, back)) };
+        let Some(sent) = known.sent else {
+            return Taken::Passed(self.pass(cx, member, packet, out));
+        };
         flow.sent = sent;
         if tcp.flags.any(TcpFlags::ACK) && before(sent, tcp.ack) {
             // RFC 9293, section 3.10.7.4: the sender ignores it and answers with an ACK.
             self.counts.unsent += 1;
-            back.out.push(cx.pool, back.packet);
+            out.push(cx.pool, packet);
             return Taken::Passed(0);
         }
-        if tcp.has_sack
-            && cx.pool.sack(&back.packet).as_slice().iter().any(|it| is_false(*it, sent))
-        {
+        if tcp.has_sack && cx.pool.sack(&packet).as_slice().iter().any(|it| is_false(*it, sent)) {
             self.counts.unsent += 1;
         }
         if is_urgent(flow, &tcp) {
-            return self.pass_all(cx, back);
+            return self.pass_all(cx, member, packet, out);
         }
-        let record = tcp.payload == 0 && self.can_be_record(cx.pool, &back, &tcp);
+        let record = tcp.payload == 0 && self.can_be_record(cx.pool, member, &packet);
         if self.flows[member.index()].is_unheld(&tcp, record) {
-            return self.pass_all(cx, back);
+            return self.pass_all(cx, member, packet, out);
         }
         if tcp.payload > 0 {
-            return self.piggybacked(cx, back, open);
+            return self.piggybacked(cx, member, packet, open, out);
         }
         let flow = &mut self.flows[member.index()];
         if before(tcp.ack, flow.seen) && record {
-            return self.stale(cx, back);
+            return self.stale(cx, member, packet, out);
         }
         let tells = before(flow.seen, tcp.ack) || flow.is_duplicate(&tcp);
         if flow.count == 0 && (open || !tells) {
-            let blocks = cx.pool.sack(&back.packet);
+            let blocks = cx.pool.sack(&packet);
             let news = flow.selective(&tcp, blocks);
             let cost = flow.cost(&tcp, news, self.for_data);
             flow.passes(&tcp);
             flow.note(&tcp);
-            self.go(cx.pool, member, back.packet, back.out);
+            self.go(cx.pool, member, packet, out);
             self.flow(member).credited += news;
             return Taken::Passed(cost);
         }
-        self.hold(cx, back)
+        self.hold(cx, member, packet, out)
     }
 
-    /// Returns `true` if a record can store all that a pure ACK states, and the flow's newest such ACK has
+    /// Returns `true` if a record can store all that the pure ACK `packet` states, and the template of the flow has
     /// the same options.
-    fn can_be_record(&self, pool: &PacketPool, back: &Back<'_>, tcp: &TcpSegment) -> bool {
-        let flow = &self.flows[back.member.index()];
+    fn can_be_record(&self, pool: &PacketPool, member: Member, packet: &PacketId) -> bool {
+        let flow = &self.flows[member.index()];
+        let Some(tcp) = pool[packet].tcp else { return false };
         let has_timestamps =
             |number| pool.lent(number).tcp.is_some_and(|it| it.timestamps.is_some());
         let alike = flow.template == NONE
             || has_timestamps(self.records.get(flow.template).number) == tcp.timestamps.is_some();
-        let ecn = pool[&back.packet].ecn;
+        let ecn = pool[packet].ecn;
         alike && tcp.is_bare() && ecn == Ecn::NotEct && !flow.is_extended()
     }
 
-    /// Sends the packet in any case. Returns the bytes that it requests.
-    fn pass(&mut self, cx: &mut Cx<'_>, back: Back<'_>) -> u32 {
-        let flow = &mut self.flows[back.member.index()];
+    /// Sends `packet` without holding it. Returns the charged bytes of data that it requests.
+    fn pass(&mut self, cx: &mut Cx<'_>, member: Member, packet: PacketId, out: &mut Fifo) -> u32 {
+        let flow = &mut self.flows[member.index()];
+        let tcp = cx.pool[&packet].tcp.unwrap_or_default();
         let mut cost = 0;
-        if back.tcp.flags.any(TcpFlags::ACK) && !back.tcp.flags.any(TcpFlags::RST) {
+        if tcp.flags.any(TcpFlags::ACK) && !tcp.flags.any(TcpFlags::RST) {
             if flow.is_known() {
-                cost = flow.cost(&back.tcp, 0, self.for_data);
+                cost = flow.cost(&tcp, 0, self.for_data);
             }
-            flow.passes(&back.tcp);
-            flow.note(&back.tcp);
+            flow.passes(&tcp);
+            flow.note(&tcp);
         }
-        self.go(cx.pool, back.member, back.packet, back.out);
+        self.go(cx.pool, member, packet, out);
         cost
     }
 
-    /// Sends all held ACKs of the flow, and then the packet.
-    fn pass_all(&mut self, cx: &mut Cx<'_>, back: Back<'_>) -> Taken {
-        let cost = self.withdraw(cx, back.member, back.out);
-        Taken::Passed(cost.saturating_add(self.pass(cx, back)))
+    /// Sends all held ACKs of `member`, and then `packet`.
+    fn pass_all(
+        &mut self,
+        cx: &mut Cx<'_>,
+        member: Member,
+        packet: PacketId,
+        out: &mut Fifo,
+    ) -> Taken {
+        let cost = self.withdraw(cx, member, out);
+        Taken::Passed(cost.saturating_add(self.pass(cx, member, packet, out)))
     }
 
     /// Sends `packet`. Its window, sequence number and timestamp are adapted to the packets that departed
@@ -261,14 +258,21 @@ impl Holds {
 
     /// Handles an old ACK: one below the highest number that arrived. It departs, or is dropped if it would
     /// acknowledge more than the departed ACKs.
-    fn stale(&mut self, cx: &mut Cx<'_>, back: Back<'_>) -> Taken {
+    fn stale(
+        &mut self,
+        cx: &mut Cx<'_>,
+        member: Member,
+        packet: PacketId,
+        out: &mut Fifo,
+    ) -> Taken {
         self.counts.stale += 1;
-        if before(self.flows[back.member.index()].released, back.tcp.ack) {
+        let ack = cx.pool[&packet].tcp.unwrap_or_default().ack;
+        if before(self.flows[member.index()].released, ack) {
             self.counts.absorbed += 1;
-            cx.pool.release(back.packet);
+            cx.pool.release(packet);
             return Taken::Held;
         }
-        self.go(cx.pool, back.member, back.packet, back.out);
+        self.go(cx.pool, member, packet, out);
         Taken::Passed(0)
     }
 
@@ -276,16 +280,23 @@ impl Holds {
     /// If flags or options tie the ACK to its number, all held ACKs of the flow depart before the data.
     ///
     /// Source: `postack`, R001-12.
-    fn piggybacked(&mut self, cx: &mut Cx<'_>, back: Back<'_>, open: bool) -> Taken {
-        let Back { member, packet, tcp, out } = back;
+    fn piggybacked(
+        &mut self,
+        cx: &mut Cx<'_>,
+        member: Member,
+        packet: PacketId,
+        open: bool,
+        out: &mut Fifo,
+    ) -> Taken {
+        let tcp = cx.pool[&packet].tcp.unwrap_or_default();
         let flow = &self.flows[member.index()];
         let nothing_new = !before(flow.released, tcp.ack);
         let extended = flow.is_extended();
         if (nothing_new && !extended) || (flow.count == 0 && open) {
-            return Taken::Passed(self.pass(cx, Back { member, packet, tcp, out }));
+            return Taken::Passed(self.pass(cx, member, packet, out));
         }
         if extended || tcp.has_sack || tcp.high_flags != 0 || tcp.options != Options::None {
-            return self.pass_all(cx, Back { member, packet, tcp, out });
+            return self.pass_all(cx, member, packet, out);
         }
         let released = flow.released;
         // Data that repeats a held ACK is no duplicate (RFC 5681, section 2).
@@ -294,7 +305,7 @@ impl Holds {
         let ack = field.filter(|_| tells).and_then(|_| pure_ack(cx.pool, &packet, &tcp));
         let (Some(window), true) = (field, ack.is_some() || !tells) else {
             // The ACK cannot be cut from the data, so all held ACKs depart before it.
-            return self.pass_all(cx, Back { member, packet, tcp, out });
+            return self.pass_all(cx, member, packet, out);
         };
         let flags = flow.flags_of_last(tcp.flags);
         if let Some(tcp) = &mut cx.pool[&packet].tcp {
@@ -305,25 +316,23 @@ impl Holds {
         self.go(cx.pool, member, packet, out);
         let Some(ack) = ack else { return Taken::Held };
         self.counts.made += 1;
-        let tcp = cx.pool[&ack].tcp.unwrap_or_default();
-        let pure = Back { member, packet: ack, tcp, out };
-        if before(tcp.ack, self.flows[member.index()].seen) {
-            return self.stale(cx, pure);
+        let number = cx.pool[&ack].tcp.unwrap_or_default().ack;
+        if before(number, self.flows[member.index()].seen) {
+            return self.stale(cx, member, ack, out);
         }
-        self.hold(cx, pure)
+        self.hold(cx, member, ack, out)
     }
 
     /// Appends the ACK to the held ACKs of its flow.
-    fn hold(&mut self, cx: &mut Cx<'_>, back: Back<'_>) -> Taken {
-        let (member, tcp) = (back.member, back.tcp);
+    fn hold(&mut self, cx: &mut Cx<'_>, member: Member, packet: PacketId, out: &mut Fifo) -> Taken {
+        let tcp = cx.pool[&packet].tcp.unwrap_or_default();
         // `postack`, R001-17: congestion echoes are kept whole.
-        let own = !self.can_be_record(cx.pool, &back, &tcp);
+        let own = !self.can_be_record(cx.pool, member, &packet);
         if own && !self.has_room_for_whole(cx.pool, member) {
             self.counts.overdue += 1;
             self.flows[member.index()].stop_holding();
-            return self.pass_all(cx, back);
+            return self.pass_all(cx, member, packet, out);
         }
-        let Back { member, packet, tcp, out } = back;
         let blocks = cx.pool.sack(&packet);
         let flow = &mut self.flows[member.index()];
         let duplicate = !own && flow.is_duplicate(&tcp);
@@ -347,7 +356,7 @@ impl Holds {
                 cx.pool.release_whole_ack();
             }
             let Some(packet) = cx.pool.take_back(number) else { return Taken::Held };
-            return self.pass_all(cx, Back { member, packet, tcp, out });
+            return self.pass_all(cx, member, packet, out);
         };
         self.flows[member.index()].whole += u16::from(own);
         self.append(member, at, !own);

@@ -13,6 +13,7 @@
 
 use std::time::Duration;
 
+use super::constants::{FRAME, LEAST_TARGET, LONGEST, PER_ACK, UNSCALED};
 use super::takers::Takers;
 use crate::packet::{DeficitRoundRobin, First, Member, make_room};
 use crate::{Bytes, Rate};
@@ -20,11 +21,11 @@ use crate::{Bytes, Rate};
 /// State of an egress: its backlog, its rate, and the room for requests.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Ahead {
-    /// Charged bytes of ACK-controlled flows of all aggregates.
+    /// Backlog: charged bytes of ACK-controlled flows of all aggregates that wait at this egress.
     pub waiting: Bytes,
-    /// Packets of other flows that wait here too.
+    /// Number of packets without ACK control that wait at this egress, too.
     pub others: u64,
-    /// Highest egress rate. `None` if packets never wait there.
+    /// Highest rate of this egress. `None`: packets never wait at it.
     pub rate: Option<Rate>,
     /// Rates of the aggregates that request data here.
     pub(crate) asked: Asked,
@@ -100,7 +101,7 @@ pub struct Call {
     /// Rate of the aggregate in bits per second. Zero if it requests no data.
     pub(super) rate: u64,
     pub(super) wanted: Wanted,
-    /// The aggregate would have requested more if the egress had room.
+    /// The aggregate holds ACKs only because the egress has no room for their data.
     pub(super) more: bool,
 }
 
@@ -114,24 +115,9 @@ pub(super) struct Wanted {
     response_us: u64,
     /// The longest full segment, in charged bytes.
     segment: u32,
-    /// Flows with held ACKs here.
+    /// Number of flows with held ACKs.
     pub(super) waiting: u32,
 }
-
-/// Full segments of the least target, and full segments beyond the data of a round trip.
-///
-/// Source: `postack`, R001-9: `max(2..4 MTU, rate * rtt_near + 2 MTU)`.
-const LEAST: u64 = 3;
-const BEYOND: u64 = 2;
-
-/// An Ethernet frame, until a longer one is seen.
-const FRAME: u32 = 1_514;
-
-/// Requested bytes over which the round trip is averaged.
-const AVERAGED: u64 = 1 << 16;
-
-/// The longest round trip to a sender, in microseconds.
-const LONGEST_US: u64 = 1_500_000;
 
 impl Wanted {
     /// Notes a segment of `segment` charged bytes.
@@ -141,14 +127,12 @@ impl Wanted {
 
     /// Notes a request for `bytes` to a sender at a round trip of `near`.
     pub(super) fn called(&mut self, near: Duration, bytes: u32) {
-        let near_us = u64::try_from(near.as_micros()).unwrap_or(u64::MAX).min(LONGEST_US);
-        self.follow(near_us, bytes.into());
+        self.follow(micros(near), bytes.into());
     }
 
     /// Notes that credit was outstanding for `span` on average.
     pub(super) fn respond(&mut self, span: Duration) {
-        let span = u64::try_from(span.as_micros()).unwrap_or(u64::MAX).min(LONGEST_US);
-        self.response_us = self.response_us / 2 + span / 2;
+        self.response_us = self.response_us / 2 + micros(span) / 2;
     }
 
     /// Time from a request to its data: at least the round trip. The measured time counts up to the
@@ -159,7 +143,7 @@ impl Wanted {
 
     /// [`way`](Self::way) in microseconds.
     fn on_its_way_us(&self) -> u64 {
-        let lasts = super::gate::lasts(Duration::from_micros(self.near_us));
+        let lasts = super::release::lasts(Duration::from_micros(self.near_us));
         let most = u64::try_from(lasts.as_micros()).unwrap_or(u64::MAX);
         self.near_us.max(self.response_us.min(most))
     }
@@ -167,8 +151,9 @@ impl Wanted {
     /// A longer round trip counts at once while one flow waits: nobody else is there. Of flows that begin
     /// together, each first request would be for a whole round trip.
     fn follow(&mut self, near_us: u64, bytes: u64) {
-        let part = bytes.min(AVERAGED);
-        let average = (self.near_us * (AVERAGED - part) + near_us * part) / AVERAGED;
+        let all = u64::from(UNSCALED);
+        let part = bytes.min(all);
+        let average = (self.near_us * (all - part) + near_us * part) / all;
         let at_once = bytes > 0 && self.waiting <= 1;
         self.near_us = if at_once { average.max(near_us) } else { average };
     }
@@ -191,13 +176,19 @@ impl Wanted {
         let segment = u64::from(self.segment());
         let way = self.way().min(longest);
         let on_its_way = rate.bytes_in(way + grain).0;
-        let beside = if others > 1 { self.waiting.into() } else { 0 };
-        (segment * LEAST).max(on_its_way + segment * BEYOND.max(beside))
+        let beside = if others > 1 { self.waiting } else { 0 };
+        let least = segment * u64::from(LEAST_TARGET);
+        least.max(on_its_way + segment * u64::from(PER_ACK.max(beside)))
     }
 
     fn segment(&self) -> u32 {
         self.segment.max(FRAME)
     }
+}
+
+/// Microseconds of `span`, up to the longest lifetime of credit.
+fn micros(span: Duration) -> u64 {
+    u64::try_from(span.min(LONGEST).as_micros()).unwrap_or(u64::MAX)
 }
 
 /// The egresses of one direction, and the aggregates that send there.
@@ -214,7 +205,7 @@ pub(crate) struct Places {
 /// An egress that several aggregates share.
 #[derive(Clone, Copy)]
 struct Place {
-    /// Credit of all its aggregates.
+    /// Outstanding credit of all aggregates that send to this egress, in charged bytes.
     outstanding: u64,
     asked: Asked,
     wanted: Wanted,
@@ -224,11 +215,11 @@ struct Place {
 /// An aggregate that sends to an egress.
 #[derive(Clone, Copy, Default)]
 struct Sender {
-    /// Its last report.
+    /// The last report of the aggregate.
     call: Call,
-    /// The egress of that report.
+    /// Index of the egress for which the aggregate made that report.
     place: usize,
-    /// Its rate was below its max-min share.
+    /// The rate of the aggregate was below its max-min share, so it counts as satisfied.
     modest: bool,
 }
 
@@ -257,7 +248,7 @@ impl Place {
 
     /// Bytes of a turn: two full segments.
     fn quantum(&self) -> i64 {
-        i64::from(self.wanted.segment()) * 2
+        i64::from(self.wanted.segment()) * i64::from(PER_ACK)
     }
 
     /// Bytes that may be requested: the target less backlog and credit.
@@ -359,7 +350,7 @@ mod tests {
         assert_eq!([0, 1, 2, 100].map(target), [3, 3, 8, 8].map(|segments| segments * 1_514));
     }
 
-    /// Catches: a round trip that grows from zero with the first requests; one that never becomes shorter.
+    /// Catches: a target that is too small for the first requests; a target that stays long on a shorter path.
     #[test]
     fn a_longer_round_trip_counts_at_once_and_a_shorter_one_with_its_requests() {
         let mut wanted = Wanted::default();
@@ -379,7 +370,7 @@ mod tests {
         Ahead { waiting: Bytes(waiting), rate: MOST, ..Ahead::default() }
     }
 
-    /// Catches: one ACK a turn; turns that do not end; a forgotten excess of a turn.
+    /// Catches: aggregates that share by ACKs instead of bytes; an aggregate whose turn never ends.
     #[test]
     fn who_waits_takes_turns_byte_for_byte_whatever_an_ack_is_worth() {
         let (mut places, worth) = (Places::default(), [1_514, 3_028, 6_056]);

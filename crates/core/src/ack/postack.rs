@@ -7,14 +7,9 @@
 //! relays in the simulator: an ACK of data that no receiver has breaks a promise of TCP (RFC 3135, section
 //! 4.1).
 //!
-//! A sender without another limit would have its ACKs held up to the bound, and then its data would wait.
-//! So its window is reduced, if its scale is known, until ACKs are held for half of the bound. The window
-//! holds the flow's fair share, and at least four segments, as a loss then leaves three duplicates (RFC
-//! 5681, section 3.2). It begins with an equal share of a round trip, or with 64 KiB if this is more. It
-//! grows by an eighth of the acknowledged bytes, so little data is uncalled. An advertised window is never
-//! taken back: a smaller one stops the sender until ACKs have caught up. The rate of a trunk falls with
-//! each loss of its management connections, so windows follow it over the bound. Otherwise they would
-//! shrink faster than ACKs depart, and some 4 % of the rate would be unused.
+//! Windows are reduced by the rule in `windows.rs`. The rate of a trunk falls with each loss of its
+//! management connections, so windows follow that rate over the longest hold. Otherwise they would shrink
+//! faster than ACKs depart, and some 4 % of the rate would be unused.
 //!
 //! An ACK that acknowledges new data restarts the sender's timer (RFC 6298, section 5.3). So the overdue
 //! ACKs of a flow (R001-11 (b)) depart one by one, with a pause of `min(cost / share, more)`. The first
@@ -23,20 +18,18 @@
 //! and no ACK would restart the timer meanwhile. A queue for each flow separates them likewise. So does
 //! that of an upload, whose ACKs are therefore not separated.
 
-mod rules;
-
 use std::time::Duration;
 
-use super::gate::{AHEAD, quantum};
+use super::constants::{AHEAD, MAX_HOLD};
 use super::hold::{Holds, Taken};
-use super::paced::Bound;
+use super::release::{Bound, Bucket, Rule, VirtualQueue, quantum};
 use super::shares::Shares;
 use super::uncalled::Uncalled;
-use super::{AckControl, Ahead, Call, Counts, Known, Numbers, Placement, Queue, Returning};
+use super::windows::clamp;
+use super::{AckControl, Ahead, Call, Counts, Numbers, Placement, Queue, Returning};
 use crate::meter::Profile;
-use crate::packet::{Fifo, Member, Packet, TcpSegment};
+use crate::packet::{Fifo, Member, Packet};
 use crate::{Bytes, Cx, Rate, Time, choice, parameters};
-use rules::{Bucket, Rule, VirtualQueue};
 
 parameters! {
     /// Parameters of `postack`.
@@ -62,14 +55,6 @@ choice! {
         Gate = "gate" [default],
     }
 }
-
-/// Half of it bridges the halved window after a loss, on paths whose round trip is at most as long.
-const MAX_HOLD: Duration = Duration::from_secs(1);
-
-/// The least first window: the most that a SYN can offer.
-///
-/// Source: RFC 7323, section 2.2.
-const FIRST_WINDOW: Bytes = Bytes(65_535);
 
 impl Config {
     pub(super) fn build(&self, profile: &Profile, _: Time) -> PostAck {
@@ -109,20 +94,6 @@ impl PostAck {
     /// window.
     fn is_pressed(&mut self, member: Member) -> bool {
         self.holds.flow(member).is_pressed(self.config.max_hold / 4)
-    }
-
-    /// Window with which ACKs of `member` are held for half of the bound, as far as it has grown with
-    /// `tcp`. `None` if a round trip, or the highest sequence number, is unknown.
-    fn window(&mut self, member: Member, known: &Known, tcp: &TcpSegment) -> Option<Bytes> {
-        let way = known.near? + known.far?;
-        let flow = self.holds.flow(member);
-        let (least, grown) = (flow.least_window(known.mss), flow.grown(tcp, known.sent?));
-        let (extended, holdable) = (flow.is_extended(), flow.holdable());
-        let first = self.shares.equal(member).bytes_in(way).max(FIRST_WINDOW);
-        let rate = self.shares.most(member);
-        let most = rate.bytes_in(way + self.config.max_hold / 2);
-        let most = if extended { most.min(rate.bytes_in(way) + holdable) } else { most };
-        Some(most.min(grown.max(first)).max(least))
     }
 
     /// Releases ACKs by the peak rate while its tokens last for more than the data on its way. So the rate is
@@ -258,8 +229,9 @@ impl AckControl for PostAck {
         self.shares.note_ahead(cx.now, queue.ahead.rate, self.config.max_hold);
         let ahead = Ahead { rate: self.shares.ahead(), ..queue.ahead };
         self.shares.leaves(ahead.part_of(self.shares.rate()));
-        let window = tcp.and_then(|tcp| self.window(member, known, &tcp));
-        self.holds.flow(member).cap_to(window);
+        let (flow, longest) = (self.holds.flow(member), self.config.max_hold);
+        let window = tcp.and_then(|it| clamp(flow, member, &self.shares, known, &it, longest));
+        flow.cap_to(window);
         let rate = self.shares.rate();
         let open = match &mut self.rule {
             _ if refuses => true,
@@ -383,7 +355,7 @@ mod tests {
     use super::super::testing::{Bench, MSS, US, plain};
     use super::*;
     use crate::Rate;
-    use crate::packet::TcpFlags;
+    use crate::packet::{TcpFlags, TcpSegment};
 
     /// Sequence number after `segments` segments of `member`.
     fn end(member: u32, segments: u32) -> u32 {

@@ -5,41 +5,47 @@ use std::time::Duration;
 use crate::Time;
 use crate::packet::slot;
 
-/// All records of an aggregate.
-#[derive(Default)]
+/// The records of all held ACKs of an aggregate. Free records form a list of their own.
 pub(super) struct Records {
     list: Vec<Record>,
+    /// Index of the first free record, or [`NONE`].
     free: u32,
-    in_use: u32,
 }
 
-/// A held ACK.
+impl Default for Records {
+    fn default() -> Self {
+        Self { list: Vec::new(), free: NONE }
+    }
+}
+
+/// The record of a held ACK.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Record {
-    /// Acknowledgement number. If the packet is kept, the number of the packet.
+    /// Acknowledgement number. If the packet is kept, the index of its buffer instead.
     pub(super) number: u32,
-    /// Timestamp echo (TSecr), if the packet is not kept.
+    /// Timestamp echo (TSecr) of the ACK. Unused if the packet is kept.
     pub(super) echo: u32,
-    /// Newly reported bytes beyond the acknowledgement number, by SACK blocks or as a duplicate.
+    /// Bytes beyond the acknowledgement number that this ACK was the first to report, by SACK blocks or as a
+    /// duplicate.
     pub(super) news: u32,
     pub(super) window: u16,
-    /// Time of its arrival, in [`ticks`].
+    /// Time at which the ACK arrived, in [`ticks`].
     at: u16,
-    /// Index of the flow's next record. The highest bits are the kind.
+    /// Index of the next held ACK's record of the flow. The four highest bits are the [`Kind`].
     link: u32,
 }
 
-/// Kind of a record, as bits.
+/// Kind of a held ACK, as bits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Kind(pub(super) u32);
 
 impl Kind {
-    /// Acknowledges more than the one before.
+    /// The ACK acknowledges more than the ACK before.
     #[cfg(test)]
     pub(super) const PLAIN: Self = Self(0);
-    /// A duplicate without blocks.
+    /// The ACK is a duplicate without SACK blocks.
     pub(super) const DUPLICATE: u32 = 1 << 28;
-    /// Its packet is kept.
+    /// The packet of the ACK is kept in its buffer.
     pub(super) const PACKET: u32 = 2 << 28;
     /// The packet is kept whole: it states more than a record can hold.
     pub(super) const WHOLE: u32 = 4 << 28;
@@ -49,16 +55,16 @@ impl Kind {
     }
 }
 
-/// No record. Numbers have 28 bits.
+/// No record. Indexes of records have 28 bits.
 pub(super) const NONE: u32 = (1 << 28) - 1;
 
-/// Most records of an aggregate: 1.25 MiB.
+/// Most records of an aggregate. They take 1.25 MiB.
 const MOST: u32 = 1 << 16;
 
 const _: () = assert!(size_of::<Record>() == 20);
 
 impl Record {
-    /// A record whose packet, of this `number`, is kept.
+    /// The record of an ACK whose packet is kept, in the buffer of index `number`.
     pub(super) const fn new(number: u32, news: u32, window: u16, kind: Kind, now: Time) -> Self {
         Self { number, echo: 0, news, window, at: ticks(now), link: NONE | kind.0 }
     }
@@ -79,7 +85,7 @@ impl Record {
         self.link = (self.link & !NONE) | next;
     }
 
-    /// Time since its arrival, with a resolution of about a millisecond, and up to a minute.
+    /// Time since the ACK arrived, with a resolution of about a millisecond, and up to a minute.
     pub(super) fn held(&self, now: Time) -> Duration {
         Duration::from_nanos(u64::from(ticks(now).wrapping_sub(self.at)) << TICK_BITS)
     }
@@ -88,19 +94,14 @@ impl Record {
 impl Records {
     /// Stores `record`. `None` if there is no room.
     pub(super) fn insert(&mut self, record: Record) -> Option<u32> {
-        if self.in_use == MOST {
-            return None;
-        }
-        let number = if slot(self.in_use) == self.list.len() {
-            self.list.push(record);
-            self.in_use
-        } else {
+        if self.free != NONE {
             let number = self.free;
             self.free = self.list[slot(number)].next();
             self.list[slot(number)] = record;
-            number
-        };
-        self.in_use += 1;
+            return Some(number);
+        }
+        let number = u32::try_from(self.list.len()).ok().filter(|number| *number < MOST)?;
+        self.list.push(record);
         Some(number)
     }
 
@@ -109,7 +110,6 @@ impl Records {
         let record = self.list[slot(number)];
         self.list[slot(number)].set_next(self.free);
         self.free = number;
-        self.in_use -= 1;
         record
     }
 
@@ -120,15 +120,10 @@ impl Records {
     pub(super) fn get_mut(&mut self, number: u32) -> &mut Record {
         &mut self.list[slot(number)]
     }
-
-    #[cfg(test)]
-    pub(super) const fn in_use(&self) -> u32 {
-        self.in_use
-    }
 }
 
 /// A tick is `2^20` ns, about a millisecond; 16 bits of them last a minute.
-const TICK_BITS: u32 = 20;
+pub(super) const TICK_BITS: u32 = 20;
 
 #[expect(
     clippy::as_conversions,
@@ -152,7 +147,6 @@ mod tests {
         for number in &numbers {
             assert_eq!(records.remove(*number).number, 1);
         }
-        assert_eq!(records.in_use(), 0);
         let mut again: Vec<_> = (0..MOST).map(|_| records.insert(record).unwrap()).collect();
         again.sort_unstable();
         assert_eq!(again, numbers);

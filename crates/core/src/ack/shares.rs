@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::constants::{FLOOR, FRAME, INTERVAL, LEAST_TARGET, SLIGHTLY};
 use super::takers::{Takers, part};
 use crate::packet::{Member, make_room, slot};
 use crate::time::nanos;
@@ -16,36 +17,37 @@ use crate::{Bytes, Rate, Time};
 /// satisfied flows leave rate to backlogged flows.
 pub(super) struct Shares {
     rate: Rate,
-    /// Part of the rate that the egress carries.
+    /// The part of `rate` that the egress carries for this aggregate.
     leaves: Rate,
     /// By member.
     seen: Vec<Seen>,
-    /// Number of the current interval, and the length of each in microseconds.
+    /// Number of the current interval.
     interval: u32,
+    /// Length of an interval, in microseconds.
     span_us: u64,
-    /// Flows seen in this interval, and in the one before.
+    /// Flows that were active in the current interval.
     now: Takers,
+    /// Flows that were active in the preceding interval.
     before: Takers,
     others: Others,
     /// Time of the last update of the egress rate, and its smoothed value.
     ahead: Option<(Time, Rate)>,
 }
 
-/// A flow as it was when last seen.
+/// Activity of a flow in the last interval in which it was active, and in the one before.
 #[derive(Clone, Copy)]
 struct Seen {
     interval: u32,
     weight: u32,
-    /// Charged bytes that arrived in that interval.
-    came: u32,
+    /// Charged bytes that arrived in that interval. `None` if the flow is backlogged: it would have sent more,
+    /// or it sent much.
+    came: Option<u32>,
     /// Backlog of the flow at the arrival of its newest data, in bytes.
     waits: u32,
-    /// The flow would have sent more in that interval, or it sent much.
-    greedy: bool,
-    /// Values of the preceding interval. The weight is zero if the flow was not seen then.
+    /// Weight in the interval before. Zero: the flow was not active then.
     weight_before: u32,
-    came_before: u32,
-    greedy_before: bool,
+    /// Charged bytes that arrived in the interval before. `None` if the flow was backlogged then.
+    came_before: Option<u32>,
 }
 
 impl Default for Seen {
@@ -53,12 +55,10 @@ impl Default for Seen {
         Self {
             interval: 0,
             weight: 1,
-            came: 0,
+            came: Some(0),
             waits: 0,
-            greedy: false,
             weight_before: 0,
-            came_before: 0,
-            greedy_before: false,
+            came_before: Some(0),
         }
     }
 }
@@ -75,19 +75,6 @@ struct Others {
 
 /// The longest smoothing time, in nanoseconds.
 const LONGEST: u64 = 1 << 40;
-
-/// Backlog that is never drained: three full frames. `FLOOR` is the least part of its share that a drained
-/// flow keeps, in 1024ths.
-const KEPT: u64 = 3 * 1_514;
-const FLOOR: u64 = 307;
-
-/// Reduction of the share that needs no backlog of the flow itself, in 1024ths: 4 %. A flow's data often
-/// arrives while its own queue is short. With 2 %, P1 leaves 8 % more data waiting in the cell of four flows
-/// of `sim/tests/postack.rs`.
-const SLIGHTLY: u64 = 41;
-
-/// Least length of an interval: a few round trips of most flows.
-pub(super) const INTERVAL: Duration = Duration::from_millis(400);
 
 impl Shares {
     /// Shares in `rate`. An interval lasts for `span`, and at least for [`INTERVAL`].
@@ -134,11 +121,9 @@ impl Shares {
             seen = Seen {
                 interval: self.interval,
                 weight,
-                came: 0,
-                greedy: false,
+                came: Some(0),
                 weight_before: if follows { before.weight } else { 0 },
                 came_before: before.came,
-                greedy_before: before.greedy,
                 ..before
             };
         }
@@ -156,8 +141,7 @@ impl Shares {
         if seen.interval == self.interval {
             self.now.remove(seen.weight, modest);
             if seen.weight_before > 0 {
-                let (came, greedy) = (seen.came_before, seen.greedy_before);
-                let modest = self.modest(&Seen { came, greedy, ..seen });
+                let modest = self.modest(&Seen { came: seen.came_before, ..seen });
                 self.before.remove(seen.weight_before, modest);
             }
         } else if seen.interval.saturating_add(1) == self.interval {
@@ -169,12 +153,10 @@ impl Shares {
     /// is `pressed`, or if it sends more than half of its max-min share.
     pub(super) fn came(&mut self, member: Member, bytes: u32, pressed: bool) {
         let Some(seen) = self.seen.get(member.index()).copied() else { return };
-        if seen.greedy || (bytes == 0 && !pressed) {
-            return;
-        }
-        let came = seen.came.saturating_add(bytes);
+        let Some(before) = seen.came.filter(|_| bytes > 0 || pressed) else { return };
+        let came = before.saturating_add(bytes);
         let greedy = pressed || self.in_interval(came) > self.level(seen.weight).bps() / 2;
-        let new = Seen { came, greedy, ..seen };
+        let new = Seen { came: Some(came).filter(|_| !greedy), ..seen };
         self.now.remove(seen.weight, self.modest(&seen));
         self.now.add(seen.weight, self.modest(&new));
         self.seen[slot(member.0)] = new;
@@ -197,14 +179,15 @@ impl Shares {
         let own = u64::from(self.seen.get(member.index()).map_or(0, |seen| seen.waits));
         let less =
             |bytes: u64, rate: Rate| bytes.saturating_mul(1_024) / rate.bytes_in(within).0.max(1);
-        let less = less(queue.0.saturating_sub(KEPT), self.rate).min(less(own, of).max(SLIGHTLY));
+        let kept = u64::from(LEAST_TARGET * FRAME);
+        let less = less(queue.0.saturating_sub(kept), self.rate).min(less(own, of).max(SLIGHTLY));
         let part = u128::from(of.bps()) * u128::from(1_024 - less.min(1_024 - FLOOR)) / 1_024;
         Rate::from_bps(u64::try_from(part).unwrap_or(u64::MAX).max(1))
     }
 
     /// Rate of `seen` in this interval. `None` if it is backlogged.
     fn modest(&self, seen: &Seen) -> Option<u64> {
-        if seen.greedy { None } else { Some(self.in_interval(seen.came)) }
+        Some(self.in_interval(seen.came?))
     }
 
     /// Rate of `bytes` in an interval, in bits per second.
@@ -350,7 +333,7 @@ mod tests {
         }
     }
 
-    /// Catches: a short burst of other flows that counts; their rate of long ago.
+    /// Catches: windows that shrink after a short burst of UDP, or long after the UDP has ended.
     #[test]
     fn what_others_take_for_long_is_taken_from_the_part_of_each() {
         let mut shares = Shares::new(Rate::from_mbps(12), INTERVAL);
@@ -369,7 +352,7 @@ mod tests {
         assert_eq!(shares.taken(), 0);
     }
 
-    /// Catches: the current rate in place of the average; an average that does not converge.
+    /// Catches: windows that follow each short fall of a trunk's rate; windows that never follow the rate.
     /// Catches: a rate that rises as slowly as it falls; a clock that steps back.
     #[test]
     fn what_may_leave_next_is_followed_slowly_down_and_eight_times_as_fast_up() {
@@ -433,7 +416,7 @@ mod tests {
         );
     }
 
-    /// Catches: a new flow with the state of an earlier one of its index.
+    /// Catches: a new flow that inherits the activity of an earlier flow with the same index.
     #[test]
     fn who_leaves_leaves_nothing_to_the_next_with_its_number() {
         let mut shares = Shares::new(Rate::from_mbps(12), INTERVAL);
@@ -447,7 +430,7 @@ mod tests {
         assert_eq!(shares.of(Member(1)), Rate::from_mbps(6));
     }
 
-    /// Catches: a flow removed from an interval in which it was not seen.
+    /// Catches: a weight subtracted from the sum of the wrong interval after a clock that stepped back.
     #[test]
     fn a_clock_that_steps_back_ends_no_interval() {
         let mut shares = shared(3, [5_000, 0], [false, true]);

@@ -8,8 +8,9 @@
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Takers {
     weight: u64,
-    /// Bits per second that satisfied flows take, and the weight of these flows.
+    /// Bits per second that satisfied flows take.
     modest: u64,
+    /// Sum of the weights of satisfied flows.
     modest_weight: u64,
 }
 
@@ -32,13 +33,13 @@ impl Takers {
         }
     }
 
-    /// The weight of all.
+    /// Sum of the weights of all flows.
     pub(super) const fn weight(&self) -> u64 {
         self.weight
     }
 
-    /// Max-min share of a flow of this `weight` in `rate`. It is its part of the rate without satisfied
-    /// flows, and at least its part of the whole rate.
+    /// Max-min share of a flow of this `weight` in `rate`: its part of the rate that satisfied flows leave, by
+    /// weight. It is at least the flow's part of the whole rate.
     pub(super) fn level(&self, rate: u64, weight: u32) -> u64 {
         let left = rate.saturating_sub(self.modest);
         let of_left = part(left, weight, self.weight - self.modest_weight);

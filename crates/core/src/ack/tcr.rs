@@ -8,9 +8,11 @@
 
 use std::time::Duration;
 
+use super::constants::{FIRST_FLIGHT, LEAST_MSS};
 use super::hold::{Holds, Taken};
-use super::paced::Paced;
+use super::release::Paced;
 use super::shares::Shares;
+use super::windows::round_trip;
 use super::{AckControl, Call, Counts, Known, Numbers, Placement, Queue, Returning};
 use crate::meter::Profile;
 use crate::packet::{Fifo, Member, Packet, TcpFlags, TcpSegment, make_room};
@@ -31,8 +33,7 @@ parameters! {
 impl Config {
     pub(super) fn build(&self, profile: &Profile, _: Time) -> Tcr {
         Tcr {
-            placement: self.placement,
-            mss: self.mss.and_then(|mss| u16::try_from(mss.0).ok()),
+            config: self.clone(),
             holds: Holds::new(false),
             shares: Shares::new(profile.mean(), Duration::ZERO),
             pace: Paced::default(),
@@ -41,16 +42,12 @@ impl Config {
     }
 }
 
-/// The least `mss` with room for TCP options.
-const LEAST_MSS: Bytes = Bytes(88);
-
 /// The greatest value of the option (RFC 9293, section 3.2).
 const GREATEST_MSS: Bytes = Bytes(65_535);
 
 /// The TCR of an aggregate.
 pub(super) struct Tcr {
-    placement: Placement,
-    mss: Option<u16>,
+    config: Config,
     holds: Holds,
     shares: Shares,
     pace: Paced,
@@ -58,23 +55,12 @@ pub(super) struct Tcr {
     begun: Vec<Option<u32>>,
 }
 
-/// Segments that a sender begins with. A smaller first window would cost short connections further
-/// round trips.
-///
-/// Source: RFC 6928, section 2.
-const FIRST_FLIGHT: u32 = 10;
-
 impl Tcr {
     /// The window of a flow. `None` if the length of its path is not known.
-    ///
-    /// Source: `postack`, R001-3. Differs: it has room for the first flight, which an upload sends in
-    /// the window of the SYN with ACK.
     fn window(&mut self, member: Member, known: &Known, tcp: Option<TcpSegment>) -> Option<Bytes> {
-        let span = known.near? + known.far?;
-        let rest = tcp.map_or(0, |tcp| self.rest_of_first_flight(member, &tcp));
-        let mss = u64::from(self.holds.flow(member).mss());
-        let needed = self.shares.of(member).bytes_in(span).0.saturating_add(mss);
-        Some(Bytes(needed.next_multiple_of(mss).max(2 * mss).max(rest)))
+        let first = tcp.map_or(0, |tcp| self.rest_of_first_flight(member, &tcp));
+        let mss = self.holds.flow(member).mss();
+        round_trip(self.shares.of(member), known, mss, first)
     }
 
     /// Bytes of the first flight of `member` beyond those that `tcp` acknowledges.
@@ -119,7 +105,7 @@ impl Tcr {
 
 impl AckControl for Tcr {
     fn placement(&self) -> Placement {
-        self.placement
+        self.config.placement
     }
 
     fn set_profile(&mut self, _: Time, profile: &Profile) {
@@ -138,7 +124,7 @@ impl AckControl for Tcr {
 
     fn on_ack(&mut self, cx: &mut Cx<'_>, back: Returning<'_>, _: Queue, out: &mut Fifo) {
         let Returning { member, known, .. } = back;
-        if let Some(mss) = self.mss {
+        if let Some(mss) = self.config.mss.and_then(|mss| u16::try_from(mss.0).ok()) {
             cx.pool[&back.packet].ask_for_segments(mss);
         }
         let tcp = cx.pool[&back.packet].tcp;
@@ -293,7 +279,7 @@ mod tests {
             bench.data_with(at, 0, FIRST_FLIGHT * MSS, TcpFlags::FIN);
             let went = bench.back(at, 0, plain(FIRST_FLIGHT * MSS), &[]);
             assert_eq!(went.last().map(|tcp| (u32::from(tcp.window) << 7) / MSS), Some(2));
-            bench.signal.leave(Member(0));
+            bench.control.leave(Member(0));
         }
     }
 
@@ -305,7 +291,7 @@ mod tests {
                 bench.known.sent = Some(0);
                 bench.ack(US(0), 0, 0);
                 bench.data(US(0), 0, MSS);
-                bench.signal.leave(Member(0));
+                bench.control.leave(Member(0));
             }
         });
         assert_eq!(used, alone());

@@ -13,14 +13,14 @@ pub(super) const US: fn(u64) -> Time = Time::from_micros;
 
 #[derive(serde::Deserialize)]
 struct File {
-    signal: AckSpec,
+    control: AckSpec,
 }
 
 /// An ACK control of one aggregate, and its packets.
 pub(super) struct Bench {
     pub(super) pool: PacketPool,
     tally: Tally,
-    pub(super) signal: Box<dyn AckControl>,
+    pub(super) control: Box<dyn AckControl>,
     pub(super) known: Known,
     pub(super) queue: Queue,
     pub(super) ins: u64,
@@ -38,14 +38,14 @@ impl Bench {
     pub(super) fn with_buffers(spec: &str, mbps: u64, buffers: u32) -> Self {
         let rate = Rate::from_mbps(mbps);
         let profile = Profile::new(rate, None, Bytes(15_140), Bytes(1_514)).unwrap();
-        let File { signal: spec } = toml::from_str(&format!("signal = {spec}")).unwrap();
+        let File { control: spec } = toml::from_str(&format!("control = {spec}")).unwrap();
         let mut pool = PacketPool::with_capacity(buffers);
         pool.keep_sack();
         pool.make_copies();
         Self {
             pool,
             tally: Tally::default(),
-            signal: spec.build(&profile, Time::ZERO),
+            control: spec.build(&profile, Time::ZERO),
             known: Known {
                 sent: Some(0),
                 scale: Some(7),
@@ -76,7 +76,7 @@ impl Bench {
         let tcp = TcpSegment { seq, payload: MSS, flags, ..TcpSegment::default() };
         let packet =
             Packet { len: FRAME, cost: FRAME, segments: 1, tcp: Some(tcp), ..Packet::default() };
-        self.signal.on_data(now, Member(member), &packet, self.queue.own);
+        self.control.on_data(now, Member(member), &packet, self.queue.own);
         self.known.sent = Some(end);
     }
 
@@ -105,8 +105,8 @@ impl Bench {
         let mut out = Fifo::new();
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.tally };
         let back = Returning { member: Member(member), known: &self.known, packet: id };
-        self.signal.on_ack(&mut cx, back, self.queue, &mut out);
-        self.signal.serve(&mut cx, self.queue, &mut out);
+        self.control.on_ack(&mut cx, back, self.queue, &mut out);
+        self.control.serve(&mut cx, self.queue, &mut out);
         self.taken(out)
     }
 
@@ -119,7 +119,7 @@ impl Bench {
     pub(super) fn serve(&mut self, now: Time) -> Vec<TcpSegment> {
         let mut out = Fifo::new();
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.tally };
-        self.signal.serve(&mut cx, self.queue, &mut out);
+        self.control.serve(&mut cx, self.queue, &mut out);
         self.taken(out)
     }
 
@@ -132,20 +132,20 @@ impl Bench {
     pub(super) fn withdraw(&mut self, now: Time, member: u32) -> Vec<TcpSegment> {
         let mut out = Fifo::new();
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.tally };
-        self.signal.withdraw(&mut cx, Member(member), &mut out);
+        self.control.withdraw(&mut cx, Member(member), &mut out);
         self.taken(out)
     }
 
     /// ACKs of `member` that were stopped may depart again.
     pub(super) fn resume(&mut self, now: Time, member: u32) {
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.tally };
-        self.signal.resume(&mut cx, Member(member));
+        self.control.resume(&mut cx, Member(member));
     }
 
     /// Serves whenever an event is due, up to `end`.
     pub(super) fn run_until(&mut self, end: Time) -> Vec<(Time, TcpSegment)> {
         let mut all = Vec::new();
-        while let Some(at) = self.signal.ready_at().filter(|at| *at <= end) {
+        while let Some(at) = self.control.ready_at().filter(|at| *at <= end) {
             all.extend(self.serve(at).into_iter().map(|tcp| (at, tcp)));
         }
         all
@@ -153,7 +153,7 @@ impl Bench {
 
     /// Asserts that every arrived or created packet has departed, was absorbed, or is kept.
     pub(super) fn check(&self) {
-        let counts = self.signal.counts();
+        let counts = self.control.counts();
         let kept = u64::from(counts.packets);
         assert_eq!(self.ins + counts.made, self.outs + counts.absorbed + kept, "{counts:?}");
         let others = u32::try_from(self.others.len()).unwrap();

@@ -37,7 +37,7 @@ fn a_closed_gate_holds_acks_and_an_open_one_lets_them_go_in_order() {
     for n in 1..=20 {
         assert!(bench.ack(US(u64::from(n)), 0, 2 * n * MSS).is_empty());
     }
-    let counts = bench.signal.counts();
+    let counts = bench.control.counts();
     assert_eq!((counts.held, counts.packets, counts.absorbed), (20, 1, 19));
     // The target of the queue; and after its credit has expired, as much again.
     let first = bench.fill(US(30), false);
@@ -45,7 +45,7 @@ fn a_closed_gate_holds_acks_and_an_open_one_lets_them_go_in_order() {
     let rest = bench.run_until(US(200_000));
     let acks: Vec<_> = rest.iter().map(|(_, tcp)| tcp.ack).collect();
     assert_eq!(acks, (3..=20).map(|n| 2 * n * MSS).collect::<Vec<_>>());
-    assert_eq!(bench.signal.counts().held, 0);
+    assert_eq!(bench.control.counts().held, 0);
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn an_ack_that_is_made_again_says_what_it_said() {
     assert_eq!(went.len(), 3);
 }
 
-/// Catches: taking a duplicate for a plain ACK.
+/// Catches: a duplicate ACK that is merged with a plain ACK, so that the sender misses a loss.
 #[test]
 fn duplicates_keep_their_number_their_blocks_and_their_place() {
     let mut bench = sent(EVERY[0], 40);
@@ -98,11 +98,11 @@ fn what_is_never_held_goes_on_at_once_and_what_was_before_it_goes_first() {
             let mut bench = sent(spec, 40);
             bench.fill(US(0), true);
             bench.ack(US(1), 0, 2 * MSS);
-            let held = bench.signal.counts().held;
+            let held = bench.control.counts().held;
             let went = bench.back(US(2), 0, tcp, &[]);
             assert_eq!(went.len(), usize::try_from(held).unwrap() + 1, "{spec}: {tcp:?}");
             assert_eq!(went.last().map(|it| it.flags), Some(tcp.flags));
-            assert_eq!(bench.signal.counts().held, 0);
+            assert_eq!(bench.control.counts().held, 0);
         }
     }
 }
@@ -202,8 +202,8 @@ fn a_stretch_ack_goes_on_in_steps_of_two_segments() {
     assert!(edges.iter().all(|edge| *edge <= 44 * MSS + (512 << 7)));
 }
 
-/// Catches: no bound below that of the policy; a bound that does not grow with the recent holds.
-/// Catches: the same bound for all paths.
+/// Catches: a hold so long that the sender's timer expires; a longest hold that never grows.
+/// Catches: the same longest hold for short and for long paths.
 #[test]
 fn holds_grow_by_no_more_at_a_time_than_the_timers_of_a_sender_allow() {
     let ms = Duration::from_millis;
@@ -226,7 +226,7 @@ fn holds_grow_by_no_more_at_a_time_than_the_timers_of_a_sender_allow() {
     }
 }
 
-/// Catches: an ACK a turn instead of byte for byte.
+/// Catches: flows that share by ACKs, so that a flow with fewer, larger ACKs gets more.
 #[test]
 fn flows_take_turns_byte_for_byte() {
     let mut bench = Bench::new(EVERY[0], 10);
@@ -265,7 +265,7 @@ fn tcr_makes_the_window_what_the_rate_needs_and_paces() {
     assert_eq!(u32::from(went[0].window) << 2, 45 * MSS);
     let next = bench.back(US(1_001), 0, TcpSegment { window: 60_000, ..plain(4 * MSS) }, &[]);
     assert!(next.is_empty());
-    let at = bench.signal.ready_at().unwrap();
+    let at = bench.control.ready_at().unwrap();
     // Two segments as frames, at 10 Mbit/s.
     assert_eq!(at, US(1_000) + Rate::from_mbps(10).time_for(Bytes(u64::from(2 * FRAME))));
 }
@@ -288,7 +288,7 @@ fn no_window_becomes_smaller_where_the_rate_needs_more_than_can_be_told() {
     }
 }
 
-/// Catches: a member that is active by old acknowledgements.
+/// Catches: a share of the rate for a flow that only receives.
 #[test]
 fn a_flow_whose_data_goes_the_other_way_has_no_part_of_the_rate() {
     let mut bench = sent(EVERY[3], 40);
@@ -301,7 +301,7 @@ fn a_flow_whose_data_goes_the_other_way_has_no_part_of_the_rate() {
     assert_eq!(u32::from(went[0].window) << 2, 45 * MSS);
 }
 
-/// Catches: in P1, no drain; no floor under it.
+/// Catches: P1 that keeps a long queue for ever; P1 that stops while the queue is long.
 #[test]
 fn a_bucket_lets_less_go_while_the_queue_is_longer_than_three_frames() {
     // Of 200 ms at 10 Mbit/s, no byte, a half, and far more is in excess.
@@ -311,7 +311,7 @@ fn a_bucket_lets_less_go_while_the_queue_is_longer_than_three_frames() {
         bench.serve(US(0));
         bench.data(US(0), 0, 10 * MSS);
         assert!(bench.ack(US(0), 0, 2 * MSS).is_empty());
-        let takes = bench.signal.ready_at().unwrap().since(US(0));
+        let takes = bench.control.ready_at().unwrap().since(US(0));
         let ratio = carries(2).as_secs_f64() / takes.as_secs_f64();
         assert!((ratio - part).abs() < 0.001, "{waits}: {ratio}");
     }
@@ -324,11 +324,11 @@ fn a_bucket_paces_a_flow_without_backlog_at_its_rate_whatever_the_common_backlog
     bench.queue.own = Bytes(1 << 30);
     bench.serve(US(0));
     assert!(bench.ack(US(0), 0, 2 * MSS).is_empty());
-    let takes = bench.signal.ready_at().unwrap().since(US(0));
+    let takes = bench.control.ready_at().unwrap().since(US(0));
     assert!(takes < carries(2) * 105 / 100, "{takes:?}");
 }
 
-/// Catches: in P2, no drain.
+/// Catches: P2 that keeps a long queue for ever.
 #[test]
 fn a_virtual_queue_is_slower_while_the_queue_is_longer_than_three_frames() {
     for (waits, part) in [(3 * 1_514, 1.0), (3 * 1_514 + 125_000, 0.5)] {
@@ -337,7 +337,7 @@ fn a_virtual_queue_is_slower_while_the_queue_is_longer_than_three_frames() {
         bench.serve(US(0));
         (1..=10).for_each(|n| bench.data(US(0), 0, n * MSS));
         assert!(bench.ack(US(0), 0, 10 * MSS).is_empty());
-        let takes = bench.signal.ready_at().unwrap().since(US(0));
+        let takes = bench.control.ready_at().unwrap().since(US(0));
         let ratio = carries(10).as_secs_f64() / takes.as_secs_f64();
         assert!((ratio - part).abs() < 0.001, "{waits}: {ratio}");
     }
@@ -348,7 +348,7 @@ fn carries(segments: u32) -> Duration {
     Rate::from_mbps(10).time_for(Bytes(u64::from(segments * FRAME)))
 }
 
-/// Catches: in P1, no charge for ACKs that did not wait.
+/// Catches: P1 that releases more than the rate, as ACKs that did not wait cost nothing.
 #[test]
 fn a_bucket_is_charged_for_what_went_on_before_its_time() {
     let mut bench = sent(EVERY[1], 40);
@@ -356,17 +356,17 @@ fn a_bucket_is_charged_for_what_went_on_before_its_time() {
     let urgent = TcpSegment { flags, ..plain(4 * MSS) };
     assert_eq!(bench.back(US(0), 0, urgent, &[]).len(), 1);
     assert!(bench.ack(US(0), 0, 6 * MSS).is_empty());
-    assert_eq!(bench.signal.ready_at(), Some(US(0) + carries(4 + 2)));
+    assert_eq!(bench.control.ready_at(), Some(US(0) + carries(4 + 2)));
 }
 
-/// Catches: in P1, the time of the actual departure instead of the scheduled one.
+/// Catches: P1 that releases less than the rate if it is called late.
 #[test]
 fn a_bucket_that_is_looked_at_late_loses_nothing() {
     let mut bench = sent(EVERY[1], 40);
     assert!(bench.ack(US(0), 0, 2 * MSS).is_empty());
     assert!(bench.ack(US(0), 0, 4 * MSS).is_empty());
     assert_eq!(bench.serve(US(1_000) + carries(2)).len(), 1);
-    assert_eq!(bench.signal.ready_at(), Some(US(0) + carries(4)));
+    assert_eq!(bench.control.ready_at(), Some(US(0) + carries(4)));
 }
 
 #[test]
@@ -374,9 +374,9 @@ fn a_gate_looks_again_when_leave_has_run_out_but_not_for_what_has_to_leave_the_q
     let mut bench = sent(EVERY[0], 40);
     let went = [2, 4, 6].map(|segments| bench.ack(US(0), 0, segments * MSS).len());
     assert_eq!(went, [1, 1, 0]);
-    assert!(bench.signal.ready_at() < Some(US(10_000)));
+    assert!(bench.control.ready_at() < Some(US(10_000)));
     bench.fill(US(0), true);
-    assert!(bench.signal.ready_at() > Some(US(40_000)));
+    assert!(bench.control.ready_at() > Some(US(40_000)));
 }
 
 #[test]
@@ -391,18 +391,18 @@ fn a_gate_that_is_seldom_looked_at_asks_for_what_is_carried_in_between() {
     assert_eq!((went(0), went(4_000), went(20_000)), (2, 3, 10));
 }
 
-/// Catches: no bound on the records of a flow.
+/// Catches: a flood of duplicate ACKs that takes unlimited memory.
 #[test]
 fn of_a_flood_of_duplicates_a_bounded_number_is_held_and_the_oldest_go_on() {
     let mut bench = sent(EVERY[0], 40);
     bench.fill(US(0), true);
     let went: usize = (0..10_000).map(|_| bench.ack(US(1), 0, 0).len()).sum();
-    let counts = bench.signal.counts();
+    let counts = bench.control.counts();
     assert_eq!((counts.held, counts.packets), (4_096, 1));
     assert_eq!((went, counts.overdue), (10_000 - 4_096, 10_000 - 4_096));
 }
 
-/// Catches: holding packets although buffers are scarce.
+/// Catches: held ACKs that take the last packet buffers.
 #[test]
 fn a_flood_of_selective_acks_leaves_buffers_for_others() {
     let mut bench = sent(EVERY[0], 40);
@@ -414,13 +414,13 @@ fn a_flood_of_selective_acks_leaves_buffers_for_others() {
     assert!(bench.pool.insert(crate::Packet::default()).is_some());
 }
 
-/// Catches: no bound on ACKs that each acknowledge a byte.
+/// Catches: ACKs of single bytes that take unlimited memory.
 #[test]
 fn acks_of_single_bytes_are_few_records_and_no_more_go_on_than_came() {
     let mut bench = sent(EVERY[0], 40);
     bench.fill(US(0), true);
     (1..=20_000).for_each(|n| assert!(bench.ack(US(1), 0, n).is_empty()));
-    assert!(bench.signal.counts().held <= 257, "{:?}", bench.signal.counts());
+    assert!(bench.control.counts().held <= 257, "{:?}", bench.control.counts());
     let went = bench.withdraw(US(2), 0);
     assert!(went.len() <= 257 && went.last().map(|it| it.ack) == Some(20_000));
 }
@@ -437,7 +437,7 @@ fn selective_acks_that_lie_are_counted_and_what_else_they_say_is_held() {
         let mut bench = sent(EVERY[0], 40);
         bench.fill(US(0), true);
         assert!(bench.back(US(1), 0, plain(MSS), &blocks).is_empty());
-        let counts = bench.signal.counts();
+        let counts = bench.control.counts();
         assert_eq!((counts.unsent, counts.held), (lies, 1), "{blocks:?}");
     }
 }
@@ -449,7 +449,7 @@ fn acks_of_what_was_never_sent_and_of_less_than_before_are_counted_and_release_n
     assert!(bench.ack(US(1), 0, 8 * MSS).is_empty());
     assert_eq!(bench.ack(US(2), 0, 41 * MSS), [41 * MSS]); // as it came: the sender ignores it
     assert!(bench.ack(US(3), 0, 4 * MSS).is_empty());
-    let counts = bench.signal.counts();
+    let counts = bench.control.counts();
     assert_eq!((counts.unsent, counts.stale, counts.held), (1, 1, 1));
     assert_eq!(bench.withdraw(US(4), 0).len(), 1);
 }
@@ -529,7 +529,7 @@ proptest! {
         for member in 0..3 {
             bench.withdraw(now, member);
         }
-        let Counts { held, packets, split, .. } = bench.signal.counts();
+        let Counts { held, packets, split, .. } = bench.control.counts();
         prop_assert_eq!((held, packets), (0, 0));
         prop_assert!(bench.outs <= most + split, "{} of {most}", bench.outs);
         prop_assert!(split <= u64::from(3 * DATA), "{split} steps");
@@ -541,7 +541,7 @@ proptest! {
     /// Source: `postack`, R001-9, theorem: `d(k) = max(a(k), d(k-1)) + L/r` does not change when `a` is
     /// shifted.
     ///
-    /// Catches: in P1, `t(k-1)` without the time its data takes.
+    /// Catches: P1 that releases the next ACK before the rate has carried the data of the last one.
     #[test]
     fn bucket_and_virtual_queue_are_what_a_sender_sees_behind_a_queue_for_its_flow(
         gaps in prop::collection::vec(prop_oneof![Just(0_u64), 0_u64..4_000], 1..60),

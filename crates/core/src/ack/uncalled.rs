@@ -16,7 +16,7 @@
 
 use std::time::Duration;
 
-use super::shares::INTERVAL;
+use super::constants::{FIRST_RTO, GROWTH, INTERVAL, MAX_HOLD, UNSCALED};
 use crate::packet::{Member, make_room};
 use crate::wheel::TimerWheel;
 use crate::{Rate, Time};
@@ -26,37 +26,28 @@ use crate::{Rate, Time};
 pub(super) struct Uncalled {
     flows: Vec<UncalledFlow>,
     refusing: u32,
-    /// For each unresponsive flow, when to look whether its data still comes.
+    /// For each unresponsive flow, the time at which to look whether its data still comes.
     looks: TimerWheel,
 }
 
 #[derive(Clone, Copy, Default)]
 struct UncalledFlow {
-    /// Uncalled bytes up to `since`.
+    /// Uncalled bytes at the time `since`.
     bytes: u32,
-    /// Charged bytes since `since`: of arrived data, and of data that ACKs requested.
+    /// Charged bytes of data that arrived after `since`.
     came: u32,
+    /// Charged bytes that departed ACKs requested after `since`.
     asked: u32,
-    refuses: bool,
+    /// Time at which these counts began.
     since: Time,
 }
 
-/// Time whose data may be uncalled. A reduced window holds a round trip and half a second of the flow's rate,
-/// and it grows over several round trips.
-const SPAN: Duration = Duration::from_secs(1);
-
-/// An unresponsive flow without data for so long counts as responsive. Its uncalled bytes are kept, so that a pause
-/// forgives no more than the flow's rate carries in it.
-///
-/// Chosen: longer than the first two timeouts of a sender that only retransmits, 1 and 2 s (RFC 6298, 2.1 and 5.5).
-const SILENT: Duration = SPAN.saturating_mul(3);
-
-/// Two windows without scaling. A flow of any rate may begin with one (RFC 7323, section 2.2).
-const LEAST: u32 = 2 << 16;
-
-/// Tolerated excess: an eighth. Retransmissions cause some excess, and an eighth covers 11 % of losses. An
-/// undetected unresponsive sender gains no more than that (`postack/aggressors`, `slow`).
-const SPARED: u64 = 8;
+/// An unresponsive flow without data for so long counts as responsive: longer than the first two timeouts of a
+/// sender that only retransmits, 1 and 2 s. Its uncalled bytes are kept, so a pause forgives no more than the
+/// flow's rate carries in it.
+const fn silent() -> Duration {
+    FIRST_RTO.saturating_mul(3)
+}
 
 impl Uncalled {
     /// Counts data of `member` and returns whether its sender responds. The flow's fair share is `rate(refuses)`.
@@ -68,40 +59,41 @@ impl Uncalled {
         rate: impl FnOnce(bool) -> Rate,
     ) -> bool {
         make_room(&mut self.flows, member.index(), UncalledFlow::default());
+        let refused = self.refuses(member);
         let flow = &mut self.flows[member.index()];
         flow.came = flow.came.saturating_add(bytes);
-        let count = flow.bytes.saturating_add(flow.came);
-        if count < LEAST && !flow.refuses {
+        let (count, least) = (flow.bytes.saturating_add(flow.came), 2 * UNSCALED);
+        if count < least && !refused {
             return true;
         }
-        let rate = rate(flow.refuses);
-        let limit = u32::try_from(rate.bytes_in(SPAN).0).unwrap_or(u32::MAX).max(LEAST);
+        let rate = rate(refused);
+        let limit = u32::try_from(rate.bytes_in(MAX_HOLD).0).unwrap_or(u32::MAX).max(least);
         let span = now.since(flow.since);
         let may = rate.bytes_in(span).0.max(flow.asked.into());
-        let may = u32::try_from(may.saturating_add(may / SPARED)).unwrap_or(u32::MAX);
+        let may = u32::try_from(may.saturating_add(may / u64::from(GROWTH))).unwrap_or(u32::MAX);
         let count = count.saturating_sub(may).min(limit);
-        let refuses = count >= limit || (flow.refuses && count > limit / 2);
-        self.refusing = self.refusing - u32::from(flow.refuses) + u32::from(refuses);
-        flow.refuses = refuses;
-        if refuses && self.looks.deadline(member.0).is_none() {
-            self.looks.set(member.0, now + INTERVAL + SILENT);
-        }
+        let refuses = count >= limit || (refused && count > limit / 2);
         if span >= INTERVAL {
-            *flow = UncalledFlow { bytes: count, refuses, since: now, ..UncalledFlow::default() };
+            *flow = UncalledFlow { bytes: count, since: now, ..UncalledFlow::default() };
+        }
+        self.refusing = self.refusing - u32::from(refused) + u32::from(refuses);
+        if refuses && !refused {
+            self.looks.set(member.0, now + INTERVAL + silent());
+        } else if refused && !refuses {
+            self.looks.cancel(member.0);
         }
         !refuses
     }
 
-    /// Unresponsive flows of which no data has come for [`SILENT`], or up to [`INTERVAL`] longer, count as
+    /// Unresponsive flows of which no data has come for three seconds, or up to [`INTERVAL`] longer, count as
     /// responsive.
     pub(super) fn expire(&mut self, now: Time) {
         while let Some(number) = self.looks.pop(now) {
-            let flow = &mut self.flows[Member(number).index()];
-            let until = flow.since + INTERVAL + SILENT;
-            if flow.refuses && until > now {
+            let until = self.flows[Member(number).index()].since + INTERVAL + silent();
+            if until > now {
                 self.looks.set(number, until);
             } else {
-                self.refusing -= u32::from(std::mem::take(&mut flow.refuses));
+                self.refusing -= 1;
             }
         }
     }
@@ -120,7 +112,7 @@ impl Uncalled {
 
     /// Returns `true` if the sender of `member` does not respond.
     pub(super) fn refuses(&self, member: Member) -> bool {
-        self.flows.get(member.index()).is_some_and(|flow| flow.refuses)
+        self.looks.deadline(member.0).is_some()
     }
 
     /// The number of senders that do not respond.
@@ -130,9 +122,9 @@ impl Uncalled {
 
     /// Forgets `member`, whose index another flow may get next.
     pub(super) fn leave(&mut self, member: Member) {
-        self.looks.cancel(member.0);
+        self.refusing -= u32::from(self.looks.cancel(member.0));
         if let Some(flow) = self.flows.get_mut(member.index()) {
-            self.refusing -= u32::from(std::mem::take(flow).refuses);
+            *flow = UncalledFlow::default();
         }
     }
 }
@@ -160,9 +152,8 @@ mod tests {
         found
     }
 
-    /// Catches: a limit by time or by packets; a count without the calls of ACKs; a count without tolerance.
-    ///
-    /// Catches: a flow found at its rate, although all its ACKs depart at their bound.
+    /// Catches: a sender that counts as unresponsive although ACKs requested its data, or its fair share carries
+    /// the data; a sender that counts as unresponsive for 11 % of losses.
     #[test]
     fn a_sender_is_unresponsive_only_beyond_its_rate_and_the_calls_of_its_acks() {
         // 4 Mbit/s carry 500 kB in a second. Of 25 Mbit/s, 20.5 are uncalled beyond the tolerance.
@@ -182,14 +173,14 @@ mod tests {
     fn two_windows_without_scaling_may_arrive_at_once_at_any_rate() {
         let mut uncalled = Uncalled::default();
         let slow = |_| Rate::from_kbps(8);
-        let frames = LEAST / FRAME;
+        let frames = 2 * UNSCALED / FRAME;
         assert!((0..frames).all(|_| uncalled.came(Time::ZERO, MEMBER, FRAME, slow)));
         assert!(!uncalled.came(Time::ZERO, MEMBER, FRAME, slow));
     }
 
     /// Catches: a sender that stays unresponsive for ever, or responds again at once; a wrong count of flows.
     ///
-    /// Catches: the state of a flow inherited by the next flow of the same index.
+    /// Catches: a new flow that is unresponsive because the flow before with its index was.
     #[test]
     fn a_sender_that_slows_down_is_responsive_again_after_some_seconds() {
         let mut uncalled = Uncalled::default();
@@ -234,7 +225,7 @@ mod tests {
         assert_eq!((uncalled.expires_at(), uncalled.refusing()), (None, 0));
     }
 
-    /// Catches: time that goes backwards spared twice, or an underflow.
+    /// Catches: excess forgiven twice after a clock that stepped back.
     #[test]
     fn a_clock_that_steps_back_grants_no_tolerance() {
         let mut uncalled = Uncalled::default();

@@ -98,7 +98,7 @@ impl Waiting {
         Some(packet)
     }
 
-    /// Runs `what` and subtracts the packets that it drops from the backlog.
+    /// Runs `what`, and subtracts the packets that `what` drops from the backlog of ACK-controlled flows.
     fn without_drops<T>(
         &mut self,
         cx: &mut Cx<'_>,

@@ -33,14 +33,14 @@ use super::{Terms, control};
 use crate::units::NANOBITS_PER_BYTE;
 use crate::{Bytes, Rate};
 
-/// A class, as the computation of delays sees it.
+/// A class, with the properties on which delays depend.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Sharer {
     /// Index of the parent class; `None` for the link.
     pub parent: Option<usize>,
     /// The terms of the class.
     pub terms: Terms,
-    /// True if packets depart in the order of arrival.
+    /// `true` if the packets of the class depart in the order of arrival.
     pub in_order: bool,
 }
 
@@ -77,7 +77,8 @@ pub enum Part {
     Burst,
     /// The ceiling of the leaf or of a class above it.
     Ceiling,
-    /// The burst of a class with a ceiling is shorter than the lag that it must make up for.
+    /// The burst of a class with a ceiling is too small. Other leaves go first for a time, and the burst must
+    /// cover the bytes that the ceiling could not send in this time.
     ShortBurst,
     /// Control traffic, which has precedence.
     Control,
@@ -85,10 +86,10 @@ pub enum Part {
     Link,
 }
 
-/// The promises to leaves of `classes` whose delay bounds cannot be met, on a link of `rate`.
+/// The leaves of `classes` whose delay bounds cannot be met on a link of `rate`, with the delay that is possible.
 ///
 /// The cost grows with the number of leaves that have a delay bound and of the classes above them.
-/// A leaf equal to a recent one costs hardly anything.
+/// A leaf with the same terms as one of the last eight costs little.
 ///
 /// ```
 /// use std::time::Duration;
@@ -116,7 +117,7 @@ pub enum Part {
 pub fn broken(classes: &[Sharer], rate: Rate, frame: Bytes) -> Vec<Promise> {
     let network = Network::new(classes, rate, frame);
     let mut broken = Vec::new();
-    // Leaves whose bounds are met, each different from the others.
+    // Leaves whose bounds are met. No two of them have the same terms.
     let mut kept: Vec<usize> = Vec::with_capacity(OF_LATE);
     let mut way = Vec::with_capacity(OF_LATE);
     for leaf in &network.leaves {
@@ -133,31 +134,30 @@ pub fn broken(classes: &[Sharer], rate: Rate, frame: Bytes) -> Vec<Promise> {
     broken
 }
 
-/// Number of recent leaves that a leaf is compared with; comparing them costs less than computing a
-/// promise.
+/// Number of recent leaves that a leaf is compared with. The comparison costs less than a computation.
 const OF_LATE: usize = 8;
 
-/// The classes, with the load that precedes others.
+/// The classes, with the traffic that leaves with delay bounds send before others.
 struct Network<'a> {
     classes: &'a [Sharer],
     rate: Rate,
     frame: Bytes,
     /// The leaves with delay bounds.
     leaves: Vec<usize>,
-    /// Load below each class, or the link, by urgency.
+    /// Traffic of the leaves below each class, or below the link, by urgency.
     below: BTreeMap<Option<usize>, BTreeMap<Urgency, Load>>,
 }
 
 /// Traffic of leaves with delay bounds that precedes others.
 #[derive(Clone, Copy, Debug, Default)]
 struct Load {
-    /// Bytes at once.
+    /// Bytes that the leaves may send at once.
     burst: u128,
-    /// Bytes that leaves catch up with if a ceiling may have held them back.
+    /// Bytes that leaves send later because a ceiling held them back.
     late: u128,
-    /// Bytes that all leaves could catch up with.
+    /// Bytes that leaves would send later if ceilings had held back all of them.
     late_all: u128,
-    /// Rate after the burst.
+    /// Rate of the leaves after the burst.
     rate: u128,
 }
 
@@ -225,7 +225,7 @@ impl<'a> Network<'a> {
         self.up(leaf).any(|at| self.classes[at].terms.ceiling.is_some())
     }
 
-    /// Load below a class that precedes leaves of `urgency`.
+    /// Traffic below a class that goes before leaves of `urgency`, or takes turns with them.
     fn ahead(&self, of: Option<usize>, urgency: Urgency) -> Load {
         let mut sum = Load::default();
         let loads = self.below.get(&of).into_iter().flat_map(|of| of.range(..=urgency));
@@ -296,7 +296,7 @@ impl<'a> Network<'a> {
         (Promise { leaf, longest, part, of }, joined)
     }
 
-    /// Completes `promise` with the largest of the bursts that join at a class.
+    /// Completes `promise` with the leaf whose burst is the largest of those that join at a class.
     fn blame(&self, promise: Promise, joins: Option<usize>) -> Promise {
         let Some(at) = joins else { return promise };
         let (above, urgency) = (self.classes[at].parent, self.urgency(promise.leaf));
@@ -375,7 +375,6 @@ mod tests {
             priority: 0,
             burst: Bytes(burst),
             delay_bound: (bound_ms > 0).then(|| Duration::from_millis(bound_ms)),
-            loss_bound: None,
         };
         Sharer { parent, terms, in_order: true }
     }

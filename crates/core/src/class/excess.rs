@@ -1,8 +1,12 @@
-//! The excess of a class, shared by priority and weight in constant time.
+//! Shares the excess of a class among its backlogged children, by priority and weight, in constant time.
 //!
-//! Each child has a start: its bytes so far, divided by its weight. The child with the least start
-//! sends next. A child that returns starts at the current minimum, so it has no claim on the past.
-//! Two children that both wait differ by at most one packet each, divided by their weights.
+//! The excess is the rate of a class beyond the guarantees of its children. Each child has a start: the bytes
+//! that it has sent from the excess, divided by its weight. The child with the least start sends next.
+//!
+//! Example: after 3,000 bytes of a child with weight 3 and 1,000 bytes of a child with weight 1, both starts are
+//! 1,000. A child that was idle returns with the least start of the others. It does not catch up.
+//!
+//! While two children wait, their starts differ by at most one packet of each, divided by their weights.
 //!
 //! Source: SIGCOMM 1996, start-time fair queueing.
 //! Differs: starts are sorted into slots, with one row of slots for all weights between two powers
@@ -13,18 +17,18 @@ use super::Terms;
 use crate::Bytes;
 use crate::packet::{First, Links, Member, slot};
 
-/// Claim of a class on its parent's excess.
+/// Weight and priority of a class, and its use of its parent's excess.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim {
-    /// Bytes divided by weight, in parts of [`UNIT`].
+    /// Bytes that the class has sent from the excess, divided by its weight. [`UNIT`] units are one byte.
     start: u128,
     weight: u32,
     priority: u8,
-    /// The slot that holds the class.
+    /// Index of the slot in which the class waits.
     slot: u8,
 }
 
-/// Value of a byte for a class of weight 1; sums of 128 bits do not overflow.
+/// Units of a start for one byte of a class with weight 1. All bytes that a link ever sends fit in 128 bits.
 const UNIT: u128 = 1 << 32;
 
 impl Claim {
@@ -33,7 +37,7 @@ impl Claim {
         Self { start: 0, weight, priority, slot: 0 }
     }
 
-    /// Changes priority and weight. The class must not be a member at this time.
+    /// Changes priority and weight. The class must not be in an [`Excess`] at this time.
     pub(super) fn set(&mut self, priority: u8, weight: u32) {
         let new = Self::new(priority, weight);
         let start = if new.priority == self.priority { self.start } else { 0 };
@@ -48,24 +52,25 @@ impl Claim {
         self.priority
     }
 
-    /// Charges `len`.
+    /// Adds `len` bytes that the class has sent from the excess.
     pub(super) fn charge(&mut self, len: Bytes) {
         self.start += u128::from(len.0) * UNIT / u128::from(self.weight);
     }
 }
 
-/// The backlogged children, by priority.
+/// The backlogged children of a class, by priority.
 #[derive(Debug, Default)]
 pub(super) struct Excess {
     bands: Vec<Band>,
-    /// Bits of the bands that have members.
+    /// Bit `n` is set if the band of priority `n` has children.
     busy: u8,
 }
 
 /// The backlogged children of one priority.
 #[derive(Debug, Default)]
 struct Band {
-    /// No start lies before the slot of this value.
+    /// A lower bound of all starts: the start of the slot that was served last. A child that joins gets at
+    /// least this start.
     reached: u128,
     rows: Vec<Row>,
 }
@@ -73,17 +78,18 @@ struct Band {
 /// The backlogged children of one priority whose weights have the same highest bit.
 #[derive(Debug)]
 struct Row {
-    /// The highest bit of the weights.
+    /// Index of the highest bit of the weights: 3 for weights from 8 to 15.
     bit: u32,
-    /// Bits of the slots that have members.
+    /// Bit `n` is set if slot `n` has children.
     busy: u64,
     slots: [First; SLOTS],
 }
 
+/// Number of slots in a row, as many as `busy` has bits.
 const SLOTS: usize = 64;
 
 impl Excess {
-    /// Adds `member`.
+    /// Adds the child `member`.
     pub(super) fn join(&mut self, links: &mut Links, member: Member, claim: &mut Claim) {
         let priority = usize::from(claim.priority);
         if self.bands.len() <= priority {
@@ -93,7 +99,7 @@ impl Excess {
         self.bands[priority].join(links, member, claim);
     }
 
-    /// Removes `member`.
+    /// Removes the child `member`.
     pub(super) fn leave(&mut self, links: &mut Links, member: Member, claim: &Claim) {
         let band = &mut self.bands[usize::from(claim.priority)];
         if band.leave(links, member, claim) {
@@ -101,7 +107,7 @@ impl Excess {
         }
     }
 
-    /// The child whose turn it is.
+    /// The child that sends next.
     pub(super) fn first(&mut self) -> Option<Member> {
         let band = self.busy.checked_ilog2()?;
         self.bands[slot(band)].first()
@@ -114,7 +120,7 @@ impl Band {
         let bit = claim.weight.ilog2();
         let reached = self.reached >> width(bit);
         let ahead = (claim.start >> width(bit)) - reached;
-        // Only a packet beyond 64 KiB gets this far ahead.
+        // Only a packet longer than 64 KiB moves a start beyond the last slot.
         let ahead = u8::try_from(ahead).unwrap_or(u8::MAX).min(LAST);
         claim.slot = (low_bits(reached) + ahead) & LAST;
         let row = match self.rows.iter().position(|row| row.bit == bit) {
@@ -125,7 +131,7 @@ impl Band {
         links.push(&mut row.slots[usize::from(claim.slot)], member);
     }
 
-    /// Removes `member`. Returns true if no member is left.
+    /// Removes the child `member`. Returns `true` if the band has no other children.
     fn leave(&mut self, links: &mut Links, member: Member, claim: &Claim) -> bool {
         let bit = claim.weight.ilog2();
         let Some(row) = self.rows.iter_mut().find(|row| row.bit == bit) else { return false };
@@ -147,7 +153,7 @@ impl Band {
 }
 
 impl Row {
-    /// Beginning of the first slot with members, and its first member.
+    /// The least start in the first slot with children, and the list of these children.
     fn first(&self, reached: u128) -> (u128, First) {
         let reached = reached >> width(self.bit);
         let ahead = self.busy.rotate_right(low_bits(reached).into()).trailing_zeros();
@@ -156,14 +162,16 @@ impl Row {
     }
 }
 
-/// Binary logarithm of the width of a slot: 1 KiB, divided by the least weight of the row.
+/// Binary logarithm of the width of a slot, in units of a start. The width is 1 KiB (2^10 bytes of 2^32 units),
+/// divided by the least weight of the row.
 const fn width(bit: u32) -> u32 {
     (32 + 10) - bit
 }
 
-/// Slot index of a position in the endless row of slots.
+/// Index of the slot at position `at`. Positions grow without end, and the slots are used again in turn.
 fn low_bits(at: u128) -> u8 {
     at.to_le_bytes()[0] & LAST
 }
 
+/// The last index of a slot.
 const LAST: u8 = 63;

@@ -1,4 +1,4 @@
-//! A class: its token buckets and its positions among siblings.
+//! A class of the tree: its token buckets, and the lists of its parent in which it stands.
 
 use std::time::Duration;
 
@@ -12,28 +12,30 @@ use crate::{Bytes, Rate, Time};
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) parent: ClassId,
-    /// Unused guarantee; at rate zero there is none.
+    /// Token bucket of the guarantee. With rate zero, the class has no guarantee.
     guarantee: TokenBucket,
-    /// Unused ceiling; at rate zero there is none.
+    /// Token bucket of the ceiling. With rate zero, the class has no ceiling.
     ceiling: TokenBucket,
+    /// Bytes that the class may send at once.
     burst: Bytes,
-    /// Claim on the parent's excess.
+    /// Its use of the parent's excess.
     pub(super) claim: Claim,
     pub(super) children: Option<Box<Children>>,
     pub(super) sent: Sent,
     /// Packets wait at this class.
     pub(super) waiting: bool,
-    /// The ceiling has no tokens.
+    /// The ceiling has no tokens, so the class may not send.
     pub(super) held: bool,
-    /// The class has packets to send, is not held, and is in the queues of its parent.
+    /// The class has packets to send, is not held, and stands in lists of its parent.
     pub(super) active: bool,
     /// The last transmission used the guarantee.
     pub(super) by_guarantee: bool,
-    /// The guarantee has tokens, and the class waits for its turn.
+    /// The guarantee has tokens, and the class has packets to send.
     pub(super) due: bool,
-    /// Urgency of the class's own delay bound.
+    /// Urgency of the delay bound of this class.
     own_urgency: Option<Urgency>,
-    /// Urgency under which the class is queued at its parent.
+    /// Urgency with which the class stands in the list of its parent. A class with children has the tightest
+    /// urgency below it.
     pub(super) urgency: Option<Urgency>,
 }
 
@@ -67,7 +69,7 @@ impl Node {
         self.claim.set(terms.priority, terms.weight);
     }
 
-    /// The terms. The tree stores delay bounds, because few classes have one.
+    /// The terms. The tree stores the delay bounds, because few classes have one.
     pub(super) fn terms(&self, delay_bound: Option<Duration>) -> Terms {
         let ceiling = self.ceiling.rate();
         Terms {
@@ -77,7 +79,6 @@ impl Node {
             priority: self.claim.priority(),
             burst: self.burst,
             delay_bound,
-            loss_bound: None,
         }
     }
 
@@ -95,8 +96,7 @@ impl Node {
         self.waiting || self.children.as_ref().is_some_and(|children| children.active > 0)
     }
 
-    /// The urgency under which the class should be queued: the tightest of its own and of its
-    /// children.
+    /// The tightest urgency of the class and of its children that wait.
     pub(super) fn wanted_urgency(&self) -> Option<Urgency> {
         if !self.active {
             return None;
@@ -106,7 +106,7 @@ impl Node {
         below.into_iter().chain(own).min()
     }
 
-    /// The class has packets again. Unused guarantee beyond the burst expires.
+    /// Notes that the class has packets again. Tokens of the guarantee beyond the burst are lost.
     pub(super) fn awake(&mut self, now: Time) {
         if self.guarantee.rate().bps() > 0 {
             self.guarantee.forget_beyond(now, self.burst);
@@ -155,15 +155,18 @@ impl Node {
     }
 }
 
-/// Most bytes that a class may lag behind its guarantee and still get later. Beyond the burst it
-/// allows for siblings that all send their bursts at once, and for a short stop of the link. A
-/// class that conforms to guarantee and burst, and waits at most its delay bound, never loses
-/// tokens.
+/// Size of the token bucket of a guarantee: the burst, and the bytes of the time for which the class may fall
+/// behind.
+///
+/// A class falls behind while its siblings send their bursts, or while the link stops for a short time. Then its
+/// bucket fills beyond the burst, and the class catches up later. A class that conforms to guarantee and burst, and
+/// waits at most its delay bound, never loses tokens.
 fn owed(terms: Terms) -> Bytes {
     let lag = terms.delay_bound.map_or(MAY_LAG, |bound| bound.max(MAY_LAG));
     terms.burst + terms.guarantee.bytes_in(lag)
 }
 
+/// Time for which a class may at least fall behind: longer than the bursts of usual siblings take. Chosen.
 const MAY_LAG: Duration = Duration::from_millis(100);
 
 fn ceiling(terms: Terms) -> Rate {

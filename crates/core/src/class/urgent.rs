@@ -1,7 +1,7 @@
-//! Children with backlogged delay bounds: finds the tightest bound in constant time.
+//! Finds the backlogged child with the tightest delay bound, in constant time.
 //!
-//! Bounds within one power of two of nanoseconds count as equal and take turns. Each such power has
-//! a ring, and a bit that says whether the ring has members.
+//! Bounds between two powers of two of nanoseconds count as equal, such as 9 ms and 16 ms. Children with equal
+//! bounds take turns. They are in one ring, and a bit says whether the ring has children.
 //!
 //! Source: doi 10.1016/0166-5316(82)90024-4 (static priorities in the order of the bounds, deadline
 //! monotonic).
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::packet::{First, Links, Member};
 
-/// Urgency of a delay bound: lower values go first.
+/// Urgency of a delay bound: the binary logarithm of its nanoseconds. Children with lower values go first.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) struct Urgency(u8);
 
@@ -30,19 +30,19 @@ impl Urgency {
 /// The urgent children of one parent.
 #[derive(Debug, Default)]
 pub(super) struct Urgent {
-    /// Bits of the rings that have members.
+    /// Bit `n` is set if the ring of urgency `n` has children.
     busy: u64,
     rings: Vec<First>,
 }
 
 impl Urgent {
-    /// The child whose turn it is.
+    /// The child that sends next.
     #[inline]
     pub(super) fn first(&self) -> Option<Member> {
         self.tightest().and_then(|at| self.rings[at.index()].member())
     }
 
-    /// The tightest urgency of any member.
+    /// The urgency of the child with the tightest bound.
     pub(super) fn tightest(&self) -> Option<Urgency> {
         (self.busy != 0).then(|| Urgency(self.busy.trailing_zeros().to_le_bytes()[0]))
     }

@@ -26,7 +26,7 @@ impl Gateway {
         for way in Direction::BOTH {
             let Some(classes) = self.egress[way.index()].link().classes() else { continue };
             let id = classes.find(name).ok_or(ClassChangeError::NoClass)?;
-            classes.check_terms(&change.terms())?;
+            classes.check_terms(change.terms())?;
             let changed = change.of(classes.terms(id), way);
             let rate = self.sorter.config().rate[way.index()];
             if classes.is_flat() {
@@ -65,7 +65,7 @@ impl Gateway {
             return Err(ClassChangeError::ParentHolds { parent: parent.clone(), of });
         }
         for (way, classes) in self.sharing() {
-            classes.check_terms(&class.written())?;
+            classes.check_terms(class.written())?;
             classes.check_new(class, self.sorter.config().rate[way.index()])?;
         }
         self.sorter.rearrange();

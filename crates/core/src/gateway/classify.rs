@@ -41,7 +41,7 @@ impl Gateway {
             let (packet, outer) = (self.pool[id], self.pool.outer(id).copied());
             handle = self.renew(now, direction, (&packet, outer.as_ref()), handle, Fifo::new());
             self.sorter.flow_mut(flow).set_handle(direction, handle, dscp);
-            let controlled = self.aggregates.now(handle).is_some_and(Aggregate::has_signal);
+            let controlled = self.aggregates.now(handle).is_some_and(Aggregate::has_ack_control);
             self.sorter.note_host(&mut self.pool, direction, flow, id, controlled);
         }
         self.pool[id].member = handle.member;

@@ -18,7 +18,7 @@ pub struct GatewayConfig {
     pub overhead: Overhead,
     /// The queue of the access link.
     pub queue: QdiscSpec,
-    /// Most packets inside at once: the number of the driver's buffers.
+    /// The largest number of packets inside at once: the number of the driver's buffers.
     pub packets: u32,
     /// Most flows tracked at once.
     pub flows: u32,
@@ -119,8 +119,8 @@ impl Overhead {
         self.charge_longer(packet, -contained)
     }
 
-    /// [`charge`](Self::charge) for a packet in the datagrams of a trunk. Each frame is by `longer` bytes longer than
-    /// `packet` says, and its IP header begins at `network_offset`.
+    /// [`charge`](Self::charge) for a packet in the datagrams of a trunk. Each frame of the trunk is by `longer`
+    /// bytes longer than `packet`. In the frame, the IP header of the datagram begins at `network_offset`.
     #[must_use]
     pub(super) fn charge_carried(&self, packet: &Packet, longer: i32, network_offset: u16) -> u32 {
         self.charge_longer(packet, longer - self.contains.bytes(network_offset, Facts::NONE))
@@ -195,8 +195,8 @@ mod tests {
         assert_eq!(overhead.charge(&packet), u32::MAX);
     }
 
-    /// Catches: headers that the number contains counted; a VLAN tag that it does not contain left out; Ethernet taken
-    /// for a contained header; frames without IP charged less.
+    /// Catches: a header counted twice, in `per_packet` and in the frame; a VLAN tag that is left out although
+    /// `per_packet` does not contain it; Ethernet treated as contained; frames without IP charged less.
     #[test]
     fn headers_that_the_number_contains_do_not_count() {
         // Ethernet, a VLAN tag, PPPoE and PPP, and an IP packet of 1,000 bytes.
@@ -214,7 +214,8 @@ mod tests {
         let control = Packet { len: 60, ..Packet::default() };
         let all = [Headers::None, Headers::Pppoe, Headers::All];
         assert_eq!(all.map(|it| charge(it, &control)), [70; 3]);
-        // In a datagram of a trunk: 51 bytes more, Ethernet and a VLAN tag of the WAN before its IP header.
+        // In a datagram of a trunk the frame is 43 bytes longer. Ethernet and a VLAN tag of the WAN, 18 bytes, stand
+        // before the IP header.
         let overhead = |contains| Overhead { contains, ..Overhead::default() };
         assert_eq!(overhead(Headers::All).charge_carried(&packet, 43, 18), 1_065);
         assert_eq!(overhead(Headers::Pppoe).charge_carried(&packet, 43, 18), 1_069);

@@ -106,7 +106,7 @@ impl Gateway {
         mut acks: Fifo,
     ) {
         let back = direction.reverse();
-        if !self.aggregates.now(data).is_some_and(|it| it.has_signal()) {
+        if !self.aggregates.now(data).is_some_and(|it| it.has_ack_control()) {
             return self.go_on(now, back, acks);
         }
         while let Some(id) = acks.pop(&self.pool) {

@@ -260,7 +260,7 @@ impl Gateway {
         }
         let list = std::mem::take(&mut generation.began);
         self.sorter.enforce(now, generation.policies.clone(), list);
-        if self.sorter.has_signals() {
+        if self.sorter.has_ack_control() {
             self.pool.keep_sack();
         }
         let succession = std::mem::take(&mut generation.succession);
@@ -289,7 +289,7 @@ impl Gateway {
         let Some(written) = self.sorter.policies().get(policy) else { return };
         let direction = aggregate.direction();
         aggregate.rename(&written.name);
-        aggregate.resignal(now, &mut self.pool, written, &mut acks);
+        aggregate.replace_ack_control(now, &mut self.pool, written, &mut acks);
         aggregate.reconfigure(now, &mut self.pool, written, &mut out);
         let ready_at = aggregate.ready_at();
         self.aggregates.arm(slot, ready_at);

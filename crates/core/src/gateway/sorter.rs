@@ -29,7 +29,7 @@ pub(super) struct Sorter {
     /// Number of policy sets installed. A [`Handle`] records the number at its creation.
     generation: u32,
     /// An aggregate may control senders by their ACKs.
-    signals: bool,
+    controls_acks: bool,
     /// A queue may have a marking.
     marks: bool,
     flows: FlowTable,
@@ -68,7 +68,7 @@ impl Sorter {
         let mut sorter = Self {
             config: GatewayConfig { trunks: Vec::new(), ..config.clone() },
             generation: 1,
-            signals: policies.has_ack_control(),
+            controls_acks: policies.has_ack_control(),
             marks: false,
             flows: FlowTable::new(config.flows, config.seed),
             lan_hosts: LanHosts::default(),
@@ -121,8 +121,8 @@ impl Sorter {
 
     /// Returns `true` if an aggregate may control senders by their ACKs.
     #[inline]
-    pub(super) const fn has_signals(&self) -> bool {
-        self.signals
+    pub(super) const fn has_ack_control(&self) -> bool {
+        self.controls_acks
     }
 
     /// Returns `true` if a queue may have a marking.
@@ -282,7 +282,7 @@ impl Sorter {
     /// empty, with room for each policy.
     pub(super) fn enforce(&mut self, now: Time, policies: Arc<PolicySet>, list: Vec<Option<Time>>) {
         self.generation += 1;
-        self.signals |= policies.has_ack_control();
+        self.controls_acks |= policies.has_ack_control();
         self.marks |= policies.has_markings();
         let before = std::mem::replace(&mut self.policies, policies);
         self.change.retired.keep_policies(before);
@@ -291,7 +291,7 @@ impl Sorter {
 
     /// No aggregate belongs to the previous policies any more.
     pub(super) fn end_swap(&mut self) {
-        self.signals = self.policies.has_ack_control();
+        self.controls_acks = self.policies.has_ack_control();
         self.marks = self.names_markings();
     }
 

@@ -12,8 +12,8 @@
 //! Differs:
 //! - The law of the paper uses the slope of the queue. In a stable system, the queue is mostly empty and the slope is
 //!   noise, which drives all weights to one. With full buffers, the slope is always zero.
-//! - `s` includes capacity that idle neighbours do not use. So the law may decrease a weight that is too small as soon as
-//!   the neighbours send again. `service = "contended"` measures `s` while neighbours are busy.
+//! - `s` includes capacity that idle neighbours do not use. So the law may decrease the weight while neighbours are idle,
+//!   and the weight is too small when they send again. `service = "contended"` measures `s` while neighbours are busy.
 //! - The next decrease needs two new rounds, as with `literal`. A round with an unknown `s` changes nothing.
 
 use super::round::RoundObservation;

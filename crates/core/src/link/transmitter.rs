@@ -96,7 +96,8 @@ impl Transmitter {
         (self.free_at, packet)
     }
 
-    /// Transmission time of the next packet, rounded up. The last packet's rounding is subtracted.
+    /// Transmission time of the next packet, rounded up to nanoseconds. The excess that rounding
+    /// added to the last packet's time is subtracted.
     fn transmission(&mut self, charged: u32) -> Duration {
         if charged != self.charged {
             self.charge(charged);

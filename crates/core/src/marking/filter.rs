@@ -13,7 +13,7 @@ use crate::random::{halves, mixed};
 /// Number of counters of a filter.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Shape {
-    /// Number of stages. Each has a hash function of its own.
+    /// Number of stages. Each stage has its own hash function.
     pub stages: u32,
     /// Number of counters in each stage.
     pub buckets: u32,

@@ -106,7 +106,8 @@ mod tests {
         assert_eq!(limit(&classes, 2), None);
     }
 
-    /// Catches: other classes that get only their guarantees; a class beyond its bound that gets nothing.
+    /// Catches: a limit that leaves other classes only their guarantees, although their delay bounds need more; a class whose
+    /// packets are late already, but that needs no rate.
     #[test]
     fn other_classes_take_the_rate_that_their_bounds_need() {
         let other = class(5_000, 1, Some(10), 8);

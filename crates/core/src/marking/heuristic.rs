@@ -49,7 +49,7 @@ parameters! {
 /// Most counters in a stage of a filter.
 pub(super) const MOST_BUCKETS: u32 = 1 << 20;
 
-/// Most stages of a filter. Each has a hash function of its own.
+/// Most stages of a filter. Each stage has its own hash function.
 pub(super) const MOST_STAGES: u32 = 16;
 
 /// The greatest threshold: half of the range of a counter, so that counters do not overflow.

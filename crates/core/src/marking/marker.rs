@@ -17,7 +17,7 @@ pub struct Marker {
     /// `true` between [`sight`](Self::sight) and [`prevent`](Self::prevent).
     pending: bool,
     marks: Marks,
-    /// Bytes of all packets that arrived, and of those whose flows are tracked.
+    /// Bytes of all arrived packets, and bytes of packets whose flows are tracked.
     bytes: [u64; 2],
 }
 
@@ -43,8 +43,8 @@ pub struct Tracked {
     pub all_bytes: u64,
     /// Bytes of packets whose flows were in the projection when the packet arrived.
     pub tracked_bytes: u64,
-    /// Factor by which the rounds of tracked flows are multiplied, so that they stand for all traffic. It is 1 if the
-    /// projection adds other traffic by its rate.
+    /// Factor that multiplies the rounds of tracked flows, so that these flows represent all traffic. The factor is 1 if the
+    /// projection adds untracked traffic by its rate.
     pub rho: f64,
     /// Intervals of the filter that have ended.
     pub intervals: u64,

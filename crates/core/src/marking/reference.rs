@@ -253,7 +253,7 @@ impl Reference {
         Some(entry)
     }
 
-    /// Replaces the rounds of a flow in the projection by those of its `estimate`.
+    /// Computes the future rounds of a flow from `estimate`, and puts them into the projection.
     fn schedule(&mut self, now: Time, entry: u32, estimate: &Estimate) {
         let it = &mut self.entries[slot(entry)];
         let window = if estimate.marked || it.is_empty { Bytes::ZERO } else { estimate.window };

@@ -1,7 +1,7 @@
 //! The service rate `C` of a queue with a marking: fixed, or measured over the last two round trips.
 //!
-//! A link has a fixed rate. A class borrows capacity that other classes do not use, so its rate changes. It is measured
-//! over two *spans*, each as long as the longest round-trip time of the flows in the queue:
+//! A link has a fixed rate. A class borrows capacity that other classes do not use, so its rate changes. The rate is
+//! measured over two *spans*, each as long as the longest round-trip time of the flows in the queue:
 //!
 //! ```text
 //! C = (bytes that departed + idle time * most) / time, but at least `least` and at most `most`

@@ -85,8 +85,8 @@ pub(super) struct Sums {
     part: FlowTerm,
     /// Bytes that these flows have sent in the present interval.
     pub(super) bytes: u64,
-    /// The latest start of a next round, with [`ProjectedRounds::Next`]. It may be too late after a flow has left or
-    /// moved its start forward.
+    /// The latest start of a next round, with [`ProjectedRounds::Next`]. The value does not become earlier when a flow
+    /// leaves the list.
     due: Time,
     /// The longest round-trip time, in microseconds.
     longest: u32,

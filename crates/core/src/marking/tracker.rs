@@ -78,9 +78,9 @@ pub(super) struct Brief {
     pub(super) growth: u32,
     /// Round-trip time in microseconds, at least one.
     pub(super) rtt: u32,
-    /// As [`Estimate::marked`].
+    /// The flow had a mark or a loss in the current round.
     pub(super) marked: bool,
-    /// As [`Estimate::responds`].
+    /// `false` if a mark does not halve the window.
     pub(super) responds: bool,
 }
 

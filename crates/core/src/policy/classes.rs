@@ -6,7 +6,7 @@
 mod change;
 mod flat;
 
-pub use change::ClassChange;
+pub use change::{ClassChange, TermChange};
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,9 +17,9 @@ use crate::class::Terms;
 use crate::class::delay::{self, Part, Promise, Sharer};
 use crate::packet::Direction;
 use crate::qdisc::QdiscSpec;
-use crate::scheduler::{SchedulerSpec, Term};
+use crate::scheduler::{SchedulerSpec, Term, TermValues};
 use crate::units::duration;
-use crate::{Bytes, Chance, Factor, Rate};
+use crate::{Bytes, Rate};
 
 /// A class of the link (`postack`, section 3). Only rates and delay bounds may differ between the two directions.
 /// Fields with two values have one for each direction, upstream first.
@@ -44,23 +44,10 @@ pub struct Class {
     /// Longest wait of the packets while the class does not exceed guarantee and burst. `None`: no bound. Only leaf
     /// classes may have one (see [`class::delay`](crate::class::delay)).
     pub delay_bound: [Option<Duration>; 2],
-    /// Largest part of the bytes that may be dropped during a backlog.
-    pub loss_bound: Option<Chance>,
-    /// Queueing delay relative to that of another class.
-    pub delay_ratio: Option<Ratio>,
-    /// Loss rate relative to that of another class.
-    pub loss_ratio: Option<Ratio>,
-    /// Queue discipline of the class, in both directions.
+    /// Terms that only its scheduler knows.
+    pub own: TermValues,
+    /// The queue of its packets. Both directions share this description.
     pub queue: Arc<QdiscSpec>,
-}
-
-/// A ratio: the delay or loss of a class is `factor` times that of the class `of`.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Ratio {
-    /// Name of the other class.
-    pub of: String,
-    /// The factor, above zero.
-    pub factor: Factor,
 }
 
 impl Class {
@@ -79,9 +66,7 @@ impl Class {
             priority: 0,
             burst: None,
             delay_bound: [None; 2],
-            loss_bound: None,
-            delay_ratio: None,
-            loss_ratio: None,
+            own: TermValues::default(),
             queue: queue.into(),
         }
     }
@@ -101,7 +86,6 @@ impl Class {
             priority: self.priority,
             burst,
             delay_bound: self.delay_bound[direction.index()],
-            loss_bound: self.loss_bound,
         }
     }
 }
@@ -138,7 +122,7 @@ impl Default for ClassSet {
 pub struct ClassFault {
     /// Index of the faulty class in the list that was checked.
     pub at: usize,
-    /// Index of the other class that is involved. `None` if it is the link, or if there is none.
+    /// Index of the other class in the fault. `None` if it is the link, or if there is none.
     pub other: Option<usize>,
     /// Kind of the fault.
     pub kind: ClassFaultKind,
@@ -302,8 +286,8 @@ impl ClassSet {
         let mut faults = Vec::new();
         let parents = parents(&classes, &mut faults);
         let scheduler = scheduler.clone();
-        if !scheduler.terms().contains(&Term::Parent) {
-            flat::faults(&classes, rate, frame, &mut faults);
+        if !scheduler.terms().contains(&Term::PARENT) {
+            flat::faults(&classes, (rate, frame), scheduler.terms(), &mut faults);
             let set = Self { classes, frame, scheduler };
             return if faults.is_empty() { Ok(set) } else { Err(faults) };
         }
@@ -395,8 +379,8 @@ fn parents(classes: &[Class], faults: &mut Vec<ClassFault>) -> Vec<Option<usize>
 /// Indices of the classes in an order with parents before their children.
 fn parents_first(parents: &[Option<usize>], faults: &mut Vec<ClassFault>) -> Vec<usize> {
     let mut order = Vec::with_capacity(parents.len());
-    // Each walk goes from a class to its ancestors. This is the number of the walk that visited a class, or zero.
-    // A walk that meets a class of its own has found a loop.
+    // Walk `n` begins at class `n - 1` and goes to its ancestors. `walk` has the number of the walk that visited each class
+    // first, or zero. If a walk comes to a class that it has visited itself, there is a loop.
     let mut walk = vec![0; parents.len()];
     for at in 0..parents.len() {
         let (mut way, mut next) = (Vec::new(), Some(at));

@@ -63,7 +63,7 @@ const INNERMOST: u16 = 2;
 struct Axis<T> {
     /// First value of each interval, ascending. The first interval begins at zero.
     starts: Vec<T>,
-    /// Number of the bit set of each interval.
+    /// The bit set of each interval, by its number in [`Sets`].
     sets: Vec<u32>,
     /// Mean number of bits in a set.
     density: usize,
@@ -129,7 +129,7 @@ impl Index {
         [first, inside].into_iter().flatten().min()
     }
 
-    /// The first filter that matches `packet` by one of its headers. `key` is the flow key of this header, and `header` is
+    /// The first filter that matches `packet` with the given header. `key` is the flow key of this header, and `header` is
     /// its kind, such as [`ONLY`]. `second` is the second VLAN identifier.
     fn first_by(
         &self,
@@ -295,7 +295,7 @@ fn headers(filter: &Filter) -> Vec<Range<u16>> {
     [ONLY, other].map(|it| Range { first: it, last: it }).to_vec()
 }
 
-/// Sets the rank of each field, by its density. Returns the number of fields with ranges.
+/// Ranks the fields by density. Returns the number of fields with ranges.
 fn rank(addresses: &mut [Option<Axis<u128>>], numbers: &mut [Option<Axis<u16>>]) -> usize {
     let addresses = addresses.iter_mut().flatten().map(|axis| (axis.density, &mut axis.rank));
     let numbers = numbers.iter_mut().flatten().map(|axis| (axis.density, &mut axis.rank));
@@ -329,7 +329,7 @@ impl<T: Copy + Ord + Into<u128> + TryFrom<u128>> Axis<T> {
 }
 
 impl Sets {
-    /// Blocks that are not empty in any of `sets`: word `word` of the intersected summaries.
+    /// The blocks that are not empty in all of `sets`, as bits. Returns 64 blocks: those of summary word `word`.
     fn summary(&self, sets: &[u32], word: usize) -> u64 {
         let words = self.width.div_ceil(64);
         sets.iter().fold(u64::MAX, |all, set| all & self.summaries[slot(*set) * words + word])
@@ -393,7 +393,7 @@ impl Block {
 struct Builder<'a> {
     layout: &'a [u32],
     sets: Sets,
-    /// Index of each block that is stored already.
+    /// Indices of the stored blocks.
     known_blocks: HashMap<Block, u32, FixedState>,
     /// Numbers of the stored sets, found by a hash of their block indices.
     known_sets: HashTable<u32>,

@@ -59,7 +59,7 @@ pub enum FieldError {
     Number {
         /// The text.
         text: String,
-        /// Name of the field with its article, such as "a port".
+        /// Kind of the field with an article, for example "a port".
         kind: &'static str,
         /// Description of the valid forms.
         expected: &'static str,

@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 
 use super::{Filter, Policy, PolicyIndex, PolicySet};
 
-/// Pairs of policies: one of the previous set, and the one of the new set that takes over its state.
+/// Pairs of policies: a policy of the previous set, and the policy of the new set that takes over its state.
 ///
 /// A policy takes over from the previous policy with the same name, if both share their profile between the same units
 /// (flows or hosts). A renamed policy also takes over: its name is new, the name of the previous policy is gone, and the

@@ -84,12 +84,8 @@ impl Config {
 
     pub(super) fn build(&self, rate: Option<Rate>, mut random: Random) -> Marked {
         let marker = Marker::new(self.marking.build(Random::new(random.below(u64::MAX), 0)));
-        let queue = match &*self.queue {
-            QdiscSpec::PerFlow(queue) => {
-                QdiscSpec::PerFlow(queue.without_flow_limit()).build(rate, random)
-            }
-            queue => queue.build(rate, random),
-        };
+        let mut queue = self.queue.build(rate, random);
+        queue.expect_marking();
         let service = ServiceRate::fixed(rate.unwrap_or(Rate::from_bps(0)));
         Marked { place: ObservedQueue::new(queue, service), marker }
     }

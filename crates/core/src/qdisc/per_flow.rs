@@ -28,11 +28,6 @@ parameters! {
 }
 
 impl Config {
-    /// The same queue. A flow without a configured limit may fill the whole queue.
-    pub(super) fn without_flow_limit(&self) -> Self {
-        Self { limit: self.limit, flow_limit: Some(self.flow_limit.unwrap_or(self.limit)) }
-    }
-
     pub(super) fn build(&self, rate: Option<Rate>, _: Random) -> PerFlow {
         PerFlow {
             limit: self.limit,
@@ -150,6 +145,12 @@ impl Qdisc for PerFlow {
 
     fn limit(&self) -> Option<Bytes> {
         Some(self.limit)
+    }
+
+    fn expect_marking(&mut self) {
+        if std::mem::take(&mut self.by_rate) {
+            self.flow_limit = self.limit;
+        }
     }
 
     fn set_rate(&mut self, rate: Rate) {

@@ -10,26 +10,27 @@ parameters! {
 }
 
 impl Config {
+    /// The terms of its classes.
+    pub(super) const TERMS: &'static [Term] = &[
+        Term::PARENT,
+        Term::GUARANTEE,
+        Term::CEILING,
+        Term::WEIGHT,
+        Term::PRIORITY,
+        Term::BURST,
+        Term::DELAY_BOUND,
+        Term::QUEUE,
+        Term::MARKING,
+    ];
+
     pub(super) fn build(&self, _: Rate) -> ClassTree {
         ClassTree::default()
     }
 }
 
-const TERMS: &[Term] = &[
-    Term::Parent,
-    Term::Guarantee,
-    Term::Ceiling,
-    Term::Weight,
-    Term::Priority,
-    Term::Burst,
-    Term::DelayBound,
-    Term::Queue,
-    Term::Marking,
-];
-
 impl Scheduler for ClassTree {
     fn declares(&self) -> &'static [Term] {
-        TERMS
+        Config::TERMS
     }
 
     fn reserve(&mut self, more: usize) {

@@ -23,7 +23,7 @@
 //! violations are counted for each class and promise (`record.rs`). Loss and input curves count from the start
 //! of a busy period: the time in which packets wait without interruption.
 //!
-//! Cost: each arrival and departure visits all classes, so a packet costs O(classes). That is JoBS itself.
+//! Cost: each arrival and departure visits all classes, so a packet costs O(classes). The algorithm requires it.
 //!
 //! Source: `marking`, section 3 (its scheduler is JoBS of INFOCOM 2001); ns-2 2.35, `queue/jobs.cc` (gain).
 //! Differs:
@@ -43,11 +43,11 @@ mod record;
 mod tests;
 mod weights;
 
-use super::{ClassState, Delays, Kept, Relations, Scheduler, Term};
+use super::{ClassState, Delays, Kept, OwnTerms, Ratio, Scheduler, Term};
 use crate::class::{ClassId, Sent, Terms};
 use crate::packet::number;
 use crate::units::real;
-use crate::{Bytes, Rate, Time, choice, parameters};
+use crate::{Bytes, Chance, Rate, Time, choice, parameters, terms};
 use class::JobsClass;
 use rates::OfferedLoad;
 
@@ -90,7 +90,23 @@ choice! {
     }
 }
 
+terms! {
+    /// Promises that only JoBS makes to a class.
+    pub Promises, with [GUARANTEE, DELAY_BOUND] {
+        /// Largest fraction of its bytes that may be dropped while packets wait, such as "1 %";
+        /// only with scheduler "jobs". Default: not bounded.
+        LOSS_BOUND 36 = loss_bound: Chance, about_drops;
+        /// Its queueing delay relative to that of another class; only with scheduler "jobs". Default: none.
+        DELAY_RATIO 37 = delay_ratio: Ratio;
+        /// Its loss relative to that of another class; only with scheduler "jobs". Default: none.
+        LOSS_RATIO 38 = loss_ratio: Ratio;
+    }
+}
+
 impl Config {
+    /// The terms of its classes.
+    pub(super) const TERMS: &'static [Term] = &Promises::ALL;
+
     /// Bytes that may wait, as in the second experiment of `marking`.
     pub const BUFFER: Bytes = Bytes(250_000);
 
@@ -115,9 +131,6 @@ impl Config {
         }
     }
 }
-
-const TERMS: &[Term] =
-    &[Term::Guarantee, Term::DelayBound, Term::LossBound, Term::DelayRatio, Term::LossRatio];
 
 /// Classes of a link in one direction.
 pub(super) struct Jobs {
@@ -149,7 +162,7 @@ pub(super) struct Jobs {
 
 impl Scheduler for Jobs {
     fn declares(&self) -> &'static [Term] {
-        TERMS
+        Config::TERMS
     }
 
     fn buffer(&self) -> Option<Bytes> {
@@ -191,8 +204,9 @@ impl Scheduler for Jobs {
         self.classes[id.index()].terms = terms;
     }
 
-    fn relate(&mut self, id: ClassId, relations: Relations) {
-        self.classes[id.index()].relations = relations;
+    fn set_own(&mut self, id: ClassId, rank: u32, own: &OwnTerms<'_>) {
+        let class = &mut self.classes[id.index()];
+        (class.rank, class.promises) = (rank, Promises::read(own));
         self.unweighted = true;
     }
 

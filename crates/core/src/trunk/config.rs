@@ -58,7 +58,7 @@ pub enum Fallback {
     Direct,
 }
 
-/// The bandwidth probe of a trunk: the method by which it finds its share of the path.
+/// The bandwidth probe of a trunk, which finds the trunk's share of the path.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Probing {
     /// Management connections: TCP without payload. Routers drop management packets first, so that congestion drops no

@@ -129,7 +129,8 @@ mod tests {
         (0..span).map(turn).collect()
     }
 
-    /// In any span, `rate * span` bytes depart, give or take one packet. From the start on, up to a bucket more.
+    /// In any span after the start, `rate * span` bytes depart, with an error of one packet at most. The first span may also
+    /// carry the initial tokens of the bucket.
     ///
     /// Catches: a debt of the bucket that is forgiven after a millisecond; a timer of 2 ms with a bucket of 1 ms.
     #[test]

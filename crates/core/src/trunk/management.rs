@@ -39,7 +39,7 @@ pub(super) use receiver::ManagementReceiver;
 /// The sending ends of all management connections of a trunk.
 pub(super) struct Managements {
     vmss: u64,
-    /// DS codepoint of handshakes, the same as that of user packets.
+    /// DS codepoint of handshakes and of user packets.
     user_dscp: u8,
     /// DS codepoint of management packets.
     management_dscp: u8,
@@ -109,7 +109,8 @@ impl Managements {
     /// per RTO without backoff, so that replayed keepalives cannot cause a flood. The ACK makes the other silent
     /// connections start again.
     ///
-    /// Otherwise nothing happens. While some connections receive ACKs, the others are in timeouts because of congestion.
+    /// At any other keepalive, nothing happens. If some connections receive ACKs, the timeouts of the others are caused by
+    /// congestion.
     fn on_keepalive(&mut self) {
         if !std::mem::replace(&mut self.met, true) {
             return self.connections.iter_mut().for_each(Management::knock_again);

@@ -28,7 +28,7 @@ pub struct TrunkState {
     pub window: u64,
     /// Mean of the smoothed round-trip times of the management connections. `None` before the first ACK.
     pub rtt: Option<Duration>,
-    /// User bytes that may be sent now. Below zero, more bytes were sent than credit was given. With epochs: the
+    /// User bytes that may be sent now. Negative if the last user packets were longer than the credit. With epochs: the
     /// window minus the user bytes in flight.
     pub credit: i64,
     /// Management connections that have had two timeouts in a row without an ACK.
@@ -50,8 +50,8 @@ pub struct TrunkCounters {
     pub guaranteed: u64,
     /// Bytes of user packets that bypassed the trunk because the other gateway was considered dead.
     pub past: u64,
-    /// With epochs: bytes of user packets that did not reach the other gateway in time, by its reports. A packet that
-    /// arrives after it was counted as missing stays counted.
+    /// With epochs: bytes of user packets that did not reach the other gateway in time, by its reports. The counter
+    /// does not decrease if such a packet arrives late.
     pub missing: u64,
     /// Packets that the trunk created: management packets, handshakes and ACKs.
     pub made: u64,

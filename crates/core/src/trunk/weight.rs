@@ -142,7 +142,8 @@ mod tests {
         }
     }
 
-    /// Catches: packets that pass an empty queue counted as sent during a backlog; backlogged time that is never added.
+    /// Catches: packets that count as sent during a backlog although the queue was empty; backlogged time that is never
+    /// added.
     #[test]
     fn only_backlogged_time_counts_as_busy() {
         let adjuster = crate::itcp::Config::default();

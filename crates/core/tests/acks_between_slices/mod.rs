@@ -1,4 +1,5 @@
-//! Held ACKs while a swap of policies proceeds in slices. Data and ACKs arrive between the slices.
+//! Held ACKs during a swap of the policy set. A swap proceeds in *slices* of a few steps, and data
+//! and ACKs arrive between the slices.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -5,11 +5,11 @@
 
 use super::{Complaints, File, about, code_of, production, rust};
 
-/// Most fields today. The aim is 60.
-const MOST_FIELDS: usize = 184;
+/// Most fields today. The aim is 60 (`docs/understand/ack-control-constants.md`).
+const MOST_FIELDS: usize = 174;
 
 /// Most tuned constants today. The aim is 15.
-const MOST_CONSTANTS: usize = 41;
+const MOST_CONSTANTS: usize = 21;
 
 /// Constants that are no choice: the file, the name, and the kind.
 const NOT_TUNED: &[(&str, &str, &str)] = &[
@@ -19,7 +19,7 @@ const NOT_TUNED: &[(&str, &str, &str)] = &[
     ("hold.rs", "MOST_OF_FLOW", "size"),
     ("hold.rs", "WHOLE_OF_FLOW", "size"),
     ("hold.rs", "NEVER", "bits"),
-    ("rules.rs", "MOST", "size"),
+    ("virtual_queue.rs", "MOST", "size"),
     ("record.rs", "MOST", "size"),
     ("record.rs", "PLAIN", "bits"),
     ("record.rs", "DUPLICATE", "bits"),
@@ -27,6 +27,9 @@ const NOT_TUNED: &[(&str, &str, &str)] = &[
     ("record.rs", "WHOLE", "bits"),
     ("record.rs", "NONE", "bits"),
     ("record.rs", "TICK_BITS", "unit"),
+    ("paced.rs", "LEAST", "unit"),
+    ("gate.rs", "TICK", "unit"),
+    ("shares.rs", "LONGEST", "size"),
     ("flow.rs", "KNOWN", "bits"),
     ("flow.rs", "TIMED", "bits"),
     ("flow.rs", "EDGE", "bits"),

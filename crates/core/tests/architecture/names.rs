@@ -16,13 +16,6 @@ const FAR_FROM_FIELDS: &[(&str, &str)] = &[
     ("crates/sim/src/engine/conservation.rs", "Network"),
 ];
 
-/// Parts of the core whose file headers do not yet name the file of the fields.
-const HEADERS_TO_COME: &[&str] = &[
-    "crates/core/src/ack/",
-    "crates/core/src/aggregate/",
-    "crates/core/src/scheduler/jobs/rates.rs",
-];
-
 /// The sources of all crates without tests, as pairs of crate name and file.
 fn of_crates(files: &[File]) -> impl Iterator<Item = (&str, &File)> {
     rust(files).filter_map(|file| {
@@ -57,14 +50,13 @@ fn implemented(line: &str) -> Option<&str> {
     is_inherent.then(|| name.rsplit("::").next().unwrap_or(name))
 }
 
-/// The names of the types that `text` defines without indentation, or in `choice!` and
-/// `parameters!`.
+/// The names of the types that `text` defines, at the left margin or in `choice!`, `parameters!` and `terms!`.
 fn definitions(text: &str) -> Vec<&str> {
     let mut declares = false;
     let mut names = Vec::new();
     for line in text.lines() {
         match line {
-            "choice! {" | "parameters! {" => declares = true,
+            "choice! {" | "parameters! {" | "terms! {" => declares = true,
             "}" => declares = false,
             _ => {}
         }
@@ -116,8 +108,7 @@ pub(super) fn type_names(files: &[File]) -> Complaints {
 pub(super) fn methods(files: &[File]) -> Complaints {
     let types = types(files);
     let mut complaints = Complaints::new();
-    let due = |path: &str| !HEADERS_TO_COME.iter().any(|part| path.starts_with(part));
-    for (krate, file) in of_crates(files).filter(|(_, file)| due(&file.path)) {
+    for (krate, file) in of_crates(files) {
         let mut before = BTreeSet::new();
         for name in production(&file.text).lines().filter_map(implemented) {
             let Some(homes) = types.get(&(krate, name)) else { continue };

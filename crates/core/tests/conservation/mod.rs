@@ -1,4 +1,6 @@
-//! Work conservation: no packet waits while the token bucket has tokens that it may use.
+//! Work conservation: no packet waits while the token bucket has tokens that the packet may use.
+//!
+//! A *member* is a flow of the aggregate. Its *part* is its share of the token bucket.
 
 use std::collections::VecDeque;
 

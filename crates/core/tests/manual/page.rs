@@ -1,6 +1,7 @@
 //! Writes the manual page of all mechanisms.
 
 use tidegate_core::parameters::{Form, Parameter};
+use tidegate_core::scheduler::{Term, TermForm};
 
 use crate::{Registry, wrapped};
 
@@ -14,19 +15,41 @@ pub(crate) fn page(registries: &[Registry]) -> String {
                 `kind` and the parameters to change: `queue = { kind = \"red\", limit = \"200 kB\" }`. \
                 This page is generated from the code that reads the files.";
     page += &paragraph(head);
-    for Registry { title, fields, differs, mechanisms, .. } in registries {
+    for Registry { title, fields, differs, mechanisms, terms, .. } in registries {
         page += &format!("\n## {title}\n\n");
         page += &paragraph(&format!("Named by {fields}. {differs}"));
-        for mechanism in mechanisms {
+        let terms = terms.iter().copied().map(Some).chain(std::iter::repeat(None));
+        for (mechanism, terms) in mechanisms.iter().zip(terms) {
             page += &format!("\n### `{}`\n\n", mechanism.name);
             page += &paragraph(mechanism.about);
             if !mechanism.parameters.is_empty() {
                 page += "\n| parameter | default | values | |\n|---|---|---|---|\n";
             }
             mechanism.parameters.iter().for_each(|parameter| page += &rows(parameter, ""));
+            page += &terms.map_or_else(String::new, of_classes);
         }
     }
     page
+}
+
+/// The table of the terms that a class can have.
+fn of_classes(terms: &[Term]) -> String {
+    let mut table = "\n| term of a class | values | |\n|---|---|---|\n".to_owned();
+    for term in terms {
+        let values = match term.form() {
+            TermForm::Other => "",
+            TermForm::Rate => "a rate",
+            TermForm::Bytes => "a size",
+            TermForm::Duration => "a time",
+            TermForm::Chance => "a part",
+            TermForm::Whole(..) => "a whole number",
+            TermForm::Ratio => "`{ of, factor }`",
+        };
+        let ways = if term.declaration().each_way { ", or `{ up, down }`" } else { "" };
+        let about = term.declaration().about.split_whitespace().collect::<Vec<_>>().join(" ");
+        table += &format!("| `{}` | {values}{ways} | {about} |\n", term.name());
+    }
+    table
 }
 
 fn paragraph(text: &str) -> String {

@@ -1,4 +1,6 @@
 //! Invariants of the allocations while members (flows) and the profile change.
+//!
+//! The *part* of a member is its share of the token bucket.
 
 use std::time::Duration;
 

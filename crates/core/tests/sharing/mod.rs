@@ -21,7 +21,6 @@ impl Tree {
             priority: 0,
             burst: Bytes(0),
             delay_bound: None,
-            loss_bound: None,
         };
         Self { classes: vec![(0, link)] }
     }

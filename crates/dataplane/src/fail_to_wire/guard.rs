@@ -59,7 +59,7 @@ impl Guarded {
     fn look(&self, survey: io::Result<Survey>, before: &[Trouble]) -> Vec<Trouble> {
         let survey = match survey {
             Ok(survey) => survey,
-            // `Watch` reports an interface that no longer exists.
+            // The daemon's watch of the ports reports an interface that no longer exists.
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO)) => {
                 return Vec::new();
             }

@@ -22,8 +22,8 @@ static SWALLOW: &[u8] = include_bytes_aligned!("../../../../bpf/swallow.bpf.o");
 const TAKE: &str = "tidegate_take";
 const DROP: &str = "tidegate_drop";
 
-/// A loaded BPF object of one port: the XDP programs or the tc programs, and the maps that both
-/// objects have.
+/// A loaded BPF object of one port: either the one with the XDP programs or the one with the tc
+/// programs. Each has the maps `life`, `bypassed` and `gateway`.
 pub(super) struct Object {
     object: Ebpf,
     counters: Counters,
@@ -153,14 +153,15 @@ impl Object {
 pub(super) enum GivesWay<'s> {
     /// No XDP program is attached.
     None,
-    /// Atomic replacement.
+    /// The new program replaces this one atomically.
     Replaced(&'s Found),
-    /// The old program is detached first, because it runs in the other mode or a link attaches it.
+    /// This program is detached first. It cannot be replaced atomically, because it runs in the
+    /// other mode or is attached by a BPF link.
     Detached(&'s Found),
 }
 
 impl<'s> GivesWay<'s> {
-    /// The way to attach a new program in `mode` on the interface of `survey`.
+    /// Decides it for a new program in `mode`. `survey` lists the programs on the interface.
     ///
     /// # Errors
     ///
@@ -201,14 +202,14 @@ mod tests {
     const TC_SHOT: u32 = 2;
     const TC_REDIRECT: u32 = 7;
 
-    /// Deadlines of the gateway: bypass requested, bypass requested because there is nothing to
-    /// manage, a time in the past, and a time far in the future.
+    /// Values of the gateway's deadline: bypass was requested; bypass was requested because there
+    /// is nothing to manage; a time in the past; a time far in the future.
     const TOLD: u64 = 0;
     const IDLE: u64 = 1;
     const LONG_AGO: u64 = 2;
     const STILL: u64 = u64::MAX;
 
-    /// The counters before and after all of [`frames`] bypassed the gateway for one reason.
+    /// Counts of one reason: before any frame was bypassed, and after all of [`frames`] were.
     const NONE: FrameCount = FrameCount { frames: 0, bytes: 0 };
     const ALL: FrameCount = FrameCount { frames: 5, bytes: 14 + 75 + 115 + 79 + 1_514 };
     const NOTHING: Bypassed = Bypassed { told: NONE, silent: NONE, no_socket: NONE, idle: NONE };

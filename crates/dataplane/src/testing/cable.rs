@@ -34,8 +34,8 @@ impl Cable {
         Self { memory, comes, leaves, spare, counters }
     }
 
-    /// Reuses the memory of received frames for sent ones, also across ports with the same `spare`.
-    /// The port then allocates no more than a real one.
+    /// Sends frames in the memory of received ones, which `spare` keeps. Several ports may share a
+    /// `spare`. The port then allocates no more than a real one.
     #[must_use]
     pub fn with_spare(self, spare: Frames) -> Self {
         Self { spare, ..self }

@@ -82,8 +82,8 @@ pub(super) fn bound(command: &Command) -> Command {
     bound
 }
 
-/// The processes in the network namespaces `namespaces`. With `holder`, the names are looked up in
-/// the mount namespace of that process, otherwise in the host's.
+/// The processes in the network namespaces with these names. A lab without root has a `holder`: the
+/// names exist only in the mount namespace of that process.
 pub(super) fn inside(holder: Option<Process>, namespaces: &[String]) -> Vec<Process> {
     let identity = |path: String| fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
     let root = holder.map_or_else(String::new, |it| format!("/proc/{}/root", it.pid));

@@ -1,24 +1,29 @@
 //! The table of LDAP attributes that hold the fields of policies, classes and trunks.
 //!
-//! Each row has a field, its attribute, and the last number of the attribute's OID. The schema
-//! files in `packaging/ldap` are generated from this table.
+//! Each row has a field, its attribute, and the last number of the attribute's OID. Schedulers
+//! declare the fields that only their classes have, with the numbers. The schema files in
+//! `packaging/ldap` are generated from all rows.
 //!
 //! Source: RFC 3703 (`pcim...`). Attributes that RFC 3703 and RFC 4104 lack are our own (`tg...`),
 //! in the terms of QPIM, RFC 3644.
 
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
 use tidegate_config::ItemKind;
 use tidegate_config::ItemKind::{Class, Policy, Trunk};
+use tidegate_core::scheduler::{SchedulerSpec, Term};
 
 /// A field of a policy, class or trunk, and its attribute.
+#[derive(Clone)]
 pub(super) struct Field {
     /// Kinds of items with this field.
     pub(super) kinds: &'static [ItemKind],
     /// The field's name after its table's name: `profile.mean`.
     pub(super) path: &'static str,
     /// The attribute.
-    pub(super) attribute: &'static str,
-    /// The last number of the attribute's OID.
-    #[cfg_attr(not(test), expect(dead_code, reason = "only the schema has numbers"))]
+    pub(super) attribute: Cow<'static, str>,
+    /// The last number of its OID.
     pub(super) number: u32,
 }
 
@@ -65,14 +70,34 @@ const fn row(
     attribute: &'static str,
     number: u32,
 ) -> Field {
-    Field { kinds, path, attribute, number }
+    Field { kinds, path, attribute: Cow::Borrowed(attribute), number }
 }
 
-/// All fields. A number is never reused for another attribute.
+/// All fields, in the order of the numbers. A number is never reused for another attribute.
 ///
 /// Some fields also have an attribute in RFC 3703 or RFC 4104 (`standard.rs`, `filter.rs`). The
 /// attribute in this table then holds only values that the standard one cannot express.
-pub(super) const FIELDS: &[Field] = &[
+pub(super) static FIELDS: LazyLock<Vec<Field>> = LazyLock::new(|| {
+    let declared = SchedulerSpec::all_terms().filter(|term| !term.is_of_the_link()).map(of_term);
+    let mut all: Vec<_> = ROWS.iter().cloned().chain(declared).collect();
+    all.sort_by_key(|field| field.number);
+    all
+});
+
+/// The row of `term`, a field of classes that a scheduler declares. For example, the attribute of
+/// `loss_bound` is `tgLossBound`.
+fn of_term(term: Term) -> Field {
+    let capital = |word: &str| {
+        let mut letters = word.chars();
+        letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters).collect()
+    };
+    let words: String = term.name().split('_').map(capital).collect::<Vec<String>>().concat();
+    let attribute = Cow::Owned(format!("tg{words}"));
+    Field { kinds: &[Class], path: term.name(), attribute, number: term.declaration().number }
+}
+
+/// The fields that no scheduler declares.
+const ROWS: &[Field] = &[
     row(&[Policy], "mode", "tgMode", 1),
     row(&[Policy, Class], "priority", "tgPriority", 2),
     row(&[Policy, Class, Trunk], "roles", "tgRoles", 3),
@@ -108,9 +133,6 @@ pub(super) const FIELDS: &[Field] = &[
     row(&[Class, Trunk], "weight", "tgWeight", 33),
     row(&[Class], "burst", "tgBurst", 34),
     row(&[Class], "delay_bound", "tgDelayBound", 35),
-    row(&[Class], "loss_bound", "tgLossBound", 36),
-    row(&[Class], "delay_ratio", "tgDelayRatio", 37),
-    row(&[Class], "loss_ratio", "tgLossRatio", 38),
     row(&[Trunk], "local", "tgLocal", 39),
     row(&[Trunk], "peer", "tgPeer", 40),
     row(&[Trunk], "next_hop", "tgNextHop", 41),
@@ -163,7 +185,7 @@ mod tests {
 
     #[test]
     fn no_attribute_and_no_number_is_used_twice() {
-        let names: BTreeSet<_> = FIELDS.iter().map(|field| field.attribute).collect();
+        let names: BTreeSet<_> = FIELDS.iter().map(|field| &field.attribute).collect();
         let numbers: BTreeSet<_> = FIELDS.iter().map(|field| field.number).collect();
         assert_eq!((names.len(), numbers.len()), (FIELDS.len(), FIELDS.len()));
     }

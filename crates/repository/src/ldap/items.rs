@@ -105,7 +105,7 @@ fn name(entry: &Entry) -> Result<String, Fault> {
 fn own_fields(kind: ItemKind, entry: &Entry) -> Result<Table, Fault> {
     let mut read = Table::new();
     for field in fields(kind) {
-        let Some(text) = entry.text(field.attribute)? else { continue };
+        let Some(text) = entry.text(&field.attribute)? else { continue };
         let value = value::parse(text);
         match field.in_table() {
             None => {
@@ -115,13 +115,13 @@ fn own_fields(kind: ItemKind, entry: &Entry) -> Result<Table, Fault> {
                 let inner = read.entry(table).or_insert_with(|| Value::Table(Table::new()));
                 let Value::Table(inner) = inner else {
                     return Err(entry.malformed(
-                        field.attribute,
+                        &field.attribute,
                         "is given together with another attribute for the whole table",
                     ));
                 };
                 if inner.insert(name.to_owned(), value).is_some() {
                     return Err(entry.malformed(
-                        field.attribute,
+                        &field.attribute,
                         "is given together with another attribute for the whole table",
                     ));
                 }
@@ -229,7 +229,7 @@ fn has_attribute(kind: ItemKind, path: &str) -> bool {
 
 fn attribute(item: &Item, path: &str) -> Result<&'static str, Fault> {
     let found = FIELDS.iter().find(|field| field.kinds.contains(&item.kind) && field.path == path);
-    found.map(|field| field.attribute).ok_or_else(|| {
+    found.map(|field| &*field.attribute).ok_or_else(|| {
         let message =
             format!("{} `{}`: the schema has no attribute for `{path}`", item.kind, item.name);
         Fault::new(FaultKind::Unusable, message)

@@ -28,10 +28,10 @@ fn ours() -> String {
          objectidentifier tgAttribute tidegate:1\n\
          objectidentifier tgObject tidegate:2\n\n"
     );
-    for field in FIELDS {
+    for field in FIELDS.iter() {
         text += &attribute(
             field.number,
-            field.attribute,
+            &field.attribute,
             &format!("Field {}", field.path),
             DIRECTORY_STRING,
         );
@@ -47,7 +47,7 @@ fn ours() -> String {
         "",
         &[GENERATION, PENDING],
     );
-    let held = |kind| fields(kind).map(|field| field.attribute).collect::<Vec<_>>();
+    let held = |kind| fields(kind).map(|field| &*field.attribute).collect::<Vec<_>>();
     text += &class(
         2,
         POLICY_CLASS,

@@ -64,7 +64,7 @@ pub(crate) async fn next_snapshot(snapshots: &mut Snapshots) -> Snapshot {
     }
 }
 
-/// Asserts that no answer comes for longer than `QUIET`.
+/// Asserts that no answer comes within 600 ms, which is longer than `QUIET`.
 pub(crate) async fn nothing(snapshots: &mut Snapshots) {
     let answer = timeout(Duration::from_millis(600), snapshots.recv()).await;
     assert!(answer.is_err(), "{answer:?}");

@@ -15,7 +15,7 @@ use crate::{order, parse, run, sorted};
 /// The entries with which every set begins.
 const ROOT: &str = "dn: ou=tidegate,dc=test\nobjectClass: organizationalUnit\nobjectClass: tgRepository\nou: tidegate\n\n";
 
-/// Writes `entries` and then the marker. `B` in names is replaced by the root entry.
+/// Writes `entries` and then the marker, the attribute `tgGeneration` whose change tells readers to read. `B` in names is replaced by the root entry.
 fn commit(server: &Server, entries: &str) {
     let marker =
         format!("\n\ndn: {BASE}\nchangetype: modify\nreplace: tgGeneration\ntgGeneration: 1\n");

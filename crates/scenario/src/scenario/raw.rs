@@ -96,16 +96,16 @@ tables! {
         /// With overflow "slow": most bytes that wait, over all local connections. With "withhold":
         /// threshold of the mean queue.
         "queue" => queue: Option<Spanned<Bytes>>,
-        /// With kind "aggregate": the rule for its weight, "fixed", "literal", "measured" or "proportional", or a
-        /// table with `kind` and parameters. Default: the weight of its congestion control.
+        /// With kind "aggregate": the rule that adjusts its weight, "fixed", "literal" (the paper's), "measured" or
+        /// "proportional", or a table with `kind` and parameters. Default: the weight of its congestion control.
         "weight" => weight: Option<Spanned<Weight>>,
         /// Port of the receiver. Default: 5001.
         "port" => port: Option<Spanned<Number>>,
         /// DS codepoint of its packets, by name or number. Default: 0.
         "dscp" => dscp: Option<Spanned<Token<Codepoints>>>,
-        /// TCP settings of both ends, as in `[run]`. Without a `profile`, it changes single fields
-        /// of the run's settings. It replaces the settings of the hosts. Default: the settings of
-        /// the hosts.
+        /// TCP settings of both ends, as in `[run]`, in place of the settings of the hosts. Without a
+        /// `profile`, fields that the table does not name are those of the run. Default: the settings
+        /// of the hosts.
         "tcp" => tcp: Option<Spanned<Tcp>>,
     }
 

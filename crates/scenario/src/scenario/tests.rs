@@ -71,7 +71,7 @@ fn a_dumbbell_becomes_nodes_links_and_traffic() {
 }
 
 #[test]
-fn what_has_no_link_is_attached_to_the_network_of_routes() {
+fn nodes_without_a_link_are_attached_to_the_network_of_routes() {
     let it = scenario(&example("gateway.toml"));
     let NodeKind::Cloud(cloud) = &it.nodes.last().unwrap().kind else { panic!() };
     // A port each for the two hosts beyond the gateway, with two addresses. A port for the gateway,
@@ -267,7 +267,7 @@ delay = "7 ms"
 
 /// Catches: findings about an embedded policy file with the line numbers of the embedded file.
 #[test]
-fn what_is_wrong_in_an_inline_policy_file_is_marked_there() {
+fn errors_in_an_inline_policy_file_are_marked_there() {
     let inline = |text: &str| SMALL.replace("policy = \"edge.toml\"", &format!("inline = {text}"));
     let literal = inline("'''\n[gateway]\nlan = \"lan\"\nwan = 7\n'''");
     let (_, found) = read(&literal);
@@ -431,7 +431,7 @@ delay = "7 ms" -> delay = "40000000 s" -> TG0060 at "40000000 s" -> change[0].de
 /// An invalid value causes a single finding: not also one about a missing field, or about
 /// consequences.
 #[test]
-fn one_mistake_is_told_once() {
+fn a_mistake_is_reported_once() {
     for (from, to) in [
         ("size = \"20 kB\"", "size = \"20\""),
         ("off = \"2 s\"", "off = \"-2 s\""),

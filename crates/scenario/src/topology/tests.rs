@@ -125,7 +125,7 @@ fn a_gateway_is_not_behind_itself_and_something_is_behind_it() {
 }
 
 #[test]
-fn every_example_is_accepted_without_a_word() {
+fn every_example_is_accepted_without_a_finding() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/lab");
     let mut count = 0;
     for entry in std::fs::read_dir(folder).unwrap() {

@@ -205,7 +205,7 @@ impl LowestNumber {
 
 impl Scheduler for LowestNumber {
     fn declares(&self) -> &'static [Term] {
-        &[Term::Guarantee]
+        &[Term::GUARANTEE]
     }
 
     fn reserve(&mut self, _: usize) {}

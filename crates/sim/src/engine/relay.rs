@@ -337,7 +337,7 @@ mod tests {
     /// Catches: a first connection that stays open, but is never read, after the second connection
     /// has failed.
     #[test]
-    fn what_comes_after_the_second_half_has_failed_is_refused() {
+    fn data_after_the_failure_of_the_second_connection_is_refused() {
         let mut scenario = slower(1, file(50_000_000));
         lossy(&mut scenario, "r", "q", 100);
         scenario.traffic[0].start = Start::At(Duration::from_secs(200));

@@ -493,12 +493,12 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_what_can_be() {
+    fn a_valid_scenario_has_no_errors() {
         assert_eq!(said(|_| {}), "");
     }
 
     #[test]
-    fn every_problem_says_where_it_is() {
+    fn each_error_is_reported_at_its_field() {
         let cases: [(Change, &str); 19] = [
             (|it| it.run.duration = Duration::ZERO, "run.duration: it is zero"),
             (|it| it.run.warmup = it.run.duration, "run.warmup: the warm-up takes all"),

@@ -195,7 +195,7 @@ mod tests {
         // At 0.8 Mbit/s and 100 ms, segments of 1,000 bytes with their headers take 10 ms each, and
         // the rest of a round trip 201.64 ms. The vector omits the first segment, which departs at
         // once.
-        // Catches: doubling in every round; the other parity; the newest sample counted in the round
+        // Catches: doubling in every round; doubling that begins one round earlier or later; the newest sample counted in the round
         // it ends; 3/4 at the end of slow start; delta rounded down; the least sample for the mean.
         for line in VECTORS.lines().filter_map(|line| line.strip_prefix("Vegas ")) {
             let (settings, trace) = line.split_once('|').unwrap();
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn delta_is_rounded_to_the_nearest_segment() {
         // int((expected / base - sent / rtt) * base + 0.5), base 100 ms: 20 - 20 * 100 / 108 =
-        // 1.48; at 108.2 ms 1.52. If fewer are sent than expected, the difference counts as queued.
+        // 1.48; at 108.3 ms 1.53. If fewer are sent than expected, the difference counts as queued.
         // If more are sent, nothing is queued.
         let delta = |expected, sent, micros| {
             delta(expected, sent, Duration::from_millis(100), Duration::from_micros(micros))
@@ -250,8 +250,8 @@ mod tests {
 
     #[test]
     fn a_window_of_as_many_segments_as_the_weight_grows() {
-        // Its ACKs add a segment each, as in slow start. Catches: slow start that is detected by this
-        // step.
+        // Each of its ACKs adds a segment, as in slow start. Catches: slow start that is recognised by the
+        // growth per ACK.
         let config = Config { theta: Factor::whole(8), ..Config::default() };
         let mut control = config.build(Counting::RFC);
         let mut window = window(8, 8);
@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn other_weights_share_within_ten_points_but_not_within_ten_percent() {
-        // A002-1 over the grid. ns-2 counts whole packets, so any queue from 0.5 to 1.5 packets
+        // A002-1 (shares in proportion to weights) for all pairs of weights. ns-2 counts whole packets, so any queue from 0.5 to 1.5 packets
         // counts as one. A weight of 1 therefore misses its share by up to 30 %. `weighted-vegas`
         // counts bytes.
         let mut worst: f64 = 0.0;
@@ -346,7 +346,7 @@ mod tests {
         // With alpha = beta, whole steps empty the queue at times, and a late connection sees the
         // path without it. Between theta and 3 theta queued segments the window does not move.
         // Weights of 1 and 3 then share 1:1.6 if started together, and 1:1.9 half a minute apart.
-        // (`itcp`, ns-2 on another path: 1:2.80 and 1:1.08.)
+        // (The paper `itcp`, with ns-2 on another path, has 1:2.80 together and 1:1.08 apart.)
         // Catches: a base that only the first round sets; one threshold for both directions.
         let ratio = |beta, gap| {
             let [one, other] = shares([1, 3], beta, false, gap);

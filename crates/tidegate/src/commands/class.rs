@@ -6,11 +6,12 @@ use std::time::Duration;
 use anyhow::bail;
 use serde_json::{Map, Value, json};
 use tidegate_core::Rate;
+use tidegate_core::scheduler::{Term, TermForm};
 use tidegate_core::units::duration;
 
 use super::Context;
 use super::status::{columns, size};
-use crate::api::{Class, Classes};
+use crate::api::{Class, ClassChange, Classes};
 use crate::client;
 use crate::code::Code;
 use crate::output::{Exit, Failure};
@@ -43,11 +44,8 @@ enum ClassCommand {
     Set {
         /// The class
         name: String,
-        /// FIELD=VALUE, such as guarantee="40 Mbit/s" or ceiling=none. Fields for both directions:
-        /// guarantee, ceiling, delay_bound; for one direction: guarantee.up and so on. Other
-        /// fields: weight, priority, burst, loss_bound, delay_ratio.of, delay_ratio.factor,
-        /// loss_ratio.of, loss_ratio.factor
-        #[arg(required = true, value_name = "FIELD=VALUE")]
+        // The help is generated, because the schedulers declare the fields of their classes.
+        #[arg(required = true, value_name = "FIELD=VALUE", help = help_of_fields())]
         fields: Vec<String>,
     },
 }
@@ -112,17 +110,23 @@ fn change(fields: &[String]) -> anyhow::Result<Map<String, Value>> {
             Failure::worded(Code::BadRequest, &message).of_input()
         };
         let value = match name {
-            "weight" | "priority" => {
-                value.parse::<u32>().map(Value::from).map_err(|_| wrong("a whole number"))?
-            }
-            "delay_ratio.factor" | "loss_ratio.factor" => {
-                value.parse::<f64>().map(Value::from).map_err(|_| wrong("a number"))?
-            }
-            name if FIELDS.contains(&name.split_once('.').map_or(name, |it| it.0)) => json!(value),
-            name => {
-                let message = format!("a class has no `{name}`; there are: {}", FIELDS.join(", "));
-                bail!(Failure::worded(Code::BadRequest, &message).of_input());
-            }
+            "parent" | "queue" => json!(value),
+            _ => match form_of(name) {
+                Some(TermForm::Whole(..)) => {
+                    value.parse::<u32>().map(Value::from).map_err(|_| wrong("a whole number"))?
+                }
+                Some(TermForm::Ratio) if name.ends_with(".factor") => {
+                    value.parse::<f64>().map(Value::from).map_err(|_| wrong("a number"))?
+                }
+                Some(_) => json!(value),
+                None => {
+                    let fields = ClassChange::terms().map(Term::name).chain(["parent", "queue"]);
+                    let fields: Vec<_> = fields.collect();
+                    let fields = fields.join(", ");
+                    let message = format!("a class has no `{name}`; there are: {fields}");
+                    bail!(Failure::worded(Code::BadRequest, &message).of_input());
+                }
+            },
         };
         match name.split_once('.') {
             Some((rates, way)) => {
@@ -141,20 +145,29 @@ fn change(fields: &[String]) -> anyhow::Result<Map<String, Value>> {
     Ok(change)
 }
 
-/// The fields of a class that `set` can change.
-const FIELDS: [&str; 11] = [
-    "guarantee",
-    "ceiling",
-    "weight",
-    "priority",
-    "burst",
-    "delay_bound",
-    "loss_bound",
-    "delay_ratio",
-    "loss_ratio",
-    "parent",
-    "queue",
-];
+/// The form of the values that `field` takes; `guarantee.up` has the form of `guarantee`.
+fn form_of(field: &str) -> Option<TermForm> {
+    let name = field.split_once('.').map_or(field, |(name, _)| name);
+    ClassChange::terms().find(|term| term.name() == name).map(Term::form)
+}
+
+/// The help text of `tidegate class set` on the fields.
+fn help_of_fields() -> String {
+    let (ways, others): (Vec<_>, Vec<_>) =
+        ClassChange::terms().partition(|term| term.declaration().each_way);
+    let ways: Vec<_> = ways.into_iter().map(Term::name).collect();
+    let parts = |term: Term| match term.form() {
+        TermForm::Ratio => format!("{name}.of, {name}.factor", name = term.name()),
+        _ => term.name().to_owned(),
+    };
+    let others: Vec<_> = others.into_iter().map(parts).collect();
+    format!(
+        "FIELD=VALUE, such as guarantee=\"40 Mbit/s\" or ceiling=none. Fields for both directions: {}; for one \
+         direction: guarantee.up and so on. Other fields: {}",
+        ways.join(", "),
+        others.join(", "),
+    )
+}
 
 fn table(classes: &[Class]) -> String {
     let head = [
@@ -260,7 +273,7 @@ mod tests {
         ] {
             assert!(wrong(field).contains(said), "{}", wrong(field));
         }
-        let read = |json: Value| serde_json::from_value::<crate::api::ClassChange>(json);
+        let read = |json: Value| serde_json::from_value::<ClassChange>(json);
         let said = |json: Value| read(json).unwrap_err().to_string();
         assert_eq!(
             said(json!({ "ceiling": "40" })),

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use tidegate_dataplane::{Interface, Offload, af_xdp, fail_to_wire};
+use tidegate_dataplane::{BACKENDS, Interface, Offload, af_xdp, fail_to_wire};
 
 use super::{Context, check};
 use crate::config::Backend;
@@ -35,7 +35,7 @@ pub(crate) struct DoctorArgs {
 #[serde(rename_all = "lowercase")]
 enum Health {
     Good,
-    /// A gateway runs on this host, but with a disadvantage.
+    /// A gateway can run on this host, but with a disadvantage.
     Lacking,
     /// A gateway cannot run on this host.
     Bad,
@@ -119,8 +119,8 @@ fn bad(what: &str, seen: impl Into<String>, remedy: &str) -> Finding {
     Finding { health: Health::Bad, ..lacking(what, seen, remedy) }
 }
 
-/// Number of the capability CAP_NET_RAW. It also holds for interfaces that belong to a user
-/// namespace.
+/// Number of the capability CAP_NET_RAW. In a user namespace, it suffices for the interfaces that
+/// belong to that namespace.
 const NET_RAW: u32 = 13;
 
 /// Findings about privileges. `effective` is the set of capabilities in hexadecimal, and `uid_map`
@@ -198,29 +198,33 @@ fn look_at(names: &[String; 2], backend: Backend) -> Vec<Finding> {
         }
     }
     if let [lan, wan] = mtus[..] {
-        findings.push(mtu(lan, wan, backend, af_xdp::most_mtu()));
+        findings.push(mtu(lan, wan, is_limited(backend), af_xdp::most_mtu()));
     }
     findings
 }
 
-/// Checks that ports with the MTUs `lan` and `wan` work together on `backend`. With AF_XDP, an MTU
-/// may be at most `most`.
-fn mtu(lan: u32, wan: u32, backend: Backend, most: u32) -> Finding {
+/// Returns `true` if the file requires a backend whose ports have a largest MTU.
+fn is_limited(backend: Backend) -> bool {
+    let of_file = BACKENDS.iter().find(|it| it.name() == backend.name());
+    of_file.is_some_and(|it| it.most_mtu().is_some())
+}
+
+/// Checks that ports with the MTUs `lan` and `wan` work together. AF_XDP permits MTUs of up to
+/// `most`. With `is_limited`, the file requires AF_XDP.
+fn mtu(lan: u32, wan: u32, is_limited: bool, most: u32) -> Finding {
     if lan != wan {
         let seen = format!("{lan} and {wan}: frames too long for the other port are dropped");
         return bad("MTU", seen, "give both ports the same MTU: ip link set PORT mtu N");
     }
-    match (lan > most, backend) {
+    match (lan > most, is_limited) {
         (false, _) => good("MTU", lan.to_string()),
-        (true, Backend::AfXdp) => {
+        (true, true) => {
             let seen = format!("{lan}: AF_XDP has room for {most}, and the file asks for it");
             let remedy =
                 format!("ip link set PORT mtu {most} on both ports, or backend = \"auto\"");
             bad("MTU", seen, &remedy)
         }
-        (true, Backend::Auto | Backend::AfPacket) => {
-            good("MTU", format!("{lan}, by AF_PACKET: AF_XDP has room for {most}"))
-        }
+        (true, false) => good("MTU", format!("{lan}, by AF_PACKET: AF_XDP has room for {most}")),
     }
 }
 
@@ -329,12 +333,12 @@ mod tests {
     /// that also refuses it for AF_PACKET.
     #[test]
     fn an_mtu_beyond_the_buffers_of_af_xdp_is_bad_only_where_the_file_asks_for_af_xdp() {
-        let health = |of, backend| mtu(of, of, backend, 3_818).health;
+        let health = |of, backend| mtu(of, of, is_limited(backend), 3_818).health;
         assert_eq!(health(9_000, Backend::AfXdp), Health::Bad);
         assert_eq!(health(3_818, Backend::AfXdp), Health::Good);
         assert_eq!(health(9_000, Backend::Auto), Health::Good);
         assert_eq!(health(9_000, Backend::AfPacket), Health::Good);
-        assert_eq!(mtu(9_000, 1_500, Backend::Auto, 3_818).health, Health::Bad);
+        assert_eq!(mtu(9_000, 1_500, false, 3_818).health, Health::Bad);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `tidegate init` writes a first policy file. It asks for the ports and the rates.
+//! `tidegate init` writes a first policy file. It asks for the two network interfaces and the rates.
 
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, ErrorKind, IsTerminal, Write};
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &InitArgs, context: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The LAN and WAN ports: from the arguments, guessed, or typed by `somebody`.
+/// The LAN and WAN ports: from the arguments, guessed, or typed by the operator (`somebody`).
 fn ports(
     args: &InitArgs,
     host: &Host,
@@ -110,7 +110,7 @@ fn ports(
     Ok([ask(&args.lan, "Towards the users")?, ask(&args.wan, "Towards the Internet")?])
 }
 
-/// The rate from the arguments, or typed by `somebody`.
+/// The rate from the arguments, or typed by the operator (`somebody`).
 fn rate(
     given: Option<&str>,
     flag: &str,

@@ -90,8 +90,8 @@ fn row(it: &Trunk) -> [String; 13] {
     ]
 }
 
-/// The state of the other gateway. If some management connections get no answer, their number
-/// follows in brackets.
+/// The state of the other gateway. If some management connections (TCP connections of the two
+/// gateways, which find the trunk's rate) get no answer, their number follows in brackets.
 fn state(it: &Trunk) -> String {
     let state = it.other_end.as_ref().map_or("no port", |end| end.state.as_str());
     match it.silent {

@@ -4,14 +4,14 @@
 
 use std::sync::Arc;
 
-use tidegate_core::class::Terms;
+use tidegate_core::Rate;
 use tidegate_core::gateway::ClassChangeError;
-use tidegate_core::policy::{Class, ClassChange, ClassFaultKind, Profile, Ratio};
+use tidegate_core::policy::{self, Class, ClassChange, ClassFaultKind, Profile};
 use tidegate_core::report::ClassReport;
-use tidegate_core::scheduler::Term;
+use tidegate_core::scheduler::{Term, TermForm, TermValue};
 
 use super::{Daemon, Installed, Refusal, report};
-use crate::api::{self, Classes, EachWay, NewClass, OrNone};
+use crate::api::{self, Classes, NewClass};
 use crate::code::Code;
 use crate::config::{self, Config};
 use crate::describe::Change;
@@ -52,8 +52,8 @@ impl Daemon {
         let name = new.name;
         let installed = self.installed().await;
         let terms = installed.config.gateway.scheduler.terms();
-        if new.queue.is_some() && !terms.contains(&Term::Queue) {
-            let refused = ClassChangeError::NotOfScheduler(Term::Queue);
+        if new.queue.is_some() && !terms.contains(&Term::QUEUE) {
+            let refused = ClassChangeError::NotOfScheduler(Term::QUEUE);
             return Err(self::refused(&name, &refused).into());
         }
         let queue = new.queue.unwrap_or_else(|| installed.config.gateway.queue.clone());
@@ -159,35 +159,43 @@ fn refused(name: &str, error: &ClassChangeError) -> Failure {
 
 /// Converts `change`, if a class can have such rights.
 fn rights(change: &api::ClassChange) -> Result<ClassChange, Failure> {
-    let guarantee = change.guarantee.map_or([None; 2], EachWay::up_and_down);
-    let ceiling = change.ceiling.map_or([None; 2], EachWay::up_and_down);
-    let ceiling = ceiling.map(|given| given.map(OrNone::some));
-    let delay_bound = change.delay_bound.map_or([None; 2], EachWay::up_and_down);
-    let delay_bound = delay_bound.map(|given| given.map(|it| it.some().map(|period| period.0)));
-    if ceiling.iter().flatten().flatten().any(|rate| rate.bps() == 0) {
+    let api::ClassChange(change) = change;
+    let values = || {
+        let of_term = |(term, changes): (Term, &[policy::TermChange; 2])| {
+            changes.clone().into_iter().flatten().flatten().map(move |value| (term, value))
+        };
+        change.iter().flat_map(of_term)
+    };
+    let zero = (Term::CEILING, TermValue::Rate(Rate::from_bps(0)));
+    if values().any(|value| value == zero) {
         return Err(Failure::input(Code::ZeroRate, "a ceiling of zero would hold packets forever"));
     }
-    let weight = change.weight.is_none_or(|it| (1..=u32::from(u16::MAX)).contains(&it));
-    let priority = change.priority.is_none_or(|it| it <= Terms::MAX_PRIORITY);
-    let burst = change.burst.is_none_or(|it| it <= Profile::MAX_BURST);
-    if !(weight && priority && burst) {
-        let message = "`weight` goes from 1 to 65535, `priority` from 0 to 7, `burst` to 1 GiB";
-        return Err(Failure::input(Code::OutOfRange, message));
+    if !values().all(|(term, value)| in_range(term, &value)) {
+        return Err(Failure::input(Code::OutOfRange, ranges()));
     }
-    let api::ClassChange { weight, priority, burst, .. } = *change;
-    let ratio = |written: &Option<OrNone<api::Ratio>>| {
-        let ratio = |it: api::Ratio| Ratio { of: it.of, factor: it.factor };
-        written.clone().map(|it| it.some().map(ratio))
+    Ok(change.clone())
+}
+
+/// Returns `true` if `value` is in the range of `term`.
+fn in_range(term: Term, value: &TermValue) -> bool {
+    match (value, term.form()) {
+        (TermValue::Whole(number), TermForm::Whole(least, most)) => (least..=most).contains(number),
+        (TermValue::Bytes(bytes), _) if term == Term::BURST => *bytes <= Profile::MAX_BURST,
+        _ => true,
+    }
+}
+
+/// Describes the permitted ranges of the fields of classes that are whole numbers, and of the burst.
+fn ranges() -> String {
+    let numbers = api::ClassChange::terms().filter_map(|term| match term.form() {
+        TermForm::Whole(least, most) => Some((term, least, most)),
+        _ => None,
+    });
+    let range = |(at, (term, least, most)): (usize, (Term, u32, u32))| {
+        let goes = if at == 0 { "goes " } else { "" };
+        format!("`{}` {goes}from {least} to {most}", term.name())
     };
-    Ok(ClassChange {
-        guarantee,
-        ceiling,
-        weight,
-        priority,
-        burst,
-        delay_bound,
-        loss_bound: change.loss_bound.map(OrNone::some),
-        delay_ratio: ratio(&change.delay_ratio),
-        loss_ratio: ratio(&change.loss_ratio),
-    })
+    let mut all: Vec<_> = numbers.enumerate().map(range).collect();
+    all.push(format!("`{}` to {}", Term::BURST.name(), Profile::MAX_BURST));
+    all.join(", ")
 }

@@ -47,7 +47,8 @@ pub(crate) struct PlaneSnapshot {
     pub(crate) ports: Vec<PortCounters>,
     /// Number of hangs of the loop.
     pub(crate) hangs: u64,
-    /// The longest processor time of one command, or of one turn during a policy change.
+    /// The longest processor time of one command, or of one turn of the loop during a policy
+    /// change.
     pub(crate) occupied: Duration,
     /// The time of the last hang.
     pub(crate) hung_at: Time,

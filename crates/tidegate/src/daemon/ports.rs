@@ -1,13 +1,12 @@
 //! Opens the ports, with AF_XDP or packet sockets.
 
 use tidegate_core::PacketPool;
-use tidegate_dataplane::af_xdp::{self, Copying, OpenError};
-use tidegate_dataplane::fail_to_wire::{Mode, Tc, WireConfig, WireError};
+use tidegate_dataplane::fail_to_wire::{Tc, WireConfig};
 use tidegate_dataplane::{
-    AfPacket, FailToWire, Interface, InterfaceError, Monotonic, PacketMemory, Port,
+    BACKENDS, BackendError, BackendFault, Interface, InterfaceError, Monotonic, OpenPorts,
 };
 
-use super::plane::{Opened, Wire};
+use super::plane::Opened;
 use super::trunks::PortTrunks;
 use super::{Installed, PortLock};
 use crate::api::{self, Ports};
@@ -15,8 +14,8 @@ use crate::code::Code;
 use crate::config::{Backend, Config};
 use crate::output::Failure;
 
-/// Opens the ports of the configuration `installed`. Uses AF_XDP if the host supports it, unless
-/// the configuration names another backend.
+/// Opens the ports of the configuration `installed` with the backend that it names. If it names
+/// none, uses the first backend that the host supports.
 pub(crate) fn open(
     installed: &Installed,
     clock: &Monotonic,
@@ -39,99 +38,53 @@ fn open_on(
     let config = &installed.config;
     let wire = WireConfig { timeout: config.heartbeat, epoch: clock.origin(), tc: Tc::default() };
     let trunks = PortTrunks::new(installed.ends.clone(), pair[1])?;
-    if config.backend == Backend::AfPacket {
-        return af_packet(config, pair, &wire, trunks, Vec::new());
-    }
-    match xdp(config, pair, &wire, pool) {
-        Err(error) if config.backend == Backend::Auto => {
-            // The failed ports may have kept packets of the pool. No other component has any yet,
-            // so the pool is made again.
-            *pool = PacketPool::with_capacity(config.gateway.packets);
-            let notes = vec![format!("AF_XDP is not possible here: {error}")];
-            af_packet(config, pair, &wire, trunks, notes)
-        }
-        Ok((opened, memory)) => Ok(xdp_opened(config, opened, trunks, &memory)),
-        Err(error) => Err(match error {
-            OpenError::Wire(WireError::Alive { .. }) => {
-                Failure::new(Code::AlreadyRuns, error.to_string())
+    let is_wanted = |it: &&&dyn tidegate_dataplane::Backend| {
+        config.backend == Backend::Auto || it.name() == config.backend.name()
+    };
+    let mut wanted = BACKENDS.iter().filter(is_wanted).peekable();
+    let mut notes = Vec::new();
+    while let Some(backend) = wanted.next() {
+        match backend.open(pair, &wire, config.gateway.packets, pool) {
+            Ok(opened) => return Ok(described(config, backend.name(), opened, trunks, notes)),
+            Err(error) if wanted.peek().is_none() => return Err(refused(&error)),
+            Err(error) => {
+                // The failed ports may have kept packets of the pool. No other component has any
+                // yet, so the pool is made again.
+                *pool = PacketPool::with_capacity(config.gateway.packets);
+                notes.push(format!("{} is not possible here: {error}", backend.title()));
             }
-            OpenError::NoPrivilege => Failure::worded(Code::NoPrivilege, &error.to_string()),
-            _ => Failure::worded(Code::NoBackend, &error.to_string()),
-        }),
+        }
     }
-}
-
-fn xdp(
-    config: &Config,
-    pair: [&Interface; 2],
-    wire: &WireConfig,
-    pool: &mut PacketPool,
-) -> Result<(af_xdp::Opened, PacketMemory), OpenError> {
-    let size = af_xdp::buffer_size(pair)?;
-    let memory = PacketMemory::new(config.gateway.packets, size)
-        .map_err(|_| OpenError::Buffers { buffer: size, page: 4_096 })?;
-    Ok((af_xdp::open(pair, None, wire, &memory, pool)?, memory))
-}
-
-fn xdp_opened(
-    config: &Config,
-    opened: af_xdp::Opened,
-    trunks: PortTrunks,
-    memory: &PacketMemory,
-) -> Opened {
-    let mut modes: Vec<_> = opened.wire.modes().into_iter().flatten().map(Mode::name).collect();
-    modes.dedup();
-    let copying = match opened.ports[0].copying() {
-        Copying::ZeroCopy => "zero-copy",
-        Copying::Copy => "copying",
-    };
-    let backend = format!("af-xdp ({}, {copying})", modes.join(" and "));
-    let [lan, wan] = opened.ports;
-    let ports: Vec<Box<dyn Port>> = vec![Box::new(lan), trunks.attach(Box::new(wan), memory)];
-    described(config, ports, Some(opened.wire), backend, Vec::new())
-}
-
-fn af_packet(
-    config: &Config,
-    pair: [&Interface; 2],
-    wire: &WireConfig,
-    trunks: PortTrunks,
-    mut notes: Vec<String>,
-) -> Result<Opened, Failure> {
-    let packets = config.gateway.packets;
-    let memory = PacketMemory::new(packets, AfPacket::BUFFER).map_err(|error| {
-        Failure::new(Code::NoBackend, format!("no memory for {packets} packets: {error}"))
-    })?;
-    let port = |interface: &Interface| -> Result<Box<dyn Port>, Failure> {
-        Ok(Box::new(AfPacket::open(interface, &memory).map_err(failure)?))
-    };
-    let ports = vec![port(pair[0])?, trunks.attach(port(pair[1])?, &memory)];
-    let wire = match FailToWire::beneath_packet_sockets(wire, pair) {
-        Ok(wire) => Some(wire),
-        // Two gateways on the same ports would forward each frame twice.
-        Err(error @ WireError::Alive { .. }) => {
-            return Err(Failure::new(Code::AlreadyRuns, error.to_string()));
-        }
-        Err(error) => {
-            notes.push(format!("no fail-to-wire: {error}"));
-            None
-        }
-    };
-    Ok(described(config, ports, wire, "af-packet".to_owned(), notes))
+    let message = format!("this program has no backend `{}`", config.backend.name());
+    Err(Failure::new(Code::NoBackend, message))
 }
 
 fn described(
     config: &Config,
-    ports: Vec<Box<dyn Port>>,
-    wire: Wire,
-    backend: String,
-    notes: Vec<String>,
+    name: &str,
+    opened: OpenPorts,
+    trunks: PortTrunks,
+    mut notes: Vec<String>,
 ) -> Opened {
+    let OpenPorts { ports: [lan, wan], memory, wire, mode, notes: more } = opened;
+    notes.extend(more);
     let fail_to_wire =
         if wire.is_some() { api::FailToWire::Always } else { api::FailToWire::Never };
+    let backend = if mode.is_empty() { name.to_owned() } else { format!("{name} ({mode})") };
     let about =
         Ports { lan: config.lan.clone(), wan: config.wan.clone(), backend, fail_to_wire, notes };
+    let ports = vec![lan, trunks.attach(wan, &memory)];
     Opened { ports, wire, about, held: Vec::new() }
+}
+
+fn refused(error: &BackendError) -> Failure {
+    let code = match error.fault {
+        BackendFault::AlreadyRuns => return Failure::new(Code::AlreadyRuns, error.to_string()),
+        BackendFault::NoPrivilege => Code::NoPrivilege,
+        BackendFault::NoInterface => Code::NoInterface,
+        BackendFault::Unsupported => Code::NoBackend,
+    };
+    Failure::worded(code, &error.to_string())
 }
 
 fn failure(error: InterfaceError) -> Failure {
@@ -146,6 +99,14 @@ fn failure(error: InterfaceError) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Catches: a name in policy files without a backend; a backend that no policy file can name.
+    #[test]
+    fn policy_files_can_name_every_backend() {
+        let names: Vec<_> = BACKENDS.iter().map(|backend| backend.name()).collect();
+        let written = Backend::NAMES.iter().copied();
+        assert_eq!(written.filter(|name| *name != Backend::Auto.name()).collect::<Vec<_>>(), names);
+    }
 
     #[test]
     fn what_keeps_a_port_from_opening_has_its_own_code_and_says_what_to_do() {

@@ -51,8 +51,8 @@ impl Daemon {
         self: &Arc<Self>,
         read: impl FnOnce(&Path) -> Result<Documents, Failure> + Send + 'static,
     ) -> Result<Applied, Refusal> {
-        // Waits for its turn before it reads the file, since `apply --save` may still be replacing
-        // the file.
+        // Waits until no other long request runs before it reads the file: `apply --save` may still
+        // be replacing the file.
         let turn = self.patient_turn().await?;
         let file = self.installed().await.documents.file.clone();
         let silent = silent(&file);

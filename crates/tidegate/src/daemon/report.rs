@@ -134,7 +134,7 @@ fn micros(span: Duration) -> u64 {
 }
 
 fn aggregate(it: &AggregateReport) -> api::Aggregate {
-    let control = it.signal.map(|kind| ack_control(kind, it));
+    let control = it.ack_control.map(|kind| ack_control(kind, it));
     let left = it.conforming.packets + it.exceeding.packets;
     api::Aggregate {
         policy: it.policy.clone(),

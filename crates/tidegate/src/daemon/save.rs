@@ -50,8 +50,8 @@ impl Daemon {
         self.compile(documents).await
     }
 
-    /// Writes the text of `next` to a file beside the policy file. The caller must have the turn
-    /// for a long request.
+    /// Writes the text of `next` to a file beside the policy file. The caller must hold the
+    /// permission to run a long request (`Turn`), so no other request stages a file.
     pub(super) async fn stage(&self, next: &Installed) -> Result<Staged, Failure> {
         if self.saving.try_lock().is_err() {
             return Err(self.unsaved(&unended()));

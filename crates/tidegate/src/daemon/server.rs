@@ -128,7 +128,8 @@ pub(crate) async fn serve(
     tokio::join!(accept(listener, control, routes), scraped);
 }
 
-/// Serves the connections of `listener`. Each waits for a free seat first.
+/// Serves the connections of `listener`. Each first waits for a free seat (one of the descriptors
+/// for connections).
 pub(super) async fn accept(mut listener: impl Listener, seats: &Arc<Seats>, routes: Router) {
     loop {
         // One accepted connection waits here for a seat. The others wait in the kernel's backlog.

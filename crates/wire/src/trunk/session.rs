@@ -122,8 +122,8 @@ const USER_HEADER: usize = 7;
 
 const _: () = assert!(tidegate_core::trunk::SEAL == 16 && tidegate_core::trunk::USER_HEADER == 7);
 
-/// Most unverified nonces that are answered per second, about 50 kbit/s of answers. The limit is
-/// above the number of restarts of a peer whose hellos an attacker could record in that time.
+/// Most unverified nonces that are answered per second, about 50 kbit/s of answers. To use up the
+/// limit, an attacker would have to record hellos of as many restarts of the peer.
 const ANSWERS: usize = 64;
 
 const SECOND: Duration = Duration::from_secs(1);

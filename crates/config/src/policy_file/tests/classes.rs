@@ -60,7 +60,7 @@ error[TG0032]: class `guests`: with it, guarantees up come to 11 Mbit/s, of 10 M
    |             ^^^^^^^^^^^^^^^^^^^
    |
    = help: lower one of the guarantees, or raise that of the parent or the rate of the link"#;
-    guarantees_that_leave_control_traffic_no_room_are_warned_of: r#"[gateway]
+    guarantees_that_leave_control_traffic_no_room_cause_a_warning: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
 rate = { up = "10 Mbit/s", down = "50 Mbit/s" }
@@ -191,7 +191,7 @@ error[TG0038]: class `office`: it has a delay bound, and parts: no packets wait 
    |          -------- one of its parts
    |
    = help: raise the bound, or change the marked line. Smaller bursts, higher ceilings and faster links shorten the delay; so does `queue = "drop-tail"`, in which no packet overtakes another"#;
-    what_keeps_delay_bounds_from_being_met_is_named: r#"[gateway]
+    the_cause_of_an_impossible_delay_bound_is_named: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
 rate = { up = "1 Mbit/s", down = "20 Mbit/s" }

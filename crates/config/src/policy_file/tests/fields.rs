@@ -11,7 +11,7 @@ error[TG0003]: `gateway` is missing in the file
   | ^
   |
   = help: add it; `tidegate init` writes a whole file to start from"#;
-    what_is_not_toml_is_marked_where_it_breaks: r#"[gateway]
+    invalid_toml_is_marked_where_it_breaks: r#"[gateway]
 lan = "eth1
 wan = "eth0"
 "# => r#"
@@ -147,7 +147,7 @@ error[TG0006]: `KB` is not a unit of size here
   |                                        ^^^^^^^
   |
   = help: use one of: B, kB, KiB, MB, MiB, GB, GiB (kB is 1,000 bytes, KiB is 1,024)"#;
-    what_is_no_quantity_is_refused: r#"[gateway]
+    an_invalid_quantity_is_refused: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
 rate = { up = "fast" }

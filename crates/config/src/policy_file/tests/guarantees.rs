@@ -1,8 +1,8 @@
 //! Tests of classes under a scheduler with bounds and ratios (`jobs`), and of their errors.
 
 use super::{PORTS, parse, parsed};
-use tidegate_core::scheduler::SchedulerSpec;
-use tidegate_core::scheduler::jobs::Search;
+use tidegate_core::scheduler::jobs::{Promises, Search};
+use tidegate_core::scheduler::{Ratio, SchedulerSpec, TermValues};
 use tidegate_core::{Bytes, Chance, Factor};
 
 const JOBS: &str = "rate = { up = \"10 Mbit/s\", down = \"20 Mbit/s\" }\nscheduler = \"jobs\"\n";
@@ -39,14 +39,12 @@ fn classes_of_jobs_have_bounds_ratios_and_one_buffer() {
     let SchedulerSpec::Jobs(jobs) = &config.gateway.scheduler else { panic!() };
     assert_eq!((jobs.victim, jobs.buffer), (Search::Ns2, Bytes(300_000)));
     let [gold, silver] = config.classes.classes() else { panic!("{:?}", config.classes) };
-    assert_eq!(gold.loss_bound, Some(Chance::from_ppb(10_000_000)));
-    let ratios = [&gold.delay_ratio, &gold.loss_ratio].map(|it| it.clone().unwrap());
-    assert_eq!(
-        (ratios[0].of.as_str(), ratios[0].factor),
-        ("silver", Factor::from_millionths(500_000))
-    );
-    assert_eq!((ratios[1].of.as_str(), ratios[1].factor), ("default", Factor::whole(2)));
-    assert_eq!((silver.loss_bound, silver.delay_ratio.is_none()), (None, true));
+    let ratio = |of: &str, factor| Ratio { of: of.to_owned(), factor };
+    let own = TermValues::default()
+        .with(Promises::LOSS_BOUND, Chance::from_ppb(10_000_000))
+        .with(Promises::DELAY_RATIO, ratio("silver", Factor::from_millionths(500_000)))
+        .with(Promises::LOSS_RATIO, ratio("default", Factor::whole(2)));
+    assert_eq!((&gold.own, &silver.own), (&own, &TermValues::default()));
 }
 
 /// Catches: a term of `class-tree` that is accepted without effect; an error that marks another

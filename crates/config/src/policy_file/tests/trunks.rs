@@ -128,7 +128,7 @@ fn a_trunk_has_a_weight_by_number_by_law_or_as_a_table() {
 
 /// Catches: a weight above the supported range; two fields that both set the number of connections.
 #[test]
-fn a_weight_that_cannot_be_is_refused_with_what_to_write() {
+fn an_invalid_weight_is_refused_with_a_correction() {
     for (fields, code, expected) in [
         ("weight = 0", "TG0009", "it goes from 1 to 16"),
         ("weight = 17", "TG0009", "it goes from 1 to 16"),
@@ -163,7 +163,7 @@ fn a_weight_that_cannot_be_is_refused_with_what_to_write() {
 }
 
 #[test]
-fn what_cannot_be_is_said_with_its_reason() {
+fn trunks_that_cannot_work_are_refused_with_the_reason() {
     let trunk = |fields: &str| format!("[[trunk]]\nname = \"t\"\n{ENDS}{fields}\n");
     let policy = |fields: &str| format!("[[policy]]\nname = \"p\"\naction = \"pass\"\n{fields}\n");
     let rate = "rate = { up = \"4 Mbit/s\" }\n";
@@ -283,7 +283,7 @@ fn a_policy_with_a_trunk_has_a_class_and_shares_its_profile_if_it_has_one() {
 /// Catches: a smallest `vmss` computed for one encoding of management packets only, or for one IP
 /// version only.
 #[test]
-fn a_management_packet_stands_for_at_least_what_it_takes() {
+fn vmss_is_at_least_the_length_of_a_management_packet() {
     let v6 = "local = \"2001:db8::1\"\npeer = \"2001:db8::2\"\n";
     let trunk = |ends, vmss| format!("{PORTS}[[trunk]]\nname = \"t\"\n{ends}vmss = \"{vmss}\"\n");
     for (ends, vmss, expected) in [
@@ -312,7 +312,7 @@ fn a_management_packet_stands_for_at_least_what_it_takes() {
 /// Catches: a finding at the last guarantee; a finding that does not also mark the rate of the
 /// link.
 #[test]
-fn guarantees_beyond_the_link_are_said_beside_what_it_has() {
+fn guarantees_beyond_the_link_are_reported_with_its_rate() {
     let trunk = |name: &str, port: u16, guarantee: &str| {
         format!("[[trunk]]\nname = \"{name}\"\n{ENDS}port = {port}\nguarantee = \"{guarantee}\"\n")
     };
@@ -335,7 +335,7 @@ fn guarantees_beyond_the_link_are_said_beside_what_it_has() {
 
 /// Catches: a sum of guarantees without the allowance of control traffic.
 #[test]
-fn guarantees_that_leave_control_traffic_no_room_are_warned_of() {
+fn guarantees_that_leave_control_traffic_no_room_cause_a_warning() {
     let found = |guarantee: &str| {
         let trunk = format!("[[trunk]]\nname = \"a\"\n{ENDS}guarantee = \"{guarantee}\"\n");
         let text = format!("{PORTS}rate = {{ up = \"4 Mbit/s\" }}\n{trunk}");
@@ -351,7 +351,7 @@ fn guarantees_that_leave_control_traffic_no_room_are_warned_of() {
 
 /// The whole message, with both places and the correction.
 #[test]
-fn a_ceiling_that_cannot_be_is_said_beside_what_it_contradicts() {
+fn an_impossible_ceiling_is_reported_with_the_value_that_it_contradicts() {
     for (fields, expected) in [
         (
             "guarantee = \"3 Mbit/s\"\nceiling = \"2 Mbit/s\"\n",

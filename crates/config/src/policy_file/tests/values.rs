@@ -3,7 +3,7 @@
 use super::*;
 
 said! {
-    what_is_no_address_is_refused: r#"[gateway]
+    an_invalid_address_is_refused: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
 [[policy]]
@@ -67,7 +67,7 @@ error[TG0029]: `90-80` ends before it begins
   |                                                 ^^^^^^^
   |
   = help: write "80-90""#;
-    what_is_no_port_is_refused: r#"[gateway]
+    an_invalid_port_is_refused: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
 [[policy]]
@@ -91,7 +91,7 @@ error[TG0012]: `http` is not a port
   |                                   ^^^^^^
   |
   = help: write a number from 1 to 65535, or a range such as "8000-8080""#;
-    what_is_no_protocol_is_refused: r#"[gateway]
+    an_invalid_protocol_is_refused: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
 [[policy]]
@@ -107,7 +107,7 @@ error[TG0013]: `quic` is not an IP protocol
   |                      ^^^^^^
   |
   = help: write a number from 1 to 255, or tcp, udp, icmp, icmpv6, igmp, gre, esp, ah, ospf, sctp, udplite or dccp"#;
-    what_is_no_codepoint_is_refused: r#"[gateway]
+    an_invalid_codepoint_is_refused: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
 [[policy]]
@@ -244,7 +244,7 @@ error[TG0019]: `lan` and `wan` are both `eth0`
   |       ^^^^^^
   |
   = help: name two interfaces: the one towards the users and the one towards the Internet"#;
-    what_cannot_be_an_interface_is_refused: r#"[gateway]
+    an_invalid_interface_name_is_refused: r#"[gateway]
 lan = "an-interface-too-long"
 wan = "eth0"
 "# => r#"

@@ -6,7 +6,9 @@ mod window;
 use std::time::Duration;
 
 use super::super::Known;
+use super::super::constants::{FRAME, LEAST_MSS, SHORTEST_RTO, SMOOTHING, USUAL_MSS};
 use super::super::record::NONE;
+use super::WHOLE_OF_FLOW;
 use crate::flow::before;
 use crate::packet::{Packet, SackBlocks, TcpFlags, TcpSegment};
 use crate::{Bytes, Time};
@@ -14,47 +16,53 @@ use crate::{Bytes, Time};
 /// State of a flow, and the list of its held ACKs.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ack) struct HeldFlow {
-    /// Its records, oldest first.
+    /// Index of the record of the oldest held ACK.
     pub(super) first: u32,
+    /// Index of the record of the newest held ACK.
     pub(super) last: u32,
+    /// Number of held ACKs.
     pub(super) count: u32,
-    /// The record whose packet is cloned to rebuild the other ACKs.
+    /// Index of the newest plain ACK's record. Its packet keeps a buffer, and is cloned to rebuild older ACKs.
     pub(super) template: u32,
-    /// The highest acknowledgement number that arrived, and the highest that departed.
+    /// The highest acknowledgement number that arrived here from the receiver.
     pub(super) seen: u32,
+    /// The highest acknowledgement number that departed to the sender.
     pub(super) released: u32,
     /// The highest right edge of an advertised window that departed.
     right: u32,
-    /// The next sequence number of the data sender, and that of the receiver.
+    /// The sequence number after the highest data byte of the sender.
     pub(super) sent: u32,
+    /// The sequence number after the highest byte that the receiver sent back.
     pub(super) back: u32,
-    /// Bytes beyond `seen` that were acknowledged selectively.
+    /// Bytes beyond `seen` that SACK blocks or duplicate ACKs reported as arrived.
     sacked: u32,
-    /// Bytes beyond `released` whose data has been requested already.
+    /// Bytes beyond `released` for which an ACK has already requested new data.
     pub(super) credited: u32,
-    /// The highest timestamp that departed.
+    /// The newest timestamp (TSval) of the receiver that departed to the sender.
     timestamp: u32,
-    /// Payload bytes that have passed and that no departed ACK acknowledges.
+    /// Payload bytes that passed towards the receiver and that no departed ACK acknowledges.
     carried: u32,
-    /// Payload bytes of a full segment, and charged bytes of its headers.
+    /// Payload bytes of a full segment.
     mss: u32,
+    /// Charged bytes of the headers of a segment.
     header: u32,
     /// The cap of the advertised window, in bytes. Zero: no cap.
     cap: u32,
-    /// Smoothed hold of its ACKs, in microseconds.
+    /// Smoothed time for which ACKs of the flow are held, in microseconds.
     hold_us: u32,
-    /// Shortest round trips to the sender and to the receiver, in microseconds. Zero if unknown.
+    /// Shortest round trip between gateway and sender, in microseconds. Zero: unknown.
     near_us: u32,
+    /// Shortest round trip between gateway and receiver, in microseconds. Zero: unknown.
     far_us: u32,
-    /// Tick of the last request to its sender that followed data, or of the first data after a pause. Zero:
-    /// never.
+    /// Time of the last request to the sender that followed data, or of the first data after a pause, in ticks.
+    /// Zero: never.
     heard: u32,
     /// Sequence number at which the data after the last pause begins.
     since: u32,
     pub(super) window: u16,
-    /// Held ACKs that are kept whole.
+    /// Number of held ACKs whose whole packet is kept.
     pub(super) whole: u16,
-    /// Window scale of the receiver, if it is known.
+    /// Window scale of the receiver. `None`: unknown, as the SYNs were not seen.
     scale: Option<u8>,
     marks: u16,
     blocks: SackBlocks,
@@ -72,11 +80,11 @@ const ASKED: u16 = 8;
 const CAPPED: u16 = 16;
 /// A segment of `mss` bytes was observed.
 const SIZED: u16 = 32;
-/// Its newest data is a retransmission.
+/// The newest data of the sender is a retransmission.
 const AGAIN: u16 = 64;
-/// Its sender has sent FIN, or its receiver has sent RST.
+/// The sender has sent FIN, or the receiver has sent RST.
 const ENDED: u16 = 128;
-/// Application-limited: its sender has sent at most 64 KiB since a pause.
+/// Application-limited: the sender has sent at most 64 KiB since a pause.
 const PAUSED: u16 = 256;
 
 /// AccECN or MPTCP was negotiated: all ACKs are kept whole.
@@ -109,7 +117,7 @@ impl Default for HeldFlow {
             timestamp: 0,
             carried: 0,
             mss: USUAL_MSS,
-            header: USUAL_HEADER,
+            header: FRAME - USUAL_MSS,
             cap: 0,
             hold_us: 0,
             near_us: 0,
@@ -124,26 +132,6 @@ impl Default for HeldFlow {
         }
     }
 }
-
-/// A full Ethernet segment with timestamps, until another one is observed.
-const USUAL_MSS: u32 = 1_448;
-const USUAL_HEADER: u32 = 66;
-/// Shorter payloads do not count as full segments.
-const LEAST_MSS: u32 = 88;
-
-/// Segments in flight beyond a round trip that a flow may have if all its ACKs are kept whole. It is an
-/// eighth of the ACK budget of a flow.
-const HOLDABLE: u64 = 512;
-
-/// Inverse weight of a new sample in a smoothed value.
-///
-/// Source: RFC 6298, section 2 (alpha = 1/8).
-const SMOOTHING: u32 = 8;
-
-/// Growth of a hold that the sender's retransmission timer tolerates.
-///
-/// Source: Linux, `tcp_rto_min` (200 ms), less a margin of a quarter.
-const ALLOWED: Duration = Duration::from_millis(150);
 
 impl HeldFlow {
     pub(super) const fn is_known(&self) -> bool {
@@ -182,9 +170,9 @@ impl HeldFlow {
     }
 
     /// Most data beyond its round trip that a flow may have if all its ACKs are kept whole. This keeps its
-    /// held ACKs well within their budget.
+    /// held ACKs within an eighth of their budget.
     pub(in crate::ack) fn holdable(&self) -> Bytes {
-        Bytes(u64::from(self.mss) * HOLDABLE)
+        Bytes(u64::from(self.mss) * u64::from(WHOLE_OF_FLOW / 8))
     }
 
     /// Number of held ACKs that may depart.
@@ -235,9 +223,10 @@ impl HeldFlow {
         }
         let segments = u32::from(packet.segments.max(1));
         let payload = tcp.payload / segments;
-        let full = payload > self.mss || (segments > 1 && payload >= LEAST_MSS);
+        let long = u64::from(payload) >= LEAST_MSS.0;
+        let full = payload > self.mss || (segments > 1 && long);
         // The first segment may be shorter than a usual one.
-        let first = self.marks & SIZED == 0 && payload >= LEAST_MSS;
+        let first = self.marks & SIZED == 0 && long;
         if full || first {
             self.marks |= SIZED;
             self.mss = payload;
@@ -290,7 +279,8 @@ impl HeldFlow {
     pub(in crate::ack) fn more(&self) -> Duration {
         let span = |us: u32| Duration::from_micros(u64::from(us));
         let round_trip = span(self.near_us) + span(self.far_us) + span(self.hold_us);
-        if self.far_us == 0 { ALLOWED } else { ALLOWED.min(round_trip) }
+        let allowed = SHORTEST_RTO * 3 / 4;
+        if self.far_us == 0 { allowed } else { allowed.min(round_trip) }
     }
 
     /// The highest acknowledgement number that departed.
@@ -419,7 +409,7 @@ impl HeldFlow {
     }
 }
 
-/// Bytes of `block` beyond `ack` that are in no block of `known`.
+/// Bytes of the SACK block `block` beyond `ack` that are in no block of `known`, the blocks of the ACK before.
 fn news(block: (u32, u32), known: &SackBlocks, ack: u32) -> u32 {
     let (mut start, end) = block;
     if before(start, ack) {
@@ -459,7 +449,7 @@ mod tests {
         assert_eq!(news((200, 100), &blocks(&[]), 0), 0);
     }
 
-    /// Catches: believing a block however long it is.
+    /// Catches: a receiver whose false SACK block requests more data than is in flight.
     #[test]
     fn blocks_count_for_no_more_than_is_outstanding_however_long_they_are() {
         let mut flow = HeldFlow { sent: 10_000, ..HeldFlow::default() };
@@ -483,7 +473,7 @@ mod tests {
         pass(&mut flow, 0);
         (0..99).for_each(|_| flow.was_held(Duration::from_millis(150)));
         (0..99).for_each(|_| pass(&mut flow, 0));
-        // The hold, and a growth by `ALLOWED`.
+        // The hold, and a growth by 150 ms.
         assert_eq!(longest(&flow), 150 + 150);
         (1..99).for_each(|n| pass(&mut flow, n * USUAL_MSS));
         // A round trip without a hold.

@@ -1,5 +1,8 @@
 //! Release of held ACKs: in order, in steps if an ACK acknowledges much, and rebuilt from records.
+//!
+//! Methods of `Holds`, whose fields are in `hold.rs`.
 
+use super::super::constants::PER_ACK;
 use super::super::record::{Kind, NONE, Record};
 use super::Holds;
 use crate::packet::{Fifo, Member, Packet, TcpFlags, TcpSegment};
@@ -14,17 +17,7 @@ pub(in crate::ack) struct Head {
     pub(in crate::ack) ack: u32,
     /// Its window field.
     window: u16,
-    /// It is a step: it acknowledges a part of the data.
-    step: bool,
 }
-
-/// An ACK of more full segments departs in steps.
-///
-/// Source: `postack`, R001-15.
-const STRETCH: u32 = 4;
-
-/// Full segments in a step.
-const STEP: u32 = 2;
 
 impl Holds {
     /// Effect of the oldest held ACK of `member`, if it departs now. `None` if no ACK may depart.
@@ -40,17 +33,17 @@ impl Holds {
         let worth = flow.worth(ack);
         let news = record.news;
         let tcp = TcpSegment { ack, window, ..TcpSegment::default() };
-        let whole = Head { cost: flow.cost(&tcp, news, self.for_data), ack, window, step: false };
-        let long = worth > flow.mss().saturating_mul(STRETCH);
+        let whole = Head { cost: flow.cost(&tcp, news, self.for_data), ack, window };
+        let long = worth > flow.mss().saturating_mul(2 * PER_ACK);
         let useful = long && whole.cost > 0 && news == 0;
         let alterable = !record.kind().any(Kind::WHOLE);
         if !steps || !useful || !alterable || !flow.may_split(worth) || flow.template == NONE {
             return Some(whole);
         }
-        let part = flow.released.wrapping_add(flow.credited + STEP * flow.mss());
+        let part = flow.released.wrapping_add(flow.credited + PER_ACK * flow.mss());
         let Some(window) = flow.field(part, &tcp) else { return Some(whole) };
         let tcp = TcpSegment { ack: part, window, ..tcp };
-        Some(Head { cost: flow.cost(&tcp, 0, true), ack: part, window, step: true })
+        Some(Head { cost: flow.cost(&tcp, 0, true), ack: part, window })
     }
 
     /// Sends the oldest held ACK of `member`, or its next step. Returns the charged bytes that it requests.
@@ -75,7 +68,9 @@ impl Holds {
             let flow = &self.flows[member.index()];
             let record = *self.records.get(flow.first);
             // Without a buffer for a step, the whole ACK departs.
-            if head.step && self.make(cx, member, &head, echo(cx.pool, &record), out) {
+            // A step acknowledges a part of the data of its ACK.
+            let step = head.ack != shown(cx.pool, &record).0;
+            if step && self.make(cx, member, &head, echo(cx.pool, &record), out) {
                 self.counts.split += 1;
                 return Some(head.cost);
             }

@@ -1,29 +1,24 @@
 //! Held ACKs of a connection while a SYN claims its ports for a new connection.
 //!
+//! Methods of `Holds`, whose fields are in `hold.rs`.
+//!
 //! A SYN proves nothing, as any host can send one. So the SYN only stops the ACKs, and its answer decides
 //! whether they depart or are dropped.
 //!
 //! Source: RFC 5961, section 4.
 
-use std::time::Duration;
-
+use super::super::constants::FIRST_RTO;
 use super::super::record::Kind;
 use super::Holds;
 use crate::packet::Member;
 use crate::{Cx, Time};
 
-/// Time after an unanswered SYN at which the old connection resumes.
-///
-/// Source: RFC 6298, section 2: the sender repeats the SYN after a second, and the repetition stops the ACKs
-/// again.
-const UNANSWERED: Duration = Duration::from_secs(1);
-
 impl Holds {
-    /// A SYN claims the ports of `member`: stops its held ACKs for [`UNANSWERED`].
+    /// A SYN claims the ports of `member`: stops its held ACKs for [`FIRST_RTO`].
     pub(in crate::ack) fn stop(&mut self, now: Time, member: Member) {
         if self.releasable(member) > 0 {
             self.flow(member).set_stopped(true);
-            self.stops.set(member.0, now + UNANSWERED);
+            self.stops.set(member.0, now + FIRST_RTO);
         }
     }
 
@@ -34,7 +29,7 @@ impl Holds {
         }
     }
 
-    /// Returns a member whose SYN remained unanswered for [`UNANSWERED`]. Its held ACKs may depart again.
+    /// Returns a member whose SYN remained unanswered for [`FIRST_RTO`]. Its held ACKs may depart again.
     pub(in crate::ack) fn unanswered(&mut self, now: Time) -> Option<Member> {
         let member = Member(self.stops.pop(now)?);
         self.flow(member).set_stopped(false);

@@ -14,13 +14,13 @@ fn stopped_acks_keep_their_departure_times() {
         let mut bench = sent(spec, 60);
         bench.fill(US(0), true);
         let held = (1..=60).filter(|n| bench.ack(US(1_000), 0, n * MSS).is_empty()).count();
-        bench.signal.stop(US(2_000), Member(0));
+        bench.control.stop(US(2_000), Member(0));
         assert!(bench.run_until(US(20_000)).is_empty(), "{spec}");
         bench.resume(US(20_000), 0);
         let at_once = bench.serve(US(20_000)).len();
         // 10 Mbit/s carry 17 segments in 20 ms.
         assert!(held > 30 && at_once < 20, "{spec}: {at_once} of {held}");
         bench.run_until(Time::from_secs(2));
-        assert_eq!(bench.signal.counts().held, 0, "{spec}");
+        assert_eq!(bench.control.counts().held, 0, "{spec}");
     }
 }

@@ -61,7 +61,7 @@ fn nothing_is_held_for_longer_than_the_bound() {
         let held = at.since(US(1_000 * u64::from(n)));
         assert!(held < Duration::from_millis(104), "{n}: {held:?}");
     }
-    assert_eq!(bench.signal.counts().overdue, 10);
+    assert_eq!(bench.control.counts().overdue, 10);
 }
 
 /// Catches: overdue ACKs of a flow that depart together, or later than the sender's timer allows if the share
@@ -109,7 +109,7 @@ fn the_remainder_of_an_ack_that_departs_by_a_step_as_buffers_are_scarce_has_a_ti
         bench.leave_free(4);
         round(&mut bench, US(1), 0, &mut Sent::default(), (40, 40));
         let rest = bench.run_until(Time::from_secs(10));
-        assert_eq!(bench.signal.counts().held, 0, "{spec}: {} departed", rest.len());
+        assert_eq!(bench.control.counts().held, 0, "{spec}: {} departed", rest.len());
     }
 }
 
@@ -139,11 +139,11 @@ proptest! {
                     bench.run_until(now);
                 }
             }
-            let held = bench.signal.counts().held;
-            prop_assert!(held == 0 || bench.signal.ready_at().is_some(), "{held} without a timer");
+            let held = bench.control.counts().held;
+            prop_assert!(held == 0 || bench.control.ready_at().is_some(), "{held} without a timer");
         }
         // The queue stays full: only timers release.
         bench.run_until(now + Duration::from_secs(100));
-        prop_assert_eq!(bench.signal.counts().held, 0);
+        prop_assert_eq!(bench.control.counts().held, 0);
     }
 }

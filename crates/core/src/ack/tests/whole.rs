@@ -28,7 +28,7 @@ fn of_a_flow_with_accecn_or_mptcp_each_ack_departs_as_it_came() {
             came.push(plain(ack * MSS));
             went.extend(bench.back(US(2), 0, plain(ack * MSS), &[]));
         }
-        let counts = bench.signal.counts();
+        let counts = bench.control.counts();
         assert!(counts.held > 0 && counts.held == counts.packets, "{spec}: {counts:?}");
         let data = TcpSegment { payload: 100, ..plain(40 * MSS) };
         came.push(data);
@@ -36,7 +36,7 @@ fn of_a_flow_with_accecn_or_mptcp_each_ack_departs_as_it_came() {
         let acks = |all: &[TcpSegment]| all.iter().map(|it| it.ack / MSS).collect::<Vec<_>>();
         assert_eq!(acks(&went), acks(&came), "{spec}");
         assert_eq!(went, came, "{spec}");
-        let counts = bench.signal.counts();
+        let counts = bench.control.counts();
         assert_eq!((counts.made, counts.absorbed, counts.held), (0, 0, 0), "{spec}");
     }
 }
@@ -60,7 +60,7 @@ fn beyond_the_budget_no_ack_is_held_until_one_can_be_a_record_or_acknowledges_al
         for n in BUDGET + 2..BUDGET + 100 {
             assert_eq!(bench.back(US(3), 0, special(n), &[]).len(), 1, "{n}");
         }
-        assert_eq!(bench.signal.counts().held, 0);
+        assert_eq!(bench.control.counts().held, 0);
         bench.data(US(4), 0, 3_001 * MSS);
         bench.known.sent = Some(3_000 * MSS);
         assert!(bench.back(US(4), 0, again, &[]).is_empty(), "the ACK is held: {flags}");
@@ -87,7 +87,7 @@ fn all_flows_together_keep_a_quarter_of_the_buffers_whole_and_give_it_back() {
         }
         (0..8).for_each(|member| drop(bench.withdraw(US(2), member)));
         assert_eq!(bench.pool.in_use(), 0);
-        (0..8).for_each(|member| bench.signal.leave(crate::packet::Member(member)));
+        (0..8).for_each(|member| bench.control.leave(crate::packet::Member(member)));
         (0..8).for_each(|member| drop(bench.ack(US(2), member, 0)));
     }
     assert!(bench.pool.keep_whole_ack());

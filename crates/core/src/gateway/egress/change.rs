@@ -105,7 +105,7 @@ impl Egress {
     ) {
         if let Some(classes) = self.link.classes_mut() {
             classes.change(now, id, terms);
-            classes.change_ratios(id, change);
+            classes.change_own(id, change);
         }
     }
 

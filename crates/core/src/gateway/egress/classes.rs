@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub use rights::{ClassChangeError, ClassContents};
-use shared::Ratios;
 pub use swap::Retired;
 
 use super::control::Control;
@@ -23,7 +22,7 @@ use crate::policy::{Class, ClassSet};
 use crate::qdisc::{Backlog, QdiscSpec};
 use crate::random::Random;
 use crate::report::ClassReport;
-use crate::scheduler::{Scheduler, SchedulerSpec};
+use crate::scheduler::{Scheduler, SchedulerSpec, TermValues};
 use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Reason, Time};
 
 /// Classes of the link in one direction.
@@ -72,8 +71,8 @@ struct Line {
     promised: u64,
     /// Its place in the order of the file.
     rank: u32,
-    /// Its relations to other classes, if it has any.
-    ratios: Option<Box<Ratios>>,
+    /// Terms that only its scheduler knows, if it has any.
+    own: Option<Box<TermValues>>,
 }
 
 impl Line {
@@ -88,7 +87,7 @@ impl Line {
             thinned: 0,
             promised: 0,
             rank: u32::MAX,
-            ratios: None,
+            own: None,
         }
     }
 
@@ -171,7 +170,7 @@ impl Classes {
         self.remove_others(cx, &stays, displaced);
         self.default = self.find(Class::DEFAULT).unwrap_or(ClassId::ROOT);
         self.set_control(cx.now);
-        self.relate();
+        self.set_own_terms();
         for at in 0..self.lines.len() {
             let id = ClassId(number(at));
             if !self.scheduler.is_leaf(id) {
@@ -206,7 +205,7 @@ impl Classes {
             self.lines[id.index()].rank = rank;
             return id;
         };
-        (self.lines[id.index()].rank, self.lines[id.index()].ratios) = (rank, Ratios::of(class));
+        (self.lines[id.index()].rank, self.lines[id.index()].own) = (rank, shared::own(class));
         if self.scheduler.parent(id) != parent {
             self.scheduler.move_to(cx.now, id, parent);
         }
@@ -230,7 +229,7 @@ impl Classes {
         let id = self.scheduler.add(now, parent, terms);
         self.note_bound(id, terms);
         let mut line = Line::new(&class.name, class.queue.clone());
-        line.ratios = Ratios::of(class);
+        line.own = shared::own(class);
         self.by_name.insert(line.name.clone(), id);
         match self.lines.get_mut(id.index()) {
             Some(free) => *free = line,
@@ -261,7 +260,6 @@ impl Classes {
             priority,
             burst: Bytes::ZERO,
             delay_bound: None,
-            loss_bound: None,
         };
         if self.control == ClassId::ROOT {
             self.control = self.scheduler.add(now, ClassId::ROOT, terms);

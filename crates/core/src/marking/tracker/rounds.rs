@@ -328,7 +328,7 @@ const LEAST_WINDOW: u32 = 8;
 /// Checks that the sender reduces its window after a mark. The third round that ends after the mark must be smaller than
 /// the window at the mark.
 ///
-/// The first of these rounds is that of the mark. In the second, the sender learns of the mark. The third shows its
+/// The mark belongs to the first of these rounds. In the second, the sender learns of the mark. The third shows its
 /// response. The flag CWR does not prove a response: Linux also sends it if the congestion control keeps its window, as
 /// BBR does.
 #[derive(Clone, Copy, Debug, Default)]
@@ -386,7 +386,7 @@ pub(super) fn segments(packet: &Packet) -> u16 {
     packet.segments.max(1)
 }
 
-/// Bytes of the frame of one segment of `packet`.
+/// Frame bytes of a single segment in `packet`.
 fn frame(packet: &Packet) -> u32 {
     if packet.segments > 1 { packet.headers() + u32::from(packet.segment) } else { packet.len }
 }

@@ -9,16 +9,17 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Class, ClassFault, ClassFaultKind, Ratio};
+use super::{Class, ClassFault, ClassFaultKind};
 use crate::packet::Direction;
-use crate::scheduler::Term;
+use crate::scheduler::{Ratio, Term, TermForm, TermValue};
 use crate::{Bytes, Rate};
 
-/// Reports the faults of `classes` for a link with `rate`. Packets are charged with at most `frame`.
+/// Reports the faults of `classes`, which may have `terms`, for a link with `rate`. Packets are charged with at
+/// most `frame`.
 pub(super) fn faults(
     classes: &[Class],
-    rate: [Option<Rate>; 2],
-    frame: Bytes,
+    (rate, frame): ([Option<Rate>; 2], Bytes),
+    terms: &[Term],
     faults: &mut Vec<ClassFault>,
 ) {
     for direction in Direction::BOTH {
@@ -32,8 +33,9 @@ pub(super) fn faults(
             }
         }
     }
-    related(classes, Term::DelayRatio, |class| class.delay_ratio.as_ref(), faults);
-    related(classes, Term::LossRatio, |class| class.loss_ratio.as_ref(), faults);
+    for term in terms.iter().filter(|term| term.form() == TermForm::Ratio) {
+        related(classes, *term, faults);
+    }
 }
 
 /// Reports the class with which the guarantees reach the rate `of` of the link.
@@ -51,17 +53,16 @@ fn promised(classes: &[Class], direction: Direction, of: Rate, faults: &mut Vec<
 }
 
 /// Reports ratios of one term that refer to no class, form a circle, or have the factor zero.
-fn related<'a>(
-    classes: &'a [Class],
-    term: Term,
-    ratio: impl Fn(&'a Class) -> Option<&'a Ratio>,
-    faults: &mut Vec<ClassFault>,
-) {
+fn related(classes: &[Class], term: Term, faults: &mut Vec<ClassFault>) {
     let places: BTreeMap<&str, usize> =
         classes.iter().enumerate().map(|(at, class)| (class.name.as_str(), at)).collect();
     let mut others = vec![None; classes.len()];
     for (at, class) in classes.iter().enumerate() {
-        let Some(Ratio { of, factor }) = ratio(class) else { continue };
+        // Ratios are the same in both directions.
+        let Some(TermValue::Ratio(Ratio { of, factor })) = class.own.way(term, Direction::Up)
+        else {
+            continue;
+        };
         let mut complain = |kind| faults.push(ClassFault { at, other: None, kind });
         others[at] = places.get(of.as_str()).copied();
         if others[at].is_none() && of != Class::DEFAULT {
@@ -80,8 +81,8 @@ fn related<'a>(
 /// Finds circles of references, and returns one class of each. `others` has the class that each class refers to.
 fn on_cycles(others: &[Option<usize>]) -> Vec<usize> {
     let mut found = Vec::new();
-    // Each walk follows the references from a class. This is the number of the walk that visited a class, or zero.
-    // A walk that meets a class of its own has found a circle.
+    // Walk `n` begins at class `n - 1` and follows the references. `walk` has the number of the walk that visited each
+    // class first, or zero. If a walk comes to a class that it has visited itself, there is a circle.
     let mut walk = vec![0; others.len()];
     for at in 0..others.len() {
         let mut next = Some(at);
@@ -103,20 +104,20 @@ pub(super) fn shown(span: Duration) -> String {
 mod tests {
     use super::*;
     use crate::qdisc::QdiscSpec;
-    use crate::scheduler::SchedulerSpec;
+    use crate::scheduler::jobs::Promises;
+    use crate::scheduler::{SchedulerSpec, TermValues};
     use crate::{Factor, policy::ClassSet};
 
     fn class(name: &str, kbps: u64, ratios: [Option<(&str, u64)>; 2]) -> Class {
-        let ratio = |it: Option<(&str, u64)>| {
-            it.map(|(of, millionths)| Ratio {
-                of: of.to_owned(),
-                factor: Factor::from_millionths(millionths),
-            })
-        };
+        let mut own = TermValues::default();
+        for (term, ratio) in [Promises::DELAY_RATIO, Promises::LOSS_RATIO].into_iter().zip(ratios) {
+            let Some((of, millionths)) = ratio else { continue };
+            let factor = Factor::from_millionths(millionths);
+            own = own.with(term, Ratio { of: of.to_owned(), factor });
+        }
         Class {
             guarantee: [Rate::from_kbps(kbps), Rate::from_bps(0)],
-            delay_ratio: ratio(ratios[0]),
-            loss_ratio: ratio(ratios[1]),
+            own,
             ..Class::new(name, QdiscSpec::one_line(Bytes(1)))
         }
     }
@@ -147,10 +148,10 @@ mod tests {
             class("d", 0, [Some(("nobody", 1)), Some(("a", 0))]),
         ];
         let wrong = [
-            (3, RatioToNone(Term::DelayRatio)),
-            (1, RatioLoop(Term::DelayRatio)),
-            (3, ZeroFactor(Term::LossRatio)),
-            (2, RatioLoop(Term::LossRatio)),
+            (3, RatioToNone(Promises::DELAY_RATIO)),
+            (1, RatioLoop(Promises::DELAY_RATIO)),
+            (3, ZeroFactor(Promises::LOSS_RATIO)),
+            (2, RatioLoop(Promises::LOSS_RATIO)),
         ];
         assert_eq!(found(chain), wrong);
         let least = Duration::from_millis(12);

@@ -15,7 +15,7 @@ pub(super) struct HostFlowQueues {
     pub(super) all: FlowFifo,
     /// State of each flow, by flow index.
     pub(super) flows: Vec<HostedFlow>,
-    /// Groups the flows of each host by their backlog, to find the longest.
+    /// The flows of each host, grouped by backlog to find the longest flow queue.
     groups: Groups,
     /// State of each host, by host index.
     pub(super) hosts: Vec<HostState>,

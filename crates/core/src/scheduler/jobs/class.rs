@@ -3,17 +3,21 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::Promises;
 use super::record::{ClassRecord, ClassWindow};
 use super::weights::Weight;
 use crate::class::{Sent, Terms};
-use crate::scheduler::{ClassState, Relations};
+use crate::scheduler::ClassState;
 use crate::units::real;
 use crate::{Bytes, Rate, Time};
 
 #[derive(Debug)]
 pub(super) struct JobsClass {
     pub(super) terms: Terms,
-    pub(super) relations: Relations,
+    /// Promises that only JoBS makes.
+    pub(super) promises: Promises,
+    /// Position in the file: a class that comes earlier has the higher priority.
+    pub(super) rank: u32,
     /// Weight among classes with delay ratios, and among classes with loss ratios.
     pub(super) delay_weight: Option<Weight>,
     pub(super) loss_weight: Option<Weight>,
@@ -30,10 +34,11 @@ pub(super) struct JobsClass {
     arrived: u64,
     dropped: u64,
     departed: u64,
-    /// The theoretical output in bytes.
+    /// The theoretical output in bytes, and the time at which it last grew.
     pub(super) theory: f64,
     theory_at: Option<Time>,
-    /// Sums over the group of this class, if it is the root; used during a computation.
+    /// Sum and number of the values of related classes, during a computation. Only the class at the root of the
+    /// ratios uses it.
     pub(super) scratch: (f64, f64),
     /// The rate that the delay ratios require.
     pub(super) target: f64,
@@ -45,9 +50,12 @@ pub(super) struct JobsClass {
     delay: Duration,
 }
 
+/// A packet that waits in the shared buffer.
 #[derive(Clone, Copy, Debug)]
 struct QueuedPacket {
+    /// Time of its arrival.
     since: Time,
+    /// Its charged length.
     len: Bytes,
 }
 
@@ -61,7 +69,8 @@ impl JobsClass {
     pub(super) fn new(terms: Terms) -> Self {
         Self {
             terms,
-            relations: Relations::default(),
+            promises: Promises::default(),
+            rank: 0,
             delay_weight: None,
             loss_weight: None,
             sent: Sent::default(),
@@ -191,7 +200,7 @@ impl JobsClass {
     /// Returns `true` if the loss bound holds after a further drop of `len` bytes.
     pub(super) fn keeps_loss_bound(&self, len: Bytes) -> bool {
         let lost = u128::from(self.dropped + len.0) * 1_000_000_000;
-        self.terms
+        self.promises
             .loss_bound
             .is_none_or(|bound| lost <= u128::from(self.arrived) * u128::from(bound.ppb()))
     }
@@ -199,6 +208,38 @@ impl JobsClass {
     /// Time until the deadline of the oldest packet; `None` without a delay bound.
     pub(super) fn until_deadline(&self, now: Time) -> Option<Duration> {
         Some(self.terms.delay_bound?.saturating_sub(self.age(now)))
+    }
+
+    /// The rate that the guarantee and the delay bound need, at most the rate of the link.
+    pub(super) fn needs(&self, now: Time, link: f64) -> f64 {
+        let bound = self.until_deadline(now).map_or(0.0, |left| {
+            let needed = 8.0 * real(self.backlog().0) / left.as_secs_f64();
+            if needed.is_finite() { needed } else { link }
+        });
+        bound.max(real(self.terms.guarantee.bps())).min(link)
+    }
+
+    /// Returns `true` if the backlog cannot depart before its deadline at this rate.
+    pub(super) fn misses_deadline(&self, now: Time) -> bool {
+        self.until_deadline(now).is_some_and(|left| {
+            8.0 * real(self.backlog().0) > left.as_secs_f64() * self.rate + ROUNDING
+        })
+    }
+
+    /// Group and weighted delay, if the class is backlogged and has a delay ratio.
+    pub(super) fn weighted_delay(&self, now: Time) -> Option<(usize, f64)> {
+        let weight = self.delay_weight.filter(|_| self.backlogged)?;
+        Some((weight.group, weight.part * self.age(now).as_secs_f64()))
+    }
+
+    /// Returns `true` if the class has a promise, or is the reference of a ratio.
+    pub(super) fn has_promises(&self) -> bool {
+        let terms = &self.terms;
+        terms.guarantee.bps() > 0
+            || terms.delay_bound.is_some()
+            || self.promises.loss_bound.is_some()
+            || self.delay_weight.is_some()
+            || self.loss_weight.is_some()
     }
 
     /// The state for a marking.
@@ -212,6 +253,9 @@ impl JobsClass {
         }
     }
 }
+
+/// Tolerated rounding error of reals, in bits.
+const ROUNDING: f64 = 1.0;
 
 pub(super) fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)

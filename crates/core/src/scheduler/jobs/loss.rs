@@ -63,7 +63,7 @@ impl Jobs {
             if class.newest().is_none() {
                 continue;
             }
-            let bound = class.terms.loss_bound.map_or(f64::INFINITY, |bound| bound.real());
+            let bound = class.promises.loss_bound.map_or(f64::INFINITY, |bound| bound.real());
             let room = bound - class.loss();
             if self.search == Search::Ns2 || room >= furthest.1 {
                 furthest = (at, room);

@@ -16,6 +16,8 @@
 //! priority pay first.
 //!
 //! Source: `marking`, section 3; ns-2 2.35, `queue/jobs.cc` (gain, order of payment).
+//!
+//! Methods of `Jobs`, whose fields are in `jobs.rs`.
 
 use std::time::Duration;
 
@@ -224,39 +226,3 @@ struct Step {
     gain: f64,
     upper: f64,
 }
-
-impl JobsClass {
-    /// The rate that the guarantee and the delay bound need, at most the rate of the link.
-    fn needs(&self, now: Time, link: f64) -> f64 {
-        let bound = self.until_deadline(now).map_or(0.0, |left| {
-            let needed = 8.0 * real(self.backlog().0) / left.as_secs_f64();
-            if needed.is_finite() { needed } else { link }
-        });
-        bound.max(real(self.terms.guarantee.bps())).min(link)
-    }
-
-    /// Returns `true` if the backlog cannot depart before its deadline at this rate.
-    fn misses_deadline(&self, now: Time) -> bool {
-        self.until_deadline(now).is_some_and(|left| {
-            8.0 * real(self.backlog().0) > left.as_secs_f64() * self.rate + ROUNDING
-        })
-    }
-
-    /// Group and weighted delay, if the class is backlogged and has a delay ratio.
-    fn weighted_delay(&self, now: Time) -> Option<(usize, f64)> {
-        let weight = self.delay_weight.filter(|_| self.backlogged)?;
-        Some((weight.group, weight.part * self.age(now).as_secs_f64()))
-    }
-
-    fn has_promises(&self) -> bool {
-        let terms = &self.terms;
-        terms.guarantee.bps() > 0
-            || terms.delay_bound.is_some()
-            || terms.loss_bound.is_some()
-            || self.delay_weight.is_some()
-            || self.loss_weight.is_some()
-    }
-}
-
-/// Tolerated rounding error of reals, in bits.
-const ROUNDING: f64 = 1.0;

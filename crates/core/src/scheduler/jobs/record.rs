@@ -9,9 +9,9 @@
 
 use std::time::Duration;
 
-use super::Jobs;
 use super::class::JobsClass;
 use super::rates::WINDOW;
+use super::{Jobs, Promises};
 use crate::scheduler::{Delays, Kept, Relation, Term};
 use crate::units::real;
 use crate::{Bytes, Time};
@@ -132,9 +132,9 @@ impl Jobs {
             });
             u64::from(broken == Some(true))
         };
-        let off_delay_ratio = off(class.relations.delay, &|it| it.window.mean_delay());
+        let off_delay_ratio = off(class.promises.delay_ratio, &|it| it.window.mean_delay());
         let off_loss_ratio =
-            off(class.relations.loss, &|it| (!it.window.interrupted).then(|| it.loss()));
+            off(class.promises.loss_ratio, &|it| (!it.window.interrupted).then(|| it.loss()));
         let record = &mut self.classes[at].record;
         record.busy_windows += 1;
         record.busy_bytes += sent;
@@ -165,37 +165,37 @@ pub(super) fn kept(classes: &[JobsClass], at: usize) -> Vec<Kept> {
             kept: record.busy_rate(),
             violations: record.too_slow,
             relaxed: relaxed.guarantee,
-            ..Kept::of(Term::Guarantee)
+            ..Kept::of(Term::GUARANTEE)
         }),
         terms.delay_bound.map(|bound| Kept {
             promised: bound.as_secs_f64(),
             kept: record.longest_delay(),
             violations: record.late,
             relaxed: relaxed.delay_bound,
-            ..Kept::of(Term::DelayBound)
+            ..Kept::of(Term::DELAY_BOUND)
         }),
-        terms.loss_bound.map(|bound| Kept {
+        class.promises.loss_bound.map(|bound| Kept {
             promised: bound.real(),
             kept: record.loss(),
             violations: record.beyond_loss_bound,
             relaxed: relaxed.loss_bound,
-            ..Kept::of(Term::LossBound)
+            ..Kept::of(Promises::LOSS_BOUND)
         }),
-        class.relations.delay.map(|relation| Kept {
+        class.promises.delay_ratio.map(|relation| Kept {
             of: Some(relation.of),
             promised: relation.factor.real(),
             kept: ratio(classes, record, relation, ClassRecord::mean_delay),
             violations: record.off_delay_ratio,
             relaxed: relaxed.delay_ratio,
-            ..Kept::of(Term::DelayRatio)
+            ..Kept::of(Promises::DELAY_RATIO)
         }),
-        class.relations.loss.map(|relation| Kept {
+        class.promises.loss_ratio.map(|relation| Kept {
             of: Some(relation.of),
             promised: relation.factor.real(),
             kept: ratio(classes, record, relation, ClassRecord::loss),
             violations: record.off_loss_ratio,
             relaxed: relaxed.loss_ratio,
-            ..Kept::of(Term::LossRatio)
+            ..Kept::of(Promises::LOSS_RATIO)
         }),
     ];
     all.into_iter().flatten().collect()

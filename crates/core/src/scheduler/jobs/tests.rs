@@ -6,15 +6,18 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::Factor;
+use crate::packet::Direction;
 use crate::random::Random;
-use crate::scheduler::Relation;
-use crate::{Chance, Factor};
+use crate::scheduler::TermValues;
 
 /// A link of 10 Mbit/s, its scheduler and the queues of its classes.
 struct Link {
     jobs: Jobs,
     now: Time,
     free_at: Time,
+    /// Terms that only JoBS knows, by class.
+    own: Vec<TermValues>,
     /// Numbers, lengths and arrival times of waiting packets, by class.
     queues: Vec<VecDeque<(u32, Bytes, Time)>>,
     next: u32,
@@ -26,33 +29,61 @@ struct Link {
 const RATE: Rate = Rate::from_mbps(10);
 const PACKET: Bytes = Bytes(500);
 
+/// Terms of a class: those of the link, and its loss bound.
+#[derive(Clone, Copy, Debug)]
+struct Rights {
+    terms: Terms,
+    loss_bound: Option<Chance>,
+}
+
+impl Rights {
+    const NONE: Self = Self { terms: Terms::NONE, loss_bound: None };
+}
+
 impl Link {
-    fn new(search: Search, buffer: Bytes, classes: &[Terms]) -> Self {
-        let mut jobs = Config { victim: search, output: Output::Continuous, buffer }.build(RATE);
-        for terms in classes {
-            jobs.add(Time::ZERO, ClassId::ROOT, *terms);
+    fn new(search: Search, buffer: Bytes, classes: &[Rights]) -> Self {
+        let jobs = Config { victim: search, output: Output::Continuous, buffer }.build(RATE);
+        let mut link = Self::of(jobs, classes.len());
+        for (at, rights) in classes.iter().enumerate() {
+            link.jobs.add(Time::ZERO, ClassId::ROOT, rights.terms);
+            if let Some(bound) = rights.loss_bound {
+                link.own[at + 1] = TermValues::default().with(Promises::LOSS_BOUND, bound);
+                link.set_own(at + 1, 0);
+            }
         }
+        link
+    }
+
+    fn of(jobs: Jobs, classes: usize) -> Self {
         Self {
             jobs,
+            own: vec![TermValues::default(); classes + 1],
             now: Time::ZERO,
             free_at: Time::ZERO,
-            queues: vec![VecDeque::new(); classes.len() + 1],
+            queues: vec![VecDeque::new(); classes + 1],
             next: 0,
             sent: Vec::new(),
             dropped: Vec::new(),
-            delays: vec![Duration::ZERO; classes.len() + 1],
+            delays: vec![Duration::ZERO; classes + 1],
         }
     }
 
+    /// Sets the ratios of a class. The names of classes are their numbers.
     fn relate(mut self, class: usize, delay: Option<(u32, u64)>, loss: Option<(u32, u64)>) -> Self {
-        let relation = |it: Option<(u32, u64)>| {
-            let (of, millionths) = it?;
-            Some(Relation { of: ClassId(of), factor: Factor::from_millionths(millionths) })
-        };
-        let rank = number(class);
-        let relations = Relations { rank, delay: relation(delay), loss: relation(loss) };
-        self.jobs.relate(ClassId(rank), relations);
+        for (term, ratio) in [(Promises::DELAY_RATIO, delay), (Promises::LOSS_RATIO, loss)] {
+            let Some((of, millionths)) = ratio else { continue };
+            let factor = Factor::from_millionths(millionths);
+            let own = std::mem::take(&mut self.own[class]);
+            self.own[class] = own.with(term, Ratio { of: of.to_string(), factor });
+        }
+        self.set_own(class, number(class));
         self
+    }
+
+    fn set_own(&mut self, class: usize, rank: u32) {
+        let find = &|name: &str| name.parse().ok().map(ClassId);
+        let own = OwnTerms { values: &self.own[class], direction: Direction::Up, find };
+        self.jobs.set_own(ClassId(number(class)), rank, &own);
     }
 
     fn arrive(&mut self, class: usize, len: Bytes) {
@@ -114,26 +145,24 @@ impl Link {
 
 const BUFFER: Bytes = Bytes(60_000);
 
-fn bounded(millis: u64, loss: Option<u32>) -> Terms {
-    Terms {
-        delay_bound: Some(Duration::from_millis(millis)),
-        loss_bound: loss.map(|per_cent| Chance::from_ppb(per_cent * 10_000_000)),
-        ..Terms::NONE
-    }
+fn bounded(millis: u64, loss: Option<u32>) -> Rights {
+    let delay_bound = Some(Duration::from_millis(millis));
+    let loss_bound = loss.map(|per_cent| Chance::from_ppb(per_cent * 10_000_000));
+    Rights { terms: Terms { delay_bound, ..Terms::NONE }, loss_bound }
 }
 
-fn lossy(per_cent: u32) -> Terms {
-    Terms { loss_bound: Some(Chance::from_ppb(per_cent * 10_000_000)), ..Terms::NONE }
+fn lossy(per_cent: u32) -> Rights {
+    Rights { loss_bound: Some(Chance::from_ppb(per_cent * 10_000_000)), ..Rights::NONE }
 }
 
-fn rate(mbps: u64) -> Terms {
-    Terms { guarantee: Rate::from_mbps(mbps), ..Terms::NONE }
+fn rate(mbps: u64) -> Rights {
+    Rights { terms: Terms { guarantee: Rate::from_mbps(mbps), ..Terms::NONE }, loss_bound: None }
 }
 
 /// Catches: a required rate without the age of the oldest packet.
 #[test]
 fn a_class_needs_more_rate_as_its_oldest_packet_gets_older() {
-    let mut link = Link::new(Search::Furthest, BUFFER, &[bounded(10, None), Terms::NONE]);
+    let mut link = Link::new(Search::Furthest, BUFFER, &[bounded(10, None), Rights::NONE]);
     (0..10).for_each(|_| link.arrive(1, PACKET));
     let mut rate_at = |millis| {
         // The link does not send in this time.
@@ -151,7 +180,7 @@ fn a_class_needs_more_rate_as_its_oldest_packet_gets_older() {
 /// Catches: no transfer of rate.
 #[test]
 fn a_feasible_delay_bound_is_kept_beside_an_overload() {
-    let mut link = Link::new(Search::Furthest, BUFFER, &[bounded(10, Some(0)), Terms::NONE]);
+    let mut link = Link::new(Search::Furthest, BUFFER, &[bounded(10, Some(0)), Rights::NONE]);
     link.offer(Duration::from_secs(2), &[40, 200]);
     let bound = Duration::from_millis(10) + RATE.time_for(PACKET * 2);
     assert!(link.delays[1] <= bound && link.delays[2] > bound, "{:?}", link.delays);
@@ -163,10 +192,10 @@ fn a_feasible_delay_bound_is_kept_beside_an_overload() {
 fn a_guarantee_is_kept_beside_a_delay_bound_that_is_not_feasible() {
     let mut link = Link::new(Search::Furthest, BUFFER * 10, &[bounded(1, Some(0)), rate(6)]);
     link.offer(Duration::from_secs(2), &[50, 200]);
-    let kept = link.kept(2, Term::Guarantee);
+    let kept = link.kept(2, Term::GUARANTEE);
     assert!(kept.kept.unwrap() >= 5.9e6, "{kept:?}");
     assert_eq!((kept.violations, kept.relaxed), (0, 0));
-    let late = link.kept(1, Term::DelayBound);
+    let late = link.kept(1, Term::DELAY_BOUND);
     assert!(late.violations > 1_000 && late.relaxed > 1_000, "{late:?}");
 }
 
@@ -176,7 +205,7 @@ fn a_guarantee_is_kept_beside_a_delay_bound_that_is_not_feasible() {
 fn a_loss_bound_precedes_a_delay_bound() {
     let run = |loss| {
         let mut link =
-            Link::new(Search::Furthest, BUFFER, &[bounded(5, loss), Terms::NONE, Terms::NONE]);
+            Link::new(Search::Furthest, BUFFER, &[bounded(5, loss), Rights::NONE, Rights::NONE]);
         link.offer(Duration::from_secs(2), &[120, 0, 20]);
         link
     };
@@ -186,7 +215,7 @@ fn a_loss_bound_precedes_a_delay_bound() {
     let lost = free.dropped.len();
     assert!(lost > 500, "{lost} packets");
     let link = run(Some(1));
-    let (loss, delay) = (link.kept(1, Term::LossBound), link.kept(1, Term::DelayBound));
+    let (loss, delay) = (link.kept(1, Promises::LOSS_BOUND), link.kept(1, Term::DELAY_BOUND));
     assert!(link.delays[1] > bound * 2, "{:?}", link.delays);
     assert!(delay.relaxed > 1_000 && delay.violations > 1_000, "{delay:?}");
     let beyond = loss.violations;
@@ -196,11 +225,11 @@ fn a_loss_bound_precedes_a_delay_bound() {
 /// Catches: a victim that breaks its loss bound while another class has none.
 #[test]
 fn a_full_buffer_keeps_loss_bounds_where_another_class_can_drop() {
-    let classes = [lossy(1), lossy(2), Terms::NONE];
+    let classes = [lossy(1), lossy(2), Rights::NONE];
     let mut link = Link::new(Search::Furthest, BUFFER, &classes);
     link.offer(Duration::from_secs(4), &[25, 25, 100]);
     for (class, most) in [(1, 0.01), (2, 0.02)] {
-        let kept = link.kept(class, Term::LossBound);
+        let kept = link.kept(class, Promises::LOSS_BOUND);
         assert!(kept.kept.unwrap() <= most && kept.violations == 0, "{kept:?}");
         assert!(kept.kept.unwrap() > most / 2.0, "a newcomer drops while it may: {kept:?}");
     }
@@ -209,12 +238,12 @@ fn a_full_buffer_keeps_loss_bounds_where_another_class_can_drop() {
 /// Catches: a gain of the wrong sign, weights that are not inverse to the factors, delays of the newest packet.
 #[test]
 fn delay_ratios_hold_in_a_chain_under_overload() {
-    let link = Link::new(Search::Furthest, BUFFER, &[Terms::NONE; 3]);
+    let link = Link::new(Search::Furthest, BUFFER, &[Rights::NONE; 3]);
     let half = 500_000;
     let mut link = link.relate(1, Some((2, half)), None).relate(2, Some((3, half)), None);
     link.offer(Duration::from_secs(10), &[50, 50, 50]);
     for class in [1, 2] {
-        let kept = link.kept(class, Term::DelayRatio);
+        let kept = link.kept(class, Promises::DELAY_RATIO);
         assert!((0.45..0.55).contains(&kept.kept.unwrap()), "{kept:?}");
     }
 }
@@ -222,36 +251,36 @@ fn delay_ratios_hold_in_a_chain_under_overload() {
 /// Catches: a ratio that takes rate that an absolute promise needs.
 #[test]
 fn a_guarantee_precedes_a_delay_ratio() {
-    let link = Link::new(Search::Furthest, Bytes(10_000_000), &[Terms::NONE, rate(7)]);
+    let link = Link::new(Search::Furthest, Bytes(10_000_000), &[Rights::NONE, rate(7)]);
     let mut link = link.relate(1, Some((2, 100_000)), None).relate(2, None, None);
     link.offer(Duration::from_secs(4), &[60, 200]);
-    let guarantee = link.kept(2, Term::Guarantee);
+    let guarantee = link.kept(2, Term::GUARANTEE);
     assert!(guarantee.kept.unwrap() >= 6.9e6 && guarantee.violations == 0, "{guarantee:?}");
     let relaxed: u64 = link.jobs.classes.iter().map(|it| it.record.relaxed.delay_ratio).sum();
     assert!(relaxed > 1_000, "{relaxed}");
-    assert!(link.kept(1, Term::DelayRatio).kept.unwrap() > 0.2);
+    assert!(link.kept(1, Promises::DELAY_RATIO).kept.unwrap() > 0.2);
 }
 
 /// Catches: weights of loss that are not inverse to the factors; the class with the largest error.
 #[test]
 fn loss_ratios_hold_under_overload() {
-    let link = Link::new(Search::Furthest, BUFFER, &[Terms::NONE; 3]);
+    let link = Link::new(Search::Furthest, BUFFER, &[Rights::NONE; 3]);
     let mut link = link.relate(1, None, Some((2, 500_000))).relate(2, None, Some((3, 250_000)));
     link.offer(Duration::from_secs(10), &[50, 50, 50]);
-    let [first, second] = [1, 2].map(|class| link.kept(class, Term::LossRatio).kept.unwrap());
+    let [first, second] = [1, 2].map(|class| link.kept(class, Promises::LOSS_RATIO).kept.unwrap());
     assert!((0.48..0.52).contains(&first) && (0.24..0.26).contains(&second), "{first} {second}");
 }
 
 /// Catches: a loss ratio that precedes a loss bound.
 #[test]
 fn a_loss_bound_precedes_a_loss_ratio() {
-    let link = Link::new(Search::Furthest, BUFFER, &[lossy(1), Terms::NONE]);
+    let link = Link::new(Search::Furthest, BUFFER, &[lossy(1), Rights::NONE]);
     let same = Some((2, 1_000_000));
     let mut link = link.relate(1, same, same);
     link.offer(Duration::from_secs(4), &[40, 100]);
-    let kept = link.kept(1, Term::LossBound);
+    let kept = link.kept(1, Promises::LOSS_BOUND);
     assert!(kept.kept.unwrap() <= 0.01 && kept.violations == 0, "{kept:?}");
-    let ratio = link.kept(1, Term::LossRatio);
+    let ratio = link.kept(1, Promises::LOSS_RATIO);
     assert!(ratio.relaxed > 1_000 && ratio.violations >= 1, "{ratio:?}");
 }
 
@@ -321,13 +350,12 @@ fn a_marking_sees_rates_backlogs_and_delays() {
     assert_eq!((states[2].rate, states[2].backlog), (RATE, PACKET));
 }
 
-fn terms() -> impl Strategy<Value = Terms> {
+fn rights() -> impl Strategy<Value = Rights> {
     let bound = prop::option::of((1u64..50).prop_map(Duration::from_millis));
     let loss = prop::option::of((0u32..500_000_000).prop_map(Chance::from_ppb));
-    (0u64..3, bound, loss).prop_map(|(mbps, delay_bound, loss_bound)| Terms {
-        delay_bound,
+    (0u64..3, bound, loss).prop_map(|(mbps, delay_bound, loss_bound)| Rights {
+        terms: Terms { delay_bound, ..rate(mbps).terms },
         loss_bound,
-        ..rate(mbps)
     })
 }
 
@@ -340,7 +368,7 @@ proptest! {
     /// loss bound that is broken without being counted as relaxed.
     #[test]
     fn packets_rates_and_the_buffer_are_conserved(
-        classes in prop::collection::vec(terms(), 4),
+        classes in prop::collection::vec(rights(), 4),
         exact in any::<bool>(),
         factors in prop::collection::vec((1u64..4_000_000, 1u64..4_000_000), 3),
         arrivals in prop::collection::vec((1usize..5, 40u64..1_500, 0u64..2_000), 1..400),

@@ -10,16 +10,16 @@
 //!
 //! Methods of `Jobs`, whose fields are in `jobs.rs`.
 
-use super::Jobs;
 use super::class::JobsClass;
-use crate::scheduler::{Relation, Relations};
+use super::{Jobs, Promises};
+use crate::scheduler::Relation;
 
 /// The weight of a class in its tree.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Weight {
-    /// Index of the root of its tree.
+    /// Index of the class at the root of its tree: the class without a ratio of its own.
     pub(super) group: usize,
-    /// From 0 to 1.
+    /// The weight `w_i`, from 0 to 1.
     pub(super) part: f64,
 }
 
@@ -28,9 +28,9 @@ impl Jobs {
     pub(super) fn weigh(&mut self) {
         self.unweighted = false;
         let classes = &self.classes;
-        self.order.sort_by_key(|at| classes[*at].relations.rank);
-        let delay = weights(&self.classes, |it| it.delay);
-        let loss = weights(&self.classes, |it| it.loss);
+        self.order.sort_by_key(|at| classes[*at].rank);
+        let delay = weights(&self.classes, |it| it.delay_ratio);
+        let loss = weights(&self.classes, |it| it.loss_ratio);
         for (class, (delay, loss)) in self.classes.iter_mut().zip(delay.into_iter().zip(loss)) {
             (class.delay_weight, class.loss_weight) = (delay, loss);
         }
@@ -39,7 +39,7 @@ impl Jobs {
 
 fn weights(
     classes: &[JobsClass],
-    of: impl Fn(&Relations) -> Option<Relation>,
+    of: impl Fn(&Promises) -> Option<Relation>,
 ) -> Vec<Option<Weight>> {
     let mut is_related = vec![false; classes.len()];
     let mut places = Vec::with_capacity(classes.len());
@@ -48,7 +48,7 @@ fn weights(
         let (mut root, mut times) = (at, 1.0);
         // Each class names at most one other, and `check` refuses cycles.
         for _ in 0..classes.len() {
-            let Some(relation) = of(&classes[root].relations) else { break };
+            let Some(relation) = of(&classes[root].promises) else { break };
             let Some(next) = Some(relation.of.index()).filter(|next| *next < classes.len()) else {
                 break;
             };

@@ -10,7 +10,7 @@
 //! - This hash covers the 5-tuple. For TCP it also covers sequence and acknowledgement number, payload length, SYN, FIN,
 //!   RST and timestamps. For UDP it also covers checksum and length.
 //! - DS codepoint, hop limit and TCP window are left out, because routers or gateways may change them. A fragment is
-//!   never a boundary. A packet that is neither TCP nor has a checksum is never a boundary either.
+//!   never a boundary. A packet other than TCP is a boundary only if it has a checksum.
 //! - The retransmission of a TCP segment with timestamps has another hash than the original.
 
 use crate::Packet;
@@ -18,7 +18,7 @@ use crate::packet::{Endpoint, TcpFlags, TcpSegment};
 use crate::random::{halves, mixed};
 use crate::trunk::packet::network_len;
 
-/// Mean number of packets from one boundary to the next. It is `2^power`, and the field is `power`.
+/// The mean number of packets from one boundary to the next, `2^power`. The field is `power`.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) struct Spacing(u8);
 

@@ -278,7 +278,7 @@ const FIRST_TIMEOUT: Duration = Duration::from_secs(1);
 /// Source: `TCP_RTO_MIN` of Linux.
 const LEAST_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Each timeout is twice as long as the previous one, up to this number of doublings.
+/// Greatest number of doublings of the timeout. Each further timeout is as long as the last.
 const MOST_BACKOFF: u32 = 6;
 
 /// If a call is late, packets depart faster until pacing is on schedule again. This is the longest such delay in

@@ -2,7 +2,7 @@
 //!
 //! A virtual connection sends nothing. It is a congestion control (CUBIC) with a window, to which the trunk reports
 //! acknowledged and lost bytes. Each sender of the trunk counts as two virtual connections. The window of the trunk
-//! is the sum of their windows, so the trunk competes like as many real connections.
+//! is the sum of their windows. So a trunk with ten senders competes with other traffic like twenty TCP connections.
 //!
 //! A lost packet is assigned to one virtual connection, chosen at random in proportion to the windows. A connection
 //! reduces its window at most once per round trip.
@@ -20,11 +20,11 @@ use crate::tcp::congestion::{Ack, CongestionControl, CongestionSpec, Counting, S
 
 /// Greatest absolute value of [`VirtualFlows::missing`], in packets for each connection.
 ///
-/// A connection reduces its window at most once per round trip, so more lost packets have no effect. Late packets
-/// are subtracted from `missing`. Without this bound, a burst of them would hide all later losses.
+/// The bound holds in both directions. Many lost packets at once have no further effect, because a connection reduces its
+/// window at most once per round trip. Many late packets, which are subtracted, must not hide all later losses.
 const ROUND: u64 = 16;
 
-/// Measurements from the congestion ACK of a boundary.
+/// Measurements from a congestion ACK: the other gateway reports that a boundary, a selected user packet, has arrived.
 pub(super) struct VirtualFeedback {
     /// Bytes sent between the previous acknowledged boundary and this one.
     pub(super) bytes: u64,

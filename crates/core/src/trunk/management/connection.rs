@@ -175,8 +175,8 @@ impl Management {
         self.window
     }
 
-    /// Discards the TCP connection if it is silent, because the other gateway has answered another connection. When user
-    /// packets wait, a new one is opened. The present timeout may be minutes long after many doublings.
+    /// Discards the TCP connection if it is silent, because the other gateway has answered another connection. A new TCP
+    /// connection is opened as soon as user packets wait. The timeout of the old one may be minutes long.
     pub(super) fn start_again(&mut self) {
         if self.silent {
             (self.tcp, self.silent, self.settled, self.due) = (None, false, false, Time::MAX);

@@ -20,7 +20,7 @@ pub(in crate::trunk) struct ManagementReceiver {
     random: Random,
     dscp: u8,
     ends: Vec<ReceivingEnd>,
-    /// Earliest expiry of a timer of a connection, such as that of a delayed ACK.
+    /// Earliest expiry of a TCP timer, for example the timer of a delayed ACK.
     due: Option<Time>,
     /// Frame format of ACKs. `None`: each gets the format of the management packet that it acknowledges.
     frame: Option<Frame>,

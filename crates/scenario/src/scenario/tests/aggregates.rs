@@ -101,7 +101,7 @@ fn an_aggregate_may_grow_and_name_its_adjuster_alone() {
 /// Catches: a sum without `epsilon`, or over a single gateway; loads computed in bytes; the rate of
 /// the wrong link.
 #[test]
-fn loads_for_which_weights_need_not_converge_are_warned_of() {
+fn loads_with_which_weights_may_not_converge_cause_a_warning() {
     let more = r#"
 [[host]]
 name = "b"
@@ -146,7 +146,7 @@ weight = "literal"
 
 /// Catches: a check that is left out; a message that marks another place.
 #[test]
-fn what_an_aggregate_cannot_be_is_said_where_it_is_written() {
+fn each_error_of_an_aggregate_connection_is_reported_at_its_field() {
     let cases = [
         ("of = [\"files\", \"bursts\"]", "of = \"file\"", "TG0064", "earlier traffic `file`"),
         ("of = [\"files\", \"bursts\"]", "of = [\"files\", \"files\"]", "TG0018", "twice"),

@@ -24,7 +24,7 @@ fn drops_at(results: &Results, place: &str) -> u64 {
 /// by VMSS, two to one. The trunk with the larger VMSS gets slightly less than twice the share, as
 /// `docs/understand/trunking.md` explains.
 #[test]
-fn sites_behind_trunks_share_a_path_as_their_vmss_say_whatever_they_send() {
+fn trunks_share_a_path_by_their_vmss_whatever_their_users_send() {
     let results = results(&example("trunk.toml"));
     let rates = results.table("groups").unwrap().real("throughput_bps");
     let [uploads, flood] = *rates else { panic!("{rates:?}") };
@@ -155,7 +155,7 @@ fn a_trunk_without_its_other_end_is_refused() {
 ///
 /// Catches: ACK control that looks at the link's queue, although the data waits for the trunk.
 #[test]
-fn senders_behind_a_trunk_can_be_told_by_their_acks_before_anything_is_lost() {
+fn ack_control_keeps_the_queue_of_a_trunk_short_without_losses() {
     let told = "action = \"shape\"\nprofile = { mean = \"20 Mbit/s\" }\nack_control = \"postack\"\ntrunk = \"north\"";
     let plain = "action = \"pass\"\ntrunk = \"north\"";
     let text = example("trunk.toml");

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_a_relay_of_what_it_can_hand_on() {
+    fn a_relay_of_suitable_traffic_is_accepted() {
         assert_eq!(said(|_| {}), "");
         let file = |it: &mut Scenario| {
             it.traffic[0].kind = Kind::File { size: Distribution::Constant(Bytes(9)) };
@@ -102,7 +102,7 @@ mod tests {
 
     /// Catches: a check that is left out; each case breaks one rule.
     #[test]
-    fn what_a_relay_cannot_be_is_said() {
+    fn each_error_of_a_relay_is_reported_at_its_field() {
         let cases: [(Change, &str); 10] = [
             (
                 |it| it.traffic[1].kind = Kind::Relay { of: "all".into(), buffer: Bytes::ZERO },

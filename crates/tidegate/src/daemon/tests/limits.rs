@@ -5,7 +5,8 @@ use std::net::TcpStream;
 
 use super::*;
 
-/// Limits without idle timeouts: a seat or memory is freed only because another client needs it.
+/// Limits with an idle timeout of an hour. A connection thus loses its seat (its descriptor) or its
+/// memory only because another client needs it.
 fn limits(connections: usize, bytes: usize) -> Limits {
     let grace = Duration::from_millis(1);
     Limits { connections, bytes, grace, idle: Duration::from_secs(3_600) }
@@ -36,8 +37,8 @@ async fn silent(fixture: &Fixture, count: usize, start: Vec<u8>) -> Vec<UnixStre
     tokio::task::spawn_blocking(open).await.unwrap()
 }
 
-/// Catches: a listener without a limit; a new client that must wait for the idle timeout; a seat
-/// that is never freed.
+/// Catches: a listener without a limit of connections; a new client that must wait until idle
+/// connections time out; a seat that is never freed.
 #[tokio::test]
 async fn idle_connections_are_capped_and_lock_out_no_client() {
     let fixture = Fixture::limited(&web("5 Mbit/s"), limits(8, 1 << 20));
@@ -281,8 +282,8 @@ async fn an_apply_completes_although_its_client_disconnects() {
     assert_eq!(plane().await.unwrap(), 3);
 }
 
-/// Catches: a number of seats that does not depend on the limit of descriptors; seats that use up
-/// all descriptors.
+/// Catches: a maximum number of connections (seats) that does not depend on the limit of
+/// descriptors, or that uses up all descriptors.
 #[test]
 fn connections_leave_most_descriptors_to_the_gateway() {
     for descriptors in [64, 256, 1_024, 524_288] {

@@ -95,7 +95,7 @@ impl Fixture {
     }
 }
 
-/// Catches: a file written before its change has its turn, or written by the client after the
+/// Catches: a file written while an earlier change still runs, or written by the client after the
 /// answer.
 #[tokio::test]
 async fn of_files_saved_at_the_same_time_the_running_one_is_on_the_disk() {
@@ -117,7 +117,8 @@ async fn of_files_saved_at_the_same_time_the_running_one_is_on_the_disk() {
     fixture.until_tidy().await;
 }
 
-/// Catches: a reload that reads the file before its turn, and thus puts an old text in force.
+/// Catches: a reload that reads the file while a save still runs, and thus puts an old text in
+/// force.
 #[tokio::test]
 async fn a_reload_that_comes_during_a_save_reads_what_was_saved() {
     let fixture = Fixture::new(NOTHING).await;

@@ -1,28 +1,17 @@
 //! Detection of flows whose sender has no data for an ACK's request: application-limited flows, silent
 //! senders, and senders of FIN.
 //!
+//! Methods of `HeldFlow`, whose fields are in `flow.rs`.
+//!
 //! A departing ACK requests the data that its sender may send then. The gate counts this data as
 //! credit until it arrives. Requests to the flows of this file get less credit, or none.
 
-use std::time::Duration;
-
 use super::{AGAIN, ASKED, EDGE, ENDED, HeldFlow, PAUSED};
 use crate::Time;
-use crate::ack::gate::lasts;
+use crate::ack::constants::{SHORTEST_RTO, UNSCALED};
+use crate::ack::release::lasts;
 use crate::flow::{before, ticks};
 use crate::packet::{Packet, TcpFlags, TcpSegment};
-
-/// Data counts as unrequested if it arrives later than this after the credit of the last request
-/// expired.
-///
-/// Source: `postack`, R001-9: credit lasts for 200 ms at most.
-const PAUSE: Duration = Duration::from_millis(200);
-
-/// Bytes after a pause that count as the answer of an application to its peer, and not as data that
-/// ACKs requested.
-///
-/// Source: RFC 7323, section 2.2: the largest window without scaling.
-const ANSWER: u32 = 65_535;
 
 impl HeldFlow {
     /// Notes that an ACK that requests data departed. Only a sender whose window has room can answer it.
@@ -85,7 +74,7 @@ impl HeldFlow {
             if self.has_paused(now) {
                 (self.marks, self.since) = (self.marks | PAUSED, tcp.seq);
                 self.heard = ticks(now).max(1);
-            } else if before(self.since.wrapping_add(ANSWER), tcp.end_seq()) {
+            } else if before(self.since.wrapping_add(UNSCALED - 1), tcp.end_seq()) {
                 self.marks &= !PAUSED;
             }
         }
@@ -95,16 +84,19 @@ impl HeldFlow {
     }
 
     /// Returns `true` if data that arrives now follows a pause: more than the lifetime of credit plus
-    /// [`PAUSE`] has passed since the last request or the last unrequested data.
+    /// [`SHORTEST_RTO`] has passed since the last request or the last unrequested data.
     fn has_paused(&self, now: Time) -> bool {
         let known = self.heard != 0 && self.near_us != 0;
-        let answered = self.heard.wrapping_add(ticks(Time::ZERO + lasts(self.near()) + PAUSE));
+        let answered =
+            self.heard.wrapping_add(ticks(Time::ZERO + lasts(self.near()) + SHORTEST_RTO));
         known && before(answered, ticks(now).max(1))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const NEAR: Duration = Duration::from_millis(20);
@@ -139,7 +131,7 @@ mod tests {
         let mut flow = HeldFlow::default();
         comes(&mut flow, 5_000, 1_000);
         assert!(!flow.is_answering());
-        assert_eq!(lasts(NEAR) + PAUSE, Duration::from_millis(230));
+        assert_eq!(lasts(NEAR) + SHORTEST_RTO, Duration::from_millis(230));
         assert!([20, 229].iter().all(|ms| !after(*ms).is_answering()));
         let mut flow = after(20);
         comes(&mut flow, 990, 3_000);
@@ -149,7 +141,7 @@ mod tests {
     }
 
     /// Catches: silence that data does not end; silence counted from the last request instead of the first.
-    /// Catches: silence of a sender that may not send.
+    /// Catches: a sender taken for silent although its receiver's window is full.
     #[test]
     fn who_leaves_a_request_unanswered_is_silent_until_it_sends() {
         let mut flow = after(20);
@@ -164,16 +156,16 @@ mod tests {
         assert!(!flow.is_silent(Time::from_millis(1_300)));
     }
 
-    /// Catches: a pause that is never seen, never ends, or ends with the first request.
+    /// Catches: an application-limited sender that is never detected; one that stays application-limited for ever.
     /// Catches: 64 KiB counted from the beginning; a retransmission that counts as data after a pause.
     #[test]
     fn who_paused_is_answering_until_it_has_sent_much() {
         let mut flow = after(240);
         assert!(flow.is_answering());
         flow.asked(Time::from_millis(1_300));
-        comes(&mut flow, 1_310, 1_000 + ANSWER);
+        comes(&mut flow, 1_310, 1_000 + UNSCALED - 1);
         assert!(flow.is_answering());
-        comes(&mut flow, 1_320, 1_001 + ANSWER);
+        comes(&mut flow, 1_320, 1_001 + UNSCALED - 1);
         assert!(!flow.is_answering());
         segment(&mut flow, 2_000, (1, 1_001), true, 0);
         assert!(!flow.is_answering());
@@ -185,7 +177,7 @@ mod tests {
         let mut flow = after(240);
         (1..=32).for_each(|n| comes(&mut flow, 1_240, 2_000 + n * 2_000));
         assert!(flow.is_answering());
-        comes(&mut flow, 1_240, 1_001 + ANSWER);
+        comes(&mut flow, 1_240, 1_001 + UNSCALED - 1);
         assert!(!flow.is_answering());
     }
 
@@ -221,7 +213,7 @@ mod tests {
         assert!(flow.has_ended());
     }
 
-    /// Catches: a reset that counts for nothing while something is missing.
+    /// Catches: a reset connection that still gets credit, as some of its data was lost.
     #[test]
     fn who_was_reset_has_ended() {
         let mut flow = after(20);

@@ -1,9 +1,12 @@
 //! Reduced windows: their size, and the bytes that remain in them.
+//!
+//! Methods of `HeldFlow`, whose fields are in `flow.rs`.
 
 use std::time::Duration;
 
-use super::{AGAIN, CAPPED, EDGE, HeldFlow, USUAL_MSS};
+use super::{AGAIN, CAPPED, EDGE, HeldFlow};
 use crate::Bytes;
+use crate::ack::constants::{GROWTH, LEAST_WINDOW, USUAL_MSS};
 use crate::flow::before;
 use crate::packet::{TcpFlags, TcpSegment};
 
@@ -88,7 +91,7 @@ impl HeldFlow {
     pub(in crate::ack) fn least_window(&self, told: Option<u16>) -> Bytes {
         let shown = 1 << self.scale.unwrap_or(0);
         let segment = told.map_or(USUAL_MSS, u32::from).max(self.mss);
-        Bytes(LEAST_SEGMENTS.saturating_mul(segment).max(shown).into())
+        Bytes(LEAST_WINDOW.saturating_mul(segment).max(shown).into())
     }
 
     /// Window field that reduces the bytes in flight to the cap. `None` if the window is already small
@@ -118,12 +121,6 @@ impl HeldFlow {
         u16::try_from(field).ok().filter(|field| *field < tcp.window && *field > 0)
     }
 }
-
-/// A lost segment, and three whose duplicates report it.
-const LEAST_SEGMENTS: u32 = 4;
-
-/// Acknowledged bytes for each byte by which a window grows.
-const GROWTH: u32 = 8;
 
 /// The largest window.
 ///
@@ -198,7 +195,7 @@ mod tests {
         (flow, TcpSegment { ack: 5_000, window: 60_000, ..tcp })
     }
 
-    /// Catches: a request by an ACK that does not move its window; pacing by requested bytes.
+    /// Catches: an ACK that moves no window and still counts as a request; TCR that paces by requested bytes.
     /// Catches: no request by an ACK whose sender fills a hole (RFC 6675), or is limited by its receiver.
     #[test]
     fn an_ack_calls_for_no_more_than_its_window_leaves() {
@@ -235,7 +232,7 @@ mod tests {
         assert_eq!(flow.grown(&reset, 10_000), Bytes(20_000));
     }
 
-    /// Catches: the window of a SYN taken back although it was used.
+    /// Catches: a reduced window that ends before data that the sender has already sent.
     #[test]
     fn a_first_window_is_not_made_smaller_than_what_was_sent() {
         let mut flow = HeldFlow { scale: Some(7), sent: 14_480, ..HeldFlow::default() };

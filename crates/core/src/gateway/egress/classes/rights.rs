@@ -167,7 +167,7 @@ impl Classes {
         let terms = class.terms(self.direction);
         self.promise(parent, Rate::from_bps(0), terms.guarantee);
         self.add(now, parent, class, terms);
-        self.relate();
+        self.set_own_terms();
     }
 
     /// Removes the class called `name`, which has been checked.
@@ -177,7 +177,7 @@ impl Classes {
         self.promise(parent, self.scheduler.terms(id).guarantee, Rate::from_bps(0));
         self.lines[id.index()].queue = None;
         Self::remove(self, id);
-        self.relate();
+        self.set_own_terms();
     }
 
     /// Changes the sum of the children's guarantees of `parent` when one changes from `from` to

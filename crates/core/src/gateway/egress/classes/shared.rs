@@ -1,64 +1,60 @@
-//! Classes of a scheduler that manages one buffer for all classes, such as JoBS: ratios between classes, promises to them,
-//! and drops when the buffer is full.
+//! Classes of a scheduler that manages one buffer for all classes, such as JoBS, and the terms that only one scheduler
+//! knows, such as ratios between classes.
 //!
 //! Methods of `Classes`, whose fields are in `classes.rs`.
+
+use std::collections::BTreeMap;
 
 use super::{ClassChangeError, Classes};
 use crate::class::ClassId;
 use crate::packet::number;
-use crate::policy::{Class, ClassChange, ClassSet, Ratio};
+use crate::policy::{Class, ClassChange, ClassSet};
 use crate::qdisc::QdiscSpec;
 use crate::report::PromiseReport;
-use crate::scheduler::{Relation, Relations, Term};
+use crate::scheduler::{OwnTerms, Term, TermValue, TermValues};
 use crate::{Bytes, Cx, Rate, Reason};
 
-/// Ratios of a class, as in the policy file.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) struct Ratios {
-    pub(super) delay: Option<Ratio>,
-    pub(super) loss: Option<Ratio>,
-}
-
-impl Ratios {
-    /// The ratios of `class`. `None` if it has none.
-    pub(super) fn of(class: &Class) -> Option<Box<Self>> {
-        let ratios = Self { delay: class.delay_ratio.clone(), loss: class.loss_ratio.clone() };
-        (ratios != Self::default()).then(|| Box::new(ratios))
-    }
+/// The terms of `class` that only its scheduler knows. `None` if it has none.
+pub(super) fn own(class: &Class) -> Option<Box<TermValues>> {
+    (!class.own.is_empty()).then(|| Box::new(class.own.clone()))
 }
 
 impl Classes {
-    /// Notifies the scheduler of the relations between the classes.
-    pub(super) fn relate(&mut self) {
-        if !self.scheduler.declares().contains(&Term::DelayRatio) {
+    /// Tells the scheduler the rank of each class, and the terms that only this scheduler knows.
+    pub(super) fn set_own_terms(&mut self) {
+        if self.scheduler.declares().iter().all(|term| term.is_of_the_link()) {
             return;
         }
+        let none = TermValues::default();
         for at in 1..self.lines.len() {
             let id = ClassId(number(at));
             let line = &self.lines[at];
-            if self.find(&line.name) != Some(id) && id != self.control {
+            if by_name(&self.by_name, &line.name) != Some(id) && id != self.control {
                 continue;
             }
-            let ratios = line.ratios.as_deref().cloned().unwrap_or_default();
-            let relation = |ratio: Option<Ratio>| {
-                let Ratio { of, factor } = ratio?;
-                Some(Relation { of: self.find(&of)?, factor })
-            };
-            let (delay, loss) = (relation(ratios.delay), relation(ratios.loss));
             let rank = if id == self.control { u32::MAX } else { line.rank };
-            self.scheduler.relate(id, Relations { rank, delay, loss });
+            let own = OwnTerms {
+                values: line.own.as_deref().unwrap_or(&none),
+                direction: self.direction,
+                find: &|name| by_name(&self.by_name, name),
+            };
+            self.scheduler.set_own(id, rank, &own);
         }
     }
 
     /// Returns `true` if classes have no parents, and a scheduler that keeps bounds and ratios.
     pub(in crate::gateway) fn is_flat(&self) -> bool {
-        !self.scheduler.declares().contains(&Term::Parent)
+        !self.scheduler.declares().contains(&Term::PARENT)
     }
 
     /// Checks that the scheduler has all these terms.
-    pub(in crate::gateway) fn check_terms(&self, terms: &[Term]) -> Result<(), ClassChangeError> {
-        let undeclared = terms.iter().find(|term| !self.scheduler.declares().contains(term));
-        undeclared.map_or(Ok(()), |term| Err(ClassChangeError::NotOfScheduler(*term)))
+    pub(in crate::gateway) fn check_terms(
+        &self,
+        terms: impl IntoIterator<Item = Term>,
+    ) -> Result<(), ClassChangeError> {
+        let known = self.scheduler.declares();
+        let undeclared = terms.into_iter().find(|term| !known.contains(term));
+        undeclared.map_or(Ok(()), |term| Err(ClassChangeError::NotOfScheduler(term)))
     }
 
     /// Checks that a link of `rate` can keep the promises of all classes. `class` replaces the
@@ -85,31 +81,27 @@ impl Classes {
     /// A class as a file would have it for this direction.
     pub(in crate::gateway) fn written(&self, id: ClassId) -> Class {
         let (terms, line) = (self.scheduler.terms(id), &self.lines[id.index()]);
-        let ratios = line.ratios.as_deref().cloned().unwrap_or_default();
         Class {
             guarantee: [terms.guarantee; 2],
             delay_bound: [terms.delay_bound; 2],
-            loss_bound: terms.loss_bound,
-            delay_ratio: ratios.delay,
-            loss_ratio: ratios.loss,
+            own: line.own.as_deref().cloned().unwrap_or_default(),
             ..Class::new(&line.name, line.spec.clone())
         }
     }
 
-    /// Changes the relations of a class.
-    pub(in crate::gateway) fn change_ratios(&mut self, id: ClassId, change: &ClassChange) {
-        if self.is_flat() {
+    /// Changes the terms of a class that only its scheduler knows.
+    pub(in crate::gateway) fn change_own(&mut self, id: ClassId, change: &ClassChange) {
+        if change.terms().any(|term| !term.is_of_the_link()) {
             let changed = change.apply(&self.written(id));
-            self.lines[id.index()].ratios = Ratios::of(&changed);
-            self.relate();
+            self.lines[id.index()].own = own(&changed);
+            self.set_own_terms();
         }
     }
 
     /// A class with a ratio that refers to the class called `name`.
     pub(super) fn refers_to(&self, name: &str) -> Option<String> {
-        let refers = |ratio: &Option<Ratio>| ratio.as_ref().is_some_and(|ratio| ratio.of == name);
-        let refers = |ratios: &Ratios| refers(&ratios.delay) || refers(&ratios.loss);
-        let line = self.lines.iter().find(|line| line.ratios.as_deref().is_some_and(refers))?;
+        let refers = |own: &TermValues| own.ratios(self.direction).any(|(_, it)| it.of == name);
+        let line = self.lines.iter().find(|line| line.own.as_deref().is_some_and(refers))?;
         Some(line.name.to_string())
     }
 
@@ -130,7 +122,8 @@ impl Classes {
         }
     }
 
-    /// The promises of a class, and measurements of them.
+    /// The promises of a class, and measurements of them. Terms that the scheduler does not measure stand there
+    /// without a measured value.
     pub(super) fn promises(&self, id: ClassId) -> Vec<PromiseReport> {
         let promise = |kept: crate::scheduler::Kept| PromiseReport {
             term: kept.term,
@@ -140,6 +133,27 @@ impl Classes {
             violations: kept.violations,
             relaxed: kept.relaxed,
         };
-        self.scheduler.kept(id).into_iter().map(promise).collect()
+        let mut promises: Vec<_> = self.scheduler.kept(id).into_iter().map(promise).collect();
+        for term in self.lines[id.index()].own.iter().flat_map(|own| own.terms()) {
+            let known = promises.iter().any(|promise| promise.term == term);
+            promises.extend((!known).then(|| self.unmeasured(id, term)).flatten());
+        }
+        promises
     }
+
+    /// A term that the scheduler does not measure. `None` if it names a class that does not exist.
+    fn unmeasured(&self, id: ClassId, term: Term) -> Option<PromiseReport> {
+        let value = self.lines[id.index()].own.as_deref()?.way(term, self.direction)?;
+        let of = match value {
+            TermValue::Ratio(ratio) => Some(self.find(&ratio.of).map(|of| self.name(of))?),
+            _ => None,
+        };
+        let promised = value.real();
+        Some(PromiseReport { term, of, promised, kept: None, violations: 0, relaxed: 0 })
+    }
+}
+
+/// The class called `name`.
+fn by_name(classes: &BTreeMap<Box<str>, ClassId>, name: &str) -> Option<ClassId> {
+    classes.get(name).copied()
 }

@@ -105,7 +105,7 @@ impl Classes {
     pub(in crate::gateway) fn end_change(&mut self, now: Time) {
         self.default = self.find(Class::DEFAULT).unwrap_or(ClassId::ROOT);
         self.set_control(now);
-        self.relate();
+        self.set_own_terms();
     }
 
     /// Removes class `nth` if the set does not name it and it has no parts. Then removes parents that lost

@@ -1,4 +1,6 @@
-//! The ACK control of an aggregate: its input is the data and the ACKs of the aggregate's flows.
+//! ACK control of an aggregate: data and ACKs of the aggregate's flows go in, released ACKs come out.
+//!
+//! Methods of `Aggregate`, whose fields are in `aggregate.rs`.
 
 use super::Aggregate;
 use crate::ack::{AckControl, AckSpec, Ahead, Call, Counts, Known, Numbers, Queue, Returning};
@@ -6,22 +8,22 @@ use crate::packet::{Direction, Fifo, Governed, Member};
 use crate::policy::{Mode, Policy, Profile};
 use crate::{Bytes, Cx, PacketId, PacketPool, Time};
 
-/// ACK control of an aggregate, if it has one.
+/// State of the ACK control of an aggregate. Empty if its policy has no ACK control.
 #[derive(Default)]
-pub(super) struct Signal {
+pub(super) struct SenderControl {
     pub(super) control: Option<Box<dyn AckControl>>,
     spec: Option<AckSpec>,
-    /// Data passes at once and is charged later.
+    /// Data of ACK-controlled flows passes at once and is charged later, as the bottleneck is upstream.
     passes: bool,
-    /// Packets of ACK-controlled flows that entered the queue, without those moved to other queues.
+    /// Packets and bytes of ACK-controlled flows that entered the queue, less those moved to other aggregates.
     pub(super) entered: Governed,
-    /// Counters of earlier ACK controls.
+    /// Counters of earlier ACK controls of this aggregate, which policies replaced.
     past: Counts,
-    /// Next member whose held ACKs are taken: the aggregate is being dissolved.
+    /// While the aggregate is dissolved: the next member whose held ACKs are taken out.
     taken: u32,
 }
 
-impl Signal {
+impl SenderControl {
     pub(super) fn new(policy: &Policy, direction: Direction, now: Time) -> Self {
         let (Some((spec, profile)), Mode::Enforce) = (spec(policy), policy.mode) else {
             return Self::default();
@@ -55,16 +57,16 @@ fn spec(policy: &Policy) -> Option<(&AckSpec, &Profile)> {
 }
 
 impl Aggregate {
-    /// True if ACK control applies to the senders.
+    /// Returns `true` if the policy controls senders by their ACKs.
     #[must_use]
-    pub const fn has_signal(&self) -> bool {
-        self.signal.control.is_some()
+    pub const fn has_ack_control(&self) -> bool {
+        self.senders.control.is_some()
     }
 
     /// Notes a data packet before it is offered. Returns `true` if ACK control applies to its
     /// sender, which is false for senders that do not respond.
     pub fn on_data(&mut self, now: Time, pool: &PacketPool, packet: &PacketId) -> bool {
-        let Some(control) = &mut self.signal.control else { return false };
+        let Some(control) = &mut self.senders.control else { return false };
         let packet = &pool[packet];
         let waiting = self.conditioner.backlog_of(packet.member);
         control.on_data(now, packet.member, packet, waiting)
@@ -74,18 +76,18 @@ impl Aggregate {
     /// respond.
     #[must_use]
     pub fn responds(&self, member: Member) -> bool {
-        self.signal.control.as_ref().is_none_or(|control| control.responds(member))
+        self.senders.control.as_ref().is_none_or(|control| control.responds(member))
     }
 
     /// Number of senders that do not respond to ACK control.
     #[must_use]
     pub fn unresponsive(&self) -> u32 {
-        self.signal.control.as_ref().map_or(0, |control| control.unresponsive())
+        self.senders.control.as_ref().map_or(0, |control| control.unresponsive())
     }
 
     /// Notes a data packet whose sender ACK control cannot reach.
     pub const fn on_ungoverned(&mut self) {
-        self.signal.past.ungoverned += 1;
+        self.senders.past.ungoverned += 1;
     }
 
     /// Takes in an ACK to the sender of its member. ACKs that depart now are appended to `acks`.
@@ -101,7 +103,7 @@ impl Aggregate {
         let known = Known { weight: self.members.share(back.member).weight, ..*back.known };
         let queue = self.queue(now, ahead);
         let mut cx = Cx { now, pool, tally: &mut self.tally };
-        match &mut self.signal.control {
+        match &mut self.senders.control {
             Some(control) => {
                 control.on_ack(&mut cx, Returning { known: &known, ..back }, queue, acks);
             }
@@ -119,7 +121,7 @@ impl Aggregate {
         acks: &mut Fifo,
     ) -> Call {
         let queue = self.queue(now, ahead);
-        let Some(control) = &mut self.signal.control else { return Call::default() };
+        let Some(control) = &mut self.senders.control else { return Call::default() };
         let mut cx = Cx { now, pool, tally: &mut self.tally };
         control.serve(&mut cx, queue, acks)
     }
@@ -127,20 +129,20 @@ impl Aggregate {
     /// Counters of the ACK control.
     #[must_use]
     pub fn acks(&self) -> Counts {
-        self.signal.counts()
+        self.senders.counts()
     }
 
     /// Number of held ACKs of `member`.
     #[must_use]
     pub fn held_acks(&self, member: Member) -> u32 {
-        self.signal.control.as_ref().map_or(0, |control| control.held(member))
+        self.senders.control.as_ref().map_or(0, |control| control.held(member))
     }
 
     /// Bytes that the sender of `member` may still send in a window that the gateway reduced. `None` if the
     /// window was not reduced.
     #[must_use]
     pub fn window_left(&self, member: Member) -> Option<Bytes> {
-        self.signal.control.as_ref()?.left(member)
+        self.senders.control.as_ref()?.left(member)
     }
 
     /// Appends all held ACKs of `member` to `acks`, in order.
@@ -151,7 +153,7 @@ impl Aggregate {
         member: Member,
         acks: &mut Fifo,
     ) {
-        if let Some(control) = &mut self.signal.control {
+        if let Some(control) = &mut self.senders.control {
             let mut cx = Cx { now, pool, tally: &mut self.tally };
             control.withdraw(&mut cx, member, acks);
         }
@@ -160,12 +162,12 @@ impl Aggregate {
     /// Sequence state of `member` for the ACK control of another aggregate, if it is known.
     #[must_use]
     pub fn ack_numbers(&self, member: Member) -> Option<Numbers> {
-        self.signal.control.as_ref()?.numbers(member)
+        self.senders.control.as_ref()?.numbers(member)
     }
 
     /// Sets the sequence state of the new member `member`, as another ACK control knew it.
     pub fn set_ack_numbers(&mut self, member: Member, numbers: Numbers) {
-        if let Some(control) = &mut self.signal.control {
+        if let Some(control) = &mut self.senders.control {
             control.set_numbers(member, numbers);
         }
     }
@@ -181,18 +183,18 @@ impl Aggregate {
         pool: &mut PacketPool,
         acks: &mut Fifo,
     ) -> (bool, Option<Numbers>) {
-        if self.signal.control.as_ref().is_none_or(|control| control.counts().held == 0) {
+        if self.senders.control.as_ref().is_none_or(|control| control.counts().held == 0) {
             return (false, None);
         }
         let all = self.members.numbers();
         for _ in 0..all {
-            let member = Member(self.signal.taken % all);
-            self.signal.taken = member.0 + 1;
+            let member = Member(self.senders.taken % all);
+            self.senders.taken = member.0 + 1;
             if self.held_acks(member) > 0 {
                 let numbers = self.ack_numbers(member);
                 self.withdraw_acks(now, pool, member, acks);
                 // The released ACKs have not departed, so the state that includes them is dropped.
-                self.signal.leave(member);
+                self.senders.leave(member);
                 return (true, numbers);
             }
         }
@@ -201,14 +203,14 @@ impl Aggregate {
 
     /// A SYN claims the ports of `member`: stops its held ACKs for at most one second.
     pub fn stop_acks(&mut self, now: Time, member: Member) {
-        if let Some(control) = &mut self.signal.control {
+        if let Some(control) = &mut self.senders.control {
             control.stop(now, member);
         }
     }
 
     /// The connection of `member` still exists: its held ACKs may depart again.
     pub fn resume_acks(&mut self, now: Time, pool: &mut PacketPool, member: Member) {
-        if let Some(control) = &mut self.signal.control {
+        if let Some(control) = &mut self.senders.control {
             let mut cx = Cx { now, pool, tally: &mut self.tally };
             control.resume(&mut cx, member);
         }
@@ -216,11 +218,11 @@ impl Aggregate {
 
     /// The connection of `member` has ended: drops its held ACKs and its sequence state.
     pub fn discard_acks(&mut self, now: Time, pool: &mut PacketPool, member: Member) {
-        if let Some(control) = &mut self.signal.control {
+        if let Some(control) = &mut self.senders.control {
             let mut cx = Cx { now, pool, tally: &mut self.tally };
             control.discard(&mut cx, member);
         }
-        self.signal.leave(member);
+        self.senders.leave(member);
     }
 
     /// Appends all held ACKs to `acks`, in order for each flow.
@@ -233,16 +235,22 @@ impl Aggregate {
 
     /// Replaces a different ACK control by the one of `policy`. ACKs held by the old one are
     /// released.
-    pub fn resignal(&mut self, now: Time, pool: &mut PacketPool, policy: &Policy, acks: &mut Fifo) {
+    pub fn replace_ack_control(
+        &mut self,
+        now: Time,
+        pool: &mut PacketPool,
+        policy: &Policy,
+        acks: &mut Fifo,
+    ) {
         let enforced = policy.mode == Mode::Enforce;
         let wanted = spec(policy).map(|(spec, _)| spec).filter(|_| enforced);
-        if wanted == self.signal.spec.as_ref() {
+        if wanted == self.senders.spec.as_ref() {
             return;
         }
         self.flush_acks(now, pool, acks);
-        let (past, entered) = (self.signal.counts(), self.signal.entered);
-        let new = Signal::new(policy, self.direction, now);
-        self.signal = Signal { past, entered, ..new };
+        let (past, entered) = (self.senders.counts(), self.senders.entered);
+        let new = SenderControl::new(policy, self.direction, now);
+        self.senders = SenderControl { past, entered, ..new };
     }
 
     /// Lets `packet` pass at once and charges it, or returns it if it must wait.
@@ -270,7 +278,7 @@ impl Aggregate {
         packet: PacketId,
         out: &mut Fifo,
     ) -> Option<PacketId> {
-        if !self.signal.passes || !pool[&packet].is_controlled() {
+        if !self.senders.passes || !pool[&packet].is_controlled() {
             return Some(packet);
         }
         let back = self.try_pass(now, pool, packet, out);
@@ -301,7 +309,7 @@ impl Aggregate {
 
     /// Queue between the ACKs and the rate of the aggregate, with `ahead` downstream of it.
     fn queue(&self, now: Time, ahead: Ahead) -> Queue {
-        let mut waiting = self.signal.entered;
+        let mut waiting = self.senders.entered;
         waiting -= self.counts.progress.governed;
         waiting -= self.tally.governed;
         let backlog = u64::from(self.conditioner.backlog().packets);
@@ -310,7 +318,7 @@ impl Aggregate {
         let others = backlog.saturating_sub(waiting.packets);
         let apart = !self.conditioner.lends();
         let (tokens, peak) = self.conditioner.burst(now);
-        let passes = self.signal.passes;
+        let passes = self.senders.passes;
         Queue { own, others, apart, passes, left, tokens, peak, ahead }
     }
 }

@@ -1,5 +1,7 @@
 //! The third stage: control of senders by their ACKs.
 //!
+//! Methods of `Gateway`, whose fields are in `gateway.rs`.
+//!
 //! Source: `postack`, R001-7 (ACKs are held, data is not), R001-19 (a flow with one visible
 //! direction is queued like any other).
 //! Differs: a departing ACK passes the aggregate of its own direction at once, and is charged
@@ -32,14 +34,14 @@ impl Gateway {
         let Some(tcp) = self.pool[&id].tcp else { return Some(id) };
         let own = flow.handle(direction);
         if tcp.authenticated || !is_governable(flow) {
-            let aggregate = self.aggregates.meant(own).filter(|it| it.has_signal());
+            let aggregate = self.aggregates.meant(own).filter(|it| it.has_ack_control());
             if let (Some(aggregate), 1..) = (aggregate, tcp.payload) {
                 aggregate.on_ungoverned();
             }
             return Some(id);
         }
         if let Some(aggregate) = self.aggregates.meant(own)
-            && aggregate.has_signal()
+            && aggregate.has_ack_control()
         {
             let responds = tcp.sequence_len() == 0 || aggregate.on_data(now, &self.pool, &id);
             let packet = &mut self.pool[&id];
@@ -50,7 +52,7 @@ impl Gateway {
             }
         }
         let data = self.sorter.flow(of).handle(direction.reverse());
-        if !self.aggregates.now(data).is_some_and(Aggregate::has_signal) {
+        if !self.aggregates.now(data).is_some_and(Aggregate::has_ack_control) {
             return Some(id);
         }
         let way = direction.reverse();
@@ -71,7 +73,8 @@ impl Gateway {
     /// ACKs and the sequence state of the old connection. Any other segment lets them depart.
     pub(super) fn begin_again(&mut self, now: Time, handles: [Handle; 2], arrival: Arrival) {
         for handle in handles {
-            let Some(aggregate) = self.aggregates.meant(handle).filter(|it| it.has_signal()) else {
+            let Some(aggregate) = self.aggregates.meant(handle).filter(|it| it.has_ack_control())
+            else {
                 continue;
             };
             let member = handle.member;
@@ -106,7 +109,7 @@ impl Gateway {
 
     /// Notes that the aggregate in `slot` may release ACKs, if it controls senders by them.
     pub(super) fn may_release(&mut self, slot: u32) {
-        if let Some(aggregate) = self.aggregates.get(slot).filter(|it| it.has_signal()) {
+        if let Some(aggregate) = self.aggregates.get(slot).filter(|it| it.has_ack_control()) {
             self.egress[aggregate.direction().index()].may_release(slot);
         }
     }
@@ -115,7 +118,7 @@ impl Gateway {
     /// made or released. Every call that changes the gateway ends with it.
     #[inline]
     pub(super) fn drain(&mut self, now: Time) {
-        if self.sorter.has_signals() {
+        if self.sorter.has_ack_control() {
             self.release_by_work_lists(now);
         }
         self.sorter.count_changes(&mut self.pool);
@@ -140,7 +143,7 @@ impl Gateway {
     /// Releases ACKs that the aggregate in `slot` need not hold any longer. The freed room at its
     /// bottleneck then releases ACKs of other aggregates.
     fn release_acks(&mut self, now: Time, slot: u32) {
-        let Some(aggregate) = self.aggregates.get(slot).filter(|it| it.has_signal()) else {
+        let Some(aggregate) = self.aggregates.get(slot).filter(|it| it.has_ack_control()) else {
             return;
         };
         let way = aggregate.direction();

@@ -6,77 +6,77 @@ use crate::packet::{Member, make_room};
 use crate::wheel::TimerWheel;
 use crate::{Cx, PacketPool, Rate, Time};
 
-use super::hold::Holds;
+use crate::ack::hold::Holds;
+use crate::ack::record::TICK_BITS;
 
 /// Scheduled departures of the oldest held ACK of each flow, and of the ACK before it.
 #[derive(Default)]
-pub(super) struct Paced {
+pub(in crate::ack) struct Paced {
     wheel: TimerWheel,
-    /// By member: scheduled departure of its last ACK, or earliest departure of the next one.
+    /// By member: scheduled departure of the flow's last departed ACK, or earliest departure of its next ACK.
     free: Vec<Time>,
 }
 
 impl Paced {
-    /// Scheduled departure of the last ACK of `member`, or the earliest departure of its next one.
-    pub(super) fn free(&mut self, member: Member) -> &mut Time {
+    /// Scheduled departure of the last departed ACK of `member`, or earliest departure of its next ACK.
+    pub(in crate::ack) fn free(&mut self, member: Member) -> &mut Time {
         make_room(&mut self.free, member.index(), Time::ZERO);
         &mut self.free[member.index()]
     }
 
-    pub(super) fn is_set(&self, member: Member) -> bool {
+    pub(in crate::ack) fn is_set(&self, member: Member) -> bool {
         self.wheel.deadline(member.0).is_some()
     }
 
-    pub(super) fn set(&mut self, member: Member, at: Time) {
+    pub(in crate::ack) fn set(&mut self, member: Member, at: Time) {
         self.wheel.set(member.0, at);
     }
 
-    /// A member whose ACK is due at `now`, and the scheduled time.
-    pub(super) fn due(&mut self, now: Time) -> Option<(Time, Member)> {
+    /// A member whose oldest held ACK is due at `now`, and the time for which the ACK was scheduled.
+    pub(in crate::ack) fn due(&mut self, now: Time) -> Option<(Time, Member)> {
         self.wheel.pop_next(now).map(|(at, number)| (at, Member(number)))
     }
 
-    pub(super) fn next(&self) -> Option<Time> {
+    pub(in crate::ack) fn next(&self) -> Option<Time> {
         self.wheel.next_deadline()
     }
 
-    pub(super) fn forget(&mut self, member: Member) {
+    pub(in crate::ack) fn forget(&mut self, member: Member) {
         self.wheel.cancel(member.0);
         *self.free(member) = Time::ZERO;
     }
 }
 
-/// Times at which the longest hold of each flow is checked.
+/// Timers that check whether the oldest held ACK of a flow has reached its longest hold.
 #[derive(Default)]
-pub(super) struct Bound {
-    wheel: TimerWheel,
-}
+pub(in crate::ack) struct Bound(TimerWheel);
 
 impl Bound {
-    /// Checks the held ACKs of `member` after `longest`, unless a check is scheduled.
-    pub(super) fn watch(&mut self, now: Time, member: Member, longest: Duration) {
-        if self.wheel.deadline(member.0).is_none() {
+    /// Schedules a check of `member` after the time `longest`, unless a check is scheduled already.
+    pub(in crate::ack) fn watch(&mut self, now: Time, member: Member, longest: Duration) {
+        if self.0.deadline(member.0).is_none() {
             self.set(member, now, longest);
         }
     }
 
-    /// Schedules a check of `member` after `span`. The check is late by at most `span / 64` and 2.1 ms. So
-    /// many flows are checked together, with few timer events.
+    /// Schedules a check of `member` after `span`. The check is late by at most `span / 64` and two ticks (2.1
+    /// ms). So many flows are checked together, with few timer events.
     fn set(&mut self, member: Member, now: Time, span: Duration) {
         let at = now + span;
         let digits = ((at.nanos() - now.nanos()) / 64).checked_ilog2();
-        let grain = digits.map_or(0, |digits| 1 << digits.min(MOST_DIGITS));
-        self.wheel.set(member.0, at.round_up_to(Duration::from_nanos(grain)));
+        let grain = digits.map_or(0, |digits| 1 << digits.min(TICK_BITS + 1));
+        self.0.set(member.0, at.round_up_to(Duration::from_nanos(grain)));
     }
 
-    /// A member whose oldest ACK has reached its longest hold. The limit of the policy is `policy`.
-    pub(super) fn overdue(
+    /// A member whose oldest ACK has been held for as long as permitted. `policy` is the longest hold that the
+    /// policy permits.
+    pub(in crate::ack) fn overdue(
         &mut self,
         cx: &Cx<'_>,
         holds: &mut Holds,
         policy: Duration,
     ) -> Option<Member> {
-        while let Some(number) = self.wheel.pop(cx.now) {
+        while let Some(number) = self.0.pop(cx.now) {
             let member = Member(number);
             let Some(age) = holds.age(member, cx.now) else { continue };
             let longest = holds.flow(member).longest(policy);
@@ -88,23 +88,25 @@ impl Bound {
         None
     }
 
-    pub(super) fn next(&self) -> Option<Time> {
-        self.wheel.next_deadline()
+    pub(in crate::ack) fn next(&self) -> Option<Time> {
+        self.0.next_deadline()
     }
 
-    pub(super) fn forget(&mut self, member: Member) {
-        self.wheel.cancel(member.0);
+    pub(in crate::ack) fn forget(&mut self, member: Member) {
+        self.0.cancel(member.0);
     }
 }
 
-/// Resolution of the age of an ACK.
+/// Shortest time between two checks of a flow: the resolution of the age of an ACK.
 const LEAST: Duration = Duration::from_millis(1);
 
-/// The coarsest grid of checks is `2^21` ns, about two milliseconds.
-const MOST_DIGITS: u32 = 21;
-
 /// Time in which `rate` carries the data that the oldest ACK of `member` requests.
-pub(super) fn takes(holds: &Holds, pool: &PacketPool, member: Member, rate: Rate) -> Duration {
+pub(in crate::ack) fn takes(
+    holds: &Holds,
+    pool: &PacketPool,
+    member: Member,
+    rate: Rate,
+) -> Duration {
     let cost = holds.head(pool, member).map_or(0, |head| head.cost);
     rate.time_for(crate::Bytes(cost.into()))
 }
@@ -113,7 +115,7 @@ pub(super) fn takes(holds: &Holds, pool: &PacketPool, member: Member, rate: Rate
 mod tests {
     use super::*;
 
-    /// Catches: a check before the bound, or long after it; a separate time for each flow.
+    /// Catches: a check before the longest hold, or long after it; a timer event for each of a hundred flows.
     #[test]
     fn bounds_are_looked_at_together_and_never_early_nor_more_than_a_64th_late() {
         for (now, span) in [(7, 1), (1_234_567, 999), (98_765_432, 240_001), (1, 1_000_000)] {
@@ -131,7 +133,7 @@ mod tests {
         let (first, span) = (Time::from_millis(3_000), Duration::from_millis(240));
         (0..100).for_each(|n| bound.watch(first + span / 1_000 * n, Member(n), span));
         let mut times = Vec::new();
-        while let Some((at, _)) = bound.wheel.pop_next(Time::MAX) {
+        while let Some((at, _)) = bound.0.pop_next(Time::MAX) {
             times.push(at);
         }
         times.dedup();

@@ -29,45 +29,38 @@
 use std::time::Duration;
 
 use super::calendar::Calendar;
-use super::hold::{HeldFlow, Holds};
-use super::place::Wanted;
-use super::shares::Shares;
-use super::uncalled::Uncalled;
-use super::{Ahead, Call, Queue};
+use crate::ack::constants::{AHEAD, LONGEST, PER_ACK, SHORTEST, UNSCALED};
+use crate::ack::hold::{HeldFlow, Holds};
+use crate::ack::place::Wanted;
+use crate::ack::shares::Shares;
+use crate::ack::uncalled::Uncalled;
+use crate::ack::{Ahead, Call, Queue};
 use crate::packet::{DeficitRoundRobin, Fifo, First, Member};
 use crate::time::nanos;
 use crate::{Bytes, Cx, Rate, Time};
 
 /// The requests of a class, and the order in which ACKs depart.
 #[derive(Default)]
-pub(super) struct Gate {
+pub(in crate::ack) struct Gate {
     outstanding: Calendar,
-    /// The turns of the members with held ACKs, byte for byte.
+    /// Deficit round robin of the flows with held ACKs, and the flow whose turn it is.
     turns: DeficitRoundRobin,
     waiting: First,
     wanted: Wanted,
-    /// Bytes requested since the last report.
+    /// Bytes that ACKs of this aggregate requested since the last report to the egress.
     called: u64,
     response: Response,
     /// Time at which the rate has carried all requests to application-limited flows.
     answers: Time,
-    /// Time at which the rate has carried all requests.
+    /// Time at which the rate has carried the data of all requests, if it carries them one after the other.
     carried: Time,
-    /// Time until which requests are too far ahead of the rate.
+    /// Time at which the next request is no longer too early. `None` if it is not too early now.
     paced: Option<Time>,
 }
 
-/// Shortest and longest lifetime of credit.
-const SHORTEST: Duration = Duration::from_millis(2);
-const LONGEST: Duration = Duration::from_millis(1_500);
-
-/// Requests are ahead of the rate by this time at most. Requests to application-limited flows get no credit
-/// while the rate carries earlier ones within this time.
-pub(super) const AHEAD: Duration = Duration::from_millis(20);
-
 impl Gate {
-    /// Notes data of a sender at a round trip of `near`.
-    pub(super) fn on_data(&mut self, now: Time, near: Duration, bytes: u32, segments: u16) {
+    /// Notes `bytes` of data in `segments`, from a sender at a round trip of `near`. The data uses credit.
+    pub(in crate::ack) fn on_data(&mut self, now: Time, near: Duration, bytes: u32, segments: u16) {
         self.response.look(now, self.outstanding.total(now));
         self.outstanding.take(now, lasts(near).saturating_sub(near), bytes);
         self.wanted.see(bytes / u32::from(segments.max(1)));
@@ -77,14 +70,14 @@ impl Gate {
     }
 
     /// Returns `true` if the class wants more data, and its egress has room.
-    pub(super) fn is_open(&mut self, now: Time, rate: Rate, queue: Queue) -> bool {
+    pub(in crate::ack) fn is_open(&mut self, now: Time, rate: Rate, queue: Queue) -> bool {
         queue.ahead.room.0 > self.called && self.wants_more(now, rate, queue)
     }
 
-    /// Returns `true` if the class wants more data.
+    /// Returns `true` if backlog plus credit is below the target, and the next request is not too early.
     ///
-    /// Requests that the rate has not carried yet are no more than backlog and credit. So a short path meets
-    /// the target before it meets the bound of [`AHEAD`].
+    /// Requests that the rate has not carried yet count as no more than backlog plus credit. So on a short path
+    /// the target is reached before the limit of [`AHEAD`].
     fn wants_more(&mut self, now: Time, rate: Rate, queue: Queue) -> bool {
         let all = queue.own.0 + self.outstanding.total(now);
         let early = rate.bytes_in(self.carried.since(now)).0.min(all);
@@ -101,8 +94,9 @@ impl Gate {
         self.wanted.within(longest, rate, queue.ahead.grain, others)
     }
 
-    /// Notes that an ACK of `flow` requested `bytes`, in an aggregate of `rate` with this egress.
-    pub(super) fn asks(
+    /// Notes that an ACK of `flow` departed and requested `bytes`. `rate` is that of the aggregate, and `ahead`
+    /// the state of its egress.
+    pub(in crate::ack) fn asks(
         &mut self,
         now: Time,
         rate: Rate,
@@ -136,7 +130,7 @@ impl Gate {
         carries
     }
 
-    /// Gives credit for `bytes` to a sender at a round trip of `near`.
+    /// Adds credit for `bytes` that were requested from a sender at a round trip of `near`.
     fn give(&mut self, now: Time, near: Duration, bytes: u32) {
         self.wanted.called(near, bytes);
         self.called += u64::from(bytes);
@@ -144,8 +138,8 @@ impl Gate {
         self.outstanding.add(now, lasts(near), bytes);
     }
 
-    /// Gives `member` turns, as it has held ACKs.
-    pub(super) fn wait(&mut self, member: Member, quantum: u32) {
+    /// Adds `member`, which has held ACKs, to the flows that release ACKs in turn.
+    pub(in crate::ack) fn wait(&mut self, member: Member, quantum: u32) {
         if self.turns.join(&mut self.waiting, member, quantum.into()) {
             self.wanted.waiting += 1;
         }
@@ -155,7 +149,7 @@ impl Gate {
     ///
     /// Source: `postack`, R001-9. With one ACK a turn, flows would share by the bytes that each ACK
     /// acknowledges.
-    pub(super) fn serve(
+    pub(in crate::ack) fn serve(
         &mut self,
         cx: &mut Cx<'_>,
         shares: &Shares,
@@ -197,7 +191,7 @@ impl Gate {
     /// Time at which enough credit has expired for the gate to open, or requests are no longer too early. With
     /// an egress rate other aggregates may wait for room, so any expiry counts. `None` if data must depart
     /// from the queue first.
-    pub(super) fn ready_at(&self, rate: Rate, queue: Queue) -> Option<Time> {
+    pub(in crate::ack) fn ready_at(&self, rate: Rate, queue: Queue) -> Option<Time> {
         let paced = self.paced.filter(|_| !self.is_idle());
         let credit = if queue.ahead.rate.is_some() {
             self.outstanding.next()
@@ -210,12 +204,12 @@ impl Gate {
     }
 
     /// Time from a request to its data.
-    pub(super) fn way(&self) -> Duration {
+    pub(in crate::ack) fn way(&self) -> Duration {
         self.wanted.way()
     }
 
     /// Returns `true` if no ACK waits for a turn.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(in crate::ack) fn is_idle(&self) -> bool {
         self.waiting.member().is_none()
     }
 }
@@ -241,10 +235,10 @@ impl Response {
         self.last = self.last.max(now);
     }
 
-    /// Adds arrived bytes. Returns the mean time of their credit, once in [`SAMPLE`] bytes.
+    /// Adds arrived bytes. Returns the mean time of their credit, once in [`UNSCALED`] bytes.
     fn came(&mut self, bytes: u32) -> Option<Duration> {
         self.came += u64::from(bytes);
-        if self.came < SAMPLE {
+        if self.came < UNSCALED.into() {
             return None;
         }
         let span = self.area / self.came;
@@ -253,28 +247,25 @@ impl Response {
     }
 }
 
-/// Bytes of a sample.
-const SAMPLE: u64 = 1 << 16;
-
 /// A little more than the error of a time that is computed from bytes.
 const TICK: Duration = Duration::from_micros(1);
 
 /// Lifetime of credit for a sender at a round trip of `near`.
-pub(super) fn lasts(near: Duration) -> Duration {
+pub(in crate::ack) fn lasts(near: Duration) -> Duration {
     (near + near / 2).clamp(SHORTEST, LONGEST)
 }
 
 /// Two full segments for each unit of weight.
 ///
 /// Source: `postack`, R001-9.
-pub(super) fn quantum(holds: &mut Holds, member: Member, weight: u32) -> u32 {
-    holds.flow(member).segment().saturating_mul(2).saturating_mul(weight.max(1))
+pub(in crate::ack) fn quantum(holds: &mut Holds, member: Member, weight: u32) -> u32 {
+    holds.flow(member).segment().saturating_mul(PER_ACK).saturating_mul(weight.max(1))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Ahead;
     use super::*;
+    use crate::ack::Ahead;
 
     const FRAME: u32 = 1_514;
 
@@ -308,13 +299,13 @@ mod tests {
         (left, waited / u64::from(FRAME) / 6_000)
     }
 
-    /// Catches: an underflow; a span that is counted twice when time is where it was.
+    /// Catches: a credit time that underflows, or counts twice, after a clock that stepped back.
     #[test]
     fn a_clock_that_steps_back_makes_no_leave_outstanding_for_longer() {
         let mut response = Response::default();
         response.look(Time::from_millis(10), 0);
         for ms in [4, 10, 11] {
-            response.look(Time::from_millis(ms), SAMPLE);
+            response.look(Time::from_millis(ms), UNSCALED.into());
         }
         assert_eq!(response.came(1 << 16), Some(Duration::from_millis(1)));
     }
@@ -343,7 +334,7 @@ mod tests {
         assert!(ask(opens.before(TICK * 2)).0 == 0 && ask(opens).0 == FRAME);
     }
 
-    /// Catches: requests by the shortest round trip.
+    /// Catches: an idle line where data comes later than after the shortest round trip.
     #[test]
     fn as_much_is_asked_for_as_is_carried_while_data_comes_sooner_and_later() {
         for varies in [0, 300, 1_000, 1_800] {
