@@ -155,8 +155,8 @@ pub struct Marking {
     /// Bytes of arrived packets whose flows were tracked.
     #[serde(default)]
     pub tracked_bytes: u64,
-    /// Factor by which the projected bytes of tracked flows are multiplied, to account for other
-    /// traffic. 1 if other traffic is counted at its own rate.
+    /// Factor by which the marking multiplies the projected bytes of tracked flows, to account for
+    /// other traffic. 1 if the marking counts other traffic at its own rate.
     #[serde(default)]
     pub rho: f64,
     /// A flow is tracked if it sent at least this number of bytes in the last interval. 0 without a
@@ -284,9 +284,9 @@ pub struct AckControl {
     /// Flows whose senders send more data than their ACKs request.
     #[serde(default)]
     pub unresponsive: u32,
-    /// Data packets forwarded without ACK control. Their flow has TCP segments under a digest, is
-    /// seen in one direction only, or has an unresponsive sender. The field `ungoverned` has the
-    /// same value.
+    /// Data packets forwarded without ACK control. Their flow is authenticated by TCP-MD5 or
+    /// TCP-AO, is seen in one direction only, or has an unresponsive sender. The field `ungoverned`
+    /// has the same value.
     #[serde(default)]
     pub uncontrolled: u64,
     /// Further counters, as fields of the same object.
@@ -371,7 +371,7 @@ pub struct Flows {
     pub flows: Vec<Flow>,
 }
 
-/// A policy file on its way to the gateway.
+/// A policy file that is sent to the gateway.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Proposal {
     /// Name of the file.

@@ -6,8 +6,8 @@
 //! the kernel only carries their frames. The kernel knows neither their IP addresses nor their MAC
 //! addresses.
 //!
-//! A segment gets an ACK of its own unless it arrives together with another segment. Four segments
-//! in five do, in all variants that are compared.
+//! A segment gets an ACK of its own unless it arrives together with another segment. In all
+//! variants that are compared, four segments in five get their own ACK.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -107,7 +107,8 @@ pub(crate) fn keep_busy(end: End, number: usize, window: u64, time: Duration) ->
 /// All connections of one end.
 struct Ends {
     end: End,
-    /// Number of connections to open. Until then, a sender has fewer.
+    /// Number of connections that there will be in the end. A sender opens them one group after the
+    /// other.
     number: usize,
     connections: Vec<Connection>,
     /// Number of established connections.

@@ -240,9 +240,9 @@ fn without_aggressors_every_sender_responds() {
     assert!(outcome(&BASE, true).uncontrolled > 1_000);
 }
 
-/// Test cases such that any two values of different parameters occur together in some case.
-/// Parameters: aggressor, number of aggressors, round-trip time, direction, allocation, release
-/// rule.
+/// A set of test cases in which every pair of values occurs: for example, each aggressor with each
+/// allocation, and each allocation with each round-trip time. Parameters: aggressor, number of
+/// aggressors, round-trip time, direction, allocation, release rule.
 fn pairwise() -> Vec<Case> {
     let mut open: HashSet<[(usize, usize); 2]> = HashSet::new();
     let pairs = |cell: [usize; 6]| {
