@@ -274,8 +274,9 @@ mod tests {
         let (mut new, mut old) = (First::NOBODY, First::NOBODY);
         robin.join(&mut new, Member(1), 1_000);
         assert!(!robin.join(&mut old, Member(1), 9_999));
-        assert!(!robin.refills(Member(1), |_| 1_000));
-        robin.charge(Member(1), 1_500);
+        robin.charge(Member(1), 999);
+        assert!(!robin.refills(Member(1), |_| 1_000), "a byte is left");
+        robin.charge(Member(1), 501);
         assert!(robin.refills(Member(1), |_| 1_000));
         robin.relocate(&mut new, &mut old, Member(1));
         assert_eq!((new.member(), old.member()), (None, Some(Member(1))));
