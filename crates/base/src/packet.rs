@@ -16,10 +16,10 @@ mod key;
 mod outer;
 mod pool;
 mod ring;
+mod round_robin;
 mod sack;
 mod travel;
 mod tunnel;
-mod turns;
 
 pub use codepoint::{Codepoint, NotACodepoint};
 pub use dense::make_room;
@@ -33,10 +33,10 @@ pub use key::{Direction, Endpoint, FlowKey, Protocol};
 pub use outer::{Outer, Tunnel};
 pub use pool::{FlowChange, FrameCopy, Note, PacketId, PacketPool};
 pub use ring::{First, Links, Ring, Rings};
+pub use round_robin::{DeficitRoundRobin, Round};
 pub use sack::SackBlocks;
 pub use travel::Travelling;
 pub use tunnel::TunnelKind;
-pub use turns::Turns;
 
 use std::num::NonZeroU16;
 

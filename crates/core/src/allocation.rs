@@ -1,4 +1,7 @@
-//! Allocations: schemes that share the tokens of an aggregate between its flows.
+//! Allocations: schemes that share the tokens of an aggregate (the flows of one policy in one direction) between its
+//! flows.
+//!
+//! A *member* is a flow of the aggregate, or a host if the policy is fair between hosts.
 //!
 //! To add a scheme, write `allocation/<name>.rs` with a `Config` and its `build`. Then add its `mod` line,
 //! and its line in `registry!` below. Policies select it by its name.
@@ -77,7 +80,7 @@ use crate::{Bytes, Time};
 /// assert_eq!(granted[0] + granted[1], 3_000 + 2_000_000 - 500, "rounded to whole packets");
 /// ```
 pub trait Allocation: Send {
-    /// Changes the profile. The tokens stay, as far as the new bucket holds them.
+    /// Changes the profile. Tokens beyond the burst of the new profile are lost.
     fn set_profile(&mut self, now: Time, profile: &Profile);
 
     /// Adds a flow.
@@ -91,13 +94,13 @@ pub trait Allocation: Send {
 
     /// Takes `len` tokens for a packet of `member` at once, or takes nothing: policing.
     ///
-    /// A member that was waiting may no longer be. Call [`wait`](Self::wait) if it has more packets.
+    /// Afterwards, the allocation may have forgotten that `member` waits. Call [`wait`](Self::wait) if it has more packets.
     fn try_take(&mut self, now: Time, member: Member, len: Bytes) -> bool;
 
     /// `member` has packets waiting. Repeated calls have no effect.
     fn wait(&mut self, now: Time, member: Member);
 
-    /// Tokens of the aggregate at `now`, for any member.
+    /// Tokens in the aggregate's bucket at `now`, whoever may use them.
     fn tokens(&self, now: Time) -> Bytes;
 
     /// Returns `true` if a flow may use tokens that other flows leave unused.
@@ -107,8 +110,7 @@ pub trait Allocation: Send {
 
     /// Selects the member whose oldest packet departs next, and takes its tokens.
     ///
-    /// Call until the result is no longer [`Turn::Grant`]. A member stays waiting until `heads` has
-    /// no packet of it.
+    /// Call this until the result is no longer [`Turn::Grant`]. A member waits until `heads` has no packet of that member.
     fn grant(&mut self, now: Time, heads: &dyn Heads) -> Turn;
 }
 
@@ -139,7 +141,7 @@ pub trait Heads {
     fn head(&self, member: Member) -> Option<Bytes>;
 }
 
-/// Basis of a member's part.
+/// What a member's part of the tokens depends on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Share {
     /// Weight relative to the other members; 1 by default, never 0.

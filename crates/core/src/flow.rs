@@ -22,7 +22,8 @@ use rtt::Halves;
 
 /// Both directions of a flow.
 ///
-/// It is notified of every packet twice: on arrival at the gateway, and on departure.
+/// The gateway calls [`on_arrival`](Self::on_arrival) and [`on_departure`](Self::on_departure) for each packet. The time
+/// between the two, which is the gateway's own queue, does not count as a part of the round-trip time.
 #[derive(Clone, Debug)]
 pub struct Flow {
     key: Key,
@@ -32,11 +33,11 @@ pub struct Flow {
     halves: Halves,
     /// Arrival of its last packet, in [`ticks`].
     seen: u32,
-    /// DS codepoints of the packets that its handles were derived from.
+    /// DS codepoints of the packets with which the policies of the flow were looked up, by direction.
     dscp: [u8; 2],
-    /// Classes of the link for its packets.
+    /// Class of the link that sends the packets of the flow, by direction.
     classes: [ClassId; 2],
-    /// Packets in the gateway.
+    /// Number of packets of the flow in the gateway.
     inside: u32,
 }
 
@@ -106,16 +107,16 @@ const VLAN_ID: u16 = 0x0fff;
 const UNKNOWN_PORTS: u16 = 1 << 12;
 const ANY_PORTS: u16 = 2 << 12;
 
-/// The aggregate of a flow in one direction. With it, packets need no match against the policies.
+/// The aggregate of a flow in one direction. A flow keeps it, so that later packets need no look-up of their policy.
 ///
 /// Source: `aggregates`, section 6.1 (the QoS handle of a socket).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Handle {
     /// Slot of the aggregate. [`NO_AGGREGATE`](Self::NO_AGGREGATE) if no policy matches.
     pub aggregate: u32,
-    /// Generation of the policies that it was derived from. 0 before the first packet.
+    /// Number of the policy set that was in force at the look-up. 0 before the first packet.
     pub generation: u32,
-    /// Its member in the aggregate.
+    /// Index of the flow in the aggregate.
     pub member: Member,
 }
 
@@ -130,14 +131,14 @@ impl Handle {
 /// Effect of an arriving packet on its flow.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Arrival {
-    /// The information for the sender at the other end.
+    /// What the packet tells the other end as an ACK, such as a larger window.
     pub ack: AckKind,
     /// The packet opens a connection. The state of an earlier connection with this key is reset,
     /// except for the handles.
     pub connection: bool,
     /// State of a SYN that claims the flow's ports.
     pub claiming: Claiming,
-    /// Some of its data was seen before: it is a retransmission, or was reordered upstream.
+    /// The packet has data that was seen before: it is a retransmission, or another path has reordered it.
     pub seen_before: bool,
     /// The round-trip times of the flow have changed.
     pub rtt: bool,
@@ -170,7 +171,8 @@ impl Flow {
 
     /// Updates the flow with `packet`, which arrives in `direction`.
     ///
-    /// It also marks the packet as seen before, so that its departure starts no round trip.
+    /// If the data of the packet was seen before, this is noted in the packet. Its departure then starts no measurement
+    /// of the round-trip time.
     pub fn on_arrival(&mut self, now: Time, packet: &mut Packet, direction: Direction) -> Arrival {
         self.seen = ticks(now);
         let Some(segment) = &packet.tcp else {
@@ -214,7 +216,7 @@ impl Flow {
         Packet { key, dscp, vlan, fragment: ports.fragment(), ..Packet::default() }
     }
 
-    /// Its handle in `direction`.
+    /// The aggregate of the flow in `direction`.
     #[must_use]
     pub const fn handle(&self, direction: Direction) -> Handle {
         self.handles[direction.index()]
@@ -281,37 +283,37 @@ impl Flow {
         self.tracker.retransmissions(direction)
     }
 
-    /// Extent of the tracker's knowledge.
+    /// How much of the connection's state is known.
     #[must_use]
     pub const fn tracking(&self) -> Tracking {
         self.tracker.tracking()
     }
 
-    /// Connection state from the headers seen.
+    /// The state of the TCP connection, as far as the headers show it.
     #[must_use]
     pub const fn connection(&self) -> &Tracker {
         &self.tracker
     }
 
-    /// The smoothed round-trip times. `None` for an unknown half.
+    /// The smoothed round-trip times to the LAN host and to the WAN host.
     #[must_use]
     pub fn rtt(&self) -> Rtt {
         self.halves.smoothed()
     }
 
-    /// The shortest round-trip times. `None` for an unknown half.
+    /// The shortest round-trip times to the LAN host and to the WAN host.
     #[must_use]
     pub fn min_rtt(&self) -> Rtt {
         self.halves.shortest()
     }
 
-    /// Its connection is closed.
+    /// The connection is closed.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.tracker.is_closed()
     }
 
-    /// Its connection is closed, or never got beyond a SYN.
+    /// The connection is closed, or its SYN was never answered.
     fn is_spent(&self) -> bool {
         self.tracker.is_closed() || self.tracker.is_half_open()
     }

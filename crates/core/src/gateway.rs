@@ -1,21 +1,22 @@
-//! The gateway: packets in, packets out, and the time of its next call.
+//! The gateway: it takes packets in at one port, shapes, polices or holds them, and sends them from the other port.
 //!
-//! Three stages own the state, and a packet passes them in this order:
+//! A packet passes three stages. Each stage keeps its fields private, so no stage can change another:
 //!
-//! - The `sorter` finds its flow and the policy of its flow.
-//! - An aggregate (`aggregates`) holds it until it conforms, or drops it.
-//! - The `egress` of its direction sends it, through a trunk or a class of the link.
+//! - `sorter` looks up the flow of the packet and the policy of the flow.
+//! - `aggregates` has one aggregate for each policy and direction. The aggregate queues the packet until the packet
+//!   conforms to the rate of the policy, drops it, or lets it pass.
+//! - `egress`, one for each direction, queues the packet for the access link: in a trunk, in a class of the link, or in
+//!   the only queue of the link.
 //!
-//! The gateway itself moves packets from stage to stage. No stage uses the fields of another. Each
-//! way of a packet through several stages is in a file of its own:
+//! This file moves packets from stage to stage. Steps that need several stages have files of their own:
 //!
-//! - `control`: control traffic passes the policies by, if the link has a rate.
-//! - `classify`: a packet gets its flow and aggregate; a flow moves to another aggregate.
-//! - `track`: the headers of a packet update its flow, and may trigger its aggregates.
-//! - `ack_control`: an ACK is held if the data that it requests would have to wait.
-//! - `marking`: the markings of queues see packets and their flows.
-//! - `install`, `dissolve` and `change`: policies, classes and settings change under live traffic.
-//! - `status` and `survey`: reports.
+//! - `classify`: find the flow and the aggregate of a packet, and move a flow to another aggregate.
+//! - `track`: update the TCP state of the flow from the headers of the packet.
+//! - `ack_control`: hold an ACK while the data that it would release has no room.
+//! - `control`: forward control traffic, such as ARP, past the policies.
+//! - `marking`: show packets to the markings of queues.
+//! - `install`, `dissolve` and `change`: replace policies, classes and settings while packets pass.
+//! - `status` and `survey`: report the state of the gateway.
 
 mod ack_control;
 mod aggregates;

@@ -29,7 +29,7 @@ pub use length::Measure;
 pub use marked::{Marked, with_marking};
 pub use pi::{Gain, Gains, pi_design};
 
-use crate::packet::{Handover, Member};
+use crate::packet::{FlowFifo, Handover, Member};
 use crate::random::Random;
 use crate::registry;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate};
@@ -95,18 +95,35 @@ pub trait Qdisc: Send {
         None
     }
 
+    /// The packets in the queue, by flow.
+    fn packets(&self) -> &FlowFifo;
+
+    /// The packets in the queue, by flow. Outside of the discipline, this is for [`hand_over`](Self::hand_over) only.
+    fn packets_mut(&mut self) -> &mut FlowFifo;
+
     /// Assigns packets of one flow to another flow index. The packets keep their order and their
     /// positions in the queue. Returns `true` if any packet was reassigned.
-    fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool;
+    ///
+    /// A discipline with a queue for each flow overrides this method, to schedule the other flow.
+    fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
+        self.packets_mut().hand_over(pool, what)
+    }
 
     /// Charged bytes of the oldest packet of the flow `member`.
-    fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes>;
+    fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes> {
+        self.packets().peek_flow(pool, member).map(Packet::charged)
+    }
 
     /// Packets and bytes in the queue.
-    fn backlog(&self) -> Backlog;
+    fn backlog(&self) -> Backlog {
+        let all = self.packets();
+        Backlog { packets: all.packets(), bytes: all.bytes() }
+    }
 
     /// Frame bytes of the flow `member` in the queue.
-    fn bytes_of(&self, member: Member) -> Bytes;
+    fn bytes_of(&self, member: Member) -> Bytes {
+        self.packets().bytes_of(member)
+    }
 
     /// Length of the longest packet that an empty queue would return unchanged at once. `None` if
     /// the queue changes every packet.
@@ -128,7 +145,7 @@ pub trait Qdisc: Send {
         member: Member,
         which: &mut dyn FnMut(&mut Packet) -> bool,
     ) {
-        let _ = (pool, member, which);
+        self.packets().visit(pool, member, which);
     }
 
     /// The largest backlog in frame bytes. `None` if the discipline also drops packets for another

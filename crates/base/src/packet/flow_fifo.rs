@@ -61,11 +61,18 @@ impl Line {
 impl Default for FlowFifo {
     #[inline]
     fn default() -> Self {
-        Self { all: Fifo::new(), line_of: Vec::new(), lines: Vec::new(), free: NIL }
+        Self::new()
     }
 }
 
 impl FlowFifo {
+    /// A list without packets.
+    #[must_use]
+    #[inline]
+    pub const fn new() -> Self {
+        Self { all: Fifo::new(), line_of: Vec::new(), lines: Vec::new(), free: NIL }
+    }
+
     /// Appends `id`.
     #[inline]
     pub fn push(&mut self, pool: &mut PacketPool, id: PacketId) {

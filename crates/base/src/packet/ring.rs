@@ -109,6 +109,12 @@ impl First {
     }
 }
 
+impl Default for First {
+    fn default() -> Self {
+        Self::NOBODY
+    }
+}
+
 impl Links {
     /// Appends `member` to the ring of `first` unless it is in some ring. Returns `true` if it was
     /// appended.

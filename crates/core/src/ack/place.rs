@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::constants::{FRAME, LEAST_TARGET, LONGEST, PER_ACK, UNSCALED};
 use super::takers::Takers;
-use crate::packet::{First, Links, Member, make_room};
+use crate::packet::{DeficitRoundRobin, First, Member, make_room};
 use crate::{Bytes, Rate};
 
 /// State of an egress: its backlog, its rate, and the room for requests.
@@ -196,7 +196,7 @@ fn micros(span: Duration) -> u64 {
 pub(crate) struct Places {
     places: Vec<Place>,
     /// Aggregates that wait for room, in the order of their turns at each egress.
-    turns: Links,
+    turns: DeficitRoundRobin,
     senders: Vec<Sender>,
     /// Number of aggregates that wait for room.
     waiting: u32,
@@ -221,8 +221,6 @@ struct Sender {
     place: usize,
     /// The rate of the aggregate was below its max-min share, so it counts as satisfied.
     modest: bool,
-    /// Bytes that the aggregate may still request in its turn. Negative if its last ACK requested more.
-    credit: i64,
 }
 
 impl Default for Place {
@@ -302,15 +300,17 @@ impl Places {
         place.update(sender, &call, most);
         match (sender.call.more, call.more) {
             (false, true) => {
-                self.turns.push(&mut place.turns, member);
+                let quantum = place.quantum();
+                self.turns.join(&mut place.turns, member, quantum);
                 self.waiting += 1;
-                sender.credit = place.quantum();
             }
             (true, false) => {
-                self.turns.remove(&mut place.turns, member);
+                self.turns.leave(&mut place.turns, member);
                 self.waiting -= 1;
             }
-            (true, true) => sender.credit -= i64::try_from(call.called).unwrap_or(i64::MAX),
+            (true, true) => {
+                self.turns.charge(member, i64::try_from(call.called).unwrap_or(i64::MAX));
+            }
             (false, false) => {}
         }
         sender.call = call;
@@ -329,15 +329,10 @@ impl Places {
         if ahead.rate.is_none() || room == 0 {
             return None;
         }
-        loop {
-            let member = place.turns.member()?;
-            let credit = &mut self.senders[member.index()].credit;
-            match u64::try_from(*credit) {
-                Ok(credit @ 1..) => return Some((member.0, Bytes(room.min(credit)))),
-                _ => *credit += place.quantum(),
-            }
-            self.turns.rotate(&mut place.turns);
-        }
+        let quantum = place.quantum();
+        let member = self.turns.next(&mut place.turns, |_| quantum)?;
+        let credit = self.turns.credit(member).unsigned_abs();
+        Some((member.0, Bytes(room.min(credit))))
     }
 }
 

@@ -5,7 +5,7 @@
 use super::common::{CommonBucket, Order};
 use super::{Allocation, Share};
 use crate::meter::Profile;
-use crate::packet::{First, Member, Turns, make_room};
+use crate::packet::{DeficitRoundRobin, First, Member, make_room};
 use crate::{Bytes, Time, parameters};
 
 parameters! {
@@ -20,8 +20,9 @@ impl Config {
 }
 
 /// The waiting members, and the weights of all members.
+#[derive(Default)]
 struct Drr {
-    turns: Turns,
+    turns: DeficitRoundRobin,
     waiting: First,
     weights: Vec<u32>,
 }
@@ -31,12 +32,6 @@ const QUANTUM: i64 = 1_514;
 
 fn quantum(weights: &[u32], member: Member) -> i64 {
     QUANTUM * i64::from(weights[member.index()])
-}
-
-impl Default for Drr {
-    fn default() -> Self {
-        Self { turns: Turns::default(), waiting: First::NOBODY, weights: Vec::new() }
-    }
 }
 
 impl Order for Drr {

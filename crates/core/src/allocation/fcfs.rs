@@ -1,7 +1,6 @@
-//! First come, first served: one bucket; the flow that became non-compliant first goes first.
+//! First come, first served: one bucket for all flows. The flow that began to wait first sends next.
 //!
-//! A flow that has more packets after its turn becomes non-compliant again, and waits behind the
-//! flows that already are.
+//! A flow sends one packet. If it has more packets, it goes to the end of the line.
 //!
 //! Source: `aggregates`, section 4.3 (ledger 7.2).
 

@@ -1,24 +1,26 @@
-//! Logical partitions: one bucket with a part for each flow; unused parts are shared.
+//! Logical partitions: one bucket for all flows, in which each flow may save tokens for later.
 //!
-//! A member without waiting packets saves its share of the earned tokens, up to its part of half
-//! the burst. All other tokens are the excess. A member sends from its own savings first. Then it
-//! takes turns with the other waiting members, by deficit round robin on the excess. The remainder
-//! of its savings is its first deficit.
+//! Tokens come at the rate of the profile. A member (flow) is in one of two phases:
+//!
+//! 1. It saves. Its share of the arriving tokens is its own, up to its part of half the burst. While it has packets, it
+//!    sends them with its own savings.
+//! 2. Its savings are used up. It then joins the *round*: the waiting members share the *excess*, all tokens that nobody
+//!    has saved, by deficit round robin. The rest of its savings is its first credit there.
 //!
 //! Source: aggregates, section 7.3 of the ledger; "Efficient fair queuing using deficit round robin" (SIGCOMM 1995).
 //! Differs:
-//! - The excess is the content of the bucket less all savings. It cannot be given out twice, as the
-//!   printed estimate can.
-//! - A waiting member contributes its share to the round instead of saving for its own packet. The
-//!   round returns the share by the same weights.
-//! - Parts divide half of the burst. The upper half of the bucket is open to every packet, even
-//!   while members that were not updated since parts shrank save more. A full bucket is open, too.
-//! - With no packet waiting, the excess goes to the first packet that asks.
+//! - The excess is the content of the bucket less all savings. The paper estimates it, and can give out the same tokens
+//!   twice.
+//! - The share of a member in the round is excess, too. The round shares by the same weights, so the member gets as much.
+//! - Members may save half of the burst together. If more than half of the bucket would remain, any packet may use the
+//!   tokens. The savings may be too large for a while, after further members have made the parts smaller.
+//! - A full bucket serves any packet.
+//! - While no packet waits, an arriving packet may use the excess.
 
 use super::shares::{MemberPart, TokenShares};
 use super::{Allocation, Grant, Heads, Share, Turn};
 use crate::meter::{Nanobits, Profile, nanobits};
-use crate::packet::{Member, Rings, make_room};
+use crate::packet::{DeficitRoundRobin, Member, Rings, Round, make_room};
 use crate::wheel::TimerWheel;
 use crate::{Bytes, Time, parameters};
 
@@ -40,17 +42,19 @@ pub(super) struct LogicalPartitions {
     shares: TokenShares,
     savings: Savings,
     accounts: Vec<Account>,
-    /// Members by [`State`]; saving members are in the order of their next check.
-    rings: Rings<3>,
-    /// The first member of the round has received its quantum for this turn.
-    turn_began: bool,
+    /// Members that save, with packets ([`READY`]) or without ([`SAVING`]). Those without are in the order of the next check
+    /// for idleness.
+    rings: Rings<2>,
+    /// Members that wait for the excess.
+    robin: DeficitRoundRobin,
+    round: Round,
     /// Length of the longest packet seen. This is the quantum, so each turn can send a packet.
     quantum: Nanobits,
     /// Times at which members that are filling may be full, in steps of `shares`.
     full: TimerWheel,
-    /// No member is full before this number of steps,
+    /// No member's savings reach their maximum before this number of steps.
     full_at: u64,
-    /// and no member needs a check before this time.
+    /// No member needs a check for idleness before this time.
     look_at: Time,
 }
 
@@ -59,23 +63,23 @@ pub(super) struct LogicalPartitions {
 struct Savings {
     /// Sum of all savings.
     sum: i128,
-    /// Increase of the sum per step: the share of the members that are not full.
+    /// Increase of the sum in a step: the shares of the members whose savings are below their maximum.
     step: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
-    /// Savings at the time when `earned` steps had been earned, or the deficit in the round.
+    /// Savings at the time when `earned` steps had been earned.
     tokens: Nanobits,
     earned: u64,
     rtt: u32,
     weight: u16,
     state: State,
-    /// The member saves and is not full.
+    /// The member saves, and its savings are below their maximum.
     filling: bool,
-    /// Tick in which the member last sent or waited; not updated while it waits.
+    /// Tick in which the member last sent a packet, or began to wait.
     active: u32,
-    /// While saving: tick of the next check for idleness.
+    /// Tick of the next check for idleness, while the member saves.
     look: u32,
 }
 
@@ -87,25 +91,24 @@ enum State {
     /// The index has no member.
     #[default]
     Absent,
-    /// The member was inactive for long and does not count.
+    /// The member was inactive for long. It earns no tokens.
     Idle,
     /// No packets wait, and the member saves tokens.
     Saving,
-    /// The member waits for its turn to use its savings, and continues to save.
+    /// Packets wait, and the member uses its savings. It continues to save.
     Ready,
-    /// The member waits for the excess, and its earnings are part of the excess.
+    /// Packets wait for the excess. The member saves nothing: its share of the tokens is excess.
     Round,
 }
 
 // Indices of `rings`.
 const READY: usize = 0;
-const ROUND: usize = 1;
-const SAVING: usize = 2;
+const SAVING: usize = 1;
 
 /// Binary logarithm of the tick in nanoseconds: 67 ms. 32 bits of ticks last nine years.
 const TICK: u32 = 26;
 
-/// Ticks of inactivity after which a member no longer counts: a second, or two round-trip times.
+/// Ticks of inactivity after which a member earns no tokens: a second, or two round-trip times.
 const IDLE: u32 = (1_000_000_000 >> TICK) + 1;
 
 impl LogicalPartitions {
@@ -115,7 +118,8 @@ impl LogicalPartitions {
             savings: Savings::default(),
             accounts: Vec::new(),
             rings: Rings::default(),
-            turn_began: false,
+            robin: DeficitRoundRobin::default(),
+            round: Round::default(),
             quantum: 0,
             full: TimerWheel::new(),
             full_at: u64::MAX,
@@ -132,7 +136,8 @@ impl LogicalPartitions {
         self.pass(now);
     }
 
-    /// Checks the members whose check is due, each as of its own time, so events keep their order.
+    /// Checks the members whose check for idleness is due. Each check is made as if at its own time, so events keep their
+    /// order.
     #[cold]
     fn look_around(&mut self, now: Time) {
         while let Some((at, member)) = self.next_look().filter(|(at, _)| *at <= now) {
@@ -172,7 +177,7 @@ impl LogicalPartitions {
         let earned = self.shares.earned();
         let missing =
             u64::try_from(i128::from(len) - self.savings.excess(&self.shares)).unwrap_or(u64::MAX);
-        // Members that save and are not full keep their share of the earnings.
+        // Members whose savings are below their maximum keep their shares, so less is left for the excess.
         let left = (self.shares.step() - self.savings.step).max(1);
         let steps = earned.saturating_add(TokenShares::steps(missing, left));
         let full = self.full.next_deadline().map_or(u64::MAX, Time::nanos);
@@ -235,7 +240,7 @@ impl LogicalPartitions {
         }
     }
 
-    /// Counts a member that sends or waits. Returns its state.
+    /// Notes that a member sends or waits, so that it earns tokens. Returns its state.
     fn touch(&mut self, member: Member) -> State {
         let now = tick(self.shares.now());
         let Some(account) = self.accounts.get_mut(member.index()) else { return State::Absent };
@@ -246,7 +251,7 @@ impl LogicalPartitions {
         self.accounts[member.index()].state
     }
 
-    /// Starts to count a member without savings.
+    /// Lets a member earn tokens. It has no savings yet.
     fn begin(&mut self, member: Member) {
         self.shares.count(self.accounts[member.index()].part());
         self.accounts[member.index()].tokens = 0;
@@ -265,7 +270,7 @@ impl LogicalPartitions {
         self.deposit(member, depth);
     }
 
-    /// Ends the counting of a member. Its savings become excess.
+    /// Lets a member earn no more tokens. Its savings become excess.
     fn end(&mut self, member: Member, state: State) {
         let account = &mut self.accounts[member.index()];
         let (part, old) = (account.part(), std::mem::replace(&mut account.state, state));
@@ -274,7 +279,7 @@ impl LogicalPartitions {
             State::Absent | State::Idle => return,
             State::Saving => self.rings.remove_from(SAVING, member),
             State::Ready => self.rings.remove_from(READY, member),
-            State::Round => self.remove_from_round(member),
+            State::Round => self.robin.leave_round(&mut self.round, member),
         }
         if old != State::Round {
             self.withdraw(member);
@@ -329,7 +334,7 @@ impl LogicalPartitions {
 
     /// Grants to the member whose turn it is in the round.
     fn grant_from_excess(&mut self, heads: &dyn Heads) -> Turn {
-        while let Some(member) = self.rings.first_of(ROUND) {
+        while let Some(member) = self.round.member() {
             let Some(bytes) = heads.head(member) else {
                 self.leave_round(member);
                 continue;
@@ -338,21 +343,15 @@ impl LogicalPartitions {
             if len > self.quantum {
                 self.quantum = len;
             }
-            let account = &mut self.accounts[member.index()];
-            if account.tokens < len && !self.turn_began {
-                self.turn_began = true;
-                let weight = Nanobits::from(account.part().weight().cast_signed());
-                account.tokens = account.tokens.saturating_add(self.quantum.saturating_mul(weight));
-            }
-            if account.tokens < len {
-                self.turn_began = false;
-                self.rings.rotate_in(ROUND);
+            let weight = self.accounts[member.index()].part().weight().cast_signed();
+            let quantum = self.quantum.saturating_mul(weight);
+            if !self.robin.covers(&mut self.round, len, quantum) {
                 continue;
             }
             if !self.savings.allow(&self.shares, len) {
                 return Turn::At(self.allows_at(len));
             }
-            account.tokens -= len;
+            self.robin.charge(member, len);
             self.shares.charge(len);
             return Turn::Grant(Grant { member, bytes });
         }
@@ -361,27 +360,21 @@ impl LogicalPartitions {
 
     /// A member outside the rings enters the round. Its timer is cancelled, as it saves nothing.
     fn enter_round(&mut self, member: Member) {
-        self.accounts[member.index()].state = State::Round;
+        let account = &mut self.accounts[member.index()];
+        account.state = State::Round;
         self.full.cancel(member.0);
-        self.rings.push_to(ROUND, member);
+        self.robin.join_round(&mut self.round, member, account.tokens);
     }
 
-    /// A member without further packets saves its remaining deficit, as far as excess covers it.
+    /// A member without further packets saves its remaining credit, as far as the excess covers it.
     #[inline(never)]
     fn leave_round(&mut self, member: Member) {
-        self.remove_from_round(member);
+        self.robin.leave_round(&mut self.round, member);
         let there =
             Nanobits::try_from(self.savings.excess(&self.shares).max(0)).unwrap_or(Nanobits::MAX);
         let account = &mut self.accounts[member.index()];
-        account.tokens = account.tokens.min(there);
+        account.tokens = self.robin.credit(member).min(there);
         self.save(member);
-    }
-
-    fn remove_from_round(&mut self, member: Member) {
-        if self.rings.first_of(ROUND) == Some(member) {
-            self.turn_began = false;
-        }
-        self.rings.remove_from(ROUND, member);
     }
 }
 
@@ -489,7 +482,7 @@ impl Allocation for LogicalPartitions {
         } else {
             // The member's own savings count as excess at this point.
             let others_wait =
-                !self.rings.is_empty_but(READY, member) || self.rings.first_of(ROUND).is_some();
+                !self.rings.is_empty_but(READY, member) || self.round.member().is_some();
             let allowed = !others_wait && self.savings.allow(&self.shares, all);
             if allowed {
                 self.shares.charge(all);

@@ -1,4 +1,4 @@
-//! Least recently used: one bucket; the flow whose last grant is oldest goes first.
+//! Least recently used: one bucket for all flows. The flow whose last packet departed longest ago sends next.
 //!
 //! Source: `aggregates`, section 4.3 (ledger 7.2).
 
@@ -20,8 +20,8 @@ impl Config {
     }
 }
 
-/// Members in the order of their last service. Each member has a position, and a served member gets
-/// the position after the last. When positions run out, they are renumbered.
+/// Members in the order of their last packets. Each member has a position. A member that sends gets a new position after
+/// all others. When no positions are left, all members are renumbered.
 #[derive(Default)]
 struct Lru {
     /// The member at each position; a position may be empty.
@@ -40,8 +40,8 @@ impl Lru {
         self.place_of[member.index()]
     }
 
-    /// Closes the gaps between positions. This happens once per as many services as there are
-    /// members, so the amortised cost is constant.
+    /// Renumbers the members without gaps. With `n` members, this happens once in `n` packets, so the cost for each packet is
+    /// constant on average.
     fn renumber(&mut self) {
         let mut waiting = Bits::default();
         let mut places = Vec::with_capacity(self.place_of.len() * 2 + SPARE);

@@ -1,8 +1,8 @@
 //! Partitioned: each flow has a token bucket of its own, and shares none of its tokens.
 //!
 //! Source: `aggregates`, section 4.2 (ledger 7.1), with weights.
-//! Differs: if a flow's part of the burst is smaller than a packet, the packet goes when the flow's
-//! bucket is full, and is paid off afterwards. Otherwise it would wait forever. Packets also pass a
+//! Differs: a flow's part of the burst may be smaller than a packet. The packet then departs once the flow's bucket is
+//! full, and the bucket becomes negative. Otherwise the packet would wait forever. Each packet also takes tokens from a
 //! bucket of the aggregate, so that all flows together stay within the profile.
 
 use super::shares::{MemberPart, TokenShares};
@@ -15,16 +15,16 @@ use crate::{Bytes, Time, choice, parameters};
 parameters! {
     /// Division of the burst.
     pub Config {
-        /// Basis of a member's part of the burst, besides its weight.
+        /// What a member's part of the burst depends on, besides its weight.
         depth: Depth = Depth::default();
     }
 }
 
 choice! {
-    /// Basis of a member's part of the burst, besides its weight.
+    /// What a member's part of the burst depends on, besides its weight.
     #[derive(Default)]
     pub enum Depth {
-        /// Only the weight.
+        /// Nothing else: parts are proportional to the weights.
         Equal = "equal" [default],
         /// The round-trip time: tokens earned while the flow waits for ACKs then fit into its bucket.
         Rtt = "rtt",

@@ -1,7 +1,7 @@
 //! Sequential: one bucket; flows are served in the order of their list.
 //!
-//! The first flow with waiting packets is served until it has none. The other flows get the
-//! remainder.
+//! The first flow with waiting packets gets all tokens until none of its packets waits. The other flows get the tokens
+//! that it leaves.
 //!
 //! Source: `aggregates`, section 4.3 (ledger 7.2).
 //! Differs: a new flow takes the list position of a flow that has ended, if there is one. The paper

@@ -3,9 +3,8 @@
 //! Some networks tag the two directions of a connection differently. The answer to a SYN then belongs to no
 //! flow of its VLAN. The flow of the SYN is looked up here and [joined](super::FlowTable::join).
 //!
-//! The list has a fixed number of places. A hash of addresses and ports selects the place, so each
-//! SYN costs one write. A SYN whose place is taken by another connection displaces it; the
-//! directions of the displaced connection then stay apart.
+//! The list is an array of fixed size. A hash of addresses and ports is the index of a SYN, so each SYN costs one write.
+//! A SYN replaces an older one with the same index. The two directions of that older connection then remain two flows.
 
 use crate::packet::FlowId;
 

@@ -1,4 +1,5 @@
-//! Round-trip times, measured between the two ends.
+//! Round-trip times of a TCP flow: from the gateway to the LAN host and back, and from the gateway to the WAN host and
+//! back.
 
 use std::time::Duration;
 
@@ -25,8 +26,8 @@ impl Rtt {
 
 /// Round trips from the gateway to one host and back.
 ///
-/// One round trip is measured at a time. It begins when a segment departs, so no queue of the
-/// gateway counts. It ends when the acknowledgement arrives. The handshake is the first one.
+/// One round trip is measured at a time. It begins when a segment departs from the gateway, so the queues of the gateway
+/// do not count. It ends when the acknowledgement of the segment arrives. The first measurement is that of the handshake.
 ///
 /// Source: RFC 6298, sections 2 and 3 (smoothing; Karn's algorithm).
 /// Differs: no variance is kept, because no timeout here needs it.
@@ -47,7 +48,7 @@ struct Half {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Halves {
     halves: [Half; 2],
-    /// Beside the halves: inside, each would take four bytes.
+    /// Kind of the measurement in each half. Outside of [`Half`], where alignment would make it four bytes.
     probes: [Probe; 2],
 }
 
@@ -232,7 +233,7 @@ impl Half {
     }
 }
 
-/// A longer round trip, in microseconds, is ignored.
+/// The longest round trip that counts, in microseconds.
 ///
 /// Source: RFC 6298, section 2.5 (the least upper bound of a retransmission timeout).
 const LONGEST: u32 = 60_000_000;

@@ -1,4 +1,4 @@
-//! The flow table: bounded, with one look-up per packet.
+//! The flow table: it finds the flow of a packet in one look-up, and has a fixed number of entries.
 
 use std::hash::{BuildHasher, Hasher};
 use std::ops::{Index, IndexMut};
@@ -27,8 +27,8 @@ const SAMPLE: usize = 8;
 /// [inside](Flow::inside). Closed and unanswered flows go first, then the flow that has been idle for
 /// longest. If all have packets inside, the new flow is untracked.
 ///
-/// All memory is allocated at the beginning. Flows with equal hash buckets form a list, as in the
-/// kernel's connection table. Nothing is ever rehashed, so no packet pays for many.
+/// All memory is allocated at the beginning. Flows with equal hashes form a list, as in the kernel's connection table. The
+/// table never grows, so no packet waits while the table is copied.
 ///
 /// Both directions of a connection are one flow:
 ///

@@ -6,6 +6,8 @@
 //! direction is queued like any other).
 //! Differs: a departing ACK passes the aggregate of its own direction at once, and is charged
 //! there.
+//!
+//! Methods of `Gateway`, whose fields are in `gateway.rs`.
 
 use super::Gateway;
 use super::egress::{Egress, EgressQueue};

@@ -1,4 +1,7 @@
-//! The aggregates, the policy that each belongs to, and their timer.
+//! The aggregates: which policy each belongs to, and when each checks its queue again.
+//!
+//! An aggregate is the traffic of one policy in one direction. Its number is called its *slot*. A slot is used again
+//! after its aggregate is gone, so a [`Handle`] also has the generation in which it was written.
 
 mod timers;
 
@@ -34,9 +37,9 @@ struct Before {
     succession: Succession,
 }
 
-/// A place for an aggregate.
+/// A slot, with an aggregate or free.
 struct Slot {
-    /// The generation in which its aggregate came. Older handles refer to an earlier aggregate.
+    /// The generation in which the aggregate was added. Handles of earlier generations refer to an earlier aggregate.
     since: u32,
     aggregate: Option<Aggregate>,
     route: EgressRoute,
@@ -129,7 +132,7 @@ impl Aggregates {
         self.slots.get_mut(index(slot))?.aggregate.as_mut()
     }
 
-    /// EgressRoute of the aggregate in `slot` through the egress.
+    /// The trunk and the class of the link for the packets of the aggregate in `slot`.
     pub(super) fn route(&self, slot: u32) -> EgressRoute {
         self.slots.get(index(slot)).map(|slot| slot.route).unwrap_or_default()
     }
@@ -186,7 +189,7 @@ impl Aggregates {
         self.before.is_some()
     }
 
-    /// The succession of the swap in progress, until all aggregates belong to policies in force.
+    /// Says which policy takes over from which, during a swap.
     pub(super) fn succession(&self) -> Option<&Succession> {
         self.before.as_ref().map(|before| &before.succession)
     }

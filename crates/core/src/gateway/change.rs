@@ -1,4 +1,6 @@
 //! Addition, change and removal of classes under live traffic. Waiting packets stay in their queues.
+//!
+//! Methods of `Gateway`, whose fields are in `gateway.rs`.
 
 use super::Gateway;
 use super::egress::{ClassChangeError, ClassContents, Classes};
@@ -38,9 +40,8 @@ impl Gateway {
             return Err(ClassChangeError::NoClass);
         }
         for (egress, terms) in self.egress.iter_mut().zip(terms) {
-            if let (Some(classes), Some((id, terms))) = (egress.link_mut().classes_mut(), terms) {
-                classes.change(now, id, terms);
-                classes.change_own(id, change);
+            if let Some(terms) = terms {
+                egress.change_class(now, terms, change);
             }
         }
         Ok(())
@@ -68,7 +69,7 @@ impl Gateway {
             classes.check_new(class, self.sorter.config().rate[way.index()])?;
         }
         self.sorter.rearrange();
-        self.each_sharing(|classes| classes.insert(now, class));
+        self.egress.iter_mut().for_each(|egress| egress.insert_class(now, class));
         Ok(())
     }
 
@@ -89,7 +90,7 @@ impl Gateway {
             return Err(ClassChangeError::Holds(ClassContents::Policy(policy)));
         }
         self.sorter.rearrange();
-        self.each_sharing(|classes| classes.take_out(name));
+        self.egress.iter_mut().for_each(|egress| egress.take_out_class(name));
         Ok(())
     }
 
@@ -125,10 +126,5 @@ impl Gateway {
     fn sharing(&self) -> impl Iterator<Item = (Direction, &Classes)> {
         let classes = |way: Direction| Some((way, self.egress[way.index()].link().classes()?));
         Direction::BOTH.into_iter().filter_map(classes)
-    }
-
-    fn each_sharing(&mut self, mut what: impl FnMut(&mut Classes)) {
-        let links = self.egress.iter_mut().map(|egress| egress.link_mut());
-        links.filter_map(|link| link.classes_mut()).for_each(&mut what);
     }
 }

@@ -1,8 +1,11 @@
-//! The first stage: finds the flow and the aggregate of a packet.
+//! Finds the flow and the aggregate of a packet. A flow keeps the number of its aggregate and its own index there in a
+//! [`Handle`], so that most packets need one look-up only.
 //!
 //! Source: `aggregates`, section 6.1: the handle of a flow saves all look-ups but one.
 //! Differs: after a change of policies, the next packet of a flow renews its handle. The AIX
 //! original scans all sockets.
+//!
+//! Methods of `Gateway`, whose fields are in `gateway.rs`.
 
 use super::Gateway;
 use super::aggregates::Fate;

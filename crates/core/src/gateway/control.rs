@@ -1,4 +1,6 @@
 //! Control traffic: it waits at no policy, and has a queue of its own at a link with a rate.
+//!
+//! Methods of `Gateway`, whose fields are in `gateway.rs`.
 
 use super::Gateway;
 use super::egress::{EgressRoute, stays_here};
@@ -35,10 +37,10 @@ impl Gateway {
                 out.push(&mut self.pool, id);
             }
         }
-        let link = self.egress[direction.index()].link_mut();
+        let egress = &mut self.egress[direction.index()];
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.counts.tally };
         while let Some(id) = out.pop(cx.pool) {
-            link.push_control(&mut cx, source, id);
+            egress.send_control(&mut cx, source, id);
         }
     }
 

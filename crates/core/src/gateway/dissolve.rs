@@ -1,5 +1,7 @@
-//! Dissolves the aggregates of vanished policies: their packets, held ACKs and debts move to the policies in
-//! force.
+//! Empties the aggregates of removed policies. Their packets, held ACKs and debts move to the policies in force. A debt is
+//! the tokens that a flow must still pay for packets that have departed.
+//!
+//! Methods of `Gateway`, whose fields are in `gateway.rs`.
 
 use super::Gateway;
 use crate::ack::Returning;
@@ -13,7 +15,7 @@ impl Gateway {
     /// the policies in force. Removes the aggregate once it is empty. Returns `false` if the
     /// aggregate does not exist.
     ///
-    /// Other packets of the packet's flow move with it, in order.
+    /// With a packet, all other waiting packets of its flow move, in their order.
     pub(super) fn dissolve(&mut self, now: Time, slot: u32) -> bool {
         let Some(aggregate) = self.aggregates.get_mut(slot) else { return false };
         let direction = aggregate.direction();

@@ -4,13 +4,16 @@
 //! aggregate -> [trunk ->] leaf class, or the only queue -> rate of the link -> port
 //! ```
 //!
-//! An egress has the link with its classes, the trunks that send to the link, and the accounts of
-//! ACK control. An aggregate names its [`EgressRoute`] through the egress. The trunk or leaf class at
-//! which its packets wait is its [`EgressQueue`], and each bottleneck has an account of the data
-//! that its aggregates have requested.
+//! An egress owns the link with its classes, and the trunks that send to the link. Each aggregate has an [`EgressRoute`]:
+//! the trunk and the class of its packets. The trunk, or else the leaf class, is the queue at which these packets wait,
+//! its [`EgressQueue`].
+//!
+//! For ACK control, each such queue has an account: how many bytes the aggregates have requested from their senders by
+//! releasing ACKs. The bytes that wait and the bytes that are requested together stay below a target.
 
 mod accounts;
 mod balance;
+mod change;
 mod classes;
 mod control;
 mod link;
@@ -31,7 +34,8 @@ use super::sorter::Sorter;
 use super::{GatewayConfig, Overhead};
 use crate::ack::{Places, line};
 use crate::class::ClassId;
-use crate::packet::{Direction, Fifo, FlowId, Which};
+use crate::flow::Flow;
+use crate::packet::{Direction, Fifo, FlowId, Member, Which};
 use crate::policy::{Policy, PolicySet};
 use crate::{Cx, Packet, PacketId, PacketPool, Rate, Time};
 
@@ -53,7 +57,7 @@ pub(super) struct Egress {
     grain: Duration,
 }
 
-/// EgressRoute of an aggregate's packets through the egress.
+/// The trunk and the class of the link that an aggregate's packets take.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct EgressRoute {
     /// The trunk that carries the packets.
@@ -109,17 +113,12 @@ impl Egress {
         &self.link
     }
 
-    /// The link, for changes of its queue and its classes.
-    pub(super) const fn link_mut(&mut self) -> &mut AccessLink {
-        &mut self.link
-    }
-
     /// The trunks that begin here.
     pub(super) fn trunks(&self) -> Option<&Trunks> {
         self.trunks.as_deref()
     }
 
-    /// EgressRoute of a policy's aggregate. `set` is the policy set in force.
+    /// The trunk and the class of a policy's packets. `set` is the policy set in force.
     pub(super) fn route_of(&self, set: &PolicySet, policy: &Policy) -> EgressRoute {
         // During a swap, links may have classes that the set in force does not have.
         let class = policy.class.as_ref().filter(|_| !set.classes().is_empty());
@@ -189,6 +188,22 @@ impl Egress {
             Some(_) => self.send_all(up, class, packets),
             None => self.link.take_over(&mut up.cx, packets),
         }
+    }
+
+    /// Sends a packet of control traffic that `source` has sent.
+    pub(super) fn send_control(&mut self, cx: &mut Cx<'_>, source: Member, packet: PacketId) {
+        self.link.push_control(cx, source, packet);
+    }
+
+    /// Shows `ack`, which departs to the sender of `flow`, to the marking of the queue of that flow.
+    #[inline]
+    pub(super) fn acknowledge(&mut self, now: Time, ack: &Packet, flow: &Flow) {
+        self.link.acknowledge(now, flow.class(self.direction), ack, flow);
+    }
+
+    /// Lets the marking of the queue of `flow` forget it. Its index was `id`.
+    pub(super) fn forget(&mut self, id: FlowId, flow: &Flow) {
+        self.link.forget(flow.class(self.direction), id);
     }
 
     /// Removes the packet that departs now.

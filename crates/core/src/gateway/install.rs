@@ -13,15 +13,17 @@
 //! Source: `aggregates`, section 6, R000-3.
 //! Differs: the AIX original scans all sockets and has a "short window" of best-effort service. Here every
 //! packet has a policy at any time.
+//!
+//! Methods of `Gateway`, whose fields are in `gateway.rs`.
 
 use std::sync::Arc;
 
 use super::aggregates::Fate;
-use super::egress::{Classes, Egress, Retired};
+use super::egress::{Egress, Retired};
 use super::{Gateway, GatewayConfig};
-use crate::packet::{Direction, Fifo, Outer};
+use crate::packet::{Direction, Fifo};
 use crate::policy::{Class, PolicyIndex, PolicySet, Succession};
-use crate::{Packet, Time, trunk};
+use crate::{Time, trunk};
 
 /// A policy set that is ready to be put in force.
 ///
@@ -147,11 +149,8 @@ impl Gateway {
         self.sorter.rearrange();
         let set = generation.policies.classes();
         for way in Direction::BOTH {
-            let mut displaced = Fifo::new();
             let (egress, mut up) = self.at_egress(now, way);
-            let config = up.sorter.config();
-            egress.link_mut().begin_change(&mut up.cx, set, config, &mut displaced);
-            egress.send_displaced(&mut up, None, displaced);
+            egress.begin_change(&mut up, set);
         }
         let (stage, way) = (Stage::Classes, Direction::Up);
         self.sorter.begin_swap(Box::new(Swap { generation, stage, way, at: 0 }));
@@ -184,9 +183,18 @@ impl Gateway {
         let at = swap.at;
         swap.at += 1;
         let more = match swap.stage {
-            Stage::Classes => self.put_class(now, swap.way, &swap.generation, at),
-            Stage::Lines | Stage::LinesAgain => self.move_untracked(now, swap.way, at),
-            Stage::Removal => self.remove_class_at(now, swap.way, at),
+            Stage::Classes => {
+                let (egress, mut up) = self.at_egress(now, swap.way);
+                egress.put_class(&mut up, swap.generation.class(at))
+            }
+            Stage::Lines | Stage::LinesAgain => {
+                let (egress, mut up) = self.at_egress(now, swap.way);
+                egress.move_untracked(&mut up, at)
+            }
+            Stage::Removal => {
+                let (egress, mut up) = self.at_egress(now, swap.way);
+                egress.remove_unnamed(&mut up, at)
+            }
             Stage::Began => self.sorter.fill_began(self.aggregates.succession()),
             Stage::Aggregates => {
                 if self.settle_one(now, at) {
@@ -240,20 +248,6 @@ impl Gateway {
             }
             Stage::Calls => return false,
         };
-        true
-    }
-
-    /// Adds or changes the class at `at`. Returns `false` if no such class exists.
-    fn put_class(&mut self, now: Time, way: Direction, of: &Generation, at: u32) -> bool {
-        let mut displaced = Fifo::new();
-        let (egress, mut up) = self.at_egress(now, way);
-        let Some(classes) = egress.link_mut().classes_mut() else { return false };
-        let Some(class) = of.class(at) else {
-            classes.end_change(now);
-            return false;
-        };
-        classes.put_next(&mut up.cx, class, &mut displaced);
-        egress.send_displaced(&mut up, None, displaced);
         true
     }
 
@@ -312,12 +306,8 @@ impl Gateway {
         // Aggregates may have other routes now, so they repeat their calls there.
         self.close_accounts();
         for way in Direction::BOTH {
-            let mut displaced = Fifo::new();
             let (egress, mut up) = self.at_egress(now, way);
-            let (set, config) = (up.sorter.policies().classes(), up.sorter.config());
-            let removed = egress.link_mut().share(&mut up.cx, set, config, &mut displaced);
-            up.sorter.retired().keep(removed);
-            egress.send_displaced(&mut up, None, displaced);
+            egress.share(&mut up);
         }
         for slot in 0..self.aggregates.slots() {
             let route = self.route_of(slot).unwrap_or_default();
@@ -336,37 +326,9 @@ impl Gateway {
             return;
         }
         for way in Direction::BOTH {
-            let mut displaced = Fifo::new();
             let (egress, mut up) = self.at_egress(now, way);
-            let removed = egress.link_mut().close(&mut up.cx, &mut displaced);
-            up.sorter.retired().keep(removed);
-            egress.send_displaced(&mut up, None, displaced);
+            egress.close(&mut up);
         }
-    }
-
-    /// Moves packets of untracked flows at class `nth` of the link to the class of their policy, so later
-    /// packets do not overtake them. Returns `false` if class `nth` does not exist.
-    fn move_untracked(&mut self, now: Time, way: Direction, nth: u32) -> bool {
-        let (egress, mut up) = self.at_egress(now, way);
-        let policies = up.sorter.policies();
-        let Some(classes) = egress.link_mut().classes_mut() else { return false };
-        let leaf_of = |classes: &Classes, packet: &Packet, outer: Option<&Outer>| {
-            let policy = policies.lookup_inside(packet, outer, way).and_then(|at| policies.get(at));
-            classes.leaf(policy.and_then(|policy| classes.find(policy.class.as_deref()?)))
-        };
-        classes.move_untracked(&mut up.cx, nth, leaf_of)
-    }
-
-    /// Removes class `nth` of the link, if the set in force does not name it. Returns `false` if `nth` is
-    /// beyond the last class.
-    fn remove_class_at(&mut self, now: Time, way: Direction, nth: u32) -> bool {
-        let mut displaced = Fifo::new();
-        let (egress, mut up) = self.at_egress(now, way);
-        let Some(classes) = egress.link_mut().classes_mut() else { return false };
-        let retired = up.sorter.retired();
-        let more = classes.remove_unnamed(&mut up.cx, nth, retired, &mut displaced);
-        egress.send_displaced(&mut up, None, displaced);
-        more
     }
 
     /// Lets each aggregate repeat its calls, because its data may wait at another egress now.
@@ -393,16 +355,11 @@ impl Gateway {
         };
         let limited = |it: &GatewayConfig| it.rate.map(|rate| rate.is_some());
         let same_links = limited(&kept) == limited(&before);
-        let names_default = self.sorter.policies().classes().names_default();
         for direction in Direction::BOTH {
             let (egress, mut up) = self.at_egress(now, direction);
             egress.set_rate(&mut up.cx, kept.rate[direction.index()], &kept.overhead);
             if kept.queue != before.queue {
-                let link = egress.link_mut();
-                link.set_queue(&mut up.cx, &kept);
-                if let Some(classes) = link.classes_mut().filter(|_| !names_default) {
-                    classes.set_queue_of_default(&mut up.cx, &kept.queue);
-                }
+                egress.set_queue(&mut up, &kept);
             }
         }
         self.aggregates.set_interval(kept.shaping_interval);
@@ -443,8 +400,7 @@ impl Gateway {
         let mut waiting = [Fifo::new(); 2];
         for (way, waiting) in Direction::BOTH.into_iter().zip(&mut waiting) {
             let (egress, mut up) = self.at_egress(now, way);
-            let removed = egress.link_mut().close(&mut up.cx, waiting);
-            up.sorter.retired().keep(removed);
+            *waiting = egress.close_empty(&mut up);
         }
         self.share_links(now);
         for (way, mut waiting) in Direction::BOTH.into_iter().zip(waiting) {
@@ -477,7 +433,7 @@ impl Gateway {
         self.close_accounts();
         for way in Direction::BOTH {
             let (egress, mut up) = self.at_egress(now, way);
-            egress.link_mut().open(&mut up.cx);
+            egress.open(&mut up);
         }
         for slot in 0..self.aggregates.slots() {
             let (mut out, mut acks) = (Fifo::new(), Fifo::new());

@@ -1,4 +1,6 @@
 //! Queues with a marking: the marking sees each arriving packet and its flow.
+//!
+//! Methods of `Gateway`, whose fields are in `gateway.rs`.
 
 use super::Gateway;
 use crate::aggregate::Aggregate;
@@ -59,8 +61,7 @@ impl Gateway {
         flow.on_departure(now, departing, direction);
         if has_markings && departing.tcp.is_some_and(|tcp| tcp.flags.any(TcpFlags::ACK)) {
             let way = direction.reverse();
-            let link = self.egress[way.index()].link_mut();
-            link.acknowledge(now, flow.class(way), departing, flow);
+            self.egress[way.index()].acknowledge(now, departing, flow);
             let aggregate = self.aggregates.meant(flow.handle(way));
             if let Some(marked) = aggregate.and_then(|aggregate| aggregate.marked_mut()) {
                 marked.acknowledge(now, way, departing, flow);
@@ -76,7 +77,7 @@ impl Gateway {
             return;
         }
         for way in Direction::BOTH {
-            self.egress[way.index()].link_mut().forget(flow.class(way), id);
+            self.egress[way.index()].forget(id, flow);
             let aggregate = self.aggregates.meant(flow.handle(way));
             if let Some(marked) = aggregate.and_then(|aggregate| aggregate.marked_mut()) {
                 marked.forget(id);

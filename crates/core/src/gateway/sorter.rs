@@ -1,7 +1,7 @@
-//! The first stage: finds the flow of a packet, and the policy that matches it.
+//! The first stage: finds the flow of a packet, and the policy that matches the packet.
 //!
-//! The sorter has the flow table, the hosts of the LAN, the fragments whose ports are known, and
-//! the policies in force. It also has the state of a swap of policies.
+//! The sorter owns the flow table, the hosts of the LAN, the ports of fragmented packets, and the policies in force. While
+//! the policies are replaced, it also owns the state of this swap.
 
 mod began;
 mod hosts;
@@ -56,7 +56,7 @@ struct SwapState {
 /// Interval of sweeps of the flow table. A sweep examines a part of it.
 const SWEEP_EVERY: Duration = Duration::from_millis(1);
 
-/// A round over the whole table takes about ten seconds.
+/// All sweeps of about ten seconds together examine the whole table.
 const SWEEPS_PER_ROUND: usize = 10_000;
 
 /// Least number of flows examined by a sweep.
@@ -146,8 +146,7 @@ impl Sorter {
         self.policies.lookup_inside(&pool[id], pool.outer(id), direction)
     }
 
-    /// Gives a later fragment the ports of its first one. Returns `false` if the first fragment is
-    /// unknown.
+    /// Writes the ports of the first fragment into a later fragment. Returns `false` if the first fragment is unknown.
     #[cold]
     pub(super) fn take_fragment(
         &mut self,

@@ -1,4 +1,6 @@
 //! Reports of a gateway about itself: the running state, never the intended one.
+//!
+//! Methods of `Gateway`, whose fields are in `gateway.rs`.
 
 use std::num::NonZeroU16;
 use std::time::Duration;

@@ -1,4 +1,7 @@
-//! The second stage: updates the connection from the packet's headers, and notifies its aggregates.
+//! Tracks TCP: the headers of a packet update the state of its flow. An ACK may let the aggregate of the data that it
+//! acknowledges send at once.
+//!
+//! Methods of `Gateway`, whose fields are in `gateway.rs`.
 
 use super::Gateway;
 use crate::aggregate::Trigger;

@@ -7,12 +7,12 @@
 
 use std::time::Duration;
 
+use super::Qdisc;
 use super::law::{CodelLaw, CodelQueue, Leaves, Standing};
-use super::{Backlog, Qdisc};
-use crate::packet::{FlowFifo, Handover, Member};
+use crate::packet::{FlowFifo, Member};
 use crate::parameters::more_than;
 use crate::random::Random;
-use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, parameters};
+use crate::{Bytes, Cx, PacketId, Rate, Reason, parameters};
 
 parameters! {
     /// Limits of the delay and of the backlog.
@@ -86,6 +86,14 @@ impl CodelQueue for CodelPackets<'_> {
 }
 
 impl Qdisc for Codel {
+    fn packets(&self) -> &FlowFifo {
+        &self.line
+    }
+
+    fn packets_mut(&mut self) -> &mut FlowFifo {
+        &mut self.line
+    }
+
     fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
         if self.line.bytes() + cx.pool[&packet].frame_len() > self.limit {
             cx.drop(packet, Reason::QueueFull);
@@ -106,22 +114,6 @@ impl Qdisc for Codel {
         self.line.peek_flow(cx.pool, member)?;
         let mut line = CodelPackets { line: &mut self.line, of: Some(member) };
         self.law.dequeue(&self.standing, cx, &mut line, Leaves::Promised)
-    }
-
-    fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
-        self.line.hand_over(pool, what)
-    }
-
-    fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes> {
-        self.line.peek_flow(pool, member).map(Packet::charged)
-    }
-
-    fn backlog(&self) -> Backlog {
-        Backlog { packets: self.line.packets(), bytes: self.line.bytes() }
-    }
-
-    fn bytes_of(&self, member: Member) -> Bytes {
-        self.line.bytes_of(member)
     }
 
     fn is_one_line(&self) -> bool {

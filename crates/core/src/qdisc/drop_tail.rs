@@ -3,11 +3,11 @@
 //! Source: RFC 7567, section 1 ("tail drop").
 //! Differs: the limit is in bytes, so that small packets take less room than large ones.
 
-use super::{Backlog, Qdisc};
-use crate::packet::{FlowFifo, Handover, Member};
+use super::Qdisc;
+use crate::packet::{FlowFifo, Member};
 use crate::parameters::more_than;
 use crate::random::Random;
-use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, parameters};
+use crate::{Bytes, Cx, PacketId, Rate, Reason, parameters};
 
 parameters! {
     /// Limit of the queue.
@@ -23,6 +23,9 @@ impl Config {
     }
 }
 
+/// The contents of a queue before its first packet.
+static NOTHING: FlowFifo = FlowFifo::new();
+
 pub(super) struct DropTail {
     limit: Bytes,
     /// `None` before the first packet, because most queues of a large simulated network stay empty.
@@ -30,6 +33,14 @@ pub(super) struct DropTail {
 }
 
 impl Qdisc for DropTail {
+    fn packets(&self) -> &FlowFifo {
+        self.line.as_deref().unwrap_or(&NOTHING)
+    }
+
+    fn packets_mut(&mut self) -> &mut FlowFifo {
+        self.line.get_or_insert_default()
+    }
+
     fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
         let line = self.line.get_or_insert_default();
         if line.bytes() + cx.pool[&packet].frame_len() > self.limit {
@@ -49,34 +60,6 @@ impl Qdisc for DropTail {
 
     fn dequeue_last(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         self.line.as_mut()?.pop_last(cx.pool)
-    }
-
-    fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
-        self.line.as_mut().is_some_and(|line| line.hand_over(pool, what))
-    }
-
-    fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes> {
-        self.line.as_ref()?.peek_flow(pool, member).map(Packet::charged)
-    }
-
-    fn backlog(&self) -> Backlog {
-        let backlog = |line: &FlowFifo| Backlog { packets: line.packets(), bytes: line.bytes() };
-        self.line.as_deref().map_or_else(Backlog::default, backlog)
-    }
-
-    fn bytes_of(&self, member: Member) -> Bytes {
-        self.line.as_ref().map_or(Bytes::ZERO, |line| line.bytes_of(member))
-    }
-
-    fn visit(
-        &self,
-        pool: &mut PacketPool,
-        member: Member,
-        which: &mut dyn FnMut(&mut Packet) -> bool,
-    ) {
-        if let Some(line) = &self.line {
-            line.visit(pool, member, which);
-        }
     }
 
     fn limit(&self) -> Option<Bytes> {

@@ -2,21 +2,21 @@
 //! Flows that became backlogged just now (*new* flows) are served before the others (*old* flows).
 //!
 //! Source: RFC 8290; Linux, `net/sched/sch_fq_codel.c` (drops from a full queue).
-//! Differs: the index of a flow's queue is its [`Packet::member`]. At a link, this is a hash of the
+//! Differs: the index of a flow's queue is its [`member`](crate::Packet::member). At a link, this is a hash of the
 //! flow's key, from 0 to 1,023, as in the RFC. In the gateway, each flow has its own index, so
 //! flows never share a queue. The longest queue is found in constant time, but only to within a
 //! factor of two.
 
 use std::time::Duration;
 
+use super::Qdisc;
 use super::codel;
 use super::law::{CodelLaw, CodelQueue, Leaves, Standing};
 use super::longest::Longest;
-use super::{Backlog, Qdisc};
-use crate::packet::{First, FlowFifo, Handover, Member, Turns, make_room};
+use crate::packet::{DeficitRoundRobin, First, FlowFifo, Handover, Member, make_room};
 use crate::parameters::more_than;
 use crate::random::Random;
-use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, parameters};
+use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Reason, parameters};
 
 parameters! {
     /// Limits of the queue, parameters of CoDel, and the quantum of a flow.
@@ -64,7 +64,7 @@ impl Config {
             usual,
             standing: usual.at(rate),
             lines: FlowQueues::default(),
-            turns: Turns::default(),
+            turns: DeficitRoundRobin::default(),
             new: First::NOBODY,
             old: First::NOBODY,
             laws: Vec::new(),
@@ -81,7 +81,7 @@ pub(super) struct FqCodel {
     usual: Standing,
     standing: Standing,
     lines: FlowQueues,
-    turns: Turns,
+    turns: DeficitRoundRobin,
     /// The first new flow and the first old flow. `turns` links the others to them.
     new: First,
     old: First,
@@ -160,8 +160,7 @@ impl FqCodel {
     /// Removes the next packet of a new flow.
     fn of_new(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         while let Some(member) = self.new.member() {
-            if self.turns.credit(member) <= 0 {
-                self.turns.charge(member, -self.quantum);
+            if self.turns.refills(member, |_| self.quantum) {
                 self.turns.relocate(&mut self.new, &mut self.old, member);
             } else if let Some(packet) = self.take(cx, member, Leaves::Oldest) {
                 self.turns.charge(member, i64::from(cx.pool[&packet].cost));
@@ -192,6 +191,14 @@ impl FqCodel {
 }
 
 impl Qdisc for FqCodel {
+    fn packets(&self) -> &FlowFifo {
+        &self.lines.all
+    }
+
+    fn packets_mut(&mut self) -> &mut FlowFifo {
+        &mut self.lines.all
+    }
+
     fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
         let waiting = &mut cx.pool[&packet];
         waiting.queued = cx.now;
@@ -217,18 +224,6 @@ impl Qdisc for FqCodel {
             self.has_come(what.to);
         }
         moved
-    }
-
-    fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes> {
-        self.lines.all.peek_flow(pool, member).map(Packet::charged)
-    }
-
-    fn backlog(&self) -> Backlog {
-        Backlog { packets: self.lines.all.packets(), bytes: self.lines.all.bytes() }
-    }
-
-    fn bytes_of(&self, member: Member) -> Bytes {
-        self.lines.all.bytes_of(member)
     }
 
     fn set_rate(&mut self, rate: Rate) {

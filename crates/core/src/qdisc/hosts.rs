@@ -33,11 +33,13 @@ use self::host::{HostRing, HostState, HostedFlow, host_of, index};
 use self::lines::{HostFlowQueue, HostFlowQueues};
 use super::law::{CodelLaw, Leaves, Standing};
 use super::thinning::{Merging, only_acknowledges};
-use super::{Backlog, Qdisc, fq_codel};
-use crate::packet::{First, FlowId, Handover, Host, Links, Member, Turns, make_room};
+use super::{Qdisc, fq_codel};
+use crate::packet::{
+    DeficitRoundRobin, First, FlowFifo, FlowId, Handover, Host, Links, Member, make_room,
+};
 use crate::parameters::more_than;
 use crate::random::Random;
-use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, parameters};
+use crate::{Bytes, Cx, PacketId, PacketPool, Rate, parameters};
 
 parameters! {
     /// Limits of the queue, parameters of CoDel, and the bytes that a host or a flow sends per
@@ -87,8 +89,8 @@ impl Config {
             thin_acks: self.thin_acks,
             lines: HostFlowQueues::default(),
             laws: Vec::new(),
-            flow_turns: Turns::default(),
-            host_turns: Turns::default(),
+            flow_turns: DeficitRoundRobin::default(),
+            host_turns: DeficitRoundRobin::default(),
             due: First::NOBODY,
             eager_links: Links::default(),
             eager: First::NOBODY,
@@ -109,10 +111,10 @@ pub(super) struct HostFairQueue {
     /// State of CoDel, by flow index.
     laws: Vec<CodelLaw>,
     /// Round robin of flows, within the rings of each host.
-    flow_turns: Turns,
+    flow_turns: DeficitRoundRobin,
     /// Round robin of hosts. A host stays in it until its turn comes and finds credit but no
     /// packet.
-    host_turns: Turns,
+    host_turns: DeficitRoundRobin,
     due: First,
     /// Eager hosts: ACKs and new flows of these hosts may depart before the host's turn.
     eager_links: Links,
@@ -227,8 +229,7 @@ impl HostFairQueue {
     /// Removes the next packet of a new flow of `host`.
     fn of_new(&mut self, cx: &mut Cx<'_>, host: Host) -> Option<PacketId> {
         while let Some(member) = self.lines.hosts[index(host)].ring(HostRing::New).member() {
-            if self.flow_turns.credit(member) <= 0 {
-                self.flow_turns.charge(member, -self.quantum);
+            if self.flow_turns.refills(member, |_| self.quantum) {
                 self.relocate(member, HostRing::Bulk);
             } else if let Some(packet) = self.take(cx, member, Leaves::Oldest) {
                 self.flow_turns.charge(member, i64::from(cx.pool[&packet].cost));
@@ -299,9 +300,7 @@ impl HostFairQueue {
             }
             let member = self.due.member()?;
             let host = Host(member.0);
-            if self.host_turns.credit(member) <= 0 {
-                self.host_turns.charge(member, -self.quantum);
-                self.host_turns.rotate(&mut self.due);
+            if self.host_turns.ends_turn(&mut self.due, |_| self.quantum) {
                 self.settle(host);
             } else if let Some(packet) = self.of_host(cx, host, true) {
                 return Some((host, packet));
@@ -313,6 +312,14 @@ impl HostFairQueue {
 }
 
 impl Qdisc for HostFairQueue {
+    fn packets(&self) -> &FlowFifo {
+        &self.lines.all
+    }
+
+    fn packets_mut(&mut self) -> &mut FlowFifo {
+        &mut self.lines.all
+    }
+
     fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
         let waiting = &mut cx.pool[&packet];
         waiting.queued = cx.now;
@@ -346,18 +353,6 @@ impl Qdisc for HostFairQueue {
             self.has_come(to, host, of_to, acks);
         }
         moved
-    }
-
-    fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes> {
-        self.lines.all.peek_flow(pool, member).map(Packet::charged)
-    }
-
-    fn backlog(&self) -> Backlog {
-        Backlog { packets: self.lines.all.packets(), bytes: self.lines.all.bytes() }
-    }
-
-    fn bytes_of(&self, member: Member) -> Bytes {
-        self.lines.all.bytes_of(member)
     }
 
     fn set_rate(&mut self, rate: Rate) {

@@ -2,8 +2,8 @@
 //! it arrives.
 
 use super::{Backlog, Qdisc};
-use crate::packet::{FlowFifo, Handover, Member};
-use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, Time};
+use crate::packet::{FlowFifo, Member};
+use crate::{Bytes, Cx, Packet, PacketId, Rate, Reason, Time};
 
 /// An active queue management (AQM): decides which packets are dropped or marked, so that senders
 /// slow down.
@@ -65,6 +65,14 @@ impl<A: Aqm> Managed<A> {
 }
 
 impl<A: Aqm> Qdisc for Managed<A> {
+    fn packets(&self) -> &FlowFifo {
+        &self.line
+    }
+
+    fn packets_mut(&mut self) -> &mut FlowFifo {
+        &mut self.line
+    }
+
     fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
         let (waiting, arrived) = (self.waiting(), &mut cx.pool[&packet]);
         arrived.queued = cx.now;
@@ -95,22 +103,6 @@ impl<A: Aqm> Qdisc for Managed<A> {
     fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
         let packet = self.line.pop_flow(cx.pool, member);
         self.departs(cx, packet)
-    }
-
-    fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
-        self.line.hand_over(pool, what)
-    }
-
-    fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes> {
-        self.line.peek_flow(pool, member).map(Packet::charged)
-    }
-
-    fn backlog(&self) -> Backlog {
-        self.waiting()
-    }
-
-    fn bytes_of(&self, member: Member) -> Bytes {
-        self.line.bytes_of(member)
     }
 
     fn is_one_line(&self) -> bool {

@@ -7,10 +7,10 @@
 //! For each arriving packet, the gateway calls [`Marked::sight`] and then enqueues the packet.
 
 use super::per_flow::LONGEST_WAIT;
-use super::{Backlog, Qdisc, QdiscSpec};
+use super::{Qdisc, QdiscSpec};
 use crate::flow::Flow;
 use crate::marking::{MarkedBuffer, Marker, MarkingSpec, Observed, ServiceRate, Target};
-use crate::packet::{Direction, FlowId, Handover, Member};
+use crate::packet::{Direction, FlowFifo, FlowId, Handover, Member};
 use crate::parameters::Written;
 use crate::random::Random;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Time};
@@ -188,6 +188,14 @@ impl Marked {
 }
 
 impl Qdisc for Marked {
+    fn packets(&self) -> &FlowFifo {
+        self.place.queue.packets()
+    }
+
+    fn packets_mut(&mut self) -> &mut FlowFifo {
+        self.place.queue.packets_mut()
+    }
+
     fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
         if let Some(packet) = self.marker.prevent(cx, &mut self.place, packet) {
             self.place.queue.enqueue(cx, packet);
@@ -206,18 +214,6 @@ impl Qdisc for Marked {
 
     fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
         self.place.queue.hand_over(pool, what)
-    }
-
-    fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes> {
-        self.place.queue.head(pool, member)
-    }
-
-    fn backlog(&self) -> Backlog {
-        self.place.queue.backlog()
-    }
-
-    fn bytes_of(&self, member: Member) -> Bytes {
-        self.place.queue.bytes_of(member)
     }
 
     fn limit(&self) -> Option<Bytes> {

@@ -8,12 +8,12 @@
 
 use std::time::Duration;
 
+use super::Qdisc;
 use super::longest::Longest;
-use super::{Backlog, Qdisc};
-use crate::packet::{First, FlowFifo, Handover, Member, Turns};
+use crate::packet::{DeficitRoundRobin, First, FlowFifo, Handover, Member};
 use crate::parameters::more_than;
 use crate::random::Random;
-use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, parameters};
+use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Reason, parameters};
 
 parameters! {
     /// Limits of the queue.
@@ -34,7 +34,7 @@ impl Config {
             flow_limit: self.flow_limit.unwrap_or_else(|| usual_flow_limit(rate)),
             by_rate: self.flow_limit.is_none(),
             lines: FlowFifo::default(),
-            turns: Turns::default(),
+            turns: DeficitRoundRobin::default(),
             waiting: First::NOBODY,
             longest: Longest::default(),
         }
@@ -61,7 +61,7 @@ pub(super) struct PerFlow {
     by_rate: bool,
     lines: FlowFifo,
     /// The round robin's credits, and its first flow.
-    turns: Turns,
+    turns: DeficitRoundRobin,
     waiting: First,
     longest: Longest,
 }
@@ -93,6 +93,14 @@ impl PerFlow {
 }
 
 impl Qdisc for PerFlow {
+    fn packets(&self) -> &FlowFifo {
+        &self.lines
+    }
+
+    fn packets_mut(&mut self) -> &mut FlowFifo {
+        &mut self.lines
+    }
+
     fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
         let (member, len) = (cx.pool[&packet].member, cx.pool[&packet].frame_len());
         let bytes = self.lines.bytes_of(member) + len;
@@ -133,27 +141,6 @@ impl Qdisc for PerFlow {
             self.take_turns(new);
         }
         true
-    }
-
-    fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes> {
-        self.lines.peek_flow(pool, member).map(Packet::charged)
-    }
-
-    fn backlog(&self) -> Backlog {
-        Backlog { packets: self.lines.packets(), bytes: self.lines.bytes() }
-    }
-
-    fn bytes_of(&self, member: Member) -> Bytes {
-        self.lines.bytes_of(member)
-    }
-
-    fn visit(
-        &self,
-        pool: &mut PacketPool,
-        member: Member,
-        which: &mut dyn FnMut(&mut Packet) -> bool,
-    ) {
-        self.lines.visit(pool, member, which);
     }
 
     fn limit(&self) -> Option<Bytes> {

@@ -13,8 +13,8 @@
 //! - W is the window of the trunk over the number of active flows, but at least four packets.
 //! - A flow is active if it has sent in the present period of two seconds or in the one before.
 
-use super::{Backlog, Qdisc, drop_tail};
-use crate::packet::{Handover, Member, make_room};
+use super::{Qdisc, drop_tail};
+use crate::packet::{FlowFifo, Member, make_room};
 use crate::parameters::more_than;
 use crate::random::Random;
 use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Reason, parameters};
@@ -117,6 +117,14 @@ const LEAST_WINDOW: u64 = 4;
 const MOST_WINDOW: u64 = 10_000;
 
 impl Qdisc for Sparing {
+    fn packets(&self) -> &FlowFifo {
+        self.line.packets()
+    }
+
+    fn packets_mut(&mut self) -> &mut FlowFifo {
+        self.line.packets_mut()
+    }
+
     fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
         let (member, len) = (cx.pool[&packet].member, cx.pool[&packet].frame_len().0);
         self.note(cx, member);
@@ -138,22 +146,6 @@ impl Qdisc for Sparing {
     fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
         let packet = self.line.dequeue_flow(cx, member);
         self.left(packet, cx.pool)
-    }
-
-    fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
-        self.line.hand_over(pool, what)
-    }
-
-    fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes> {
-        self.line.head(pool, member)
-    }
-
-    fn backlog(&self) -> Backlog {
-        self.line.backlog()
-    }
-
-    fn bytes_of(&self, member: Member) -> Bytes {
-        self.line.bytes_of(member)
     }
 
     fn set_window(&mut self, window: Bytes) {

@@ -20,11 +20,11 @@
 
 use std::time::Duration;
 
-use super::{Backlog, Qdisc, drop_tail};
-use crate::packet::{Codepoint, Handover, Member};
+use super::{Qdisc, drop_tail};
+use crate::packet::{Codepoint, FlowFifo, Member};
 use crate::parameters::more_than;
 use crate::random::Random;
-use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, Time, parameters};
+use crate::{Bytes, Cx, Packet, PacketId, Rate, Reason, Time, parameters};
 
 parameters! {
     /// Limits of the queue.
@@ -109,6 +109,14 @@ fn is_management(packet: &Packet) -> bool {
 }
 
 impl Qdisc for TrunkFifo {
+    fn packets(&self) -> &FlowFifo {
+        self.line.packets()
+    }
+
+    fn packets_mut(&mut self) -> &mut FlowFifo {
+        self.line.packets_mut()
+    }
+
     fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
         let management = is_management(&cx.pool[&packet]);
         if management {
@@ -132,22 +140,6 @@ impl Qdisc for TrunkFifo {
     fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
         let packet = self.line.dequeue_flow(cx, member);
         self.left(packet, cx)
-    }
-
-    fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
-        self.line.hand_over(pool, what)
-    }
-
-    fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes> {
-        self.line.head(pool, member)
-    }
-
-    fn backlog(&self) -> Backlog {
-        self.line.backlog()
-    }
-
-    fn bytes_of(&self, member: Member) -> Bytes {
-        self.line.bytes_of(member)
     }
 
     fn passes(&self) -> Option<Bytes> {

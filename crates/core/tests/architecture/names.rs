@@ -16,9 +16,6 @@ const FAR_FROM_FIELDS: &[(&str, &str)] = &[
     ("crates/sim/src/engine/conservation.rs", "Network"),
 ];
 
-/// Parts of the core whose file headers do not yet name the file of the fields.
-const HEADERS_TO_COME: &[&str] = &["crates/core/src/gateway/"];
-
 /// The sources of all crates without tests, as pairs of crate name and file.
 fn of_crates(files: &[File]) -> impl Iterator<Item = (&str, &File)> {
     rust(files).filter_map(|file| {
@@ -111,8 +108,7 @@ pub(super) fn type_names(files: &[File]) -> Complaints {
 pub(super) fn methods(files: &[File]) -> Complaints {
     let types = types(files);
     let mut complaints = Complaints::new();
-    let due = |path: &str| !HEADERS_TO_COME.iter().any(|part| path.starts_with(part));
-    for (krate, file) in of_crates(files).filter(|(_, file)| due(&file.path)) {
+    for (krate, file) in of_crates(files) {
         let mut before = BTreeSet::new();
         for name in production(&file.text).lines().filter_map(implemented) {
             let Some(homes) = types.get(&(krate, name)) else { continue };

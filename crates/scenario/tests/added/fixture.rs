@@ -7,9 +7,9 @@ use tidegate_core::allocation::{Allocation, Grant, Heads, Share, Turn};
 use tidegate_core::class::{ClassId, Sent, Terms};
 use tidegate_core::marking::{Decision, Marking, Observed, Outcome, Target, Tracked};
 use tidegate_core::meter::{Profile, TokenBucket};
-use tidegate_core::packet::{FlowFifo, FlowId, Handover, Member};
+use tidegate_core::packet::{FlowFifo, FlowId, Member};
 use tidegate_core::parameters::more_than;
-use tidegate_core::qdisc::{Backlog, Qdisc};
+use tidegate_core::qdisc::Qdisc;
 use tidegate_core::scheduler::{Scheduler, Term};
 use tidegate_core::tcp::congestion::{Ack, CongestionControl, Signal, Window};
 use tidegate_core::{Bytes, Cx, Packet, PacketId, PacketPool, Reason, Tally, Time, parameters};
@@ -40,6 +40,14 @@ impl DropHead {
 }
 
 impl Qdisc for DropHead {
+    fn packets(&self) -> &FlowFifo {
+        &self.line
+    }
+
+    fn packets_mut(&mut self) -> &mut FlowFifo {
+        &mut self.line
+    }
+
     fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
         self.line.push(cx.pool, packet);
         while self.line.bytes() > self.limit {
@@ -54,22 +62,6 @@ impl Qdisc for DropHead {
 
     fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
         self.line.pop_flow(cx.pool, member)
-    }
-
-    fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
-        self.line.hand_over(pool, what)
-    }
-
-    fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes> {
-        self.line.peek_flow(pool, member).map(Packet::charged)
-    }
-
-    fn backlog(&self) -> Backlog {
-        Backlog { packets: self.line.packets(), bytes: self.line.bytes() }
-    }
-
-    fn bytes_of(&self, member: Member) -> Bytes {
-        self.line.bytes_of(member)
     }
 }
 

@@ -162,9 +162,55 @@ fn an_invalid_weight_is_refused_with_a_correction() {
     }
 }
 
+/// A trunk with these fields.
+fn trunk(fields: &str) -> String {
+    format!("[[trunk]]\nname = \"t\"\n{ENDS}{fields}\n")
+}
+
+/// The policy file `text` is refused with this code and these words.
+fn refused(text: &str, code: &str, expected: &str) {
+    let (config, found) = parse("test.toml", &format!("{PORTS}{text}"), None);
+    let said = found.render(false);
+    assert!(config.is_none() && said.contains(code) && said.contains(expected), "{text}\n{said}");
+}
+
+#[test]
+fn trunks_with_epochs_have_no_field_of_management_packets() {
+    for (text, code, expected) in [
+        (
+            trunk("probing = \"epochs\"\nvmss = \"1500 B\""),
+            "TG0036",
+            "`vmss` applies only to management",
+        ),
+        (
+            trunk("probing = \"epochs\"\nconnections = 2"),
+            "TG0036",
+            "`connections` applies only to management",
+        ),
+        (
+            trunk("probing = \"epochs\"\nfallback = \"direct\""),
+            "TG0036",
+            "`fallback` applies only to",
+        ),
+        (
+            trunk("probing = \"epochs\"\ntcp = { profile = \"rfc\" }"),
+            "TG0036",
+            "`tcp` applies only to management",
+        ),
+        (
+            trunk("probing = \"epochs\"")
+                + "[[trunk]]\nname = \"u\"\nlocal = \"192.0.2.1\"\n\
+             peer = \"192.0.2.3\"\nprobing = \"epochs\"\n",
+            "TG0036",
+            "same class `assured`",
+        ),
+    ] {
+        refused(&text, code, expected);
+    }
+}
+
 #[test]
 fn trunks_that_cannot_work_are_refused_with_the_reason() {
-    let trunk = |fields: &str| format!("[[trunk]]\nname = \"t\"\n{ENDS}{fields}\n");
     let policy = |fields: &str| format!("[[policy]]\nname = \"p\"\naction = \"pass\"\n{fields}\n");
     let rate = "rate = { up = \"4 Mbit/s\" }\n";
     let two = |fields: &str| {
@@ -201,33 +247,6 @@ fn trunks_that_cannot_work_are_refused_with_the_reason() {
         ),
         (two("port = 4761"), "TG0036", "take the same ports"),
         (trunk("probing = \"guess\""), "TG0008", "a way of probing"),
-        (
-            trunk("probing = \"epochs\"\nvmss = \"1500 B\""),
-            "TG0036",
-            "`vmss` applies only to management",
-        ),
-        (
-            trunk("probing = \"epochs\"\nconnections = 2"),
-            "TG0036",
-            "`connections` applies only to management",
-        ),
-        (
-            trunk("probing = \"epochs\"\nfallback = \"direct\""),
-            "TG0036",
-            "`fallback` applies only to",
-        ),
-        (
-            trunk("probing = \"epochs\"\ntcp = { profile = \"rfc\" }"),
-            "TG0036",
-            "`tcp` applies only to management",
-        ),
-        (
-            trunk("probing = \"epochs\"")
-                + "[[trunk]]\nname = \"u\"\nlocal = \"192.0.2.1\"\n\
-             peer = \"192.0.2.3\"\nprobing = \"epochs\"\n",
-            "TG0036",
-            "same class `assured`",
-        ),
         (trunk("") + &trunk("port = 5000"), "TG0018", "two trunks are named `t`"),
         (policy("trunk = \"t\""), "TG0008", "there is no trunk `t`"),
         (
@@ -241,12 +260,7 @@ fn trunks_that_cannot_work_are_refused_with_the_reason() {
             "guaranteed 4001 kbit/s, and the link has 4 Mbit/s",
         ),
     ] {
-        let (config, found) = parse("test.toml", &format!("{PORTS}{text}"), None);
-        let said = found.render(false);
-        assert!(
-            config.is_none() && said.contains(code) && said.contains(expected),
-            "{text}\n{said}"
-        );
+        refused(&text, code, expected);
     }
     parsed(&format!("{PORTS}{rate}{}", two("port = 4762\nguarantee = \"1 Mbit/s\"")));
 }

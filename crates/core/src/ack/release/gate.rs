@@ -35,7 +35,7 @@ use crate::ack::place::Wanted;
 use crate::ack::shares::Shares;
 use crate::ack::uncalled::Uncalled;
 use crate::ack::{Ahead, Call, Queue};
-use crate::packet::{Fifo, Member, Ring, make_room};
+use crate::packet::{DeficitRoundRobin, Fifo, First, Member};
 use crate::time::nanos;
 use crate::{Bytes, Cx, Rate, Time};
 
@@ -43,9 +43,9 @@ use crate::{Bytes, Cx, Rate, Time};
 #[derive(Default)]
 pub(in crate::ack) struct Gate {
     outstanding: Calendar,
-    turns: Ring,
-    /// By member: bytes that the flow may still request in its turn. Negative if its last ACK requested more.
-    credits: Vec<i64>,
+    /// Deficit round robin of the flows with held ACKs, and the flow whose turn it is.
+    turns: DeficitRoundRobin,
+    waiting: First,
     wanted: Wanted,
     /// Bytes that ACKs of this aggregate requested since the last report to the egress.
     called: u64,
@@ -140,9 +140,7 @@ impl Gate {
 
     /// Adds `member`, which has held ACKs, to the flows that release ACKs in turn.
     pub(in crate::ack) fn wait(&mut self, member: Member, quantum: u32) {
-        if self.turns.push(member) {
-            make_room(&mut self.credits, member.index(), 0);
-            self.credits[member.index()] = i64::from(quantum);
+        if self.turns.join(&mut self.waiting, member, quantum.into()) {
             self.wanted.waiting += 1;
         }
     }
@@ -161,9 +159,9 @@ impl Gate {
         out: &mut Fifo,
     ) -> Call {
         let (rate, mut more) = (shares.rate(), false);
-        while let Some(member) = self.turns.first() {
+        while let Some(member) = self.waiting.member() {
             if holds.releasable(member) == 0 {
-                self.turns.pop();
+                self.turns.leave(&mut self.waiting, member);
                 self.wanted.waiting -= 1;
                 continue;
             }
@@ -174,20 +172,18 @@ impl Gate {
                 more = true;
                 break;
             }
-            let credit = &mut self.credits[member.index()];
-            if *credit <= 0 {
-                *credit += i64::from(quantum(holds, member, shares.weight(member)));
-                self.turns.rotate();
+            let turn = |it| i64::from(quantum(holds, it, shares.weight(it)));
+            if self.turns.ends_turn(&mut self.waiting, turn) {
                 continue;
             }
             let Some(cost) = holds.release(cx, member, out) else { continue };
-            *credit -= i64::from(cost);
+            self.turns.charge(member, cost.into());
             uncalled.asked(member, cost);
             self.asks(cx.now, rate, queue.ahead, holds.flow(member), cost);
         }
         let called = std::mem::take(&mut self.called);
         let outstanding = self.outstanding.total(cx.now);
-        let active = outstanding > 0 || self.turns.first().is_some();
+        let active = outstanding > 0 || !self.is_idle();
         let rate = if active { rate.bps() } else { 0 };
         Call { outstanding, called, rate, wanted: self.wanted, more }
     }
@@ -200,7 +196,7 @@ impl Gate {
         let credit = if queue.ahead.rate.is_some() {
             self.outstanding.next()
         } else {
-            self.turns.first()?;
+            self.waiting.member()?;
             let target = self.target(Duration::MAX, rate, queue);
             target.checked_sub(queue.own.0).and_then(|left| self.outstanding.below(left))
         };
@@ -214,7 +210,7 @@ impl Gate {
 
     /// Returns `true` if no ACK waits for a turn.
     pub(in crate::ack) fn is_idle(&self) -> bool {
-        self.turns.first().is_none()
+        self.waiting.member().is_none()
     }
 }
 

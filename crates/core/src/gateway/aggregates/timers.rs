@@ -1,8 +1,8 @@
-//! The only shaping timer, for all aggregates.
+//! The shaping timer. It tells when an aggregate has enough tokens for its next packet. One timer serves all aggregates.
 //!
 //! Source: `aggregates`, section 6, R000-9: one timer for all policies, not one per flow.
-//! Differs: with an interval of zero it expires exactly when the next packet conforms. The paper's
-//! host could only afford a coarse timer (15 ms). An interval has the same effect.
+//! Differs: the paper's timer expires every 15 ms, as its host could not afford more. Here the timer expires exactly when
+//! the next packet conforms. With an interval in the configuration, it expires at multiples of the interval.
 
 use std::time::Duration;
 

@@ -3,6 +3,8 @@
 //! Events only note work: an aggregate that may release ACKs, or a bottleneck whose queue has room.
 //! The gateway drains both lists at the end of a call. The released ACKs may note further work, but
 //! never release ACKs themselves, so the depth of calls is bounded.
+//!
+//! Methods of `Egress`, whose fields are in `egress.rs`.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,7 +1,8 @@
-//! The balance of a link with a rate: when the link may choose its next packet, and when it has paid for it.
+//! The token bucket of a link with a rate: it tells when the link may choose its next packet.
 //!
-//! The link chooses a packet when its balance is not negative, and pays for it afterwards. A packet that
-//! arrives while the line is busy can then still be chosen before all others. In any time `t`,
+//! The content of the bucket is the *balance*, in bytes. The link chooses a packet when the balance is not negative, and
+//! the length of the packet is then subtracted. So the choice is made as late as possible: an urgent packet that arrives
+//! while another packet is on the line can still be the next one. In any time `t`,
 //!
 //! ```text
 //! departed bytes <= rate * t + burst,   burst = max(2 ms * rate, 2 frames)

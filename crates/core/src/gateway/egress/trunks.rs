@@ -1,4 +1,6 @@
 //! Trunks of the gateway: packets that policies send through them, and feedback of the other ends.
+//!
+//! Methods of `Egress`, whose fields are in `egress.rs`.
 
 mod change;
 

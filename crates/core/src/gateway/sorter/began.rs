@@ -1,8 +1,11 @@
-//! Since when the tokens of each policy count.
+//! The time since which each policy earns tokens.
 //!
-//! A policy that a swap brings begins with the tokens of one frame at the time of the swap, not with a burst. A
-//! policy that takes over keeps the time of its predecessor. A swap fills the list in steps of bounded length. Until a
-//! policy has its place in the list, its time is looked up through the succession.
+//! A policy of the first set begins with the tokens of a whole burst. A policy that comes later begins with the tokens of
+//! one frame at that time. Otherwise each change of the policies would admit a burst. If a policy takes over from a
+//! former policy, it keeps the time of the former one.
+//!
+//! The list is filled in steps of bounded length. The time of a policy that is not in the list yet is that of the policy
+//! from which it takes over.
 
 use crate::Time;
 use crate::policy::{PolicyIndex, Succession};

@@ -1,10 +1,13 @@
-//! The hosts of the LAN, for queues that share between hosts.
+//! The hosts of the LAN, for queues that share the rate between hosts.
 //!
-//! An address of the LAN is a host. A station is a link-layer source address in one VLAN. The addresses of a station are
-//! one host, up to [`MOST_ADDRESSES`]. A station with more addresses is a router, until its last address expires. An
-//! address expires with its last flow in the flow table.
+//! A host may have several IP addresses, all with one MAC address. So all IP addresses that are seen with one source MAC
+//! address in one VLAN (a *station*) are one host. A station with more than [`MOST_ADDRESSES`] addresses is a router, and
+//! each address behind it is a host of its own. An address is forgotten with its last flow in the flow table.
 //!
-//! A station is read from the first packet of a flow in the direction up, so that later packets cost nothing.
+//! The MAC address is read from the first packet that a flow sends towards the WAN. Later packets of the flow need no
+//! look-up.
+//!
+//! Methods of `Sorter`, whose fields are in `sorter.rs`.
 
 use std::collections::BTreeMap;
 

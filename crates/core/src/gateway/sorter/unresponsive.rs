@@ -1,4 +1,5 @@
-//! The flows that an operator is told of because their senders do not respond to ACK control.
+//! A short list of flows for the operator: their senders send more data than their ACKs permit, so ACK control cannot slow
+//! them down.
 
 use crate::packet::{Direction, FlowId};
 

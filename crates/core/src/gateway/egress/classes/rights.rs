@@ -1,4 +1,6 @@
 //! Checks before a class is added, changed or removed while packets wait.
+//!
+//! Methods of `Classes`, whose fields are in `classes.rs`.
 
 use std::collections::BTreeMap;
 

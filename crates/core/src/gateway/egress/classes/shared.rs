@@ -1,6 +1,7 @@
-//! Classes that share one buffer, and terms that only one scheduler knows, such as the ratios of JoBS.
+//! Classes of a scheduler that manages one buffer for all classes, such as JoBS, and the terms that only one scheduler
+//! knows, such as ratios between classes.
 //!
-//! Methods of `Classes`, whose fields are in `gateway/egress/classes.rs`.
+//! Methods of `Classes`, whose fields are in `classes.rs`.
 
 use std::collections::BTreeMap;
 

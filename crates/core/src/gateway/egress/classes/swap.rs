@@ -1,4 +1,6 @@
 //! Changes of the classes during a swap, one class at a time, while packets pass.
+//!
+//! Methods of `Classes`, whose fields are in `classes.rs`.
 
 use std::sync::Arc;
 
@@ -11,14 +13,14 @@ use crate::policy::PolicySet;
 use crate::qdisc::QdiscSpec;
 use crate::{Cx, Packet, Rate, Time};
 
-/// State that swaps have replaced: policy sets, aggregates of vanished policies, removed classes, and all classes of
-/// links without classes. Dropping it takes long.
+/// State that is no longer in use after a change of policies: policy sets, aggregates, and classes. To free the memory
+/// takes long, so another thread drops it.
 #[derive(Default)]
 pub struct Retired {
     classes: Vec<Classes>,
     policies: Vec<Arc<PolicySet>>,
     aggregates: Parts<Aggregate>,
-    /// Freed one by one in a slice, they made the allocator collect all freed memory at once.
+    /// Removed classes. If they were freed one by one in a slice, the allocator would collect all freed memory at once.
     removed: Parts<Gone>,
 }
 
@@ -170,10 +172,10 @@ mod tests {
     use crate::ack::Waiting;
     use crate::aggregate::TriggerSet;
     use crate::gateway::GatewayConfig;
-    use crate::packet::{Direction, Member};
-    use crate::qdisc::{Backlog, Qdisc};
+    use crate::packet::{Direction, FlowFifo, Member};
+    use crate::qdisc::Qdisc;
     use crate::random::Random;
-    use crate::{Bytes, PacketId, PacketPool, Tally};
+    use crate::{PacketId, PacketPool, Tally};
 
     /// Notes all members that a queue learns of.
     struct Noting {
@@ -197,6 +199,14 @@ mod tests {
             self.queue.dequeue(cx)
         }
 
+        fn packets(&self) -> &FlowFifo {
+            self.queue.packets()
+        }
+
+        fn packets_mut(&mut self) -> &mut FlowFifo {
+            self.queue.packets_mut()
+        }
+
         fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
             self.queue.dequeue_flow(cx, member)
         }
@@ -205,18 +215,6 @@ mod tests {
             self.note(what.from);
             self.note(what.to);
             self.queue.hand_over(pool, what)
-        }
-
-        fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes> {
-            self.queue.head(pool, member)
-        }
-
-        fn backlog(&self) -> Backlog {
-            self.queue.backlog()
-        }
-
-        fn bytes_of(&self, member: Member) -> Bytes {
-            self.queue.bytes_of(member)
         }
     }
 
