@@ -1,4 +1,4 @@
-"""With ACKs held, the gateway queues a small fraction of the data, in slow start and afterwards.
+"""With ACKs held, the largest queue of a gateway is a small fraction of that without ACK control.
 
 Source: postack, abstract ("a buffer smaller by 96 %"); docs/ledger.md, A001-2: with ACKs held, the
 largest queue is at most 25 % of the largest queue without ACK control. After slow start it is at
