@@ -3,8 +3,10 @@
 //! Methods of `Aggregate`, whose fields are in `aggregate.rs`.
 
 use super::Aggregate;
-use crate::ack::{AckControl, AckSpec, Ahead, Call, Counts, Known, Numbers, Queue, Returning};
-use crate::packet::{Direction, Fifo, Governed, Member};
+use crate::ack::{
+    AckControl, AckSpec, Call, Counts, EgressState, Known, Numbers, Queue, Returning,
+};
+use crate::packet::{Controlled, Direction, Fifo, Member};
 use crate::policy::{Mode, Policy, Profile};
 use crate::{Bytes, Cx, PacketId, PacketPool, Time};
 
@@ -16,7 +18,7 @@ pub(super) struct SenderControl {
     /// Data of ACK-controlled flows passes at once and is charged later, as the bottleneck is upstream.
     passes: bool,
     /// Packets and bytes of ACK-controlled flows that entered the queue, less those moved to other aggregates.
-    pub(super) entered: Governed,
+    pub(super) entered: Controlled,
     /// Counters of earlier ACK controls of this aggregate, which policies replaced.
     past: Counts,
     /// While the aggregate is dissolved: the next member whose held ACKs are taken out.
@@ -96,7 +98,7 @@ impl Aggregate {
         &mut self,
         now: Time,
         pool: &mut PacketPool,
-        ahead: Ahead,
+        ahead: EgressState,
         back: Returning<'_>,
         acks: &mut Fifo,
     ) {
@@ -117,7 +119,7 @@ impl Aggregate {
         &mut self,
         now: Time,
         pool: &mut PacketPool,
-        ahead: Ahead,
+        ahead: EgressState,
         acks: &mut Fifo,
     ) -> Call {
         let queue = self.queue(now, ahead);
@@ -308,10 +310,10 @@ impl Aggregate {
     }
 
     /// Queue between the ACKs and the rate of the aggregate, with `ahead` downstream of it.
-    fn queue(&self, now: Time, ahead: Ahead) -> Queue {
+    fn queue(&self, now: Time, ahead: EgressState) -> Queue {
         let mut waiting = self.senders.entered;
-        waiting -= self.counts.progress.governed;
-        waiting -= self.tally.governed;
+        waiting -= self.counts.progress.controlled;
+        waiting -= self.tally.controlled;
         let backlog = u64::from(self.conditioner.backlog().packets);
         let own = Bytes(waiting.bytes) + self.conditioner.owed();
         let left = Bytes(self.counts.progress.others);

@@ -21,7 +21,7 @@ use crate::{Bytes, Time};
 /// Aggregates or classes in a part of a survey. One takes up to some 7,000 instructions.
 const SLICE: u32 = 128;
 
-/// Places of the flow table in a part of a survey of flows.
+/// EgressGates of the flow table in a part of a survey of flows.
 const FLOWS: usize = 8_192;
 
 /// Classes whose backlogs are added up in one step.
