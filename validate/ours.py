@@ -41,7 +41,7 @@ def value(it: object) -> str:
 
 
 def table(array: str, /, **fields: object) -> str:
-    """A table of an array, in TOML."""
+    """One element of an array of tables, in TOML: ``[[array]]`` and its fields."""
     return f"[[{array}]]\n" + "".join(f"{name} = {value(it)}\n" for name, it in fields.items())
 
 

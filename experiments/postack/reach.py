@@ -1,10 +1,10 @@
 """The window that losses allow limits the possible gain over TCR.
 
 Source: postack; docs/ledger.md, A001-3 (gate over TCR at 2 % loss).
-Differs: see `_network.py` and `loss`. The path loses 2 % of the packets at every rate. At the
-largest rate no policy limits a sender. Reno then has windows of about eight packets. The share of a
-flow needs 10.8 packets at 10 Mbit/s and 7.6 at 7 Mbit/s. At 7 Mbit/s, p W^2 has the same value as
-at 1 % of loss and 10 Mbit/s.
+Differs: see `_network.py` and `loss.py` for the network. The path loses 2 % of the packets at every
+rate. At 200 Mbit/s no policy limits a sender. Reno then has windows of about eight packets. At
+10 Mbit/s a flow needs a window of 10.8 packets for its share, and 7.6 at 7 Mbit/s. At 7 Mbit/s,
+p W^2 has the same value as at 1 % of loss and 10 Mbit/s.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ UNLIMITED = 200
 CONTROLS = ["reno", "cubic"]
 
 SEEDS = 72
-"""Seeds at the two rates of the claims about 10 Mbit/s, from `tidegate-repro plan`."""
+"""Number of seeds at 10 Mbit/s and without a limit, from `tidegate-repro plan`."""
 
 reach = Experiment(__file__, more={"mbps": {10: SEEDS, UNLIMITED: SEEDS}})
 

@@ -80,8 +80,8 @@ impl Places {
 
     /// Sorts the fields by position, and links each field to the one that encloses it.
     fn nest(&mut self) {
-        // Two fields may have equal ranges. The sort is stable, so the inner field still follows
-        // the outer one.
+        // A field and the only field inside it may have equal ranges. They were added outer first, and the sort
+        // is stable, so the inner one stays behind the outer one.
         self.nodes.sort_by_key(|node| (node.span.start, std::cmp::Reverse(node.span.end)));
         let mut around: Vec<usize> = Vec::new();
         for at in 0..self.nodes.len() {
@@ -101,8 +101,8 @@ pub fn place(document: &DeTable<'_>, path: &str) -> Span {
     node(document, path).map_or(0..0, Spanned::span)
 }
 
-/// The byte range of the item `name` in the list at `path`; of the whole list if it has no such
-/// item.
+/// The byte range of the string `name` in the list of strings at `path`. If the list lacks it, the range of the
+/// list.
 pub fn item(document: &DeTable<'_>, path: &str, name: &str) -> Span {
     let Some(list) = node(document, path) else { return 0..0 };
     let mut items = list.get_ref().as_array().into_iter().flat_map(|it| it.iter());

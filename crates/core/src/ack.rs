@@ -1,17 +1,20 @@
 //! ACK control: mechanisms that slow down senders by holding their ACKs or reducing their windows.
 //!
 //! An ACK requests data: its sender may send as much as the ACK acknowledges. So the gateway holds the
-//! ACK instead of the data. The mechanism is one inequality. An ACK departs if and only if, at every
-//! account on the path of its data,
+//! ACK instead of the data. The default release rule, the gate, is one inequality. In turn, a held ACK departs
+//! if, at every account on the path of its data,
 //!
 //! `backlog + outstanding credit < target`.
+//!
+//! Otherwise it is held for at most `max_hold`. ACKs that must not wait (of SYN, FIN and RST, of ended or
+//! unresponsive flows, or while buffers are scarce) depart at once. `release.rs` has the other release rules.
 //!
 //! | Word | Meaning | Where |
 //! |---|---|---|
 //! | account | the gate of the aggregate, and that of its bottleneck: trunk, class or link | `release/gate.rs`, `place.rs` |
-//! | backlog | bytes of ACK-controlled flows that wait | [`Queue::own`], [`Ahead::waiting`] |
+//! | backlog | bytes of ACK-controlled flows that wait or have passed before they conform | [`Queue::own`], [`Ahead::waiting`] |
 //! | outstanding credit | bytes that departed ACKs requested and that have not arrived yet | `release/calendar.rs` |
-//! | target | bytes that `rate * round trip to the sender` takes, and two segments | `Wanted::within` in `place.rs` |
+//! | target | bytes that the rate carries in a round trip to the sender, and two segments; at least three | `Wanted::within` in `place.rs` |
 //!
 //! An ACK control has two independent parts. The window rule limits how much data a sender has in flight
 //! (`windows.rs`). The release rule decides when the next held ACK departs (`release.rs`). All tuned

@@ -1,8 +1,8 @@
-"""Programs for the hosts of live experiments with trunks.
+"""Programs for the hosts of live experiments with trunks, which carry user packets between sites.
 
 ``flood ADDRESS RATE`` sends datagrams of 1500 bytes at this rate in bytes per second to a port
-where ``count`` or no program listens. ``count`` prints the time and the number of received bytes
-four times a second, frame headers included. ``serve`` sends 8192 bytes on each new connection.
+where ``count`` listens, or nobody. ``count`` prints the time and the number of received bytes,
+including frame headers, four times a second. ``serve`` sends 8192 bytes on each new connection.
 ``fetch ADDRESS CLIENTS SECONDS`` runs clients that fetch these bytes again and again. It prints the
 seconds of each transfer; unfinished transfers are listed apart.
 """

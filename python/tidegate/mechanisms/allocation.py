@@ -12,7 +12,8 @@ def partitioned(
     """Each flow has its own bucket, and shares no tokens.
 
     Args:
-        depth: Basis of a member's part of the burst, besides its weight. Default: ``"equal"``.
+        depth: What a member's part of the burst depends on, besides its weight. Default:
+            ``"equal"``.
     """
     return table(
         "partitioned",

@@ -71,7 +71,7 @@ impl Tap {
         println!("ready");
         let mut buffer = [0; 1 << 16];
         loop {
-            // While the device is down, there is no packet to read.
+            // An error means that the device is down. The loop then tries again.
             while let Ok(Some(len)) = tun.receive(&mut buffer) {
                 let kind = if buffer[0] >> 4 == 6 { [0x86, 0xdd] } else { [0x08, 0] };
                 self.send_frame(&[start, &kind[..], &buffer[..len]].concat())?;

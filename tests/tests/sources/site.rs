@@ -61,7 +61,7 @@ pub(crate) struct Site<'a> {
     server: Option<Process>,
     /// More environment variables for the server.
     variables: Vec<(&'static str, PathBuf)>,
-    /// Number in the last marker.
+    /// Number of the last marker. A marker is written last, and tells the gateway that a set is complete.
     marker: u32,
 }
 
@@ -126,7 +126,7 @@ impl<'a> Site<'a> {
         file
     }
 
-    /// Starts the server. For a directory, moves the directory back.
+    /// Starts the server. A directory has none: it gets its name back, which `kill` has changed.
     pub(crate) fn run(&mut self) {
         let folder = &self.bed.folder;
         let mut command = match self.kind {
@@ -309,7 +309,7 @@ impl<'a> Site<'a> {
         writes.join().unwrap();
     }
 
-    /// Writes a key directly.
+    /// Writes `value` under `key` in etcd, past the gateway's own writer.
     pub(crate) fn put(&self, key: &str, value: &str) {
         let mut command = self.bed.middle.command("etcdctl");
         run(command.env("ETCDCTL_API", "3").args(["put", key, value]), LIMIT);

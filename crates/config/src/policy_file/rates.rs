@@ -1,4 +1,4 @@
-//! Warns of rates and bursts with which a policy cannot reach its rate.
+//! Warns of policies that cannot reach their mean rate: the link is slower, or the burst is too small.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,8 +13,7 @@ use super::raw;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
 
-/// Warns of policies whose mean rate is above the rate of the link in each direction that they
-/// match.
+/// Warns of policies whose mean rate is above the rate of the link, in all directions that they match.
 pub(super) fn within_link(
     written: &[Spanned<raw::Policy>],
     policies: &[Policy],
@@ -55,7 +54,6 @@ pub(super) fn above(what: &str, rate: Rate, link: Rate, place: Span, found: &mut
 ///
 /// The gateway may send a packet up to [`INTERVAL`] after it conforms. Tokens that then overflow
 /// the bucket are lost. So the bucket must hold the longest packet plus the tokens of one interval.
-/// tokens of the interval.
 pub(super) fn burst_carries_mean(
     raw: &raw::Policy,
     profile: &Profile,
@@ -75,6 +73,5 @@ pub(super) fn burst_carries_mean(
     found.push(Diagnostic::warning(Code::BurstBelowMean, written.span(), message).help(help));
 }
 
-/// Longest time between two looks at the shaping timer, at high rates (`grid` of the driver's
-/// `Options`).
+/// Longest time from the moment at which a packet conforms until the driver looks (its option `grid`).
 const INTERVAL: Duration = Duration::from_micros(100);

@@ -60,17 +60,27 @@ pub(super) const GROWTH: u32 = 8;
 /// Source: RFC 6298, section 2 (alpha = 1/8).
 pub(super) const SMOOTHING: u32 = 8;
 
-/// Shortest retransmission timeout of a sender. A hold may grow by three quarters of it. After a request, data
-/// that is later by more than this is unrequested. P1 drains its queue in this time.
+/// Shortest retransmission timeout of a sender. After a request, data that is later by more than this is
+/// unrequested. P1 drains its queue in this time.
 ///
 /// Source: Linux, `tcp_rto_min`; `postack`, R001-9 (0.2 s).
 pub(super) const SHORTEST_RTO: Duration = Duration::from_millis(200);
 
-/// Retransmission timeout of a SYN: the time for which it stops the held ACKs of its ports. A sender that only
-/// retransmits is silent for the first two timeouts, three times as long.
+/// Most by which a hold may grow at once: three quarters of that timeout.
+///
+/// Source: `postack`, R001-11 (b) (no spurious timeout).
+pub(super) const LONGER: Duration = Duration::from_millis(150);
+
+/// Retransmission timeout of a SYN: the time for which it stops the held ACKs of its ports.
+///
+/// Source: RFC 6298, section 2.1.
+pub(super) const FIRST_RTO: Duration = Duration::from_secs(1);
+
+/// An unresponsive flow without data for so long counts as responsive: the first two timeouts of a sender that
+/// only retransmits, 1 and 2 s.
 ///
 /// Source: RFC 6298, sections 2.1 and 5.5.
-pub(super) const FIRST_RTO: Duration = Duration::from_secs(1);
+pub(super) const SILENT: Duration = Duration::from_secs(3);
 
 /// Default of the longest hold. Half of it bridges the halved window after a loss, on paths whose round trip is
 /// at most as long. The data of this time may be uncalled.
@@ -100,6 +110,10 @@ pub(super) const FLOOR: u64 = 307;
 /// arrives while its own queue is short. With 2 %, P1 leaves 8 % more data waiting in the cell of four flows
 /// of `sim/tests/postack.rs`.
 pub(super) const SLIGHTLY: u64 = 41;
+
+/// Full segments beyond a round trip that a flow may have if all its ACKs are kept whole: an eighth of the
+/// whole ACKs that a flow may keep.
+pub(super) const HOLDABLE: u32 = 512;
 
 /// With more held ACKs than this, a plain ACK of the flow takes the place of the one before it.
 ///

@@ -56,11 +56,12 @@ pub(super) struct Tcr {
 }
 
 impl Tcr {
-    /// The window of a flow. `None` if the length of its path is not known.
+    /// The window of a flow. `None` if a round trip is unknown. The first flight then does not count as begun.
     fn window(&mut self, member: Member, known: &Known, tcp: Option<TcpSegment>) -> Option<Bytes> {
+        let way = known.near? + known.far?;
         let first = tcp.map_or(0, |tcp| self.rest_of_first_flight(member, &tcp));
         let mss = self.holds.flow(member).mss();
-        round_trip(self.shares.of(member), known, mss, first)
+        Some(round_trip(self.shares.of(member), way, mss, first))
     }
 
     /// Bytes of the first flight of `member` beyond those that `tcp` acknowledges.

@@ -14,9 +14,7 @@
 //!
 //! Source: RFC 2914, section 3.2 (unresponsive flows); constants: `postack/aggressors`.
 
-use std::time::Duration;
-
-use super::constants::{FIRST_RTO, GROWTH, INTERVAL, MAX_HOLD, UNSCALED};
+use super::constants::{GROWTH, INTERVAL, MAX_HOLD, SILENT, UNSCALED};
 use crate::packet::{Member, make_room};
 use crate::wheel::TimerWheel;
 use crate::{Rate, Time};
@@ -40,13 +38,6 @@ struct UncalledFlow {
     asked: u32,
     /// Time at which these counts began.
     since: Time,
-}
-
-/// An unresponsive flow without data for so long counts as responsive: longer than the first two timeouts of a
-/// sender that only retransmits, 1 and 2 s. Its uncalled bytes are kept, so a pause forgives no more than the
-/// flow's rate carries in it.
-const fn silent() -> Duration {
-    FIRST_RTO.saturating_mul(3)
 }
 
 impl Uncalled {
@@ -78,7 +69,7 @@ impl Uncalled {
         }
         self.refusing = self.refusing - u32::from(refused) + u32::from(refuses);
         if refuses && !refused {
-            self.looks.set(member.0, now + INTERVAL + silent());
+            self.looks.set(member.0, now + INTERVAL + SILENT);
         } else if refused && !refuses {
             self.looks.cancel(member.0);
         }
@@ -89,7 +80,7 @@ impl Uncalled {
     /// responsive.
     pub(super) fn expire(&mut self, now: Time) {
         while let Some(number) = self.looks.pop(now) {
-            let until = self.flows[Member(number).index()].since + INTERVAL + silent();
+            let until = self.flows[Member(number).index()].since + INTERVAL + SILENT;
             if until > now {
                 self.looks.set(number, until);
             } else {

@@ -27,14 +27,14 @@ use crate::packet::{Member, TcpSegment};
 use crate::{Bytes, Rate};
 
 /// Window of TCR: the data of a round trip at `rate` and a segment more, in full segments of `mss` bytes, and
-/// at least two. `None` if a round trip is unknown.
+/// at least two. The round trip takes `way`.
 ///
 /// Source: `postack`, R001-3. Differs: it has room for `first` bytes, the rest of the first flight, which an
 /// upload sends in the window of the SYN with ACK.
-pub(super) fn round_trip(rate: Rate, known: &Known, mss: u32, first: u64) -> Option<Bytes> {
-    let (way, mss) = (known.near? + known.far?, u64::from(mss));
+pub(super) fn round_trip(rate: Rate, way: Duration, mss: u32, first: u64) -> Bytes {
+    let mss = u64::from(mss);
     let needed = rate.bytes_in(way).0.saturating_add(mss);
-    Some(Bytes(needed.next_multiple_of(mss).max(2 * mss).max(first)))
+    Bytes(needed.next_multiple_of(mss).max(2 * mss).max(first))
 }
 
 /// Window of PostACK for `flow`, which is `member`: ACKs are held for half of `longest`. It is limited to the

@@ -1,5 +1,8 @@
-//! Common part of the markings `heuristic` and `coverage`. A filter finds the flows with many bytes, and only these have
-//! trackers. The projection needs only sums over the tracked flows (see `sums`).
+//! Common part of two markings, `heuristic` and `coverage`. A marking marks packets before the buffer overflows.
+//!
+//! A filter finds the flows with many bytes. Only these have trackers, which estimate a flow's window and round trip.
+//! The *projection* predicts the backlog from the tracked flows: how many bytes they will send until each one has
+//! reacted. It needs only sums over these flows (see `sums`).
 //!
 //! Both markings count bytes in *intervals* of about a second. At the end of an interval, the list of tracked flows
 //! changes.
@@ -15,9 +18,10 @@ use super::{Decision, Marking, Observed, Outcome, Target, Tracked, acknowledges,
 use crate::packet::FlowId;
 use crate::{Bytes, Packet, Time};
 
-/// A marking that tracks the flows that its filter finds. Each implementation also gets [`Marking`].
+/// A marking with a filter for the flows to track. Below, [`Marking`] is implemented for all of these.
 pub(super) trait Filtered: Send {
-    /// `true` if an arriving packet without a tracker may be marked when no tracked flow is left to mark.
+    /// `true` if the arriving packet may be marked although its flow has no tracker. This happens when no tracked flow
+    /// is left to mark.
     const MARKS_ARRIVALS: bool;
 
     fn common(&self) -> &Common;
@@ -27,11 +31,12 @@ pub(super) trait Filtered: Send {
     /// Ends the present interval, and begins the next.
     fn end_interval(&mut self, now: Time);
 
-    /// Checks one entry per packet, in cyclic order, and removes it if its flow is no longer tracked.
+    /// Checks the next entry of the flow memory, and removes it if its flow is no longer tracked. Each arriving packet
+    /// calls this once, so that all entries have their turn.
     fn tidy(&mut self, now: Time);
 
-    /// Notes an arriving packet. Returns the entry of its flow, and `true` if the flow is in the projection. `None` if
-    /// the flow is not tracked.
+    /// Notes an arriving packet. Returns the entry of its flow in the flow memory, and `true` if the projection
+    /// counts the flow. `None` if the flow is not tracked.
     fn track(&mut self, sighting: &Sighting<'_>) -> Option<(u32, bool)>;
 
     /// Applies `how` to the tracker of an entry, and updates the sums.
@@ -46,13 +51,13 @@ pub(super) trait Filtered: Send {
     /// The sums and the other terms of the projection, with access to the common state.
     fn projection(&mut self) -> (Projected<'_>, ProjectionTerms, &mut Common);
 
-    /// Returns `true` if the flow of an entry is in the projection during `interval`.
+    /// Returns `true` if the projection counts the flow of an entry during `interval`.
     fn is_projected(entry: &TrackedFlow, interval: u16) -> bool;
 
     /// The longest round-trip time of the tracked flows.
     fn longest(&self) -> Duration;
 
-    /// Number of flows in the projection, and the factor `rho`.
+    /// Number of flows that the projection counts, and `rho`: all bytes by those of the tracked flows.
     fn projected(&self) -> (u64, f64);
 }
 
@@ -73,9 +78,9 @@ pub(super) struct Common {
     pub(super) arrived: u64,
     pub(super) record: FilterRecord,
     walk: Walk,
-    /// `decide` has not been called yet for the last packet that arrived.
+    /// A packet has arrived, and `decide` has not been called for it yet.
     tests: bool,
-    /// The flow of the last packet that arrived is in the projection.
+    /// The projection counts the flow of the last packet that arrived.
     ours: bool,
 }
 
@@ -95,7 +100,8 @@ pub(super) struct FilterRecord {
 }
 
 impl FilterRecord {
-    /// Ends an interval with this `threshold`. `whole` flows are tracked at the start of the next interval.
+    /// Ends an interval with this `threshold`. At the start of the next one, the filter tracks a number of `whole`
+    /// flows.
     pub(super) const fn end(&mut self, threshold: u32, whole: u64) {
         self.intervals += 1;
         self.threshold = threshold;
@@ -103,8 +109,8 @@ impl FilterRecord {
         (self.whole, self.large) = (whole, 0);
     }
 
-    /// Counts a packet of a flow that has been tracked since the start of the interval. `before` and `bytes` are the
-    /// flow's bytes in the interval before and after the packet.
+    /// Counts a packet of a flow that has been tracked since the start of the interval. The flow has
+    /// sent `before` bytes in this interval without the packet, and `bytes` with it.
     pub(super) fn count(&mut self, before: u32, bytes: u32, threshold: u32) {
         self.large += u64::from(before < threshold && bytes >= threshold);
     }

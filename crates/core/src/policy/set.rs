@@ -80,7 +80,7 @@ pub struct PolicySet {
     reads_dscp: bool,
     /// A policy has ACK control.
     has_ack_control: bool,
-    /// The queue of a policy or class may have a marking.
+    /// A policy or a class of the link names a queue with a marking.
     has_markings: bool,
 }
 
@@ -122,7 +122,7 @@ impl PolicySet {
         Ok(Self { by_name, policies, classes, index, reads_dscp, has_ack_control, has_markings })
     }
 
-    /// The same policies on a link with `classes`.
+    /// The same policies on a link whose rate these `classes` share.
     #[must_use]
     pub fn with_classes(mut self, classes: ClassSet) -> Self {
         self.share(classes);
@@ -142,7 +142,7 @@ impl PolicySet {
         &self.classes
     }
 
-    /// The policy of `packet`, which travels in `direction`, and not in a tunnel. `None` if no policy matches.
+    /// The policy of a `packet` outside of tunnels that crosses the gateway in `direction`. `None` if no policy matches.
     #[must_use]
     pub fn lookup(&self, packet: &Packet, direction: Direction) -> Option<PolicyIndex> {
         self.lookup_inside(packet, None, direction)
@@ -167,7 +167,7 @@ impl PolicySet {
         self.reads_dscp
     }
 
-    /// Returns `true` if a policy uses ACK control.
+    /// Returns `true` if a policy uses ACK control, which slows down senders by their ACKs.
     #[must_use]
     pub const fn has_ack_control(&self) -> bool {
         self.has_ack_control

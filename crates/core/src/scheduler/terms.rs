@@ -82,8 +82,8 @@ macro_rules! of_the_link {
 of_the_link! {
     /// The parent class. Default: the link.
     PARENT = "parent": TermForm::Other;
-    /// Rate that it may send regardless of other classes: a rate, or { up, down }. Default: zero; for a class
-    /// with parts, the sum of their guarantees.
+    /// Rate that it may send regardless of other classes: a rate, or { up, down }. Default: zero. With
+    /// `class-tree`, for a class with parts: the sum of their guarantees.
     GUARANTEE = "guarantee": TermForm::Rate, each_way;
     /// Largest rate: a rate, or { up, down }. Default: that of its parent.
     CEILING = "ceiling": TermForm::Rate, each_way, removable;
@@ -96,8 +96,9 @@ of_the_link! {
     /// Most bytes that it may send at once after a pause. Default: 2 ms of its rate, at least two full-size
     /// frames.
     BURST = "burst": TermForm::Bytes;
-    /// Longest waiting time of its packets while they conform to `guarantee` and `burst`: a time, or
-    /// { up, down }. A bound that cannot be met is refused. Only for classes without parts. Default: no bound.
+    /// Longest waiting time of its packets: a time, or { up, down }. With `class-tree`, for packets that conform to
+    /// `guarantee` and `burst`, in classes without parts; a bound that cannot be met is refused. With `jobs`, a
+    /// bound that cannot be kept is relaxed. Default: no bound.
     DELAY_BOUND = "delay_bound": TermForm::Duration, each_way, removable;
     /// Its queue discipline. Default: the queue and marking of the gateway.
     QUEUE = "queue": TermForm::Other;

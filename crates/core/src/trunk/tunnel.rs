@@ -1,9 +1,11 @@
-//! The tunnel queue of a trunk, where user packets wait for credit.
+//! The tunnel queue of a trunk. A trunk carries user packets between two gateways; here they wait until a management
+//! packet has given credit.
 //!
 //! Source: `trunking`, section 4.2 (a user packet waits until a management packet has given credit).
-//! Differs: a packet gets the DS codepoint of the trunk when it departs, not when it arrives. A trunk may carry the
-//! packets of another trunk. While they wait, their own codepoints tell its management packets from its user packets.
-//! The queue discipline `trunk-fifo` then drops management packets first, as a router does.
+//! Differs: a packet gets the DS codepoint of the trunk when it departs, not when it arrives. A trunk may carry
+//! the packets of an inner trunk. While these wait, their codepoints still distinguish management packets from user
+//! packets of the inner trunk. The queue discipline `trunk-fifo` drops management packets first, as routers of the
+//! paper do.
 
 use super::Config;
 use super::ceiling::Ceiling;
@@ -65,7 +67,7 @@ impl Tunnel {
         self.ceiling.as_ref().map(Ceiling::opens)
     }
 
-    /// Charges the ceiling with `len` bytes of a packet that did not wait in this queue.
+    /// Charges the ceiling with `len` bytes of a departing packet.
     pub(super) fn charge(&mut self, now: Time, len: u64) {
         if let Some(ceiling) = &mut self.ceiling {
             ceiling.charge(now, len);
@@ -142,12 +144,12 @@ impl Tunnel {
         self.waiting.hand_over(pool, what)
     }
 
-    /// Sets the congestion window of the trunk in user bytes. Queue disciplines may use it.
+    /// Sets the congestion window of the trunk, in bytes of user packets. Queue disciplines may use it.
     pub(super) fn set_window(&mut self, window: Bytes) {
         self.waiting.set_window(window);
     }
 
-    /// Backlog of the queue for ACK control, if packets depart at `rate`.
+    /// State of this queue for ACK control: its backlog, and `rate` as the highest rate of its departures.
     pub(super) fn ahead(&self, rate: Rate) -> Ahead {
         self.waiting.ahead(rate)
     }

@@ -34,8 +34,8 @@ impl Cable {
         Self { memory, comes, leaves, spare, counters }
     }
 
-    /// Sends frames in the memory of received ones, which `spare` keeps. Several ports may share a
-    /// `spare`. The port then allocates no more than a real one.
+    /// A port that sends frames in byte vectors from `spare`, where it puts the vectors of received frames. If a port
+    /// that mostly sends shares `spare` with one that mostly receives, neither allocates memory, like real ports.
     #[must_use]
     pub fn with_spare(self, spare: Frames) -> Self {
         Self { spare, ..self }

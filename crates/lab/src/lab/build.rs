@@ -221,8 +221,8 @@ fn run(command: &mut Command, input: &str) -> anyhow::Result<()> {
 mod tests {
     use super::*;
 
-    /// Catches: an interface named `l`, for which `ip link add l` would be read as `ip link add
-    /// link`.
+    /// Catches: a name without a keyword before it. `ip link add l` means `ip link add link`, so an interface could
+    /// not be named `l`.
     #[test]
     fn names_of_interfaces_stand_behind_a_keyword() {
         let mut commands = String::new();

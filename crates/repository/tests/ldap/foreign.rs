@@ -1,5 +1,5 @@
-//! Tests policies that other programs wrote: Table 1 of the paper `aggregates` as LDIF, rules of
-//! RFC 3703 with associations, and the z/OS schema.
+//! Tests policies in an LDAP directory that other programs wrote: Table 1 of the paper `aggregates` as LDIF, rules
+//! of RFC 3703 whose conditions are entries of their own, and the z/OS schema.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,10 +12,11 @@ use toml::Table;
 use crate::server::{BASE, Server};
 use crate::{order, parse, run, sorted};
 
-/// The entries with which every set begins.
+/// The root entry of a policy set, as LDIF.
 const ROOT: &str = "dn: ou=tidegate,dc=test\nobjectClass: organizationalUnit\nobjectClass: tgRepository\nou: tidegate\n\n";
 
-/// Writes `entries` and then the marker, the attribute `tgGeneration` whose change tells readers to read. `B` in names is replaced by the root entry.
+/// Writes the root entry, `entries`, and then a new `tgGeneration`. Readers read the set when this attribute
+/// changes. In `entries`, `B` stands for the name of the root entry.
 fn commit(server: &Server, entries: &str) {
     let marker =
         format!("\n\ndn: {BASE}\nchangetype: modify\nreplace: tgGeneration\ntgGeneration: 1\n");
@@ -42,15 +43,15 @@ fn table_1_as_ldif_is_table_1_as_toml() {
         assert_eq!(sorted(&written), order(parse(&file.to_string())));
         let part = Part { origin: "table1.toml".to_owned(), text: example("table1.toml") };
         assert_eq!(canonical(&written.parts).unwrap(), canonical(&[part]).unwrap());
-        // A push of the policy file changes nothing, so its entries equal the example.
+        // A push of the policy file writes no entry, so the example has the entries that a push writes.
         let before = server.read(&format!("cn=row3,ou=policies,{BASE}"), "entryCSN");
         repository.push(parse(&file.to_string())).await.unwrap();
         assert_eq!(server.read(&format!("cn=row3,ou=policies,{BASE}"), "entryCSN"), before);
     });
 }
 
-/// Catches: groups of conditions in disjunctive normal form that are ANDed; conditions of another
-/// rule used.
+/// Catches: groups of conditions that are joined by AND although the rule states OR (disjunctive normal form);
+/// conditions that are looked up under another name.
 #[test]
 fn conditions_of_their_own_entries_are_one_match() {
     let Some(server) = Server::start() else { return };

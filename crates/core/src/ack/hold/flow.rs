@@ -6,9 +6,8 @@ mod window;
 use std::time::Duration;
 
 use super::super::Known;
-use super::super::constants::{FRAME, LEAST_MSS, SHORTEST_RTO, SMOOTHING, USUAL_MSS};
+use super::super::constants::{FRAME, HOLDABLE, LEAST_MSS, LONGER, SMOOTHING, USUAL_MSS};
 use super::super::record::NONE;
-use super::WHOLE_OF_FLOW;
 use crate::flow::before;
 use crate::packet::{Packet, SackBlocks, TcpFlags, TcpSegment};
 use crate::{Bytes, Time};
@@ -172,7 +171,7 @@ impl HeldFlow {
     /// Most data beyond its round trip that a flow may have if all its ACKs are kept whole. This keeps its
     /// held ACKs within an eighth of their budget.
     pub(in crate::ack) fn holdable(&self) -> Bytes {
-        Bytes(u64::from(self.mss) * u64::from(WHOLE_OF_FLOW / 8))
+        Bytes(u64::from(self.mss) * u64::from(HOLDABLE))
     }
 
     /// Number of held ACKs that may depart.
@@ -279,8 +278,7 @@ impl HeldFlow {
     pub(in crate::ack) fn more(&self) -> Duration {
         let span = |us: u32| Duration::from_micros(u64::from(us));
         let round_trip = span(self.near_us) + span(self.far_us) + span(self.hold_us);
-        let allowed = SHORTEST_RTO * 3 / 4;
-        if self.far_us == 0 { allowed } else { allowed.min(round_trip) }
+        if self.far_us == 0 { LONGER } else { LONGER.min(round_trip) }
     }
 
     /// The highest acknowledgement number that departed.

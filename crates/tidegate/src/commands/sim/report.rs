@@ -117,7 +117,8 @@ fn cell(table: &Table, column: &str, row: usize) -> String {
     }
 }
 
-/// Formats `value` in the unit at the end of the column's name, or in a larger unit.
+/// Formats `value`, whose unit is at the end of the column's name: rates and bytes in the largest fitting unit,
+/// times in milliseconds, the utilisation in percent.
 fn shown(column: &str, value: f64) -> String {
     if !value.is_finite() {
         return "-".to_owned();
