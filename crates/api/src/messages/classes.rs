@@ -1,8 +1,11 @@
 //! Classes of the link: their state, the promises to them, and changes of classes.
 
-use serde::de::Error as _;
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tidegate_core::policy;
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::scheduler::{Ratio, SchedulerSpec, Term, TermForm, TermValue};
@@ -127,20 +130,61 @@ impl ClassChange {
 /// Written by hand, because the schedulers declare the fields.
 impl<'de> Deserialize<'de> for ClassChange {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(ChangeVisitor)
+    }
+}
+
+/// Reads a [`ClassChange`]. Each value is converted before the next field is read, so that the daemon can put the
+/// name of the field in front of an error.
+struct ChangeVisitor;
+
+impl<'de> Visitor<'de> for ChangeVisitor {
+    type Value = ClassChange;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a table of terms")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<ClassChange, A::Error> {
         let mut change = policy::ClassChange::default();
-        for (name, value) in Map::<String, Value>::deserialize(from)? {
-            let Some(term) = Self::terms().find(|term| term.name() == name) else {
-                let names: Vec<_> =
-                    Self::terms().map(|term| format!("`{}`", term.name())).collect();
-                let names = names.join(", ");
-                let message = format!("unknown field `{name}`, expected one of {names}");
-                return Err(D::Error::custom(message));
-            };
-            if !value.is_null() {
-                change.set(term, ways(term, value).map_err(D::Error::custom)?);
+        let mut seen = BTreeSet::new();
+        while let Some(FieldName(term)) = fields.next_key()? {
+            if !seen.insert(term) {
+                return Err(A::Error::duplicate_field(term.name()));
             }
+            change.set(term, fields.next_value_seed(FieldValue(term))?);
         }
-        Ok(Self(change))
+        Ok(ClassChange(change))
+    }
+}
+
+/// The name of a field, which is the name of a term.
+struct FieldName(Term);
+
+impl<'de> Deserialize<'de> for FieldName {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(from)?;
+        let found = ClassChange::terms().find(|term| term.name() == name);
+        found.map(Self).ok_or_else(|| {
+            let names: Vec<_> =
+                ClassChange::terms().map(|term| format!("`{}`", term.name())).collect();
+            let names = names.join(", ");
+            D::Error::custom(format!("unknown field `{name}`, expected one of {names}"))
+        })
+    }
+}
+
+/// Reads the changes of a term, up and down. The value `null` changes nothing.
+struct FieldValue(Term);
+
+impl<'de> DeserializeSeed<'de> for FieldValue {
+    type Value = [policy::TermChange; 2];
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
+        match Value::deserialize(from)? {
+            Value::Null => Ok([None, None]),
+            value => ways(self.0, value).map_err(D::Error::custom),
+        }
     }
 }
 
@@ -187,5 +231,22 @@ struct WrittenRatio {
 impl From<WrittenRatio> for TermValue {
     fn from(WrittenRatio { of, factor }: WrittenRatio) -> Self {
         Ratio { of, factor }.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Catches: a request whose second value of a field silently replaces the first value.
+    #[test]
+    fn a_field_that_is_given_twice_is_refused() {
+        let read = |text| serde_json::from_str::<ClassChange>(text).map_err(|it| it.to_string());
+        for twice in [r#"{"weight": 2, "weight": 3}"#, r#"{"weight": null, "weight": 3}"#] {
+            let said = read(twice).unwrap_err();
+            assert!(said.starts_with("duplicate field `weight`"), "{said}");
+        }
+        let once = read(r#"{"weight": 3, "priority": null}"#).unwrap();
+        assert_eq!(once.0, policy::ClassChange::default().with(Term::WEIGHT, 3_u32));
     }
 }

@@ -71,7 +71,7 @@ macro_rules! of_the_link {
     ($($(#[doc = $doc:literal])+ $constant:ident = $name:literal: $form:expr $(, $attribute:ident)*;)+) => {
         impl Term {$(
             $(#[doc = $doc])+
-            pub const $constant: Self = Self(&TermDeclaration {
+            pub const $constant: Self = Self::declared(&TermDeclaration {
                 $($attribute: true,)*
                 ..TermDeclaration::new($name, concat!($($doc),+).trim_ascii(), $form)
             });
@@ -113,8 +113,18 @@ const HIGHEST_PRIORITY: u32 = Terms::MAX_PRIORITY as u32;
 
 impl Term {
     /// The term with this declaration.
+    ///
+    /// # Panics
+    ///
+    /// If a term that is neither a rate nor a time is declared `each_way`. The macros declare terms as constants, so
+    /// that such a declaration does not compile.
     #[must_use]
     pub const fn declared(declaration: &'static TermDeclaration) -> Self {
+        assert!(
+            !declaration.each_way
+                || matches!(declaration.form, TermForm::Rate | TermForm::Duration),
+            "only rates and times can be `each_way`"
+        );
         Self(declaration)
     }
 
@@ -374,6 +384,20 @@ impl OwnTerms<'_> {
 ///
 /// assert_eq!(Turns::ALL.map(|term| term.name()), ["guarantee", "quantum"]);
 /// assert_eq!(Turns::default().quantum, None);
+/// ```
+///
+/// Only a rate or a time can be `each_way`. For other types, a declaration does not compile:
+///
+/// ```compile_fail,E0080
+/// use tidegate_core::{Bytes, terms};
+///
+/// terms! {
+///     /// Terms of a scheduler in which classes take turns.
+///     pub Turns, with [] {
+///         /// Most bytes that it may send in its turn. Default: one packet.
+///         QUANTUM 99 = quantum: Bytes, each_way;
+///     }
+/// }
 /// ```
 #[macro_export]
 macro_rules! terms {

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use tidegate_dataplane::{BACKENDS, Interface, Offload, af_xdp, fail_to_wire};
+use tidegate_dataplane::{BACKENDS, Interface, Offload, fail_to_wire};
 
 use super::{Context, check};
 use crate::config::Backend;
@@ -198,33 +198,47 @@ fn look_at(names: &[String; 2], backend: Backend) -> Vec<Finding> {
         }
     }
     if let [lan, wan] = mtus[..] {
-        findings.push(mtu(lan, wan, is_limited(backend), af_xdp::most_mtu()));
+        findings.push(mtu(lan, wan, &mtu_limits(backend)));
     }
     findings
 }
 
-/// Returns `true` if the file requires a backend whose ports have a largest MTU.
-fn is_limited(backend: Backend) -> bool {
-    let of_file = BACKENDS.iter().find(|it| it.name() == backend.name());
-    of_file.is_some_and(|it| it.most_mtu().is_some())
+/// The largest MTU of a backend's ports.
+struct MtuLimit {
+    /// The backend's name in messages.
+    title: &'static str,
+    /// `None` if any MTU is possible.
+    most: Option<u32>,
 }
 
-/// Checks that ports with the MTUs `lan` and `wan` work together. AF_XDP permits MTUs of up to
-/// `most`. With `is_limited`, the file requires AF_XDP.
-fn mtu(lan: u32, wan: u32, is_limited: bool, most: u32) -> Finding {
+/// The limits of the backends that `run` tries for the `backend` of the file, in the same order.
+fn mtu_limits(backend: Backend) -> Vec<MtuLimit> {
+    let tried =
+        BACKENDS.iter().filter(|it| backend == Backend::Auto || it.name() == backend.name());
+    tried.map(|it| MtuLimit { title: it.title(), most: it.most_mtu() }).collect()
+}
+
+/// Checks that ports with the MTUs `lan` and `wan` work together, and that one of the backends with the `limits`
+/// can open them.
+fn mtu(lan: u32, wan: u32, limits: &[MtuLimit]) -> Finding {
     if lan != wan {
         let seen = format!("{lan} and {wan}: frames too long for the other port are dropped");
         return bad("MTU", seen, "give both ports the same MTU: ip link set PORT mtu N");
     }
-    match (lan > most, is_limited) {
-        (false, _) => good("MTU", lan.to_string()),
-        (true, true) => {
-            let seen = format!("{lan}: AF_XDP has room for {most}, and the file asks for it");
+    let too_small = |it: &MtuLimit| it.most.filter(|most| lan > *most).map(|most| (it.title, most));
+    let Some((first, most)) = limits.first().and_then(too_small) else {
+        return good("MTU", lan.to_string());
+    };
+    match limits.iter().find(|it| too_small(it).is_none()) {
+        Some(MtuLimit { title, .. }) => {
+            good("MTU", format!("{lan}, by {title}: {first} has room for {most}"))
+        }
+        None => {
+            let seen = format!("{lan}: {first} has room for {most}, and the file asks for it");
             let remedy =
                 format!("ip link set PORT mtu {most} on both ports, or backend = \"auto\"");
             bad("MTU", seen, &remedy)
         }
-        (true, false) => good("MTU", format!("{lan}, by AF_PACKET: AF_XDP has room for {most}")),
     }
 }
 
@@ -330,15 +344,34 @@ mod tests {
     }
 
     /// Catches: a doctor that reports "good" for an MTU with which `run` refuses to start; a doctor
-    /// that also refuses it for AF_PACKET.
+    /// that also refuses it for AF_PACKET; a limit or a name that is not that of the backend.
     #[test]
-    fn an_mtu_beyond_the_buffers_of_af_xdp_is_bad_only_where_the_file_asks_for_af_xdp() {
-        let health = |of, backend| mtu(of, of, is_limited(backend), 3_818).health;
-        assert_eq!(health(9_000, Backend::AfXdp), Health::Bad);
-        assert_eq!(health(3_818, Backend::AfXdp), Health::Good);
-        assert_eq!(health(9_000, Backend::Auto), Health::Good);
-        assert_eq!(health(9_000, Backend::AfPacket), Health::Good);
-        assert_eq!(mtu(9_000, 1_500, false, 3_818).health, Health::Bad);
+    fn an_mtu_beyond_the_buffers_of_a_backend_is_bad_only_where_the_file_asks_for_it() {
+        let limited = |most| MtuLimit { title: "LIMITED", most: Some(most) };
+        let open = || MtuLimit { title: "OPEN", most: None };
+        let finding = |limits: &[MtuLimit]| {
+            let finding = mtu(9_000, 9_000, limits);
+            (finding.health, finding.seen)
+        };
+        let refused = "9000: LIMITED has room for 3818, and the file asks for it";
+        assert_eq!(finding(&[limited(3_818)]), (Health::Bad, refused.to_owned()));
+        assert_eq!(finding(&[limited(9_000)]), (Health::Good, "9000".to_owned()));
+        let other = "9000, by OPEN: LIMITED has room for 3818";
+        assert_eq!(finding(&[limited(3_818), open()]), (Health::Good, other.to_owned()));
+        assert_eq!(finding(&[open()]), (Health::Good, "9000".to_owned()));
+        assert_eq!(mtu(9_000, 1_500, &[open()]).health, Health::Bad);
+    }
+
+    /// Catches: a doctor that applies the limit of AF_XDP to a file that asks for AF_PACKET, or to
+    /// "auto", which also tries AF_PACKET.
+    #[test]
+    fn only_a_file_that_asks_for_af_xdp_limits_the_mtu() {
+        let health = |of, backend| mtu(of, of, &mtu_limits(backend)).health;
+        let most = mtu_limits(Backend::AfXdp)[0].most.unwrap();
+        assert_eq!(health(most, Backend::AfXdp), Health::Good);
+        assert_eq!(health(most + 1, Backend::AfXdp), Health::Bad);
+        assert_eq!(health(most + 1, Backend::Auto), Health::Good);
+        assert_eq!(health(most + 1, Backend::AfPacket), Health::Good);
     }
 
     #[test]

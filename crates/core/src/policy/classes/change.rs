@@ -43,13 +43,6 @@ impl ClassChange {
         self
     }
 
-    /// The same changes, and no value for `term`.
-    #[must_use]
-    pub fn without(mut self, term: Term) -> Self {
-        self.set(term, [Some(None), Some(None)]);
-        self
-    }
-
     /// Returns `class` with the changes.
     #[must_use]
     pub fn apply(&self, class: &Class) -> Class {

@@ -76,3 +76,22 @@ async fn promises_are_shown_and_changed_and_the_scheduler_is_swapped() {
     assert!(classes.classes.iter().all(|it| it.promises.is_empty()));
     assert_eq!(classes.classes.iter().filter(|it| it.weight == 2).count(), 2);
 }
+
+/// Catches: an error in a request that does not say which field is wrong.
+#[tokio::test]
+async fn an_error_in_a_change_names_its_field() {
+    let fixture = Fixture::new(&file(false)).await;
+    let message = |error: anyhow::Error| error.downcast_ref::<Failure>().unwrap().message.clone();
+    for (body, begin) in [
+        (json!({ "guarantee": "5 Mbit/s", "ceiling": 40 }), "ceiling: "),
+        (json!({ "ceiling": { "up": "40" } }), "ceiling: `40` has no unit"),
+        (json!({ "weight": "heavy" }), "weight: "),
+        (json!({ "wait": 3 }), "wait: unknown field `wait`, expected one of `guarantee`, "),
+    ] {
+        let said = message(fixture.change("gold", body).await.unwrap_err());
+        assert!(said.starts_with(begin), "{said}");
+    }
+    let new = json!({ "name": "web", "rights": { "burst": 9.5 } });
+    let said = message(fixture.post::<Classes>("/v1/classes", new).await.unwrap_err());
+    assert!(said.starts_with("rights.burst: "), "{said}");
+}
