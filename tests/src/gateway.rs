@@ -37,7 +37,7 @@ impl Testbed {
         Process::start(command.arg(file)).finish(START_LIMIT)
     }
 
-    /// Starts the gateway with `policies`, and with `backend` as policy files name it. Returns as
+    /// Starts the gateway with `policies` and `backend`, the value of this field in policy files. Returns as
     /// soon as the gateway answers.
     ///
     /// # Panics
@@ -48,7 +48,7 @@ impl Testbed {
         self.gateway_with(backend, policies, &[], Stdio::piped())
     }
 
-    /// As [`gateway`](Self::gateway), with further command-line options and another standard error.
+    /// As [`gateway`](Self::gateway), with further command-line options, and with standard error at `errors`.
     ///
     /// # Panics
     ///
@@ -84,7 +84,7 @@ impl Testbed {
         Gateway { process: start(self, &mut command, errors), bed: self, file }
     }
 
-    /// A command that runs the program in the middle with the arguments `words`.
+    /// A command that runs the program on the middle machine with the arguments `words`.
     #[must_use]
     pub fn tidegate(&self, words: &[&str]) -> Command {
         let mut command = self.middle.command(program());

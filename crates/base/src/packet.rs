@@ -5,12 +5,12 @@
 //! buffers. A queue links the slots of its packets into a list, so queueing allocates no memory.
 
 mod codepoint;
+mod controlled;
 mod dense;
 mod facts;
 mod fifo;
 mod flow_fifo;
 mod fragment;
-mod governed;
 mod hosts;
 mod key;
 mod outer;
@@ -22,12 +22,12 @@ mod travel;
 mod tunnel;
 
 pub use codepoint::{Codepoint, NotACodepoint};
+pub use controlled::Controlled;
 pub use dense::make_room;
 pub use facts::Facts;
 pub use fifo::Fifo;
 pub use flow_fifo::{FlowFifo, Handover, Which};
 pub use fragment::{Fragment, Ports};
-pub use governed::Governed;
 pub use hosts::{FlowHosts, Host};
 pub use key::{Direction, Endpoint, FlowKey, Protocol};
 pub use outer::{Outer, Tunnel};

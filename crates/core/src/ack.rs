@@ -11,10 +11,10 @@
 //!
 //! | Word | Meaning | Where |
 //! |---|---|---|
-//! | account | the gate of the aggregate, and that of its bottleneck: trunk, class or link | `release/gate.rs`, `place.rs` |
-//! | backlog | bytes of ACK-controlled flows that wait or have passed before they conform | [`Queue::own`], [`Ahead::waiting`] |
+//! | account | the gate of the aggregate, and that of its bottleneck: trunk, class or link | `release/gate.rs`, `egress.rs` |
+//! | backlog | bytes of ACK-controlled flows that wait or have passed before they conform | [`Queue::own`], [`EgressState::waiting`] |
 //! | outstanding credit | bytes that departed ACKs requested and that have not arrived yet | `release/calendar.rs` |
-//! | target | bytes that the rate carries in a round trip to the sender, and two segments; at least three | `Wanted::within` in `place.rs` |
+//! | target | bytes that the rate carries in a round trip to the sender, and two segments; at least three | `Wanted::within` in `egress.rs` |
 //!
 //! An ACK control has two independent parts. The window rule limits how much data a sender has in flight
 //! (`windows.rs`). The release rule decides when the next held ACK departs (`release.rs`). All tuned
@@ -26,8 +26,8 @@
 //! its line in `registry!` below. Policies select it by its name.
 
 mod constants;
+mod egress;
 mod hold;
-mod place;
 mod postack;
 mod record;
 mod release;
@@ -49,9 +49,9 @@ use crate::packet::{Direction, Fifo, Member, Packet};
 use crate::registry;
 use crate::{Bytes, Cx, PacketId, Rate, Time, choice};
 
+pub(crate) use egress::EgressGates;
+pub use egress::{Call, EgressState};
 pub use hold::Counts;
-pub(crate) use place::Places;
-pub use place::{Ahead, Call};
 pub(crate) use waiting::{Waiting, line};
 
 /// A mechanism that controls the senders of an aggregate by their ACKs.
@@ -233,7 +233,7 @@ pub struct Queue {
     /// Peak rate, at which the tokens may be spent.
     pub peak: Option<Rate>,
     /// State of the egress.
-    pub ahead: Ahead,
+    pub ahead: EgressState,
 }
 
 choice! {

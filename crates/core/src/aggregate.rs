@@ -25,7 +25,7 @@ use progress::Progress;
 pub(crate) use shaper::Debt;
 
 use crate::allocation::Share;
-use crate::packet::{Direction, Fifo, Governed, Handover, Member, Which};
+use crate::packet::{Controlled, Direction, Fifo, Handover, Member, Which};
 use crate::policy::{FairBetween, HostKey, Policy};
 use crate::qdisc::{Backlog, Marked};
 use crate::random::Random;
@@ -338,7 +338,7 @@ impl Aggregate {
     ) -> Option<PacketId> {
         let mut cx = Cx { now, pool, tally: &mut self.tally };
         let packet = self.conditioner.withdraw(&mut cx, member)?;
-        self.senders.entered -= Governed::of(&pool[&packet]);
+        self.senders.entered -= Controlled::of(&pool[&packet]);
         Some(packet)
     }
 
@@ -346,7 +346,7 @@ impl Aggregate {
     pub fn take_any(&mut self, now: Time, pool: &mut PacketPool) -> Option<PacketId> {
         let mut cx = Cx { now, pool, tally: &mut self.tally };
         let packet = self.conditioner.take_any(&mut cx)?;
-        self.senders.entered -= Governed::of(&pool[&packet]);
+        self.senders.entered -= Controlled::of(&pool[&packet]);
         Some(packet)
     }
 
@@ -414,7 +414,7 @@ impl Aggregate {
         let mut cx = Cx { now, pool, tally: &mut self.tally };
         // Packets of ACK-controlled flows count as departed from the old queue, and enter the new
         // one.
-        self.counts.progress.governed += old.flush(&mut cx, &mut waiting).governed;
+        self.counts.progress.controlled += old.flush(&mut cx, &mut waiting).controlled;
         while let Some(packet) = waiting.pop(pool) {
             self.condition(now, pool, packet, out);
         }

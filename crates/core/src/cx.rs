@@ -7,7 +7,7 @@ use std::ops::AddAssign;
 pub use count_by::{CountBy, Countable};
 
 use crate::countable;
-use crate::packet::Governed;
+use crate::packet::Controlled;
 use crate::{PacketId, PacketPool, Time};
 
 /// The time, the packets and the counters, lent to a mechanism for one call.
@@ -88,14 +88,14 @@ pub struct Tally {
     /// Packets marked "congestion experienced", which are forwarded.
     pub marks: ByReason,
     /// Dropped packets of ACK-controlled flows.
-    pub governed: Governed,
+    pub controlled: Controlled,
 }
 
 impl AddAssign for Tally {
     fn add_assign(&mut self, more: Self) {
         self.drops += more.drops;
         self.marks += more.marks;
-        self.governed += more.governed;
+        self.controlled += more.controlled;
     }
 }
 
@@ -112,7 +112,7 @@ impl Cx<'_> {
     /// Drops `packet`: counts it under `reason`, and frees its buffer.
     pub fn drop(&mut self, packet: PacketId, reason: Reason) {
         self.tally.drops.count(reason);
-        self.tally.governed.add(&self.pool[&packet]);
+        self.tally.controlled.add(&self.pool[&packet]);
         self.pool.release(packet);
     }
 

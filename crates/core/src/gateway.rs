@@ -363,7 +363,7 @@ impl Machine for Gateway {
         self.egress[direction.index()].link().wants_frames()
     }
 
-    fn set_grain(&mut self, grain: Duration) {
-        self.egress.iter_mut().for_each(|egress| egress.set_grain(grain));
+    fn set_poll_interval(&mut self, poll_interval: Duration) {
+        self.egress.iter_mut().for_each(|egress| egress.set_poll_interval(poll_interval));
     }
 }

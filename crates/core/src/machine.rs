@@ -100,7 +100,7 @@ pub trait Machine {
 
     /// Sets the poll interval of the driver. The machine then handles packets of one interval
     /// together. The default, zero, means that each packet has a time of its own.
-    fn set_grain(&mut self, grain: Duration) {
-        let _ = grain;
+    fn set_poll_interval(&mut self, poll_interval: Duration) {
+        let _ = poll_interval;
     }
 }

@@ -41,7 +41,7 @@ pub use report::{TrunkCounters, TrunkReport, TrunkState};
 pub use weight::MOST_WEIGHT;
 pub use wire::{Encapsulation, SEAL, USER_HEADER, Wire, datagram_len};
 
-use crate::ack::Ahead;
+use crate::ack::EgressState;
 use crate::packet::{Fifo, FlowId, FlowKey, Handover};
 use crate::qdisc::Backlog;
 use crate::random::Random;
@@ -326,7 +326,7 @@ impl Trunk {
 
     /// Backlog and egress rate of the tunnel queue, for ACK control of the flows that wait there.
     #[must_use]
-    pub fn ahead(&self) -> Ahead {
+    pub fn ahead(&self) -> EgressState {
         let guaranteed = self.guarantee.as_ref().map_or(0, |it| it.rate().bps());
         let rate = self.probe.rate().saturating_add(guaranteed).max(1);
         self.tunnel.ahead(self.tunnel.at_most(Rate::from_bps(rate)))

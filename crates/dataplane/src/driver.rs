@@ -50,7 +50,7 @@ pub struct Driver<M, H = ()> {
     options: Options,
     arriving: Grid,
     leaving: Grid,
-    grain: Grain,
+    poll_interval: LookInterval,
     /// Time of the last heartbeat.
     beat: Option<Time>,
     hangs: u64,
@@ -81,7 +81,7 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
             options,
             arriving: Grid::default(),
             leaving: Grid::default(),
-            grain: Grain::default(),
+            poll_interval: LookInterval::default(),
             beat: None,
             hangs: 0,
             occupied: Duration::ZERO,
@@ -120,7 +120,8 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
     fn alarm(&mut self, now: Time, turn: &Turn) -> Option<Alarm> {
         self.arriving.count(now, turn.received, &self.options);
         self.leaving.count(now, turn.sent, &self.options);
-        self.machine.set_grain(self.grain.look(now, self.arriving.on || self.leaving.on));
+        self.machine
+            .set_poll_interval(self.poll_interval.look(now, self.arriving.on || self.leaving.on));
         let exact = !self.leaving.on;
         let on_grid = |at: Time| Alarm { at: at.round_up_to(self.options.grid), exact: false };
         let due = turn.wait.map(|wait| match wait {
@@ -295,12 +296,12 @@ const NEXT: Duration = Duration::from_nanos(1);
 /// Longest recent interval between calls of the machine at a high packet rate. It decays slowly.
 /// The machine handles packets that are due within one such interval together.
 #[derive(Debug, Default)]
-struct Grain {
+struct LookInterval {
     last: Time,
     longest: Duration,
 }
 
-impl Grain {
+impl LookInterval {
     /// Upper bound of the interval. A longer pause is an exception and not remembered.
     const MOST: Duration = Duration::from_millis(1);
 
@@ -345,11 +346,11 @@ mod tests {
 
     #[test]
     fn the_longest_time_between_two_looks_is_remembered_for_a_while() {
-        let mut grain = Grain::default();
+        let mut poll_interval = LookInterval::default();
         let mut now = Time::ZERO;
         let mut look = |micros, high_rate| {
             now += Duration::from_micros(micros);
-            grain.look(now, high_rate)
+            poll_interval.look(now, high_rate)
         };
         assert_eq!(look(5_000, false), Duration::ZERO);
         assert_eq!(look(100, true), Duration::from_micros(100));

@@ -5,8 +5,8 @@
 //! Source: the paper `itcp`, section 2 (aggregate gateways, aggregate connections).
 //!
 //! Differs: the aggregate connection is QUIC instead of TCP ([`transport`]). A lost packet thus
-//! delays only the users whose bytes it carried. The gateway accepts a client before it reaches the
-//! server. If the server then refuses, the client sees a reset.
+//! delays only the users whose bytes it carried. The gateway accepts a client before the gateway
+//! reaches the server. If the server then refuses, the client sees a reset.
 
 mod adjust;
 mod carry;

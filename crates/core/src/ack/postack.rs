@@ -26,7 +26,7 @@ use super::release::{Bound, Bucket, Rule, VirtualQueue, quantum};
 use super::shares::Shares;
 use super::uncalled::Uncalled;
 use super::windows::clamp;
-use super::{AckControl, Ahead, Call, Counts, Numbers, Placement, Queue, Returning};
+use super::{AckControl, Call, Counts, EgressState, Numbers, Placement, Queue, Returning};
 use crate::meter::Profile;
 use crate::packet::{Fifo, Member, Packet};
 use crate::{Bytes, Cx, Rate, Time, choice, parameters};
@@ -227,7 +227,7 @@ impl AckControl for PostAck {
         self.spend(queue);
         self.shares.note_others(cx.now, queue.left);
         self.shares.note_ahead(cx.now, queue.ahead.rate, self.config.max_hold);
-        let ahead = Ahead { rate: self.shares.ahead(), ..queue.ahead };
+        let ahead = EgressState { rate: self.shares.ahead(), ..queue.ahead };
         self.shares.leaves(ahead.part_of(self.shares.rate()));
         let (flow, longest) = (self.holds.flow(member), self.config.max_hold);
         let window = tcp.and_then(|it| clamp(flow, member, &self.shares, known, &it, longest));
@@ -351,7 +351,7 @@ impl AckControl for PostAck {
 
 #[cfg(test)]
 mod tests {
-    use super::super::place::Asked;
+    use super::super::egress::Asked;
     use super::super::testing::{Bench, MSS, US, plain};
     use super::*;
     use crate::Rate;

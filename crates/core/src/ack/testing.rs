@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{AckControl, AckSpec, Ahead, Known, Queue, Returning};
+use super::{AckControl, AckSpec, EgressState, Known, Queue, Returning};
 use crate::meter::Profile;
 use crate::packet::{Fifo, Member, Network, SackBlocks, TcpFlags, TcpSegment};
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Tally, Time};
@@ -56,7 +56,7 @@ impl Bench {
                 weight: 1,
             },
             queue: Queue {
-                ahead: Ahead { room: Bytes(u64::MAX), ..Ahead::default() },
+                ahead: EgressState { room: Bytes(u64::MAX), ..EgressState::default() },
                 ..Queue::default()
             },
             ins: 0,

@@ -381,9 +381,9 @@ fn a_gate_looks_again_when_leave_has_run_out_but_not_for_what_has_to_leave_the_q
 
 #[test]
 fn a_gate_that_is_seldom_looked_at_asks_for_what_is_carried_in_between() {
-    let went = |grain| {
+    let went = |poll_interval| {
         let mut bench = sent(EVERY[0], 40);
-        bench.queue.ahead.grain = Duration::from_micros(grain);
+        bench.queue.ahead.poll_interval = Duration::from_micros(poll_interval);
         (1..20).map(|n| bench.ack(US(0), 0, 2 * n * MSS).len()).sum::<usize>()
     };
     // At 10 Mbit/s, the poll intervals carry 5,000 and 25,000 bytes. The target is two frames more, and

@@ -1,7 +1,7 @@
 //! The queue downstream of aggregates, and the backlog of ACK-controlled flows in it.
 
-use super::Ahead;
-use crate::packet::{FlowId, Governed, Handover, Member};
+use super::EgressState;
+use crate::packet::{Controlled, FlowId, Handover, Member};
 use crate::qdisc::{Backlog, Marked, Qdisc};
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate};
 
@@ -9,12 +9,12 @@ use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate};
 pub(crate) struct Waiting {
     queue: Box<dyn Qdisc>,
     /// Backlog of ACK-controlled flows.
-    governed: Governed,
+    controlled: Controlled,
 }
 
 impl Waiting {
     pub(crate) fn new(queue: Box<dyn Qdisc>) -> Self {
-        Self { queue, governed: Governed::default() }
+        Self { queue, controlled: Controlled::default() }
     }
 
     pub(crate) fn backlog(&self) -> Backlog {
@@ -27,12 +27,12 @@ impl Waiting {
     }
 
     /// State of the queue for ACK control, at an egress rate of `rate`.
-    pub(crate) fn ahead(&self, rate: Rate) -> Ahead {
-        Ahead {
-            waiting: Bytes(self.governed.bytes),
-            others: u64::from(self.backlog().packets).saturating_sub(self.governed.packets),
+    pub(crate) fn ahead(&self, rate: Rate) -> EgressState {
+        EgressState {
+            waiting: Bytes(self.controlled.bytes),
+            others: u64::from(self.backlog().packets).saturating_sub(self.controlled.packets),
             rate: Some(rate),
-            ..Ahead::default()
+            ..EgressState::default()
         }
     }
 
@@ -66,7 +66,7 @@ impl Waiting {
     }
 
     pub(crate) fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
-        self.governed.add(&cx.pool[&packet]);
+        self.controlled.add(&cx.pool[&packet]);
         self.without_drops(cx, |queue, cx| queue.enqueue(cx, packet));
     }
 
@@ -94,7 +94,7 @@ impl Waiting {
         what: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> Option<PacketId>,
     ) -> Option<PacketId> {
         let packet = self.without_drops(cx, what)?;
-        self.governed -= Governed::of(&cx.pool[&packet]);
+        self.controlled -= Controlled::of(&cx.pool[&packet]);
         Some(packet)
     }
 
@@ -104,11 +104,11 @@ impl Waiting {
         cx: &mut Cx<'_>,
         what: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> T,
     ) -> T {
-        let before = cx.tally.governed;
+        let before = cx.tally.controlled;
         let result = what(&mut *self.queue, cx);
-        let mut dropped = cx.tally.governed;
+        let mut dropped = cx.tally.controlled;
         dropped -= before;
-        self.governed -= dropped;
+        self.controlled -= dropped;
         result
     }
 }

@@ -3,8 +3,10 @@
 //! Methods of `Aggregate`, whose fields are in `aggregate.rs`.
 
 use super::Aggregate;
-use crate::ack::{AckControl, AckSpec, Ahead, Call, Counts, Known, Numbers, Queue, Returning};
-use crate::packet::{Direction, Fifo, Governed, Member};
+use crate::ack::{
+    AckControl, AckSpec, Call, Counts, EgressState, Known, Numbers, Queue, Returning,
+};
+use crate::packet::{Controlled, Direction, Fifo, Member};
 use crate::policy::{Mode, Policy, Profile};
 use crate::{Bytes, Cx, PacketId, PacketPool, Time};
 
@@ -13,11 +15,12 @@ use crate::{Bytes, Cx, PacketId, PacketPool, Time};
 pub(super) struct SenderControl {
     pub(super) control: Option<Box<dyn AckControl>>,
     spec: Option<AckSpec>,
-    /// Data of ACK-controlled flows passes at once and is charged later, as the bottleneck is upstream.
+    /// The bottleneck is upstream, so data has passed it. Data of ACK-controlled flows passes the gateway at once, and
+    /// the profile charges it when it conforms.
     passes: bool,
     /// Packets and bytes of ACK-controlled flows that entered the queue, less those moved to other aggregates.
-    pub(super) entered: Governed,
-    /// Counters of earlier ACK controls of this aggregate, which policies replaced.
+    pub(super) entered: Controlled,
+    /// Counters of earlier ACK controls of this aggregate, before a change of the policy, and of uncontrolled data.
     past: Counts,
     /// While the aggregate is dissolved: the next member whose held ACKs are taken out.
     taken: u32,
@@ -91,12 +94,12 @@ impl Aggregate {
     }
 
     /// Takes in an ACK to the sender of its member. ACKs that depart now are appended to `acks`.
-    /// Data of the aggregate waits behind `ahead`.
+    /// `ahead` is the state of the egress downstream.
     pub fn on_ack(
         &mut self,
         now: Time,
         pool: &mut PacketPool,
-        ahead: Ahead,
+        ahead: EgressState,
         back: Returning<'_>,
         acks: &mut Fifo,
     ) {
@@ -111,13 +114,13 @@ impl Aggregate {
         }
     }
 
-    /// Appends the ACKs that may depart now to `acks`. Data of the aggregate waits behind `ahead`.
-    /// Returns the data that was requested from senders.
+    /// Appends the ACKs that may depart now to `acks`. `ahead` is the state of the egress
+    /// downstream. Returns the bytes that these ACKs request from senders.
     pub fn release(
         &mut self,
         now: Time,
         pool: &mut PacketPool,
-        ahead: Ahead,
+        ahead: EgressState,
         acks: &mut Fifo,
     ) -> Call {
         let queue = self.queue(now, ahead);
@@ -172,8 +175,8 @@ impl Aggregate {
         }
     }
 
-    /// Appends the ACKs of the next member with held ACKs to `acks`, in order. Returns `false` if no member
-    /// holds any, and the sequence state before these ACKs.
+    /// Appends the ACKs of the next member with held ACKs to `acks`, in order. Returns `true` if there was one, and its
+    /// sequence state as it was before these ACKs.
     ///
     /// After the last member it begins again with the first. Between two calls, members that held no ACK may
     /// hold one: a flow keeps its handle until its next packet with data.
@@ -193,7 +196,7 @@ impl Aggregate {
             if self.held_acks(member) > 0 {
                 let numbers = self.ack_numbers(member);
                 self.withdraw_acks(now, pool, member, acks);
-                // The released ACKs have not departed, so the state that includes them is dropped.
+                // The ACKs left this ACK control but not the gateway, so the state that counts them is dropped.
                 self.senders.leave(member);
                 return (true, numbers);
             }
@@ -307,11 +310,11 @@ impl Aggregate {
         }
     }
 
-    /// Queue between the ACKs and the rate of the aggregate, with `ahead` downstream of it.
-    fn queue(&self, now: Time, ahead: Ahead) -> Queue {
+    /// Backlog and rate of the aggregate for its ACK control. `ahead` is the state of the egress downstream.
+    fn queue(&self, now: Time, ahead: EgressState) -> Queue {
         let mut waiting = self.senders.entered;
-        waiting -= self.counts.progress.governed;
-        waiting -= self.tally.governed;
+        waiting -= self.counts.progress.controlled;
+        waiting -= self.tally.controlled;
         let backlog = u64::from(self.conditioner.backlog().packets);
         let own = Bytes(waiting.bytes) + self.conditioner.owed();
         let left = Bytes(self.counts.progress.others);

@@ -7,7 +7,7 @@ use crate::{Bytes, Rate, Time};
 
 /// Spaces the packets of an aggregate at its peak rate.
 ///
-/// Source: `aggregates`, ledger section 7.4: the peak rate is the aggregate's, not a flow's.
+/// Source: `aggregates`, section 2.1: the peak rate is the aggregate's, not a flow's.
 pub(super) struct Peak(Option<PeakSpacing>);
 
 impl Peak {
@@ -17,7 +17,7 @@ impl Peak {
         Self(rate.map(|rate| PeakSpacing::new(rate, interval.max(LATENESS))))
     }
 
-    /// Changes the rate. The distance after the last packet stays.
+    /// Changes the rate. With a peak rate before and after, the gap after the last packet stays as it is.
     pub(super) fn set(&mut self, rate: Option<Rate>, interval: Duration) {
         match (&mut self.0, rate) {
             (Some(spacing), Some(rate)) => spacing.set_rate(rate),

@@ -75,7 +75,7 @@ impl Policer {
             progress.conforms(arrived, cx.now);
         } else {
             progress.exceeding.add(arrived.wire_len());
-            progress.governed.add(arrived);
+            progress.controlled.add(arrived);
         }
         out.push(cx.pool, packet);
         progress

@@ -2,7 +2,7 @@
 
 use std::ops::AddAssign;
 
-use crate::packet::Governed;
+use crate::packet::Controlled;
 use crate::report::Count;
 use crate::{Packet, Time};
 
@@ -14,7 +14,7 @@ pub(super) struct Progress {
     pub(super) waited_ns: u64,
     pub(super) late: u64,
     /// Departures from the queue of ACK-controlled flows.
-    pub(super) governed: Governed,
+    pub(super) controlled: Controlled,
     /// Charged bytes of other departures.
     pub(super) others: u64,
 }
@@ -25,7 +25,7 @@ impl Progress {
         self.conforming.add(packet.wire_len());
         let waited = now.since(packet.arrived).as_nanos();
         self.waited_ns += u64::try_from(waited).unwrap_or(u64::MAX);
-        self.governed.add(packet);
+        self.controlled.add(packet);
         self.others += if packet.is_controlled() { 0 } else { u64::from(packet.cost) };
     }
 }
@@ -36,7 +36,7 @@ impl AddAssign for Progress {
         self.exceeding += more.exceeding;
         self.waited_ns += more.waited_ns;
         self.late += more.late;
-        self.governed += more.governed;
+        self.controlled += more.controlled;
         self.others += more.others;
     }
 }

@@ -6,7 +6,7 @@ use super::peak::Peak;
 use super::progress::Progress;
 use super::{ShapingTimer, Tokens, TriggerSet, conditioner};
 use crate::allocation::{Allocation, AllocationSpec, Grant, Heads, Turn};
-use crate::packet::{Fifo, FlowId, Governed, Handover, Member, Packet, make_room, number};
+use crate::packet::{Controlled, Fifo, FlowId, Handover, Member, Packet, make_room, number};
 use crate::policy::{Conditioning, Profile};
 use crate::qdisc::{Backlog, Marked, Qdisc, QdiscSpec};
 use crate::random::Random;
@@ -146,7 +146,7 @@ impl Shaper {
         }
         let mut progress = Progress::default();
         progress.conforms(&cx.pool[packet], cx.now);
-        progress.governed = Governed::default();
+        progress.controlled = Controlled::default();
         self.owe(cx.now, member, Debt { bytes: cost.into(), flow });
         Some(progress)
     }

@@ -67,7 +67,7 @@ mod tests {
     use super::super::testing::{AllWait, shares};
     use super::*;
 
-    /// Catches: a turn that begins with the rest of the last turn; weights ignored.
+    /// Catches: a turn that begins without a new quantum; weights ignored.
     #[test]
     fn bytes_are_shared_by_weight_whatever_the_size_of_the_packets() {
         let mut all = AllWait::new([100, 1_514, 700]);

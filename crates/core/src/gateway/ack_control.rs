@@ -12,7 +12,7 @@
 use super::Gateway;
 use super::egress::{Egress, EgressQueue};
 use super::status::show;
-use crate::ack::{Ahead, Call, Known, Returning};
+use crate::ack::{Call, EgressState, Known, Returning};
 use crate::aggregate::Aggregate;
 use crate::class::ClassId;
 use crate::flow::{Arrival, Claiming, Flow, Handle, Tracking};
@@ -165,7 +165,14 @@ impl Gateway {
 
     /// Releases ACKs of the aggregate in `slot`, whose data waits at a bottleneck. An aggregate that
     /// no longer exists takes no further turns.
-    fn release_of(&mut self, now: Time, slot: u32, way: Direction, at: EgressQueue, ahead: Ahead) {
+    fn release_of(
+        &mut self,
+        now: Time,
+        slot: u32,
+        way: Direction,
+        at: EgressQueue,
+        ahead: EgressState,
+    ) {
         let egress = &mut self.egress[way.index()];
         let there = self.aggregates.get_mut(slot).filter(|it| it.direction() == way);
         let Some(aggregate) = there else {
@@ -193,7 +200,7 @@ impl Gateway {
 
     /// State of the bottleneck of the aggregate in `slot`, for an aggregate that did not wait for
     /// its turn.
-    pub(super) fn ahead_of(&self, way: Direction, slot: u32) -> Ahead {
+    pub(super) fn ahead_of(&self, way: Direction, slot: u32) -> EgressState {
         let egress = &self.egress[way.index()];
         egress.ahead(egress.bottleneck(self.aggregates.route(slot)))
     }

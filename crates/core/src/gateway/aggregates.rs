@@ -1,7 +1,8 @@
 //! The aggregates: which policy each belongs to, and when each checks its queue again.
 //!
 //! An aggregate is the traffic of one policy in one direction. Its number is called its *slot*. A slot is used again
-//! after its aggregate is gone, so a [`Handle`] also has the generation in which it was written.
+//! after its aggregate is gone. A flow keeps a [`Handle`] to its aggregate: the slot, and the number of the policy set
+//! in force at that time, its *generation*. A handle older than the aggregate in its slot is void.
 
 mod timers;
 
@@ -31,7 +32,7 @@ pub(super) struct Aggregates {
 /// The slot of each policy and direction that has seen packets.
 type Slots = Vec<[Option<u32>; 2]>;
 
-/// The aggregates of the previous policy set, and the policies that take over from its policies.
+/// The aggregates of the previous policy set, and for each policy in force the previous policy that it continues.
 struct Before {
     of_policy: Slots,
     succession: Succession,
@@ -60,7 +61,7 @@ pub(super) enum Fate {
 }
 
 impl Aggregates {
-    /// No aggregates. The shaping timer has this interval.
+    /// A list without aggregates, whose shaping timer expires at multiples of `interval`.
     pub(super) fn new(interval: Duration) -> Self {
         Self {
             slots: Vec::new(),
@@ -194,7 +195,7 @@ impl Aggregates {
         self.before.as_ref().map(|before| &before.succession)
     }
 
-    /// The slot of the aggregate that `policy` has not taken over yet.
+    /// The slot of the aggregate that `policy` will take over from the previous policy set.
     pub(super) fn inherited(&self, policy: PolicyIndex, direction: Direction) -> Option<u32> {
         let before = self.before.as_ref()?;
         let origin = before.succession.origin(policy)?;

@@ -32,7 +32,7 @@ pub(super) use trunks::{TrunkId, Trunks, stays_here};
 use super::aggregates::Aggregates;
 use super::sorter::Sorter;
 use super::{GatewayConfig, Overhead};
-use crate::ack::{Places, line};
+use crate::ack::{EgressGates, line};
 use crate::class::ClassId;
 use crate::flow::Flow;
 use crate::packet::{Direction, Fifo, FlowId, Member, Which};
@@ -48,13 +48,13 @@ pub(super) struct Egress {
     trunks: Option<Box<Trunks>>,
     /// The number of the newest trunk.
     last_trunk: NonZeroU16,
-    accounts: Places,
+    accounts: EgressGates,
     /// Slots of the aggregates that may release ACKs.
     releases: WorkList<u32>,
     /// Bottlenecks whose queues have room for which aggregates wait.
     room: WorkList<EgressQueue>,
     /// Longest interval between two calls of the driver.
-    grain: Duration,
+    poll_interval: Duration,
 }
 
 /// The trunk and the class of the link that an aggregate's packets take.
@@ -84,10 +84,10 @@ impl Egress {
             link: AccessLink::new(config, direction, now),
             trunks: None,
             last_trunk: NonZeroU16::MAX,
-            accounts: Places::default(),
+            accounts: EgressGates::default(),
             releases: WorkList::default(),
             room: WorkList::default(),
-            grain: Duration::ZERO,
+            poll_interval: Duration::ZERO,
         }
     }
 
@@ -98,8 +98,8 @@ impl Egress {
     }
 
     /// Sets the longest interval between two calls of the driver.
-    pub(super) const fn set_grain(&mut self, grain: Duration) {
-        self.grain = grain;
+    pub(super) const fn set_poll_interval(&mut self, poll_interval: Duration) {
+        self.poll_interval = poll_interval;
     }
 
     /// Sets the rate of the link and the overhead of its packets. Queued packets stay.

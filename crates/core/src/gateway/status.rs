@@ -18,10 +18,11 @@ use crate::report::{ClassReport, Count, FlowReport, Limit, Report, TunnelReport}
 use crate::trunk::{self, Trunk};
 use crate::{Bytes, Time};
 
-/// Aggregates or classes in a part of a survey. One takes up to some 7,000 instructions.
+/// Number of aggregates or classes in a part of a survey, which is a report made in parts. An aggregate takes up to
+/// some 7,000 instructions.
 const SLICE: u32 = 128;
 
-/// Places of the flow table in a part of a survey of flows.
+/// Entries of the flow table in a part of a survey of flows.
 const FLOWS: usize = 8_192;
 
 /// Classes whose backlogs are added up in one step.
@@ -52,8 +53,8 @@ impl Gateway {
 
     /// Adds the next part of bounded length to `survey`. Returns whether more is missing.
     ///
-    /// Packets may pass between two parts. A part is as of when it was added, and the gateway's own counts are
-    /// as of when the survey was completed. Every aggregate and class is there once: a survey waits while a swap
+    /// Packets may pass between two parts. A part shows the state at the time when it was added. The gateway's own
+    /// counters are those at the end of the survey. Every aggregate and class is there once: a survey waits while a swap
     /// goes on, and starts over if policies, classes or the links' rates changed since its first part. A caller
     /// whose survey starts over too [often](Survey::attempts) has to hold such changes up.
     #[must_use]
@@ -163,7 +164,7 @@ impl Gateway {
         trunks.flat_map(|trunks| trunks.iter()).map(Trunk::report).collect()
     }
 
-    /// The numbers in packets that depart in datagrams of trunks, in the order of the trunks.
+    /// The numbers by which departing packets name the trunk whose datagrams carry them, in the order of the trunks.
     #[must_use]
     pub fn trunk_numbers(&self) -> Vec<NonZeroU16> {
         self.egress.iter().flat_map(Egress::trunk_numbers).collect()
@@ -176,8 +177,7 @@ impl Gateway {
         shared.filter_map(|classes| classes.report(name)).collect()
     }
 
-    /// Backlog of a class of the link. `None`: the class of packets whose policy names none, or the
-    /// only queue.
+    /// Backlog of a class of the link. `None`: the class `default`, or the only queue.
     #[must_use]
     pub fn backlog_of(&self, class: Option<ClassId>, direction: Direction) -> Backlog {
         let link = self.egress[direction.index()].link();

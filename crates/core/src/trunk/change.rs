@@ -11,8 +11,9 @@ use crate::{Cx, Time};
 impl Trunk {
     /// Applies `config`, which has the same trunk name. The trunk keeps its counters, and its queued packets in order.
     ///
-    /// If only guarantee, ceiling, VMSS, fallback or weight differ, the management connections continue. Otherwise new
-    /// connections replace them, with random numbers from `seed`. If the new queue is smaller, it drops packets that do
+    /// The management connections are the trunk's own TCP connections, which find its rate. They continue if only
+    /// `guarantee`, `ceiling`, `vmss`, `fallback` or `weight` differ. Otherwise new connections replace them, with random
+    /// numbers from `seed`. If the new queue is smaller, it drops packets that do
     /// not fit.
     #[must_use]
     pub fn changed(mut self, cx: &mut Cx<'_>, config: &Config, seed: u64) -> Self {

@@ -10,7 +10,7 @@
 use super::Config;
 use super::ceiling::Ceiling;
 use super::packet::{Frame, network_len};
-use crate::ack::{Ahead, Waiting};
+use crate::ack::{EgressState, Waiting};
 use crate::packet::{FlowId, Handover};
 use crate::qdisc::{Backlog, Qdisc};
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Time};
@@ -150,7 +150,7 @@ impl Tunnel {
     }
 
     /// State of this queue for ACK control: its backlog, and `rate` as the highest rate of its departures.
-    pub(super) fn ahead(&self, rate: Rate) -> Ahead {
+    pub(super) fn ahead(&self, rate: Rate) -> EgressState {
         self.waiting.ahead(rate)
     }
 }

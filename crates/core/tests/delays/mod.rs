@@ -11,8 +11,8 @@ use tidegate_core::policy::{Class, ClassFaultKind, ClassSet};
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::{Bytes, Rate, Time};
 
-/// A random class, whose parent is an earlier class. In thousandths: the guarantee as a part of the
-/// parent's unused guarantee, and the ceiling's position between the guarantee and the link rate.
+/// A random class, whose parent is an earlier class. Its guarantee is a part, in thousandths, of the parent's guarantee
+/// that no other child has yet. Its ceiling lies between the guarantee (0) and the link rate (1000).
 #[derive(Clone, Debug)]
 pub(crate) struct Drawn {
     pub(crate) parent: usize,

@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn the_long_grow_by_k_per_round_trip_and_the_short_by_one() {
-        // Catches: `>` in place of `>=`; `k` for all; a mean that overrides the file.
+        // Catches: `>` in place of `>=`; `k` for all; a mean that overrides the configured `from`.
         let grown = |from: Option<u64>, mean_ms: u64, rtt_ms| {
             let config = Config { from: from.map(Duration::from_millis), ..Config::default() };
             let mut control = config.build(Counting::RFC);

@@ -30,11 +30,11 @@ use std::time::Duration;
 
 use super::calendar::Calendar;
 use crate::ack::constants::{AHEAD, LONGEST, PER_ACK, SHORTEST, UNSCALED};
+use crate::ack::egress::Wanted;
 use crate::ack::hold::{HeldFlow, Holds};
-use crate::ack::place::Wanted;
 use crate::ack::shares::Shares;
 use crate::ack::uncalled::Uncalled;
-use crate::ack::{Ahead, Call, Queue};
+use crate::ack::{Call, EgressState, Queue};
 use crate::packet::{DeficitRoundRobin, Fifo, First, Member};
 use crate::time::nanos;
 use crate::{Bytes, Cx, Rate, Time};
@@ -91,7 +91,7 @@ impl Gate {
     /// Target for backlog plus credit in bytes, if data comes `longest` after its request at the latest.
     fn target(&self, longest: Duration, rate: Rate, queue: Queue) -> u64 {
         let others = if queue.apart { u64::MAX } else { queue.others.max(queue.ahead.others) };
-        self.wanted.within(longest, rate, queue.ahead.grain, others)
+        self.wanted.within(longest, rate, queue.ahead.poll_interval, others)
     }
 
     /// Notes that an ACK of `flow` departed and requested `bytes`. `rate` is that of the aggregate, and `ahead`
@@ -100,7 +100,7 @@ impl Gate {
         &mut self,
         now: Time,
         rate: Rate,
-        ahead: Ahead,
+        ahead: EgressState,
         flow: &mut HeldFlow,
         bytes: u32,
     ) {
@@ -265,7 +265,7 @@ pub(in crate::ack) fn quantum(holds: &mut Holds, member: Member, weight: u32) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ack::Ahead;
+    use crate::ack::EgressState;
 
     const FRAME: u32 = 1_514;
 
@@ -275,7 +275,7 @@ mod tests {
         let (near, rate) = (Duration::from_micros(200), Rate::from_mbps(300));
         let turn = rate.time_for(Bytes(FRAME.into()));
         let (mut gate, mut coming) = (Gate::default(), Vec::new());
-        let ahead = Ahead { room: Bytes(u64::MAX), ..Ahead::default() };
+        let ahead = EgressState { room: Bytes(u64::MAX), ..EgressState::default() };
         let mut queue = Queue { ahead, ..Queue::default() };
         let (mut left, mut waited, mut called) = (0, 0, 0_u64);
         for n in 0..6_000_u32 {
@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn requests_on_a_long_path_are_no_more_than_20_ms_ahead_of_the_rate() {
         let (near, rate) = (Duration::from_millis(600), Rate::from_mbps(25));
-        let ahead = Ahead { room: Bytes(u64::MAX), ..Ahead::default() };
+        let ahead = EgressState { room: Bytes(u64::MAX), ..EgressState::default() };
         let queue = Queue { ahead, ..Queue::default() };
         let (mut gate, mut flow) = (Gate::default(), HeldFlow::default());
         let mut ask = |now| {

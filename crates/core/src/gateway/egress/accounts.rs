@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{AccessLink, Egress, EgressRoute, TrunkId, Trunks};
-use crate::ack::{Ahead, Call, Places};
+use crate::ack::{Call, EgressGates, EgressState};
 use crate::class::ClassId;
 use crate::packet::make_room;
 use crate::{Packet, Rate};
@@ -42,19 +42,20 @@ impl Egress {
     }
 
     /// State of a bottleneck, for an aggregate that did not wait for its turn.
-    pub(in crate::gateway) fn ahead(&self, at: EgressQueue) -> Ahead {
-        let queue = queue_at(at, &self.link, self.trunks.as_deref(), self.grain);
+    pub(in crate::gateway) fn ahead(&self, at: EgressQueue) -> EgressState {
+        let queue = queue_at(at, &self.link, self.trunks.as_deref(), self.poll_interval);
         self.accounts.complete(self.account(at), queue)
     }
 
     /// The aggregate whose turn it is at a bottleneck, and the state of the bottleneck with the
     /// room for its requests. `None` without room.
-    pub(in crate::gateway) fn next_turn(&mut self, at: EgressQueue) -> Option<(u32, Ahead)> {
+    pub(in crate::gateway) fn next_turn(&mut self, at: EgressQueue) -> Option<(u32, EgressState)> {
         let account = self.account(at);
-        let (link, trunks, grain) = (&self.link, self.trunks.as_deref(), self.grain);
-        let turn = self.accounts.turn(account, || queue_at(at, link, trunks, grain));
+        let (link, trunks, poll_interval) =
+            (&self.link, self.trunks.as_deref(), self.poll_interval);
+        let turn = self.accounts.turn(account, || queue_at(at, link, trunks, poll_interval));
         let (slot, room) = turn?;
-        Some((slot, Ahead { room, ..self.ahead(at) }))
+        Some((slot, EgressState { room, ..self.ahead(at) }))
     }
 
     /// Notes the requests of the aggregate in `slot`, whose bottleneck has this egress rate.
@@ -72,7 +73,7 @@ impl Egress {
     /// Closes all accounts. The aggregates must repeat their calls, because their routes may have
     /// changed.
     pub(in crate::gateway) fn close_accounts(&mut self) {
-        self.accounts = Places::default();
+        self.accounts = EgressGates::default();
         self.room = WorkList::default();
     }
 
@@ -149,12 +150,19 @@ impl<T> WorkList<T> {
 }
 
 /// State of the queue at a bottleneck, without the account of its aggregates.
-fn queue_at(at: EgressQueue, link: &AccessLink, trunks: Option<&Trunks>, grain: Duration) -> Ahead {
+fn queue_at(
+    at: EgressQueue,
+    link: &AccessLink,
+    trunks: Option<&Trunks>,
+    poll_interval: Duration,
+) -> EgressState {
     let queue = match at {
-        EgressQueue::Trunk(id) => trunks.map_or_else(Ahead::default, |trunks| trunks.ahead(id)),
+        EgressQueue::Trunk(id) => {
+            trunks.map_or_else(EgressState::default, |trunks| trunks.ahead(id))
+        }
         EgressQueue::Leaf(leaf) => link.ahead(leaf),
     };
-    Ahead { grain, ..queue }
+    EgressState { poll_interval, ..queue }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ pub use rights::{ClassChangeError, ClassContents};
 pub use swap::Retired;
 
 use super::control::Control;
-use crate::ack::{Ahead, Waiting};
+use crate::ack::{EgressState, Waiting};
 use crate::class::{ClassId, Terms};
 use crate::gateway::GatewayConfig;
 use crate::gateway::survey::{ClassLine, Parts};
@@ -364,10 +364,10 @@ impl Classes {
     }
 
     /// Queue of a class, as ACK control sees it. The link has `rate`.
-    pub(in crate::gateway) fn ahead(&self, id: ClassId, rate: Rate) -> Ahead {
-        let Some(line) = self.lines.get(id.index()) else { return Ahead::default() };
+    pub(in crate::gateway) fn ahead(&self, id: ClassId, rate: Rate) -> EgressState {
+        let Some(line) = self.lines.get(id.index()) else { return EgressState::default() };
         let rate = self.scheduler.terms(id).ceiling.map_or(rate, |ceiling| ceiling.min(rate));
-        let empty = Ahead { rate: Some(rate), ..Ahead::default() };
+        let empty = EgressState { rate: Some(rate), ..EgressState::default() };
         line.queue.as_ref().map_or(empty, |queue| queue.ahead(rate))
     }
 

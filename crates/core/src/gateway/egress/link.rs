@@ -3,7 +3,7 @@
 use super::balance::Balance;
 use super::classes::{Classes, plus};
 use super::control::Control;
-use crate::ack::{Ahead, Waiting, line};
+use crate::ack::{EgressState, Waiting, line};
 use crate::class::ClassId;
 use crate::flow::Flow;
 use crate::gateway::{GatewayConfig, Overhead};
@@ -280,8 +280,8 @@ impl AccessLink {
     }
 
     /// The queue at `leaf`, as ACK control sees it.
-    pub(in crate::gateway) fn ahead(&self, leaf: ClassId) -> Ahead {
-        let Some(balance) = &self.balance else { return Ahead::default() };
+    pub(in crate::gateway) fn ahead(&self, leaf: ClassId) -> EgressState {
+        let Some(balance) = &self.balance else { return EgressState::default() };
         match &self.classes {
             Some(classes) => classes.ahead(leaf, balance.rate()),
             None => self.queue.ahead(balance.rate()),

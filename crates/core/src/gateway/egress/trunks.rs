@@ -11,7 +11,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use super::{Egress, EgressQueue, Upstream};
-use crate::ack::{Ahead, line};
+use crate::ack::{EgressState, line};
 use crate::class::ClassId;
 use crate::packet::{Fifo, FlowId, FlowKey, Handover, Kind, Member, Network, Which};
 use crate::trunk::{Arriving, Trunk, Wire};
@@ -101,7 +101,7 @@ impl Trunks {
     }
 
     /// The tunnel queue of a trunk, as ACK control sees it.
-    pub(in crate::gateway) fn ahead(&self, id: TrunkId) -> Ahead {
+    pub(in crate::gateway) fn ahead(&self, id: TrunkId) -> EgressState {
         self.places[id.index()].trunk.ahead()
     }
 
@@ -232,7 +232,7 @@ impl Egress {
         let Some(trunks) = &mut self.trunks else { return };
         let mut out = trunks.call(&mut up.cx, id, what);
         let carrier = trunks.carrier(id);
-        let mut governed = false;
+        let mut controlled = false;
         while let Some(packet) = out.pop(up.cx.pool) {
             let described = &mut up.cx.pool[&packet];
             described.cost = match &carrier {
@@ -244,11 +244,11 @@ impl Egress {
                 }
                 _ => self.overhead.charge(described),
             };
-            governed |= described.is_controlled();
+            controlled |= described.is_controlled();
             let class = self.class_from_trunk(up, id, &packet);
             self.send(up, class, packet);
         }
-        if governed {
+        if controlled {
             self.made_room(EgressQueue::Trunk(id));
         }
     }

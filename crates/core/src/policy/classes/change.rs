@@ -1,4 +1,4 @@
-//! Terms of a class by name, and changes of a class in force.
+//! Terms of a class (guarantee, ceiling, weight and others) by name, and changes of a class in force.
 //!
 //! Methods of `Class`, whose fields are in `classes.rs`.
 
@@ -13,7 +13,7 @@ use crate::{Bytes, Rate};
 /// A change of one term in one direction. `None`: the value stays. `Some(None)`: the value is removed.
 pub type TermChange = Option<Option<TermValue>>;
 
-/// Changes of a class in force, up and down. Terms without a change keep their values.
+/// Changes of a class in force, for each direction. Terms without a change keep their values.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ClassChange(BTreeMap<Term, [TermChange; 2]>);
 
@@ -73,7 +73,7 @@ impl ClassChange {
 }
 
 impl Class {
-    /// The terms that differ from those of a class without rights, without the queue and its marking.
+    /// The terms whose values differ from the defaults of a class. The queue and its marking are left out.
     #[must_use]
     pub fn written(&self) -> Vec<Term> {
         let without = Self::new("", self.queue.clone());

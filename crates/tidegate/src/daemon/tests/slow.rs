@@ -129,7 +129,7 @@ async fn an_answer_holds_its_memory_until_it_is_sent_and_no_longer() {
     }
     sleep(GRACE).await;
     assert_eq!(pages.seats.used(), (1, 0));
-    // The same connection sends two more requests, whose answers are small.
+    // Another connection sends two requests at once, whose answers are small.
     drop(stream);
     let stream = pages.sends(&(asks("/small") + &asks("/small"))).await;
     sleep(GRACE).await;

@@ -6,14 +6,14 @@ use super::Packet;
 
 /// Number of packets of ACK-controlled flows, and their charged bytes.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Governed {
+pub struct Controlled {
     /// Number of packets.
     pub packets: u64,
     /// Charged bytes.
     pub bytes: u64,
 }
 
-impl Governed {
+impl Controlled {
     /// Counts `packet`, if its flow is ACK-controlled.
     #[inline]
     pub fn add(&mut self, packet: &Packet) {
@@ -32,7 +32,7 @@ impl Governed {
     }
 }
 
-impl AddAssign for Governed {
+impl AddAssign for Controlled {
     #[inline]
     fn add_assign(&mut self, more: Self) {
         self.packets += more.packets;
@@ -40,7 +40,7 @@ impl AddAssign for Governed {
     }
 }
 
-impl SubAssign for Governed {
+impl SubAssign for Controlled {
     #[inline]
     fn sub_assign(&mut self, less: Self) {
         self.packets -= less.packets;

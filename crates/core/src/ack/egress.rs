@@ -20,7 +20,7 @@ use crate::{Bytes, Rate};
 
 /// State of an egress: its backlog, its rate, and the room for requests.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Ahead {
+pub struct EgressState {
     /// Backlog: charged bytes of ACK-controlled flows of all aggregates that wait at this egress.
     pub waiting: Bytes,
     /// Number of packets without ACK control that wait at this egress, too.
@@ -32,7 +32,7 @@ pub struct Ahead {
     /// Bytes that may be requested: the target less backlog and credit.
     pub room: Bytes,
     /// Poll interval: the longest time until the gateway looks at the queue again.
-    pub grain: Duration,
+    pub poll_interval: Duration,
 }
 
 /// Profile rates of the aggregates that request data for one egress.
@@ -78,7 +78,7 @@ impl Asked {
     }
 }
 
-impl Ahead {
+impl EgressState {
     /// Max-min share of an aggregate of `rate` at this egress. It is `rate` if the egress carries all.
     pub(super) fn part_of(&self, rate: Rate) -> Rate {
         let Some(most) = self.rate else { return rate };
@@ -158,11 +158,11 @@ impl Wanted {
         self.near_us = if at_once { average.max(near_us) } else { average };
     }
 
-    /// Target for backlog plus credit, for an egress of `rate` that is polled once in a `grain`. Beside
+    /// Target for backlog plus credit, for an egress of `rate` that is polled once in a `poll_interval`. Beside
     /// `others` packets, it has room for a segment of every flow with held ACKs. One other packet is a
     /// ping, which needs no room.
-    pub(super) fn bytes(&self, rate: Rate, grain: Duration, others: u64) -> u64 {
-        self.within(Duration::MAX, rate, grain, others)
+    pub(super) fn bytes(&self, rate: Rate, poll_interval: Duration, others: u64) -> u64 {
+        self.within(Duration::MAX, rate, poll_interval, others)
     }
 
     /// The [target](Self::bytes), if data comes `longest` after its request at the latest.
@@ -170,12 +170,12 @@ impl Wanted {
         &self,
         longest: Duration,
         rate: Rate,
-        grain: Duration,
+        poll_interval: Duration,
         others: u64,
     ) -> u64 {
         let segment = u64::from(self.segment());
         let way = self.way().min(longest);
-        let on_its_way = rate.bytes_in(way + grain).0;
+        let on_its_way = rate.bytes_in(way + poll_interval).0;
         let beside = if others > 1 { self.waiting } else { 0 };
         let least = segment * u64::from(LEAST_TARGET);
         least.max(on_its_way + segment * u64::from(PER_ACK.max(beside)))
@@ -193,7 +193,7 @@ fn micros(span: Duration) -> u64 {
 
 /// The egresses of one direction, and the aggregates that send there.
 #[derive(Default)]
-pub(crate) struct Places {
+pub(crate) struct EgressGates {
     places: Vec<Place>,
     /// Aggregates that wait for room, in the order of their turns at each egress.
     turns: DeficitRoundRobin,
@@ -252,26 +252,26 @@ impl Place {
     }
 
     /// Bytes that may be requested: the target less backlog and credit.
-    fn room(&self, ahead: Ahead) -> u64 {
+    fn room(&self, ahead: EgressState) -> u64 {
         let Some(most) = ahead.rate else { return u64::MAX };
         // An aggregate that has requested nothing yet may request data at its own rate.
         let rate =
             if self.asked.all == 0 { most } else { most.min(Rate::from_bps(self.asked.all)) };
-        let wanted = self.wanted.bytes(rate, ahead.grain, ahead.others);
+        let wanted = self.wanted.bytes(rate, ahead.poll_interval, ahead.others);
         wanted.saturating_sub(ahead.waiting.0.saturating_add(self.outstanding))
     }
 }
 
-impl Places {
+impl EgressGates {
     /// Adds to `ahead` the rates of the aggregates at `place`, and the room for a request out of turn.
     /// There is no room while an aggregate waits for its turn, and no limit without an egress rate.
-    pub(crate) fn complete(&self, place: usize, ahead: Ahead) -> Ahead {
+    pub(crate) fn complete(&self, place: usize, ahead: EgressState) -> EgressState {
         if ahead.rate.is_none() {
-            return Ahead { room: Bytes(u64::MAX), ..ahead };
+            return EgressState { room: Bytes(u64::MAX), ..ahead };
         }
         let place = self.places.get(place).copied().unwrap_or_default();
         let room = if place.turns.member().is_none() { place.room(ahead) } else { 0 };
-        Ahead { asked: place.asked, room: Bytes(room), ..ahead }
+        EgressState { asked: place.asked, room: Bytes(room), ..ahead }
     }
 
     /// Returns `true` if an aggregate waits for room at any egress.
@@ -320,7 +320,7 @@ impl Places {
     pub(crate) fn turn(
         &mut self,
         place: usize,
-        ahead: impl FnOnce() -> Ahead,
+        ahead: impl FnOnce() -> EgressState,
     ) -> Option<(u32, Bytes)> {
         let place = self.places.get_mut(place)?;
         place.turns.member()?;
@@ -366,14 +366,14 @@ mod tests {
         Call { called, rate: 10_000_000, wanted, more: true, ..Call::default() }
     }
 
-    fn behind(waiting: u64) -> Ahead {
-        Ahead { waiting: Bytes(waiting), rate: MOST, ..Ahead::default() }
+    fn behind(waiting: u64) -> EgressState {
+        EgressState { waiting: Bytes(waiting), rate: MOST, ..EgressState::default() }
     }
 
     /// Catches: aggregates that share by ACKs instead of bytes; an aggregate whose turn never ends.
     #[test]
     fn who_waits_takes_turns_byte_for_byte_whatever_an_ack_is_worth() {
-        let (mut places, worth) = (Places::default(), [1_514, 3_028, 6_056]);
+        let (mut places, worth) = (EgressGates::default(), [1_514, 3_028, 6_056]);
         let mut called = [0_u64; 3];
         for sender in 0..3 {
             places.note(7, sender, more(0), MOST);
@@ -393,8 +393,8 @@ mod tests {
     /// still count.
     #[test]
     fn room_is_what_nobody_has_called_for_and_is_for_those_who_wait() {
-        let mut places = Places::default();
-        let room = |places: &Places, waiting| places.complete(0, behind(waiting)).room.0;
+        let mut places = EgressGates::default();
+        let room = |places: &EgressGates, waiting| places.complete(0, behind(waiting)).room.0;
         // Three full segments; or two, and 3 ms at 10 Mbit/s (the round trip of the senders).
         assert_eq!(room(&places, 1_000), 3 * 1_514 - 1_000);
         let idle = Call { more: false, ..more(1 << 20) };
@@ -409,23 +409,23 @@ mod tests {
         assert_eq!(places.turn(0, || behind(0)).unwrap().0, 2);
         places.note(0, 2, Call::default(), MOST);
         assert_eq!((places.turn(0, || behind(0)), places.is_waited_for()), (None, false));
-        assert_eq!(places.complete(0, Ahead::default()).room.0, u64::MAX);
+        assert_eq!(places.complete(0, EgressState::default()).room.0, u64::MAX);
         places.note(0, 2, more(0), MOST);
-        assert_eq!(places.turn(0, Ahead::default), None, "nothing is ever to wait there");
+        assert_eq!(places.turn(0, EgressState::default), None, "nothing is ever to wait there");
     }
 
     /// Catches: the last report at the former place subtracted at the new one.
     /// Catches: an aggregate that stays in the turns of its former place.
     #[test]
     fn who_changes_its_place_is_forgotten_at_the_former_one() {
-        let mut places = Places::default();
+        let mut places = EgressGates::default();
         let waits = |outstanding| Call { outstanding, ..more(0) };
         for sender in 0..2 {
             places.note(3, sender, waits(700), MOST);
         }
         places.note(5, 0, waits(400), MOST);
         places.note(5, 2, waits(100), MOST);
-        let turn = |places: &mut Places, at| places.turn(at, || behind(0)).map(|(who, _)| who);
+        let turn = |places: &mut EgressGates, at| places.turn(at, || behind(0)).map(|(who, _)| who);
         assert_eq!([3, 5].map(|at| turn(&mut places, at)), [Some(1), Some(0)]);
         places.note(3, 1, Call::default(), MOST);
         assert_eq!((places.places[3].outstanding, places.places[3].asked), Default::default());
@@ -444,7 +444,7 @@ mod tests {
     /// Catches: a removed aggregate, or its former larger rate, that still counts.
     #[test]
     fn what_is_asked_for_together_is_cut_down_to_what_may_leave_from_the_largest_down() {
-        let mut places = Places::default();
+        let mut places = EgressGates::default();
         let mut parts = |asked: [u64; 3]| {
             for _ in 0..2 {
                 for (number, mbps) in (0..).zip(asked) {
