@@ -169,7 +169,7 @@ pub(crate) fn trunk_any(bytes: &[u8]) {
     let now = Time::from_secs(1);
     assert!(here.open(now, bytes).is_err());
     agree(now, [&mut here, &mut there], bytes);
-    let right = there.seal(3, &Segment::default()).unwrap().to_vec();
+    let right = there.authenticate(3, &Segment::default()).unwrap().to_vec();
     let mut wrong = right.clone();
     wrong.iter_mut().zip(bytes).for_each(|(byte, change)| *byte ^= change);
     assert!(wrong == right || here.open(now, &wrong).is_err());
@@ -213,7 +213,7 @@ fn carried_any(bytes: &[u8]) {
     let now = Time::from_secs(1);
     agree(now, [&mut here, &mut there], &[]);
     let mut datagram = [&[0; 7][..], bytes, &[0; 16]].concat();
-    assert_eq!(there.seal_user(&mut datagram), Some(1));
+    assert_eq!(there.authenticate_user(&mut datagram), Some(1));
     assert_eq!(here.open(now, &datagram), Ok(Opened::User));
     assert_eq!(user_packet(&datagram), bytes);
     assert!(here.open(now, &datagram).is_err());

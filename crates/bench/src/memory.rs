@@ -1,7 +1,8 @@
 //! Heap memory of an idle flow and of an idle class, counted by the allocator.
 
-use cap::Cap;
-use mimalloc::MiMalloc;
+use std::alloc::System;
+
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tidegate_core::gateway::Gateway;
 use tidegate_core::qdisc::QdiscSpec;
 
@@ -9,9 +10,9 @@ use crate::cases::{self, GROUP};
 use crate::number::real;
 use crate::report::{Line, Report};
 
-/// The allocator of the program, with a count of its bytes.
+/// The allocator of the program, with counters.
 #[global_allocator]
-static HEAP: Cap<MiMalloc> = Cap::new(MiMalloc, usize::MAX);
+static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 /// Number of idle flows in the measurement.
 const FLOWS: u32 = 100_000;
@@ -97,14 +98,17 @@ const MOST_TIME: f64 = 1.0;
 
 /// Bytes on the heap now.
 pub(crate) fn held() -> u64 {
-    u64::try_from(HEAP.allocated()).unwrap_or(0)
+    let it = HEAP.stats();
+    let held = it.bytes_allocated.wrapping_sub(it.bytes_deallocated);
+    u64::try_from(held).unwrap_or(0)
 }
 
 /// Heap bytes of the gateway that `make` returns.
 fn heap(make: impl FnOnce() -> anyhow::Result<Gateway>) -> anyhow::Result<f64> {
-    let before = held();
+    let region = Region::new(HEAP);
     let gateway = make()?;
-    let bytes = held().saturating_sub(before);
+    let change = region.change();
     drop(gateway);
-    Ok(real(bytes))
+    let bytes = change.bytes_allocated.saturating_sub(change.bytes_deallocated);
+    Ok(real(u64::try_from(bytes)?))
 }

@@ -39,7 +39,7 @@ pub use buffer::{ALPHA, begin, required_buffer};
 pub use config::{Config, Fallback, Probing, vegas};
 pub use report::{TrunkCounters, TrunkReport, TrunkState};
 pub use weight::MOST_WEIGHT;
-pub use wire::{Encapsulation, SEAL, USER_HEADER, Wire, datagram_len};
+pub use wire::{Encapsulation, TAG_LEN, USER_HEADER, Wire, datagram_len};
 
 use crate::ack::EgressState;
 use crate::packet::{Fifo, FlowId, FlowKey, Handover};

@@ -265,7 +265,7 @@ impl TrunkPort {
         };
         let segment = Segment { header, sack, ecn: described.ecn };
         let Peer { session, envelope, .. } = &mut self.trunks[number];
-        let Some(datagram) = session.seal(channel, &segment) else { return false };
+        let Some(datagram) = session.authenticate(channel, &segment) else { return false };
         let Some(mut frame) = self.memory.place(pool, packet, envelope.size() + datagram.len())
         else {
             return false;

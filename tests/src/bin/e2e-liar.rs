@@ -41,7 +41,7 @@ fn lie(ends: Ends, key: &Key) -> Result<(), Box<dyn Error>> {
             Ok(Opened::Hello { answer: Some(nonce) }) => Some(session.answer(nonce)),
             Ok(Opened::Segment { channel, segment }) if segment.header.sequence_len() > 0 => {
                 let segment = Segment { header: answer(&segment.header), ..segment };
-                session.seal(channel ^ 1, &segment).map(<[u8]>::to_vec)
+                session.authenticate(channel ^ 1, &segment).map(<[u8]>::to_vec)
             }
             _ => None,
         };

@@ -106,12 +106,17 @@ impl DeficitRoundRobin {
     /// Returns `true` if the first member of `round` may send `length` bytes in this turn. It gets its `quantum` if its
     /// credit is smaller than `length`, once in a turn. Otherwise its turn ends.
     #[inline]
-    pub fn covers(&mut self, round: &mut Round, length: i64, quantum: i64) -> bool {
+    pub fn covers(
+        &mut self,
+        round: &mut Round,
+        length: i64,
+        quantum: impl FnOnce() -> i64,
+    ) -> bool {
         let Some(member) = round.member() else { return false };
         let credit = &mut self.credits[member.index()];
         if *credit < length && !round.paid {
             round.paid = true;
-            *credit = credit.saturating_add(quantum);
+            *credit = credit.saturating_add(quantum());
         }
         let covers = *credit >= length;
         if !covers {
@@ -241,7 +246,7 @@ mod tests {
                 for _ in 0..=2 * members.len() {
                     let member = round.member().unwrap();
                     let quantum = members[member.index()].0;
-                    if robin.covers(&mut round, length(member), quantum) {
+                    if robin.covers(&mut round, length(member), || quantum) {
                         robin.charge(member, length(member));
                         least = least.min(robin.credit(member));
                         return member;
@@ -260,9 +265,9 @@ mod tests {
         for number in 0..2 {
             robin.join_round(&mut round, Member(number), 0);
         }
-        assert!(robin.covers(&mut round, 100, 1_000));
+        assert!(robin.covers(&mut round, 100, || 1_000));
         robin.leave_round(&mut round, Member(0));
-        assert!(robin.covers(&mut round, 1_000, 1_000));
+        assert!(robin.covers(&mut round, 1_000, || 1_000));
         assert_eq!((round.member(), robin.credit(Member(1))), (Some(Member(1)), 1_000));
     }
 

@@ -53,7 +53,7 @@ impl Case for Sealed {
         for _ in 0..operations {
             let header = &mut self.segment.header;
             header.seq = header.seq.wrapping_add(header.payload);
-            let datagram = from.seal(0, &self.segment).unwrap_or_default();
+            let datagram = from.authenticate(0, &self.segment).unwrap_or_default();
             if let Ok(Opened::Segment { segment, .. }) = to.open(Time::ZERO, datagram) {
                 sum += u64::from(segment.header.seq);
             }

@@ -343,8 +343,8 @@ impl LogicalPartitions {
             if len > self.quantum {
                 self.quantum = len;
             }
-            let weight = self.accounts[member.index()].part().weight().cast_signed();
-            let quantum = self.quantum.saturating_mul(weight);
+            let weight = || self.accounts[member.index()].part().weight().cast_signed();
+            let quantum = || self.quantum.saturating_mul(weight());
             if !self.robin.covers(&mut self.round, len, quantum) {
                 continue;
             }

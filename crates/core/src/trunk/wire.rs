@@ -41,7 +41,7 @@ pub enum Encapsulation {
 pub const USER_HEADER: u32 = 7;
 
 /// Bytes of the authentication tag at the end of each datagram.
-pub const SEAL: u32 = 16;
+pub const TAG_LEN: u32 = 16;
 
 /// Bytes of a UDP header (RFC 768).
 const UDP: u32 = 8;
@@ -59,7 +59,7 @@ impl Wire {
     pub fn overhead(&self, local: IpAddr) -> u32 {
         match self {
             Self::Datagrams { encapsulation: Encapsulation::Udp, .. } => {
-                ip_header(local) + UDP + USER_HEADER + SEAL
+                ip_header(local) + UDP + USER_HEADER + TAG_LEN
             }
             _ => 0,
         }
@@ -119,7 +119,7 @@ pub fn datagram_len(segment: &Segment) -> u32 {
         + there(header.window_scale.is_some(), 1)
         + there(header.mss > 0, 2)
         + 8 * blocks;
-    UDP + SEGMENT + options + SEAL
+    UDP + SEGMENT + options + TAG_LEN
 }
 
 /// Bytes of a segment without TCP options, as a datagram encodes it.

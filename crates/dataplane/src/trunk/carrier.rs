@@ -20,7 +20,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 
 use tidegate_core::packet::{Endpoint, Network, Protocol};
-use tidegate_core::trunk::{SEAL, USER_HEADER};
+use tidegate_core::trunk::{TAG_LEN, USER_HEADER};
 use tidegate_core::{Packet, PacketId, PacketPool, Reason};
 use tidegate_wire::icmp;
 use tidegate_wire::neighbour::Mac;
@@ -151,9 +151,10 @@ impl TrunkPort {
             buffer.copy_within(inner, at);
         }
         pool[packet] = Packet { segments: 1, ..Packet::default() };
-        let span = at - before..at + len + index(SEAL);
+        let span = at - before..at + len + index(TAG_LEN);
         let mut frame = self.memory.hold(pool, packet, span).ok_or(Reason::TooLong)?;
-        let sent = session.seal_user(&mut frame[envelope.size()..]).ok_or(Reason::NoRoute)?;
+        let sent =
+            session.authenticate_user(&mut frame[envelope.size()..]).ok_or(Reason::NoRoute)?;
         let checksum = envelope.write(&mut frame, next_hop, outer, Some(sent));
         path.sent(sent, checksum.ok_or(Reason::TooLong)?);
         carried.sent += 1;
@@ -420,7 +421,7 @@ fn network_len(bytes: &[u8]) -> Option<usize> {
 
 /// The range in `frame` of the user packet in the datagram whose UDP header is at `at`.
 fn inside(frame: &[u8], at: usize) -> Option<Range<usize>> {
-    let len = payload(frame, at)?.len().checked_sub(index(USER_HEADER + SEAL))?;
+    let len = payload(frame, at)?.len().checked_sub(index(USER_HEADER + TAG_LEN))?;
     let start = at + UDP + index(USER_HEADER);
     Some(start..start + len)
 }

@@ -37,7 +37,7 @@
 //! how the trunk's share is found, and whether connections have weights. An end refuses a hello of
 //! another form, so that no session begins.
 //!
-//! The authentication tag (*seal*) of a packet is SipHash-2-4 with 128 bits of output. This MAC for
+//! The authentication tag of a packet is SipHash-2-4 with 128 bits of output. This MAC for
 //! short messages takes at most half the time of BLAKE3. BLAKE3 derives the MAC keys of 128 bits
 //! from the secret.
 //!
@@ -113,14 +113,15 @@ pub enum Opened {
 /// The user packet in `datagram`, which [`open`](Session::open) returned as [`Opened::User`].
 #[must_use]
 pub fn user_packet(datagram: &[u8]) -> &[u8] {
-    datagram.get(USER_HEADER..datagram.len().saturating_sub(SEAL)).unwrap_or_default()
+    datagram.get(USER_HEADER..datagram.len().saturating_sub(TAG_LEN)).unwrap_or_default()
 }
 
 /// Bytes of a tag.
-const SEAL: usize = 16;
+const TAG_LEN: usize = 16;
 const USER_HEADER: usize = 7;
 
-const _: () = assert!(tidegate_core::trunk::SEAL == 16 && tidegate_core::trunk::USER_HEADER == 7);
+const _: () =
+    assert!(tidegate_core::trunk::TAG_LEN == 16 && tidegate_core::trunk::USER_HEADER == 7);
 
 /// Most unverified nonces that are answered per second, about 50 kbit/s of answers. To use up the
 /// limit, an attacker would have to record hellos of as many restarts of the peer.
@@ -132,7 +133,7 @@ const SECOND: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Session {
     /// MAC keys of hellos: first for sent hellos, then for received hellos.
-    hellos: [Seal; 2],
+    hellos: [MacKey; 2],
     secret: Key,
     ends: Ends,
     /// The secret from which this end derives its nonces. It differs in each run.
@@ -155,7 +156,7 @@ pub struct Session {
     sessions: u64,
     refused: Refusals,
     /// Buffer for the datagram of a segment, reused by each segment.
-    sealed: Vec<u8>,
+    authenticated: Vec<u8>,
 }
 
 /// The states of the table above.
@@ -189,8 +190,8 @@ impl SessionState {
 #[derive(Debug)]
 struct Agreed {
     peer: Nonce,
-    send: Seal,
-    receive: Seal,
+    send: MacKey,
+    receive: MacKey,
     /// Two packet-number spaces, [`SEGMENT`] and [`USER_PACKET`]: the last number sent, and the
     /// anti-replay window of numbers received.
     sent: [u64; 2],
@@ -201,7 +202,7 @@ impl Session {
     /// An end that has received nothing yet. `random` must differ in each run.
     #[must_use]
     pub fn new(key: &Key, ends: Ends, random: [u8; 32]) -> Self {
-        let hello = |ends: Ends| Seal::derive(HELLO, key, ends, &[]);
+        let hello = |ends: Ends| MacKey::derive(HELLO, key, ends, &[]);
         let mut session = Self {
             hellos: [hello(ends), hello(ends.reverse())],
             secret: key.clone(),
@@ -217,7 +218,7 @@ impl Session {
             answered: (Vec::new(), Time::ZERO),
             sessions: 0,
             refused: Refusals::default(),
-            sealed: Vec::with_capacity(LONGEST + SEAL),
+            authenticated: Vec::with_capacity(LONGEST + TAG_LEN),
         };
         session.renew();
         session
@@ -278,17 +279,17 @@ impl Session {
     pub fn answer(&self, heard: Nonce) -> Vec<u8> {
         let message = Message::Hello { form: self.form, own: self.own, heard };
         let mut bytes = Vec::new();
-        sealed(&message, &self.hellos[0], &mut bytes).unwrap_or_default().to_vec()
+        authenticated(&message, &self.hellos[0], &mut bytes).unwrap_or_default().to_vec()
     }
 
     /// Encodes and authenticates a segment of the connection `channel`. `None` without a session,
     /// or if a field of the segment is too large.
     #[must_use]
-    pub fn seal(&mut self, channel: u8, segment: &Segment) -> Option<&[u8]> {
+    pub fn authenticate(&mut self, channel: u8, segment: &Segment) -> Option<&[u8]> {
         let agreed = self.state.session_mut()?;
         let number = agreed.sent[SEGMENT] + 1;
         let message = Message::Segment { channel, number, segment: *segment };
-        let bytes = sealed(&message, &agreed.send, &mut self.sealed)?;
+        let bytes = authenticated(&message, &agreed.send, &mut self.authenticated)?;
         agreed.sent[SEGMENT] = number;
         Some(bytes)
     }
@@ -296,14 +297,14 @@ impl Session {
     /// Authenticates a user packet in place. `datagram` consists of room for the header, the
     /// packet, and room for the tag. Returns the packet number. `None` without a session.
     #[must_use]
-    pub fn seal_user(&mut self, datagram: &mut [u8]) -> Option<u64> {
+    pub fn authenticate_user(&mut self, datagram: &mut [u8]) -> Option<u64> {
         let agreed = self.state.session_mut().filter(|_| self.form.encapsulates)?;
         let number = agreed.sent[USER_PACKET] + 1;
-        let (bytes, seal) = datagram.split_last_chunk_mut::<SEAL>()?;
+        let (bytes, tag) = datagram.split_last_chunk_mut::<TAG_LEN>()?;
         let [first, rest @ ..] = bytes.first_chunk_mut::<USER_HEADER>()?;
         *first = USER;
         rest.copy_from_slice(number.to_be_bytes().get(2..).filter(|_| number <= MOST)?);
-        *seal = agreed.send.of(bytes);
+        *tag = agreed.send.of(bytes);
         agreed.sent[USER_PACKET] = number;
         Some(number)
     }
@@ -327,14 +328,14 @@ impl Session {
     }
 
     fn take(&mut self, now: Time, datagram: &[u8]) -> Result<Opened, Refusal> {
-        let (bytes, seal) = datagram.split_last_chunk::<SEAL>().ok_or(Refusal::Malformed)?;
+        let (bytes, tag) = datagram.split_last_chunk::<TAG_LEN>().ok_or(Refusal::Malformed)?;
         if let [USER, rest @ ..] = bytes {
             let number = rest.first_chunk().ok_or(Refusal::Malformed)?;
-            return self.take_user(now, bytes, *number, seal);
+            return self.take_user(now, bytes, *number, tag);
         }
         match Message::read(bytes)? {
             Message::Hello { form, own, heard } => {
-                if !self.hellos[1].fits(bytes, seal) {
+                if !self.hellos[1].fits(bytes, tag) {
                     return Err(Refusal::Forged);
                 }
                 self.difference = form.difference(self.form);
@@ -346,7 +347,7 @@ impl Session {
             }
             Message::Segment { channel, number, segment } => {
                 let agreed = self.state.session_mut().ok_or(Refusal::NoSession)?;
-                if !agreed.receive.fits(bytes, seal) {
+                if !agreed.receive.fits(bytes, tag) {
                     return Err(Refusal::Forged);
                 }
                 if !agreed.taken[SEGMENT].take(number) {
@@ -363,10 +364,10 @@ impl Session {
         now: Time,
         bytes: &[u8],
         [a, b, c, d, e, f]: [u8; 6],
-        seal: &[u8; SEAL],
+        tag: &[u8; TAG_LEN],
     ) -> Result<Opened, Refusal> {
         let agreed = self.state.session_mut().ok_or(Refusal::NoSession)?;
-        if !agreed.receive.fits(bytes, seal) {
+        if !agreed.receive.fits(bytes, tag) {
             return Err(Refusal::Forged);
         }
         if !self.form.encapsulates {
@@ -408,7 +409,7 @@ impl Session {
     fn agree(&mut self, peer: Nonce) {
         let own = self.own;
         let way = |ends, nonces: [Nonce; 2]| {
-            Seal::derive(SEGMENTS, &self.secret, ends, nonces.as_flattened())
+            MacKey::derive(SEGMENTS, &self.secret, ends, nonces.as_flattened())
         };
         self.state = SessionState::Agreed(Agreed {
             peer,
@@ -451,11 +452,11 @@ impl Session {
 }
 
 /// Encodes `message` and its tag into the buffer `bytes`.
-fn sealed<'a>(message: &Message, seal: &Seal, bytes: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+fn authenticated<'a>(message: &Message, key: &MacKey, bytes: &'a mut Vec<u8>) -> Option<&'a [u8]> {
     bytes.clear();
     message.write(bytes)?;
-    let seal = seal.of(bytes);
-    bytes.extend_from_slice(&seal);
+    let tag = key.of(bytes);
+    bytes.extend_from_slice(&tag);
     Some(bytes)
 }
 
@@ -468,15 +469,15 @@ const SEGMENTS: &str = "tidegate trunk version 2, segments of a session";
 
 /// Computes authentication tags with one key.
 #[derive(Clone)]
-struct Seal(SipHasher24);
+struct MacKey(SipHasher24);
 
-impl std::fmt::Debug for Seal {
+impl std::fmt::Debug for MacKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Seal(..)")
+        f.write_str("MacKey(..)")
     }
 }
 
-impl Seal {
+impl MacKey {
     /// The MAC for `purpose`, for packets from the first of `ends` to the second. `more` also
     /// enters into the key.
     fn derive(purpose: &str, key: &Key, ends: Ends, more: &[u8]) -> Self {
@@ -495,13 +496,13 @@ impl Seal {
         Self(SipHasher24::new_with_key(&key))
     }
 
-    fn of(&self, bytes: &[u8]) -> [u8; SEAL] {
+    fn of(&self, bytes: &[u8]) -> [u8; TAG_LEN] {
         self.0.hash(bytes).as_bytes()
     }
 
-    /// Returns `true` if `seal` is the tag of `bytes`. The comparison takes constant time.
-    fn fits(&self, bytes: &[u8], seal: &[u8; SEAL]) -> bool {
-        constant_time_eq::constant_time_eq_16(&self.of(bytes), seal)
+    /// Returns `true` if `tag` is the tag of `bytes`. The comparison takes constant time.
+    fn fits(&self, bytes: &[u8], tag: &[u8; TAG_LEN]) -> bool {
+        constant_time_eq::constant_time_eq_16(&self.of(bytes), tag)
     }
 }
 
@@ -514,10 +515,10 @@ mod tests {
     fn a_seal_is_what_the_reference_code_says() {
         let bytes: [u8; 63] = std::array::from_fn(|at| u8::try_from(at).unwrap());
         let key = bytes.first_chunk().unwrap();
-        let seal =
-            |len| u128::from_be_bytes(Seal(SipHasher24::new_with_key(key)).of(&bytes[..len]));
-        assert_eq!(seal(0), 0xa381_7f04_ba25_a8e6_6df6_7214_c755_0293);
-        assert_eq!(seal(15), 0x5493_e999_33b0_a811_7e08_ec0f_97cf_c3d9);
-        assert_eq!(seal(63), 0x5150_d177_2f50_834a_503e_069a_973f_bd7c);
+        let tag =
+            |len| u128::from_be_bytes(MacKey(SipHasher24::new_with_key(key)).of(&bytes[..len]));
+        assert_eq!(tag(0), 0xa381_7f04_ba25_a8e6_6df6_7214_c755_0293);
+        assert_eq!(tag(15), 0x5493_e999_33b0_a811_7e08_ec0f_97cf_c3d9);
+        assert_eq!(tag(63), 0x5150_d177_2f50_834a_503e_069a_973f_bd7c);
     }
 }

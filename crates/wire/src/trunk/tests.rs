@@ -25,14 +25,14 @@ fn end(second: bool, run: u8) -> Session {
 
 impl Session {
     /// Encodes a segment, and copies the datagram.
-    fn sealed(&mut self, channel: u8, segment: &Segment) -> Option<Vec<u8>> {
-        self.seal(channel, segment).map(<[u8]>::to_vec)
+    fn authenticated(&mut self, channel: u8, segment: &Segment) -> Option<Vec<u8>> {
+        self.authenticate(channel, segment).map(<[u8]>::to_vec)
     }
 
     /// Encodes a user packet. Returns the packet number and the datagram.
-    fn sealed_user(&mut self, packet: &[u8]) -> Option<(u64, Vec<u8>)> {
+    fn authenticated_user(&mut self, packet: &[u8]) -> Option<(u64, Vec<u8>)> {
         let mut datagram = [&[0; 7][..], packet, &[0; 16]].concat();
-        Some((self.seal_user(&mut datagram)?, datagram))
+        Some((self.authenticate_user(&mut datagram)?, datagram))
     }
 }
 
@@ -87,7 +87,7 @@ fn segments() -> impl Strategy<Value = Segment> {
 fn a_segment_with_timestamps_is_as_long_as_is_said() {
     let mut ends = agreed();
     let header = TcpSegment { timestamps: Some((1, 2)), payload: 1_460, ..TcpSegment::default() };
-    let bytes = ends[0].sealed(0, &Segment { header, ..Segment::default() }).unwrap();
+    let bytes = ends[0].authenticated(0, &Segment { header, ..Segment::default() }).unwrap();
     assert_eq!(bytes.len(), 46);
     assert!((20 + 8 + bytes.len()) * 100 <= 1_500 * 5);
     assert!((40 + 8 + bytes.len()) * 1_000 <= 1_500 * 65);
@@ -96,7 +96,7 @@ fn a_segment_with_timestamps_is_as_long_as_is_said() {
 #[test]
 fn nothing_is_sealed_or_taken_before_both_have_heard_each_other() {
     let mut ends = [end(false, 1), end(true, 2)];
-    assert!(ends[0].sealed(0, &Segment::default()).is_none());
+    assert!(ends[0].authenticated(0, &Segment::default()).is_none());
     let hello = ends[0].hello();
     assert!(matches!(ends[1].open(Time::ZERO, &hello), Ok(Opened::Hello { answer: Some(_) })));
     assert!(!ends[1].is_agreed() && ends[1].alive().is_none(), "it may be one of long ago");
@@ -110,7 +110,7 @@ fn nothing_is_sealed_or_taken_before_both_have_heard_each_other() {
 #[test]
 fn what_one_end_said_is_not_taken_back_by_itself_or_by_another_trunk() {
     let mut ends = agreed();
-    let bytes = ends[0].sealed(0, &Segment::default()).unwrap();
+    let bytes = ends[0].authenticated(0, &Segment::default()).unwrap();
     assert_eq!(ends[0].open(Time::ZERO, &bytes), Err(Refusal::Forged));
     assert_eq!(ends[0].open(Time::ZERO, &ends[0].hello()), Err(Refusal::Forged));
     let mut other = Session::new(&KEY, Ends { port: 9, ..ENDS.reverse() }, [2; 32]);
@@ -126,11 +126,11 @@ fn after_a_restart_of_the_peer_nothing_of_its_earlier_run_is_taken() {
     let mut ends = [end(false, 1), end(true, 2)];
     let mut recorded: Vec<_> = greet(&mut ends, Time::ZERO);
     for channel in 0..3 {
-        recorded.push((1, ends[0].sealed(channel, &Segment::default()).unwrap()));
+        recorded.push((1, ends[0].authenticated(channel, &Segment::default()).unwrap()));
     }
     ends[0] = end(false, 3);
     greet(&mut ends, second(2));
-    let bytes = ends[0].sealed(5, &Segment::default()).unwrap();
+    let bytes = ends[0].authenticated(5, &Segment::default()).unwrap();
     assert!(matches!(ends[1].open(second(2), &bytes), Ok(Opened::Segment { channel: 5, .. })));
     let sessions = ends[1].sessions();
     for (_, bytes) in recorded.iter().chain(&recorded).filter(|(to, _)| *to == 1) {
@@ -140,7 +140,7 @@ fn after_a_restart_of_the_peer_nothing_of_its_earlier_run_is_taken() {
     assert_eq!((ends[1].sessions(), ends[1].alive()), (sessions, Some(second(2))));
     // The answer to a replayed hello does no harm.
     greet(&mut ends, second(5));
-    let bytes = ends[0].sealed(6, &Segment::default()).unwrap();
+    let bytes = ends[0].authenticated(6, &Segment::default()).unwrap();
     assert!(matches!(ends[1].open(second(5), &bytes), Ok(Opened::Segment { channel: 6, .. })));
 }
 
@@ -203,7 +203,7 @@ fn hellos_of_long_ago_neither_keep_ends_from_agreeing_nor_from_hearing_each_othe
         for end_ms in [500, 30_000] {
             let mut ends = flooded(to, runs, flood, end_ms);
             let now = Time::from_millis(end_ms);
-            let segment = ends.each_mut().map(|it| it.sealed(9, &Segment::default()));
+            let segment = ends.each_mut().map(|it| it.authenticated(9, &Segment::default()));
             let [Some(here), Some(there)] = segment else {
                 panic!("{runs} runs, {flood} a second")
             };
@@ -308,9 +308,9 @@ fn the_form_of_a_hello_is_one_byte_that_earlier_releases_read_where_they_know_it
 #[test]
 fn many_user_packets_do_not_make_a_segment_too_old() {
     let mut ends = encapsulating();
-    let early = ends[0].sealed(0, &Segment::default()).unwrap();
+    let early = ends[0].authenticated(0, &Segment::default()).unwrap();
     for _ in 0..3_000 {
-        let (_, datagram) = ends[0].sealed_user(&[0; 40]).unwrap();
+        let (_, datagram) = ends[0].authenticated_user(&[0; 40]).unwrap();
         assert_eq!(ends[1].open(second(1), &datagram), Ok(Opened::User));
     }
     assert!(matches!(ends[1].open(second(1), &early), Ok(Opened::Segment { .. })));
@@ -318,7 +318,7 @@ fn many_user_packets_do_not_make_a_segment_too_old() {
 
 #[test]
 fn where_user_packets_leave_as_they_came_none_is_sealed() {
-    assert!(agreed()[0].sealed_user(&[0; 40]).is_none());
+    assert!(agreed()[0].authenticated_user(&[0; 40]).is_none());
 }
 
 #[test]
@@ -335,7 +335,7 @@ proptest! {
     #[test]
     fn a_segment_comes_out_as_it_went_in(channel in any::<u8>(), segment in segments()) {
         let mut ends = agreed();
-        let bytes = ends[0].sealed(channel, &segment).unwrap();
+        let bytes = ends[0].authenticated(channel, &segment).unwrap();
         prop_assert_eq!(ends[1].open(second(1), &bytes), Ok(Opened::Segment { channel, segment }));
         prop_assert_eq!(ends[1].alive(), Some(second(1)));
     }
@@ -348,7 +348,7 @@ proptest! {
         hello in any::<bool>(),
     ) {
         let mut ends = agreed();
-        let right = if hello { ends[0].hello() } else { ends[0].sealed(1, &segment).unwrap() };
+        let right = if hello { ends[0].hello() } else { ends[0].authenticated(1, &segment).unwrap() };
         let (mut wrong, at) = (right.clone(), at.index(right.len()));
         if cut { wrong.truncate(at) } else { wrong[at] ^= flip }
         prop_assert!(ends[1].open(second(1), &wrong).is_err());
@@ -363,7 +363,7 @@ proptest! {
         packet in prop::collection::vec(any::<u8>(), 0..300), at in any::<prop::sample::Index>(), flip in 1u8.., cut in any::<bool>(),
     ) {
         let mut ends = encapsulating();
-        let (number, right) = ends[0].sealed_user(&packet).unwrap();
+        let (number, right) = ends[0].authenticated_user(&packet).unwrap();
         prop_assert_eq!((number, right.len()), (1, packet.len() + 23));
         let (mut wrong, at) = (right.clone(), at.index(right.len()));
         if cut { wrong.truncate(at) } else { wrong[at] ^= flip }
@@ -382,14 +382,14 @@ proptest! {
     fn a_datagram_is_as_long_as_the_gateway_counts(segment in segments(), packet in prop::collection::vec(any::<u8>(), 0..99)) {
         let mut ends = encapsulating();
         let counted = tidegate_core::trunk::datagram_len(&segment);
-        let sealed = ends[0].sealed(1, &segment).unwrap();
-        prop_assert_eq!(u32::try_from(sealed.len() + 8).unwrap(), counted);
+        let authenticated = ends[0].authenticated(1, &segment).unwrap();
+        prop_assert_eq!(u32::try_from(authenticated.len() + 8).unwrap(), counted);
         let wire = tidegate_core::trunk::Wire::Datagrams {
             vlan: None,
             encapsulation: tidegate_core::trunk::Encapsulation::Udp,
         };
-        let (_, sealed) = ends[0].sealed_user(&packet).unwrap();
-        let longer = u32::try_from(20 + 8 + sealed.len() - packet.len()).unwrap();
+        let (_, authenticated) = ends[0].authenticated_user(&packet).unwrap();
+        let longer = u32::try_from(20 + 8 + authenticated.len() - packet.len()).unwrap();
         prop_assert_eq!(wire.overhead(ENDS.local), longer);
         prop_assert_eq!(wire.overhead("2001:db8::1".parse().unwrap()), longer + 20);
     }
@@ -398,7 +398,7 @@ proptest! {
     #[test]
     fn each_is_taken_once_in_whatever_order(order in prop::collection::vec(0usize..40, 1..120)) {
         let mut ends = agreed();
-        let sent: Vec<_> = (0..40).map(|n| ends[0].sealed(n, &Segment::default()).unwrap()).collect();
+        let sent: Vec<_> = (0..40).map(|n| ends[0].authenticated(n, &Segment::default()).unwrap()).collect();
         let mut taken = [false; 40];
         for n in order {
             let opened = ends[1].open(second(1), &sent[n]);
@@ -453,7 +453,7 @@ proptest! {
             ends.reverse();
         }
         for from in [0, 1] {
-            let bytes = ends[from].sealed(9, &Segment::default()).unwrap();
+            let bytes = ends[from].authenticated(9, &Segment::default()).unwrap();
             let opened = ends[1 - from].open(second(200), &bytes);
             let taken = matches!(opened, Ok(Opened::Segment { channel: 9, .. }));
             prop_assert!(taken, "{:?}", opened);
