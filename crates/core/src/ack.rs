@@ -17,7 +17,7 @@
 //! | target | bytes that the rate carries in a round trip to the sender, and two segments; at least three | `Wanted::within` in `egress.rs` |
 //!
 //! An ACK control has two independent parts. The window rule limits how much data a sender has in flight
-//! (`windows.rs`). The release rule decides when the next held ACK departs (`release.rs`). All tuned
+//! (`windows.rs`). The release rule decides when the next held ACK departs (`release.rs`). The tuned
 //! constants stand in `constants.rs`, with their sources.
 //!
 //! Source: `postack`, R001-9 P3 (the gate of a class) and R001-3 (windows).

@@ -3,6 +3,7 @@
 //! They cover shares of a path, short transfers beside long ones, failures of gateways and changes
 //! of the path, nested trunks, lying peers, and large numbers of trunks.
 
+mod ack_control;
 mod changes;
 mod differs;
 mod epochs;
@@ -10,7 +11,6 @@ mod liar;
 mod many;
 mod nested;
 mod shares;
-mod signal;
 mod sites;
 mod survival;
 mod web;

@@ -1,4 +1,6 @@
-//! All tuned constants of ACK control, in one table: name, value, and source or experiment.
+//! The tuned constants of ACK control, in one table: name, value, and source or experiment.
+//!
+//! Simple parts of these, such as half of the longest hold, stand in their formulas and are not counted.
 //!
 //! `docs/understand/ack-control-constants.md` shows how results change if a constant is halved or
 //! doubled. An architecture test counts these constants: there may only be fewer.

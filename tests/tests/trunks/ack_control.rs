@@ -22,10 +22,11 @@ const UPLOADS: usize = 4;
 fn senders_whose_acks_are_held_before_a_trunk_lose_nothing_and_hardly_wait() {
     witnessed_beside_others(|bed| {
         let key = key(bed);
-        let turn = || side_by_side(["none", "postack"], |signal| uploads(bed, &key, signal));
+        let turn =
+            || side_by_side(["none", "postack"], |ack_control| uploads(bed, &key, ack_control));
         let hangs = |them: &Vec<Findings>| them.iter().map(|it| it.hangs).sum();
         let [them] = turns(turn, hangs);
-        let [none, postack] = &them[..] else { unreachable!("one for each signal") };
+        let [none, postack] = &them[..] else { unreachable!("one for each ack_control") };
         println!("{none:?}, {postack:?}");
         assert!(postack.waiting < 0.2 * none.waiting, "{none:?}, {postack:?}");
         assert!(postack.mean < 0.5 * none.mean, "{none:?}, {postack:?}");
@@ -49,8 +50,8 @@ struct Findings {
     hangs: u64,
 }
 
-fn uploads(bed: &Testbed, key: &str, signal: &str) -> Findings {
-    let lab = Lab::up(bed, &topology(key, signal));
+fn uploads(bed: &Testbed, key: &str, ack_control: &str) -> Findings {
+    let lab = Lab::up(bed, &topology(key, ack_control));
     // The session of the gateways must exist, or the first uploads would wait for it.
     are_up(&lab, 1);
     let _server = lab.serve("c", "cubic");
@@ -66,7 +67,7 @@ fn uploads(bed: &Testbed, key: &str, signal: &str) -> Findings {
     let mut waiting: Vec<u64> = (0..30).map(look).collect();
     waiting.sort_unstable();
     let outcomes: Vec<_> = fetches.into_iter().map(|it| it.finish(LIMIT)).collect();
-    assert!(outcomes.iter().all(|it| it.complete && it.intact), "{signal}: {outcomes:?}");
+    assert!(outcomes.iter().all(|it| it.complete && it.intact), "{ack_control}: {outcomes:?}");
     let status = lab.status("north");
     let here: BTreeMap<String, u64> = drops(&status);
     Findings {
@@ -81,12 +82,12 @@ fn uploads(bed: &Testbed, key: &str, signal: &str) -> Findings {
 
 /// Two sites. The first site's policy has a profile as fast as its port, so the trunk alone limits
 /// the rate.
-fn topology(key: &str, signal: &str) -> String {
+fn topology(key: &str, ack_control: &str) -> String {
     let north = Site { name: "north", ends: [1, 2], next_hop: 1, fields: "" };
     let south = Site { name: "south", ends: [2, 1], next_hop: 0, fields: "" };
     let policy = format!(
         "[[policy]]\nname = \"all\"\naction = \"shape\"\nprofile = {{ mean = \"100 Mbit/s\" }}\n\
-         trunk = \"north\"\nack_control = \"{signal}\"\n"
+         trunk = \"north\"\nack_control = \"{ack_control}\"\n"
     );
     let tables = [
         host("a", 1, "north", Some(1)),
