@@ -8,13 +8,14 @@ mod gateway_run;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use tidegate_core::Count;
 use tidegate_core::ack::AckSpec;
 use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::gateway::{FlowSurvey, Gateway, GatewayConfig, Generation, Survey};
 use tidegate_core::packet::{Direction, FlowKey, Protocol, TcpSegment};
 use tidegate_core::policy::{Action, Class, ClassSet, Conditioning, PolicySet, Profile};
 use tidegate_core::qdisc::QdiscSpec;
-use tidegate_core::report::{Count, Report};
+use tidegate_core::report::Report;
 use tidegate_core::{Bytes, Packet, Rate, Time};
 
 use gateway_run::{
