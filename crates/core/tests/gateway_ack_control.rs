@@ -463,7 +463,7 @@ fn an_unresponsive_flow_is_named_until_it_responds() {
     assert_eq!((&*flows[0].policy, flows[0].direction), ("all", Direction::Up));
     assert!(flows[0].src.contains(':') && flows[0].dst.contains(':'), "{flows:?}");
     // The first examination subtracts nine eighths of the bytes that the rate carried in 50 ms.
-    assert_eq!(report.aggregates[0].acks.ungoverned, 15);
+    assert_eq!(report.aggregates[0].acks.uncontrolled, 15);
     // The flow is silent for some seconds, and then responds.
     run.leave();
     run.now += Duration::from_secs(3);

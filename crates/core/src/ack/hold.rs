@@ -25,6 +25,7 @@ use super::record::{Kind, NONE, Record, Records};
 use super::{Numbers, Returning};
 use crate::flow::before;
 use crate::packet::{Ecn, Facts, Fifo, Member, Options, Packet, TcpFlags, TcpSegment, make_room};
+use crate::reports::Peak;
 use crate::wheel::TimerWheel;
 use crate::{Bytes, Cx, PacketId, PacketPool, Time};
 
@@ -438,7 +439,7 @@ impl Holds {
         counts.held += 1;
         counts.packets += 1;
         counts.delayed += 1;
-        counts.peak_held = counts.peak_held.max(counts.held);
+        counts.peak_held += Peak(counts.held);
     }
 }
 
