@@ -303,6 +303,15 @@ impl TcpSegment {
 }
 
 impl Packet {
+    /// Index of the packet's flow in its aggregate: the reverse of [`QueueIndex::in_aggregate`].
+    ///
+    /// Valid from the classification of the packet until the packet enters the egress.
+    #[must_use]
+    #[inline]
+    pub const fn flow_index(&self) -> FlowIndex {
+        FlowIndex(self.queue_index.0)
+    }
+
     /// Returns `true` if the packet belongs to an ACK-controlled flow, whose ACKs the gateway may hold.
     #[must_use]
     #[inline]

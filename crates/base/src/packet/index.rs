@@ -2,7 +2,7 @@
 //!
 //! - An aggregate gives each of its flows a [`FlowIndex`]. Allocations and ACK controls know a flow by it.
 //! - A queue keeps the packets of each flow in a list of their own, with a [`QueueIndex`]. A packet carries the index
-//!   of the queue that it is in, or enters next, in [`Packet::queue_index`].
+//!   of the queue that it is in, or enters next, in [`Packet::queue_index`](super::Packet::queue_index).
 //!
 //! ```text
 //! queue of an aggregate:  queue index = flow index                     (in_aggregate, and back: Packet::flow_index)
@@ -11,7 +11,7 @@
 //!
 //! Rings, such as those of a round robin, contain indices of one kind. The compiler refuses a mixture.
 
-use super::{FlowId, Packet, slot};
+use super::{FlowId, slot};
 
 /// An index from zero into lists, such as that of a flow, a host or a class.
 pub trait Index: Copy + Eq {
@@ -66,17 +66,6 @@ impl QueueIndex {
     #[inline]
     pub const fn index(self) -> usize {
         slot(self.0)
-    }
-}
-
-impl Packet {
-    /// Index of the packet's flow in its aggregate: the reverse of [`QueueIndex::in_aggregate`].
-    ///
-    /// Valid from the classification of the packet until the packet enters the egress.
-    #[must_use]
-    #[inline]
-    pub const fn flow_index(&self) -> FlowIndex {
-        FlowIndex(self.queue_index.0)
     }
 }
 
