@@ -136,7 +136,7 @@ impl TrunkPort {
                 Endpoint::at(peer.session.ends().local, 0).number() == key.dst.number()
             };
             if let Some(peer) = self.trunks.iter_mut().find(at) {
-                peer.session.refuse(Refusal::Stranger);
+                peer.session.refuse(Refusal::NotFromPeer);
             }
         }
         Arrival::Here

@@ -4,7 +4,7 @@
 pub(crate) const MAX_QUEUES: u32 = 64;
 
 /// The deadline value by which a gateway requests bypass while it starts, ends, or is switched off.
-pub(super) const TOLD_TO_PASS: u64 = 0;
+pub(super) const PASS_REQUESTED: u64 = 0;
 
 /// The deadline value by which a gateway requests bypass while it has nothing to manage.
 pub(super) const NOTHING_TO_MANAGE: u64 = 1;
@@ -91,9 +91,9 @@ mod tests {
             numbers,
             [
                 ("MAX_QUEUES", u64::from(MAX_QUEUES)),
-                ("TOLD_TO_PASS", TOLD_TO_PASS),
+                ("PASS_REQUESTED", PASS_REQUESTED),
                 ("NOTHING_TO_MANAGE", NOTHING_TO_MANAGE),
-                ("BYPASS_TOLD", 0),
+                ("BYPASS_REQUESTED", 0),
                 ("BYPASS_SILENT", 1),
                 ("BYPASS_NO_SOCKET", 2),
                 ("BYPASS_IDLE", 3),

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use aya::maps::MapData;
 
-use super::layout::{Bypassed, FrameCount, NOTHING_TO_MANAGE, TOLD_TO_PASS};
+use super::layout::{Bypassed, FrameCount, NOTHING_TO_MANAGE, PASS_REQUESTED};
 use crate::heartbeat::Passing;
 use crate::mapping::Mapping;
 
@@ -45,7 +45,7 @@ impl Life {
     /// Lets frames bypass the gateway.
     pub(super) fn pass(&self, why: Passing) {
         self.until(match why {
-            Passing::Ended => TOLD_TO_PASS,
+            Passing::Ended => PASS_REQUESTED,
             Passing::NothingToManage => NOTHING_TO_MANAGE,
         });
     }

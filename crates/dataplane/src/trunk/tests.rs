@@ -344,7 +344,7 @@ fn every_datagram_for_an_end_of_a_trunk_is_counted_once() {
             Refusal::Forged,
             Refusal::Replayed,
             Refusal::Channel,
-            Refusal::Stranger,
+            Refusal::NotFromPeer,
         ] {
             assert!(refused.of(why) > 0, "{v6} {wire:?} {why:?} {refused:?}");
         }

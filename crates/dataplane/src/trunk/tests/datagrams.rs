@@ -291,7 +291,7 @@ fn what_is_sent_again_or_made_up_or_for_a_gateway_does_not_come_in() {
     world.run(100, |_, _| true);
     assert!(left(&world, 1).is_empty());
     let refused = world.sites[1].peer().refused;
-    let reasons = [Refusal::Replayed, Refusal::Forged, Refusal::Inner, Refusal::Stranger];
+    let reasons = [Refusal::Replayed, Refusal::Forged, Refusal::Inner, Refusal::NotFromPeer];
     let counts = reasons.map(|it| refused.of(it));
     assert_eq!((counts, refused.total()), ([1; 4], 4));
 }
