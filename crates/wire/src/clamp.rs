@@ -108,9 +108,9 @@ mod tests {
     }
 
     proptest! {
-        /// Catches: an MSS computed with the header length of the wrong IP version; a checksum that
-        /// is not updated, or updated as if the option began at an even byte; an MSS that grows; a
-        /// change of a packet without SYN.
+        /// Catches: an MSS computed with the header length of the wrong IP version; an MSS that grows;
+        /// a change of a packet without SYN.
+        /// Catches: a checksum that is not updated, or updated as if the option began at an even byte.
         #[test]
         fn the_mss_of_a_syn_is_lowered_to_the_packet_length_and_its_checksum_stays_valid(
             v6 in any::<bool>(), flags in any::<u8>(), mss in 1u16.., fits in 100u32..9_000, odd in any::<bool>(),

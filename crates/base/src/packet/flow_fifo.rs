@@ -396,9 +396,9 @@ mod tests {
     proptest! {
         /// The queue behaves like a plain list that is searched from the front.
         ///
-        /// Catches: a newer packet that still refers to a removed packet; a removed newest packet
-        /// to which the other packets of its flow still refer; a list record that stays in use for
-        /// a flow without packets, or that is never reused.
+        /// Catches: a newer packet that still refers to a removed packet, or an older packet of a flow
+        /// that still refers to a removed newest packet.
+        /// Catches: a list record that stays in use for a flow without packets, or is never reused.
         #[test]
         fn is_one_queue_and_a_queue_for_each_flow(steps in steps()) {
             let mut pool = PacketPool::with_capacity(256);

@@ -122,9 +122,10 @@ mod tests {
     /// Comparison with a sorted list. Many packets arrive at the same time, and some overtake
     /// others.
     ///
-    /// Catches: two packets with the same arrival time that change their order; a stored time of
-    /// the first arrival that is not updated when a packet overtakes all others; a wrong order
-    /// after a use of the first packet's `previous` link, which is not maintained.
+    /// Catches: two packets with the same arrival time that change their order; a stored time of the
+    /// first arrival that is not updated when a packet overtakes all others.
+    /// Catches: a wrong order after a use of the first packet's `previous` link, which is not
+    /// maintained.
     #[test]
     fn packets_arrive_in_order_of_their_times_and_equal_times_in_order_of_sending() {
         let mut random = Random::new(3, 0);

@@ -73,5 +73,5 @@ pub(super) fn burst_carries_mean(
     found.push(Diagnostic::warning(Code::BurstBelowMean, written.span(), message).help(help));
 }
 
-/// Longest time from the moment at which a packet conforms until the driver looks (its option `grid`).
+/// Longest time from the moment at which a packet conforms until the driver looks (its option `poll_interval`).
 const INTERVAL: Duration = Duration::from_micros(100);
