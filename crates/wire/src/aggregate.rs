@@ -214,7 +214,7 @@ impl Confirmation {
     ///
     /// # Errors
     ///
-    /// If the kind is not [`CONFIRMED`].
+    /// If the kind is not the kind of a confirmation.
     pub fn decode(bytes: [u8; CONFIRMATION]) -> Result<Self, Bad> {
         let [kind, number @ ..] = bytes;
         match kind {

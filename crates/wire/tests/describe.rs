@@ -1,5 +1,4 @@
-//! Descriptors agree with an independent parser (the crate `etherparse`), and no input breaks our
-//! parser.
+//! Descriptors agree with another parser (`etherparse`), and no input breaks our parser.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

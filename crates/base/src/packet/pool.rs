@@ -1,5 +1,4 @@
-//! The pool of packet descriptors: one slot for each packet that a machine (such as a gateway) can
-//! hold.
+//! The pool of packet descriptors: one slot for each packet that a gateway or a simulation can hold.
 //!
 //! A packet belongs to one owner, who passes the [`PacketId`] on, or releases it.
 
@@ -225,8 +224,7 @@ impl PacketPool {
         !self.copies.is_empty()
     }
 
-    /// The lent packet with this number, which [`lend`](Self::lend) returned. Valid until
-    /// [`take_back`](Self::take_back).
+    /// The lent packet with the number from [`lend`](Self::lend), before it is taken back.
     #[inline]
     pub fn lent(&self, number: u32) -> &Packet {
         self.at(number)
