@@ -165,9 +165,9 @@ fn run(signal: Option<AckSpec>) -> ([u64; 2], [u64; 2], f64) {
     (carried, received, waited)
 }
 
-/// Source: `postack`, A001-8 (each direction stays within 5 % of its rate).
-///
 /// Pure ACKs, one for each or every second segment, reduce the received data.
+///
+/// Source: `postack`, A001-8 (each direction stays within 5 % of its rate).
 ///
 /// Catches: data that is held until the data that it acknowledges may depart.
 #[test]

@@ -204,8 +204,8 @@ fn queue() -> QdiscSpec {
     QdiscSpec::PerFlow(Default::default())
 }
 
-/// Catches: only the policy's queue searched for the flow's packets; the packet that departs next
-/// not counted.
+/// Catches: a search for the flow's packets in the policy's queue only; a packet that departs next
+/// and is not counted.
 #[test]
 fn a_flow_is_limited_by_the_queue_that_holds_most_of_its_bytes() {
     let (link, mean) = (Some(LINK), Some(Rate::from_mbps(1)));
@@ -277,7 +277,7 @@ fn a_flow_that_fills_a_reduced_window_is_limited_by_the_window() {
 }
 
 /// Catches: a window that is not scaled, or that belongs to the other end; a limit of the receiver
-/// that is reported as one of the sender.
+/// that is reported as a limit of the sender.
 #[test]
 fn a_flow_without_backlog_is_limited_by_its_receiver_or_by_its_sender() {
     let mut run = Run::new(Setup::default());

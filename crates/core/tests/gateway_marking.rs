@@ -1,5 +1,5 @@
-//! Marking predictors at the link, at a class, at an aggregate, and at a shared buffer of a
-//! gateway.
+//! Marking predictors, which mark packets before a queue overflows: at the link, at a class, at an
+//! aggregate, and at the shared buffer of a gateway.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(dead_code, reason = "each test file uses its part of the modules")]
@@ -319,7 +319,7 @@ fn a_class_is_marked_for_the_rate_at_which_it_is_served() {
 
 /// Catches: a prediction with the guarantee for a class that borrows the whole link.
 #[test]
-fn a_class_that_borrows_is_not_marked_for_its_guarantee() {
+fn a_class_that_borrows_is_marked_for_the_rate_that_it_gets() {
     let mut alone = Bench::new(Place::Link, Some(REFERENCE));
     let mut borrows = Bench::of(two_classes(RATE, Rate::from_kbps(100)));
     for bench in [&mut alone, &mut borrows] {
@@ -372,16 +372,16 @@ fn an_unchanged_marking_keeps_its_trackers_over_an_apply() {
 fn no_packet_is_lost_or_counted_twice_when_the_marking_changes() {
     for place in PLACES {
         let mut bench = Bench::new(place, Some(REFERENCE));
-        for turn in 0_u32..60 {
-            bench.round(turn % 20, Ecn::Ect0);
+        for iteration in 0_u32..60 {
+            bench.round(iteration % 20, Ecn::Ect0);
             bench.advance(ROUND_MS / 2);
-            let marking = [None, Some("\"coverage\""), Some(REFERENCE)][slot(turn % 3)];
+            let marking = [None, Some("\"coverage\""), Some(REFERENCE)][slot(iteration % 3)];
             let before = bench.report().drops.total();
             bench.apply(place, marking);
             assert_eq!(bench.report().drops.total(), before, "{place:?}");
             let fresh = bench.marks(place).map(|marks| marks.marked);
             assert!(fresh.is_none_or(|marked| marked == 0), "{place:?}: {fresh:?}");
-            bench.round(turn % 20, Ecn::Ect0);
+            bench.round(iteration % 20, Ecn::Ect0);
             assert_eq!(bench.marks(place).is_some(), marking.is_some(), "{place:?}");
             bench.advance(ROUND_MS / 2);
         }

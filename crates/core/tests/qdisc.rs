@@ -136,7 +136,7 @@ impl Run {
         self.check();
     }
 
-    /// Assigns packets of the flow `from` with even numbers to the flow `to`, if `to` has no
+    /// Moves the packets of the flow `from` with even numbers to the flow `to`, if `to` has no
     /// packets.
     fn hand_over(&mut self, from: u32, to: u32) {
         let [from, to] = [from, to].map(Member);
@@ -198,7 +198,7 @@ proptest! {
     /// Catches: a backlog that still counts the bytes of dropped packets; a marked packet that is
     /// enqueued twice; a `head` that is not the packet of `dequeue_flow`.
     #[test]
-    fn what_comes_leaves_in_order_or_is_counted(steps in steps(), which in 0..HASTY.len()) {
+    fn packets_depart_in_order_or_are_counted(steps in steps(), which in 0..HASTY.len()) {
         let mut run = Run::new(HASTY[which]);
         for (number, step) in (0u32..).zip(&steps) {
             run.step(number, step);
@@ -211,7 +211,7 @@ proptest! {
 
     /// Equal seeds yield equal drops, and a discipline never exceeds its limit.
     #[test]
-    fn the_same_seed_does_the_same(steps in steps(), which in 0..HASTY.len()) {
+    fn equal_seeds_yield_equal_drops(steps in steps(), which in 0..HASTY.len()) {
         let mut runs = [Run::new(HASTY[which]), Run::new(HASTY[which])];
         for (number, step) in (0u32..).zip(&steps) {
             runs.iter_mut().for_each(|run| run.step(number, step));

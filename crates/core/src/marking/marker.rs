@@ -1,7 +1,8 @@
 //! The marker: it connects a marking with a queue. The marking selects a flow, and the marker marks its packet.
 //!
-//! For each arriving packet, the gateway calls [`Marker::sight`], and [`Marker::prevent`] just before it queues the
-//! packet. A packet that is moved here from another queue skips `sight`. `prevent` then has no effect.
+//! For each arriving packet, the gateway calls [`Marker::sight`]. Just before it queues the packet,
+//! it calls [`Marker::prevent`]. For a packet that is moved here from another queue, it calls only
+//! `prevent`, which then has no effect.
 
 use std::time::Duration;
 
@@ -75,7 +76,7 @@ pub trait MarkedBuffer {
 const SEARCHED: u32 = 64;
 
 impl Marker {
-    /// A marker for `marking`, to which no packets were shown yet.
+    /// A marker for `marking`, which has seen no packets yet.
     #[must_use]
     pub fn new(marking: Box<dyn Marking>) -> Self {
         let (direction, marks) = (Direction::Up, Marks::default());
@@ -88,7 +89,8 @@ impl Marker {
         self.direction
     }
 
-    /// Shows `packet`, which will be queued, to the marking. `seen.flow` is its flow, if the flow table has it.
+    /// Passes `packet`, which will be queued, to the marking. `seen.flow` is its flow, if the flow
+    /// table has it.
     pub fn sight(&mut self, seen: &Observed<'_>, packet: &Packet) {
         (self.direction, self.pending) = (seen.direction, true);
         let (ours, len) = (self.marking.arrived(seen, packet), u64::from(packet.len));
@@ -103,7 +105,7 @@ impl Marker {
 
     /// Notes `packet`, which departs from the queue.
     pub fn departs(&mut self, packet: &Packet) {
-        self.marking.leaving(packet);
+        self.marking.departed(packet);
     }
 
     /// Forgets `flow`, because its number may be given to another flow.

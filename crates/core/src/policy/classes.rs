@@ -292,7 +292,7 @@ impl ClassSet {
             return if faults.is_empty() { Ok(set) } else { Err(faults) };
         }
         let order = parents_first(&parents, &mut faults);
-        let classes = with_what_children_have(classes, &parents, &order);
+        let classes = with_sums_of_children(classes, &parents, &order);
         for direction in Direction::BOTH {
             promises(&classes, &parents, direction, rate[direction.index()], &mut faults);
         }
@@ -402,7 +402,7 @@ fn parents_first(parents: &[Option<usize>], faults: &mut Vec<ClassFault>) -> Vec
 }
 
 /// Sets the guarantee of each parent without one to the sum of its children's guarantees.
-fn with_what_children_have(
+fn with_sums_of_children(
     mut classes: Vec<Class>,
     parents: &[Option<usize>],
     order: &[usize],
@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn parents_come_first_and_have_what_their_children_are_promised() {
+    fn parents_come_first_and_guarantee_the_sum_of_their_children() {
         let classes = vec![
             class("voice", Some("staff"), 4),
             class("staff", Some("office"), 0),
@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_tree_is_refused_and_all_of_it_named() {
+    fn classes_that_form_no_tree_are_refused_and_each_is_named() {
         use ClassFaultKind::{Duplicate, Loop, Orphan};
         let classes = vec![
             class("a", Some("b"), 0),
@@ -547,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn promises_that_cannot_be_kept_name_who_goes_too_far_and_of_what() {
+    fn guarantees_beyond_a_rate_name_the_first_class_in_excess() {
         let mut classes = vec![
             class("a", None, 60),
             class("b", None, 50),

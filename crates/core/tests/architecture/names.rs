@@ -143,8 +143,8 @@ pub(super) fn methods(files: &[File]) -> Complaints {
     complaints
 }
 
-/// Catches: types of a single file compared only; types of other crates or of tests that count; a
-/// `pub(crate)` type that is not found; a name required by registries that is refused.
+/// Catches: types that are compared within one file only; types of other crates or of tests that
+/// count; a `pub(crate)` type that is not found; a name required by registries that is refused.
 #[test]
 fn a_type_name_used_twice_in_a_crate_is_refused() {
     let twice = |a, b: &str| {

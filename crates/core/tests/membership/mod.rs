@@ -88,7 +88,7 @@ impl Unrest {
         shaping
     }
 
-    /// All departures, and the bytes that were dropped because their member left.
+    /// All departures, and the bytes that were dropped because their member was removed.
     fn run(&self, name: &str, looks: Option<Duration>, end: Time) -> (Vec<Departure>, u64) {
         let mut shaping = self.aggregate(name);
         shaping.run(&self.scene.arrivals(), looks, end);
@@ -192,9 +192,9 @@ proptest! {
     ///
     /// Catches: `partitioned` that checks only the member's bucket, and not the bucket of the
     /// aggregate, when shaping or policing; a bucket that keeps its tokens when its depth is
-    /// reduced; savings of the other members that are not updated when a member leaves.
+    /// reduced; savings of the other members that are not updated when a member is removed.
     #[test]
-    fn a_bucket_of_the_profile_always_holds_what_goes(unrest in unrest()) {
+    fn no_grant_exceeds_the_bucket_of_the_profile(unrest in unrest()) {
         for name in AllocationSpec::NAMES {
             let beyond = unrest.first_beyond(&unrest.run(name, None, END).0);
             prop_assert!(beyond.is_none(), "{name}: {beyond:?}");
@@ -205,13 +205,14 @@ proptest! {
 
     /// Additional calls release no packet earlier, whatever the changes of members and profile.
     ///
-    /// `partitioned` is excepted. It limits a member's bucket to its part at each call. A part that
-    /// is smaller for a while thus reduces only buckets that are examined in that time.
+    /// `partitioned` is excepted. At each call, it limits a member's bucket to the member's part.
+    /// So a part that is smaller for a while reduces only the buckets that are examined in that
+    /// time.
     ///
     /// Catches: a change that makes tokens available earlier, without an earlier time for the next
     /// call.
     #[test]
-    fn asking_more_often_still_changes_nothing(unrest in unrest(), looks in 100_000u64..3_000_000) {
+    fn additional_calls_release_no_packet_earlier_while_members_change(unrest in unrest(), looks in 100_000u64..3_000_000) {
         for name in AllocationSpec::NAMES.iter().filter(|name| **name != "partitioned") {
             let looks = Some(Duration::from_nanos(looks));
             let (told, often) = (unrest.run(name, None, END).0, unrest.run(name, looks, END).0);
@@ -220,14 +221,14 @@ proptest! {
         }
     }
 
-    /// With both kinds of triggers, each grant comes after a bounded number of steps, conforms to
-    /// the profile, and sends the oldest packet of its member. In the end, every packet has
-    /// departed or was dropped with its member.
+    /// With both kinds of [`Triggers`] (each arrival, or a timer), each grant comes after a bounded
+    /// number of steps, conforms to the profile, and sends the oldest packet of its member. In the
+    /// end, every packet has departed or was dropped with its member.
     ///
     /// The harness checks the bound: a grant looks up at most three first packets per member.
     ///
     /// Catches: `lru` in which a member still counts as unserved after it took tokens on arrival; a
-    /// member without packets that keeps its turn.
+    /// member without packets that stays the next in the order.
     #[test]
     fn every_grant_ends_and_every_packet_departs_or_is_dropped_with_its_member(
         unrest in unrest(),

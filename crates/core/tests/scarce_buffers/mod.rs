@@ -81,7 +81,7 @@ impl Scarce {
     fn end(mut self) -> u32 {
         self.leave_free(self.pool);
         for _ in 0..100 {
-            self.run.leave();
+            self.run.drain();
             let now = self.run.now;
             let Some(at) = self.run.gateway.poll_timeout(now) else { break };
             self.run.now = at.max(now);
@@ -90,13 +90,13 @@ impl Scarce {
     }
 }
 
-/// A new flow has no held ACKs. Its first ACK covers many segments, at a time when few buffers are
-/// free.
+/// A new flow has no held ACKs. Its first ACK acknowledges many segments, at a time when few
+/// buffers are free.
 ///
 /// Catches: a stretch ACK whose first step departs because buffers are scarce, and whose remainder
 /// is held for ever.
 #[test]
-fn a_stretch_ack_that_departs_in_steps_as_buffers_are_scarce_departs_whole() {
+fn a_stretch_ack_released_in_steps_departs_completely_although_buffers_are_scarce() {
     for pool in POOLS {
         for (allocation, control) in
             ALLOCATIONS.iter().flat_map(|it| CONTROLS.map(|control| (it, control)))
@@ -143,7 +143,7 @@ proptest! {
 
     /// Catches: an ACK that is held for ever, after any history of the flow.
     #[test]
-    fn no_ack_is_held_for_ever_whatever_the_allocation_the_ack_control_and_the_pool(
+    fn no_ack_is_held_for_ever_with_any_allocation_ack_control_and_pool_size(
         allocation in prop::sample::select(&ALLOCATIONS),
         control in prop::sample::select(&CONTROLS),
         pool in prop::sample::select(&POOLS),

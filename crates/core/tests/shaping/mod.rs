@@ -58,7 +58,7 @@ pub(crate) struct Shaping {
     /// Changes to make, in order of time.
     pub(crate) changes: VecDeque<(Time, Change)>,
     /// Members that were removed.
-    gone: BTreeSet<Member>,
+    removed: BTreeSet<Member>,
     /// Bytes that were dropped because their member was removed.
     pub(crate) dropped: u64,
 }
@@ -105,8 +105,8 @@ impl Queues {
 }
 
 impl Heads for Queues {
-    /// The allocation may look up three first packets per member for a grant: one for its savings,
-    /// one at the start and one at the end of its round.
+    /// For a grant, the allocation may look up three first packets per member: one for the savings
+    /// of the member, one at the start and one at the end of its round.
     fn head(&self, member: Member) -> Option<Bytes> {
         self.questions.set(self.questions.get() + 1);
         self.asked.set(self.asked.get() + 1);
@@ -123,7 +123,7 @@ impl Shaping {
             queues: Queues::default(),
             departures: Vec::new(),
             changes: VecDeque::new(),
-            gone: BTreeSet::new(),
+            removed: BTreeSet::new(),
             dropped: 0,
         }
     }
@@ -160,7 +160,7 @@ impl Shaping {
     }
 
     fn arrive(&mut self, now: Time, Arrival { member, bytes, .. }: Arrival) {
-        if self.gone.contains(&member) {
+        if self.removed.contains(&member) {
             self.dropped += bytes;
             return;
         }
@@ -185,12 +185,12 @@ impl Shaping {
     fn change(&mut self, now: Time, change: Change) {
         match change {
             Change::Join(member, share) => {
-                self.gone.remove(&member);
+                self.removed.remove(&member);
                 self.allocation.join(now, member, share);
             }
             Change::Update(member, share) => self.allocation.update(now, member, share),
             Change::Leave(member) => {
-                self.gone.insert(member);
+                self.removed.insert(member);
                 self.dropped += self.queues.clear(member);
                 self.allocation.leave(now, member);
             }
@@ -231,7 +231,7 @@ pub(crate) fn served(departures: &[Departure], member: Member, from: Time, to: T
     departures.iter().filter(within).map(|it| it.bytes).sum()
 }
 
-/// Bytes that each member sends until `end`, by the recurrence in section 7.3 of the ledger.
+/// Bytes that each member sends until `end`, by the recurrence that defines `logical-partitions`.
 ///
 /// Computes the tokens of all members every 200 us, in real numbers.
 pub(crate) fn recurrence(
@@ -312,8 +312,8 @@ impl Recurrence {
                 continue;
             }
             let tokens = it.tokens + earned * it.weight / weights;
-            // The ledger assumes that a part is at least as long as a packet. Otherwise, a waiting
-            // member could never save enough tokens.
+            // The recurrence assumes that a part is at least as long as a packet. Otherwise, a
+            // waiting member could never save enough tokens.
             let head = it.queue.front().copied().unwrap_or(0.0);
             let depth = (self.burst * it.weight * it.rtt / reach).max(head);
             spill += (tokens - depth).max(0.0);

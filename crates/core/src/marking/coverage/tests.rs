@@ -50,11 +50,11 @@ fn small_flows_are_tracked_once_the_threshold_has_fallen() {
     assert_eq!(tracked.iter().position(|tracked| *tracked == 10), Some(8), "{tracked:?}");
 }
 
-/// Catches: a flow that loses its tracker although it sent the threshold, or keeps it with fewer bytes; a flow that loses a
-/// tracker that it got late in the last interval.
+/// Catches: a flow that loses its tracker although it has sent the threshold, or keeps it with
+/// fewer bytes; a flow that loses a tracker that it got late in the last interval.
 ///
-/// Catches: packets of tracked flows that the filter counts; a small flow with a tracker throughout the interval that
-/// is no false positive.
+/// Catches: packets of tracked flows that the filter counts; a small flow with a tracker throughout
+/// the interval that is not counted as a false positive.
 #[test]
 fn flows_that_send_the_threshold_are_preserved() {
     let mut place = new_place(3_000);
@@ -82,7 +82,8 @@ fn flows_that_send_the_threshold_are_preserved() {
     assert!(!is_tracked(&other, 1), "its turn came");
 }
 
-/// A datagram flow sends 4 Mbit/s into a queue with a rate of 8 Mbit/s. After an interval, the projection includes its rate.
+/// A datagram flow sends 4 Mbit/s into a queue with a rate of 8 Mbit/s. After an interval, the
+/// projection includes the rate of the datagrams.
 ///
 /// Catches: untracked traffic that is not in the projection, or is multiplied by a factor; a rate measured over more than one
 /// interval.
@@ -168,7 +169,7 @@ proptest! {
                 let Some(entry) = marking.common.memory.find(FlowId(flow)) else { continue };
                 let entry = marking.common.memory.get(entry);
                 if entry.counted == IN_SUMS {
-                    sums.enters(0, &entry.track.brief(), Time::ZERO);
+                    sums.add_flow(0, &entry.track.brief(), Time::ZERO);
                 }
             }
             prop_assert_eq!(sums.all.part(), marking.sums.all.part());

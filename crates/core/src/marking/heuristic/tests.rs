@@ -30,8 +30,9 @@ fn in_lists(place: &Place<Heuristic>, flow: u32) -> (bool, bool) {
     })
 }
 
-/// Catches: flows of `L_1` in the projection; a flow that stays in `L_0` although it does not pass the filter again; a flow that
-/// leaves `L_0` although it passes again; a tracker that begins again in each interval.
+/// Catches: flows of `L_1` in the projection; a flow that stays in `L_0` although it does not pass
+/// the filter again; a flow that is removed from `L_0` although it passes again; a tracker that
+/// begins again in each interval.
 #[test]
 fn lists_are_swapped_at_the_end_of_an_interval() {
     let mut place = place(1 << 30);
@@ -63,8 +64,9 @@ fn lists_are_swapped_at_the_end_of_an_interval() {
 
 /// Flow 1 sends ten packets, two of them before it passes the filter. Flow 2 and a datagram do not pass.
 ///
-/// Catches: a factor `rho` of the wrong interval; a factor that includes bytes of a flow before it passed; a factor that counts
-/// bytes only in the interval in which a flow passed for the first time.
+/// Catches: a factor `rho` of the wrong interval; a factor that includes bytes of a flow before it
+/// passed; a factor that counts bytes only in the interval in which a flow passed for the first
+/// time.
 #[test]
 fn rho_is_evaluated_on_increments_after_the_swap() {
     let mut place = place(1 << 30);
@@ -92,7 +94,7 @@ fn rho_is_evaluated_on_increments_after_the_swap() {
 /// Catches: the newest packets marked first; two marks for one flow; a number of marks that is rounded down; marks although no
 /// overflow is projected.
 #[test]
-fn the_excess_is_taken_from_the_oldest_packets_on() {
+fn the_oldest_packets_are_marked_until_the_excess_is_compensated() {
     for (limit, marks) in [(31, 0), (30, 1), (28, 1), (27, 2), (24, 2), (23, 3), (1, 3)] {
         let mut place = place(1 << 30);
         place.rate = Rate::from_bps(0);
@@ -124,9 +126,10 @@ fn the_excess_is_taken_from_the_oldest_packets_on() {
 }
 
 proptest! {
-    /// Catches: a change of a tracker, or a removed flow, that does not change the sums; a search that continues although an
-    /// older packet may be marked again; false positives that include flows without a whole interval; a flow that counts
-    /// twice as large, or still after it was forgotten.
+    /// Catches: a change of a tracker, or a removed flow, that does not change the sums; a search
+    /// that continues although an older packet may be marked again; false positives that include
+    /// flows without a whole interval; a flow that counts twice, or still counts after it was
+    /// forgotten.
     #[test]
     fn the_sums_are_those_over_the_lists(
         steps in prop::collection::vec((1u32..9, 1u32..5, 0u64..400, 0u8..8), 1..120),
@@ -166,10 +169,10 @@ proptest! {
                 let flow = entry.track.brief();
                 let lists = lists(entry, marking.common.interval);
                 if lists.now {
-                    now.enters(0, &flow, Time::ZERO);
+                    now.add_flow(0, &flow, Time::ZERO);
                 }
                 if lists.last {
-                    last.enters(0, &flow, Time::ZERO);
+                    last.add_flow(0, &flow, Time::ZERO);
                 }
             }
             let of = |one, two| Projected(one, Some(two)).all().part();

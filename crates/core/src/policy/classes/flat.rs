@@ -132,7 +132,7 @@ mod tests {
     /// Catches: guarantees that may take the whole rate; a circle that is found only if the search begins in it; a circle
     /// of delay ratios that hides a circle of loss ratios.
     #[test]
-    fn promises_that_no_traffic_could_have_are_refused() {
+    fn promises_that_can_never_hold_are_refused() {
         use ClassFaultKind::{BoundBelowPacket, NothingLeft, RatioLoop, RatioToNone, ZeroFactor};
         let half = Some(("b", 500_000));
         let of = Rate::from_mbps(1);

@@ -1,12 +1,12 @@
 //! Weights of classes with ratios between them.
 //!
-//! Related classes form trees: a class names the class it is compared with. In a tree, class `i`
-//! should have `t_i` times the delay (or loss) of the root. Here `t_i` is the product of the
-//! factors on the path to the root. With `w_i = min t / t_i` all `w_i D_i` are equal if all ratios
-//! hold, and the largest weight is 1.
+//! Related classes form trees: each class with a ratio names another class, its parent in the tree.
+//! In a tree, class `i` should have `t_i` times the delay (or loss) of the root. Here `t_i` is the
+//! product of the factors on the path to the root. With `w_i = min t / t_i` all `w_i D_i` are equal
+//! if all ratios hold, and the largest weight is 1.
 //!
 //! Source: `marking`, section 3.
-//! Differs: trees instead of one chain.
+//! Differs: the paper has one chain of classes. Here the classes form trees.
 //!
 //! Methods of `Jobs`, whose fields are in `jobs.rs`.
 
@@ -46,7 +46,7 @@ fn weights(
     let mut least = vec![f64::INFINITY; classes.len()];
     for at in 0..classes.len() {
         let (mut root, mut times) = (at, 1.0);
-        // Each class names at most one other, and `check` refuses cycles.
+        // Each class names at most one other class, and `check` refuses cycles.
         for _ in 0..classes.len() {
             let Some(relation) = of(&classes[root].promises) else { break };
             let Some(next) = Some(relation.of.index()).filter(|next| *next < classes.len()) else {
