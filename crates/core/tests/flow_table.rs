@@ -207,13 +207,13 @@ fn idle_flows_without_packets_inside_are_forgotten_a_few_at_a_time() {
     let ids = [1, 2, 3, 4].map(|n| insert(&mut table, Time::ZERO, n));
     let late = Time::ZERO + IDLE_LIMIT + Duration::from_millis(2);
     table[ids[2]].on_arrival(late, &mut packet(3), Direction::Up);
-    let mut gone = Vec::new();
+    let mut expired = Vec::new();
     table[ids[3]].enter(1);
-    table.sweep(late, 2, |id, _| gone.push(id));
-    assert!(gone.len() <= 2);
-    table.sweep(late, 10, |id, _| gone.push(id));
-    gone.sort_by_key(|id| id.0);
-    assert_eq!(gone, [ids[0], ids[1]]);
+    table.sweep(late, 2, |id, _| expired.push(id));
+    assert!(expired.len() <= 2);
+    table.sweep(late, 10, |id, _| expired.push(id));
+    expired.sort_by_key(|id| id.0);
+    assert_eq!(expired, [ids[0], ids[1]]);
     assert_eq!(table.iter().map(|(id, _)| id).collect::<Vec<_>>(), [ids[2], ids[3]]);
 }
 

@@ -362,10 +362,10 @@ proptest! {
                 wire.passes(at, 0, Up, segment(1, ack, 0));
             }
             // First in, first out: no segment departs before an earlier one.
-            let leaves = acks.last().map_or(0, |(at, _)| at - delay).max(now + held);
-            wire.passes(now, leaves - now, Down, segment(seq, 1, payload));
+            let departs = acks.last().map_or(0, |(at, _)| at - delay).max(now + held);
+            wire.passes(now, departs - now, Down, segment(seq, 1, payload));
             seq = seq.wrapping_add(payload);
-            acks.push((leaves + delay, seq));
+            acks.push((departs + delay, seq));
         }
         for (at, ack) in acks {
             wire.passes(at, 0, Up, segment(1, ack, 0));

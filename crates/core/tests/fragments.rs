@@ -219,7 +219,7 @@ fn by_address_uses_the_next_header_of_a_fragment_without_a_first_fragment() {
 }
 
 /// A later IPv4 fragment of a datagram with an authentication header.
-fn sealed(identification: u32) -> Packet {
+fn with_authentication_header(identification: u32) -> Packet {
     let mut packet = later(Network::Ipv4, identification);
     packet.key.protocol = Protocol::AUTHENTICATION;
     packet
@@ -235,7 +235,7 @@ fn an_authentication_header_in_ipv4_hides_no_fragment_from_a_policy_for_a_port()
             let limit = policy("limit", filter.clone(), amplifiers().action);
             let config = GatewayConfig { fragments_without_first: rule, ..config() };
             let mut run = Run::new(&config, vec![limit]);
-            (0..100).for_each(|n| run.offer_packet(Gateway::WAN, sealed(n)));
+            (0..100).for_each(|n| run.offer_packet(Gateway::WAN, with_authentication_header(n)));
             let (left, report) = run.end();
             assert_eq!((left.len(), report.fragments_without_first), (passed, [0, 100]));
         }
@@ -249,9 +249,9 @@ fn an_authentication_header_in_ipv4_hides_no_fragment_from_a_policy_for_a_port()
     let behind =
         Packet { fragment: plain.fragment.authenticated(), ..first(Network::Ipv4, 5_000, 1) };
     assert_eq!(take(plain), (true, Protocol::UDP, 4_000));
-    assert_eq!(take(sealed(1)), (false, Protocol::AUTHENTICATION, 0));
+    assert_eq!(take(with_authentication_header(1)), (false, Protocol::AUTHENTICATION, 0));
     assert_eq!(take(behind), (true, Protocol::UDP, 5_000));
-    assert_eq!(take(sealed(1)), (true, Protocol::UDP, 5_000));
+    assert_eq!(take(with_authentication_header(1)), (true, Protocol::UDP, 5_000));
     assert_eq!(take(later(Network::Ipv4, 1)), (true, Protocol::UDP, 4_000));
 }
 

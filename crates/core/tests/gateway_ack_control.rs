@@ -172,12 +172,12 @@ fn policy(class: Option<&str>) -> Policy {
         weights: Vec::new(),
         fair_between: Default::default(),
     };
-    let signal = Some(AckSpec::PostAck(Default::default()));
+    let ack_control = Some(AckSpec::PostAck(Default::default()));
     Policy {
         name: "all".into(),
         priority: 0,
         filter: Filter { direction: Some(Direction::Up), ..Filter::default() },
-        action: Action::Shape { conditioning, queue: queue(), ack_control: signal },
+        action: Action::Shape { conditioning, queue: queue(), ack_control },
         mode: Mode::Enforce,
         class: class.map(str::to_owned),
         trunk: None,
@@ -304,9 +304,9 @@ fn a_gateway_that_stops_releases_held_acks() {
 /// Catches: ACKs that stay held because their policies are not examined again after the swap.
 #[test]
 fn a_swap_that_changes_the_egress_leaves_no_ack_held() {
-    let places = [None, Some("bulk"), Some("other")];
-    for (from, to, both) in places.into_iter().flat_map(|from| {
-        places.into_iter().flat_map(move |to| [true, false].map(|both| (from, to, both)))
+    let classes = [None, Some("bulk"), Some("other")];
+    for (from, to, both) in classes.into_iter().flat_map(|from| {
+        classes.into_iter().flat_map(move |to| [true, false].map(|both| (from, to, both)))
     }) {
         let mut run = Run::of(1_024, vec![second(from), policy(from)], from);
         run.port = SECOND;
@@ -416,8 +416,8 @@ fn held_acks_depart_through_the_trunk_of_their_policy() {
     let alone = PolicySet::new(vec![down.clone()]).unwrap();
     let mut run = Run::with(1_024, alone, vec![trunk]);
     let mut up = Policy { name: "up".into(), trunk: Some("t".to_owned()), ..policy(None) };
-    if let Action::Shape { ack_control: signal, .. } = &mut up.action {
-        *signal = None;
+    if let Action::Shape { ack_control, .. } = &mut up.action {
+        *ack_control = None;
     }
     run.gateway.install(run.now, PolicySet::new(vec![down, up]).unwrap());
     let flags = TcpFlags(TcpFlags::ACK);

@@ -90,17 +90,17 @@ fn exchanges(run: &mut Run, hosts: &[u8]) -> Duration {
     let mut longest = Duration::ZERO;
     for (lens, client) in [(&[ARP, ARP][..], 101), (&[86, 86], 102), (&[342, 342, 342, 342], 103)] {
         for (n, len) in lens.iter().enumerate() {
-            let (enters, leaves) = WAYS[n % 2];
+            let (from, to) = WAYS[n % 2];
             let since = run.now;
-            run.offer_packet(enters, control(client, *len));
+            run.offer_packet(from, control(client, *len));
             let mut waited = 0;
-            while departs(run, client, leaves, since).is_none() {
+            while departs(run, client, to, since).is_none() {
                 assert!(waited < 200, "{client}: packet {n} does not depart within 200 ms");
                 saturate(run, hosts, Duration::from_millis(1), |_, _| {});
                 run.until(run.now + Duration::from_millis(1));
                 waited += 1;
             }
-            longest = longest.max(departs(run, client, leaves, since).unwrap());
+            longest = longest.max(departs(run, client, to, since).unwrap());
             run.left.clear();
             run.offered = 0;
         }

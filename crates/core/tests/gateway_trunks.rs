@@ -165,8 +165,8 @@ impl World {
             let count =
                 |counts: [tidegate_core::report::Count; 2]| counts[0].packets + counts[1].packets;
             let came = count(report.received) + report.made;
-            let gone = count(report.transmitted) + report.absorbed + report.drops.total();
-            assert_eq!(came, gone + u64::from(report.held), "{report:?}");
+            let finished = count(report.transmitted) + report.absorbed + report.drops.total();
+            assert_eq!(came, finished + u64::from(report.held), "{report:?}");
             assert_eq!(u64::from(end.pool().in_use()), u64::from(report.held));
         }
     }

@@ -203,8 +203,8 @@ fn flows_alternate_if_the_queue_separates_them() {
         bench.link.send(&mut cx, id);
     }
     bench.run_until(Time::MAX);
-    let place = |number| bench.numbers().iter().position(|it| *it == number);
-    assert!(place(4) < place(2), "{:?}", bench.numbers());
+    let position = |number| bench.numbers().iter().position(|it| *it == number);
+    assert!(position(4) < position(2), "{:?}", bench.numbers());
     assert_eq!(
         bench.arrived.last().unwrap().1,
         Time::ZERO + Rate::from_mbps(8).time_for(Bytes(5 * 1_514))

@@ -117,17 +117,17 @@ impl Run {
             }
             Step::Dequeue => {
                 let id = self.with(|qdisc, cx| qdisc.dequeue(cx));
-                self.leaves(id);
+                self.depart(id);
             }
             Step::DequeueFlow { member } => {
                 let promised = self.qdisc.head(&self.pool, Member(member));
                 let id = self.with(|qdisc, cx| qdisc.dequeue_flow(cx, Member(member)));
                 let len = id.as_ref().map(|id| self.pool[id].charged());
-                assert_eq!(promised, len, "the packet whose length was told");
+                assert_eq!(promised, len, "the packet whose length was reported");
                 if let Some(id) = &id {
                     assert_eq!(self.pool[id].member, Member(member));
                 }
-                self.leaves(id);
+                self.depart(id);
             }
             Step::Wait { micros } => self.now += Duration::from_micros(micros),
             Step::HandOver { from, to } => self.hand_over(from, to),
@@ -154,7 +154,7 @@ impl Run {
     }
 
     /// Counts a departure. Earlier packets of the same flow have departed or were dropped.
-    fn leaves(&mut self, id: Option<PacketId>) {
+    fn depart(&mut self, id: Option<PacketId>) {
         let Some(id) = id else { return };
         let (member, number) = (self.pool[&id].member, self.pool[&id].vlan);
         let inside = &mut self.inside[member.index()];

@@ -50,9 +50,9 @@ impl Reassembly {
     /// Notes that all data below `next` has arrived. Removes the ranges that connect to it and
     /// returns the new end.
     pub(super) fn advance(&mut self, next: u64) -> u64 {
-        let gone = self.ranges.partition_point(|(start, _)| *start <= next);
+        let joined = self.ranges.partition_point(|(start, _)| *start <= next);
         let mut end = next;
-        for (start, to) in self.ranges.drain(..gone) {
+        for (start, to) in self.ranges.drain(..joined) {
             self.bytes -= to - start;
             end = end.max(to);
         }

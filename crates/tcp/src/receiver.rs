@@ -377,7 +377,7 @@ impl Receiver {
         let mut blocks = SackBlocks::default();
         let numbers =
             |(from, to): (u64, u64)| (base.wrapping_add(low(from)), base.wrapping_add(low(to)));
-        let mut told = [(0, 0); SackBlocks::MOST];
+        let mut reported = [(0, 0); SackBlocks::MOST];
         let mut count = 0;
         let (from, to) = std::mem::take(&mut self.duplicate);
         if to > 0 {
@@ -398,8 +398,8 @@ impl Receiver {
             if blocks.as_slice().len() >= room || count >= room {
                 break;
             }
-            if !told[..count].contains(&range) {
-                told[count] = range;
+            if !reported[..count].contains(&range) {
+                reported[count] = range;
                 count += 1;
                 blocks.push(numbers(range));
             }

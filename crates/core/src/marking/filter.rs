@@ -126,8 +126,8 @@ impl Parallel {
     /// Counts a packet of `bytes`. Returns `true` if its flow passes.
     pub fn passes(&mut self, fingerprint: u64, bytes: u32) -> bool {
         let Stages { shape, .. } = self.stages;
-        let places = (0..shape.stages).map(|stage| self.stages.at(stage, fingerprint));
-        let least = places.map(|at| self.stages.counters[at]).min().unwrap_or(0);
+        let counters_of_flow = (0..shape.stages).map(|stage| self.stages.at(stage, fingerprint));
+        let least = counters_of_flow.map(|at| self.stages.counters[at]).min().unwrap_or(0);
         let sum = least.saturating_add(bytes);
         if sum >= self.threshold {
             return true;
@@ -225,14 +225,14 @@ mod tests {
             threshold in 100u32..20_000,
         ) {
             let mut filter = Serial::new(shape, threshold);
-            let places = Stages::new(shape);
+            let stages = Stages::new(shape);
             let mut counters = BTreeMap::<usize, u32>::new();
             for (flow, bytes) in packets {
                 let hash = fingerprint(1, &packet(flow));
                 let mut reached = true;
                 for stage in 0..shape.stages {
                     if reached {
-                        let counter = counters.entry(places.at(stage, hash)).or_default();
+                        let counter = counters.entry(stages.at(stage, hash)).or_default();
                         *counter += bytes;
                         reached = *counter >= threshold / shape.stages;
                     }

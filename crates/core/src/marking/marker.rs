@@ -22,12 +22,12 @@ pub struct Marker {
     bytes: [u64; 2],
 }
 
-/// Packets marked, and dropped in place of a mark.
+/// Packets marked, and dropped in buffer of a mark.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Marks {
     /// Packets marked.
     pub marked: u64,
-    /// Packets dropped in place of a mark, because they are not ECN-capable.
+    /// Packets dropped in buffer of a mark, because they are not ECN-capable.
     pub not_ect: u64,
     /// Packets dropped because no flow was left to mark.
     pub unmarkable: u64,
@@ -146,13 +146,13 @@ impl Marker {
     pub fn prevent(
         &mut self,
         cx: &mut Cx<'_>,
-        place: &mut dyn MarkedBuffer,
+        buffer: &mut dyn MarkedBuffer,
         packet: PacketId,
     ) -> Option<PacketId> {
         if !std::mem::take(&mut self.pending) {
             return Some(packet);
         }
-        let Some(reason) = self.decide(cx, place, &packet) else { return Some(packet) };
+        let Some(reason) = self.decide(cx, buffer, &packet) else { return Some(packet) };
         match reason {
             Reason::Unmarkable => self.marks.unmarkable += 1,
             _ => self.marks.not_ect += 1,
@@ -165,11 +165,11 @@ impl Marker {
     fn decide(
         &mut self,
         cx: &mut Cx<'_>,
-        place: &mut dyn MarkedBuffer,
+        buffer: &mut dyn MarkedBuffer,
         packet: &PacketId,
     ) -> Option<Reason> {
         loop {
-            let mut seen = place.observed(cx.now, self.direction);
+            let mut seen = buffer.observed(cx.now, self.direction);
             seen.backlog += cx.pool[packet].frame_len();
             match self.marking.decide(&seen, &cx.pool[packet]) {
                 Decision::Pass => return None,
@@ -182,7 +182,7 @@ impl Marker {
                     return Some(Reason::Unmarkable);
                 }
                 Decision::Mark(target) => {
-                    let oldest = self.mark_oldest(cx, place, target);
+                    let oldest = self.mark_oldest(cx, buffer, target);
                     let own = cx.pool[packet].flow == target.flow && counts(&cx.pool[packet]);
                     let marks_own = oldest == Outcome::NoPacket && own;
                     let outcome = match marks_own {
@@ -203,11 +203,11 @@ impl Marker {
     fn mark_oldest(
         &mut self,
         cx: &mut Cx<'_>,
-        place: &mut dyn MarkedBuffer,
+        buffer: &mut dyn MarkedBuffer,
         target: Target,
     ) -> Outcome {
         let (mut outcome, mut before) = (Outcome::NoPacket, 0);
-        place.visit(cx.pool, target, &mut |packet| {
+        buffer.visit(cx.pool, target, &mut |packet| {
             let is_first = before == 0;
             before += 1;
             if packet.flow != target.flow || !counts(packet) {
@@ -226,7 +226,7 @@ impl Marker {
                 self.marks.marked += 1;
             }
             Outcome::Dropped => {
-                if let Some(packet) = place.take(cx, target) {
+                if let Some(packet) = buffer.take(cx, target) {
                     cx.drop(packet, Reason::Predicted);
                     self.marks.not_ect += 1;
                 }

@@ -9,7 +9,7 @@ use crate::packet::{Packet, TcpSegment};
 use crate::{Bytes, Rate, Time};
 
 /// The queue, its marking, and the flows that were marked.
-pub(super) struct Place<M> {
+pub(super) struct TestQueue<M> {
     pub(super) marking: M,
     pub(super) now: Time,
     pub(super) rate: Rate,
@@ -22,7 +22,7 @@ pub(super) struct Place<M> {
     pub(super) dropped: u32,
 }
 
-impl<M: Marking> Place<M> {
+impl<M: Marking> TestQueue<M> {
     pub(super) fn new(marking: M, rate: Rate, limit: Bytes) -> Self {
         let (queue, next, marked) = (VecDeque::new(), vec![0; 10_000], Vec::new());
         Self { marking, now: Time::ZERO, rate, limit, queue, next, marked, dropped: 0 }

@@ -304,9 +304,9 @@ impl ClassSet {
         if !faults.is_empty() {
             return Err(faults);
         }
-        let mut places: Vec<_> = classes.into_iter().map(Some).collect();
-        let mut classes = Vec::with_capacity(places.len());
-        classes.extend(order.into_iter().filter_map(|at| places[at].take()));
+        let mut unordered: Vec<_> = classes.into_iter().map(Some).collect();
+        let mut classes = Vec::with_capacity(unordered.len());
+        classes.extend(order.into_iter().filter_map(|at| unordered[at].take()));
         Ok(Self { classes, frame, scheduler })
     }
 
@@ -358,16 +358,16 @@ impl ClassSet {
 
 /// Index of each class's parent. `None` for a child of the link.
 fn parents(classes: &[Class], faults: &mut Vec<ClassFault>) -> Vec<Option<usize>> {
-    let mut places = BTreeMap::<&str, usize>::new();
+    let mut by_name = BTreeMap::<&str, usize>::new();
     for (at, class) in classes.iter().enumerate() {
-        let first = *places.entry(&class.name).or_insert(at);
+        let first = *by_name.entry(&class.name).or_insert(at);
         if first != at {
             faults.push(ClassFault { at, other: Some(first), kind: ClassFaultKind::Duplicate });
         }
     }
     let mut parents = Vec::with_capacity(classes.len());
     for (at, class) in classes.iter().enumerate() {
-        let parent = class.parent.as_ref().map(|name| places.get(name.as_str()).copied());
+        let parent = class.parent.as_ref().map(|name| by_name.get(name.as_str()).copied());
         if parent == Some(None) {
             faults.push(ClassFault { at, other: None, kind: ClassFaultKind::Orphan });
         }

@@ -209,8 +209,8 @@ impl PolicySet {
 
     /// The policies with their indices, in the order of precedence.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (PolicyIndex, &Policy)> {
-        let place = |(at, policy)| (PolicyIndex(number(at)), policy);
-        self.policies.iter().enumerate().map(place)
+        let indexed = |(at, policy)| (PolicyIndex(number(at)), policy);
+        self.policies.iter().enumerate().map(indexed)
     }
 
     /// The policy at `index`.

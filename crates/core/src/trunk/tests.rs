@@ -149,8 +149,8 @@ fn the_guarantee_is_sent_even_if_all_management_packets_are_lost() {
     assert!(counts.guaranteed.abs_diff(expected) < 6_000, "{counts:?}");
     assert!(counts.elastic + 4 * 2 * 1_500 > 1_500 * counts.management, "{counts:?}");
 
-    let gone = LinkConfig { loss: Loss::Bernoulli(Chance::ALWAYS), ..path(LOSSLESS) };
-    let mut pair = Pair::new(&config, &gone);
+    let broken = LinkConfig { loss: Loss::Bernoulli(Chance::ALWAYS), ..path(LOSSLESS) };
+    let mut pair = Pair::new(&config, &broken);
     pair.run(seconds(10), greedy(50, &[1_500]));
     let counts = pair.ends[0].counts();
     assert!(counts.guaranteed.abs_diff(expected) < 6_000, "{counts:?}");
@@ -200,10 +200,10 @@ fn a_ceiling_charges_each_frame_of_a_super_packet() {
     let tcp = TcpSegment { payload: 1_000, ..TcpSegment::default() };
     let many = Packet { tcp: Some(tcp), segments: 10, ..user(1_040) };
     let ceiling = Rate::from_mbps(2);
-    for (gone, waits) in [(false, true), (true, true), (true, false)] {
+    for (dead, waits) in [(false, true), (true, true), (true, false)] {
         let config = Config { ceiling: Some(ceiling), fallback: Fallback::Direct, ..config() };
         let mut pair = Pair::new(&config, &path(LOSSLESS));
-        pair.muted = gone;
+        pair.muted = dead;
         let offer = |pair: &mut Pair| {
             let (now, deep) = (pair.now, if waits { 50 } else { 1 });
             while pair.ends[0].backlog().packets < deep
@@ -221,10 +221,10 @@ fn a_ceiling_charges_each_frame_of_a_super_packet() {
             let late = pair.arrived.iter().filter(|it| it.at > seconds(10));
             late.filter(|it| it.packet.segments > 1).any(|it| it.packet.dscp == dscp)
         };
-        assert_eq!([left(0), left(10)], [gone, !gone]);
-        let users = if gone { counts.past } else { counts.elastic };
+        assert_eq!([left(0), left(10)], [dead, !dead]);
+        let users = if dead { counts.past } else { counts.elastic };
         let (all, full) = (users / 1_040 * 1_400 + 52 * counts.made, 10 * 250_000);
-        assert!((full * 99 / 100..full * 101 / 100).contains(&all), "{gone} {waits}: {counts:?}");
+        assert!((full * 99 / 100..full * 101 / 100).contains(&all), "{dead} {waits}: {counts:?}");
     }
 }
 
@@ -234,8 +234,8 @@ fn a_failed_path_gets_the_guarantee_only_and_a_recovered_path_all() {
     let config = Config { guarantee: Some(Rate::from_kbps(800)), ..config() };
     let mut pair = Pair::new(&config, &path(LOSSLESS));
     pair.run(seconds(5), greedy(50, &[1_500]));
-    let gone = LinkConfig { loss: Loss::Bernoulli(Chance::ALWAYS), ..path(LOSSLESS) };
-    let there = std::mem::replace(&mut pair.links[0], crate::link::Link::new(&gone, 3, 9));
+    let broken = LinkConfig { loss: Loss::Bernoulli(Chance::ALWAYS), ..path(LOSSLESS) };
+    let there = std::mem::replace(&mut pair.links[0], crate::link::Link::new(&broken, 3, 9));
     let before = pair.ends[0].counts();
     pair.run(seconds(35), greedy(50, &[1_500]));
     let after = pair.ends[0].counts();
@@ -258,7 +258,7 @@ fn a_failed_path_gets_the_guarantee_only_and_a_recovered_path_all() {
 /// never depart.
 #[test]
 fn packets_bypass_a_dead_gateway_if_configured_and_use_the_trunk_again_when_it_recovers() {
-    let gone = LinkConfig { loss: Loss::Bernoulli(Chance::ALWAYS), ..path(LOSSLESS) };
+    let broken = LinkConfig { loss: Loss::Bernoulli(Chance::ALWAYS), ..path(LOSSLESS) };
     for there_first in [true, false] {
         for fallback in [Fallback::Direct, Fallback::Hold] {
             let mut pair = Pair::new(&Config { fallback, ..config() }, &path(LOSSLESS));
@@ -277,7 +277,8 @@ fn packets_bypass_a_dead_gateway_if_configured_and_use_the_trunk_again_when_it_r
             if there_first {
                 run(&mut pair, 5);
             }
-            let there = std::mem::replace(&mut pair.links[0], crate::link::Link::new(&gone, 3, 9));
+            let there =
+                std::mem::replace(&mut pair.links[0], crate::link::Link::new(&broken, 3, 9));
             let sent = |pair: &Pair| pair.ends[0].counts();
             run(&mut pair, 160);
             let report = pair.ends[0].report();

@@ -26,7 +26,7 @@ enum Change {
 /// Policy set number `n`. Its policy lets data pass at once, and charges the data.
 fn passing(change: Change, n: u32) -> PolicySet {
     let mut policy = policy(None);
-    let Action::Shape { conditioning, queue, ack_control: signal } = &mut policy.action else {
+    let Action::Shape { conditioning, queue, ack_control } = &mut policy.action else {
         unreachable!()
     };
     let burst = match change {
@@ -34,7 +34,7 @@ fn passing(change: Change, n: u32) -> PolicySet {
         Change::Policy | Change::AtOnce => FRAME + u64::from(n % 2),
     };
     conditioning.profile = Profile::new(RATE, None, Bytes(burst), Bytes(FRAME)).unwrap();
-    *signal = Some(toml::from_str("kind = 'postack'\nplacement = 'download'").unwrap());
+    *ack_control = Some(toml::from_str("kind = 'postack'\nplacement = 'download'").unwrap());
     match change {
         Change::Queue if n % 2 == 1 => *queue = QdiscSpec::DropTail(Default::default()),
         Change::Queue => {}
@@ -103,10 +103,10 @@ fn acks_stay_held_when_the_flow_moves_to_another_policy() {
     for ((rate, burst), sliced) in [(slow, false), (slow, true), (fast, false), (fast, true)] {
         let named = |n: u32| {
             let mut policy = policy(None);
-            let Action::Shape { conditioning, ack_control: signal, .. } = &mut policy.action else {
+            let Action::Shape { conditioning, ack_control, .. } = &mut policy.action else {
                 unreachable!()
             };
-            *signal = Some(toml::from_str("kind = 'postack'").unwrap());
+            *ack_control = Some(toml::from_str("kind = 'postack'").unwrap());
             let burst = Bytes(burst + u64::from(n % 2));
             conditioning.profile = Profile::new(rate, None, burst, Bytes(FRAME)).unwrap();
             policy.name = format!("all-{n}");

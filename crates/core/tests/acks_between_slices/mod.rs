@@ -55,9 +55,8 @@ impl Set {
             let profile = Profile::new(mbps(100), None, burst, Bytes(1_514)).unwrap();
             let conditioning =
                 Conditioning { profile, allocation: allocation("drr"), ..conditioning() };
-            let signal = Some(AckSpec::PostAck(Default::default()));
-            let action =
-                Action::Shape { conditioning, queue: queue("per-flow"), ack_control: signal };
+            let ack_control = Some(AckSpec::PostAck(Default::default()));
+            let action = Action::Shape { conditioning, queue: queue("per-flow"), ack_control };
             let filter = Filter { direction: Some(Direction::Up), ..src };
             let level = if self.deep { "part" } else { "class" };
             let class = (class > 0).then(|| format!("{level}-{class}"));

@@ -162,8 +162,11 @@ pub(super) fn no_choices(files: &[File]) -> Complaints {
             it.path.ends_with(&format!("/{file}")) && constants(&it.text).any(|each| each == name)
         })
     };
-    let gone = NOT_TUNED.iter().filter(|(file, name, _)| !exists(file, name));
-    gone.map(|(file, name, _)| format!("ack_control.rs: `{name}` of {file} is gone; remove it"))
+    let missing = NOT_TUNED.iter().filter(|(file, name, _)| !exists(file, name));
+    missing
+        .map(|(file, name, _)| {
+            format!("ack_control.rs: `{name}` of {file} does not exist; remove the entry")
+        })
         .collect()
 }
 
@@ -213,5 +216,5 @@ fn more_fields_or_constants_and_a_limit_too_high_are_refused() {
         (about(field_count, &elsewhere), about(constant_count, &elsewhere)),
         Default::default()
     );
-    assert!(about(no_choices, &elsewhere).contains("`DAYS` of calendar.rs is gone"));
+    assert!(about(no_choices, &elsewhere).contains("`DAYS` of calendar.rs does not exist"));
 }

@@ -88,9 +88,9 @@ fn shown(crates: &[Crate], page: &str) -> Vec<String> {
             None => complaints.push(format!(
                 "ARCHITECTURE.md: crate `{name}` has no row in the table of crates; it uses {uses}"
             )),
-            Some((_, told)) if *told != krate.ours => complaints.push(format!(
-                "ARCHITECTURE.md: the row of `{name}` tells that it uses {}, and cargo {uses}",
-                told.join(", ")
+            Some((_, listed)) if *listed != krate.ours => complaints.push(format!(
+                "ARCHITECTURE.md: the row of `{name}` states that it uses {}, and cargo {uses}",
+                listed.join(", ")
             )),
             Some(_) => {}
         }
@@ -197,7 +197,7 @@ fn a_page_that_differs_from_cargo_is_refused() {
     };
     assert_eq!(of(&["core"], None), "");
     let beside = of(&["core", "wire"], None);
-    assert!(beside.contains("tells that it uses core, and cargo core, wire"), "{beside}");
+    assert!(beside.contains("states that it uses core, and cargo core, wire"), "{beside}");
     assert!(beside.contains("`sim` must not use `wire`"), "{beside}");
     let new = of(&["core"], Some(example("new", &["core"], &[])));
     assert!(new.contains("`new` has no row") && new.contains("not in the diagram"), "{new}");

@@ -90,14 +90,14 @@ fn types(files: &[File]) -> BTreeMap<(&str, &str), Vec<&str>> {
 /// Complains about two types of a crate that have the same name.
 pub(super) fn type_names(files: &[File]) -> Complaints {
     let mut complaints = Complaints::new();
-    for ((_, name), places) in types(files) {
-        if places.len() < 2 || OF_REGISTRIES.contains(&name) {
+    for ((_, name), paths) in types(files) {
+        if paths.len() < 2 || OF_REGISTRIES.contains(&name) {
             continue;
         }
         complaints.push(format!(
             "{}: `{name}` is also a type of {}; name each after its noun in the field",
-            places[0],
-            places[1..].join(", "),
+            paths[0],
+            paths[1..].join(", "),
         ));
     }
     complaints

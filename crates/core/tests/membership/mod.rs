@@ -45,7 +45,7 @@ fn unrest() -> impl Strategy<Value = Unrest> {
                 let change = of(change, Member(number));
                 let sound = match change {
                     Change::Join(..) => !std::mem::replace(is_there, true),
-                    Change::Leave(_) => std::mem::replace(is_there, false),
+                    Change::Remove(_) => std::mem::replace(is_there, false),
                     Change::Update(..) => *is_there,
                     Change::Profile(_) => true,
                 };
@@ -62,7 +62,7 @@ fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
         4 => part.clone().prop_map(|(weight, rtt)| Change::Join(Member(0), share(weight, rtt))),
         2 => part.prop_map(|(weight, rtt)| Change::Update(Member(0), share(weight, rtt))),
-        2 => Just(Change::Leave(Member(0))),
+        2 => Just(Change::Remove(Member(0))),
         1 => (200u64..3_000, LONGEST..60_000)
             .prop_map(|(kbps, burst)| Change::Profile(profile(kbps, burst))),
     ]
@@ -72,7 +72,7 @@ const fn of(change: Change, member: Member) -> Change {
     match change {
         Change::Join(_, share) => Change::Join(member, share),
         Change::Update(_, share) => Change::Update(member, share),
-        Change::Leave(_) => Change::Leave(member),
+        Change::Remove(_) => Change::Remove(member),
         Change::Profile(profile) => Change::Profile(profile),
     }
 }
@@ -108,7 +108,7 @@ impl Unrest {
                 match *change {
                     Change::Join(member, share) => allocation.join(*at, member, share),
                     Change::Update(member, share) => allocation.update(*at, member, share),
-                    Change::Leave(member) => allocation.leave(*at, member),
+                    Change::Remove(member) => allocation.leave(*at, member),
                     Change::Profile(profile) => allocation.set_profile(*at, &profile),
                 }
             }
@@ -215,9 +215,9 @@ proptest! {
     fn additional_calls_release_no_packet_earlier_while_members_change(unrest in unrest(), looks in 100_000u64..3_000_000) {
         for name in AllocationSpec::NAMES.iter().filter(|name| **name != "partitioned") {
             let looks = Some(Duration::from_nanos(looks));
-            let (told, often) = (unrest.run(name, None, END).0, unrest.run(name, looks, END).0);
-            let differs = told.iter().zip(&often).position(|(told, often)| told != often);
-            prop_assert!(told == often, "{name}: {:?}", differs.map(|at| (told[at], often[at])));
+            let (seldom, often) = (unrest.run(name, None, END).0, unrest.run(name, looks, END).0);
+            let differs = seldom.iter().zip(&often).position(|(seldom, often)| seldom != often);
+            prop_assert!(seldom == often, "{name}: {:?}", differs.map(|at| (seldom[at], often[at])));
         }
     }
 

@@ -50,8 +50,8 @@ pub(super) const CONTROLS: [&str; 4] = [
 fn claimed(control: &str, now: Duration) -> Run {
     let table: toml::Table = toml::from_str(&format!("it = {control}")).unwrap();
     let mut policy = policy(None);
-    if let Action::Shape { ack_control: signal, .. } = &mut policy.action {
-        *signal = Some(table["it"].clone().try_into().unwrap());
+    if let Action::Shape { ack_control, .. } = &mut policy.action {
+        *ack_control = Some(table["it"].clone().try_into().unwrap());
     }
     let mut run = Run::of(1_024, vec![policy], None);
     run.gateway.pool().make_copies();

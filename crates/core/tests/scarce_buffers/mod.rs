@@ -35,10 +35,10 @@ impl Scarce {
         let text = format!("allocation = '{allocation}'\ncontrol = {control}");
         let table: toml::Table = toml::from_str(&text).unwrap();
         let mut policy = policy(None);
-        let Action::Shape { ack_control: signal, conditioning, .. } = &mut policy.action else {
+        let Action::Shape { ack_control, conditioning, .. } = &mut policy.action else {
             unreachable!()
         };
-        *signal = Some(table["control"].clone().try_into().unwrap());
+        *ack_control = Some(table["control"].clone().try_into().unwrap());
         conditioning.allocation = table["allocation"].clone().try_into().unwrap();
         let profile = Profile::new(Rate::from_mbps(5), None, Bytes(3_028), Bytes(1_514));
         conditioning.profile = profile.unwrap();
@@ -52,7 +52,7 @@ impl Scarce {
     }
 
     /// Occupies buffers until only `free` are unused.
-    fn leave_free(&mut self, free: u32) {
+    fn occupy_all_but(&mut self, free: u32) {
         let pool = self.run.gateway.pool();
         self.others.drain(..).for_each(|id| pool.release(id));
         while self.free() > free {
@@ -79,7 +79,7 @@ impl Scarce {
 
     /// Runs until all packets have departed. Returns the number of ACKs that are held for ever.
     fn end(mut self) -> u32 {
-        self.leave_free(self.pool);
+        self.occupy_all_but(self.pool);
         for _ in 0..100 {
             self.run.drain();
             let now = self.run.now;
@@ -103,7 +103,7 @@ fn a_stretch_ack_released_in_steps_departs_completely_although_buffers_are_scarc
         {
             let mut it = Scarce::new(allocation, control, pool);
             it.send(pool / 2);
-            it.leave_free(2);
+            it.occupy_all_but(2);
             it.ack(pool / 2);
             assert_eq!(it.end(), 0, "{allocation}, {control}, {pool} buffers");
         }
@@ -154,7 +154,7 @@ proptest! {
             match event {
                 Event::Data(segments) => it.send(segments),
                 Event::Ack(segments) => it.ack(segments),
-                Event::Free(free) => it.leave_free(free),
+                Event::Free(free) => it.occupy_all_but(free),
                 Event::Passes(ms) => {
                     let end = it.run.now + Duration::from_millis(ms);
                     passes(&mut it.run, end);

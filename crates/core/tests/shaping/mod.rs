@@ -34,7 +34,7 @@ pub(crate) enum Change {
     Join(Member, Share),
     Update(Member, Share),
     /// Removes the member. Its waiting packets and its later packets are dropped.
-    Leave(Member),
+    Remove(Member),
     Profile(Profile),
 }
 
@@ -133,11 +133,11 @@ impl Shaping {
     pub(crate) fn run(&mut self, arrivals: &[Arrival], looks: Option<Duration>, end: Time) {
         let mut arrivals = arrivals.iter().peekable();
         let mut look = looks.map(|every| Time::ZERO + every);
-        let mut told = None;
+        let mut next_call = None;
         loop {
             let next = arrivals.peek().map(|arrival| arrival.at);
             let change = self.changes.front().map(|(at, _)| *at);
-            let now = [next, change, told, look].into_iter().flatten().min();
+            let now = [next, change, next_call, look].into_iter().flatten().min();
             let Some(now) = now.filter(|now| *now < end) else { return };
             look = looks.map(|every| (now + Duration::from_nanos(1)).round_up_to(every));
             while let Some((_, change)) = self.changes.pop_front_if(|(at, _)| *at <= now) {
@@ -146,16 +146,16 @@ impl Shaping {
             while let Some(arrival) = arrivals.next_if(|arrival| arrival.at <= now) {
                 self.arrive(now, *arrival);
             }
-            told = match self.triggers {
+            next_call = match self.triggers {
                 Triggers::All => self.serve(now),
-                Triggers::Timer(interval) => match told {
-                    Some(at) if at > now => told,
+                Triggers::Timer(interval) => match next_call {
+                    Some(at) if at > now => next_call,
                     Some(_) => self.serve(now).map(|at| at.round_up_to(interval)),
                     None if self.queues.are_empty() => None,
                     None => Some((now + Duration::from_nanos(1)).round_up_to(interval)),
                 },
             };
-            assert!(told.is_none_or(|at| at > now), "told to come back at once");
+            assert!(next_call.is_none_or(|at| at > now), "the next call is due at once");
         }
     }
 
@@ -189,7 +189,7 @@ impl Shaping {
                 self.allocation.join(now, member, share);
             }
             Change::Update(member, share) => self.allocation.update(now, member, share),
-            Change::Leave(member) => {
+            Change::Remove(member) => {
                 self.removed.insert(member);
                 self.dropped += self.queues.clear(member);
                 self.allocation.leave(now, member);

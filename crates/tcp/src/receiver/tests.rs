@@ -57,8 +57,8 @@ impl Example {
 fn a_growing_block_is_reported_completely() {
     let mut example = Example::at(5_000);
     for end in (6_000..=9_000).step_by(500) {
-        let told = example.arrives(end - 500, end);
-        assert_eq!(told, Some((5_000, vec![(5_500, low(end))])));
+        let reported = example.arrives(end - 500, end);
+        assert_eq!(reported, Some((5_000, vec![(5_500, low(end))])));
     }
 }
 

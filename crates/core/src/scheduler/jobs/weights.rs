@@ -42,7 +42,7 @@ fn weights(
     of: impl Fn(&Promises) -> Option<Relation>,
 ) -> Vec<Option<Weight>> {
     let mut is_related = vec![false; classes.len()];
-    let mut places = Vec::with_capacity(classes.len());
+    let mut roots = Vec::with_capacity(classes.len());
     let mut least = vec![f64::INFINITY; classes.len()];
     for at in 0..classes.len() {
         let (mut root, mut times) = (at, 1.0);
@@ -57,10 +57,10 @@ fn weights(
             times *= relation.factor.real();
         }
         least[root] = times.min(least[root]);
-        places.push((root, times));
+        roots.push((root, times));
     }
     let weight = |(at, (root, times)): (usize, (usize, f64))| {
         is_related[at].then(|| Weight { group: root, part: least[root] / times })
     };
-    places.into_iter().enumerate().map(weight).collect()
+    roots.into_iter().enumerate().map(weight).collect()
 }

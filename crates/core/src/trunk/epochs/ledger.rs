@@ -70,7 +70,7 @@ impl Ledger {
     const MOST: usize = 512;
 
     /// Records a boundary that departs.
-    pub(super) fn leaves(&mut self, now: Time, name: u32, sent: SentTotals, full: bool) {
+    pub(super) fn depart(&mut self, now: Time, name: u32, sent: SentTotals, full: bool) {
         let earlier = self.sent.iter_mut().rfind(|it| it.name == name);
         let twice = earlier.map(|it| it.twice = true).is_some();
         if self.sent.len() == Self::MOST {

@@ -119,7 +119,7 @@ impl Epochs {
             if let Some(name) = boundary(&frame, self.spacing) {
                 let in_flight = self.sent.bytes - self.heard.bytes;
                 let full = in_flight + in_flight / 8 >= self.control.window();
-                self.ledger.leaves(now, name, self.sent, full);
+                self.ledger.depart(now, name, self.sent, full);
             }
         }
     }

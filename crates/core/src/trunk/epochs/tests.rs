@@ -143,7 +143,7 @@ proptest! {
         let (mut acks, mut missing, mut heard, mut first) = (acks.into_iter().peekable(), 0, 0, None);
         for now in 0..300 {
             if let Some(it) = usize::try_from(now).ok().and_then(|n| fates.get(n)) {
-                ledger.leaves(ms(now), it.name, SentTotals { bytes: 1_500 * (now + 1), packets: now + 1 }, true);
+                ledger.depart(ms(now), it.name, SentTotals { bytes: 1_500 * (now + 1), packets: now + 1 }, true);
             }
             while let Some((_, sent, ack)) = acks.next_if(|it| it.0 == now) {
                 let Some(sample) = ledger.acknowledged(ms(now), ack) else { continue };
@@ -210,7 +210,7 @@ fn a_udp_super_packet_has_the_bytes_of_its_frames_and_is_no_boundary() {
 fn a_restarted_receiver_reports_no_losses() {
     let mut ledger = Ledger::default();
     for n in 1..4 {
-        ledger.leaves(
+        ledger.depart(
             Time::ZERO,
             n,
             SentTotals { bytes: 1_500 * u64::from(n), packets: n.into() },
@@ -324,15 +324,15 @@ fn forged_loss_reports_have_a_bounded_effect() {
     let ms = Duration::from_millis(100);
     let mut ensemble = VirtualFlows::new(Random::new(1, 1));
     ensemble.begin(10, 1_500_000);
-    let mut tell = |second, missing| {
+    let mut report = |second, missing| {
         let round = VirtualFeedback { bytes: 0, missing, srtt: ms, may_grow: false };
         ensemble.on_boundary(Time::from_secs(second), &round);
         ensemble.window()
     };
-    assert_eq!(tell(1, i64::MAX), 1_050_000);
-    assert_eq!(tell(2, i64::MIN), 1_050_000);
-    assert_eq!(tell(3, 160 * 1_500), 1_050_000);
-    assert!(tell(4, 1_500 * 10) < 1_050_000);
+    assert_eq!(report(1, i64::MAX), 1_050_000);
+    assert_eq!(report(2, i64::MIN), 1_050_000);
+    assert_eq!(report(3, 160 * 1_500), 1_050_000);
+    assert!(report(4, 1_500 * 10) < 1_050_000);
 }
 
 /// A mobile path may hold packets for many seconds.
@@ -391,16 +391,16 @@ fn guarantee_and_ceiling_change_without_a_restart() {
 fn a_window_beyond_the_path_is_reduced_once_to_the_bytes_that_the_path_carries() {
     let (mut now, ms) = (Time::ZERO, Duration::from_millis);
     let mut copa = control();
-    let mut tell = |copa: &mut AggregateWindow, rtt| {
+    let mut report = |copa: &mut AggregateWindow, rtt| {
         now += ms(5);
         let arrived = Some(Arrived { bytes: 60_000, span: ms(5) });
         let (bytes, missing, full) = (60_000, 0, true);
         copa.on_progress(now, &BoundaryMeasurement { rtt: ms(rtt), bytes, missing, arrived, full });
         copa.window()
     };
-    while tell(&mut copa, 50) < 900_000 {}
+    while report(&mut copa, 50) < 900_000 {}
     for rtt in [60, 70, 80, 80, 70, 60, 55, 54] {
-        let window = tell(&mut copa, rtt);
+        let window = report(&mut copa, rtt);
         assert!(rtt < 70 || (595_000..610_000).contains(&window), "{rtt}: {window}");
     }
     assert!((590_000..610_000).contains(&copa.window()), "{}", copa.window());

@@ -207,11 +207,11 @@ fn a_dead_gateway_is_detected_within_three_initial_timeouts() {
     let mut pair = Pair::new(&config(), &path(LOSSLESS));
     pair.run(Time::ZERO + WARMUP, greedy(50, &[1_500]));
     pair.muted = true;
-    let gone = pair.now;
+    let failed_at = pair.now;
     while pair.ends[0].report().state.silent < 4 {
         pair.run(pair.now + Duration::from_millis(10), greedy(50, &[1_500]));
         // The RTO is one second, and a tail loss probe restarts it (RFC 8985, section 7.3).
-        assert!(pair.now.since(gone) < Duration::from_millis(3_300), "{:?}", pair.now);
+        assert!(pair.now.since(failed_at) < Duration::from_millis(3_300), "{:?}", pair.now);
     }
     let before = pair.ends[0].counts().elastic;
     pair.run(pair.now + Duration::from_secs(10), greedy(50, &[1_500]));

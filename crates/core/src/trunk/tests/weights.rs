@@ -198,8 +198,8 @@ fn a_gateway_is_dead_when_the_active_connections_get_no_answer() {
     let config = Config { fallback: Fallback::Direct, ..management(fixed(3)) };
     let mut pair = Pair::new(&config, &path(LOSSLESS));
     pair.run(seconds(5), greedy(20, &[1_500]));
-    let gone = LinkConfig { loss: Loss::Bernoulli(Chance::ALWAYS), ..path(LOSSLESS) };
-    let there = std::mem::replace(&mut pair.links[0], Link::new(&gone, 3, 9));
+    let broken = LinkConfig { loss: Loss::Bernoulli(Chance::ALWAYS), ..path(LOSSLESS) };
+    let there = std::mem::replace(&mut pair.links[0], Link::new(&broken, 3, 9));
     let mut each = 0;
     let mut few = |pair: &mut Pair| {
         if pair.now >= Time::from_millis(each) {

@@ -184,7 +184,7 @@ fn delivery(delivered: u64, before: u64, bps: u64) -> Option<Delivery> {
 fn application_limited_samples_count_only_if_they_are_greater() {
     let mut control = bbr();
     let mut window = window(10, u64::MAX);
-    let mut tell = |bps, application_limited, round: u64| {
+    let mut report = |bps, application_limited, round: u64| {
         let sample = Delivery {
             rate: Rate::from_bps(bps),
             delivered: (round + 1) * SEGMENT,
@@ -195,12 +195,12 @@ fn application_limited_samples_count_only_if_they_are_greater() {
         control.on_ack(&mut window, &ack);
         control.bandwidth.get()
     };
-    assert_eq!(tell(1_000_000, false, 1), 1_000_000);
-    assert_eq!(tell(100_000, true, 2), 1_000_000);
-    assert_eq!(tell(3_000_000, true, 3), 3_000_000);
+    assert_eq!(report(1_000_000, false, 1), 1_000_000);
+    assert_eq!(report(100_000, true, 2), 1_000_000);
+    assert_eq!(report(3_000_000, true, 3), 3_000_000);
     // Rounds without a valid sample do not let the old sample expire.
     for round in 4..40 {
-        assert_eq!(tell(100_000, true, round), 3_000_000);
+        assert_eq!(report(100_000, true, round), 3_000_000);
     }
 }
 
@@ -373,7 +373,7 @@ fn probe_rtt(acks: &[(u64, u64, u64)]) -> Vec<u64> {
     control.full.reached = true;
     control.min_rtt = Some((RTT, Time::ZERO));
     control.mode = Mode::ProbeBandwidth { phase: 3, since: Time::ZERO };
-    let mut tell = |&(millis, delivered, before): &(u64, u64, u64)| {
+    let mut report = |&(millis, delivered, before): &(u64, u64, u64)| {
         let now = Time::from_secs(10) + Duration::from_millis(millis);
         let delivery = delivery(delivered * SEGMENT, before * SEGMENT, LINK);
         let flight = 4 * SEGMENT;
@@ -381,7 +381,7 @@ fn probe_rtt(acks: &[(u64, u64, u64)]) -> Vec<u64> {
         control.on_ack(&mut window, &ack);
         window.congestion / SEGMENT
     };
-    acks.iter().map(&mut tell).collect()
+    acks.iter().map(&mut report).collect()
 }
 
 #[test]
