@@ -30,7 +30,7 @@ use crate::packet::{Controlled, Direction, Fifo, FlowIndex, Which};
 use crate::policy::{FairBetween, HostKey, Policy};
 use crate::qdisc::{Backlog, Marked};
 use crate::random::Random;
-use crate::report::{AggregateReport, Triggers};
+use crate::report::{AggregateReport, Mechanisms, Triggers};
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Reason, Tally, Time};
 
 /// Times at which aggregates check for departures.
@@ -452,6 +452,10 @@ impl Aggregate {
         AggregateReport {
             policy: self.policy.clone(),
             direction: self.direction,
+            mechanisms: Mechanisms {
+                ack_control: self.senders.name().map(Into::into),
+                ..self.conditioner.mechanisms()
+            },
             flows: self.members.count(),
             offered,
             conforming: progress.conforming,
@@ -464,7 +468,6 @@ impl Aggregate {
             waited_ns: progress.waited_ns,
             late: progress.late,
             triggers,
-            ack_control: self.senders.name(),
             acks: self.senders.counts(),
             unresponsive: self.unresponsive(),
             mean: self.conditioner.profile().map(|profile| profile.mean()),
