@@ -203,10 +203,10 @@ def claim_over(mode: str, column: str, text: str, **bounds: Any) -> None:
 LATE, MIDDLE = "99 % quantile of sojourns of class", "median sojourn of class"
 FEW = "15 pairs cannot decide: the interval is below 1, but not all of it is below 0.5"
 GIVEN_AWAY = (
-    "weight 2 falls until its share is below its load, because service while busy includes the "
-    "share of an idle neighbour. Weight 1 does not fall: its service while busy was 9.9 Mbit/s in "
-    "a run of 45 s, hardly more than its load. In the simulator, without the pacing of quinn, it "
-    "was 12.3 Mbit/s"
+    "weight 2 falls until its share is below its load, because the service rate while busy "
+    "includes the share of an idle aggregate. Weight 1 does not fall: its service while busy was "
+    "9.9 Mbit/s in a run of 45 s, hardly more than its load. In the simulator, without the pacing "
+    "of quinn, it was 12.3 Mbit/s"
 )
 ADJUSTED: dict[str, tuple[dict[str, Any], str | None]] = {
     "measured": ({"paper": "significant improvement"}, GIVEN_AWAY),
