@@ -4,10 +4,10 @@ Source: Bundler (EuroSys 2021, doi 10.1145/3447786.3456260), its evaluation besi
 beside persistent elastic flows a bundle gets 12 to 18 % less than its flows would without it.
 Differs: the path of `_site.py`, with a queue of three bandwidth-delay products or of 1.5. Four
 downloads go from one site to the other. From 5 to 45 of 60 seconds, one kind of other traffic runs
-beside them: 1, 4 or 10 CUBIC downloads, 4 Reno downloads (all with the access links of sites), web
-requests of at most 100 kB that offer a quarter of the rate, or UDP at half of the rate. A share is
-the rate of the four downloads in the last 25 of these seconds, over their rate in the same run
-without a trunk.
+beside them. TCP traffic is 1, 4 or 10 CUBIC downloads, or 4 Reno downloads, all with the access
+links of sites. Web requests have at most 100 kB and offer a quarter of the rate. UDP sends at half
+of the rate. A share is the rate of the four downloads in the last 25 of these seconds, over their
+rate in the same run without a trunk.
 The bounds were fixed before anything was measured. The lower bound is 0.7: the 0.82 of the source
 minus an allowance for another sawtooth of TCP. The upper bound is 1/0.7, so that the trunk does not
 starve the cross traffic.
