@@ -9,13 +9,18 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tidegate_core::Count;
+use tidegate_core::ack::AckSpec;
+use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::gateway::{FlowSurvey, Gateway, GatewayConfig, Generation, Survey};
 use tidegate_core::packet::{Direction, FlowKey, Protocol, TcpSegment};
-use tidegate_core::policy::{Class, ClassSet, Conditioning, PolicySet, Profile};
+use tidegate_core::policy::{Action, Class, ClassSet, Conditioning, PolicySet, Profile};
+use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::report::Report;
 use tidegate_core::{Bytes, Packet, Rate, Time};
 
-use gateway_run::{BURST, MEAN, Run, conditioning, config, from, policy, queue, shape_by};
+use gateway_run::{
+    BURST, MEAN, Run, allocation, conditioning, config, from, policy, queue, shape_by,
+};
 
 /// More policies than one part of a report contains.
 const HOSTS: u8 = 200;
@@ -223,4 +228,34 @@ fn counts_of_bytes_have_the_headers_of_each_frame_of_a_super_packet() {
     for count in [report.received[up], report.transmitted[up], all.offered, all.conforming] {
         assert_eq!(count, both);
     }
+}
+
+/// The mechanism of a policy, as the gateway reports it after the first packet.
+fn reported(action: Action) -> tidegate_core::report::Mechanisms {
+    let mut run = Run::new(&config(), vec![policy("web", from(1), action)]);
+    run.offer(1, 0, 1_514);
+    run.gateway.report().aggregates.remove(0).mechanisms
+}
+
+/// Catches: a mechanism of a policy that the report omits, or whose name comes from a list that a
+/// registered mechanism has to be added to.
+#[test]
+fn a_policy_reports_each_registered_mechanism_by_its_name() {
+    for name in QdiscSpec::NAMES {
+        let found = reported(shape_by(conditioning(), name));
+        assert_eq!(found.queue.as_deref(), Some(*name));
+    }
+    for name in AllocationSpec::NAMES {
+        let conditioning = Conditioning { allocation: allocation(name), ..conditioning() };
+        let found = reported(shape_by(conditioning, "drop-tail"));
+        assert_eq!(found.allocation.as_deref(), Some(*name));
+    }
+    for name in AckSpec::NAMES {
+        let ack_control = Some(gateway_run::read(name));
+        let (conditioning, queue) = (conditioning(), queue("per-flow"));
+        let found = reported(Action::Shape { conditioning, queue, ack_control });
+        assert_eq!(found.ack_control.as_deref(), Some(*name));
+        assert_eq!(found.marking, None);
+    }
+    assert_eq!(reported(Action::Pass), Default::default());
 }

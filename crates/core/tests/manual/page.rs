@@ -23,7 +23,7 @@ pub(crate) fn page(registries: &[Registry]) -> String {
             page += &format!("\n### `{}`\n\n", mechanism.name);
             page += &paragraph(mechanism.about);
             if !mechanism.parameters.is_empty() {
-                page += "\n| parameter | default | values | |\n|---|---|---|---|\n";
+                page += "\n| parameter | default | values | meaning |\n|---|---|---|---|\n";
             }
             mechanism.parameters.iter().for_each(|parameter| page += &rows(parameter, ""));
             page += &terms.map_or_else(String::new, of_classes);
@@ -34,7 +34,7 @@ pub(crate) fn page(registries: &[Registry]) -> String {
 
 /// The table of the terms that a class can have.
 fn of_classes(terms: &[Term]) -> String {
-    let mut table = "\n| term of a class | values | |\n|---|---|---|\n".to_owned();
+    let mut table = "\n| term of a class | values | meaning |\n|---|---|---|\n".to_owned();
     for term in terms {
         let values = match term.form() {
             TermForm::Other => "",
