@@ -34,7 +34,7 @@ def measure(seed: int, where: str, congestion: str, loss: float) -> dict[str, fl
         net = hosts(ack_control, loss=loss, tcp=tcp, seconds=(6, 30 if loss else 15))
         net.tables["seed"] = seed
         if where == "live":
-            return bulk(net, congestion=congestion, told="" if loss else NOT_SCALED)
+            return bulk(net, congestion=congestion, setup="" if loss else NOT_SCALED)
         net.traffic("bulk", "greedy", "near", "far", flows=4)
         return {**dict.fromkeys(COUNTERS.values(), 0), "hangs": 0, **measured(net.run(seed))}
 

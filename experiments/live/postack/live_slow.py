@@ -19,7 +19,7 @@ live_slow = Experiment(__file__, seeds=3, needs=missing)
 def measure(seed: int) -> dict[str, float]:
     slow = {"profile": {"mean": "20 kbit/s", "burst": "3028 B"}}
     net = hosts("gate", policy=slow, seconds=(30, 120))
-    return bulk(net, told=f"{ROUTE} advmss 536", flows=10)
+    return bulk(net, setup=f"{ROUTE} advmss 536", flows=10)
 
 
 @live_slow.claim("A001-10", "live: 20 kbit/s, ten flows: Jain index", at_least=0.9)
