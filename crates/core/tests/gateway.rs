@@ -1,8 +1,5 @@
-//! Invariants of a whole gateway. The clock jumps from one event to the next.
-//!
-//! A *policy* selects packets and shapes or polices them. Its packets in one direction are an
-//! *aggregate*. A *swap* replaces the set of policies. A flow without an entry in the flow table is
-//! *untracked*.
+//! Invariants of a whole gateway. A *policy* shapes or polices the packets of its *aggregate*. A
+//! *swap* replaces the policies. A flow without an entry in the flow table is *untracked*.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
