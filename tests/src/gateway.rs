@@ -1,4 +1,4 @@
-//! The gateway in the middle of a test bed: starts it, controls it, kills it, and queries it.
+//! The gateway in the middle of a test bed. Tests start it, control it, kill it, and query it.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -42,17 +42,18 @@ impl Testbed {
     ///
     /// # Panics
     ///
-    /// If it does not answer within `START_LIMIT`.
+    /// If the gateway does not answer within `START_LIMIT`.
     #[must_use]
     pub fn gateway(&self, backend: &str, policies: &str) -> Gateway<'_> {
         self.gateway_with(backend, policies, &[], Stdio::piped())
     }
 
-    /// As [`gateway`](Self::gateway), with further command-line options, and with standard error at `errors`.
+    /// As [`gateway`](Self::gateway), with further command-line options. The gateway's standard
+    /// error goes to `errors`.
     ///
     /// # Panics
     ///
-    /// If it does not answer within `START_LIMIT`.
+    /// If the gateway does not answer within `START_LIMIT`.
     #[must_use]
     pub fn gateway_with(
         &self,
@@ -68,7 +69,7 @@ impl Testbed {
     ///
     /// # Panics
     ///
-    /// If it does not answer within `START_LIMIT`.
+    /// If the gateway does not answer within `START_LIMIT`.
     #[must_use]
     pub fn gateway_among(
         &self,
@@ -156,7 +157,7 @@ impl Gateway<'_> {
     }
 
     /// Runs the program in the gateway's namespace with the arguments `words`, such as `class set`.
-    pub fn tell(&self, words: &[&str]) {
+    pub fn run_command(&self, words: &[&str]) {
         run(&mut self.bed.tidegate(words), ANSWER_LIMIT);
     }
 
@@ -179,7 +180,7 @@ impl Gateway<'_> {
         self.process.signal(signal);
     }
 
-    /// Kills the gateway, as a crash would. Returns after its end.
+    /// Kills the gateway, as a crash would end it. Returns after its end.
     pub fn crash(&mut self) {
         self.process.end();
     }

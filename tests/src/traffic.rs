@@ -1,4 +1,5 @@
-//! Real TCP transfers between hosts. The generators of the program make them, and check every byte.
+//! Real TCP transfers between hosts. The program `tidegate traffic` generates them, and checks
+//! every byte.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -54,7 +55,7 @@ impl Server {
         Self { process, port }
     }
 
-    /// Starts a transfer from this server, reached at `address`, to the host `to`. `more` are
+    /// Starts a transfer from this server, whose address is `address`, to the host `to`. `more` are
     /// further arguments of `tidegate traffic fetch`.
     #[must_use]
     pub fn fetch(&self, address: IpAddr, to: &Host, more: &[&str]) -> Fetch {
@@ -84,10 +85,10 @@ impl Fetch {
         self.progress().1
     }
 
-    /// The last progress report: the time since the start, and the payload bytes until then.
+    /// The last progress report: the time since the start, and the payload bytes received by then.
     #[must_use]
     pub fn progress(&self) -> (Duration, u64) {
-        self.0.lines().last().map_or((Duration::ZERO, 0), |line| told(line))
+        self.0.lines().last().map_or((Duration::ZERO, 0), |line| progress_in(line))
     }
 
     /// The longest time without progress until now.
@@ -117,7 +118,7 @@ impl Fetch {
     pub fn finish(self, limit: Duration) -> Outcome {
         let finished = self.0.finish(limit);
         let last = finished.output.lines().last().unwrap_or_default();
-        let told = serde_json::from_str::<Value>(last).unwrap_or_default();
+        let report = serde_json::from_str::<Value>(last).unwrap_or_default();
         let number = |name: &str| told[name].as_u64();
         let flag = |name: &str| told[name].as_bool();
         let outcome = || {
@@ -146,9 +147,9 @@ fn longest_pause<'a>(lines: impl Iterator<Item = &'a str>) -> Duration {
     longest
 }
 
-/// The contents of a progress report: the time since the start, and the payload bytes until then.
-fn told(line: &str) -> (Duration, u64) {
-    let told = serde_json::from_str::<Value>(line).unwrap_or_default();
+/// Parses a progress report: the time since the start, and the payload bytes received by then.
+fn progress_in(line: &str) -> (Duration, u64) {
+    let report = serde_json::from_str::<Value>(line).unwrap_or_default();
     let number = |name: &str| told[name].as_u64().unwrap_or(0);
     (Duration::from_millis(number("at_ms")), number("bytes"))
 }

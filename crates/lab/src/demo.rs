@@ -22,12 +22,12 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Runs the demonstration, each phase for `length`. `wanted` names the phases to run; if it is
-/// empty, all are run. Soon after `stop` becomes `true`, the demonstration removes its lab and
-/// ends.
+/// empty, all phases run. Soon after `stop` becomes `true`, the demonstration removes its lab (the
+/// test network) and ends.
 ///
 /// # Errors
 ///
-/// If the lab cannot be built here, or a part of it fails.
+/// If this host cannot build the lab, or if a part of the demonstration fails.
 pub fn run(
     length: Duration,
     wanted: &[String],

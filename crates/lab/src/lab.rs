@@ -1,8 +1,8 @@
-//! A lab on this host: hosts in network namespaces, gateways in front of some of them, and an
-//! emulated network between all.
+//! A lab is a test network on this host: hosts in network namespaces, gateways in front of some of
+//! them, and an emulated network between all.
 //!
-//! Each part of a lab is recorded before it is created. If a lab crashes, the next one that is
-//! built removes the remains.
+//! Each part of a lab is recorded before it is created. If a lab crashes, the next lab that is
+//! built removes its remains.
 
 mod build;
 mod emulate;
@@ -26,28 +26,28 @@ use crate::code::Code;
 use crate::output::Failure;
 use crate::topology::{PolicyFile, Topology};
 
-/// A lab that is up.
+/// A lab that is running (*up*).
 #[derive(Debug)]
 pub struct Lab {
     place: Place,
     folder: PathBuf,
     state: State,
-    /// The processes of the lab end with the thread that started it.
+    /// The processes of the lab end when the thread that started it ends.
     owned: bool,
 }
 
 impl Lab {
-    /// Builds `topology` as a lab called `name`. `text` is the text of its file, which is in the
-    /// directory `home`.
+    /// Builds `topology` as a lab called `name`. `text` is the content of the topology file, which
+    /// is in the directory `home`.
     ///
     /// First removes the remains of labs whose owners are dead. If `owned` is set, the lab belongs
-    /// to this process: the lab's processes end with the thread that started it, even if that
-    /// thread is killed. Otherwise the lab stays until [`down`](Self::down).
+    /// to this process. The lab's processes then end with the thread that started it, even if that
+    /// thread is killed. Otherwise the lab stays up until [`down`](Self::down).
     ///
     /// # Errors
     ///
-    /// If a lab of that name is up, or the host does not permit the lab. No part of it then
-    /// remains.
+    /// If a lab of that name is up, or if the host cannot run the lab. All parts of the failed lab
+    /// are removed.
     pub fn up(
         place: &Place,
         name: &str,
@@ -69,14 +69,15 @@ impl Lab {
         }
     }
 
-    /// The lab called `name`. Without a name, the only lab that stays until it is taken down.
+    /// Finds the lab called `name`. Without a name, finds the only lab that stays up until
+    /// [`down`](Self::down).
     ///
     /// # Errors
     ///
-    /// If no such lab is up, or several are.
+    /// If no such lab is up, or if several are.
     pub fn find(place: &Place, name: Option<&str>) -> anyhow::Result<Self> {
         let mut labs = Self::all(place)?;
-        // Labs that end with their process, such as demonstrations, are found only by name.
+        // Labs that end with their process, such as demonstrations, are found only by their names.
         labs.retain(|lab| match name {
             Some(name) => name == lab.state.name,
             None => lab.state.stands_alone(),
@@ -177,7 +178,7 @@ impl Lab {
         self.folder.join(format!("{gateway}.sock"))
     }
 
-    /// Ends the lab's processes and removes its namespaces. Some may have vanished already.
+    /// Ends the lab's processes and removes its namespaces, as far as they still exist.
     ///
     /// # Errors
     ///
@@ -209,7 +210,7 @@ impl Lab {
     fn all(place: &Place) -> anyhow::Result<Vec<Self>> {
         let mut labs = Vec::new();
         for folder in place.folders()? {
-            // A lab that is being taken down may have vanished meanwhile.
+            // Another process may have taken this lab down meanwhile.
             if let Ok(state) = State::read(&folder) {
                 labs.push(Self { place: place.clone(), folder, state, owned: false });
             }

@@ -1,5 +1,5 @@
-//! An end of a trunk that lies: `e2e-liar LOCAL PEER PORT KEY` acknowledges every management packet
-//! as if no earlier one had been lost.
+//! A misbehaving peer of a trunk. `e2e-liar LOCAL PEER PORT KEY` acknowledges every management
+//! packet as if all earlier packets had arrived, although some were lost.
 
 use std::error::Error;
 use std::net::{IpAddr, UdpSocket};

@@ -1,5 +1,5 @@
-//! Live test: trunks carry user packets in datagrams, over a path whose MTU is smaller than that of
-//! the interfaces.
+//! Live test: trunks carry user packets in datagrams, over a path whose MTU is smaller than the MTU
+//! of the interfaces.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -11,19 +11,19 @@ use tidegate_e2e::{Fetch, Process, Testbed, program, run, until, witnessed_besid
 
 use super::LIMIT;
 
-/// Two sites, each with a user, a gateway and a router. The cable between the routers has an MTU of
-/// 1400 bytes.
+/// Two sites, each with a user, a gateway and a router. The cable between the two routers has an
+/// MTU of 1400 bytes.
 struct Sites<'a> {
     name: String,
     folder: &'a Path,
-    /// The gateways, and the processes that add VLAN tags for the routers.
+    /// The processes of the gateways, and the processes that add VLAN tags for the routers.
     processes: Vec<Process>,
 }
 
 /// The user, the gateway and the router of each site.
 const PLACES: [[&str; 3]; 2] = [["a", "ga", "ra"], ["b", "gb", "rb"]];
 
-/// VLAN of the datagrams, in the test with tags.
+/// VLAN of the datagrams, in the test with VLAN tags.
 const VLAN: &str = "7";
 
 /// The MTU of the cable between the routers.
@@ -108,7 +108,7 @@ impl<'a> Sites<'a> {
         }
     }
 
-    /// Makes the routers use the VLAN for packets to and from the trunk's ends.
+    /// Makes the routers use the VLAN for packets to and from the ends of the trunk.
     fn tag(&mut self, v6: bool) {
         for (site, [_, gateway, router]) in (1..).zip(PLACES) {
             let wan = self.said(gateway, "cat /sys/class/net/wan/address");
@@ -123,7 +123,8 @@ impl<'a> Sites<'a> {
         }
     }
 
-    /// Starts both gateways, with a trunk over IPv4 or IPv6, and waits until they have a session.
+    /// Starts both gateways, with a trunk over IPv4 or IPv6, and waits until the trunk has a
+    /// session.
     fn begin(&mut self, backend: &str, v6: bool, tagged: bool) {
         let key = self.folder.join("carried.key");
         std::fs::write(&key, "0123456789abcdef".repeat(4)).expect("a folder");
@@ -133,8 +134,8 @@ impl<'a> Sites<'a> {
         }
         for (site, [_, gateway, router]) in (1..).zip(PLACES) {
             let (local, peer) = (at(site, "77", v6), at(3 - site, "77", v6));
-            // The process that adds tags answers no ARP requests, so the MAC address of the next
-            // hop is configured.
+            // The process that adds VLAN tags answers no ARP requests. So the gateway's file states
+            // the MAC address of the next hop.
             let (hop, vlan) = match tagged {
                 true => {
                     (self.said(router, "cat /sys/class/net/in/address"), format!("vlan = {VLAN}"))
@@ -202,8 +203,8 @@ trunk = "t"
         serde_json::from_str::<Value>(&said).ok().map(|it| it["trunks"][0].clone())
     }
 
-    /// The output of `ping` from one user to the other, with this payload. The packets must not be
-    /// fragmented.
+    /// The output of `ping` from one user to the other, with `payload` bytes. Routers must not
+    /// fragment these packets.
     fn ping(&self, from: usize, v6: bool, payload: u64) -> String {
         let other = 2 - from;
         let (family, to) =
@@ -225,7 +226,7 @@ fn ip(words: &str) {
 }
 
 #[test]
-fn transfers_in_datagrams_arrive_intact_and_senders_are_told_what_fits() {
+fn transfers_in_datagrams_arrive_intact_and_senders_learn_the_mtu() {
     witnessed_beside_others(|bed| {
         for (backend, v6) in [("af-packet", false), ("af-xdp", true)] {
             carried(&mut Sites::new(bed), backend, v6, false);
@@ -233,9 +234,10 @@ fn transfers_in_datagrams_arrive_intact_and_senders_are_told_what_fits() {
     });
 }
 
-/// Catches: datagrams sent without the VLAN tag; received datagrams whose tag is not expected.
+/// Catches: datagrams sent without the VLAN tag; datagrams refused because they arrive with the
+/// tag.
 #[test]
-fn over_a_tagged_path_they_arrive_intact_in_tagged_datagrams() {
+fn transfers_in_tagged_datagrams_arrive_intact() {
     witnessed_beside_others(|bed| {
         for (backend, v6) in [("af-packet", true), ("af-xdp", false)] {
             let mut sites = Sites::new(bed);
@@ -285,8 +287,8 @@ fn carried(sites: &mut Sites<'_>, backend: &str, v6: bool, tagged: bool) {
         for way in ["sent_packets", "received_packets"] {
             assert!(carried[way].as_u64() > Some(700), "{backend}: {trunk}");
         }
-        // While the other end is not running yet, routers report that it is unreachable. These
-        // messages count as refused datagrams of strangers.
+        // Before the other gateway runs, routers report that it is unreachable. The trunk counts
+        // these messages as refused packets of unknown senders (`stranger`).
         let mut refused = trunk["other_end"]["refused"].clone();
         let _ = refused.as_object_mut().expect("counts").remove("stranger");
         assert_eq!(refused, serde_json::json!({}), "{trunk}");

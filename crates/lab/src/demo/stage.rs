@@ -1,4 +1,5 @@
-//! Plays one phase with real sockets: builds the lab, runs the traffic, and collects the figures.
+//! Runs one phase with real sockets: builds the lab, generates the traffic, and collects the
+//! figures.
 
 use std::io::{BufRead, BufReader};
 use std::net::IpAddr;
@@ -45,10 +46,10 @@ const LOOK: &str = "250 ms";
 /// Interval of the pings from another host.
 const PING: &str = "50 ms";
 
-/// Time limit for the first echo. The path is still empty then.
+/// Time limit for the first echo. Nothing delays this echo, because no download runs yet.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Plays `phase` for `length`. Returns `None` if it was stopped.
+/// Runs `phase` for `length`. Returns `None` if it was stopped.
 pub(super) fn play(
     place: &Place,
     phase: Phase,
@@ -86,7 +87,7 @@ fn perform(
         actors.push(serve(lab, &server(number))?);
     }
     let (sender, said) = channel();
-    // The traffic runs longer than it is observed.
+    // The traffic runs longer than it is measured.
     let time = format!("{} ms", (length + PATIENCE).as_millis());
     let mut watch = actor(lab, CLIENT)?;
     watch.args(["watch", "eth0", "--interval", LOOK]);
@@ -94,7 +95,8 @@ fn perform(
     let mut ping = actor(lab, CLIENT)?;
     ping.args(["ping", &format!("{}:7000", servers[0]), "--every", PING, "--time", &time]);
     actors.push(listen(ping, sender, Said::Echo)?);
-    // The ping starts first in every run, in case the order of the flows matters.
+    // The ping starts before the downloads in every run, in case the order of the flows has an
+    // effect.
     await_echo(&said)?;
     for server in &servers {
         let mut fetch = actor(lab, CLIENT)?;
@@ -111,7 +113,7 @@ fn perform(
 /// A command that generates traffic on `host`.
 fn actor(lab: &Lab, host: &str) -> anyhow::Result<Command> {
     let mut command = lab.command(host, std::env::current_exe()?)?;
-    // A key press that stops the demonstration must not reach these processes.
+    // A key that the user presses to stop the demonstration must not reach these processes.
     command.arg("traffic").stdin(Stdio::null()).process_group(0);
     Ok(command)
 }
@@ -147,7 +149,7 @@ fn listen<T: DeserializeOwned + Send + 'static>(
 fn pass_on<T: DeserializeOwned>(from: Option<ChildStdout>, to: &Sender<Said>, wrap: fn(T) -> Said) {
     for line in from.into_iter().flat_map(|stdout| BufReader::new(stdout).lines()) {
         let Ok(line) = line else { return };
-        // The last line is a summary, which has another form and is skipped.
+        // The last line is a summary in another form, so it is skipped.
         let Ok(said) = serde_json::from_str(&line) else { continue };
         if to.send(wrap(said)).is_err() {
             return;
@@ -184,7 +186,7 @@ fn observe(
         }
         match said.recv_timeout(Duration::from_millis(100)) {
             Ok(Said::Seen(now)) => {
-                // Rates are taken over the last second. During a quarter of it, too few large
+                // Rates are taken over the last second. In a quarter of a second, too few large
                 // frames arrive.
                 let ago = now.at_ms.saturating_sub(1_000);
                 if let Some(before) = seen.iter().find(|it| it.at_ms >= ago) {
@@ -205,7 +207,8 @@ fn observe(
     Ok(Some((seen, echoes)))
 }
 
-/// Number of packets dropped so far: by the gateway, and at another bottleneck.
+/// Number of packets dropped so far: by the gateway, and at the bottleneck if it is not the
+/// gateway.
 fn drops(lab: &Lab, phase: Phase) -> anyhow::Result<[u64; 2]> {
     let elsewhere = lab.network()?.routes.iter().map(|route| route.drops).sum();
     if phase.edge.is_none() {

@@ -50,10 +50,10 @@ fn table_1_as_ldif_is_table_1_as_toml() {
     });
 }
 
-/// Catches: groups of conditions that are joined by AND although the rule states OR (disjunctive normal form);
-/// conditions that are looked up under another name.
+/// Catches: groups of conditions joined by AND although the rule states OR (disjunctive normal
+/// form); conditions that are looked up under a wrong name.
 #[test]
-fn conditions_of_their_own_entries_are_one_match() {
+fn conditions_in_separate_entries_become_one_match() {
     let Some(server) = Server::start() else { return };
     commit(
         &server,
@@ -124,7 +124,7 @@ tgAction: pass
 }
 
 #[test]
-fn policies_of_zos_load_too() {
+fn policies_in_the_zos_schema_are_read() {
     let Some(server) = Server::start() else { return };
     commit(
         &server,
@@ -162,7 +162,7 @@ SourcePortRange: 80-443
 
 /// Catches: an attribute that changes the meaning of a rule and is silently ignored.
 #[test]
-fn what_a_policy_cannot_be_is_refused_with_its_name() {
+fn rules_that_no_policy_can_express_are_refused_with_the_attribute() {
     let cases = [
         ("pcimRuleEnabled", "pcimRuleEnabled: 7\ntgAction: pass"),
         (

@@ -33,12 +33,12 @@ pub(super) async fn serve(
         if !may_reach(&site.config, header.destination.ip()) {
             return Err(Answer::Forbidden);
         }
-        let seat = site.seats.clone().try_acquire_owned().map_err(|_| Answer::Full)?;
+        let permit = site.permits.clone().try_acquire_owned().map_err(|_| Answer::Full)?;
         let tcp = timeout(OPENING, connect(&site.config, &header)).await;
         let tcp = tcp.map_err(|_| Answer::Silent)?.map_err(|error| reason(&error))?;
-        Ok((seat, tcp, header.destination))
+        Ok((permit, tcp, header.destination))
     };
-    let (seat, tcp, destination) = match opened.await {
+    let (permit, tcp, destination) = match opened.await {
         Ok(opened) => opened,
         Err(answer) => {
             site.counters.fail(answer);
@@ -58,7 +58,7 @@ pub(super) async fn serve(
         return reset(tcp);
     }
     let ended = carry(&site, &link, Carried { tcp, send, recv }, async |_| Ok(())).await;
-    drop(seat);
+    drop(permit);
     if let Err(end) = ended {
         if !matches!(end, End::There) {
             site.counters.reset.one();

@@ -110,8 +110,8 @@ impl Keys {
         self.public < self.peer
     }
 
-    /// Derives 32 secret bytes for another purpose. They are the same after each start and do not
-    /// reveal the key.
+    /// Derives 32 secret bytes for another `purpose`. Each start derives the same bytes. They do
+    /// not reveal the key.
     pub(super) fn derive(&self, purpose: &str) -> [u8; 32] {
         let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &self.seed);
         let mut bytes = [0; 32];
@@ -119,7 +119,7 @@ impl Keys {
         bytes
     }
 
-    /// The private key together with the public one, which replaces a certificate.
+    /// The private key together with the public key. TLS takes this pair in place of a certificate.
     pub(super) fn certified(&self) -> Result<Arc<CertifiedKey>, Error> {
         let private = PrivatePkcs8KeyDer::from([&PRIVATE[..], &self.seed].concat());
         let private = provider::sign::any_eddsa_type(&private)?;
@@ -262,8 +262,8 @@ pub(super) mod tests {
         if one.opens() { [one, other] } else { [other, one] }
     }
 
-    /// Keys of a gateway that the peer of `of` must refuse. It tries to open the connection if
-    /// `opens` is set.
+    /// Keys that the peer of `of` must refuse. With `opens`, their gateway is the one that opens
+    /// the connection.
     pub(crate) fn impostor(of: &Keys, opens: bool) -> Keys {
         let keys = (3..).map(|byte| [byte; 32]).map(|seed| {
             let public = public(&seed).unwrap();
@@ -273,7 +273,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_key_is_made_once_and_read_only_if_nobody_else_can() {
+    fn a_key_is_made_once_and_refused_if_other_users_can_read_it() {
         let path = std::env::temp_dir().join(format!("tidegate-identity-{}", std::process::id()));
         let _ = fs::remove_file(&path);
         let made = make(&path).unwrap();
@@ -298,7 +298,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn public_keys_are_those_of_rfc_8032() {
+    fn public_keys_equal_the_example_of_rfc_8032() {
         // RFC 8032, section 7.1, test 1.
         let seed = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60";
         let expected = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";

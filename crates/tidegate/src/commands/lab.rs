@@ -137,7 +137,7 @@ fn up(file: &Path, context: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Takes the lab down. If none is up, this is an error only if a lab was named.
+/// Takes the lab down. If no lab is up, this is an error only if the command line names a lab.
 fn down(name: Option<&str>, context: &Context) -> anyhow::Result<()> {
     let taken = match Lab::find(&Place::open()?, name) {
         Ok(lab) => {

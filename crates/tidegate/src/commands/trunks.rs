@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_says_how_fast_it_is_and_whether_somebody_is_there() {
+    fn a_row_shows_the_rate_of_a_trunk_and_the_state_of_its_peer() {
         let end = crate::api::OtherEnd {
             difference: None,
             state: "silent".to_owned(),

@@ -110,8 +110,7 @@ impl Installed {
         Config { classes: classes.unwrap_or_else(|_| config.classes.clone()), ..config.clone() }
     }
 
-    /// The classes whose run-time changes would be undone by `changes`, which return them to the
-    /// file.
+    /// The classes of the file whose run-time changes `changes` would undo.
     pub(super) fn undone_by(&self, changes: &[Change]) -> Vec<String> {
         let changes = |name: &&String| {
             let what = format!("class {name}");
@@ -185,7 +184,7 @@ fn in_range(term: Term, value: &TermValue) -> bool {
     }
 }
 
-/// Describes the permitted ranges of the fields of classes that are whole numbers, and of the burst.
+/// Describes the permitted ranges of class fields: those that hold whole numbers, and the burst.
 fn ranges() -> String {
     let numbers = api::ClassChange::terms().filter_map(|term| match term.form() {
         TermForm::Whole(least, most) => Some((term, least, most)),

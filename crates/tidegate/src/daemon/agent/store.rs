@@ -1,7 +1,7 @@
 //! The last good set of each policy source, on the disk.
 //!
 //! Each source has one file, which is replaced atomically. The file also holds the address of the
-//! source, so the set of another server is never used.
+//! source, so a set that came from another server is never used.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -16,8 +16,8 @@ use tidegate_repository::Snapshot;
 
 use crate::files;
 
-/// Largest accepted file, in bytes. It holds a set of the largest `max_size`, with its origins and
-/// escapes.
+/// Largest accepted file, in bytes. A source's `max_size` limits its set. The file adds JSON
+/// escapes and the origin of each part.
 const MOST: usize = 2_000_000_000;
 
 /// A directory with the last good sets.
@@ -27,7 +27,7 @@ pub(crate) struct Store {
     files: Mutex<BTreeMap<String, SourceFile>>,
 }
 
-/// What is known about the file of a source.
+/// The known content of a source's file.
 enum SourceFile {
     /// The file holds this set. The first field is the address of the source.
     Holds(String, Weak<Snapshot>),

@@ -85,10 +85,10 @@ fn write_key(path: &Path, byte: u8) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-/// Catches: a rollback that reads the key file again, so a new key stays, or the trunk is lost if
-/// the file is gone.
+/// Catches: a rollback that reads the key file again. The new key would stay, or the trunk would be
+/// lost if the file was deleted.
 #[tokio::test]
-async fn a_rollback_gives_back_the_key_that_was_in_force_whatever_became_of_its_file() {
+async fn a_rollback_restores_the_key_although_its_file_was_changed_or_deleted() {
     for stays in [true, false] {
         let trunked = Trunked::new();
         let fixture = &trunked.fixture;
@@ -107,7 +107,7 @@ async fn a_rollback_gives_back_the_key_that_was_in_force_whatever_became_of_its_
 
 /// Catches: a plan that compares only the paths of key files; a plan that shows a key.
 #[tokio::test]
-async fn another_key_is_told_and_not_shown_whichever_file_it_is_in() {
+async fn a_plan_reports_another_key_and_never_shows_it() {
     let trunked = Trunked::new();
     let fixture = &trunked.fixture;
     let told = "~ trunk t key: the one in force -> another";
