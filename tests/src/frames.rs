@@ -26,7 +26,7 @@ impl Recorder {
     pub fn start(host: &Host) -> Self {
         let mut process = Process::start(host.command(helper()).args(["record", "eth0"]));
         until("the recorder", Duration::from_secs(10), || {
-            assert!(process.runs(), "{}", process.said());
+            assert!(process.runs(), "{}", process.all_output());
             process.lines().pop()
         });
         Self(process)

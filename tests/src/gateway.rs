@@ -102,7 +102,7 @@ fn file(backend: &str, policies: &str) -> String {
 fn start(bed: &Testbed, command: &mut Command, errors: Stdio) -> Process {
     let mut process = Process::start_with(command, errors);
     until("the gateway to answer", START_LIMIT, || {
-        assert!(process.runs(), "{}", process.said());
+        assert!(process.runs(), "{}", process.all_output());
         let answer = Process::start(&mut bed.tidegate(&["status", "--json"])).finish(ANSWER_LIMIT);
         answered(&answer).then_some(())
     });
@@ -134,7 +134,7 @@ impl Gateway<'_> {
     pub fn ask(&self, what: &str) -> Value {
         let status = &mut self.bed.tidegate(&[what, "--json"]);
         let answer = Process::start(status).finish(ANSWER_LIMIT);
-        assert!(answered(&answer), "{answer:?}, {}", self.said());
+        assert!(answered(&answer), "{answer:?}, {}", self.all_output());
         let text = answer.output;
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in\n{text}"))
     }
@@ -188,7 +188,7 @@ impl Gateway<'_> {
     /// Stops the gateway as an operator would, and waits for its end.
     pub fn stop(&mut self) {
         self.process.signal("TERM");
-        let name = format!("the end of {}", self.process.said());
+        let name = format!("the end of {}", self.process.all_output());
         until(&name, ANSWER_LIMIT, || (!self.process.runs()).then_some(()));
     }
 
@@ -200,7 +200,7 @@ impl Gateway<'_> {
 
     /// The output of the gateway, for messages.
     #[must_use]
-    pub fn said(&self) -> String {
-        self.process.said()
+    pub fn all_output(&self) -> String {
+        self.process.all_output()
     }
 }

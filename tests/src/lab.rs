@@ -139,7 +139,7 @@ impl Lab {
         command.arg(program()).arg("--socket").arg(socket).arg("run").arg(file);
         let mut process = Process::start(&mut command);
         until("a gateway that was started again", LIMIT, || {
-            assert!(process.runs(), "{}", process.said());
+            assert!(process.runs(), "{}", process.all_output());
             answered(&self.request(gateway, "status")).then_some(())
         });
         process

@@ -110,7 +110,7 @@ impl Process {
 
     /// The output of the process, for messages.
     #[must_use]
-    pub fn said(&self) -> String {
+    pub fn all_output(&self) -> String {
         format!("{}:\n{}\n{}", self.name, joined(&self.output), joined(&self.errors))
     }
 

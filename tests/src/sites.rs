@@ -111,7 +111,7 @@ impl<'a> Sites<'a> {
         let mut command = self.gateways[at].command(program());
         let mut process = Process::start(command.arg("aggregate").arg(file));
         until("an aggregate gateway", LIMIT, || {
-            assert!(process.runs(), "{}", process.said());
+            assert!(process.runs(), "{}", process.all_output());
             self.asked(at).map(drop)
         });
         process

@@ -48,7 +48,7 @@ impl Server {
         command.args(["traffic", "serve", &format!("[::]:{port}"), "--congestion", congestion]);
         let mut process = Process::start(&mut command);
         until("the server to listen", Duration::from_secs(10), || {
-            assert!(process.runs(), "{}", process.said());
+            assert!(process.runs(), "{}", process.all_output());
             let listening = format!(":{port:04X} 00000000000000000000000000000000:0000 0A");
             host.net("tcp6").contains(&listening).then_some(())
         });
@@ -67,8 +67,8 @@ impl Server {
 
     /// The output of the server, for messages.
     #[must_use]
-    pub fn said(&self) -> String {
-        self.process.said()
+    pub fn all_output(&self) -> String {
+        self.process.all_output()
     }
 }
 
@@ -104,7 +104,7 @@ impl Fetch {
     /// If this takes longer than `limit`.
     pub fn moves_on(&self, more: u64, limit: Duration) {
         let goal = self.bytes() + more;
-        until(&format!("{more} more bytes of {}", self.0.said()), limit, || {
+        until(&format!("{more} more bytes of {}", self.0.all_output()), limit, || {
             (self.bytes() >= goal).then_some(())
         });
     }
@@ -119,8 +119,8 @@ impl Fetch {
         let finished = self.0.finish(limit);
         let last = finished.output.lines().last().unwrap_or_default();
         let report = serde_json::from_str::<Value>(last).unwrap_or_default();
-        let number = |name: &str| told[name].as_u64();
-        let flag = |name: &str| told[name].as_bool();
+        let number = |name: &str| report[name].as_u64();
+        let flag = |name: &str| report[name].as_bool();
         let outcome = || {
             Some(Outcome {
                 bytes: number("bytes")?,
@@ -138,7 +138,7 @@ impl Fetch {
 /// The longest time without progress in `lines`.
 fn longest_pause<'a>(lines: impl Iterator<Item = &'a str>) -> Duration {
     let (mut longest, mut last) = (Duration::ZERO, (Duration::ZERO, 0));
-    for (at, bytes) in lines.map(told) {
+    for (at, bytes) in lines.map(progress_in) {
         longest = longest.max(at.saturating_sub(last.0));
         if bytes > last.1 {
             last = (at, bytes);
@@ -150,7 +150,7 @@ fn longest_pause<'a>(lines: impl Iterator<Item = &'a str>) -> Duration {
 /// Parses a progress report: the time since the start, and the payload bytes received by then.
 fn progress_in(line: &str) -> (Duration, u64) {
     let report = serde_json::from_str::<Value>(line).unwrap_or_default();
-    let number = |name: &str| told[name].as_u64().unwrap_or(0);
+    let number = |name: &str| report[name].as_u64().unwrap_or(0);
     (Duration::from_millis(number("at_ms")), number("bytes"))
 }
 

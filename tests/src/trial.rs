@@ -154,20 +154,20 @@ impl Trial<'_> {
     pub fn simulated(&self, bed: &Testbed) -> Findings {
         let file = bed.file(&format!("{}.toml", self.ack_control), &self.scenario());
         let text = run(Command::new(program()).arg("sim").arg(file).arg("--json"), LIMIT);
-        let told: Value =
+        let results: Value =
             serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in\n{text}"));
         let number = |table: &str, at: usize, name: &str| {
-            let value = told["tables"][table][at][name].as_f64();
+            let value = results["tables"][table][at][name].as_f64();
             value.unwrap_or_else(|| panic!("no {table}.{name} in\n{text}"))
         };
-        let mut rows = told["tables"]["aggregates"].as_array().into_iter().flatten();
+        let mut rows = results["tables"]["aggregates"].as_array().into_iter().flatten();
         let at = rows.position(|row| row["direction"] == self.way).unwrap_or(0);
         let of = |name: &str| number("aggregates", at, name);
         Findings {
             goodput: number("groups", 0, "goodput_bps"),
             jain: number("groups", 0, "jain"),
             waiting: of("waited_mean_seconds") * of("conforming_bps") / 8.0,
-            drops: told["tables"]["aggregates"][at]["dropped_packets"].as_u64().unwrap_or(0),
+            drops: results["tables"]["aggregates"][at]["dropped_packets"].as_u64().unwrap_or(0),
             hangs: 0,
             counted: BTreeMap::new(),
         }
@@ -240,7 +240,7 @@ pub fn hangs(them: &[Findings]) -> u64 {
 ///
 /// # Panics
 ///
-/// If the function panics for one of them.
+/// If the function panics for an element.
 pub fn side_by_side<T: Send, R: Send>(
     all: impl IntoIterator<Item = T>,
     what: impl Fn(T) -> R + Sync,

@@ -206,7 +206,7 @@ fn a_transfer_survives_a_gateway_that_held_its_acks(bed: &Testbed, backend: &str
     gateway.start_again();
     for fetch in fetches {
         let outcome = fetch.finish(LIMIT);
-        assert!(outcome.complete && outcome.intact, "{outcome:?}, {}", gateway.said());
+        assert!(outcome.complete && outcome.intact, "{outcome:?}, {}", gateway.all_output());
     }
 }
 
@@ -247,7 +247,7 @@ fn a_two_way_connection_survives_a_gateway_that_held_its_acks(bed: &Testbed, bac
 /// Asserts that all transfers make progress within `limit`.
 fn go_on(fetches: &[Fetch], limit: Duration, gateway: &Gateway<'_>) {
     let goals: Vec<u64> = fetches.iter().map(|it| it.bytes() + PROGRESS).collect();
-    until(&format!("progress of {fetches:?}: {}", gateway.said()), limit, || {
+    until(&format!("progress of {fetches:?}: {}", gateway.all_output()), limit, || {
         fetches.iter().zip(&goals).all(|(it, goal)| it.bytes() >= *goal).then_some(())
     });
 }

@@ -141,7 +141,7 @@ fn kernel_drops(bed: &Testbed) -> [u64; 5] {
 struct Stream {
     ends: Ends,
     sender: std::thread::JoinHandle<u64>,
-    /// Number of datagrams received, and number of those that arrived after a later datagram.
+    /// Number of datagrams received, and how many of them arrived after a later datagram.
     receiver: std::thread::JoinHandle<(u64, u64)>,
 }
 

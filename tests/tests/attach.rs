@@ -1,5 +1,5 @@
-//! Live test: frames bypass a dead gateway, and the next gateway forwards them again, whatever the
-//! mount namespaces of the two gateways are.
+//! Live test: bypass programs forward the frames while no gateway runs, and the next gateway takes
+//! the frames again. This works in whatever mount namespaces the gateways run.
 
 use std::path::Path;
 use std::time::Duration;
@@ -37,31 +37,31 @@ action = "shape"
 /// The command that starts a gateway in its network namespace. The gateway's mount namespace
 /// depends on the command.
 #[derive(Clone, Copy, Debug)]
-enum By {
+enum Launcher {
     /// `ip netns exec`: a mount namespace of its own, which ends with the gateway.
     NetnsExec,
     /// `nsenter`: the mount namespace of the test bed.
     Nsenter,
 }
 
-/// A gateway that was started in one of the ways [`By`].
+/// A gateway that a [`Launcher`] has started.
 struct Gateway<'a> {
     bed: &'a Testbed,
     process: Process,
 }
 
 impl<'a> Gateway<'a> {
-    fn start(bed: &'a Testbed, backend: &str, by: By) -> Self {
+    fn start(bed: &'a Testbed, backend: &str, by: Launcher) -> Self {
         let text = format!("[gateway]\nbackend = \"{backend}\"{SHAPED}");
         let file = bed.file("policies.toml", &text);
         let mut command = match by {
-            By::NetnsExec => bed.middle.netns_exec(program()),
-            By::Nsenter => bed.middle.command(program()),
+            Launcher::NetnsExec => bed.middle.netns_exec(program()),
+            Launcher::Nsenter => bed.middle.command(program()),
         };
         command.arg("--socket").arg(socket(bed)).arg("run").arg(file);
         let mut gateway = Self { bed, process: Process::start(&mut command) };
         until("the gateway to answer", LIMIT, || {
-            assert!(gateway.process.runs(), "{}", gateway.process.said());
+            assert!(gateway.process.runs(), "{}", gateway.process.all_output());
             gateway.status().map(drop)
         });
         gateway
@@ -101,7 +101,13 @@ fn frames_bypass_a_killed_gateway_until_the_next_one_in_any_mount_namespace(
 ) {
     let server = Server::start(&bed.wan, 7000, "reno");
     let mut passed = 0;
-    for by in [By::Nsenter, By::NetnsExec, By::NetnsExec, By::Nsenter, By::Nsenter] {
+    for by in [
+        Launcher::Nsenter,
+        Launcher::NetnsExec,
+        Launcher::NetnsExec,
+        Launcher::Nsenter,
+        Launcher::Nsenter,
+    ] {
         let mut gateway = Gateway::start(bed, backend, by);
         assert_eq!(gateway.alarms(), "[]", "{by:?}");
         assert!(gateway.bypassed("no_socket") >= Some(passed), "{by:?}: the count goes on");
@@ -125,7 +131,7 @@ fn frames_bypass_a_killed_gateway_until_the_next_one_in_any_mount_namespace(
 /// Catches: attached programs that are checked only at the start; a check that does not notice that
 /// the gateway's own program is missing.
 fn a_foreign_or_missing_bypass_program_raises_an_alarm(bed: &Testbed, backend: &str) {
-    let gateway = Gateway::start(bed, backend, By::Nsenter);
+    let gateway = Gateway::start(bed, backend, Launcher::Nsenter);
     assert_eq!(gateway.alarms(), "[]");
     let object = concat!(env!("CARGO_MANIFEST_DIR"), "/../bpf/foreign.bpf.o");
     let alarm = if backend == "af-xdp" {
@@ -147,7 +153,7 @@ fn a_foreign_or_missing_bypass_program_raises_an_alarm(bed: &Testbed, backend: &
 ///
 /// Catches: a gateway that detaches the programs of another running gateway.
 fn a_second_gateway_with_another_run_directory_is_refused(bed: &Testbed, backend: &str) {
-    let gateway = Gateway::start(bed, backend, By::Nsenter);
+    let gateway = Gateway::start(bed, backend, Launcher::Nsenter);
     for second in ["auto", "af-packet"] {
         let text = format!("[gateway]\nbackend = \"{second}\"{SHAPED}");
         let mut command = bed.middle.netns_exec(program());

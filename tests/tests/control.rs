@@ -44,7 +44,7 @@ fn a_gateway_keeps_running_although_its_log_cannot_be_written(bed: &Testbed, bac
             |words: &str| alarms.iter().any(|it| it.as_str().is_some_and(|it| it.contains(words)));
         assert!(says("was not taken over") && says("the log cannot be written"), "{alarms:?}");
         gateway.reload(backend, &web("7 Mbit/s"));
-        assert!(gateway.runs(), "{}", gateway.said());
+        assert!(gateway.runs(), "{}", gateway.all_output());
         gateway.stop();
     }
 }
@@ -66,7 +66,7 @@ fn idle_connections_to_the_metrics_port_do_not_lock_out_operators(bed: &Testbed,
     );
     let attack = Process::start(bed.middle.command("bash").args(["-c", &open]));
     until("idle connections", LIMIT, || {
-        assert!(attack.said().lines().count() < 100, "{}", attack.said());
+        assert!(attack.all_output().lines().count() < 100, "{}", attack.all_output());
         attack.lines().contains(&"open".to_owned()).then_some(())
     });
     let ask = |_| {
@@ -75,7 +75,7 @@ fn idle_connections_to_the_metrics_port_do_not_lock_out_operators(bed: &Testbed,
         start.elapsed()
     };
     let slowest = (0..5).map(ask).max();
-    assert!(slowest < Some(Duration::from_secs(1)), "{slowest:?}, {}", gateway.said());
+    assert!(slowest < Some(Duration::from_secs(1)), "{slowest:?}, {}", gateway.all_output());
     gateway.reload(backend, &web("6 Mbit/s"));
     gateway.apply(backend, &web("7 Mbit/s"));
     drop(attack);
@@ -101,7 +101,7 @@ fn an_applied_file_can_be_saved_for_the_next_start(bed: &Testbed, backend: &str)
     assert!(said.contains(&restart), "{said}");
     gateway.signal("HUP");
     until("a word in the log", LIMIT, || {
-        gateway.said().contains(&format!("a restart reads {}", own.display())).then_some(())
+        gateway.all_output().contains(&format!("a restart reads {}", own.display())).then_some(())
     });
     let text = Process::start(&mut bed.tidegate(&["status"])).finish(LIMIT).output;
     assert!(

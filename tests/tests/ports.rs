@@ -34,7 +34,11 @@ fn transfers_are_intact(bed: &Testbed, server: &Server, gateway: &Gateway<'_>) {
     for address in [bed.wan.v4, bed.wan.v6] {
         for way in [&["--bytes", "5 MB"][..], &["--bytes", "5 MB", "--upload"]] {
             let outcome = server.fetch(address, &bed.lan, way).finish(LIMIT);
-            assert!(outcome.complete && outcome.intact, "{way:?}: {outcome:?}, {}", gateway.said());
+            assert!(
+                outcome.complete && outcome.intact,
+                "{way:?}: {outcome:?}, {}",
+                gateway.all_output()
+            );
         }
     }
 }
@@ -47,7 +51,7 @@ fn transfers_of_hosts_with_offloads_arrive_intact(bed: &Testbed, backend: &str) 
     let server = Server::start(&bed.wan, 7000, "reno");
     transfers_are_intact(bed, &server, &gateway);
     for host in [&bed.lan, &bed.wan] {
-        assert_eq!(host.tcp_counter("InCsumErrors"), 0, "{}", gateway.said());
+        assert_eq!(host.tcp_counter("InCsumErrors"), 0, "{}", gateway.all_output());
     }
 }
 
@@ -116,8 +120,8 @@ fn a_port_that_is_down_raises_an_alarm_and_works_again_later(bed: &Testbed, back
     bed.middle.run("ip link set wan up");
     until("its end", LIMIT, || (alarms(&gateway) == "[]").then_some(()));
     let outcome = fetch.finish(LIMIT);
-    assert!(outcome.complete && outcome.intact, "{outcome:?}, {}", gateway.said());
-    let said = gateway.said();
+    assert!(outcome.complete && outcome.intact, "{outcome:?}, {}", gateway.all_output());
+    let said = gateway.all_output();
     assert!(said.contains("`wan` is down") && said.contains("`wan` is back to normal"), "{said}");
 }
 
@@ -134,7 +138,7 @@ fn a_renamed_port_still_works_and_an_alarm_names_it(bed: &Testbed, backend: &str
     until("the alarm", LIMIT, || (alarms(&gateway).contains(renamed)).then_some(()));
     bed.middle.run("ip link add wan type veth peer name other");
     transfers_are_intact(bed, &server, &gateway);
-    assert!(alarms(&gateway).contains(renamed), "{}", gateway.said());
+    assert!(alarms(&gateway).contains(renamed), "{}", gateway.all_output());
     bed.middle.run("ip link set uplink down");
     let down = "`ip link set uplink up`";
     until("the alarm", LIMIT, || (alarms(&gateway).contains(down)).then_some(()));
@@ -142,7 +146,7 @@ fn a_renamed_port_still_works_and_an_alarm_names_it(bed: &Testbed, backend: &str
         bed.middle.run(&format!("ip link {words}"));
     }
     until("its end", LIMIT, || (alarms(&gateway) == "[]").then_some(()));
-    assert!(gateway.runs(), "{}", gateway.said());
+    assert!(gateway.runs(), "{}", gateway.all_output());
 }
 
 fn a_gateway_whose_port_was_removed_raises_an_alarm_and_ends_when_the_name_is_reused(
@@ -159,10 +163,10 @@ fn a_gateway_whose_port_was_removed_raises_an_alarm_and_ends_when_the_name_is_re
     let before = ticks();
     pause(Duration::from_secs(1));
     // The kernel counts processor time in ticks of a hundredth of a second.
-    assert!(ticks() - before < 30, "it does not sleep: {}", gateway.said());
+    assert!(ticks() - before < 30, "it does not sleep: {}", gateway.all_output());
     bed.middle.run("ip link add wan type veth peer name other");
     until("its end", LIMIT, || (!gateway.runs()).then_some(()));
-    let said = gateway.said();
+    let said = gateway.all_output();
     assert!(said.contains("another interface is called `wan` now"), "{said}");
 }
 
@@ -224,9 +228,9 @@ fn a_full_size_frame_with_a_service_tag_needs_a_larger_mtu_on_packet_sockets(
         !recorder.frames(0, LIMIT, |arrived| arrived == frame).is_empty()
     };
     let mut gateway = bed.gateway(backend, SHAPED);
-    assert!(crosses(0x8100), "{}", gateway.said());
+    assert!(crosses(0x8100), "{}", gateway.all_output());
     let on_packet_sockets = backend == "af-packet";
-    assert_eq!(crosses(0x88a8), !on_packet_sockets, "{}", gateway.said());
+    assert_eq!(crosses(0x88a8), !on_packet_sockets, "{}", gateway.all_output());
     let too_long = gateway.status()["drops"]["too-long"].as_u64();
     assert_eq!(too_long, on_packet_sockets.then_some(1));
     gateway.stop();
@@ -234,7 +238,7 @@ fn a_full_size_frame_with_a_service_tag_needs_a_larger_mtu_on_packet_sockets(
         bed.middle.run(&format!("ip link set {port} mtu 1504"));
     }
     gateway.start_again();
-    assert!(crosses(0x88a8), "{}", gateway.said());
+    assert!(crosses(0x88a8), "{}", gateway.all_output());
 }
 
 /// Pseudo-random numbers, the same in every run (a linear congruential generator).

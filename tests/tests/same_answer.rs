@@ -249,7 +249,7 @@ fn a_real_gateway_treats_recorded_frames_like_the_core(bed: &Testbed, backend: &
             let sent = |frame: &[u8]| arrivals.iter().any(|it| it.bytes == frame);
             let ours = |frame: &[u8]| sent(frame) || expected.iter().any(|it| it == frame);
             let arrived = recorder.frames(expected.len(), LIMIT, ours);
-            assert!(of_flows(&arrived) == of_flows(expected), "{text}: {}", gateway.said());
+            assert!(of_flows(&arrived) == of_flows(expected), "{text}: {}", gateway.all_output());
         }
     }
 }

@@ -216,7 +216,7 @@ action = "pass"
     for (address, way) in [(bed.wan.v4, &[][..]), (bed.wan.v6, &["--upload"])] {
         let words = [&["--bytes", "50 MB"], way].concat();
         let outcome = server.fetch(address, &bed.lan, &words).finish(LIMIT);
-        assert!(outcome.complete && outcome.intact, "{outcome:?}, {}", gateway.said());
+        assert!(outcome.complete && outcome.intact, "{outcome:?}, {}", gateway.all_output());
     }
     let counted = &gateway.status()["aggregates"];
     assert!(counted.as_array().is_some_and(|rows| rows.len() == 2), "{counted}");

@@ -1,5 +1,5 @@
-//! Live tests: the link still works when the gateway is killed, hangs, is stopped, or is restarted
-//! under load.
+//! Live tests: frames still cross the link when the gateway is killed, hangs, is stopped, or is
+//! restarted under load.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ fn loaded<'a>(
     bytes: &str,
 ) -> (Gateway<'a>, Fetch) {
     let gateway = bed.gateway(backend, SHAPED);
-    assert_ne!(gateway.status()["ports"]["fail_to_wire"], "never", "{}", gateway.said());
+    assert_ne!(gateway.status()["ports"]["fail_to_wire"], "never", "{}", gateway.all_output());
     let fetch = server.fetch(bed.wan.v4, &bed.lan, &["--bytes", bytes]);
     fetch.moves_on(1_000_000, LIMIT);
     (gateway, fetch)
@@ -45,7 +45,7 @@ fn loaded<'a>(
 
 fn intact(fetch: Fetch, gateway: &Gateway<'_>) {
     let outcome = fetch.finish(LIMIT);
-    assert!(outcome.complete && outcome.intact, "{outcome:?}, {}", gateway.said());
+    assert!(outcome.complete && outcome.intact, "{outcome:?}, {}", gateway.all_output());
 }
 
 fn a_transfer_continues_when_the_gateway_is_killed(bed: &Testbed, backend: &str) {
@@ -70,7 +70,7 @@ fn a_transfer_continues_when_the_gateway_hangs(bed: &Testbed, backend: &str) {
     // The policy is in force again: 5 MB at 20 Mbit/s take two seconds.
     let start = now();
     intact(server.fetch(bed.wan.v4, &bed.lan, &["--bytes", "5 MB"]), &gateway);
-    assert!(start.elapsed() > Duration::from_millis(1_900), "{}", gateway.said());
+    assert!(start.elapsed() > Duration::from_millis(1_900), "{}", gateway.all_output());
 }
 
 fn a_transfer_continues_during_a_restart(bed: &Testbed, backend: &str) {
@@ -90,7 +90,7 @@ fn a_transfer_continues_during_a_restart(bed: &Testbed, backend: &str) {
     intact(fetch, &gateway);
     let start = now();
     intact(server.fetch(bed.wan.v6, &bed.lan, &["--bytes", "5 MB"]), &gateway);
-    assert!(start.elapsed() > Duration::from_millis(1_900), "{}", gateway.said());
+    assert!(start.elapsed() > Duration::from_millis(1_900), "{}", gateway.all_output());
 }
 
 fn frames_bypass_a_gateway_that_was_stopped(bed: &Testbed, backend: &str) {

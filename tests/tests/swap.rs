@@ -69,7 +69,7 @@ fn swaps_under_load(bed: &Testbed, backend: &str) -> bool {
         }
     }
     let outcome = fetch.finish(LIMIT);
-    assert!(outcome.complete && outcome.intact, "{outcome:?}, {}", gateway.said());
+    assert!(outcome.complete && outcome.intact, "{outcome:?}, {}", gateway.all_output());
     let status = gateway.status();
     let undisturbed = status["hangs"] == 0;
     let now = Retransmissions::of(bed);

@@ -130,8 +130,8 @@ fn exchange(bed: &Testbed, v6: bool, what: &str, look: impl Fn() -> bool) {
     for end in [client, server] {
         let finished = end.finish(LIMIT);
         let last = finished.output.lines().last().unwrap_or_default().to_owned();
-        let told = serde_json::from_str::<Value>(&last).unwrap_or_default();
-        let whole = told["intact"] == true && told["complete"] == true;
+        let outcome = serde_json::from_str::<Value>(&last).unwrap_or_default();
+        let whole = outcome["intact"] == true && outcome["complete"] == true;
         assert!(whole, "{what}: {finished:?}");
     }
 }

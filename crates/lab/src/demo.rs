@@ -9,7 +9,7 @@ mod view;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::lab::Place;
+use crate::lab::LabRecords;
 use crate::output::{Exit, Output};
 
 use self::figures::Demo;
@@ -34,14 +34,14 @@ pub fn run(
     output: Output,
     stop: &AtomicBool,
 ) -> anyhow::Result<Exit> {
-    let place = Place::open()?;
+    let records = LabRecords::open()?;
     let is_wanted = |it: &Phase| wanted.is_empty() || wanted.iter().any(|name| name == it.name);
     let chosen: Vec<_> = PHASES.into_iter().filter(is_wanted).collect();
     let mut view = View::new();
     view.introduce(chosen.len(), length);
     let mut phases = Vec::new();
     for phase in chosen {
-        let figures = stage::play(&place, phase, length, &mut view, stop)?;
+        let figures = stage::play(&records, phase, length, &mut view, stop)?;
         let Some(figures) = figures else {
             crate::output::progress("stopped; everything is cleaned up");
             return Ok(Exit::Failed);

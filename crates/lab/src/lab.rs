@@ -19,7 +19,7 @@ use std::process::Command;
 pub use emulate::{Emulated, RouteChange, emulate};
 pub use prepare::prepare;
 pub use process::Process;
-pub use rootless::{Place, inside};
+pub use rootless::{LabRecords, inside};
 
 use self::state::State;
 use crate::code::Code;
@@ -29,7 +29,7 @@ use crate::topology::{PolicyFile, Topology};
 /// A lab that is running (*up*).
 #[derive(Debug)]
 pub struct Lab {
-    place: Place,
+    records: LabRecords,
     folder: PathBuf,
     state: State,
     /// The processes of the lab end when the thread that started it ends.
@@ -49,17 +49,17 @@ impl Lab {
     /// If a lab of that name is up, or if the host cannot run the lab. All parts of the failed lab
     /// are removed.
     pub fn up(
-        place: &Place,
+        records: &LabRecords,
         name: &str,
         topology: &Topology,
         text: &str,
         home: &Path,
         owned: bool,
     ) -> anyhow::Result<Self> {
-        Self::sweep(place)?;
+        Self::sweep(records)?;
         let state = State::new(name, topology);
-        let folder = place.folder(name, |folder| state.write(folder))?;
-        let mut lab = Self { place: place.clone(), folder, state, owned };
+        let folder = records.folder(name, |folder| state.write(folder))?;
+        let mut lab = Self { records: records.clone(), folder, state, owned };
         match lab.build(topology, text, home) {
             Ok(()) => Ok(lab),
             Err(error) => {
@@ -75,8 +75,8 @@ impl Lab {
     /// # Errors
     ///
     /// If no such lab is up, or if several are.
-    pub fn find(place: &Place, name: Option<&str>) -> anyhow::Result<Self> {
-        let mut labs = Self::all(place)?;
+    pub fn find(records: &LabRecords, name: Option<&str>) -> anyhow::Result<Self> {
+        let mut labs = Self::all(records)?;
         // Labs that end with their process, such as demonstrations, are found only by their names.
         labs.retain(|lab| match name {
             Some(name) => name == lab.state.name,
@@ -184,7 +184,7 @@ impl Lab {
     ///
     /// If a part of the lab cannot be removed.
     pub fn down(self) -> anyhow::Result<()> {
-        let _alone = self.place.lock()?;
+        let _alone = self.records.lock()?;
         if self.folder.exists() { self.remove() } else { Ok(()) }
     }
 
@@ -197,9 +197,9 @@ impl Lab {
     }
 
     /// Removes the remains of labs whose owners are dead.
-    fn sweep(place: &Place) -> anyhow::Result<()> {
-        let _alone = place.lock()?;
-        for lab in Self::all(place)? {
+    fn sweep(records: &LabRecords) -> anyhow::Result<()> {
+        let _alone = records.lock()?;
+        for lab in Self::all(records)? {
             if !lab.state.owner.is_alive() {
                 lab.remove()?;
             }
@@ -207,12 +207,12 @@ impl Lab {
         Ok(())
     }
 
-    fn all(place: &Place) -> anyhow::Result<Vec<Self>> {
+    fn all(records: &LabRecords) -> anyhow::Result<Vec<Self>> {
         let mut labs = Vec::new();
-        for folder in place.folders()? {
+        for folder in records.folders()? {
             // Another process may have taken this lab down meanwhile.
             if let Ok(state) = State::read(&folder) {
-                labs.push(Self { place: place.clone(), folder, state, owned: false });
+                labs.push(Self { records: records.clone(), folder, state, owned: false });
             }
         }
         Ok(labs)

@@ -204,12 +204,12 @@ impl Watch {
     async fn look(&mut self) -> bool {
         let directory = self.directory.clone();
         let look = aside(move || Ok(directory.look())).await.ok().flatten();
-        let place = look.as_ref().map(|look| look.directory().to_owned());
-        let watched = self.events.as_ref().map(|(place, _)| place.clone());
+        let current = look.as_ref().map(|look| look.directory().to_owned());
+        let watched = self.events.as_ref().map(|(current, _)| current.clone());
         let remade =
             look.as_ref().map(read::Look::identity) != self.seen.as_ref().map(read::Look::identity);
-        if place != watched || remade {
-            self.events = place.and_then(|place| Some((place.clone(), events_of(&place)?)));
+        if current != watched || remade {
+            self.events = current.and_then(|current| Some((current.clone(), events_of(&current)?)));
         }
         let moved = look != self.seen;
         self.seen = look;

@@ -195,7 +195,7 @@ fn of_member(kind: FaultKind) -> bool {
     matches!(kind, FaultKind::Unreachable | FaultKind::Untrusted | FaultKind::Protocol)
 }
 
-/// Combines the faults of all members: the kind of the first one, and all messages.
+/// Combines the faults of all members: the kind of the first fault, and the messages of all.
 fn all(faults: Vec<Fault>) -> Fault {
     faults
         .into_iter()

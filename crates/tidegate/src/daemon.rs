@@ -67,9 +67,9 @@ pub(crate) struct Daemon {
     /// Locked during a whole change: from its comparison with the running policies until it is
     /// done.
     changing: Mutex<()>,
-    /// Held while the policy file is replaced, even after the request has timed out.
+    /// Locked while the policy file is replaced, even after the request has timed out.
     saving: Arc<Mutex<()>>,
-    /// Permits for long requests. At most [`LONG`] of these wait or run.
+    /// Permits for long requests. At most [`LONG`] such requests wait or run.
     long: Semaphore,
     /// Lets one long request run at a time.
     working: Mutex<()>,
@@ -91,7 +91,7 @@ struct InForce {
     pending: Option<Pending>,
     /// The alarm of the last reload, if it failed.
     alarm: Option<String>,
-    /// The alarm of a rollback, until another change is confirmed or another file applied.
+    /// The alarm of a rollback, until another change is confirmed or another file is applied.
     rolled_back: Option<String>,
 }
 
@@ -264,20 +264,20 @@ impl Daemon {
     /// Waits until no other long request runs. Fails if [`LONG`] requests already wait or run.
     async fn long_permit(&self) -> Result<LongPermit<'_>, Failure> {
         let busy = |_| Failure::new(Code::Busy, format!("{LONG} long requests wait already"));
-        let place = self.long.try_acquire().map_err(busy)?;
-        Ok(self.permit_with(place).await)
+        let permit = self.long.try_acquire().map_err(busy)?;
+        Ok(self.permit_with(permit).await)
     }
 
     /// As [`long_permit`](Self::long_permit), but waits instead of failing. Used for requests that
     /// no client would repeat.
     async fn patient_permit(&self) -> Result<LongPermit<'_>, Failure> {
         let closed = |error| Failure::new(Code::System, format!("the daemon ends: {error}"));
-        let place = self.long.acquire().await.map_err(closed)?;
-        Ok(self.permit_with(place).await)
+        let permit = self.long.acquire().await.map_err(closed)?;
+        Ok(self.permit_with(permit).await)
     }
 
-    async fn permit_with<'a>(&'a self, place: SemaphorePermit<'a>) -> LongPermit<'a> {
-        LongPermit { _working: self.working.lock().await, _place: place }
+    async fn permit_with<'a>(&'a self, permit: SemaphorePermit<'a>) -> LongPermit<'a> {
+        LongPermit { _working: self.working.lock().await, _permit: permit }
     }
 
     /// The configuration in force.
@@ -315,7 +315,7 @@ impl Daemon {
     }
 
     /// The current state. The data plane's report belongs to the stated generation or to a later
-    /// one.
+    /// generation.
     pub(crate) async fn status(&self) -> Result<Status, Failure> {
         // The generation is read before the report, because a change may come into force in
         // between.
@@ -516,7 +516,7 @@ impl Daemon {
 /// The permit to run a long request. Dropping it ends the request's exclusive run.
 struct LongPermit<'a> {
     _working: MutexGuard<'a, ()>,
-    _place: SemaphorePermit<'a>,
+    _permit: SemaphorePermit<'a>,
 }
 
 impl Installed {

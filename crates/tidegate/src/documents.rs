@@ -1,5 +1,5 @@
 //! The texts of one generation of the configuration: the policy file, its included files, and the
-//! sets of its sources.
+//! sets of policies that its sources (policy repositories) have delivered.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// A folder for the files of one test. Dropping it removes it.
+/// A folder for the files of one test. Dropping the value removes the folder.
 struct Folder(PathBuf);
 
 impl Folder {

@@ -1,4 +1,6 @@
-//! Live test: under load, the weight of an aggregate connection rises.
+//! Live test: under load, the weight of an aggregate connection rises. Such a connection carries
+//! the TCP connections of all users between two gateways. A connection of weight 3 takes the share
+//! of three TCP connections.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -21,6 +23,7 @@ const WEIGHT: &str = "weight = { kind = \"measured\", every = \"50 ms\", samples
 const UNCHANGED: u64 = 8;
 
 /// Clients send as fast as they can over a path of 20 Mbit/s.
+///
 /// Catches: a busy time that does not include the time in which bytes wait; a weight that rises
 /// although the queue is empty; a weight above the maximum `most`.
 #[test]

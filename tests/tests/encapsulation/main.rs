@@ -1,5 +1,5 @@
-//! Live test: user packets in the datagrams of a trunk, and tunnels between hosts that use the
-//! default offloads.
+//! Live tests of encapsulated packets: user packets in the datagrams of a trunk (which carries them
+//! between two gateways), and tunnels between hosts with the default offloads.
 
 mod carried;
 

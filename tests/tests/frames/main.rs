@@ -72,7 +72,7 @@ fn tagged_frames_cross_byte_for_byte(bed: &Testbed, backend: &str) {
         // overtake each other.
         for frame in (0..).zip(&tags).map(tagged) {
             let frame = [frame];
-            crosses(bed, &frame, &frame, &gateway.said());
+            crosses(bed, &frame, &frame, &gateway.all_output());
         }
     }
 }
@@ -88,7 +88,7 @@ fn frames_of_any_ethertype_cross_byte_for_byte(bed: &Testbed, backend: &str) {
         ..Frame::opaque(ethertype, vec![ethertype.to_le_bytes()[0]; 60])
     };
     let frames = ETHERTYPES.map(frame);
-    crosses(bed, &frames, &frames, &gateway.said());
+    crosses(bed, &frames, &frames, &gateway.all_output());
 }
 
 fn a_policy_for_a_vlan_does_not_affect_other_vlans(bed: &Testbed, backend: &str) {
@@ -111,9 +111,9 @@ action = "police-drop"
     // Each frame has 1,000 bytes. The burst permits five frames. At 8 kbit/s, the profile does not
     // permit a sixth frame within a second.
     assert_eq!(seven[0].bytes().len(), 1_000);
-    crosses(bed, &seven, &seven[..5], &gateway.said());
+    crosses(bed, &seven, &seven[..5], &gateway.all_output());
     let eight: Vec<Frame> = (10..20).map(|n| on(8, n)).collect();
-    crosses(bed, &eight, &eight, &gateway.said());
+    crosses(bed, &eight, &eight, &gateway.all_output());
     let drops = &gateway.status()["drops"]["out-of-profile"];
     let of_policy = &gateway.status()["aggregates"][0]["drops"]["out-of-profile"];
     assert_eq!((drops.as_u64(), of_policy.as_u64()), (Some(5), Some(5)), "{}", gateway.status());
@@ -199,7 +199,7 @@ fn fragments_whose_first_fragment_is_unknown_are_policed_if_they_may_match(
     let gateway = bed.gateway(backend, AMPLIFIERS);
     for v6 in [false, true] {
         let frames: Vec<Frame> = (0..10).flat_map(|n| fragments(bed, v6, n, false)).collect();
-        crosses(bed, &frames, &frames, &gateway.said());
+        crosses(bed, &frames, &frames, &gateway.all_output());
     }
     gateway.apply(backend, &format!("fragments_without_first = \"may-match\"\n{AMPLIFIERS}"));
     for v6 in [false, true] {
@@ -228,21 +228,26 @@ action = "police-drop"
     );
     let plain = |n| datagram(bed, false, n, 1_000 - 42);
     let frames: Vec<Frame> = (0..10).map(plain).collect();
-    crosses(bed, &frames, &frames[..5], &gateway.said());
+    crosses(bed, &frames, &frames[..5], &gateway.all_output());
 
     // A further frame would be in profile only after 8 s.
     let bytes = plain(10).bytes();
     let (macs, ip) = (&bytes[..12], &bytes[14..]);
     let len = |more: usize| u16::try_from(ip.len() + more).expect("short").to_be_bytes();
-    let behind = |header: &[u8]| [macs, header, ip].concat();
+    let after_macs = |header: &[u8]| [macs, header, ip].concat();
     let pppoe = [&[0x88, 0x64, 0x11, 0, 0, 9][..], &len(1), &[0x21]].concat();
     let snap = [&len(8)[..], &[0xaa, 0xaa, 3, 0, 0, 0, 8, 0]].concat();
     let mut zero = plain(11);
     zero.ip_mut().expect("it is IP").transport = Transport::Other(0);
     let mut longer = bytes.clone();
     longer[16] = 0xff;
-    let escapes =
-        [behind(&pppoe), behind(&snap), behind(&[0x81, 0, 0xe0, 0, 8, 0]), zero.bytes(), longer];
+    let escapes = [
+        after_macs(&pppoe),
+        after_macs(&snap),
+        after_macs(&[0x81, 0, 0xe0, 0, 8, 0]),
+        zero.bytes(),
+        longer,
+    ];
     let recorder = Recorder::start(&bed.wan);
     send(&bed.lan, &escapes);
     // This last frame matches no policy. When it arrives, all earlier frames have crossed or were
@@ -255,7 +260,7 @@ action = "police-drop"
         arrived.iter().map(|it| hex(it)).collect::<Vec<_>>(),
         [hex(&last)],
         "{}",
-        gateway.said()
+        gateway.all_output()
     );
     let dropped = || gateway.status()["drops"]["out-of-profile"].as_u64();
     until("all drops", LIMIT, || (dropped() == Some(10)).then_some(()));
@@ -282,7 +287,7 @@ action = "police-drop"
     for vlans in [[100, 21], [20, 100], [100, 20]] {
         let frames: Vec<Frame> = (0..10).map(|n| on(vlans, n)).collect();
         let expected = if vlans == [100, 20] { &frames[..5] } else { &frames[..] };
-        crosses(bed, &frames, expected, &gateway.said());
+        crosses(bed, &frames, expected, &gateway.all_output());
     }
 }
 
@@ -310,7 +315,7 @@ mark = { in = "AF11", out = "AF13" }
     // permit an eleventh frame within a second.
     assert!(frames.iter().all(|frame| frame.bytes().len() == 1_000));
     let expected: Vec<Frame> = frames.iter().enumerate().map(marked).collect();
-    crosses(bed, &frames, &expected, &gateway.said());
+    crosses(bed, &frames, &expected, &gateway.all_output());
 }
 
 fn shaped_packets_of_a_flow_stay_in_order(bed: &Testbed, backend: &str) {
@@ -329,11 +334,11 @@ queue = "per-flow"
     send(&bed.lan, &frames.iter().map(Frame::bytes).collect::<Vec<_>>());
     let ours = |arrived: &[u8]| frames.iter().any(|frame| arrived == frame.bytes());
     let arrived = recorder.frames(frames.len(), LIMIT, ours);
-    assert_eq!(arrived.len(), frames.len(), "{}", gateway.said());
+    assert_eq!(arrived.len(), frames.len(), "{}", gateway.all_output());
     for (version, which) in [(0x45, 0), (0x60, 1)] {
         let of_flow = arrived.iter().filter(|frame| frame[14] & 0xf0 == version & 0xf0);
         let expected = frames.iter().skip(which).step_by(2).map(Frame::bytes);
-        assert!(of_flow.cloned().eq(expected), "flow {which}: {}", gateway.said());
+        assert!(of_flow.cloned().eq(expected), "flow {which}: {}", gateway.all_output());
     }
 }
 
@@ -345,7 +350,7 @@ struct Ways {
     idle: [u64; 2],
     silent: [u64; 2],
     /// Bypassed because the gateway requested it, while it started.
-    told: [u64; 2],
+    requested: [u64; 2],
     /// Received by the interface, according to the interface's own counters.
     interface: [u64; 2],
 }
@@ -355,9 +360,9 @@ impl Ways {
         let count =
             |it: &Value| ["packets", "bytes"].map(|unit| it[unit].as_u64().expect("a count"));
         let bypassed = &status[direction]["bypassed"];
-        let [idle, silent, told] =
+        let [idle, silent, requested] =
             ["idle", "silent", "told"].map(|reason| count(&bypassed[reason]));
-        Self { through: count(&status[direction]["received"]), idle, silent, told, interface }
+        Self { through: count(&status[direction]["received"]), idle, silent, requested, interface }
     }
 
     fn since(&self, before: &Self) -> Self {
@@ -367,14 +372,15 @@ impl Ways {
             through: since(|it| it.through),
             idle: since(|it| it.idle),
             silent: since(|it| it.silent),
-            told: since(|it| it.told),
+            requested: since(|it| it.requested),
             interface: since(|it| it.interface),
         }
     }
 
     fn sum(&self) -> [u64; 2] {
-        [0, 1]
-            .map(|unit| self.through[unit] + self.idle[unit] + self.silent[unit] + self.told[unit])
+        [0, 1].map(|unit| {
+            self.through[unit] + self.idle[unit] + self.silent[unit] + self.requested[unit]
+        })
     }
 }
 

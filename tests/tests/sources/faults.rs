@@ -103,7 +103,7 @@ const TABLE: &[Row] = &[
             case.site.commit();
         },
         state: &["refused", "malformed"],
-        says: |case| vec![case.site.place().to_owned(), "fast".to_owned()],
+        says: |case| vec![case.site.entry_name().to_owned(), "fast".to_owned()],
         mend: |case| {
             case.site.write("42 Mbit/s");
             case.commit(42);
@@ -129,7 +129,7 @@ const TABLE: &[Row] = &[
         },
         state: &["in force"],
         says: |case| {
-            vec!["`other`".to_owned(), "copy.toml".to_owned(), case.site.place().to_owned()]
+            vec!["`other`".to_owned(), "copy.toml".to_owned(), case.site.entry_name().to_owned()]
         },
         mend: |case| case.apply(&case.site.source(PASSWORD)),
     },

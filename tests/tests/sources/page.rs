@@ -125,7 +125,7 @@ fn serve(bed: &Testbed, kind: Kind) -> Option<Process> {
     };
     let mut server = Process::start(&mut command);
     until("the server", LIMIT, || {
-        assert!(server.runs(), "{}", server.said());
+        assert!(server.runs(), "{}", server.all_output());
         let asked = Process::start(bed.middle.command("sh").args(["-c", ready])).finish(LIMIT);
         asked.status.success().then_some(())
     });

@@ -154,7 +154,7 @@ impl<'a> Site<'a> {
         let variables = self.variables.iter().map(|(name, value)| (name, value));
         let mut server = Process::start(command.envs(variables));
         until("the server", LIMIT, || {
-            assert!(server.runs(), "{}", server.said());
+            assert!(server.runs(), "{}", server.all_output());
             let answers = match self.kind {
                 Kind::Etcd => "etcdctl --command-timeout=1s get /tidegate/commit",
                 _ => "ldapsearch -x -H ldap://127.0.0.1 -s base -b ''",
@@ -189,7 +189,7 @@ impl<'a> Site<'a> {
     }
 
     /// The words by which messages identify the entry of the policy `stream`.
-    pub(crate) const fn place(&self) -> &'static str {
+    pub(crate) const fn entry_name(&self) -> &'static str {
         match self.kind {
             Kind::Directory => "stream.toml",
             Kind::Etcd => "/tidegate/policy/stream",

@@ -1,5 +1,5 @@
-//! Live test: senders upstream of a trunk are under ACK control, which limits them to the trunk's
-//! rate by holding ACKs.
+//! Live test: senders upstream of a trunk are under ACK control, which holds their ACKs and so
+//! limits them to the trunk's rate. A trunk carries the user packets between two gateways.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Live test: `tidegate apply` adds, changes and removes trunks during a transfer.
+//! Live test: `tidegate apply` adds, changes and removes trunks during a transfer. A trunk carries
+//! the user packets between two gateways.
 
 use tidegate_e2e::{Lab, now, witnessed_beside_others};
 

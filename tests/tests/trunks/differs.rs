@@ -1,4 +1,5 @@
-//! Live test: two gateways have different settings of a trunk, and later equal settings.
+//! Live test: two gateways have different settings of a trunk, and later equal settings. A trunk
+//! carries the user packets between two gateways.
 
 use serde_json::Value;
 use tidegate_e2e::{Lab, until, witnessed_beside_others};

@@ -1,5 +1,6 @@
-//! Live test of a trunk with epochs. Such a trunk measures its path by its user packets instead of
-//! by management packets. For this, it divides the user packets into successive epochs.
+//! Live test of a trunk with epochs. A trunk carries the user packets between two gateways. Most
+//! trunks measure their path by management packets. A trunk with epochs divides its user packets
+//! into successive epochs, and measures the path by these.
 
 use std::time::Duration;
 

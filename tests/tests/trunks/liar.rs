@@ -1,5 +1,5 @@
 //! Live test: a misbehaving peer has the trunk's key, and acknowledges data that it did not
-//! receive.
+//! receive. A trunk carries the user packets between two gateways.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Live test of a gateway with a hundred trunks.
+//! Live test of a gateway with a hundred trunks. A trunk carries the user packets between two
+//! gateways.
 
 use std::fmt::Write;
 

@@ -1,4 +1,5 @@
-//! Live test of nested trunks: an outer trunk carries the packets of inner trunks.
+//! Live test of nested trunks: an outer trunk carries the packets of inner trunks. A trunk carries
+//! the user packets between two gateways.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Topology files for labs with trunks, and functions that query their gateways.
+//! Topology files for labs with trunks, and functions that query their gateways. A trunk carries
+//! the user packets between two gateways.
 
 use std::os::unix::fs::PermissionsExt;
 

@@ -1,5 +1,5 @@
 //! Live tests: transfers through a trunk survive the failure of a gateway, a change of the path,
-//! and an outage of the path.
+//! and an outage of the path. A trunk carries the user packets between two gateways.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

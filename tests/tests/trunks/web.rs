@@ -1,5 +1,5 @@
-//! Live test: one site makes short transfers, while senders of the other site saturate the common
-//! path.
+//! Live test: one site makes short transfers, while senders of another site saturate the common
+//! path. Each site may have a trunk. A trunk carries the user packets between two gateways.
 
 use std::time::Duration;
 
@@ -84,8 +84,8 @@ fn browsed(bed: &Testbed, key: &str, trunks: Option<[&str; 2]>, queue: &str) -> 
     let words = ["browse", "10.73.0.1:8000", PAGE, CLIENTS, &SECONDS.to_string()];
     let browsed = mix(&lab, "g", &words).finish(LIMIT);
     assert!(browsed.status.success(), "{browsed:?}");
-    let told = |line| serde_json::from_str::<Value>(line).expect("a line on a transfer");
-    let all: Vec<Value> = browsed.output.lines().map(told).collect();
+    let parsed = |line| serde_json::from_str::<Value>(line).expect("a line on a transfer");
+    let all: Vec<Value> = browsed.output.lines().map(parsed).collect();
     let ended = || all.iter().filter(|it| !it["intact"].is_null());
     assert!(ended().all(|it| it["intact"] == true), "{:?}", ended().collect::<Vec<_>>());
     let took: Vec<f64> = all.iter().map(|it| it["seconds"].as_f64().expect("a time")).collect();

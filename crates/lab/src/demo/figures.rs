@@ -56,7 +56,7 @@ pub(super) struct Figures {
     pub(super) jain: f64,
     /// Total rate of all traffic, in bits per second.
     pub(super) rate_bps: f64,
-    /// The rate that the policy intends.
+    /// The total rate that the policy intends for the downloads.
     pub(super) profile_bps: u64,
     pub(super) flows: Vec<FlowFigures>,
     pub(super) ping_ms: PingFigures,

@@ -163,12 +163,12 @@ profile = {{ mean = "{rate}", burst = "{BURST}" }}
             }
             Some(Edge::DownstreamPolicy(_)) => {
                 format!(
-                    "mean {INBOUND}, burst {BURST}, behind {RATE} with one buffer of {FIFO}, drop-tail"
+                    "mean {INBOUND}, burst {BURST}, downstream of {RATE} with one buffer of {FIFO}, drop-tail"
                 )
             }
             Some(Edge::DownstreamQueue(queue)) => {
                 format!(
-                    "{INBOUND}, queue {queue}, behind {RATE} with one buffer of {FIFO}, drop-tail"
+                    "{INBOUND}, queue {queue}, downstream of {RATE} with one buffer of {FIFO}, drop-tail"
                 )
             }
         }

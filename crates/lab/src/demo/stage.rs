@@ -18,7 +18,7 @@ use super::phase::{CLIENT, GATEWAY, Phase, RTTS, server};
 use super::view::View;
 use crate::clock::Clock;
 use crate::code::Code;
-use crate::lab::{Lab, Place};
+use crate::lab::{Lab, LabRecords};
 use crate::output::Failure;
 use crate::topology::{self, Topology};
 use crate::traffic::{Echo, Seen};
@@ -51,7 +51,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs `phase` for `length`. Returns `None` if it was stopped.
 pub(super) fn play(
-    place: &Place,
+    records: &LabRecords,
     phase: Phase,
     length: Duration,
     view: &mut View,
@@ -64,7 +64,7 @@ pub(super) fn play(
     };
     view.begin(&phase);
     let name = format!("demo-{}", std::process::id());
-    let lab = Lab::up(place, &name, &topology, &text, Path::new("/"), true)?;
+    let lab = Lab::up(records, &name, &topology, &text, Path::new("/"), true)?;
     let figures = perform(&lab, &topology, phase, length, view, stop);
     let down = lab.down();
     let figures = figures?;

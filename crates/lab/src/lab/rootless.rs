@@ -13,7 +13,7 @@ use crate::output::Failure;
 
 /// The folder that holds a record of each lab.
 #[derive(Clone, Debug)]
-pub struct Place(PathBuf);
+pub struct LabRecords(PathBuf);
 
 /// Environment variable that this program sets for its processes in a user namespace that it has
 /// created. Its value is the folder of lab records.
@@ -21,7 +21,7 @@ const INSIDE: &str = "TIDEGATE_LABS";
 
 const PREFIX: &str = "lab-";
 
-impl Place {
+impl LabRecords {
     /// Opens the folder for the labs of this user. Creates it if necessary.
     ///
     /// # Errors
@@ -119,7 +119,7 @@ pub fn inside() -> anyhow::Result<Option<Command>> {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
     let mut command = Command::new("unshare");
     command.args(["-U", "-r", "-n", "-m", "--"]).arg(process::this_program()?).args(args);
-    command.env(INSIDE, Place::open()?.0);
+    command.env(INSIDE, LabRecords::open()?.0);
     Ok(Some(command))
 }
 

@@ -1,4 +1,5 @@
-//! Reads a directory of policies: the files of one commit, within limits of size and number.
+//! Reads a directory of policies: the files of one commit, within limits of size and number. A
+//! commit is made by writing the *marker*, the file `COMMIT`.
 //!
 //! Methods of `Directory`, whose fields are in `directory.rs`.
 

@@ -1,4 +1,5 @@
-//! Calls of etcd's JSON gateway, with login tokens and error handling.
+//! Calls of etcd's JSON gateway, with login tokens and error handling. A *member* is a server of
+//! the etcd cluster.
 //!
 //! Source: etcd 3.4, `Documentation/dev-guide/api_grpc_gateway.md`; gRPC, `doc/statuscodes.md` (the
 //! error codes).
@@ -16,7 +17,8 @@ use crate::{Fault, FaultKind};
 /// Why a call has no answer.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// etcd no longer has the history at the requested revision, or does not have it yet.
+    /// etcd has no history at the requested revision: it was compacted, or the revision is still to
+    /// come.
     NoHistory,
     /// The answer exceeds the limit that the caller gave.
     TooLong,

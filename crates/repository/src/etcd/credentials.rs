@@ -1,5 +1,5 @@
-//! The passwords and certificates in use. If a server refuses them and their files have changed,
-//! the files are read again.
+//! The passwords and certificates for the servers of an etcd cluster (*members*). If a member
+//! refuses them and their files have changed, the files are read again.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -1,4 +1,5 @@
-//! HTTP/1.1 over TCP or TLS. Each answer of a server has limits of time and size.
+//! HTTP/1.1 over TCP or TLS, for requests to a server of the etcd cluster (a *member*). Each answer
+//! has limits of time and size.
 //!
 //! Source: RFC 9112, HTTP/1.1.
 

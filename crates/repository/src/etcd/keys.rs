@@ -1,5 +1,9 @@
-//! The names of keys below a prefix: `policy/<name>`, `class/<name>`, `trunk/<name>`, `commit`,
-//! `push` and `status/<node>`.
+//! The names of keys below a prefix.
+//!
+//! - `policy/<name>`, `class/<name>` and `trunk/<name>` hold one *item* each.
+//! - `commit` is the *marker*. It is written last, and completes a set of items.
+//! - `push` is a lock that exists while a set is being written.
+//! - `status/<node>` holds the report of a gateway.
 //!
 //! The value of an item is the TOML body of its table, without the table header and the name. The
 //! keys are read and watched in two ranges, before and after `status/`. This leaves out the reports

@@ -1,8 +1,10 @@
-//! Writes a whole set of policies (a *push*). Transactions of at most 128 operations write the
-//! items. The last transaction writes the commit marker.
+//! Writes a whole set of policies, classes and trunks (*items*) into etcd. This is a *push*.
+//! Transactions of at most 128 operations write the items. The last transaction writes the
+//! *marker*, the key that makes the set valid. If a server of the cluster (a *member*) fails, the
+//! push continues at the next member.
 //!
-//! The key `push` is the lock. It is bound to a lease of the server, and expires with it if the
-//! push is interrupted. Each transaction succeeds only if this push still holds the lock. An
+//! The key `push` is the lock. It is bound to a lease of the cluster, so it expires if the push is
+//! interrupted. Each transaction succeeds only if this push still holds the lock. An
 //! interrupted push does not change the marker, so the committed set stays as it was.
 //!
 //! Source: etcd 3.4, `--max-txn-ops` and `--max-request-bytes`; `rpc.proto`, `LeaseGrantRequest`.
@@ -303,8 +305,8 @@ const LONGEST_BATCH: usize = 1024 * 1024;
 /// Limit for the keys that exist before a push, in bytes. Chosen: 100,000 keys of 640 B.
 const LONGEST_LIST: usize = 64 * 1024 * 1024;
 
-/// Lifetime of the lock after an interrupted push. Chosen: it is extended after a third, which
-/// leaves time for two answers of at most 5 s.
+/// Lifetime of the lock after an interrupted push. Chosen: the push extends it after a third.
+/// The remaining time suffices for two answers of at most 5 s each.
 const LEASE: Duration = Duration::from_secs(20);
 
 /// Limits to state in messages about answers without keys.

@@ -1,4 +1,5 @@
-//! Reads the committed set: the keys as they were when the commit marker was last changed.
+//! Reads the committed set of policies, classes and trunks (*items*): the keys as they were when
+//! the *marker* was last changed. The marker is the key `commit`, which is written last.
 //!
 //! etcd keeps the history of keys. A set that is read at the marker's `mod_revision` is complete,
 //! even while a push writes other keys. If compaction has removed the history, the current keys are

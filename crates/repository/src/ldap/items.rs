@@ -132,10 +132,10 @@ fn own_fields(kind: ItemKind, entry: &Entry) -> Result<Table, Fault> {
 }
 
 /// Adds `more` to `fields`. Fails if both contain the same field.
-fn merge(fields: &mut Table, more: Table, place: &Entry) -> Result<(), Fault> {
+fn merge(fields: &mut Table, more: Table, entry: &Entry) -> Result<(), Fault> {
     for (name, value) in more {
         if fields.insert(name.clone(), value).is_some() {
-            let message = format!("{}: `{name}` is given twice", place.dn);
+            let message = format!("{}: `{name}` is given twice", entry.dn);
             return Err(Fault::new(FaultKind::Malformed, message));
         }
     }

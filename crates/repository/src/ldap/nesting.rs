@@ -15,7 +15,7 @@ use crate::{Fault, FaultKind};
 /// The position in a stream of messages.
 #[derive(Debug, Default)]
 pub(super) struct Nesting {
-    /// Number of bytes so far.
+    /// Number of bytes checked so far.
     position: u64,
     /// Ends of the open elements, the outermost first.
     ends: Vec<u64>,
@@ -101,7 +101,7 @@ impl Nesting {
         }
     }
 
-    /// Begins the content of an element, `length` bytes.
+    /// Begins the content of an element. The content has `length` bytes.
     fn open(&mut self, constructed: bool, length: u64) -> Result<(), Fault> {
         self.header = BerHeader::Tag;
         let end =
@@ -142,7 +142,7 @@ const CONSTRUCTED: u8 = 0x20;
 /// From this value on, a length byte holds the number of following length bytes; X.690, section
 /// 8.1.3.5.
 const LONG: u8 = 0x80;
-/// Most length bytes of an element. More do not fit into 64 bits.
+/// Maximum number of length bytes of an element. A longer length does not fit into 64 bits.
 const MOST_LENGTH_BYTES: u8 = 8;
 /// Limit for the levels of elements. The deepest response has six: message, entry, attributes,
 /// attribute, values, value.

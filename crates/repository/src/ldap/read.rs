@@ -1,7 +1,8 @@
-//! Reads the committed set from an LDAP directory.
+//! Reads the committed set of policies, classes and trunks from an LDAP directory. Programs commit
+//! a set by writing the *marker*, the attribute `tgGeneration` of the root entry.
 //!
 //! A directory has no transactions and no history, so only its current state can be read. This
-//! state is the set that the marker (`tgGeneration`) commits, under three conditions:
+//! state is the set that the marker commits, under three conditions:
 //! 1. No change is being written: the root entry has no `tgPending`.
 //! 2. Nothing changed while the marker and the set were read. The server's `contextCSN` is then
 //!    equal before and after. If the server has no `contextCSN`, or other entries are being

@@ -1,4 +1,4 @@
-//! A connection to an LDAP server, logged in.
+//! A session with an LDAP server: a connection on which the gateway has logged in.
 //!
 //! `ldaps://` uses TLS from the first byte. `ldap://` with a `ca` changes to TLS by the request
 //! StartTLS, before any other request. A user logs in with a password. Without a user, the client's

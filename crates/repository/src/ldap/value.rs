@@ -1,8 +1,8 @@
 //! Converts values of a policy file to the text of an LDAP attribute and back, without loss.
 //!
-//! The string `10 Mbit/s` is stored as it is. A value that is no string is stored as TOML, such as
-//! `20` or `{ kind = "per-flow" }`. A string that looks like such a value, such as the string `20`,
-//! is stored in quotes.
+//! The string `10 Mbit/s` is stored as it is. Values of other types are stored as TOML, such as `20`
+//! or `{ kind = "per-flow" }`. A string that looks like TOML, such as the string `20`, is stored in
+//! quotes.
 
 use toml::{Table, Value};
 

@@ -1,4 +1,6 @@
-//! Watches an LDAP directory for commits, and sends the set of each commit to the gateway.
+//! Watches an LDAP directory for commits, and sends the set of each commit to the gateway. Programs
+//! commit a set by writing the *marker*, an attribute of the root entry.
+//!
 //! The server reports changes: a search with the control of RFC 4533, in the mode
 //! refreshAndPersist, stays open. With markers, the search covers only the root entry; with
 //! `each-change`, all entries. If the server does not support the control, the root entry is read

@@ -1,4 +1,5 @@
-//! Writes a whole set into an LDAP directory. The commit marker is written last.
+//! Writes a whole set of policies, classes and trunks into an LDAP directory (a *push*). The
+//! *marker*, an attribute of the root entry that commits the set, is written last.
 //!
 //! First, the root entry gets the attribute `tgPending`. It is removed when the marker is written.
 //! A reader in between sees that the set is incomplete, even if this program was killed. Only

@@ -65,7 +65,7 @@ fn plain(entry: &Entry) -> Entry {
     Entry { dn: entry.dn.clone(), attributes: attributes.collect() }
 }
 
-/// Refuses an attribute that is not in `names`, unless it has no effect on packets.
+/// Refuses each attribute that affects packets and is not in `names`.
 fn known(entry: &Entry, names: &[&str]) -> Result<(), Fault> {
     let is =
         |name: &str| names.iter().chain(&DESCRIPTIVE).any(|known| known.eq_ignore_ascii_case(name));

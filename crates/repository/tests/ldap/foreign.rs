@@ -1,5 +1,5 @@
 //! Tests policies in an LDAP directory that other programs wrote: Table 1 of the paper `aggregates` as LDIF, rules
-//! of RFC 3703 whose conditions are entries of their own, and the z/OS schema.
+//! of RFC 3703 whose conditions are separate entries, and the z/OS schema.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::{order, parse, run, sorted};
 const ROOT: &str = "dn: ou=tidegate,dc=test\nobjectClass: organizationalUnit\nobjectClass: tgRepository\nou: tidegate\n\n";
 
 /// Writes the root entry, `entries`, and then a new `tgGeneration`. Readers read the set when this attribute
-/// changes. In `entries`, `B` stands for the name of the root entry.
+/// changes. In `entries`, `B` is replaced by the name of the root entry.
 fn commit(server: &Server, entries: &str) {
     let marker =
         format!("\n\ndn: {BASE}\nchangetype: modify\nreplace: tgGeneration\ntgGeneration: 1\n");

@@ -1,4 +1,5 @@
-//! Carries one TCP connection as one QUIC stream: bytes, half-close and reset, in both directions.
+//! Carries one TCP connection of a user as one stream of the aggregate connection, the QUIC
+//! connection to the peer gateway. Bytes, half-close and reset are carried in both directions.
 //!
 //! | at the TCP connection here | at the stream | at the TCP connection of the peer |
 //! |---|---|---|

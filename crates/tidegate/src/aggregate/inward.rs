@@ -1,5 +1,5 @@
-//! Serves the streams that the peer gateway opens. Each stream requests a TCP connection to a
-//! server at this site.
+//! Serves the streams that the peer gateway opens on the aggregate connection. Each stream requests
+//! a TCP connection to a server at this site.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
@@ -21,7 +21,7 @@ use super::site::Site;
 /// Time limit for a server to accept a connection.
 pub(super) const OPENING: Duration = Duration::from_secs(10);
 
-/// Opens the connection that a stream of the peer requests, and carries it to its end.
+/// Opens the connection that a stream of the peer requests, and carries its bytes until it ends.
 pub(super) async fn serve(
     site: Arc<Site>,
     link: Arc<Link>,
@@ -77,7 +77,7 @@ async fn header(recv: &mut RecvStream) -> Result<Header, Answer> {
     Header::decode(&bytes[..FIXED + length]).map_err(|_| Answer::BadHeader)
 }
 
-/// Returns `true` if the peer may open a connection to `address` here.
+/// Returns `true` if the configuration permits the peer to open a connection to `address`.
 fn may_reach(config: &AggregateConfig, address: IpAddr) -> bool {
     // An IPv4-mapped IPv6 address would otherwise evade the IPv4 prefixes in `reachable`.
     let address = address.to_canonical();

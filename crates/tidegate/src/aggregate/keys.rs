@@ -1,4 +1,4 @@
-//! Keys for mutual authentication of the two gateways.
+//! Keys with which two aggregate gateways authenticate each other.
 //!
 //! Each gateway has an Ed25519 key, and its configuration file names the public key of the peer. No
 //! certificates are needed.
@@ -104,8 +104,8 @@ impl Keys {
         Ok(Self { seed, public, peer })
     }
 
-    /// Returns `true` if this gateway is the one that opens the aggregate connection: the one with
-    /// the smaller public key.
+    /// Returns `true` if this gateway opens the aggregate connection to its peer: the gateway with
+    /// the smaller public key does.
     pub(super) fn opens(&self) -> bool {
         self.public < self.peer
     }
@@ -161,7 +161,7 @@ impl Pinned {
     }
 }
 
-/// A TLS 1.2 handshake is always refused, as QUIC does not have it.
+/// Refuses every TLS 1.2 handshake, because QUIC requires TLS 1.3.
 fn no_tls12() -> Result<HandshakeSignatureValid, Error> {
     Err(Error::General("TLS 1.2 is not spoken here".to_owned()))
 }

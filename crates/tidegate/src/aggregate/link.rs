@@ -1,5 +1,6 @@
-//! The aggregate connection to the peer gateway, and the confirmations on it. A confirmation states
-//! that the TCP connection at one site has acknowledged all bytes of its stream.
+//! The *aggregate connection* is the QUIC connection to the peer gateway. Each of its streams
+//! carries one TCP connection of a user. A *confirmation* states that the TCP connection at one
+//! site has acknowledged all bytes of its stream.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,5 @@
 //! Serves the TCP connections of clients at this site. Each becomes a stream of the aggregate
-//! connection to the peer gateway.
+//! connection, the QUIC connection to the peer gateway.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Keeps one aggregate connection to the peer, and opens it again after each loss.
+//! Keeps one aggregate connection (the QUIC connection to the peer gateway) open, and opens it
+//! again after each loss.
 //!
 //! Only the gateway with the smaller public key opens the connection, so there is never more than
 //! one.

@@ -1,4 +1,5 @@
-//! Starts an aggregate gateway and runs it until it is stopped.
+//! Starts an aggregate gateway and runs it until it is stopped. The gateway carries the TCP
+//! connections of users over one aggregate connection to its peer gateway.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! The state that all tasks of an aggregate gateway share.
+//! The state that all tasks of an aggregate gateway share. The gateway carries the TCP connections
+//! of users over one aggregate connection to its peer gateway.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

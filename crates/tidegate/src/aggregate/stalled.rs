@@ -1,4 +1,5 @@
-//! Stalled streams. If a host does not read, the bytes for it must not use up the window that all
+//! Stalled streams. The aggregate connection to the peer gateway has one stream for each TCP
+//! connection. If a host does not read, the bytes for it must not use up the window that all
 //! streams share.
 //!
 //! A stream is *stalled* if its TCP connection at this site has accepted no bytes for [`PATIENCE`].

@@ -1,4 +1,5 @@
-//! The QUIC endpoint of an aggregate gateway, and its settings.
+//! The QUIC endpoint of an aggregate gateway, and its settings. The *aggregate connection* to the
+//! peer gateway carries the TCP connections of all users, each as one stream.
 //!
 //! Differs: in the paper `itcp`, the aggregate connection is a TCP connection. Here it is a QUIC
 //! connection (RFC 9000), so a lost packet delays only the users whose bytes it carried. The core
@@ -98,7 +99,8 @@ fn identity(keys: &Keys) -> EndpointConfig {
     let seed = keys.derive("connection identifiers");
     let seed = seed.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
     config.cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(seed)));
-    // A stateless reset never causes another one, so two gateways cannot send them back and forth.
+    // A stateless reset never causes another reset. So two gateways cannot send resets back and
+    // forth.
     config.min_reset_interval(KEEP_ALIVE / 10);
     config
 }

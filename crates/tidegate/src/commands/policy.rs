@@ -1,5 +1,5 @@
-//! `tidegate policy push` and `pull`: writes a set of policies to a source, or reads the set of a
-//! source.
+//! `tidegate policy push` and `pull`: writes a set of policies to a source (a policy repository),
+//! or reads the set of a source.
 
 use std::path::PathBuf;
 use std::sync::Arc;

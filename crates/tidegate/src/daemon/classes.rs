@@ -20,7 +20,7 @@ use crate::output::Failure;
 impl Daemon {
     /// The classes that share the link, with their state.
     pub(crate) async fn classes(&self) -> Result<Classes, Failure> {
-        Ok(said(self.plane.classes().await?))
+        Ok(answer(self.plane.classes().await?))
     }
 
     /// Changes the rights of the class called `name`. Returns the class after the change.
@@ -82,7 +82,7 @@ impl Daemon {
         let last = ask.await?.map_err(|error| refused(&name, &error))?;
         self.remember(&name, None).await;
         tracing::info!(name, "class removed");
-        Ok(said(last))
+        Ok(answer(last))
     }
 
     /// Records the changed class `name`, which overrides the policy file. `None` if it was removed.
@@ -93,11 +93,11 @@ impl Daemon {
 
     async fn class(&self, name: &str) -> Result<Classes, Refusal> {
         let name = name.to_owned();
-        Ok(said(self.plane.ask(move |live| live.machine.class(&name)).await?))
+        Ok(answer(self.plane.ask(move |live| live.machine.class(&name)).await?))
     }
 }
 
-fn said(classes: Vec<ClassReport>) -> Classes {
+fn answer(classes: Vec<ClassReport>) -> Classes {
     Classes { classes: classes.into_iter().map(report::class).collect() }
 }
 

@@ -197,7 +197,8 @@ fn tunnel(question: &Question) -> Result<Option<Tunnel>, Failure> {
     Ok(Some(Tunnel { key, kind, id: None, vlan: NO_VLAN, may_edit: true }))
 }
 
-/// Both addresses. If one is missing, it is the unspecified address of the other's family.
+/// Returns both addresses. A missing address becomes the unspecified address of the family that the
+/// given address has.
 fn addresses(question: &Question) -> Result<[IpAddr; 2], Failure> {
     let bad = |message: String| Failure::input(Code::BadPacket, message);
     let read = |text: &Option<String>| match text {

@@ -76,12 +76,13 @@ pub(crate) struct Opened {
 /// Poll interval while waiting for the end of a policy change.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Number of polls, at intervals of [`LOOK`], for the end of a data plane that was told to stop.
+/// Number of polls, at intervals of [`LOOK`], for the end of a data plane that must stop.
 /// Their total time is twice the longest time that it needs to send its packets.
 const ENDS: u32 = 4_000;
 
 /// Number of times that a survey (a report that is collected in parts) may start over. After that,
 /// further changes must wait for it.
+///
 /// Chosen: a survey starts over so often only while changes follow each other without a pause.
 const ATTEMPTS: u32 = 4;
 

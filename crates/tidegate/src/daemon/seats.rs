@@ -25,7 +25,7 @@ pub(crate) struct Limits {
     pub(crate) connections: usize,
     /// Maximum bytes of requests and answers in memory, summed over all connections.
     pub(crate) bytes: usize,
-    /// Time that a connection must have waited before it may be closed in favour of another one.
+    /// Time that a connection must have waited before it may be closed in favour of another connection.
     pub(crate) grace: Duration,
     /// Time without a byte after which a waiting connection is closed, even if no other connection
     /// needs its seat.

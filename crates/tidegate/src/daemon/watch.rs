@@ -28,7 +28,7 @@ struct WatchedPort {
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Trouble {
     Missing,
-    /// The interface has vanished, and another one has its name.
+    /// The interface has vanished, and another interface has its name.
     Replaced,
     /// The interface is down. This is its current name.
     Down(String),

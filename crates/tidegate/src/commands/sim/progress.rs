@@ -12,7 +12,7 @@ use crate::clock::Clock;
 pub(super) struct Bar {
     live: bool,
     clock: Clock,
-    /// Time at which the bar is drawn next. A run that ends before it draws no bar.
+    /// Time at which the bar is drawn next. A run that ends earlier draws no bar.
     next: Duration,
 }
 

@@ -39,7 +39,8 @@ enum SourceFile {
 #[derive(Deserialize, Serialize)]
 struct Kept<S> {
     /// The address of the source.
-    place: String,
+    #[serde(rename = "place")]
+    address: String,
     set: S,
 }
 
@@ -53,21 +54,22 @@ impl Store {
     pub(super) fn load(&self, spec: &SourceSpec) -> Option<Arc<Snapshot>> {
         let text = files::read_regular(&self.file(spec), MOST).ok()?.text;
         let kept: Kept<Snapshot> = serde_json::from_str(&text).ok()?;
-        let set = (kept.place == place(spec)).then(|| Arc::new(kept.set))?;
-        self.lock().insert(spec.name.clone(), SourceFile::Holds(kept.place, Arc::downgrade(&set)));
+        let set = (kept.address == address(spec)).then(|| Arc::new(kept.set))?;
+        self.lock()
+            .insert(spec.name.clone(), SourceFile::Holds(kept.address, Arc::downgrade(&set)));
         Some(set)
     }
 
     /// Writes the set of `spec`, unless its file holds the set already. A failure is an alarm until
     /// a set of this source is written.
     pub(crate) fn keep(&self, spec: &SourceSpec, set: &Arc<Snapshot>) {
-        let (place, known) = (place(spec), Arc::downgrade(set));
-        let is_there = |state: &SourceFile| matches!(state, SourceFile::Holds(at, it) if *at == place && it.ptr_eq(&known));
+        let (address, known) = (address(spec), Arc::downgrade(set));
+        let is_there = |state: &SourceFile| matches!(state, SourceFile::Holds(at, it) if *at == address && it.ptr_eq(&known));
         if self.lock().get(&spec.name).is_some_and(is_there) {
             return;
         }
         let state = match self.write(spec, set) {
-            Ok(()) => SourceFile::Holds(place, known),
+            Ok(()) => SourceFile::Holds(address, known),
             Err(error) => {
                 let file = self.file(spec).display().to_string();
                 SourceFile::Lacks(format!(
@@ -96,7 +98,7 @@ impl Store {
         let (file, new) = (self.file(spec), self.folder.join(format!(".{}.new", spec.name)));
         let mut options = OpenOptions::new();
         let mut to = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        to.write_all(&serde_json::to_vec(&Kept { place: place(spec), set })?)?;
+        to.write_all(&serde_json::to_vec(&Kept { address: address(spec), set })?)?;
         to.sync_all()?;
         fs::rename(&new, &file)?;
         File::open(&self.folder)?.sync_all()
@@ -107,6 +109,6 @@ impl Store {
     }
 }
 
-fn place(spec: &SourceSpec) -> String {
+fn address(spec: &SourceSpec) -> String {
     format!("{:?}", spec.kind)
 }

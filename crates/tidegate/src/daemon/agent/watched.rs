@@ -121,7 +121,7 @@ impl Watched {
         self.newest.clone().filter(|_| self.refused.is_some())
     }
 
-    /// Records that a set was refused. A repeated refusal keeps the time of the first one.
+    /// Records that a set was refused. A repeated refusal keeps the time of the first refusal.
     pub(super) fn refuse(&mut self, revision: Option<String>, why: String) {
         let again = self.refused.take().filter(|refused| refused.revision == revision);
         let at = again.map_or_else(Instant::now, |refused| refused.at);

@@ -76,7 +76,7 @@ impl Fixture {
         save
     }
 
-    /// Waits until no temporary file is left. Another thread removes them.
+    /// Waits until another thread has removed all temporary files.
     async fn until_tidy(&self) {
         for _ in 0..10_000 {
             if self.left_over().is_empty() {
@@ -242,7 +242,7 @@ async fn a_save_of_the_running_text_ends_the_alarm_about_the_file() {
 
 /// Catches: a reload that blocks other requests while the file system of an included file hangs.
 #[tokio::test]
-async fn a_reload_that_reads_for_too_long_is_an_alarm_and_ends() {
+async fn a_reload_that_reads_for_too_long_ends_with_an_alarm() {
     let fixture = Fixture::new(NOTHING).await;
     let (release, hang) = mpsc::channel::<()>();
     let begun = Arc::new(AtomicBool::new(false));

@@ -110,18 +110,18 @@ async fn a_rollback_restores_the_key_although_its_file_was_changed_or_deleted() 
 async fn a_plan_reports_another_key_and_never_shows_it() {
     let trunked = Trunked::new();
     let fixture = &trunked.fixture;
-    let told = "~ trunk t key: the one in force -> another";
+    let change = "~ trunk t key: the one in force -> another";
     assert_eq!(fixture.plan(&trunked.text).await, [""; 0]);
     write_key(&trunked.key(), 2);
-    assert_eq!(fixture.plan(&trunked.text).await, [told]);
+    assert_eq!(fixture.plan(&trunked.text).await, [change]);
     let applied = fixture.apply(&trunked.text, None).await.unwrap();
-    assert_eq!(applied.changes.iter().map(ToString::to_string).collect::<Vec<_>>(), [told]);
+    assert_eq!(applied.changes.iter().map(ToString::to_string).collect::<Vec<_>>(), [change]);
     assert_eq!(fixture.plan(&trunked.text).await, [""; 0]);
 
     let path = trunked.key().display().to_string();
     let moved = format!("~ trunk t key_file: {path} -> {path}-2");
     let elsewhere = trunked.text.replace(&path, &format!("{path}-2"));
-    for (key, expected) in [(2, vec![moved.as_str()]), (3, vec![&moved, told])] {
+    for (key, expected) in [(2, vec![moved.as_str()]), (3, vec![&moved, change])] {
         write_key(Path::new(&format!("{path}-2")), key);
         assert_eq!(fixture.plan(&elsewhere).await, expected);
     }
