@@ -143,5 +143,5 @@ pub(super) fn ask(socket: &Path, change: Option<&RouteChange>) -> anyhow::Result
         connection.write_all(&serde_json::to_vec(change)?)?;
     }
     connection.shutdown(Shutdown::Write)?;
-    Ok(serde_json::from_slice(&heard(&mut connection)?)?)
+    Ok(serde_json::from_slice(&read_request(&mut connection)?)?)
 }

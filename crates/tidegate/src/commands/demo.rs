@@ -43,7 +43,7 @@ pub(crate) fn run(args: &DemoArgs, context: &Context) -> anyhow::Result<Exit> {
     demo::run(args.seconds, &args.phases, context.output, &*stop_on_signals()?)
 }
 
-/// Returns a flag that SIGINT or SIGTERM sets. The demonstration then ends and removes its lab.
+/// Returns a flag that SIGINT, SIGTERM or SIGHUP sets. The demonstration then ends and removes its lab.
 fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
