@@ -128,7 +128,7 @@ impl Watch {
             let answer = aside(move || directory.read()).await;
             let waits = matches!(&answer, Err(fault) if fault.kind == FaultKind::Uncommitted);
             // After the first commit, files may change before the next marker is written. This is
-            // not a fault, because that marker will commit them.
+            // not a fault, because the next marker will commit the changes.
             let pending = waits && matches!(sent, Some(Ok(_))) && self.has_marker();
             if !pending && sent.as_ref() != Some(&answer) {
                 if to.send(answer.clone()).await.is_err() {

@@ -64,8 +64,8 @@ pub(crate) struct Daemon {
     fits_host: bool,
     /// Locked only briefly, so status requests never wait long.
     state: Mutex<InForce>,
-    /// Locked during a whole change: from its comparison with the running policies until it is
-    /// done.
+    /// Locked during a whole change of the configuration, including the comparison with the running
+    /// configuration.
     changing: Mutex<()>,
     /// Locked while the policy file is replaced, even after the request has timed out.
     saving: Arc<Mutex<()>>,
@@ -450,8 +450,8 @@ impl Daemon {
             let host = fits_host.then(host::look);
             let (config, found) = documents.parse(host.as_ref());
             let Some(config) = config else { return Err(Refusal::Findings(found)) };
-            // The stored policy set of a source that the file no longer names is dropped. It would
-            // be out of date if a later file named the source again.
+            // The policy set of a source is dropped if the file does not name the source any more.
+            // It would be out of date if a later file named the source again.
             let named = |name: &String| config.sources.iter().any(|source| source.name == *name);
             documents.sets.retain(|name, _| named(name));
             Ok(Installed::read(documents, config)?.warned(&found))

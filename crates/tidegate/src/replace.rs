@@ -183,8 +183,8 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// Catches: two attempts that use the same file name, so that the first, which ends late,
-    /// removes the text of the second.
+    /// Catches: two attempts that use the same file name. The first attempt, which ends late, would
+    /// then remove the text of the second.
     #[test]
     fn a_late_attempt_does_not_change_the_text_of_the_next_attempt() {
         let folder = env::temp_dir().join(format!("tidegate-replace-late-{}", std::process::id()));

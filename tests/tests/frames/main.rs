@@ -37,7 +37,7 @@ action = "shape"
 "#;
 
 /// Sends `frames` from the LAN. Asserts that the frames `expected` arrive at the WAN in this order,
-/// and no other frames of this test, which its last bytes identify.
+/// and no other frames of this test. The last bytes of a frame show whether it belongs to the test.
 fn crosses(bed: &Testbed, frames: &[Frame], expected: &[Frame], context: &str) {
     let recorder = Recorder::start(&bed.wan);
     let bytes = |frames: &[Frame]| frames.iter().map(Frame::bytes).collect::<Vec<_>>();

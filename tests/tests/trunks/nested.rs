@@ -14,7 +14,7 @@ const INNER: [(&str, u8, &str, f64); 3] =
     [("l2-1", 11, "l1-1", 0.25), ("l2-2", 12, "l1-1", 0.25), ("l2-3", 13, "l1-2", 0.5)];
 
 /// Outer trunks (level 1): name of the gateway, last byte of its address, and number of the source
-/// that receives its frames.
+/// host that is the next hop towards it.
 const OUTER: [(&str, u8, u8); 2] = [("l1-1", 1, 0), ("l1-2", 2, 2)];
 
 /// Last bytes of the addresses at which the trunks of each level end. The first sink has these

@@ -1,7 +1,8 @@
 //! Live test: the weight of a trunk follows the load of its users.
 //!
-//! A trunk carries the user packets between two gateways. A trunk of weight 3 takes the share of three TCP
-//! connections on the path. Its management connections, TCP connections of the gateways, find this share.
+//! A trunk carries the user packets between two gateways. A trunk of weight 3 takes the share of
+//! three TCP connections on the path. The trunk's management connections, which are TCP connections
+//! between the two gateways, find this share.
 
 use tidegate_e2e::trial::side_by_side;
 use tidegate_e2e::{Lab, Testbed, until, witnessed};

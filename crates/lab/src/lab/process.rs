@@ -69,13 +69,13 @@ impl Process {
     }
 }
 
-/// The path of this program, for starting it again.
+/// Path of this program, with which it can start itself again.
 pub(crate) fn this_program() -> io::Result<PathBuf> {
     std::env::current_exe()
 }
 
-/// Returns a command that runs `command`. The kernel sends it SIGTERM when the thread that started
-/// it ends for any reason.
+/// Returns a command that runs `command`. The kernel ends the command by SIGTERM when the thread
+/// that started the command ends for any reason.
 pub(super) fn bound(command: &Command) -> Command {
     let mut bound = Command::new("setpriv");
     bound.args(["--pdeathsig", "TERM", "--"]);

@@ -268,8 +268,7 @@ impl Directory {
         Ok(Some(parts))
     }
 
-    /// Makes a snapshot of `parts`. Fails if they contain anything but policies, classes and
-    /// trunks, or too many of these.
+    /// Makes a snapshot of `parts`. Fails if `parts` contains other items or too many items.
     fn snapshot(&self, revision: &str, parts: Vec<Part>) -> Result<Snapshot, Fault> {
         let mut number = 0;
         let mut digest = blake3::Hasher::new();

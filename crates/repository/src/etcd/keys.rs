@@ -217,7 +217,7 @@ mod tests {
         }
     }
 
-    /// Catches: a value accepted although it names another item than its key; a policy refused
+    /// Catches: a value accepted although it contains another name than its key; a policy refused
     /// because of its field `class`; line numbers counted from 0.
     #[test]
     fn a_value_is_the_body_of_one_table() {

@@ -50,8 +50,8 @@ impl Gauge {
         self.end.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Subtracts the memory of one entry from the allowance. A small entry needs more memory than
-    /// it has bytes in its message.
+    /// Subtracts the memory of one entry from the allowance. A small entry needs more bytes in
+    /// memory than in its message.
     pub(super) fn take_entry(&self) -> Result<(), Fault> {
         self.take(ENTRY)
     }

@@ -1,7 +1,7 @@
-//! Adjusts the weight of the aggregate connection (the QUIC connection to the peer gateway, which
-//! carries the TCP connections of all users) to the measured load, with the rate adjuster of the
-//! core crate. The measurements use a monotonic clock, so changes of the host's time of day have no
-//! effect.
+//! Adjusts the weight of the aggregate connection to the measured load, with the rate adjuster of
+//! the core crate. The *aggregate connection* is the QUIC connection to the peer gateway, which
+//! carries the TCP connections of all users. The measurements use a monotonic clock, so changes of
+//! the host's time of day have no effect.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -143,8 +143,8 @@ async fn wait_for(site: &Site, link: &Link, delivery: &Delivery) {
     }
 }
 
-/// If the aggregate connection is lost, counts a connection whose client saw its bytes acknowledged
-/// and has closed, although the server never got them.
+/// If the aggregate connection is lost, counts a connection that its client has closed. The client
+/// saw all bytes acknowledged, although some never reached the server.
 fn lose(site: &Site, end: &End, unconfirmed: bool) {
     if unconfirmed && matches!(end, End::Lost) {
         site.counters.lost_after_close.one();

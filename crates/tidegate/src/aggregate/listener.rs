@@ -107,8 +107,8 @@ fn within(wanted: Option<usize>, limit: usize) -> Result<usize, Failure> {
 mod tests {
     use super::*;
 
-    /// Catches: no descriptors kept in reserve; a default that takes half of the descriptors
-    /// outside the reserve instead of half of all.
+    /// Catches: no descriptors kept in reserve; a default that is half of the descriptors outside
+    /// the reserve, instead of half of all descriptors.
     #[test]
     fn some_descriptors_are_reserved() {
         assert_eq!(within(None, 1_024).unwrap(), 512);

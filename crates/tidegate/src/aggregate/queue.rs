@@ -1,5 +1,5 @@
 //! The queue of the aggregate connection, which carries the bytes of all users to the peer gateway.
-//! It consists of user bytes that were read at this site and have not arrived at the peer.
+//! The queue consists of user bytes that were read at this site and have not arrived at the peer.
 //!
 //! Differs: QUIC reports which packets arrived, not how many user bytes they carried. The user
 //! bytes are estimated from the share of payload in a full packet. Whenever no bytes wait, the

@@ -49,7 +49,8 @@ const HANDSHAKES: usize = 16;
 /// Bytes in the send buffer for packets in flight. Bytes that wait to be sent come in addition.
 const IN_FLIGHT: u64 = 64 << 20;
 
-/// The endpoint of a gateway. It accepts connections if the peer is the one to open them.
+/// The endpoint of a gateway. It accepts connections only if the peer opens the aggregate
+/// connection.
 pub(super) fn endpoint(
     config: &AggregateConfig,
     keys: &Keys,

@@ -2,9 +2,9 @@
 //!
 //! A source delivers its policies as one set. Each new set is a *commit*, and it replaces the
 //! previous set of this source. The agent merges the newest sets of all sources with the policy
-//! file, compiles them into one generation of the configuration, and installs it as a whole. After
-//! a failure, the last good generation stays in force, and the source has an alarm. The last good
-//! sets are stored on the disk, so a restart needs no server.
+//! file. It compiles the result into one generation of the configuration, and installs this
+//! generation as a whole. After a failure, the last good generation stays in force, and the source
+//! has an alarm. The last good sets are stored on the disk, so a restart needs no server.
 //!
 //! Source: the policy agent of the paper `aggregates`, section 6.
 //!
@@ -255,8 +255,8 @@ impl Daemon {
             self.keep_sets();
             return true;
         }
-        // After a fault, a source sends its last set again. An operator has already left this set
-        // unconfirmed, so the agent does not apply it again.
+        // After a fault, a source sends its last set again. If this set was applied before and no
+        // operator confirmed it, the agent does not apply it again.
         let tried = |watched: &mut Watched| watched.tried.as_ref() == Some(&snapshot);
         if confirm_ms.is_some() && self.agent.with(name, tried).unwrap_or_default() {
             return true;

@@ -31,8 +31,8 @@ pub(crate) struct Plane {
     /// Receives answers for which no task waits any more. Another thread drops them, because
     /// dropping a large answer takes long.
     unread: Sender<Box<dyn Send>>,
-    /// Locked during a change of policies or classes. A survey (a report collected in parts) also
-    /// locks it after such changes have forced it to start over too often.
+    /// Locked during a change of policies or classes. Such changes may force a survey (a report
+    /// collected in parts) to start over too often. Then the survey takes this lock too.
     still: tokio::sync::Mutex<()>,
     ports: Ports,
     guard: Guard,
@@ -47,8 +47,8 @@ pub(crate) struct PlaneSnapshot {
     pub(crate) ports: Vec<PortCounters>,
     /// Number of times that the loop of the data plane hung.
     pub(crate) hangs: u64,
-    /// The longest processor time of one command, or of one iteration of the loop during a policy
-    /// change.
+    /// The longest processor time of a single command. During a policy change, a single iteration
+    /// of the loop also counts.
     pub(crate) occupied: Duration,
     /// The time of the last hang.
     pub(crate) hung_at: Time,
@@ -76,8 +76,8 @@ pub(crate) struct Opened {
 /// Poll interval while waiting for the end of a policy change.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Number of polls, at intervals of [`LOOK`], for the end of a data plane that must stop.
-/// Their total time is twice the longest time that it needs to send its packets.
+/// Number of polls, at intervals of [`LOOK`], that wait for the end of the data plane. All polls
+/// together take twice the longest time in which the data plane sends its queued packets.
 const ENDS: u32 = 4_000;
 
 /// Number of times that a survey (a report that is collected in parts) may start over. After that,

@@ -4,11 +4,12 @@
 //! connection is *waiting* if its client must act: send the rest of a request, or take the answer.
 //! A waiting connection on which no byte moves for [`Limits::idle`] is closed.
 //!
-//! If all seats or all memory are in use, a waiting connection may be closed in favour of a newer
-//! one, once its *grace* ([`Limits::grace`]) is over. Of these, the connection whose last byte is
-//! oldest is closed first. If a seat is needed, the grace counts from the beginning of the wait. A
-//! client that sends a byte now and then thus cannot keep others out. If memory is needed, the
-//! grace counts from the last byte, so a transfer in progress is completed.
+//! All seats or all memory may be in use when another connection needs them. Then a waiting
+//! connection is closed, once its *grace* ([`Limits::grace`]) is over. Of several such connections,
+//! the one whose last byte is oldest is closed first. If a seat is needed, the grace counts from
+//! the beginning of the wait. A client that sends a byte now and then thus cannot keep others out.
+//! If memory is needed, the grace counts from the last byte, so a transfer in progress is
+//! completed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

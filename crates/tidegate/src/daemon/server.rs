@@ -177,7 +177,8 @@ async fn converse(
 /// Size of a connection's read buffer, for the header of a request or a part of its body.
 const BUFFER: usize = 64 << 10;
 
-/// Marks an answer that several connections share. Its bytes are not counted for any of them.
+/// Marks an answer that several connections share. The memory of such an answer counts for none of
+/// these connections.
 #[derive(Clone, Copy)]
 struct SharedAnswer;
 
@@ -398,7 +399,7 @@ struct Pages {
 struct Made {
     at: Instant,
     page: Arc<String>,
-    /// The page before this one, while it is still being sent.
+    /// The previous page, while it is still being sent.
     before: Weak<String>,
 }
 

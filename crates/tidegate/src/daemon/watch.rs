@@ -39,7 +39,7 @@ enum Trouble {
 }
 
 impl PortWatch {
-    /// Watches the interfaces with these names that exist, and the programs on them.
+    /// Watches the existing interfaces among `names`, and the programs on them.
     pub(crate) fn new(names: [&str; 2], guard: Guard) -> Self {
         let watched = |name| {
             let interface = Interface::find(name).ok()?;
