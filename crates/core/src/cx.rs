@@ -136,7 +136,7 @@ mod tests {
     use crate::packet::Ecn;
 
     #[test]
-    fn only_what_is_marked_is_counted_as_marked() {
+    fn only_ecn_capable_packets_are_counted_as_marked() {
         let mut pool = PacketPool::with_capacity(2);
         let mut tally = Tally::default();
         let mut marked = |ecn| {

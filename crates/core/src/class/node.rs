@@ -18,7 +18,7 @@ pub(super) struct Node {
     ceiling: TokenBucket,
     /// Bytes that the class may send at once.
     burst: Bytes,
-    /// Its use of the parent's excess.
+    /// Use of the parent's excess by this class.
     pub(super) claim: Claim,
     pub(super) children: Option<Box<Children>>,
     pub(super) sent: Sent,
@@ -83,7 +83,7 @@ impl Node {
     }
 
     /// Resets the claim on the excess, under a new parent.
-    pub(super) fn begin_anew(&mut self) {
+    pub(super) fn restart(&mut self) {
         self.claim = Claim::new(self.claim.priority(), self.claim.weight());
     }
 
@@ -166,7 +166,8 @@ fn owed(terms: Terms) -> Bytes {
     terms.burst + terms.guarantee.bytes_in(lag)
 }
 
-/// Time for which a class may at least fall behind: longer than the bursts of usual siblings take. Chosen.
+/// Least time for which a class may fall behind. Chosen: the bursts of usual siblings take less
+/// time.
 const MAY_LAG: Duration = Duration::from_millis(100);
 
 fn ceiling(terms: Terms) -> Rate {

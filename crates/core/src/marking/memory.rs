@@ -58,7 +58,7 @@ pub(super) struct Memory {
     /// Number of packets at the front that [`oldest`](Self::oldest) has examined.
     passed: usize,
     /// Number of examined packets that had departed already.
-    gone: usize,
+    stale: usize,
 }
 
 const NONE: u32 = u32::MAX;
@@ -93,7 +93,7 @@ impl Memory {
             hand: 0,
             waiting: VecDeque::new(),
             passed: 0,
-            gone: 0,
+            stale: 0,
         }
     }
 
@@ -232,12 +232,12 @@ impl Memory {
             self.passed += 1;
             let it = &self.entries[slot(packet.entry)];
             if !self.is_waiting(packet) {
-                self.gone += 1;
+                self.stale += 1;
             } else if chosen(self.class(packet.entry), it) {
                 return Some(Target { flow: it.flow, member: packet.member });
             }
         }
-        if 2 * self.gone > self.waiting.len() {
+        if 2 * self.stale > self.waiting.len() {
             self.tidy();
         }
         None
@@ -248,7 +248,7 @@ impl Memory {
     fn tidy(&mut self) {
         let mut waiting = std::mem::take(&mut self.waiting);
         waiting.retain(|packet| self.is_waiting(*packet));
-        (self.passed, self.gone) = (waiting.len(), 0);
+        (self.passed, self.stale) = (waiting.len(), 0);
         self.waiting = waiting;
     }
 
@@ -271,7 +271,7 @@ impl Memory {
 
     /// Makes [`oldest`](Self::oldest) begin at the oldest packet again.
     pub(super) const fn begin_again(&mut self) {
-        (self.passed, self.gone) = (0, 0);
+        (self.passed, self.stale) = (0, 0);
     }
 }
 

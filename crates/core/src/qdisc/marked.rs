@@ -257,7 +257,7 @@ mod tests {
             false
         }
 
-        fn leaving(&mut self, _: &Packet) {}
+        fn departed(&mut self, _: &Packet) {}
 
         fn acknowledged(&mut self, _: &Observed<'_>, _: &Packet) {}
 

@@ -131,7 +131,7 @@ impl Pair {
         loop {
             before(self);
             for end in [0, 1] {
-                self.with(end, Trunk::turn);
+                self.with(end, Trunk::handle_timeout);
                 self.receive(end);
             }
             if self.now >= until {

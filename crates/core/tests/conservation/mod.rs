@@ -123,9 +123,9 @@ fn in_vain(scene: &Scene, name: &str, departures: &[Departure]) -> Option<(Time,
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// No packet waits while the bucket has tokens that the packet may use. In a common bucket,
-    /// these are all tokens. If members save, they are the upper half. With `partitioned`, they are
-    /// the tokens of the member's own part.
+    /// No packet waits while the bucket has tokens that the packet may use. In a common bucket, the
+    /// packet may use all tokens. If members save tokens, it may use the upper half. With
+    /// `partitioned`, it may use the tokens of the member's own part.
     ///
     /// Catches: `logical-partitions` that uses the unassigned part only when the bucket is full;
     /// `partitioned` that waits for a whole packet in a part that is smaller; a common bucket that

@@ -63,7 +63,7 @@ const WARM: Time = Time::from_secs(20);
 
 /// Catches: a packet that is chosen before the line is free, so that voice waits for two frames.
 #[test]
-fn voice_waits_for_one_frame_of_an_upload_and_not_for_two() {
+fn voice_waits_for_at_most_one_frame_of_an_upload() {
     for (kbps, most) in [(128, 125), (256, 73), (500, 47), (1_000, 33)] {
         for queue in ["per-flow", "fq-codel"] {
             let rate = Rate::from_kbps(kbps);
@@ -89,7 +89,7 @@ fn a_slow_link_that_is_always_busy_carries_its_rate_exactly() {
 /// Catches: a check of the other direction's rate; a limit that a change of the rate does not
 /// update.
 #[test]
-fn super_packets_are_to_be_cut_where_the_link_out_is_below_a_gigabit() {
+fn super_packets_are_split_for_an_egress_link_below_a_gigabit() {
     let mbps = |up, down| GatewayConfig {
         rate: [up, down].map(|it: Option<u64>| it.map(Rate::from_mbps)),
         ..config()
