@@ -64,8 +64,7 @@ pub(crate) struct Daemon {
     fits_host: bool,
     /// Locked only briefly, so status requests never wait long.
     state: Mutex<InForce>,
-    /// Locked during a whole change of the configuration, including the comparison with the running
-    /// configuration.
+    /// Locked during a whole change, including its comparison with the running configuration.
     changing: Mutex<()>,
     /// Locked while the policy file is replaced, even after the request has timed out.
     saving: Arc<Mutex<()>>,
@@ -123,8 +122,7 @@ struct Pending {
     deadline: Instant,
 }
 
-/// Maximum number of long requests, waiting or running. An operator sends one at a time, and
-/// programs a few.
+/// Maximum number of long requests that wait or run. An operator or a program sends a few.
 const LONG: usize = 8;
 
 /// Maximum number of live flows that an explanation lists.
@@ -314,11 +312,9 @@ impl Daemon {
         Ok(Applied { generation, changes, undone, confirm_ms: None, restart_reads, saved: None })
     }
 
-    /// The current state. The data plane's report belongs to the stated generation or to a later
-    /// generation.
+    /// The current state. The report of the data plane may belong to a later generation.
     pub(crate) async fn status(&self) -> Result<Status, Failure> {
-        // The generation is read before the report, because a change may come into force in
-        // between.
+        // The generation is read first, because a change may come into force in between.
         let (installed, generation, deadline) = {
             let state = self.state.lock().await;
             let deadline = state.pending.as_ref().map(|pending| pending.deadline);
@@ -346,8 +342,7 @@ impl Daemon {
             started_file: self.started_file.display().to_string(),
             ports: self.plane.ports().clone(),
             uptime_ms: millis(now.saturating_duration_since(self.started)),
-            // This generation was compiled from `file`, even while the next configuration is being
-            // installed.
+            // This generation was compiled from `file`, even if another is being installed.
             generation,
             unconfirmed_ms: deadline.map(left),
             alarms,
