@@ -40,9 +40,9 @@ impl Lab {
     /// Builds `topology` as a lab called `name`. `text` is the content of the topology file, which
     /// is in the directory `home`.
     ///
-    /// First removes the remains of labs whose owners are dead. If `owned` is set, the lab belongs
-    /// to this process. The lab's processes then end with the thread that started it, even if that
-    /// thread is killed. Otherwise the lab stays up until [`down`](Self::down).
+    /// First removes the remains of labs whose owning process has ended. If `owned` is set, the lab
+    /// belongs to this process. The lab's processes then end with the thread that started it, even
+    /// if that thread is killed. Otherwise the lab stays up until [`down`](Self::down).
     ///
     /// # Errors
     ///
@@ -196,7 +196,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Removes the remains of labs whose owners are dead.
+    /// Removes the remains of labs whose owning process has ended.
     fn sweep(records: &LabRecords) -> anyhow::Result<()> {
         let _alone = records.lock()?;
         for lab in Self::all(records)? {

@@ -1,5 +1,5 @@
-//! Runs one phase with real sockets: builds the lab, generates the traffic, and collects the
-//! figures.
+//! Runs one phase of the demonstration with real sockets: builds the lab (a test network),
+//! generates the traffic, and collects the figures.
 
 use std::io::{BufRead, BufReader};
 use std::net::IpAddr;
@@ -35,7 +35,7 @@ impl Drop for Actor {
 }
 
 /// A message of a traffic process.
-enum Said {
+enum Message {
     Seen(Seen),
     Echo(Echo),
 }
@@ -86,24 +86,24 @@ fn perform(
     for number in 0..RTTS.len() {
         actors.push(serve(lab, &server(number))?);
     }
-    let (sender, said) = channel();
+    let (sender, messages) = channel();
     // The traffic runs longer than it is measured.
     let time = format!("{} ms", (length + PATIENCE).as_millis());
     let mut watch = actor(lab, CLIENT)?;
     watch.args(["watch", "eth0", "--interval", LOOK]);
-    actors.push(listen(watch, sender.clone(), Said::Seen)?);
+    actors.push(listen(watch, sender.clone(), Message::Seen)?);
     let mut ping = actor(lab, CLIENT)?;
     ping.args(["ping", &format!("{}:7000", servers[0]), "--every", PING, "--time", &time]);
-    actors.push(listen(ping, sender, Said::Echo)?);
+    actors.push(listen(ping, sender, Message::Echo)?);
     // The ping starts before the downloads in every run, in case the order of the flows has an
     // effect.
-    await_echo(&said)?;
+    await_echo(&messages)?;
     for server in &servers {
         let mut fetch = actor(lab, CLIENT)?;
         fetch.args(["fetch", &format!("{server}:7000"), "--time", &time]);
         actors.push(Actor(fetch.stdout(Stdio::null()).spawn()?));
     }
-    let Some((seen, echoes)) = observe(&said, length, &servers, view, stop)? else {
+    let Some((seen, echoes)) = observe(&messages, length, &servers, view, stop)? else {
         return Ok(None);
     };
     let drops = drops(lab, phase)?;
@@ -137,8 +137,8 @@ fn serve(lab: &Lab, host: &str) -> anyhow::Result<Actor> {
 /// Starts `command`, and forwards its messages to `to`.
 fn listen<T: DeserializeOwned + Send + 'static>(
     mut command: Command,
-    to: Sender<Said>,
-    wrap: fn(T) -> Said,
+    to: Sender<Message>,
+    wrap: fn(T) -> Message,
 ) -> anyhow::Result<Actor> {
     let mut child = command.stdout(Stdio::piped()).spawn()?;
     let stdout = child.stdout.take();
@@ -146,23 +146,27 @@ fn listen<T: DeserializeOwned + Send + 'static>(
     Ok(Actor(child))
 }
 
-fn pass_on<T: DeserializeOwned>(from: Option<ChildStdout>, to: &Sender<Said>, wrap: fn(T) -> Said) {
+fn pass_on<T: DeserializeOwned>(
+    from: Option<ChildStdout>,
+    to: &Sender<Message>,
+    wrap: fn(T) -> Message,
+) {
     for line in from.into_iter().flat_map(|stdout| BufReader::new(stdout).lines()) {
         let Ok(line) = line else { return };
         // The last line is a summary in another form, so it is skipped.
-        let Ok(said) = serde_json::from_str(&line) else { continue };
-        if to.send(wrap(said)).is_err() {
+        let Ok(messages) = serde_json::from_str(&line) else { continue };
+        if to.send(wrap(messages)).is_err() {
             return;
         }
     }
 }
 
 /// Waits for the first echo of the ping.
-fn await_echo(said: &Receiver<Said>) -> anyhow::Result<()> {
+fn await_echo(messages: &Receiver<Message>) -> anyhow::Result<()> {
     loop {
-        match said.recv_timeout(PATIENCE) {
-            Ok(Said::Echo(_)) => return Ok(()),
-            Ok(Said::Seen(_)) => {}
+        match messages.recv_timeout(PATIENCE) {
+            Ok(Message::Echo(_)) => return Ok(()),
+            Ok(Message::Seen(_)) => {}
             Err(_) => {
                 let message = "nothing comes through to the client";
                 return Err(Failure::new(Code::LabFailed, message).into());
@@ -173,7 +177,7 @@ fn await_echo(said: &Receiver<Said>) -> anyhow::Result<()> {
 
 /// Collects messages for `length`. Returns `None` if the demonstration was stopped.
 fn observe(
-    said: &Receiver<Said>,
+    messages: &Receiver<Message>,
     length: Duration,
     servers: &[IpAddr],
     view: &mut View,
@@ -184,8 +188,8 @@ fn observe(
         if stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        match said.recv_timeout(Duration::from_millis(100)) {
-            Ok(Said::Seen(now)) => {
+        match messages.recv_timeout(Duration::from_millis(100)) {
+            Ok(Message::Seen(now)) => {
                 // Rates are taken over the last second. In a quarter of a second, too few large
                 // frames arrive.
                 let ago = now.at_ms.saturating_sub(1_000);
@@ -196,7 +200,7 @@ fn observe(
                 }
                 seen.push(now);
             }
-            Ok(Said::Echo(echo)) => echoes.push(echo),
+            Ok(Message::Echo(echo)) => echoes.push(echo),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
                 let message = "the traffic of the demonstration ended early";

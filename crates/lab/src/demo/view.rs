@@ -1,4 +1,4 @@
-//! Shows the rates on the terminal while the demonstration runs.
+//! Shows the rates of the downloads on the terminal while the demonstration runs.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _, stderr};

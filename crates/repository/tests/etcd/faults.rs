@@ -1,4 +1,5 @@
-//! Tests etcd servers that are down, killed, emptied, or hold values that no gateway can use.
+//! Tests etcd servers that are down, killed, emptied, or hold values that no gateway can use. A
+//! *marker*, the key that is written last, commits each set of policies.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 //! Tests etcd servers that are slow, silent, wrong or endless. Time and memory for their answers
-//! must stay within limits.
+//! must stay within limits. A *marker*, the key that is written last, commits each set of policies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,5 @@
-//! Tests pushes to etcd. A push replaces the whole set of policies. If it is interrupted, the old
-//! set must stay committed.
+//! Tests pushes to etcd. A push replaces the whole set of policies, and writes the *marker* last,
+//! the key that commits the set. If a push is interrupted, the old set must stay committed.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! `tidegate trunks` shows the trunks that end at the running gateway.
+//! `tidegate trunks` shows the trunks that end at the running gateway. A trunk carries the user
+//! packets between two gateways.
 
 use super::Context;
 use super::status::{columns, size};

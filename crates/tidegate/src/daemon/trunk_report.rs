@@ -1,4 +1,5 @@
-//! The state of trunks for the API. Rates are measured between two samples.
+//! The state of trunks for the API. A trunk carries the user packets between two gateways. Its rate
+//! is measured between two samples.
 
 use std::collections::BTreeMap;
 

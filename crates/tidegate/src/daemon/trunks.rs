@@ -1,4 +1,5 @@
-//! Sets up the trunks at the WAN port: reads their keys, and gives their addresses to the port.
+//! Sets up the trunks at the WAN port: reads their keys, and gives their addresses to the port. A
+//! trunk carries the user packets between two gateways.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;

@@ -1,4 +1,5 @@
-//! Tests trunks and their keys, with ports that carry no frames.
+//! Tests trunks and their keys, with ports that carry no frames. A trunk carries the user packets
+//! between two gateways, which authenticate each other by the trunk's key.
 
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::PermissionsExt;
