@@ -154,8 +154,8 @@ fn pass_on<T: DeserializeOwned>(
     for line in from.into_iter().flat_map(|stdout| BufReader::new(stdout).lines()) {
         let Ok(line) = line else { return };
         // The last line is a summary in another form, so it is skipped.
-        let Ok(messages) = serde_json::from_str(&line) else { continue };
-        if to.send(wrap(messages)).is_err() {
+        let Ok(message) = serde_json::from_str(&line) else { continue };
+        if to.send(wrap(message)).is_err() {
             return;
         }
     }
