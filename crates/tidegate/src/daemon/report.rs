@@ -91,7 +91,8 @@ fn link_direction(seen: &PlaneSnapshot, direction: Direction) -> api::LinkDirect
 
 fn bypassed(it: &Bypassed) -> api::Bypassed {
     let count = |it: FrameCount| api::Count { packets: it.frames, bytes: it.bytes };
-    let [idle, told, silent, no_socket] = [it.idle, it.told, it.silent, it.no_socket].map(count);
+    let [idle, told, silent, no_socket] =
+        [it.idle, it.requested, it.silent, it.no_socket].map(count);
     api::Bypassed { idle, told, silent, no_socket }
 }
 
