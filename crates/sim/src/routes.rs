@@ -80,7 +80,8 @@ impl Graph {
         this
     }
 
-    /// The vertex of packets that enter `node` at `side`, or leave it there if `enters` is false.
+    /// The vertex of packets that enter `node` at `side`; if `enters` is false, of packets that
+    /// depart from it there.
     pub(crate) fn vertex(&self, node: usize, side: Side, enters: bool) -> u32 {
         let down = match side {
             Side::Lan => !enters,

@@ -134,7 +134,7 @@ impl Lane {
         tally.copied().unwrap_or_default()
     }
 
-    /// Takes over the drops and marks of one call into the link, and clears `tally`.
+    /// Adds the drops and marks of one call of the link to its counters, and clears `tally`.
     #[inline]
     fn took(&mut self, tally: &mut Tally) {
         if tally.drops.total() + tally.marks.total() > 0 {

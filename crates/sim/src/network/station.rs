@@ -298,7 +298,7 @@ impl Station {
         }
     }
 
-    /// Gives each packet that the gateway has copied the tag of its original.
+    /// Gives each copy that the gateway has made of a packet the tag of the original.
     #[inline]
     fn copy_tags(&mut self) {
         let Works::Gateway(gateway) = &mut self.works else { return };
@@ -385,7 +385,7 @@ impl Network {
     }
 
     /// The timer of a station has expired.
-    pub(crate) fn turn(&mut self, agenda: &mut impl Agenda, now: Time, station: u32) {
+    pub(crate) fn station_due(&mut self, agenda: &mut impl Agenda, now: Time, station: u32) {
         self.stations[index(station)].armed = Time::MAX;
         self.drain(agenda, now, station);
     }
