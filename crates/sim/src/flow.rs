@@ -4,9 +4,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_core::Count;
 use tidegate_core::packet::{Endpoint, FlowKey, NO_VLAN, Protocol};
 use tidegate_core::random::Random;
-use tidegate_core::report::Count;
 use tidegate_core::tcp::Config;
 use tidegate_core::{Packet, Time};
 

@@ -213,8 +213,9 @@ pub(crate) fn number(index: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_core::gateway::{GatewayConfig, Overhead};
+    use tidegate_core::gateway::GatewayConfig;
     use tidegate_core::link::LinkConfig;
+    use tidegate_core::link::Overhead;
     use tidegate_core::policy::PolicySet;
     use tidegate_core::qdisc::QdiscSpec;
 

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use networks::captured;
 use tidegate_core::allocation::AllocationSpec;
-use tidegate_core::gateway::{self, GatewayConfig, Overhead};
+use tidegate_core::gateway::{self, GatewayConfig};
+use tidegate_core::link::Overhead;
 use tidegate_core::link::{Jitter, LinkConfig};
 use tidegate_core::packet::SackBlocks;
 use tidegate_core::policy::{

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use networks::run;
 use tidegate_core::aggregate::TriggerSet;
-use tidegate_core::gateway::{GatewayConfig, Overhead};
+use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::link::LinkConfig;
+use tidegate_core::link::Overhead;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::PolicySet;
 use tidegate_core::tcp::{Config, EcnMode, Profile};

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tidegate_core::aggregate::TriggerSet;
 use tidegate_core::allocation::AllocationSpec;
-use tidegate_core::gateway::{GatewayConfig, Overhead};
+use tidegate_core::gateway::GatewayConfig;
+use tidegate_core::link::Overhead;
 use tidegate_core::packet::FRAME;
 use tidegate_core::policy::{
     Action, Conditioning, Exceed, Filter, FlowWeight, Policy, PolicySet, Profile, ProfileError,

@@ -17,7 +17,7 @@
 //! Differs: the 64b/65b code of PTM is not counted; configure 98.4 % of the modem's rate.
 
 use serde_json::{Value, json};
-use tidegate_core::gateway::{Headers, Overhead};
+use tidegate_core::link::{Headers, Overhead};
 use toml::Spanned;
 use toml::de::DeValue;
 

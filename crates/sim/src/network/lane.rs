@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use tidegate_core::Count;
 use tidegate_core::link::{Link, LinkChange, LinkConfig};
 use tidegate_core::packet::Note;
 use tidegate_core::qdisc::Backlog;
-use tidegate_core::report::Count;
 use tidegate_core::{Cx, Packet, PacketId, PacketPool, Tally, Time};
 
 use super::{Leads, since};

@@ -6,12 +6,13 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use tidegate_core::Count;
 use tidegate_core::ack::Counts as AckCounts;
 use tidegate_core::emulator::{Emulator, EmulatorConfig, EmulatorReport, RouteReport};
 use tidegate_core::gateway::{Gateway, GatewayConfig};
 use tidegate_core::packet::{Direction, Facts, FlowId, Member};
 use tidegate_core::random::Random;
-use tidegate_core::report::{AggregateReport, ClassReport, Count, Report};
+use tidegate_core::report::{AggregateReport, ClassReport, Report};
 use tidegate_core::trunk::TrunkReport;
 use tidegate_core::{Machine, Packet, PacketId, PortId, Reason, Tally, Time};
 
