@@ -134,7 +134,7 @@ fn longest_frame(raw: Option<&raw::Gateway>, host: Option<&Host>) -> Bytes {
     let names: Vec<_> =
         raw.iter().flat_map(|raw| [name(raw.lan.get()), name(raw.wan.get())]).flatten().collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
-    host.and_then(|host| host.longest_frame(&names)).unwrap_or(Bytes(FRAME.into()))
+    host.and_then(|host| host.longest_frame(&names)).unwrap_or_else(|| Bytes(FRAME.into()))
 }
 
 /// The settings of the gateway. `controlled` selects the default queue of the link.
