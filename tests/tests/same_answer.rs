@@ -141,7 +141,8 @@ fn live(case: &Case, arrivals: &[(Time, PortId, Packet)]) -> Answer {
         };
         commands.push((at, Box::new(install)));
     }
-    let exact = Options { grid: Duration::ZERO, high_rate: u32::MAX, drain: Duration::ZERO };
+    let exact =
+        Options { poll_interval: Duration::ZERO, high_rate: u32::MAX, drain: Duration::ZERO };
     let script = Script { arrivals, end: END, ..Script::default() };
     let played = play_with(case.gateway(), script, commands, (), exact).expect("a file descriptor");
     let mut departures = Vec::new();

@@ -1,8 +1,9 @@
 //! Packet descriptors: the header fields that mechanisms need, without the bytes of the frame.
 //!
-//! The driver stores the bytes in numbered buffers. Slot `n` of the [`PacketPool`] describes buffer
-//! `n`. On a live gateway, buffer `n` is chunk `n` of the packet memory. The simulator has no
-//! buffers. A queue links the slots of its packets into a list, so queueing allocates no memory.
+//! A *machine* is the logic between the ports, such as a gateway or a simulated link. Its driver
+//! stores the bytes of frames in numbered buffers. Slot `n` of the [`PacketPool`] describes the
+//! frame in buffer `n`. The simulator has no buffers. A queue links the slots of its packets into a
+//! list, so queueing allocates no memory.
 
 mod codepoint;
 mod controlled;
@@ -48,7 +49,8 @@ use crate::{Bytes, Time};
 ///
 /// The order of the fields in memory is as below: the fields that every hop reads come first.
 ///
-/// A super-packet of the kernel stands for several frames. Each frame repeats the headers:
+/// A super-packet is one descriptor of several frames, which the kernel has joined (GRO) or will
+/// split (GSO). On the wire, each frame has its own headers:
 ///
 /// ```
 /// use tidegate_base::packet::{Packet, TcpSegment};
@@ -98,7 +100,8 @@ pub struct Packet {
     /// Payload bytes of each frame of a super-packet except the last. Zero for a single frame. A
     /// fragment stores a part of its [`identification`](Self::identification) here.
     pub segment: u16,
-    /// Number of the trunk that carries the packet, counted from one.
+    /// Number of the trunk (the tunnel to another gateway) that carries the packet, counted from
+    /// one.
     pub carried: Option<NonZeroU16>,
     /// UDP checksum on arrival, by which two datagrams of a flow can be distinguished. Zero for
     /// other packets. A fragment stores a part of its [`identification`](Self::identification)
@@ -109,7 +112,8 @@ pub struct Packet {
     pub seen_before: bool,
     /// Boolean properties of the packet.
     pub facts: Facts,
-    /// A header field differs from the frame. The driver must write it back.
+    /// A header field of this descriptor differs from the frame. The driver must write the field
+    /// into the frame.
     pub rewritten: bool,
     /// Kind of the traffic.
     pub kind: Kind,
@@ -379,7 +383,7 @@ impl Packet {
         }
         let headers = self.headers();
         let payload = self.len.saturating_sub(headers);
-        // Without `segment`, the source of the packet split the payload into equal parts.
+        // A `segment` of zero means payloads of equal length.
         let equal = payload.div_ceil(u32::from(self.segments));
         let each = u32::from(self.segment).max(equal).min(payload);
         Bytes(u64::from(headers.saturating_sub(u32::from(self.network_offset)) + each))
@@ -480,8 +484,8 @@ mod tests {
         assert_eq!(ecn.map(|ecn| offers(TcpFlags::ACK | ecn, 1)), [true, false, true, false]);
     }
 
-    /// Catches: the length of the whole super-packet; the sum of all segments; the last, short
-    /// segment taken as the longest.
+    /// Catches: the length of the whole super-packet, the total payload, or the length of the last
+    /// frame, returned as the length of the longest.
     #[test]
     fn the_longest_ip_packet_is_one_segment_with_its_headers() {
         let tagged = Packet {

@@ -30,7 +30,7 @@ use crate::packet::{Controlled, Direction, Fifo, Handover, Member, Which};
 use crate::policy::{FairBetween, HostKey, Policy};
 use crate::qdisc::{Backlog, Marked};
 use crate::random::Random;
-use crate::report::{AggregateReport, Triggers};
+use crate::report::{AggregateReport, Mechanisms, Triggers};
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Reason, Tally, Time};
 
 /// Times at which aggregates check for departures.
@@ -446,6 +446,10 @@ impl Aggregate {
         AggregateReport {
             policy: self.policy.clone(),
             direction: self.direction,
+            mechanisms: Mechanisms {
+                ack_control: self.senders.name().map(Into::into),
+                ..self.conditioner.mechanisms()
+            },
             flows: self.members.count(),
             offered,
             conforming: progress.conforming,
@@ -458,7 +462,6 @@ impl Aggregate {
             waited_ns: progress.waited_ns,
             late: progress.late,
             triggers,
-            ack_control: self.senders.name(),
             acks: self.senders.counts(),
             unresponsive: self.unresponsive(),
             mean: self.conditioner.profile().map(|profile| profile.mean()),

@@ -141,7 +141,7 @@ pub trait Heads {
     fn head(&self, member: Member) -> Option<Bytes>;
 }
 
-/// What a member's part of the tokens depends on.
+/// The properties of a member that determine its part of the tokens.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Share {
     /// Weight relative to the other members; 1 by default, never 0.

@@ -14,9 +14,10 @@
 //!
 //! Source: `postack`, section 3 (link sharing); the tree of classes with a guarantee and a ceiling is that of
 //! Linux, net/sched/sch_htb.c.
-//! Differs: start-time fair queueing (SIGCOMM 1996), sorted as in `excess`, shares the excess. Deficit round
-//! robin would need quanta that match weights and packet lengths. A backlogged class keeps its guarantee
-//! while its round is late. An inner class has the same rights as a leaf.
+//! Differs: start-time fair queueing (SIGCOMM 1996), sorted as in `excess`, shares the excess.
+//! Deficit round robin would need quanta that match weights and packet lengths. A backlogged class
+//! does not lose its guarantee if the tree serves it late. An inner class has the same rights as a
+//! leaf.
 
 pub mod control;
 pub mod delay;
@@ -62,10 +63,10 @@ pub struct Terms {
     /// [`MAX_PRIORITY`](Self::MAX_PRIORITY).
     pub priority: u8,
     /// Bytes that the class may send at once, at its guarantee or its ceiling, after sending less
-    /// before. One packet may exceed them and is paid off.
+    /// before. One packet may exceed these bytes. Later tokens then pay for the excess.
     pub burst: Bytes,
     /// Longest wait of a packet at a leaf whose arrivals conform to `guarantee` and `burst`; `None`
-    /// for no bound. [`delay`] computes whether it can be promised.
+    /// for no bound. [`delay`] computes whether the bound can be promised.
     pub delay_bound: Option<Duration>,
 }
 
@@ -245,7 +246,7 @@ impl ClassTree {
         let old = std::mem::replace(&mut self.nodes[id.index()].parent, parent);
         self.children(old).count -= 1;
         self.children(parent).count += 1;
-        self.nodes[id.index()].begin_anew();
+        self.nodes[id.index()].restart();
         self.resume(now, id);
     }
 
@@ -273,7 +274,7 @@ impl ClassTree {
         self.nodes[id.index()].sent
     }
 
-    /// Packets wait at `leaf`.
+    /// Notes that packets wait at `leaf`.
     pub fn wait(&mut self, now: Time, leaf: ClassId) {
         let node = &mut self.nodes[leaf.index()];
         debug_assert!(node.is_leaf(), "packets wait at a class that has parts");
@@ -287,11 +288,11 @@ impl ClassTree {
         }
     }
 
-    /// No packets wait at `leaf` any more, although none was sent.
+    /// Notes that the queue of `leaf` became empty without a transmission.
     pub fn idle(&mut self, leaf: ClassId) {
         let node = &mut self.nodes[leaf.index()];
         node.waiting = false;
-        // The class may have got children since.
+        // Since the packets were queued, the class may have got children.
         if !node.is_busy() {
             self.deactivate(leaf);
         }
@@ -313,8 +314,8 @@ impl ClassTree {
         (at != ClassId::ROOT).then_some(at)
     }
 
-    /// `leaf`, returned by [`next`](Self::next), has sent `len` bytes; zero if all its packets were
-    /// dropped. `more`: further packets wait.
+    /// Notes that `leaf`, which [`next`](Self::next) returned, has sent `len` bytes; zero if all
+    /// its packets were dropped. `more`: further packets wait.
     pub fn sent(&mut self, now: Time, leaf: ClassId, len: Bytes, more: bool) {
         self.nodes[leaf.index()].waiting = more;
         let mut at = leaf;
@@ -324,8 +325,8 @@ impl ClassTree {
         }
     }
 
-    /// Time at which a packet may depart: now, or when a ceiling permits it. The time may be early
-    /// if a ceiling was raised. `None` if no packet waits.
+    /// Time at which a packet may depart: now, or when a ceiling permits it. If a ceiling was
+    /// raised, the time may be too early. `None` if no packet waits.
     pub fn ready_at(&mut self, now: Time) -> Option<Time> {
         self.advance(now);
         if self.nodes[0].is_busy() {
@@ -347,11 +348,11 @@ impl ClassTree {
             return self.withdraw(id);
         }
         if by_guarantee {
-            self.leave_guaranteed(id);
+            self.remove_from_guaranteed(id);
             self.join_guaranteed(now, id);
-            self.end_urgent_turn(id);
+            self.end_urgent_round(id);
         } else {
-            self.leave_excess(id);
+            self.remove_from_excess(id);
             self.join_excess(id);
         }
     }
@@ -424,8 +425,8 @@ impl ClassTree {
 
     /// Removes one class from all lists of its parent.
     fn withdraw(&mut self, id: ClassId) {
-        self.leave_guaranteed(id);
-        self.leave_excess(id);
+        self.remove_from_guaranteed(id);
+        self.remove_from_excess(id);
         let node = &mut self.nodes[id.index()];
         node.active = false;
         let parent = node.parent;
@@ -449,7 +450,7 @@ impl ClassTree {
         }
     }
 
-    fn leave_guaranteed(&mut self, id: ClassId) {
+    fn remove_from_guaranteed(&mut self, id: ClassId) {
         let node = &mut self.nodes[id.index()];
         node.due = false;
         let parent = node.parent;
@@ -471,7 +472,7 @@ impl ClassTree {
             let (links, member) = (&mut self.urgent, Member(at.0));
             let children = self.nodes[parent.index()].children.get_or_insert_default();
             if let Some(was) = was {
-                children.urgent.leave(links, member, was);
+                children.urgent.remove(links, member, was);
             }
             if let Some(is) = is {
                 children.urgent.join(links, member, is);
@@ -481,13 +482,13 @@ impl ClassTree {
         }
     }
 
-    /// Moves a class with an urgency behind others of equal urgency.
-    fn end_urgent_turn(&mut self, id: ClassId) {
+    /// Moves a class that has an urgency behind the other classes of equal urgency.
+    fn end_urgent_round(&mut self, id: ClassId) {
         self.hurry(id);
         let node = &self.nodes[id.index()];
         let (Some(urgency), parent) = (node.urgency, node.parent) else { return };
         if let Some(children) = &mut self.nodes[parent.index()].children {
-            children.urgent.leave(&mut self.urgent, Member(id.0), urgency);
+            children.urgent.remove(&mut self.urgent, Member(id.0), urgency);
             children.urgent.join(&mut self.urgent, Member(id.0), urgency);
         }
     }
@@ -501,11 +502,11 @@ impl ClassTree {
         self.nodes[id.index()].claim = claim;
     }
 
-    fn leave_excess(&mut self, id: ClassId) {
+    fn remove_from_excess(&mut self, id: ClassId) {
         let node = &self.nodes[id.index()];
         let (parent, claim) = (node.parent, node.claim);
         if let Some(children) = &mut self.nodes[parent.index()].children {
-            children.excess.leave(&mut self.excess, Member(id.0), &claim);
+            children.excess.remove(&mut self.excess, Member(id.0), &claim);
         }
     }
 

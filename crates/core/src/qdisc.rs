@@ -236,7 +236,7 @@ mod tests {
 
     /// Catches: a discipline that accepts a limit of zero bytes, so that no packet could ever wait.
     #[test]
-    fn no_discipline_is_without_room() {
+    fn every_discipline_refuses_a_limit_of_zero() {
         for mechanism in QdiscSpec::mechanisms() {
             let is_limit = |it: &&Parameter| it.name == "limit";
             // A limit may stand in a nested table.

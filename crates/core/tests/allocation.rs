@@ -1,4 +1,5 @@
-//! Invariants of the allocations (which flow of an aggregate sends next), for random schedules.
+//! Invariants of the allocations, for random schedules. An allocation decides which flow of an
+//! aggregate sends next. An aggregate has the flows of one policy.
 //!
 //! A *member* is a flow of the aggregate. Its *part* is its share of the token bucket.
 
@@ -120,7 +121,7 @@ proptest! {
     /// Catches: a packet from the excess that is not charged to the bucket; a packet that is sent
     /// although the bucket is empty.
     #[test]
-    fn no_window_holds_more_than_the_profile(scene in scenes()) {
+    fn no_time_window_exceeds_the_profile(scene in scenes()) {
         for name in AllocationSpec::NAMES {
             let over = exceeds(&scene.profile(), &scene.run(name, None));
             prop_assert!(over.is_none(), "{name}: {over:?}");
@@ -134,18 +135,18 @@ proptest! {
     /// computed without the unassigned part of the bucket; fractions of tokens that are lost
     /// between calls; a member that saves more than its part.
     #[test]
-    fn asking_more_often_changes_nothing(scene in scenes(), looks in 100_000u64..3_000_000) {
+    fn additional_calls_change_nothing(scene in scenes(), looks in 100_000u64..3_000_000) {
         for name in AllocationSpec::NAMES {
-            let (told, often) =
+            let (seldom, often) =
                 (scene.run(name, None), scene.run(name, Some(Duration::from_nanos(looks))));
-            let differs = told.iter().zip(&often).position(|(told, often)| told != often);
-            prop_assert!(told == often, "{name}: {:?}", differs.map(|at| (told[at], often[at])));
+            let differs = seldom.iter().zip(&often).position(|(seldom, often)| seldom != often);
+            prop_assert!(seldom == often, "{name}: {:?}", differs.map(|at| (seldom[at], often[at])));
         }
     }
 
     /// All packets depart within the time that the rate needs for them.
     #[test]
-    fn whatever_waits_leaves(scene in scenes()) {
+    fn all_waiting_packets_depart(scene in scenes()) {
         for name in AllocationSpec::NAMES {
             let arrivals = scene.arrivals();
             let bytes: u64 = arrivals.iter().map(|arrival| arrival.bytes).sum();
@@ -161,7 +162,7 @@ proptest! {
         }
     }
 
-    /// `logical-partitions` gives each flow the same bytes as the recurrence in the ledger,
+    /// `logical-partitions` gives each flow the same bytes as the recurrence of `aggregates`,
     /// computed in real numbers, to within a burst and a few packets.
     ///
     /// The recurrence deadlocks when a part is smaller than a packet, so all parts are larger here.
@@ -194,7 +195,7 @@ proptest! {
     ///
     /// Catches: a flow that cannot use the unassigned part of the bucket.
     #[test]
-    fn one_greedy_flow_is_enough_to_use_the_rate(scene in scenes()) {
+    fn one_backlogged_flow_uses_the_whole_rate(scene in scenes()) {
         let mut scene = scene;
         let phases = vec![150; 20];
         scene.members.push(Flow { share: share(1, 100), len: LONGEST, phases });
@@ -239,9 +240,9 @@ fn shares_of_the_paper() -> [Share; 4] {
 /// Four flows come from links of 1000, 500, 500 and 100 kbit/s. With `partitioned`, the tokens that
 /// the slow flow does not use are lost. With `logical-partitions`, the other flows share them.
 ///
-/// Source: `aggregates`, figures 5 and 10b, and section 9 of the ledger.
+/// Source: `aggregates`, figures 5 and 10b.
 #[test]
-fn partitioned_wastes_what_a_slow_flow_leaves_and_logical_partitions_share_it() {
+fn partitioned_wastes_the_rate_that_a_slow_flow_does_not_use() {
     let demands = [1_000, 500, 500, 100];
     let used = |name| offered(name, &demands, &shares_of_the_paper()).iter().sum::<u64>();
     let all = 800_000 / 8 * 20;
@@ -255,7 +256,7 @@ fn partitioned_wastes_what_a_slow_flow_leaves_and_logical_partitions_share_it() 
 }
 
 #[test]
-fn equal_demands_get_equal_parts_whatever_the_round_trip_times() {
+fn equal_demands_get_equal_rates_at_any_round_trip_times() {
     for name in ["logical-partitions", "partitioned", "drr"] {
         let each = offered(name, &[500; 4], &shares_of_the_paper());
         assert!(jain(&each) > 0.999, "{name}: {each:?}");
@@ -263,7 +264,7 @@ fn equal_demands_get_equal_parts_whatever_the_round_trip_times() {
 }
 
 #[test]
-fn weights_divide_the_rate_and_what_one_leaves_goes_to_the_others_by_weight() {
+fn weights_divide_the_rate_and_the_unused_part_of_a_flow() {
     let shares = [1, 2, 4, 1].map(|weight| share(weight, 100));
     for name in ["logical-partitions", "drr"] {
         let each = offered(name, &[900, 900, 900, 20], &shares);
@@ -274,9 +275,9 @@ fn weights_divide_the_rate_and_what_one_leaves_goes_to_the_others_by_weight() {
     }
 }
 
-/// Catches: a part that is still reserved for members that left or are idle.
+/// Catches: a part that is still reserved for members that were removed or are idle.
 #[test]
-fn nothing_is_kept_for_members_that_left_or_fell_silent() {
+fn no_tokens_are_reserved_for_removed_or_idle_members() {
     let mut shaping = Shaping::new(build("logical-partitions", &profile(800, 32_000)));
     for number in 0..3 {
         shaping.allocation.join(Time::ZERO, Member(number), share(1, 100));
@@ -292,9 +293,9 @@ fn nothing_is_kept_for_members_that_left_or_fell_silent() {
     assert_eq!(shaping.departures.len(), burst.len());
 }
 
-/// Average number of look-ups of a flow's first packet, for each packet sent. Flows take turns to
-/// send two packets of 100 bytes. The total rate is `mbps`, and the mean rate of the profile is 300
-/// Mbit/s.
+/// Average number of look-ups of a flow's first packet, for each packet sent. Flows send two
+/// packets of 100 bytes each, one flow after the other. The total rate is `mbps`, and the mean rate
+/// of the profile is 300 Mbit/s.
 fn questions_per_packet(name: &str, members: u32, mbps: u64) -> f64 {
     let mut shaping = Shaping::new(build(name, &profile(300_000, 3_750_000)));
     (0..members).for_each(|it| shaping.allocation.join(Time::ZERO, Member(it), share(1, 0)));
@@ -315,7 +316,7 @@ fn questions_per_packet(name: &str, members: u32, mbps: u64) -> f64 {
 /// Catches: `logical-partitions` with a quantum of an eighth of a packet, which needs eight
 /// look-ups.
 #[test]
-fn a_packet_takes_at_most_three_questions_among_100_and_among_10_000_members() {
+fn a_packet_takes_at_most_three_look_ups_among_100_and_among_10_000_members() {
     for (name, mbps) in AllocationSpec::NAMES.iter().flat_map(|name| [(name, 31), (name, 450)]) {
         let questions = [100, 10_000].map(|it| questions_per_packet(name, it, mbps));
         println!("{name}, {mbps} Mbit/s: {questions:?}");
@@ -329,16 +330,16 @@ fn a_packet_takes_at_most_three_questions_among_100_and_among_10_000_members() {
 ///
 /// Catches: parts that divide the whole burst, so that the savings of others use up all tokens.
 #[test]
-fn a_flow_that_took_the_upper_half_has_its_share_while_others_use_their_savings() {
+fn a_flow_gets_its_share_while_other_flows_use_their_savings() {
     let mut shaping = Shaping::new(build("logical-partitions", &profile(30_000, 375_000)));
     (0..100).for_each(|it| shaping.allocation.join(Time::ZERO, Member(it), share(1, 0)));
     let eager = Member(99);
-    let [joins, turns, end] = [2_500, 3_000, 5_000].map(Time::from_millis);
+    let [joins, busy_at, end] = [2_500, 3_000, 5_000].map(Time::from_millis);
     let mut arrivals = constant(eager, 1_000, Rate::from_mbps(40), joins, end);
     for it in 0..99 {
         let begins = Time::from_millis(it.into());
-        arrivals.extend(constant(Member(it), 1_000, Rate::from_kbps(27), begins, turns));
-        arrivals.extend(constant(Member(it), 1_000, Rate::from_kbps(600), turns, end));
+        arrivals.extend(constant(Member(it), 1_000, Rate::from_kbps(27), begins, busy_at));
+        arrivals.extend(constant(Member(it), 1_000, Rate::from_kbps(600), busy_at, end));
     }
     arrivals.sort_by_key(|arrival| (arrival.at, arrival.member));
     shaping.run(&arrivals, None, end);

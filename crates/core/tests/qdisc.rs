@@ -1,5 +1,5 @@
-//! All queue disciplines as black boxes: packets depart in order or are counted as dropped, and the
-//! limits hold.
+//! Tests of all queue disciplines through their interface only: packets depart in order or are
+//! counted as dropped, and the limits hold.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot build its packets has failed")]
 
@@ -117,17 +117,17 @@ impl Run {
             }
             Step::Dequeue => {
                 let id = self.with(|qdisc, cx| qdisc.dequeue(cx));
-                self.leaves(id);
+                self.depart(id);
             }
             Step::DequeueFlow { member } => {
                 let promised = self.qdisc.head(&self.pool, Member(member));
                 let id = self.with(|qdisc, cx| qdisc.dequeue_flow(cx, Member(member)));
                 let len = id.as_ref().map(|id| self.pool[id].charged());
-                assert_eq!(promised, len, "the packet whose length was told");
+                assert_eq!(promised, len, "the packet whose length was reported");
                 if let Some(id) = &id {
                     assert_eq!(self.pool[id].member, Member(member));
                 }
-                self.leaves(id);
+                self.depart(id);
             }
             Step::Wait { micros } => self.now += Duration::from_micros(micros),
             Step::HandOver { from, to } => self.hand_over(from, to),
@@ -136,7 +136,7 @@ impl Run {
         self.check();
     }
 
-    /// Assigns packets of the flow `from` with even numbers to the flow `to`, if `to` has no
+    /// Moves the packets of the flow `from` with even numbers to the flow `to`, if `to` has no
     /// packets.
     fn hand_over(&mut self, from: u32, to: u32) {
         let [from, to] = [from, to].map(Member);
@@ -154,7 +154,7 @@ impl Run {
     }
 
     /// Counts a departure. Earlier packets of the same flow have departed or were dropped.
-    fn leaves(&mut self, id: Option<PacketId>) {
+    fn depart(&mut self, id: Option<PacketId>) {
         let Some(id) = id else { return };
         let (member, number) = (self.pool[&id].member, self.pool[&id].vlan);
         let inside = &mut self.inside[member.index()];
@@ -198,7 +198,7 @@ proptest! {
     /// Catches: a backlog that still counts the bytes of dropped packets; a marked packet that is
     /// enqueued twice; a `head` that is not the packet of `dequeue_flow`.
     #[test]
-    fn what_comes_leaves_in_order_or_is_counted(steps in steps(), which in 0..HASTY.len()) {
+    fn packets_depart_in_order_or_are_counted(steps in steps(), which in 0..HASTY.len()) {
         let mut run = Run::new(HASTY[which]);
         for (number, step) in (0u32..).zip(&steps) {
             run.step(number, step);
@@ -211,7 +211,7 @@ proptest! {
 
     /// Equal seeds yield equal drops, and a discipline never exceeds its limit.
     #[test]
-    fn the_same_seed_does_the_same(steps in steps(), which in 0..HASTY.len()) {
+    fn equal_seeds_yield_equal_drops(steps in steps(), which in 0..HASTY.len()) {
         let mut runs = [Run::new(HASTY[which]), Run::new(HASTY[which])];
         for (number, step) in (0u32..).zip(&steps) {
             runs.iter_mut().for_each(|run| run.step(number, step));

@@ -47,7 +47,7 @@ impl<'a> Ours<'a> {
     pub(super) fn new(setup: &'a Setup, tun: Tun) -> Self {
         let mut clock = Monotonic::start();
         let start = clock.now();
-        let config = Config { tell_arrivals: true, ..setup.endpoint.clone() };
+        let config = Config { reports_arrivals: true, ..setup.endpoint.clone() };
         let open = match setup.opens {
             Side::Ours => Connection::connect,
             Side::Kernel => Connection::listen,

@@ -40,7 +40,7 @@ pub struct Handover<'a> {
     pub which: Which<'a>,
 }
 
-/// A function that selects packets. Its second argument are the tunnel headers around the packet.
+/// A function that selects packets. Its second argument is the packet's tunnel headers.
 pub type Which<'a> = &'a mut dyn FnMut(&mut Packet, Option<&Outer>) -> bool;
 
 impl Line {
@@ -94,7 +94,8 @@ impl FlowFifo {
     #[inline]
     pub fn pop(&mut self, pool: &mut PacketPool) -> Option<PacketId> {
         let member = self.all.peek(pool)?.member;
-        // The oldest packet is also the oldest of its flow, unless the flow got it by a handover.
+        // The oldest packet is also the first of its flow's list, unless a handover moved it to
+        // that flow.
         self.pop_flow(pool, member)
     }
 
@@ -111,7 +112,7 @@ impl FlowFifo {
         let line = &mut self.lines[at.index()];
         let (next, previous) =
             (pool.links(newest).next_of_flow(), pool.links(newest).previous_of_flow());
-        // After a handover, the last packet of a flow's list may be older than its others.
+        // After a handover, the last packet of a flow's list may be older than packets before it.
         let is_first = line.head == newest;
         if is_first {
             line.head = next;
@@ -146,10 +147,10 @@ impl FlowFifo {
         Some(id)
     }
 
-    /// Assigns the selected packets of a flow to another flow, after the other flow's own packets.
-    /// Returns `true` if any packet was selected. The order of all packets stays the same. The time
-    /// is proportional to the number of packets of the old flow. Links are written only from the
-    /// first selected packet on.
+    /// Moves the selected packets of the flow `from` to the end of the list of the flow `to`.
+    /// Returns `true` if any packet was selected. The order in which [`pop`](Self::pop) returns
+    /// packets stays the same. The time is proportional to the number of packets of the old flow.
+    /// Links before the first selected packet are not written.
     pub fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
         let Handover { from, to, which } = what;
         let (from, to) = (*from, *to);
@@ -183,8 +184,8 @@ impl FlowFifo {
         true
     }
 
-    /// Finds the first packet of a list that `which` selects. Returns the part of the list before
-    /// the packet, and the packet's slot. `None` if no packet is selected.
+    /// Finds the first packet of a list that `which` selects. Returns the list up to this packet,
+    /// and the packet's slot. `None` if no packet is selected.
     #[inline]
     fn before_first(
         &self,
@@ -209,7 +210,7 @@ impl FlowFifo {
         None
     }
 
-    /// Index of the list record of the flow `member`. `None` without packets.
+    /// Index of the list record of the flow `member`. `None` if the flow has no packets.
     #[must_use]
     #[inline]
     pub fn line(&self, member: Member) -> Option<Member> {
@@ -357,11 +358,12 @@ mod tests {
         prop::collection::vec(step, 1..200)
     }
 
-    /// No code reads the link from the oldest packet of a list to the packet before. A mark in this
-    /// link therefore shows whether a handover writes the link.
+    /// A handover must not write links before the first packet that it moves. The oldest packet of
+    /// a list has no predecessor, so no code reads its link to the previous packet. The test stores
+    /// a mark in this link, which a needless write would replace.
     ///
-    /// Catches: links that are written although no later packet is selected; a packet that `which`
-    /// sees twice.
+    /// Catches: a write to the oldest packet although no packet, or only a later one, moves; a
+    /// packet that is offered to `which` twice.
     #[test]
     fn a_transfer_writes_nothing_before_the_first_packet_that_it_moves() {
         const MARK: u32 = 77;
@@ -394,9 +396,9 @@ mod tests {
     proptest! {
         /// The queue behaves like a plain list that is searched from the front.
         ///
-        /// Catches: a removed packet that remains linked from its successor; a list record that
-        /// stays in use without packets, or is lost, after departures and handovers; a removed
-        /// newest packet that remains linked from other packets of its flow.
+        /// Catches: a newer packet that still refers to a removed packet, or an older packet of a flow
+        /// that still refers to a removed newest packet.
+        /// Catches: a list record that stays in use for a flow without packets, or is never reused.
         #[test]
         fn is_one_queue_and_a_queue_for_each_flow(steps in steps()) {
             let mut pool = PacketPool::with_capacity(256);

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_take_turns_and_may_go_out_of_turn() {
+    fn members_take_turns_and_each_can_be_removed_at_any_time() {
         let mut ring = Ring::default();
         for number in [4, 2, 7, 9] {
             assert!(ring.push(Member(number)) && !ring.push(Member(number)));

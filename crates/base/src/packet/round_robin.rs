@@ -1,4 +1,5 @@
-//! Deficit round robin: members share a line in proportion to their quanta, whatever the length of their packets.
+//! Deficit round robin: members share a link in proportion to their quanta, whatever the length of
+//! their packets.
 //!
 //! Each member has a credit in bytes, which the paper calls its deficit counter. Members stand in a ring:
 //!
@@ -8,20 +9,22 @@
 //! the turn ends when the credit does not cover the next packet; member i then goes to the end of the ring
 //! ```
 //!
-//! While two members always have packets, the bytes that they have sent differ from the ratio of their quanta by less
-//! than a quantum and a packet each. If a quantum is at least the longest packet, every turn sends a packet, so a
-//! choice takes constant time.
+//! While two members always have packets, the bytes that they have sent differ from the ratio of
+//! their quanta by less than a quantum and a packet each. If a quantum is at least the longest
+//! packet, every turn sends a packet, so the next packet is found in constant time.
 //!
 //! Two forms of "the credit covers the packet" are in use:
 //!
 //! - [`next`](DeficitRoundRobin::next): any positive credit covers a packet of any length. The length need not be known
-//!   before the packet departs. Credit may become negative. The quantum is added at the end of a turn, for the next one.
+//!   before the packet departs. Credit may become negative. At the end of its turn, a member gets
+//!   the quantum for its next turn.
 //! - [`covers`](DeficitRoundRobin::covers): the credit is at least the length of the packet. Credit is never negative.
 //!   The quantum is added in the turn, and only if the credit of the member is too small without it.
 //!
-//! Source: Shreedhar and Varghese, "Efficient fair queuing using deficit round robin" (SIGCOMM 1995), section 3, for
-//! `covers`; RFC 8290, section 4.2, for `next`. That RFC serves a list of new flows before a list of old ones: a new flow
-//! whose credit is used up [`refills`](DeficitRoundRobin::refills) it and moves to the end of the old ones.
+//! Source: Shreedhar and Varghese, "Efficient fair queuing using deficit round robin" (SIGCOMM
+//! 1995), section 3, for `covers`; RFC 8290, section 4.2, for `next`. RFC 8290 serves a list of new
+//! flows before a list of old flows: a new flow whose credit is used up
+//! [`refills`](DeficitRoundRobin::refills) it and moves to the end of the old flows.
 
 use super::{First, Links, Member, make_room};
 
@@ -64,7 +67,8 @@ impl DeficitRoundRobin {
         joined
     }
 
-    /// The next member of `ring` with credit. Each member before it gets its `quantum` and goes to the end.
+    /// The next member of `ring` with credit. Each member without credit before it gets its
+    /// `quantum` and goes to the end.
     #[inline]
     pub fn next(&mut self, ring: &mut First, quantum: impl Fn(Member) -> i64) -> Option<Member> {
         loop {
@@ -103,8 +107,9 @@ impl DeficitRoundRobin {
         self.join(&mut round.ring, member, credit)
     }
 
-    /// Returns `true` if the first member of `round` may send `length` bytes in this turn. It gets its `quantum` if its
-    /// credit is smaller than `length`, once in a turn. Otherwise its turn ends.
+    /// Returns `true` if the first member of `round` may send `length` bytes in this turn. If its
+    /// credit is smaller than `length`, the member gets its `quantum`, but only once in a turn. If
+    /// this is not enough, its turn ends.
     #[inline]
     pub fn covers(
         &mut self,
@@ -184,14 +189,16 @@ mod tests {
     /// The longest packet of the tests, and the smallest quantum.
     const LONGEST: i64 = 1_514;
 
-    /// Members that always have packets: a quantum each, and the lengths of their packets, over and over.
+    /// Members that always have packets. Each has a quantum, and a list of packet lengths that is
+    /// repeated.
     fn members() -> impl Strategy<Value = Vec<(i64, Vec<i64>)>> {
         let member = (LONGEST..5_000, prop::collection::vec(1..=LONGEST, 1..6));
         prop::collection::vec(member, 2..7)
     }
 
-    /// Sends `packets` packets in the order of `choose`, which returns a member whose packet of the given length
-    /// departs. Returns the bytes that each member has sent, and checks their ratio after every packet.
+    /// Sends `packets` packets. `choose` gets a function for the length of a member's next packet,
+    /// and returns the member that sends. Returns the bytes that each member has sent, and checks
+    /// their ratio after every packet.
     fn serve(
         members: &[(i64, Vec<i64>)],
         packets: usize,
@@ -209,7 +216,8 @@ mod tests {
             (*bytes, *number) = (*bytes + length, *number + 1);
             let each = || sent.iter().zip(members).map(|(sent, it)| (sent.0, it.0));
             for ((a, of_a), (b, of_b)) in each().flat_map(|a| each().map(move |b| (a, b))) {
-                // `a / of_a` and `b / of_b` differ by less than a turn, and each by a packet.
+                // `a / of_a` is the number of turns of a member. Two members differ by at most one
+                // turn, and by one packet each.
                 let apart = (a * of_b - b * of_a).abs();
                 prop_assert!(apart <= of_a * of_b + LONGEST * (of_a + of_b), "{sent:?}");
             }
@@ -218,8 +226,8 @@ mod tests {
     }
 
     proptest! {
-        /// Catches: a turn that begins without the credit left from the last turn; credit that is not charged; equal
-        /// turns for unequal quanta.
+        /// Catches: a turn that begins without the unused credit of the turn before; packets that
+        /// are not charged to the credit; equal turns for unequal quanta.
         #[test]
         fn members_share_by_their_quanta_if_any_positive_credit_covers_a_packet(members in members()) {
             let (mut robin, mut ring) = (DeficitRoundRobin::default(), First::NOBODY);
@@ -233,8 +241,9 @@ mod tests {
             })?;
         }
 
-        /// Catches: a quantum that is paid for each packet of a turn; a turn of the next member that counts as paid; a
-        /// credit that becomes negative.
+        /// Catches: a member that gets its quantum once per packet instead of once per turn; a
+        /// member that gets no quantum, because the member before it had just received one; a
+        /// negative credit.
         #[test]
         fn members_share_by_their_quanta_if_the_credit_is_at_least_the_packet(members in members()) {
             let (mut robin, mut round) = (DeficitRoundRobin::default(), Round::default());
@@ -258,9 +267,10 @@ mod tests {
         }
     }
 
-    /// Catches: a member that leaves in its turn and takes the quantum of the next member with it.
+    /// Catches: a member that gets no quantum, because the member before it received one and was
+    /// removed in its turn.
     #[test]
-    fn after_a_member_has_left_in_its_turn_the_next_one_gets_its_quantum() {
+    fn after_a_member_was_removed_in_its_turn_the_next_one_gets_its_quantum() {
         let (mut robin, mut round) = (DeficitRoundRobin::default(), Round::default());
         for number in 0..2 {
             robin.join_round(&mut round, Member(number), 0);
@@ -271,10 +281,10 @@ mod tests {
         assert_eq!((round.member(), robin.credit(Member(1))), (Some(Member(1)), 1_000));
     }
 
-    /// Catches: a quantum for a flow that has credit left; a flow without credit that gets no quantum; a flow in two
-    /// lists.
+    /// Catches: a quantum for a flow that still has credit; a flow that gets no quantum when its
+    /// credit is used up; a flow that is in both lists.
     #[test]
-    fn a_new_flow_is_an_old_one_once_its_credit_is_used_up() {
+    fn a_new_flow_becomes_an_old_flow_when_its_credit_is_used_up() {
         let mut robin = DeficitRoundRobin::default();
         let (mut new, mut old) = (First::NOBODY, First::NOBODY);
         robin.join(&mut new, Member(1), 1_000);

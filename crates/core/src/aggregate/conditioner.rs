@@ -9,7 +9,7 @@ use crate::packet::{FRAME, Fifo, Handover, Member};
 use crate::policy::{Action, Conditioning, Mode, Policy, Profile};
 use crate::qdisc::{Backlog, Marked};
 use crate::random::Random;
-use crate::report::Triggers;
+use crate::report::{Mechanisms, Triggers};
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Time};
 
 /// Event that made an aggregate check for departures.
@@ -107,6 +107,15 @@ impl Conditioner {
                 shaper.adopt(conditioning, queue, now)
             }
             _ => false,
+        }
+    }
+
+    /// Its allocation, and the queue discipline and marking of a shaper.
+    pub(super) fn mechanisms(&self) -> Mechanisms {
+        match self {
+            Self::Pass => Mechanisms::default(),
+            Self::Police(policer) => policer.mechanisms(),
+            Self::Shape(shaper) => shaper.mechanisms(),
         }
     }
 

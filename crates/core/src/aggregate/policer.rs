@@ -8,6 +8,7 @@ use super::{Tokens, conditioner};
 use crate::allocation::{Allocation, AllocationSpec};
 use crate::packet::Fifo;
 use crate::policy::{Conditioning, Exceed, Profile};
+use crate::report::Mechanisms;
 use crate::{Cx, PacketId, Reason, Time};
 
 /// A meter, and the action for packets out of profile.
@@ -48,6 +49,12 @@ impl Policer {
             }
         }
         same
+    }
+
+    /// Its allocation.
+    pub(super) fn mechanisms(&self) -> Mechanisms {
+        let allocation = Some(self.allocation_spec.name().into());
+        Mechanisms { allocation, ..Mechanisms::default() }
     }
 
     pub(super) fn offer(&mut self, cx: &mut Cx<'_>, packet: PacketId, out: &mut Fifo) -> Progress {

@@ -10,6 +10,7 @@ use crate::packet::{Controlled, FRAME, Fifo, FlowId, Handover, Member, Packet, m
 use crate::policy::{Conditioning, Profile};
 use crate::qdisc::{Backlog, Marked, Qdisc, QdiscSpec};
 use crate::random::Random;
+use crate::report::Mechanisms;
 use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Time};
 
 /// A queue, and an allocation that selects the next packet and its time.
@@ -112,6 +113,12 @@ impl Shaper {
             self.queue.set_rate(self.profile.mean());
         }
         same
+    }
+
+    /// Allocation, queue discipline and marking.
+    pub(super) fn mechanisms(&self) -> Mechanisms {
+        let allocation = Some(self.allocation_spec.name().into());
+        Mechanisms { allocation, ..Mechanisms::of_queue(&self.queue_spec) }
     }
 
     /// Returns `true` if `packet` would wait forever, because packets of its length never conform.

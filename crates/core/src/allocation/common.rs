@@ -1,6 +1,6 @@
 //! The common bucket: one bucket for all flows, and the order in which flows are served from it.
 //!
-//! Source: `aggregates`, section 4.3 (ledger 7.2).
+//! Source: `aggregates`, section 4.3 (one bucket; an order decides which flow gets the tokens).
 
 use super::{Allocation, Grant, Heads, Share, Turn};
 use crate::meter::Profile;
@@ -19,7 +19,7 @@ pub(super) trait Order: Send {
     /// The next member.
     fn first(&mut self) -> Option<Member>;
 
-    /// The first member received `len`, and may have more packets.
+    /// The first member received `len` bytes, and may have more packets.
     fn served(&mut self, member: Member, len: Bytes);
 
     /// The first member has no more packets.

@@ -1,4 +1,5 @@
-//! Deficit round robin: one bucket; flows take turns byte for byte, by weight.
+//! Deficit round robin: one bucket for all flows. Flows take turns, and send bytes in proportion to
+//! their weights.
 //!
 //! Source: RFC 8290, section 4.2 (turns); `aggregates`, section 4.3 (bucket).
 
@@ -67,7 +68,7 @@ mod tests {
     use super::super::testing::{AllWait, shares};
     use super::*;
 
-    /// Catches: a turn that begins without a new quantum; weights ignored.
+    /// Catches: a turn that begins without a new quantum; weights that are ignored.
     #[test]
     fn bytes_are_shared_by_weight_whatever_the_size_of_the_packets() {
         let mut all = AllWait::new([100, 1_514, 700]);

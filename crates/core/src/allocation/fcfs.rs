@@ -1,8 +1,8 @@
 //! First come, first served: one bucket for all flows. The flow that began to wait first sends next.
 //!
-//! A flow sends one packet. If it has more packets, it goes to the end of the line.
+//! A flow sends one packet. If it has more packets, it waits again, behind all other waiting flows.
 //!
-//! Source: `aggregates`, section 4.3 (ledger 7.2).
+//! Source: `aggregates`, section 4.3 (one bucket for all flows, in the order of waiting).
 
 use super::common::{CommonBucket, Order};
 use super::{Allocation, Share};
@@ -73,9 +73,10 @@ mod tests {
         }
     }
 
-    /// Catches: a flow without packets that stays in line; a flow that leaves and keeps its position.
+    /// Catches: a flow without packets that keeps its position; a removed flow whose position is
+    /// kept for its successor.
     #[test]
-    fn who_has_sent_all_it_had_or_has_left_comes_back_at_the_end_of_the_line() {
+    fn a_flow_that_was_empty_or_removed_waits_behind_all_other_flows() {
         let profile = Profile::new(Rate::from_mbps(8), None, Bytes(1_000), Bytes(1_000)).unwrap();
         let mut fcfs = Config {}.build(&profile, Time::ZERO);
         let share = Share { weight: 1, rtt: None };
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn packet_for_packet_in_turn_so_that_longer_packets_get_more() {
+    fn each_flow_sends_one_packet_per_turn_so_longer_packets_get_more_bytes() {
         let mut all = AllWait::new([500, 1_500]);
         let sent = shares(|profile| Config {}.build(profile, Time::ZERO), &mut all, [1, 1]);
         assert!(sent[0].abs_diff(sent[1] / 3) <= 1_500, "{sent:?}");

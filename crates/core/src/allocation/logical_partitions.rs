@@ -2,18 +2,23 @@
 //!
 //! Tokens come at the rate of the profile. A member (flow) is in one of two phases:
 //!
-//! 1. It saves. Its share of the arriving tokens is its own, up to its part of half the burst. While it has packets, it
+//! 1. It saves. Its share of the arriving tokens is its own, up to its part of half the burst.
+//! While it has packets, it
 //!    sends them with its own savings.
-//! 2. Its savings are used up. It then joins the *round*: the waiting members share the *excess*, all tokens that nobody
-//!    has saved, by deficit round robin. The rest of its savings is its first credit there.
+//! 2. Its savings are used up. It then joins the *round*: the waiting members share the *excess*,
+//! all tokens that nobody has saved, by deficit round robin. The remainder of its savings is its
+//! first credit in the round.
 //!
-//! Source: aggregates, section 7.3 of the ledger; "Efficient fair queuing using deficit round robin" (SIGCOMM 1995).
+//! Source: `aggregates`, figure 9 (each flow has a logical partition of one bucket); "Efficient fair queuing
+//! using deficit round robin" (SIGCOMM 1995).
 //! Differs:
 //! - The excess is the content of the bucket less all savings. The paper estimates it, and can give out the same tokens
 //!   twice.
-//! - The share of a member in the round is excess, too. The round shares by the same weights, so the member gets as much.
-//! - Members may save half of the burst together. If more than half of the bucket would remain, any packet may use the
-//!   tokens. The savings may be too large for a while, after further members have made the parts smaller.
+//! - The share of a member in the round is excess, too. The round shares the excess by the same
+//!   weights, so the member gets as much.
+//! - All members together may save half of the burst. If more than half of the bucket would remain,
+//!   any packet may use the tokens. The savings may be too large for a while, after new members
+//!   have made the parts of the others smaller.
 //! - A full bucket serves any packet.
 //! - While no packet waits, an arriving packet may use the excess.
 
@@ -42,15 +47,15 @@ pub(super) struct LogicalPartitions {
     shares: TokenShares,
     savings: Savings,
     accounts: Vec<Account>,
-    /// Members that save, with packets ([`READY`]) or without ([`SAVING`]). Those without are in the order of the next check
-    /// for idleness.
+    /// Members that save, with packets ([`READY`]) or without packets ([`SAVING`]). Members without
+    /// packets are in the order of the next check for idleness.
     rings: Rings<2>,
     /// Members that wait for the excess.
     robin: DeficitRoundRobin,
     round: Round,
     /// Length of the longest packet seen. This is the quantum, so each turn can send a packet.
     quantum: Nanobits,
-    /// Times at which members that are filling may be full, in steps of `shares`.
+    /// Times at which members may have reached their maximum savings, in steps of `shares`.
     full: TimerWheel,
     /// No member's savings reach their maximum before this number of steps.
     full_at: u64,
@@ -177,7 +182,8 @@ impl LogicalPartitions {
         let earned = self.shares.earned();
         let missing =
             u64::try_from(i128::from(len) - self.savings.excess(&self.shares)).unwrap_or(u64::MAX);
-        // Members whose savings are below their maximum keep their shares, so less is left for the excess.
+        // Members whose savings are below their maximum keep their shares, so only the remaining
+        // shares are excess.
         let left = (self.shares.step() - self.savings.step).max(1);
         let steps = earned.saturating_add(TokenShares::steps(missing, left));
         let full = self.full.next_deadline().map_or(u64::MAX, Time::nanos);
@@ -219,8 +225,8 @@ impl LogicalPartitions {
         depth
     }
 
-    /// Adds a member's savings to the sum; it continues to save up to `depth`. The timer for full
-    /// savings is never set too late.
+    /// Adds a member's savings to the sum. The member continues to save up to `depth`. The timer
+    /// for full savings is never set too late.
     fn deposit(&mut self, member: Member, depth: Nanobits) {
         let account = &mut self.accounts[member.index()];
         account.earned = self.shares.earned();
@@ -358,7 +364,8 @@ impl LogicalPartitions {
         Turn::Idle
     }
 
-    /// A member outside the rings enters the round. Its timer is cancelled, as it saves nothing.
+    /// A member outside the rings enters the round. Its timer is cancelled, because it saves
+    /// nothing.
     fn enter_round(&mut self, member: Member) {
         let account = &mut self.accounts[member.index()];
         account.state = State::Round;
@@ -366,7 +373,8 @@ impl LogicalPartitions {
         self.robin.join_round(&mut self.round, member, account.tokens);
     }
 
-    /// A member without further packets saves its remaining credit, as far as the excess covers it.
+    /// A member without further packets leaves the round. It saves its remaining credit, as far as
+    /// the excess covers this credit.
     #[inline(never)]
     fn leave_round(&mut self, member: Member) {
         self.robin.leave_round(&mut self.round, member);
@@ -553,10 +561,10 @@ mod tests {
         all.accounts.iter().filter(saves).map(each).sum()
     }
 
-    /// Catches: `withdraw` left out when a member enters the round; the rest of a turn saved even if
-    /// the excess does not cover it; a timer that stays in the round.
+    /// Catches: savings that still count in the sum after their member entered the round; credit
+    /// that is saved although the excess does not cover it; a timer that still runs in the round.
     #[test]
-    fn the_sum_of_savings_is_that_of_every_member_and_never_more_than_there_is() {
+    fn the_sum_of_savings_is_exact_and_never_exceeds_the_bucket() {
         let profile = Profile::new(Rate::from_mbps(8), None, Bytes(60_000), Bytes(1_500)).unwrap();
         let mut all = LogicalPartitions::new(&profile, Time::ZERO);
         let mut waiting = Waiting([0; 6]);

@@ -1,6 +1,6 @@
 //! Least recently used: one bucket for all flows. The flow whose last packet departed longest ago sends next.
 //!
-//! Source: `aggregates`, section 4.3 (ledger 7.2).
+//! Source: `aggregates`, section 4.3 (one bucket for all flows, least recently used first).
 
 use super::bits::Bits;
 use super::common::{CommonBucket, Order};
@@ -20,13 +20,13 @@ impl Config {
     }
 }
 
-/// Members in the order of their last packets. Each member has a position. A member that sends gets a new position after
-/// all others. When no positions are left, all members are renumbered.
+/// Members in the order of their last packets. Each member has a position. A member that sends gets
+/// a new position after all other members. When no positions are left, all members are renumbered.
 #[derive(Default)]
 struct Lru {
-    /// The member at each position; a position may be empty.
+    /// The member at each position, if the position has one.
     places: Vec<Option<Member>>,
-    /// The position of each member; `None` before its first service.
+    /// The position of each member. `None` before the member's first packet.
     place_of: Vec<Option<usize>>,
     /// Positions of waiting members.
     waiting: Bits,
@@ -57,7 +57,8 @@ impl Lru {
     }
 }
 
-/// Positions beyond twice the members, so that a few members are not renumbered all the time.
+/// Number of positions beyond twice the members. Without these positions, a few members would be
+/// renumbered constantly.
 const SPARE: usize = 64;
 
 impl Order for Lru {
@@ -120,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_gets_the_number_of_one_that_left_was_never_served() {
+    fn a_new_member_with_the_index_of_a_removed_member_was_never_served() {
         let mut lru = Lru::default();
         for member in [0, 1].map(Member) {
             lru.wait(member);
@@ -132,8 +133,9 @@ mod tests {
     }
 
     proptest! {
-        /// Catches: the position of a member kept when it is served without waiting; waiting members
-        /// left out of a renumbering; a member served out of turn left among the fresh ones.
+        /// Catches: a member that keeps its position when it is served without waiting; waiting
+        /// members that are lost when members are renumbered; a member that was served but still
+        /// counts as never served.
         #[test]
         fn the_member_that_was_served_longest_ago_is_first(
             steps in prop::collection::vec((0u32..3, 0u32..6), 1..600),

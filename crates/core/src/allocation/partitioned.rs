@@ -1,9 +1,10 @@
-//! Partitioned: each flow has a token bucket of its own, and shares none of its tokens.
+//! Partitioned: each flow has its own token bucket, and shares none of its tokens.
 //!
-//! Source: `aggregates`, section 4.2 (ledger 7.1), with weights.
-//! Differs: a flow's part of the burst may be smaller than a packet. The packet then departs once the flow's bucket is
-//! full, and the bucket becomes negative. Otherwise the packet would wait forever. Each packet also takes tokens from a
-//! bucket of the aggregate, so that all flows together stay within the profile.
+//! Source: `aggregates`, section 4.2 (each flow has its own bucket), with weights.
+//! Differs: a flow's part of the burst may be smaller than a packet. The packet then departs once
+//! the flow's bucket is full, and the bucket becomes negative. Otherwise the packet would wait
+//! forever. Each packet also takes tokens from a bucket of the aggregate, so that all flows
+//! together stay within the profile.
 
 use super::shares::{MemberPart, TokenShares};
 use super::{Allocation, Grant, Heads, Share, Turn};
@@ -50,7 +51,8 @@ struct Partitioned {
     accounts: Vec<MemberBucket>,
     /// Members that wait and may have enough tokens.
     ready: Ring,
-    /// Members that wait for tokens, by the time of their arrival in steps of `shares`.
+    /// Timers of members that wait for tokens. A timer expires when the member has enough tokens;
+    /// times are in steps of `shares`.
     filled: TimerWheel,
 }
 

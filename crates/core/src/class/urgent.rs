@@ -1,7 +1,8 @@
 //! Finds the backlogged child with the tightest delay bound, in constant time.
 //!
-//! Bounds between two powers of two of nanoseconds count as equal, such as 9 ms and 16 ms. Children with equal
-//! bounds take turns. They are in one ring, and a bit says whether the ring has children.
+//! Bounds between two powers of two of nanoseconds count as equal, such as 9 ms and 16 ms. Children
+//! with equal bounds send in cyclic order. They are in one ring, and a bit shows whether the ring
+//! has children.
 //!
 //! Source: doi 10.1016/0166-5316(82)90024-4 (static priorities in the order of the bounds, deadline
 //! monotonic).
@@ -58,7 +59,7 @@ impl Urgent {
     }
 
     /// Removes `member`.
-    pub(super) fn leave(&mut self, links: &mut Links, member: Member, urgency: Urgency) {
+    pub(super) fn remove(&mut self, links: &mut Links, member: Member, urgency: Urgency) {
         let Some(ring) = self.rings.get_mut(urgency.index()) else { return };
         links.remove(ring, member);
         if ring.member().is_none() {

@@ -144,6 +144,8 @@ impl Gateway {
             transmitted: self.counts.transmitted,
             held: links.iter().map(|link| link.packets).sum::<u32>() + at_trunks,
             link: links,
+            link_mechanisms: Direction::BOTH
+                .map(|way| self.egress[way.index()].link().mechanisms()),
             link_marking: Direction::BOTH.map(|way| self.egress[way.index()].link().marks()),
             control: self.control(),
             drops: tally.drops,

@@ -23,9 +23,9 @@ pub(super) struct Transmitter {
     free_at: Time,
     /// Amount by which `free_at` is rounded up, in `bits/s * ns`. Less than `rate`.
     rounded: u64,
-    /// A cache of the last transmission time, because most packets have the length of the last.
-    /// `charged` is the length, `nanos` the time in whole nanoseconds, and `left` the remainder in
-    /// `bits/s * ns`.
+    /// A cache of the last transmission time, because most packets have the length of the previous
+    /// packet. `charged` is the length, `nanos` the time in whole nanoseconds, and `left` the
+    /// remainder in `bits/s * ns`.
     charged: u32,
     nanos: u64,
     left: u64,

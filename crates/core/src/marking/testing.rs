@@ -1,4 +1,5 @@
-//! A first-in first-out queue with a marking, for tests.
+//! A first-in first-out queue with a marking, for tests. A marking marks packets before the queue
+//! overflows.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use crate::packet::{Packet, TcpSegment};
 use crate::{Bytes, Rate, Time};
 
 /// The queue, its marking, and the flows that were marked.
-pub(super) struct Place<M> {
+pub(super) struct TestQueue<M> {
     pub(super) marking: M,
     pub(super) now: Time,
     pub(super) rate: Rate,
@@ -22,7 +23,7 @@ pub(super) struct Place<M> {
     pub(super) dropped: u32,
 }
 
-impl<M: Marking> Place<M> {
+impl<M: Marking> TestQueue<M> {
     pub(super) fn new(marking: M, rate: Rate, limit: Bytes) -> Self {
         let (queue, next, marked) = (VecDeque::new(), vec![0; 10_000], Vec::new());
         Self { marking, now: Time::ZERO, rate, limit, queue, next, marked, dropped: 0 }
@@ -57,7 +58,7 @@ impl<M: Marking> Place<M> {
         Packet { len, key, flow, member, segments: 1, arrived: self.now, ..Packet::default() }
     }
 
-    /// A packet arrives. Packets are marked and dropped as [`Marker`](super::Marker) does it.
+    /// A packet arrives. Packets are marked and dropped as by [`Marker`](super::Marker).
     pub(super) fn arrive(&mut self, packet: Packet) {
         self.marking.arrived(&self.seen(), &packet);
         loop {
@@ -90,11 +91,11 @@ impl<M: Marking> Place<M> {
     /// The oldest packet departs from the queue.
     pub(super) fn depart(&mut self) {
         if let Some(packet) = self.queue.pop_front() {
-            self.marking.leaving(&packet);
+            self.marking.departed(&packet);
         }
     }
 
-    /// `count` segments of a TCP flow arrive. After each, the oldest packet departs.
+    /// `count` segments of a TCP flow arrive. After each segment, the oldest packet departs.
     pub(super) fn send(&mut self, flow: u32, len: u32, count: u32) {
         for _ in 0..count {
             let packet = self.segment(flow, len);

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_is_dropped_and_what_waits_keeps_its_order() {
+    fn a_packet_that_does_not_fit_is_dropped_and_waiting_packets_keep_their_order() {
         let mut bench = Bench::new(Config { limit: Bytes(3_000) }.build(None, chance()));
         for (member, len) in [(0, 1_000), (1, 1_500), (0, 600), (2, 500)] {
             bench.enqueue(member, len);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_can_be_served_out_of_turn() {
+    fn the_caller_can_select_the_flow_to_dequeue() {
         let mut bench = Bench::new(Config::default().build(None, chance()));
         for (member, len) in [(0, 100), (1, 200), (0, 300)] {
             bench.enqueue(member, len);

@@ -6,12 +6,12 @@
 //! - Each host has three rings of flows, served in this order: flows with an ACK at the front, new
 //!   flows, bulk flows. A new flow becomes a bulk flow as in RFC 8290, 4.2: after sending a
 //!   quantum, or when its queue becomes empty while bulk flows wait.
-//! - ACKs and packets of new flows need not wait until their host's turn comes, but are charged to
-//!   the host. A host that has such packets is called *eager*. If its credit is below minus
-//!   [`OVERDRAFT`] quanta, it must wait for its turn.
+//! - ACKs and packets of new flows need not wait until their host is served in the round robin, but
+//!   are charged to the host. A host that has such packets is called *eager*. If its credit is
+//!   below minus [`OVERDRAFT`] quanta, its packets must wait until the host is served.
 //! - Within a host, ACKs may be at most a quantum ahead of the other flows, and new flows at most a
-//!   quantum ahead of bulk flows. Each ring therefore gets at most half of the bytes that it shares
-//!   with later rings.
+//!   quantum ahead of bulk flows. ACKs therefore get at most half of the host's bytes, and new
+//!   flows at most half of the bytes that they share with bulk flows.
 //! - Redundant ACKs are dropped when their flow is served: see `thinning`.
 //!
 //! Source: RFC 8290; Linux, `net/sched/sch_cake.c` (fairness between hosts, dropping of ACKs).
@@ -71,7 +71,7 @@ impl Config {
         self.of_flows().check()
     }
 
-    /// The parameters that `fq-codel` has, too.
+    /// The parameters that the queue `fq-codel` has, too.
     const fn of_flows(&self) -> fq_codel::Config {
         let Self { limit, packets, quantum, target, interval, ecn, thin_acks: _ } = *self;
         fq_codel::Config { limit, packets, quantum, target, interval, ecn }
@@ -112,11 +112,12 @@ pub(super) struct HostFairQueue {
     laws: Vec<CodelLaw>,
     /// Round robin of flows, within the rings of each host.
     flow_turns: DeficitRoundRobin,
-    /// Round robin of hosts. A host stays in it until its turn comes and finds credit but no
-    /// packet.
+    /// Round robin of hosts. A host stays in the round robin until it is served and has credit but
+    /// no packet.
     host_turns: DeficitRoundRobin,
     due: First,
-    /// Eager hosts: ACKs and new flows of these hosts may depart before the host's turn.
+    /// Eager hosts: their ACKs and packets of new flows may depart before the host is served in the
+    /// round robin.
     eager_links: Links,
     eager: First,
 }
@@ -132,8 +133,8 @@ impl HostFairQueue {
         }
     }
 
-    /// Records that packets of `member` have arrived. Before them, the flow had `before` bytes in
-    /// the queue. Adds the `host` to the round robin if it is not there.
+    /// Records that packets of `member` have arrived. Before this arrival, the flow had `before`
+    /// bytes in the queue. Adds the `host` to the round robin if the host is not there.
     fn has_come(&mut self, member: Member, host: Host, before: Bytes, is_ack: bool) {
         make_room(&mut self.lines.flows, member.index(), HostedFlow::default());
         make_room(&mut self.laws, member.index(), CodelLaw::default());
@@ -290,8 +291,8 @@ impl HostFairQueue {
         None
     }
 
-    /// Removes the next packet, and returns its host too. A host without a packet to send in its
-    /// turn leaves the round robin.
+    /// Removes the next packet, and returns its host too. A host that is served but has no packet
+    /// to send is removed from the round robin.
     fn next(&mut self, cx: &mut Cx<'_>) -> Option<(Host, PacketId)> {
         loop {
             let eager = self.of_eager(cx);
@@ -360,7 +361,7 @@ impl Qdisc for HostFairQueue {
     }
 }
 
-/// Number of quanta by which ACKs and new flows may overdraw their host's credit. A turn of the
-/// host ends above minus one quantum, because a packet is at most about a quantum long. A new flow
-/// can therefore still send at least one quantum.
+/// Number of quanta by which ACKs and new flows may overdraw their host's credit. When a host is
+/// served, its credit ends above minus one quantum, because a packet is at most about a quantum
+/// long. A new flow can therefore still send at least one quantum.
 const OVERDRAFT: i64 = 2;

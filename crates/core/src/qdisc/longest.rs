@@ -13,11 +13,11 @@ pub(super) struct Longest {
     places: ListLinks,
 }
 
-/// Lists for many groups of flows. A group is, for example, a host with its flows. A flow is in at most one
-/// group.
+/// Lists for many groups of flows. A group is, for example, a host with its flows. A flow is in at
+/// most one group.
 ///
-/// A group has lists only while it has a backlog, because its lists take more memory than anything
-/// else of an idle group.
+/// A group has lists only while it has a backlog, because the lists take more memory than all other
+/// state of an idle group.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     heads: Vec<BacklogLists>,
@@ -174,7 +174,7 @@ mod tests {
         /// Catches: a bit in `used` that stays set for an empty list; a flow that does not move to
         /// a lower list when its backlog falls.
         #[test]
-        fn nobody_has_twice_as_much_as_the_one_it_names(
+        fn no_flow_has_twice_the_backlog_of_the_returned_flow(
             changes in prop::collection::vec((0u32..6, 0u64..5_000), 1..100),
         ) {
             let mut longest = Longest::default();
@@ -192,7 +192,7 @@ mod tests {
 
         /// Catches: an idle group that keeps its lists; lists that two groups use at once.
         #[test]
-        fn groups_have_a_longest_member_each_and_lists_only_while_they_have_a_backlog(
+        fn each_group_has_a_longest_flow_and_lists_only_while_it_has_a_backlog(
             changes in prop::collection::vec((0u32..9, 0u64..3_000), 1..100),
         ) {
             let (mut groups, mut each) = (Groups::default(), [Group::default(); 3]);

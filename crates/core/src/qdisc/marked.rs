@@ -249,7 +249,7 @@ mod tests {
     use super::*;
     use crate::marking::{Decision, Marking, Outcome, Tracked};
 
-    /// A predictor that drops every packet, and counts the drops that it is told of.
+    /// A predictor that drops every packet, and counts the drops that are reported to it.
     struct Drops(Arc<AtomicU32>);
 
     impl Marking for Drops {
@@ -257,7 +257,7 @@ mod tests {
             false
         }
 
-        fn leaving(&mut self, _: &Packet) {}
+        fn departed(&mut self, _: &Packet) {}
 
         fn acknowledged(&mut self, _: &Observed<'_>, _: &Packet) {}
 
@@ -289,22 +289,22 @@ mod tests {
         }
     }
 
-    /// Catches: a drop of a packet handed over from another queue, because the last arrival's
-    /// overflow is applied to it; a drop that the predictor is not told of.
+    /// Catches: a packet that was handed over from another queue and is dropped, because the
+    /// overflow of the last arrival is applied to it; a drop that is not reported to the predictor.
     #[test]
-    fn only_a_packet_that_was_seen_is_judged() {
-        let told = Arc::<AtomicU32>::default();
+    fn only_packets_that_arrived_at_this_queue_are_dropped() {
+        let reported = Arc::<AtomicU32>::default();
         let queue = QdiscSpec::DropTail(Default::default()).build(None, chance());
         let service = ServiceRate::fixed(Rate::from_mbps(1));
         let place = ObservedQueue::new(queue, service);
         let mut bench =
-            Bench::new(Marked { place, marker: Marker::new(Box::new(Drops(told.clone()))) });
+            Bench::new(Marked { place, marker: Marker::new(Box::new(Drops(reported.clone()))) });
         let packet = Packet::default();
         bench.qdisc.sight(bench.now, Direction::Up, &packet, None);
         bench.enqueue(1, 500);
         assert_eq!((bench.waiting(), bench.qdisc.marker.marks().unmarkable), (0, 1));
         bench.enqueue(1, 500);
         assert_eq!((bench.waiting(), bench.qdisc.marker.marks().unmarkable), (1, 1));
-        assert_eq!(told.load(Ordering::Relaxed), 1);
+        assert_eq!(reported.load(Ordering::Relaxed), 1);
     }
 }

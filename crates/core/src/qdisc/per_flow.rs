@@ -2,7 +2,7 @@
 //!
 //! Source: RFC 8290, section 4.2 (deficit round robin, without its priority for new flows).
 //! Differs:
-//! - There is a limit for each flow, and one for all flows together.
+//! - There is a limit for each flow, and a limit for all flows together.
 //! - When the whole queue is full, packets are dropped from the front of the longest flow queue.
 //!   This queue is found in constant time, to within a factor of two. RFC 8290 searches all queues.
 
@@ -49,7 +49,7 @@ fn usual_flow_limit(rate: Option<Rate>) -> Bytes {
 /// Four windows of 64 KiB, which is the largest window without window scaling (RFC 7323, 2.2).
 const MOST_OF_FLOW: Bytes = Bytes(256 << 10);
 
-/// The initial retransmission timeout (RFC 6298, 2.1). If packets waited for longer, senders would
+/// The initial retransmission timeout (RFC 6298, 2.1). If packets waited longer, senders would
 /// retransmit them.
 pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
@@ -76,7 +76,7 @@ impl PerFlow {
         }
     }
 
-    /// Adds a flow to the round robin if it is not in it.
+    /// Adds a flow to the round robin if the flow is not there.
     fn take_turns(&mut self, line: Member) {
         self.turns.join(&mut self.waiting, line, QUANTUM);
     }
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn one_flow_cannot_take_the_room_of_the_others() {
+    fn one_flow_cannot_use_the_room_of_other_flows() {
         let config = Config { limit: Bytes(20_000), flow_limit: Some(Bytes(5_000)) };
         let mut bench = Bench::new(config.build(None, chance()));
         (0..10).for_each(|_| bench.enqueue(0, 1_000));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn when_all_is_full_the_longest_line_pays() {
+    fn a_full_queue_drops_from_the_longest_flow_queue() {
         let config = Config { limit: Bytes(10_000), flow_limit: Some(Bytes(10_000)) };
         let mut bench = Bench::new(config.build(None, chance()));
         (0..9).for_each(|_| bench.enqueue(0, 1_000));
@@ -232,7 +232,7 @@ mod tests {
 
     /// Catches: a flow that still counts as the longest after its packets have departed.
     #[test]
-    fn a_line_that_was_served_pays_no_longer() {
+    fn a_flow_queue_that_was_served_is_no_longer_the_longest() {
         let config = Config { limit: Bytes(10_000), flow_limit: Some(Bytes(10_000)) };
         let mut bench = Bench::new(config.build(None, chance()));
         (0..9).for_each(|_| bench.enqueue(0, 1_000));
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_that_comes_back_waits_for_its_turn() {
+    fn a_flow_with_new_packets_waits_until_it_is_served() {
         let mut bench = Bench::new(Config::default().build(None, chance()));
         bench.enqueue(0, 1_514);
         bench.enqueue(1, 1_514);

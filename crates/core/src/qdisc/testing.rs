@@ -40,7 +40,7 @@ impl<Q: Qdisc> Bench<Q> {
         self.enqueue(member, len);
     }
 
-    /// Declares the flow `member` ACK-controlled, so that none of its ACKs may be dropped.
+    /// Declares that the flow `member` is ACK-controlled, so that none of its ACKs may be dropped.
     pub(super) fn keep_acks(&mut self, member: u32) {
         self.pool.hosts_mut().keep_acks(FlowId(member), Direction::Down, true);
     }

@@ -1,4 +1,5 @@
-//! A test bench: two gateways with a trunk, and a path between them.
+//! A test bench: two gateways with a trunk, and a path between them. The trunk carries user packets
+//! from the first gateway to the second.
 
 use std::time::Duration;
 
@@ -131,7 +132,7 @@ impl Pair {
         loop {
             before(self);
             for end in [0, 1] {
-                self.with(end, Trunk::turn);
+                self.with(end, Trunk::handle_timeout);
                 self.receive(end);
             }
             if self.now >= until {

@@ -1,6 +1,7 @@
 //! Work conservation: no packet waits while the token bucket has tokens that the packet may use.
 //!
-//! A *member* is a flow of the aggregate. Its *part* is its share of the token bucket.
+//! An aggregate has the flows of one policy. A *member* is a flow of the aggregate. Its *part* is
+//! its share of the token bucket.
 
 use std::collections::VecDeque;
 
@@ -123,9 +124,9 @@ fn in_vain(scene: &Scene, name: &str, departures: &[Departure]) -> Option<(Time,
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// No packet waits while the bucket has tokens that the packet may use. In a common bucket,
-    /// these are all tokens. If members save, they are the upper half. With `partitioned`, they are
-    /// the tokens of the member's own part.
+    /// No packet waits while the bucket has tokens that the packet may use. In a common bucket, the
+    /// packet may use all tokens. If members save tokens, it may use the upper half. With
+    /// `partitioned`, it may use the tokens of the member's own part.
     ///
     /// Catches: `logical-partitions` that uses the unassigned part only when the bucket is full;
     /// `partitioned` that waits for a whole packet in a part that is smaller; a common bucket that

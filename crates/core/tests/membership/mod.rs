@@ -1,4 +1,6 @@
-//! Invariants of the allocations while members (flows) and the profile change.
+//! Invariants of the allocations while members and the profile change. An allocation decides which
+//! flow of an aggregate (the flows of one policy) sends next. A *member* is a flow of the
+//! aggregate.
 //!
 //! The *part* of a member is its share of the token bucket.
 
@@ -45,7 +47,7 @@ fn unrest() -> impl Strategy<Value = Unrest> {
                 let change = of(change, Member(number));
                 let sound = match change {
                     Change::Join(..) => !std::mem::replace(is_there, true),
-                    Change::Leave(_) => std::mem::replace(is_there, false),
+                    Change::Remove(_) => std::mem::replace(is_there, false),
                     Change::Update(..) => *is_there,
                     Change::Profile(_) => true,
                 };
@@ -62,7 +64,7 @@ fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
         4 => part.clone().prop_map(|(weight, rtt)| Change::Join(Member(0), share(weight, rtt))),
         2 => part.prop_map(|(weight, rtt)| Change::Update(Member(0), share(weight, rtt))),
-        2 => Just(Change::Leave(Member(0))),
+        2 => Just(Change::Remove(Member(0))),
         1 => (200u64..3_000, LONGEST..60_000)
             .prop_map(|(kbps, burst)| Change::Profile(profile(kbps, burst))),
     ]
@@ -72,7 +74,7 @@ const fn of(change: Change, member: Member) -> Change {
     match change {
         Change::Join(_, share) => Change::Join(member, share),
         Change::Update(_, share) => Change::Update(member, share),
-        Change::Leave(_) => Change::Leave(member),
+        Change::Remove(_) => Change::Remove(member),
         Change::Profile(profile) => Change::Profile(profile),
     }
 }
@@ -88,7 +90,7 @@ impl Unrest {
         shaping
     }
 
-    /// All departures, and the bytes that were dropped because their member left.
+    /// All departures, and the bytes that were dropped because their member was removed.
     fn run(&self, name: &str, looks: Option<Duration>, end: Time) -> (Vec<Departure>, u64) {
         let mut shaping = self.aggregate(name);
         shaping.run(&self.scene.arrivals(), looks, end);
@@ -108,7 +110,7 @@ impl Unrest {
                 match *change {
                     Change::Join(member, share) => allocation.join(*at, member, share),
                     Change::Update(member, share) => allocation.update(*at, member, share),
-                    Change::Leave(member) => allocation.leave(*at, member),
+                    Change::Remove(member) => allocation.leave(*at, member),
                     Change::Profile(profile) => allocation.set_profile(*at, &profile),
                 }
             }
@@ -187,14 +189,14 @@ pub(super) fn tokens(bytes: u64) -> i128 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// No allocation grants more than the profile's bucket holds, whatever the changes of members
-    /// and profile.
+    /// No allocation grants more than the profile's bucket holds, for any changes of members and
+    /// profile.
     ///
     /// Catches: `partitioned` that checks only the member's bucket, and not the bucket of the
     /// aggregate, when shaping or policing; a bucket that keeps its tokens when its depth is
-    /// reduced; savings of the other members that are not updated when a member leaves.
+    /// reduced; savings of the other members that are not updated when a member is removed.
     #[test]
-    fn a_bucket_of_the_profile_always_holds_what_goes(unrest in unrest()) {
+    fn no_grant_exceeds_the_bucket_of_the_profile(unrest in unrest()) {
         for name in AllocationSpec::NAMES {
             let beyond = unrest.first_beyond(&unrest.run(name, None, END).0);
             prop_assert!(beyond.is_none(), "{name}: {beyond:?}");
@@ -203,31 +205,32 @@ proptest! {
         }
     }
 
-    /// Additional calls release no packet earlier, whatever the changes of members and profile.
+    /// Additional calls release no packet earlier, for any changes of members and profile.
     ///
-    /// `partitioned` is excepted. It limits a member's bucket to its part at each call. A part that
-    /// is smaller for a while thus reduces only buckets that are examined in that time.
+    /// `partitioned` is excepted. At each call, it limits a member's bucket to the member's part.
+    /// So a part that is smaller for a while reduces only the buckets that are examined in that
+    /// time.
     ///
     /// Catches: a change that makes tokens available earlier, without an earlier time for the next
     /// call.
     #[test]
-    fn asking_more_often_still_changes_nothing(unrest in unrest(), looks in 100_000u64..3_000_000) {
+    fn additional_calls_release_no_packet_earlier_while_members_change(unrest in unrest(), looks in 100_000u64..3_000_000) {
         for name in AllocationSpec::NAMES.iter().filter(|name| **name != "partitioned") {
             let looks = Some(Duration::from_nanos(looks));
-            let (told, often) = (unrest.run(name, None, END).0, unrest.run(name, looks, END).0);
-            let differs = told.iter().zip(&often).position(|(told, often)| told != often);
-            prop_assert!(told == often, "{name}: {:?}", differs.map(|at| (told[at], often[at])));
+            let (seldom, often) = (unrest.run(name, None, END).0, unrest.run(name, looks, END).0);
+            let differs = seldom.iter().zip(&often).position(|(seldom, often)| seldom != often);
+            prop_assert!(seldom == often, "{name}: {:?}", differs.map(|at| (seldom[at], often[at])));
         }
     }
 
-    /// With both kinds of triggers, each grant comes after a bounded number of steps, conforms to
-    /// the profile, and sends the oldest packet of its member. In the end, every packet has
-    /// departed or was dropped with its member.
+    /// With both kinds of [`Triggers`] (each arrival, or a timer), each grant comes after a bounded
+    /// number of steps, conforms to the profile, and sends the oldest packet of its member. In the
+    /// end, every packet has departed or was dropped with its member.
     ///
     /// The harness checks the bound: a grant looks up at most three first packets per member.
     ///
     /// Catches: `lru` in which a member still counts as unserved after it took tokens on arrival; a
-    /// member without packets that keeps its turn.
+    /// member without packets that stays the next in the order.
     #[test]
     fn every_grant_ends_and_every_packet_departs_or_is_dropped_with_its_member(
         unrest in unrest(),

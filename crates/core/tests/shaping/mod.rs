@@ -1,5 +1,6 @@
 //! A shaping aggregate that tests an allocation: packets arrive, wait, and depart when the
-//! allocation grants them.
+//! allocation grants them. An aggregate has the flows of one policy, its *members*. An allocation
+//! decides which member sends next.
 
 #![expect(clippy::as_conversions, reason = "the model computes in real numbers")]
 
@@ -34,7 +35,7 @@ pub(crate) enum Change {
     Join(Member, Share),
     Update(Member, Share),
     /// Removes the member. Its waiting packets and its later packets are dropped.
-    Leave(Member),
+    Remove(Member),
     Profile(Profile),
 }
 
@@ -58,7 +59,7 @@ pub(crate) struct Shaping {
     /// Changes to make, in order of time.
     pub(crate) changes: VecDeque<(Time, Change)>,
     /// Members that were removed.
-    gone: BTreeSet<Member>,
+    removed: BTreeSet<Member>,
     /// Bytes that were dropped because their member was removed.
     pub(crate) dropped: u64,
 }
@@ -105,8 +106,8 @@ impl Queues {
 }
 
 impl Heads for Queues {
-    /// The allocation may look up three first packets per member for a grant: one for its savings,
-    /// one at the start and one at the end of its round.
+    /// For a grant, the allocation may look up three first packets per member: one for the savings
+    /// of the member, one at the start and one at the end of its round.
     fn head(&self, member: Member) -> Option<Bytes> {
         self.questions.set(self.questions.get() + 1);
         self.asked.set(self.asked.get() + 1);
@@ -123,7 +124,7 @@ impl Shaping {
             queues: Queues::default(),
             departures: Vec::new(),
             changes: VecDeque::new(),
-            gone: BTreeSet::new(),
+            removed: BTreeSet::new(),
             dropped: 0,
         }
     }
@@ -133,11 +134,11 @@ impl Shaping {
     pub(crate) fn run(&mut self, arrivals: &[Arrival], looks: Option<Duration>, end: Time) {
         let mut arrivals = arrivals.iter().peekable();
         let mut look = looks.map(|every| Time::ZERO + every);
-        let mut told = None;
+        let mut next_call = None;
         loop {
             let next = arrivals.peek().map(|arrival| arrival.at);
             let change = self.changes.front().map(|(at, _)| *at);
-            let now = [next, change, told, look].into_iter().flatten().min();
+            let now = [next, change, next_call, look].into_iter().flatten().min();
             let Some(now) = now.filter(|now| *now < end) else { return };
             look = looks.map(|every| (now + Duration::from_nanos(1)).round_up_to(every));
             while let Some((_, change)) = self.changes.pop_front_if(|(at, _)| *at <= now) {
@@ -146,21 +147,21 @@ impl Shaping {
             while let Some(arrival) = arrivals.next_if(|arrival| arrival.at <= now) {
                 self.arrive(now, *arrival);
             }
-            told = match self.triggers {
+            next_call = match self.triggers {
                 Triggers::All => self.serve(now),
-                Triggers::Timer(interval) => match told {
-                    Some(at) if at > now => told,
+                Triggers::Timer(interval) => match next_call {
+                    Some(at) if at > now => next_call,
                     Some(_) => self.serve(now).map(|at| at.round_up_to(interval)),
                     None if self.queues.are_empty() => None,
                     None => Some((now + Duration::from_nanos(1)).round_up_to(interval)),
                 },
             };
-            assert!(told.is_none_or(|at| at > now), "told to come back at once");
+            assert!(next_call.is_none_or(|at| at > now), "the next call is due at once");
         }
     }
 
     fn arrive(&mut self, now: Time, Arrival { member, bytes, .. }: Arrival) {
-        if self.gone.contains(&member) {
+        if self.removed.contains(&member) {
             self.dropped += bytes;
             return;
         }
@@ -185,12 +186,12 @@ impl Shaping {
     fn change(&mut self, now: Time, change: Change) {
         match change {
             Change::Join(member, share) => {
-                self.gone.remove(&member);
+                self.removed.remove(&member);
                 self.allocation.join(now, member, share);
             }
             Change::Update(member, share) => self.allocation.update(now, member, share),
-            Change::Leave(member) => {
-                self.gone.insert(member);
+            Change::Remove(member) => {
+                self.removed.insert(member);
                 self.dropped += self.queues.clear(member);
                 self.allocation.leave(now, member);
             }
@@ -231,7 +232,7 @@ pub(crate) fn served(departures: &[Departure], member: Member, from: Time, to: T
     departures.iter().filter(within).map(|it| it.bytes).sum()
 }
 
-/// Bytes that each member sends until `end`, by the recurrence in section 7.3 of the ledger.
+/// Bytes that each member sends until `end`, by the recurrence that defines `logical-partitions`.
 ///
 /// Computes the tokens of all members every 200 us, in real numbers.
 pub(crate) fn recurrence(
@@ -312,8 +313,8 @@ impl Recurrence {
                 continue;
             }
             let tokens = it.tokens + earned * it.weight / weights;
-            // The ledger assumes that a part is at least as long as a packet. Otherwise, a waiting
-            // member could never save enough tokens.
+            // The recurrence assumes that a part is at least as long as a packet. Otherwise, a
+            // waiting member could never save enough tokens.
             let head = it.queue.front().copied().unwrap_or(0.0);
             let depth = (self.burst * it.weight * it.rtt / reach).max(head);
             spill += (tokens - depth).max(0.0);

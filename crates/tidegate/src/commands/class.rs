@@ -87,13 +87,17 @@ fn print(classes: &Classes, context: &Context) -> anyhow::Result<Exit> {
     } else if classes.classes.is_empty() {
         context.output.text("no classes: the link has one queue")?;
     } else {
-        context.output.text(table(&classes.classes).trim_end())?;
-        if classes.classes.iter().any(|class| !class.promises.is_empty()) {
-            context.output.text("")?;
-            context.output.text(promises(&classes.classes).trim_end())?;
-        }
+        context.output.text(tables(classes).trim_end())?;
     }
     Ok(Exit::Done)
+}
+
+/// The tables of the classes and of the promises to them.
+pub(crate) fn tables(classes: &Classes) -> String {
+    let classes = &classes.classes;
+    let has_promises = classes.iter().any(|class| !class.promises.is_empty());
+    let promises = has_promises.then(|| format!("\n{}", promises(classes)));
+    table(classes) + &promises.unwrap_or_default()
 }
 
 /// The request that changes a class. Each of `fields` has the form FIELD=VALUE.

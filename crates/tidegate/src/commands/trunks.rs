@@ -14,10 +14,14 @@ pub(crate) fn list(context: &Context) -> anyhow::Result<Exit> {
     } else if trunks.trunks.is_empty() {
         context.output.text("no trunks end here")?;
     } else {
-        let weights = weights(&trunks.trunks);
-        context.output.text((table(&trunks.trunks) + &weights).trim_end())?;
+        context.output.text(tables(&trunks).trim_end())?;
     }
     Ok(Exit::Done)
+}
+
+/// The tables of the trunks and of their weights.
+pub(crate) fn tables(trunks: &Trunks) -> String {
+    table(&trunks.trunks) + &weights(&trunks.trunks)
 }
 
 fn table(trunks: &[Trunk]) -> String {

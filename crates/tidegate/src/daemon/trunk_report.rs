@@ -137,7 +137,7 @@ fn encapsulation(it: &PeerReport) -> Option<Encapsulation> {
         received_packets: carried.received,
         fragments: carried.fragments,
         too_big_packets: carried.too_big,
-        told_senders: carried.told,
+        told_senders: carried.errors,
         ignored_reports: it.ignored,
     })
 }

@@ -11,8 +11,9 @@ use crate::link::Overhead;
 use crate::marking::{Marker, Marks};
 use crate::packet::{Direction, Fifo, FlowId, Handover, Member, Which};
 use crate::policy::{Class, ClassSet};
-use crate::qdisc::Backlog;
+use crate::qdisc::{Backlog, QdiscSpec};
 use crate::random::Random;
+use crate::report::Mechanisms;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, Time};
 
 /// The access link in one direction.
@@ -22,6 +23,7 @@ pub(in crate::gateway) struct AccessLink {
     balance: Option<Balance>,
     /// The queue of a link without classes.
     queue: Waiting,
+    queue_spec: QdiscSpec,
     /// The classes. `None` without classes or without a rate.
     classes: Option<Box<Classes>>,
     /// Packets that a swap of policies left over. They precede the queue.
@@ -42,6 +44,7 @@ impl AccessLink {
             direction,
             balance,
             queue,
+            queue_spec: config.queue.clone(),
             classes: None,
             rest: Fifo::new(),
             control: None,
@@ -148,6 +151,15 @@ impl AccessLink {
         match &self.classes {
             Some(classes) => classes.marker(leaf),
             None => Some(self.queue.marked()?.marker()),
+        }
+    }
+
+    /// The queue of a link without classes, or the scheduler of its classes. Empty without a rate.
+    pub(in crate::gateway) fn mechanisms(&self) -> Mechanisms {
+        match &self.classes {
+            _ if self.balance.is_none() => Mechanisms::default(),
+            Some(classes) => classes.mechanisms_of_link(),
+            None => Mechanisms::of_queue(&self.queue_spec),
         }
     }
 
@@ -397,6 +409,7 @@ impl AccessLink {
         self.empty(cx, &mut waiting);
         let rate = self.balance.as_ref().map(Balance::rate);
         self.queue = queue(config, self.direction, rate);
+        self.queue_spec = config.queue.clone();
         while let Some(packet) = waiting.pop(cx.pool) {
             self.queue.enqueue(cx, packet);
         }

@@ -210,7 +210,7 @@ impl Egress {
     #[inline(never)]
     pub(in crate::gateway) fn turn_trunks(&mut self, up: &mut Upstream<'_>) {
         while let Some(id) = self.trunks.as_mut().and_then(|it| it.next_due(up.cx.now)) {
-            self.call_trunk(up, id, Trunk::turn);
+            self.call_trunk(up, id, Trunk::handle_timeout);
         }
     }
 

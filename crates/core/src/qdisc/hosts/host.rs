@@ -12,11 +12,11 @@ pub(super) struct HostState {
     acks: First,
     new: First,
     bulk: First,
-    /// Charged bytes that ACKs sent while packets of the other rings waited, minus the bytes that
-    /// the other rings have sent since.
+    /// Charged bytes of ACKs that departed while packets of the other rings waited, minus the
+    /// charged bytes of the other rings since then.
     acks_ahead: i64,
-    /// Charged bytes that new flows sent while bulk flows waited, minus the bytes that bulk flows
-    /// have sent since.
+    /// Charged bytes of new flows that departed while bulk flows waited, minus the charged bytes of
+    /// bulk flows since then.
     new_ahead: i64,
     /// Frame bytes of all flows of the host.
     pub(super) bytes: Bytes,
@@ -58,8 +58,8 @@ impl HostState {
         }
     }
 
-    /// The ring that is served next. A ring that is a `quantum` ahead of later rings waits for
-    /// them.
+    /// The ring that is served next. A ring that is a `quantum` ahead of later rings waits until
+    /// the later rings have sent packets.
     pub(super) fn first(&self, quantum: i64) -> Option<HostRing> {
         let waits = |ring: First| ring.member().is_some();
         let [acks, new, bulk] = [self.acks, self.new, self.bulk].map(waits);
@@ -101,8 +101,8 @@ pub(super) struct HostedFlow {
     pub(super) last: Last,
 }
 
-/// The host of `packet`, if the gateway knows it. At a link without a gateway, a hash of the
-/// sender's address stands for the host.
+/// The host of `packet`, if the gateway knows it. At a link without a gateway, the host is a hash
+/// of the sender's address.
 pub(super) fn host_of(pool: &PacketPool, packet: &Packet) -> Host {
     if packet.flow != FlowId::NONE {
         return pool.hosts().of(packet.flow);
