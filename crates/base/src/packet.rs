@@ -20,6 +20,7 @@ mod pool;
 mod ring;
 mod round_robin;
 mod sack;
+mod sizes;
 mod travel;
 mod tunnel;
 
@@ -38,6 +39,7 @@ pub use pool::{FlowChange, FrameCopy, Note, PacketId, PacketPool};
 pub use ring::{First, Links, Ring, Rings};
 pub use round_robin::{DeficitRoundRobin, Round};
 pub use sack::SackBlocks;
+pub use sizes::{FRAME, LEAST_MSS, USUAL_MSS};
 pub use travel::Travelling;
 pub use tunnel::TunnelKind;
 

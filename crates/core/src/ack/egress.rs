@@ -13,9 +13,10 @@
 
 use std::time::Duration;
 
-use super::constants::{FRAME, LEAST_TARGET, LONGEST, PER_ACK, UNSCALED};
+use super::constants::{LEAST_TARGET, PER_ACK, UNSCALED};
+use super::release::lasts;
 use super::takers::Takers;
-use crate::packet::{DeficitRoundRobin, First, make_room, slot};
+use crate::packet::{DeficitRoundRobin, FRAME, First, make_room, slot};
 use crate::{Bytes, Rate};
 
 /// State of an egress: its backlog, its rate, and the room for requests.
@@ -143,7 +144,7 @@ impl Wanted {
 
     /// [`way`](Self::way) in microseconds.
     fn on_its_way_us(&self) -> u64 {
-        let lasts = super::release::lasts(Duration::from_micros(self.near_us));
+        let lasts = lasts(Duration::from_micros(self.near_us));
         let most = u64::try_from(lasts.as_micros()).unwrap_or(u64::MAX);
         self.near_us.max(self.response_us.min(most))
     }
@@ -188,7 +189,7 @@ impl Wanted {
 
 /// Microseconds of `span`, up to the longest lifetime of credit.
 fn micros(span: Duration) -> u64 {
-    u64::try_from(span.min(LONGEST).as_micros()).unwrap_or(u64::MAX)
+    u64::try_from(span.min(lasts(Duration::MAX)).as_micros()).unwrap_or(u64::MAX)
 }
 
 /// The egresses of one direction, and the aggregates that send there.

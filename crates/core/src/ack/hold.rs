@@ -20,7 +20,6 @@ mod stop;
 pub use counts::Counts;
 pub(super) use flow::HeldFlow;
 
-use super::constants::COALESCE_BEYOND;
 use super::record::{Kind, NONE, Record, Records};
 use super::{Numbers, Returning};
 use crate::flow::before;
@@ -388,12 +387,14 @@ impl Holds {
         self.flows[member.index()].whole < WHOLE_OF_FLOW && pool.keep_whole_ack()
     }
 
-    /// Returns `true` if a plain ACK replaces the newest held ACK. The flow then has more than
-    /// [`COALESCE_BEYOND`] held ACKs, or the ACK has the `same` number and another window.
+    /// Returns `true` if a plain ACK replaces the newest held ACK. The flow then has more than a sixteenth of
+    /// [`MOST_OF_FLOW`] held ACKs, or the ACK has the `same` number and another window.
+    ///
+    /// Source: `postack`, R001-16.
     fn takes_the_place(&self, member: FlowIndex, same: bool) -> bool {
         let flow = &self.flows[member.index()];
         let last = flow.template != NONE && flow.template == flow.last;
-        last && (same || flow.count > COALESCE_BEYOND)
+        last && (same || flow.count > MOST_OF_FLOW / 16)
             && !self.records.get(flow.last).kind().any(Kind::DUPLICATE)
     }
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::constants::{FLOOR, FRAME, INTERVAL, LEAST_TARGET, SLIGHTLY};
+use super::constants::{FLOOR, LEAST_TARGET, SHORTEST_RTO, SLIGHTLY};
 use super::takers::{Takers, part};
-use crate::packet::{FlowIndex, make_room, slot};
+use crate::packet::{FRAME, FlowIndex, make_room, slot};
 use crate::time::nanos;
 use crate::{Bytes, Rate, Time};
 
@@ -73,18 +73,24 @@ struct Others {
     before: u64,
 }
 
+/// Shortest time over which packets are counted: two of the shortest timeouts. A sender that waits for a
+/// timeout has sent a packet by then.
+pub(super) fn least_interval() -> Duration {
+    SHORTEST_RTO * 2
+}
+
 /// The longest smoothing time, in nanoseconds.
 const LONGEST: u64 = 1 << 40;
 
 impl Shares {
-    /// Shares in `rate`. An interval lasts for `span`, and at least for [`INTERVAL`].
+    /// Shares in `rate`. An interval lasts for `span`, and at least for [`least_interval`].
     pub(super) fn new(rate: Rate, span: Duration) -> Self {
         Self {
             rate,
             leaves: rate,
             seen: Vec::new(),
             interval: 0,
-            span_us: nanos(span.max(INTERVAL)) / 1_000,
+            span_us: nanos(span.max(least_interval())) / 1_000,
             now: Takers::default(),
             before: Takers::default(),
             others: Others::default(),
@@ -263,7 +269,7 @@ impl Shares {
     pub(super) fn note_others(&mut self, now: Time, left: Bytes) {
         let Others { looked: (at, before), .. } = self.others;
         let time = now.since(at);
-        if time >= INTERVAL {
+        if time >= least_interval() {
             let bits = u128::from(left.0.saturating_sub(before.0)) * 8 * 1_000_000_000;
             let rate = u64::try_from(bits / time.as_nanos()).unwrap_or(u64::MAX);
             self.others = Others { looked: (now, left), now: rate, before: self.others.now };
@@ -311,7 +317,7 @@ mod tests {
                 steps.iter().enumerate().filter(|it| left(&it)).map(|(at, _)| at).next_back()
             };
             let play = |all: bool| {
-                let (mut shares, mut ms) = (Shares::new(Rate::from_mbps(100), INTERVAL), 0);
+                let (mut shares, mut ms) = (Shares::new(Rate::from_mbps(100), Duration::ZERO), 0);
                 for (at, (wait, member, weight, what)) in steps.iter().enumerate() {
                     ms += wait;
                     let now = Time::from_millis(ms);
@@ -336,7 +342,7 @@ mod tests {
     /// Catches: windows that shrink after a short burst of UDP, or long after the UDP has ended.
     #[test]
     fn what_others_take_for_long_is_taken_from_the_part_of_each() {
-        let mut shares = Shares::new(Rate::from_mbps(12), INTERVAL);
+        let mut shares = Shares::new(Rate::from_mbps(12), Duration::ZERO);
         let mut looks = vec![];
         for (ms, left) in
             [(400, 400_000), (800, 400_000), (1_200, 600_000), (1_300, 900_000), (1_600, 1_000_000)]
@@ -356,7 +362,7 @@ mod tests {
     /// Catches: a rate that rises as slowly as it falls; a clock that steps back.
     #[test]
     fn what_may_leave_next_is_followed_slowly_down_and_eight_times_as_fast_up() {
-        let mut shares = Shares::new(Rate::from_mbps(12), INTERVAL);
+        let mut shares = Shares::new(Rate::from_mbps(12), Duration::ZERO);
         let mut look = |ms, mbps| {
             let (now, second) = (Time::from_millis(ms), Duration::from_secs(1));
             shares.note_ahead(now, Some(Rate::from_mbps(mbps)), second);
@@ -379,7 +385,7 @@ mod tests {
     /// Shares of 12 Mbit/s after `intervals`. In each, `came` bytes of two flows arrive. A `pressed` flow
     /// would send more.
     fn shared(intervals: u64, came: [u32; 2], pressed: [bool; 2]) -> Shares {
-        let mut shares = Shares::new(Rate::from_mbps(12), INTERVAL);
+        let mut shares = Shares::new(Rate::from_mbps(12), Duration::ZERO);
         for ms in (0..intervals).map(|n| 400 * n) {
             for member in [0, 1] {
                 let now = Time::from_millis(ms + 10);
@@ -422,7 +428,7 @@ mod tests {
     /// Catches: a new flow that inherits the activity of an earlier flow with the same index.
     #[test]
     fn who_leaves_leaves_nothing_to_the_next_with_its_number() {
-        let mut shares = Shares::new(Rate::from_mbps(12), INTERVAL);
+        let mut shares = Shares::new(Rate::from_mbps(12), Duration::ZERO);
         for (member, weight) in [(0, 100), (1, 1)] {
             shares.note(Time::ZERO, FlowIndex(member), Some(weight));
         }
@@ -446,7 +452,7 @@ mod tests {
 
     #[test]
     fn the_rate_is_shared_by_weight_among_those_that_are_active() {
-        let mut shares = Shares::new(Rate::from_mbps(12), INTERVAL);
+        let mut shares = Shares::new(Rate::from_mbps(12), Duration::ZERO);
         shares.note(Time::ZERO, FlowIndex(0), None);
         assert_eq!(shares.of(FlowIndex(0)), Rate::from_mbps(12));
         shares.note(Time::ZERO, FlowIndex(3), Some(3));

@@ -8,14 +8,14 @@
 
 use std::time::Duration;
 
-use super::constants::{FIRST_FLIGHT, LEAST_MSS};
+use super::constants::FIRST_FLIGHT;
 use super::hold::{Holds, Taken};
 use super::release::Paced;
 use super::shares::Shares;
 use super::windows::round_trip;
 use super::{AckControl, Call, Counts, Known, Numbers, Placement, Queue, Returning};
 use crate::meter::Profile;
-use crate::packet::{Fifo, FlowIndex, Packet, TcpFlags, TcpSegment, make_room};
+use crate::packet::{Fifo, FlowIndex, LEAST_MSS, Packet, TcpFlags, TcpSegment, make_room};
 use crate::{Bytes, Cx, Rate, Time, parameters};
 
 parameters! {
@@ -26,7 +26,7 @@ parameters! {
         // Source: `postack`, R001-6; RFC 9293, section 3.7.1 (without the option senders take 536).
         /// Largest segments that SYNs of uploads ask for, in bytes of the MSS option, for rates below some 10 kbit/s.
         /// Default: the option of the receiver.
-        mss: Option<Bytes> = None, in LEAST_MSS..=GREATEST_MSS;
+        mss: Option<Bytes> = None, in Bytes(LEAST_MSS.into())..=GREATEST_MSS;
     }
 }
 

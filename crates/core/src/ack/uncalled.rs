@@ -14,7 +14,10 @@
 //!
 //! Source: RFC 2914, section 3.2 (unresponsive flows); constants: `postack/aggressors`.
 
-use super::constants::{GROWTH, INTERVAL, MAX_HOLD, SILENT, UNSCALED};
+use std::time::Duration;
+
+use super::constants::{FIRST_RTO, GROWTH, MAX_HOLD, UNSCALED};
+use super::shares::least_interval;
 use crate::packet::{FlowIndex, make_room};
 use crate::wheel::TimerWheel;
 use crate::{Rate, Time};
@@ -64,23 +67,23 @@ impl Uncalled {
         let may = u32::try_from(may.saturating_add(may / u64::from(GROWTH))).unwrap_or(u32::MAX);
         let count = count.saturating_sub(may).min(limit);
         let refuses = count >= limit || (refused && count > limit / 2);
-        if span >= INTERVAL {
+        if span >= least_interval() {
             *flow = UncalledFlow { bytes: count, since: now, ..UncalledFlow::default() };
         }
         self.refusing = self.refusing - u32::from(refused) + u32::from(refuses);
         if refuses && !refused {
-            self.looks.set(member.0, now + INTERVAL + SILENT);
+            self.looks.set(member.0, now + silence());
         } else if refused && !refuses {
             self.looks.cancel(member.0);
         }
         !refuses
     }
 
-    /// Unresponsive flows of which no data has come for three seconds, or up to [`INTERVAL`] longer, count as
-    /// responsive.
+    /// Unresponsive flows of which no data has come for three seconds, or up to [`least_interval`] longer,
+    /// count as responsive.
     pub(super) fn expire(&mut self, now: Time) {
         while let Some(number) = self.looks.pop(now) {
-            let until = self.flows[FlowIndex(number).index()].since + INTERVAL + SILENT;
+            let until = self.flows[FlowIndex(number).index()].since + silence();
             if until > now {
                 self.looks.set(number, until);
             } else {
@@ -120,11 +123,19 @@ impl Uncalled {
     }
 }
 
+/// After so long without a new count, an unresponsive flow is silent. A sender that only retransmits sends
+/// within its first two timeouts, of which the second is twice as long.
+///
+/// Source: RFC 6298, sections 2.1 and 5.5.
+fn silence() -> Duration {
+    least_interval() + FIRST_RTO + FIRST_RTO * 2
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::packet::FRAME;
 
-    const FRAME: u32 = 1_514;
     const MEMBER: FlowIndex = FlowIndex(3);
     const RATE: fn(bool) -> Rate = |_| Rate::from_mbps(4);
 

@@ -5,7 +5,7 @@ use super::progress::Progress;
 use super::shaper::{Debt, Shaper};
 use super::{ShapingTimer, Tokens};
 use crate::allocation::Allocation;
-use crate::packet::{Fifo, FlowIndex, Which};
+use crate::packet::{FRAME, Fifo, FlowIndex, Which};
 use crate::policy::{Action, Conditioning, Mode, Policy, Profile};
 use crate::qdisc::{Backlog, Marked};
 use crate::random::Random;
@@ -43,9 +43,6 @@ impl Trigger {
     }
 }
 
-/// Size of a full-size Ethernet frame.
-const FRAME: Bytes = Bytes(1_514);
-
 /// The allocation of `conditioning` with initial `tokens`.
 pub(super) fn allocation(
     conditioning: &Conditioning,
@@ -56,7 +53,8 @@ pub(super) fn allocation(
     match tokens {
         Tokens::Burst => allocation.build(profile, now),
         Tokens::OneFrame { since } => {
-            let mut allocation = allocation.build(&profile.with_burst_of(FRAME), since);
+            let mut allocation =
+                allocation.build(&profile.with_burst_of(Bytes(FRAME.into())), since);
             allocation.set_profile(since, profile);
             allocation
         }

@@ -7,7 +7,8 @@ use super::progress::Progress;
 use super::{ShapingTimer, Tokens, TriggerSet, conditioner};
 use crate::allocation::{Allocation, AllocationSpec, Grant, Heads, Turn};
 use crate::packet::{
-    Controlled, Fifo, FlowId, FlowIndex, Handover, Packet, QueueIndex, Which, make_room, number,
+    Controlled, FRAME, Fifo, FlowId, FlowIndex, Handover, Packet, QueueIndex, Which, make_room,
+    number,
 };
 use crate::policy::{Conditioning, Profile};
 use crate::qdisc::{Backlog, Marked, Qdisc, QdiscSpec};
@@ -57,9 +58,6 @@ struct WaitingPackets<'a> {
     debts: &'a [Debt],
 }
 
-/// Most debt that is paid at once: a full-size frame.
-const PART: u64 = 1_514;
-
 /// Packets pass while the debt is at most the bytes of this time at the mean rate.
 ///
 /// If only a part of a flow's first window passes, the rest waits until the debt of that part is
@@ -74,7 +72,7 @@ const FEW_OWED: Bytes = Bytes(64 << 10);
 impl Heads for WaitingPackets<'_> {
     fn head(&self, member: FlowIndex) -> Option<Bytes> {
         match self.debts.get(member.index()) {
-            Some(debt) if debt.bytes > 0 => Some(Bytes(PART.min(debt.bytes))),
+            Some(debt) if debt.bytes > 0 => Some(Bytes(debt.bytes.min(FRAME.into()))),
             _ => self.queue.head(self.pool, QueueIndex::in_aggregate(member)),
         }
     }

@@ -29,7 +29,7 @@
 use std::time::Duration;
 
 use super::calendar::Calendar;
-use crate::ack::constants::{AHEAD, LONGEST, PER_ACK, SHORTEST, UNSCALED};
+use crate::ack::constants::{AHEAD, MAX_HOLD, PER_ACK, SHORTEST, UNSCALED};
 use crate::ack::egress::Wanted;
 use crate::ack::hold::{HeldFlow, Holds};
 use crate::ack::shares::Shares;
@@ -250,9 +250,10 @@ impl Response {
 /// A little more than the error of a time that is computed from bytes.
 const TICK: Duration = Duration::from_micros(1);
 
-/// Lifetime of credit for a sender at a round trip of `near`.
+/// Lifetime of credit for a sender at a round trip of `near`, which counts as [`MAX_HOLD`] at most.
 pub(in crate::ack) fn lasts(near: Duration) -> Duration {
-    (near + near / 2).clamp(SHORTEST, LONGEST)
+    let near = near.min(MAX_HOLD);
+    (near + near / 2).max(SHORTEST)
 }
 
 /// Two full segments for each unit of weight.
@@ -266,8 +267,7 @@ pub(in crate::ack) fn quantum(holds: &mut Holds, member: FlowIndex, weight: u32)
 mod tests {
     use super::*;
     use crate::ack::EgressState;
-
-    const FRAME: u32 = 1_514;
+    use crate::packet::FRAME;
 
     /// Departures in 5,000 turns of one segment each, and the mean backlog in segments. Data arrives up to
     /// `varies` us later than the shortest round trip of 200 us.

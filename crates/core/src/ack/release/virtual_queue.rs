@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::paced::Paced;
 use crate::ack::Queue;
-use crate::ack::constants::{SHORTEST_RTO, WITHIN_OTHERS};
+use crate::ack::constants::{MAX_HOLD, SHORTEST_RTO};
 use crate::ack::hold::Holds;
 use crate::ack::shares::Shares;
 use crate::ack::uncalled::Uncalled;
@@ -49,7 +49,9 @@ impl VirtualQueue {
         queue: Queue,
     ) {
         let Some(tcp) = packet.tcp.filter(|tcp| tcp.payload > 0) else { return };
-        let within = if queue.others > 0 { WITHIN_OTHERS } else { SHORTEST_RTO };
+        // Beside packets of others, a decision takes effect only after the hold, for which windows have room.
+        // With a shorter time, the queue and the rate oscillate.
+        let within = if queue.others > 0 { MAX_HOLD / 2 } else { SHORTEST_RTO };
         let rate = shares.drained(member, queue.own + queue.ahead.waiting, within);
         let flow = self.flow(member);
         flow.free = flow.free.max(now) + rate.time_for(packet.charged());
