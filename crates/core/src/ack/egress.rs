@@ -16,7 +16,7 @@ use std::time::Duration;
 use super::constants::{LEAST_TARGET, PER_ACK, UNSCALED};
 use super::release::lasts;
 use super::takers::Takers;
-use crate::packet::{DeficitRoundRobin, FRAME, First, Member, make_room};
+use crate::packet::{DeficitRoundRobin, FRAME, First, make_room, slot};
 use crate::{Bytes, Rate};
 
 /// State of an egress: its backlog, its rate, and the room for requests.
@@ -197,7 +197,7 @@ fn micros(span: Duration) -> u64 {
 pub(crate) struct EgressGates {
     places: Vec<Place>,
     /// Aggregates that wait for room, in the order of their turns at each egress.
-    turns: DeficitRoundRobin,
+    turns: DeficitRoundRobin<u32>,
     senders: Vec<Sender>,
     /// Number of aggregates that wait for room.
     waiting: u32,
@@ -210,7 +210,7 @@ struct Place {
     outstanding: u64,
     asked: Asked,
     wanted: Wanted,
-    turns: First,
+    turns: First<u32>,
 }
 
 /// An aggregate that sends to an egress.
@@ -285,9 +285,9 @@ impl EgressGates {
     /// The report replaces the last one of the aggregate, even one for another place. In a swap of policies,
     /// routes change before the accounts are closed.
     pub(crate) fn note(&mut self, place: usize, number: u32, call: Call, most: Option<Rate>) {
-        let member = Member(number);
-        make_room(&mut self.senders, member.index(), Sender::default());
-        let former = std::mem::replace(&mut self.senders[member.index()].place, place);
+        let member = number;
+        make_room(&mut self.senders, slot(member), Sender::default());
+        let former = std::mem::replace(&mut self.senders[slot(member)].place, place);
         if former != place {
             self.note_at(former, member, Call::default(), None);
         }
@@ -295,9 +295,9 @@ impl EgressGates {
     }
 
     /// Replaces the last report of `member`, which was for `place`, by `call`.
-    fn note_at(&mut self, place: usize, member: Member, call: Call, most: Option<Rate>) {
+    fn note_at(&mut self, place: usize, member: u32, call: Call, most: Option<Rate>) {
         make_room(&mut self.places, place, Place::default());
-        let (place, sender) = (&mut self.places[place], &mut self.senders[member.index()]);
+        let (place, sender) = (&mut self.places[place], &mut self.senders[slot(member)]);
         place.update(sender, &call, most);
         match (sender.call.more, call.more) {
             (false, true) => {
@@ -333,7 +333,7 @@ impl EgressGates {
         let quantum = place.quantum();
         let member = self.turns.next(&mut place.turns, |_| quantum)?;
         let credit = self.turns.credit(member).unsigned_abs();
-        Some((member.0, Bytes(room.min(credit))))
+        Some((member, Bytes(room.min(credit))))
     }
 }
 
@@ -382,7 +382,7 @@ mod tests {
         for _ in 0..3_000 {
             let (sender, room) = places.turn(7, || behind(0)).unwrap();
             assert!(room > Bytes::ZERO);
-            let at = Member(sender).index();
+            let at = slot(sender);
             called[at] += worth[at];
             places.note(7, sender, more(worth[at]), MOST);
         }

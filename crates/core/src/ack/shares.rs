@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::constants::{FLOOR, LEAST_TARGET, SHORTEST_RTO, SLIGHTLY};
 use super::takers::{Takers, part};
-use crate::packet::{FRAME, Member, make_room, slot};
+use crate::packet::{FRAME, FlowIndex, make_room, slot};
 use crate::time::nanos;
 use crate::{Bytes, Rate, Time};
 
@@ -113,7 +113,7 @@ impl Shares {
     }
 
     /// Marks `member` as active at `now`. `None` keeps its weight.
-    pub(super) fn note(&mut self, now: Time, member: Member, weight: Option<u32>) {
+    pub(super) fn note(&mut self, now: Time, member: FlowIndex, weight: Option<u32>) {
         self.advance(now);
         make_room(&mut self.seen, member.index(), Seen::default());
         let before = self.seen[slot(member.0)];
@@ -138,7 +138,7 @@ impl Shares {
     }
 
     /// Forgets `member`, whose index another flow may get next. The other flows get its share at once.
-    pub(super) fn leave(&mut self, member: Member) {
+    pub(super) fn leave(&mut self, member: FlowIndex) {
         let Some(seen) = self.seen.get_mut(member.index()).map(std::mem::take) else { return };
         if seen.interval == 0 {
             return;
@@ -157,7 +157,7 @@ impl Shares {
 
     /// Counts `bytes` of arrived data of the active flow `member`, as charged. The flow is backlogged if it
     /// is `pressed`, or if it sends more than half of its max-min share.
-    pub(super) fn came(&mut self, member: Member, bytes: u32, pressed: bool) {
+    pub(super) fn came(&mut self, member: FlowIndex, bytes: u32, pressed: bool) {
         let Some(seen) = self.seen.get(member.index()).copied() else { return };
         let Some(before) = seen.came.filter(|_| bytes > 0 || pressed) else { return };
         let came = before.saturating_add(bytes);
@@ -169,7 +169,7 @@ impl Shares {
     }
 
     /// Notes the backlog of `member`.
-    pub(super) fn waits(&mut self, member: Member, bytes: Bytes) {
+    pub(super) fn waits(&mut self, member: FlowIndex, bytes: Bytes) {
         make_room(&mut self.seen, member.index(), Seen::default());
         self.seen[slot(member.0)].waits = u32::try_from(bytes.0).unwrap_or(u32::MAX);
     }
@@ -180,7 +180,7 @@ impl Shares {
     /// down all flows.
     ///
     /// Source: `postack`, R001-9: `r * (1 - (B - Q) / (C * 0.2 s))`, at least 0.3.
-    pub(super) fn drained(&self, member: Member, queue: Bytes, within: Duration) -> Rate {
+    pub(super) fn drained(&self, member: FlowIndex, queue: Bytes, within: Duration) -> Rate {
         let of = self.of(member);
         let own = u64::from(self.seen.get(member.index()).map_or(0, |seen| seen.waits));
         let less =
@@ -202,22 +202,22 @@ impl Shares {
     }
 
     /// The weight of `member`.
-    pub(super) fn weight(&self, member: Member) -> u32 {
+    pub(super) fn weight(&self, member: FlowIndex) -> u32 {
         self.seen.get(member.index()).map_or(1, |seen| seen.weight)
     }
 
     /// Share of `member` in the rate by weight, among all active flows: never zero.
-    pub(super) fn of(&self, member: Member) -> Rate {
+    pub(super) fn of(&self, member: FlowIndex) -> Rate {
         self.part(self.rate.bps(), member)
     }
 
     /// Max-min share of `member` in the egress rate, less the packets without ACK control: never zero.
-    pub(super) fn most(&self, member: Member) -> Rate {
+    pub(super) fn most(&self, member: FlowIndex) -> Rate {
         self.level(self.weight(member))
     }
 
     /// The share of `member` if it and all `excluded` flows were active with its weight: never zero.
-    pub(super) fn part_if_active(&self, member: Member, excluded: u32) -> Rate {
+    pub(super) fn part_if_active(&self, member: FlowIndex, excluded: u32) -> Rate {
         let weight = self.weight(member);
         let more = u64::from(weight) * u64::from(excluded.max(1));
         let all = self.now.weight().max(self.before.weight()) + more;
@@ -226,11 +226,11 @@ impl Shares {
 
     /// Share of `member` by weight in the egress rate, less the packets without ACK control: never zero. A
     /// flow that has not been seen yet counts as active.
-    pub(super) fn equal(&self, member: Member) -> Rate {
+    pub(super) fn equal(&self, member: FlowIndex) -> Rate {
         self.part(self.leaves.bps().saturating_sub(self.taken()), member)
     }
 
-    fn part(&self, rate: u64, member: Member) -> Rate {
+    fn part(&self, rate: u64, member: FlowIndex) -> Rate {
         let weight = self.weight(member);
         let is_new = self.seen.get(member.index()).is_none_or(|seen| seen.interval == 0);
         let all = self.now.weight().max(self.before.weight())
@@ -311,7 +311,7 @@ mod tests {
         fn who_leaves_leaves_its_part_to_the_others_at_once(
             steps in prop::collection::vec((0u64..150, 0u32..3, 1u32..4, 0u8..4), 1..60),
         ) {
-            const CLOCK: Member = Member(3);
+            const CLOCK: FlowIndex = FlowIndex(3);
             let last = |member| {
                 let left = |it: &&(usize, &(u64, u32, u32, u8))| it.1.1 == member && it.1.3 == 0;
                 steps.iter().enumerate().filter(|it| left(&it)).map(|(at, _)| at).next_back()
@@ -325,7 +325,7 @@ mod tests {
                     if !all && last(*member).is_some_and(|last| at <= last) {
                         continue;
                     }
-                    let member = Member(*member);
+                    let member = FlowIndex(*member);
                     if *what == 0 {
                         shares.leave(member);
                         continue;
@@ -348,7 +348,7 @@ mod tests {
             [(400, 400_000), (800, 400_000), (1_200, 600_000), (1_300, 900_000), (1_600, 1_000_000)]
         {
             for member in [0, 1] {
-                shares.note(Time::from_millis(ms), Member(member), None);
+                shares.note(Time::from_millis(ms), FlowIndex(member), None);
             }
             shares.note_others(Time::from_millis(ms), Bytes(left));
             looks.push(shares.taken());
@@ -389,8 +389,8 @@ mod tests {
         for ms in (0..intervals).map(|n| 400 * n) {
             for member in [0, 1] {
                 let now = Time::from_millis(ms + 10);
-                shares.note(now, Member(member), None);
-                shares.came(Member(member), came[slot(member)], pressed[slot(member)]);
+                shares.note(now, FlowIndex(member), None);
+                shares.came(FlowIndex(member), came[slot(member)], pressed[slot(member)]);
             }
         }
         shares
@@ -401,23 +401,26 @@ mod tests {
     /// overflow.
     #[test]
     fn who_would_send_more_may_have_what_the_others_leave() {
-        let most = |shares: &Shares, member| shares.most(Member(member)).bps() / 1_000;
+        let most = |shares: &Shares, member| shares.most(FlowIndex(member)).bps() / 1_000;
         let chatty = shared(3, [5_000, 0], [false, true]);
         assert_eq!(most(&chatty, 1), 11_900);
-        assert_eq!(chatty.of(Member(1)), Rate::from_mbps(6));
-        assert_eq!([1, 2].map(|member| chatty.equal(Member(member))), [6, 4].map(Rate::from_mbps));
+        assert_eq!(chatty.of(FlowIndex(1)), Rate::from_mbps(6));
+        assert_eq!(
+            [1, 2].map(|member| chatty.equal(FlowIndex(member))),
+            [6, 4].map(Rate::from_mbps)
+        );
         assert_eq!(most(&shared(3, [5_000, 0], [true, true]), 1), 6_000);
         assert_eq!(most(&shared(3, [320_000, 320_000], [false, false]), 1), 6_000);
         assert_eq!(most(&shared(3, [u32::MAX, u32::MAX], [false, false]), 0), 6_000);
         let mut gone = shared(3, [0, 0], [true, true]);
-        gone.note(Time::from_millis(1_300), Member(0), None);
+        gone.note(Time::from_millis(1_300), FlowIndex(0), None);
         assert_eq!(most(&gone, 0), 6_000); // the other was there an interval ago
-        gone.note(Time::from_millis(1_700), Member(0), None);
+        gone.note(Time::from_millis(1_700), FlowIndex(0), None);
         assert_eq!(most(&gone, 0), 12_000);
         gone.leaves(Rate::from_mbps(3));
         assert_eq!(most(&gone, 0), 3_000);
         assert_eq!(
-            (gone.equal(Member(0)), gone.of(Member(0))),
+            (gone.equal(FlowIndex(0)), gone.of(FlowIndex(0))),
             (Rate::from_mbps(3), Rate::from_mbps(12))
         );
     }
@@ -427,13 +430,13 @@ mod tests {
     fn who_leaves_leaves_nothing_to_the_next_with_its_number() {
         let mut shares = Shares::new(Rate::from_mbps(12), Duration::ZERO);
         for (member, weight) in [(0, 100), (1, 1)] {
-            shares.note(Time::ZERO, Member(member), Some(weight));
+            shares.note(Time::ZERO, FlowIndex(member), Some(weight));
         }
-        shares.leave(Member(0));
-        shares.leave(Member(7)); // never seen
-        shares.note(Time::from_secs(60), Member(0), None);
-        shares.note(Time::from_secs(60), Member(1), None);
-        assert_eq!(shares.of(Member(1)), Rate::from_mbps(6));
+        shares.leave(FlowIndex(0));
+        shares.leave(FlowIndex(7)); // never seen
+        shares.note(Time::from_secs(60), FlowIndex(0), None);
+        shares.note(Time::from_secs(60), FlowIndex(1), None);
+        assert_eq!(shares.of(FlowIndex(1)), Rate::from_mbps(6));
     }
 
     /// Catches: a weight subtracted from the sum of the wrong interval after a clock that stepped back.
@@ -441,24 +444,24 @@ mod tests {
     fn a_clock_that_steps_back_ends_no_interval() {
         let mut shares = shared(3, [5_000, 0], [false, true]);
         for ms in [1_300, 500, 500, 1_300] {
-            shares.note(Time::from_millis(ms), Member(1), None);
-            shares.came(Member(1), 0, true);
+            shares.note(Time::from_millis(ms), FlowIndex(1), None);
+            shares.came(FlowIndex(1), 0, true);
         }
-        assert_eq!(shares.most(Member(1)), Rate::from_bps(11_900_000));
+        assert_eq!(shares.most(FlowIndex(1)), Rate::from_bps(11_900_000));
     }
 
     #[test]
     fn the_rate_is_shared_by_weight_among_those_that_are_active() {
         let mut shares = Shares::new(Rate::from_mbps(12), Duration::ZERO);
-        shares.note(Time::ZERO, Member(0), None);
-        assert_eq!(shares.of(Member(0)), Rate::from_mbps(12));
-        shares.note(Time::ZERO, Member(3), Some(3));
-        shares.note(Time::ZERO, Member(3), Some(2));
-        assert_eq!(shares.of(Member(0)), Rate::from_mbps(4));
-        assert_eq!(shares.of(Member(3)), Rate::from_mbps(8));
+        shares.note(Time::ZERO, FlowIndex(0), None);
+        assert_eq!(shares.of(FlowIndex(0)), Rate::from_mbps(12));
+        shares.note(Time::ZERO, FlowIndex(3), Some(3));
+        shares.note(Time::ZERO, FlowIndex(3), Some(2));
+        assert_eq!(shares.of(FlowIndex(0)), Rate::from_mbps(4));
+        assert_eq!(shares.of(FlowIndex(3)), Rate::from_mbps(8));
         for ms in [500, 900] {
-            shares.note(Time::from_millis(ms), Member(0), None);
+            shares.note(Time::from_millis(ms), FlowIndex(0), None);
         }
-        assert_eq!(shares.of(Member(0)), Rate::from_mbps(12)); // 3 was last seen two intervals ago
+        assert_eq!(shares.of(FlowIndex(0)), Rate::from_mbps(12)); // 3 was last seen two intervals ago
     }
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use super::constants::{FIRST_RTO, GROWTH, MAX_HOLD, UNSCALED};
 use super::shares::least_interval;
-use crate::packet::{Member, make_room};
+use crate::packet::{FlowIndex, make_room};
 use crate::wheel::TimerWheel;
 use crate::{Rate, Time};
 
@@ -48,7 +48,7 @@ impl Uncalled {
     pub(super) fn came(
         &mut self,
         now: Time,
-        member: Member,
+        member: FlowIndex,
         bytes: u32,
         rate: impl FnOnce(bool) -> Rate,
     ) -> bool {
@@ -83,7 +83,7 @@ impl Uncalled {
     /// count as responsive.
     pub(super) fn expire(&mut self, now: Time) {
         while let Some(number) = self.looks.pop(now) {
-            let until = self.flows[Member(number).index()].since + silence();
+            let until = self.flows[FlowIndex(number).index()].since + silence();
             if until > now {
                 self.looks.set(number, until);
             } else {
@@ -98,14 +98,14 @@ impl Uncalled {
     }
 
     /// Counts an ACK of `member` that departed and requests `bytes`.
-    pub(super) fn asked(&mut self, member: Member, bytes: u32) {
+    pub(super) fn asked(&mut self, member: FlowIndex, bytes: u32) {
         if let Some(flow) = self.flows.get_mut(member.index()) {
             flow.asked = flow.asked.saturating_add(bytes);
         }
     }
 
     /// Returns `true` if the sender of `member` does not respond.
-    pub(super) fn refuses(&self, member: Member) -> bool {
+    pub(super) fn refuses(&self, member: FlowIndex) -> bool {
         self.looks.deadline(member.0).is_some()
     }
 
@@ -115,7 +115,7 @@ impl Uncalled {
     }
 
     /// Forgets `member`, whose index another flow may get next.
-    pub(super) fn leave(&mut self, member: Member) {
+    pub(super) fn leave(&mut self, member: FlowIndex) {
         self.refusing -= u32::from(self.looks.cancel(member.0));
         if let Some(flow) = self.flows.get_mut(member.index()) {
             *flow = UncalledFlow::default();
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
     use crate::packet::FRAME;
 
-    const MEMBER: Member = Member(3);
+    const MEMBER: FlowIndex = FlowIndex(3);
     const RATE: fn(bool) -> Rate = |_| Rate::from_mbps(4);
 
     /// Sends frames at `kbps` for `ms` milliseconds. ACKs request `asked` 1024ths of each frame. Returns the

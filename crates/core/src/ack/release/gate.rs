@@ -35,7 +35,7 @@ use crate::ack::hold::{HeldFlow, Holds};
 use crate::ack::shares::Shares;
 use crate::ack::uncalled::Uncalled;
 use crate::ack::{Call, EgressState, Queue};
-use crate::packet::{DeficitRoundRobin, Fifo, First, Member};
+use crate::packet::{DeficitRoundRobin, Fifo, First, FlowIndex};
 use crate::time::nanos;
 use crate::{Bytes, Cx, Rate, Time};
 
@@ -44,8 +44,8 @@ use crate::{Bytes, Cx, Rate, Time};
 pub(in crate::ack) struct Gate {
     outstanding: Calendar,
     /// Deficit round robin of the flows with held ACKs, and the flow whose turn it is.
-    turns: DeficitRoundRobin,
-    waiting: First,
+    turns: DeficitRoundRobin<FlowIndex>,
+    waiting: First<FlowIndex>,
     wanted: Wanted,
     /// Bytes that ACKs of this aggregate requested since the last report to the egress.
     called: u64,
@@ -139,7 +139,7 @@ impl Gate {
     }
 
     /// Adds `member`, which has held ACKs, to the flows that release ACKs in turn.
-    pub(in crate::ack) fn wait(&mut self, member: Member, quantum: u32) {
+    pub(in crate::ack) fn wait(&mut self, member: FlowIndex, quantum: u32) {
         if self.turns.join(&mut self.waiting, member, quantum.into()) {
             self.wanted.waiting += 1;
         }
@@ -259,7 +259,7 @@ pub(in crate::ack) fn lasts(near: Duration) -> Duration {
 /// Two full segments for each unit of weight.
 ///
 /// Source: `postack`, R001-9.
-pub(in crate::ack) fn quantum(holds: &mut Holds, member: Member, weight: u32) -> u32 {
+pub(in crate::ack) fn quantum(holds: &mut Holds, member: FlowIndex, weight: u32) -> u32 {
     holds.flow(member).segment().saturating_mul(PER_ACK).saturating_mul(weight.max(1))
 }
 
