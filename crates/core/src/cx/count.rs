@@ -8,9 +8,9 @@ report! {
     /// the bytes of all its frames on the wire.
     #[derive(Copy, Eq)]
     pub Count, summed {
-        /// Packets.
+        /// Number of packets.
         packets: u64;
-        /// Bytes.
+        /// Number of bytes.
         bytes: u64;
     }
 }

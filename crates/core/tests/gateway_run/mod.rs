@@ -1,4 +1,4 @@
-//! A gateway that a test drives step by step, and policies for the test.
+//! A gateway that a test drives step by step, and policies for the tests.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub(crate) struct Run {
     pub(crate) offered: u64,
 }
 
-/// Most wake-ups in a row without a departure. At each, the gateway may drop packets.
+/// Most wake-ups in a row without a departure. At each wake-up, the gateway may drop packets.
 const MOST_IDLE: u32 = 10_000;
 
 impl Run {

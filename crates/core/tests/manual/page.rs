@@ -1,4 +1,4 @@
-//! Writes the manual page of all mechanisms.
+//! Writes the manual page of all mechanisms, which are the algorithms that a policy file can name.
 
 use tidegate_core::parameters::{Form, Parameter};
 use tidegate_core::scheduler::{Term, TermForm};
@@ -56,7 +56,8 @@ fn paragraph(text: &str) -> String {
     wrapped(text, WIDTH).join("\n") + "\n"
 }
 
-/// The table row of a parameter. If the parameter is a table, also the rows of its fields.
+/// The table row of a parameter. If the values of the parameter are tables, also the rows of their
+/// fields.
 fn rows(parameter: &Parameter, within: &str) -> String {
     let Parameter { name, about, default, form, limits } = parameter;
     let default = default.as_ref().map_or_else(String::new, |default| format!("`{default}`"));

@@ -41,7 +41,7 @@ pub(super) fn status(seen: PlaneSnapshot) -> api::Status {
     }
 }
 
-/// The policies in `all` that have no aggregate in `seen`, since they had no packet.
+/// The policies in `all` without an aggregate in `seen`, because no packet has matched them.
 pub(super) fn idle(all: &[Policy], seen: &[api::Aggregate]) -> Vec<String> {
     let seen: HashSet<&str> = seen.iter().map(|it| it.policy.as_str()).collect();
     let names = all.iter().map(|policy| &policy.name);
@@ -84,7 +84,8 @@ fn link_direction(seen: &PlaneSnapshot, direction: Direction) -> api::LinkDirect
 
 fn bypassed(it: &Bypassed) -> api::Bypassed {
     let count = |it: FrameCount| Count { packets: it.frames, bytes: it.bytes };
-    let [idle, told, silent, no_socket] = [it.idle, it.told, it.silent, it.no_socket].map(count);
+    let [idle, told, silent, no_socket] =
+        [it.idle, it.requested, it.silent, it.no_socket].map(count);
     api::Bypassed { idle, told, silent, no_socket }
 }
 
