@@ -1,4 +1,5 @@
-//! Classes on the link of a gateway: their shares, and changes that lose or reorder no packets.
+//! Classes on the link of a gateway: their shares, and changes that lose or reorder no packets. A
+//! policy names the class of its packets. A flow without an entry in the flow table is *untracked*.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -8,7 +9,7 @@ use proptest::prelude::*;
 use tidegate_core::class::delay::Part;
 use tidegate_core::gateway::{ClassChangeError, ClassContents, Gateway, GatewayConfig};
 use tidegate_core::link::Overhead;
-use tidegate_core::packet::{Direction, Endpoint, FlowKey, Kind, Member, Network, Protocol};
+use tidegate_core::packet::{Direction, Endpoint, FlowKey, Kind, Network, Protocol, QueueIndex};
 use tidegate_core::policy::{
     Action, Class, ClassChange, ClassFaultKind, ClassSet, Filter, Mode, Policy, PolicySet, Range,
 };
@@ -94,7 +95,7 @@ impl Run {
             segments: 1,
             network_offset,
             kind,
-            member: Member(host.into()),
+            queue_index: QueueIndex(host.into()),
             ..Packet::default()
         };
         *number += 1;

@@ -1,5 +1,5 @@
 //! A gateway whose classes share one buffer under the scheduler `jobs`: drops, changes while
-//! packets wait, and swaps of the scheduler.
+//! packets wait, and swaps. A swap replaces the policies, classes or scheduler.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tidegate_core::gateway::{ClassChangeError, ClassContents, Gateway, GatewayConfig};
 use tidegate_core::link::Overhead;
-use tidegate_core::packet::{Direction, Endpoint, FlowKey, Member, Network, Protocol};
+use tidegate_core::packet::{Direction, Endpoint, FlowKey, Network, Protocol, QueueIndex};
 use tidegate_core::policy::{
     Action, Class, ClassChange, ClassFaultKind, ClassSet, Filter, Mode, Policy, PolicySet, Range,
 };
@@ -91,7 +91,7 @@ impl Run {
             segments: 1,
             // The packet's number is stored in `network_offset`, which the gateway does not read.
             network_offset: *number,
-            member: Member(host.into()),
+            queue_index: QueueIndex(host.into()),
             ..Packet::default()
         };
         *number += 1;

@@ -1,13 +1,14 @@
 //! The tracked flows of the markings `heuristic` and `coverage`, and their waiting packets, the oldest first.
 //!
-//! These markings track only a part of the flows. They mark the flow whose packet has waited longest.
+//! These markings mark packets before a queue overflows. They track only a part of the flows, and
+//! mark the flow whose packet has waited longest.
 
 use std::collections::VecDeque;
 
 use super::Target;
 use super::tracker::{Sighting, Track, TrackerSpec};
 use crate::Packet;
-use crate::packet::{FlowId, Member, TcpFlags, make_room, number, slot};
+use crate::packet::{FlowId, QueueIndex, TcpFlags, make_room, number, slot};
 
 /// A tracked flow.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +36,7 @@ const _: () = assert!(size_of::<TrackedFlow>() <= 96);
 #[derive(Clone, Copy, Debug)]
 struct WaitingPacket {
     entry: u32,
-    member: Member,
+    queue_index: QueueIndex,
     arrived: u32,
 }
 
@@ -189,7 +190,7 @@ impl Memory {
         } else if self.waiting.len() == MOST_WAITING {
             self.pop();
         }
-        self.waiting.push_back(WaitingPacket { entry, member: packet.member, arrived });
+        self.waiting.push_back(WaitingPacket { entry, queue_index: packet.queue_index, arrived });
     }
 
     fn pop(&mut self) {
@@ -234,7 +235,7 @@ impl Memory {
             if !self.is_waiting(packet) {
                 self.stale += 1;
             } else if chosen(self.class(packet.entry), it) {
-                return Some(Target { flow: it.flow, member: packet.member });
+                return Some(Target { flow: it.flow, queue_index: packet.queue_index });
             }
         }
         if 2 * self.stale > self.waiting.len() {
