@@ -29,7 +29,7 @@ pub(super) struct Measured {
 
 /// A gateway whose busy part is larger than this is saturated.
 ///
-/// Chosen: a busy gateway pauses for a short time between two files.
+/// Chosen below one, because a busy gateway pauses for a short time between two files.
 const SATURATED: Factor = Factor::from_millionths(950_000);
 
 /// Consecutive rounds with a spare service rate that a decrease needs.

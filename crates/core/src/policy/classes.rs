@@ -272,7 +272,8 @@ impl ClassSet {
         Self::of(classes, rate, FULL_SIZE, &SchedulerSpec::default())
     }
 
-    /// As [`new`](Self::new), for packets that are charged with at most `frame`, and with the terms of `scheduler`.
+    /// The same as [`new`](Self::new), for packets that are charged with at most `frame`, and with
+    /// the terms of `scheduler`.
     ///
     /// # Errors
     ///
