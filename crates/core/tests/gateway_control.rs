@@ -136,8 +136,8 @@ fn arp_and_dhcp_complete_on_a_saturated_link_with_a_priority_class() {
     }
 }
 
-/// Catches: one queue for all stations; a quantum of a full-size frame, with which one station
-/// sends many short packets in a row.
+/// Catches: all stations in one queue; a quantum of a full-size frame, with which one station sends
+/// many short packets in a row.
 #[test]
 fn a_flood_of_one_station_does_not_delay_another() {
     let classes = vec![class("urgent", 7, 0)];

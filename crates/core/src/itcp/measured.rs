@@ -1,6 +1,7 @@
 //! The law `measured`: it compares the offered load with the service rate of the aggregate connection.
 //!
-//! Let `busy` be the busy part of a round, `a` the offered load, and `s` the service rate (see `round`):
+//! Let `w` be the weight of the aggregate connection, `busy` the busy part of a round, `a` the
+//! offered load, and `s` the service rate (see `round`):
 //!
 //! - `busy > 0.95`: `w += 0.5 (max((a - s) / s, 0) + margin) w`;
 //! - `busy < 0.95` and `a (1 + margin) < s` in two consecutive rounds: `w *= 1 - beta`.
