@@ -10,7 +10,7 @@ def two_way(
     k: int | None = None,
     a: float | None = None,
 ) -> dict[str, Any]:
-    """Compares the numbers of data and ACKs.
+    """Compares the sequence numbers of data and ACKs.
 
     It sees both directions.
 
