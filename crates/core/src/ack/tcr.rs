@@ -13,7 +13,7 @@ use super::hold::{Holds, Taken};
 use super::release::Paced;
 use super::shares::Shares;
 use super::windows::round_trip;
-use super::{AckControl, Call, Counts, Known, Numbers, Placement, Queue, Returning};
+use super::{Account, AckControl, Counts, Known, Numbers, Placement, Queue, Returning};
 use crate::meter::Profile;
 use crate::packet::{Fifo, Member, Packet, TcpFlags, TcpSegment, make_room};
 use crate::{Bytes, Cx, Rate, Time, parameters};
@@ -143,7 +143,7 @@ impl AckControl for Tcr {
         }
     }
 
-    fn serve(&mut self, cx: &mut Cx<'_>, _: Queue, out: &mut Fifo) -> Call {
+    fn serve(&mut self, cx: &mut Cx<'_>, _: Queue, out: &mut Fifo) -> Account {
         while let Some(member) = self.holds.unanswered(cx.now) {
             self.wait(cx.now, member);
         }
@@ -155,7 +155,7 @@ impl AckControl for Tcr {
                 self.pace.set(member, next);
             }
         }
-        Call::default()
+        Account::default()
     }
 
     fn ready_at(&self) -> Option<Time> {
