@@ -51,7 +51,7 @@ impl EgressState {
     pub(super) fn ask(&mut self, rates: &[u64], most: u64) {
         let mut place = Place::default();
         for rate in rates {
-            let report = Account { rate: *rate, ..Account::default() };
+            let report = CreditAccount { rate: *rate, ..CreditAccount::default() };
             place.update(&mut Sender::default(), &report, Some(Rate::from_bps(most)));
         }
         (self.asked, self.takers) = (place.account.rate, place.takers);
@@ -66,7 +66,7 @@ impl EgressState {
 /// An account of requests: the credit, and the measurements that determine the target. Each aggregate has an
 /// account, and so has each egress for the sum of its aggregates.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Account {
+pub struct CreditAccount {
     /// Outstanding credit, in charged bytes.
     pub(super) credit: u64,
     /// Bytes that an aggregate has requested since its last report. An egress has no reports of its own.
@@ -86,7 +86,7 @@ pub struct Account {
     pub(super) waiting: u32,
 }
 
-impl Account {
+impl CreditAccount {
     /// Notes a segment of `segment` charged bytes.
     pub(super) fn see(&mut self, segment: u32) {
         self.segment = self.segment.max(segment);
@@ -168,7 +168,7 @@ pub(crate) struct EgressGates {
 /// An egress that several aggregates share.
 #[derive(Clone, Copy)]
 struct Place {
-    account: Account,
+    account: CreditAccount,
     takers: Takers,
     turns: First,
 }
@@ -177,7 +177,7 @@ struct Place {
 #[derive(Clone, Copy, Default)]
 struct Sender {
     /// The account as the aggregate last reported it.
-    account: Account,
+    account: CreditAccount,
     /// Index of the egress for which the aggregate made that report.
     place: usize,
     /// The rate of the aggregate was below its max-min share, so it counts as satisfied.
@@ -186,13 +186,13 @@ struct Sender {
 
 impl Default for Place {
     fn default() -> Self {
-        Self { account: Account::default(), takers: Takers::default(), turns: First::NOBODY }
+        Self { account: CreditAccount::default(), takers: Takers::default(), turns: First::NOBODY }
     }
 }
 
 impl Place {
     /// Replaces the report of `sender` by `now`. The egress rate is `most`.
-    fn update(&mut self, sender: &mut Sender, now: &Account, most: Option<Rate>) {
+    fn update(&mut self, sender: &mut Sender, now: &CreditAccount, most: Option<Rate>) {
         let (sum, before) = (&mut self.account, &sender.account);
         sum.credit = sum.credit - before.credit + now.credit;
         sum.waiting = sum.waiting - before.waiting + now.waiting;
@@ -248,18 +248,24 @@ impl EgressGates {
     ///
     /// The report replaces the last one of the aggregate, even one for another place. In a swap of policies,
     /// routes change before the accounts are closed.
-    pub(crate) fn note(&mut self, place: usize, number: u32, report: Account, most: Option<Rate>) {
+    pub(crate) fn note(
+        &mut self,
+        place: usize,
+        number: u32,
+        report: CreditAccount,
+        most: Option<Rate>,
+    ) {
         let member = Member(number);
         make_room(&mut self.senders, member.index(), Sender::default());
         let former = std::mem::replace(&mut self.senders[member.index()].place, place);
         if former != place {
-            self.note_at(former, member, Account::default(), None);
+            self.note_at(former, member, CreditAccount::default(), None);
         }
         self.note_at(place, member, report, most);
     }
 
     /// Replaces the last report of `member`, which was for `place`, by `report`.
-    fn note_at(&mut self, place: usize, member: Member, report: Account, most: Option<Rate>) {
+    fn note_at(&mut self, place: usize, member: Member, report: CreditAccount, most: Option<Rate>) {
         make_room(&mut self.places, place, Place::default());
         let (place, sender) = (&mut self.places[place], &mut self.senders[member.index()]);
         place.update(sender, &report, most);
@@ -310,7 +316,7 @@ mod tests {
     /// Catches: room for a segment of every flow although one ping waits; no such room beside a queue.
     #[test]
     fn a_waiting_ping_adds_nothing_to_the_target_and_a_queue_adds_a_segment_for_each_flow() {
-        let account = Account { waiting: 8, ..Account::default() };
+        let account = CreditAccount { waiting: 8, ..CreditAccount::default() };
         let target =
             |others| account.within(Duration::MAX, Rate::from_kbps(1_500), Duration::ZERO, others);
         assert_eq!([0, 1, 2, 100].map(target), [3, 3, 8, 8].map(|segments| segments * 1_514));
@@ -319,7 +325,7 @@ mod tests {
     /// Catches: a target that is too small for the first requests; a target that stays long on a shorter path.
     #[test]
     fn a_longer_round_trip_counts_at_once_and_a_shorter_one_with_its_requests() {
-        let mut account = Account::default();
+        let mut account = CreditAccount::default();
         account.ask(Duration::from_millis(40), 1_514);
         assert_eq!(account.near_us, 40_000);
         (0..400).for_each(|_| account.ask(Duration::from_millis(4), 1_514));
@@ -327,8 +333,14 @@ mod tests {
     }
 
     /// Report of an aggregate that has requested `called` bytes and would request more.
-    fn more(called: u64) -> Account {
-        Account { called, rate: 10_000_000, near_us: 3_000, more: true, ..Account::default() }
+    fn more(called: u64) -> CreditAccount {
+        CreditAccount {
+            called,
+            rate: 10_000_000,
+            near_us: 3_000,
+            more: true,
+            ..CreditAccount::default()
+        }
     }
 
     fn behind(waiting: u64) -> EgressState {
@@ -362,17 +374,17 @@ mod tests {
         let room = |places: &EgressGates, waiting| places.complete(0, behind(waiting)).room.0;
         // Three full segments; or two, and 3 ms at 10 Mbit/s (the round trip of the senders).
         assert_eq!(room(&places, 1_000), 3 * 1_514 - 1_000);
-        let idle = Account { more: false, ..more(1 << 20) };
-        places.note(0, 1, Account { credit: 700, ..idle }, MOST);
-        places.note(0, 1, Account { credit: 500, ..idle }, MOST);
-        places.note(0, 2, Account { credit: 600, ..idle }, MOST);
+        let idle = CreditAccount { more: false, ..more(1 << 20) };
+        places.note(0, 1, CreditAccount { credit: 700, ..idle }, MOST);
+        places.note(0, 1, CreditAccount { credit: 500, ..idle }, MOST);
+        places.note(0, 2, CreditAccount { credit: 600, ..idle }, MOST);
         assert_eq!(room(&places, 0), 3_750 + 2 * 1_514 - 1_100);
         places.note(0, 2, more(0), MOST);
         assert!(places.is_waited_for());
         assert_eq!(room(&places, 0), 0);
         assert_eq!(places.turn(0, || behind(7_000)), None);
         assert_eq!(places.turn(0, || behind(0)).unwrap().0, 2);
-        places.note(0, 2, Account::default(), MOST);
+        places.note(0, 2, CreditAccount::default(), MOST);
         assert_eq!((places.turn(0, || behind(0)), places.is_waited_for()), (None, false));
         assert_eq!(places.complete(0, EgressState::default()).room.0, u64::MAX);
         places.note(0, 2, more(0), MOST);
@@ -384,7 +396,7 @@ mod tests {
     #[test]
     fn who_changes_its_place_is_forgotten_at_the_former_one() {
         let mut places = EgressGates::default();
-        let waits = |credit| Account { credit, ..more(0) };
+        let waits = |credit| CreditAccount { credit, ..more(0) };
         for sender in 0..2 {
             places.note(3, sender, waits(700), MOST);
         }
@@ -392,7 +404,7 @@ mod tests {
         places.note(5, 2, waits(100), MOST);
         let turn = |places: &mut EgressGates, at| places.turn(at, || behind(0)).map(|(who, _)| who);
         assert_eq!([3, 5].map(|at| turn(&mut places, at)), [Some(1), Some(0)]);
-        places.note(3, 1, Account::default(), MOST);
+        places.note(3, 1, CreditAccount::default(), MOST);
         assert_eq!(
             (
                 places.places[3].account.credit,
@@ -406,7 +418,7 @@ mod tests {
         assert_eq!(turn(&mut places, 3), None);
         for sender in [0, 2] {
             assert!(places.is_waited_for());
-            places.note(3, sender, Account::default(), MOST);
+            places.note(3, sender, CreditAccount::default(), MOST);
         }
         assert_eq!(
             (
@@ -427,7 +439,12 @@ mod tests {
         let mut parts = |asked: [u64; 3]| {
             for _ in 0..2 {
                 for (number, mbps) in (0..).zip(asked) {
-                    places.note(0, number, Account { rate: mbps * 1_000_000, ..more(0) }, MOST);
+                    places.note(
+                        0,
+                        number,
+                        CreditAccount { rate: mbps * 1_000_000, ..more(0) },
+                        MOST,
+                    );
                 }
             }
             asked.map(|mbps| {

@@ -26,7 +26,7 @@ use super::release::{Bound, Bucket, Rule, VirtualQueue, quantum};
 use super::shares::Shares;
 use super::uncalled::Uncalled;
 use super::windows::clamp;
-use super::{Account, AckControl, Counts, EgressState, Numbers, Placement, Queue, Returning};
+use super::{AckControl, Counts, CreditAccount, EgressState, Numbers, Placement, Queue, Returning};
 use crate::meter::Profile;
 use crate::packet::{Fifo, Member, Packet};
 use crate::{Bytes, Cx, Rate, Time, choice, parameters};
@@ -259,7 +259,7 @@ impl AckControl for PostAck {
         }
     }
 
-    fn serve(&mut self, cx: &mut Cx<'_>, queue: Queue, out: &mut Fifo) -> Account {
+    fn serve(&mut self, cx: &mut Cx<'_>, queue: Queue, out: &mut Fifo) -> CreditAccount {
         self.queue = queue;
         self.spend(queue);
         self.uncalled.expire(cx.now);
@@ -275,7 +275,7 @@ impl AckControl for PostAck {
             Rule::Bucket(bucket) => bucket.serve(cx, queue, holds, shares, called, out),
             Rule::VirtualQueue(it) => it.serve(cx, holds, called, out),
         }
-        Account::default()
+        CreditAccount::default()
     }
 
     fn ready_at(&self) -> Option<Time> {

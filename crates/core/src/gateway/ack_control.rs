@@ -12,7 +12,7 @@
 use super::Gateway;
 use super::egress::{Egress, EgressQueue};
 use super::status::show;
-use crate::ack::{Account, EgressState, Known, Returning};
+use crate::ack::{CreditAccount, EgressState, Known, Returning};
 use crate::aggregate::Aggregate;
 use crate::class::ClassId;
 use crate::flow::{Arrival, Claiming, Flow, Handle, Tracking};
@@ -176,7 +176,7 @@ impl Gateway {
         let egress = &mut self.egress[way.index()];
         let there = self.aggregates.get_mut(slot).filter(|it| it.direction() == way);
         let Some(aggregate) = there else {
-            return egress.note_report(at, slot, Account::default(), ahead.rate);
+            return egress.note_report(at, slot, CreditAccount::default(), ahead.rate);
         };
         let mut acks = Fifo::new();
         let report = aggregate.release(now, &mut self.pool, ahead, &mut acks);

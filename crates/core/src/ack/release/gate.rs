@@ -33,7 +33,7 @@ use crate::ack::constants::{AHEAD, LONGEST, PER_ACK, SHORTEST, UNSCALED};
 use crate::ack::hold::{HeldFlow, Holds};
 use crate::ack::shares::Shares;
 use crate::ack::uncalled::Uncalled;
-use crate::ack::{Account, EgressState, Queue};
+use crate::ack::{CreditAccount, EgressState, Queue};
 use crate::packet::{DeficitRoundRobin, Fifo, First, Member};
 use crate::time::nanos;
 use crate::{Bytes, Cx, Rate, Time};
@@ -46,7 +46,7 @@ pub(in crate::ack) struct Gate {
     turns: DeficitRoundRobin,
     waiting: First,
     /// Its credit, rate and `more` are those of the last report.
-    account: Account,
+    account: CreditAccount,
     response: Response,
     /// Time at which the rate has carried all requests to application-limited flows.
     answers: Time,
@@ -154,7 +154,7 @@ impl Gate {
         holds: &mut Holds,
         uncalled: &mut Uncalled,
         out: &mut Fifo,
-    ) -> Account {
+    ) -> CreditAccount {
         let (rate, mut more) = (shares.rate(), false);
         while let Some(member) = self.waiting.member() {
             if holds.releasable(member) == 0 {

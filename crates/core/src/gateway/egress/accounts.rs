@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{AccessLink, Egress, EgressRoute, TrunkId, Trunks};
-use crate::ack::{Account, EgressGates, EgressState};
+use crate::ack::{CreditAccount, EgressGates, EgressState};
 use crate::class::ClassId;
 use crate::packet::make_room;
 use crate::{Packet, Rate};
@@ -63,7 +63,7 @@ impl Egress {
         &mut self,
         at: EgressQueue,
         slot: u32,
-        report: Account,
+        report: CreditAccount,
         rate: Option<Rate>,
     ) {
         let account = self.account(at);
