@@ -39,7 +39,7 @@ OTHERS, OURS = "#8594a8", "#0b7a75"
 
 @dataclass(frozen=True)
 class Scale:
-    """A vertical axis: greatest value, step of the grid, and y of its bottom and height, pixels."""
+    """A vertical axis with its greatest value and grid step; bottom and height are in pixels."""
 
     most: float
     step: float
@@ -47,16 +47,16 @@ class Scale:
     height: float
 
     def at(self, value: float) -> float:
-        """The height of a value above the bottom."""
+        """The height of a value above the bottom, in pixels."""
         return self.height * min(value, self.most) / self.most
 
 
 def scale_for(
     values: Sequence[float], steps: Sequence[float], bottom: float, height: float
 ) -> Scale:
-    """The scale with the smallest step that needs at most four grid lines.
+    """The scale with the smallest grid step that needs at most four lines.
 
-    It leaves room for a number above the highest bar.
+    It keeps room for a number above the highest bar.
     """
     highest = max(values) * HEADROOM
     step = next((step for step in steps if highest <= 4 * step), steps[-1])
@@ -78,7 +78,7 @@ def bar(x: float, width: float, scale: Scale, value: float, fill: str) -> str:
 
 
 def grid(scale: Scale, title: str, unit: str) -> Iterator[str]:
-    """The lines of a scale through all panels, with their values."""
+    """The grid lines of a scale, drawn through all panels, with their values."""
     right = LEFT + len(PANELS) * (PANEL + GAP) - GAP
     for number in range(round(scale.most / scale.step) + 1):
         value = number * scale.step
@@ -89,7 +89,7 @@ def grid(scale: Scale, title: str, unit: str) -> Iterator[str]:
 
 
 def added_delays(phase: dict[str, Any]) -> tuple[float, float]:
-    """Median and 99th percentile of the ping beyond the path's round-trip time, in ms."""
+    """Median and 99th percentile of the ping's delay beyond the path's round-trip time, in ms."""
     ping = phase["ping_ms"]
     median = ping["added"] or 0.0
     path = (ping["p50"] or 0.0) - median

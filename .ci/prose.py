@@ -1,8 +1,8 @@
-"""Holds the prose of the repository to limits; `make check` runs it.
+"""Holds the prose of the repository to limits; `make check` runs this script.
 
-Readers stumble over long sentences, and over clauses with `what` or `who` in place of a noun. The
-limits hold for each kind of text by itself: pages, comments in Rust, strings in Rust, and Python.
-Left out are code, tables, headings, tests, and pages that programs write from claims.
+Readers stumble over long sentences, and over clauses with `what` or `who` in place of a noun. Each
+kind of text must keep the limits by itself: pages, comments in Rust, strings in Rust, and Python.
+The script ignores code, tables, headings, tests, and pages that programs write from claims.
 
 usage: prose.py [FILE...]    checks the whole repository; for FILEs it prints each fault
 """
@@ -51,23 +51,23 @@ HEADLESS = re.compile(
     rf"(?:what|who|whoever|whatever)\s+(?:{VERB})\b",
     re.IGNORECASE,
 )
-"""A clause whose subject is a pronoun: "what waits is dropped", "that of who has sent its last"."""
+"""A clause whose subject is a pronoun, such as "what waits is dropped"."""
 
 ASKING = re.compile(r"(?:What|Whether|How|When|Where|Who|Whose|Whom)\b")
 """The first word of a sentence that states a question instead of naming its subject."""
 
 UNUSUAL = re.compile(r"\b(?:anew|whoever|governed|held for gone|leave to send)\b", re.IGNORECASE)
-"""Words to replace by those of the field: again, every sender, ACK-controlled, dead, credit."""
+"""Unusual words. The field's words are: again, every sender, ACK-controlled, dead, credit."""
 
 PARTICLES = re.compile(
     r"(?:what|who|whom|whose|that|those|these|this|it|its|ones?|there|such|others?|they|them|each"
     r"|so|which|then|by|as|of)",
     re.IGNORECASE,
 )
-"""Words that refer to other words. A sentence with more than a third of such words is vague."""
+"""Words that refer to other words. In a vague sentence, more than a third of the words do so."""
 
 VAGUE_FROM = 8
-"""A sentence with fewer words is never vague."""
+"""A sentence with fewer words never counts as vague."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def paragraphs(page: str) -> Iterator[Text]:
         in_code ^= fence
         ends = fence or in_code or not stripped or stripped.startswith(("|", "#", "<", "!["))
         begins_item = re.match(r"\s*(?:[-*]|\d+\.)\s", line) is not None
-        # The second alternative is an argument in a docstring.
+        # The second alternative matches an argument in a docstring.
         begins_part = re.match(r"\s*(?:Source|Differs):|\s{8,}[a-z_]+: ", line) is not None
         if block and (ends or begins_item or begins_part):
             yield start, " ".join(block)
@@ -126,7 +126,7 @@ def paragraphs(page: str) -> Iterator[Text]:
 
 
 def sentences(texts: Iterator[Text]) -> Iterator[Sentence]:
-    """The sentences of texts. A piece of code counts as one word, and a link as its text."""
+    """The sentences of texts. A piece of code counts as one word. A link counts as its text."""
     for line, text in texts:
         plain = re.sub(r"(`+)[^`]*\1", "CODE", text)
         plain = re.sub(r"\[([^\]]*)\](?:\([^)]*\))?", r"\1", plain)
@@ -170,7 +170,7 @@ STRING = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 """A string literal of Rust."""
 
 OF_PEOPLE = re.compile(r"^[A-Za-z{`](?:(?!\\n)[^=\n|])*$")
-"""A string that is written for people: not a table, and not a line of a file."""
+"""A string for people. Tables and lines of files have other characters or line breaks."""
 
 
 def rust_strings(source: str) -> Iterator[Text]:
@@ -212,7 +212,7 @@ KINDS: dict[str, tuple[str, Callable[[str], Iterator[Text]]]] = {
 
 
 def beyond(kind: str, files: dict[str, str]) -> list[str]:
-    """A line for each limit that the files together exceed, followed by the faulty sentences."""
+    """For each limit that the files together exceed: a line about it, then the faulty sentences."""
     texts = KINDS[kind][1]
     read = [(name, sentence) for name, it in files.items() for sentence in sentences(texts(it))]
     complaints = []

@@ -2,9 +2,9 @@
 """Runs the jobs of `make test` side by side.
 
 Live tests sleep most of the time. Meanwhile other tests and builds run with the policy SCHED_IDLE:
-they get a processor only while no live test wants one. Live test programs run one at a time, except
-those of BESIDE, which run side by side. Each job's output is shown when the job ends. After a
-failure no further job begins.
+they get a processor only while no live test wants one. Live test programs run one at a time. Only
+those in BESIDE run at the same time as others. The output of each job is shown when the job ends.
+After a failure no further job begins.
 """
 
 import json
@@ -37,10 +37,10 @@ LIVE = {
     "tidegate-repository",
 }
 
-# Live test programs that may run beside others, each with its lane. A package name stands for all
-# programs of the package. A lane runs one program at a time, and lanes run side by side. All other
-# live test programs run afterwards. Tests of `tidegate-e2e` in this list begin with
-# `witnessed_beside_others`.
+# Live test programs that may run at the same time as others, each with its lane. A package name
+# means all programs of the package. Each lane runs one program at a time; different lanes run at
+# the same time. All other live test programs run afterwards. Tests of `tidegate-e2e` in this list
+# begin with `witnessed_beside_others`.
 BESIDE = {
     "trunks": 0,
     "control": 1,
@@ -61,7 +61,7 @@ CARGO = ["cargo", "--locked", "--color", "never"]
 
 
 class Stopped(Exception):
-    """Raised after this job or another one has failed."""
+    """Raised after any job has failed."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Compares our simulator and TCP with independent references: `make validate`.
 
-Prints tables on stdout and progress on stderr. The exit code is 1 if a verdict fails and its cause
-is not shown.
+Prints tables on stdout and progress on stderr. The exit code is 1 if a verdict fails and the
+comparison does not show its cause.
 """
 
 import argparse

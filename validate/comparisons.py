@@ -1,8 +1,8 @@
 """Compares the simulator with ns-2, ns-3, formulas and measured kernels.
 
 `golden`, `networks`, `aqms`, `losses` and `kernel` make one comparison each, and add its tables and
-verdicts to a report. A toggle reverses one detail of our TCP (its cause). If a difference from a
-reference then disappears, this detail explains the difference.
+verdicts to a report. A *toggle* reverses one detail of our TCP, the supposed cause of a difference.
+If the difference from a reference then disappears, this detail explains it.
 """
 
 import subprocess
@@ -170,7 +170,8 @@ def aqms(report: Report, pool: Executor) -> None:
 
 Formula: TypeAlias = Callable[[float, float, int], float]
 
-# For each name: the formula, an assumption of it that is wrong here, and the formula without it.
+# For each name: the formula, a wrong assumption of the formula, and the formula without this
+# assumption.
 FORMULAS: dict[str, tuple[Formula, str, Formula | None]] = {
     "Mathis": (mathis, "", None),
     "Padhye": (
@@ -198,8 +199,9 @@ def losses(report: Report, pool: Executor) -> None:
         for name, (formula, assumed, without) in FORMULAS.items():
             rate = Quantity(name, lambda run: run["goodput"], "{:.1f}/s", near)
             expected = {"formula": formula(*of)}
-            # The formula makes the wrong assumption, so the toggle changes the formula's value. The
-            # report expects a changed value of ours, so ours is scaled by the ratio of both values.
+            # The wrong assumption is in the formula, so the toggle changes the value of the
+            # formula. But the report expects a changed value of ours. So ours is scaled by the
+            # ratio of both formulas.
             turned = without(*of) if without else expected["formula"]
             explained = (
                 {assumed: segments["ours"] / turned * expected["formula"]} if without else {}

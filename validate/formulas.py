@@ -18,9 +18,9 @@ def padhye(
     """Segments per second that a sender without a window limit sends.
 
     Source: Padhye, Firoiu, Towsley, Kurose, SIGCOMM 1998, equation 31. The formula assumes that
-    with a lost segment the rest of its round is lost, so a loss often ends in a timeout. Without
-    this assumption (`lost_together` is false) losses are independent. A loss then ends in a timeout
-    only if the retransmission is lost as well.
+    after a lost segment all later segments of its round are lost too, so a loss often ends in a
+    timeout. Without this assumption (`lost_together` is false), losses are independent. A loss then
+    ends in a timeout only if the retransmission is lost as well.
     """
     b = segments_per_ack
     window = (2 + b) / (3 * b) + sqrt(8 * (1 - p) / (3 * b * p) + ((2 + b) / (3 * b)) ** 2)

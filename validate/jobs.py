@@ -1,8 +1,9 @@
 """Compares the scheduler `jobs` with the authors' JoBS in ns-2, for classes with guarantees.
 
 There are two networks: `cn2002` with the parameters of the authors' own script, and experiment 2 of
-the paper `marking` without its regulation. Our scheduler runs with `victim = "ns2"`, ns-2's search
-for the class that loses a packet, and with `output = "arrivals"`.
+the paper `marking` without its marking. Our scheduler runs with two options for comparison: `victim
+= "ns2"` searches like ns-2 for the class that loses a packet, and `output = "arrivals"` follows the
+authors' code.
 """
 
 import json
@@ -31,7 +32,8 @@ RATE = 45_000_000  # bit/s
 STEP = 0.5  # s; windows of throughput
 NEAR = 0.15  # relative tolerance; implementations differ packet by packet
 # ns-2's timer keeps running while no data is outstanding. When it expires, the window falls to one
-# segment (`slow_start_restart_`, `TcpAgent::timeout`). Pauses of experiment 2 often outlast it.
+# segment (`slow_start_restart_`, `TcpAgent::timeout`). In experiment 2, many pauses last longer
+# than this timer.
 IDLE = "restart"
 CN2002_BUFFER, EXP2_BUFFER = 400, 500  # packets; as in ns2/jobs.tcl
 
@@ -201,7 +203,7 @@ def cn2002(seed: int, ratio: int) -> str:
     limited = {"receive_window": f"{50 * (PACKET - 40)} B", "ack_every": 2}
 
     def bursts() -> dict[str, Any]:
-        """A flow that gets further data after each pause, even if earlier data is still unsent."""
+        """A flow that gets more data after each pause, even if earlier data is still unsent."""
         at, writes = chance.expovariate(1 / 0.2), []
         while at < UNTIL:
             writes.append([nanoseconds(at), f"{chance.randint(300, 1000) * (PACKET - 40)} B"])
@@ -305,7 +307,7 @@ def ours(network: str, seed: int, ratio: int) -> dict[str, float]:
 
 
 def quantities() -> list[Quantity]:
-    """Mean delay, loss and rate of each class, and the ratios. The longest delay has no verdict."""
+    """Mean delay, loss and rate of each class, and the ratios. The longest delay is not judged."""
 
     def taken(name: str, form: str, judged: bool) -> Quantity:
         near = within(NEAR) if judged else None

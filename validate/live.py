@@ -135,7 +135,10 @@ def seen(trace: Trace) -> dict[str, float]:
 
 
 def windows(report: Report, pool: Executor) -> None:
-    """Compares our sender's window over time with the kernel's, each with the other's receiver."""
+    """Compares the window of our sender over time with the kernel's.
+
+    Each sends to the other's receiver.
+    """
     link = (
         f'[link]\ndelay = "25 ms"\nrate = "{RATE:.0f} bit/s"\n'
         'queue = { kind = "drop-tail", limit = "62.5 kB" }\n'
@@ -160,7 +163,7 @@ def windows(report: Report, pool: Executor) -> None:
         turns.setdefault((control, sender), []).append(
             seen(run["trace" if sender == "ours" else "kernel_trace"])
         )
-    # On a busy machine bursts of packets cause losses, so the median over the turns counts.
+    # On a busy machine, bursts of packets cause losses. So the median over several runs counts.
     traces = {
         which: {name: median(run[name] for run in runs) for name in runs[0]}
         for which, runs in turns.items()

@@ -34,7 +34,7 @@ def figures(command: Sequence[str | Path]) -> dict[str, float]:
 def with_flows(
     scenario: Scenario, seed: int, use: Callable[[str], dict[str, float]]
 ) -> dict[str, float]:
-    """Calls `use` with the path of a file with the scenario's flows."""
+    """Calls `use` with the path of a file that lists the flows of the scenario."""
     with tempfile.NamedTemporaryFile("w", suffix=".flows") as file:
         file.writelines(
             f"{start:.9f} {rtt:.9f} {kind}\n" for start, rtt, kind in scenario.drawn(seed)

@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 
 
 def target() -> Path:
-    """The build directory of cargo."""
+    """The target directory of cargo."""
     return Path(os.environ.get("CARGO_TARGET_DIR", HERE.parent / "target"))
 
 
@@ -34,7 +34,7 @@ def program() -> Path:
 
 
 def value(it: object) -> str:
-    """A value of TOML."""
+    """Converts a value to TOML."""
     if isinstance(it, dict):
         return "{ " + ", ".join(f"{name} = {value(each)}" for name, each in it.items()) + " }"
     return json.dumps(it)
@@ -46,7 +46,7 @@ def table(array: str, /, **fields: object) -> str:
 
 
 def nanoseconds(seconds: float) -> str:
-    """A time in TOML."""
+    """A time in TOML, in nanoseconds."""
     return f"{round(seconds * 1e9)} ns"
 
 
@@ -83,7 +83,7 @@ def queue(scenario: Scenario) -> Mapping[str, Any]:
 
 
 def tcp(scenario: Scenario) -> dict[str, Any]:
-    """The end points: like those of ns-2, with SACK if the scenario has it."""
+    """The TCP settings of the end points: like those of ns-2, with SACK if the scenario has it."""
     return {
         "profile": "ns2-2003",
         "mss": f"{scenario.payload} B",

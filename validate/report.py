@@ -10,7 +10,7 @@ Run: TypeAlias = Mapping[str, Any]
 """The results of a run: numbers by name."""
 
 Near: TypeAlias = Callable[[float, float], bool]
-"""Returns whether our value is close enough to another one."""
+"""Returns True if our value is close enough to another value."""
 
 References: TypeAlias = Mapping[str, float | None]
 """Values of references by name; None for a missing value."""
@@ -23,7 +23,7 @@ class Quantity:
     name: str
     take: Callable[[Run], float]
     form: str
-    # Returns whether two values are close enough; `None` for a quantity without a verdict.
+    # Returns True if two values are close enough; `None` for a quantity without a verdict.
     near: Near | None = None
 
     def far(self, ours: float, references: References) -> list[str]:
@@ -40,19 +40,19 @@ class Quantity:
 
 
 def within(share: float) -> Near:
-    """Within this fraction of the reference."""
+    """Close enough: the difference is within this fraction of the reference."""
     return lambda ours, other: abs(ours - other) <= share * abs(other)
 
 
 def factor(most: float, both_below: float = 0.0) -> Near:
-    """Within this factor of the reference, or both below a negligible value."""
+    """Close enough: within this factor of the reference, or both below a negligible value."""
     return lambda ours, other: (
         max(ours, other) <= both_below or (0 < ours <= most * other and 0 < other <= most * ours)
     )
 
 
 def apart(most: float) -> Near:
-    """At most this difference."""
+    """Close enough: the values differ by at most this amount."""
     return lambda ours, other: abs(ours - other) <= most
 
 
@@ -68,14 +68,14 @@ MARKED = Quantity("marked", lambda run: 100 * run["marks"] / run["packets"], "{:
 
 
 def utilisation(rate: float) -> Quantity:
-    """Relative to a link of this rate."""
+    """The utilisation of a link of this rate."""
     return Quantity(
         "utilisation", lambda run: 100 * run["throughput"] / rate, "{:.1f} %", within(0.02)
     )
 
 
 def queue_of(buffer: float) -> Quantity:
-    """Mean queue, within a tenth of the buffer."""
+    """The mean queue. Close enough is a tenth of the buffer."""
     return Quantity(QUEUE.name, QUEUE.take, QUEUE.form, apart(buffer / 10_000))
 
 
@@ -92,12 +92,12 @@ class Report:
     failed: list[str] = field(default_factory=list)
 
     def say(self, text: str) -> None:
-        """A paragraph."""
+        """Adds a paragraph."""
         print(f"\n{text}", flush=True)
         self.said.append(text)
 
     def table(self, title: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        """A table of markdown; none if it has no rows."""
+        """Adds a table of markdown. Without rows, adds nothing."""
         lines = [
             "| " + " | ".join(map(str, cells)) + " |"
             for cells in [head, ["---"] * len(head), *rows]
@@ -115,8 +115,8 @@ class Report:
     ) -> list[str]:
         """A row with our value, the references, and the verdict.
 
-        A value that is too far away fails, unless reversing one of the causes in `explained` brings
-        it close enough. `explained` has the values with each cause reversed.
+        A value that is too far away fails, unless the reversal of a cause brings it close enough.
+        `explained` contains our value with each cause reversed.
         """
         known = {who: value for who, value in references.items() if value is not None}
         ratios = ", ".join(f"{ours / value:.2f}" for value in known.values() if value)
@@ -150,7 +150,7 @@ class Report:
         without: float,
         references: References,
     ) -> list[str]:
-        """A row about a cause. The cause is shown if the verdicts with and without it differ."""
+        """A row about a supposed cause. The cause is shown if the verdict changes without it."""
         shown = bool(quantity.far(ours, references)) != bool(quantity.far(without, references))
         if not shown:
             self.failed.append(f"{name}, {quantity.name}: not shown to come from: {cause}")
@@ -159,5 +159,5 @@ class Report:
 
 
 def progress(text: str) -> None:
-    """Reports the distance."""
+    """Prints progress on stderr."""
     print(f"\r{text}\033[K", end="", file=sys.stderr, flush=True)

@@ -13,7 +13,7 @@ Draw: TypeAlias = Callable[[random.Random], list[Flow]]
 
 @dataclass(frozen=True)
 class Toggle:
-    """A detail that causes some differences. `tcp` reverses it in our end points."""
+    """A detail of our TCP that causes some differences. `tcp` are settings that reverse it."""
 
     cause: str
     tcp: dict[str, Any]
@@ -42,7 +42,7 @@ class Scenario:
     loss: float = 0.0
     oracles: tuple[str, ...] = ("ns-2",)
     seeds: tuple[int, ...] = (1, 2, 3)
-    # TCP settings of our end points, on top of settings like ns-2's.
+    # TCP settings of our end points, in addition to settings like those of ns-2.
     tcp: dict[str, Any] = field(default_factory=dict)
     # Values measured with Linux, by quantity.
     measured: dict[str, float] = field(default_factory=dict)

@@ -1,6 +1,7 @@
-"""Measures bottleneck packets per CPU second on the dumbbell: ours, ns-2 and ns-3, alternating.
+"""Measures bottleneck packets per CPU second on the dumbbell: ours, ns-2 and ns-3, alternately.
 
-As a program it prints a table, or with `--json` the median of each simulator, `null` if missing.
+Run as a program, it prints a table. With `--json` it prints the median of each simulator, or `null`
+for a missing one.
 """
 
 import json
@@ -21,7 +22,7 @@ from .report import Report, progress
 from .scenarios import DUMBBELL, Scenario
 
 TURNS = 7
-MOST_TURNS = {"ns2": 3, "ns3": 1}  # they take seconds to a minute, and their results differ clearly
+MOST_RUNS = {"ns2": 3, "ns3": 1}  # They take up to a minute.
 SCENARIO = replace(DUMBBELL, sack=False)
 LIMITS = {"ns2": 5, "ns3": 80}
 MOST_TRACED = 2
@@ -69,7 +70,7 @@ def measure() -> dict[str, float | None]:
     rates: dict[str, list[float]] = {name: [] for name in who}
     for seed in range(1, TURNS + 1):
         for name, simulate in who.items():
-            if there.get(name, True) and seed <= MOST_TURNS.get(name, TURNS):
+            if there.get(name, True) and seed <= MOST_RUNS.get(name, TURNS):
                 progress(f"{name}, {seed} of {TURNS}")
                 done = simulate(SCENARIO, seed)
                 rates[name].append(done["packets"] / done["cpu"])

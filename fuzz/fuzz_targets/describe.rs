@@ -1,4 +1,4 @@
-//! Fuzzes the parser of frames: any bytes get a valid packet descriptor.
+//! Fuzzes the parser of frames: it returns a valid packet descriptor for any bytes.
 
 #![no_main]
 

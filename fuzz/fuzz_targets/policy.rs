@@ -1,4 +1,5 @@
-//! Fuzzes the reader of policy files: any text is parsed, or refused with a place and a reason.
+//! Fuzzes the reader of policy files: it parses any text, or refuses it with a position and a
+//! reason.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Fuzzes the reader of scenarios, and the simulator: any text runs, or is refused with a place and
-//! a reason.
+//! Fuzzes the reader of scenarios, and the simulator: any text is run, or refused with a position
+//! and a reason.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Fuzzes the datagrams of a trunk: only authentic ones are accepted.
+//! Fuzzes the datagrams of a trunk: a trunk accepts only authentic datagrams.
 
 #![no_main]
 

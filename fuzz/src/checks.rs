@@ -57,8 +57,8 @@ pub(crate) fn describe_any(bytes: &[u8]) {
         assert_eq!(described(&copy).key, packet.key);
     }
 
-    // The same frame, once with only its first half available, and once with a stated length that
-    // is larger.
+    // Two variants of the frame: only its first half is available; its stated length is larger than
+    // its bytes.
     let half = &bytes[..bytes.len() / 2];
     let mut short = Packet::default();
     describe(half, packet.len, &mut short);
@@ -153,9 +153,9 @@ pub(crate) fn aggregate_any(bytes: &[u8]) {
     }
 }
 
-/// Decodes messages of a trunk. If one is accepted, encoding it again must give the same bytes. A
-/// trunk must refuse all datagrams from a sender without the key, even if they differ from an
-/// authentic datagram in a few bits. Afterwards, it must still accept the authentic datagram.
+/// Decodes messages of a trunk. If a message is accepted, encoding it again must give the same
+/// bytes. A trunk must refuse all datagrams from a sender without the key, even if only a few bits
+/// differ from an authentic datagram. Afterwards, it must still accept the authentic datagram.
 pub(crate) fn trunk_any(bytes: &[u8]) {
     if let Ok(message) = Message::read(bytes) {
         let mut again = Vec::new();
@@ -173,8 +173,8 @@ pub(crate) fn trunk_any(bytes: &[u8]) {
     let mut wrong = right.clone();
     wrong.iter_mut().zip(bytes).for_each(|(byte, change)| *byte ^= change);
     assert!(wrong == right || here.open(now, &wrong).is_err());
-    // The fuzzer sees comparisons, so it may find the authentic datagram itself. Accepting this one
-    // is right.
+    // The fuzzer sees which bytes the code compares, so it may find the authentic datagram itself.
+    // The trunk may accept this datagram.
     assert!(bytes == right || here.open(now, bytes).is_err());
     assert!(matches!(here.open(now, &right), Ok(Opened::Segment { channel: 3, .. })));
     carried_any(bytes);
@@ -311,9 +311,9 @@ pub(crate) fn trackers_any(bytes: &[u8]) {
 /// Bytes that describe one sample in the input of [`adjuster_any`].
 const SAMPLE: usize = 16;
 
-/// Feeds samples to a rate adjuster. The first byte of the input selects the parameters, the others
-/// are samples. The weight must stay within its bounds, a returned weight must be a change, and
-/// timeouts must not go back.
+/// Feeds samples to a rate adjuster. The first byte of the input selects the parameters; the other
+/// bytes are samples. The weight must stay within its bounds, a returned weight must differ from
+/// the last one, and timeouts must not move back in time.
 pub(crate) fn adjuster_any(bytes: &[u8]) {
     let Some((what, samples)) = bytes.split_first() else { return };
     let config = itcp::Config {

@@ -16,8 +16,8 @@ use tidegate_sim::scenario::NodeKind;
 use tidegate_sim::table::Table;
 use tidegate_sim::{Scenario, Simulation};
 
-/// Renders all findings. `used` says that the file was accepted, which must be so if, and only if,
-/// there is no error.
+/// Renders all findings. `used` is `true` if the file was accepted. A file must be accepted if, and
+/// only if, it has no error.
 fn said(found: &Findings, used: bool) {
     assert_eq!(used, !found.has_errors());
     assert_eq!(found.render(false).is_empty(), found.iter().next().is_none());
@@ -52,8 +52,8 @@ pub(crate) fn scenario_any(bytes: &[u8]) {
     }
 }
 
-/// Runs an accepted scenario, for up to 300 ms of virtual time or 200,000 events. Leaves out
-/// scenarios that need too much memory.
+/// Runs an accepted scenario, for up to 300 ms of virtual time or 200,000 events. Skips scenarios
+/// that need too much memory.
 fn simulate(mut scenario: Scenario) {
     scenario.run.duration = scenario.run.duration.min(Duration::from_millis(300));
     scenario.run.warmup = scenario.run.warmup.min(scenario.run.duration / 2);

@@ -18,7 +18,8 @@ def of_paper(monkeypatch):
 
 
 def test_a_policed_window_is_halved_to_less_than_its_rate_window(of_paper):
-    """Catches: a router that does not drop packets out of profile first; W in the wrong unit."""
+    """Catches: a router that does not drop packets out of profile first; the rate window W in the
+    wrong unit."""
     measure = of_paper("fig2").measure
     free, limited = measure(SEED, "20 packets", 4), measure(SEED, "rate window", 0)
     assert free["above"] > 0.02 and free["below"] > 0.1 and free["low"] > 0.5
@@ -26,8 +27,8 @@ def test_a_policed_window_is_halved_to_less_than_its_rate_window(of_paper):
     assert limited["in_profile"] > 0.9 and limited["compliant"] > 0.95
 
 
-def test_tokens_in_common_are_used_more_by_a_policer_that_drops(of_paper):
-    """Catches: a policer that ignores the tokens of other flows."""
+def test_a_policer_that_drops_uses_more_common_tokens(of_paper):
+    """Catches: a policer that does not let a flow use the unused tokens of other flows."""
     measure = of_paper("police_drop").measure
     alone, together, logical = (
         measure(SEED, it, "equal", False) for it in ("one by one", "together", "logical partitions")
@@ -43,8 +44,8 @@ def test_an_aggregate_with_omega_1_has_half_of_that_with_omega_n(of_paper):
     assert 1.5 < one < 2.7 and 0.4 < one / all < 0.65
 
 
-def test_a_bottleneck_behind_the_access_link_shares_as_without_control(of_paper):
-    """Catches: a core link that packets bypass; a shaper outside of the path."""
+def test_a_bottleneck_beyond_the_access_link_shares_as_without_control(of_paper):
+    """Catches: packets that bypass the core link; a shaper outside of the path."""
     measure = of_paper("behind").measure
     assert measure(SEED, "shaped", "wide")["jain"] > 0.99
     shaped, none = (measure(SEED, it, "narrow") for it in ("shaped", "none"))

@@ -26,7 +26,7 @@ def test_the_examples_of_the_manual_run(tmp_path, monkeypatch, capsys):
     assert "queue-full" in capsys.readouterr().out
 
 
-def test_the_pages_of_the_reproduced_papers_can_be_reached_and_have_their_figures():
+def test_the_pages_of_the_papers_are_linked_and_have_their_figures():
     docs = PAGE.parents[1]
     summary = (docs / "SUMMARY.md").read_text()
     papers = [path.name for path in (docs.parent / "experiments").iterdir() if path.is_dir()]
@@ -73,13 +73,13 @@ def test_the_published_schema_accepts_every_example(kind, path):
         ('[[link]]\nfrom = "a"\nto = "b"\nloss = { p = "1" }', "link.0.loss"),
     ],
 )
-def test_the_published_schema_refuses_what_the_reader_refuses(tables, field):
+def test_schema_and_reader_refuse_the_same_values(tables, field):
     file = tomllib.loads('[[host]]\nname = "a"\n' + tables)
     (error,) = validator("topology").iter_errors(file)
     assert ".".join(map(str, error.absolute_path)) == field
 
 
-def test_the_published_schema_says_what_stands_where_nothing_is_written():
+def test_the_published_schema_states_the_defaults():
     run = validator("topology").schema["properties"]["run"]["properties"]
     assert run["warmup"]["default"] == "0 s" and run["tcp"]["default"] == {"profile": "rfc"}
     assert "default" not in run["sample"]

@@ -1,4 +1,4 @@
-"""Rules for all experiments of this repository: their claims and their turns."""
+"""Rules for all experiments of this repository: their claims, and repeated runs."""
 
 import inspect
 import shutil
@@ -25,9 +25,9 @@ def experiments(monkeypatch):
     return experiment.discover(ROOT / "experiments")
 
 
-def test_a_claim_of_a_paper_says_what_the_paper_prints(experiments):
+def test_a_claim_of_a_paper_contains_a_number_or_order_of_the_paper(experiments):
     claims = [claim for each in experiments.values() for claim in each.claims]
-    # Catches: "not said" instead of no paper, which counted as a claim of the paper.
+    # Catches: a claim of a paper that states "not said" or "beyond" as the number of the paper.
     silent = ("not said", "beyond")
     assert not [claim.id for claim in claims if claim.paper in silent]
     kinds = Counter(claim.kind for claim in claims)
@@ -46,11 +46,11 @@ def test_the_published_pages_have_the_texts_of_the_experiments(experiments, tmp_
     assert not stale, "run `tidegate-repro recount`"
 
 
-def test_a_turn_is_made_again_for_hangs_only(experiments):
-    """Catches: a turn that is repeated because of its results; an unlimited number of turns."""
+def test_runs_are_repeated_only_after_hangs(experiments):
+    """Catches: runs repeated because of their results; an unlimited number of repetitions."""
     live = sys.modules["experiments.live.postack._live"]
     assert set(inspect.signature(live.side_by_side).parameters) == {"call", "names"}
-    for hangs, turns in (([0], 1), ([2, 0], 2), ([1] * 9, 1 + live.AGAIN)):
+    for hangs, rounds in (([0], 1), ([2, 0], 2), ([1] * 9, 1 + live.AGAIN)):
         left, made = iter(hangs), []
 
         def call(name, left=left, made=made):
@@ -58,4 +58,4 @@ def test_a_turn_is_made_again_for_hangs_only(experiments):
             return {"rate": 0.0, "hangs": next(left)}
 
         found = live.side_by_side(call, ["gate"])
-        assert len(made) == turns and found["gate rate"] == 0
+        assert len(made) == rounds and found["gate rate"] == 0

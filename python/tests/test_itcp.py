@@ -18,7 +18,7 @@ def of_paper(monkeypatch):
     return lambda name, folder="itcp": import_module(f"experiments.{folder}.{name}")
 
 
-def test_files_that_share_a_server_slow_down_by_its_free_part(of_paper):
+def test_files_that_share_a_server_slow_down_by_one_minus_its_load(of_paper):
     """Catches: a virtual time that is not divided by the number of files."""
     load, fluid = of_paper("_load"), of_paper("_fluid")
     own = load.files((load.Class(65_000, 2.5),), 5_000, SEED)
@@ -39,7 +39,7 @@ def test_equal_aggregates_of_one_file_each_are_processor_sharing(of_paper):
     assert one.departed == pytest.approx(fluid.processor_sharing(time, work))
 
 
-def test_a_queue_that_is_overloaded_grows_by_its_lack_of_share(of_paper):
+def test_an_overloaded_queue_grows_by_its_load_minus_its_share(of_paper):
     """Catches: shares that do not follow the weights while both aggregates are busy."""
     load, fluid, adjust = (of_paper(it) for it in ("_load", "_fluid", "_adjust"))
     # A file of 1,000 s keeps class 2 busy; class 1 gets 5 s of work each 10 s.
@@ -73,7 +73,8 @@ def test_the_literal_adjuster_obeys_its_thresholds(of_paper):
 
 
 def test_the_simplified_equation_and_proposition_1_behave_as_claimed(of_paper):
-    """Catches: a matrix without its rank-one part; an increase beyond rho_i + eps."""
+    """Catches: a matrix without the part that the shares of all aggregates add; an increase beyond
+    rho_i + eps."""
     ode = of_paper("ode").measure(SEED, "E3, decays")
     assert ode["eigenvalues"] < 1e-9 and ode["away"] < 0.01 and not ode["grows"]
     assert ode["rate"] == pytest.approx(1, abs=0.05)
@@ -83,7 +84,7 @@ def test_the_simplified_equation_and_proposition_1_behave_as_claimed(of_paper):
 
 
 def test_an_overloaded_queue_grows_as_the_theorem_says(of_paper):
-    """Catches: a growth gamma computed for a server of rate 1 instead of phi_1."""
+    """Catches: a growth rate gamma computed for a server of rate 1, and not for the share phi_1."""
     theory, load = of_paper("theory"), of_paper("_load")
     gamma = theory.growth(load.E1[0], theory.OVERLOADED)
     assert gamma == pytest.approx(0.49, abs=0.01)
@@ -92,7 +93,7 @@ def test_an_overloaded_queue_grows_as_the_theorem_says(of_paper):
 
 
 def test_all_modes_of_a_seed_have_the_same_files(of_paper):
-    """Catches: arrivals that depend on the network."""
+    """Catches: arrival times that depend on the state of the network."""
     network, load = of_paper("_network"), of_paper("_load")
     sizes = {}
     for mode in ("fixed", "separate"):
@@ -127,14 +128,14 @@ def test_adjusters_change_weights_within_their_limits(of_paper, mode):
     assert network.measured(run, load.E1, mode)["together"] < 0.2
 
 
-def test_the_backlog_beside_a_giant_file_is_the_lack_of_share(of_paper):
+def test_the_backlog_beside_a_giant_file_grows_by_load_minus_share(of_paper):
     """Catches: a backlog that leaves out the bytes queued in the gateway."""
     found = of_paper("overload").measure(SEED, "giant, fixed")
     assert abs(found["error"]) < 0.05 and found["backlog"] > 10e6
 
 
 def test_short_files_gain_from_an_aggregate_on_a_long_path(of_paper):
-    """Catches: a slow start of each file on the aggregate connection."""
+    """Catches: an aggregate connection that makes a slow start for each file."""
     network, load = of_paper("_network"), of_paper("_load")
     setup = network.Setup(seconds=300, far="90 ms")
     found = {
@@ -156,16 +157,17 @@ def test_trunks_with_measured_weights_lose_no_user_packet(of_paper, kind):
 
 
 def test_one_tcp_gets_more_than_its_share_beside_idle_trunks(of_paper):
-    """Catches: a rival that bypasses the bottleneck; a share of something other than the link."""
+    """Catches: a competing TCP that bypasses the bottleneck; a share computed of another rate than
+    the link's."""
     trunks = of_paper("trunks")
     row = trunks.path(trunks.network("connections", "one", beside=True, seconds=60).run(SEED))
     assert 0.1 < row["cross"] < 0.9
     assert row["cross_over_fair"] == pytest.approx(3 * row["cross"])
 
 
-def test_vegas_takes_a_longer_path_for_queue(of_paper):
+def test_vegas_mistakes_a_longer_path_for_a_queue(of_paper):
     """Catches: a delay that changes in one direction only, or at another link; a Vegas that
-    forgets its base round-trip time."""
+    measures its base round-trip time again."""
     network, load = of_paper("_network"), of_paper("_load")
     setup = network.Setup(seconds=120, sample=1.0, paths=((60, 1, "30 ms"),))
     run = network.network(load.E1, "fixed", setup).run(SEED)
@@ -176,8 +178,9 @@ def test_vegas_takes_a_longer_path_for_queue(of_paper):
     assert rate == pytest.approx(250e3, rel=0.2)
 
 
-def test_the_simulator_beside_live_aggregates_shows_what_they_show(of_paper):
-    """Catches: files that differ from an eighth of E1's; weights that do not follow the load."""
+def test_the_simulator_agrees_with_live_aggregates(of_paper):
+    """Catches: files of other sizes than an eighth of those in E1; weights that do not follow the
+    load."""
     files, live = (of_paper(it, "live.itcp") for it in ("_files", "live"))
     for number, load in ((1, 0.52), (2, 0.24)):
         own = np.array(list(files.files(number, 600, str(SEED))))

@@ -11,13 +11,13 @@ PARTS = ("crates/",)
 
 
 def without_blocks(text: str) -> str:
-    """A page without its blocks of code, each line kept."""
+    """A page without its blocks of code. All lines are kept, so line numbers stay right."""
     blocks = re.compile(r"^ *```.*?^ *```", flags=re.DOTALL | re.MULTILINE)
     return blocks.sub(lambda block: "\n" * block[0].count("\n"), text)
 
 
 def prose(text: str) -> str:
-    """A page without its code, each line kept."""
+    """A page without its code. All lines are kept, so line numbers stay right."""
     return re.sub(r"`[^`\n]*`", "code", without_blocks(text))
 
 
@@ -103,7 +103,7 @@ def test_every_page_of_the_manual_stands_in_its_summary():
 
 
 def test_a_broken_link_is_found(tmp_path):
-    """Catches: links that are not read; headings that are not compared; code taken for links."""
+    """Catches: links that are not read; headings that are not compared; code treated as links."""
     page = tmp_path / "page.md"
     text = "# One `two`\n\n[a](other.md), [b](#one-two), [c](#two), [d](https://x.y), `[e](f)`\n"
     page.write_text(text)
@@ -114,7 +114,8 @@ def test_a_broken_link_is_found(tmp_path):
 
 
 def test_a_broken_table_is_found():
-    """Catches: a row after an empty line; a cell too many; a bar in code that counts as text."""
+    """Catches: a row after an empty line; a cell too many; a bar inside code that does not end a
+    cell."""
     table = "| a | b |\n|---|---|\n| 1 | `2 \\| 3` |\n"
     assert broken_tables(table) == []
     assert broken_tables("- x\n\n  " + table.replace("\n", "\n  ")) == []

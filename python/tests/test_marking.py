@@ -17,8 +17,8 @@ def of_paper(monkeypatch):
     return lambda name: import_module(f"experiments.marking.{name}")
 
 
-def test_the_comparators_lose_what_they_lose_in_ns2(of_paper):
-    """Catches: a queue of the gateway that differs from the same queue of a link."""
+def test_the_other_queues_lose_as_many_packets_as_in_ns2(of_paper):
+    """Catches: a queue of the gateway that behaves unlike the same queue at a link."""
     measure = of_paper("exp1").measure
     drop_tail, exact = measure(SEED, "Drop-Tail"), measure(SEED, "PI exact")
     assert 0.08 < drop_tail["loss"] < 0.16 and drop_tail["queue"] > 0.85 * 150_000
@@ -27,9 +27,9 @@ def test_the_comparators_lose_what_they_lose_in_ns2(of_paper):
 
 
 def test_the_reference_marking_loses_a_twentieth_of_drop_tail_at_most(of_paper):
-    """Catches: a mark on the newest packet; a projection without one of its terms.
+    """Catches: a mark on the newest packet of a flow; a projection without one of its terms.
 
-    Most seeds lose nothing; `exp1` counts them.
+    Most seeds lose nothing; the experiment `exp1` counts these seeds.
     """
     reference = of_paper("exp1").measure(SEED, "reference")
     assert reference["loss"] < 0.005 and reference["throughput"] > 0.97
@@ -37,7 +37,7 @@ def test_the_reference_marking_loses_a_twentieth_of_drop_tail_at_most(of_paper):
 
 
 def test_the_next_round_of_a_lone_flow_is_projected(of_paper):
-    """Catches: a window of another round; a round that begins a round trip late."""
+    """Catches: the projected window of another round; a projected start one round trip too late."""
     alone = of_paper("fig1").measure(SEED, 1)
     assert alone["error"] < 0.25 and alone["late"] < 0.25 and alone["rounds"] > 100
 

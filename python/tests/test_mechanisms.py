@@ -9,7 +9,7 @@ def test_a_mechanism_is_the_table_that_a_file_has() -> None:
     assert congestion.increase_by_k(from_="80 ms") == {"kind": "increase-by-k", "from": "80 ms"}
 
 
-def test_a_scenario_takes_them() -> None:
+def test_a_scenario_accepts_mechanisms() -> None:
     net = tidegate.Scenario(duration="2 s")
     net.hosts("a", "b")
     net.link("a", "b", rate="1 Mbit/s", queue=queue.codel(target="10 ms"))

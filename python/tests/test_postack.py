@@ -9,8 +9,9 @@ ROOT = Path(__file__).parents[2]
 SEED = 1
 
 
-def test_what_waits_after_slow_start_is_a_small_part(monkeypatch):
-    """Catches: a gateway backlog that its probe misses, or takes from the other direction."""
+def test_little_data_waits_after_slow_start(monkeypatch):
+    """Catches: a backlog of the gateway that the probe misses, or that belongs to the other
+    direction."""
     monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
     measure = import_module("experiments.postack.slow_start").measure
     queue, gate = (measure(SEED, it, "64 KiB", "cubic") for it in ("none", "gate"))
@@ -28,8 +29,9 @@ class Transfer:
         return "\n".join(self.lines), ""
 
 
-def test_the_pause_of_a_killed_gateway_is_that_of_data_and_not_of_lines(monkeypatch):
-    """Catches: reports without new bytes that end a pause; an endless pause that counts as none."""
+def test_the_pause_of_a_killed_gateway_is_a_pause_of_new_data(monkeypatch):
+    """Catches: reports without new bytes that end a pause; a pause to the end that counts as no
+    pause."""
     monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
     live_kill = import_module("experiments.live.postack.live_kill")
     steady = [(20 * n, 1000 * n) for n in range(500)]
@@ -42,9 +44,9 @@ def test_the_pause_of_a_killed_gateway_is_that_of_data_and_not_of_lines(monkeypa
     assert abs(live_kill.pause(Transfer(*before), 3.0) - 0.02) < 1e-9
 
 
-def test_the_networks_of_the_causes_of_delay_are_what_their_experiments_say(monkeypatch):
-    """Catches: a class that gets more than its guarantee; an application that limits its rate;
-    a line on which a download waits alone; a rate that counts slow start, or the line's own."""
+def test_the_networks_of_four_experiments_have_the_stated_rates(monkeypatch):
+    """Catches: a class that gets more than its guarantee; an application that limits its rate; a
+    line on which a single download waits; a rate measured in slow start, or at the line."""
     monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
     edges, line, long_paths, alone = (
         import_module(f"experiments.postack.{name}")
@@ -58,5 +60,5 @@ def test_the_networks_of_the_causes_of_delay_are_what_their_experiments_say(monk
     rate = long_paths.measure(SEED, "bucket", 30, 1)["rate"]
     assert 0.95 < rate / (line.LINE * line.PART) < 0.96, "1,448 of 1,514 bytes are payload"
     took = alone.measure(SEED, "none", "400 kB", 50, 40, alone.BEFORE[0])["took"]
-    # Four rounds of slow start from ten segments, and what is left at the rate.
+    # Four rounds of slow start from ten segments, and then the remainder at the rate.
     assert 0.2 < took < 0.3

@@ -1,4 +1,4 @@
-"""The check of the repository's prose bites."""
+"""Tests of the check that holds the repository's prose to limits."""
 
 import importlib.util
 import sys
@@ -28,7 +28,7 @@ def test_a_clause_without_a_noun_is_found():
     assert faults(GOOD) == []
 
 
-def test_a_long_sentence_is_found_and_a_question_is_none():
+def test_a_long_sentence_is_a_fault_and_a_question_is_not():
     words = "The gateway " + "really " * 23
     assert faults(words + "waits.") == ["long"]
     assert faults("The gateway " + "really " * 38 + "waits.") == ["long", "endless"]
@@ -37,18 +37,18 @@ def test_a_long_sentence_is_found_and_a_question_is_none():
 
 
 def test_a_sentence_of_particles_is_found():
-    """Catches: a bound in words in place of a share; a short sentence that counts as vague."""
+    """Catches: a limit in words instead of a share; a short sentence that counts as vague."""
     assert faults("The gateway caps one of the windows that it forwards to senders.") == []
     assert faults("It is one of those that each of them has, or of others.") == ["vague"]
     assert faults("It is one of those.") == []
 
 
-def test_words_for_which_the_field_has_others_are_found():
+def test_unusual_words_are_found():
     assert faults("The connection begins anew after that.") == ["unusual"]
     assert faults("A gateway gives leave to send.") == ["unusual"]
 
 
-def test_code_tables_and_headings_are_no_prose():
+def test_code_tables_and_headings_are_not_prose():
     """Catches: a code block that does not end; code or link targets that count as words."""
     page = "# What waits is dropped\n\n| What waits is dropped |\n\n```\nWhat waits is x\n```\n"
     assert faults(page) == []
@@ -96,14 +96,14 @@ def test_docstrings_comments_and_reasons_in_python_are_read():
         assert faults(bad, prose.python_docs) == ["headless", "asking"]
 
 
-def test_of_the_chapter_reproduce_the_handwritten_page_is_checked():
+def test_only_the_handwritten_page_of_the_chapter_reproduce_is_checked():
     assert prose.LEFT_OUT.search("docs/reproduce/postack.md")
     assert not prose.LEFT_OUT.search("docs/reproduce/README.md")
     assert prose.LEFT_OUT.search("crates/core/src/ack/tests.rs")
     assert not prose.LEFT_OUT.search("crates/core/src/ack.rs")
 
 
-def test_each_file_is_of_its_kinds():
+def test_each_file_has_its_kinds_of_text():
     def kinds(name):
         return [
             kind for kind, (pattern, _) in prose.KINDS.items() if prose.re.search(pattern, name)
@@ -125,7 +125,7 @@ def test_each_file_is_of_its_kinds():
     ],
 )
 def test_texts_are_held_to_their_limits(kind, good, bad):
-    """Catches: a limit that is not compared; one sentence too many that is allowed."""
+    """Catches: a limit that is not compared; a limit that permits one faulty sentence too many."""
     good = good * 400
     assert prose.beyond(kind, {"a": good}) == []
     assert prose.beyond(kind, {"a": good, "b": bad}) == []

@@ -69,7 +69,7 @@ def test_lists_experiments_in_the_order_of_their_numbers(papers, capsys):
     ]
 
 
-def test_a_name_is_of_a_paper_or_of_one_experiment(papers, tmp_path, capsys):
+def test_a_name_selects_a_paper_or_one_experiment(papers, tmp_path, capsys):
     longer = PAPER.format(n=9, within=0.2).replace("fig9", "fig9_live")
     (tmp_path / "experiments" / "sums" / "fig9_live.py").write_text(longer)
     # Catches: a name that selects every id beginning with it.
@@ -85,7 +85,7 @@ def test_a_name_is_of_a_paper_or_of_one_experiment(papers, tmp_path, capsys):
     assert "no paper or experiment sums/fig;" in capsys.readouterr().err
 
 
-def test_check_prints_what_the_verdicts_rest_on(papers, capsys):
+def test_check_prints_the_numbers_behind_each_verdict(papers, capsys):
     assert repro.main(["check", "sums/fig9", "--json", "--jobs", "1"]) == 0
     (claim,) = json.loads(capsys.readouterr().out)["claims"]
     assert set(claim) == {
@@ -98,14 +98,14 @@ def test_check_prints_what_the_verdicts_rest_on(papers, capsys):
     assert claim["low"] < 2.2 < claim["high"] and claim["holds"] is True
 
 
-def test_a_claim_that_does_not_hold_is_said_to_and_why(papers, capsys):
+def test_a_claim_that_does_not_hold_is_printed_with_its_reason(papers, capsys):
     assert repro.main(["check", "sums/..."]) == 1
     out = capsys.readouterr().out
     assert "holds         sums/fig9#twice-one" in out
     assert "DOES NOT HOLD sums/fig10#twice-one" in out and "why: it was made so" in out
 
 
-def test_a_mean_within_bounds_is_not_enough_where_its_interval_is_not():
+def test_a_claim_needs_its_whole_interval_within_the_bounds():
     unsure = experiment.Experiment("sums/fig1.py")
     # Catches: the mean instead of both ends of the interval.
     for low, high in ((0.9, 1.5), (0.5, 1.1)):
@@ -141,8 +141,9 @@ def test_the_same_runs_write_the_same_pages_and_figures(papers, tmp_path):
     assert one == two and set(one) == {"sums.md", "verdicts.md", "fig9.svg", "fig10.svg"}
 
 
-def test_a_part_goes_into_a_page_that_is_there(papers, tmp_path, capsys):
-    """Catches: a single section that starts a new page, loses other sections, or keeps old ones."""
+def test_a_single_section_is_written_into_the_existing_page(papers, tmp_path, capsys):
+    """Catches: a single section that starts a new page, deletes other sections, or keeps sections
+    of removed experiments."""
     assert repro.main(["report", "sums/fig9"]) == 2
     assert "name all of it" in capsys.readouterr().err
     assert not (tmp_path / "docs").exists()
@@ -174,7 +175,7 @@ def test_a_part_goes_into_a_page_that_is_there(papers, tmp_path, capsys):
 
 
 def test_a_recount_copies_changed_texts_of_experiments_to_their_page(papers, tmp_path):
-    """Catches: pages that keep a text after it changed; a recount that judges anew, or reruns."""
+    """Catches: pages with an old text; a recount that judges claims again, or repeats runs."""
     page, code = (
         tmp_path / name for name in ("docs/reproduce/sums.md", "experiments/sums/fig10.py")
     )
@@ -191,9 +192,9 @@ def test_a_recount_copies_changed_texts_of_experiments_to_their_page(papers, tmp
     for old, new in changes:
         assert old in text
         text = text.replace(old, new)
-    # Numbers of a page are results of a run, and bounds are those by which they were judged.
+    # The numbers of a page are results of a run. Its bounds are those that judged these numbers.
     code.write_text(text.replace("2 * base", "9 * base").replace("within=-0.5", "within=0.9"))
-    forget_the_experiments()
+    unload_the_experiments()
     assert repro.main(["recount"]) == 0
     first, section = before.rsplit("## fig10\n", 1)
     for old, new in changes:
@@ -209,7 +210,8 @@ def test_a_recount_copies_changed_texts_of_experiments_to_their_page(papers, tmp
 
 
 def test_a_recount_keeps_a_removed_claim_and_shows_a_new_reason(papers, tmp_path):
-    """Catches: a published verdict lost by a renamed function; a reason written only by a run."""
+    """Catches: a published verdict that is lost when a function is renamed; a new reason that
+    appears only after a run."""
     page, code = (
         tmp_path / name for name in ("docs/reproduce/sums.md", "experiments/sums/fig10.py")
     )
@@ -217,16 +219,16 @@ def test_a_recount_keeps_a_removed_claim_and_shows_a_new_reason(papers, tmp_path
     code.write_text(whole.replace(', why="it was made so"', ""))
     assert repro.main(["report"]) == 0 and "Why not" not in page.read_text()
     code.write_text(whole)
-    forget_the_experiments()
+    unload_the_experiments()
     assert repro.main(["recount"]) == 0
     explained = page.read_text()
     assert "\n\nWhy not `#twice-one`: it was made so.\n\n![Twice" in explained
     code.write_text(whole.replace("def twice_one", "def double_one"))
-    forget_the_experiments()
+    unload_the_experiments()
     assert repro.main(["recount"]) == 0 and page.read_text() == explained
 
 
-def forget_the_experiments():
+def unload_the_experiments():
     """Lets the next command read the files of the experiments again."""
     experiment.EXPERIMENTS.clear()
     experiment.load.cache_clear()
@@ -248,7 +250,7 @@ def test_the_counts_of_the_published_pages_are_those_of_their_tables():
     assert f"- {every}".replace("\n", "\n- ") in (folder / "verdicts.md").read_text()
 
 
-def test_live_experiments_run_what_make_build_builds(monkeypatch):
+def test_live_experiments_run_the_program_of_make_build(monkeypatch):
     """Catches: a live experiment that measures an older program, of another profile."""
     monkeypatch.delenv("TIDEGATE_BIN", raising=False)
     monkeypatch.delenv("CARGO_TARGET_DIR", raising=False)
@@ -257,8 +259,9 @@ def test_live_experiments_run_what_make_build_builds(monkeypatch):
     assert profile and kept.program(root) == root / "target" / profile[1] / "tidegate"
 
 
-def test_a_kept_run_is_not_made_again_unless_the_program_is_another(papers, tmp_path, monkeypatch):
-    """Catches: a kept run that is repeated; a run of another program that counts as valid."""
+def test_a_stored_run_is_valid_only_for_the_same_program(papers, tmp_path, monkeypatch):
+    """Catches: a stored run that is repeated; a stored run of another program that counts as
+    valid."""
     monkeypatch.setenv("TIDEGATE_BIN", str(tmp_path / "none"))
     runs, code = tmp_path / "kept", tmp_path / "experiments" / "sums" / "fig9.py"
     check = ["check", "sums/fig9", "--jobs", "1", "--keep", str(runs)]
@@ -273,8 +276,9 @@ def test_a_kept_run_is_not_made_again_unless_the_program_is_another(papers, tmp_
     assert repro.main(check) == 1 and len(runs.read_text().splitlines()) == 12
 
 
-def test_what_finished_is_kept_when_a_run_fails_or_the_file_ends_early(papers, tmp_path):
-    """Catches: runs kept only after all are complete; a truncated file that is ignored."""
+def test_finished_runs_stay_stored_after_a_failure_or_a_truncated_line(papers, tmp_path):
+    """Catches: runs stored only after all are complete; a truncated last line that makes the file
+    useless."""
     kept, code = tmp_path / "kept", tmp_path / "experiments" / "sums" / "fig9.py"
     whole = code.read_text()
     code.write_text(whole.replace("    return {", "    assert base == 1\n    return {", 1))
@@ -296,7 +300,7 @@ def test_a_figure_is_one_command(papers, tmp_path, capsys):
     assert (tmp_path / "sums-fig9.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_an_interval_with_a_bound_in_it_decides_nothing_unless_it_is_narrow():
+def test_an_interval_around_a_bound_decides_only_if_it_is_narrow():
     runs = Table({"x": [0.7, 1.3, 1.0]})  # 0.25 to 1.75
     words = {}
     for most, margin in ((2.0, 0), (1.1, 0), (1.1, 0.8), (1.1, 0.9), (0.1, 0), (2.0, 5)):
@@ -304,7 +308,7 @@ def test_an_interval_with_a_bound_in_it_decides_nothing_unless_it_is_narrow():
         unsure.claim("A9-4", "small", paper=1, at_most=most, margin=margin)(lambda runs: runs["x"])
         verdict = unsure.claims[0].judge(runs)
         words[most, margin] = (verdict.word, verdict.holds, "at the bound" in verdict.reason)
-    # Catches: a decision by one end of the interval, or by the nearer end. A margin that widens a
+    # Catches: a decision by one end of the interval, or by the nearer end; a margin that widens a
     # bound.
     assert words == {
         (2.0, 0): ("holds", True, False),
@@ -316,7 +320,7 @@ def test_an_interval_with_a_bound_in_it_decides_nothing_unless_it_is_narrow():
     }
 
 
-def test_what_cannot_be_run_here_is_skipped_and_never_holds(papers, tmp_path, capsys):
+def test_an_experiment_that_cannot_run_here_is_skipped_and_never_holds(papers, tmp_path, capsys):
     file = tmp_path / "experiments" / "sums" / "fig9.py"
     text = file.read_text().replace("seeds=3", 'seeds=3, needs=lambda: "no numbers here"')
     file.write_text(text)
@@ -329,7 +333,7 @@ def test_what_cannot_be_run_here_is_skipped_and_never_holds(papers, tmp_path, ca
     assert "**skipped**" in page and "no numbers here" in page and "fig9.svg" not in page
 
 
-def test_a_report_keeps_what_was_measured_where_it_cannot_run_it(papers, tmp_path, capsys):
+def test_a_report_keeps_published_sections_that_it_cannot_measure(papers, tmp_path, capsys):
     """Catches: a report without root that replaces published live sections with "skipped"."""
     page = tmp_path / "docs" / "reproduce" / "sums.md"
     assert repro.main(["report"]) == 0
@@ -348,7 +352,7 @@ def test_a_report_keeps_what_was_measured_where_it_cannot_run_it(papers, tmp_pat
         assert page.read_text() == whole
         assert repro.main(["report", "sums/fig9"]) == 0 and page.read_text() == whole
     assert (page.parent / "sums" / "fig9.svg").read_bytes() == figure
-    # A section that was never run tells the reason of today.
+    # A section without published numbers gets the present reason.
     page.unlink()
     assert repro.main(["report"]) == 0
     file.write_text(file.read_text().replace("no root", "no tools"))
@@ -360,7 +364,7 @@ def test_a_report_keeps_what_was_measured_where_it_cannot_run_it(papers, tmp_pat
     assert "no tools" in page.read_text() and "no root" in page.read_text()
 
 
-def test_verdicts_rest_on_other_seeds_than_the_plan_and_variants_may_have_more(papers, capsys):
+def test_verdicts_and_plans_use_different_seeds_and_variants_may_have_more(papers, capsys):
     some = experiment.Experiment("sums/fig3.py", seeds=2, more={"base": {7: 4}})
     some.run(base=[5, 7])(lambda seed, base: {})
     made = [(each.parameters["base"], each.seed) for each in some.cases()]
@@ -373,7 +377,7 @@ def test_verdicts_rest_on_other_seeds_than_the_plan_and_variants_may_have_more(p
     assert capsys.readouterr().out == "sums/fig9#twice-one: 5 seeds for a margin of 0.6\n"
 
 
-def test_so_many_samples_make_an_interval_no_wider_than_the_margin():
+def test_the_planned_samples_make_an_interval_no_wider_than_the_margin():
     chance = np.random.default_rng(1)
     for margin in (0.1, 0.3):
         count = samples_for(margin, chance.normal(size=40))
@@ -397,7 +401,8 @@ def test_a_claim_without_a_bound_is_refused():
 
 def test_a_claim_whose_kind_contradicts_its_arguments_is_refused():
     nothing = experiment.Experiment("sums/fig0.py")
-    # Catches: a paper's claim without its number; our claim under the paper's name; judged context.
+    # Catches: a claim of a paper without its number; a claim of ours attributed to the paper;
+    # context with bounds.
     for kind, paper, most, message in (
         ("paper", None, 1, "says what it prints"),
         ("ours", 0.9, 1, "says what it prints"),
@@ -420,7 +425,7 @@ def test_a_bound_that_the_paper_does_not_print_is_ours():
         (0.95, {"at_least": 0.95}), ("less", {"at_most": 1}), ("more", {"at_least": 0}),
     ):  # fmt: skip
         some.claim("A9-5", "so", paper=paper, **bounds)(lambda runs: runs["x"])
-    # Catches: one printed bound of two making both count as printed.
+    # Catches: two bounds that count as printed although the paper prints only one.
     assert [it.tolerance_is_ours for it in some.claims] == [True] * 4 + [False] * 3
     some.claim("A9-5", "so", at_most=0.3)(lambda runs: runs["x"])
     assert some.claims[-1].kind == "ours" and not some.claims[-1].tolerance_is_ours
@@ -445,7 +450,7 @@ def digit(runs):
 
 
 def test_claims_are_counted_by_kind_and_context_never_counts(papers, tmp_path, capsys):
-    """Catches: context that counts as held, that fails the check, or that is left out."""
+    """Catches: context that counts as a held claim, that fails the check, or that is left out."""
     file = tmp_path / "experiments" / "sums" / "fig9.py"
     file.write_text(file.read_text() + OTHER_KINDS)
     assert repro.main(["check", "sums/fig9", "--jobs", "1"]) == 0
@@ -478,7 +483,7 @@ def test_a_check_runs_on_the_seeds_that_are_asked_for(papers, capsys):
     assert claim["ours"] == pytest.approx(2.7) and code == 1
 
 
-def test_a_claim_is_judged_by_the_statistic_it_names():
+def test_a_claim_is_judged_by_its_own_statistic():
     """Catches: the mean instead of the statistic."""
     some = experiment.Experiment("sums/fig6.py")
     some.claim("A9-6", "rarely late", at_most=2, statistic=MEDIAN_RATIO)(lambda runs: runs["x"])

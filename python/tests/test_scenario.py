@@ -29,7 +29,7 @@ def test_a_run_measures_what_was_sent():
     assert len(run["groups over time"]["time_seconds"]) == 11
 
 
-def test_windows_of_a_series_add_up_to_what_arrived():
+def test_windows_of_a_series_add_up_to_the_arrived_bytes():
     net = telephony()
     net.traffic("answer", "cbr", "bob", "alice", rate="32 kbit/s", packet="200 B", flows=2)
     net.probe("throughput", traffic="answer")
@@ -53,14 +53,14 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not():
     assert once.flows["start_seconds"] != other.flows["start_seconds"]
 
 
-def test_a_scenario_is_its_file():
+def test_a_scenario_and_its_file_are_equal():
     net = telephony()
     again = Scenario.from_toml(net.to_toml())
     assert again.to_toml() == net.to_toml()
     assert tomllib.loads(net.to_toml())["traffic"][0]["from"] == ["alice"]
 
 
-def test_what_a_file_holds_beyond_python_is_kept():
+def test_tables_without_a_python_method_are_kept():
     net = Scenario.from_toml('seed = 7\n[run]\ncolour = "red"\n[[host]]\nname = "a"\n')
     assert tomllib.loads(net.to_toml())["seed"] == 7
     with pytest.raises(ScenarioError) as caught:
@@ -98,7 +98,7 @@ def test_a_gateway_takes_policies_as_a_mapping():
         (dict(colour="red"), r"link\[1\]\.?\w*: .*colour"),
     ],
 )
-def test_an_error_names_the_field_and_says_what_to_do(mend, message):
+def test_an_error_names_the_field_and_a_correction(mend, message):
     net = telephony()
     net.host("carol")
     net.link("bob", "carol", **mend)
@@ -119,7 +119,7 @@ def test_an_error_names_the_field_and_says_what_to_do(mend, message):
     ],
 )
 def test_a_value_that_no_file_can_hold_is_named_with_its_field(value, message):
-    """Catches: an error of the JSON or TOML writer, which knows no field."""
+    """Catches: an error of the JSON or TOML writer, which does not name a field."""
     net = telephony()
     net.host("carol")
     net.link("bob", "carol", rate=value)
@@ -135,7 +135,7 @@ def test_a_value_in_a_policy_is_named_with_its_field():
 
 
 @pytest.mark.parametrize("seed", [None, -1, 2**64, 1.5, float("nan"), "1", True])
-def test_a_seed_that_is_none_is_named(seed):
+def test_an_invalid_seed_is_reported(seed):
     with pytest.raises(ScenarioError, match=r"seed: .* write a whole number"):
         telephony().run(seed=seed)
 
@@ -146,8 +146,8 @@ def test_numbers_of_numpy_are_numbers():
     assert len(net.run(seed=np.uint8(3)).flows) == 3
 
 
-def test_what_a_handler_of_a_signal_raises_keeps_its_type():
-    """Catches: KeyboardInterrupt in place of the exception."""
+def test_an_exception_of_a_signal_handler_keeps_its_type():
+    """Catches: KeyboardInterrupt in place of the handler's own exception."""
 
     def late(*_):
         raise TimeoutError("a budget of processor time")
@@ -165,7 +165,7 @@ def test_what_a_handler_of_a_signal_raises_keeps_its_type():
         signal.signal(signal.SIGVTALRM, before)
 
 
-def test_an_unknown_node_is_named_with_those_there_are():
+def test_the_error_about_an_unknown_node_lists_the_nodes():
     net = telephony()
     net.link("bob", "charles")
     with pytest.raises(ScenarioError, match=r"link\[1\]\.to: there is no .*charles.*alice, bob"):
@@ -191,7 +191,7 @@ def test_tables_become_frames_and_files(tmp_path):
     assert (tmp_path / "flows.csv").read_text().startswith("group,from,to,")
 
 
-def test_a_missing_column_is_named_with_those_there_are():
+def test_the_error_about_a_missing_column_lists_the_columns():
     with pytest.raises(KeyError, match=r"no column 'rate'; there are a_bps"):
         tidegate.Table({"a_bps": np.array([1.0])})["rate"]
 
@@ -211,7 +211,7 @@ def test_a_probe_is_between_the_two_ends_of_a_link():
         net.probe("queue", "middle")
 
 
-def test_a_table_is_printed_in_rows_and_of_many_some():
+def test_a_long_table_is_printed_in_part():
     table = Table({"rate_bps": [1.5, 300.0], "flow": ["a", "b"]})
     assert str(table) == "rate_bps  flow\n     1.5     a\n     300     b"
     lines = str(Table({"n": range(30)})).split("\n")

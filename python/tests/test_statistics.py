@@ -21,7 +21,7 @@ def test_one_sample_is_its_own_interval():
     assert Estimate.of([3.0]) == Estimate(3.0, 3.0, 3.0, 1)
 
 
-def test_a_quantile_lies_between_the_order_statistics_of_the_tables():
+def test_intervals_of_quantiles_end_at_the_tabulated_order_statistics():
     def ranks(count, part):
         estimate = quantile(part).estimate([float(it) for it in range(count, 0, -1)])
         return estimate.low, estimate.high
@@ -32,7 +32,7 @@ def test_a_quantile_lies_between_the_order_statistics_of_the_tables():
     assert ranks(10, 0.5) == (2, 9)
     assert ranks(20, 0.5) == (6, 15)
     assert ranks(100, 0.5) == (40, 61)
-    # Catches: the extremes returned instead of no interval.
+    # Catches: the extremes returned as an interval, although too few samples give none.
     assert ranks(5, 0.5) == (-inf, inf)
     assert ranks(35, 0.9)[1] == inf and ranks(36, 0.9)[1] == 36
     assert quantile(0.9).estimate(range(101)).value == 90
@@ -41,7 +41,7 @@ def test_a_quantile_lies_between_the_order_statistics_of_the_tables():
             quantile(outside)
 
 
-def test_an_interval_of_a_median_holds_it_whatever_the_distribution():
+def test_an_interval_of_a_median_needs_no_assumption_on_the_distribution():
     rng = np.random.default_rng(3)
     samples = rng.pareto(1.0, size=(2_000, 20)) + 1
     hits = [e.low <= 2.0 <= e.high for e in map(quantile(0.5).estimate, samples)]
@@ -65,8 +65,8 @@ def test_a_share_of_seeds_has_the_interval_of_clopper_and_pearson():
         estimate = SHARE.estimate([1] * hits + [0] * (count - hits))
         return estimate.value, round(estimate.low, 4), round(estimate.high, 4)
 
-    # Catches: both tails on one side (0.7411 for 10 of 10); a normal interval, which has width zero
-    # there.
+    # Catches: both tails on one side (0.7411 for 10 of 10); a normal interval, whose width would be
+    # zero for 10 of 10.
     assert ends(10, 10) == (1, 0.6915, 1)
     assert ends(8, 10) == (0.8, 0.4439, 0.9748)
     assert ends(0, 20) == (0, 0, 0.1684)
@@ -77,7 +77,7 @@ def test_a_share_of_seeds_has_the_interval_of_clopper_and_pearson():
 
 def test_the_seeds_for_a_median_follow_from_the_width_of_its_pilot():
     pilot = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9]
-    # The interval is from 1.1 to 1.8: seven times as wide as the margin.
+    # The pilot interval from 1.1 to 1.8 is seven times as wide as the margin.
     assert samples_for(0.1, pilot, quantile(0.5)) == pytest.approx(1.25 * 10 * 49, abs=1)
     with pytest.raises(ValueError, match="give no interval"):
         samples_for(0.1, pilot[:5], quantile(0.5))

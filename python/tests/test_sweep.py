@@ -14,7 +14,7 @@ from tidegate import Scenario, sweep
 
 
 def square(seed: int, base: int) -> dict[str, float]:
-    """A run with a known result; early ones take longest."""
+    """A run with a known result. Early runs take longest."""
     time.sleep(0.02 / seed)
     return {"square": base * base + seed, "pid": os.getpid()}
 
@@ -53,7 +53,7 @@ def dumbbell(seed: int) -> dict[str, float]:
     }
 
 
-def test_sixty_four_dumbbells_come_out_alike_whatever_the_number_of_workers():
+def test_results_of_64_dumbbells_do_not_depend_on_the_number_of_workers():
     """Catches: rows in the order of completion."""
     one, three = (sweep(dumbbell, seeds=range(64), jobs=jobs) for jobs in (1, 3))
     assert len(one) == 64 and len(np.unique(one["goodput"])) > 32 and one["dropped"].min() > 0
@@ -72,7 +72,7 @@ def waits_for_all(seed: int, folder: str, runs: int) -> dict[str, float]:
 
 
 def test_no_worker_is_idle_while_runs_wait(tmp_path):
-    """With two workers, one takes 63 of 64 runs while the other is at the first.
+    """With two workers, one makes 63 of 64 runs during the first run of the other.
 
     Catches: runs distributed in chunks before they begin (`map` with a chunk size).
     """
@@ -102,7 +102,7 @@ def called(seed: int, rate: str) -> dict[str, float]:
 
 def test_a_local_ray_gives_what_processes_give(monkeypatch, tmp_path):
     pytest.importorskip("ray", reason="Ray is not installed: pip install tidegate[ray]")
-    monkeypatch.setenv("HOME", str(tmp_path))  # where Ray leaves its token
+    monkeypatch.setenv("HOME", str(tmp_path))  # Ray stores its token here.
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     rates = {"rate": ["64 kbit/s", "128 kbit/s"]}
     tables = [sweep(called, rates, seeds=[1, 2, 3], jobs=2, engine=e) for e in ("process", "ray")]
@@ -124,7 +124,7 @@ print("rows", len(table), table.complete, all(table["answer"] == table["seed"]))
 """
 
 
-def test_interrupted_it_keeps_the_finished_runs(tmp_path):
+def test_an_interrupted_sweep_keeps_the_finished_runs(tmp_path):
     script = tmp_path / "interrupted.py"
     script.write_text(INTERRUPTED)
     process = subprocess.Popen(
@@ -133,7 +133,7 @@ def test_interrupted_it_keeps_the_finished_runs(tmp_path):
     try:
         while process.stdout.readline().strip() != "3":
             pass
-        os.killpg(process.pid, signal.SIGINT)  # like Ctrl-C, for all processes
+        os.killpg(process.pid, signal.SIGINT)  # As Ctrl-C does, for all processes.
         last = process.communicate(timeout=60)[0].splitlines()[-1].split()
     finally:
         if process.poll() is None:

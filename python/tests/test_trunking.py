@@ -19,15 +19,16 @@ def of_paper(monkeypatch):
 
 @pytest.mark.parametrize("alpha", [2, 16])
 def test_equation_2_holds_for_other_thresholds(of_paper, alpha):
-    """Catches: a threshold or buffer fixed at alpha = 8; a slow start beyond alpha packets."""
+    """Catches: a threshold or buffer fixed at alpha = 8; a slow start that does not end at alpha
+    packets."""
     rooms = of_paper("alpha")
     found = rooms.measure(SEED, alpha, rooms.EXACT)
     assert found["lost"] == 0 and found["use"] > 0.97
     assert 0.8 < rooms.measure(SEED, alpha, rooms.AMPLE)["most"] < 1.05
 
 
-def test_room_in_packets_follows_the_length_of_user_packets(of_paper):
-    """Catches: a buffer by equation 2 with VMSS as the length of every packet."""
+def test_the_buffer_in_packets_depends_on_the_length_of_user_packets(of_paper):
+    """Catches: a buffer computed by equation 2 with VMSS as the length of every packet."""
     packets = of_paper("packets")
     found = packets.measure(SEED, 500)
     assert found["lost"] == 0
@@ -42,15 +43,16 @@ def test_credits_are_in_the_ratio_of_vmss_to_a_byte(of_paper):
     assert abs(credit - nearly_equal.RATIO) < 0.2 * (nearly_equal.RATIO - 1)
 
 
-def test_round_robin_alone_leaves_timeouts(of_paper):
-    """Catches: flows that share no buffer; users with another loss recovery than requested."""
+def test_round_robin_alone_does_not_prevent_timeouts(of_paper):
+    """Catches: flows with separate buffers; users with another loss recovery than requested."""
     measure = of_paper("round_robin").measure
     reno, sack = (measure(SEED, "round robin", 4, it)["timeouts"] for it in ("reno", "sack"))
     assert reno > 20 and sack <= 1
 
 
-def test_tcp_with_longer_segments_is_told_like_a_trunk_with_more_vmss(of_paper, monkeypatch):
-    """Catches: TCP packets that the router does not count; a ratio not divided by that of VMSS."""
+def test_tcp_with_longer_segments_is_treated_like_a_trunk_with_more_vmss(of_paper, monkeypatch):
+    """Catches: TCP packets that the router does not count; a ratio that is not divided by the ratio
+    of VMSS."""
     vmss = of_paper("vmss")
     monkeypatch.setattr(vmss, "SECONDS", 60)
     trunks, tcp = (vmss.measure(SEED, "1500:500", what)["ratio"] for what in ("trunks", "tcp"))

@@ -37,10 +37,10 @@ Run: TypeAlias = Callable[..., Mapping[str, float]]
 """Called with ``seed`` and a value for each variant; returns the measured numbers."""
 
 FIRST_SEED = 1001
-"""First seed of the runs that decide verdicts. ``plan`` uses lower seeds."""
+"""First seed of the runs that decide verdicts. The command ``plan`` uses lower seeds."""
 
 Samples: TypeAlias = Callable[[Table], Numbers]
-"""Computes a number for each seed from all runs."""
+"""Computes a number for each seed from the table of all runs."""
 
 Kind: TypeAlias = Literal["paper", "ours", "shown otherwise", "context"]
 """The origin of a claim.
@@ -53,12 +53,12 @@ Kind: TypeAlias = Literal["paper", "ours", "shown otherwise", "context"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 AT_BOUND = "at the bound"
-"""Words in the reason of a claim whose estimate is closer to a bound than its margin."""
+"""Marks the reason of a claim whose estimate is closer to a bound than the claim's margin."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence about an experiment that measurements decide."""
+    """A sentence about an experiment, with bounds for the measured number that decides it."""
 
     id: str
     """The full id: ``<paper key>/<experiment>#<claim>``."""
@@ -91,15 +91,15 @@ class Claim:
 
     @property
     def judged(self) -> bool:
-        """True if the claim can fail."""
+        """True if the claim can fail. A claim of the kind ``context`` cannot."""
         return self.kind != "context"
 
     @property
     def tolerance_is_ours(self) -> bool:
-        """True if this is a claim of the paper with bounds that the paper does not print.
+        """True for a claim of the paper whose bounds the paper does not print.
 
-        A bound counts as printed if the paper prints this number, or if the paper prints an order
-        and the bound is 1 (of a ratio) or 0 (of a difference).
+        A bound counts as printed if it is a number that the paper prints. If the paper prints an
+        order, the bounds 1 (of a ratio) and 0 (of a difference) count as printed.
         """
         printed = (0, 1) if isinstance(self.paper, str) else (self.paper,)
         bounds = (each for each in (self.at_least, self.at_most) if np.isfinite(each))
@@ -115,7 +115,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on a claim."""
+    """The verdict on a claim: its estimate from the runs, and the result of the comparison."""
 
     claim: Claim
     ours: Estimate
@@ -131,7 +131,7 @@ class Verdict:
 
     @property
     def at_bound(self) -> bool:
-        """True if the interval contains a bound, and both ends are within the margin of it."""
+        """True if a bound is inside the interval, and both ends are within its margin."""
         low, high, margin = self.ours.low, self.ours.high, self.claim.margin
         bounds = (self.claim.at_least, self.claim.at_most)
         return any(low <= it <= high and max(it - low, high - it) < margin for it in bounds)
@@ -140,7 +140,7 @@ class Verdict:
     def word(self) -> str:
         """``holds``, ``does not hold``, ``undecided`` (too few seeds), ``skipped`` or ``context``.
 
-        More seeds cannot move an estimate away from a bound, so the claim does not hold.
+        If the estimate is at a bound, more seeds cannot move it away. So the claim does not hold.
         """
         if not self.claim.judged:
             return "context"
@@ -178,11 +178,13 @@ class Experiment:
 
     file: str
     seeds: int = 10
-    """Number of seeds for each combination of variants. 1 means that runs are deterministic."""
+    """Number of seeds for each combination of variants. The value 1 means that runs are
+    deterministic."""
     more: Mapping[str, Mapping[Any, int]] = field(default_factory=dict)
-    """Variants with more seeds, by parameter and value."""
+    """Variants that need more seeds: for each parameter and value, the number of seeds."""
     needs: Callable[[], str | None] = lambda: None
-    """Returns the missing requirement if this machine cannot run the experiment, else None."""
+    """Returns a requirement that this machine lacks for the experiment, or None if it lacks
+    none."""
     id: str = field(init=False)
     """``<paper key>/<file name>``."""
     variants: Mapping[str, Sequence[Any]] = field(default_factory=dict, init=False)
@@ -224,14 +226,15 @@ class Experiment:
             ref: the number of the claim in the ledger, such as ``A000-6``.
             text: the claim, in words.
             paper: the number or the order that the paper prints. Without it the claim is ours.
-            kind: ``"shown otherwise"`` or ``"context"``; the other two follow from ``paper``.
+            kind: ``"shown otherwise"`` or ``"context"``. Other claims need no kind: with ``paper``
+                they are the paper's, without it ours.
             at_least: the lowest permitted end of the confidence interval.
             at_most: the highest permitted end.
-            within: instead of both, the permitted relative distance from ``paper``.
+            within: the permitted relative distance from ``paper``, instead of the two bounds.
             margin: the smallest distance from a bound that matters. The claim does not hold if the
                 estimate is shown to be closer to a bound.
             statistic: reduces the numbers of all seeds to the judged one.
-            why: the known reason, if it does not hold.
+            why: the known reason why the claim does not hold.
         """
         kind = kind or ("ours" if paper is None else "paper")
         if within is not None:
@@ -291,7 +294,7 @@ class Experiment:
         return self.id.split("/")[1]
 
     def cases(self, seeds: int | None = None, first: int = FIRST_SEED) -> list[Case]:
-        """The runs to make: each case with each seed. ``seeds`` replaces the number of seeds."""
+        """Each combination of variants with each seed. ``seeds`` replaces their number."""
         if self.missing:
             return []
         seeds = 1 if self.seeds == 1 else seeds
@@ -314,7 +317,7 @@ class Experiment:
 
 
 def paired(over: Table, under: Table, column: str) -> np.ndarray:
-    """The ratio of a column in two modes, for each seed that both have."""
+    """The ratio of a column in two modes, for each seed. Both modes have the same seeds."""
     count = min(len(over), len(under))
     if not np.array_equal(over["seed"][:count], under["seed"][:count]):
         raise ValueError(f"{column}: the runs that are compared have other seeds")
@@ -327,7 +330,7 @@ EXPERIMENTS: dict[str, Experiment] = {}
 
 
 LIVE = "live"
-"""The folder of experiments with real hosts. Ids of experiments leave it out."""
+"""The folder of experiments with real hosts. It is not a part of their ids."""
 
 
 def root_of(path: Path) -> Path:
@@ -351,7 +354,7 @@ def discover(root: Path) -> dict[str, Experiment]:
 
 @cache
 def load(path: Path) -> None:
-    """Loads the experiment in a file. Relative imports find the modules beside it."""
+    """Loads the experiment in a file. Its relative imports find modules in the same folder."""
     top = root_of(path).parent
     if str(top) not in sys.path:
         sys.path.insert(0, str(top))
@@ -370,12 +373,12 @@ def run_case(file: str, id: str, seed: int, parameters: Mapping[str, Any]) -> Ma
 
 
 def _number(value: float) -> float | None:
-    """Replaces NaN, which JSON lacks."""
+    """Replaces NaN by None, because JSON has no NaN."""
     return value if np.isfinite(value) else None
 
 
 def _natural(text: str) -> list[tuple[bool, int, str]]:
-    """Sorts ``fig10`` after ``fig9``."""
+    """Sort key that places ``fig10`` after ``fig9``."""
 
     def parts() -> Iterator[tuple[bool, int, str]]:
         digits = ""

@@ -1,4 +1,4 @@
-"""Keeps completed runs of experiments in a file, so they need not be repeated."""
+"""Stores completed runs of experiments in a file, so that they need not be repeated."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Row: TypeAlias = Mapping[str, float]
 
 
 class Kept:
-    """A file with a line of JSON for each run; without a path, nothing is kept.
+    """A file with a line of JSON for each completed run. Without a path, nothing is stored.
 
-    A kept run is valid only for the same mechanisms. These are the native part of this package, and
-    the program for experiments between real hosts, if there is one. Changes of the experiment
+    A stored run is valid only for the same mechanisms. These are the native part of this package,
+    and the program for experiments between real hosts, if there is one. Changes of the experiment
     itself are not detected: delete the file after such a change.
     """
 
@@ -31,7 +31,7 @@ class Kept:
         self._made_by = _digest(Path(_native.__file__), program(root))
         self._rows: dict[str, Row] = {}
         for line in path.read_text().splitlines() if path and path.exists() else []:
-            with contextlib.suppress(json.JSONDecodeError):  # a line that was cut off
+            with contextlib.suppress(json.JSONDecodeError):  # An incomplete last line.
                 run = json.loads(line)
                 if run["made_by"] == self._made_by:
                     self._rows[run["run"]] = run["measured"]

@@ -45,7 +45,7 @@ def mean_throughput(axes: Axes, flows: Table, names: Sequence[str], **line: Any)
 
 
 def total_throughput(axes: Axes, flows: Table, name: str, **line: Any) -> None:
-    """As :func:`mean_throughput`, for all flows together."""
+    """Like :func:`mean_throughput`, but for the sum of all flows."""
     seconds = flows["time_seconds"][1:]
     columns = [column for column in flows.columns if column.startswith("flow_")]
     arrived = np.sum([flows[column][1:] for column in columns], axis=0)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SKIPPED = "Skipped where this page was written:"
-"""Begins the reason in a section of an experiment that was not run."""
+"""The first words of the reason in the section of an experiment that was not run."""
 
 
 @dataclass(frozen=True)
@@ -67,22 +67,22 @@ class Page:
 
 
 def cells_of(row: str) -> list[str]:
-    r"""The cells of a row, in which a bar is ``\|``."""
+    r"""The cells of a row. In a row, a bar inside a cell is written ``\|``."""
     return [cell.strip() for cell in _BAR.split(row.strip())[1:-1]]
 
 
 def row_of(cells: Iterable[str]) -> str:
-    r"""The row with these cells, in which a bar is ``\|``."""
+    r"""The row with these cells. A bar inside a cell is written ``\|``."""
     return "| " + " | ".join(cells) + " |"
 
 
 def escaped(text: str) -> str:
-    r"""A text as a cell: bars become ``\|``."""
+    r"""A text as a cell of a row: bars are written ``\|``."""
     return text.replace("|", "\\|")
 
 
 CLAIM = re.compile(r"\| `#([^`]+)` ")
-"""Begins the row of a claim in a section; the group is the claim's id within the experiment."""
+"""The start of a claim's row in a section. The group is the claim's id within the experiment."""
 
 REASON = re.compile(r"^Why not `#([^`]+)`: (.*)\.\n+", re.MULTILINE)
 """The reason why a claim does not hold, with the empty line after it."""

@@ -14,8 +14,8 @@ import ray
 class RayExecutor(Executor):
     """An executor that runs calls as Ray tasks.
 
-    It joins the cluster at ``RAY_ADDRESS``, whose size does not change. Without this variable, it
-    starts a cluster with ``jobs`` workers on this machine and stops it at the end.
+    The executor joins the cluster at ``RAY_ADDRESS``, whose size does not change. Without this
+    variable, it starts a cluster with ``jobs`` workers on this machine and stops it at the end.
     """
 
     def __init__(self, jobs: int | None = None) -> None:
@@ -35,7 +35,7 @@ class RayExecutor(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Leaves the cluster, and stops it if this process started it."""
+        """Disconnects from the cluster, and stops it if this process started it."""
         if self._started:
             ray.shutdown()
             self._started = False

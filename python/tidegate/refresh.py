@@ -1,8 +1,8 @@
-"""Copies the present texts of experiments into their published sections, without a run.
+"""Copies the present texts of experiments into their published sections, without a new run.
 
 A published section repeats texts of its experiment: the docstring, the claims, the reasons why
 claims do not hold, and the title of the figure. These texts may change after the run. Numbers,
-bounds and verdicts stay as published.
+bounds and verdicts are not changed.
 """
 
 from __future__ import annotations
@@ -63,7 +63,10 @@ def _section(section: str, experiment: Experiment, claims: Mapping[str, Claim]) 
 
 
 def _reason(row: str, published: str, claim: Claim | None) -> str:
-    """The claim's reason, empty if it holds. "At the bound" is a result of the run, and stays."""
+    """The claim's reason; empty if the claim holds.
+
+    The words "at the bound" are a result of the run, so they are not changed.
+    """
     if claim is None or cells_of(row)[-1].strip("*") not in FAILED:
         return published
     near = published.split("; ")[0]
@@ -72,7 +75,7 @@ def _reason(row: str, published: str, claim: Claim | None) -> str:
 
 
 def _with_cell(row: str, column: int, text: str) -> str:
-    """The row of a table with another text in a column."""
+    """The row of a table with ``text`` in column number ``column``."""
     cells = cells_of(row)
     cells[column] = escaped(text)
     return row_of(cells)

@@ -25,9 +25,8 @@ def write_report(
 ) -> None:
     """Writes a page for each paper, and the figures of its experiments into a folder beside it.
 
-    The same runs give identical files. An earlier page keeps the sections of experiments that are
-    in ``every`` but were not run now. It also keeps the measured sections of experiments that this
-    machine cannot run.
+    The same runs give identical files. The sections of two kinds of experiments are copied from an
+    earlier page: those in ``every`` that were not run now, and those that this machine cannot run.
     """
     for paper, group in groupby(experiments, lambda each: each.paper):
         own, path = list(group), out / f"{paper}.md"
@@ -46,7 +45,8 @@ def write_report(
 def recount(every: Sequence[Experiment], out: Path) -> None:
     """Writes each page again from its sections, with the present texts of its experiments.
 
-    Sections of removed experiments vanish. Nothing runs, so numbers and verdicts stay.
+    Sections of removed experiments are deleted. Nothing is run, so numbers and verdicts do not
+    change.
     """
     for paper, group in groupby(every, lambda each: each.paper):
         own, path = list(group), out / f"{paper}.md"
@@ -72,7 +72,7 @@ def write_overview(out: Path) -> None:
 
 
 def draw_figure(experiment: Experiment, runs: Table, out: Path) -> list[Path]:
-    """Writes the figure of an experiment as SVG and PNG; returns both paths, or none."""
+    """Writes the figure of an experiment, if it has one, as SVG and PNG. Returns the paths."""
     if experiment.draw is None or experiment.missing:
         return []
     stem = out / experiment.id.replace("/", "-")
@@ -83,7 +83,7 @@ def draw_figure(experiment: Experiment, runs: Table, out: Path) -> list[Path]:
 
 
 def summary(verdicts: Sequence[Verdict]) -> str:
-    """Every claim in a line, then the number that hold, for the terminal."""
+    """A line for each claim, and the number of claims that hold, for the terminal."""
     rows = [("verdict", "kind", "claim", "paper", "ours", "95 % confidence")]
     for each in verdicts:
         ours = each.ours
@@ -229,7 +229,7 @@ See [kinds of claims](README.md#kinds) and [how verdicts are found](README.md#ve
 """
 
 OVERVIEW = "verdicts.md"
-"""The page that counts the claims of all others."""
+"""The page that counts the claims of all other pages."""
 
 _HOW_OVERVIEW = """Written by `tidegate-repro report` from the pages of this chapter; do not edit.
 The pages say what each claim rests on, and [README](README.md#verdicts) how verdicts are found.

@@ -30,7 +30,7 @@ _SHOWN = 20
 
 
 class Table:
-    """Columns of equal length, by name. The last word of a name is its unit, if it has one.
+    """Columns of equal length, by name. If a quantity has a unit, it is the last word of the name.
 
     >>> table = Table({"rate_bps": [1.0, 3.0], "flow": ["a", "b"]})
     >>> table.where(flow="b")["rate_bps"]
@@ -66,7 +66,7 @@ class Table:
         return f"Table({len(self)} rows: {', '.join(self.columns)})"
 
     def __str__(self) -> str:
-        """The rows, aligned; of a long table, the first and the last ones."""
+        """The rows with aligned columns. Of a long table, only the first and the last rows."""
         shown: Sequence[int] = range(len(self))
         if len(self) > _SHOWN:
             shown = [*range(_SHOWN // 2), *range(len(self) - _SHOWN // 2, len(self))]

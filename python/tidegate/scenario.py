@@ -49,15 +49,15 @@ class Scenario:
     duration: str
     """Virtual time to simulate."""
     warmup: str | None = None
-    """Initial time that the statistics leave out. Default: nothing."""
+    """Time at the start of the run that the statistics leave out. Default: nothing."""
     sample: str | None = None
-    """Step of time series. Default: a 300th of the duration."""
+    """Interval between samples of time series. Default: a 300th of the duration."""
     tcp: Value | None = None
     """TCP of all hosts: ``{"profile": "rfc", "congestion": "newreno"}``."""
     link_header: str | None = None
     """Link-layer header that counts in packet lengths. Default: ``"14 B"``, as for Ethernet."""
     name: str | None = None
-    """The name in reports."""
+    """The name of the scenario in reports."""
     tables: dict[str, Any] = field(default_factory=dict)
     """All other tables, as in the file."""
 
@@ -111,8 +111,9 @@ class Scenario:
         """Adds traffic from ``sender`` to ``receiver``, a group of flows with this ``name``.
 
         ``kind``: greedy, file, on-off, web, arrivals, cbr, trace, relay or aggregate. Several
-        senders and receivers are paired in order; a single one is paired with all of the others.
-        Fields as in the file: ``flows`` (of each pair), ``start``, ``stop``, ``size``, ``rate``, …
+        senders and receivers are paired in order. A single sender is paired with all receivers, and
+        a single receiver with all senders.
+        The other fields are those of the file: ``flows`` (of each pair), ``start``, ``stop``, ...
 
         A relay forwards the traffic ``of``, added before it. ``buffer`` limits the waiting data of
         a flow::
@@ -201,7 +202,7 @@ def _to_toml(tables: Mapping[str, Any], place: str = "") -> str:
 
 
 def _plain(value: Any, place: str) -> Any:
-    """``value`` in the types of TOML. ``place`` is its field."""
+    """Converts ``value`` to the types of TOML. ``place`` names its field in errors."""
     match value:
         case str() | bool():
             return value
@@ -228,4 +229,4 @@ _MOST_WHOLE = 2**63 - 1
 """The largest whole number of TOML (version 1.0.0, section Integer)."""
 
 _MOST_SEED = 2**64 - 1
-"""The largest seed: of 64 bits, as in ``tidegate_sim::scenario::Run``."""
+"""The largest seed. Seeds have 64 bits, as in ``tidegate_sim::scenario::Run``."""

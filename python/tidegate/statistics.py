@@ -13,7 +13,8 @@ Numbers: TypeAlias = Sequence[float] | np.ndarray
 """Samples, rates or outcomes."""
 
 TAIL = 0.025
-"""Probability that the true value is beyond one end of a 95 % confidence interval."""
+"""Probability that the true value is above the upper end of a 95 % confidence interval. The same
+probability applies below the lower end."""
 
 
 @dataclass(frozen=True)
@@ -47,18 +48,18 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Statistic:
-    """Reduces the samples of all seeds to one estimate."""
+    """A rule that reduces the samples of all seeds to one estimate."""
 
     name: str
     estimate: Callable[[Numbers], Estimate]
 
 
 MEAN = Statistic("mean", Estimate.of)
-"""The mean, with Student's t: for samples of finite variance."""
+"""The mean, with an interval by Student's t. For samples of finite variance."""
 
 
 def quantile(part: float) -> Statistic:
-    """The value below which the sample of another seed is with probability ``part``.
+    """The quantile ``part``: with this probability, the sample of a further seed is below it.
 
     The interval lies between two order statistics and assumes no distribution. With too few samples
     it is infinite: a median needs 6, a quantile of 0.9 needs 36.
@@ -80,10 +81,11 @@ def _ratio(samples: Numbers) -> Estimate:
 
 
 MEDIAN_RATIO = Statistic("median ratio", _ratio)
-"""The median of paired ratios: two modes of one seed meet the same arrivals.
+"""The median of paired ratios. Two modes with the same seed have the same arrivals.
 
-The median of logarithms judges a ratio and its reciprocal alike. The interval is that of the sign
-test and assumes no distribution, so it suits maximum delays and other heavy tails.
+The estimate is computed from logarithms, so a ratio and its reciprocal are judged alike. The
+interval is that of the sign test and assumes no distribution. So it suits maximum delays and other
+quantities with heavy tails.
 """
 
 
@@ -107,7 +109,7 @@ Source: C. J. Clopper, E. S. Pearson, *The use of confidence or fiducial limits*
 def _quantile(samples: Numbers, part: float) -> Estimate:
     values = np.sort(np.asarray(samples, dtype=float))
     count = len(values)
-    # The number of samples below the quantile is binomial for any distribution.
+    # For any distribution, the number of samples below the quantile is binomial.
     below = [_at_most(hits, count, part) for hits in range(count)]
     first = sum(each <= TAIL for each in below)
     last = sum(1 - each > TAIL for each in below)
@@ -140,9 +142,9 @@ def _solve(below: Callable[[float], bool]) -> float:
 def samples_for(margin: float, pilot: Numbers, statistic: Statistic = MEAN) -> int:
     """The number of samples for an interval no wider than ``margin``, from pilot samples.
 
-    A quarter is added, because a deviation from few samples is uncertain itself. Such a narrow
-    interval decides every claim: either the bound is outside it, or the whole interval is closer to
-    the bound than ``margin``.
+    The result includes a quarter more, because the deviation of a few pilot samples is uncertain
+    itself. An interval this narrow decides every claim. Either the bound is outside of it, or the
+    whole interval is closer to the bound than ``margin``.
     """
     if statistic is MEAN:
         deviation = float(np.std(np.asarray(pilot, dtype=float), ddof=1))

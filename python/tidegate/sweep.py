@@ -58,10 +58,10 @@ def gather(
     progress: Callable[[int, int], None] | None = None,
     keep: Callable[[int, Any], None] | None = None,
 ) -> list[Any]:
-    """Calls ``call`` with each of the arguments, on all workers; returns the answers in order.
+    """Calls ``call`` with each of the arguments, on all workers. Returns the answers in order.
 
-    After an interrupt no further call begins, and missing answers are ``None``. ``keep`` gets each
-    complete answer at once, with its index.
+    After an interrupt, no further call begins, and missing answers are ``None``. ``keep`` is called
+    with each complete answer and its index, as soon as the answer is there.
     """
     answers: list[Any] = [None] * len(arguments)
     with _executor(engine, jobs) as pool:
@@ -104,7 +104,7 @@ def _measure(measure: Measure, seed: int, parameters: Mapping[str, Any]) -> Mapp
 def _executor(engine: str | Executor, jobs: int | None) -> Iterator[Executor]:
     match engine:
         case "process":
-            with ProcessPoolExecutor(jobs or os.cpu_count(), initializer=_leave_interrupts) as pool:
+            with ProcessPoolExecutor(jobs or os.cpu_count(), initializer=_ignore) as pool:
                 yield pool
         case "ray":
             from tidegate.ray_engine import RayExecutor
@@ -117,6 +117,6 @@ def _executor(engine: str | Executor, jobs: int | None) -> Iterator[Executor]:
             raise ValueError(f'engine: {engine!r} is neither "process" nor "ray" nor an executor')
 
 
-def _leave_interrupts() -> None:
-    """Ignores Ctrl-C, which a terminal sends to every process; only the main process reacts."""
+def _ignore() -> None:
+    """Ignores Ctrl-C. A terminal sends it to every process, but only the main process reacts."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

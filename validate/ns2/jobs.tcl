@@ -2,14 +2,13 @@
 #
 #   ns jobs.tcl network=cn2002|exp2 trace=FILE [name=value ...]
 #
-# Writes the enqueue (+), dequeue (-) and drop (d) events of the first JoBS link to FILE. The flow number
-# of a packet (fid) is its class. Options not set here are ns-2's defaults.
+# Writes the enqueue (+), dequeue (-) and drop (d) events of the first JoBS link to FILE. The flow
+# number of a packet (fid) is its class. Options that are not set here are ns-2's defaults.
 #
-# cn2002: four routers in a row, cross traffic at each of the three hops, user flows over all of them. The
-# authors' script has a buffer of 800 packets, most of them UDP packets of 210 bytes. Here all
-# packets have
-# 500 bytes, and the buffer holds 400.
-# exp2: experiment 2 of the paper `marking` without its regulation.
+# cn2002: four routers in a row, cross traffic at each of the three hops, and user flows over all
+# hops. The authors' script has a buffer of 800 packets, most of them UDP packets of 210 bytes. Here
+# all packets have 500 bytes, and the buffer holds 400.
+# exp2: experiment 2 of the paper `marking` without its marking.
 
 array set opt {
     network cn2002  trace ""  seed 1  until 70  rdc 4  rlc 2  flows ""
@@ -87,9 +86,8 @@ proc pareto {source destination class rate on off start} {
     $ns at $start "$bursts start"
 }
 
-# Gives a flow its next burst. The pause before the following burst begins at once in `cn2002`, and
-# in
-# `exp2` when the burst is acknowledged.
+# Gives a flow its next burst. In `cn2002`, the pause before the following burst begins at once. In
+# `exp2`, it begins when the burst is acknowledged.
 proc burst {tcp} {
     global packets opt
     $tcp advanceby [expr {max(1, int(ceil([$packets value])))}]

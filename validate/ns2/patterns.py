@@ -20,7 +20,7 @@ VECTORS = Path(__file__).resolve().parents[2] / "crates/tcp/tests/vectors/ns2"
 SEED = 2003
 VARIANTS = ("Tahoe", "Reno", "Newreno", "Sack1")
 EACH = 32
-# With these odd numbers few events coincide. Rounding would decide the order of coinciding events.
+# Odd numbers, so that few events coincide. Rounding would decide the order of such events.
 LINKS = ("7.3Mb", "97.317ms")
 HEADER = """\
 # What ns-2.35 sends under random loss patterns: made by validate/ns2/patterns.py (seed 2003) with
@@ -65,7 +65,10 @@ def whole(draw: Random) -> Iterable[int]:
 
 
 def repeated(draw: Random) -> Iterable[int]:
-    """A run of losses that may outlast the window: retransmissions after timeouts, or SYNs, too."""
+    """A run of losses that may last longer than the window.
+
+    Retransmissions after timeouts, or SYNs, are lost too.
+    """
     first = draw.randint(0, 40)
     return set(range(first, first + (draw.randint(3, 33) if first > 2 else draw.randint(1, 3))))
 
@@ -116,7 +119,10 @@ def compact(lines: list[str]) -> str:
 
 
 def run(job: tuple[str, int]) -> tuple[str, int]:
-    """Runs ns-2; returns a line of the vectors. A pattern with simultaneous events is redrawn."""
+    """Runs ns-2 and returns a line of the vectors.
+
+    If events are simultaneous, draws another pattern.
+    """
     variant, number = job
     for attempt in count():
         draw = Random(f"{SEED} {variant} {number} {attempt}")

@@ -3,10 +3,8 @@
 #   ns segments.tcl first=3000 second=1500 [name=value ...]
 #
 # The network is that of figure 3 of the paper `trunking`, with four NewReno connections in place of
-# each trunk. RED
-# counts packets: it drops none up to an average of half of MP_Th (equation 1), and all above MP_Th.
-# Prints the ratio of
-# acknowledged bytes, and the use of the link.
+# each trunk. RED counts packets: it drops none up to an average of half of MP_Th (equation 1), and
+# all above MP_Th. Prints the ratio of acknowledged bytes, and the use of the link.
 
 array set opt {
     first 3000  second 1500  seed 1  connections 4  alpha 8  access 9.6  weight 0.002  warmup 20  until 400

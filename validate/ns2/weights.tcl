@@ -4,9 +4,8 @@
 #   ns weights.tcl ALPHA SEED WEIGHT ...
 #
 # Prints the relative error of each share against `w_i / sum w` between 60 s and 160 s, and the
-# largest error. The network
-# is that of experiments/itcp/fig1.py. ns-2's agent has no theta: its window changes by one packet
-# for every weight.
+# largest error. The network is that of experiments/itcp/fig1.py. ns-2's agent has no theta: its
+# window changes by one packet for every weight.
 set alpha [lindex $argv 0]; set seed [lindex $argv 1]; set weights [lrange $argv 2 end]
 set ns [new Simulator]
 $defaultRNG seed $seed

@@ -19,8 +19,8 @@ use crate::report::{Line, Report};
 /// The largest body that the API promises to accept.
 const LARGEST: usize = 64 << 20;
 
-/// Size in bytes and number of policies of the applied file. Comments fill the file up to this
-/// size.
+/// The applied file: its size in bytes, and its number of policies. Comments fill the file up to
+/// this size.
 const APPLIED: usize = 60_000_000;
 const POLICIES: u32 = 50_000;
 

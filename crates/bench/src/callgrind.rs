@@ -32,12 +32,12 @@ pub(crate) struct Run<'a> {
 const CACHE: [&str; 4] =
     ["--cache-sim=yes", "--I1=32768,8,64", "--D1=32768,8,64", "--LL=8388608,16,64"];
 
-/// In a live case, callgrind counts only the function that matches this pattern: one pass of the
-/// loop of the measured gateway.
+/// In a case of a live gateway, callgrind counts only the function that matches this pattern. The
+/// function is one iteration of the loop of the measured gateway.
 const LIVE: &str = "*cases::live::counted*";
 
-/// Patterns for the function that makes counted calls into a gateway. Both match the same function,
-/// because callgrind accepts each pattern for a single option only.
+/// Two patterns for one function, which makes counted calls into a gateway. Callgrind accepts a
+/// pattern in one option only, and two options need it.
 const CALL: &str = "*cases::swaps::counted*";
 const CALL_ENDS: &str = "*swaps::counted*";
 

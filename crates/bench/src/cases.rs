@@ -1,5 +1,7 @@
 //! The benchmark cases. Each case repeats one operation among many flows, policies or classes.
 
+mod ack_control;
+mod authentication;
 mod classes;
 mod files;
 mod flows;
@@ -10,9 +12,7 @@ mod meters;
 mod mixes;
 mod policies;
 mod queues;
-mod seals;
 mod sharing;
-mod signals;
 mod swaps;
 mod timers;
 mod trunks;
@@ -20,11 +20,11 @@ mod trunks;
 use std::fs;
 use std::hint::black_box;
 
+pub(crate) use ack_control::{GROUP, answered as answered_gateway};
 use anyhow::{Context, bail};
 pub(crate) use classes::classified as classified_gateway;
 pub(crate) use gateway::idle as idle_gateway;
 pub(crate) use mixes::MIXES;
-pub(crate) use signals::{GROUP, answered as answered_gateway};
 use tidegate_core::random::Random;
 
 use crate::number::real;
@@ -49,16 +49,16 @@ fn build(name: &str, size: u32, seed: u64) -> anyhow::Result<Box<dyn Case>> {
         ("gateway", "unmanaged") => Box::new(gateway::unmanaged(size, seed)?),
         ("gateway", "shaped") => Box::new(gateway::shaped(size, seed)?),
         ("marking", kind) => Box::new(gateway::marked(kind, size, seed)?),
-        ("gateway", "postack") => Box::new(signals::postack(size, seed)?),
+        ("gateway", "postack") => Box::new(ack_control::postack(size, seed)?),
         ("gateway", "trunked") => Box::new(trunks::Trunked::new(size, seed)?),
-        ("trunk", "sealed") => Box::new(seals::Sealed::new(size, seed)?),
+        ("trunk", "authenticated") => Box::new(authentication::Authenticated::new(size, seed)?),
         ("live", what) => Box::new(live::Live::new(what, size, seed)?),
         ("queue", discipline) => Box::new(queues::Queue::new(discipline, size, random)?),
         ("class", "busy") => Box::new(classes::Busy::new(size, random)),
         ("class", "sparse") => Box::new(classes::Sparse::new(size, random)),
         ("class", "change") => Box::new(classes::Change::new(size, random)),
         ("class", "add") => Box::new(classes::Add::new(size, random)),
-        ("class-told", what) => Box::new(classes::Told::new(what, size, random)?),
+        ("class-command", what) => Box::new(classes::Commanded::new(what, size, random)?),
         ("check", "policies") => Box::new(files::Check::policies(size)),
         ("check", "errors") => Box::new(files::Check::errors(size)),
         ("swap" | "commit" | "scrape", of) => {
@@ -88,7 +88,7 @@ pub(crate) fn processor_time() -> anyhow::Result<u64> {
     number.context("/proc/self/schedstat has no number")
 }
 
-/// All numbers below a bound in random order, repeated for ever in the same order.
+/// The numbers below a bound in random order. The order is repeated without end.
 struct Order {
     numbers: Vec<u32>,
     at: usize,
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_order_is_random_and_leaves_none_out() {
+    fn an_order_is_random_and_complete() {
         let mut order = Order::new(100, &mut Random::new(1, 0));
         let mut all: Vec<u32> = (0..100).map(|_| order.next()).collect();
         assert!(!all.is_sorted());

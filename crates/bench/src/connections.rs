@@ -6,8 +6,8 @@
 //! the kernel only carries their frames. The kernel knows neither their IP addresses nor their MAC
 //! addresses.
 //!
-//! A segment gets an ACK of its own unless it arrives together with another segment. In all
-//! variants that are compared, four segments in five get their own ACK.
+//! The receiver sends an ACK for each segment, but only one ACK for two segments that arrive
+//! together. In all compared variants, four segments in five get their own ACK.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -32,13 +32,13 @@ const GATHER: Duration = Duration::from_micros(100);
 /// Payload in bytes of a full segment with timestamps.
 const SEGMENT: u64 = 1_448;
 
-/// Local ports: connections of the sender have `FIRST` and the following ports, the receiver
-/// listens on `LISTENS`.
+/// Ports of the connections. The sender uses `FIRST` and the following ports; the receiver listens
+/// on `LISTENS`.
 const FIRST: u16 = 10_000;
 const LISTENS: u16 = 7_007;
 
-/// Largest number of frames that an end processes before it reads the time again.
-const MOST_HEARD: usize = 256;
+/// Largest number of frames that an end processes before it reads the clock again.
+const MOST_RECEIVED: usize = 256;
 
 /// Number of frame buffers.
 const PACKETS: u32 = 4_096;
@@ -88,15 +88,15 @@ pub(crate) fn keep_busy(end: End, number: usize, window: u64, time: Duration) ->
     let port = AfPacket::open(&Interface::find("eth0")?, &memory)?;
     let mut clock = Monotonic::start();
     let mut ends = Ends::new(end, number, window * SEGMENT, port, memory);
-    let mut told = Time::ZERO;
+    let mut printed = Time::ZERO;
     loop {
         let now = clock.now();
         if now.since(Time::ZERO) >= time {
             return Ok(());
         }
-        ends.turn(now)?;
-        if now >= told {
-            told = now + Duration::from_secs(1);
+        ends.step(now)?;
+        if now >= printed {
+            printed = now + Duration::from_secs(1);
             println!("{}", ends.progress());
         }
         let now = clock.now();
@@ -107,8 +107,7 @@ pub(crate) fn keep_busy(end: End, number: usize, window: u64, time: Duration) ->
 /// All connections of one end.
 struct Ends {
     end: End,
-    /// Number of connections that there will be in the end. A sender opens them one group after the
-    /// other.
+    /// Number of connections after all groups are open. A sender opens one group after the other.
     number: usize,
     connections: Vec<Connection>,
     /// Number of established connections.
@@ -119,7 +118,7 @@ struct Ends {
     /// For each connection, the bytes that were acknowledged when the sender last wrote data.
     acknowledged: Vec<u64>,
     timers: TimerWheel,
-    /// The interface accepts no more frames, so this end does nothing that might send.
+    /// The interface accepts no more frames, so this end neither reads nor writes until it does.
     full: bool,
     /// The connection that still had segments to send when the interface became full.
     waiting: Option<usize>,
@@ -155,19 +154,19 @@ impl Ends {
         }
     }
 
-    /// Handles all events up to `now`, but at most [`MOST_HEARD`] frames.
-    fn turn(&mut self, now: Time) -> Result<()> {
+    /// Handles all events up to `now`, but at most [`MOST_RECEIVED`] frames.
+    fn step(&mut self, now: Time) -> Result<()> {
         self.flush();
         if let Some(number) = self.waiting.take_if(|_| !self.full) {
             self.drive(now, number)?;
         }
         self.open(now)?;
-        for _ in 0..MOST_HEARD {
+        for _ in 0..MOST_RECEIVED {
             if self.full {
                 break;
             }
             let Some(packet) = self.port.receive(&mut self.pool, now) else { break };
-            self.hear(now, &packet)?;
+            self.receive(now, &packet)?;
             self.pool.release(packet);
         }
         while !self.full
@@ -192,7 +191,7 @@ impl Ends {
         format!("{} {sent} {again}", self.established)
     }
 
-    /// Opens the connections whose time has come.
+    /// Opens the connections whose start time has come.
     fn open(&mut self, now: Time) -> Result<()> {
         let groups = now.since(Time::ZERO).as_nanos() / BETWEEN.as_nanos();
         let due = usize::try_from(groups)?.saturating_mul(GROUP).min(self.number);
@@ -207,7 +206,7 @@ impl Ends {
     }
 
     /// Hands the frame of `packet` to its connection.
-    fn hear(&mut self, now: Time, packet: &PacketId) -> Result<()> {
+    fn receive(&mut self, now: Time, packet: &PacketId) -> Result<()> {
         let described = self.pool[packet];
         let of_ours = match self.end {
             End::Sender => described.key.dst.port,
@@ -225,8 +224,8 @@ impl Ends {
         self.drive(now, number)
     }
 
-    /// Lets connection `number` do all it can: reads the received data, writes more data, and sends
-    /// its segments.
+    /// Does all possible work for connection `number`: reads the received data, writes more data,
+    /// and sends its segments.
     fn drive(&mut self, now: Time, number: usize) -> Result<()> {
         let connection = &mut self.connections[number];
         while let Some(event) = connection.poll_event() {

@@ -1,4 +1,4 @@
-//! Greedy connections over one bottleneck: the scenario with which simulators are compared.
+//! Greedy connections over one bottleneck: the scenario for the comparison of simulators.
 //!
 //! Every flow has its own hosts on both sides of a link. The round-trip time is 50 ms, and the
 //! buffer holds 50 ms at the link's rate. Access links have ten times this rate. Packets have 1,500
@@ -47,8 +47,8 @@ pub(crate) struct Dumbbell {
 pub(crate) struct Outcome {
     /// Processor time of the runs in nanoseconds, without building the network.
     pub(crate) nanos: u64,
-    /// Number of packets that arrived over a link, counted once for each link, and number that
-    /// arrived over the bottleneck.
+    /// Arrivals of packets over links: each packet counts once for each link. Then the number of
+    /// packets that arrived over the bottleneck.
     pub(crate) packet_hops: u64,
     pub(crate) packets: u64,
     pub(crate) timeouts: u64,
@@ -57,8 +57,8 @@ pub(crate) struct Outcome {
     pub(crate) fingerprint: String,
     /// Maximum number of packets in the network, in the last run.
     pub(crate) packets_inside: u64,
-    /// Heap bytes in the last run: of the scenario; with the network built, before the start; the
-    /// maximum during the run; of the results.
+    /// Heap bytes in the last run: the scenario, the built network before the start, the maximum
+    /// during the run, and the results.
     pub(crate) scenario_bytes: u64,
     pub(crate) built_bytes: u64,
     pub(crate) running_bytes: u64,

@@ -1,5 +1,5 @@
-//! Forwarders to compare the gateway with: its loop and ports without a gateway, and the XDP
-//! programs that bypass it.
+//! Forwarders for comparison with the gateway: the gateway's loop and ports without a gateway, and
+//! the XDP programs that bypass the gateway.
 
 use std::time::Duration;
 

@@ -20,7 +20,7 @@ enum Kind {
     Bare,
     /// The gateway, which shapes all packets at a rate above the load.
     Managed,
-    /// The XDP programs that bypass the gateway, alone.
+    /// Only the XDP programs that bypass the gateway.
     Redirect,
     /// The gateway without policies and without a link rate.
     Unmanaged,
@@ -28,14 +28,14 @@ enum Kind {
 
 const KINDS: [Kind; 5] = [Kind::Bridge, Kind::Bare, Kind::Managed, Kind::Redirect, Kind::Unmanaged];
 
-/// Limits for the cost of one forwarder (first) relative to another (second).
+/// Limits for the cost of the first forwarder relative to the second.
 const LIMITS: [(Kind, Kind, f64); 3] = [
     (Kind::Managed, Kind::Bare, 1.5),
     (Kind::Bare, Kind::Bridge, 2.2),
     (Kind::Unmanaged, Kind::Redirect, 1.2),
 ];
 
-/// Number of measurements of each forwarder. The forwarders are measured in turns.
+/// Number of measurements of each forwarder. The forwarders are measured alternately.
 const ROUNDS: usize = 5;
 
 /// The load: full-size frames per second, and length of a burst.

@@ -17,7 +17,7 @@ pub(crate) enum Depth {
 }
 
 /// Operations on single packets, with their limits in instructions. Combined operations have no
-/// limit, such as arrival and departure of a packet, or setting, sorting and firing a timer.
+/// limit, for example the arrival and departure of a packet.
 const OPERATIONS: [(&str, Option<f64>); 8] = [
     ("token-bucket", Some(MOST)),
     ("flow-look-up", Some(MOST)),
@@ -35,8 +35,8 @@ const MOST: f64 = 150.0;
 /// Limit for the cost of an operation among a million members, relative to a thousand.
 const GROWTH: f64 = 1.3;
 
-/// Operations on classes of a link, with their limits in instructions. The last number limits the
-/// cost among 100,000 leaf classes, relative to 100.
+/// Operations on classes of a link: name, limit in instructions, and limit of the cost among
+/// 100,000 leaf classes relative to 100.
 const CLASSES: [(&str, Option<f64>, f64); 4] = [
     ("class/busy", None, 1.5),
     ("class/sparse", None, 1.5),
@@ -45,10 +45,10 @@ const CLASSES: [(&str, Option<f64>, f64); 4] = [
 ];
 
 /// Commands that change classes in a gateway, with reports, in both directions of the link. The
-/// gateway finds classes by name, which takes a few more comparisons among 100,000 classes. The
-/// operation `add` is two changes. Limits as in [`CLASSES`].
-const TOLD: [(&str, f64, f64); 2] =
-    [("class-told/change", 25_000.0, 2.0), ("class-told/add", 50_000.0, 2.0)];
+/// gateway finds a class by its name, which needs a few more comparisons among 100,000 classes. The
+/// command `add` changes two classes. The limits are as in [`CLASSES`].
+const COMMANDS: [(&str, f64, f64); 2] =
+    [("class-command/change", 25_000.0, 2.0), ("class-command/add", 50_000.0, 2.0)];
 
 /// These operations are expensive, so they are repeated this many times less often.
 const SELDOM: u64 = 50;
@@ -65,25 +65,25 @@ const TRUNKS: f64 = 1.3;
 /// constant, so a cheaper shaper does not make the limit of trunks stricter.
 const LIVE_SHAPED: f64 = 6_527.74;
 
-/// For each marking: the largest number of flows in its measurements, and whether the short form
-/// measures it. The short form uses at most 10,000 flows, so it leaves out markings whose limit
-/// then fails.
+/// For each marking: the largest number of flows in its measurements, and `true` if the short form
+/// measures it. The short form uses at most 10,000 flows. It leaves out markings that exceed their
+/// limit at this number.
 const MARKINGS: [(&str, u32, bool); 3] =
     [("reference", 1_000, true), ("heuristic", 100_000, false), ("coverage", 100_000, true)];
 
-/// Limits for the cost of a packet at a queue with a marking: with many flows relative to a
-/// hundred, and relative to as many flows without a marking.
+/// Limits for the cost of a packet at a queue with a marking: many flows relative to a hundred
+/// flows, and the queue with marking relative to the same queue without.
 const MORE_FLOWS: f64 = 1.2;
 const MARKED: f64 = 1.5;
 
 /// Limit for the cost of authenticating and verifying a management packet, relative to the whole
 /// cost of a packet through a trunk.
-const SEALED: f64 = 0.5;
+const AUTHENTICATED: f64 = 0.5;
 
 /// User bytes for which one management packet is sent, in this measurement.
 const VMSS: u32 = 1_500;
 
-/// Limits for the cost with 10,000 policies, relative to 10: of a packet of a known flow, and of
+/// Limits for the cost with 10,000 policies, relative to 10 policies: a packet of a known flow, and
 /// the first packet of a flow.
 const KNOWN_FLOW: f64 = 1.05;
 const FIRST_MATCH: f64 = 3.0;
@@ -143,15 +143,15 @@ pub(crate) fn measure(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Work on many policies, errors or classes at once. For each: the limit in instructions for each
-/// policy, error or class; the limit of this cost relative to a tenth as many; `true` if a gateway
-/// does the work, so that its longest call is measured.
+/// Work on many policies, errors or classes at once. The numbers limit the instructions for each
+/// policy, error or class, and this cost relative to a tenth as many. `true`: a gateway does the
+/// work, so the report contains its longest call.
 const AT_ONCE: [(&str, Option<f64>, Option<f64>, bool); 8] = [
     ("check/policies", Some(60_000.0), Some(1.2), false),
     ("check/errors", None, Some(1.2), false),
     ("swap/policies", None, Some(1.2), true),
     ("swap/classes", None, Some(1.5), true),
-    // From one class for each policy to no classes, and back.
+    // The operation replaces a class for each policy by no classes, and back.
     ("swap/classes-or-none", None, Some(1.5), true),
     // All work of the data plane for a commit of a policy source.
     ("commit/policies", None, Some(1.2), true),
@@ -228,10 +228,10 @@ fn begin(report: &mut Report) -> bool {
 fn of_classes(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     let often = CLASSES.map(|(name, most, growth)| (name, most, growth, depth.operations()));
     let seldom = depth.operations() / SELDOM;
-    let told = TOLD.map(|(name, most, growth)| (name, Some(most), growth, seldom));
+    let commands = COMMANDS.map(|(name, most, growth)| (name, Some(most), growth, seldom));
     // Building the gateways of these cases takes long, so the short form leaves them out.
-    let told = told.into_iter().filter(|_| depth == Depth::Full);
-    for (name, most, growth, operations) in often.into_iter().chain(told) {
+    let commands = commands.into_iter().filter(|_| depth == Depth::Full);
+    for (name, most, growth, operations) in often.into_iter().chain(commands) {
         let of = |size| repeated(name, operations, size, depth);
         let ((few, _), (many, beside)) = (of(100)?, of(100_000)?);
         report.add(instructions(format!("{name}, of 100,000 leaves"), many, most, beside));
@@ -260,8 +260,8 @@ fn operation(
 /// Measures a packet at a queue with a marking, relative to a packet of `gateway/shaped` among as
 /// many flows.
 ///
-/// Even without a marking, a packet costs more among more flows. At full depth, this growth is
-/// measured and divided out.
+/// A packet costs more among more flows even without a marking. At full depth, this growth is
+/// measured, and the result is divided by it.
 fn markings(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     let measured = MARKINGS.into_iter().filter(|(.., short)| *short || depth == Depth::Full);
     for (kind, most, _) in measured {
@@ -301,16 +301,17 @@ fn trunks(shaped: f64, depth: Depth, report: &mut Report) -> anyhow::Result<()> 
     report.add(ratio(what, one / shaped, TRUNK, beside));
     let beside = format!("{many:.1} instructions of 100");
     report.add(ratio(format!("{NAME}, of 100 trunks to of one"), many / one, TRUNKS, beside));
-    let (sealed, _) = case("trunk/sealed", VMSS, depth)?;
-    let beside = format!("{sealed:.1} instructions");
-    let what = "trunk/sealed, sent and checked, to a user packet and its management packet";
-    report.add(ratio(what.to_owned(), sealed / one, SEALED, beside));
+    let (authenticated, _) = case("trunk/authenticated", VMSS, depth)?;
+    let beside = format!("{authenticated:.1} instructions");
+    let what = "trunk/authenticated, sent and checked, to a user packet and its management packet";
+    report.add(ratio(what.to_owned(), authenticated / one, AUTHENTICATED, beside));
     Ok(())
 }
 
-/// Measures trunks in the loop of a live gateway, at the sending and at the receiving end. Either
-/// only management packets are authenticated, or user packets travel in authenticated datagrams too
-/// (`udp`). Authentication covers all bytes of a user packet, so `udp` has no limit.
+/// Measures trunks in the loop of a live gateway, at the sending and at the receiving end.
+/// Management packets are always authenticated. With `udp`, user packets also travel in
+/// authenticated datagrams. Authentication covers all bytes of a user packet, so `udp` has no
+/// limit.
 fn live_trunks(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
     let shaped = live("live/shaped", 1, depth)?;
     report.add(instructions("live/shaped".to_owned(), shaped, None, String::new()));
@@ -372,7 +373,7 @@ fn case(name: &str, size: u32, depth: Depth) -> anyhow::Result<(f64, String)> {
     repeated(name, depth.operations(), size, depth)
 }
 
-/// As [`case`], with this number of operations.
+/// Like [`case`], with this number of operations.
 fn repeated(name: &str, operations: u64, size: u32, depth: Depth) -> anyhow::Result<(f64, String)> {
     let with_cache = depth == Depth::Full;
     let mut costs: Vec<Cost> = Vec::new();

@@ -1,4 +1,4 @@
-//! Forwarders between the two hosts of a test bed. Each is started anew for every measurement.
+//! Forwarders between the two hosts of a test bed. Every measurement starts a new one.
 
 use std::env;
 use std::process::Command;
@@ -31,7 +31,8 @@ pub(crate) fn ourselves(host: &Host, words: &[&str]) -> anyhow::Result<Command> 
     Ok(command)
 }
 
-/// Starts such a command, and waits until it reports that it is ready.
+/// Starts this program on `host` with the given arguments, and waits until it reports that it is
+/// ready.
 pub(crate) fn ready(host: &Host, words: &[&str]) -> anyhow::Result<Process> {
     let mut process = Process::start(&mut ourselves(host, words)?);
     until(&format!("{words:?} to be ready"), Duration::from_secs(20), || {

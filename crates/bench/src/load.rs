@@ -22,8 +22,8 @@ pub(crate) const PORT: u16 = 7_007;
 /// Largest number of flows in a load.
 const FLOWS: usize = 8;
 
-/// For `time`, sends `per_second` datagrams each second, in bursts of `burst`. `flows` flows send
-/// in turn. Each datagram carries its departure time.
+/// For `time`, sends `per_second` datagrams each second, in bursts of `burst`. The `flows` flows
+/// send one datagram each in rotation. Each datagram carries its departure time.
 pub(crate) fn send(
     to: SocketAddr,
     per_second: u32,
@@ -33,12 +33,12 @@ pub(crate) fn send(
 ) -> io::Result<()> {
     let bind = |_| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0));
     let sockets = (0..flows.clamp(1, FLOWS)).map(bind).collect::<io::Result<Vec<_>>>()?;
-    let mut turns = sockets.iter().cycle();
+    let mut rotation = sockets.iter().cycle();
     let mut payload = [0; PAYLOAD];
     let start = now();
     let mut sent = 0;
     while start.elapsed() < time {
-        for socket in turns.by_ref().take(usize::try_from(burst).unwrap_or(1)) {
+        for socket in rotation.by_ref().take(usize::try_from(burst).unwrap_or(1)) {
             payload[..8].copy_from_slice(&clock()?.to_be_bytes());
             // If a datagram cannot be sent now, it counts as lost.
             let _ = socket.send_to(&payload, to);
@@ -50,7 +50,8 @@ pub(crate) fn send(
     Ok(())
 }
 
-/// Opens a socket and never reads it. The kernel drops arriving datagrams there, which costs least.
+/// Opens a socket and never reads it. The kernel drops datagrams that arrive there. This costs
+/// least.
 pub(crate) fn sink(time: Duration) -> io::Result<()> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PORT))?;
     setsockopt(&socket, RcvBuf, &2_048)?;

@@ -1,25 +1,25 @@
-//! Benchmarks: what a packet costs in instructions, memory, processor time and precision, and the
-//! limits.
+//! Benchmarks: the cost of a packet in instructions, memory, processor time and precision, and the
+//! limits of these costs.
 
 #![forbid(unsafe_code)]
 
+mod ack_cost;
 mod bodies;
 mod callgrind;
 mod cases;
 mod connections;
-mod crowd;
 mod dumbbell;
 mod forwarder;
 mod forwarding;
 mod instructions;
 mod live;
 mod load;
+mod many_connections;
 mod memory;
 mod number;
 mod pacing;
 mod report;
 mod sharing;
-mod signalling;
 mod simulator;
 mod usage;
 
@@ -82,7 +82,8 @@ enum Part {
     /// Processor time of a forwarded packet, compared with the kernel; needs root
     Forwarding,
     /// Processor time of a packet under PostACK, compared with a queue for each flow; needs root
-    Signalling {
+    #[command(alias = "signalling")]
+    AckControl {
         /// Measure only cases whose names contain all these words.
         #[arg(long, default_value = "")]
         only: String,
@@ -151,7 +152,7 @@ fn run(part: Part, report: &mut Report) -> anyhow::Result<()> {
             pacing::measure(report)?;
             sharing::measure(report)?;
             forwarding::measure(report)?;
-            signalling::measure(report, "")?;
+            ack_cost::measure(report, "")?;
             bodies::measure(report)?;
             simulator::measure(report)?;
         }
@@ -173,7 +174,7 @@ fn run(part: Part, report: &mut Report) -> anyhow::Result<()> {
         Part::Pacing => pacing::measure(report)?,
         Part::Sharing => sharing::measure(report)?,
         Part::Forwarding => forwarding::measure(report)?,
-        Part::Signalling { only } => signalling::measure(report, &only)?,
+        Part::AckControl { only } => ack_cost::measure(report, &only)?,
         Part::Bodies => bodies::measure(report)?,
         Part::Simulator => simulator::measure(report)?,
         Part::Dumbbell(it) => println!("{}", serde_json::to_string(&it.run()?)?),

@@ -20,7 +20,7 @@ const FLOWS: u32 = 100_000;
 /// Limit in bytes for the memory of PostACK for each flow.
 const MOST: f64 = 256.0;
 
-/// Limit in bytes for a flow whose LAN address has no other flow. The target was [`MOST`], but the
+/// Limit in bytes for a flow whose LAN address has no other flow. The target was [`MOST`]. But the
 /// state of the address (a host of the queue `hosts`) alone takes more than half of it
 /// (`docs/understand/costs.md`).
 const MOST_WITH_ADDRESS: f64 = 512.0;
@@ -50,12 +50,12 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
                     .to_owned(),
         });
     }
-    let signal = |signal, flows| heap(|| cases::answered_gateway(signal, flows));
+    let idle = |control, flows| heap(|| cases::answered_gateway(control, flows));
     let each = |some: f64, all: f64| (all - some) / f64::from(FLOWS - GROUP);
-    let without = each(signal(false, GROUP)?, signal(false, FLOWS)?);
+    let without = each(idle(false, GROUP)?, idle(false, FLOWS)?);
     report.add(Line {
         what: format!("memory of PostACK for an idle flow, of {FLOWS}"),
-        value: each(signal(true, GROUP)?, signal(true, FLOWS)?) - without,
+        value: each(idle(true, GROUP)?, idle(true, FLOWS)?) - without,
         unit: "B",
         most: Some(MOST),
         beside: format!(
@@ -90,8 +90,8 @@ pub(crate) fn classes(report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Number of leaf classes without packets, the limit in bytes for each, and the limit in seconds to
-/// create and drop all.
+/// Number of leaf classes without packets. Then the limit in bytes for each, and the limit in
+/// seconds to create and drop all classes.
 const CLASSES: u32 = 100_000;
 const MOST_OF_CLASS: f64 = 1_024.0;
 const MOST_TIME: f64 = 1.0;

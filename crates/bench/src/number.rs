@@ -17,7 +17,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_no_mean() {
+    fn the_median_is_not_the_mean() {
         assert!((median(vec![9.0, 1.0, 2.0]) - 2.0).abs() < f64::EPSILON);
         assert!(median(Vec::new()).abs() < f64::EPSILON);
     }

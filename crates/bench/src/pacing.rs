@@ -12,7 +12,7 @@ use crate::report::{Line, Report};
 /// Shaped rates in Mbit/s.
 const RATES: [u32; 2] = [10, 100];
 
-/// Number of measurements of each shaper. The shapers are measured in turns.
+/// Number of measurements of each shaper. The shapers are measured alternately.
 const ROUNDS: usize = 5;
 
 /// Limit for the spread of gaps between frames, relative to HTB.

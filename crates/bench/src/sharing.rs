@@ -16,7 +16,7 @@ use crate::report::{Line, Report};
 /// Rate of the link in Mbit/s.
 const LINK: u32 = 20;
 
-/// Number of measurements of each scheduler. The schedulers are measured in turns.
+/// Number of measurements of each scheduler. The schedulers are measured alternately.
 const ROUNDS: usize = 3;
 
 /// A scene: classes, their loads, and the figures to compute.
@@ -120,7 +120,7 @@ const SCENES: &[Scene] = &[
     },
 ];
 
-/// Classes with guarantees so high that no class sends more.
+/// Classes whose guarantees exceed any load, so no class ever sends above its guarantee.
 const FAST: &[Class] =
     &[Class::new(1_000_000, 1), Class::new(1_000_000, 1), Class::new(1_000_000, 1)];
 
@@ -141,24 +141,24 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
             let played = play(bed, &forwarder, scene.loads)?;
             Ok(scene.figures.iter().map(|it| (it.value)(&played)).collect::<Vec<_>>())
         };
-        let Some([ours, theirs]) = in_turns(report, play)? else { return Ok(()) };
+        let Some([ours, theirs]) = alternately(report, play)? else { return Ok(()) };
         for (number, Figure { what, unit, .. }) in scene.figures.iter().enumerate() {
             let [ours, theirs] =
                 [&ours, &theirs].map(|all| all.iter().map(|it| it[number]).collect());
-            report.add(line(what, unit, ours, theirs));
+            report.add(compared(what, unit, ours, theirs));
         }
     }
     let cost =
         |bed: &Testbed, sharer| forwarding::cost(bed, &forwarder(bed, sharer, 10_000, FAST)?);
-    if let Some([ours, theirs]) = in_turns(report, cost)? {
+    if let Some([ours, theirs]) = alternately(report, cost)? {
         let what = "processor time of a frame with room for all, hosts and softirqs included";
-        report.add(line(what, "ns", ours, theirs));
+        report.add(compared(what, "ns", ours, theirs));
     }
     Ok(())
 }
 
-/// Measures Tidegate and HTB in turns; `None` if this machine cannot.
-fn in_turns<T>(
+/// Measures Tidegate and HTB alternately. Returns `None` if this machine cannot.
+fn alternately<T>(
     report: &mut Report,
     measure: impl Fn(&Testbed, Sharer) -> anyhow::Result<T>,
 ) -> anyhow::Result<Option<[Vec<T>; 2]>> {
@@ -177,7 +177,7 @@ fn in_turns<T>(
 
 /// Compares two lists of measurements. A scheduler is called better only if all its values are
 /// better than all values of the other.
-fn line(what: &str, unit: &'static str, ours: Vec<f64>, theirs: Vec<f64>) -> Line {
+fn compared(what: &str, unit: &'static str, ours: Vec<f64>, theirs: Vec<f64>) -> Line {
     let range = |all: &[f64]| {
         let (least, most) =
             (all.iter().copied().reduce(f64::min), all.iter().copied().reduce(f64::max));

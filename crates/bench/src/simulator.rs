@@ -16,14 +16,14 @@ const FEW: Dumbbell = Dumbbell { flows: 100, seconds: 3, mbps: 100, times: 40, t
 const MANY: Dumbbell =
     Dumbbell { flows: 10_000, seconds: 3, mbps: 10_000, times: 1, traces: false };
 
-/// Number of times that both are measured, in turns.
-const TURNS: u32 = 3;
+/// Number of measurements of each dumbbell. The dumbbells are measured alternately.
+const ROUNDS: u32 = 3;
 
 /// Adds the costs to `report`.
 pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     report.section("The simulator");
     let (mut few, mut many) = (Vec::new(), Vec::new());
-    for _ in 0..TURNS {
+    for _ in 0..ROUNDS {
         few.push(FEW.run_apart()?);
         many.push(MANY.run_apart()?);
     }
@@ -92,7 +92,7 @@ fn packet_bytes() -> u64 {
 }
 
 /// The output of `python3 -m validate.speed --json`: bottleneck packets per second of processor
-/// time, the median over several turns.
+/// time. Each number is the median over several runs.
 #[derive(Deserialize)]
 struct Speeds {
     ours: f64,
@@ -102,7 +102,8 @@ struct Speeds {
     ns3: Option<f64>,
 }
 
-/// Compares the dumbbell with 100 flows, 200 hosts and 30 s with ns-2 and ns-3, in turns.
+/// Compares the simulator with ns-2 and ns-3 on the dumbbell of 100 flows, 200 hosts and 30 s. The
+/// three are measured alternately.
 fn beside_others(report: &mut Report) -> anyhow::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let installed = Command::new(root.join("validate/setup")).status();

@@ -1,4 +1,4 @@
-//! Mechanisms that other crates add. Files can name them like those of the core's registries.
+//! Mechanisms of other crates. Files name them like the mechanisms in the core's registries.
 
 use std::fmt;
 
@@ -22,13 +22,13 @@ pub struct Mechanisms {
     pub queues: Additions<QdiscSpec>,
     /// Allocations.
     pub allocations: Additions<AllocationSpec>,
-    /// ACK controls.
-    pub signals: Additions<AckSpec>,
+    /// Kinds of ACK control.
+    pub ack_controls: Additions<AckSpec>,
     /// Markings.
     pub markings: Additions<MarkingSpec>,
     /// Schedulers.
     pub schedulers: Additions<SchedulerSpec>,
-    /// Congestion controls.
+    /// TCP congestion controls.
     pub congestions: Additions<CongestionSpec>,
 }
 
@@ -46,8 +46,8 @@ pub(crate) struct Addition<S> {
 }
 
 impl<S> Additions<S> {
-    /// Adds the mechanism `name`; the sentence `about` describes it. `select` turns parameters into
-    /// an `S`.
+    /// Adds the mechanism `name`; the sentence `about` describes it. `select` converts its
+    /// parameters to an `S`.
     pub fn add<C: Declared + DeserializeOwned>(
         &mut self,
         name: &'static str,
@@ -112,7 +112,7 @@ macro_rules! extended {
 extended! {
     QdiscSpec: queues;
     AllocationSpec: allocations;
-    AckSpec: signals;
+    AckSpec: ack_controls;
     MarkingSpec: markings;
     SchedulerSpec: schedulers;
     CongestionSpec: congestions;

@@ -63,8 +63,8 @@ pub enum PeerDown {
     Refuse,
 }
 
-/// Reads the file of an aggregate gateway. `path` is the file's name in messages. The findings may
-/// contain warnings even if there is a configuration.
+/// Reads the file of an aggregate gateway. `path` is the file's name in messages. If the findings
+/// contain only warnings, there is a configuration.
 pub fn parse(path: &str, text: &str) -> (Option<AggregateConfig>, Findings) {
     let mut found = Findings::new(path, text);
     let file = read::document(text, raw::File::from_document, &mut found);

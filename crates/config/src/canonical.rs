@@ -12,7 +12,7 @@ use toml::{Table, Value};
 
 use crate::read::Node;
 
-/// The value as written, but without comments, and with numbers in decimal.
+/// The value as written in the file, without comments and with numbers in decimal.
 pub(crate) fn verbatim(node: &Node<'_>) -> Value {
     match node.get_ref() {
         DeValue::String(text) => Value::String(text.as_ref().to_owned()),
@@ -43,7 +43,7 @@ pub(crate) fn in_base_unit(node: &Node<'_>) -> Value {
     quantity.map_or_else(|| verbatim(node), Value::String)
 }
 
-/// The quantity `text`, written in its base unit. `None` if `text` is no quantity.
+/// The quantity `text`, written in its base unit. `None` if `text` is not a quantity.
 fn base_unit(text: &str) -> Option<String> {
     let rate = || text.parse().ok().map(|rate: Rate| format!("{} bit/s", rate.bps()));
     let size = || text.parse().ok().map(|size: Bytes| format!("{} B", size.0));
@@ -63,8 +63,8 @@ const PERCENT: u32 = 10_000_000;
 
 /// The canonical form of a value of type `T`: a mechanism with its parameters, or a number.
 ///
-/// Replaces each part by its canonical form only if `T` then still reads the same value. So a name
-/// that merely looks like a quantity does not change.
+/// Replaces a part by its canonical form only if `T` still reads the same value afterwards. So a
+/// name that merely looks like a quantity does not change.
 pub(crate) fn mechanism<T: DeserializeOwned + PartialEq>(node: &Node<'_>) -> Value {
     let mut whole = verbatim(node);
     let Ok(meaning) = T::deserialize(whole.clone()) else { return whole };

@@ -1,4 +1,4 @@
-//! Before a table is read, checks its names against the declared parameters.
+//! Checks the names in a table against the declared parameters, before the table is read.
 
 use tidegate_core::parameters::{Form, Mechanism, Parameter};
 use toml::de::{DeTable, DeValue};
@@ -13,7 +13,7 @@ pub(crate) fn names(table: &DeTable<'_>, parameters: &[Parameter], found: &mut F
     fields(table, parameters, &[], found)
 }
 
-/// As [`names`], but also accepts the field names in `more`.
+/// Like [`names`], but also accepts the field names in `more`.
 fn fields(
     table: &DeTable<'_>,
     parameters: &[Parameter],
@@ -36,7 +36,7 @@ fn fields(
     known
 }
 
-/// Checks the names in a value that has this form.
+/// Checks the names inside a value. `form` is the declared form of this value.
 fn value_of(node: &Node<'_>, form: &Form, found: &mut Findings) -> bool {
     match (form, node.get_ref()) {
         (Form::Choice(names), DeValue::String(text)) => {

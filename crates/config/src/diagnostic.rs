@@ -35,7 +35,7 @@ pub struct Diagnostic {
     pub message: String,
     /// What to write instead.
     pub help: String,
-    /// The text that it marks.
+    /// The marked text, as a byte range.
     place: Span,
     /// A second place that matters, with a note about it.
     other: Option<(Span, String)>,
@@ -54,7 +54,8 @@ impl Diagnostic {
         }
     }
 
-    /// An error at `span`. `words` has the form "problem; correction"; the correction is optional.
+    /// An error at `span`. `words` has the form "problem; correction". The correction may be
+    /// missing.
     pub fn worded(code: Code, span: Span, words: &str) -> Self {
         match words.split_once("; ") {
             Some((message, help)) => Self::error(code, span, message).help(help),
@@ -126,7 +127,7 @@ impl Findings {
         Self { text: text.to_owned(), parts: vec![only], list: Vec::new(), added: Arc::default() }
     }
 
-    /// As `new`, for a file that may name the mechanisms `added`.
+    /// Like `new`, for a file that may name the mechanisms `added`.
     #[must_use]
     pub fn with(path: &str, text: &str, added: Arc<Mechanisms>) -> Self {
         Self { added, ..Self::new(path, text) }
@@ -241,8 +242,8 @@ impl Findings {
         self.parts[part].start..next.unwrap_or(self.text.len())
     }
 
-    /// All errors as one: the code of the first, a line for each, and the correction of the first.
-    /// `None` without errors.
+    /// Combines all errors into one: code and correction of the first error, and a line for each
+    /// error. `None` if there are no errors.
     #[must_use]
     pub fn summary(&self) -> Option<(Code, String, String)> {
         let errors = || self.list.iter().filter(|it| it.severity == Severity::Error);
@@ -263,7 +264,7 @@ impl Findings {
         Some((first.code, lines.join("\n"), first.help.clone()))
     }
 
-    /// The warnings, each as a line with place, code, problem and correction.
+    /// All warnings. Each is a line with position, code, problem and correction.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let lines = self.lines();

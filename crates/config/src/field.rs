@@ -80,8 +80,8 @@ impl Places {
 
     /// Sorts the fields by position, and links each field to the one that encloses it.
     fn nest(&mut self) {
-        // A field and the only field inside it may have equal ranges. They were added outer first, and the sort
-        // is stable, so the inner one stays behind the outer one.
+        // A field and the only field inside it may have equal ranges. The outer field was added
+        // first. The sort is stable, so the outer field stays first.
         self.nodes.sort_by_key(|node| (node.span.start, std::cmp::Reverse(node.span.end)));
         let mut around: Vec<usize> = Vec::new();
         for at in 0..self.nodes.len() {
@@ -95,14 +95,14 @@ impl Places {
     }
 }
 
-/// The byte range of the field at `path`, such as `link[2].rate`. If the file lacks this field, the
-/// range of the innermost table or list on the path that exists.
+/// The byte range of the field at `path`, such as `link[2].rate`. If the file lacks this field,
+/// returns the range of the innermost existing table or list on the path.
 pub fn place(document: &DeTable<'_>, path: &str) -> Span {
     node(document, path).map_or(0..0, Spanned::span)
 }
 
-/// The byte range of the string `name` in the list of strings at `path`. If the list lacks it, the range of the
-/// list.
+/// The byte range of the string `name` in the list of strings at `path`. If the list lacks the
+/// string, returns the range of the list.
 pub fn item(document: &DeTable<'_>, path: &str, name: &str) -> Span {
     let Some(list) = node(document, path) else { return 0..0 };
     let mut items = list.get_ref().as_array().into_iter().flat_map(|it| it.iter());
@@ -135,7 +135,7 @@ fn inner<'a>(node: &'a Node<'a>, step: &str) -> Option<&'a Node<'a>> {
     }
 }
 
-/// The node at `path`. If the file lacks it, the innermost node on the path that exists.
+/// The node at `path`. If the file lacks it, returns the innermost existing node on the path.
 fn node<'a>(document: &'a DeTable<'a>, path: &str) -> Option<&'a Node<'a>> {
     let mut steps = steps(path);
     let mut node = document.get(steps.next()?)?;
@@ -171,7 +171,7 @@ kind = "red"
     /// Catches: the path of the outermost field that contains the place; a search that does not
     /// look into lists.
     #[test]
-    fn the_deepest_field_that_holds_the_place_is_named() {
+    fn the_innermost_field_around_a_position_is_named() {
         assert_eq!(of("\"1 s\""), "run.duration");
         assert_eq!(of("3"), "link[0].back.delay");
         assert_eq!(of("\"q\""), "link[1].to[1]");
@@ -183,8 +183,8 @@ kind = "red"
         assert_eq!(Places::of("[").path(&(0..1)), "");
     }
 
-    /// Catches: a search that stops before it reaches the enclosing field; a neighbouring field in
-    /// its place.
+    /// Catches: a search that stops before it reaches the enclosing field, or that returns a
+    /// neighbouring field.
     #[test]
     fn every_span_has_the_path_of_the_shortest_enclosing_field() {
         let places = Places::of(FILE);
@@ -200,7 +200,7 @@ kind = "red"
     }
 
     #[test]
-    fn a_path_leads_to_its_place_or_as_near_as_there_is() {
+    fn a_missing_path_leads_to_the_innermost_existing_table() {
         let (document, _) = DeTable::parse_recoverable(FILE);
         let at = |path| &FILE[place(document.get_ref(), path)];
         assert_eq!(at("run.duration"), "\"1 s\"");

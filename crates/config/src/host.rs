@@ -53,7 +53,7 @@ impl Host {
         others.next().is_none().then_some((lan, wan))
     }
 
-    /// The names of the ports, LAN first. If only one name is given, guesses the other.
+    /// The names of the ports, LAN first. If only one name is given, guesses the other name.
     #[must_use]
     pub fn ports(&self, lan: Option<&str>, wan: Option<&str>) -> Option<[String; 2]> {
         let names = match (lan, wan) {
@@ -61,8 +61,8 @@ impl Host {
             _ => {
                 let guessed = self.guess_ports()?;
                 let (l, w) = (guessed.0.name.as_str(), guessed.1.name.as_str());
-                // If the given port is the one guessed for the other side, uses the guess for the
-                // opposite side.
+                // The given port may be the guess for the opposite side. Then the other guess is
+                // the missing port.
                 match (lan, wan) {
                     (Some(lan), _) => [lan, if lan == w { l } else { w }],
                     (_, Some(wan)) => [if wan == l { w } else { l }, wan],

@@ -80,8 +80,8 @@ impl Item {
     }
 }
 
-/// The policies, classes and trunks of `part`, sorted by kind, and within a kind in the order of
-/// the text.
+/// The policies, classes and trunks of `part`, sorted by kind. Items of one kind are in the order
+/// of the text.
 ///
 /// # Errors
 ///

@@ -14,7 +14,7 @@ use crate::added::Extended;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings};
 use crate::read::{Node, Read, one_of, unknown_name};
-use crate::{canonical, left, schema};
+use crate::{canonical, removed, schema};
 
 /// Reads a mechanism of the registry `T`, or one that another crate has added to this registry.
 pub(crate) fn registered<T: Extended>(node: &Node<'_>, found: &mut Findings) -> Option<T> {
@@ -31,7 +31,8 @@ pub(crate) fn registered<T: Extended>(node: &Node<'_>, found: &mut Findings) -> 
     one_mechanism(node, T::WHAT, &names, fields, read, found)
 }
 
-/// Reads a mechanism whose name is in `names`. `fields` returns the parameters of a name.
+/// Reads a mechanism whose name is in `names`. `fields` returns the parameters of the mechanism
+/// with a given name.
 pub(crate) fn mechanism<T: DeserializeOwned>(
     node: &Node<'_>,
     what: &'static str,
@@ -43,7 +44,8 @@ pub(crate) fn mechanism<T: DeserializeOwned>(
     one_mechanism(node, what, names, fields, read, found)
 }
 
-/// As [`mechanism`], but with the function `read`, which gets the name and the whole value.
+/// Like [`mechanism`], but the function `read` reads the value. It gets the name and the whole
+/// value.
 fn one_mechanism<T>(
     node: &Node<'_>,
     what: &'static str,
@@ -68,7 +70,7 @@ fn one_mechanism<T>(
         found.push(unknown_name(kind.span(), &name, what, names));
         return None;
     }
-    if left::reports(node, &name, found) {
+    if removed::reports(node, &name, found) {
         return None;
     }
     let known = fields(&name);

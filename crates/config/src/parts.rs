@@ -47,7 +47,7 @@ fn add<'a>(document: &mut DeTable<'a>, other: DeTable<'a>, start: usize, found: 
                 document.insert(key, Spanned::new(start..start, DeValue::Array(more)));
             }
             Some(DeValue::Array(all)) => more.into_iter().for_each(|item| all.push(item)),
-            // The reader of the whole document reports a field that is not a list.
+            // The reader of the whole document reports this field, because its value is not a list.
             Some(_) => {}
         }
     }
@@ -83,7 +83,7 @@ pub(crate) fn lists<'a>(
     lists
 }
 
-/// Moves every byte range in `node` by `start`.
+/// Adds `start` to every byte range in `node`.
 fn shifted(node: Node<'_>, start: usize) -> Node<'_> {
     let span = moved(&node.span(), start);
     let value = match node.into_inner() {

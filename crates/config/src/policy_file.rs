@@ -94,7 +94,7 @@ const USUAL_FRAME: Bytes = Bytes(1_514);
 
 /// Reads a policy file. With `host`, also checks that the file fits this host.
 ///
-/// `path` is the file's name in messages. The findings may contain warnings even if there is a
+/// `path` is the file's name in messages. If the findings contain only warnings, there is a
 /// configuration.
 ///
 /// ```
@@ -126,8 +126,8 @@ pub fn parse(path: &str, text: &str, host: Option<&Host>) -> (Option<Config>, Fi
     parse_parts(path, text, |_| Vec::new(), host)
 }
 
-/// As [`parse`], for a policy set in several parts. `parts` gets the head of the file and returns
-/// the included files and the sets of its sources.
+/// Like [`parse`], for a policy set in several parts. `parts` gets the head of the file, which
+/// names the other parts. It returns the included files and the sets of the sources.
 ///
 /// Parts contain only `[[policy]]`, `[[class]]` and `[[trunk]]` tables. The order of the parts has
 /// no effect on the precedence of policies.
@@ -140,7 +140,7 @@ pub fn parse_parts(
     read_into(Findings::new(path, text), text, parts, host)
 }
 
-/// As [`parse`], for a file that may name the mechanisms `added` of other crates.
+/// Like [`parse`], for a file that may name the mechanisms `added` of other crates.
 pub fn parse_with(
     path: &str,
     text: &str,
@@ -165,7 +165,7 @@ fn read_into(
     (config.filter(|_| !found.has_errors()), found)
 }
 
-/// Where the further parts of the policy set are, according to the policy file.
+/// The head of a policy file: it names the other parts of the policy set.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Head {
     /// The included files: paths or patterns, relative to the directory of the policy file.

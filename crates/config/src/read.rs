@@ -1,4 +1,5 @@
-//! Reads TOML values and keeps their places in the file. Collects all errors, not only the first.
+//! Reads TOML values and keeps their positions in the file. Collects all errors, not only the
+//! first.
 
 mod renamed;
 
@@ -12,7 +13,7 @@ use crate::diagnostic::{Diagnostic, Findings, Span};
 
 pub(crate) use renamed::{Renamed, with_new_names};
 
-/// A value with its place in a file.
+/// A value with its position in a file.
 pub type Node<'a> = Spanned<DeValue<'a>>;
 
 /// A type that can be read from a TOML value.
@@ -24,12 +25,12 @@ pub trait Read: Sized {
     fn schema() -> Value;
 
     /// The canonical form of a valid value. All spellings of a value have the same canonical form,
-    /// and it reads as the same value. By default, the value as written.
+    /// and reading this form gives the same value. By default, returns the value as written.
     fn canonical(node: &Node<'_>) -> toml::Value {
         verbatim(node)
     }
 
-    /// The canonical form of a list of alternative values.
+    /// The canonical form of a list of values. A filter field matches any of them.
     fn canonical_list(nodes: &[Node<'_>]) -> Vec<toml::Value> {
         nodes.iter().map(Self::canonical).collect()
     }
@@ -99,7 +100,8 @@ pub trait Field: Sized {
     }
 }
 
-/// The default at the end of a description, such as `Default: "10 ms".`, if it is a TOML value.
+/// The default value at the end of a description, such as `Default: "10 ms".`. `None` if the
+/// default is not a TOML value.
 fn default_of(doc: &str) -> Option<Value> {
     let (_, written) = doc.rsplit_once("Default: ")?;
     let field = format!("default = {}", written.strip_suffix('.')?);
@@ -150,8 +152,8 @@ pub trait Fields: Sized {
     /// Adds the fields to the JSON Schema of their table.
     fn describe(into: &mut TableSchema);
 
-    /// Adds the valid fields of `table` to `into`, in canonical form. By default, the fields as
-    /// written.
+    /// Adds the valid fields of `table` to `into`, in canonical form. By default, copies the fields
+    /// as written.
     fn canonical(table: &DeTable<'_>, into: &mut toml::Table) {
         for key in Self::keys() {
             into.extend(table.get(key).map(|node| (key.to_owned(), verbatim(node))));
@@ -193,7 +195,7 @@ impl<T: Fields> Field for Also<T> {
     }
 }
 
-/// A required field. If it is empty, an error has been reported.
+/// A required field. If it is empty, an error has already been reported.
 #[derive(Clone, Debug)]
 pub struct Required<T>(Option<Spanned<T>>);
 
@@ -251,9 +253,9 @@ impl<T: Read> Field for Option<Spanned<T>> {
 /// A table that is being read.
 pub struct Table<'a> {
     entries: &'a DeTable<'a>,
-    /// How messages name the table.
+    /// The name of the table in messages.
     what: &'static str,
-    /// The place that messages about the whole table mark.
+    /// The byte range that messages about the whole table mark.
     span: Span,
 }
 
@@ -411,7 +413,7 @@ impl<T: Read> Read for Array<T> {
     }
 }
 
-/// Every valid value. Errors in the others have been reported.
+/// Every valid value. Errors in the invalid values have already been reported.
 fn all<'a, T: Read>(
     nodes: impl Iterator<Item = &'a Node<'a>>,
     found: &mut Findings,
@@ -465,7 +467,7 @@ impl Read for Number {
 
 /// A value from a fixed set of names.
 pub trait Choice: Copy + 'static {
-    /// How messages describe such a value, with an article.
+    /// A description of such a value for messages, with an article.
     const WHAT: &str;
     /// The names with their values.
     const CHOICES: &[(&str, Self)];
@@ -488,13 +490,13 @@ impl<T: Choice> Read for T {
     }
 }
 
-/// The error for `node` if `what` was expected.
+/// The error for a `node` of the wrong type. `what` describes the expected value.
 pub fn wrong_type(node: &Node<'_>, what: &str) -> Diagnostic {
     let message = format!("expected {what}, found {}", type_name(node.get_ref()));
     Diagnostic::error(Code::WrongType, node.span(), message)
 }
 
-/// The error for `name`, which is none of `names`. `what` describes the valid names.
+/// The error for `name`, which is not in `names`. `what` describes the valid names.
 pub fn unknown_name(span: Span, name: &str, what: &str, names: &[&str]) -> Diagnostic {
     let message = format!("`{name}` is not {what}");
     Diagnostic::error(Code::UnknownName, span, message).help(one_of(name, names))
@@ -521,7 +523,7 @@ pub fn one_of(name: &str, names: &[&str]) -> String {
     }
 }
 
-/// Field names of other programs, such as tc and iptables, each with the corresponding name here.
+/// Field names of other programs, such as tc and iptables, each with our name of the same field.
 const USUAL_NAMES: [(&str, &str); 14] = [
     ("proto", "protocol"),
     ("sport", "src_port"),

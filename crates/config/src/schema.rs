@@ -142,7 +142,8 @@ mod tests {
         count
     }
 
-    /// Catches: a schema of loss without descriptions; the wrong default "0 %" for `bad`.
+    /// Catches: a schema of packet loss without descriptions of its fields; the wrong default "0 %"
+    /// for `bad`.
     #[test]
     fn tables_of_links_describe_their_fields_and_defaults() {
         for schema in [Jitter::schema(), Loss::schema()] {

@@ -10,7 +10,7 @@ use tidegate_core::Bytes;
 pub struct SourceSpec {
     /// Its name, in reports, alarms and commands.
     pub name: String,
-    /// Where its policies are.
+    /// The repository that contains its policies.
     pub kind: SourceKind,
     /// How the gateway and the server authenticate each other.
     pub access: Access,
@@ -29,7 +29,7 @@ pub struct SourceSpec {
     pub max_policies: usize,
 }
 
-/// Where the policies of a source are.
+/// A repository of policies.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum SourceKind {
     /// Files whose names end in `.toml`, in one directory of this host.
@@ -86,6 +86,6 @@ pub enum Commit {
     /// A change of the marker, which an author writes last.
     #[default]
     Marker,
-    /// Any change, once no further change has come for a while.
+    /// Any change that is followed by a quiet period without further changes.
     EachChange,
 }

@@ -68,12 +68,13 @@ pub struct Settings<'a> {
     document: &'a DeTable<'a>,
     /// The settings of the run; `None` if the file has none.
     run: Option<Config>,
-    /// The settings of the run are invalid, so settings that change them cannot be read.
+    /// The settings of the run are invalid. Settings that only change single fields of them cannot
+    /// be read.
     wrong: bool,
 }
 
 impl<'a> Settings<'a> {
-    /// `written` is the table of the run in `document`.
+    /// Reads the settings of the run from `written`, a table in `document`.
     pub fn new(
         written: Option<&Spanned<Tcp>>,
         document: &'a DeTable<'a>,
@@ -107,8 +108,8 @@ impl<'a> Settings<'a> {
             _ => DeTable::new(),
         };
         for (name, value) in own {
-            // `insert` alone would keep the place of an existing key, and findings would mark the
-            // wrong line.
+            // If the key exists, `insert` alone would keep the position of the old key. Findings
+            // would then mark the wrong line.
             table.remove(name.get_ref().as_ref());
             table.insert(name.clone(), value.clone());
         }
@@ -119,7 +120,7 @@ impl<'a> Settings<'a> {
 /// The path of the run's settings in a scenario file.
 const RUN: &str = "run.tcp";
 
-/// Reads the settings in `table`, which is at `place`. `None` after an error.
+/// Reads the settings in `table`, which is at `place` in the file. Returns `None` after an error.
 fn read(place: Span, table: DeTable<'_>, found: &mut Findings) -> Option<Config> {
     let mut table = table;
     let added = added(&mut table, found);
@@ -136,8 +137,8 @@ fn read(place: Span, table: DeTable<'_>, found: &mut Findings) -> Option<Config>
     Some(config)
 }
 
-/// Removes the congestion control from `table` if another crate has added it, and reads it. `None`
-/// if the table has no such control, `Some(None)` after an error.
+/// Removes a congestion control of another crate from `table`, and reads it. Returns `None` if the
+/// table has no such control, and `Some(None)` after an error.
 #[expect(clippy::option_option, reason = "it may be absent, and it may be wrong")]
 fn added(table: &mut DeTable<'_>, found: &mut Findings) -> Option<Option<CongestionSpec>> {
     let all = found.added();

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The place of the first invalid byte in a text that is not UTF-8.
+/// The position of the first invalid byte in a text that is not UTF-8.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct NotUtf8 {
     /// The line, from 1.

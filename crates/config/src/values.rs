@@ -22,7 +22,7 @@ use crate::mechanism::mechanism;
 use crate::read::{Node, Number, Read, wrong_type};
 use crate::schema;
 
-/// A length of time.
+/// A duration.
 #[derive(Clone, Copy, Debug)]
 pub struct Period(pub Duration);
 

@@ -81,7 +81,7 @@ pub(crate) use waiting::{Waiting, line};
 /// ```
 /// use tidegate_core::ack::{AckSpec, Known, Queue, Returning};
 /// use tidegate_core::packet::{Fifo, Member, Network, TcpFlags, TcpSegment};
-/// use tidegate_core::policy::Profile;
+/// use tidegate_core::meter::Profile;
 /// use tidegate_core::{Bytes, Cx, Packet, PacketPool, Rate, Tally, Time};
 ///
 /// let spec: AckSpec = toml::from_str("kind = 'postack'").unwrap();

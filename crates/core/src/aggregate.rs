@@ -24,12 +24,13 @@ use progress::Progress;
 
 pub(crate) use shaper::Debt;
 
+use crate::Count;
 use crate::allocation::Share;
 use crate::packet::{Controlled, Direction, Fifo, Handover, Member, Which};
 use crate::policy::{FairBetween, HostKey, Policy};
 use crate::qdisc::{Backlog, Marked};
 use crate::random::Random;
-use crate::report::{AggregateReport, Count, Triggers};
+use crate::report::{AggregateReport, Triggers};
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Reason, Tally, Time};
 
 /// Times at which aggregates check for departures.

@@ -50,7 +50,7 @@ use crate::{Bytes, Time};
 /// ```
 /// use tidegate_core::allocation::{AllocationSpec, Grant, Heads, Share, Turn};
 /// use tidegate_core::packet::Member;
-/// use tidegate_core::policy::Profile;
+/// use tidegate_core::meter::Profile;
 /// use tidegate_core::{Bytes, Rate, Time};
 ///
 /// /// Both flows always have a packet of 1,500 bytes.

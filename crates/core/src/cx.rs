@@ -1,9 +1,11 @@
 //! The context of every call to a mechanism: the time, the packets and the counters.
 
+mod count;
 mod count_by;
 
 use std::ops::AddAssign;
 
+pub use count::Count;
 pub use count_by::{CountBy, Countable};
 
 use crate::countable;

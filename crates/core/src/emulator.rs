@@ -10,11 +10,11 @@ mod path;
 
 use ipnet::IpNet;
 
-use crate::gateway::Overhead;
+use crate::Count;
+use crate::link::Overhead;
 use crate::link::{Link, LinkChange, LinkConfig};
 use crate::packet::{Fifo, Network, slot};
 use crate::qdisc::Backlog;
-use crate::report::Count;
 use crate::wheel::TimerWheel;
 use crate::{ByReason, Cx, Machine, PacketId, PacketPool, PortId, Reason, Tally, Time};
 

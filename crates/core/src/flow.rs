@@ -193,6 +193,7 @@ impl Flow {
 
     /// Updates the flow with `packet`, which departs in `direction`. Its time in the gateway does
     /// not count.
+    #[inline]
     pub fn on_departure(&mut self, now: Time, packet: &Packet, direction: Direction) {
         if let Some(segment) = &packet.tcp {
             self.halves.on_departure(direction, now, segment, packet.seen_before);
@@ -296,12 +297,14 @@ impl Flow {
     }
 
     /// The smoothed round-trip times to the LAN host and to the WAN host.
+    #[inline]
     #[must_use]
     pub fn rtt(&self) -> Rtt {
         self.halves.smoothed()
     }
 
     /// The shortest round-trip times to the LAN host and to the WAN host.
+    #[inline]
     #[must_use]
     pub fn min_rtt(&self) -> Rtt {
         self.halves.shortest()
@@ -357,6 +360,7 @@ impl FlowTally {
 /// A tick is `2^20` ns, about a millisecond; 32 bits of them last 52 days.
 const TICK_BITS: u32 = 20;
 
+/// Ticks from the start of the run to `now`, modulo `2^32`.
 pub(crate) const fn ticks(now: Time) -> u32 {
     low_half(now.nanos() >> TICK_BITS)
 }

@@ -36,18 +36,18 @@ mod track;
 use std::time::Duration;
 
 use aggregates::Aggregates;
-pub use config::{GatewayConfig, Headers, Overhead};
+pub use config::GatewayConfig;
 pub use egress::{ClassChangeError, ClassContents, Retired};
 use egress::{Egress, Upstream};
 pub use install::{Generation, StillInstalling};
 use sorter::Sorter;
 pub use survey::{FlowSurvey, Survey};
 
+use crate::Count;
 use crate::aggregate::Trigger;
 use crate::machine::{Machine, PortId};
 use crate::packet::{Direction, Fifo, FlowId, Kind};
 use crate::policy::PolicySet;
-use crate::report::Count;
 use crate::{Cx, PacketId, PacketPool, Tally, Time};
 
 /// A bump in the wire between a LAN and a WAN port.
@@ -73,7 +73,8 @@ use crate::{Cx, PacketId, PacketPool, Tally, Time};
 ///
 /// ```
 /// use std::time::Duration;
-/// use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
+/// use tidegate_core::gateway::{Gateway, GatewayConfig};
+/// use tidegate_core::link::Overhead;
 /// use tidegate_core::packet::{Endpoint, FlowKey, Network, Packet, Protocol};
 /// use tidegate_core::policy::PolicySet;
 /// use tidegate_core::qdisc::QdiscSpec;

@@ -33,7 +33,7 @@ pub mod report;
 pub mod scheduler;
 pub mod trunk;
 
-pub use cx::{ByReason, CountBy, Countable, Cx, Reason, Tally};
+pub use cx::{ByReason, Count, CountBy, Countable, Cx, Reason, Tally};
 pub use machine::{Machine, PortId};
 pub use tidegate_base::packet::{Packet, PacketId, PacketPool};
 pub use tidegate_base::time::Time;

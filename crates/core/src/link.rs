@@ -4,6 +4,7 @@
 
 mod delay;
 mod loss;
+mod overhead;
 mod transmitter;
 
 use std::time::Duration;
@@ -12,6 +13,7 @@ use serde::Deserialize;
 
 pub use delay::Jitter;
 pub use loss::{GilbertElliott, Loss};
+pub use overhead::{Headers, Overhead};
 
 use self::delay::Delay;
 use self::loss::LossProcess;

@@ -2,8 +2,6 @@
 //!
 //! The mechanisms themselves supply all values. No value is copied from the configuration.
 
-use std::ops::AddAssign;
-
 use serde::Serialize;
 
 use crate::class::{Sent, Terms};
@@ -11,7 +9,7 @@ use crate::marking::Marks;
 use crate::packet::Direction;
 use crate::qdisc::Backlog;
 use crate::scheduler::{Delays, Term};
-use crate::{ByReason, Rate};
+use crate::{ByReason, Count, Rate};
 
 /// The state of a gateway at one instant.
 #[derive(Clone, Debug, Default)]
@@ -53,31 +51,6 @@ pub struct Report {
     /// Aggregates that have seen a packet, one for each policy and direction, in the policies'
     /// order of precedence.
     pub aggregates: Vec<AggregateReport>,
-}
-
-/// A number of packets, and the bytes of their frames. A super-packet counts as one packet, with
-/// the bytes of all its frames on the wire.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
-pub struct Count {
-    /// Packets.
-    pub packets: u64,
-    /// Bytes.
-    pub bytes: u64,
-}
-
-impl Count {
-    /// Counts one packet of `bytes`.
-    pub fn add(&mut self, bytes: u32) {
-        self.packets += 1;
-        self.bytes += u64::from(bytes);
-    }
-}
-
-impl AddAssign for Count {
-    fn add_assign(&mut self, more: Self) {
-        self.packets += more.packets;
-        self.bytes += more.bytes;
-    }
 }
 
 /// A flow whose sender transmits more than its ACKs request.

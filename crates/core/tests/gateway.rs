@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tidegate_core::allocation::AllocationSpec;
-use tidegate_core::gateway::{FlowSurvey, Gateway, GatewayConfig, Overhead};
+use tidegate_core::gateway::{FlowSurvey, Gateway, GatewayConfig};
+use tidegate_core::link::Overhead;
 use tidegate_core::packet::{Direction, TcpFlags, TcpSegment};
 use tidegate_core::policy::{
     Action, Class, ClassSet, Conditioning, Exceed, Filter, Mode, Policy, PolicySet, Profile,

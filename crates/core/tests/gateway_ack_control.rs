@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use tidegate_core::ack::AckSpec;
 use tidegate_core::allocation::AllocationSpec;
-use tidegate_core::gateway::{Gateway, GatewayConfig, Generation, Overhead};
+use tidegate_core::gateway::{Gateway, GatewayConfig, Generation};
+use tidegate_core::link::Overhead;
 use tidegate_core::packet::{
     Direction, Endpoint, FlowKey, Network, Outer, Protocol, TcpFlags, TcpSegment,
 };

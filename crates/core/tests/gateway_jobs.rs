@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tidegate_core::gateway::{ClassChangeError, ClassContents, Gateway, GatewayConfig, Overhead};
+use tidegate_core::gateway::{ClassChangeError, ClassContents, Gateway, GatewayConfig};
+use tidegate_core::link::Overhead;
 use tidegate_core::packet::{Direction, Endpoint, FlowKey, Member, Network, Protocol};
 use tidegate_core::policy::{
     Action, Class, ClassChange, ClassFaultKind, ClassSet, Filter, Mode, Policy, PolicySet, Range,

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tidegate_core::ack::AckSpec;
 use tidegate_core::allocation::AllocationSpec;
-use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
+use tidegate_core::gateway::{Gateway, GatewayConfig};
+use tidegate_core::link::Overhead;
 use tidegate_core::packet::{
     Direction, Endpoint, FlowKey, Network, Protocol, TcpFlags, TcpSegment,
 };

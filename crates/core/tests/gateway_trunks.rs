@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
+use tidegate_core::gateway::{Gateway, GatewayConfig};
+use tidegate_core::link::Overhead;
 use tidegate_core::packet::{Direction, Endpoint, FlowKey, Kind, Network, Protocol, SackBlocks};
 use tidegate_core::policy::{Action, Class, ClassSet, Filter, Mode, Policy, PolicySet, Range};
 use tidegate_core::qdisc::QdiscSpec;
@@ -162,8 +163,7 @@ impl World {
     fn check(&mut self) {
         for end in &mut self.ends {
             let report = end.report();
-            let count =
-                |counts: [tidegate_core::report::Count; 2]| counts[0].packets + counts[1].packets;
+            let count = |counts: [tidegate_core::Count; 2]| counts[0].packets + counts[1].packets;
             let came = count(report.received) + report.made;
             let gone = count(report.transmitted) + report.absorbed + report.drops.total();
             assert_eq!(came, gone + u64::from(report.held), "{report:?}");

@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tidegate_core::gateway::{FlowSurvey, Gateway, GatewayConfig, Overhead};
+use tidegate_core::gateway::{FlowSurvey, Gateway, GatewayConfig};
+use tidegate_core::link::Overhead;
 use tidegate_core::packet::{
     Endpoint, FlowKey, Fragment, NO_VLAN, Network, Outer, Protocol, Tunnel, TunnelKind,
 };

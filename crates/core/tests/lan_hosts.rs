@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
+use tidegate_core::gateway::{Gateway, GatewayConfig};
+use tidegate_core::link::Overhead;
 use tidegate_core::packet::{Endpoint, FlowKey, Network, Protocol};
 use tidegate_core::policy::PolicySet;
 use tidegate_core::qdisc::QdiscSpec;

@@ -2,7 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
+use tidegate_core::gateway::{Gateway, GatewayConfig};
+use tidegate_core::link::Overhead;
 use tidegate_core::marking::MarkingSpec;
 use tidegate_core::packet::{
     Ecn, Endpoint, FlowKey, NO_VLAN, Network, Protocol, TcpFlags, TcpSegment,

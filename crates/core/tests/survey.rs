@@ -8,10 +8,11 @@ mod gateway_run;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use tidegate_core::Count;
 use tidegate_core::gateway::{FlowSurvey, Gateway, GatewayConfig, Generation, Survey};
 use tidegate_core::packet::{Direction, FlowKey, Protocol, TcpSegment};
 use tidegate_core::policy::{Class, ClassSet, Conditioning, PolicySet, Profile};
-use tidegate_core::report::{Count, Report};
+use tidegate_core::report::Report;
 use tidegate_core::{Bytes, Packet, Rate, Time};
 
 use gateway_run::{BURST, MEAN, Run, conditioning, config, from, policy, queue, shape_by};

@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
+use tidegate_core::gateway::{Gateway, GatewayConfig};
+use tidegate_core::link::Overhead;
 use tidegate_core::packet::{Endpoint, FlowKey, Network, Protocol, TcpFlags, TcpSegment};
 use tidegate_core::policy::{Action, Filter, Mode, Policy, PolicySet};
 use tidegate_core::qdisc::QdiscSpec;

@@ -58,7 +58,7 @@ fn read(text: &str) -> PyResult<Scenario> {
     scenario.ok_or_else(|| Invalid::new_err(explain(&found)))
 }
 
-/// A line for each error: its field, what is wrong, and what to write instead.
+/// One line of text for each error: its field, the fault, and the text to write instead.
 fn explain(found: &Findings) -> String {
     let line = |(it, field): (&Diagnostic, String)| {
         let place = if field.is_empty() { String::new() } else { format!("{field}: ") };
@@ -70,7 +70,8 @@ fn explain(found: &Findings) -> String {
 }
 
 fn simulate(scenario: &Scenario) -> PyResult<Results> {
-    // The exception that a signal handler of the user raised, or that Python raises at Ctrl-C.
+    // The exception of a signal handler: of the user's own handler, or Python's
+    // `KeyboardInterrupt`.
     let mut raised = None;
     let look = |_| match Python::attach(|py| py.check_signals()) {
         Ok(()) => ControlFlow::Continue(()),

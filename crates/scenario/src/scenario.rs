@@ -20,12 +20,12 @@ use toml::de::DeTable;
 use crate::topology::{compile as topology, raw::File};
 use crate::{Findings, read};
 
-/// A function that reads a further file that a scenario names, by its path relative to the
-/// scenario. The error is the reason, as text.
+/// A function that reads another file by its path relative to the scenario file, for example the
+/// policy file of a gateway. The error is the reason, as text.
 pub type Fetch<'a> = &'a mut dyn FnMut(&str) -> Result<String, String>;
 
-/// Reads a scenario file. `path` is the file's name in messages. The findings may contain warnings
-/// even if there is a scenario.
+/// Reads a scenario file. `path` is the file's name in messages. If the findings contain only
+/// warnings, there is a scenario.
 ///
 /// ```
 /// use std::ops::ControlFlow;
@@ -65,7 +65,7 @@ pub fn parse(path: &str, text: &str, fetch: Fetch<'_>) -> (Option<Scenario>, Fin
     parse_with(path, text, fetch, Arc::default())
 }
 
-/// As [`parse`], for a file that may name the mechanisms `added` of other crates.
+/// Like [`parse`], but the file may also name the mechanisms `added`, which come from other crates.
 pub fn parse_with(
     path: &str,
     text: &str,

@@ -195,7 +195,7 @@ impl Topology {
         self.between(self.ports().into_iter().map(port).collect())
     }
 
-    /// As [`network`](Self::network), for ports that lead to these addresses.
+    /// Like [`network`](Self::network), for ports that lead to these addresses.
     pub(crate) fn between(&self, ports: Vec<Vec<IpNet>>) -> EmulatorConfig {
         let nets = |host: usize| self.hosts[host].addresses.iter().map(|it| (*it).into());
         let all = |hosts: &[usize]| hosts.iter().flat_map(|host| nets(*host)).collect();

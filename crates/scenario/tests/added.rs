@@ -104,7 +104,7 @@ fn a_policy_file_names_the_mechanisms_of_another_crate() {
 /// Catches: suggestions from the core's registries only; a range of an added parameter that is not
 /// checked.
 #[test]
-fn mistakes_in_added_mechanisms_are_found_as_in_others() {
+fn mistakes_in_added_mechanisms_are_reported_like_others() {
     for (right, wrong, said) in [
         ("limit = \"20 kB\"", "limits = \"20 kB\"", "`limits` is not a parameter of `drop-head`"),
         ("limit = \"20 kB\"", "limit = \"0 B\"", "`limit` must be above zero"),

@@ -15,7 +15,7 @@ pub(crate) trait Agenda: Default {
     /// Removes part `number` from the schedule.
     fn cancel(&mut self, number: u32);
 
-    /// Removes and returns the next part with a time of at most `end`. Reports parts that follow
+    /// Removes and returns the next part with a time of at most `end`. Passes parts that are due
     /// soon to `near`, so that the caller can prefetch them.
     fn next(&mut self, end: Time, near: impl FnMut(Near, u32)) -> Option<(Time, u32)>;
 

@@ -8,7 +8,7 @@
 //! Source: `itcp`, section 1 (many files over one aggregate connection).
 //!
 //! Differs: the sender of the aggregate connection holds up to [`AHEAD`] unsent segments. Without
-//! them it would count as idle between two ACKs.
+//! unsent segments, TCP would treat the sender as idle between two ACKs.
 
 pub(crate) mod adjustment;
 
@@ -49,7 +49,7 @@ pub(crate) struct Aggregate {
     files: Vec<File>,
     free: Vec<u32>,
     /// Files with waiting bytes, in round-robin order.
-    turns: VecDeque<u32>,
+    round_robin: VecDeque<u32>,
     /// Files with bytes that the gateway has not read yet for lack of room.
     stopped: VecDeque<u32>,
     /// Number of files in state [`Stop::Parked`].
@@ -97,7 +97,7 @@ pub(crate) struct Withheld {
     pub(crate) is_on: bool,
     /// Mean of the queue in bytes.
     pub(crate) mean: f64,
-    /// Local connections whose ACKs the gateway owes.
+    /// Local connections for which the gateway has withheld an ACK.
     pub(crate) streams: Vec<u32>,
 }
 
@@ -114,12 +114,12 @@ struct File {
     arrived: u64,
     /// Transfers that the client has begun and the sink has not completed, in order.
     parts: VecDeque<Part>,
-    /// The file is listed in `turns`.
-    in_turn: bool,
+    /// The file is listed in `round_robin`.
+    in_round_robin: bool,
     stop: Stop,
 }
 
-/// Does the gateway refuse to read more from a local connection?
+/// Reading from a local connection: does it continue, or why not?
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum Stop {
     #[default]
@@ -166,7 +166,7 @@ impl Aggregate {
             segment,
             files: Vec::new(),
             free: Vec::new(),
-            turns: VecDeque::new(),
+            round_robin: VecDeque::new(),
             stopped: VecDeque::new(),
             parked: 0,
             passing: VecDeque::new(),
@@ -312,12 +312,12 @@ impl Aggregate {
         it.read += bytes;
         self.waiting += bytes;
         self.totals.arrived += bytes;
-        if !std::mem::replace(&mut it.in_turn, true) {
-            self.turns.push_back(file);
+        if !std::mem::replace(&mut it.in_round_robin, true) {
+            self.round_robin.push_back(file);
         }
     }
 
-    /// Returns `true` if the sender should hold more unsent segments.
+    /// Returns `true` if the sender holds fewer than [`AHEAD`] unsent segments.
     pub(crate) fn lacks(&self) -> bool {
         self.totals.written - self.totals.sent < AHEAD * self.segment
     }
@@ -325,13 +325,13 @@ impl Aggregate {
     /// Takes at most one segment from the next file in round-robin order. Returns its length in
     /// bytes.
     pub(crate) fn next(&mut self) -> Option<u64> {
-        let file = self.turns.pop_front()?;
+        let file = self.round_robin.pop_front()?;
         let it = &mut self.files[index(file)];
         let bytes = it.waiting().min(self.segment);
         it.written += bytes;
-        it.in_turn = it.waiting() > 0;
-        if it.in_turn {
-            self.turns.push_back(file);
+        it.in_round_robin = it.waiting() > 0;
+        if it.in_round_robin {
+            self.round_robin.push_back(file);
         }
         if it.stop == Stop::Parked {
             it.stop = Stop::Queued;
@@ -416,7 +416,11 @@ impl Aggregate {
         for (number, file) in (0..).zip(&self.files) {
             let on_the_way = passing(Some(number));
             assert_eq!(file.written, file.arrived + on_the_way, "file {number}: on the way");
-            assert_eq!(file.in_turn, file.waiting() > 0, "file {number}: its turn");
+            assert_eq!(
+                file.in_round_robin,
+                file.waiting() > 0,
+                "file {number}: its place in the round robin"
+            );
         }
         let waiting: u64 = self.files.iter().map(File::waiting).sum();
         assert_eq!(self.waiting, waiting, "flow {}: waits in its files", self.flow);
@@ -520,7 +524,7 @@ impl Aggregate {
     }
 
     /// Samples the queue for its mean. When the mean is at most the threshold, returns the local
-    /// connections whose ACKs the gateway owes.
+    /// connections for which the gateway has withheld an ACK.
     ///
     /// Source: `itcp`, section 4 (ACKs are withheld while the mean queue exceeds a threshold).
     /// Differs: the paper does not define the mean; here it is an exponential average.

@@ -194,7 +194,7 @@ impl<'a, A: Agenda> Engine<'a, A> {
             self.network.advance(&mut self.agenda, self.now, part, &mut self.arrived);
             self.receive();
         } else if part < warm {
-            self.network.turn(&mut self.agenda, self.now, part - stations);
+            self.network.station_due(&mut self.agenda, self.now, part - stations);
         } else if part == warm {
             self.warm();
         } else if part == step {

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_index_is_one_for_all_alike_and_falls_to_one_part_in_n() {
+    fn jains_index_is_1_for_equal_amounts_and_1_over_n_if_one_has_everything() {
         assert!((jain(&[3.0; 7]) - 1.0).abs() < 1e-12);
         assert!((jain(&[0.0, 5.0, 0.0, 0.0]) - 0.25).abs() < 1e-12);
         assert!(jain(&[]).is_nan() && jain(&[0.0]).is_nan());

@@ -4,9 +4,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_core::Count;
 use tidegate_core::packet::{Endpoint, FlowKey, NO_VLAN, Protocol};
 use tidegate_core::random::Random;
-use tidegate_core::report::Count;
 use tidegate_core::tcp::Config;
 use tidegate_core::{Packet, Time};
 
@@ -25,8 +25,7 @@ pub(crate) struct Flow {
     pub(crate) group: u32,
     /// Nodes of the hosts: the sender of the data, then its receiver.
     pub(crate) hosts: [u32; 2],
-    /// The link direction on which packets leave the sender, and the one on which they leave the
-    /// receiver.
+    /// First link direction on the path of the sender's packets, and on the path of the receiver's.
     pub(crate) first: [u32; 2],
     /// Start time.
     pub(crate) start: Time,
@@ -102,7 +101,7 @@ pub(crate) struct Flows<'a> {
     pub(crate) groups: Vec<Group<'a>>,
     pub(crate) flows: Vec<Flow>,
     pub(crate) hosts: Hosts<'a>,
-    /// TCP settings of the end points, each different one once.
+    /// All distinct TCP settings of the end points.
     pub(crate) configs: Vec<Arc<Config>>,
     pub(crate) aggregates: Vec<Aggregate>,
     pub(crate) sinks: Sinks,
@@ -140,8 +139,8 @@ impl<'a> Group<'a> {
         Some((Duration::from_nanos(mean), u32::try_from(self.rtt_count).unwrap_or(u32::MAX)))
     }
 
-    /// A connection has measured `rtt`. `known` is the value that this connection has in the sum;
-    /// zero means no measurement.
+    /// A connection has measured `rtt`. `known` is this connection's present part of the sum; zero
+    /// means no measurement.
     pub(crate) fn learn_rtt(&mut self, known: &mut u64, rtt: Duration) {
         let rtt = u64::try_from(rtt.as_nanos()).unwrap_or(0);
         self.rtt_sum = self.rtt_sum + rtt - *known;
@@ -149,7 +148,7 @@ impl<'a> Group<'a> {
         *known = rtt;
     }
 
-    /// A connection has ended. `known` is the value that it has in the sum.
+    /// A connection has ended. `known` is its part of the sum.
     pub(crate) fn forget_rtt(&mut self, mut known: u64) {
         self.learn_rtt(&mut known, Duration::ZERO);
     }
@@ -260,7 +259,7 @@ impl Chain {
     }
 }
 
-/// All different TCP settings: those of the run, of hosts, and of groups.
+/// All distinct TCP settings: those of the run, of hosts, and of groups.
 struct Configs {
     all: Vec<Arc<Config>>,
     /// Index of the settings of each node.

@@ -105,9 +105,9 @@ const fn end(bin: usize) -> u64 {
 mod tests {
     use super::*;
 
-    /// Catches: a bin that is one nanosecond too wide; a wrong magnitude.
+    /// Catches: a bin that is one nanosecond too wide; a time counted at another power of two.
     #[test]
-    fn a_time_is_found_again_to_within_a_part_in_32() {
+    fn a_bin_is_at_most_one_part_in_32_wide() {
         for nanos in (0..2_000).chain((0..57).map(|n| (77_u64 << n) + 13)).chain([u64::MAX]) {
             let end = end(bin(nanos));
             assert!(end >= nanos && end - nanos <= nanos / 32, "{nanos}: {end}");
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_in_their_place() {
+    fn percentiles_of_evenly_spread_times_are_right() {
         let mut histogram = Histogram::default();
         (1..=1_000).for_each(|us| histogram.add(Duration::from_micros(us)));
         assert_eq!(histogram.mean(), Some(Duration::from_nanos(500_500)));

@@ -30,8 +30,8 @@ pub(crate) struct Network {
     routes: Routes,
     /// Packets dropped outside of links and stations.
     pub(crate) tally: Tally,
-    /// Counters of drops and marks for the link that is called now. The link takes them over, so
-    /// they are empty between calls.
+    /// Drops and marks of the link that is called now. After each call, the link adds them to its
+    /// own counters and clears them.
     scratch: Tally,
     pub(crate) trace: Trace,
 }
@@ -261,7 +261,7 @@ impl Network {
 /// The number that stands for "no link direction".
 pub(crate) const NO_WAY: u32 = NOWHERE;
 
-/// Tells each gateway with trunks at which node the peer of each trunk is.
+/// Gives each gateway with trunks the nodes at which the peers of its trunks are.
 fn lead_trunks(scenario: &Scenario, stations: &mut [Station]) {
     let nodes = || (0_u32..).zip(&scenario.nodes);
     let node_of = |address| {

@@ -229,7 +229,8 @@ fn links(scenario: &Scenario, lanes: &[Lane], span: Duration) -> Table {
     delays(table, &lanes.iter().map(|it| it.watched().map(|it| &it.delay)).collect::<Vec<_>>())
 }
 
-/// Drops and marks after the warm-up, one row for each place and reason that has any.
+/// Drops and marks after the warm-up. Each row is a place and a reason with at least one drop or
+/// mark.
 fn drops(scenario: &Scenario, lanes: &[Lane], stations: &[Station]) -> Table {
     let (mut place, mut reason, mut drops, mut marks) = (vec![], vec![], vec![], vec![]);
     let mut add = |name: &dyn Fn() -> String, now: Tally, before: Tally| {

@@ -80,7 +80,8 @@ impl Graph {
         this
     }
 
-    /// The vertex of packets that enter `node` at `side`, or leave it there if `enters` is false.
+    /// The vertex of packets that enter `node` at `side`; if `enters` is false, of packets that
+    /// depart from it there.
     pub(crate) fn vertex(&self, node: usize, side: Side, enters: bool) -> u32 {
         let down = match side {
             Side::Lan => !enters,
@@ -212,8 +213,9 @@ pub(crate) fn number(index: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_core::gateway::{GatewayConfig, Overhead};
+    use tidegate_core::gateway::GatewayConfig;
     use tidegate_core::link::LinkConfig;
+    use tidegate_core::link::Overhead;
     use tidegate_core::policy::PolicySet;
     use tidegate_core::qdisc::QdiscSpec;
 

@@ -233,7 +233,7 @@ impl Link {
 pub struct Way {
     /// The end at which packets enter.
     pub from: End,
-    /// The end at which packets leave.
+    /// The end at which packets arrive.
     pub to: End,
 }
 

@@ -21,9 +21,9 @@ use crate::scenario::{Problem, Scenario, Way};
 ///
 /// # Time
 ///
-/// Time is virtual: it jumps from event to event, and reads no clock. A scenario and a seed give the same
-/// results, bit for bit, on any machine. At the end, the simulator checks that no packet and no
-/// byte was lost from its accounts.
+/// Time is virtual: it jumps from event to event, and reads no clock. A scenario and a seed give
+/// the same results, bit for bit, on any machine. At the end, the simulator checks that no packet
+/// and no byte was lost from its accounts.
 ///
 /// # Examples
 ///

@@ -7,8 +7,9 @@ mod networks;
 use std::time::Duration;
 
 use networks::run;
-use tidegate_core::gateway::{GatewayConfig, Overhead};
+use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::link::LinkConfig;
+use tidegate_core::link::Overhead;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::{
     Action, Conditioning, Filter, Mode, Policy, PolicySet, Profile, Range,
@@ -89,10 +90,10 @@ fn scenario(policies: Vec<Policy>, offers: &[(u16, u64)]) -> Scenario {
     }
 }
 
-/// Catches: indices computed over the flows of all aggregates; a max-min index that ignores that a
-/// flow demands little.
+/// Catches: indices computed over the flows of all aggregates; a max-min index that counts a flow
+/// with a small demand as starved.
 #[test]
-fn each_aggregate_is_judged_by_its_own_flows_and_by_what_they_asked_for() {
+fn fairness_indices_use_the_flows_of_one_aggregate_and_their_demands() {
     let policies = vec![
         policy(1, "\"drr\"", "\"per-flow\""),
         policy(2, "\"drr\"", "\"per-flow\""),

@@ -9,8 +9,9 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use networks::run;
-use tidegate_core::gateway::{GatewayConfig, Overhead};
+use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::link::LinkConfig;
+use tidegate_core::link::Overhead;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::{Action, Conditioning, Filter, Mode, Policy, PolicySet, Profile};
 use tidegate_core::tcp::{self, Config};
@@ -214,8 +215,10 @@ fn one_sender_that_ignores_congestion_leaves_the_others_their_share() {
 }
 
 /// The aggressor sends less than the whole rate. The gateway holds the ACKs of the honest flows to
-/// make room, so the link carries all data of the aggressor. If ACKs that depart only because of
-/// `max_hold` counted as grants, the honest flows would have 79 % of their share.
+/// make room, so the link carries all data of the aggressor.
+///
+/// `max_hold` is the longest time that an ACK is held. If ACKs that depart at this limit counted as
+/// grants of credit, the honest flows would have 79 % of their share.
 ///
 /// Catches: an ACK that departs because of `max_hold` counted as a grant; an aggressor judged
 /// responsive because bytes in SACK blocks count twice.
@@ -256,8 +259,8 @@ fn pairwise() -> Vec<Case> {
     open.extend(all.iter().flat_map(|cell| pairs(*cell)));
     let mut drawn = Vec::new();
     for n in 0..24 {
-        // Takes the case that covers most new pairs. If several cover equally many, `at` varies
-        // which one.
+        // Takes the case that covers most new pairs. If several cover equally many, their position
+        // decides, in another way for each case.
         let new = |(at, cell): &(usize, &[usize; 6])| {
             let count = pairs(**cell).iter().filter(|it| open.contains(*it)).count();
             (count, (at + n * 101) * 37 % 1_440)

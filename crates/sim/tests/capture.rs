@@ -91,7 +91,7 @@ fn check_checksums(frame: &[u8]) {
 
 /// Catches: a checksum that leaves the payload out.
 #[test]
-fn frames_are_what_the_packets_were_and_their_checksums_are_right() {
+fn frames_equal_their_packets_and_have_right_checksums() {
     let [there, back] = captured(&busy(), [way("l", "r"), way("r", "l")]);
     assert!(there.len() > 500 && back.len() > 200, "{} {}", there.len(), back.len());
     let (mut sack, mut syn, mut udp, mut ipv6, mut ect) = (0, 0, 0, 0, 0);

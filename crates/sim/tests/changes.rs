@@ -14,8 +14,8 @@ use networks::{dumbbell, run};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A stream of packets of 1,000 bytes, one every 4 ms for 1.9 s. The bottleneck takes 10 ms and 0.4
-/// ms for a packet.
+/// A stream of packets of 1,000 bytes, one every 4 ms for 1.9 s. The bottleneck delays each packet
+/// by 10 ms, and transmits it in another 0.4 ms.
 fn scenario(changes: Vec<Change>) -> Scenario {
     let kind = Kind::Constant { rate: Rate::from_mbps(2), packet: 1_000 };
     let mut scenario = dumbbell(1, kind);
@@ -42,8 +42,8 @@ fn delays(scenario: &Scenario) -> [f64; 2] {
 
 /// The delay changes after 950 of 1,900 ms, so half of the packets have the new one.
 ///
-/// Catches: a change that is not made, is made at the start, or is made in the other direction; of
-/// two changes at the same time, the first one winning.
+/// Catches: a change that is not made, is made at the start, or is made in the other direction; two
+/// changes at the same time of which the first prevails.
 #[test]
 fn a_link_takes_its_new_delay_from_the_time_of_the_change() {
     let [mean, longest] = delays(&scenario(Vec::new()));

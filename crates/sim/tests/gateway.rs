@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use networks::captured;
 use tidegate_core::allocation::AllocationSpec;
-use tidegate_core::gateway::{self, GatewayConfig, Overhead};
+use tidegate_core::gateway::{self, GatewayConfig};
+use tidegate_core::link::Overhead;
 use tidegate_core::link::{Jitter, LinkConfig};
 use tidegate_core::packet::SackBlocks;
 use tidegate_core::policy::{
@@ -151,7 +152,7 @@ fn driven(gateway: &Gateway, arrivals: Vec<(Time, PortId, Seen)>, end: Time) -> 
 /// departure, or timestamps lost on arrival. A simulator that drains only one port would run for
 /// ever.
 #[test]
-fn packets_leave_a_gateway_in_a_network_as_they_leave_one_that_is_driven_directly() {
+fn packets_depart_from_a_simulated_gateway_as_from_one_driven_directly() {
     for (name, gateway) in gateways() {
         let scenario = scenario(gateway.clone());
         let lan = |end: End| (end, End { node: "gateway".into(), side: Side::Lan });

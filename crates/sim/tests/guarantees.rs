@@ -1,5 +1,5 @@
-//! JoBS alone, as in the second experiment of `marking` but shorter: four classes of TCP flows
-//! share a buffer that overflows.
+//! The scheduler JoBS without a marking, as in the second experiment of `marking` but shorter: four
+//! classes of TCP flows share a buffer that overflows.
 
 #![expect(
     clippy::as_conversions,
@@ -13,8 +13,9 @@ mod networks;
 use std::time::Duration;
 
 use networks::run;
-use tidegate_core::gateway::{GatewayConfig, Overhead};
+use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::link::LinkConfig;
+use tidegate_core::link::Overhead;
 use tidegate_core::marking::MarkingSpec;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::{Action, Class, ClassSet, Filter, Mode, Policy, PolicySet, Range};
@@ -267,7 +268,7 @@ fn a_marking_of_the_shared_buffer_keeps_the_promises_that_jobs_alone_breaks() {
 ///
 /// Catches: a marking under which classes still drop many packets although all senders use ECN.
 #[test]
-fn with_coverage_the_classes_hardly_drop_and_no_packet_is_late() {
+fn with_the_marking_coverage_classes_hardly_drop_and_no_packet_is_late() {
     let marked = Some(r#"{"kind":"coverage"}"#);
     let came = came(&run(&scenario((Search::Furthest, Output::Continuous), marked, 1)));
     assert!(came[0].late < 0.000_1, "{came:?}");

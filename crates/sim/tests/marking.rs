@@ -10,8 +10,9 @@ mod networks;
 use std::time::Duration;
 
 use networks::run;
-use tidegate_core::gateway::{GatewayConfig, Overhead};
+use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::link::LinkConfig;
+use tidegate_core::link::Overhead;
 use tidegate_core::marking::MarkingSpec;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::PolicySet;
@@ -143,7 +144,7 @@ fn outcome(seed: u64, marking: Option<&str>) -> Outcome {
 /// measured in the wrong direction; a flow marked twice in a round; a mark on the newest packet of
 /// a flow, not on its oldest.
 #[test]
-fn reference_loses_nothing_where_drop_tail_loses_a_tenth() {
+fn the_marking_reference_loses_nothing_where_drop_tail_loses_a_tenth() {
     for seed in 1..3 {
         let plain = outcome(seed, None);
         assert!(plain.loss() > 0.08, "{plain:?}");
@@ -190,11 +191,12 @@ fn tracked(marking: &str) -> Vec<(u64, u64, u64, bool)> {
     (2..flows.len()).map(row).collect()
 }
 
-/// A filter misses no large flow, whatever its size. With many counters, few small flows pass. With
-/// 3 x 8 counters, most flows pass.
+/// A filter of any size misses no large flow. With many counters, few small flows pass. With 3 x 8
+/// counters, most small flows pass.
 ///
-/// Catches: bytes counted in the wrong interval; flows of the interval still being measured (`L_1`)
-/// tracked in place of those of the last one (`L_0`); the threshold of the next interval.
+/// Catches: bytes counted in the wrong interval; a filter that tracks the flows of the interval
+/// still being measured (`L_1`) instead of the last one (`L_0`); a threshold taken from the next
+/// interval.
 #[test]
 fn a_filter_misses_no_large_flow_and_a_small_one_finds_many_others() {
     let of = |buckets| {

@@ -7,8 +7,9 @@ mod networks;
 use std::time::Duration;
 
 use networks::run;
-use tidegate_core::gateway::{GatewayConfig, Overhead};
+use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::link::LinkConfig;
+use tidegate_core::link::Overhead;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::{Action, Conditioning, Filter, Mode, Policy, PolicySet, Profile};
 use tidegate_core::qdisc::with_marking;
@@ -133,8 +134,8 @@ const REFERENCE: Option<&str> = Some("\"reference\"");
 /// The service that the marking expects from an aggregate is its tokens plus its mean rate, even
 /// while the queue is empty.
 ///
-/// Catches: service that ends when the queue is empty, which would halve windows although the queue
-/// is short; service without the mean rate; service at the rate of the link.
+/// Catches: an expected service of zero while the queue is empty, which would halve windows
+/// although the queue is short; service without the mean rate; service at the rate of the link.
 #[test]
 fn an_aggregate_with_a_marking_keeps_its_rate_and_loses_nothing() {
     for allocation in ["fcfs", "drr", "logical-partitions", "partitioned"] {
@@ -152,7 +153,7 @@ fn an_aggregate_with_a_marking_keeps_its_rate_and_loses_nothing() {
 /// A buffer of half a bandwidth-delay product is too small for windows that are halved. Still, the
 /// rate is 97 % and few packets overflow.
 #[test]
-fn below_the_bandwidth_delay_product_the_rate_is_not_halved() {
+fn a_buffer_below_the_bandwidth_delay_product_does_not_halve_the_rate() {
     let (plain, marked) = (outcome(50, None, "fcfs"), outcome(50, REFERENCE, "fcfs"));
     assert!((0.95..1.001).contains(&marked.rate), "{marked:?}");
     assert!(marked.dropped() * 10 < plain.dropped(), "{marked:?} {plain:?}");

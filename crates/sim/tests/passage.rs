@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use networks::run;
 use tidegate_core::aggregate::TriggerSet;
-use tidegate_core::gateway::{GatewayConfig, Overhead};
+use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::link::LinkConfig;
+use tidegate_core::link::Overhead;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::PolicySet;
 use tidegate_core::tcp::{Config, EcnMode, Profile};
@@ -101,7 +102,7 @@ fn last(results: &Results, column: &str) -> u64 {
 
 /// Catches: a dropped packet that is counted under the other traffic, too late, or not at all.
 #[test]
-fn packets_arrive_depart_drop_or_wait() {
+fn each_packet_is_counted_as_departed_dropped_or_waiting() {
     let results = run(&scenario(DROP_TAIL, [constant(6), constant(2)]));
     let passages = results.table("passages").unwrap();
     let total = |column: &str| passages.whole(column).iter().sum::<u64>();
@@ -127,9 +128,9 @@ fn packets_arrive_depart_drop_or_wait() {
     assert!((19_000.0..=20_500.0).contains(&waiting), "{waiting}");
 }
 
-/// Catches: a busy period that starts anew with each packet, or never ends.
+/// Catches: a busy period that starts again with each packet, or never ends.
 #[test]
-fn loss_of_a_busy_period_is_forgotten_once_the_gateway_is_empty() {
+fn losses_of_a_busy_period_are_reset_when_the_gateway_is_empty() {
     let packets =
         |from: u64, count: u64| (0..count).map(move |_| (Duration::from_millis(from), PACKET));
     // 60 packets arrive at once: 4 pass before the link's tokens run out, 40 fit into the buffer,
@@ -145,7 +146,7 @@ fn loss_of_a_busy_period_is_forgotten_once_the_gateway_is_empty() {
 }
 
 #[test]
-fn marked_packets_are_those_that_the_queue_marked() {
+fn marks_of_the_passage_equal_marks_of_the_queue() {
     let red = r#"{"kind": "red", "limit": "100 kB", "packet": "1500 B", "min": "5 kB", "max": "15 kB",
         "max_p": "10 %", "weight": "1 %", "gentle": true, "ecn": true}"#;
     let results = run(&scenario(red, [Kind::Greedy, Kind::Greedy]));

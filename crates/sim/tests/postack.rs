@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use networks::run;
 use tidegate_core::ack::AckSpec;
-use tidegate_core::gateway::{GatewayConfig, Overhead};
+use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::link::LinkConfig;
+use tidegate_core::link::Overhead;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::{Action, Conditioning, Filter, Mode, Policy, PolicySet, Profile};
 use tidegate_core::tcp::{self, Config};
@@ -22,7 +23,7 @@ use tidegate_sim::scenario::{
 
 /// One aggregate of 10 Mbit/s with this many sending hosts. The round-trip time is 52 ms.
 struct Case {
-    signal: Option<&'static str>,
+    control: Option<&'static str>,
     way: Direction,
     flows: usize,
     loss: u32,
@@ -44,7 +45,7 @@ fn gateway(case: &Case) -> Gateway {
     let action = Action::Shape {
         conditioning,
         queue: spec(r#"{"kind":"per-flow","limit":"32 MiB","flow_limit":"8 MiB"}"#),
-        ack_control: case.signal.map(spec::<AckSpec>),
+        ack_control: case.control.map(spec::<AckSpec>),
     };
     let filter = Filter { direction: Some(case.way), ..Filter::default() };
     let policy = Policy {
@@ -184,38 +185,38 @@ const KEPT: f64 = 4.0 * (128.0 + 66.0);
 #[test]
 fn acks_wait_in_place_of_upstream_data() {
     let window = Some(Bytes(65_536));
-    let case = |signal| Case { signal, way: Direction::Up, flows: 4, loss: 0, window };
+    let case = |control| Case { control, way: Direction::Up, flows: 4, loss: 0, window };
     let fair = outcome(&case(None));
-    for signal in [GATE, BUCKET, VIRTUAL, TCR] {
-        let it = outcome(&case(Some(signal)));
-        assert!((it.goodput / fair.goodput - 1.0).abs() < 0.01, "{signal}: {it:?}, {fair:?}");
-        assert!(it.jain > 0.999 && it.dropped == 0 && it.timeouts == 0, "{signal}: {it:?}");
+    for control in [GATE, BUCKET, VIRTUAL, TCR] {
+        let it = outcome(&case(Some(control)));
+        assert!((it.goodput / fair.goodput - 1.0).abs() < 0.01, "{control}: {it:?}, {fair:?}");
+        assert!(it.jain > 0.999 && it.dropped == 0 && it.timeouts == 0, "{control}: {it:?}");
         // The release rule `bucket` drains the queue less than the gate, so slightly more data
         // waits.
-        let most = if signal == BUCKET { 0.04 } else { 0.03 };
-        assert!(it.data < most * fair.data, "{signal}: {it:?}, {fair:?}");
+        let most = if control == BUCKET { 0.04 } else { 0.03 };
+        assert!(it.data < most * fair.data, "{control}: {it:?}, {fair:?}");
         let all = it.data + it.acks * RECORD + KEPT;
-        assert!(signal == VIRTUAL || all < 0.04 * fair.data, "{signal}: {all} of {fair:?}");
+        assert!(control == VIRTUAL || all < 0.04 * fair.data, "{control}: {all} of {fair:?}");
     }
 }
 
 #[test]
 fn downloads_keep_to_their_rate_and_no_data_waits_here() {
     let window = Some(Bytes(65_536));
-    let case = |signal| Case { signal, way: Direction::Down, flows: 4, loss: 0, window };
+    let case = |control| Case { control, way: Direction::Down, flows: 4, loss: 0, window };
     let fair = outcome(&case(None));
-    for signal in [GATE, BUCKET, VIRTUAL, TCR] {
-        let it = outcome(&case(Some(signal)));
-        assert!((it.goodput / fair.goodput - 1.0).abs() < 0.01, "{signal}: {it:?}, {fair:?}");
-        assert!(it.jain > 0.999 && it.dropped == 0 && it.timeouts == 0, "{signal}: {it:?}");
-        assert!(it.data < 100.0, "{signal}: {it:?}");
+    for control in [GATE, BUCKET, VIRTUAL, TCR] {
+        let it = outcome(&case(Some(control)));
+        assert!((it.goodput / fair.goodput - 1.0).abs() < 0.01, "{control}: {it:?}, {fair:?}");
+        assert!(it.jain > 0.999 && it.dropped == 0 && it.timeouts == 0, "{control}: {it:?}");
+        assert!(it.data < 100.0, "{control}: {it:?}");
     }
 }
 
 #[test]
-fn windows_that_grow_without_end_do_not_make_the_queue_grow() {
+fn the_queue_does_not_grow_when_windows_grow_without_end() {
     for way in [Direction::Up, Direction::Down] {
-        let case = |signal| Case { signal, way, flows: 4, loss: 0, window: None };
+        let case = |control| Case { control, way, flows: 4, loss: 0, window: None };
         let (fair, it) = (outcome(&case(None)), outcome(&case(Some(GATE))));
         assert!((it.goodput / fair.goodput - 1.0).abs() < 0.01, "{way:?}: {it:?}, {fair:?}");
         assert!(it.data < 0.03 * fair.data, "{way:?}: {it:?}, {fair:?}");
@@ -224,9 +225,9 @@ fn windows_that_grow_without_end_do_not_make_the_queue_grow() {
 }
 
 #[test]
-fn a_lossy_way_costs_no_more_than_behind_a_queue_for_each_flow_and_less_than_with_small_windows() {
-    let case = |signal| Case { signal, way: Direction::Up, flows: 4, loss: 10, window: None };
-    let [fair, gate, tcr] = [None, Some(GATE), Some(TCR)].map(|signal| outcome(&case(signal)));
+fn losses_cost_ack_control_no_more_than_fair_queueing_and_less_than_small_windows() {
+    let case = |control| Case { control, way: Direction::Up, flows: 4, loss: 10, window: None };
+    let [fair, gate, tcr] = [None, Some(GATE), Some(TCR)].map(|control| outcome(&case(control)));
     assert!(gate.goodput > 0.97 * fair.goodput, "{gate:?}, {fair:?}");
     assert!(gate.goodput > 1.08 * tcr.goodput, "{gate:?}, {tcr:?}");
     assert!(gate.jain > 0.97, "{gate:?}");
@@ -238,8 +239,8 @@ fn a_lossy_way_costs_no_more_than_behind_a_queue_for_each_flow_and_less_than_wit
 fn a_hundred_senders_leave_no_more_data_waiting_than_four() {
     let window = Some(Bytes(65_536));
     for way in [Direction::Up, Direction::Down] {
-        let case = |signal| Case { signal, way, flows: 100, loss: 0, window };
-        let [fair, gate] = [None, Some(GATE)].map(|signal| outcome(&case(signal)));
+        let case = |control| Case { control, way, flows: 100, loss: 0, window };
+        let [fair, gate] = [None, Some(GATE)].map(|control| outcome(&case(control)));
         assert!((gate.goodput / fair.goodput - 1.0).abs() < 0.01, "{way:?}: {gate:?}, {fair:?}");
         assert!(gate.jain > 0.98 && gate.timeouts == 0, "{way:?}: {gate:?}");
         assert!(gate.data < 0.003 * fair.data, "{way:?}: {gate:?}, {fair:?}");
@@ -255,9 +256,9 @@ fn a_hundred_senders_leave_no_more_data_waiting_than_four() {
 #[test]
 fn no_timer_of_a_hundred_downloads_that_begin_together_expires() {
     for flows in [50, 100] {
-        let case = |signal| Case { signal, way: Direction::Down, flows, loss: 0, window: None };
-        let [fair, gate] = [None, Some(GATE)].map(|signal| {
-            let mut scenario = scenario(&case(signal));
+        let case = |control| Case { control, way: Direction::Down, flows, loss: 0, window: None };
+        let [fair, gate] = [None, Some(GATE)].map(|control| {
+            let mut scenario = scenario(&case(control));
             (scenario.run.duration, scenario.run.warmup) = (Duration::from_secs(6), Duration::ZERO);
             scenario.run.seed = 1_001;
             scenario.traffic[0].start = Start::Between(Duration::ZERO, Duration::from_millis(100));
@@ -273,9 +274,9 @@ fn no_timer_of_a_hundred_downloads_that_begin_together_expires() {
 /// twice as much data in flight as the upstream line and its buffer hold.
 #[test]
 fn downloads_that_begin_together_lose_nothing_in_the_upstream_line() {
-    let case = |signal| Case { signal, way: Direction::Down, flows: 10, loss: 0, window: None };
-    let lost = |signal| {
-        let mut scenario = scenario(&case(signal));
+    let case = |control| Case { control, way: Direction::Down, flows: 10, loss: 0, window: None };
+    let lost = |control| {
+        let mut scenario = scenario(&case(control));
         scenario.run.warmup = Duration::ZERO;
         let line = Arc::make_mut(scenario.links[1].back.as_mut().unwrap());
         line.rate = Some(Rate::from_kbps(10_500));
@@ -291,9 +292,9 @@ fn downloads_that_begin_together_lose_nothing_in_the_upstream_line() {
 /// ACK control. Four endless downloads compete with fifty flows that get answers of 10 kB and take
 /// half of the rate. Each answer uses a new connection if `reconnect` is set.
 fn beside_answers(reconnect: bool) -> f64 {
-    let rate = |signal| {
+    let rate = |control| {
         let way = Direction::Down;
-        let mut scenario = scenario(&Case { signal, way, flows: 54, loss: 0, window: None });
+        let mut scenario = scenario(&Case { control, way, flows: 54, loss: 0, window: None });
         let kind = Kind::OnOff {
             burst: Distribution::Exponential(Bytes(10_000)),
             pause: Distribution::Exponential(Duration::from_millis(800)),
@@ -320,13 +321,13 @@ fn no_credit_is_reserved_for_senders_that_send_nothing() {
     assert!(stays > 0.99 && ends > 0.99, "{stays} {ends}");
 }
 
-/// Catches: windows for an equal part of the rate for each active flow, without the part that the
-/// other flows leave unused.
+/// Catches: windows that give each active flow an equal part of the rate, although fifty small
+/// senders leave most of their part unused.
 #[test]
 fn two_senders_get_the_rate_that_fifty_small_senders_leave_unused() {
-    let case = |signal| Case { signal, way: Direction::Up, flows: 52, loss: 0, window: None };
-    let few = |signal| {
-        let mut scenario = scenario(&case(signal));
+    let case = |control| Case { control, way: Direction::Up, flows: 52, loss: 0, window: None };
+    let few = |control| {
+        let mut scenario = scenario(&case(control));
         let chatter = Kind::OnOff {
             burst: Distribution::Constant(Bytes(500)),
             pause: Distribution::Constant(Duration::from_millis(200)),
@@ -345,8 +346,8 @@ fn two_senders_get_the_rate_that_fifty_small_senders_leave_unused() {
 
 /// Number of connections over which `clients` clients at the same time fetch answers of `answer`
 /// bytes in 3 s.
-fn fetched(signal: Option<&'static str>, clients: usize, answer: u64) -> u64 {
-    let case = Case { signal, way: Direction::Down, flows: clients, loss: 0, window: None };
+fn fetched(control: Option<&'static str>, clients: usize, answer: u64) -> u64 {
+    let case = Case { control, way: Direction::Down, flows: clients, loss: 0, window: None };
     let mut scenario = scenario(&case);
     scenario.run.duration = Duration::from_secs(3);
     scenario.run.warmup = Duration::ZERO;

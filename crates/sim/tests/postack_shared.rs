@@ -8,8 +8,9 @@ mod networks;
 use std::time::Duration;
 
 use networks::run;
-use tidegate_core::gateway::{GatewayConfig, Overhead};
+use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::link::LinkConfig;
+use tidegate_core::link::Overhead;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::{
     Action, Class, ClassSet, Conditioning, Filter, Mode, Policy, PolicySet, Profile, Range,

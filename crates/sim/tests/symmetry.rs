@@ -56,7 +56,7 @@ fn rows(results: &Results, table: &str, names: &[&str]) -> Vec<String> {
 ///
 /// Catches: a group with the flow numbers, or with the settings, of another group.
 #[test]
-fn names_and_the_order_in_which_things_are_given_change_no_figure() {
+fn names_and_the_order_of_definitions_change_no_figure() {
     let scenario = connections();
     let mut other = scenario.clone();
     other.nodes.reverse();

@@ -28,7 +28,7 @@ fn a_greedy_connection_fills_the_link_under_every_profile() {
 
 /// Catches: goodput counted at the sender.
 #[test]
-fn files_arrive_whole_and_take_as_long_as_they_must() {
+fn files_arrive_whole_and_take_as_long_as_the_link_needs() {
     let mut scenario = dumbbell(3, Kind::File { size: Distribution::Constant(Bytes(500_000)) });
     scenario.traffic[0].start = Start::At(MS * 5);
     let results = run(&scenario);
@@ -103,7 +103,7 @@ fn files_arrive_as_a_poisson_process_and_do_not_wait_for_each_other() {
     assert!((3_600..4_000).contains(&transfers.rows()), "{}", transfers.rows());
 }
 
-/// Catches: of two writes at the same time, only the first being made.
+/// Catches: a trace that makes only the first of two writes at the same time.
 #[test]
 fn a_trace_is_written_at_its_times() {
     let writes = vec![(MS * 10, Bytes(4_000)), (MS * 500, Bytes(9_000)), (MS * 500, Bytes(1))];

@@ -127,7 +127,8 @@ impl World {
         for (n, rtt) in RTT_MS.into_iter().enumerate() {
             let host = u8::try_from(n).expect("six of them");
             let end = |net| Endpoint::v4([10, net, 0, host], 5_000);
-            // Senders are near the gateway (a tenth of the path) or far from it (a third), in turn.
+            // Alternately, senders are near the gateway (a tenth of the path) or far from it (a
+            // third).
             let (direction, share) = [(Direction::Up, 10), (Direction::Down, 3)][n % 2];
             let near = Duration::from_millis(rtt) / 2 / share;
             world.all.push(Conversation {
@@ -292,9 +293,9 @@ impl Conversation {
         pairs.filter_map(|(one, next)| self.error(one, next)).collect()
     }
 
-    /// Errors of the tracker about round `next`: of the window and the round-trip time (relative)
-    /// and of the start (in round-trip times), as absolute values; then window and round-trip time
-    /// again, with sign.
+    /// Errors of the tracker about round `next`: first as absolute values, of the window and the
+    /// round-trip time (relative) and of the round's start (in round-trip times). Then the errors
+    /// of the window and the round-trip time with their signs.
     fn error(&self, one: &Round, next: &Round) -> Option<[f64; 5]> {
         let (first, begins) = (&self.sent[one.sent], &self.sent[next.sent]);
         // An ACK of a retransmitted segment may be for the first copy, so its round-trip time is
@@ -348,7 +349,7 @@ fn accuracy(config: &Config, specs: &[TrackerSpec]) -> Vec<([f64; 5], usize, usi
 /// sender; a window without the bytes of the last round; round-trip times measured on
 /// retransmissions; rounds separated by pauses in the arrivals.
 #[test]
-fn two_way_knows_window_rtt_and_rounds_of_new_reno_and_cubic() {
+fn the_tracker_two_way_estimates_windows_rtts_and_rounds_of_new_reno_and_cubic() {
     let ecn = |profile| json!({ "profile": profile, "ecn": "classic" });
     let with = |mut base: Value, more: Value| {
         let more = more.as_object().unwrap().clone();

@@ -1,5 +1,5 @@
-//! Users of one trunk whose rate is found by credit: how policies, allocations and classes divide
-//! this rate.
+//! User flows of one trunk. The trunk finds its rate by congestion control, and grants itself
+//! credit to send. Policies, allocations and classes divide this rate.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -9,8 +9,9 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use networks::run;
-use tidegate_core::gateway::{GatewayConfig, Overhead};
+use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::link::LinkConfig;
+use tidegate_core::link::Overhead;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::{
     Action, Class, ClassSet, Conditioning, FairBetween, Filter, FlowWeight, Mode, Policy,
@@ -51,7 +52,7 @@ fn spec<T: serde::de::DeserializeOwned>(text: &str) -> T {
 
 /// A queue that reports congestion to the trunk by dropping management packets, before user packets
 /// are lost.
-fn telling() -> QdiscSpec {
+fn reporting() -> QdiscSpec {
     spec(r#"{"kind":"trunk-fifo","limit":"400 kB","threshold":32}"#)
 }
 
@@ -137,7 +138,7 @@ fn scenario(case: &Case) -> Scenario {
     let path = LinkConfig {
         rate: Some(rate.map_or(BOTTLENECK, |_| Rate::from_mbps(100))),
         delay: Duration::from_millis(10),
-        queue: telling(),
+        queue: reporting(),
         ..LinkConfig::default()
     };
     let lan =
@@ -206,7 +207,7 @@ fn near(is: f64, expected: f64, percent: f64, all: &Outcome) {
 /// Catches: weights or hosts that are ignored under a trunk; packets that bypass their policy; flow
 /// queues of the trunk indexed by numbers that are unique only within a policy.
 #[test]
-fn a_policy_shares_its_profile_of_a_trunk_and_other_flows_share_the_remainder() {
+fn flows_of_a_policy_share_its_rate_and_other_flows_share_the_remainder_of_the_trunk() {
     let twice = FlowWeight { filter: to_ports(2, 2), weight: 2 };
     let others = policy(to_ports(3, 3), shape(20_000, vec![], Sharers::Flow.into()));
     for (first, floods, parts) in [
@@ -234,10 +235,9 @@ fn a_policy_shares_its_profile_of_a_trunk_and_other_flows_share_the_remainder() 
     }
 }
 
-/// Catches: a trunk whose queues are for the flows of each policy, or for whole policies, so that
-/// rates depend on the policy.
+/// Catches: a trunk that divides its rate by policies instead of by flows.
 #[test]
-fn a_trunk_slower_than_its_profiles_is_shared_flow_by_flow() {
+fn a_trunk_slower_than_its_policies_is_shared_flow_by_flow() {
     let more = |port| policy(to_ports(port, port), shape(20_000, vec![], Sharers::Flow.into()));
     let floods = vec![("a", 1, 1), ("b", 2, 3)];
     let it = outcome(&Case { policies: vec![more(1), more(2)], classes: vec![], floods });
@@ -251,11 +251,11 @@ fn a_trunk_slower_than_its_profiles_is_shared_flow_by_flow() {
 fn class(name: &str, guarantee: u64, ceiling: u64) -> Class {
     let ceiling = (ceiling > 0).then_some(Rate::from_mbps(ceiling));
     let guarantee = [Rate::from_mbps(guarantee); 2];
-    Class { guarantee, ceiling: [ceiling; 2], ..Class::new(name, telling()) }
+    Class { guarantee, ceiling: [ceiling; 2], ..Class::new(name, reporting()) }
 }
 
-/// The traffic beside the trunk is in the class `other`. The trunk's management packets are in the
-/// class of the trunk, because their losses and marks tell the trunk about this class.
+/// Traffic beside the trunk is in the class `other`. The trunk's management packets are in the
+/// class of the trunk, because their losses and marks report congestion in this class.
 ///
 /// Catches: management packets in the default class; management packets that do not count against
 /// the rate of their class.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use tidegate_config::source::{Access, Apply, Commit, SourceKind, SourceSpec};
 use tidegate_core::aggregate::TriggerSet;
 use tidegate_core::flow::WithoutFirst;
-use tidegate_core::gateway::{Headers, Overhead};
+use tidegate_core::link::{Headers, Overhead};
 use tidegate_core::packet::{Direction, NO_VLAN};
 use tidegate_core::parameters::{Value, Written};
 use tidegate_core::policy::parse::show_addresses;

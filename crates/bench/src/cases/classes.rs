@@ -48,8 +48,7 @@ impl Tree {
     }
 }
 
-/// The terms of a leaf class among `size`. The guarantees of all together are half the rate of the
-/// link.
+/// The terms of one of `size` leaf classes. Their guarantees add up to half the rate of the link.
 fn terms(size: u32, number: u32, random: &mut Random) -> Terms {
     let guarantee = Rate::from_bps(LINK.bps() / 2 / u64::from(size.max(1)));
     let ceiling = (number % 2 == 1).then(|| Rate::from_bps(guarantee.bps() * 4));
@@ -166,7 +165,7 @@ impl Case for Add {
 /// A gateway changes classes of its link on an operator's command, and then reports all classes.
 ///
 /// [`SIBLINGS`] classes each have the same parent. A few more classes have delay bounds.
-pub(super) struct Told {
+pub(super) struct Commanded {
     gateway: Gateway,
     names: Vec<String>,
     order: Order,
@@ -180,11 +179,11 @@ enum ClassOperation {
     Change,
     /// Change a class with a delay bound.
     Bound,
-    /// Change a class that has a delay bound.
+    /// Add a class, and remove another one.
     Add,
 }
 
-impl Told {
+impl Commanded {
     pub(super) fn new(what: &str, size: u32, mut random: Random) -> anyhow::Result<Self> {
         let what = match what {
             "change" => ClassOperation::Change,
@@ -215,16 +214,16 @@ impl Told {
     }
 }
 
-impl Case for Told {
+impl Case for Commanded {
     fn run(&mut self, operations: u64) -> u64 {
         let (now, mut sum) = (Time::ZERO, 0);
         let size = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
-        for turn in (0..3).cycle().take(super::index(operations)) {
+        for step in (0..3).cycle().take(super::index(operations)) {
             let number = self.order.next();
             let name = &self.names[super::index(number.into())];
             let done = match self.what {
                 ClassOperation::Change | ClassOperation::Bound => {
-                    let burst = ClassChange::default().with(Term::BURST, Bytes(3_000 + turn));
+                    let burst = ClassChange::default().with(Term::BURST, Bytes(3_000 + step));
                     self.gateway.change_class(now, name, &burst)
                 }
                 ClassOperation::Add => {
@@ -242,7 +241,7 @@ impl Case for Told {
 /// Number of classes with delay bounds.
 const BOUNDED: u32 = 10;
 
-/// Class `number` of `size`. The guarantees of all together are half the rate of the link.
+/// Class `number` of `size`. The guarantees of all classes add up to half the rate of the link.
 fn part(size: u32, number: u32) -> Class {
     Class {
         parent: Some(format!("street-{}", number / SIBLINGS)),

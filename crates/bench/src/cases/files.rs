@@ -9,19 +9,19 @@ use super::Case;
 /// An operation parses a policy file and, in one variant, renders all findings.
 pub(super) struct Check {
     text: String,
-    /// Renders all findings too.
-    tells: bool,
+    /// Also renders all findings.
+    renders: bool,
 }
 
 impl Check {
     /// A file of `size` policies, each for its own host.
     pub(super) fn policies(size: u32) -> Self {
-        Self { text: file(size, "20 Mbit/s"), tells: false }
+        Self { text: file(size, "20 Mbit/s"), renders: false }
     }
 
     /// A file of `size` policies, each with an error.
     pub(super) fn errors(size: u32) -> Self {
-        Self { text: file(size, "20 Mbps"), tells: true }
+        Self { text: file(size, "20 Mbps"), renders: true }
     }
 }
 
@@ -31,8 +31,8 @@ impl Case for Check {
         for _ in 0..operations {
             let (config, found) = policy_file::parse("bench.toml", &self.text, None);
             sum += config.map_or(0, |config| count(config.policies.len()));
-            if self.tells {
-                sum += told(&found);
+            if self.renders {
+                sum += rendered(&found);
             }
         }
         sum
@@ -41,7 +41,7 @@ impl Case for Check {
 
 /// Renders the findings as text for a terminal and as data for programs. Returns their total
 /// length.
-fn told(found: &Findings) -> u64 {
+fn rendered(found: &Findings) -> u64 {
     let summary = found.summary().map_or(0, |(_, lines, _)| lines.len());
     count(found.render(false).len() + found.data().len() + summary)
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::{Error, StrDeserializer};
-use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
+use tidegate_core::gateway::{Gateway, GatewayConfig};
+use tidegate_core::link::Overhead;
 use tidegate_core::marking::MarkingSpec;
 use tidegate_core::packet::{Direction, Ecn, FlowKey};
 use tidegate_core::policy::{Action, Conditioning, Filter, Mode, Policy, PolicySet};
@@ -25,7 +26,7 @@ pub(super) struct Through {
     /// Number of segments that a flow sends before the next flow sends, and how many of these
     /// remain.
     window: u32,
-    left: u32,
+    remaining: u32,
     now: Time,
 }
 
@@ -46,10 +47,11 @@ pub(super) fn shaped(flows: u32, seed: u64) -> anyhow::Result<Through> {
     Ok(through)
 }
 
-/// As [`shaped`], but with a marking at the queue (`none` for no marking) and ECN-capable packets.
+/// Like [`shaped`], but the queue has a marking (`none` for no marking), and packets are
+/// ECN-capable.
 ///
-/// Each flow sends a whole window, then the next flow does; the windows of all flows take one round
-/// trip. If there are more flows than segments in a round trip, a window is one segment.
+/// Each flow sends a whole window before the next flow sends. The windows of all flows take one
+/// round trip. If there are more flows than segments in a round trip, a window is one segment.
 pub(super) fn marked(marking: &str, flows: u32, seed: u64) -> anyhow::Result<Through> {
     let name: StrDeserializer<'_, Error> = marking.into_deserializer();
     let marking = (marking != "none").then(|| MarkingSpec::deserialize(name)).transpose()?;
@@ -84,11 +86,11 @@ pub(crate) fn idle(flows: u32, queue: QdiscSpec) -> anyhow::Result<Gateway> {
     Ok(through.gateway)
 }
 
-/// A gateway with the policies of a mix, all with action `pass`, and packets that match a policy.
+/// A gateway with a mix of policies, all with action `pass`, and packets that match a policy.
 ///
-/// A packet without a policy costs less, because it has no aggregate. In a mix of ten policies few
-/// packets match, among ten thousand nearly all. So only matching packets are used, and the number
-/// of policies is the only difference.
+/// All packets match a policy, so the number of policies is the only difference between
+/// measurements. Without this rule, few random packets would match one of ten policies, but nearly
+/// all would match one of ten thousand. Packets without a policy cost less.
 pub(super) fn known_flows(mix: &str, policies: u32, seed: u64) -> anyhow::Result<Through> {
     let mut random = Random::new(seed, 0);
     let policies = mixes::policies(Mix::named(mix)?, policies, &mut random)?;
@@ -172,7 +174,8 @@ impl Through {
 
     fn of(config: &GatewayConfig, policies: PolicySet, packets: Vec<(Packet, Direction)>) -> Self {
         let gateway = Gateway::new(config, policies, Time::ZERO);
-        let mut through = Self { gateway, packets, at: 0, window: 1, left: 0, now: Time::ZERO };
+        let mut through =
+            Self { gateway, packets, at: 0, window: 1, remaining: 0, now: Time::ZERO };
         // Sends the first packet of each flow, so that the gateway knows all flows.
         for _ in 0..through.packets.len() {
             through.now += SPACING;
@@ -184,11 +187,11 @@ impl Through {
 
     /// The next packet arrives.
     fn offer(&mut self) {
-        if self.left == 0 {
+        if self.remaining == 0 {
             self.at = if self.at + 1 < self.packets.len() { self.at + 1 } else { 0 };
-            self.left = self.window;
+            self.remaining = self.window;
         }
-        self.left -= 1;
+        self.remaining -= 1;
         let (packet, direction) = &mut self.packets[self.at];
         if let Some(tcp) = &mut packet.tcp {
             tcp.seq = tcp.seq.wrapping_add(tcp.payload);
@@ -199,8 +202,8 @@ impl Through {
         }
     }
 
-    /// Does what a driver does after each arrival: sends all packets that may depart, and asks for
-    /// the next timeout.
+    /// Acts as the driver after an arrival: sends all packets that may depart, and reads the next
+    /// timeout.
     fn drain(&mut self) -> u64 {
         let mut sum = 0;
         for port in [Gateway::LAN, Gateway::WAN] {

@@ -29,7 +29,7 @@ use super::{Case, gateway, index};
 enum Counted {
     /// The gateway at which user packets enter a trunk.
     Sends,
-    /// The gateway at which user packets leave a trunk.
+    /// The gateway at which user packets come out of a trunk.
     Receives,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Live {
     now: Time,
     /// Frames between the gateways, in order.
     path: VecDeque<Vec<u8>>,
-    /// User packets go through trunks, so management packets limit their rate.
+    /// User packets travel through trunks. Without trunks, nothing limits the path.
     trunked: bool,
 }
 
@@ -60,7 +60,7 @@ const SPACING: Duration = Duration::from_nanos(12_112);
 /// Receive window of the other end, in bytes of the virtual TCP stream.
 const WINDOW: Bytes = Bytes(10_000);
 
-/// Length in bytes between those of management packets and of user packets.
+/// A length in bytes between two others: management packets are shorter, user packets are longer.
 const SHORT: usize = 200;
 
 impl Live {
@@ -87,7 +87,7 @@ impl Live {
             }
         };
         let all: Vec<_> = (0..if trunked { trunks } else { 0 }).map(|n| hub(n, wire)).collect();
-        let far = all.iter().map(other_end).collect();
+        let far = all.iter().map(peer_of).collect();
         let (ours, theirs) = if counted == Counted::Sends { (all, far) } else { (far, all) };
         let mut this = Self {
             counted,
@@ -105,19 +105,19 @@ impl Live {
         Ok(this)
     }
 
-    /// The gateways agree on sessions. Each receiver sends a packet, so that its gateway knows its
-    /// MAC address.
+    /// The gateways agree on sessions. Then each receiver sends a packet, from which its gateway
+    /// learns the receiver's MAC address.
     fn meet(&mut self, users: &[Packet]) {
         for user in users {
             let back = Packet { key: user.key.reverse(), ..*user };
             self.receives.lan[0].borrow_mut().push_back(frame(&back, 100));
-            self.receives.turn(self.now);
+            self.receives.iterate(self.now);
         }
         for _ in 0..10 {
             self.now += Duration::from_millis(1);
             for _ in 0..users.len() {
-                self.sends.turn(self.now);
-                self.receives.turn(self.now);
+                self.sends.iterate(self.now);
+                self.receives.iterate(self.now);
             }
             self.sends.wan[0].borrow_mut().extend(self.receives.wan[1].borrow_mut().drain(..));
             self.receives.wan[0].borrow_mut().extend(self.sends.wan[1].borrow_mut().drain(..));
@@ -152,7 +152,7 @@ impl Live {
     fn wait_for(&mut self, most: usize) {
         while self.waiting() < most && self.path.len() < 20 * most {
             self.offer();
-            self.sends.turn(self.now);
+            self.sends.iterate(self.now);
             self.path.extend(self.sends.wan[1].borrow_mut().drain(..));
         }
     }
@@ -165,15 +165,15 @@ impl Live {
         index(self.sends.gateway.pool().in_use().into())
     }
 
-    /// One user packet arrives, one departs and one is delivered. The management packet that
-    /// granted credit for it crosses too.
+    /// A user packet arrives, one departs, and one is delivered. The management packet that granted
+    /// credit for the departure reaches the other gateway too.
     fn step(&mut self) -> u64 {
         self.now += SPACING;
         self.offer();
         self.sends.stock();
         match self.counted {
             Counted::Sends => counted(&mut self.sends, self.now),
-            Counted::Receives => self.sends.turn(self.now),
+            Counted::Receives => self.sends.iterate(self.now),
         }
         self.path.extend(self.sends.wan[1].borrow_mut().drain(..));
         if self.trunked {
@@ -201,7 +201,7 @@ impl Live {
         self.receives.stock();
         match self.counted {
             Counted::Receives => counted(&mut self.receives, self.now),
-            Counted::Sends => self.receives.turn(self.now),
+            Counted::Sends => self.receives.iterate(self.now),
         }
         self.sends.wan[0].borrow_mut().extend(self.receives.wan[1].borrow_mut().drain(..));
     }
@@ -227,10 +227,10 @@ impl Case for Live {
     }
 }
 
-/// One pass of the loop of the measured gateway. Callgrind counts only this function.
+/// One iteration of the loop of the measured gateway. Callgrind counts only this function.
 #[inline(never)]
 fn counted(site: &mut Site, now: Time) {
-    site.turn(now);
+    site.iterate(now);
 }
 
 /// A gateway, and the frames that arrive and depart at its LAN and WAN ports.
@@ -252,7 +252,7 @@ impl Site {
         let mac = |number: u8| [2, 0, 0, 0, 1, number];
         let ends = (1..)
             .zip(&trunks)
-            .map(|(place, it)| (end(place, it, mac(1 - number)), chance(number, place)));
+            .map(|(place, it)| (end(place, it, mac(1 - number)), fixed_bytes(number, place)));
         let ends = ends.collect();
         let mut config = gateway::config(None, FLOWS, seed);
         config.packets += u32::try_from(trunks.len())? * 1_024;
@@ -268,15 +268,15 @@ impl Site {
         Ok(Self { gateway, ports: [cable(&lan), Box::new(outer)], lan, wan, spare })
     }
 
-    /// Allocates memory for the frames that depart next, outside the counted function. A real
-    /// gateway does not allocate memory for each frame.
+    /// Allocates memory for the frames that depart next. This happens outside the counted function,
+    /// because a real gateway does not allocate memory for each frame.
     fn stock(&self) {
         let mut spare = self.spare.borrow_mut();
         spare.clear();
         spare.resize_with(8, || Vec::with_capacity(2_048));
     }
 
-    fn turn(&mut self, now: Time) {
+    fn iterate(&mut self, now: Time) {
         turn(&mut self.gateway, &mut self.ports, now);
     }
 }
@@ -288,7 +288,7 @@ fn hub(number: u32, wire: Wire) -> Config {
 }
 
 /// The configuration of the same trunk at its other end.
-fn other_end(it: &Config) -> Config {
+fn peer_of(it: &Config) -> Config {
     Config { local: it.peer, peer: it.local, ..it.clone() }
 }
 
@@ -307,8 +307,9 @@ fn end(number: u16, trunk: &Config, next_hop: [u8; 6]) -> TrunkEnd {
     }
 }
 
-/// Bytes in place of random ones. They differ between trunks, and between the two ends.
-fn chance(site: u8, number: u16) -> [u8; 32] {
+/// Fixed bytes instead of random ones. They differ between trunks, and between the two ends of a
+/// trunk.
+fn fixed_bytes(site: u8, number: u16) -> [u8; 32] {
     let [high, low] = number.to_be_bytes();
     let mut bytes = [site; 32];
     (bytes[1], bytes[2]) = (high, low);

@@ -26,7 +26,7 @@ impl Buckets {
     }
 }
 
-/// The power of ten for rates from kbit/s to 10 Gbit/s.
+/// A random exponent for rates from 1 kbit/s to 10 Gbit/s: the rate is ten to this power.
 fn index_of_ten(random: &mut Random) -> u32 {
     u32::try_from(random.below(7)).unwrap_or_default()
 }

@@ -99,7 +99,7 @@ pub(super) fn packet(set: &PolicySet, random: &mut Random) -> (Packet, Direction
     (Packet { dscp: dscp(random), vlan: vlan(random), ..packet }, direction)
 }
 
-/// The prefix of IPv6-mapped IPv4 addresses.
+/// The prefix of IPv4-mapped IPv6 addresses.
 const MAPPED: u128 = 0xffff << 32;
 
 fn address(random: &mut Random) -> u128 {
@@ -172,7 +172,7 @@ mod tests {
 
     /// If no packet matched, the case would measure only the cost of packets without a policy.
     #[test]
-    fn most_packets_find_a_policy_and_some_find_none() {
+    fn most_packets_match_a_policy_and_some_match_none() {
         let mut random = Random::new(1, 0);
         for name in MIXES {
             let set = policies(Mix::named(name).unwrap(), 100, &mut random).unwrap();

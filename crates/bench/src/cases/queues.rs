@@ -51,7 +51,7 @@ impl Queue {
         self.qdisc.enqueue(&mut cx, id);
     }
 
-    fn leave(&mut self) -> u64 {
+    fn depart(&mut self) -> u64 {
         let mut cx = Cx { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
         let Some(id) = self.qdisc.dequeue(&mut cx) else { return 0 };
         let member = self.pool[&id].member;
@@ -67,7 +67,7 @@ impl Case for Queue {
         for _ in 0..operations {
             self.now += spacing;
             self.come();
-            sum += self.leave();
+            sum += self.depart();
         }
         sum
     }

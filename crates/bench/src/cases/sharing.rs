@@ -16,7 +16,7 @@ use super::{Case, Order};
 
 const PACKET: Bytes = Bytes(1_514);
 
-/// High enough that each of a million members is served before it counts as idle.
+/// High enough that each of a million members sends again before it counts as idle.
 const RATE: Rate = Rate::from_mbps(100_000);
 
 /// The allocation with this name, with default parameters.

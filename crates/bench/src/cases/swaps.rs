@@ -18,11 +18,11 @@ pub(super) struct Calls {
     gateway: Gateway,
     what: SwapOperation,
     now: Time,
-    /// Which of two policy sets the next swap installs: 0 or 1.
-    turn: usize,
+    /// Index of the policy set that the next swap installs: 0 or 1.
+    version: usize,
 }
 
-/// What an operation does.
+/// The operation of a case.
 enum SwapOperation {
     /// Install the other of two sets.
     Swap(Box<[PolicySet; 2]>),
@@ -41,13 +41,13 @@ const WAIT: u32 = 1_000;
 const LINK: Rate = Rate::from_mbps(10_000);
 
 impl Calls {
-    /// Builds a gateway with `size` policies or classes (`of`), for swaps, commits or scrapes
-    /// (`what`).
+    /// Builds a gateway with `size` policies or classes (selected by `of`). `what` selects swaps,
+    /// commits or scrapes.
     pub(super) fn new(what: &str, of: &str, size: u32) -> anyhow::Result<Self> {
-        let set = |turn| match of {
-            "policies" => policies(size, turn),
-            "classes" => classes(size, turn),
-            "classes-or-none" => classes_or_none(size, turn),
+        let set = |version| match of {
+            "policies" => policies(size, version),
+            "classes" => classes(size, version),
+            "classes-or-none" => classes_or_none(size, version),
             _ => anyhow::bail!("there is no case with {of}"),
         };
         let config = gateway::config(Some(LINK), size.max(64), 1);
@@ -61,25 +61,25 @@ impl Calls {
             _ => SwapOperation::Scrape,
         };
         let now = Time::from_micros(2 * u64::from(size));
-        Ok(Self { gateway, what, now, turn: 0 })
+        Ok(Self { gateway, what, now, version: 0 })
     }
 }
 
 impl Case for Calls {
     fn run(&mut self, operations: u64) -> u64 {
-        let Self { gateway, what, now, turn } = self;
+        let Self { gateway, what, now, version } = self;
         let mut sum = 0;
         for _ in 0..index(operations) {
             match what {
                 SwapOperation::Swap(sets) => {
-                    let set = sets[*turn].clone();
-                    *turn = 1 - *turn;
+                    let set = sets[*version].clone();
+                    *version = 1 - *version;
                     drop(swap(gateway, *now, set));
                     sum += gateway.generation();
                 }
                 SwapOperation::Commit(sets) => {
-                    let set = sets[*turn].clone();
-                    *turn = 1 - *turn;
+                    let set = sets[*version].clone();
+                    *version = 1 - *version;
                     sum += commit(gateway, *now, set);
                 }
                 SwapOperation::Scrape => sum += scrape(gateway, Survey::of_all()),
@@ -127,14 +127,14 @@ fn counted<R>(call: impl FnOnce() -> R) -> R {
     black_box(call())
 }
 
-/// A policy for each of `size` hosts. From one turn to the next, every second policy changes its
-/// name and profile, and every fourth policy changes only its name.
-fn policies(size: u32, turn: u64) -> anyhow::Result<PolicySet> {
+/// A policy for each of `size` hosts. Between two versions, every second policy has another name
+/// and profile, and every fourth policy only another name.
+fn policies(size: u32, version: u64) -> anyhow::Result<PolicySet> {
     let policy = |number: u32| {
         let [_, a, b, c] = number.to_be_bytes();
         let host = Endpoint::v4([10, a, b, c], 0).number();
         let (other, renamed) = (number % 2 == 1, !number.is_multiple_of(4));
-        let burst = Bytes(1_514 + if other { turn } else { 0 });
+        let burst = Bytes(1_514 + if other { version } else { 0 });
         let conditioning = Conditioning {
             profile: sharing::profile(Rate::from_kbps(100), burst)?,
             allocation: sharing::spec("logical-partitions")?,
@@ -142,7 +142,7 @@ fn policies(size: u32, turn: u64) -> anyhow::Result<PolicySet> {
             fair_between: Default::default(),
         };
         let queue = QdiscSpec::PerFlow(Default::default());
-        let name = format!("host-{number:06}-{}", if renamed { turn } else { 0 });
+        let name = format!("host-{number:06}-{}", if renamed { version } else { 0 });
         let src = vec![Range { first: host, last: host }];
         anyhow::Ok(Policy {
             name,
@@ -154,11 +154,11 @@ fn policies(size: u32, turn: u64) -> anyhow::Result<PolicySet> {
     Ok(PolicySet::new((0..size).map(policy).collect::<anyhow::Result<_>>()?)?)
 }
 
-/// `size` policies, one for each host. In turn 0, each policy has its own class; later, none has a
-/// class.
-fn classes_or_none(size: u32, turn: u64) -> anyhow::Result<PolicySet> {
+/// `size` policies, one for each host. In version 0, each policy has its own class. In version 1,
+/// no policy has a class.
+fn classes_or_none(size: u32, version: u64) -> anyhow::Result<PolicySet> {
     let set = policies(size, 0)?;
-    if turn > 0 {
+    if version > 0 {
         return Ok(set);
     }
     let classes = classes(size, 0)?.classes().clone();
@@ -168,12 +168,12 @@ fn classes_or_none(size: u32, turn: u64) -> anyhow::Result<PolicySet> {
     Ok(PolicySet::new(classed.collect())?.with_classes(classes))
 }
 
-/// `size` classes. The name of every second class depends on `turn`.
-fn classes(size: u32, turn: u64) -> anyhow::Result<PolicySet> {
+/// `size` classes. The names of every second class differ between versions.
+fn classes(size: u32, version: u64) -> anyhow::Result<PolicySet> {
     let queue = QdiscSpec::PerFlow(Default::default());
     let guarantee = [Rate::from_bps(LINK.bps() / 2 / u64::from(size.max(1))); 2];
     let class = |number: u32| {
-        let name = format!("house-{number:06}-{}", if number % 2 == 1 { turn } else { 0 });
+        let name = format!("house-{number:06}-{}", if number % 2 == 1 { version } else { 0 });
         Class { guarantee, ..Class::new(&name, queue.clone()) }
     };
     let set = ClassSet::new((0..size).map(class).collect(), [Some(LINK); 2]);

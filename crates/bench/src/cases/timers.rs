@@ -17,8 +17,8 @@ struct Wheel {
 
 impl Wheel {
     fn new(size: u32, mut random: Random) -> Self {
-        // From the transmission time of a packet at 1 Gbit/s to the longest timeout. Each power of
-        // two is equally frequent.
+        // Timeouts from the transmission time of a packet at 1 Gbit/s to the longest timeout. Each
+        // power of two is equally frequent.
         let mut delays = [0; DELAYS];
         delays.fill_with(|| (12_000 + random.below(1 << 20)) << random.below(17));
         let order = Order::new(size, &mut random);

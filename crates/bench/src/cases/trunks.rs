@@ -97,8 +97,8 @@ impl Trunked {
         }
     }
 
-    /// Does what a driver does: sends all packets that may depart. Packets that a trunk created go
-    /// to its other end.
+    /// Acts as the driver: sends all packets that may depart. Packets that a trunk created go to
+    /// its other end.
     fn drain(&mut self) {
         while let Some(id) = self.gateway.poll_transmit(self.now, Gateway::WAN) {
             let packet = self.gateway.pool()[&id];
@@ -136,7 +136,8 @@ impl Trunked {
 const WINDOW: u16 = 30_000;
 
 impl Case for Trunked {
-    /// One operation: a user packet arrives, one departs, and so does a management packet.
+    /// One operation: a user packet arrives, a user packet departs, and a management packet
+    /// departs.
     fn run(&mut self, operations: u64) -> u64 {
         for _ in 0..index(operations) {
             self.step();

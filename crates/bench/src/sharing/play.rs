@@ -94,28 +94,29 @@ impl Played {
         self.0.iter().filter(move |it| it.leaf == leaf)
     }
 
-    /// Total rate in Mbit/s of the leaf classes that `are` selects, in a period.
+    /// Total rate in Mbit/s, in a period, of the leaf classes for which `are` returns `true`.
     fn rate(&self, are: impl Fn(usize) -> bool, from: f64, to: f64) -> f64 {
         let counts = |it: &&FrameArrival| are(it.leaf) && (from..to).contains(&it.at);
         let frames = self.0.iter().filter(counts).map(|_| FRAME_KBIT);
         frames.sum::<f64>() / (to - from)
     }
 
-    /// Deviation in percent of the rate of `leaves` from `part` Mbit/s, in the evaluated period.
+    /// Deviation in percent of the rate of `leaves` from the expected `part` Mbit/s, in the
+    /// evaluated period.
     pub(super) fn off(&self, leaves: &[usize], part: f64) -> f64 {
         (self.rate(|it| leaves.contains(&it), STEADY.0, STEADY.1) / part - 1.0).abs() * 100.0
     }
 
-    /// The largest deviation in percent of the rate of `leaf` from `part` Mbit/s, in any second of
-    /// the evaluated period.
+    /// The largest deviation in percent of the rate of `leaf` from the expected `part` Mbit/s, over
+    /// all intervals of one second in the evaluated period.
     pub(super) fn off_in_a_second(&self, leaf: usize, part: f64) -> f64 {
         let starts = (0..30).map(|step| STEADY.0 + 100.0 * f64::from(step));
         let off = starts.map(|from| self.rate(|it| it == leaf, from, from + 1_000.0) / part - 1.0);
         off.map(|off| off.abs() * 100.0).fold(0.0, f64::max)
     }
 
-    /// The largest lag in milliseconds of a frame of `leaf` behind a constant rate of `mbps`, which
-    /// starts at the first departure.
+    /// The largest lag in milliseconds of a frame of `leaf`. The lag compares its arrival with a
+    /// constant rate of `mbps` from the first departure on.
     pub(super) fn lag(&self, leaf: usize, mbps: f64) -> f64 {
         let start = self.of(leaf).next().map_or(0.0, |it| it.at - it.delay);
         let due = (1..).map(|count| start + f64::from(count) * FRAME_KBIT / mbps);
@@ -128,7 +129,7 @@ impl Played {
         200.0 * (1.0 - self.rate(|it| it != leaf, end, end + 200.0) / f64::from(LINK))
     }
 
-    /// The delay in milliseconds that one in `of` frames of `leaf` exceeds.
+    /// The delay in milliseconds that one of `of` frames of `leaf` exceeds.
     pub(super) fn delay(&self, leaf: usize, of: usize) -> f64 {
         let mut all: Vec<_> = self.of(leaf).map(|it| it.delay).collect();
         all.sort_by(f64::total_cmp);

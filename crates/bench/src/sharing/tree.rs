@@ -35,8 +35,8 @@ pub(super) enum Sharer {
     Htb,
 }
 
-/// Starts a forwarder with the class tree `tree` on a link of `link` Mbit/s. The first leaf class
-/// gets the datagrams to [`PORT`], the next ones those to the following ports.
+/// Starts a forwarder with the class tree `tree` on a link of `link` Mbit/s. Datagrams to [`PORT`]
+/// belong to the first leaf class, and datagrams to the following ports to the next leaf classes.
 pub(super) fn forwarder<'a>(
     bed: &'a Testbed,
     sharer: Sharer,
@@ -53,7 +53,7 @@ pub(super) fn forwarder<'a>(
     }
 }
 
-/// The indexes of the leaf classes, each with its UDP port.
+/// The index and the UDP port of each leaf class.
 fn leaves(tree: &[Class]) -> impl Iterator<Item = (usize, u16)> {
     let is_leaf = |place: &usize| tree.iter().all(|it| it.parent != Some(*place));
     (0..tree.len()).filter(is_leaf).zip(PORT..)

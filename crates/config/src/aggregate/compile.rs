@@ -23,8 +23,8 @@ const MAX_QUEUE: Bytes = Bytes(64 << 20);
 /// eleven datagrams, which keep a path busy.
 const LEAST_QUEUE: Bytes = Bytes(16 << 10);
 
-/// Largest queue limit. QUIC could grant up to 2^62 bytes, but more than 4 GiB is a mistake in the
-/// unit.
+/// Largest queue limit. QUIC could grant up to 2^62 bytes, but a limit above 4 GiB is probably a
+/// wrong unit.
 const MOST_QUEUE: Bytes = Bytes(4 << 30);
 
 /// Largest number of connections. Linux allows at most 2^20 file descriptors by default
@@ -153,8 +153,8 @@ fn weight(it: &raw::Aggregate, max_queue: Bytes) -> itcp::Config {
     itcp::Config { max_queue: if of_gateway { max_queue } else { config.max_queue }, ..config }
 }
 
-/// `stream_queue` and `max_queue`. Each must be in its range, and `stream_queue` not above
-/// `max_queue`.
+/// Reads `stream_queue` and `max_queue`. Each must be in its range, and `stream_queue` must not
+/// exceed `max_queue`.
 fn queues(it: &raw::Aggregate, found: &mut Findings) -> (Bytes, Bytes) {
     let mut queue = |written: &Option<Spanned<Bytes>>, field: &str, default| {
         let Some(written) = written else { return default };

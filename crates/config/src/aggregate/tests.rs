@@ -42,7 +42,7 @@ fn a_short_file_has_all_defaults() {
 }
 
 #[test]
-fn the_example_of_the_manual_has_nothing_wrong() {
+fn the_example_of_the_manual_is_accepted_without_a_finding() {
     let (config, found) =
         parse("aggregate.toml", include_str!("../../../../examples/aggregate/site.toml"));
     assert!(config.is_some() && found.iter().next().is_none(), "{}", found.render(false));
@@ -79,7 +79,7 @@ fn each_mistake_is_found_at_its_line() {
 }
 
 #[test]
-fn ends_that_cannot_reach_each_other_are_refused() {
+fn gateways_that_cannot_reach_each_other_are_refused() {
     for (from, to) in [
         ("peer = \"203.0.113.2:4755\"", "peer = \"203.0.113.1:4755\""),
         ("peer = \"203.0.113.2:4755\"", "peer = \"[2001:db8::2]:4755\""),

@@ -1,4 +1,5 @@
-//! Names of the ways to open ports. `BACKENDS` of the data plane has an entry for each, except "auto".
+//! Names of the backends that open ports. `BACKENDS` of the data plane has an entry for each name
+//! except "auto".
 
 use tidegate_core::choice;
 

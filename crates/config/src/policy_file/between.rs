@@ -1,5 +1,5 @@
-//! `fair_between`: whether flows or hosts share a profile equally. A name, or a table with a prefix
-//! length.
+//! The field `fair_between`: do flows or hosts share a profile equally? Its value is a name, or a
+//! table with a prefix length.
 
 use serde_json::{Value, json};
 use tidegate_core::policy::{FairBetween, Sharers};

@@ -2,7 +2,7 @@
 //!
 //! Two sets have the same canonical text if, and only if, they set the same fields to the same
 //! values. Items are sorted by kind and name, fields by name, and the values of a filter in
-//! ascending order. A field that the set does not write is not in the text.
+//! ascending order. The text contains only fields that the set writes, not their defaults.
 
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
@@ -14,8 +14,8 @@ use crate::read::{self, Node, Read, wrong_type};
 
 /// The canonical text of the policies, classes and trunks in `parts`.
 ///
-/// Leaves out other tables, such as `[gateway]`. An item may have a list `roles`. The canonical
-/// text of a canonical text is the text itself.
+/// Leaves out other tables, such as `[gateway]`. An item may have a list `roles`. A canonical text
+/// does not change if it is made canonical again.
 ///
 /// # Errors
 ///
@@ -74,7 +74,8 @@ fn fields<T: Read>(node: &Node<'_>, found: &mut Findings) -> Option<Table> {
     }
 }
 
-/// As [`fields`] for a policy. Also parses its filters and codepoints, which `read` keeps as text.
+/// Like [`fields`], for a policy. Also parses its filters and codepoints, which `read` keeps as
+/// text.
 fn policy(node: &Node<'_>, found: &mut Findings) -> Option<Table> {
     let policy = raw::Policy::read(node, found)?;
     let weights = policy.weights.iter().flat_map(|weights| &weights.get_ref().0);
@@ -104,7 +105,7 @@ fn apart_from_roles<'a>(node: &Node<'a>, found: &mut Findings) -> (Node<'a>, Opt
     (bare, (!names.is_empty()).then_some(Value::Array(names)))
 }
 
-/// The name of the field that lists the roles of gateways for which an item is meant.
+/// The field that lists the roles of gateways to which an item applies.
 const ROLES: &str = "roles";
 
 /// The text of an item: its header, its name, and a line for each other field.

@@ -53,19 +53,19 @@ pub(super) fn compile(
     None
 }
 
-/// Warns if the guarantees in a direction leave less than the allowance of control traffic.
+/// Warns if the guarantees in a direction leave too little of the link for control traffic.
 fn beside_control(set: &ClassSet, gateway: &GatewayConfig, link: &Span, found: &mut Findings) {
     for way in Direction::BOTH {
         let Some(rate) = gateway.rate[way.index()] else { continue };
         let parts = set.classes().iter().filter(|class| class.parent.is_none());
         let promised = parts.map(|class| class.guarantee[way.index()]);
-        leave_allowance(&format!("guarantees {}", way.name()), promised, rate, link, found);
+        keep_allowance(&format!("guarantees {}", way.name()), promised, rate, link, found);
     }
 }
 
-/// Warns, with a mark at `link`, if `promised` and the allowance of control traffic together exceed
-/// `rate`.
-pub(super) fn leave_allowance(
+/// Warns if `promised` and the allowance of control traffic together exceed `rate`. The warning
+/// marks `link`.
+pub(super) fn keep_allowance(
     what: &str,
     promised: impl Iterator<Item = Rate>,
     rate: Rate,
@@ -209,14 +209,14 @@ fn diagnostic(
     };
     let name = written[fault.at].get_ref().name.get().map_or("", |name| name.get_ref().as_str());
     let found = Diagnostic::error(code, place, format!("class `{name}`: {}", fault.kind));
-    match other_line(fault, written, link) {
+    match related_place(fault, written, link) {
         Some((place, what)) => found.other(place, what),
         None => found,
     }
 }
 
-/// A second place to mark for a fault, with a note about it.
-fn other_line(
+/// A related position to mark for a fault, with a note about it.
+fn related_place(
     fault: &ClassFault,
     written: &[Spanned<raw::Class>],
     link: Option<Span>,
@@ -244,12 +244,12 @@ fn other_line(
         (ClassFaultKind::DelayBound { part: Part::Control | Part::Link, .. }, _) => {
             (link?, "the link")
         }
-        (ClassFaultKind::DelayBound { part, .. }, Some(other)) => other.that_keeps_from(part),
+        (ClassFaultKind::DelayBound { part, .. }, Some(other)) => other.obstacle(part),
         _ => return None,
     })
 }
 
-/// The places of a class and of its fields in the file.
+/// The positions of a class and of its fields in the file.
 struct FieldPlaces {
     whole: Span,
     name: Span,
@@ -263,17 +263,18 @@ impl FieldPlaces {
         Self { whole, name, terms: terms(raw) }
     }
 
-    /// The place of this term, if the file has it.
+    /// The position of this term, if the file has it.
     fn term(&self, term: Term) -> Option<Span> {
         self.terms.iter().find(|(written, _)| *written == term).map(|(_, span)| span.clone())
     }
 
-    /// The place of this term, or the place of the name if the file has no such term.
+    /// The position of this term, or the position of the class's name if the file has no such term.
     fn term_or_name(&self, term: Term) -> Span {
         self.term(term).unwrap_or_else(|| self.name.clone())
     }
 
-    /// The place of the ceiling, or the name of the class if the ceiling of its parent applies.
+    /// The position of the ceiling. If the ceiling of the parent applies, the position of the
+    /// class's name.
     fn ceiling(&self) -> (Span, &'static str) {
         match self.term(Term::CEILING) {
             Some(ceiling) => (ceiling, "this ceiling"),
@@ -281,8 +282,8 @@ impl FieldPlaces {
         }
     }
 
-    /// The place of the term that makes a delay bound impossible, with a note.
-    fn that_keeps_from(&self, part: Part) -> (Span, &'static str) {
+    /// The position of the term that makes a delay bound impossible, with a note.
+    fn obstacle(&self, part: Part) -> (Span, &'static str) {
         match part {
             Part::Guarantee | Part::Order => match self.term(Term::GUARANTEE) {
                 Some(guarantee) => (guarantee, "its guarantee"),
@@ -301,7 +302,7 @@ impl FieldPlaces {
     }
 }
 
-/// The terms that the file sets for a class, with their places.
+/// The terms that the file sets for a class, with their positions.
 fn terms(raw: &raw::Class) -> Vec<(Term, Span)> {
     fn span<T>(written: Option<&Spanned<T>>) -> Option<Span> {
         written.map(Spanned::span)

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tidegate_core::aggregate::TriggerSet;
 use tidegate_core::allocation::AllocationSpec;
-use tidegate_core::gateway::{GatewayConfig, Overhead};
+use tidegate_core::gateway::GatewayConfig;
+use tidegate_core::link::Overhead;
 use tidegate_core::policy::{
     Action, Conditioning, Exceed, Filter, FlowWeight, Policy, PolicySet, Profile, ProfileError,
     Sharers,
@@ -125,7 +126,8 @@ fn interface<'a>(
     Some(name)
 }
 
-/// The longest frame that the ports carry. Without information about the host, the usual one.
+/// The longest frame that the ports carry. Without information about the host, the usual frame of
+/// Ethernet.
 fn longest_frame(raw: Option<&raw::Gateway>, host: Option<&Host>) -> Bytes {
     let name = |name: Option<&Spanned<String>>| name.map(|name| name.get_ref().clone());
     let names: Vec<_> =
@@ -258,7 +260,7 @@ fn names_differ(policies: &[Spanned<raw::Policy>], found: &mut Findings) {
     }
 }
 
-/// Warns of policies that can never match, because policies with precedence match all their
+/// Warns of policies that never apply, because other policies of higher precedence match all their
 /// packets.
 fn can_match(written: &[Spanned<raw::Policy>], policies: &[Policy], found: &mut Findings) {
     // `PolicySet::new` fails on duplicate names, which have already been reported.

@@ -25,8 +25,8 @@ pub trait TokenKind {
     /// The code of the error for an invalid value.
     const CODE: Code;
 
-    /// The values that `text` stands for, as ranges. IPv6 ranges that contain the IPv4-mapped
-    /// addresses are split around them; all others are a single range.
+    /// The values that `text` means, as ranges. An IPv6 range that contains the IPv4-mapped
+    /// addresses is split around them. All other values are a single range.
     ///
     /// # Errors
     ///
@@ -65,26 +65,26 @@ kinds! {
         parse::show_addresses(&Range { first, last }).into()
     };
     /// Ports of TCP and UDP.
-    Ports: u16, BadPort, one(parse::ports), numbers;
+    Ports: u16, BadPort, single(parse::ports), numbers;
     /// IP protocols.
-    Protocols: u8, BadProtocol, one(parse::protocol), numbers;
+    Protocols: u8, BadProtocol, single(parse::protocol), numbers;
     /// DS codepoints.
-    Codepoints: u8, BadDscp, one(parse::dscp), numbers;
+    Codepoints: u8, BadDscp, single(parse::dscp), numbers;
     /// VLAN identifiers.
-    Vlans: u16, BadVlan, one(vlans), |first, last| match first {
+    Vlans: u16, BadVlan, single(vlans), |first, last| match first {
         NO_VLAN => NO_TAG.into(),
         _ => numbers(first, last),
     };
 }
 
-/// A single number as a number, a range as text.
+/// A range of a single number is written as a number, any other range as text.
 fn numbers<T: Copy + Into<i64> + PartialEq>(first: T, last: T) -> toml::Value {
     let (from, to): (i64, i64) = (first.into(), last.into());
     if first == last { from.into() } else { format!("{from}-{to}").into() }
 }
 
 /// Wraps a parser that returns a single range.
-fn one<T>(
+fn single<T>(
     parse: impl Fn(&str) -> Result<Range<T>, FieldError>,
 ) -> impl Fn(&str) -> Result<Vec<Range<T>>, FieldError> {
     move |text| parse(text).map(|range| vec![range])
@@ -98,7 +98,7 @@ fn vlans(text: &str) -> Result<Range<u16>, FieldError> {
     }
 }
 
-/// Stands for frames without a VLAN tag.
+/// The name that means frames without a VLAN tag.
 const NO_TAG: &str = "none";
 
 impl<K: TokenKind> Read for Token<K> {

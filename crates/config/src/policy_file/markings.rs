@@ -49,7 +49,8 @@ pub(super) fn queue(
     with_marking(plain, marking.map(|it| it.get_ref().clone()))
 }
 
-/// The queue of a class. If the file has none for the class, the queue and the marking of the link.
+/// The queue of a class. A class without a queue in the file gets the queue and the marking of the
+/// link.
 pub(super) fn of_class(written: Written<'_>, link: &QdiscSpec, found: &mut Findings) -> QdiscSpec {
     match written {
         (None, None) => link.clone(),

@@ -1,13 +1,13 @@
 //! Kinds of access links, and the bytes that each kind adds to an IP packet.
 //!
 //! A frame in the gateway may have headers between Ethernet and IP (VLAN tags, PPPoE). The kind of
-//! link decides whether they are added to the number of the table:
+//! link decides whether these headers are added to the bytes in the table:
 //!
-//! - `pppoe-*`: the number includes PPPoE and PPP. Such headers of the frame are not added again.
-//! - Kinds that carry whole Ethernet frames: the number includes none, so all headers of the frame
-//!   count.
-//! - IP without Ethernet (`ipoa-*`, `pppoa-*`), `conservative`, and numbers of the operator: the
-//!   packet counts from its IP header on.
+//! - `pppoe-*`: the bytes of the table include PPPoE and PPP. Such headers of the frame are not
+//!   added again.
+//! - Kinds that carry whole Ethernet frames: all headers of the frame are added.
+//! - IP without Ethernet (`ipoa-*`, `pppoa-*`), `conservative`, and numbers of the operator:
+//!   nothing is added. The packet counts from its IP header on.
 //!
 //! Source: for the numbers, the manual page tc-cake(8), section "Manual overhead specification" and
 //! below. They are relative to the IP packet, as in tc and sqm-scripts. `ethernet`: IEEE 802.3
@@ -17,7 +17,7 @@
 //! Differs: the 64b/65b code of PTM is not counted; configure 98.4 % of the modem's rate.
 
 use serde_json::{Value, json};
-use tidegate_core::gateway::{Headers, Overhead};
+use tidegate_core::link::{Headers, Overhead};
 use toml::Spanned;
 use toml::de::DeValue;
 

@@ -37,14 +37,14 @@ pub(super) fn within_link(
     }
 }
 
-/// The name of `policy`, and the place of its mean rate.
+/// The name of `policy`, and the position of its mean rate.
 fn place(policy: &Spanned<raw::Policy>) -> Option<(&str, Span)> {
     let policy = policy.get_ref();
     let mean = policy.profile.as_ref()?.get_ref().mean.get()?;
     Some((policy.name.get()?.get_ref().as_str(), mean.span()))
 }
 
-/// Warns that `rate`, which is at `place`, is above the rate of the link.
+/// Warns that `rate`, which is at `place` in the file, is above the rate of the link.
 pub(super) fn above(what: &str, rate: Rate, link: Rate, place: Span, found: &mut Findings) {
     let message = format!("a {what} of {rate} is above the rate of the link, {link}");
     found.push(Diagnostic::warning(Code::AboveLink, place, message));
@@ -73,5 +73,6 @@ pub(super) fn burst_carries_mean(
     found.push(Diagnostic::warning(Code::BurstBelowMean, written.span(), message).help(help));
 }
 
-/// Longest time from the moment at which a packet conforms until the driver looks (its option `grid`).
+/// Longest time between the moment at which a packet conforms and the driver's next poll (the
+/// driver's option `grid`).
 const INTERVAL: Duration = Duration::from_micros(100);

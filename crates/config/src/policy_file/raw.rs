@@ -489,11 +489,11 @@ impl Choice for WithoutFirst {
         &[("by-address", Self::ByAddress), ("may-match", Self::MayMatch)];
 }
 
-/// The ACK control of a policy; `None` for none.
+/// The ACK control of a policy; `None` for a policy without ACK control.
 #[derive(Clone, Debug)]
 pub(crate) struct AckControl(pub(crate) Option<AckSpec>);
 
-/// Stands for no ACK control.
+/// The name that means "without ACK control".
 const NO_CONTROL: &str = "none";
 
 impl Read for AckControl {

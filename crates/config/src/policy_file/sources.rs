@@ -80,8 +80,8 @@ fn source(raw: &Spanned<raw::Source>, found: &mut Findings) -> Option<SourceSpec
 /// Fields that a source may lack.
 const MAY_LACK: &[&str] = &["prefix", "user"];
 
-/// Where the policies of a source are. Reports missing fields, and fields that belong to other
-/// kinds of sources.
+/// The repository of a source. Reports missing fields, and fields that belong to other kinds of
+/// sources.
 fn place(
     raw: &Spanned<raw::Source>,
     kind: raw::WrittenKind,
@@ -188,7 +188,7 @@ fn access(raw: &raw::Source, found: &mut Findings) -> Option<Access> {
     Some(Access { user, password_file: password_file?, ca: ca?, cert: cert?, key: key? })
 }
 
-/// Reports a field that is missing although the other field of its pair is present.
+/// Reports the first field of a pair if the file has only the second.
 fn pair(
     one: Option<&Spanned<String>>,
     its_name: &str,
@@ -239,7 +239,7 @@ fn max_size(written: Option<&Spanned<Bytes>>, found: &mut Findings) -> Option<By
     None
 }
 
-/// The strings of a list; none without a list.
+/// The strings of a list; no strings if there is no list.
 pub(super) fn texts(list: Option<&Spanned<List<String>>>) -> Vec<String> {
     list.iter().flat_map(|list| &list.get_ref().0).map(|text| text.get_ref().clone()).collect()
 }

@@ -1,7 +1,9 @@
-//! The terms of a class in a policy file, read by the declarations of the schedulers.
+//! The terms of a class in a policy file, such as `guarantee` or `delay_bound`. Schedulers declare
+//! them.
 //!
-//! Which terms a class can have depends on the scheduler, which stands in another table. Here the terms of all
-//! schedulers are read. The compiler of the classes then refuses those of another scheduler.
+//! The scheduler decides which terms a class can have, but is written in another table. So this
+//! module reads the terms of all schedulers. The compiler of classes then refuses terms that the
+//! chosen scheduler does not have.
 
 use std::marker::PhantomData;
 
@@ -40,20 +42,20 @@ pub(crate) enum WrittenValue {
 }
 
 impl ClassTerms {
-    /// The place of `term`, if the file has it.
+    /// The position of `term`, if the file has it.
     pub(crate) fn span(&self, term: Term) -> Option<Span> {
         self.0.iter().find(|written| written.term == term).map(|written| written.span.clone())
     }
 }
 
-/// The terms that are read here: all but the parent, the queue and the marking.
-fn read_here() -> impl Iterator<Item = Term> {
+/// The terms that this module reads: all except the parent, the queue and the marking.
+fn readable() -> impl Iterator<Item = Term> {
     SchedulerSpec::all_terms().filter(|term| term.form() != TermForm::Other)
 }
 
 impl Fields for ClassTerms {
     fn keys() -> Vec<&'static str> {
-        read_here().map(Term::name).collect()
+        readable().map(Term::name).collect()
     }
 
     fn has(name: &str) -> bool {
@@ -62,7 +64,7 @@ impl Fields for ClassTerms {
 
     fn take(table: &Table<'_>, found: &mut Findings) -> Self {
         let mut written = Vec::new();
-        for term in read_here() {
+        for term in readable() {
             let Some(node) = table.node(term.name()) else { continue };
             let value = reader(term).read(node, found);
             written.extend(value.map(|value| WrittenTerm { term, span: node.span(), value }));
@@ -71,13 +73,13 @@ impl Fields for ClassTerms {
     }
 
     fn describe(into: &mut TableSchema) {
-        for term in read_here() {
+        for term in readable() {
             into.add(term.name(), term.declaration().about, reader(term).schema());
         }
     }
 
     fn canonical(table: &DeTable<'_>, into: &mut toml::Table) {
-        for term in read_here() {
+        for term in readable() {
             let node = table.get(term.name());
             into.extend(node.map(|node| (term.name().to_owned(), reader(term).canonical(node))));
         }

@@ -93,7 +93,7 @@ fn table_1_has_the_profiles_of_the_paper() {
 }
 
 #[test]
-fn defaults_are_those_the_schema_states() {
+fn defaults_equal_those_of_the_schema() {
     let config = parsed(&format!(
         "{PORTS}[[policy]]\nname = \"web\"\naction = \"shape\"\nprofile = {{ mean = \"8 Mbit/s\" }}\n"
     ));
@@ -123,7 +123,7 @@ fn host(mtu: u64) -> Host {
 }
 
 #[test]
-fn ports_of_which_one_cannot_send_what_the_other_receives_are_refused() {
+fn ports_with_different_mtus_are_refused() {
     let mut host = host(1_500);
     assert!(parse("office.toml", PORTS, Some(&host)).0.is_some());
     host.interfaces[0].mtu = Some(1_400);
@@ -135,7 +135,7 @@ fn ports_of_which_one_cannot_send_what_the_other_receives_are_refused() {
 }
 
 #[test]
-fn an_interface_this_host_does_not_have_is_named_with_those_it_has() {
+fn the_message_about_a_missing_interface_lists_the_existing_ones() {
     let text = PORTS.replace("eth1", "etth1");
     let (config, found) = parse("office.toml", &text, Some(&host(1_500)));
     assert!(config.is_none());
@@ -153,7 +153,7 @@ fn an_interface_this_host_does_not_have_is_named_with_those_it_has() {
 
 /// Catches: an MTU of 1500 bytes assumed on every host.
 #[test]
-fn a_burst_must_hold_the_mtu_of_the_host_and_what_the_link_adds() {
+fn a_burst_must_hold_the_mtu_of_the_host_and_the_overhead_of_the_link() {
     let text = format!(
         "{PORTS}overhead = \"docsis\"\n[[policy]]\nname = \"web\"\naction = \"shape\"\n\
          profile = {{ mean = \"5 Mbit/s\", burst = \"9 kB\" }}\n"
@@ -167,7 +167,7 @@ fn a_burst_must_hold_the_mtu_of_the_host_and_what_the_link_adds() {
 }
 
 /// Catches: a missing warning; a warning about the default burst, or about policers; a smallest
-/// burst without the tokens of the interval.
+/// permitted burst that ignores the tokens of the interval.
 #[test]
 fn a_burst_that_loses_tokens_in_a_timer_interval_causes_a_warning() {
     let warnings = |action: &str, profile: &str| {
@@ -267,7 +267,7 @@ fn names_of_other_programs_get_a_suggestion() {
 }
 
 #[test]
-fn a_file_for_programs_gives_the_same_findings_with_line_and_column() {
+fn findings_for_programs_have_line_and_column() {
     let text = format!("{PORTS}# höher\nheartbeet = \"50 ms\"\n");
     let (_, found) = parse("office.toml", &text, None);
     let data = serde_json::to_value(found.data()).unwrap();
@@ -277,7 +277,7 @@ fn a_file_for_programs_gives_the_same_findings_with_line_and_column() {
 }
 
 #[test]
-fn the_schema_names_every_field_with_what_it_is() {
+fn the_schema_describes_every_field() {
     let schema = schema();
     let policy = &schema["properties"]["policy"]["items"];
     assert_eq!(policy["required"], json!(["name", "action"]));
@@ -289,8 +289,8 @@ fn the_schema_names_every_field_with_what_it_is() {
     }
 }
 
-/// Parses `text` and renders all findings. Returns `true` if there is either a configuration or an
-/// error.
+/// Parses `text` and renders all findings. Returns `true` if the result is a configuration or at
+/// least one error, but not both.
 fn survives(text: &str) -> bool {
     let (config, found) = parse("fuzz.toml", text, None);
     let said = (found.render(false), found.render(true), serde_json::to_string(&found.data()));
@@ -310,9 +310,9 @@ proptest! {
     }
 }
 
-/// Catches: "hosts" at a policy, where the allocation selects the flow; "fq-codel" or "hosts" with
-/// ACK control or a trunk; "per-flow" with `ack_control = "none"`; a default queue although the
-/// file has a queue.
+/// Catches: the default queue "hosts" for a policy, although its allocation selects the flow;
+/// "fq-codel" or "hosts" with ACK control or a trunk; "per-flow" with `ack_control = "none"`; a
+/// default queue although the file has a queue.
 #[test]
 fn the_default_queue_drops_early_only_without_ack_control_and_trunks() {
     const TRUNK: &str = "[[trunk]]\nname = \"site\"\nlocal = \"192.0.2.1\"\npeer = \"192.0.2.2\"\n";

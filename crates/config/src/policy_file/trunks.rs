@@ -9,7 +9,7 @@ use tidegate_core::trunk::{Encapsulation, Probing, Wire};
 use tidegate_core::{Bytes, Rate, tcp, trunk};
 use toml::Spanned;
 
-use super::classes::leave_allowance;
+use super::classes::keep_allowance;
 use super::compile::usable_name;
 use super::{NextHop, TrunkEnd, raw};
 use crate::code::Code;
@@ -379,7 +379,7 @@ fn promised(
     let Some((sum, first)) = beyond.next() else {
         if let Some(link) = link {
             let guarantees = trunks.iter().filter_map(|(_, trunk)| trunk.guarantee);
-            leave_allowance("guarantees of trunks", guarantees, rate, &link.span(), found);
+            keep_allowance("guarantees of trunks", guarantees, rate, &link.span(), found);
         }
         return;
     };

@@ -85,8 +85,8 @@ impl Read for TrunkWeight {
 
 const WHAT: &str = "a law of weights";
 
-/// The rules for trunks. `literal` is missing, because it needs the slope of a queue without a
-/// limit.
+/// The rules for trunks. The rule `literal` is missing, because it needs the slope of a queue
+/// without a limit.
 const KINDS: &[&str] = &["fixed", "measured"];
 
 /// A rate adjuster that keeps the weight at the number in `node`.
@@ -108,7 +108,7 @@ fn usual() -> Config {
     Config { weight: Factor::whole(INITIAL), most, ..Config::default() }
 }
 
-/// The initial weight: as many connections as a trunk without a weight has.
+/// The initial weight. A trunk without a weight has as many connections.
 const INITIAL: u32 = 4;
 
 fn most() -> Factor {

@@ -17,8 +17,8 @@ fn earlier(key: &'static str) -> &'static str {
     RENAMED.iter().find(|(name, _)| *name == key).map_or(key, |(_, old)| old)
 }
 
-/// Renames earlier fields of a policy. If a policy has both names, it keeps both, which is an
-/// error.
+/// Replaces earlier names of fields by the new names. A policy with both names keeps both; this is
+/// an error.
 pub(crate) fn with_new_names(fields: &mut toml::Table) {
     for (name, old) in RENAMED {
         if !fields.contains_key(name)

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 
-/// One of `files` with a few bytes replaced. The result is nearly valid, so that it reaches most
-/// code.
+/// One of `files` with a few bytes replaced. The result is nearly valid, so that it reaches most of
+/// the parser's code.
 pub fn damaged(files: Vec<String>) -> impl Strategy<Value = String> {
     let junk = prop_oneof![
         "[\\PC]{0,8}",

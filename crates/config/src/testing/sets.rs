@@ -11,8 +11,7 @@ use crate::item::{Item, ItemKind};
 pub const GATEWAY: &str = "[gateway]\nlan = \"eth1\"\nwan = \"eth0\"\n\
     rate = { up = \"1 Gbit/s\", down = \"1 Gbit/s\" }\n\n";
 
-/// Random valid sets that use most of the existing fields. Two different sets differ in their
-/// meaning.
+/// Random valid sets that use most of the existing fields. Different sets have different meanings.
 ///
 /// # Panics
 ///
@@ -29,7 +28,7 @@ pub fn item_sets() -> impl Strategy<Value = Vec<Item>> {
         let (class_names, trunk_names) = (names("k", classes.len()), names("trunk", trunks.len()));
         for ((mut fields, parent), name) in classes.into_iter().zip(&class_names) {
             // Class `k-0` may be the parent of others, so no policy names it. Its guarantee is the
-            // sum of its children's.
+            // sum of its children's guarantees.
             if name == "k-0" {
                 fields.remove("guarantee");
             } else if parent.index(3) == 0 {
@@ -59,7 +58,8 @@ pub fn item_sets() -> impl Strategy<Value = Vec<Item>> {
     })
 }
 
-/// Only policies for packets from the LAN, without a marking, can use a trunk.
+/// Returns `true` if the policy may use a trunk: it can match packets from the LAN, and has neither
+/// a marking nor a queue.
 fn can_use_trunk(fields: &Table) -> bool {
     let filter = fields.get("match").and_then(Value::as_table);
     let down = filter.and_then(|it| it.get("direction")).and_then(Value::as_str) == Some("down");
@@ -91,7 +91,7 @@ fn written(values: &'static [&'static str]) -> impl Strategy<Value = Value> {
     })
 }
 
-/// One or more of `values`, in the same order.
+/// One or more of `values`, in their given order.
 fn several(values: &'static [&'static str]) -> impl Strategy<Value = Value> {
     subsequence(values, 1..=values.len().min(4)).prop_map(|chosen| {
         let value = |text: &&str| text.parse().map_or_else(|_| (*text).into(), Value::Integer);
@@ -240,7 +240,7 @@ fn filter() -> impl Strategy<Value = Table> {
     })
 }
 
-/// Sorted by their numbers, as canonical text sorts them.
+/// Sorted by their numeric values, as canonical text sorts them.
 const ADDRESSES: &[&str] = &[
     "10.0.0.0/8",
     "10.0.0.1",

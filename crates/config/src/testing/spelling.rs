@@ -25,7 +25,7 @@ pub fn respelled(items: &[Item], seed: u64) -> Vec<Item> {
     items
 }
 
-/// Writes `ack_control` under its earlier name `signal`, sometimes.
+/// Sometimes writes `ack_control` under its earlier name `signal`.
 fn earlier_name(fields: &mut Table, random: &mut Draws) {
     if !fields.contains_key("ack_control") || random.below(2) == 0 {
         return;
@@ -51,7 +51,7 @@ fn respell(key: &str, value: &mut Value, random: &mut Draws) {
     }
 }
 
-/// A value of a class for both directions, as a table of two equal values.
+/// Writes a value of a class that applies to both directions as a table of two equal values.
 fn both_ways(key: &str, value: &mut Value, random: &mut Draws) {
     let each_way = SchedulerSpec::term(key).is_some_and(|term| term.declaration().each_way);
     if each_way && value.is_str() && random.below(2) == 0 {
@@ -124,7 +124,7 @@ fn name_number(key: &str, value: &mut Value, random: &mut Draws) {
     }
 }
 
-/// Writes a mechanism as a table with only `kind`, sometimes.
+/// Sometimes writes a mechanism as a table with only `kind`.
 fn mechanism(value: &mut Value, random: &mut Draws) {
     let named = value.as_str().filter(|name| *name != "none").map(str::to_owned);
     match named {
@@ -136,7 +136,7 @@ fn mechanism(value: &mut Value, random: &mut Draws) {
     }
 }
 
-/// Writes each quantity in `value` in another unit, sometimes.
+/// Sometimes writes a quantity in `value` in another unit.
 fn quantities(value: &mut Value, random: &mut Draws) {
     match value {
         Value::Table(table) => {

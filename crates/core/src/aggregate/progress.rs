@@ -2,8 +2,8 @@
 
 use std::ops::AddAssign;
 
+use crate::Count;
 use crate::packet::Controlled;
-use crate::report::Count;
 use crate::{Packet, Time};
 
 /// Departures within one call.

@@ -425,6 +425,7 @@ impl Index<FlowId> for FlowTable {
 
     /// Panics if the flow does not exist. Use [`get`](FlowTable::get) where it may have been
     /// removed.
+    #[inline]
     fn index(&self, id: FlowId) -> &Flow {
         match &self.slots[slot(id.0)] {
             FlowSlot::Used(flow, _) => flow,

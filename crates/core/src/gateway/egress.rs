@@ -29,12 +29,13 @@ pub(super) use classes::{Classes, plus};
 pub(super) use link::AccessLink;
 pub(super) use trunks::{TrunkId, Trunks, stays_here};
 
+use super::GatewayConfig;
 use super::aggregates::Aggregates;
 use super::sorter::Sorter;
-use super::{GatewayConfig, Overhead};
 use crate::ack::{EgressGates, line};
 use crate::class::ClassId;
 use crate::flow::Flow;
+use crate::link::Overhead;
 use crate::packet::{Direction, Fifo, FlowId, Member, Which};
 use crate::policy::{Policy, PolicySet};
 use crate::{Cx, Packet, PacketId, PacketPool, Rate, Time};

@@ -8,13 +8,14 @@ use std::time::Duration;
 use super::Gateway;
 use super::egress::{AccessLink, Egress, plus};
 use super::survey::{FlowSurvey, Survey, SurveyStage};
+use crate::Count;
 use crate::aggregate::Aggregate;
 use crate::class::ClassId;
 use crate::flow::{Flow, Handle, before};
 use crate::packet::{Direction, FlowId, FlowKey, NO_VLAN, Tunnel, number, slot};
 use crate::policy::PolicyIndex;
 use crate::qdisc::Backlog;
-use crate::report::{ClassReport, Count, FlowReport, Limit, Report, TunnelReport};
+use crate::report::{ClassReport, FlowReport, Limit, Report, TunnelReport};
 use crate::trunk::{self, Trunk};
 use crate::{Bytes, Time};
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tidegate_core::allocation::AllocationSpec;
-use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
+use tidegate_core::gateway::{Gateway, GatewayConfig};
+use tidegate_core::link::Overhead;
 use tidegate_core::packet::{Endpoint, FlowKey, Network, Protocol, TcpFlags, TcpSegment};
 use tidegate_core::policy::{Action, Conditioning, Filter, Mode, Policy, PolicySet, Profile};
 use tidegate_core::qdisc::QdiscSpec;

@@ -1,7 +1,8 @@
 //! Tests two gateways with a trunk between them, by the frames on all four ports. The gateways
 //! exchange management packets (TCP segments that probe the path) and hellos (keepalives).
 
-use tidegate_core::gateway::{Gateway, GatewayConfig, Overhead};
+use tidegate_core::gateway::{Gateway, GatewayConfig};
+use tidegate_core::link::Overhead;
 use tidegate_core::policy::{Action, Filter, Mode, Policy, PolicySet};
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::trunk::Wire;

@@ -6,8 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tidegate_core::Count;
 use tidegate_core::packet::{FlowKey, Protocol};
-use tidegate_core::report::Count;
 use tidegate_core::{Machine, PacketId, PacketPool, PortId, Time};
 use tidegate_dataplane::{
     AfPacket, Driver, Interface, Monotonic, Options, PacketMemory, Stopped, inbox,

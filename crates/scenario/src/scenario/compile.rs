@@ -19,7 +19,7 @@ use crate::topology::compile::rows;
 use crate::topology::raw::{self as topology_raw, File};
 use crate::topology::{PolicyFile, Topology};
 
-/// Compiles `file`. `topology` is its compiled topology. `None` after an error.
+/// Compiles `file`. `topology` is its compiled topology. Returns `None` after an error.
 pub(super) fn compile(
     file: &File,
     topology: &Topology,
@@ -106,8 +106,8 @@ fn gateways(file: &File, topology: &Topology, fetch: Fetch<'_>, found: &mut Find
     pairs.filter_map(gateway).collect()
 }
 
-/// The configuration in a gateway's policy file. `place` is where the scenario names or embeds this
-/// file.
+/// Reads the policy file of a gateway. `place` is the position in the scenario of the file's path
+/// or of its embedded text.
 fn policies(
     file: &PolicyFile,
     place: Span,

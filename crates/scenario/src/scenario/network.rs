@@ -1,5 +1,5 @@
-//! The links of a scenario: those in the file, and those that follow from the positions of hosts
-//! and gateways.
+//! The links of a scenario. Some are `[[link]]` tables of the file; the others connect gateways to
+//! the nodes on their LAN side, and nodes without a link to the network of `[[route]]`.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::topology::compile::{link, rows};
 use crate::topology::raw::{self, File};
 use crate::topology::{Attached, Topology};
 
-/// Name of the node that stands for the network of `[[route]]`.
+/// Name of the node that represents the network of `[[route]]` tables.
 pub(super) const CLOUD: &str = "cloud";
 
 /// The links between the nodes, and the network of `[[route]]`.
@@ -120,11 +120,11 @@ fn wire(a: End, b: End) -> Link {
     Link::new(a, b, LinkConfig::default())
 }
 
-/// Maximum number of ports of the network of `[[route]]`.
+/// Maximum number of nodes attached to the network of `[[route]]`.
 const MOST_PORTS: usize = 256;
 
-/// Numbers the sites. Nodes that links connect, directly or through others, belong to the same
-/// site.
+/// Numbers the sites. A site contains all nodes that links connect, directly or through other
+/// nodes.
 fn sites(ends: &Ends<'_>, links: &[Link]) -> HashMap<String, usize> {
     let names: Vec<_> = ends.nodes.keys().copied().collect();
     let mut sites: HashMap<&str, usize> = names.iter().copied().zip(0..).collect();
@@ -216,7 +216,7 @@ fn written_link(raw: &raw::Link, ends: &Ends<'_>, found: &mut Findings) -> Optio
     Some(Link { a: a?, b: b?, forward: Some(forward), back })
 }
 
-/// Lets successive links with equal properties share the memory of these properties.
+/// Successive links with equal properties share one copy of these properties in memory.
 fn share(links: &mut [Link]) {
     let mut last: [Option<Arc<LinkConfig>>; 2] = [None, None];
     for link in links {

@@ -50,8 +50,8 @@ fn path(place: &Place, scenario: &Scenario, file: &File) -> String {
         Place::Run(field) => format!("run.{field}"),
         Place::Node(number, field) => node(number, field, scenario),
         Place::Link(number, field) => {
-            // Links that are not in the file follow from the positions of hosts, so the hosts are
-            // marked.
+            // A link without a `[[link]]` table connects a host or a gateway automatically, so the
+            // message marks the `[[host]]` tables.
             if number >= rows(file.links.as_ref()).len() {
                 return "host".to_owned();
             }
@@ -103,7 +103,7 @@ fn node(number: usize, field: &str, scenario: &Scenario) -> String {
     }
 }
 
-/// The place of the field at `path`. If the field is a list, the place of the entry that is wrong.
+/// The position of the field at `path`. If the field is a list, the position of its wrong entry.
 fn exact(document: &DeTable<'_>, path: &str, what: &What) -> Span {
     let (What::Loop(name)
     | What::Unknown { name, .. }

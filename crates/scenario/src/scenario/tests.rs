@@ -74,8 +74,8 @@ fn a_dumbbell_becomes_nodes_links_and_traffic() {
 fn nodes_without_a_link_are_attached_to_the_network_of_routes() {
     let it = scenario(&example("gateway.toml"));
     let NodeKind::Cloud(cloud) = &it.nodes.last().unwrap().kind else { panic!() };
-    // A port each for the two hosts beyond the gateway, with two addresses. A port for the gateway,
-    // with the four addresses of its two hosts.
+    // One port for each of the two hosts beyond the gateway, with two addresses. One port for the
+    // gateway, with the four addresses of its two hosts.
     assert_eq!(cloud.ports.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2, 4]);
     let NodeKind::Gateway(gateway) = &it.nodes[4].kind else { panic!() };
     assert_eq!(gateway.policies.policies().len(), 1);
@@ -94,7 +94,7 @@ fn nodes_without_a_link_are_attached_to_the_network_of_routes() {
 
 /// Catches: a gateway on the LAN side of another gateway that is also attached to the cloud.
 #[test]
-fn a_gateway_behind_another_is_linked_to_its_lan_side() {
+fn a_gateway_on_the_lan_side_of_another_is_linked_to_it() {
     let it = scenario(
         r#"
 [run]
@@ -138,7 +138,7 @@ to = "far"
 /// Catches: a gateway with a link that is also attached to the cloud; a gateway's port that leads
 /// only to hosts directly on its LAN side.
 #[test]
-fn a_network_behind_a_gateway_is_behind_its_port_of_the_cloud() {
+fn the_port_of_a_gateway_at_the_cloud_leads_to_the_whole_network_on_its_lan_side() {
     let it = scenario(
         r#"
 [run]
@@ -265,7 +265,8 @@ to = "r"
 delay = "7 ms"
 "#;
 
-/// Catches: findings about an embedded policy file with the line numbers of the embedded file.
+/// Catches: a finding about an embedded policy file with a line number counted from the start of
+/// the embedded text.
 #[test]
 fn errors_in_an_inline_policy_file_are_marked_there() {
     let inline = |text: &str| SMALL.replace("policy = \"edge.toml\"", &format!("inline = {text}"));
@@ -274,18 +275,18 @@ fn errors_in_an_inline_policy_file_are_marked_there() {
     let data = serde_json::to_value(found.data()).unwrap();
     assert_eq!((&data[0]["source"], &data[0]["line"]), (&"7".into(), &19.into()));
     assert_eq!(data[0]["field"], "gateway[0].inline");
-    // A string with escapes does not contain the embedded file literally, so the message has its
-    // line.
+    // If the string has escapes, the embedded text does not occur literally in the file. The
+    // message then names the line of the embedded text.
     let (_, found) = read(&inline("\"[gateway]\\nlan = \\\"lan\\\"\\nwan = 7\\n\""));
     let data = serde_json::to_value(found.data()).unwrap();
     assert!(data[0]["message"].as_str().unwrap().starts_with("line 3, column 7: expected"));
     assert_eq!(data[0]["field"], "gateway[0].inline");
 }
 
-/// Catches: settings of traffic that ignore the settings of the run, or keep them beside a profile
-/// of their own.
+/// Catches: TCP settings of traffic that ignore the settings of the run; settings that stay in
+/// force although the traffic names its own profile.
 #[test]
-fn tcp_of_traffic_adds_to_that_of_the_run_or_begins_anew() {
+fn tcp_of_traffic_changes_single_settings_of_the_run_or_names_its_own_profile() {
     let with = |run: &str, traffic: &str| {
         let text = SMALL.replace("warmup = \"1 s\"", &format!("tcp = {run}"));
         scenario(&text.replace("stop = \"5 s\"", &format!("tcp = {traffic}")))
@@ -305,7 +306,7 @@ fn tcp_of_traffic_adds_to_that_of_the_run_or_begins_anew() {
 }
 
 #[test]
-fn the_file_that_mistakes_are_made_in_is_right() {
+fn the_scenario_small_is_valid() {
     let it = scenario(SMALL);
     assert_eq!(it.traffic.len(), 4);
     let change = LinkChange { rate: None, delay: Some(Duration::from_millis(7)) };
@@ -318,7 +319,7 @@ fn the_file_that_mistakes_are_made_in_is_right() {
 }
 
 #[test]
-fn of_many_names_the_one_that_was_meant_is_named_and_some_others() {
+fn help_for_a_misspelt_name_suggests_the_nearest_and_lists_some_others() {
     let hosts: String = (0..60).map(|n| format!("[[host]]\nname = \"h{n}\"\n")).collect();
     let text =
         format!("[run]\nduration = \"1 s\"\n{hosts}[[link]]\nfrom = \"h59a\"\nto = \"h0\"\n");
@@ -327,8 +328,10 @@ fn of_many_names_the_one_that_was_meant_is_named_and_some_others() {
     assert!(help.ends_with(", h39 and 20 more"), "{help}");
 }
 
-/// One mistake in each line: the original text (`\n` for a line break), its replacement, the code
-/// of the expected finding, the marked text, and the field.
+/// One mistake in each line, as `text -> replacement -> code at marked -> field`: a text of `SMALL`
+/// (`\
+/// ` for a line break), its wrong replacement, then code, marked text and field of the expected
+/// finding.
 const MISTAKES: &str = r#"
 duration = "10 s" -> duration = "10" -> TG0005 at "10" -> run.duration
 duration = "10 s" -> duration = "-10 s" -> TG0007 at "-10 s" -> run.duration
@@ -428,8 +431,8 @@ delay = "7 ms" -> rate = "0 bit/s" -> TG0022 at "0 bit/s" -> change[0].rate
 delay = "7 ms" -> delay = "40000000 s" -> TG0060 at "40000000 s" -> change[0].delay
 "#;
 
-/// An invalid value causes a single finding: not also one about a missing field, or about
-/// consequences.
+/// An invalid value causes a single finding. The reader does not also report the field as missing,
+/// nor errors that follow from the missing value.
 #[test]
 fn a_mistake_is_reported_once() {
     for (from, to) in [
@@ -448,7 +451,7 @@ fn a_mistake_is_reported_once() {
 
 /// Catches: a scenario that is returned although the file has an error.
 #[test]
-fn mistakes_are_found_where_they_are() {
+fn each_mistake_is_reported_at_its_position() {
     for line in MISTAKES.lines().filter(|line| !line.is_empty()) {
         let line = line.replace("\\n", "\n");
         let parts: Vec<_> = line.split("->").map(str::trim).collect();
@@ -466,13 +469,13 @@ fn mistakes_are_found_where_they_are() {
     }
 }
 
-/// Valid scenario files: two examples, and the one for mistakes.
-fn right() -> Vec<String> {
+/// Valid scenario files: two examples, and `SMALL`.
+fn valid() -> Vec<String> {
     vec![example("dumbbell.toml"), example("gateway.toml"), SMALL.to_owned()]
 }
 
-/// Parses `text` and renders all findings. Returns `true` if there is either a scenario or an
-/// error.
+/// Parses `text` and renders all findings. Returns `true` if the result is a scenario or at least
+/// one error, but not both.
 fn survives(text: &str) -> bool {
     let (scenario, found) = read(text);
     let said = (found.render(false), serde_json::to_string(&found.data()));
@@ -481,7 +484,7 @@ fn survives(text: &str) -> bool {
 
 proptest! {
     #[test]
-    fn no_damage_to_a_file_makes_the_reader_panic(text in damaged(right())) {
+    fn no_damage_to_a_file_makes_the_reader_panic(text in damaged(valid())) {
         prop_assert!(survives(&text));
     }
 }

@@ -302,7 +302,8 @@ fn belong(raw: &raw::Traffic, kind: &Spanned<raw::Kind>, used: &[&str], found: &
     only(&fields, used, kind.span(), found);
 }
 
-/// Reports those `fields` of the file that are not in `used`. `kind` is the place of the kind.
+/// Reports those `fields` of the file that are not in `used`. `kind` is the position of the field
+/// `kind`.
 fn only(fields: &[(&str, Option<Span>)], used: &[&str], kind: Span, found: &mut Findings) {
     for (name, span) in fields {
         let Some(span) = span.clone().filter(|_| !used.contains(name)) else { continue };
@@ -315,7 +316,7 @@ fn only(fields: &[(&str, Option<Span>)], used: &[&str], kind: Span, found: &mut 
     }
 }
 
-/// A table in the file, with its place.
+/// A table of the file, and its position.
 struct Row<'a> {
     place: Span,
     table: Option<&'a DeTable<'a>>,

@@ -111,8 +111,8 @@ fn gateways(raw: &[Spanned<raw::Gateway>], found: &mut Findings) -> Vec<Gateway>
     pairs.map(gateway).collect()
 }
 
-/// Reports a gateway that is, through others, on its own LAN side. Breaks the cycle at this
-/// gateway.
+/// Reports a gateway on its own LAN side, directly or through other gateways. Breaks the cycle at
+/// this gateway.
 fn end_at_network(
     number: usize,
     raw: &[Spanned<raw::Gateway>],
@@ -154,7 +154,7 @@ fn text(name: Option<&Spanned<String>>) -> String {
     name.map(|it| it.get_ref().clone()).unwrap_or_default()
 }
 
-/// Reports gateways that no host or gateway is behind.
+/// Reports gateways without a host or gateway on their LAN side.
 fn serve(raw: &[Spanned<raw::Gateway>], topology: &Topology, found: &mut Findings) {
     for (number, gateway) in raw.iter().enumerate() {
         if topology.behind(number).chain(topology.gateways_behind(number)).next().is_none() {
@@ -238,7 +238,7 @@ pub(crate) fn named(
     number
 }
 
-/// Stands for all hosts.
+/// The name that means all hosts.
 const ANY: &str = "any";
 
 fn route(raw: &raw::Route, hosts: &[Host], found: &mut Findings) -> Route {
@@ -261,8 +261,8 @@ fn route(raw: &raw::Route, hosts: &[Host], found: &mut Findings) -> Route {
     Route { from, to, link: link(&raw.way.0, &usual, "a route", found) }
 }
 
-/// The properties of a link. Missing fields have the values of `otherwise`. Messages call the link
-/// `what`.
+/// The properties of a link. Missing fields get the values of `otherwise`. `what` names the link in
+/// messages.
 pub(crate) fn link(
     raw: &raw::Way,
     otherwise: &LinkConfig,

@@ -41,7 +41,7 @@ const SITE: &str = r#"
 "#;
 
 #[test]
-fn a_site_behind_a_gateway_is_one_port_of_the_network() {
+fn a_gateway_and_its_hosts_use_one_port_of_the_network() {
     let (topology, found) = parse("site.toml", SITE);
     let topology = topology.unwrap();
     assert_eq!(found.iter().count(), 0, "{}", found.render(false));
@@ -96,7 +96,7 @@ const CHAIN: &str = r#"
 /// Catches: a port of the network for an inner gateway; a gateway's port that leads only to hosts
 /// directly on its LAN side; a warning of a missing route between hosts of the same site.
 #[test]
-fn gateways_behind_a_gateway_are_one_port_of_the_network_with_all_that_is_behind_them() {
+fn a_gateway_with_inner_gateways_uses_one_port_of_the_network() {
     let (topology, found) = parse("site.toml", CHAIN);
     let topology = topology.unwrap();
     assert_eq!(found.iter().count(), 0, "{}", found.render(false));
@@ -108,7 +108,7 @@ fn gateways_behind_a_gateway_are_one_port_of_the_network_with_all_that_is_behind
 }
 
 #[test]
-fn a_gateway_is_not_behind_itself_and_something_is_behind_it() {
+fn a_gateway_is_not_on_its_own_lan_side_and_has_a_host_there() {
     let ring = CHAIN.replace("name = \"edge\"\n", "name = \"edge\"\ngateway = \"floor\"\n");
     let own = CHAIN.replace("name = \"edge\"\n", "name = \"edge\"\ngateway = \"edge\"\n");
     let idle = CHAIN.replacen("gateway = \"floor\"", "", 1);
@@ -140,7 +140,7 @@ fn every_example_is_accepted_without_a_finding() {
 
 /// Mistakes: the text, the code of the expected finding, and the marked text.
 #[test]
-fn mistakes_are_found_where_they_are() {
+fn each_mistake_is_reported_at_its_position() {
     let change = |from: &str, to: &str| SITE.replacen(from, to, 1);
     let cases = [
         (change("name = \"bob\"", "name = \"alice\""), Code::DuplicateName, "\"alice\""),

@@ -16,14 +16,14 @@ fn to(sink: usize, overflow: Overflow) -> Aggregate {
     Aggregate::new(9, sink, &Traffic { kind, ..Traffic::default() }, &tcp)
 }
 
-/// Takes up to `n` segments. Returns the file and the length of each.
-fn turns(aggregate: &mut Aggregate, n: usize) -> Vec<(u32, u64)> {
-    let turn = |_| {
+/// Takes up to `n` segments. Resegments the file and the length of each.
+fn segments(aggregate: &mut Aggregate, n: usize) -> Vec<(u32, u64)> {
+    let segment = |_| {
         let bytes = aggregate.next()?;
         aggregate.check_passing();
         Some((aggregate.passing.back()?.0, bytes))
     };
-    (0..n).map_while(turn).collect()
+    (0..n).map_while(segment).collect()
 }
 
 impl Aggregate {
@@ -35,23 +35,23 @@ impl Aggregate {
 /// Catches: first come, first served; a file with new bytes that is served out of order; a file's
 /// last segment filled up with bytes of another file; a file served twice in a round.
 #[test]
-fn waiting_files_send_a_segment_each_in_turn() {
+fn waiting_files_send_a_segment_each_in_round_robin() {
     let mut it = aggregate(Overflow::Grow);
     let [a, b, c] = [0, 1, 2].map(|flow| it.open(flow, flow));
     assert_eq!(it.admit(a, 2_500), 2_500);
     assert_eq!(it.admit(b, 1_000), 1_000);
-    assert_eq!(turns(&mut it, 2), [(a, SEGMENT), (b, SEGMENT)]);
+    assert_eq!(segments(&mut it, 2), [(a, SEGMENT), (b, SEGMENT)]);
     it.admit(c, 3_000);
     it.admit(b, 500);
     let expected = [(a, SEGMENT), (c, SEGMENT), (b, 500), (a, 500), (c, SEGMENT), (c, SEGMENT)];
-    assert_eq!(turns(&mut it, 9), expected);
+    assert_eq!(segments(&mut it, 9), expected);
     it.check();
 }
 
 /// Catches: bytes assigned to the file that wrote last; a transfer that ends at the wrong byte; two
 /// transfers of one connection reported as one.
 #[test]
-fn bytes_at_the_sink_belong_to_the_files_in_the_order_of_their_turns() {
+fn the_sink_assigns_bytes_to_files_in_the_order_of_writing() {
     let mut it = aggregate(Overflow::Grow);
     let [a, b] = [0, 1].map(|flow| it.open(flow, flow));
     let part = |at, bytes| Part { at, began: Time::from_secs(at), bytes };
@@ -60,7 +60,7 @@ fn bytes_at_the_sink_belong_to_the_files_in_the_order_of_their_turns() {
     it.promise(b, part(1_000, 700));
     it.admit(a, 1_500);
     it.admit(b, 1_000);
-    turns(&mut it, 3);
+    segments(&mut it, 3);
     it.end(a);
     let mut seen = Transfers::default();
     let mut ended = |it: &mut Aggregate, bytes| {
@@ -82,7 +82,7 @@ fn bytes_at_the_sink_belong_to_the_files_in_the_order_of_their_turns() {
 /// Catches: a limit that ignores bytes in the sender; a file that was stopped first but resumed
 /// last; a parked file that blocks other files, or is never resumed.
 #[test]
-fn stopped_files_resume_in_turn_as_room_appears() {
+fn stopped_files_resume_in_order_as_room_appears() {
     let buffer = Some(Bytes(1_500));
     let mut it = aggregate(Overflow::Slow { queue: Bytes(4_000), buffer });
     let [a, b, c, d] = [0, 1, 2, 3].map(|flow| it.open(flow, flow));
@@ -100,7 +100,7 @@ fn stopped_files_resume_in_turn_as_room_appears() {
     assert_eq!(it.next(), Some(SEGMENT));
     assert_eq!(it.resume(), None);
     it.totals.sent += SEGMENT;
-    // The segment that left was one of `a`, but `c` was stopped earlier, so `c` is read first.
+    // The departed segment was one of `a`, but `c` was stopped earlier, so `c` is read first.
     let resumed = it.resume().unwrap();
     assert_eq!((resumed.0, resumed.2), (c, 500));
     it.check();
@@ -110,7 +110,7 @@ fn stopped_files_resume_in_turn_as_room_appears() {
 /// Catches: a busy time that continues while the queue is empty; a common busy time that counts
 /// while only one gateway is busy.
 #[test]
-fn busy_times_are_those_with_a_queue() {
+fn a_gateway_is_busy_while_its_queue_is_not_empty() {
     let mut sinks = Sinks::default();
     let mut all = [(); 2].map(|()| to(sinks.add(4), Overflow::Grow));
     let at = Time::from_secs;

@@ -2,13 +2,13 @@
 //!
 //! A relay forwards the data of one connection to the next; relays in a row form a *chain*.
 //!
-//! - `arrivals`, and `on-off` with `reconnect`: when a connection to the relay is established, the
-//!   relay opens the next connection of the chain for it.
+//! - `arrivals`, and `on-off` with `reconnect`: the relay opens one further connection for each
+//!   connection that it accepts.
 //! - `web`: the client is the receiver of the chain's last connection and opens that connection.
-//!   The relays then open the connections towards the server. Requests travel from the client, answers from
-//!   the server.
-//! - `on-off` without `reconnect`, and `trace`: one connection each way of the relay for all
-//!   transfers. The engine records the offset at which each transfer ends.
+//!   The relays then open the connections towards the server. Requests travel from the client,
+//!   answers from the server.
+//! - `on-off` without `reconnect`, and `trace`: one connection on each side of the relay carries
+//!   all transfers. The engine records the offset at which each transfer ends.
 //!
 //! Methods of `Engine`, whose fields are in `engine.rs`.
 
@@ -27,8 +27,8 @@ impl<A: Agenda> Engine<'_, A> {
         self.groups[index(self.flows[index(flow)].group)].chain
     }
 
-    /// The end of a connection at a relay is established. The relay opens the next connection of
-    /// the chain, for types that open one for each.
+    /// A connection at a relay is established at end `id`. Under [`Chain::Each`] and
+    /// [`Chain::Asks`], the relay now opens the next connection of the chain.
     pub(super) fn extend(&mut self, id: EndId) {
         let (side, flow) = (id.side(), self.streams.get(id.stream()).flow);
         let asks = match self.chain(flow) {

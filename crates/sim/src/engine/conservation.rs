@@ -1,6 +1,7 @@
 //! Conservation of packets and bytes, checked at the end of every run.
 //!
-//! Methods of `Engine`, whose fields are in `engine.rs`. Methods of `Network`, whose fields are in `network.rs`.
+//! Methods of `Engine`, whose fields are in `engine.rs`. Methods of `Network`, whose fields are in
+//! `network.rs`.
 
 use super::Engine;
 use super::apps::check_bytes;
@@ -33,9 +34,8 @@ impl<A: Agenda> Engine<'_, A> {
 }
 
 impl Network {
-    /// Numbers of packets that gateways created and absorbed. Gateways absorb
-    /// packets that end at a trunk, and held ACKs that they store as records.
-    /// trunk, or held ACKs merged into others).
+    /// Numbers of packets that gateways created and absorbed. Gateways absorb packets that end at a
+    /// trunk, and held ACKs that they store as records.
     fn made_and_absorbed(&self) -> (u64, u64) {
         let all = self.stations.iter().map(Station::made_and_absorbed);
         all.fold((0, 0), |(made, absorbed), it| (made + it.0, absorbed + it.1))

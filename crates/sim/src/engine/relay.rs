@@ -223,7 +223,7 @@ mod tests {
     /// first connection closed before its last byte is read; a transfer time that starts at the
     /// relay.
     #[test]
-    fn files_arrive_whole_and_both_connections_end() {
+    fn files_arrive_whole_and_both_connections_close() {
         for percent in [0, 5] {
             let mut scenario = slower(3, file(400_000));
             lossy(&mut scenario, "r", "q", percent);
@@ -250,8 +250,8 @@ mod tests {
         }
     }
 
-    /// Bytes that the sender sees as acknowledged: at most those delivered, plus those in the
-    /// relay's buffer and in its receive window. Without losses, nearly that many.
+    /// The sender sees at most this many bytes acknowledged: the delivered bytes, plus the relay's
+    /// buffer and its receive window. Without losses, it sees nearly as many.
     ///
     /// Catches: a relay that reads without a limit; a relay that reads all received data as soon as
     /// its buffer has any room.
@@ -278,7 +278,7 @@ mod tests {
     ///
     /// Catches: a relay that does not continue when the second connection has room again.
     #[test]
-    fn the_slower_half_is_filled() {
+    fn the_slower_connection_fills_its_link() {
         let mut scenario = relayed(2, Kind::Greedy, Bytes(60_000));
         scenario.run.duration = Duration::from_secs(10);
         scenario.run.warmup = Duration::from_secs(2);
@@ -290,7 +290,7 @@ mod tests {
 
     /// Catches: a relay that discards data that arrives before its second connection opens.
     #[test]
-    fn a_relay_that_begins_later_hands_on_all() {
+    fn a_relay_that_begins_later_forwards_all_data() {
         for bytes in [1_000, WINDOW, 100_000] {
             let mut scenario = slower(1, file(bytes));
             scenario.traffic[1].start = Start::At(Duration::from_secs(3));
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relay_of_a_relay_hands_on_all() {
+    fn two_relays_in_a_row_forward_all_data() {
         let mut scenario = slower(1, file(300_000));
         let mut back = scenario.traffic[1].clone();
         back.name = "back".into();
@@ -319,7 +319,7 @@ mod tests {
     /// Catches: a connection that continues alone; a failure that is counted for only one of the
     /// two groups.
     #[test]
-    fn when_one_half_fails_the_other_is_reset() {
+    fn when_one_connection_fails_the_other_is_reset() {
         let mut scenario = slower(1, file(50_000_000));
         // The link loses every packet, so the second connection gives up its SYNs.
         lossy(&mut scenario, "r", "q", 100);
@@ -350,7 +350,7 @@ mod tests {
 
     /// Catches: a second connection that waits for ever after the first connection has failed.
     #[test]
-    fn a_first_half_that_fails_takes_the_second_with_it() {
+    fn a_failed_first_connection_resets_the_second() {
         let mut scenario = slower(1, file(50_000_000));
         lossy(&mut scenario, "l", "r", 100);
         scenario.run.duration = Duration::from_secs(300);

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use tidegate_core::Count;
 use tidegate_core::link::{Link, LinkChange, LinkConfig};
 use tidegate_core::packet::Note;
 use tidegate_core::qdisc::Backlog;
-use tidegate_core::report::Count;
 use tidegate_core::{Cx, Packet, PacketId, PacketPool, Tally, Time};
 
 use super::{Leads, since};
@@ -134,7 +134,7 @@ impl Lane {
         tally.copied().unwrap_or_default()
     }
 
-    /// Takes over the drops and marks of one call into the link, and clears `tally`.
+    /// Adds the drops and marks of one call of the link to its counters, and clears `tally`.
     #[inline]
     fn took(&mut self, tally: &mut Tally) {
         if tally.drops.total() + tally.marks.total() > 0 {

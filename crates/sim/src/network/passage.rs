@@ -13,8 +13,8 @@
 
 use std::time::Duration;
 
+use tidegate_core::Count;
 use tidegate_core::packet::{Direction, Ecn};
-use tidegate_core::report::Count;
 use tidegate_core::{Packet, PacketPool, Time};
 
 use super::rounds::Rounds;

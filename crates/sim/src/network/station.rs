@@ -6,12 +6,13 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use tidegate_core::Count;
 use tidegate_core::ack::Counts as AckCounts;
 use tidegate_core::emulator::{Emulator, EmulatorConfig, EmulatorReport, RouteReport};
 use tidegate_core::gateway::{Gateway, GatewayConfig};
 use tidegate_core::packet::{Direction, Facts, FlowId, Member};
 use tidegate_core::random::Random;
-use tidegate_core::report::{AggregateReport, ClassReport, Count, Report};
+use tidegate_core::report::{AggregateReport, ClassReport, Report};
 use tidegate_core::trunk::TrunkReport;
 use tidegate_core::{Machine, Packet, PacketId, PortId, Reason, Tally, Time};
 
@@ -298,7 +299,7 @@ impl Station {
         }
     }
 
-    /// Gives each packet that the gateway has copied the tag of its original.
+    /// Gives each copy that the gateway has made of a packet the tag of the original.
     #[inline]
     fn copy_tags(&mut self) {
         let Works::Gateway(gateway) = &mut self.works else { return };
@@ -385,7 +386,7 @@ impl Network {
     }
 
     /// The timer of a station has expired.
-    pub(crate) fn turn(&mut self, agenda: &mut impl Agenda, now: Time, station: u32) {
+    pub(crate) fn station_due(&mut self, agenda: &mut impl Agenda, now: Time, station: u32) {
         self.stations[index(station)].armed = Time::MAX;
         self.drain(agenda, now, station);
     }

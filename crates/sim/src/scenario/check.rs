@@ -536,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_must_have_a_way_there_and_over_tcp_back() {
+    fn a_packet_needs_a_path_and_tcp_also_a_path_back() {
         let one_way = |it: &mut Scenario| it.links[0].back = None;
         assert!(said(one_way).starts_with("traffic[0].from: no links lead from `b` to `a`"));
         let (rate, packet) = (Rate::from_mbps(1), 500);

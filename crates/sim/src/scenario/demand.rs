@@ -2,7 +2,8 @@
 //! sink.
 //!
 //! Formula: `sum (rho_i + epsilon) < 1` is sufficient for the weights to converge. `rho_i` is the
-//! load of gateway `i` as a fraction of the link's rate.
+//! load of gateway `i` as a fraction of the link's rate. `epsilon` is the constant in the adjuster's
+//! increase of a weight, `w += 0.5 (delta' + epsilon) w`.
 //!
 //! Source: `itcp`, Proposition 1 (stability of the weights).
 //!
@@ -21,7 +22,7 @@ use crate::routes::{Graph, Names, Routes, index, names, number};
 pub struct Demand {
     /// Index in [`Scenario::traffic`] of the last of their aggregates.
     pub traffic: usize,
-    /// `sum (rho_i + epsilon)`.
+    /// `sum (rho_i + epsilon)`, which should be below 1.
     pub sum: Factor,
 }
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tidegate_core::{Bytes, Rate, itcp, tcp};
 
-/// A named group of flows with the same kind of source. The results show each flow and the whole group.
+/// A named group of flows with the same kind of source. The results show each flow and the whole
+/// group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traffic {
     /// The unique name of the group.

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
+use tidegate_core::Count;
 use tidegate_core::marking::Marks;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::{Action, Mode, Policy};
 use tidegate_core::qdisc::Backlog;
 use tidegate_core::report::{
-    AggregateReport, ClassReport, ControlReport, Count, FlowReport, Limit, PromiseReport, Triggers,
+    AggregateReport, ClassReport, ControlReport, FlowReport, Limit, PromiseReport, Triggers,
     TunnelReport, UnresponsiveFlow,
 };
 use tidegate_core::{ByReason, Reason};

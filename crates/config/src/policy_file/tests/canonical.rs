@@ -62,7 +62,7 @@ proptest! {
     }
 }
 
-/// Catches: other tables than policies, classes and trunks in the text; items in the order of the
+/// Catches: a text with tables other than policies, classes and trunks; items in the order of the
 /// file.
 #[test]
 fn canonical_text_is_sorted_and_in_base_units() {
@@ -127,7 +127,7 @@ fn canonical_text_does_not_depend_on_the_parts() {
     assert_eq!(apart, text(&[item("a"), item("b"), item("c")]));
 }
 
-/// Catches: a canonical text although a value is invalid.
+/// Catches: a canonical text that is returned although a value is invalid.
 #[test]
 fn a_set_with_a_wrong_value_has_no_canonical_text() {
     for wrong in [

@@ -50,7 +50,7 @@ fn classes_of_jobs_have_bounds_ratios_and_one_buffer() {
 /// Catches: a term of `class-tree` that is accepted without effect; an error that marks another
 /// line.
 #[test]
-fn terms_of_the_other_scheduler_are_refused_where_they_stand() {
+fn errors_mark_terms_that_the_scheduler_does_not_have() {
     let class = "[[class]]\nname = \"a\"\n";
     for line in [
         "parent = \"default\"",
@@ -77,14 +77,14 @@ fn terms_of_the_other_scheduler_are_refused_where_they_stand() {
     assert_eq!(errors(&format!("{PORTS}{buffer}\n")), one("TG0048", buffer));
 }
 
-/// Classes that share a buffer have the marking of the link, not one each.
+/// Classes that share a buffer share the marking of the link. They have no markings of their own.
 #[test]
-fn the_link_may_have_a_marking_where_classes_share_a_buffer() {
+fn classes_with_a_common_buffer_share_the_marking_of_the_link() {
     assert_eq!(of("marking = \"reference\"\n[[class]]\nname = \"a\"\n"), []);
 }
 
 #[test]
-fn promises_that_cannot_be_kept_are_refused_where_they_stand() {
+fn errors_mark_bounds_and_ratios_that_contradict_each_other() {
     let class = |name: &str, line: &str| format!("[[class]]\nname = \"{name}\"\n{line}\n");
     let all = class("a", "guarantee = \"4 Mbit/s\"") + &class("b", "guarantee = \"6 Mbit/s\"");
     assert_eq!(of(&all), one("TG0032", "guarantee = \"6 Mbit/s\""));

@@ -13,7 +13,7 @@ fn names(queue: &QdiscSpec) -> (&'static str, Option<&'static str>) {
 /// Catches: "fq-codel" as the default queue beside a marking; a class without a queue that lacks
 /// the gateway's marking; a class with its own queue that inherits the gateway's marking.
 #[test]
-fn a_queue_with_a_marking_is_per_flow_unless_it_is_written() {
+fn the_default_queue_with_a_marking_is_per_flow() {
     let config = parsed(&format!(
         "{PORTS}rate = {{ up = \"9 Mbit/s\" }}\nmarking = \"reference\"\n\
          [[class]]\nname = \"a\"\n\
@@ -35,7 +35,7 @@ fn a_queue_with_a_marking_is_per_flow_unless_it_is_written() {
 
 /// Catches: a parameter that is accepted although it is zero or out of its range.
 #[test]
-fn parameters_that_no_tracker_works_with_are_refused_by_name() {
+fn invalid_parameters_of_trackers_are_refused_by_name() {
     for (parameter, field) in [
         ("k = 0", "`k`"),
         ("a = 1.5", "`a`"),

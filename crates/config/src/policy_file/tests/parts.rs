@@ -31,10 +31,10 @@ fn the_items_of_all_parts_are_one_set() {
     assert_eq!(config, parsed(&whole));
 }
 
-/// Catches: line numbers that continue from the first part; every finding reported for the first
-/// part; a second place without the name of its part.
+/// Catches: line numbers that continue from the first part; findings that are all reported for the
+/// first part; a related position without the name of its part.
 #[test]
-fn a_finding_names_its_part_and_the_other_one() {
+fn a_finding_names_its_part_and_the_part_of_the_related_position() {
     let file = format!("{PORTS}{}", policy("web"));
     let parts = [part("etcd lab /tidegate/policy/web", &format!("\n{}", policy("web")))];
     let (config, found) = parse_parts("main.toml", &file, |_| parts.to_vec(), None);
@@ -56,7 +56,7 @@ fn a_finding_names_its_part_and_the_other_one() {
 /// Catches: the first lines of a part read as fields of the previous part's last table; a part that
 /// changes the settings of the gateway.
 #[test]
-fn a_part_holds_items_only() {
+fn a_part_contains_only_policies_classes_and_trunks() {
     let gateway = part("evil", "[gateway]\nrate = { up = \"1 bit/s\" }\n");
     let loose = part("loose", "mode = \"observe\"\n");
     let single = part("single", "[policy]\nname = \"x\"\n");
@@ -120,7 +120,7 @@ fn a_source_has_its_fields_and_its_defaults() {
 /// Catches: an item that still contains its name as a field; items in the wrong order; a text that
 /// does not parse to the same item.
 #[test]
-fn a_document_is_its_items() {
+fn items_of_a_document_make_the_same_document() {
     let text = "[[policy]]\nname = \"a\"\nmatch = { dst = [\"10.0.0.0/8\"] }\n[[class]]\nname = \"c\"\nweight = 2\n";
     let found = items(&part("x", text)).unwrap();
     let names: Vec<_> = found.iter().map(|it| (it.kind.word(), it.name.as_str())).collect();
@@ -135,10 +135,10 @@ fn a_document_is_its_items() {
     );
 }
 
-/// Catches: a `push` to a repository that stores a field under its earlier name, or drops one of
-/// two names.
+/// Catches: a `push` to a repository that stores a field under its earlier name; a `push` that
+/// drops a field written under both names.
 #[test]
-fn items_of_policies_have_new_names_of_fields() {
+fn items_have_the_new_names_of_renamed_fields() {
     let fields = |rest: &str| {
         let text = format!("[[policy]]\nname = \"a\"\n{rest}\n");
         items(&part("x", &text)).unwrap().remove(0).fields

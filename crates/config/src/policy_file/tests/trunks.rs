@@ -37,7 +37,7 @@ fn a_trunk_has_its_fields_and_its_defaults() {
 }
 
 #[test]
-fn a_tcp_table_may_say_how_management_connections_begin() {
+fn a_tcp_table_sets_the_initial_window_of_management_connections() {
     let config = parsed(&format!(
         "{PORTS}[[trunk]]\nname = \"t\"\n{ENDS}\
          tcp = {{ profile = \"rfc\", initial_window = 4, initial_threshold = 100 }}\n"
@@ -47,7 +47,7 @@ fn a_tcp_table_may_say_how_management_connections_begin() {
 }
 
 #[test]
-fn user_packets_travel_in_datagrams_where_that_is_written() {
+fn the_field_encapsulation_puts_user_packets_into_datagrams() {
     let config = parsed(&format!(
         "{PORTS}[[trunk]]\nname = \"plain\"\n{ENDS}\
          [[trunk]]\nname = \"t\"\n{ENDS}port = 4800\nencapsulation = \"udp\"\nmtu = \"1351 B\"\nvlan = 7\n\
@@ -61,9 +61,10 @@ fn user_packets_travel_in_datagrams_where_that_is_written() {
     assert_eq!(config.trunk_ends[1].as_ref().and_then(|it| it.mtu), Some(1_351));
 }
 
-/// Catches: a check that compares trunks with epochs only with each other.
+/// Catches: a check that compares trunks with epochs only with each other, and not with other
+/// trunks.
 #[test]
-fn user_packets_of_a_trunk_with_epochs_are_not_taken_for_those_of_any_other() {
+fn a_trunk_with_epochs_shares_its_class_with_no_other_trunk() {
     let other = "[[trunk]]\nname = \"u\"\nlocal = \"192.0.2.1\"\npeer = \"192.0.2.3\"\n";
     let text = format!("{PORTS}[[trunk]]\nname = \"e\"\n{ENDS}probing = \"epochs\"\n{other}");
     let said = parse("test.toml", &text, None).1.render(false);
@@ -86,10 +87,10 @@ fn a_trunk_with_epochs_takes_one_pair_of_ports_and_a_class_of_its_own() {
     assert_eq!((third.probing, third.assured), (Probing::Management, 3));
 }
 
-/// Catches: the rate adjuster's defaults of aggregate gateways used for a trunk; a weight that does
-/// not reach the core; probing "vegas" with a congestion control without weights.
+/// Catches: a trunk that gets the rate adjuster's defaults for aggregate gateways; a weight that
+/// does not reach the core; probing "vegas" with a congestion control without weights.
 #[test]
-fn a_trunk_has_a_weight_by_number_by_law_or_as_a_table() {
+fn the_weight_of_a_trunk_is_a_number_a_rule_or_a_table() {
     let trunk = |fields: &str| {
         let text = format!("{PORTS}[[trunk]]\nname = \"t\"\n{ENDS}{fields}\n");
         parsed(&text).gateway.trunks.remove(0)
@@ -265,8 +266,8 @@ fn trunks_that_cannot_work_are_refused_with_the_reason() {
     parsed(&format!("{PORTS}{rate}{}", two("port = 4762\nguarantee = \"1 Mbit/s\"")));
 }
 
-/// Catches: fields for sharing accepted without a profile; ACK control accepted together with
-/// fairness between hosts; a policy that loses its class when it has a trunk.
+/// Catches: a policy without a profile that accepts fields for sharing a profile; ACK control
+/// together with fairness between hosts; a policy that loses its class when it has a trunk.
 #[test]
 fn a_policy_with_a_trunk_has_a_class_and_shares_its_profile_if_it_has_one() {
     let class = "rate = { up = \"4 Mbit/s\" }\n[[class]]\nname = \"c\"\n";
@@ -275,12 +276,12 @@ fn a_policy_with_a_trunk_has_a_class_and_shares_its_profile_if_it_has_one() {
     let file = |fields: &str| format!("{PORTS}{class}{trunk}{policy}{fields}\n");
     let pass = "action = \"pass\"";
     let shape = "action = \"shape\"\nprofile = { mean = \"3 Mbit/s\" }\nfair_between = \"hosts\"";
-    let told = format!("{shape}\nack_control = \"postack\"");
+    let controlled = format!("{shape}\nack_control = \"postack\"");
     for (fields, expected) in [
         (format!("{pass}\nallocation = \"drr\""), "`allocation` has no meaning with this action"),
         (format!("{pass}\nweights = []"), "`weights` has no meaning with this action"),
         (format!("{pass}\nfair_between = \"hosts\""), "`fair_between` has no meaning with this"),
-        (told, "with this ACK control a profile is shared between flows"),
+        (controlled, "with this ACK control a profile is shared between flows"),
     ] {
         let (config, found) = parse("test.toml", &file(&fields), None);
         let said = found.render(false);
@@ -321,7 +322,7 @@ fn vmss_is_at_least_the_length_of_a_management_packet() {
     parsed(&trunk(v6, "94 B"));
 }
 
-/// Two excessive guarantees cause a single finding, which marks the first of them.
+/// Two excessive guarantees cause a single finding, which marks the first of the two.
 ///
 /// Catches: a finding at the last guarantee; a finding that does not also mark the rate of the
 /// link.
@@ -363,7 +364,7 @@ fn guarantees_that_leave_control_traffic_no_room_cause_a_warning() {
     assert!(!found("3920 kbit/s").contains("TG0032"));
 }
 
-/// The whole message, with both places and the correction.
+/// Checks the whole message, with both marked positions and the correction.
 #[test]
 fn an_impossible_ceiling_is_reported_with_the_value_that_it_contradicts() {
     for (fields, expected) in [
@@ -415,7 +416,7 @@ fn host() -> Host {
 }
 
 #[test]
-fn a_live_gateway_needs_a_next_hop_and_a_key_and_is_told_which() {
+fn messages_name_the_missing_next_hop_or_key_of_a_live_gateway() {
     let trunk = |fields: &str| format!("{PORTS}[[trunk]]\nname = \"t\"\n{ENDS}{fields}");
     let (next_hop, key) = LIVE.split_once('\n').unwrap();
     for (fields, missing) in [(key, "`next_hop`"), (next_hop, "`key_file`")] {
@@ -439,7 +440,7 @@ fn a_live_gateway_needs_a_next_hop_and_a_key_and_is_told_which() {
 }
 
 #[test]
-fn a_next_hop_or_key_that_cannot_be_is_said_where_it_stands() {
+fn messages_mark_an_invalid_next_hop_or_key() {
     for (from, to, code, expected) in [
         ("192.0.2.254", "2001:db8::1", "TG0036", "2001:db8::1 cannot be the next hop"),
         ("192.0.2.254", "192.0.2.1", "TG0036", "192.0.2.1 cannot be the next hop"),
@@ -458,7 +459,7 @@ fn a_next_hop_or_key_that_cannot_be_is_said_where_it_stands() {
 }
 
 #[test]
-fn the_sites_of_the_examples_are_each_others_other_ends() {
+fn the_two_sites_of_the_examples_fit_each_other() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let [north, south] = ["site-north.toml", "site-south.toml"].map(|name| {
         let text = std::fs::read_to_string(folder.join(name)).unwrap();

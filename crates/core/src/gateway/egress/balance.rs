@@ -16,7 +16,7 @@
 
 use std::time::Duration;
 
-use crate::gateway::Overhead;
+use crate::link::Overhead;
 use crate::meter::{Nanobits, TokenBucket, nanobits};
 use crate::{Bytes, Packet, Rate, Time};
 

@@ -4,7 +4,7 @@ use super::trunks::results;
 
 /// A scenario with two TCP senders and two UDP senders, all from host `from` to host `to`. A policy
 /// of 10 Mbit/s with ACK control shapes them. UDP offers 5.5 Mbit/s.
-fn half_of_it_udp(from: &str, to: &str) -> String {
+fn half_udp(from: &str, to: &str) -> String {
     format!(
         r#"
 [run]
@@ -50,13 +50,13 @@ packet = "1042 B"
     )
 }
 
-/// Catches: windows for the whole rate of the policy, as if there were no UDP. ACKs would then be
-/// held for as long as `max_hold`, and data would wait for 100 ms. Downloads would exceed the
-/// profile by 5 %.
+/// Catches: windows for the whole rate of the policy, as if no UDP packets were sent. The gateway
+/// would then hold ACKs up to its limit `max_hold`, data would wait for 100 ms, and downloads would
+/// exceed the policy's rate by 5 %.
 #[test]
-fn beside_udp_data_of_tcp_does_not_wait_and_downloads_keep_to_the_profile() {
+fn beside_udp_tcp_data_does_not_wait_and_downloads_keep_to_the_rate() {
     for (from, to) in [("near", "far"), ("far", "near")] {
-        let results = results(&half_of_it_udp(from, to));
+        let results = results(&half_udp(from, to));
         let groups = results.table("groups").unwrap();
         let [tcp, udp] = *groups.real("throughput_bps") else { panic!("two groups") };
         assert!(tcp > 4.9e6 && udp > 4.9e6 && tcp + udp < 10.05e6, "{tcp} and {udp} bit/s");

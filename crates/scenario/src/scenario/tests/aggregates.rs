@@ -77,10 +77,10 @@ fn an_aggregate_is_read_with_its_overflow_and_adjuster() {
     assert!(matches!(it.probes.as_slice(), [Probe::Aggregate { traffic }] if traffic == "long"));
 }
 
-/// Catches: a default of `overflow` or `weight` other than none; a rate adjuster written as a name
-/// alone that is ignored.
+/// Catches: a default limit of the queue, or a default rate adjuster, where none is written; a rate
+/// adjuster that is ignored if written as a name without parameters.
 #[test]
-fn an_aggregate_may_grow_and_name_its_adjuster_alone() {
+fn an_aggregate_has_no_limit_by_default_and_its_adjuster_may_be_a_name() {
     let text =
         AGGREGATE.replace("overflow = \"slow\"\nqueue = \"64 MiB\"\nbuffer = \"256 KiB\"\n", "");
     let table = AGGREGATE.lines().find(|line| line.starts_with("weight")).unwrap();
@@ -95,8 +95,9 @@ fn an_aggregate_may_grow_and_name_its_adjuster_alone() {
     }
 }
 
-/// Loads of 60 kB and 180 kB per second on 2 Mbit/s are 0.24 and 0.72. With `epsilon` = 0.1 for
-/// each, the sum is 1.16.
+/// Loads of 60 kB/s and 180 kB/s on a link of 2 Mbit/s are 0.24 and 0.72 of its rate. Each load is
+/// raised by the adjuster's parameter `epsilon` = 0.1, so the sum is 1.16. Above 1, the weights may
+/// not converge.
 ///
 /// Catches: a sum without `epsilon`, or over a single gateway; loads computed in bytes; the rate of
 /// the wrong link.
@@ -144,7 +145,7 @@ weight = "literal"
     assert_eq!(said(&text.replace("weight = \"literal\"", "weight = \"measured\"")), "");
 }
 
-/// Catches: a check that is left out; a message that marks another place.
+/// Catches: a rule that is not checked; a message that marks another part of the file.
 #[test]
 fn each_error_of_an_aggregate_connection_is_reported_at_its_field() {
     let cases = [

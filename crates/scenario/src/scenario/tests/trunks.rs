@@ -20,8 +20,9 @@ fn drops_at(results: &Results, place: &str) -> u64 {
     places.zip(drops.whole("dropped_packets")).filter(|it| it.0 == place).map(|it| *it.1).sum()
 }
 
-/// Each of two trunks has a guarantee of 1 Mbit/s on a path of 10 Mbit/s. The remainder is shared
-/// by VMSS, two to one. The trunk with the larger VMSS gets slightly less than twice the share, as
+/// Each of two trunks has a guarantee of 1 Mbit/s on a path of 10 Mbit/s. The trunks share the
+/// remainder in the ratio two to one of their VMSS (the size of a trunk's virtual segments). The
+/// trunk with the larger VMSS gets slightly less than twice the share, as
 /// `docs/understand/trunking.md` explains.
 #[test]
 fn trunks_share_a_path_by_their_vmss_whatever_their_users_send() {
@@ -34,8 +35,8 @@ fn trunks_share_a_path_by_their_vmss_whatever_their_users_send() {
 }
 
 /// The scenario `trunk.toml` without guarantees, for 20 s after a warm-up of 5 s. From 2 s on, both
-/// sites send more than the path carries. Before, a few packets let Vegas measure the round-trip
-/// time of the empty path.
+/// sites send more than the path carries. Until then, few packets travel, so the congestion control
+/// Vegas can measure the round-trip time of the empty path.
 fn weighted(north: &str, south: &str) -> String {
     let mut text = example("trunk.toml");
     for (from, to) in [
@@ -102,7 +103,7 @@ fn two_trunks_share_a_path_by_their_numbers_of_connections() {
 ///
 /// Catches: a weight that rises without load, or never falls.
 #[test]
-fn a_measured_weight_goes_to_the_site_with_the_load() {
+fn the_loaded_site_gets_the_larger_measured_weight() {
     let measured =
         "probing = \"vegas\"\nweight = { kind = \"measured\", every = \"50 ms\", samples = 20 }";
     let text = weighted(measured, measured).replace("flows = 4", "flows = 1");
@@ -110,8 +111,8 @@ fn a_measured_weight_goes_to_the_site_with_the_load() {
     let results = results(&text);
     let trunks = results.table("trunks").unwrap();
     let [idle, loaded] = trunks.real("weight")[..2] else { panic!("{trunks:?}") };
-    // One of 17 shares would be 0.56 Mbit/s, so the site that sends 1 Mbit/s needs a weight of
-    // about two.
+    // The site that sends 1 Mbit/s needs a weight of about two. With weight 1 beside a weight of
+    // 16, it would get one of 17 parts, 0.56 Mbit/s.
     assert!((1.0..5.0).contains(&idle) && loaded > 8.0, "{idle} {loaded}");
     let rates = results.table("groups").unwrap().real("throughput_bps");
     // The rate adjuster lowers the weight in rounds without load, and needs some rounds to raise it
@@ -124,7 +125,7 @@ fn a_measured_weight_goes_to_the_site_with_the_load() {
 
 /// Catches: a ceiling that does not reach the simulator.
 #[test]
-fn a_site_under_a_ceiling_leaves_the_rest_to_the_other() {
+fn a_site_with_a_ceiling_lets_the_other_use_the_remainder() {
     let vmss = "vmss = \"3000 B\"\n";
     let held = example("trunk.toml").replace(vmss, &format!("{vmss}ceiling = \"2 Mbit/s\"\n"));
     let results = results(&held);
@@ -156,7 +157,7 @@ fn a_trunk_without_its_other_end_is_refused() {
 /// Catches: ACK control that looks at the link's queue, although the data waits for the trunk.
 #[test]
 fn ack_control_keeps_the_queue_of_a_trunk_short_without_losses() {
-    let told = "action = \"shape\"\nprofile = { mean = \"20 Mbit/s\" }\nack_control = \"postack\"\ntrunk = \"north\"";
+    let controlled = "action = \"shape\"\nprofile = { mean = \"20 Mbit/s\" }\nack_control = \"postack\"\ntrunk = \"north\"";
     let plain = "action = \"pass\"\ntrunk = \"north\"";
     let text = example("trunk.toml");
     let [queue, limited] = [
@@ -164,7 +165,7 @@ fn ack_control_keeps_the_queue_of_a_trunk_short_without_losses() {
         r#"{ kind = "drop-tail", limit = "100 kB" }"#,
     ];
     let text = text.replacen(queue, limited, 1);
-    let [before, after] = [text.clone(), text.replace(plain, told)].map(|text| {
+    let [before, after] = [text.clone(), text.replace(plain, controlled)].map(|text| {
         let results = results(&text);
         let groups = results.table("groups").unwrap();
         let [delay, rate] =
@@ -176,7 +177,7 @@ fn ack_control_keeps_the_queue_of_a_trunk_short_without_losses() {
 }
 
 #[test]
-fn guarantees_of_trunks_that_the_link_behind_them_cannot_carry_are_refused() {
+fn guarantees_of_trunks_above_the_rate_of_their_link_are_refused() {
     let slow = |rate: &str| {
         let link = "from = \"north.wan\"\nto = \"path\"\nrate = ";
         let text = example("trunk.toml");

@@ -2,9 +2,9 @@
 
 use super::trunks::results;
 
-/// A line with the rates `up` and `down` and two computers. `queue` replaces the default queue of
-/// its gateway, and `more` is the traffic.
-fn line(up: &str, down: &str, queue: &str, more: &str) -> String {
+/// A scenario with an access line of the rates `up` and `down`, and two computers. `queue` replaces
+/// the default queue of its gateway, and `more` is the traffic.
+fn scenario(up: &str, down: &str, queue: &str, more: &str) -> String {
     format!(
         r#"
 [run]
@@ -57,18 +57,18 @@ fn first(text: &str) -> f64 {
     results.table("groups").unwrap().real("goodput_bps")[0]
 }
 
-/// An ADSL line with ATM cells and PPPoE. Of its rate without uploads, a download should keep 0.9.
-/// The mean over ten seeds of 30 s is 0.91; with `fq-codel` it is 0.22.
+/// An ADSL line with ATM cells and PPPoE. A download should keep 0.9 of the rate that it has
+/// without uploads. The mean over ten seeds of 30 s is 0.91; with `fq-codel` it is 0.22.
 ///
-/// Catches: `fq-codel` as the default queue (0.22); ACKs that wait behind new flows of data (0.50
-/// for uploads of the same computer); ACKs that are not thinned.
+/// Catches: `fq-codel` as the default queue (0.22); ACKs that wait behind data of new flows (0.50
+/// for uploads of the same computer); a gateway that does not discard superseded ACKs.
 #[test]
 fn a_download_keeps_its_rate_beside_32_uploads_of_any_computer() {
     const DOWNLOAD: &str =
         "[[traffic]]\nname = \"download\"\nkind = \"greedy\"\nfrom = \"server\"\nto = \"pc\"\n";
     let adsl = |queue: &str, more: &str| {
         let fields = format!("overhead = \"pppoe-llcsnap\"\n{queue}");
-        first(&line("0.83 Mbit/s", "10.8 Mbit/s", &fields, &format!("{DOWNLOAD}{more}")))
+        first(&scenario("0.83 Mbit/s", "10.8 Mbit/s", &fields, &format!("{DOWNLOAD}{more}")))
     };
     let alone = adsl("", "");
     for from in ["box", "pc"] {
@@ -79,13 +79,13 @@ fn a_download_keeps_its_rate_beside_32_uploads_of_any_computer() {
     assert!(before < 0.5, "{before}");
 }
 
-/// Catches: round robin between flows in place of hosts, with which the stream gets 0.22 Mbit/s.
+/// Catches: round robin between flows instead of hosts, so that the stream gets only 0.22 Mbit/s.
 #[test]
 fn a_stream_keeps_its_rate_beside_60_uploads_of_another_computer() {
     let stream = "[[traffic]]\nname = \"stream\"\nkind = \"cbr\"\nprotocol = \"udp\"\nfrom = \"pc\"\nto = \"server\"\n\
                   rate = \"3 Mbit/s\"\npacket = \"1000 B\"\n";
     let more = format!("{stream}{}", uploads("box", 60));
-    let results = results(&line("10 Mbit/s", "250 Mbit/s", "overhead = \"ethernet\"", &more));
+    let results = results(&scenario("10 Mbit/s", "250 Mbit/s", "overhead = \"ethernet\"", &more));
     let rate = results.table("groups").unwrap().real("throughput_bps")[0];
     assert!((2.99e6..3.01e6).contains(&rate), "{rate}");
 }

@@ -320,7 +320,8 @@ fn a_measured_weight_follows_the_load() {
     assert!(mean(first) > 1.2 * mean(second), "{} {}", mean(first), mean(second));
 }
 
-/// Catches: a weight bounded by the number of connections at the last round, not now.
+/// Catches: a weight bounded by the number of connections at the end of the last round instead of
+/// the present number.
 #[test]
 fn the_number_of_connections_bounds_the_weight() {
     let mut scenario = gathered(1, 3, &arrivals(1_000, 20_000), Overflow::Grow);

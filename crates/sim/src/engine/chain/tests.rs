@@ -70,7 +70,7 @@ fn transfers(results: &Results, group: &str) -> (Vec<u64>, Vec<f64>) {
 /// complete at the relay; all transfers of a connection counted as one; a client whose think time
 /// begins when the answer reaches the relay; a request that never reaches the server.
 #[test]
-fn each_transfer_passes_both_halves() {
+fn each_transfer_passes_both_connections() {
     for kind in kinds() {
         for percent in [0, 1] {
             let mut scenario = scenario(&kind);
@@ -91,7 +91,7 @@ fn each_transfer_passes_both_halves() {
 
 /// Catches: a second relay in a row that opens no third connection, or forwards to the wrong one.
 #[test]
-fn a_relay_of_a_relay_passes_each_transfer() {
+fn two_relays_in_a_row_pass_each_transfer() {
     for kind in kinds() {
         let mut scenario = scenario(&kind);
         let mut back = scenario.traffic[1].clone();
@@ -108,7 +108,7 @@ fn a_relay_of_a_relay_passes_each_transfer() {
 /// Catches: a client that waits for ever after a failure; a failure that is counted for only one of
 /// the two groups.
 #[test]
-fn sources_go_on_when_a_half_fails() {
+fn sources_continue_when_a_connection_of_the_chain_fails() {
     for kind in kinds().into_iter().take(4) {
         let mut scenario = scenario(&kind);
         lossy(&mut scenario, "r", "q", 100);

@@ -1,4 +1,4 @@
-//! ACK-controlled flows: a data segment departs upwards, and its ACK comes back and triggers the
+//! Flows under ACK control: a data segment departs upwards, and its ACK comes back and triggers the
 //! next segment.
 
 use std::ops::Range;
@@ -22,7 +22,7 @@ pub(super) struct Circuit {
     flows: Vec<Round>,
     now: Time,
     /// Number of departed data segments.
-    left: u64,
+    departed: u64,
 }
 
 /// A flow, and the sequence number of the next byte that its sender sends.
@@ -31,16 +31,15 @@ struct Round {
     next: u32,
 }
 
-/// Rate of the policy, above the 750 Mbit/s of `postack`, A001-9 (throughput of the paper's
-/// prototype). At this rate, the data in flight of 10,000 flows takes an eighth of a second.
-/// Because the path itself is short, the gateway releases ACKs early at first, until its holds have
-/// grown to this time.
+/// Rate of the policy. It is above the throughput of the paper's prototype, 750 Mbit/s (`postack`,
+/// A001-9). At this rate, the data in flight of 10,000 flows takes an eighth of a second. The path
+/// itself is short, so the gateway first releases ACKs early, until it holds them for this time.
 const RATE: Rate = Rate::from_mbps(2_000);
 const IN_FLIGHT: u32 = 2;
 const MSS: u32 = 1_448;
 
-/// Number of flows that send together while a measurement prepares idle flows. If more flows sent
-/// together, each would need a buffer of its own.
+/// Idle flows are prepared in groups of this size, whose flows send together. In a larger group,
+/// more packets would need a buffer at once.
 pub(crate) const GROUP: u32 = 1_000;
 
 /// Time between the steps of a handshake.
@@ -51,23 +50,23 @@ const LONG: Duration = Duration::from_secs(10);
 
 /// A gateway with this many flows under PostACK, in steady state.
 pub(super) fn postack(flows: u32, seed: u64) -> anyhow::Result<Circuit> {
-    let signal = Some(AckSpec::PostAck(Default::default()));
-    let mut circuit = Circuit::new(signal, flows, flows, seed)?;
+    let control = Some(AckSpec::PostAck(Default::default()));
+    let mut circuit = Circuit::new(control, flows, flows, seed)?;
     circuit.begin(0..flows);
     circuit.run(u64::from(flows) * 4);
     Ok(circuit)
 }
 
-/// A gateway whose flows have sent data, received their ACKs, and become idle. With `signal`,
+/// A gateway whose flows have sent data, received their ACKs, and become idle. With `control`,
 /// PostACK has held all these ACKs.
-pub(crate) fn answered(signal: bool, flows: u32) -> anyhow::Result<Gateway> {
-    let spec = signal.then(|| AckSpec::PostAck(Default::default()));
+pub(crate) fn answered(control: bool, flows: u32) -> anyhow::Result<Gateway> {
+    let spec = control.then(|| AckSpec::PostAck(Default::default()));
     let mut circuit = Circuit::new(spec, flows, GROUP, 1)?;
     for first in (0..flows).step_by(index(GROUP.into())) {
         circuit.begin(first..flows.min(first + GROUP));
         circuit.settle()?;
     }
-    let expected = if signal { u64::from(flows * IN_FLIGHT) } else { 0 };
+    let expected = if control { u64::from(flows * IN_FLIGHT) } else { 0 };
     let delayed: u64 = circuit.gateway.report().aggregates.iter().map(|it| it.acks.delayed).sum();
     anyhow::ensure!(delayed == expected, "{delayed} ACKs were held, not {expected}");
     Ok(circuit.gateway)
@@ -75,8 +74,8 @@ pub(crate) fn answered(signal: bool, flows: u32) -> anyhow::Result<Gateway> {
 
 impl Circuit {
     /// A case with `flows` flows, of which `at_once` send at the same time.
-    fn new(signal: Option<AckSpec>, flows: u32, at_once: u32, seed: u64) -> anyhow::Result<Self> {
-        let policies = PolicySet::new(vec![policy(signal, at_once)?])?;
+    fn new(control: Option<AckSpec>, flows: u32, at_once: u32, seed: u64) -> anyhow::Result<Self> {
+        let policies = PolicySet::new(vec![policy(control, at_once)?])?;
         let mut config = gateway::config(None, flows, seed);
         config.packets = at_once.saturating_mul(2 * IN_FLIGHT) + 4_096;
         let mut gateway = Gateway::new(&config, policies, Time::ZERO);
@@ -84,7 +83,7 @@ impl Circuit {
         let mut random = Random::new(seed, 1);
         let key = |number| Round { key: flows::key(number, &mut random), next: 1 };
         let flows = (0..flows).map(key).collect();
-        let mut circuit = Self { gateway, flows, now: Time::from_millis(1), left: 0 };
+        let mut circuit = Self { gateway, flows, now: Time::from_millis(1), departed: 0 };
         circuit.shake_hands();
         Ok(circuit)
     }
@@ -150,11 +149,11 @@ impl Circuit {
         }
     }
 
-    /// Does what a driver does: sends all packets that may depart. Receivers acknowledge the data;
-    /// with `answers`, senders send a segment for each ACK.
+    /// Acts as the driver: sends all packets that may depart. Receivers acknowledge the data. With
+    /// `answers`, senders send a segment for each ACK.
     fn drain(&mut self, answers: bool) {
         while let Some((flow, tcp)) = self.pop(Gateway::WAN) {
-            self.left += u64::from(tcp.payload > 0);
+            self.departed += u64::from(tcp.payload > 0);
             let ack = tcp.seq.wrapping_add(tcp.payload);
             let flags = TcpFlags(TcpFlags::ACK);
             if tcp.payload > 0 {
@@ -183,19 +182,19 @@ impl Circuit {
 impl Case for Circuit {
     /// One operation: a data segment goes upwards, and its ACK downwards.
     fn run(&mut self, operations: u64) -> u64 {
-        let until = self.left + operations;
-        while self.left < until {
+        let until = self.departed + operations;
+        while self.departed < until {
             let Some(at) = self.gateway.poll_timeout(self.now) else { break };
             self.now = self.now.max(at);
             self.drain(true);
         }
-        self.left + u64::from(self.gateway.pool().in_use())
+        self.departed + u64::from(self.gateway.pool().in_use())
     }
 }
 
 /// A policy that shapes all upward traffic, with or without ACK control. The limit of its queue is
 /// the data that `at_once` flows have in flight.
-fn policy(signal: Option<AckSpec>, at_once: u32) -> anyhow::Result<Policy> {
+fn policy(control: Option<AckSpec>, at_once: u32) -> anyhow::Result<Policy> {
     let profile = sharing::profile(RATE, Bytes(64 << 10))?;
     let allocation = sharing::spec("drr")?;
     let conditioning =
@@ -208,7 +207,7 @@ fn policy(signal: Option<AckSpec>, at_once: u32) -> anyhow::Result<Policy> {
         name: "everything".to_owned(),
         priority: 0,
         filter: Filter { direction: Some(Direction::Up), ..Filter::default() },
-        action: Action::Shape { conditioning, queue, ack_control: signal },
+        action: Action::Shape { conditioning, queue, ack_control: control },
         mode: Mode::Enforce,
         class: None,
         trunk: None,

@@ -20,7 +20,7 @@ use crate::report::{Line, Report};
 use crate::usage::{softirq_threads, time_of};
 
 /// Number of connections, and a smaller number to compare with.
-const CROWD: u64 = 10_000;
+const MANY: u64 = 10_000;
 const FEW: u64 = 100;
 
 /// The total rate in Mbit/s.
@@ -34,8 +34,8 @@ const SEGMENTS: u64 = 20_000;
 /// Mbit/s.
 const COST: f64 = 16.0;
 
-/// Limits for the cost relative to a queue for each flow without ACK control, and relative to few
-/// connections.
+/// Limits for the relative cost of a data packet with its ACK: compared with a queue for each flow
+/// without ACK control, and compared with few connections.
 const TO_QUEUE: f64 = 1.25;
 const TO_FEW: f64 = 1.3;
 
@@ -43,7 +43,7 @@ const ROUNDS: usize = 3;
 const WARM_UP: Duration = Duration::from_secs(4);
 const MEASURED: Duration = Duration::from_secs(4);
 
-/// Duration of the ends in milliseconds, which includes the opening of the connections; and the
+/// Time in milliseconds for which both ends run, including the opening of the connections. Then the
 /// limit of each wait.
 const LASTS: &str = "60000";
 const LIMIT: Duration = Duration::from_secs(50);
@@ -54,8 +54,8 @@ const FRAME_BITS: f64 = 1_514.0 * 8.0;
 /// Length in bytes of a frame with a pure ACK with timestamps.
 const ACK: u64 = 66;
 
-/// The results of one run.
-struct CrowdResult {
+/// The measurements of one run.
+struct RunResult {
     /// Processor time in nanoseconds for each data packet: of the forwarder's process, and of its
     /// interfaces' and softirq threads.
     process: f64,
@@ -69,7 +69,7 @@ struct CrowdResult {
 
 /// The kind of forwarder.
 #[derive(Clone, Copy)]
-enum CrowdForwarder {
+enum ForwarderKind {
     /// Only the loop and its ports, without a gateway. A shaper at the sender's interface limits
     /// the rate.
     Bare,
@@ -77,51 +77,52 @@ enum CrowdForwarder {
     Gateway(u64, &'static str),
 }
 
-const KINDS: [CrowdForwarder; 4] = [
-    CrowdForwarder::Bare,
-    CrowdForwarder::Gateway(CROWD, "none"),
-    CrowdForwarder::Gateway(CROWD, "postack"),
-    CrowdForwarder::Gateway(FEW, "postack"),
+const KINDS: [ForwarderKind; 4] = [
+    ForwarderKind::Bare,
+    ForwarderKind::Gateway(MANY, "none"),
+    ForwarderKind::Gateway(MANY, "postack"),
+    ForwarderKind::Gateway(FEW, "postack"),
 ];
 
 /// Adds the measurements to `report`.
 pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
-    let mut samples: [Vec<CrowdResult>; 4] = Default::default();
+    let mut samples: [Vec<RunResult>; 4] = Default::default();
     for _ in 0..ROUNDS {
         for (kind, samples) in KINDS.into_iter().zip(&mut samples) {
             let Some(bed) = Testbed::new() else {
-                report.skip("a crowd; there are no network namespaces: run it as root");
+                report.skip("10,000 connections; there are no network namespaces: run it as root");
                 return Ok(());
             };
             let Some(sample) = sample(&bed, kind)? else {
-                report.skip("a crowd; it takes two processors and threads of the kernel");
+                report
+                    .skip("10,000 connections; it takes two processors and threads of the kernel");
                 return Ok(());
             };
             samples.push(sample);
         }
     }
-    let middle = |of: fn(&CrowdResult) -> f64| {
+    let middle = |of: fn(&RunResult) -> f64| {
         [0, 1, 2, 3].map(|kind: usize| median(samples[kind].iter().map(of).collect()))
     };
     let process = middle(|sample| sample.process);
     let nanos = middle(|sample| sample.process + sample.interfaces);
-    let crowd = nanos[2] / 1_000.0;
+    let many = nanos[2] / 1_000.0;
     let (mbps, acks) = (middle(|sample| sample.mbps), middle(|sample| sample.acks));
     let again = middle(|sample| sample.again)[2] * 100.0;
-    // If a receiver gets two segments at once, it sends one ACK for both. So costs are compared for
-    // each packet, data or ACK.
+    // A receiver that gets two segments at once sends one ACK for both. So the comparison divides
+    // the cost by the number of packets, data and ACKs together.
     let each = [0, 1, 2, 3].map(|kind: usize| nanos[kind] / (1.0 + acks[kind]) / 1_000.0);
     let at = |kind: usize| format!("{:.0} Mbit/s, {:.2} ACKs each", mbps[kind], acks[kind]);
     report.add(Line {
         what: format!("{NAME}: of the gateway and its ports"),
-        value: crowd,
+        value: many,
         unit: "us",
         most: Some(COST),
         beside: format!(
             "at {}, {again:.1} % retransmitted; {:.1} us in the process; one core carries {:.0} Mbit/s",
             at(2),
             process[2] / 1_000.0,
-            FRAME_BITS / crowd
+            FRAME_BITS / many
         ),
     });
     let to = [
@@ -144,11 +145,11 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
 /// Name of the section.
 pub(crate) const NAME: &str = "af-xdp, up, 10000 connections";
 
-/// Makes one run. `None` if the kernel gives interfaces no threads, or if there is only one
+/// Makes one run. Returns `None` if the kernel gives interfaces no threads, or if there is only one
 /// processor.
-fn sample(bed: &Testbed, kind: CrowdForwarder) -> anyhow::Result<Option<CrowdResult>> {
+fn sample(bed: &Testbed, kind: ForwarderKind) -> anyhow::Result<Option<RunResult>> {
     let connections =
-        if let CrowdForwarder::Gateway(connections, _) = kind { connections } else { CROWD };
+        if let ForwarderKind::Gateway(connections, _) = kind { connections } else { MANY };
     let window = SEGMENTS / connections;
     prepare(bed);
     let forwarder = start(bed, kind)?;
@@ -192,7 +193,7 @@ fn sample(bed: &Testbed, kind: CrowdForwarder) -> anyhow::Result<Option<CrowdRes
     let elapsed = after.0.duration_since(before.0);
     let [process, interfaces] =
         [0, 1].map(|part: usize| real(after.1[part] - before.1[part]) / real(packets));
-    Ok(Some(CrowdResult {
+    Ok(Some(RunResult {
         process,
         interfaces,
         again: real(after.3[2] - before.3[2]) / real((after.3[1] - before.3[1]).max(1)),
@@ -201,21 +202,21 @@ fn sample(bed: &Testbed, kind: CrowdForwarder) -> anyhow::Result<Option<CrowdRes
     }))
 }
 
-fn start(bed: &Testbed, kind: CrowdForwarder) -> anyhow::Result<Forwarder<'_>> {
-    let CrowdForwarder::Gateway(_, signal) = kind else {
+fn start(bed: &Testbed, kind: ForwarderKind) -> anyhow::Result<Forwarder<'_>> {
+    let ForwarderKind::Gateway(_, control) = kind else {
         let rate = format!("tbf rate {MBPS}mbit burst 64kb limit 64mb");
         bed.lan.run(&format!("tc qdisc replace dev eth0 root {rate}"));
         return live::ours(bed, "bare");
     };
     let policies = format!(
         "packets = 65536\n[[policy]]\nname = \"all\"\naction = \"shape\"\nallocation = \"drr\"\n\
-         profile = {{ mean = \"{MBPS} Mbit/s\", burst = \"64 KiB\" }}\nack_control = \"{signal}\"\n\
+         profile = {{ mean = \"{MBPS} Mbit/s\", burst = \"64 KiB\" }}\nack_control = \"{control}\"\n\
          queue = {{ kind = \"per-flow\", limit = \"64 MiB\" }}\n"
     );
     Ok(Forwarder::Gateway(bed.gateway("af-xdp", &policies)))
 }
 
-/// The last line that an end of connections printed: open connections, sent segments,
+/// The last line that one end printed: number of open connections, of sent segments, and of
 /// retransmissions.
 fn progress(end: &Process) -> Option<[u64; 3]> {
     let line = end.lines().pop()?;
@@ -239,7 +240,8 @@ fn prepare(bed: &Testbed) {
 fn threads(bed: &Testbed) -> Option<(Vec<u32>, Vec<u32>)> {
     let give = |host: &Host, interface: &str| -> Vec<u32> {
         let before = threads_of(interface);
-        // The mounted /sys may show the interfaces of another namespace, so this mounts it again.
+        // The mounted `/sys` may show the interfaces of another namespace, so the command mounts it
+        // again.
         let file = format!("/mnt/class/net/{interface}/threaded");
         let line = format!("mount -t sysfs none /mnt && echo 1 > {file}");
         run(host.command("unshare").args(["--mount", "sh", "-c", &line]), LIMIT);

@@ -12,12 +12,12 @@ use super::Case;
 
 /// An operation encodes and authenticates a management packet at one end. The other end verifies
 /// and decodes it.
-pub(super) struct Sealed {
+pub(super) struct Authenticated {
     ends: [Session; 2],
     segment: Segment,
 }
 
-impl Sealed {
+impl Authenticated {
     /// `vmss` is the number of user bytes for which a management packet is sent.
     pub(super) fn new(vmss: u32, seed: u64) -> anyhow::Result<Self> {
         let [local, peer] = [1, 2].map(|last| Ipv4Addr::new(192, 0, 2, last).into());
@@ -41,12 +41,12 @@ impl Sealed {
             ..TcpSegment::default()
         };
         let mut this = Self { ends, segment: Segment { header, ..Segment::default() } };
-        ensure!(this.run(1) == u64::from(vmss), "what was sealed is refused");
+        ensure!(this.run(1) == u64::from(vmss), "an authentic packet is refused");
         Ok(this)
     }
 }
 
-impl Case for Sealed {
+impl Case for Authenticated {
     fn run(&mut self, operations: u64) -> u64 {
         let [from, to] = &mut self.ends;
         let mut sum = 0;
@@ -70,7 +70,7 @@ mod tests {
     /// datagrams.
     #[test]
     fn an_authentic_packet_is_accepted() {
-        let mut sealed = Sealed::new(1_500, 1).expect("a session");
-        assert_eq!(sealed.run(2), (2 + 3) * 1_500);
+        let mut case = Authenticated::new(1_500, 1).expect("a session");
+        assert_eq!(case.run(2), (2 + 3) * 1_500);
     }
 }

@@ -5,9 +5,9 @@ use crate::diagnostic::{Diagnostic, Findings};
 use crate::read::Node;
 
 /// A removed parameter: its mechanism, its name, and what the operator must do.
-type Left = (&'static str, &'static str, &'static str);
+type Removed = (&'static str, &'static str, &'static str);
 
-const LEFT: &[Left] = &[
+const REMOVED: &[Removed] = &[
     (
         "postack",
         "loss_express",
@@ -27,8 +27,8 @@ pub(crate) fn reports(node: &Node<'_>, name: &str, found: &mut Findings) -> bool
     let keys = node.get_ref().as_table().into_iter().flat_map(|table| table.keys());
     for key in keys {
         let field = key.get_ref().as_ref();
-        let of = |(mechanism, left, _): &&Left| (*mechanism, *left) == (name, field);
-        let Some((.., instead)) = LEFT.iter().find(of) else { continue };
+        let of = |(mechanism, removed, _): &&Removed| (*mechanism, *removed) == (name, field);
+        let Some((.., instead)) = REMOVED.iter().find(of) else { continue };
         let message = format!("`{field}` is not a parameter of `{name}` any more");
         found.push(
             Diagnostic::error(Code::BadMechanism, key.span(), message).help((*instead).to_owned()),

@@ -1,5 +1,5 @@
-//! Processor time of a data packet with its ACK on the live gateway, with PostACK relative to a
-//! queue for each flow.
+//! Processor time of a data packet with its ACK on the live gateway: under PostACK, relative to a
+//! queue for each flow without ACK control.
 //!
 //! The load is the kernel's TCP in the lab. Both variants shape the same traffic. The cost of a
 //! packet depends on the rate, so the benchmark checks that both variants forward equally many
@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use tidegate_e2e::{Lab, Process, Testbed, now, pause, until};
 
-use crate::crowd;
+use crate::many_connections;
 use crate::number::{median, real};
 use crate::report::{Line, Report};
 use crate::usage::{softirq_threads, time_of};
 
 /// A load of TCP transfers. At a low rate, each packet departs at its own time, and the gateway
-/// spins until then. At a high rate, several packets depart together.
+/// polls the clock until then. At a high rate, several packets depart together.
 struct Transfers {
     mbps: u32,
     flows: usize,
@@ -33,17 +33,17 @@ const BACKENDS: [&str; 2] = ["af-packet", "af-xdp"];
 /// Options of the transfers, and the direction of their data through the gateway.
 const WAYS: [(&[&str], &str); 2] = [(&["--upload"], "up"), (&[], "down")];
 
-const SIGNALS: [&str; 2] = ["none", "postack"];
+const CONTROLS: [&str; 2] = ["none", "postack"];
 
-/// Number of measurements of each variant. The variants are measured in turns.
+/// Number of measurements of each variant. The variants are measured alternately.
 const ROUNDS: usize = 3;
 
 /// Limit for the cost of a packet, relative to a queue for each flow without ACK control.
 const COST: f64 = 1.25;
 
-/// Limit for the ratio of forwarded packets of the two variants. Above this ratio, costs are not
-/// comparable.
-const CROSSED: f64 = 1.05;
+/// Limit for the number of packets that one variant forwards, relative to the other variant. Above
+/// this ratio, the costs are not comparable.
+const FORWARDED: f64 = 1.05;
 
 const WARM_UP: Duration = Duration::from_secs(3);
 const MEASURED: Duration = Duration::from_secs(4);
@@ -79,45 +79,47 @@ pub(crate) fn measure(report: &mut Report, only: &str) -> anyhow::Result<()> {
                 }
                 let mut samples: [Vec<Sample>; 2] = Default::default();
                 for _ in 0..ROUNDS {
-                    for (signal, samples) in SIGNALS.into_iter().zip(&mut samples) {
+                    for (control, samples) in CONTROLS.into_iter().zip(&mut samples) {
                         let Some(bed) = Testbed::new() else {
-                            report.skip("signals; there are no network namespaces: run it as root");
+                            report.skip(
+                                "ACK control; there are no network namespaces: run it as root",
+                            );
                             return Ok(());
                         };
-                        samples.push(sample(&bed, &load, backend, way, signal)?);
+                        samples.push(sample(&bed, &load, backend, way, control)?);
                     }
                 }
                 compare(report, &what, &samples);
             }
         }
     }
-    if wanted(crowd::NAME) { crowd::measure(report) } else { Ok(()) }
+    if wanted(many_connections::NAME) { many_connections::measure(report) } else { Ok(()) }
 }
 
 fn compare(report: &mut Report, what: &str, samples: &[Vec<Sample>; 2]) {
     let middle = |of: fn(&Sample) -> f64| {
-        [0, 1].map(|signal| median(samples[signal].iter().map(of).collect()))
+        [0, 1].map(|control| median(samples[control].iter().map(of).collect()))
     };
-    let [queued, signalled] = middle(|sample| sample.gateway);
-    let [all_queued, all_signalled] = middle(|sample| sample.all);
+    let [queued, controlled] = middle(|sample| sample.gateway);
+    let [all_queued, all_controlled] = middle(|sample| sample.all);
     let [crossed, crossed_signalled] = middle(|sample| sample.mbps);
     report.add(Line {
         what: format!("{what}: of the gateway and softirqs"),
-        value: signalled / queued,
+        value: controlled / queued,
         unit: "x",
         most: Some(COST),
         beside: format!(
             "{:.1} us, {:.1} us; with hosts and network {:.2} x",
-            signalled / 1_000.0,
+            controlled / 1_000.0,
             queued / 1_000.0,
-            all_signalled / all_queued
+            all_controlled / all_queued
         ),
     });
     report.add(Line {
         what: format!("{what}: throughput with a queue for each flow, to PostACK"),
         value: crossed / crossed_signalled,
         unit: "x",
-        most: Some(CROSSED),
+        most: Some(FORWARDED),
         beside: format!("{crossed:.1} Mbit/s, {crossed_signalled:.1} Mbit/s"),
     });
 }
@@ -127,9 +129,9 @@ fn sample(
     load: &Transfers,
     backend: &str,
     (words, direction): (&[&str], &str),
-    signal: &str,
+    control: &str,
 ) -> anyhow::Result<Sample> {
-    let lab = Lab::up(bed, &topology(load, backend, signal));
+    let lab = Lab::up(bed, &topology(load, backend, control));
     let server = lab.traffic("far", &["serve", "--congestion", "cubic"]);
     until("the server to listen", LIMIT, || server.lines().pop());
     let fetch = ["fetch", "10.73.0.2:7000", "--congestion", "cubic", "--time", LASTS];
@@ -156,7 +158,7 @@ fn sample(
 }
 
 /// A lab topology of two hosts. The gateway at the first host shapes both directions.
-fn topology(load: &Transfers, backend: &str, signal: &str) -> String {
+fn topology(load: &Transfers, backend: &str, control: &str) -> String {
     let Transfers { mbps, delay, .. } = load;
     format!(
         r#"
@@ -181,7 +183,7 @@ profile = {{ mean = "{mbps} Mbit/s", burst = "30 kB" }}
 action = "shape"
 allocation = "drr"
 queue = {{ kind = "per-flow", limit = "32 MiB", flow_limit = "8 MiB" }}
-ack_control = "{signal}"
+ack_control = "{control}"
 '''
 "#
     )
