@@ -44,8 +44,8 @@ static __always_inline int bypass_reason(void)
 	const __u32 only = 0;
 	const struct life *word = bpf_map_lookup_elem(&life, &only);
 
-	if (!word || word->alive_until == TOLD_TO_PASS)
-		return BYPASS_TOLD;
+	if (!word || word->alive_until == PASS_REQUESTED)
+		return BYPASS_REQUESTED;
 	if (word->alive_until == NOTHING_TO_MANAGE)
 		return BYPASS_IDLE;
 	if (bpf_ktime_get_ns() >= word->alive_until)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Programs for tests that do not belong to Tidegate: no Tidegate program has their names. */
+/* Programs of another vendor, for tests: Tidegate must not remove programs with other names than its own. */
 
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>

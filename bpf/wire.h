@@ -11,11 +11,11 @@
 #define MAX_QUEUES 64
 
 /* Values of `struct life.alive_until` by which the gateway requests bypass. */
-#define TOLD_TO_PASS 0      /* while it starts, ends, or is stopped */
+#define PASS_REQUESTED 0    /* while it starts, ends, or is stopped */
 #define NOTHING_TO_MANAGE 1 /* without policies, rates and trunks */
 
 /* Reasons for a bypass, which are indexes into the map `bypassed`. */
-#define BYPASS_TOLD 0      /* requested by a gateway that starts, ends, or is stopped */
+#define BYPASS_REQUESTED 0 /* requested by a gateway that starts, ends, or is stopped */
 #define BYPASS_SILENT 1    /* the heartbeat has timed out */
 #define BYPASS_NO_SOCKET 2 /* the gateway is dead, or has no socket for the receive queue */
 #define BYPASS_IDLE 3      /* requested by a gateway without anything to manage */

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use tidegate_core::ack::Counts;
+pub use tidegate_core::report::Mechanisms;
 
 use tidegate_config::Part;
 
@@ -113,7 +114,7 @@ impl FailToWire {
 }
 
 /// One direction of the link.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct LinkDirection {
     /// Packets that the gateway received. Together with `bypassed` and the losses in `port`, this
     /// is the number of packets that the interface received.
@@ -122,6 +123,9 @@ pub struct LinkDirection {
     pub transmitted: Count,
     /// Packets and bytes that wait for the access link.
     pub waiting: Count,
+    /// Scheduler of the link, or its queue discipline and marking. Empty without a rate.
+    #[serde(default)]
+    pub mechanisms: Mechanisms,
     /// Counters of the marking of the link's queue, or of the buffer that all classes share. Absent
     /// without a marking.
     #[serde(default)]
@@ -236,6 +240,9 @@ pub struct Aggregate {
     pub policy: String,
     /// "up" or "down".
     pub direction: String,
+    /// Queue discipline, allocation, marking and ACK control in force.
+    #[serde(default)]
+    pub mechanisms: Mechanisms,
     /// Mean rate of its profile, in bits per second.
     pub mean_bps: Option<u64>,
     /// Flows in the aggregate now.

@@ -1,8 +1,9 @@
 //! Packet descriptors: the header fields that mechanisms need, without the bytes of the frame.
 //!
-//! The driver stores the bytes in numbered buffers. Slot `n` of the [`PacketPool`] describes buffer
-//! `n`. On a live gateway, buffer `n` is chunk `n` of the packet memory. The simulator has no
-//! buffers. A queue links the slots of its packets into a list, so queueing allocates no memory.
+//! A *machine* is the logic between the ports, such as a gateway or a simulated link. Its driver
+//! stores the bytes of frames in numbered buffers. Slot `n` of the [`PacketPool`] describes the
+//! frame in buffer `n`. The simulator has no buffers. A queue links the slots of its packets into a
+//! list, so queueing allocates no memory.
 
 mod codepoint;
 mod controlled;
@@ -12,12 +13,14 @@ mod fifo;
 mod flow_fifo;
 mod fragment;
 mod hosts;
+mod index;
 mod key;
 mod outer;
 mod pool;
 mod ring;
 mod round_robin;
 mod sack;
+mod sizes;
 mod travel;
 mod tunnel;
 
@@ -26,15 +29,17 @@ pub use controlled::Controlled;
 pub use dense::make_room;
 pub use facts::Facts;
 pub use fifo::Fifo;
-pub use flow_fifo::{FlowFifo, Handover, Which};
+pub use flow_fifo::{FlowFifo, Handover, ListIndex, Which};
 pub use fragment::{Fragment, Ports};
 pub use hosts::{FlowHosts, Host};
+pub use index::{FlowIndex, Index, QueueIndex};
 pub use key::{Direction, Endpoint, FlowKey, Protocol};
 pub use outer::{Outer, Tunnel};
 pub use pool::{FlowChange, FrameCopy, Note, PacketId, PacketPool};
 pub use ring::{First, Links, Ring, Rings};
 pub use round_robin::{DeficitRoundRobin, Round};
 pub use sack::SackBlocks;
+pub use sizes::{FRAME, LEAST_MSS, USUAL_MSS};
 pub use travel::Travelling;
 pub use tunnel::TunnelKind;
 
@@ -46,7 +51,8 @@ use crate::{Bytes, Time};
 ///
 /// The order of the fields in memory is as below: the fields that every hop reads come first.
 ///
-/// A super-packet of the kernel stands for several frames. Each frame repeats the headers:
+/// A super-packet is one descriptor of several frames, which the kernel has joined (GRO) or will
+/// split (GSO). On the wire, each frame has its own headers:
 ///
 /// ```
 /// use tidegate_base::packet::{Packet, TcpSegment};
@@ -72,8 +78,8 @@ pub struct Packet {
     /// Position in a fragmented datagram. A later fragment has no ports in `key` until the gateway
     /// has found its first fragment.
     pub fragment: Fragment,
-    /// Index of the flow in its queue or its aggregate.
-    pub member: Member,
+    /// Index of the flow in the queue that the packet is in, or enters next.
+    pub queue_index: QueueIndex,
     /// Time of arrival at the machine.
     pub arrived: Time,
     /// Time of arrival at the current queue. Only queues that measure delays set it.
@@ -96,7 +102,8 @@ pub struct Packet {
     /// Payload bytes of each frame of a super-packet except the last. Zero for a single frame. A
     /// fragment stores a part of its [`identification`](Self::identification) here.
     pub segment: u16,
-    /// Number of the trunk that carries the packet, counted from one.
+    /// Number of the trunk (the tunnel to another gateway) that carries the packet, counted from
+    /// one.
     pub carried: Option<NonZeroU16>,
     /// UDP checksum on arrival, by which two datagrams of a flow can be distinguished. Zero for
     /// other packets. A fragment stores a part of its [`identification`](Self::identification)
@@ -107,7 +114,8 @@ pub struct Packet {
     pub seen_before: bool,
     /// Boolean properties of the packet.
     pub facts: Facts,
-    /// A header field differs from the frame. The driver must write it back.
+    /// A header field of this descriptor differs from the frame. The driver must write the field
+    /// into the frame.
     pub rewritten: bool,
     /// Kind of the traffic.
     pub kind: Kind,
@@ -121,7 +129,7 @@ pub enum Kind {
     #[default]
     User,
     /// A host or router sent the packet to keep the network alive, such as ARP, DHCP and routing.
-    /// Until the gateway accepts the packet, `member` identifies the station that sent the frame.
+    /// Until the gateway accepts the packet, `queue_index` identifies the station that sent the frame.
     Control,
     /// The machine created the packet from nothing, not as a copy of another packet. A driver with
     /// frames writes the frame when the packet departs.
@@ -147,19 +155,6 @@ impl Default for FlowId {
     #[inline]
     fn default() -> Self {
         Self::NONE
-    }
-}
-
-/// Index of a flow within one queue or one aggregate. Indices are assigned from zero.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Member(pub u32);
-
-impl Member {
-    /// The number as an index into a list.
-    #[must_use]
-    #[inline]
-    pub const fn index(self) -> usize {
-        slot(self.0)
     }
 }
 
@@ -314,6 +309,15 @@ impl TcpSegment {
 }
 
 impl Packet {
+    /// Index of the packet's flow in its aggregate: the reverse of [`QueueIndex::in_aggregate`].
+    ///
+    /// Valid from the classification of the packet until the packet enters the egress.
+    #[must_use]
+    #[inline]
+    pub const fn flow_index(&self) -> FlowIndex {
+        FlowIndex(self.queue_index.0)
+    }
+
     /// Returns `true` if the packet belongs to an ACK-controlled flow, whose ACKs the gateway may hold.
     #[must_use]
     #[inline]
@@ -377,7 +381,7 @@ impl Packet {
         }
         let headers = self.headers();
         let payload = self.len.saturating_sub(headers);
-        // Without `segment`, the source of the packet split the payload into equal parts.
+        // A `segment` of zero means payloads of equal length.
         let equal = payload.div_ceil(u32::from(self.segments));
         let each = u32::from(self.segment).max(equal).min(payload);
         Bytes(u64::from(headers.saturating_sub(u32::from(self.network_offset)) + each))
@@ -478,8 +482,8 @@ mod tests {
         assert_eq!(ecn.map(|ecn| offers(TcpFlags::ACK | ecn, 1)), [true, false, true, false]);
     }
 
-    /// Catches: the length of the whole super-packet; the sum of all segments; the last, short
-    /// segment taken as the longest.
+    /// Catches: the length of the whole super-packet, the total payload, or the length of the last
+    /// frame, returned as the length of the longest.
     #[test]
     fn the_longest_ip_packet_is_one_segment_with_its_headers() {
         let tagged = Packet {

@@ -56,7 +56,7 @@ impl Random {
         }
     }
 
-    /// A uniform number below `n`. Zero if `n` is zero.
+    /// A uniform random integer from 0 to `n - 1`. Zero if `n` is zero.
     ///
     /// Source: doi 10.1145/3230636, algorithm 5 (a multiplication in place of a division, with
     /// rejection).
@@ -90,8 +90,8 @@ impl Random {
     /// A random number of nanoseconds, almost normally distributed around zero with the standard
     /// deviation `deviation`.
     ///
-    /// It is the sum of twelve uniform numbers, whose variance is 1 (Irwin-Hall distribution). It
-    /// is never beyond six deviations. The computation needs only integers.
+    /// It is the sum of twelve uniform numbers, whose variance is 1 (Irwin-Hall distribution). Its
+    /// magnitude is at most six deviations. The computation needs only integers.
     #[inline]
     pub fn normal(&mut self, deviation: Duration) -> i64 {
         let sum: u64 = (0..12).map(|_| u64::from(self.0.next_u32())).sum();
@@ -139,7 +139,7 @@ mod tests {
     /// All recorded runs depend on this sequence. A new version of the generator's crate must not
     /// change it unnoticed.
     #[test]
-    fn the_sequence_is_this_one() {
+    fn the_recorded_sequence_is_reproduced() {
         let mut random = Random::new(1, 2);
         let drawn: Vec<_> = (0..4).map(|_| random.below(1_000_000)).collect();
         assert_eq!(drawn, [215_771, 963_794, 918_995, 301_050]);
@@ -168,7 +168,7 @@ mod tests {
 
     /// Catches: real numbers with only 32 random bits.
     #[test]
-    fn reals_are_below_one_and_as_likely_everywhere() {
+    fn real_numbers_are_uniform_below_one() {
         let mut random = Random::new(5, 0);
         let drawn: Vec<_> = (0..40_000).map(|_| random.unit()).collect();
         assert!(drawn.iter().all(|x| (0.0..1.0).contains(x)));

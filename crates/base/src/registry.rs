@@ -7,7 +7,7 @@
 /// Defines the enum `$spec` with a variant for each mechanism, which holds the mechanism's
 /// `Config`. Its method `build` takes the given arguments and makes the `$mechanism`.
 ///
-/// No file can name an `unnamed` variant: code makes it from another variant, and its `Config`
+/// Files cannot name an `unnamed` variant: code makes it from another variant, and its `Config`
 /// returns the name. The variant `Added` holds a mechanism that another crate defines.
 ///
 /// With `each with NAME: TYPE`, each `Config` has an associated constant `NAME`. The enum then has the
@@ -136,8 +136,8 @@ macro_rules! registry {
                 }
             }
 
-            /// Sets the field `name` that files cannot set to `value`. Returns `false` if the mechanism has no such
-            /// field of this type.
+            /// Sets the field `name` to `value`. Files cannot set this field. Returns `false` if
+            /// the mechanism has no such field of this type.
             pub fn set_apart(&mut self, name: &str, value: &dyn std::any::Any) -> bool {
                 match self {
                     $(Self::$variant(config) => {

@@ -112,7 +112,7 @@ impl Rate {
     }
 }
 
-/// The value of one byte in the unit `bits/s * ns`: 8 bits, each a billion nanoseconds at 1 bit/s.
+/// One byte in the unit `bits/s * ns`: 8 bits, and each bit takes a billion nanoseconds at 1 bit/s.
 pub const NANOBITS_PER_BYTE: u64 = 8 * 1_000_000_000;
 
 /// The reason why a text cannot be read as a quantity.

@@ -2,8 +2,8 @@
 //!
 //! A deadline is a number of 64 bits, or eleven digits of six bits. Level `n` of the wheel has 64
 //! slots, one for each value of digit `n`. A timer is in the level of the highest digit in which
-//! its deadline differs from the present time. As time advances to that slot, its timers move to
-//! lower levels.
+//! its deadline differs from the present time. When the time reaches a slot, the timers of this
+//! slot move to lower levels.
 //!
 //! Source: "Hashed and hierarchical timing wheels" (SOSP 1987), scheme 7.
 
@@ -12,11 +12,11 @@ use crate::packet::{make_room, slot as index};
 
 /// A set of timers. Each has a deadline in nanoseconds, and a number that the caller chooses.
 ///
-/// Numbers are indices from zero, because memory grows with the largest number. A number stands for
-/// at most one timer. Several kinds of timers share a wheel by dividing the numbers among them.
-/// Timers expire in the order of their deadlines; timers with equal deadlines expire in the order
-/// in which they were set. A deadline in the past counts as the latest time passed to `pop_next`.
-/// Memory never shrinks.
+/// Numbers are indices from zero, because memory grows with the largest number. Each number
+/// identifies at most one timer. Several kinds of timers share a wheel by dividing the numbers
+/// among them. Timers expire in the order of their deadlines; timers with equal deadlines expire in
+/// the order in which they were set. A deadline in the past counts as the latest time passed to
+/// `pop_next`. Memory never shrinks.
 ///
 /// ```
 /// # use tidegate_base::{Time, wheel::TimerWheel};
@@ -57,7 +57,7 @@ struct WheelSlot {
     earliest: u64,
 }
 
-/// An announcement of a timer that is about to expire.
+/// How soon an announced timer expires.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Near {
     /// The timer is in the slot after the next one.
@@ -159,12 +159,12 @@ impl TimerWheel {
     /// Like [`pop_next`](Self::pop_next), but calls `near` for some timers that expire soon, so
     /// that the caller can prefetch their data. With many timers, most are announced.
     #[inline]
-    pub fn pop_next_telling(
+    pub fn pop_next_announcing(
         &mut self,
         now: Time,
         mut near: impl FnMut(Near, u32),
     ) -> Option<(Time, u32)> {
-        let number = self.fire(now, |this, level, slot| this.tell(level, slot, &mut near))?;
+        let number = self.fire(now, |this, level, slot| this.announce(level, slot, &mut near))?;
         Some((Time::from_nanos(self.reached), number))
     }
 
@@ -186,7 +186,7 @@ impl TimerWheel {
             };
             let WheelSlot { first, last, earliest } = self.slots[at];
             if earliest > now {
-                self.turn(level, earliest, now);
+                self.advance(level, earliest, now);
                 return None;
             }
             // A list of one timer needs no finer slots.
@@ -211,7 +211,7 @@ impl TimerWheel {
 
     /// Calls `near` for the timers of the first and of the second slot of `level`.
     #[inline]
-    fn tell(&self, level: usize, slot: usize, near: &mut impl FnMut(Near, u32)) {
+    fn announce(&self, level: usize, slot: usize, near: &mut impl FnMut(Near, u32)) {
         if level < COARSE {
             return;
         }
@@ -234,7 +234,7 @@ impl TimerWheel {
     /// Advances the present time to `now`, but never into the next slot with timers. The timers of
     /// that slot would have to move to lower levels first.
     #[inline]
-    fn turn(&mut self, level: usize, earliest: u64, now: u64) {
+    fn advance(&mut self, level: usize, earliest: u64, now: u64) {
         let span = DIGIT * u32::try_from(level).unwrap_or(0);
         if now >> span < earliest >> span {
             self.reached = self.reached.max(now);
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn time_can_be_what_the_timers_say() {
+    fn the_clock_can_jump_from_deadline_to_deadline() {
         let mut wheel = TimerWheel::new();
         [300, 100, 200].into_iter().zip(0..).for_each(|(at, n)| wheel.set(n, Time::from_nanos(at)));
         let at = Time::from_nanos;
@@ -356,36 +356,37 @@ mod tests {
 
     /// Many timers, each set again when it expires.
     ///
-    /// Catches: a slot that is announced only in the next level and not in all above; a second slot that is not
-    /// announced because its level already has an earlier one.
+    /// Catches: a timer that is not announced, because only one level of the wheel announces its
+    /// timers, or because its slot is not the first slot with timers of its level.
     #[test]
-    fn timers_are_told_before_they_fire_and_fire_as_if_nobody_was_told() {
+    fn timers_are_announced_before_they_fire_and_announcements_change_nothing() {
         let mut random = crate::random::Random::new(5, 0);
-        let (mut telling, mut plain) = (TimerWheel::new(), TimerWheel::new());
+        let (mut announcing, mut plain) = (TimerWheel::new(), TimerWheel::new());
         for number in 0..1_000 {
             let at = Time::from_nanos(random.below(500_000));
-            telling.set(number, at);
+            announcing.set(number, at);
             plain.set(number, at);
         }
         let (mut soon, mut now) = ([false; 1_000], [false; 1_000]);
-        let (mut told, mut known) = (0, 0);
+        let (mut announced, mut known) = (0, 0);
         for _ in 0..20_000 {
-            let upcoming = telling.upcoming();
+            let upcoming = announcing.upcoming();
             let near = |near, number: u32| match near {
                 Near::Soon => soon[index(number)] = true,
                 Near::Now => now[index(number)] = true,
             };
-            let fired = telling.pop_next_telling(Time::MAX, near);
+            let fired = announcing.pop_next_announcing(Time::MAX, near);
             assert_eq!(fired, plain.pop_next(Time::MAX));
             let (at, number) = fired.unwrap();
             known += u32::from(upcoming == Some(number));
             let place = index(number);
-            told += u32::from(std::mem::take(&mut soon[place]) && std::mem::take(&mut now[place]));
+            announced +=
+                u32::from(std::mem::take(&mut soon[place]) && std::mem::take(&mut now[place]));
             let next = at + std::time::Duration::from_nanos(100_000 + random.below(500_000));
-            telling.set(number, next);
+            announcing.set(number, next);
             plain.set(number, next);
         }
-        assert!(told > 18_000 && known > 12_000, "{told} told, {known} known");
+        assert!(announced > 18_000 && known > 12_000, "{announced} announced, {known} known");
     }
 
     #[test]
@@ -400,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_in_the_past_is_now() {
+    fn a_deadline_in_the_past_expires_at_once() {
         let mut wheel = TimerWheel::new();
         assert_eq!(wheel.pop(Time::from_secs(1)), None);
         wheel.set(0, Time::ZERO);

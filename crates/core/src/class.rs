@@ -14,9 +14,10 @@
 //!
 //! Source: `postack`, section 3 (link sharing); the tree of classes with a guarantee and a ceiling is that of
 //! Linux, net/sched/sch_htb.c.
-//! Differs: start-time fair queueing (SIGCOMM 1996), sorted as in `excess`, shares the excess. Deficit round
-//! robin would need quanta that match weights and packet lengths. A backlogged class keeps its guarantee
-//! while its round is late. An inner class has the same rights as a leaf.
+//! Differs: start-time fair queueing (SIGCOMM 1996), sorted as in `excess`, shares the excess.
+//! Deficit round robin would need quanta that match weights and packet lengths. A backlogged class
+//! does not lose its guarantee if the tree serves it late. An inner class has the same rights as a
+//! leaf.
 
 pub mod control;
 pub mod delay;
@@ -27,7 +28,7 @@ mod urgent;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::packet::{First, Links, Member, number, slot};
+use crate::packet::{First, Index, Links, number, slot};
 use crate::wheel::TimerWheel;
 use crate::{Bytes, Rate, Time};
 use excess::Excess;
@@ -37,6 +38,18 @@ use urgent::Urgent;
 /// Number of a class in a tree; numbers of removed classes are used again.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ClassId(pub u32);
+
+impl Index for ClassId {
+    #[inline]
+    fn from_number(number: u32) -> Self {
+        Self(number)
+    }
+
+    #[inline]
+    fn number(self) -> u32 {
+        self.0
+    }
+}
 
 impl ClassId {
     /// The link: the parent of classes that have no other.
@@ -62,10 +75,10 @@ pub struct Terms {
     /// [`MAX_PRIORITY`](Self::MAX_PRIORITY).
     pub priority: u8,
     /// Bytes that the class may send at once, at its guarantee or its ceiling, after sending less
-    /// before. One packet may exceed them and is paid off.
+    /// before. One packet may exceed these bytes. Later tokens then pay for the excess.
     pub burst: Bytes,
     /// Longest wait of a packet at a leaf whose arrivals conform to `guarantee` and `burst`; `None`
-    /// for no bound. [`delay`] computes whether it can be promised.
+    /// for no bound. [`delay`] computes whether the bound can be promised.
     pub delay_bound: Option<Duration>,
 }
 
@@ -134,11 +147,11 @@ pub struct ClassTree {
     /// Delay bounds by class.
     bounds: BTreeMap<ClassId, Duration>,
     /// Links of the lists of children whose guarantees have tokens. Each parent has such a list.
-    guaranteed: Links,
+    guaranteed: Links<ClassId>,
     /// Links of the lists of children with delay bounds, whose packets go first.
-    urgent: Links,
+    urgent: Links<ClassId>,
     /// Links of the lists of children that share the excess of their parents.
-    excess: Links,
+    excess: Links<ClassId>,
     /// For each class, the time at which its ceiling permits packets again, or its guarantee has tokens again.
     wheel: TimerWheel,
     /// Number of classes that may not send because of their ceilings.
@@ -152,7 +165,7 @@ struct Children {
     /// Number of children that have packets and may send.
     active: u32,
     /// The children whose guarantees have tokens.
-    guaranteed: First,
+    guaranteed: First<ClassId>,
     /// The children with delay bounds that wait. They send first.
     urgent: Urgent,
     /// The children that share the excess.
@@ -245,7 +258,7 @@ impl ClassTree {
         let old = std::mem::replace(&mut self.nodes[id.index()].parent, parent);
         self.children(old).count -= 1;
         self.children(parent).count += 1;
-        self.nodes[id.index()].begin_anew();
+        self.nodes[id.index()].restart();
         self.resume(now, id);
     }
 
@@ -273,7 +286,7 @@ impl ClassTree {
         self.nodes[id.index()].sent
     }
 
-    /// Packets wait at `leaf`.
+    /// Notes that packets wait at `leaf`.
     pub fn wait(&mut self, now: Time, leaf: ClassId) {
         let node = &mut self.nodes[leaf.index()];
         debug_assert!(node.is_leaf(), "packets wait at a class that has parts");
@@ -287,11 +300,11 @@ impl ClassTree {
         }
     }
 
-    /// No packets wait at `leaf` any more, although none was sent.
+    /// Notes that the queue of `leaf` became empty without a transmission.
     pub fn idle(&mut self, leaf: ClassId) {
         let node = &mut self.nodes[leaf.index()];
         node.waiting = false;
-        // The class may have got children since.
+        // Since the packets were queued, the class may have got children.
         if !node.is_busy() {
             self.deactivate(leaf);
         }
@@ -313,8 +326,8 @@ impl ClassTree {
         (at != ClassId::ROOT).then_some(at)
     }
 
-    /// `leaf`, returned by [`next`](Self::next), has sent `len` bytes; zero if all its packets were
-    /// dropped. `more`: further packets wait.
+    /// Notes that `leaf`, which [`next`](Self::next) returned, has sent `len` bytes; zero if all
+    /// its packets were dropped. `more`: further packets wait.
     pub fn sent(&mut self, now: Time, leaf: ClassId, len: Bytes, more: bool) {
         self.nodes[leaf.index()].waiting = more;
         let mut at = leaf;
@@ -324,8 +337,8 @@ impl ClassTree {
         }
     }
 
-    /// Time at which a packet may depart: now, or when a ceiling permits it. The time may be early
-    /// if a ceiling was raised. `None` if no packet waits.
+    /// Time at which a packet may depart: now, or when a ceiling permits it. If a ceiling was
+    /// raised, the time may be too early. `None` if no packet waits.
     pub fn ready_at(&mut self, now: Time) -> Option<Time> {
         self.advance(now);
         if self.nodes[0].is_busy() {
@@ -347,11 +360,11 @@ impl ClassTree {
             return self.withdraw(id);
         }
         if by_guarantee {
-            self.leave_guaranteed(id);
+            self.remove_from_guaranteed(id);
             self.join_guaranteed(now, id);
-            self.end_urgent_turn(id);
+            self.end_urgent_round(id);
         } else {
-            self.leave_excess(id);
+            self.remove_from_excess(id);
             self.join_excess(id);
         }
     }
@@ -424,8 +437,8 @@ impl ClassTree {
 
     /// Removes one class from all lists of its parent.
     fn withdraw(&mut self, id: ClassId) {
-        self.leave_guaranteed(id);
-        self.leave_excess(id);
+        self.remove_from_guaranteed(id);
+        self.remove_from_excess(id);
         let node = &mut self.nodes[id.index()];
         node.active = false;
         let parent = node.parent;
@@ -441,7 +454,7 @@ impl ClassTree {
             Some(at) if at <= now => {
                 node.due = true;
                 if let Some(children) = &mut self.nodes[parent.index()].children {
-                    self.guaranteed.push(&mut children.guaranteed, Member(id.0));
+                    self.guaranteed.push(&mut children.guaranteed, id);
                 }
             }
             Some(at) => self.wheel.set(id.0, at),
@@ -449,12 +462,12 @@ impl ClassTree {
         }
     }
 
-    fn leave_guaranteed(&mut self, id: ClassId) {
+    fn remove_from_guaranteed(&mut self, id: ClassId) {
         let node = &mut self.nodes[id.index()];
         node.due = false;
         let parent = node.parent;
         if let Some(children) = &mut self.nodes[parent.index()].children {
-            self.guaranteed.remove(&mut children.guaranteed, Member(id.0));
+            self.guaranteed.remove(&mut children.guaranteed, id);
         }
     }
 
@@ -468,10 +481,10 @@ impl ClassTree {
             if was == is {
                 return;
             }
-            let (links, member) = (&mut self.urgent, Member(at.0));
+            let (links, member) = (&mut self.urgent, at);
             let children = self.nodes[parent.index()].children.get_or_insert_default();
             if let Some(was) = was {
-                children.urgent.leave(links, member, was);
+                children.urgent.remove(links, member, was);
             }
             if let Some(is) = is {
                 children.urgent.join(links, member, is);
@@ -481,14 +494,14 @@ impl ClassTree {
         }
     }
 
-    /// Moves a class with an urgency behind others of equal urgency.
-    fn end_urgent_turn(&mut self, id: ClassId) {
+    /// Moves a class that has an urgency behind the other classes of equal urgency.
+    fn end_urgent_round(&mut self, id: ClassId) {
         self.hurry(id);
         let node = &self.nodes[id.index()];
         let (Some(urgency), parent) = (node.urgency, node.parent) else { return };
         if let Some(children) = &mut self.nodes[parent.index()].children {
-            children.urgent.leave(&mut self.urgent, Member(id.0), urgency);
-            children.urgent.join(&mut self.urgent, Member(id.0), urgency);
+            children.urgent.remove(&mut self.urgent, id, urgency);
+            children.urgent.join(&mut self.urgent, id, urgency);
         }
     }
 
@@ -496,16 +509,16 @@ impl ClassTree {
         let node = &self.nodes[id.index()];
         let (parent, mut claim) = (node.parent, node.claim);
         if let Some(children) = &mut self.nodes[parent.index()].children {
-            children.excess.join(&mut self.excess, Member(id.0), &mut claim);
+            children.excess.join(&mut self.excess, id, &mut claim);
         }
         self.nodes[id.index()].claim = claim;
     }
 
-    fn leave_excess(&mut self, id: ClassId) {
+    fn remove_from_excess(&mut self, id: ClassId) {
         let node = &self.nodes[id.index()];
         let (parent, claim) = (node.parent, node.claim);
         if let Some(children) = &mut self.nodes[parent.index()].children {
-            children.excess.leave(&mut self.excess, Member(id.0), &claim);
+            children.excess.remove(&mut self.excess, id, &claim);
         }
     }
 

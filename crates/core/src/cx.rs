@@ -1,4 +1,5 @@
-//! The context of every call to a mechanism: the time, the packets and the counters.
+//! The context of every call to a mechanism: the time, the packets and the counters. A mechanism is
+//! a state machine such as a queue or a link, which has no I/O and no clock.
 
 mod count;
 mod count_by;
@@ -136,7 +137,7 @@ mod tests {
     use crate::packet::Ecn;
 
     #[test]
-    fn only_what_is_marked_is_counted_as_marked() {
+    fn only_ecn_capable_packets_are_counted_as_marked() {
         let mut pool = PacketPool::with_capacity(2);
         let mut tally = Tally::default();
         let mut marked = |ecn| {

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn each_pair_of_hosts_has_its_own_delay_and_the_first_route_that_fits_counts() {
+    fn each_pair_of_hosts_has_its_own_delay_and_the_first_matching_route_applies() {
         let routes = vec![route(&[0], &[1], 5), route(&[0], &[2], 20), route(&[], &[0], 1)];
         let mut network = network(3, routes);
         for (from, to) in [(0, 2), (0, 1), (1, 0), (2, 0)] {
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_nowhere_is_dropped_and_counted() {
+    fn packets_without_a_route_are_dropped_and_counted() {
         let mut network = network(3, vec![route(&[], &[1], 5)]);
         send(&mut network, Time::ZERO, 0, 2); // no route
         send(&mut network, Time::ZERO, 0, 9); // no port has that address
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn between_two_ports_other_frames_cross() {
+    fn frames_without_ip_cross_between_two_ports() {
         let mut network = network(2, Vec::new());
         for port in [0, 1] {
             let frame = network.pool.insert(Packet { len: 60, ..Packet::default() }).unwrap();
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_is_shared_by_all_who_take_it() {
+    fn all_packets_of_a_route_share_its_link() {
         let mut shared = route(&[], &[0], 0);
         shared.link.rate = Some(Rate::from_mbps(8));
         let mut network = network(3, vec![shared]);
@@ -358,7 +358,7 @@ mod tests {
 
     /// Catches: a changed route whose timer is not set again; a rate that is set on a link without a rate.
     #[test]
-    fn a_route_that_changes_is_another_for_what_has_not_left_yet() {
+    fn a_changed_route_applies_to_packets_that_still_wait() {
         let mut slow = route(&[0], &[1], 1_000);
         slow.link.rate = Some(Rate::from_kbps(8)); // A packet takes a second.
         let mut network = network(2, vec![slow, route(&[], &[0], 1)]);
@@ -382,7 +382,7 @@ mod tests {
 
     /// Catches: a timer that is set only if it was not running, so that a packet that overtakes others departs late.
     #[test]
-    fn a_packet_that_overtakes_others_leaves_when_it_arrives_and_not_with_them() {
+    fn a_packet_that_overtakes_others_departs_at_its_own_time() {
         let mut way = route(&[], &[1], 20);
         way.link.jitter = Jitter::Uniform(Duration::from_millis(10));
         way.link.reorder = true;

@@ -249,8 +249,8 @@ impl RateAdjuster {
         *count += 1;
     }
 
-    /// Begins the random wait before a round. It prevents that all gateways of a bottleneck change their weights at the
-    /// same time.
+    /// Begins the random wait before a round. It keeps the gateways of one bottleneck from changing
+    /// their weights at the same time.
     fn wait(&mut self, now: Time) {
         let span = self.random.below(nanos(self.config.round()));
         self.due = now + Duration::from_nanos(span);

@@ -1,9 +1,9 @@
 //! Mechanisms that control the bandwidth of TCP aggregates. No code here does I/O, reads a clock or
 //! starts a thread.
 //!
-//! Every mechanism is a state machine. The caller hands in packets and the current [`Time`]. It
-//! then asks for packets to transmit, and for the time of its next call. The simulator and the live
-//! data plane are two such callers, and both use the same mechanisms.
+//! Every mechanism is a state machine. The caller passes packets and the current [`Time`] to it.
+//! The caller then asks for packets to transmit, and for the time of its next call. The simulator
+//! and the live data plane are two such callers, and both use the same mechanisms.
 //!
 //! Time, units, chance, packets, the timer wheel, meters and declarations of parameters are modules of
 //! `tidegate-base`. TCP end points and congestion controls are in `tidegate-tcp`.

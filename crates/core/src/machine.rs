@@ -13,7 +13,7 @@ pub struct PortId(pub u8);
 ///
 /// # Call order
 ///
-/// 1. [Insert](PacketPool::insert) a packet into the [`pool`](Self::pool), and hand it in with
+/// 1. [Insert](PacketPool::insert) a packet into the [`pool`](Self::pool), and pass it to
 ///    [`handle_packet`](Self::handle_packet).
 /// 2. Drain [`poll_transmit`](Self::poll_transmit) of every port until `None`. Transmit each packet,
 ///    then [release](PacketPool::release) it.
@@ -76,7 +76,7 @@ pub trait Machine {
     /// The pool with the packets inside the machine, and with free slots for further packets.
     fn pool(&mut self) -> &mut PacketPool;
 
-    /// Hands in a packet that arrived at `port`.
+    /// Passes a packet that arrived at `port` to the machine.
     fn handle_packet(&mut self, now: Time, port: PortId, packet: PacketId);
 
     /// The next packet to send out of `port` at `now`.
@@ -99,7 +99,7 @@ pub trait Machine {
     }
 
     /// Sets the poll interval of the driver. The machine then handles packets of one interval
-    /// together. The default, zero, means that each packet has a time of its own.
+    /// together. The default, zero, means that each packet is handled at its own arrival time.
     fn set_poll_interval(&mut self, poll_interval: Duration) {
         let _ = poll_interval;
     }

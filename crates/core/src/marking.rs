@@ -38,7 +38,7 @@ use std::time::Duration;
 
 use crate::class::ClassId;
 use crate::flow::Flow;
-use crate::packet::{Direction, Ecn, FlowId, Member};
+use crate::packet::{Direction, Ecn, FlowId, QueueIndex};
 use crate::random::Random;
 use crate::registry;
 use crate::scheduler::ClassState;
@@ -89,8 +89,8 @@ impl<'a> Observed<'a> {
 pub enum Decision {
     /// The packet is queued unchanged.
     Pass,
-    /// Mark the oldest packet of this flow in the queue. If none waits, mark the arriving packet if it
-    /// belongs to this flow.
+    /// Mark the oldest packet of this flow in the queue. If no packet of the flow waits, mark the
+    /// arriving packet if it belongs to this flow.
     Mark(Target),
     /// Mark the arriving packet, whose flow has no tracker. Drop the packet if it is not ECN-capable.
     MarkArrival,
@@ -103,8 +103,8 @@ pub enum Decision {
 pub struct Target {
     /// The flow.
     pub flow: FlowId,
-    /// Queue index of the flow. Flows of one host may have the same.
-    pub member: Member,
+    /// Queue index of the flow. Flows of one host may share a queue index.
+    pub queue_index: QueueIndex,
 }
 
 /// The outcome of a [`Decision::Mark`] or [`Decision::Drop`].
@@ -126,7 +126,7 @@ pub enum Outcome {
 /// 1. For each packet that arrives, [`arrived`](Self::arrived), then [`decide`](Self::decide) until the
 ///    answer is not [`Decision::Mark`].
 /// 2. After each [`Decision::Mark`] and each [`Decision::Drop`], [`done`](Self::done) with the outcome.
-/// 3. For each packet that departs, [`leaving`](Self::leaving). For each ACK in the other direction,
+/// 3. For each packet that departs, [`departed`](Self::departed). For each ACK in the other direction,
 ///    [`acknowledged`](Self::acknowledged).
 ///
 /// # Time
@@ -140,7 +140,7 @@ pub enum Outcome {
 /// ```
 /// use std::collections::VecDeque;
 /// use tidegate_core::marking::{Decision, MarkingSpec, Observed, Outcome};
-/// use tidegate_core::packet::{Direction, Ecn, FlowId, FlowKey, Member, Packet, Protocol, TcpSegment};
+/// use tidegate_core::packet::{Direction, Ecn, FlowId, FlowKey, QueueIndex, Packet, Protocol, TcpSegment};
 /// use tidegate_core::random::Random;
 /// use tidegate_core::{Bytes, Rate, Time};
 ///
@@ -153,7 +153,7 @@ pub enum Outcome {
 ///         // 1,000 bytes arrive twice as fast as they depart.
 ///         let now = Time::from_micros(50_000 * round + 500 * number);
 ///         if number % 2 == 1 && let Some(departs) = queue.pop_front() {
-///             marking.leaving(&departs);
+///             marking.departed(&departs);
 ///         }
 ///         let tcp = TcpSegment { seq, payload: 946, ..TcpSegment::default() };
 ///         seq += tcp.payload;
@@ -164,7 +164,7 @@ pub enum Outcome {
 ///             tcp: Some(tcp),
 ///             key: FlowKey { protocol: Protocol::TCP, ..FlowKey::default() },
 ///             flow: FlowId(0),
-///             member: Member(0),
+///             queue_index: QueueIndex(0),
 ///             arrived: now,
 ///             ..Packet::default()
 ///         };
@@ -187,7 +187,7 @@ pub trait Marking: Send {
     fn arrived(&mut self, seen: &Observed<'_>, packet: &Packet) -> bool;
 
     /// Notes `packet`, which departs from the queue.
-    fn leaving(&mut self, packet: &Packet);
+    fn departed(&mut self, packet: &Packet);
 
     /// Notes `ack`, which acknowledges data of a flow that is queued here. `seen.direction` is the direction of the
     /// data, and `ack` departs in the other direction.
@@ -222,9 +222,11 @@ const fn acknowledges<'a>(seen: &Observed<'a>, ack: &'a Packet) -> Sighting<'a> 
 
 /// Decision on an arriving packet without a tracker, if an overflow is predicted and all tracked flows are marked.
 ///
-/// SYNs, pure ACKs and retransmissions pass: they are never ECN-capable (RFC 3168, sections 6.1.4 and 6.1.5), and their
-/// loss either slows no sender or costs a timeout. An ECN-capable packet is marked, because its sender promises a
-/// response (QUIC: RFC 9000, section 13.4). If the flow `ignores` marks, or is not ECN-capable, the packet is dropped.
+/// SYNs, pure ACKs and retransmissions pass: they are never ECN-capable (RFC 3168, sections 6.1.4
+/// and 6.1.5). The loss of a pure ACK slows no sender, and the loss of a SYN or retransmission
+/// costs a timeout. An ECN-capable packet is marked, because its sender promises a response (QUIC:
+/// RFC 9000, section 13.4). If the flow `ignores` marks, or is not ECN-capable, the packet is
+/// dropped.
 fn last_resort(packet: &Packet, ignores: bool) -> Decision {
     let carries_news = packet.tcp.is_none_or(|tcp| tcp.payload > 0) && !packet.seen_before;
     match packet.ecn {
@@ -241,8 +243,8 @@ registry! {
     MarkingSpec, "a marking", build(random: Random) -> Marking:
     /// A tracker for each flow; the flow with the largest window is marked.
     Reference => reference, "reference";
-    /// Trackers for the flows that pass a small filter, which stand for all.
+    /// Trackers for the flows that pass a small filter. These flows represent all flows.
     Heuristic => heuristic, "heuristic";
-    /// Trackers for the flows that carry most of the bytes; other traffic counts at its rate.
+    /// Trackers for the flows that carry most of the bytes. Other traffic is counted by its rate.
     Coverage => coverage, "coverage";
 }

@@ -26,8 +26,9 @@ use crate::qdisc::QdiscSpec;
 pub struct Policy {
     /// Name of the policy, unique in its set. Metrics and commands use it for the aggregates of the policy.
     pub name: String,
-    /// If several policies match a packet, the one with the highest priority applies. Among equal priorities, it is
-    /// the one with the most specific filter, and then the first name in alphabetical order.
+    /// If several policies match a packet, the one with the highest priority applies. Among equal
+    /// priorities, the policy with the most specific filter applies, and then the first name in
+    /// alphabetical order.
     pub priority: i32,
     /// Selects the packets of the policy.
     pub filter: Filter,
@@ -134,8 +135,8 @@ pub enum Sharers {
     Hosts,
 }
 
-/// Identity of a host or of a pair of hosts: source and destination address. Zero stands for an address that is
-/// irrelevant.
+/// Identity of a host or of a pair of hosts: source and destination address. An irrelevant address
+/// is zero.
 pub type HostKey = [u128; 2];
 
 impl FairBetween {

@@ -2,12 +2,14 @@
 //!
 //! The mechanisms themselves supply all values. No value is copied from the configuration.
 
-use serde::Serialize;
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
 
 use crate::class::{Sent, Terms};
 use crate::marking::Marks;
 use crate::packet::Direction;
-use crate::qdisc::Backlog;
+use crate::qdisc::{Backlog, QdiscSpec};
 use crate::scheduler::{Delays, Term};
 use crate::{ByReason, Count, Rate};
 
@@ -24,6 +26,8 @@ pub struct Report {
     pub held: u32,
     /// Packets that wait for the access link, by direction.
     pub link: [Backlog; 2],
+    /// Mechanisms of the link, by direction.
+    pub link_mechanisms: [Mechanisms; 2],
     /// Packets that the marking predictor of the link's queue, or of its shared buffer, has marked
     /// and dropped, by direction. `None` for a queue without marking.
     pub link_marking: [Option<Marks>; 2],
@@ -53,6 +57,57 @@ pub struct Report {
     pub aggregates: Vec<AggregateReport>,
 }
 
+/// Name of a mechanism, as a policy file writes it.
+pub type MechanismName = Cow<'static, str>;
+
+/// Mechanisms of a policy, of a class or of the link. `None` for a mechanism that it does not have.
+///
+/// The names come from the registries, so that a registered mechanism needs no further line here.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(default)]
+pub struct Mechanisms {
+    /// Scheduler of the classes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduler: Option<MechanismName>,
+    /// Queue discipline.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<MechanismName>,
+    /// Allocation, which shares a profile between flows or hosts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocation: Option<MechanismName>,
+    /// Marking of the queue, or of the buffer that all classes share.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub marking: Option<MechanismName>,
+    /// ACK control.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ack_control: Option<MechanismName>,
+}
+
+impl Mechanisms {
+    /// Each kind of mechanism with the name of the mechanism. The name is empty for `None`.
+    #[must_use]
+    pub fn by_kind(&self) -> [(&'static str, &str); 5] {
+        let Self { scheduler, queue, allocation, marking, ack_control } = self;
+        [
+            ("scheduler", scheduler),
+            ("queue", queue),
+            ("allocation", allocation),
+            ("marking", marking),
+            ("ack_control", ack_control),
+        ]
+        .map(|(kind, name)| (kind, name.as_deref().unwrap_or_default()))
+    }
+
+    /// The queue discipline `queue`, with its marking.
+    pub(crate) fn of_queue(queue: &QdiscSpec) -> Self {
+        Self {
+            queue: Some(queue.name().into()),
+            marking: queue.marking().map(|it| it.name().into()),
+            ..Self::default()
+        }
+    }
+}
+
 /// A flow whose sender transmits more than its ACKs request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct UnresponsiveFlow {
@@ -73,6 +128,8 @@ pub struct AggregateReport {
     pub policy: String,
     /// Direction of its packets.
     pub direction: Direction,
+    /// Mechanisms in force for the aggregate.
+    pub mechanisms: Mechanisms,
     /// Flows that belong to the aggregate now.
     pub flows: u32,
     /// Packets that arrived.
@@ -99,8 +156,6 @@ pub struct AggregateReport {
     pub late: u64,
     /// Number of checks for departures, by the event that triggered the check.
     pub triggers: Triggers,
-    /// Name of the ACK control of the policy's senders. `None` without ACK control.
-    pub ack_control: Option<&'static str>,
     /// Counters of the ACKs that return to the policy's senders, and the number of held ACKs.
     pub acks: crate::ack::Counts,
     /// Number of flows whose senders now transmit more than their ACKs request.
@@ -150,6 +205,8 @@ pub struct ClassReport {
     pub parent: Option<String>,
     /// Direction of its packets.
     pub direction: Direction,
+    /// Mechanisms in force for the class.
+    pub mechanisms: Mechanisms,
     /// Guarantee, ceiling, weight and priority in force.
     pub terms: Terms,
     /// Packets and bytes that the class has sent.

@@ -110,7 +110,7 @@ pub trait Scheduler: Send {
     /// The terms of a class.
     fn terms(&self, id: ClassId) -> Terms;
 
-    /// The class above `id`.
+    /// The parent of the class `id`.
     fn parent(&self, id: ClassId) -> ClassId {
         let _ = id;
         ClassId::ROOT
@@ -136,7 +136,7 @@ pub trait Scheduler: Send {
         None
     }
 
-    /// A packet that arrived at `since` was moved to another class.
+    /// Notes that a packet of `leaf`, which arrived at `since`, was moved to another class.
     fn withdrawn(&mut self, leaf: ClassId, since: Time) {
         let _ = (leaf, since);
     }

@@ -70,12 +70,12 @@ pub enum Arriving {
 ///
 /// 1. [`send`](Self::send) each user packet. It departs at once, or waits for credit.
 /// 2. [`handle`](Self::handle) each received packet whose flow key is in [`arriving`](Self::arriving).
-/// 3. Call [`turn`](Self::turn) at [`poll_timeout`](Self::poll_timeout).
+/// 3. Call [`handle_timeout`](Self::handle_timeout) at [`poll_timeout`](Self::poll_timeout).
 /// 4. Transmit all packets of `out` after each call.
 ///
 /// # Time
 ///
-/// The time of a call is `cx.now`. It must not run backwards. Early calls of `turn` are harmless. Late
+/// The time of a call is `cx.now`. It must not run backwards. Early calls of `handle_timeout` are harmless. Late
 /// calls delay retransmissions of management packets, and user packets of the guarantee.
 ///
 /// # Example
@@ -135,7 +135,7 @@ pub enum Arriving {
 ///             }
 ///             assert!(ends[end].backlog().packets > 90, "there is no credit yet");
 ///         }
-///         ends[end].turn(&mut cx, &mut out);
+///         ends[end].handle_timeout(&mut cx, &mut out);
 ///         while let Some(packet) = out.pop(cx.pool) {
 ///             path[1 - end].push(packet);
 ///         }
@@ -214,8 +214,8 @@ impl Trunk {
         self.observe_backlog(cx.now);
     }
 
-    /// Receives and consumes a packet of the other gateway. `what` is the kind that [`arriving`](Self::arriving) assigns to
-    /// its flow key.
+    /// Receives and consumes a packet from the other gateway. `what` is the kind that
+    /// [`arriving`](Self::arriving) assigns to its flow key.
     pub fn handle(&mut self, cx: &mut Cx<'_>, what: Arriving, packet: PacketId, out: &mut Fifo) {
         self.counts.absorbed += 1;
         let mut to = TrunkOutput { cx, counts: &mut self.counts, out };
@@ -234,8 +234,8 @@ impl Trunk {
         }
     }
 
-    /// DS codepoint of the user packets from the other gateway that must be shown to [`watch`](Self::watch).
-    /// `None` if the trunk need not see user packets.
+    /// DS codepoint of the user packets from the other gateway that the caller must pass to
+    /// [`watch`](Self::watch). `None` if the trunk need not see user packets.
     #[must_use]
     pub const fn watches(&self) -> Option<u8> {
         match self.config.probing {
@@ -250,15 +250,15 @@ impl Trunk {
         self.receiver.watch(&mut to, packet);
     }
 
-    /// Runs expired timers, and sends the packets that may depart by then.
-    pub fn turn(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
+    /// Runs expired timers, and sends the packets that may depart at `cx.now`.
+    pub fn handle_timeout(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
         self.adjust_weight(cx.now);
         self.pump(cx, out);
         self.observe_backlog(cx.now);
-        self.receiver.turn(&mut TrunkOutput { cx, counts: &mut self.counts, out });
+        self.receiver.send_due_acks(&mut TrunkOutput { cx, counts: &mut self.counts, out });
     }
 
-    /// Latest time for the next call of [`turn`](Self::turn). Early calls are harmless.
+    /// Latest time for the next call of [`handle_timeout`](Self::handle_timeout). Early calls are harmless.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         let guarantee = self.guarantee.as_ref().and_then(Guarantee::due);
@@ -277,7 +277,8 @@ impl Trunk {
         }
     }
 
-    /// Shows queue, window and round-trip time to the rate adjuster if its next sample is due. Applies a new weight.
+    /// Passes queue, window and round-trip time to the rate adjuster if its next sample is due.
+    /// Applies a new weight.
     fn adjust_weight(&mut self, now: Time) {
         let Some(weight) = &mut self.weight else { return };
         let (window, least_rtt) = self.probe.path();

@@ -1,4 +1,5 @@
-//! Invariants of the allocations (which flow of an aggregate sends next), for random schedules.
+//! Invariants of the allocations, for random schedules. An allocation decides which flow of an
+//! aggregate sends next. An aggregate has the flows of one policy.
 //!
 //! A *member* is a flow of the aggregate. Its *part* is its share of the token bucket.
 
@@ -14,7 +15,7 @@ use proptest::prelude::*;
 use shaping::{Arrival, Departure, Shaping, constant, served};
 use tidegate_core::allocation::{Allocation, AllocationSpec, Share};
 use tidegate_core::meter::Profile;
-use tidegate_core::packet::Member;
+use tidegate_core::packet::FlowIndex;
 use tidegate_core::{Bytes, Rate, Time};
 
 const LONGEST: u64 = 1_500;
@@ -77,7 +78,7 @@ impl Scene {
             for (phase, percent) in (0u32..).zip(&flow.phases) {
                 let from = Time::ZERO + PHASE * phase;
                 let rate = Rate::from_bps(self.kbps * 10 * percent);
-                let member = Member(number);
+                let member = FlowIndex(number);
                 arrivals.extend(constant(member, flow.len, rate, from, from + PHASE));
             }
         }
@@ -88,7 +89,7 @@ impl Scene {
     fn run(&self, name: &str, looks: Option<Duration>) -> Vec<Departure> {
         let mut shaping = Shaping::new(build(name, &self.profile()));
         for (number, flow) in (0..).zip(&self.members) {
-            shaping.allocation.join(Time::ZERO, Member(number), flow.share);
+            shaping.allocation.join(Time::ZERO, FlowIndex(number), flow.share);
         }
         shaping.run(&self.arrivals(), looks, Time::from_secs(10));
         shaping.departures
@@ -120,7 +121,7 @@ proptest! {
     /// Catches: a packet from the excess that is not charged to the bucket; a packet that is sent
     /// although the bucket is empty.
     #[test]
-    fn no_window_holds_more_than_the_profile(scene in scenes()) {
+    fn no_time_window_exceeds_the_profile(scene in scenes()) {
         for name in AllocationSpec::NAMES {
             let over = exceeds(&scene.profile(), &scene.run(name, None));
             prop_assert!(over.is_none(), "{name}: {over:?}");
@@ -134,24 +135,24 @@ proptest! {
     /// computed without the unassigned part of the bucket; fractions of tokens that are lost
     /// between calls; a member that saves more than its part.
     #[test]
-    fn asking_more_often_changes_nothing(scene in scenes(), looks in 100_000u64..3_000_000) {
+    fn additional_calls_change_nothing(scene in scenes(), looks in 100_000u64..3_000_000) {
         for name in AllocationSpec::NAMES {
-            let (told, often) =
+            let (seldom, often) =
                 (scene.run(name, None), scene.run(name, Some(Duration::from_nanos(looks))));
-            let differs = told.iter().zip(&often).position(|(told, often)| told != often);
-            prop_assert!(told == often, "{name}: {:?}", differs.map(|at| (told[at], often[at])));
+            let differs = seldom.iter().zip(&often).position(|(seldom, often)| seldom != often);
+            prop_assert!(seldom == often, "{name}: {:?}", differs.map(|at| (seldom[at], often[at])));
         }
     }
 
     /// All packets depart within the time that the rate needs for them.
     #[test]
-    fn whatever_waits_leaves(scene in scenes()) {
+    fn all_waiting_packets_depart(scene in scenes()) {
         for name in AllocationSpec::NAMES {
             let arrivals = scene.arrivals();
             let bytes: u64 = arrivals.iter().map(|arrival| arrival.bytes).sum();
             let mut shaping = Shaping::new(build(name, &scene.profile()));
             for (number, flow) in (0..).zip(&scene.members) {
-                shaping.allocation.join(Time::ZERO, Member(number), flow.share);
+                shaping.allocation.join(Time::ZERO, FlowIndex(number), flow.share);
             }
             let weights: u64 = scene.members.iter().map(|flow| u64::from(flow.share.weight)).sum();
             let span = Rate::from_kbps(scene.kbps).time_for(Bytes(bytes * weights));
@@ -161,7 +162,7 @@ proptest! {
         }
     }
 
-    /// `logical-partitions` gives each flow the same bytes as the recurrence in the ledger,
+    /// `logical-partitions` gives each flow the same bytes as the recurrence of `aggregates`,
     /// computed in real numbers, to within a burst and a few packets.
     ///
     /// The recurrence deadlocks when a part is smaller than a packet, so all parts are larger here.
@@ -184,7 +185,7 @@ proptest! {
         let tolerance = scene.burst + 2 * LONGEST * shares.len() as u64;
         let model = shaping::recurrence(&scene.profile(), &shares, &scene.arrivals(), end);
         for (number, expected) in (0..).zip(model) {
-            let got = served(&departures, Member(number), Time::ZERO, end);
+            let got = served(&departures, FlowIndex(number), Time::ZERO, end);
             prop_assert!(got.abs_diff(expected) <= tolerance,
                 "{number}: {got}, not {expected} +- {tolerance}");
         }
@@ -194,7 +195,7 @@ proptest! {
     ///
     /// Catches: a flow that cannot use the unassigned part of the bucket.
     #[test]
-    fn one_greedy_flow_is_enough_to_use_the_rate(scene in scenes()) {
+    fn one_backlogged_flow_uses_the_whole_rate(scene in scenes()) {
         let mut scene = scene;
         let phases = vec![150; 20];
         scene.members.push(Flow { share: share(1, 100), len: LONGEST, phases });
@@ -202,7 +203,7 @@ proptest! {
             let departures = scene.run(name, None);
             let (from, to) = (Time::from_secs(1), Time::from_secs(4));
             let all: u64 = (0..).zip(&scene.members)
-                .map(|(number, _)| served(&departures, Member(number), from, to)).sum();
+                .map(|(number, _)| served(&departures, FlowIndex(number), from, to)).sum();
             let rate = Rate::from_kbps(scene.kbps).bytes_in(to.since(from)).0;
             prop_assert!(all + scene.burst + LONGEST >= rate, "{name}: {all} of {rate}");
         }
@@ -222,13 +223,13 @@ fn offered(name: &str, demands: &[u64], shares: &[Share]) -> Vec<u64> {
     let mut shaping = Shaping::new(build(name, &profile(800, 32_000)));
     let mut arrivals = Vec::new();
     for (number, (demand, share)) in (0..).zip(demands.iter().zip(shares)) {
-        shaping.allocation.join(Time::ZERO, Member(number), *share);
+        shaping.allocation.join(Time::ZERO, FlowIndex(number), *share);
         let rate = Rate::from_kbps(*demand);
-        arrivals.extend(constant(Member(number), 1_000, rate, Time::ZERO, end));
+        arrivals.extend(constant(FlowIndex(number), 1_000, rate, Time::ZERO, end));
     }
     arrivals.sort_by_key(|arrival| (arrival.at, arrival.member));
     shaping.run(&arrivals, None, end);
-    let members = (0..).zip(demands).map(|(number, _)| Member(number));
+    let members = (0..).zip(demands).map(|(number, _)| FlowIndex(number));
     members.map(|it| served(&shaping.departures, it, Time::from_secs(10), end)).collect()
 }
 
@@ -239,9 +240,9 @@ fn shares_of_the_paper() -> [Share; 4] {
 /// Four flows come from links of 1000, 500, 500 and 100 kbit/s. With `partitioned`, the tokens that
 /// the slow flow does not use are lost. With `logical-partitions`, the other flows share them.
 ///
-/// Source: `aggregates`, figures 5 and 10b, and section 9 of the ledger.
+/// Source: `aggregates`, figures 5 and 10b.
 #[test]
-fn partitioned_wastes_what_a_slow_flow_leaves_and_logical_partitions_share_it() {
+fn partitioned_wastes_the_rate_that_a_slow_flow_does_not_use() {
     let demands = [1_000, 500, 500, 100];
     let used = |name| offered(name, &demands, &shares_of_the_paper()).iter().sum::<u64>();
     let all = 800_000 / 8 * 20;
@@ -255,7 +256,7 @@ fn partitioned_wastes_what_a_slow_flow_leaves_and_logical_partitions_share_it() 
 }
 
 #[test]
-fn equal_demands_get_equal_parts_whatever_the_round_trip_times() {
+fn equal_demands_get_equal_rates_at_any_round_trip_times() {
     for name in ["logical-partitions", "partitioned", "drr"] {
         let each = offered(name, &[500; 4], &shares_of_the_paper());
         assert!(jain(&each) > 0.999, "{name}: {each:?}");
@@ -263,7 +264,7 @@ fn equal_demands_get_equal_parts_whatever_the_round_trip_times() {
 }
 
 #[test]
-fn weights_divide_the_rate_and_what_one_leaves_goes_to_the_others_by_weight() {
+fn weights_divide_the_rate_and_the_unused_part_of_a_flow() {
     let shares = [1, 2, 4, 1].map(|weight| share(weight, 100));
     for name in ["logical-partitions", "drr"] {
         let each = offered(name, &[900, 900, 900, 20], &shares);
@@ -274,34 +275,34 @@ fn weights_divide_the_rate_and_what_one_leaves_goes_to_the_others_by_weight() {
     }
 }
 
-/// Catches: a part that is still reserved for members that left or are idle.
+/// Catches: a part that is still reserved for members that were removed or are idle.
 #[test]
-fn nothing_is_kept_for_members_that_left_or_fell_silent() {
+fn no_tokens_are_reserved_for_removed_or_idle_members() {
     let mut shaping = Shaping::new(build("logical-partitions", &profile(800, 32_000)));
     for number in 0..3 {
-        shaping.allocation.join(Time::ZERO, Member(number), share(1, 100));
+        shaping.allocation.join(Time::ZERO, FlowIndex(number), share(1, 100));
     }
     let (end, at) = (Time::from_secs(1), Time::from_secs(4));
-    let busy = constant(Member(0), 1_000, Rate::from_kbps(500), Time::ZERO, end);
+    let busy = constant(FlowIndex(0), 1_000, Rate::from_kbps(500), Time::ZERO, end);
     shaping.run(&busy, None, Time::from_secs(3));
-    shaping.allocation.leave(Time::from_secs(3), Member(2));
-    let burst = [Arrival { at, member: Member(1), bytes: 1_000 }; 32];
+    shaping.allocation.leave(Time::from_secs(3), FlowIndex(2));
+    let burst = [Arrival { at, member: FlowIndex(1), bytes: 1_000 }; 32];
     shaping.departures.clear();
     shaping.run(&burst, None, Time::from_secs(5));
     assert!(shaping.departures.iter().all(|departure| departure.at == at));
     assert_eq!(shaping.departures.len(), burst.len());
 }
 
-/// Average number of look-ups of a flow's first packet, for each packet sent. Flows take turns to
-/// send two packets of 100 bytes. The total rate is `mbps`, and the mean rate of the profile is 300
-/// Mbit/s.
+/// Average number of look-ups of a flow's first packet, for each packet sent. Flows send two
+/// packets of 100 bytes each, one flow after the other. The total rate is `mbps`, and the mean rate
+/// of the profile is 300 Mbit/s.
 fn questions_per_packet(name: &str, members: u32, mbps: u64) -> f64 {
     let mut shaping = Shaping::new(build(name, &profile(300_000, 3_750_000)));
-    (0..members).for_each(|it| shaping.allocation.join(Time::ZERO, Member(it), share(1, 0)));
+    (0..members).for_each(|it| shaping.allocation.join(Time::ZERO, FlowIndex(it), share(1, 0)));
     let every = Rate::from_mbps(mbps).time_for(Bytes(200));
     let arrivals: Vec<_> = (0..20_000u32)
         .flat_map(|nth| {
-            let (at, member) = (Time::ZERO + every * nth, Member(nth % members));
+            let (at, member) = (Time::ZERO + every * nth, FlowIndex(nth % members));
             [Arrival { at, member, bytes: 100 }; 2]
         })
         .collect();
@@ -315,7 +316,7 @@ fn questions_per_packet(name: &str, members: u32, mbps: u64) -> f64 {
 /// Catches: `logical-partitions` with a quantum of an eighth of a packet, which needs eight
 /// look-ups.
 #[test]
-fn a_packet_takes_at_most_three_questions_among_100_and_among_10_000_members() {
+fn a_packet_takes_at_most_three_look_ups_among_100_and_among_10_000_members() {
     for (name, mbps) in AllocationSpec::NAMES.iter().flat_map(|name| [(name, 31), (name, 450)]) {
         let questions = [100, 10_000].map(|it| questions_per_packet(name, it, mbps));
         println!("{name}, {mbps} Mbit/s: {questions:?}");
@@ -329,16 +330,16 @@ fn a_packet_takes_at_most_three_questions_among_100_and_among_10_000_members() {
 ///
 /// Catches: parts that divide the whole burst, so that the savings of others use up all tokens.
 #[test]
-fn a_flow_that_took_the_upper_half_has_its_share_while_others_use_their_savings() {
+fn a_flow_gets_its_share_while_other_flows_use_their_savings() {
     let mut shaping = Shaping::new(build("logical-partitions", &profile(30_000, 375_000)));
-    (0..100).for_each(|it| shaping.allocation.join(Time::ZERO, Member(it), share(1, 0)));
-    let eager = Member(99);
-    let [joins, turns, end] = [2_500, 3_000, 5_000].map(Time::from_millis);
+    (0..100).for_each(|it| shaping.allocation.join(Time::ZERO, FlowIndex(it), share(1, 0)));
+    let eager = FlowIndex(99);
+    let [joins, busy_at, end] = [2_500, 3_000, 5_000].map(Time::from_millis);
     let mut arrivals = constant(eager, 1_000, Rate::from_mbps(40), joins, end);
     for it in 0..99 {
         let begins = Time::from_millis(it.into());
-        arrivals.extend(constant(Member(it), 1_000, Rate::from_kbps(27), begins, turns));
-        arrivals.extend(constant(Member(it), 1_000, Rate::from_kbps(600), turns, end));
+        arrivals.extend(constant(FlowIndex(it), 1_000, Rate::from_kbps(27), begins, busy_at));
+        arrivals.extend(constant(FlowIndex(it), 1_000, Rate::from_kbps(600), busy_at, end));
     }
     arrivals.sort_by_key(|arrival| (arrival.at, arrival.member));
     shaping.run(&arrivals, None, end);

@@ -381,7 +381,7 @@ fn a_file_without_purpose_or_beyond_its_length_is_refused() {
 }
 
 #[test]
-fn a_module_that_looks_down_or_has_no_place_is_refused() {
+fn a_module_that_uses_a_later_layer_is_refused() {
     let lib = "//! Order.\n//!\n//! Only those above in this list: `time`, `units` ·\n//! `meter` · `policy`.\n\n\
         pub mod time;\npub mod units;\nmod meter;\nmod policy;\npub use policy::{Policy, Filter};\npub use time::Time;\n";
     let about = |path, text| about(order_in_core, &[("crates/core/src/lib.rs", lib), (path, text)]);

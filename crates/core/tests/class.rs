@@ -1,5 +1,5 @@
 //! The class tree compared with a fluid model: guarantees, excess by priority and weight, and
-//! ceilings. The link is never idle while a packet may depart.
+//! ceilings. The classes share a link, which is never idle while a packet may depart.
 
 #![expect(clippy::as_conversions, reason = "the model is a fluid, in reals")]
 
@@ -133,7 +133,7 @@ fn follows_the_fluid(run: &mut Run) {
 }
 
 #[test]
-fn rights_change_while_packets_wait() {
+fn terms_change_while_packets_wait() {
     let mut tree = Tree::new(100 * MBPS);
     let office = tree.add(0, terms(60 * MBPS, None, 1, 0));
     let guests = tree.add(0, terms(10 * MBPS, None, 1, 0));
@@ -163,7 +163,7 @@ fn rights_change_while_packets_wait() {
 /// Catches: a guarantee that is saved beyond the burst; a returning class that catches up on
 /// excess.
 #[test]
-fn who_was_idle_gets_its_burst_and_no_more() {
+fn a_class_that_was_idle_gets_its_burst_and_no_more() {
     let mut tree = Tree::new(100 * MBPS);
     let [a, b] = [1, 4].map(|weight| tree.add(0, terms(10 * MBPS, None, weight, 0)));
     let mut run = Run::new(tree);
@@ -181,7 +181,7 @@ fn who_was_idle_gets_its_burst_and_no_more() {
 /// If the guarantees exceed the link rate, for example after a change of the rate, every class is
 /// still served.
 #[test]
-fn who_promises_too_much_still_serves_everybody() {
+fn every_class_is_served_although_the_guarantees_exceed_the_link() {
     let mut tree = Tree::new(10 * MBPS);
     let leaves = [8, 8, 8].map(|mbps| tree.add(0, terms(mbps * MBPS, None, 1, 0)));
     let mut run = Run::new(tree);
@@ -194,7 +194,7 @@ fn who_promises_too_much_still_serves_everybody() {
 
 /// Catches: a guarantee that a class loses while bursts of others are served.
 #[test]
-fn the_bursts_of_many_cost_another_nothing_of_its_guarantee() {
+fn bursts_of_many_classes_do_not_reduce_the_guarantee_of_another() {
     let mut tree = Tree::new(100 * MBPS);
     let large = tree.add(0, terms(80 * MBPS, None, 1, 0));
     let small = [0; 200].map(|_| tree.add(0, terms(MBPS / 20, None, 1, 0)));
@@ -216,7 +216,7 @@ proptest! {
     ///
     /// Catches: a guarantee that is saved beyond the burst.
     #[test]
-    fn hours_of_getting_little_leave_a_class_its_burst_and_its_share(
+    fn after_hours_with_few_packets_a_class_gets_its_burst_and_its_share(
         starts in prop_oneof![Just(0u64), 0u64..1 << 40, (1u64 << 62)..(1 << 63), Just(u64::MAX - (1 << 45))],
         hours in 1u64..8,
         little in 5u64..40,
@@ -252,7 +252,7 @@ proptest! {
 ///
 /// Catches: a bucket that is refilled beyond its depth; an elapsed time that wraps at 32 bits.
 #[test]
-fn hours_of_waiting_for_the_excess_are_not_made_up_for_in_a_burst() {
+fn hours_of_competition_are_not_compensated_by_a_burst() {
     for starts in [Time::ZERO, Time::from_nanos(u64::MAX - (1 << 45))] {
         let mut tree = Tree::new(100_000);
         let others = tree.add(0, terms(50_000, None, 1, 7));

@@ -1,5 +1,5 @@
-//! Delay bounds of classes: they hold for any cross traffic, and are not much larger than the real
-//! delays.
+//! Delay bounds of classes that share a link: they hold for any cross traffic, and are not much
+//! larger than the real delays.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -55,10 +55,10 @@ proptest! {
     }
 }
 
-/// A bound far above the real delay would be useless. In the worst case here, three bursts arrive
-/// at once, after a packet of another class.
+/// A bound far above the real delay would be useless. In the worst case of this test, three bursts
+/// arrive at once, after a packet of another class.
 #[test]
-fn the_worst_that_happens_is_near_what_is_promised() {
+fn the_worst_delay_is_near_the_bound() {
     let drawn = [true, true, true, false].map(|bounded| Drawn {
         parent: 0,
         guarantee: 100,

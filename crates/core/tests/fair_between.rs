@@ -82,7 +82,7 @@ fn shares(fair_between: impl Into<FairBetween>, allocation: &str) -> BTreeMap<u8
 
 /// Catches: a share for each flow of a host; source and destination hosts exchanged.
 #[test]
-fn what_a_host_gets_does_not_depend_on_how_many_flows_it_has() {
+fn the_share_of_a_host_does_not_depend_on_its_number_of_flows() {
     for allocation in ["drr", "logical-partitions"] {
         let near = |host: u32, expected: u32| host.abs_diff(expected) <= 20;
         let flows = shares(Sharers::Flow, allocation);

@@ -1,4 +1,4 @@
-//! The flow table: its entries, and the time for which they stay.
+//! The flow table of the gateway: its entries, and the time for which they stay.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tidegate_core::flow::{FlowTable, Handle, IDLE_LIMIT, Tracking};
 use tidegate_core::packet::{
-    Direction, Endpoint, FlowId, FlowKey, Member, NO_VLAN, Protocol, TcpFlags, TcpSegment,
+    Direction, Endpoint, FlowId, FlowIndex, FlowKey, NO_VLAN, Protocol, TcpFlags, TcpSegment,
 };
 use tidegate_core::{Packet, Time};
 
@@ -28,7 +28,7 @@ fn insert(table: &mut FlowTable, now: Time, n: u16) -> FlowId {
 }
 
 #[test]
-fn both_directions_are_one_flow_and_the_way_is_part_of_it() {
+fn both_directions_are_one_flow_and_packets_have_their_direction() {
     let mut table = FlowTable::new(10, 1);
     let id = insert(&mut table, Time::ZERO, 1);
     assert_eq!(table.find(&packet(1), Direction::Up), Some(id));
@@ -96,8 +96,8 @@ fn a_connection_whose_directions_have_different_tags_is_one_flow() {
     assert_eq!(take_in(&mut table, late, handshake(1, 5, 20)), id);
 }
 
-/// Catches: a SYN-ACK that joins a flow with a wrong acknowledgement number; for a SYN with data,
-/// only one of the two correct acknowledgement numbers accepted.
+/// Catches: a SYN-ACK that joins a flow with a wrong acknowledgement number; a SYN with data for
+/// which only one of the two correct acknowledgement numbers is accepted.
 #[test]
 fn only_an_answer_to_the_syn_joins_its_flow() {
     for (data, ack, joins) in [
@@ -156,7 +156,7 @@ fn two_tenants_with_equal_addresses_stay_apart() {
 fn handles_and_counts_are_kept_for_each_direction() {
     let mut table = FlowTable::new(10, 1);
     let id = insert(&mut table, Time::ZERO, 1);
-    let handle = Handle { aggregate: 3, generation: 7, member: Member(9) };
+    let handle = Handle { aggregate: 3, generation: 7, flow_index: FlowIndex(9) };
     table[id].set_handle(Direction::Down, handle, 0);
     table[id].on_arrival(Time::ZERO, &mut answer(1), Direction::Down);
     assert_eq!(table[id].handle(Direction::Down), handle);
@@ -167,7 +167,7 @@ fn handles_and_counts_are_kept_for_each_direction() {
 }
 
 #[test]
-fn a_full_table_forgets_the_flow_idle_for_longest() {
+fn a_full_table_evicts_the_flow_that_is_idle_for_longest() {
     let mut table = FlowTable::new(3, 1);
     let ids = [3, 1, 2].map(|n| insert(&mut table, Time::from_secs(n.into()), n));
     table[ids[1]].on_arrival(Time::from_secs(4), &mut packet(1), Direction::Up);
@@ -207,18 +207,18 @@ fn idle_flows_without_packets_inside_are_forgotten_a_few_at_a_time() {
     let ids = [1, 2, 3, 4].map(|n| insert(&mut table, Time::ZERO, n));
     let late = Time::ZERO + IDLE_LIMIT + Duration::from_millis(2);
     table[ids[2]].on_arrival(late, &mut packet(3), Direction::Up);
-    let mut gone = Vec::new();
+    let mut expired = Vec::new();
     table[ids[3]].enter(1);
-    table.sweep(late, 2, |id, _| gone.push(id));
-    assert!(gone.len() <= 2);
-    table.sweep(late, 10, |id, _| gone.push(id));
-    gone.sort_by_key(|id| id.0);
-    assert_eq!(gone, [ids[0], ids[1]]);
+    table.sweep(late, 2, |id, _| expired.push(id));
+    assert!(expired.len() <= 2);
+    table.sweep(late, 10, |id, _| expired.push(id));
+    expired.sort_by_key(|id| id.0);
+    assert_eq!(expired, [ids[0], ids[1]]);
     assert_eq!(table.iter().map(|(id, _)| id).collect::<Vec<_>>(), [ids[2], ids[3]]);
 }
 
 #[test]
-fn a_closed_or_unanswered_flow_makes_room_before_one_that_is_idle_longer() {
+fn a_closed_or_unanswered_flow_is_evicted_before_a_longer_idle_flow() {
     for flags in [TcpFlags::SYN, TcpFlags::RST] {
         let mut table = FlowTable::new(2, 1);
         insert(&mut table, Time::ZERO, 1);
@@ -250,7 +250,7 @@ proptest! {
     /// Catches: a free entry given to two flows; an evicted flow that stays in its hash list; flows
     /// that expire after 59 s.
     #[test]
-    fn it_holds_what_was_inserted_and_has_not_gone(operations in operations()) {
+    fn the_table_holds_all_flows_that_were_neither_evicted_nor_expired(operations in operations()) {
         let mut table = FlowTable::new(6, 3);
         let mut model: BTreeMap<u16, (FlowId, u64)> = BTreeMap::new();
         let mut now = 0;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tidegate_core::flow::{AckKind, Arrival, Claiming, Flow, FlowTable, Handle, Tracking};
 use tidegate_core::packet::{
-    Direction, Endpoint, FlowKey, Member, Options, Protocol, TcpFlags, TcpSegment,
+    Direction, Endpoint, FlowIndex, FlowKey, Options, Protocol, TcpFlags, TcpSegment,
 };
 use tidegate_core::{Packet, Time};
 
@@ -42,8 +42,8 @@ impl Wire {
         arrival
     }
 
-    /// A handshake that begins at `at` ms. The round trip to the client takes 10 ms, and the one to
-    /// the server 40 ms.
+    /// A handshake that begins at `at` ms. The round trip to the client takes 10 ms, and the round
+    /// trip to the server 40 ms.
     fn opens(&mut self, at: u64, client: u32, server: u32) {
         self.passes(at, 0, Up, syn(client));
         self.passes(at + 40, 0, Down, syn_ack(server, client + 1));
@@ -102,7 +102,7 @@ fn ms(millis: u64) -> Option<Duration> {
 }
 
 #[test]
-fn a_handshake_tells_options_windows_and_both_halves_of_the_round_trip() {
+fn a_handshake_shows_options_windows_and_both_halves_of_the_round_trip() {
     let mut wire = Wire::new();
     wire.opens(0, 100, 900);
     let flow = wire.flow();
@@ -118,7 +118,7 @@ fn a_handshake_tells_options_windows_and_both_halves_of_the_round_trip() {
 }
 
 #[test]
-fn what_a_packet_waits_in_the_gateway_is_in_no_round_trip() {
+fn the_time_in_the_gateway_is_in_no_round_trip() {
     let mut wire = Wire::new();
     wire.passes(0, 500, Up, syn(100));
     wire.passes(540, 300, Down, syn_ack(900, 101));
@@ -127,7 +127,7 @@ fn what_a_packet_waits_in_the_gateway_is_in_no_round_trip() {
 }
 
 #[test]
-fn a_stream_without_pause_gives_round_trips_too() {
+fn a_stream_without_pauses_gives_round_trips() {
     let mut wire = Wire::new();
     for n in 0..30 {
         wire.passes(u64::from(n), 0, Down, segment(n * 100, 1, 100));
@@ -147,7 +147,7 @@ fn the_window_of_a_syn_is_not_scaled() {
 }
 
 #[test]
-fn one_half_alone_is_no_end_to_end_time() {
+fn one_half_alone_gives_no_round_trip_time() {
     let mut wire = Wire::new();
     wire.passes(0, 0, Down, segment(900, 1, 1_000));
     wire.passes(10, 0, Up, segment(1, 1_900, 0));
@@ -156,7 +156,7 @@ fn one_half_alone_is_no_end_to_end_time() {
 }
 
 #[test]
-fn data_sent_again_gives_no_round_trip() {
+fn retransmitted_data_gives_no_round_trip() {
     let mut wire = Wire::new();
     wire.passes(0, 0, Down, segment(900, 1, 1_000));
     assert!(wire.passes(200, 0, Down, segment(900, 1, 1_000)).seen_before);
@@ -167,7 +167,7 @@ fn data_sent_again_gives_no_round_trip() {
 }
 
 #[test]
-fn a_hole_filled_late_gives_no_round_trip_to_what_waited_behind_it() {
+fn a_hole_filled_late_gives_no_round_trip_to_later_data() {
     let mut wire = Wire::new();
     wire.passes(0, 0, Down, segment(900, 1, 100));
     wire.passes(1, 0, Up, segment(1, 1_000, 0));
@@ -179,7 +179,7 @@ fn a_hole_filled_late_gives_no_round_trip_to_what_waited_behind_it() {
 }
 
 #[test]
-fn a_syn_sent_again_begins_nothing_new_and_spoils_the_first_round_trip() {
+fn a_repeated_syn_begins_no_connection_and_gives_no_round_trip() {
     let mut wire = Wire::new();
     assert!(wire.passes(0, 0, Up, syn(100)).connection);
     let again = wire.passes(1_000, 0, Up, syn(100));
@@ -191,11 +191,11 @@ fn a_syn_sent_again_begins_nothing_new_and_spoils_the_first_round_trip() {
 }
 
 #[test]
-fn a_port_used_again_begins_a_new_life() {
+fn a_reused_port_begins_a_new_connection() {
     let mut wire = Wire::new();
     wire.opens(0, 100, 900);
     let id = wire.table.iter().next().unwrap().0;
-    let handle = Handle { aggregate: 1, generation: 2, member: Member(3) };
+    let handle = Handle { aggregate: 1, generation: 2, flow_index: FlowIndex(3) };
     wire.table[id].set_handle(Down, handle, 0);
     assert!(!wire.passes(60, 0, Up, syn(5_000)).connection, "the old one is at work");
     wire.passes(100, 0, Up, with(TcpFlags::FIN, segment(101, 901, 0)));
@@ -229,8 +229,8 @@ fn a_syn_for_the_ports_of_a_connection_counts_once_it_is_acknowledged() {
     assert_eq!((connection.mss(Up), connection.tracking()), (Some(536), Tracking::Full));
 }
 
-/// Catches: a SYN whose send time is lost, or replaces the handshake's round-trip time; no
-/// round-trip time after a SYN.
+/// Catches: a SYN whose send time is lost, or replaces the handshake's round-trip time; a flow that
+/// measures no round-trip time after a SYN.
 #[test]
 fn a_syn_for_the_ports_of_a_connection_costs_no_round_trip() {
     let mut wire = Wire::new();
@@ -271,7 +271,7 @@ fn a_reset_counts_only_in_sequence() {
 }
 
 #[test]
-fn acks_are_told_apart() {
+fn kinds_of_acks_are_distinguished() {
     let mut wire = Wire::new();
     wire.opens(0, 100, 900);
     let idle = wire.passes(60, 0, Up, segment(101, 901, 0)).ack;
@@ -292,7 +292,7 @@ fn acks_are_told_apart() {
 }
 
 #[test]
-fn how_well_a_flow_is_known_depends_on_what_crosses_the_gateway() {
+fn the_knowledge_of_a_flow_depends_on_the_directions_that_cross_the_gateway() {
     let mut wire = Wire::new();
     assert_eq!(wire.flow().tracking(), Tracking::QueueOnly);
     wire.passes(0, 0, Up, segment(1, 1, 100));
@@ -312,7 +312,7 @@ fn a_window_is_scaled_only_if_both_ends_offer_to() {
 }
 
 #[test]
-fn an_ack_and_the_data_it_lets_out_measure_the_way_to_the_sender() {
+fn an_ack_and_the_data_it_releases_measure_the_round_trip_to_the_sender() {
     let mut wire = Wire::new();
     wire.passes(0, 0, Up, stamped(10, 1, segment(1, 1_000, 0)));
     wire.passes(5, 0, Up, stamped(15, 1, segment(1, 2_000, 0)));
@@ -347,7 +347,7 @@ proptest! {
     /// Catches: sequence numbers compared without wrapping; a round trip that begins when the
     /// segment arrives, not when it departs.
     #[test]
-    fn every_round_trip_measured_is_the_true_one(
+    fn every_measured_round_trip_is_the_true_one(
         start in prop_oneof![any::<u32>(), (0u32..40_000).prop_map(|back| 0u32.wrapping_sub(back))],
         delay in 1u64..2_000,
         segments in prop::collection::vec((1u32..1_500, 0u64..500), 1..60),
@@ -362,10 +362,10 @@ proptest! {
                 wire.passes(at, 0, Up, segment(1, ack, 0));
             }
             // First in, first out: no segment departs before an earlier one.
-            let leaves = acks.last().map_or(0, |(at, _)| at - delay).max(now + held);
-            wire.passes(now, leaves - now, Down, segment(seq, 1, payload));
+            let departs = acks.last().map_or(0, |(at, _)| at - delay).max(now + held);
+            wire.passes(now, departs - now, Down, segment(seq, 1, payload));
             seq = seq.wrapping_add(payload);
-            acks.push((leaves + delay, seq));
+            acks.push((departs + delay, seq));
         }
         for (at, ack) in acks {
             wire.passes(at, 0, Up, segment(1, ack, 0));
@@ -401,7 +401,7 @@ proptest! {
     ///
     /// Catches: a sample of more than a minute that is used.
     #[test]
-    fn headers_may_say_anything(
+    fn any_headers_are_harmless(
         packets in prop::collection::vec((any_segment(), any::<bool>(), 0u64..200_000, any::<bool>()), 1..100),
     ) {
         let mut wire = Wire::new();

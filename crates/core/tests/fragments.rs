@@ -59,7 +59,7 @@ fn run(rule: WithoutFirst) -> Run {
 }
 
 /// Catches: flows of first fragments without their ports; later fragments that do not look up their
-/// first one; only one direction handled.
+/// first fragment; only one direction handled.
 #[test]
 fn a_policy_for_a_port_drops_all_fragments_of_its_datagrams() {
     for network in [Network::Ipv4, Network::Ipv6] {
@@ -90,9 +90,9 @@ fn fragments_and_whole_datagrams_are_one_flow() {
 }
 
 /// Catches: unknown ports that match a range with port 0; unknown ports that match every range; the
-/// rules of the two settings exchanged.
+/// effects of the two settings exchanged.
 #[test]
-fn a_fragment_without_a_first_one_is_policed_as_the_gateway_is_told() {
+fn a_fragment_without_a_first_fragment_is_policed_as_configured() {
     for (rule, passed) in [(WithoutFirst::ByAddress, 100), (WithoutFirst::MayMatch, 1)] {
         for network in [Network::Ipv4, Network::Ipv6] {
             let mut low = amplifiers();
@@ -107,10 +107,10 @@ fn a_fragment_without_a_first_one_is_policed_as_the_gateway_is_told() {
     }
 }
 
-/// Catches: a policy selected although only its ports match; filter terms other than ports that are
+/// Catches: a policy selected only because its ports match; filter terms other than ports that are
 /// ignored.
 #[test]
-fn a_fragment_that_may_match_takes_the_first_policy_whose_other_terms_do() {
+fn a_fragment_with_unknown_ports_gets_the_first_policy_whose_other_terms_match() {
     let tcp = Filter { protocol: vec![Range { first: 6, last: 6 }], ..amplifiers().filter };
     let web = Policy { priority: 2, ..policy("web", tcp, Action::Pass) };
     let dns = Policy { priority: 1, ..policy("dns", amplifiers().filter, Action::Pass) };
@@ -130,7 +130,7 @@ fn a_fragment_that_may_match_takes_the_first_policy_whose_other_terms_do() {
 /// Catches: an offset that is not checked; a tiny first fragment after which the earlier first
 /// fragment is still used.
 #[test]
-fn overlapping_and_tiny_fragments_have_no_first_one() {
+fn overlapping_and_tiny_fragments_have_no_first_fragment() {
     let mut table = FragmentTable::new(1);
     let mut take = |mut packet: Packet| {
         let known = table.take(Time::ZERO, &mut packet, None, WithoutFirst::ByAddress);
@@ -183,7 +183,7 @@ fn udp_alone() -> Filter {
 /// unknown: by the fragment table, by the index of filters, or by a filter; such a fragment that is
 /// not counted.
 #[test]
-fn ipv6_fragments_in_reverse_do_not_escape_by_another_next_header() {
+fn ipv6_fragments_in_reverse_order_do_not_escape_by_a_false_next_header() {
     let drop = amplifiers().action;
     for filter in [amplifiers().filter, udp_alone()] {
         assert!(filter.matches(
@@ -206,7 +206,7 @@ fn ipv6_fragments_in_reverse_do_not_escape_by_another_next_header() {
 /// Catches: a protocol that is ignored with the setting `by-address`; a fragment that is not
 /// counted because its protocol has no ports.
 #[test]
-fn by_address_believes_the_next_header_of_a_fragment_without_a_first_one() {
+fn by_address_uses_the_next_header_of_a_fragment_without_a_first_fragment() {
     for (packet, expected) in [(disguised(1), "hosts"), (later(Network::Ipv6, 1), "udp")] {
         let udp = Policy { priority: 1, ..policy("udp", udp_alone(), Action::Pass) };
         let hosts = policy("hosts", Filter::default(), Action::Pass);
@@ -219,7 +219,7 @@ fn by_address_believes_the_next_header_of_a_fragment_without_a_first_one() {
 }
 
 /// A later IPv4 fragment of a datagram with an authentication header.
-fn sealed(identification: u32) -> Packet {
+fn with_authentication_header(identification: u32) -> Packet {
     let mut packet = later(Network::Ipv4, identification);
     packet.key.protocol = Protocol::AUTHENTICATION;
     packet
@@ -235,7 +235,7 @@ fn an_authentication_header_in_ipv4_hides_no_fragment_from_a_policy_for_a_port()
             let limit = policy("limit", filter.clone(), amplifiers().action);
             let config = GatewayConfig { fragments_without_first: rule, ..config() };
             let mut run = Run::new(&config, vec![limit]);
-            (0..100).for_each(|n| run.offer_packet(Gateway::WAN, sealed(n)));
+            (0..100).for_each(|n| run.offer_packet(Gateway::WAN, with_authentication_header(n)));
             let (left, report) = run.end();
             assert_eq!((left.len(), report.fragments_without_first), (passed, [0, 100]));
         }
@@ -249,9 +249,9 @@ fn an_authentication_header_in_ipv4_hides_no_fragment_from_a_policy_for_a_port()
     let behind =
         Packet { fragment: plain.fragment.authenticated(), ..first(Network::Ipv4, 5_000, 1) };
     assert_eq!(take(plain), (true, Protocol::UDP, 4_000));
-    assert_eq!(take(sealed(1)), (false, Protocol::AUTHENTICATION, 0));
+    assert_eq!(take(with_authentication_header(1)), (false, Protocol::AUTHENTICATION, 0));
     assert_eq!(take(behind), (true, Protocol::UDP, 5_000));
-    assert_eq!(take(sealed(1)), (true, Protocol::UDP, 5_000));
+    assert_eq!(take(with_authentication_header(1)), (true, Protocol::UDP, 5_000));
     assert_eq!(take(later(Network::Ipv4, 1)), (true, Protocol::UDP, 4_000));
 }
 
@@ -285,9 +285,9 @@ proptest! {
     ///
     /// Catches: a comparison without the VLAN or without the identification; an entry that never
     /// expires, or expires one nanosecond too late; an old first fragment that is found before a
-    /// new one.
+    /// newer first fragment.
     #[test]
-    fn a_later_fragment_has_the_ports_of_the_newest_first_one_of_two_seconds(steps in steps()) {
+    fn a_later_fragment_has_the_ports_of_the_newest_first_fragment_of_two_seconds(steps in steps()) {
         let mut table = FragmentTable::new(3);
         let mut firsts: Vec<(u32, u16, u16, Time)> = Vec::new();
         let mut now = Time::ZERO;

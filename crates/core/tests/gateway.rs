@@ -1,4 +1,5 @@
-//! Invariants of a whole gateway. The clock jumps from one event to the next.
+//! Invariants of a whole gateway. A *policy* shapes or polices the packets of its *aggregate*. A
+//! *swap* replaces the policies. A flow without an entry in the flow table is *untracked*.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -23,7 +24,7 @@ use gateway_run::{
 };
 
 #[test]
-fn what_no_policy_wants_goes_straight_across() {
+fn packets_without_a_policy_pass_at_once() {
     let mut run = Run::new(&config(), vec![policy("other", from(9), shape())]);
     (0..50).for_each(|number| run.offer(1, number, 1_500));
     let (left, report) = run.end();
@@ -47,7 +48,7 @@ fn an_aggregate_keeps_to_its_profile_to_the_byte() {
 }
 
 #[test]
-fn both_directions_have_a_bucket_of_their_own() {
+fn each_direction_has_its_own_bucket() {
     let mut run = Run::new(&config(), vec![policy("all", Filter::default(), shape())]);
     for number in 0..3 {
         run.offer(1, number, 1_000);
@@ -61,7 +62,7 @@ fn both_directions_have_a_bucket_of_their_own() {
 }
 
 #[test]
-fn policing_colours_or_drops_what_exceeds_the_profile_and_delays_nothing() {
+fn policing_marks_or_drops_excess_packets_and_delays_none() {
     let exceed = Exceed::Mark { in_profile: Some(10), out_of_profile: 14 };
     let mark = Action::Police { conditioning: conditioning(), exceed };
     let drop = Action::Police { conditioning: conditioning(), exceed: Exceed::Drop };
@@ -141,7 +142,7 @@ fn the_access_link_is_not_exceeded_and_charges_its_overhead() {
 }
 
 #[test]
-fn a_super_packet_longer_than_the_burst_leaves_and_is_paid_off() {
+fn a_super_packet_longer_than_the_burst_departs_and_delays_later_packets() {
     for name in AllocationSpec::NAMES {
         let mut conditioning = conditioning();
         conditioning.allocation = allocation(name);
@@ -159,7 +160,7 @@ fn a_super_packet_longer_than_the_burst_leaves_and_is_paid_off() {
 }
 
 #[test]
-fn a_policy_that_keeps_its_name_keeps_its_tokens_and_what_waits() {
+fn a_policy_that_keeps_its_name_keeps_its_tokens_and_queue() {
     let mut run = Run::new(&config(), vec![policy("all", Filter::default(), shape())]);
     (0..20).for_each(|number| run.offer(1, number, 1_000));
     run.until(Time::from_millis(5));
@@ -178,7 +179,7 @@ fn a_policy_that_keeps_its_name_keeps_its_tokens_and_what_waits() {
 
 /// Catches: a timer that is not set again when new policies are installed.
 #[test]
-fn what_waits_leaves_by_the_new_rate_at_once() {
+fn waiting_packets_depart_at_the_new_rate_at_once() {
     let of_rate = |rate| {
         let profile = Profile::new(rate, None, BURST, Bytes(1_514)).unwrap();
         let action = shape_by(Conditioning { profile, ..conditioning() }, "drop-tail");
@@ -194,7 +195,7 @@ fn what_waits_leaves_by_the_new_rate_at_once() {
 }
 
 #[test]
-fn what_waits_moves_with_its_flow_or_is_sent_on_and_keeps_its_order() {
+fn waiting_packets_move_with_their_flow_and_keep_their_order() {
     for (filter, name) in [(from(1), "new"), (from(2), "new"), (from(1), "old")] {
         let mut run = Run::new(&config(), vec![policy("old", from(1), shape())]);
         (0..50).for_each(|number| run.offer(1, number, 1_000));
@@ -209,7 +210,7 @@ fn what_waits_moves_with_its_flow_or_is_sent_on_and_keeps_its_order() {
 }
 
 #[test]
-fn a_flow_that_changes_hands_takes_what_waits_with_it() {
+fn a_flow_that_changes_its_policy_takes_its_waiting_packets_along() {
     let both = vec![policy("a", from(1), shape()), policy("b", from(2), shape())];
     let mut run = Run::new(&config(), both);
     (0..30).for_each(|number| run.offer(1, number, 1_000));
@@ -250,7 +251,7 @@ fn a_flow_that_changes_its_codepoint_changes_its_policy_and_keeps_its_order() {
 }
 
 #[test]
-fn a_full_flow_table_costs_nobody_a_packet() {
+fn a_full_flow_table_loses_no_packet() {
     let mut run = Run::new(&config(), vec![policy("all", Filter::default(), shape())]);
     (0..4).for_each(|number| (0..=255).for_each(|host| run.offer(host, number, 100)));
     run.until(Time::from_secs(1));
@@ -261,7 +262,7 @@ fn a_full_flow_table_costs_nobody_a_packet() {
 }
 
 #[test]
-fn idle_flows_are_forgotten_and_leave_their_aggregates() {
+fn idle_flows_expire_and_are_removed_from_their_aggregates() {
     let mut run = Run::new(&config(), vec![policy("all", Filter::default(), shape())]);
     (0..32).for_each(|host| run.offer(host, 0, 100));
     assert_eq!(run.gateway.report().aggregates[0].flows, 32);
@@ -289,7 +290,7 @@ fn a_coarse_timer_does_not_keep_an_aggregate_below_its_peak() {
 }
 
 #[test]
-fn a_coarse_timer_is_helped_by_acknowledgements() {
+fn acknowledgements_trigger_departures_between_coarse_timers() {
     let config = GatewayConfig { shaping_interval: Duration::from_millis(15), ..config() };
     let start = |run: &mut Run| {
         (0..10).for_each(|number| run.offer(1, number, 1_000));
@@ -313,7 +314,7 @@ fn a_coarse_timer_is_helped_by_acknowledgements() {
 }
 
 #[test]
-fn a_gateway_about_to_stop_lets_everything_go() {
+fn a_gateway_that_stops_sends_all_packets() {
     let rate = [Some(Rate::from_mbps(1)); 2];
     let mut run =
         Run::new(&GatewayConfig { rate, ..config() }, vec![policy("1", from(1), shape())]);
@@ -326,7 +327,7 @@ fn a_gateway_about_to_stop_lets_everything_go() {
 }
 
 #[test]
-fn an_aggregate_that_holds_most_buffers_leaves_some_for_the_others() {
+fn an_aggregate_with_most_buffers_spares_some_for_the_others() {
     let config = GatewayConfig { packets: 256, ..config() };
     let mut run = Run::new(&config, vec![policy("1", from(1), shape())]);
     for number in 0..1_000 {
@@ -340,7 +341,7 @@ fn an_aggregate_that_holds_most_buffers_leaves_some_for_the_others() {
 }
 
 #[test]
-fn what_waits_for_a_slow_link_leaves_buffers_for_the_other_direction() {
+fn packets_that_wait_for_a_slow_link_spare_buffers_for_the_other_direction() {
     let rate = [Some(Rate::from_kbps(100)), None];
     let config = GatewayConfig { packets: 256, rate, queue: queue("drop-tail"), ..config() };
     let mut run = Run::new(&config, Vec::new());
@@ -383,7 +384,7 @@ fn a_swap_loses_nothing_although_buffers_are_scarce() {
 }
 
 #[test]
-fn no_flow_makes_room_while_its_packets_wait_for_the_link() {
+fn no_flow_is_evicted_while_its_packets_wait_for_the_link() {
     let rate = [Some(Rate::from_mbps(1)), None];
     let mut run = Run::new(&GatewayConfig { rate, flows: 2, ..config() }, Vec::new());
     (0..6).for_each(|number| run.offer(1, number, 1_000));
@@ -401,7 +402,7 @@ fn no_flow_makes_room_while_its_packets_wait_for_the_link() {
 /// Catches: packets that arrived before their flow got a table entry, and stay with the untracked
 /// packets, at the aggregate or at the link; packets that are moved only at the aggregate.
 #[test]
-fn a_flow_that_gets_a_place_in_the_table_overtakes_nothing_of_itself() {
+fn a_flow_that_gets_a_table_entry_keeps_its_order() {
     let rate = [Some(Rate::from_mbps(1)), None];
     let shaped = vec![policy("all", Filter::default(), shape())];
     let mut run = Run::new(&GatewayConfig { rate, flows: 1, ..config() }, shaped);
@@ -422,7 +423,7 @@ fn a_flow_that_gets_a_place_in_the_table_overtakes_nothing_of_itself() {
 /// Catches: no timer for an aggregate that gets packets only by a swap; packets that stay in their
 /// aggregate and are counted as offered again.
 #[test]
-fn a_swap_moves_what_waits_of_flows_without_a_place_and_leaves_what_stays() {
+fn a_swap_moves_only_the_untracked_packets_whose_policy_changes() {
     let shaped = vec![policy("all", Filter::default(), shape())];
     let mut run = Run::new(&GatewayConfig { flows: 1, ..config() }, shaped.clone());
     // This flow takes the only table entry, and some of its packets wait.
@@ -443,7 +444,7 @@ fn a_swap_moves_what_waits_of_flows_without_a_place_and_leaves_what_stays() {
 }
 
 #[test]
-fn a_flow_of_frames_that_are_not_ip_lives_as_long_as_they_come() {
+fn a_flow_of_frames_without_ip_stays_while_they_arrive() {
     let mut run = Run::new(&config(), vec![policy("all", Filter::default(), shape())]);
     for second in 0..150 {
         run.until(Time::from_secs(second));
@@ -458,7 +459,7 @@ fn a_flow_of_frames_that_are_not_ip_lives_as_long_as_they_come() {
 /// Catches: waiting packets of a removed policy that enter the link's queue as if they arrived now,
 /// and are dropped by its limit.
 #[test]
-fn neither_a_swap_nor_the_end_squeezes_what_waits_through_the_queue_at_the_link() {
+fn neither_a_swap_nor_a_stop_drops_waiting_packets_at_the_queue_of_the_link() {
     let rate = [Some(Rate::from_mbps(1)); 2];
     for (stops, all) in [(true, 400), (false, 402)] {
         let policies = vec![policy("1", from(1), shape_by(conditioning(), "drop-tail"))];
@@ -547,13 +548,13 @@ proptest! {
 
     /// In every run, each packet departs or is counted as dropped, and no flow is reordered.
     ///
-    /// Catches: waiting packets that do not move with their flow; a removed aggregate's index that
-    /// still leads to it; lost drop counts of a removed aggregate; packets after a swap that
-    /// overtake earlier ones at the link.
-    /// Catches: untracked packets that stay behind when their flow gets a table entry, or when a
+    /// Catches: waiting packets that do not move with their flow; an index that still leads to a
+    /// removed aggregate; lost drop counts of a removed aggregate; packets after a swap that
+    /// overtake earlier packets at the link.
+    /// Catches: untracked packets that are not moved when their flow gets a table entry, or when a
     /// swap changes the policies.
     #[test]
-    fn every_packet_leaves_in_order_or_is_counted(
+    fn every_packet_departs_in_order_or_is_counted(
         steps in steps(),
         scheme in 0..AllocationSpec::NAMES.len(),
         discipline in 0..QdiscSpec::NAMES.len(),
@@ -584,7 +585,7 @@ proptest! {
 /// Catches: reported flows that do not match the filter; a selection of the busiest flows before
 /// the filter is applied.
 #[test]
-fn a_survey_of_some_flows_finds_the_busiest_of_these() {
+fn a_survey_with_a_filter_finds_the_busiest_matching_flows() {
     let mut run = Run::new(&config(), Vec::new());
     for host in 1..20 {
         (0..u32::from(host)).for_each(|number| run.offer(host, number, 1_000));

@@ -1,4 +1,7 @@
 //! ACK control at a gateway whose data waits for the link, or for a class of the link.
+//!
+//! ACK control slows senders down: it holds ACKs while data of the gateway waits. An *aggregate*
+//! has the packets of one policy in one direction. A *swap* replaces the set of policies.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -77,14 +80,14 @@ impl Run {
     fn shake_hands(&mut self) {
         let (syn, ack) = (TcpFlags::SYN, TcpFlags::ACK);
         self.up(TcpSegment { seq: self.isn, flags: TcpFlags(syn), ..TcpSegment::default() });
-        self.leave();
+        self.drain();
         self.now += Duration::from_millis(50);
         let next = self.isn.wrapping_add(1);
         let answer = TcpSegment { ack: next, flags: TcpFlags(syn | ack), ..TcpSegment::default() };
         assert_eq!(self.down(answer), 1);
         self.now += Duration::from_micros(200);
         self.up(TcpSegment { seq: next, ack: 1, flags: TcpFlags(ack), ..TcpSegment::default() });
-        self.leave();
+        self.drain();
     }
 
     fn up(&mut self, tcp: TcpSegment) {
@@ -138,7 +141,7 @@ impl Run {
     }
 
     /// Runs until no packets wait. Returns the number of packets that departed to the sender.
-    fn leave(&mut self) -> usize {
+    fn drain(&mut self) -> usize {
         let mut acks = 0;
         loop {
             self.out(Gateway::WAN);
@@ -173,12 +176,12 @@ fn policy(class: Option<&str>) -> Policy {
         weights: Vec::new(),
         fair_between: Default::default(),
     };
-    let signal = Some(AckSpec::PostAck(Default::default()));
+    let ack_control = Some(AckSpec::PostAck(Default::default()));
     Policy {
         name: "all".into(),
         priority: 0,
         filter: Filter { direction: Some(Direction::Up), ..Filter::default() },
-        action: Action::Shape { conditioning, queue: queue(), ack_control: signal },
+        action: Action::Shape { conditioning, queue: queue(), ack_control },
         mode: Mode::Enforce,
         class: class.map(str::to_owned),
         trunk: None,
@@ -204,15 +207,15 @@ fn packet(protocol: Protocol, len: u32, tcp: Option<TcpSegment>) -> Packet {
 
 /// Catches: ACKs that are released although data waits for the link.
 #[test]
-fn acks_are_held_while_data_waits_for_the_link_or_its_class_and_go_on_when_it_has_left() {
+fn acks_are_held_while_data_waits_for_the_link_or_class_and_released_afterwards() {
     for class in [None, Some("bulk")] {
         let mut run = Run::new(class);
         run.data(0, 20);
         assert_eq!(run.ack(2), 0, "{class:?}: it is held");
-        assert_eq!(run.leave(), 1, "{class:?}: it goes on");
+        assert_eq!(run.drain(), 1, "{class:?}: it goes on");
         run.data(20, 1);
         assert_eq!(run.ack(4), 1, "{class:?}: hardly anything waits");
-        run.leave();
+        run.drain();
         assert_eq!(run.gateway.pool().in_use(), 0);
     }
 }
@@ -220,19 +223,19 @@ fn acks_are_held_while_data_waits_for_the_link_or_its_class_and_go_on_when_it_ha
 /// Catches: departures that release only ACKs of their own policy; departures that release ACKs of
 /// policies in other classes.
 #[test]
-fn acks_are_held_while_data_of_another_policy_waits_in_the_class_and_go_on_when_it_has_left() {
+fn acks_are_held_while_data_of_another_policy_waits_in_the_class() {
     for class in [None, Some("bulk")] {
         let mut run = Run::of(1_024, vec![second(class), policy(class)], class);
         run.port = SECOND;
         run.shake_hands();
         run.data(0, 2);
-        run.leave();
+        run.drain();
         run.now += Duration::from_millis(50);
         run.port = FIRST;
         run.data(0, 20);
         run.port = SECOND;
         assert_eq!(run.ack(2), 0, "{class:?}: it is held");
-        assert_eq!(run.leave(), 1, "{class:?}: it goes on");
+        assert_eq!(run.drain(), 1, "{class:?}: it goes on");
         assert_eq!(run.gateway.report().aggregates[0].acks.overdue, 0, "{class:?}");
         assert_eq!(run.gateway.pool().in_use(), 0);
     }
@@ -240,23 +243,24 @@ fn acks_are_held_while_data_of_another_policy_waits_in_the_class_and_go_on_when_
 
 /// Catches: waiting packets of flows without ACK control that hold back ACKs.
 #[test]
-fn others_that_wait_in_the_class_do_not_close_the_gate() {
+fn waiting_packets_without_ack_control_hold_back_no_acks() {
     for class in [None, Some("bulk")] {
         let mut run = Run::new(class);
         run.data(0, 2);
-        run.leave();
+        run.drain();
         for _ in 0..40 {
             run.arrive(Gateway::LAN, packet(Protocol::UDP, 1_250, None));
         }
         assert_eq!(run.ack(2), 1, "{class:?}");
-        run.leave();
+        run.drain();
         assert_eq!(run.gateway.pool().in_use(), 0);
     }
 }
 
-/// Catches: waiting packets that are counted twice after a swap that changes the queue.
+/// Catches: waiting packets that are counted twice after a swap of the policy set that changes the
+/// queue.
 #[test]
-fn a_swap_that_changes_the_queue_leaves_no_data_that_nobody_has() {
+fn a_swap_that_changes_the_queue_counts_waiting_data_once() {
     let mut run = Run::new(None);
     run.data(0, 300);
     let mut policy = run.gateway.policies().policies()[0].clone();
@@ -265,28 +269,29 @@ fn a_swap_that_changes_the_queue_leaves_no_data_that_nobody_has() {
     run.gateway.install(run.now, PolicySet::new(vec![policy]).unwrap());
     let report = run.gateway.report();
     assert!(report.aggregates[0].backlog.packets > 3, "{report:?}");
-    run.leave();
+    run.drain();
     assert_eq!(run.ack(2), 1, "nothing waits any more");
-    run.leave();
+    run.drain();
     assert_eq!(run.gateway.pool().in_use(), 0);
 }
 
-/// Catches: packets that were dropped on arrival, and are subtracted from the waiting data.
+/// Catches: packets that were dropped on arrival, and are subtracted from the count of waiting
+/// data.
 #[test]
-fn data_that_is_dropped_for_lack_of_buffers_is_not_data_that_has_left() {
+fn data_dropped_for_lack_of_buffers_does_not_count_as_departed() {
     let mut run = Run::of(128, vec![policy(None)], None);
     run.data(0, 200);
     let report = run.gateway.report();
     assert!(report.aggregates[0].drops.of(Reason::NoBuffer) > 0, "{report:?}");
-    run.leave();
+    run.drain();
     assert_eq!(run.ack(2), 1, "nothing waits any more");
-    run.leave();
+    run.drain();
     assert_eq!(run.gateway.pool().in_use(), 0);
 }
 
 /// Catches: ACKs that still wait for the queue at the link after the gateway has stopped queueing.
 #[test]
-fn a_gateway_that_stops_lets_go_of_acks_that_wait_for_a_turn() {
+fn a_gateway_that_stops_releases_held_acks() {
     for class in [None, Some("bulk")] {
         let mut run = Run::new(class);
         run.data(0, 20);
@@ -297,15 +302,15 @@ fn a_gateway_that_stops_lets_go_of_acks_that_wait_for_a_turn() {
     }
 }
 
-/// ACKs of two policies are held for data at one class or link. A swap changes the class, or
-/// removes a policy.
+/// ACKs of two policies are held for data at one class or link. A swap of the policy set changes
+/// the class, or removes a policy.
 ///
 /// Catches: ACKs that stay held because their policies are not examined again after the swap.
 #[test]
-fn a_swap_of_the_place_lets_nobody_wait_for_a_turn_there() {
-    let places = [None, Some("bulk"), Some("other")];
-    for (from, to, both) in places.into_iter().flat_map(|from| {
-        places.into_iter().flat_map(move |to| [true, false].map(|both| (from, to, both)))
+fn a_swap_that_changes_the_egress_leaves_no_ack_held() {
+    let classes = [None, Some("bulk"), Some("other")];
+    for (from, to, both) in classes.into_iter().flat_map(|from| {
+        classes.into_iter().flat_map(move |to| [true, false].map(|both| (from, to, both)))
     }) {
         let mut run = Run::of(1_024, vec![second(from), policy(from)], from);
         run.port = SECOND;
@@ -318,7 +323,7 @@ fn a_swap_of_the_place_lets_nobody_wait_for_a_turn_there() {
         assert_eq!(run.ack(2), 0);
         let stay = if both { vec![second(to), policy(to)] } else { vec![policy(to)] };
         run.gateway.install(run.now, in_class(stay, to));
-        assert_eq!(run.leave(), 2, "{from:?} to {to:?}");
+        assert_eq!(run.drain(), 2, "{from:?} to {to:?}");
         let report = run.gateway.report();
         assert!(report.aggregates.iter().all(|it| it.acks.overdue == 0), "{from:?} to {to:?}");
         assert_eq!(run.gateway.pool().in_use(), 0);
@@ -346,8 +351,8 @@ fn a_swap_keeps_held_acks_as_long_as_their_policy() {
     let other = Policy { priority: 1, ..renamed("d") };
     run.gateway.install(run.now, PolicySet::new(vec![other]).unwrap());
     assert_eq!(run.out(Gateway::LAN), 0, "the ACK control of the new policy holds the ACKs");
-    assert!(run.leave() > 0, "the release rule releases the ACKs");
-    run.leave();
+    assert!(run.drain() > 0, "the release rule releases the ACKs");
+    run.drain();
     assert_eq!(run.gateway.pool().in_use(), 0);
 
     let mut run = Run::new(None);
@@ -355,7 +360,7 @@ fn a_swap_keeps_held_acks_as_long_as_their_policy() {
     assert_eq!(run.ack(2), 0);
     run.gateway.install(run.now, PolicySet::default());
     assert_eq!(run.out(Gateway::LAN), 1, "without a policy, the ACK departs");
-    run.leave();
+    run.drain();
     assert_eq!(run.gateway.pool().in_use(), 0);
 }
 
@@ -363,7 +368,7 @@ fn a_swap_keeps_held_acks_as_long_as_their_policy() {
 ///
 /// Catches: packets that departed out of profile, and still count as waiting.
 #[test]
-fn data_that_was_sent_out_of_profile_is_not_data_that_waits() {
+fn data_sent_out_of_profile_does_not_count_as_waiting() {
     let mut run = Run::new(None);
     run.data(0, 300);
     let police = |policy: &Policy| {
@@ -377,22 +382,22 @@ fn data_that_was_sent_out_of_profile_is_not_data_that_waits() {
     run.gateway.install(run.now, PolicySet::new(vec![police(&policy(None))]).unwrap());
     let report = run.gateway.report();
     assert!(report.aggregates[0].exceeding.packets > 3, "{report:?}");
-    run.leave();
+    run.drain();
     run.gateway.install(run.now, PolicySet::new(vec![policy(None)]).unwrap());
     run.data(300, 2);
-    run.leave();
+    run.drain();
     run.ack(301);
-    run.leave();
+    run.drain();
     run.data(302, 2);
-    run.leave();
+    run.drain();
     assert_eq!(run.ack(303), 1, "nothing waits any more");
-    run.leave();
+    run.drain();
     assert_eq!(run.gateway.pool().in_use(), 0);
 }
 
 /// Catches: released ACKs that are sent to the link, not through the trunk of their own policy.
 #[test]
-fn acks_that_were_held_go_on_through_the_trunk_of_their_policy() {
+fn held_acks_depart_through_the_trunk_of_their_policy() {
     let trunk = trunk::Config {
         name: "t".to_owned(),
         local: [192, 0, 2, 7].into(),
@@ -415,8 +420,8 @@ fn acks_that_were_held_go_on_through_the_trunk_of_their_policy() {
     let alone = PolicySet::new(vec![down.clone()]).unwrap();
     let mut run = Run::with(1_024, alone, vec![trunk]);
     let mut up = Policy { name: "up".into(), trunk: Some("t".to_owned()), ..policy(None) };
-    if let Action::Shape { ack_control: signal, .. } = &mut up.action {
-        *signal = None;
+    if let Action::Shape { ack_control, .. } = &mut up.action {
+        *ack_control = None;
     }
     run.gateway.install(run.now, PolicySet::new(vec![down, up]).unwrap());
     let flags = TcpFlags(TcpFlags::ACK);
@@ -425,7 +430,7 @@ fn acks_that_were_held_go_on_through_the_trunk_of_their_policy() {
         let tcp = TcpSegment { seq, ack: 1, payload, flags, window: 500, ..TcpSegment::default() };
         run.arrive(Gateway::WAN, packet(Protocol::TCP, 66 + MSS, Some(tcp)));
     }
-    run.leave();
+    run.drain();
     let before = run.gateway.pool().in_use();
     run.up(TcpSegment { seq: 1, ack: 1 + 2 * MSS, flags, ..TcpSegment::default() });
     let (mut of_users, end) = (0, run.now + Duration::from_millis(500));
@@ -446,7 +451,7 @@ fn acks_that_were_held_go_on_through_the_trunk_of_their_policy() {
 /// Catches: a responsive flow that is reported; an unresponsive flow that is not; a report that
 /// never ends; packets of an unresponsive flow that hold back ACKs.
 #[test]
-fn an_unresponsive_flow_is_named_until_it_responds() {
+fn an_unresponsive_flow_is_reported_until_it_responds() {
     let mut policy = policy(None);
     let Action::Shape { conditioning, .. } = &mut policy.action else { unreachable!() };
     let profile = Profile::new(Rate::from_mbps(1), None, Bytes(1_514), Bytes(1_514));
@@ -465,15 +470,15 @@ fn an_unresponsive_flow_is_named_until_it_responds() {
     // The first examination subtracts nine eighths of the bytes that the rate carried in 50 ms.
     assert_eq!(report.aggregates[0].acks.ungoverned, 15);
     // The flow is silent for some seconds, and then responds.
-    run.leave();
+    run.drain();
     run.now += Duration::from_secs(3);
     run.data(106, 1);
     assert_eq!(named(&run), vec![]);
-    run.leave();
+    run.drain();
 }
 
 /// Catches: a packet that is not counted as released, so that its flow never expires: data, a held
-/// ACK, an ACK record, or a copy of an ACK.
+/// ACK, a record of a held ACK, or a copy of an ACK.
 #[test]
 fn flows_whose_acks_were_held_expire() {
     let mut run = Run::new(None);
@@ -481,14 +486,14 @@ fn flows_whose_acks_were_held_expire() {
     run.data(0, 40);
     let at_once: usize = (1..=10).map(|n| run.ack(2 * n)).sum();
     assert!(at_once < 10, "ACKs are held");
-    run.leave();
+    run.drain();
     let report = run.gateway.report();
     assert!((report.flows, report.held) == (1, 0) && report.made > 0, "{report:?}");
     run.now += Duration::from_secs(61);
     // A sweep each millisecond examines a part of the table.
     for _ in 0..64 {
         run.now += Duration::from_millis(1);
-        run.leave();
+        run.drain();
     }
     assert_eq!(run.gateway.report().flows, 0);
 }

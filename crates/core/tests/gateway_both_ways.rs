@@ -1,4 +1,5 @@
-//! One connection with data in both directions. ACK control regulates both senders.
+//! One connection with data in both directions. ACK control, which holds ACKs to slow down senders,
+//! regulates both senders.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -35,7 +36,7 @@ struct Net {
 }
 
 impl Net {
-    fn new(signal: Option<AckSpec>) -> Self {
+    fn new(ack_control: Option<AckSpec>) -> Self {
         let profile = Rates::new(RATE, None, Bytes(15_140), Bytes(1_514)).unwrap();
         let allocation = AllocationSpec::Drr(Default::default());
         let conditioning =
@@ -45,7 +46,7 @@ impl Net {
             name: "all".into(),
             priority: 0,
             filter: Filter::default(),
-            action: Action::Shape { conditioning, queue: queue.clone(), ack_control: signal },
+            action: Action::Shape { conditioning, queue: queue.clone(), ack_control },
             mode: Mode::Enforce,
             class: None,
             trunk: None,
@@ -141,8 +142,8 @@ impl Net {
 
 /// Runs for 20 s. Returns the charged bytes of each direction, the bytes that each end received,
 /// and the mean delay of a packet in seconds.
-fn run(signal: Option<AckSpec>) -> ([u64; 2], [u64; 2], f64) {
-    let mut net = Net::new(signal);
+fn run(ack_control: Option<AckSpec>) -> ([u64; 2], [u64; 2], f64) {
+    let mut net = Net::new(ack_control);
     net.ends.iter_mut().for_each(|end| end.write(1 << 30));
     net.run_until(Time::from_secs(5));
     let counts = |net: &Net| {
@@ -166,9 +167,9 @@ fn run(signal: Option<AckSpec>) -> ([u64; 2], [u64; 2], f64) {
     (carried, received, waited)
 }
 
-/// Source: `postack`, A001-8 (each direction stays within 5 % of its rate).
-///
 /// Pure ACKs, one for each or every second segment, reduce the received data.
+///
+/// Source: `postack`, A001-8 (each direction stays within 5 % of its rate).
 ///
 /// Catches: data that is held until the data that it acknowledges may depart.
 #[test]

@@ -1,4 +1,5 @@
-//! Classes on the link of a gateway: their shares, and changes that lose or reorder no packets.
+//! Classes on the link of a gateway: their shares, and changes that lose or reorder no packets. A
+//! policy names the class of its packets. A flow without an entry in the flow table is *untracked*.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -8,7 +9,7 @@ use proptest::prelude::*;
 use tidegate_core::class::delay::Part;
 use tidegate_core::gateway::{ClassChangeError, ClassContents, Gateway, GatewayConfig};
 use tidegate_core::link::Overhead;
-use tidegate_core::packet::{Direction, Endpoint, FlowKey, Kind, Member, Network, Protocol};
+use tidegate_core::packet::{Direction, Endpoint, FlowKey, Kind, Network, Protocol, QueueIndex};
 use tidegate_core::policy::{
     Action, Class, ClassChange, ClassFaultKind, ClassSet, Filter, Mode, Policy, PolicySet, Range,
 };
@@ -94,7 +95,7 @@ impl Run {
             segments: 1,
             network_offset,
             kind,
-            member: Member(host.into()),
+            queue_index: QueueIndex(host.into()),
             ..Packet::default()
         };
         *number += 1;
@@ -150,7 +151,7 @@ impl Run {
 }
 
 #[test]
-fn a_policy_says_which_class_and_classes_who_gets_the_link() {
+fn policies_select_the_class_and_classes_share_the_link() {
     let classes = vec![class("office", None, 6), class("guests", None, 1)];
     let mut run = Run::new(policies(&[Some("office"), Some("guests"), None], classes));
     for _ in 0..1_000 {
@@ -173,7 +174,7 @@ fn a_policy_says_which_class_and_classes_who_gets_the_link() {
 }
 
 #[test]
-fn rights_change_while_packets_wait_and_contradictions_are_refused() {
+fn terms_change_while_packets_wait_and_contradictions_are_refused() {
     let classes = vec![
         class("office", None, 6),
         class("voice", Some("office"), 2),
@@ -208,7 +209,7 @@ fn rights_change_while_packets_wait_and_contradictions_are_refused() {
 /// Catches: removal of a class that a policy names, or in which packets wait; a new class whose
 /// guarantee is not checked against its parent's; a removed class whose guarantee still counts.
 #[test]
-fn classes_come_and_go_while_packets_wait_but_not_under_them() {
+fn classes_are_added_and_removed_but_not_while_they_are_in_use() {
     let mut run = Run::new(policies(&[Some("office"), None], vec![class("office", None, 4)]));
     (0..100).for_each(|_| (0..2).for_each(|host| run.offer(host)));
     let add = |run: &mut Run, class: Class| run.gateway.add_class(run.now, &class);
@@ -246,7 +247,7 @@ fn classes_come_and_go_while_packets_wait_but_not_under_them() {
 
 /// Catches: packets that waited before the first class existed, and do not move to the class tree.
 #[test]
-fn the_first_class_may_come_while_packets_wait() {
+fn the_first_class_may_be_added_while_packets_wait() {
     let mut run = Run::new(policies(&[None, None], vec![]));
     (0..50).for_each(|_| (0..2).for_each(|host| run.offer(host)));
     assert_eq!(run.gateway.remove_class("web"), Err(ClassChangeError::NoClass));
@@ -267,7 +268,7 @@ fn voice(bound: u64) -> Class {
 
 /// Catches: a change of a parent class that breaks the delay bound of its child.
 #[test]
-fn a_class_above_one_with_a_delay_bound_may_not_break_it() {
+fn a_parent_class_may_not_break_the_delay_bound_of_its_child() {
     let voice = Class { parent: Some("office".to_owned()), ..voice(5) };
     let set = policies(&[Some("voice"), None, None], vec![class("office", None, 8), voice]);
     let mut run = Run::new(set);
@@ -287,7 +288,7 @@ fn a_class_above_one_with_a_delay_bound_may_not_break_it() {
 /// Catches: delay bounds that do not reach the scheduler of the link; a change, or a new class,
 /// that is accepted although it makes a bound impossible.
 #[test]
-fn a_delay_bound_is_kept_at_the_link_and_nothing_may_break_it() {
+fn a_delay_bound_is_kept_at_the_link_and_no_change_may_break_it() {
     let office = class("office", None, 8);
     let mut run =
         Run::new(policies(&[Some("voice"), Some("office"), None], vec![voice(5), office]));
@@ -340,7 +341,7 @@ fn a_delay_bound_is_kept_at_the_link_and_nothing_may_break_it() {
 ///
 /// Catches: packets of untracked flows that stay in their old class.
 #[test]
-fn what_waits_of_flows_without_a_place_is_not_overtaken_when_their_class_changes() {
+fn untracked_packets_are_not_overtaken_when_their_class_changes() {
     for queue in [queue(), QdiscSpec::PerFlow(Default::default())] {
         let classes =
             ["a", "b"].map(|name| Class { queue: queue.clone().into(), ..class(name, None, 3) });
@@ -422,7 +423,7 @@ proptest! {
     /// as backlogged, so that the link never becomes idle; descendants that are missing in the
     /// report of a class.
     #[test]
-    fn nothing_is_lost_whatever_changes(steps in steps()) {
+    fn no_packet_is_lost_in_any_sequence_of_changes(steps in steps()) {
         let mut run = Run::new(policies(&[Some("a"), Some("b"), None], tree(1)));
         for step in steps {
             match step {
@@ -473,7 +474,7 @@ proptest! {
 
 /// Catches: packets from a trunk that enter the class of packets without a policy.
 #[test]
-fn what_leaves_a_trunk_is_of_the_class_of_its_policy() {
+fn packets_from_a_trunk_enter_the_class_of_their_policy() {
     let classes = vec![class("a", None, 8), class("b", None, 2)];
     let policies = policies(&[Some("a"), Some("b")], classes);
     let through = |policy: &Policy| Policy { trunk: Some("t".to_owned()), ..policy.clone() };

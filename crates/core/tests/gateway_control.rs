@@ -13,7 +13,7 @@ use gateway_run::{Run, allocation, config, policy, queue, shape};
 use tidegate_core::class::control::{allowance, burst};
 use tidegate_core::gateway::{Gateway, GatewayConfig};
 use tidegate_core::meter::Profile;
-use tidegate_core::packet::{Endpoint, FlowKey, Kind, Member, Network, Protocol};
+use tidegate_core::packet::{Endpoint, FlowKey, Kind, Network, Protocol, QueueIndex};
 use tidegate_core::policy::{
     Action, Class, ClassFaultKind, ClassSet, Conditioning, Exceed, Filter, Policy, PolicySet, Range,
 };
@@ -24,7 +24,7 @@ const FRAME: u32 = 1_514;
 /// Length of an ARP request or answer.
 const ARP: u32 = 60;
 
-/// The port at which a packet arrives, and the port at which it departs, for each direction.
+/// For each direction, the port at which a packet arrives and the port at which it departs.
 const WAYS: [(PortId, PortId); 2] = [(Gateway::LAN, Gateway::WAN), (Gateway::WAN, Gateway::LAN)];
 
 fn user(host: u8, len: u32) -> Packet {
@@ -35,7 +35,7 @@ fn user(host: u8, len: u32) -> Packet {
 
 /// A control packet of the station `host`.
 fn control(host: u8, len: u32) -> Packet {
-    Packet { kind: Kind::Control, member: Member(host.into()), ..user(host, len) }
+    Packet { kind: Kind::Control, queue_index: QueueIndex(host.into()), ..user(host, len) }
 }
 
 fn linked(name: &str, rate: Option<Rate>) -> GatewayConfig {
@@ -90,17 +90,17 @@ fn exchanges(run: &mut Run, hosts: &[u8]) -> Duration {
     let mut longest = Duration::ZERO;
     for (lens, client) in [(&[ARP, ARP][..], 101), (&[86, 86], 102), (&[342, 342, 342, 342], 103)] {
         for (n, len) in lens.iter().enumerate() {
-            let (enters, leaves) = WAYS[n % 2];
+            let (from, to) = WAYS[n % 2];
             let since = run.now;
-            run.offer_packet(enters, control(client, *len));
+            run.offer_packet(from, control(client, *len));
             let mut waited = 0;
-            while departs(run, client, leaves, since).is_none() {
+            while departs(run, client, to, since).is_none() {
                 assert!(waited < 200, "{client}: packet {n} does not depart within 200 ms");
                 saturate(run, hosts, Duration::from_millis(1), |_, _| {});
                 run.until(run.now + Duration::from_millis(1));
                 waited += 1;
             }
-            longest = longest.max(departs(run, client, leaves, since).unwrap());
+            longest = longest.max(departs(run, client, to, since).unwrap());
             run.left.clear();
             run.offered = 0;
         }
@@ -108,10 +108,10 @@ fn exchanges(run: &mut Run, hosts: &[u8]) -> Duration {
     longest
 }
 
-/// Catches: control traffic that waits in the class `default`, or in the queue of the link; only
-/// one direction handled.
+/// Catches: control traffic that waits in the class `default`, or in the queue of the link; control
+/// traffic that has precedence in one direction only.
 #[test]
-fn a_saturated_link_and_a_class_of_priority_let_address_resolution_and_dhcp_complete() {
+fn arp_and_dhcp_complete_on_a_saturated_link_with_a_priority_class() {
     let full = || {
         run(
             &linked("drop-tail", Some(LINK)),
@@ -135,8 +135,8 @@ fn a_saturated_link_and_a_class_of_priority_let_address_resolution_and_dhcp_comp
     }
 }
 
-/// Catches: one queue for all stations; a quantum of a full-size frame, with which short packets of
-/// one station depart in long series.
+/// Catches: one queue for all stations; a quantum of a full-size frame, with which one station
+/// sends many short packets in a row.
 #[test]
 fn a_flood_of_one_station_does_not_delay_another() {
     let classes = vec![class("urgent", 7, 0)];
@@ -179,7 +179,7 @@ fn most_in(run: &Run, host: u8, span: Duration) -> u64 {
 /// Catches: control packets that are not charged to the allowance; an allowance that grows without
 /// bound in an idle time.
 #[test]
-fn control_traffic_takes_its_allowance_from_a_class_of_priority_and_no_more() {
+fn control_traffic_takes_its_allowance_from_a_priority_class_and_no_more() {
     for link in [Rate::from_mbps(1), LINK, Rate::from_mbps(100)] {
         let classes = vec![class("urgent", 7, 0)];
         let config = linked("drop-tail", Some(link));
@@ -219,7 +219,7 @@ fn tightest(voice: Class) -> (Class, Duration) {
 /// Catches: a bound computed without the allowance of control traffic, without the allowance's
 /// burst, or without one further packet.
 #[test]
-fn delay_bounds_hold_beside_control_traffic_and_are_tight() {
+fn delay_bounds_hold_with_control_traffic_and_are_tight() {
     const VOICE: u32 = 400;
     let voice = Class { burst: Some(Bytes(VOICE.into())), ..class("voice", 0, 1) };
     let (voice, bound) = tightest(voice);
@@ -238,7 +238,7 @@ fn delay_bounds_hold_beside_control_traffic_and_are_tight() {
         saturate(&mut run, &[2, 3], Duration::from_millis(60), |_, _| {});
     }
     // The link counts a packet as sent before its last byte is on the line, so its transmission
-    // time is added.
+    // time is added. The bound must not be exceeded, and the delay must come within a tenth of it.
     let worst = worst + LINK.time_for(Bytes(VOICE.into()));
     assert!(worst <= bound && 10 * worst >= 9 * bound, "{worst:?} of {bound:?}");
 }
@@ -246,7 +246,7 @@ fn delay_bounds_hold_beside_control_traffic_and_are_tight() {
 /// Catches: control traffic that borrows more or less than the share of `default`; guarantees that
 /// are lent to control traffic.
 #[test]
-fn beyond_its_allowance_control_traffic_has_the_part_of_the_default_class() {
+fn beyond_its_allowance_control_traffic_has_the_weight_of_the_default_class() {
     let weighty = Class { weight: 3, ..class("default", 0, 0) };
     for (default, weight) in [(None, 1), (Some(weighty), 3)] {
         let mut classes = vec![class("office", 0, 4), class("home", 0, 0)];
@@ -272,7 +272,7 @@ fn beyond_its_allowance_control_traffic_has_the_part_of_the_default_class() {
 
 /// Catches: control traffic that gets the whole link, or nothing, beyond its allowance.
 #[test]
-fn beside_one_queue_a_flood_of_control_traffic_has_no_more_than_half() {
+fn with_a_single_queue_a_flood_of_control_traffic_gets_at_most_half() {
     for name in ["drop-tail", "fq-codel"] {
         let mut run = run(&linked(name, Some(LINK)), vec![], vec![]);
         saturate(&mut run, &[1, 2], Duration::from_secs(2), |run, _| {
@@ -333,7 +333,7 @@ fn only_a_policy_that_drops_a_protocol_by_name_conditions_control_traffic() {
 }
 
 #[test]
-fn a_link_without_a_rate_has_no_control_traffic_of_its_own() {
+fn a_link_without_a_rate_has_no_queue_for_control_traffic() {
     let mut run = run(&linked("per-flow", None), vec![], vec![]);
     run.offer_packet(Gateway::LAN, control(100, ARP));
     assert_eq!((run.left.len(), run.gateway.control()), (1, [None; 2]));
@@ -357,7 +357,7 @@ fn flows_of_control_traffic_expire() {
 /// Catches: control traffic that is queued behind packets released by a swap; control packets that
 /// are lost when the link loses its rate or its classes.
 #[test]
-fn control_traffic_outlives_swaps_and_rates() {
+fn control_traffic_survives_swaps_and_changes_of_the_rate() {
     let shaped = policy("all", Filter::default(), shape());
     let mut run = run(&linked("per-flow", Some(LINK)), vec![shaped], vec![]);
     (0..150).for_each(|_| run.offer_packet(Gateway::LAN, user(1, FRAME)));

@@ -1,5 +1,5 @@
 //! A gateway whose classes share one buffer under the scheduler `jobs`: drops, changes while
-//! packets wait, and swaps of the scheduler.
+//! packets wait, and swaps. A swap replaces the policies, classes or scheduler.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tidegate_core::gateway::{ClassChangeError, ClassContents, Gateway, GatewayConfig};
 use tidegate_core::link::Overhead;
-use tidegate_core::packet::{Direction, Endpoint, FlowKey, Member, Network, Protocol};
+use tidegate_core::packet::{Direction, Endpoint, FlowKey, Network, Protocol, QueueIndex};
 use tidegate_core::policy::{
     Action, Class, ClassChange, ClassFaultKind, ClassSet, Filter, Mode, Policy, PolicySet, Range,
 };
@@ -91,7 +91,7 @@ impl Run {
             segments: 1,
             // The packet's number is stored in `network_offset`, which the gateway does not read.
             network_offset: *number,
-            member: Member(host.into()),
+            queue_index: QueueIndex(host.into()),
             ..Packet::default()
         };
         *number += 1;
@@ -166,7 +166,7 @@ fn classes_share_one_buffer_and_the_victim_drops_its_newest_packets() {
 /// Catches: a change that is checked against some classes only; a term of the other scheduler that
 /// is accepted; a class that is removed although a ratio refers to it.
 #[test]
-fn promises_change_while_packets_wait_and_impossible_ones_are_refused() {
+fn promises_change_while_packets_wait_and_impossible_promises_are_refused() {
     let half = own(Promises::DELAY_RATIO, ratio("silver", 500_000));
     let gold = Class { own: half, ..class("gold") };
     let set = policies(&["gold", "silver"], vec![gold, class("silver")], &jobs());
@@ -243,7 +243,7 @@ proptest! {
     /// Catches: packets that are lost, duplicated or reordered by a swap of scheduler or classes; a
     /// class that counts bytes of another class, and drops packets until none is left.
     #[test]
-    fn swaps_of_classes_and_schedulers_lose_nothing(steps in steps()) {
+    fn swaps_of_classes_and_schedulers_lose_no_packets(steps in steps()) {
         let names = ["a", "b", "c", "d"];
         let spec = |is_jobs| if is_jobs { jobs() } else { SchedulerSpec::default() };
         let mut run = Run::new(policies(&names, classes(7, true), &jobs()), jobs());

@@ -33,7 +33,7 @@ struct Setup {
     class: bool,
     trunk: bool,
     /// ACK control: "postack" or "tcr".
-    signal: Option<&'static str>,
+    ack_control: Option<&'static str>,
 }
 
 /// A gateway, its clock, and a flow that sends data from the LAN to the WAN.
@@ -156,7 +156,7 @@ fn policies(setup: Setup) -> PolicySet {
         name: "web".into(),
         priority: 0,
         filter: Filter { direction: Some(Direction::Up), ..Filter::default() },
-        action: shape(mean, setup.signal),
+        action: shape(mean, setup.ack_control),
         mode: Mode::Enforce,
         class: setup.class.then(|| "bulk".to_owned()),
         trunk: setup.trunk.then(|| "paris".to_owned()),
@@ -164,7 +164,7 @@ fn policies(setup: Setup) -> PolicySet {
     PolicySet::new(policy.into_iter().collect()).unwrap().with_classes(classes)
 }
 
-fn shape(mean: Rate, signal: Option<&str>) -> Action {
+fn shape(mean: Rate, ack_control: Option<&str>) -> Action {
     // If the policy is faster than the link, its burst lets all data pass at once.
     let burst = if mean > LINK { Bytes(64_000) } else { Bytes(3_028) };
     let profile = Profile::new(mean, None, burst, Bytes(1_514)).unwrap();
@@ -174,11 +174,11 @@ fn shape(mean: Rate, signal: Option<&str>) -> Action {
         weights: Vec::new(),
         fair_between: Default::default(),
     };
-    let signal = signal.map(|name| match name {
+    let ack_control = ack_control.map(|name| match name {
         "tcr" => AckSpec::Tcr(Default::default()),
         _ => AckSpec::PostAck(Default::default()),
     });
-    Action::Shape { conditioning, queue: queue(), ack_control: signal }
+    Action::Shape { conditioning, queue: queue(), ack_control }
 }
 
 fn trunk() -> trunk::Config {
@@ -205,8 +205,8 @@ fn queue() -> QdiscSpec {
     QdiscSpec::PerFlow(Default::default())
 }
 
-/// Catches: only the policy's queue searched for the flow's packets; the packet that departs next
-/// not counted.
+/// Catches: a search for the flow's packets in the policy's queue only; a packet that departs next
+/// and is not counted.
 #[test]
 fn a_flow_is_limited_by_the_queue_that_holds_most_of_its_bytes() {
     let (link, mean) = (Some(LINK), Some(Rate::from_mbps(1)));
@@ -242,7 +242,7 @@ fn a_flow_is_limited_by_the_queue_that_holds_most_of_its_bytes() {
 #[test]
 fn a_flow_with_held_acks_and_without_backlog_is_limited_by_its_policy() {
     let (link, mean) = (Some(LINK), Some(Rate::from_mbps(100)));
-    let mut run = Run::new(Setup { link, mean, signal: Some("postack"), ..Setup::default() });
+    let mut run = Run::new(Setup { link, mean, ack_control: Some("postack"), ..Setup::default() });
     run.data(0, 20);
     run.ack(2);
     let flow = run.flow(Direction::Up);
@@ -252,7 +252,7 @@ fn a_flow_with_held_acks_and_without_backlog_is_limited_by_its_policy() {
     assert_eq!(back.held_acks, 0);
 
     let mean = Some(Rate::from_kbps(100));
-    let mut run = Run::new(Setup { mean, signal: Some("tcr"), ..Setup::default() });
+    let mut run = Run::new(Setup { mean, ack_control: Some("tcr"), ..Setup::default() });
     run.data(0, 2);
     run.pass(Duration::from_secs(1));
     run.ack(1);
@@ -265,7 +265,7 @@ fn a_flow_with_held_acks_and_without_backlog_is_limited_by_its_policy() {
 #[test]
 fn a_flow_that_fills_a_reduced_window_is_limited_by_the_window() {
     let mean = Some(Rate::from_mbps(2));
-    let mut run = Run::new(Setup { mean, signal: Some("tcr"), ..Setup::default() });
+    let mut run = Run::new(Setup { mean, ack_control: Some("tcr"), ..Setup::default() });
     run.data(0, 2);
     run.pass(Duration::from_millis(500));
     run.ack(2);
@@ -278,7 +278,7 @@ fn a_flow_that_fills_a_reduced_window_is_limited_by_the_window() {
 }
 
 /// Catches: a window that is not scaled, or that belongs to the other end; a limit of the receiver
-/// that is reported as one of the sender.
+/// that is reported as a limit of the sender.
 #[test]
 fn a_flow_without_backlog_is_limited_by_its_receiver_or_by_its_sender() {
     let mut run = Run::new(Setup::default());

@@ -1,5 +1,5 @@
-//! Marking predictors at the link, at a class, at an aggregate, and at a shared buffer of a
-//! gateway.
+//! Marking predictors, which mark packets before a queue overflows: at the link, at a class, at an
+//! aggregate, and at the shared buffer of a gateway.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(dead_code, reason = "each test file uses its part of the modules")]
@@ -26,7 +26,7 @@ const ROUND_MS: u64 = 100;
 const FRAME: u32 = 500;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Place {
+enum Egress {
     Link,
     Class,
     Aggregate,
@@ -34,9 +34,9 @@ enum Place {
     Buffer,
 }
 
-const PLACES: [Place; 4] = [Place::Link, Place::Class, Place::Aggregate, Place::Buffer];
+const EGRESSES: [Egress; 4] = [Egress::Link, Egress::Class, Egress::Aggregate, Egress::Buffer];
 
-/// Queue limit at every place.
+/// Queue limit at every egress, the place where packets wait.
 const LIMIT: Bytes = Bytes(20_000);
 
 fn queue(marking: Option<&str>) -> QdiscSpec {
@@ -51,31 +51,31 @@ fn queue_of(plain: &str, marking: Option<&str>) -> QdiscSpec {
 
 const REFERENCE: &str = "{ kind = \"reference\", tracker = \"paper\" }";
 
-/// Configuration and policies of a gateway with the predictor `marking` at `place`.
-fn setting(place: Place, marking: Option<&str>) -> (GatewayConfig, PolicySet) {
+/// Configuration and policies of a gateway with the predictor `marking` at `egress`.
+fn setting(egress: Egress, marking: Option<&str>) -> (GatewayConfig, PolicySet) {
     let wide = [Some(Rate::from_mbps(100)); 2];
-    let limited = if place == Place::Aggregate { wide } else { [Some(RATE); 2] };
-    let at = |here: Place| queue(marking.filter(|_| here == place));
-    let of_link = if place == Place::Buffer { at(Place::Buffer) } else { at(Place::Link) };
-    let scheduler = match place {
-        Place::Buffer => {
+    let limited = if egress == Egress::Aggregate { wide } else { [Some(RATE); 2] };
+    let at = |here: Egress| queue(marking.filter(|_| here == egress));
+    let of_link = if egress == Egress::Buffer { at(Egress::Buffer) } else { at(Egress::Link) };
+    let scheduler = match egress {
+        Egress::Buffer => {
             SchedulerSpec::Jobs(jobs::Config { buffer: LIMIT, ..jobs::Config::default() })
         }
         _ => SchedulerSpec::default(),
     };
-    let (classes, policies) = match place {
-        Place::Link => (Vec::new(), Vec::new()),
-        Place::Buffer => (vec![Class::new(Class::DEFAULT, queue(None))], Vec::new()),
-        Place::Class => (vec![Class::new(Class::DEFAULT, at(Place::Class))], Vec::new()),
-        Place::Aggregate => (Vec::new(), vec![shaped(at(Place::Aggregate))]),
+    let (classes, policies) = match egress {
+        Egress::Link => (Vec::new(), Vec::new()),
+        Egress::Buffer => (vec![Class::new(Class::DEFAULT, queue(None))], Vec::new()),
+        Egress::Class => (vec![Class::new(Class::DEFAULT, at(Egress::Class))], Vec::new()),
+        Egress::Aggregate => (Vec::new(), vec![shaped(at(Egress::Aggregate))]),
     };
     let classes = ClassSet::of(classes, limited, Bytes(FRAME.into()), &scheduler).unwrap();
     let policies = PolicySet::new(policies).unwrap().with_classes(classes);
     (GatewayConfig { rate: limited, queue: of_link, scheduler, ..config() }, policies)
 }
 
-fn gateway(place: Place, marking: Option<&str>) -> Gateway {
-    let (config, policies) = setting(place, marking);
+fn gateway(egress: Egress, marking: Option<&str>) -> Gateway {
+    let (config, policies) = setting(egress, marking);
     Gateway::new(&config, policies, Time::ZERO)
 }
 
@@ -105,8 +105,8 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(place: Place, marking: Option<&str>) -> Self {
-        Self::of(gateway(place, marking))
+    fn new(egress: Egress, marking: Option<&str>) -> Self {
+        Self::of(gateway(egress, marking))
     }
 
     fn of(gateway: Gateway) -> Self {
@@ -139,25 +139,25 @@ impl Bench {
         }
     }
 
-    /// Changes the predictor at `place` to `marking`, as a changed policy file does.
-    fn apply(&mut self, place: Place, marking: Option<&str>) {
-        let (config, policies) = setting(place, marking);
+    /// Changes the predictor at `egress` to `marking`, as a changed policy file does.
+    fn apply(&mut self, egress: Egress, marking: Option<&str>) {
+        let (config, policies) = setting(egress, marking);
         self.gateway.reconfigure(Time::from_millis(self.ms), &config);
         self.gateway.install(Time::from_millis(self.ms), policies);
     }
 
-    /// Counters of the predictor at `place`, without those of tracked flows.
-    fn marks(&mut self, place: Place) -> Option<Marks> {
-        Some(Marks { tracked: Tracked::default(), ..self.marking(place)? })
+    /// Counters of the predictor at `egress`, without those of tracked flows.
+    fn marks(&mut self, egress: Egress) -> Option<Marks> {
+        Some(Marks { tracked: Tracked::default(), ..self.marking(egress)? })
     }
 
-    /// Counters of the predictor at `place`.
-    fn marking(&mut self, place: Place) -> Option<Marks> {
+    /// Counters of the predictor at `egress`.
+    fn marking(&mut self, egress: Egress) -> Option<Marks> {
         let report = self.report();
-        match place {
-            Place::Link | Place::Buffer => report.link_marking[0],
-            Place::Class => self.gateway.class(Class::DEFAULT)[0].marking,
-            Place::Aggregate => report.aggregates.first()?.marking,
+        match egress {
+            Egress::Link | Egress::Buffer => report.link_marking[0],
+            Egress::Class => self.gateway.class(Class::DEFAULT)[0].marking,
+            Egress::Aggregate => report.aggregates.first()?.marking,
         }
     }
 
@@ -206,24 +206,24 @@ impl Bench {
     }
 }
 
-/// Catches: a place whose packets the predictor does not see; a queue that is full before the first
+/// Catches: an egress (a queue) whose packets the predictor does not see; a queue that is full before the first
 /// mark; marks of the newest packet, which come too late; a report without a packet or a tracked
 /// flow.
 #[test]
-fn a_flow_is_marked_before_its_queue_overflows_at_every_place() {
-    for place in PLACES {
-        let full = Bench::new(place, None).responds(300, Ecn::Ect0);
-        assert!(full.drops.of(Reason::QueueFull) > 0, "{place:?}: {:?}", full.drops);
-        let mut bench = Bench::new(place, Some(REFERENCE));
+fn a_flow_is_marked_before_its_queue_overflows_at_every_egress() {
+    for egress in EGRESSES {
+        let full = Bench::new(egress, None).responds(300, Ecn::Ect0);
+        assert!(full.drops.of(Reason::QueueFull) > 0, "{egress:?}: {:?}", full.drops);
+        let mut bench = Bench::new(egress, Some(REFERENCE));
         let report = bench.responds(300, Ecn::Ect0);
-        assert_eq!(report.drops.total(), 0, "{place:?}: {:?}", report.drops);
+        assert_eq!(report.drops.total(), 0, "{egress:?}: {:?}", report.drops);
         let marked = report.marks.of(Reason::Predicted);
-        assert!(marked > 3, "{place:?}: {:?}", report.marks);
-        assert_eq!(bench.marks(place), Some(Marks { marked, ..Marks::default() }), "{place:?}");
-        let tracked = bench.marking(place).unwrap().tracked;
-        assert_eq!((tracked.flows, tracked.rho), (1, 1.0), "{place:?}");
+        assert!(marked > 3, "{egress:?}: {:?}", report.marks);
+        assert_eq!(bench.marks(egress), Some(Marks { marked, ..Marks::default() }), "{egress:?}");
+        let tracked = bench.marking(egress).unwrap().tracked;
+        assert_eq!((tracked.flows, tracked.rho), (1, 1.0), "{egress:?}");
         let all = bench.offered * u64::from(FRAME);
-        assert_eq!((tracked.all_bytes, tracked.tracked_bytes), (all, all), "{place:?}");
+        assert_eq!((tracked.all_bytes, tracked.tracked_bytes), (all, all), "{egress:?}");
     }
 }
 
@@ -250,22 +250,22 @@ fn one_flow_is_marked_before_it_fills_a_queue_per_flow() {
 /// their drops.
 #[test]
 fn packets_that_are_not_ecn_capable_are_dropped_in_place_of_a_mark() {
-    for place in PLACES {
-        let mut bench = Bench::new(place, Some(REFERENCE));
+    for egress in EGRESSES {
+        let mut bench = Bench::new(egress, Some(REFERENCE));
         let report = bench.responds(300, Ecn::NotEct);
         let (drops, marks) = (report.drops, report.marks);
         let not_ect = drops.of(Reason::Predicted);
-        assert_eq!(bench.marks(place), Some(Marks { not_ect, ..Marks::default() }), "{place:?}");
-        assert!(drops.of(Reason::Predicted) > 3 && marks.total() == 0, "{place:?}: {drops:?}");
-        assert_eq!(drops.total(), drops.of(Reason::Predicted), "{place:?}: {drops:?}");
+        assert_eq!(bench.marks(egress), Some(Marks { not_ect, ..Marks::default() }), "{egress:?}");
+        assert!(drops.of(Reason::Predicted) > 3 && marks.total() == 0, "{egress:?}: {drops:?}");
+        assert_eq!(drops.total(), drops.of(Reason::Predicted), "{egress:?}: {drops:?}");
     }
 }
 
 /// Catches: a prediction that ignores untracked traffic; drops of the marked flow's packets.
 #[test]
 fn datagrams_beyond_the_rate_are_dropped_once_the_flow_is_marked() {
-    for place in PLACES {
-        let mut bench = Bench::new(place, Some(REFERENCE));
+    for egress in EGRESSES {
+        let mut bench = Bench::new(egress, Some(REFERENCE));
         for _ in 0..100 {
             bench.round(2, Ecn::Ect0);
             for _ in 0..10 {
@@ -275,8 +275,8 @@ fn datagrams_beyond_the_rate_are_dropped_once_the_flow_is_marked() {
         }
         let report = bench.report();
         let drops = report.drops;
-        assert!(drops.of(Reason::Unmarkable) > 100, "{place:?}: {drops:?}");
-        assert!(report.marks.of(Reason::Predicted) > 10, "{place:?}: {:?}", report.marks);
+        assert!(drops.of(Reason::Unmarkable) > 100, "{egress:?}: {drops:?}");
+        assert!(report.marks.of(Reason::Predicted) > 10, "{egress:?}: {:?}", report.marks);
     }
 }
 
@@ -319,8 +319,8 @@ fn a_class_is_marked_for_the_rate_at_which_it_is_served() {
 
 /// Catches: a prediction with the guarantee for a class that borrows the whole link.
 #[test]
-fn a_class_that_borrows_is_not_marked_for_its_guarantee() {
-    let mut alone = Bench::new(Place::Link, Some(REFERENCE));
+fn a_class_that_borrows_is_marked_for_the_rate_that_it_gets() {
+    let mut alone = Bench::new(Egress::Link, Some(REFERENCE));
     let mut borrows = Bench::of(two_classes(RATE, Rate::from_kbps(100)));
     for bench in [&mut alone, &mut borrows] {
         let drops = bench.responds(300, Ecn::Ect0).drops;
@@ -354,14 +354,14 @@ fn a_burst_for_which_there_are_tokens_is_not_marked() {
 /// for a round.
 #[test]
 fn an_unchanged_marking_keeps_its_trackers_over_an_apply() {
-    for place in PLACES {
-        let [mut runs_on, mut applied] = [(); 2].map(|()| Bench::new(place, Some(REFERENCE)));
+    for egress in EGRESSES {
+        let [mut runs_on, mut applied] = [(); 2].map(|()| Bench::new(egress, Some(REFERENCE)));
         runs_on.responds(100, Ecn::Ect0);
-        applied.responds_and(100, Ecn::Ect0, |it| it.apply(place, Some(REFERENCE)));
-        let marks = runs_on.marks(place).unwrap();
-        assert!(marks.marked > 3, "{place:?}: {marks:?}");
-        assert_eq!(applied.marks(place), Some(marks), "{place:?}");
-        assert_eq!(applied.left, runs_on.left, "{place:?}");
+        applied.responds_and(100, Ecn::Ect0, |it| it.apply(egress, Some(REFERENCE)));
+        let marks = runs_on.marks(egress).unwrap();
+        assert!(marks.marked > 3, "{egress:?}: {marks:?}");
+        assert_eq!(applied.marks(egress), Some(marks), "{egress:?}");
+        assert_eq!(applied.left, runs_on.left, "{egress:?}");
     }
 }
 
@@ -370,23 +370,23 @@ fn an_unchanged_marking_keeps_its_trackers_over_an_apply() {
 /// removal.
 #[test]
 fn no_packet_is_lost_or_counted_twice_when_the_marking_changes() {
-    for place in PLACES {
-        let mut bench = Bench::new(place, Some(REFERENCE));
-        for turn in 0_u32..60 {
-            bench.round(turn % 20, Ecn::Ect0);
+    for egress in EGRESSES {
+        let mut bench = Bench::new(egress, Some(REFERENCE));
+        for iteration in 0_u32..60 {
+            bench.round(iteration % 20, Ecn::Ect0);
             bench.advance(ROUND_MS / 2);
-            let marking = [None, Some("\"coverage\""), Some(REFERENCE)][slot(turn % 3)];
+            let marking = [None, Some("\"coverage\""), Some(REFERENCE)][slot(iteration % 3)];
             let before = bench.report().drops.total();
-            bench.apply(place, marking);
-            assert_eq!(bench.report().drops.total(), before, "{place:?}");
-            let fresh = bench.marks(place).map(|marks| marks.marked);
-            assert!(fresh.is_none_or(|marked| marked == 0), "{place:?}: {fresh:?}");
-            bench.round(turn % 20, Ecn::Ect0);
-            assert_eq!(bench.marks(place).is_some(), marking.is_some(), "{place:?}");
+            bench.apply(egress, marking);
+            assert_eq!(bench.report().drops.total(), before, "{egress:?}");
+            let fresh = bench.marks(egress).map(|marks| marks.marked);
+            assert!(fresh.is_none_or(|marked| marked == 0), "{egress:?}: {fresh:?}");
+            bench.round(iteration % 20, Ecn::Ect0);
+            assert_eq!(bench.marks(egress).is_some(), marking.is_some(), "{egress:?}");
             bench.advance(ROUND_MS / 2);
         }
         bench.advance(ROUND_MS * 10);
-        assert_eq!(bench.report().held, 0, "{place:?}");
+        assert_eq!(bench.report().held, 0, "{egress:?}");
     }
 }
 

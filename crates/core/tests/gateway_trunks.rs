@@ -1,5 +1,5 @@
 //! Trunks that are added, changed and removed while packets wait: every lost packet is counted, and
-//! no flow is reordered.
+//! no flow is reordered. A trunk carries the packets of a policy to another gateway.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -165,8 +165,8 @@ impl World {
             let report = end.report();
             let count = |counts: [tidegate_core::Count; 2]| counts[0].packets + counts[1].packets;
             let came = count(report.received) + report.made;
-            let gone = count(report.transmitted) + report.absorbed + report.drops.total();
-            assert_eq!(came, gone + u64::from(report.held), "{report:?}");
+            let finished = count(report.transmitted) + report.absorbed + report.drops.total();
+            assert_eq!(came, finished + u64::from(report.held), "{report:?}");
             assert_eq!(u64::from(end.pool().in_use()), u64::from(report.held));
         }
     }
@@ -178,7 +178,7 @@ impl World {
 /// waiting packets that are moved in another order; counters that start again at zero; a trunk that
 /// is recognised by its index in place of its name.
 #[test]
-fn trunks_come_change_and_go_and_nothing_is_lost_unsaid_or_overtaken() {
+fn trunks_are_added_changed_and_removed_without_uncounted_losses_or_reordering() {
     for seed in 0..30 {
         let mut random = Random::new(seed, 7);
         let mut world = World::new(&[trunk("t", 4_000), trunk("u", 5_000)]);
@@ -223,7 +223,7 @@ fn trunks_come_change_and_go_and_nothing_is_lost_unsaid_or_overtaken() {
 /// Catches: a change of one trunk that creates all trunks again; a change of the ceiling that opens
 /// new connections.
 #[test]
-fn a_trunk_that_is_the_same_but_for_its_rates_goes_on_as_it_was() {
+fn a_trunk_that_changes_only_its_rates_keeps_its_state() {
     let (same, mut other) = (trunk("t", 4_000), trunk("u", 5_000));
     let mut world = World::new(&[same.clone(), other.clone()]);
     world.run(3_000, true);
@@ -271,7 +271,7 @@ fn with_classes() -> Gateway {
 /// Catches: management packets in the class of packets without a policy, or in the class of the
 /// first user packet.
 #[test]
-fn management_packets_are_of_the_class_of_the_user_packet_before_them() {
+fn management_packets_have_the_class_of_the_previous_user_packet() {
     let mut world = World::new(&[trunk("t", 4_000)]);
     world.ends[0] = with_classes();
     let mut expected = BTreeMap::from(["default", "t", "u"].map(|name| (name, [0_u64; 2])));
@@ -305,10 +305,9 @@ fn management_packets_are_of_the_class_of_the_user_packet_before_them() {
     assert!(expected["default"][0] < 10 && made.iter().all(|it| *it > 900), "{made:?}");
 }
 
-/// Catches: an untracked user packet that departs from a trunk in the class of the packet before
-/// it.
+/// Catches: an untracked user packet that departs from a trunk in the class of the previous packet.
 #[test]
-fn user_packets_of_flows_without_a_place_leave_a_trunk_in_the_class_of_their_policy() {
+fn untracked_packets_depart_from_a_trunk_in_the_class_of_their_policy() {
     for flows in [1, 0] {
         let mut world = World::new(&[trunk("t", 4_000)]);
         let it = with_classes();
@@ -328,7 +327,7 @@ fn user_packets_of_flows_without_a_place_leave_a_trunk_in_the_class_of_their_pol
 ///
 /// Catches: waiting packets of the removed policy that depart in the class of the new policy.
 #[test]
-fn what_waits_at_a_trunk_of_a_policy_that_went_is_not_of_the_class_of_one_that_came() {
+fn packets_of_a_removed_policy_at_a_trunk_do_not_enter_the_class_of_a_new_policy() {
     let mut world = World::new(&[trunk("t", 4_000)]);
     let it = with_classes();
     let mut config = it.config().clone();

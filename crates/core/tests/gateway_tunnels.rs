@@ -164,7 +164,7 @@ fn equal_addresses_in_two_tunnels_are_two_flows_and_both_directions_are_one() {
 /// Catches: a flow that gets a free entry in the full flow table, and with it packets of another
 /// tunnel that have equal inner addresses.
 #[test]
-fn a_flow_that_gets_a_place_takes_no_packets_of_another_tunnel() {
+fn a_flow_that_gets_a_table_entry_takes_no_packets_of_another_tunnel() {
     let mut gateway = with_flows(1, Some(Rate::from_mbps(1)), "per-flow", Vec::new());
     let (first, tenant) = (key(2, 1, 1, Protocol::UDP), key(1, 1, 5_000, Protocol::UDP));
     let send = |gateway: &mut Gateway, now, key, outer| {
@@ -190,9 +190,9 @@ fn a_flow_that_gets_a_place_takes_no_packets_of_another_tunnel() {
 /// an entry.
 ///
 /// Catches: packets in a tunnel that stay with the untracked packets when their flow gets an entry,
-/// and are overtaken by later ones; packets of the other tenant that move with them.
+/// and are overtaken by later packets; packets of the other tenant that move with them.
 #[test]
-fn a_flow_in_a_tunnel_that_gets_a_place_keeps_its_order() {
+fn a_flow_in_a_tunnel_that_gets_a_table_entry_keeps_its_order() {
     let shaped = || {
         let profile = Profile::new(Rate::from_mbps(1), None, Bytes(3_000), Bytes(1_514)).unwrap();
         let (weights, fair_between) = (Vec::new(), Sharers::Flow.into());
@@ -336,7 +336,7 @@ fn policies_match_the_outer_header_and_with_inner_the_inner_header() {
 
 /// Catches: all hosts in a tunnel that count as one host; a policy selected by the inner header.
 #[test]
-fn hosts_in_a_tunnel_share_fairly_whatever_their_number_of_flows() {
+fn hosts_in_a_tunnel_share_fairly_for_any_number_of_flows() {
     let profile = Profile::new(Rate::from_mbps(8), None, Bytes(3_000), Bytes(1_514)).unwrap();
     let conditioning = Conditioning {
         profile,

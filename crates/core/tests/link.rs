@@ -74,8 +74,8 @@ fn packets() -> impl Strategy<Value = Vec<(u64, u32)>> {
 proptest! {
     /// Each packet arrives in order, is dropped and counted, or is still inside.
     ///
-    /// Catches: a packet with less jitter that overtakes an earlier one; a packet that is inserted
-    /// before earlier packets with the same arrival time.
+    /// Catches: a packet with less jitter that overtakes an earlier packet; a packet that is
+    /// inserted before earlier packets with the same arrival time.
     #[test]
     fn every_packet_is_accounted_for_and_none_overtakes(
         packets in packets(), polls in 1usize..20, seed: u64,
@@ -106,7 +106,7 @@ proptest! {
     /// Catches: a transmission that begins at the time of the call, not at the end of the previous
     /// transmission; waiting packets that still occupy the queue when a packet arrives late.
     #[test]
-    fn when_it_is_asked_changes_nothing(packets in packets(), polls in 1usize..50) {
+    fn the_times_of_calls_change_nothing(packets in packets(), polls in 1usize..50) {
         let config = config(
             "rate = '8 Mbit/s'\nqueue = { kind = 'drop-tail', limit = '6 kB' }\ndelay = '1 ms'",
         );
@@ -181,7 +181,7 @@ fn jitter_reorders_only_where_it_may() {
 }
 
 #[test]
-fn a_link_of_rate_zero_holds_what_it_is_given() {
+fn a_link_of_rate_zero_sends_nothing() {
     let mut bench = Bench::new(&config("rate = '0 bit/s'"), 0);
     bench.send(Time::ZERO, 100);
     bench.run_until(Time::MAX);
@@ -189,7 +189,7 @@ fn a_link_of_rate_zero_holds_what_it_is_given() {
 }
 
 #[test]
-fn flows_take_turns_where_the_queue_keeps_them_apart() {
+fn flows_alternate_if_the_queue_separates_them() {
     let mut bench = Bench::new(&config("rate = '8 Mbit/s'\nqueue = 'per-flow'"), 0);
     let key = |port| {
         let end = |port| tidegate_core::packet::Endpoint::v4([10, 0, 0, 1], port);
@@ -203,8 +203,8 @@ fn flows_take_turns_where_the_queue_keeps_them_apart() {
         bench.link.send(&mut cx, id);
     }
     bench.run_until(Time::MAX);
-    let place = |number| bench.numbers().iter().position(|it| *it == number);
-    assert!(place(4) < place(2), "{:?}", bench.numbers());
+    let position = |number| bench.numbers().iter().position(|it| *it == number);
+    assert!(position(4) < position(2), "{:?}", bench.numbers());
     assert_eq!(
         bench.arrived.last().unwrap().1,
         Time::ZERO + Rate::from_mbps(8).time_for(Bytes(5 * 1_514))
@@ -212,7 +212,7 @@ fn flows_take_turns_where_the_queue_keeps_them_apart() {
 }
 
 #[test]
-fn what_no_link_can_be_is_refused() {
+fn impossible_links_are_refused() {
     for (text, about) in [
         ("delay = 25", "`25` has no unit"),
         ("delay = '25'", "no unit"),
@@ -231,7 +231,7 @@ fn what_no_link_can_be_is_refused() {
 
 /// Catches: an empty queue that accepts packets of any length.
 #[test]
-fn a_packet_longer_than_the_queue_may_be_is_dropped_even_if_it_need_not_wait() {
+fn a_packet_longer_than_the_queue_limit_is_dropped_by_an_idle_link() {
     let queue = "rate = '8 Mbit/s'\nqueue = { kind = 'drop-tail', limit = '1 kB' }";
     let mut bench = Bench::new(&config(queue), 0);
     bench.send(Time::ZERO, 1_001);

@@ -30,7 +30,7 @@ use tidegate_core::trunk::MOST_WEIGHT;
 struct Registry {
     title: &'static str,
     fields: &'static str,
-    /// A sentence about places where fewer mechanisms or other defaults apply. May be empty.
+    /// A sentence about uses with fewer mechanisms or other defaults. May be empty.
     differs: String,
     module: &'static str,
     mechanisms: Vec<Mechanism>,

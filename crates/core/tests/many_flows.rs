@@ -1,4 +1,5 @@
-//! Many short flows share an aggregate that has more tokens than they need.
+//! Many short flows share an aggregate (the flows of one policy) that has more tokens than they
+//! need.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -117,9 +118,9 @@ fn common() -> impl Iterator<Item = &'static str> {
     AllocationSpec::NAMES.iter().copied().filter(|name| *name != "partitioned")
 }
 
-/// Catches: `logical-partitions` that uses the unassigned part of the bucket only when it is full;
-/// a flow of `logical-partitions` that still counts as waiting after its packet took tokens on
-/// arrival.
+/// Catches: `logical-partitions` that uses the unassigned part of the bucket only when the bucket
+/// is full; a flow of `logical-partitions` that still counts as waiting after its packet took
+/// tokens on arrival.
 #[test]
 fn no_packet_of_many_short_flows_waits_while_the_bucket_is_nearly_full() {
     for name in common() {

@@ -1,4 +1,5 @@
-//! ACKs of a flow reach the marking predictor at the queue of the flow's data.
+//! ACKs of a flow reach the marking predictor at the queue of the flow's data. A marking predictor
+//! marks packets before the queue overflows.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -109,13 +110,13 @@ struct Marking {
 }
 
 /// With ACKs, the predictor sees a window of eight segments per 100 ms, which is less than the link
-/// carries. Without ACKs, it would take each gap between segments for a round trip, and would
-/// expect twice as many segments in the next one.
+/// carries. Without ACKs, it would count each gap between segments as a round trip. It would then
+/// expect twice as many segments in the next round trip.
 ///
 /// Catches: ACKs that do not reach the predictor, or reach only the predictor of their own
 /// direction; a predictor that ignores them.
 #[test]
-fn markings_know_windows_by_the_acks() {
+fn markings_learn_windows_from_acks() {
     for marking in ["heuristic", "coverage"] {
         assert_eq!(Run::new(marking).run(true), 0, "{marking}");
         assert!(Run::new(marking).run(false) > 10, "{marking}");

@@ -1,4 +1,5 @@
-//! Invariants of the token bucket and of the peak spacing, for random schedules.
+//! Invariants of the token bucket, and of the spacing that keeps the peak rate, for random
+//! schedules.
 
 use std::time::Duration;
 
@@ -59,7 +60,7 @@ proptest! {
     /// Catches: tokens beyond the depth; a refill that counts the same time twice; an elapsed time
     /// that is one nanosecond too long.
     #[test]
-    fn admits_no_more_than_its_profile((rate, depth, requests) in schedules()) {
+    fn a_greedy_source_stays_within_the_profile((rate, depth, requests) in schedules()) {
         let mut bucket = TokenBucket::new(rate, depth, Time::ZERO);
         let mut now = Time::ZERO;
         let mut taken = Vec::new();
@@ -77,7 +78,7 @@ proptest! {
     ///
     /// Catches: tokens that are rounded down to bytes at each refill.
     #[test]
-    fn looking_is_free((rate, depth, requests) in schedules()) {
+    fn queries_change_no_later_grant((rate, depth, requests) in schedules()) {
         let mut watched = TokenBucket::new(rate, depth, Time::ZERO);
         let mut alone = watched.clone();
         let mut now = 0;

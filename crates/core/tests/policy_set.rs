@@ -1,4 +1,4 @@
-//! The selection of the policy for a packet.
+//! The selection of the policy for a packet. A policy has a filter of header fields and a priority.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -99,7 +99,7 @@ fn the_three_policies_of_table_1_classify_as_printed() {
 }
 
 #[test]
-fn priority_beats_specificity_and_that_beats_the_name() {
+fn priority_precedes_specificity_which_precedes_the_name() {
     let wide = || from("10.0.0.0/8");
     let names = |policies| {
         let set = PolicySet::new(policies).unwrap();
@@ -119,7 +119,7 @@ fn two_policies_of_one_name_are_refused() {
 }
 
 #[test]
-fn no_policy_wants_anything_of_an_empty_set() {
+fn an_empty_set_has_no_policy_for_any_packet() {
     assert_eq!(winner(&PolicySet::default(), &Packet::default()), None);
 }
 
@@ -271,7 +271,7 @@ proptest! {
     /// Catches: policies in another order than their precedence; ranges without their first value;
     /// only one of two headers compared; a later match returned.
     #[test]
-    fn the_index_finds_what_a_look_at_each_policy_finds(
+    fn the_index_agrees_with_a_linear_search(
         some in prop::collection::vec((filters(), 0i32..3), 0..40),
         repeat in prop_oneof![Just(1usize), Just(40)],
         packets in prop::collection::vec(tagged_packets(), 20),
@@ -304,7 +304,7 @@ proptest! {
     /// Catches: the last covering policy returned in place of the first; a policy that covers
     /// itself; a comparison of the lowest values only; an empty range that is compared as zero.
     #[test]
-    fn the_index_finds_the_first_policy_that_hides_another(
+    fn the_index_finds_the_first_policy_that_covers_another(
         some in prop::collection::vec((filters(), 0i32..3), 1..40),
         narrower in prop::collection::vec((any::<prop::sample::Index>(), filters()), 0..20),
         repeat in prop_oneof![Just(1usize), Just(20)],
@@ -330,7 +330,7 @@ proptest! {
     ///
     /// Catches: a comparison of IPv4 with IPv6 prefix lengths; a comparison of addresses only.
     #[test]
-    fn a_filter_within_another_is_the_more_specific(
+    fn a_narrower_filter_is_more_specific(
         wide in filters(),
         mask in filters(),
         packets in prop::collection::vec(tagged_packets(), 50),
@@ -361,7 +361,7 @@ proptest! {
 /// Catches: the inner VLAN tag compared with the outer one; "no tag" that matches any tag; a
 /// missing tag that counts as VLAN 0.
 #[test]
-fn the_tag_of_a_customer_inside_that_of_a_provider_is_matched() {
+fn the_inner_vlan_tag_of_a_customer_is_matched() {
     let ids = |id| vec![Range { first: id, last: id }];
     let [any, of_20, none] = [Vec::new(), ids(20), ids(NO_VLAN)].map(|inner_vlan| Filter {
         vlan: ids(100),
@@ -389,7 +389,7 @@ fn the_tag_of_a_customer_inside_that_of_a_provider_is_matched() {
 }
 
 #[test]
-fn a_policy_is_found_behind_more_than_a_summary_word_of_others() {
+fn a_policy_beyond_the_first_summary_word_is_found() {
     let vlan = |id| Filter { vlan: vec![Range { first: id, last: id }], ..Filter::default() };
     let others = (0..33_000).map(|n| policy(&format!("{n:05}"), 0, vlan(7)));
     let set = PolicySet::new(others.chain([policy("wanted", -1, vlan(9))]).collect()).unwrap();
@@ -399,7 +399,7 @@ fn a_policy_is_found_behind_more_than_a_summary_word_of_others() {
 }
 
 #[test]
-fn specificity_counts_the_bits_a_filter_pins_down() {
+fn specificity_counts_the_bits_that_a_filter_fixes() {
     let bits = |filter: Filter| filter.specificity().bits();
     let port = |text| Filter { dst_port: vec![parse::ports(text).unwrap()], ..Filter::default() };
     assert_eq!((bits(from("10.0.0.0/8")), bits(from("10.0.0.1"))), (8, 32));

@@ -1,5 +1,5 @@
-//! All queue disciplines as black boxes: packets depart in order or are counted as dropped, and the
-//! limits hold.
+//! Tests of all queue disciplines through their interface only: packets depart in order or are
+//! counted as dropped, and the limits hold.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot build its packets has failed")]
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use serde::Deserialize;
 use tidegate_core::packet::{
-    Ecn, Endpoint, FlowKey, Handover, Member, Outer, TcpFlags, TcpSegment,
+    Ecn, Endpoint, FlowKey, Handover, Outer, QueueIndex, TcpFlags, TcpSegment,
 };
 use tidegate_core::qdisc::{Backlog, Qdisc, QdiscSpec};
 use tidegate_core::random::Random;
@@ -112,22 +112,22 @@ impl Run {
                 let packet = Packet { ecn, dscp, ..packet(member, len, number) };
                 let id = self.pool.insert(packet).unwrap();
                 self.offered += 1;
-                self.inside[Member(member).index()].push_back((number, len));
+                self.inside[QueueIndex(member).index()].push_back((number, len));
                 self.with(|qdisc, cx| qdisc.enqueue(cx, id));
             }
             Step::Dequeue => {
                 let id = self.with(|qdisc, cx| qdisc.dequeue(cx));
-                self.leaves(id);
+                self.depart(id);
             }
             Step::DequeueFlow { member } => {
-                let promised = self.qdisc.head(&self.pool, Member(member));
-                let id = self.with(|qdisc, cx| qdisc.dequeue_flow(cx, Member(member)));
+                let promised = self.qdisc.head(&self.pool, QueueIndex(member));
+                let id = self.with(|qdisc, cx| qdisc.dequeue_flow(cx, QueueIndex(member)));
                 let len = id.as_ref().map(|id| self.pool[id].charged());
-                assert_eq!(promised, len, "the packet whose length was told");
+                assert_eq!(promised, len, "the packet whose length was reported");
                 if let Some(id) = &id {
-                    assert_eq!(self.pool[id].member, Member(member));
+                    assert_eq!(self.pool[id].queue_index, QueueIndex(member));
                 }
-                self.leaves(id);
+                self.depart(id);
             }
             Step::Wait { micros } => self.now += Duration::from_micros(micros),
             Step::HandOver { from, to } => self.hand_over(from, to),
@@ -136,10 +136,10 @@ impl Run {
         self.check();
     }
 
-    /// Assigns packets of the flow `from` with even numbers to the flow `to`, if `to` has no
+    /// Moves the packets of the flow `from` with even numbers to the flow `to`, if `to` has no
     /// packets.
     fn hand_over(&mut self, from: u32, to: u32) {
-        let [from, to] = [from, to].map(Member);
+        let [from, to] = [from, to].map(QueueIndex);
         if self.qdisc.bytes_of(to) > Bytes::ZERO {
             return;
         }
@@ -154,9 +154,9 @@ impl Run {
     }
 
     /// Counts a departure. Earlier packets of the same flow have departed or were dropped.
-    fn leaves(&mut self, id: Option<PacketId>) {
+    fn depart(&mut self, id: Option<PacketId>) {
         let Some(id) = id else { return };
-        let (member, number) = (self.pool[&id].member, self.pool[&id].vlan);
+        let (member, number) = (self.pool[&id].queue_index, self.pool[&id].vlan);
         let inside = &mut self.inside[member.index()];
         let at = inside.iter().position(|(n, _)| *n == u32::from(number));
         inside.drain(..=at.expect("it left twice, or overtook one of its member"));
@@ -169,10 +169,10 @@ impl Run {
         let waiting = u64::from(backlog.packets);
         assert_eq!(self.offered, self.left + self.tally.drops.total() + waiting);
         assert_eq!(self.pool.in_use(), backlog.packets);
-        let of_members: Bytes = (0..6).map(|member| self.qdisc.bytes_of(Member(member))).sum();
+        let of_members: Bytes = (0..6).map(|member| self.qdisc.bytes_of(QueueIndex(member))).sum();
         assert_eq!(of_members, backlog.bytes);
         assert!(backlog.bytes <= self.limit.bytes && backlog.packets <= self.limit.packets);
-        for member in (0..6).map(Member) {
+        for member in (0..6).map(QueueIndex) {
             let some = self.qdisc.bytes_of(member) > Bytes::ZERO;
             assert_eq!(self.qdisc.head(&self.pool, member).is_some(), some);
         }
@@ -189,7 +189,7 @@ fn packet(member: u32, len: u32, number: u32) -> Packet {
     };
     let ack = TcpSegment { ack: number, flags: TcpFlags(TcpFlags::ACK), ..TcpSegment::default() };
     let tcp = (len == 60).then_some(ack);
-    Packet { member: Member(member), len, cost: len, vlan, key, tcp, ..Packet::default() }
+    Packet { queue_index: QueueIndex(member), len, cost: len, vlan, key, tcp, ..Packet::default() }
 }
 
 proptest! {
@@ -198,7 +198,7 @@ proptest! {
     /// Catches: a backlog that still counts the bytes of dropped packets; a marked packet that is
     /// enqueued twice; a `head` that is not the packet of `dequeue_flow`.
     #[test]
-    fn what_comes_leaves_in_order_or_is_counted(steps in steps(), which in 0..HASTY.len()) {
+    fn packets_depart_in_order_or_are_counted(steps in steps(), which in 0..HASTY.len()) {
         let mut run = Run::new(HASTY[which]);
         for (number, step) in (0u32..).zip(&steps) {
             run.step(number, step);
@@ -211,7 +211,7 @@ proptest! {
 
     /// Equal seeds yield equal drops, and a discipline never exceeds its limit.
     #[test]
-    fn the_same_seed_does_the_same(steps in steps(), which in 0..HASTY.len()) {
+    fn equal_seeds_yield_equal_drops(steps in steps(), which in 0..HASTY.len()) {
         let mut runs = [Run::new(HASTY[which]), Run::new(HASTY[which])];
         for (number, step) in (0u32..).zip(&steps) {
             runs.iter_mut().for_each(|run| run.step(number, step));

@@ -1,4 +1,5 @@
-//! Reports that are assembled in parts, while policies and classes change between the parts.
+//! Reports (*surveys*) that are assembled in parts, while policies and classes change between the
+//! parts. A *swap* replaces the set of policies, in *slices* of a few steps.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(dead_code, reason = "not every test file needs all of the run")]
@@ -9,30 +10,35 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tidegate_core::Count;
+use tidegate_core::ack::AckSpec;
+use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::gateway::{FlowSurvey, Gateway, GatewayConfig, Generation, Survey};
 use tidegate_core::packet::{Direction, FlowKey, Protocol, TcpSegment};
-use tidegate_core::policy::{Class, ClassSet, Conditioning, PolicySet, Profile};
+use tidegate_core::policy::{Action, Class, ClassSet, Conditioning, PolicySet, Profile};
+use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::report::Report;
 use tidegate_core::{Bytes, Packet, Rate, Time};
 
-use gateway_run::{BURST, MEAN, Run, conditioning, config, from, policy, queue, shape_by};
+use gateway_run::{
+    BURST, MEAN, Run, allocation, conditioning, config, from, policy, queue, shape_by,
+};
 
 /// More policies than one part of a report contains.
 const HOSTS: u8 = 200;
 
-/// A policy for each host. Each turn reverses their order, and changes the name and burst of every
+/// A policy for each host. Each step reverses their order, and changes the name and burst of every
 /// second policy.
-fn policies(turn: u32) -> PolicySet {
+fn policies(step: u32) -> PolicySet {
     let mut hosts: Vec<u8> = (1..=HOSTS).collect();
-    if turn % 2 == 1 {
+    if step % 2 == 1 {
         hosts.reverse();
     }
     let of = |host: u8| {
-        let turn = if host % 2 == 1 { turn } else { 0 };
-        let burst = Bytes(BURST.0 + u64::from(turn));
+        let step = if host % 2 == 1 { step } else { 0 };
+        let burst = Bytes(BURST.0 + u64::from(step));
         let profile = Profile::new(MEAN, None, burst, Bytes(1_514)).unwrap();
         let action = shape_by(Conditioning { profile, ..conditioning() }, "drop-tail");
-        policy(&format!("p{host}-{turn}"), from(host), action)
+        policy(&format!("p{host}-{step}"), from(host), action)
     };
     PolicySet::new(hosts.into_iter().map(of).collect()).unwrap()
 }
@@ -45,9 +51,9 @@ fn run() -> Run {
     run
 }
 
-fn offer(run: &mut Run, turn: u32) {
+fn offer(run: &mut Run, step: u32) {
     for host in 1..=HOSTS {
-        (0..8).for_each(|number| run.offer(host, 8 * turn + number, 1_514));
+        (0..8).for_each(|number| run.offer(host, 8 * step + number, 1_514));
     }
 }
 
@@ -73,7 +79,7 @@ fn check(run: &Run, report: &Report) {
 /// Catches: a report that continues after a swap has begun; a swap that proceeds while parts are
 /// added.
 #[test]
-fn a_survey_that_meets_a_swap_has_each_aggregate_once_and_all_packets() {
+fn a_survey_during_a_swap_has_each_aggregate_once_and_all_packets() {
     // The swap begins after `parts` parts. Between two parts, `slices` slices of the swap are done.
     for (parts, slices) in [(0, 1), (1, 1), (1, 3), (1, 100)] {
         let mut run = run();
@@ -93,13 +99,13 @@ fn a_survey_that_meets_a_swap_has_each_aggregate_once_and_all_packets() {
 
 /// Catches: a call that adds all parts at once after some attempts; attempts that are not counted.
 #[test]
-fn a_survey_never_adds_more_than_a_part_and_tells_how_often_it_started_over() {
+fn a_survey_adds_one_part_per_call_and_counts_its_restarts() {
     let mut run = run();
     let mut survey = Survey::of_all();
-    for turn in 1..10 {
-        assert!(run.gateway.survey(&mut survey), "part 1 of attempt {turn} is not all");
-        assert_eq!(survey.attempts(), turn);
-        run.gateway.install(run.now, policies(turn));
+    for step in 1..10 {
+        assert!(run.gateway.survey(&mut survey), "part 1 of attempt {step} is not all");
+        assert_eq!(survey.attempts(), step);
+        run.gateway.install(run.now, policies(step));
     }
     while run.gateway.survey(&mut survey) {}
     assert_eq!(survey.attempts(), 10);
@@ -151,7 +157,7 @@ fn a_flow_that_begins_again_between_two_parts_is_listed_once() {
     assert_eq!(found.len(), names.len(), "each is listed once");
 }
 
-/// Catches: an order by bytes alone.
+/// Catches: an order by bytes alone, in which idle flows precede active ones.
 #[test]
 fn flows_without_a_recent_packet_come_after_active_ones() {
     let mut run = Run::new(&GatewayConfig { flows: 256, ..config() }, Vec::new());
@@ -168,9 +174,9 @@ fn flows_without_a_recent_packet_come_after_active_ones() {
 }
 
 /// Catches: idle flows that are counted; flows that count as matched against the new policies
-/// although they only were against the old ones.
+/// although they were only matched against the old policies.
 #[test]
-fn flows_are_on_the_new_policies_from_their_next_packet_on() {
+fn flows_use_the_new_policies_from_their_next_packet_on() {
     let mut run = run();
     let span = Duration::from_secs(10);
     let counts = |run: &Run| {
@@ -223,4 +229,34 @@ fn counts_of_bytes_have_the_headers_of_each_frame_of_a_super_packet() {
     for count in [report.received[up], report.transmitted[up], all.offered, all.conforming] {
         assert_eq!(count, both);
     }
+}
+
+/// The mechanism of a policy, as the gateway reports it after the first packet.
+fn reported(action: Action) -> tidegate_core::report::Mechanisms {
+    let mut run = Run::new(&config(), vec![policy("web", from(1), action)]);
+    run.offer(1, 0, 1_514);
+    run.gateway.report().aggregates.remove(0).mechanisms
+}
+
+/// Catches: a mechanism of a policy that the report omits, or whose name comes from a list that a
+/// registered mechanism has to be added to.
+#[test]
+fn a_policy_reports_each_registered_mechanism_by_its_name() {
+    for name in QdiscSpec::NAMES {
+        let found = reported(shape_by(conditioning(), name));
+        assert_eq!(found.queue.as_deref(), Some(*name));
+    }
+    for name in AllocationSpec::NAMES {
+        let conditioning = Conditioning { allocation: allocation(name), ..conditioning() };
+        let found = reported(shape_by(conditioning, "drop-tail"));
+        assert_eq!(found.allocation.as_deref(), Some(*name));
+    }
+    for name in AckSpec::NAMES {
+        let ack_control = Some(gateway_run::read(name));
+        let (conditioning, queue) = (conditioning(), queue("per-flow"));
+        let found = reported(Action::Shape { conditioning, queue, ack_control });
+        assert_eq!(found.ack_control.as_deref(), Some(*name));
+        assert_eq!(found.marking, None);
+    }
+    assert_eq!(reported(Action::Pass), Default::default());
 }

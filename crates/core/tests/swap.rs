@@ -1,6 +1,7 @@
 //! Swaps of the policy set under traffic: profiles are kept, ACKs stay held, and no packet is lost.
 //!
-//! A swap proceeds in *slices* of a few steps.
+//! A swap replaces the set of policies. It proceeds in *slices* of a few steps. An *aggregate* has
+//! the packets of one policy in one direction.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(dead_code, reason = "not every test file needs all of the run")]
@@ -32,7 +33,7 @@ enum Swap {
     Renamed,
     /// Names and bursts differ, so that no policy stays the same.
     Others,
-    /// Names differ. Also, one policy for all hosts replaces policies for single hosts, or the
+    /// Names differ. Also, one policy for all hosts replaces the policies for single hosts, or the
     /// reverse.
     Joined,
     /// The units that share the tokens change from flows to hosts, or the reverse.
@@ -103,7 +104,7 @@ impl Shape {
     }
 }
 
-/// Advances the time. A swap does not proceed.
+/// Advances the time. A swap does not proceed in this time.
 fn wait(run: &mut Run, micros: u64) {
     let end = run.now + Duration::from_micros(micros);
     if run.gateway.is_installing() {
@@ -140,7 +141,8 @@ proptest! {
     /// replaces; a renamed policy that is treated as new.
     ///
     /// Catches: packets of a removed aggregate that bypass the new policy; the first packet after a
-    /// swap dropped; one frame per swap permitted in place of one frame per new aggregate.
+    /// swap that is dropped; an excess of one frame per swap, in place of one frame per new
+    /// aggregate.
     #[test]
     fn no_swap_exceeds_the_profile_by_more_than_a_frame(
         steps in steps(),
@@ -210,12 +212,12 @@ fn a_thousand_renames_pass_no_more_than_one_policy() {
     assert!(report.aggregates[0].backlog.packets > 100, "the backlog still waits");
 }
 
-/// A policy that a swap creates earns its burst from then on, like a policy that exists from the
-/// start.
+/// A policy that a swap creates earns its burst from its creation on, like a policy that exists
+/// from the start.
 ///
 /// Catches: a new aggregate that earns no tokens before its first packet.
 #[test]
-fn a_policy_of_a_swap_has_its_burst_once_it_has_earned_it() {
+fn a_policy_created_by_a_swap_earns_its_burst() {
     let mut run = Run::new(&config(), Vec::new());
     let shape = Shape { joined: true, ..Shape::default() };
     let set = PolicySet::new(shape.policies("fcfs", "per-flow")).unwrap();
@@ -236,27 +238,31 @@ fn a_swap_of_many_slices_loses_and_reorders_nothing() {
         parent,
         ..Class::new(&name, queue("per-flow"))
     };
-    let set = |turn: u32| {
+    let set = |iteration: u32| {
         // Hosts have their own classes in even sets, and children of these classes in odd sets.
-        let deep = turn % 2 == 1;
+        let deep = iteration % 2 == 1;
         let classes = (0..200).flat_map(|n| {
             let own = class(format!("c{n}"), None);
-            let part = deep.then(|| class(format!("c{n}-{turn}"), Some(format!("c{n}"))));
+            let part = deep.then(|| class(format!("c{n}-{iteration}"), Some(format!("c{n}"))));
             [Some(own), part]
         });
         let classes = ClassSet::new(classes.flatten().collect(), rate).unwrap();
-        let leaf = |n: u32| if deep { format!("c{n}-{turn}") } else { format!("c{n}") };
+        let leaf = |n: u32| if deep { format!("c{n}-{iteration}") } else { format!("c{n}") };
         let host = |n: u32| Policy {
             class: Some(leaf(n)),
-            ..policy(&format!("p{n}-{}", turn / 3), from(u8::try_from(n).unwrap()), Action::Pass)
+            ..policy(
+                &format!("p{n}-{}", iteration / 3),
+                from(u8::try_from(n).unwrap()),
+                Action::Pass,
+            )
         };
         PolicySet::new((1..100).map(host).collect()).unwrap().with_classes(classes)
     };
     let mut run = Run::new(&GatewayConfig { rate, flows: 256, ..config() }, Vec::new());
     let (mut number, mut slices) = (0, 0);
-    for turn in 0..6 {
+    for iteration in 0..6 {
         let generation =
-            Generation::new(set(turn), run.gateway.shared_policies(), run.gateway.config());
+            Generation::new(set(iteration), run.gateway.shared_policies(), run.gateway.config());
         run.gateway.begin_install(run.now, generation).unwrap();
         loop {
             slices += 1;
@@ -270,7 +276,11 @@ fn a_swap_of_many_slices_loses_and_reorders_nothing() {
             }
         }
         let classes = run.gateway.classes();
-        assert_eq!(classes.len(), if turn % 2 == 1 { 401 } else { 201 }, "turn {turn}");
+        assert_eq!(
+            classes.len(),
+            if iteration % 2 == 1 { 401 } else { 201 },
+            "iteration {iteration}"
+        );
     }
     run.gateway.install(run.now, PolicySet::default());
     run.until(run.now + Duration::from_secs(10));
@@ -329,7 +339,7 @@ fn all_classes_are_added_and_removed_in_slices() {
 
 /// Catches: a running swap that is completed in one call because another swap is to begin.
 #[test]
-fn no_swap_begins_while_another_goes_on() {
+fn no_swap_begins_during_another_swap() {
     let mut run = Run::new(&config(), Vec::new());
     let set = |name: &str| PolicySet::new(vec![policy(name, from(1), Action::Pass)]).unwrap();
     let running = run.gateway.shared_policies();

@@ -1,6 +1,6 @@
-//! Swaps of the policy set, interrupted by other events. A swap proceeds in *slices* of a few steps.
-//! Between the slices, packets pass, control traffic waits, and the link changes its rate and its
-//! queue.
+//! Swaps of the policy set, interrupted by other events. A swap replaces the set of policies, in
+//! *slices* of a few steps. Between the slices, packets pass, control traffic waits, and the link
+//! changes its rate and its queue. A flow without an entry in the flow table is *untracked*.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(dead_code, reason = "not every test file needs all of the run")]
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tidegate_core::gateway::{Gateway, GatewayConfig, Generation, Survey};
-use tidegate_core::packet::{Kind, Member};
+use tidegate_core::packet::{Kind, QueueIndex};
 use tidegate_core::policy::{
     Action, Class, ClassChange, ClassSet, Conditioning, Exceed, Policy, PolicySet, Profile,
 };
@@ -32,7 +32,7 @@ const STATION: u8 = 200;
 
 const MTU: u32 = 1_514;
 
-/// Rates of the link. The guarantees of the classes fit into the slowest.
+/// Rates of the link in Mbit/s. The guarantees of the classes fit into the slowest rate.
 const RATES: [Option<u64>; 4] = [None, Some(1), Some(5), Some(50)];
 const QUEUES: [&str; 3] = ["per-flow", "fq-codel", "drop-tail"];
 
@@ -66,11 +66,11 @@ enum Step {
 /// A policy set.
 #[derive(Clone, Copy, Debug)]
 struct Set {
-    /// Number in the policies' names. Equal names mean the same policy.
+    /// Number in the policies' names. Policies with equal names are the same policy.
     name: u8,
     /// Selects the action of the policies: see [`action`].
     action: u8,
-    /// One policy applies to all hosts.
+    /// One policy applies to all hosts. Otherwise each host has its own policy.
     joined: bool,
     tree: Tree,
     /// Number of classes without packets, with which a swap takes many slices.
@@ -258,8 +258,8 @@ impl Mixed {
                 let host = STATION + station + if down { DOWN } else { 0 };
                 for _ in 0..packets {
                     let plain = packet(host, self.number, len);
-                    let member = Member(host.into());
-                    self.offer(down, Packet { kind: Kind::Control, member, ..plain });
+                    let queue_index = QueueIndex(host.into());
+                    self.offer(down, Packet { kind: Kind::Control, queue_index, ..plain });
                 }
             }
             Step::Wait { micros } => self.wait(micros),
@@ -320,7 +320,7 @@ impl Mixed {
     }
 
     /// Asserts that every packet departed, was dropped or is inside, and that the pool holds no
-    /// others.
+    /// other packets.
     fn check(&mut self) {
         let report = self.run.gateway.report();
         let out = u64::try_from(self.run.left.len()).unwrap();
@@ -384,9 +384,9 @@ proptest! {
 /// packets.
 ///
 /// Catches: packets that enter a class with children, and stop the link for ever; packets that stay
-/// there after the children are gone.
+/// in the class after its children were removed.
 #[test]
-fn packets_of_a_full_flow_table_pass_when_their_class_loses_its_parts() {
+fn untracked_packets_depart_when_their_class_loses_its_children() {
     let set = |tree| Set { name: 0, action: 0, joined: false, tree, fillers: 0 };
     let rate = [Some(mbps(5)); 2];
     let config = GatewayConfig { rate, flows: 1, ..config() };
@@ -417,7 +417,7 @@ fn the_queues_of_classes_follow_the_rate_of_the_link() {
     let slower = GatewayConfig { rate: [Some(mbps(1)); 2], ..run.gateway.config().clone() };
     run.gateway.reconfigure(run.now, &slower);
     (1..160).for_each(|number| run.offer(10, number, MTU));
-    // By default, a flow without a policy may have the bytes of one second waiting.
+    // By default, bytes of one second may wait for each flow without a policy.
     let most = mbps(1).bytes_in(Duration::from_secs(1));
     let waits = run.gateway.report().link[0].bytes;
     assert!(waits <= most + Bytes(4 * u64::from(MTU)), "the backlog is {waits:?}");

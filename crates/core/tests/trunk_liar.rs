@@ -1,4 +1,5 @@
-//! A trunk peer that knows the key and sends false acknowledgements. Its gain is bounded.
+//! A trunk whose other gateway (the peer) knows the key and sends false acknowledgements. The gain
+//! of the peer is bounded.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -76,7 +77,7 @@ fn user() -> Packet {
     }
 }
 
-/// The false answer of the peer to a management packet: it acknowledges all data at once, and
+/// The false answer of the peer to a management packet. It acknowledges all data at once, and also
 /// `ahead` bytes that were never sent.
 fn lie(packet: &Packet, sent: &TcpSegment, ahead: u32) -> Packet {
     let syn = sent.flags.any(TcpFlags::SYN);
@@ -146,7 +147,7 @@ fn gained(gateway: Gateway) -> u64 {
 }
 
 #[test]
-fn a_peer_that_acknowledges_what_it_has_not_got_gains_no_more_than_the_link_was_given() {
+fn a_peer_that_acknowledges_unsent_data_gains_at_most_the_rate_of_the_link() {
     let rate = Rate::from_mbps(8);
     let free = gained(gateway(None, |_| ()));
     assert!(free > 5 * 4 * 1_000_000, "{free}: its lies are of no use, and nothing is shown");
@@ -162,7 +163,7 @@ fn a_peer_that_acknowledges_what_it_has_not_got_gains_no_more_than_the_link_was_
 /// Catches: user or management packets that are not charged; a ceiling that is ignored by credit,
 /// by management packets, or by user packets sent after the peer failed.
 #[test]
-fn over_any_span_a_peer_that_lies_gains_no_more_than_the_ceiling() {
+fn in_any_time_span_a_lying_peer_gains_at_most_the_ceiling() {
     for (mbps, guarantee, connections, vmss, silent) in [
         (8, 0, 4, 1_500, None),
         (8, 6, 4, 1_500, None),

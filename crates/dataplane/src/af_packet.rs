@@ -1,5 +1,5 @@
-//! A port on a packet socket. It works on every interface and without root, and it accepts
-//! super-packets (GSO, GRO).
+//! A port on a packet socket. It works on every interface, needs no root privilege, and accepts
+//! super-packets (GSO, GRO): several frames of a flow that the kernel handles as one.
 
 mod backend;
 mod queue;
@@ -28,7 +28,7 @@ use crate::vnet::VnetHeader;
 /// Frames per system call.
 const BATCH: usize = 32;
 
-/// Maximum number of frames that wait here to be sent.
+/// Maximum number of frames that wait in the port to be sent.
 const OUTGOING: usize = 2 * BATCH;
 
 /// Free bytes before a frame: room to restore a VLAN tag.
@@ -36,9 +36,9 @@ const HEADROOM: usize = 64;
 
 /// A port on a packet socket.
 ///
-/// Frames arrive as the network stack has them: super-packets (GSO) are whole, and a checksum may
-/// be left to the hardware. The port passes this remaining work on with the frame. The sending
-/// interface or the kernel completes it.
+/// Frames arrive as the network stack has them: a super-packet is whole, and a checksum may be
+/// unfinished because hardware was to complete it. The port passes a description of this remaining
+/// work on with the frame. The sending interface or the kernel does the work.
 #[derive(Debug)]
 pub struct AfPacket(PacketPort<PacketSocket>);
 
@@ -113,7 +113,7 @@ fn place(memory: &PacketMemory, packet: &PacketId, arrival: ReceivedFrame) -> (F
     (Frame { offset: placed(HEADROOM), vnet: arrival.vnet }, arrival.len)
 }
 
-/// The port, over the real [`PacketSocket`] or a fake one of the tests.
+/// The port. `S` is the real [`PacketSocket`], or a fake socket in the tests.
 #[derive(Debug)]
 struct PacketPort<S> {
     socket: S,
@@ -200,11 +200,12 @@ impl<S: SocketIo> PacketPort<S> {
         }
     }
 
-    /// Drops all frames that have arrived, and counts as stale those that did not bypass the
-    /// gateway. `copies` returns the number of bypassed frames, whose copies are not counted.
+    /// Drops all frames that have arrived. While frames bypass the gateway, the socket gets copies
+    /// of them. `copies` returns the number of these copies. All other dropped frames count as
+    /// stale.
     ///
     /// The socket fills up in order of arrival, and the copies arrive last. Frames that did not fit
-    /// into the socket are therefore taken for copies first. A split super-packet counts as one
+    /// into the socket are therefore assumed to be copies. A split super-packet counts as one
     /// frame, as in the socket and in `copies`.
     fn drop_arrived(&mut self, pool: &mut PacketPool, copies: &dyn Fn() -> u64) -> u64 {
         let received = self.arrived.iter().filter(|it| it.ends).count();
@@ -222,7 +223,7 @@ impl<S: SocketIo> PacketPort<S> {
         (0..packets).for_each(|_| self.counters.drops.count(reason));
     }
 
-    /// Drops about `most` of the frames in the socket; returns their number.
+    /// Drops about `most` of the frames in the socket. Returns their number.
     fn discard(&self, most: usize) -> u64 {
         let mut discarded = 0;
         while discarded < most {
@@ -336,7 +337,7 @@ impl<S: SocketIo> PacketPort<S> {
         });
     }
 
-    /// Drops a frame that was removed from the queue, and keeps its flow for the report.
+    /// Drops a frame that was removed from the queue, and records its flow for the report.
     fn refused(&mut self, pool: &mut PacketPool, frame: Waiting, why: Refusal) {
         let (key, len, at) = (frame.key(pool), frame.len, self.now);
         self.counters.refused = Some(Refused { key, len, why, at });
@@ -352,6 +353,6 @@ impl<S: SocketIo> PacketPort<S> {
     }
 }
 
-/// Most frames dropped at once. Larger than any socket, but finite, so a flood cannot block the
-/// loop.
+/// Most frames dropped at once. No socket holds so many, but the limit ensures that a flood cannot
+/// block the loop.
 const MOST_DISCARDED: usize = 1 << 16;

@@ -29,7 +29,7 @@ use crate::interface::{Interface, InterfaceError};
 use crate::memory::PacketMemory;
 use crate::offload::Offload;
 
-/// Why AF_XDP cannot be used here. AF_PACKET may work nevertheless.
+/// The reason why AF_XDP cannot be used. AF_PACKET may work nevertheless.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -150,13 +150,13 @@ const RING: (u32, u32) = (2_048, 64);
 /// `pool`. Attaches the bypass programs.
 ///
 /// The XDP program of each port runs in `mode`. With `None`, it runs natively if possible. Frames
-/// bypass the gateway until the first [`beat`](crate::Heartbeat::beat). The interfaces leave VLAN
-/// tags in the frames from this call on.
+/// bypass the gateway until the first [`beat`](crate::Heartbeat::beat). From this call on, the
+/// interfaces do not remove VLAN tags from frames.
 ///
 /// # Errors
 ///
-/// Returns the reason and the remedy. After an error, no program of this call stays attached;
-/// programs of earlier runs do.
+/// Returns the reason and the remedy. After an error, the programs that this call attached are
+/// detached. Programs of earlier runs stay.
 pub fn open(
     interfaces: [&Interface; 2],
     mode: Option<Mode>,
@@ -180,11 +180,11 @@ pub fn open(
         port.refill(pool);
     }
     let [lan, wan] = &candidates;
-    let laid = FailToWire::beneath_xdp_sockets(
+    let attached = FailToWire::beneath_xdp_sockets(
         wire,
         [lan.port(interfaces[0], &ports[0]), wan.port(interfaces[1], &ports[1])],
     );
-    let wire = laid?;
+    let wire = attached?;
     for (interface, mode) in interfaces.into_iter().zip(wire.modes()) {
         if mode == Some(Mode::Generic) {
             keep_frames_apart(interface);
@@ -218,13 +218,13 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// Takes the mode that the operator chose. Otherwise prefers the mode of an attached program of
-    /// ours, which can then be replaced atomically. Without such a program, prefers native mode if
-    /// the driver supports it.
+    /// Uses the mode that the operator chose. Otherwise prefers the mode of an attached program of
+    /// Tidegate, because that program can then be replaced atomically. Without such a program,
+    /// prefers native mode if the driver supports it.
     fn of(interface: &Interface, chosen: Option<Mode>) -> Self {
         let features = Features::of(interface);
         let can = features.is_none_or(Features::native);
-        let modes = match (chosen, fail_to_wire::laid(interface)) {
+        let modes = match (chosen, fail_to_wire::left_mode(interface)) {
             (Some(mode), _) => vec![mode],
             (None, Some(Mode::Generic)) => vec![Mode::Generic, Mode::Native],
             // The peer of a veth splits its super-packets only while a native program is attached.
@@ -278,7 +278,7 @@ fn ring_size(buffers: usize, queues: u32) -> Result<u32, OpenError> {
     }
 }
 
-/// Binds a socket to each queue of each interface, all over `memory`.
+/// Binds a socket to each queue of each interface. All sockets share `memory`.
 fn bind_all(
     interfaces: [&Interface; 2],
     queues: [u32; 2],
@@ -306,7 +306,7 @@ fn bind_all(
     Ok([port(lan, interfaces[0])?, port(wan, interfaces[1])?])
 }
 
-/// Binds, with retries: the sockets of a killed process close late.
+/// Binds a socket, with retries, because the kernel closes the sockets of a killed process late.
 fn bind_when_free(place: SocketQueue, umem: Umem<'_>) -> io::Result<Socket> {
     /// A killed process closed its sockets after 10 to 17 ms on an idle machine. The limit is 1 s.
     const ATTEMPTS: u32 = 100;
@@ -342,7 +342,8 @@ fn refused(
     }
 }
 
-/// Makes `interface` leave VLAN tags in the frames. XDP loses tags that the hardware has taken out.
+/// Makes `interface` leave VLAN tags in the frames. XDP cannot see a tag that the hardware has
+/// removed from the frame.
 fn keep_vlan_tags(interface: &Interface) {
     if interface.offload(Offload::RxVlan).unwrap_or(false)
         && let Err(error) = interface.set_offload(Offload::RxVlan, false)
@@ -373,7 +374,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rings_take_at_most_half_of_the_buffers_to_receive_into() {
+    fn fill_rings_take_at_most_half_of_the_buffers() {
         assert_eq!(ring_size(16_384, 2).unwrap(), 2_048);
         assert_eq!(ring_size(16_384, 3).unwrap(), 1_024);
         assert_eq!(ring_size(512, 2).unwrap(), 64);

@@ -1,5 +1,5 @@
-//! Clocks for the loop that runs a gateway: they tell the time, and wait until the next alarm or
-//! packet.
+//! Clocks for the loop that runs a gateway. A clock returns the time, and waits until the next
+//! alarm or packet.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
@@ -9,7 +9,7 @@ use tidegate_core::Time;
 
 use crate::lead::Lead;
 
-/// A clock with a wait operation: the host's, or a test's.
+/// A clock with a wait operation. It is the host's clock, or a virtual clock in a test.
 pub trait Clock {
     /// The time now.
     fn now(&mut self) -> Time;
@@ -44,7 +44,8 @@ pub struct Alarm {
 /// most about 50 us per alarm, and for at most an eighth of the time.
 ///
 /// The thread uses at most 15/16 of a core. Under `SCHED_FIFO`, the kernel would stop a busier
-/// thread for about 50 ms in every second. A rest of at most 1 ms is the lesser evil.
+/// thread for about 50 ms in every second. Instead, this clock makes the thread sleep for at most 1
+/// ms (a rest).
 #[derive(Debug)]
 pub struct Monotonic {
     origin: u64,
@@ -57,7 +58,7 @@ pub struct Monotonic {
     lead: Lead,
 }
 
-/// Nanoseconds between two checks of the processor time.
+/// Interval between two checks of the processor time, in nanoseconds.
 const LOOK: u64 = 10_000_000;
 
 /// Longest rest, in nanoseconds.
@@ -80,7 +81,7 @@ impl Monotonic {
     }
 
     /// Returns exactly at `deadline`. Returns earlier only if a descriptor becomes readable well
-    /// before it.
+    /// before the deadline.
     fn meet(&mut self, deadline: u64) {
         let now = reading(libc::CLOCK_MONOTONIC);
         let lead = self.lead.at(now);
@@ -89,7 +90,7 @@ impl Monotonic {
         let ready = poll(&mut self.polled, Some(Duration::from_nanos(asleep)));
         let back = reading(libc::CLOCK_MONOTONIC);
         if asleep > 0 && !ready {
-            self.lead.came_back(back.saturating_sub(now + asleep));
+            self.lead.woke(back.saturating_sub(now + asleep));
         }
         if back.saturating_add(lead) < deadline {
             return;
@@ -98,10 +99,10 @@ impl Monotonic {
         while late < deadline {
             late = reading(libc::CLOCK_MONOTONIC);
         }
-        self.lead.waited(late - back);
+        self.lead.spun(late - back);
     }
 
-    /// Rests if the thread has used more than its share of the processor since the last check.
+    /// Sleeps if the thread has used more than its share of the processor since the last check.
     fn rest(&mut self) {
         let now = reading(libc::CLOCK_MONOTONIC);
         let elapsed = now.saturating_sub(self.looked);
@@ -156,7 +157,7 @@ impl Clock for Monotonic {
     }
 }
 
-/// Waits until one of `polled` is ready, or for `timeout`. Returns `true` if one is ready.
+/// Waits until one of `polled` is ready, or for `timeout`. Returns `true` if one of them is ready.
 fn poll(polled: &mut [libc::pollfd], timeout: Option<Duration>) -> bool {
     let timeout = timeout.map(timespec);
     let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
@@ -188,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_never_sleeps_leaves_a_part_of_the_core_to_others() {
+    fn a_thread_that_never_waits_uses_at_most_its_share_of_the_core() {
         let mut clock = Monotonic::start();
         let (reader, _writer) = std::io::pipe().unwrap();
         let used = reading(libc::CLOCK_THREAD_CPUTIME_ID);
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_ends_when_told_or_when_there_is_something_to_read() {
+    fn a_wait_ends_at_its_alarm_or_when_a_descriptor_is_readable() {
         let mut clock = Monotonic::start();
         let (reader, writer) = std::io::pipe().unwrap();
         for exact in [false, true] {
@@ -217,7 +218,7 @@ mod tests {
 
     /// Catches: an exact alarm at which the thread returns early, because a descriptor is readable.
     #[test]
-    fn what_is_due_in_a_moment_goes_before_what_can_be_read() {
+    fn an_exact_alarm_that_is_close_is_met_before_readable_descriptors_are_served() {
         let mut clock = Monotonic::start();
         let (reader, writer) = std::io::pipe().unwrap();
         std::io::Write::write_all(&mut &writer, b"x").unwrap();

@@ -1,5 +1,5 @@
-//! Splits super-packets that arrive for a slow link into frames, each with its own buffer and
-//! descriptor.
+//! Splits super-packets that arrive for a slow link into frames. A super-packet is several frames
+//! of a flow that the kernel handles as one. Each frame gets its own buffer and descriptor.
 //!
 //! A link of 500 kbit/s takes a second to send a super-packet of 64 KiB. Once the super-packet is
 //! split, packets of other flows can depart between its frames.
@@ -53,7 +53,7 @@ pub(crate) fn cut(
 }
 
 /// The frames of a super-packet. `None` for a single frame, for a super-packet that cannot be
-/// split, and if free buffers would run short.
+/// split, or if free buffers would run short.
 fn pieces(memory: &PacketMemory, pool: &PacketPool, packet: &PacketId) -> Option<Vec<Vec<u8>>> {
     let (described, vnet) = (&pool[packet], memory.frame(packet).vnet);
     let size = vnet.segment_size().filter(|_| described.segments > 1 && !vnet.is_fragmented())?;
@@ -73,7 +73,7 @@ fn fill(memory: &PacketMemory, pool: &mut PacketPool, packet: &PacketId, piece: 
         frame.copy_from_slice(piece);
     }
     let len = u32::try_from(piece.len()).unwrap_or(u32::MAX);
-    // Throwaway counters, as the super-packet was already counted on arrival.
+    // These counters are discarded, because the super-packet was already counted on arrival.
     frame::arrive(memory, pool, packet, len, now, &mut PortCounters::default());
 }
 
@@ -115,7 +115,7 @@ mod tests {
     /// Catches: a first frame that keeps the length of the whole super-packet; bytes lost or
     /// duplicated; an earlier frame marked as the last one.
     #[test]
-    fn a_super_packet_is_its_frames_in_order_with_all_its_bytes() {
+    fn the_frames_of_a_super_packet_are_in_order_and_contain_all_its_bytes() {
         let payload = 44 * usize::from(MSS) + 7;
         let (mut pool, memory, mut out) = cut_of(payload, 64);
         assert_eq!(out.len(), 45);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_frame_is_not_touched() {
+    fn a_single_frame_does_not_change() {
         let (mut pool, memory, mut out) = cut_of(usize::from(MSS), 4);
         let packet = out.pop_front().unwrap().packet;
         assert_eq!((out.len(), memory.frame(&packet).offset), (0, 64));

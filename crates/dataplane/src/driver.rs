@@ -1,8 +1,8 @@
-//! The loop of a gateway. Each turn receives packets from the ports, runs the machine (the logic
-//! between the ports), and sends. Between turns the loop sleeps.
+//! The loop of a gateway. Each iteration receives packets from the ports, runs the machine (the
+//! logic between the ports), and sends packets. Between iterations the loop sleeps.
 //!
-//! This file also has methods of `Live`, whose fields are in `inbox.rs`: a running gateway as seen
-//! by a command that another thread sends to the loop.
+//! This file also has methods of `Live`, whose fields are in `inbox.rs`: the state of a running
+//! gateway that a command from another thread can access.
 
 use std::time::Duration;
 
@@ -11,32 +11,38 @@ use tidegate_core::{Machine, Time};
 use crate::clock::{Alarm, Clock};
 use crate::heartbeat::{Heartbeat, Passing};
 use crate::inbox::{Inbox, Live};
+use crate::iteration::{Iteration, iterate, send_due, take_in};
 use crate::port::Port;
-use crate::turn::{Turn, send_due, take_in, turn};
 
-/// Heartbeats per timeout: the loop extends its deadline four times within it.
+/// Heartbeats per timeout. The loop reports at each heartbeat that it is alive. If no heartbeat
+/// arrives within the timeout, the kernel lets frames bypass the gateway.
 const BEATS: u32 = 4;
 
 /// Settings of a loop.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Options {
-    /// Interval of the wake-ups at high packet rates: packets are then received and sent only at
-    /// multiples of it. Zero disables this.
-    pub grid: Duration,
-    /// Packet rate, per second, from which wake-ups follow the `grid`. Arrivals and departures are
-    /// measured separately.
+    /// Interval of the wake-ups at high packet rates. Packets are then received and sent only at
+    /// multiples of this interval. Zero disables such gathering of packets.
+    pub poll_interval: Duration,
+    /// Packet rate, per second, from which wake-ups follow `poll_interval`. Arrivals and departures
+    /// are measured separately.
     pub high_rate: u32,
     /// Longest time that the loop spends on sending the queued packets after a stop.
     pub drain: Duration,
 }
 
 /// Source: measured. At 1 Gbit/s, the loop takes 80 % of a core if each packet wakes it, and 67 %
-/// on a grid of 100 us. At 100 Mbit/s (8,300 packets per second) it takes 16 % without a grid and
-/// is as exact as HTB. At 60,000 packets per second, a packet costs 3.9 us if it wakes the loop,
-/// and 1.9 us if packets gather for up to 100 us.
+/// with a poll interval of 100 us. At 100 Mbit/s (8,300 packets per second) it takes 16 % without a
+/// poll interval, and its departure times are as exact as those of HTB. At 60,000 packets per
+/// second, a packet costs 3.9 us if it wakes the loop, and 1.9 us if packets gather for up to 100
+/// us.
 impl Default for Options {
     fn default() -> Self {
-        Self { grid: Duration::from_micros(100), high_rate: 20_000, drain: Duration::from_secs(2) }
+        Self {
+            poll_interval: Duration::from_micros(100),
+            high_rate: 20_000,
+            drain: Duration::from_secs(2),
+        }
     }
 }
 
@@ -48,13 +54,13 @@ pub struct Driver<M, H = ()> {
     heartbeat: H,
     inbox: Inbox<M, H>,
     options: Options,
-    arriving: Grid,
-    leaving: Grid,
-    poll_interval: LookInterval,
+    arriving: HighRate,
+    departing: HighRate,
+    poll_interval: LongestInterval,
     /// Time of the last heartbeat.
     beat: Option<Time>,
     hangs: u64,
-    /// The longest processor time of one command, or of one turn during a policy change.
+    /// The longest processor time of one command, or of one iteration during a policy change.
     occupied: Duration,
     hung_at: Time,
     /// For each port, the number of frames that had bypassed the gateway before its first
@@ -79,9 +85,9 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
             heartbeat,
             inbox,
             options,
-            arriving: Grid::default(),
-            leaving: Grid::default(),
-            poll_interval: LookInterval::default(),
+            arriving: HighRate::default(),
+            departing: HighRate::default(),
+            poll_interval: LongestInterval::default(),
             beat: None,
             hangs: 0,
             occupied: Duration::ZERO,
@@ -96,17 +102,17 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
         loop {
             let now = clock.now();
             // Reading the processor time takes a system call, which is too expensive for every
-            // turn.
+            // iteration.
             let began = self.machine.is_working().then(|| clock.used());
-            let turn = if self.keep_alive(now) {
-                turn(&mut self.machine, &mut self.ports, now)
+            let iteration = if self.keep_alive(now) {
+                iterate(&mut self.machine, &mut self.ports, now)
             } else {
                 take_in(&mut self.machine, &mut self.ports, now, |port| port.takes_frames());
                 send_due(&mut self.machine, &mut self.ports, now)
             };
             self.note(began, clock);
-            let alarm = self.alarm(now, &turn);
-            let listening = !self.lets_gather(&turn);
+            let alarm = self.alarm(now, &iteration);
+            let listening = !self.lets_gather(&iteration);
             let mut fds = self.ports.iter().filter(|_| listening).filter_map(|port| port.fd());
             if clock.wait(alarm, &mut fds, self.inbox.bell()) && !self.serve(clock) {
                 break;
@@ -116,28 +122,30 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
         (self.machine, self.ports, self.heartbeat)
     }
 
-    /// The time of the next wake-up after `turn`, unless packets arrive earlier.
-    fn alarm(&mut self, now: Time, turn: &Turn) -> Option<Alarm> {
-        self.arriving.count(now, turn.received, &self.options);
-        self.leaving.count(now, turn.sent, &self.options);
-        self.machine
-            .set_poll_interval(self.poll_interval.look(now, self.arriving.on || self.leaving.on));
-        let exact = !self.leaving.on;
-        let on_grid = |at: Time| Alarm { at: at.round_up_to(self.options.grid), exact: false };
-        let due = turn.wait.map(|wait| match wait {
+    /// The time of the next wake-up after `iteration`, unless packets arrive earlier.
+    fn alarm(&mut self, now: Time, iteration: &Iteration) -> Option<Alarm> {
+        self.arriving.count(now, iteration.received, &self.options);
+        self.departing.count(now, iteration.sent, &self.options);
+        self.machine.set_poll_interval(
+            self.poll_interval.record(now, self.arriving.on || self.departing.on),
+        );
+        let exact = !self.departing.on;
+        let at_poll =
+            |at: Time| Alarm { at: at.round_up_to(self.options.poll_interval), exact: false };
+        let due = iteration.wait.map(|wait| match wait {
             Duration::ZERO => Alarm { at: now, exact: false },
             wait if exact => Alarm { at: now + wait, exact },
-            wait => on_grid(now + wait),
+            wait => at_poll(now + wait),
         });
-        let gathered = self.lets_gather(turn).then(|| on_grid(now + NEXT));
+        let gathered = self.lets_gather(iteration).then(|| at_poll(now + NEXT));
         let beat = self.next_beat().map(|at| Alarm { at, exact: false });
         due.into_iter().chain(gathered).chain(beat).min()
     }
 
-    /// True if packets that arrive now wait for the next point of the grid. This holds at a high
-    /// rate, as long as every turn receives packets.
-    const fn lets_gather(&self, turn: &Turn) -> bool {
-        self.arriving.on && turn.received > 0 && !self.options.grid.is_zero()
+    /// Returns `true` if packets that arrive now wait for the next multiple of the poll interval.
+    /// This holds at a high rate, as long as every iteration receives packets.
+    const fn lets_gather(&self, iteration: &Iteration) -> bool {
+        self.arriving.on && iteration.received > 0 && !self.options.poll_interval.is_zero()
     }
 
     /// Runs one command from the inbox. Returns `false` if the loop is to stop.
@@ -156,7 +164,7 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
         goes_on
     }
 
-    /// Raises the maximum `occupied` to the processor time used since `began`.
+    /// Raises `occupied`, the longest processor time, to the time used since `began`.
     fn note(&mut self, began: Option<Duration>, clock: &mut dyn Clock) {
         if let Some(began) = began {
             self.occupied = self.occupied.max(clock.used().saturating_sub(began));
@@ -167,8 +175,8 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
     /// frames.
     ///
     /// While frames bypass the gateway, the ports receive copies, which are dropped. After a hang
-    /// of the loop, every frame that has arrived is dropped: the kernel has already forwarded later
-    /// frames, so these would be reordered.
+    /// of the loop, all frames that have arrived are dropped. The kernel has already forwarded
+    /// newer frames, so these older frames would be reordered.
     fn keep_alive(&mut self, now: Time) -> bool {
         let Some(timeout) = self.heartbeat.timeout() else { return true };
         let passing = self.heartbeat.passing();
@@ -212,11 +220,11 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
         Some(self.beat? + self.heartbeat.timeout()? / BEATS)
     }
 
-    /// Switches to bypass, receives the frames that came before the switch, and sends the queued
+    /// Switches to bypass, receives the frames that arrived before the switch, and sends the queued
     /// packets.
     ///
-    /// Ends after `drain`, or after as many turns as fit into `drain`. The limit of turns matters
-    /// with a virtual clock that stands still and never reaches the deadline.
+    /// Ends after `drain`, or after as many iterations as fit into `drain`. The limit of iterations
+    /// matters with a virtual clock that does not advance and never reaches the deadline.
     fn close(&mut self, clock: &mut dyn Clock) {
         let deadline = clock.now() + self.options.drain;
         let now = clock.now();
@@ -226,17 +234,19 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
             let (machine, ports) = (&mut self.machine, &mut self.ports);
             pass(machine, ports, &mut self.heartbeat, Passing::Ended, now);
         }
-        let turns = self.options.drain.as_nanos() / CLOSING.as_nanos();
-        for _ in 0..=turns {
+        let iterations = self.options.drain.as_nanos() / CLOSING.as_nanos();
+        for _ in 0..=iterations {
             let now = clock.now();
-            let turn = send_due(&mut self.machine, &mut self.ports, now);
+            let iteration = send_due(&mut self.machine, &mut self.ports, now);
             let receiving: u32 = self.ports.iter().map(|port| port.receiving()).sum();
             if self.machine.pool().in_use() <= receiving || now >= deadline {
                 return;
             }
-            // A port with trunks learns the time only when it receives. Its alarm therefore stays
-            // overdue from its next keepalive on, and `CLOSING` bounds the rate of the turns.
-            let until = turn.wait.map_or(deadline, |wait| deadline.min(now + wait.max(CLOSING)));
+            // A port with trunks gets the current time only when it receives. Its alarm therefore
+            // stays overdue after its next keepalive is due, and `CLOSING` bounds the rate of the
+            // iterations.
+            let until =
+                iteration.wait.map_or(deadline, |wait| deadline.min(now + wait.max(CLOSING)));
             let alarm = Alarm { at: until, exact: false };
             if clock.wait(Some(alarm), &mut std::iter::empty(), self.inbox.bell()) {
                 self.serve(clock);
@@ -245,13 +255,13 @@ impl<M: Machine, H: Heartbeat> Driver<M, H> {
     }
 }
 
-/// Shortest wait between two turns of a loop that ends. After a shorter or an exact wait the thread
-/// may only spin, and virtual time does not advance while a thread spins.
+/// Shortest wait between two iterations of a loop that ends. During a shorter or an exact wait, the
+/// thread may only spin, and a virtual clock does not advance while a thread spins.
 const CLOSING: Duration = Duration::from_micros(100);
 
 impl<M: Machine, H: Heartbeat> Live<'_, M, H> {
-    /// With `true`, receives the frames that have already come, and switches to bypass because
-    /// there is nothing to manage. With `false`, frames come to the loop again.
+    /// If `passing` is `true`, receives the frames that have already arrived, and switches to
+    /// bypass because there is nothing to manage. If it is `false`, the loop gets frames again.
     pub fn set_passing(&mut self, passing: bool) {
         let why = Passing::NothingToManage;
         if passing && !self.heartbeat.passing() {
@@ -262,11 +272,11 @@ impl<M: Machine, H: Heartbeat> Live<'_, M, H> {
     }
 }
 
-/// Switches to bypass, and receives the frames that came before the switch.
+/// Switches to bypass, and receives the frames that arrived before the switch.
 ///
 /// Frames that arrive just before the switch exist only at the ports, so the ports are read once
-/// more after it. The ports may then also hold copies of the first bypassed frames. A duplicate
-/// frame is better than a lost one.
+/// more after the switch. The ports may then also hold copies of the first bypassed frames. A
+/// duplicate frame is better than a lost frame.
 fn pass(
     machine: &mut dyn Machine,
     ports: &mut [Box<dyn Port>],
@@ -290,26 +300,28 @@ fn take_in_all(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>], now: Time
 /// Bursts received from each port before the bypass begins: enough to empty any port.
 const LAST_BURSTS: u32 = 256;
 
-/// Added to a time that lies on the grid, this duration makes the search return the next point.
+/// Added to a time that is a multiple of the poll interval, this duration makes rounding up return
+/// the next multiple.
 const NEXT: Duration = Duration::from_nanos(1);
 
 /// Longest recent interval between calls of the machine at a high packet rate. It decays slowly.
 /// The machine handles packets that are due within one such interval together.
 #[derive(Debug, Default)]
-struct LookInterval {
+struct LongestInterval {
     last: Time,
     longest: Duration,
 }
 
-impl LookInterval {
-    /// Upper bound of the interval. A longer pause is an exception and not remembered.
+impl LongestInterval {
+    /// Upper bound of the interval. A longer pause counts as an exception, and is limited to this
+    /// bound.
     const MOST: Duration = Duration::from_millis(1);
 
     /// Decay per call, as a divisor: a time constant of about 100 ms.
     const FORGET: u32 = 1_024;
 
     /// Records a call at `now`; returns the current value.
-    fn look(&mut self, now: Time, high_rate: bool) -> Duration {
+    fn record(&mut self, now: Time, high_rate: bool) -> Duration {
         let span = now.since(std::mem::replace(&mut self.last, now));
         let kept = self.longest - self.longest / Self::FORGET;
         self.longest = if high_rate { span.max(kept).min(Self::MOST) } else { Duration::ZERO };
@@ -317,15 +329,15 @@ impl LookInterval {
     }
 }
 
-/// Switches the grid on and off by the packet rate.
+/// Measures whether the packet rate is high.
 #[derive(Debug, Default)]
-struct Grid {
+struct HighRate {
     since: Time,
     packets: u64,
     on: bool,
 }
 
-impl Grid {
+impl HighRate {
     /// Interval over which the rate is measured.
     const WINDOW: Duration = Duration::from_millis(10);
 
@@ -345,12 +357,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_time_between_two_looks_is_remembered_for_a_while() {
-        let mut poll_interval = LookInterval::default();
+    fn the_longest_interval_between_two_calls_is_remembered_for_a_while() {
+        let mut poll_interval = LongestInterval::default();
         let mut now = Time::ZERO;
         let mut look = |micros, high_rate| {
             now += Duration::from_micros(micros);
-            poll_interval.look(now, high_rate)
+            poll_interval.record(now, high_rate)
         };
         assert_eq!(look(5_000, false), Duration::ZERO);
         assert_eq!(look(100, true), Duration::from_micros(100));

@@ -1,4 +1,4 @@
-//! Fail to wire: BPF programs bridge the two ports while no gateway is alive.
+//! Fail to wire: BPF programs forward frames between the two ports while no gateway is alive.
 //!
 //! A BPF program on each port tests two conditions for every frame. The first is a deadline in
 //! shared memory. The gateway extends it regularly (the heartbeat), so it expires when the gateway
@@ -58,7 +58,7 @@ pub struct WireConfig {
 /// How a tc program is attached to an interface.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Tc {
-    /// By TCX if the kernel supports it (Linux 6.6), else as a filter.
+    /// By TCX if the kernel supports it (Linux 6.6), otherwise as a filter.
     #[default]
     Tcx,
     /// As a filter of the `clsact` discipline.
@@ -71,7 +71,7 @@ impl WireConfig {
 }
 
 /// The mode of the XDP program that an earlier run left on `interface`, if any.
-pub(crate) fn laid(interface: &Interface) -> Option<Mode> {
+pub(crate) fn left_mode(interface: &Interface) -> Option<Mode> {
     let survey = Survey::of(interface).ok()?;
     match survey.xdp().filter(|found| found.is_ours())?.at {
         At::Xdp(mode) => Some(mode),
@@ -196,7 +196,7 @@ fn os_error(error: &(dyn Error + 'static)) -> Option<i32> {
 /// The attached programs of a gateway. They deliver frames to the gateway while it
 /// [`beat`](Heartbeat::beat)s.
 ///
-/// After it is dropped, frames bypass the gateway; the programs stay attached.
+/// After it is dropped, the programs stay attached, and frames bypass the gateway.
 #[derive(Debug)]
 pub struct FailToWire {
     wires: Vec<Wire>,
@@ -204,7 +204,7 @@ pub struct FailToWire {
     _holder: Holder,
     timeout: Duration,
     epoch: u64,
-    /// The gateway has switched its programs to bypass.
+    /// The gateway has requested bypass.
     passing: bool,
 }
 
@@ -226,11 +226,11 @@ impl FailToWire {
         config: &WireConfig,
         ports: [&Interface; 2],
     ) -> Result<Self, WireError> {
-        let mut laying = Laying::new(config.tc);
+        let mut attaching = Attaching::new(config.tc);
         for (port, peer) in [(ports[0], ports[1]), (ports[1], ports[0])] {
-            laying.tc(port, peer)?;
+            attaching.tc(port, peer)?;
         }
-        laying.finish(config)
+        attaching.finish(config)
     }
 
     /// Attaches XDP programs for AF_XDP sockets.
@@ -238,11 +238,11 @@ impl FailToWire {
         config: &WireConfig,
         ports: [XdpPort<'_>; 2],
     ) -> Result<Self, WireError> {
-        let mut laying = Laying::new(config.tc);
+        let mut attaching = Attaching::new(config.tc);
         for (port, peer) in [(&ports[0], &ports[1]), (&ports[1], &ports[0])] {
-            laying.xdp(port, peer)?;
+            attaching.xdp(port, peer)?;
         }
-        laying.finish(config)
+        attaching.finish(config)
     }
 
     /// The mode of the XDP program of each port; `None` with packet sockets.
@@ -251,7 +251,7 @@ impl FailToWire {
         self.wires.iter().map(|wire| wire.mode).collect()
     }
 
-    /// Number of bypassed frames per port, with those of earlier gateways.
+    /// Number of bypassed frames per port, including frames that bypassed earlier gateways.
     #[must_use]
     pub fn bypassed(&self) -> Vec<Bypassed> {
         self.wires.iter().map(|wire| wire.counters.bypassed()).collect()
@@ -270,7 +270,7 @@ impl Heartbeat for FailToWire {
         Some(self.timeout)
     }
 
-    /// Extends the deadline of each port; one store per port.
+    /// Extends the deadline of each port. This takes one store per port.
     fn beat(&mut self, now: Time) {
         let until = self.epoch.saturating_add((now + self.timeout).nanos());
         self.wires.iter().for_each(|wire| wire.counters.life.until(until));
@@ -319,7 +319,7 @@ fn count(map: &PerCpuArray<MapData, [u64; 2]>) -> Bypassed {
     bypassed
 }
 
-/// Detaches all Tidegate programs from `interface`. Returns whether one was attached.
+/// Detaches all Tidegate programs from `interface`. Returns `true` if a program was attached.
 ///
 /// Without the programs, only a gateway on packet sockets forwards frames between the ports.
 ///
@@ -331,8 +331,9 @@ pub fn detach(interface: &Interface) -> io::Result<bool> {
     Ok(former::unpin(interface)? || detached)
 }
 
-/// Describes the foreign programs at the ingress of `interface`. A foreign program that runs before
-/// ours can take frames from the gateway. A foreign XDP program prevents AF_XDP on the interface.
+/// Describes the foreign programs (programs that are not Tidegate's) at the ingress of `interface`.
+/// A foreign program that runs before ours can take frames from the gateway. A foreign XDP program
+/// prevents AF_XDP on the interface.
 ///
 /// # Errors
 ///
@@ -345,7 +346,8 @@ pub fn foreign(interface: &Interface) -> io::Result<Vec<String>> {
 /// Lists the programs on `interface`. Waits until none of them belongs to a running gateway,
 /// because the programs of a killed process may look alive for a moment.
 fn survey(interface: &Interface) -> Result<Survey, WireError> {
-    /// 1 s in all; a killed process closes its descriptors after 10 to 40 ms on an idle machine.
+    /// The limit is 1 s. A killed process closes its descriptors after 10 to 40 ms on an idle
+    /// machine.
     const ATTEMPTS: u32 = 100;
     const PAUSE: Duration = Duration::from_millis(10);
     let look = || Survey::of(interface).map_err(|source| WireError::attach(interface, source));
@@ -377,7 +379,7 @@ pub(crate) struct XdpPort<'a> {
 
 /// An attachment in progress. If it is dropped before [`finish`](Self::finish), it detaches the
 /// programs that it attached.
-struct Laying {
+struct Attaching {
     tc: Tc,
     wires: Vec<Wire>,
     arrays: Vec<Array>,
@@ -385,7 +387,7 @@ struct Laying {
     new: Vec<(Interface, u32)>,
 }
 
-impl Laying {
+impl Attaching {
     const fn new(tc: Tc) -> Self {
         Self { tc, wires: Vec::new(), arrays: Vec::new(), new: Vec::new() }
     }
@@ -398,7 +400,7 @@ impl Laying {
         let tc = object.attach_tc(port, self.tc)?;
         self.attached(&there, tc);
         detach_old(&there, tc, |_| true)?;
-        self.laid(&there, object, None, Guarded::new(port, None, Some(tc)));
+        self.keep(&there, object, None, Guarded::new(port, None, Some(tc)));
         Ok(())
     }
 
@@ -409,7 +411,7 @@ impl Laying {
                 Err(error @ WireError::Attach { .. }) if n < port.modes.len() => {
                     tracing::warn!(%error, "no {} XDP program, trying another mode", mode.name());
                 }
-                laid => return laid,
+                attached => return attached,
             }
         }
         Err(WireError::Object)
@@ -428,15 +430,15 @@ impl Laying {
         let gives_way = GivesWay::of(&there, mode)?;
         let mut object = Object::wire()?;
         object.set_sockets(port.sockets.iter().copied())?;
-        // Every driver transmits frames that a generic XDP program redirects. A frame that a
-        // generic program passes on may reach the tc program without its link-layer header (Linux
-        // 6.18).
+        // Every driver transmits frames that a generic XDP program redirects. But if a generic
+        // program passes a frame on, the frame may reach the tc program without its link-layer
+        // header (Linux 6.18).
         let by_itself = mode == Mode::Generic || peer.takes_redirected;
         if by_itself {
             object.set_peer(peer.interface)?;
         }
-        // The tc program also bridges the gap between the detachment of one XDP program and the
-        // attachment of the next.
+        // The tc program also redirects frames in the time between the detachment of one XDP
+        // program and the attachment of the next one.
         let mut beneath = None;
         if !by_itself || matches!(gives_way, GivesWay::Detached(_)) {
             let tc = Object::swallow(peer.interface)?.attach_tc(interface, self.tc)?;
@@ -458,7 +460,7 @@ impl Laying {
                 .map_err(|source| WireError::attach(interface, source))?;
             beneath = None;
         }
-        self.laid(&there, object, Some(mode), Guarded::new(interface, Some(xdp), beneath));
+        self.keep(&there, object, Some(mode), Guarded::new(interface, Some(xdp), beneath));
         Ok(())
     }
 
@@ -468,9 +470,9 @@ impl Laying {
         }
     }
 
-    /// Keeps the maps of `object`, and adds the bypass counts of the earlier programs `there` to
-    /// them.
-    fn laid(&mut self, there: &Survey, object: Object, mode: Option<Mode>, guarded: Guarded) {
+    /// Keeps the maps of `object`. Adds the bypass counts of the earlier programs in `there` to
+    /// these maps.
+    fn keep(&mut self, there: &Survey, object: Object, mode: Option<Mode>, guarded: Guarded) {
         if let Err(error) = former::unpin(&there.interface) {
             tracing::warn!(%error, "files of an earlier version stay");
         }
@@ -489,7 +491,7 @@ impl Laying {
     }
 }
 
-impl Drop for Laying {
+impl Drop for Attaching {
     fn drop(&mut self) {
         for (interface, program) in &self.new {
             // If the detachment fails, the remaining program only connects the two ports.
@@ -509,7 +511,7 @@ fn detach_old(there: &Survey, new: u32, chosen: impl Fn(&Found) -> bool) -> Resu
     Ok(())
 }
 
-/// Detaches our program with the id `program`; returns whether it was attached.
+/// Detaches our program with the id `program`. Returns `true` if it was attached.
 fn detach_numbered(interface: &Interface, program: u32) -> io::Result<bool> {
     Survey::of(interface)?.detach(|found| found.program.id == program)
 }

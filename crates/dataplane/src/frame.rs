@@ -1,5 +1,5 @@
 //! Fills in the descriptor of an arrived frame, and writes changes of the descriptor back into the
-//! frame. Every kind of port uses this.
+//! frame. All kinds of ports use these functions.
 
 #[cfg(test)]
 mod acks;
@@ -51,12 +51,12 @@ pub(crate) fn arrive(
     counters.received_bytes += u64::from(len);
 }
 
-/// Completes an unfinished checksum that belongs to another header than that of TCP, in a frame
-/// with TCP. Returns `true` if there was one.
+/// Completes an unfinished checksum outside of the TCP header, in a frame with TCP. Returns `true`
+/// if there was such a checksum.
 ///
-/// Later code takes an unfinished checksum for that of the TCP header. The kernel can also leave an
-/// outer UDP checksum unfinished, if the inner one is complete. In a super-packet, the innermost
-/// checksum is unfinished.
+/// Later code assumes that an unfinished checksum is the checksum of the TCP header. But the kernel
+/// can also leave an outer UDP checksum unfinished, if the inner TCP checksum is complete. In a
+/// super-packet, the innermost checksum is unfinished.
 ///
 /// Source: Linux, `Documentation/networking/checksum-offloads.rst`: a packet has at most one
 /// unfinished checksum.
@@ -74,7 +74,7 @@ fn finish_other(memory: &PacketMemory, packet: &PacketId, described: &Packet) ->
     finished
 }
 
-/// The link-layer source address of `frame`; zero if the frame is too short to have one.
+/// The link-layer source address of `frame`. Zero if the frame is too short.
 fn source_address(frame: &[u8]) -> u64 {
     /// After the destination address (IEEE 802.3, 3.2.4).
     const AT: usize = 6;
@@ -157,10 +157,10 @@ mod tests {
         assert_eq!(source_address(&frame[..11]), 0);
     }
 
-    /// Catches: an unfinished checksum (the sum of the pseudo header) read as the final one; a
-    /// finished checksum ignored.
+    /// Catches: an unfinished checksum (the sum of the pseudo header) stored in the descriptor as
+    /// if it were finished; a finished checksum that is not stored.
     #[test]
-    fn a_checksum_that_is_still_to_be_completed_is_none() {
+    fn an_unfinished_checksum_is_not_stored_in_the_descriptor() {
         let mut frame = build::Frame::udp(([10, 0, 0, 1], 1).into(), ([10, 0, 0, 2], 2).into());
         frame.payload = vec![7; 2_000];
         let bytes = frame.bytes();
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_super_packet_stands_for_its_payload_in_frames() {
+    fn the_frames_of_a_super_packet_are_computed_from_its_payload() {
         let tcp = |payload| Some(TcpSegment { payload, ..TcpSegment::default() });
         let packet = |payload| Packet { len: 66 + payload, tcp: tcp(payload), ..Packet::default() };
         assert_eq!(segments(&packet(2 * 1_448), 1_448), 2);

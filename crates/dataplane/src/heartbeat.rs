@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use tidegate_core::Time;
 
-/// Tells the kernel that the loop is alive.
+/// Reports to the kernel that the loop is alive.
 pub trait Heartbeat {
-    /// Time without a beat after which frames bypass the loop; `None` without bypass programs.
+    /// Time without a heartbeat after which frames bypass the loop. `None` without bypass programs.
     fn timeout(&self) -> Option<Duration>;
 
     /// Reports that the loop is alive at `now`.
     fn beat(&mut self, now: Time);
 
-    /// Requests that frames bypass the gateway from now on, for this reason. With `None`, frames
-    /// come to the loop again from the next [`beat`](Self::beat) on.
+    /// Requests that frames bypass the gateway from now on, for this reason. `None` ends the
+    /// bypass: the loop gets frames again from the next [`beat`](Self::beat) on.
     fn set_passing(&mut self, passing: Option<Passing>);
 
     /// Returns `true` while bypass is requested. Ports then receive only copies of frames.
@@ -50,7 +50,7 @@ impl Heartbeat for () {
     }
 }
 
-/// An optional heartbeat; `None` has no bypass programs.
+/// An optional heartbeat. `None` means that there are no bypass programs.
 impl<H: Heartbeat> Heartbeat for Option<H> {
     fn timeout(&self) -> Option<Duration> {
         self.as_ref().and_then(H::timeout)

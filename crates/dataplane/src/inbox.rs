@@ -1,5 +1,5 @@
 //! Commands from other threads to the loop that runs a gateway. A command is a closure that runs
-//! between two turns of the loop; a turn receives and sends packets.
+//! between two iterations of the loop. An iteration receives and sends packets.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -26,13 +26,14 @@ pub struct Live<'a, M, H = ()> {
     /// Number of times that the loop hung: it returned so late that the arrived frames were dropped
     /// as stale.
     pub hangs: u64,
-    /// The longest processor time so far of one command, or of one turn during a policy change.
+    /// The longest processor time so far of one command, or of one iteration during a policy
+    /// change.
     pub occupied: Duration,
     /// The time of the last hang.
     pub hung_at: Time,
 }
 
-/// A command that runs between two turns.
+/// A command that runs between two iterations of the loop.
 pub type Command<M, H> = Box<dyn FnOnce(&mut Live<'_, M, H>) + Send>;
 
 /// A message to the loop.
@@ -41,7 +42,7 @@ enum Message<M, H> {
     Stop,
 }
 
-/// Access to a loop from any thread.
+/// Access to a loop from another thread.
 #[expect(missing_debug_implementations, reason = "commands have none")]
 pub struct Remote<M, H = ()> {
     messages: Sender<Message<M, H>>,
@@ -79,8 +80,8 @@ pub fn inbox<M, H>() -> io::Result<(Remote<M, H>, Inbox<M, H>)> {
 }
 
 impl<M, H> Remote<M, H> {
-    /// Makes the loop run `command` between two turns. Between two commands, there is at least one
-    /// turn.
+    /// Makes the loop run `command` between two iterations. Between two commands, there is at least
+    /// one iteration.
     ///
     /// # Errors
     ///
@@ -92,7 +93,7 @@ impl<M, H> Remote<M, H> {
         self.send(Message::Run(Box::new(command)))
     }
 
-    /// Makes the loop run `question` between two turns, and waits for its result.
+    /// Makes the loop run `question` between two iterations, and waits for its result.
     ///
     /// # Errors
     ///

@@ -11,7 +11,7 @@ pub struct Interface {
     index: u32,
 }
 
-/// Why a request to an interface failed.
+/// The reason why a request to an interface failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InterfaceError {
@@ -57,7 +57,7 @@ impl Interface {
     ///
     /// # Errors
     ///
-    /// [`InterfaceError::NotFound`] if there is none.
+    /// [`InterfaceError::NotFound`] if there is no such interface.
     pub fn find(name: &str) -> Result<Self, InterfaceError> {
         let found = Self { name: name.to_owned(), index: 0 };
         let request = found.ioctl("look up", libc::SIOCGIFINDEX, |_| {})?;
@@ -182,7 +182,7 @@ impl Interface {
         code: libc::c_ulong,
         fill: impl FnOnce(&mut libc::ifreq),
     ) -> Result<libc::ifreq, InterfaceError> {
-        // SAFETY: an ifreq is plain data, and all zeroes is a valid one.
+        // SAFETY: an ifreq is plain data, and all zeroes is a valid ifreq.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         let room = request.ifr_name.len() - 1;
         if self.name.is_empty() || self.name.len() > room || self.name.contains('\0') {
@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_the_loopback_and_says_what_it_is() {
+    fn the_loopback_interface_is_found_with_its_properties() {
         let lo = Interface::find("lo").unwrap();
         assert!(lo.index() > 0 && lo.mtu().unwrap() >= 1_280);
         assert_eq!(lo.mac().unwrap(), [0; 6]);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_not_there_is_named_in_the_error() {
+    fn the_error_for_an_unknown_interface_states_its_name() {
         for name in ["no-such-port", "", "a\0b", "much-longer-than-an-interface-name"] {
             let error = Interface::find(name).unwrap_err();
             assert!(matches!(&error, InterfaceError::NotFound { name: n } if n == name));

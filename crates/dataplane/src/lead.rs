@@ -1,20 +1,20 @@
 //! Predicts how long before a deadline a thread must wake up to be in time.
 //!
-//! A thread runs some time after its timer, because the processor first finishes other work and
-//! loads the thread's data. A thread that wakes up earlier by this latency, and then spins until
-//! the deadline, is in time.
+//! A thread runs some time after its timer expires, because the processor first finishes other work
+//! and loads the thread's data. To be in time, a thread wakes up earlier by this latency, and then
+//! spins until the deadline.
 
 /// The lead time before a deadline: the longest recent wake-up latency.
 ///
-/// A thread that wakes up sooner than that spins until the deadline. It spins for at most
+/// If a thread wakes up faster, it spins until the deadline. It spins for at most
 /// [`MOST`](Self::MOST) per deadline, and for at most one nanosecond in [`SHARE`](Self::SHARE).
-/// Beyond these limits it wakes up later, and may be late. All times are in nanoseconds.
+/// If these limits shorten the lead time, the thread may be late. All times are in nanoseconds.
 #[derive(Debug)]
 pub(crate) struct Lead {
     /// The longest and the shortest recent latency; both decay.
     longest: u64,
     shortest: u64,
-    /// Time that may be spent spinning now; negative if too much was spent.
+    /// Time that may be spent spinning now. Negative if too much was spent.
     credit: i64,
     /// Time at which `credit` was computed.
     since: u64,
@@ -50,14 +50,14 @@ impl Lead {
     }
 
     /// Notes that the thread slept, and ran `latency` after its timer.
-    pub(crate) fn came_back(&mut self, latency: u64) {
+    pub(crate) fn woke(&mut self, latency: u64) {
         let latency = latency.min(2 * Self::MOST);
         self.longest = latency.max(self.longest - self.longest / Self::FORGET);
         self.shortest = latency.min(self.shortest + self.shortest / Self::FORGET + 1);
     }
 
     /// Notes that the thread spun for `span`.
-    pub(crate) const fn waited(&mut self, span: u64) {
+    pub(crate) const fn spun(&mut self, span: u64) {
         self.credit = self.credit.saturating_sub_unsigned(span);
     }
 }
@@ -76,8 +76,8 @@ mod tests {
         for latency in latencies {
             let deadline = now + gap;
             let back = deadline - lead.at(now).min(gap) + latency;
-            lead.came_back(*latency);
-            lead.waited(deadline.saturating_sub(back));
+            lead.woke(*latency);
+            lead.spun(deadline.saturating_sub(back));
             waited += deadline.saturating_sub(back);
             late += usize::from(back > deadline);
             now = back.max(deadline);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_in_time_as_soon_as_it_knows_how_long_coming_back_takes() {
+    fn a_thread_is_in_time_once_its_wake_up_latency_is_known() {
         let mut lead = Lead::new(0);
         let (_, late) = meet(&mut lead, 10_000_000, 1_000_000, &[35_000; 100]);
         assert_eq!(late, 0);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_back_at_once_waits_hardly_at_all() {
+    fn a_thread_with_a_short_wake_up_latency_hardly_spins() {
         let mut lead = Lead::new(0);
         meet(&mut lead, 0, 1_000_000, &[1_000; 2_000]);
         let (waited, late) = meet(&mut lead, 3_000_000_000, 1_000_000, &[1_000; 100]);
@@ -110,7 +110,7 @@ mod tests {
         /// Catches: a lead time that the credit does not limit; spinning that uses up no credit;
         /// credit that grows without limit while the thread sleeps.
         #[test]
-        fn waiting_takes_no_more_than_its_share(
+        fn spinning_takes_no_more_than_its_share(
             pause in 0u64..10_000_000,
             gap in 1_000u64..200_000,
             latencies in prop::collection::vec(

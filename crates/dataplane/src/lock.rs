@@ -11,7 +11,7 @@ use std::path::Path;
 
 use crate::interface::{Interface, check};
 
-/// An exclusive lock on an interface, released when dropped.
+/// An exclusive lock on an interface. It is released when this value is dropped.
 #[derive(Debug)]
 pub struct PortLock(#[expect(dead_code, reason = "held, and not used")] OwnedFd);
 
@@ -63,10 +63,10 @@ fn lock_byte(file: &OwnedFd, at: i64) -> i32 {
 mod tests {
     use super::*;
 
-    /// Catches: one offset for interfaces of different namespaces, because the inode number is left
-    /// out or its upper bits are lost.
+    /// Catches: interfaces of different namespaces with the same offset, because the offset ignores
+    /// the inode number or loses its upper bits.
     #[test]
-    fn every_interface_of_every_namespace_has_an_offset_of_its_own() {
+    fn every_interface_of_every_namespace_has_its_own_offset() {
         let all = [(0xf000_0000, 1), (0xf000_0000, 2), (0xf000_0001, 1), (1, 1), (0, i32::MAX)];
         let mut places: Vec<_> =
             all.into_iter().map(|(space, index)| place(space, index.cast_unsigned())).collect();

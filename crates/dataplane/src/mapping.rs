@@ -25,7 +25,7 @@ impl Mapping {
 
     fn map(fd: i32, flags: i32, offset: libc::off_t, len: usize) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice touches no other.
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps no other mapping.
         let base = unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, fd, offset) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());

@@ -15,7 +15,7 @@ use crate::vnet::VnetHeader;
 /// `n` of the [`PacketPool`].
 ///
 /// A clone is another handle to the same buffers, for another port of the same thread. The system
-/// allocates pages on first use. The pool must not have more slots than there are buffers; a packet
+/// allocates pages on first use. The pool must not have more slots than there are buffers: a packet
 /// beyond the last buffer causes a panic.
 #[derive(Clone, Debug)]
 pub struct PacketMemory {
@@ -85,7 +85,7 @@ impl PacketMemory {
         Ref::map(self.area.borrow(), |area| area.buffer(packet.index()))
     }
 
-    /// The buffer of `packet`, to change it.
+    /// The buffer of `packet`, for changes.
     #[must_use]
     pub fn buffer_mut(&self, packet: &PacketId) -> RefMut<'_, [u8]> {
         RefMut::map(self.area.borrow_mut(), |area| area.buffer_mut(packet.index()))
@@ -98,7 +98,7 @@ impl PacketMemory {
         Ref::map(self.buffer(packet), |buffer| &buffer[span(buffer.len(), start, len)])
     }
 
-    /// As [`bytes`](Self::bytes), to change them.
+    /// Like [`bytes`](Self::bytes), for changes.
     #[must_use]
     pub fn bytes_mut(&self, packet: &PacketId, len: u32) -> RefMut<'_, [u8]> {
         let start = self.frame(packet).offset;
@@ -119,8 +119,8 @@ impl PacketMemory {
         self.hold(pool, packet, index(HEADROOM)..index(HEADROOM) + len)
     }
 
-    /// Makes the bytes `span` of a packet's buffer its frame. Returns `None` if the buffer is
-    /// shorter.
+    /// Sets the frame of a packet to the bytes `span` of its buffer. Returns `None` if the buffer
+    /// is shorter.
     pub(crate) fn hold(
         &self,
         pool: &mut PacketPool,
@@ -135,8 +135,8 @@ impl PacketMemory {
         Some(frame)
     }
 
-    /// Gives slot `copy.to` a frame that begins with the bytes of the frame of slot `copy.from`.
-    /// Then `finish` gets the whole source frame, the new frame and its metadata. If `finish`
+    /// Copies the first bytes of the frame of slot `copy.from` to a frame of slot `copy.to`.
+    /// Then calls `finish` with the whole source frame, the new frame and its metadata. If `finish`
     /// returns `None`, the new slot gets [no frame](Frame::NONE).
     pub(crate) fn copy(
         &self,
@@ -176,7 +176,7 @@ impl PacketMemory {
 /// headers.
 pub(crate) const HEADROOM: u32 = 256;
 
-/// The range of `len` bytes from `start` on, cut at `limit`.
+/// The range of `len` bytes from `start` on, limited to the first `limit` bytes.
 pub(crate) fn span(limit: usize, start: u32, len: u32) -> Range<usize> {
     let start = index(start).min(limit);
     start..(start + index(len)).min(limit)
@@ -202,7 +202,8 @@ impl Area {
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
         );
-        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no other.
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice overlaps no other
+        // mapping.
         let base = unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, -1, 0) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -230,7 +231,7 @@ impl Area {
         unsafe { NonNull::slice_from_raw_parts(self.start(n), self.size).as_mut() }
     }
 
-    /// Two different buffers, the second mutable.
+    /// The buffers `one` and `other`, which must differ. The second can be changed.
     fn pair(&mut self, one: usize, other: usize) -> (&[u8], &mut [u8]) {
         assert_ne!(one, other, "a frame is copied onto itself");
         let [one, other] =
@@ -254,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_packet_has_bytes_of_its_own_that_all_handles_see() {
+    fn every_packet_has_its_own_bytes_that_all_handles_share() {
         let mut pool = PacketPool::with_capacity(3);
         let memory = PacketMemory::new(3, 2_048).unwrap();
         let other = memory.clone();
@@ -272,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_ends_with_its_buffer_whatever_is_asked_for() {
+    fn a_frame_never_extends_beyond_its_buffer() {
         let mut pool = PacketPool::with_capacity(1);
         let memory = PacketMemory::new(1, 2_048).unwrap();
         let id = pool.insert(Packet::default()).unwrap();
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn too_small_buffers_and_more_than_the_address_space_are_errors() {
+    fn too_small_buffers_and_more_memory_than_the_address_space_are_errors() {
         assert!(PacketMemory::new(1, 2_047).is_err());
         assert!(PacketMemory::new(u32::MAX, u32::MAX).is_err());
     }

@@ -69,7 +69,7 @@ pub(crate) fn find(attributes: &[u8], kind: u16) -> Option<&[u8]> {
     }
 }
 
-/// The 32-bit number in `value`; `None` unless it has four bytes.
+/// The 32-bit number in `value`. `None` unless `value` has four bytes.
 pub(crate) fn number(value: &[u8]) -> Option<u32> {
     Some(u32::from_ne_bytes(value.try_into().ok()?))
 }
@@ -87,7 +87,7 @@ fn receive(socket: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
     Ok(answer)
 }
 
-/// Appends the messages of one datagram to `answers`. Returns true after the last message.
+/// Appends the messages of one datagram to `answers`. Returns `true` after the last message.
 fn read(datagram: &[u8], answers: &mut Vec<Vec<u8>>) -> io::Result<bool> {
     let mut rest = datagram;
     while let Some(len) = rest.get(..4).and_then(number) {
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_attribute_is_found_behind_others_and_not_in_a_truncated_answer() {
+    fn an_attribute_is_found_after_others_and_not_in_a_truncated_answer() {
         let answer = [attribute(2, b"netdev\0"), attribute(1, &[5, 0])].concat();
         assert_eq!(find(&answer, 1), Some([5, 0].as_slice()));
         assert_eq!(find(&answer, 2), Some(b"netdev\0".as_slice()));
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_answer_is_returned_and_a_truncated_datagram_ends_the_reading() {
+    fn an_error_answer_is_returned_and_a_truncated_datagram_ends_the_parsing() {
         let message = |kind: i32, body: &[u8]| {
             let len = u32::try_from(HEADER + body.len()).unwrap();
             let kind = u16::try_from(kind).unwrap();

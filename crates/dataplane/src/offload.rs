@@ -1,13 +1,13 @@
 //! Offloads of an interface: reads them, and switches them on and off.
 //!
-//! Methods of `Interface`, whose fields are in `interface.rs`.
+//! This file has methods of `Interface`, whose fields are in `interface.rs`.
 
 use std::ptr;
 
 use crate::interface::{Interface, InterfaceError, text};
 
-/// An operation on frames that the interface performs for the network stack, or the stack for
-/// senders and receivers.
+/// An operation on frames that the interface performs instead of the network stack, or that the
+/// stack performs instead of senders and receivers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Offload {
     /// Completes transport checksums of sent frames.
@@ -95,13 +95,13 @@ impl Interface {
         Ok(text(&drvinfo.driver))
     }
 
-    /// Returns `true` if the interface is one end of a virtual Ethernet cable.
+    /// Returns `true` if the interface is one end of a virtual Ethernet cable (veth).
     #[must_use]
     pub fn is_veth(&self) -> bool {
         self.driver().is_ok_and(|driver| driver == "veth")
     }
 
-    /// Number of receive queues; one if the driver does not report it.
+    /// Number of receive queues. One if the driver does not report the number.
     #[must_use]
     pub fn receive_queues(&self) -> u32 {
         let mut channels = Channels { command: 0x3c, ..Channels::default() };
@@ -152,7 +152,7 @@ struct DriverInfo {
 
 const _: () = assert!(size_of::<DriverInfo>() == 196);
 
-/// `struct ethtool_channels`: the maximum numbers, then the current ones.
+/// `struct ethtool_channels`: the maximum numbers of queues, then the current numbers.
 #[derive(Default)]
 #[repr(C)]
 struct Channels {

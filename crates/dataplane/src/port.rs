@@ -25,7 +25,7 @@ pub trait Port: Any {
     /// Returns `true` if [`send`](Self::send) has room.
     fn can_send(&self) -> bool;
 
-    /// Makes the frame of a packet from the frame of another one, in the shared memory.
+    /// Makes the frame of a packet from the frame of another packet, in the shared memory.
     fn copy(&mut self, copy: &FrameCopy);
 
     /// Hands a packet to the interface, and writes its changed header fields into the frame.
@@ -40,23 +40,23 @@ pub trait Port: Any {
         false
     }
 
-    /// Number of pool packets whose buffers are reserved for frames to be received.
+    /// Number of packets whose buffers the port has reserved for frames to be received.
     fn receiving(&self) -> u32 {
         0
     }
 
-    /// Returns `true` if the port alone gets each frame. Returns `false` if it gets copies; during
-    /// a bypass, the kernel then forwards the originals.
+    /// Returns `true` if each frame goes only to this port (AF_XDP). Returns `false` if the port
+    /// gets copies (AF_PACKET): during a bypass, the kernel then forwards the originals.
     fn takes_frames(&self) -> bool {
         false
     }
 
-    /// Drops all frames that have arrived and were not yet received; returns their number. Calls
-    /// `copies` after the drop. It returns how many of the frames were copies of frames that
-    /// bypassed the gateway; `u64::MAX` means all. The other dropped frames count as stale.
+    /// Drops all frames that have arrived and were not yet received. Returns their number. After
+    /// the drop, calls `copies`, which returns how many of these frames were copies of frames that
+    /// bypassed the gateway; `u64::MAX` means all of them. The other dropped frames count as stale.
     fn drop_arrived(&mut self, pool: &mut PacketPool, copies: &dyn Fn() -> u64) -> u64;
 
-    /// A descriptor that becomes readable on arrivals, if the port has one.
+    /// A descriptor that becomes readable when frames arrive, if the port has such a descriptor.
     fn fd(&self) -> Option<BorrowedFd<'_>>;
 
     /// The time at which the port itself has frames to send, such as keepalives. The loop then
@@ -82,9 +82,10 @@ pub struct PortCounters {
     pub sent_bytes: u64,
     /// Frames that the kernel dropped for lack of room in the ring.
     pub ring_overflows: u64,
-    /// Number of failed receive calls: a frame could not be received, or the interface went down.
+    /// Number of failed receive calls, because a frame could not be received or the interface went
+    /// down.
     pub receive_errors: u64,
-    /// Number of failed send calls: the interface had no room, or refused a frame for good.
+    /// Number of failed send calls, because the interface had no room or refused a frame.
     pub send_errors: u64,
     /// Frames that the port dropped, by reason.
     pub drops: ByReason,
@@ -94,7 +95,7 @@ pub struct PortCounters {
     pub split: u64,
     /// Frames received with an unfinished checksum inside more nested tunnels than are parsed.
     pub unfinished: u64,
-    /// Time at which the last such frame arrived.
+    /// Time at which the last frame that `unfinished` counts arrived.
     pub unfinished_at: Time,
     /// Malformed frames received, by kind of fault.
     pub oddities: Oddities,
@@ -113,7 +114,7 @@ pub struct Refused {
     pub at: Time,
 }
 
-/// Why an interface does not send a frame.
+/// The reason why an interface does not send a frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Refusal {
     /// The kernel returned this error number.

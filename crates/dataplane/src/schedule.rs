@@ -47,7 +47,7 @@ pub struct Granted {
 }
 
 /// Requests exact scheduling for the calling thread. Without privileges, the system grants only
-/// some of it.
+/// some of the requests.
 #[must_use]
 pub fn keep_time(wish: Wish) -> Granted {
     Granted {
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn says_what_was_granted_and_claims_nothing_else() {
+    fn the_result_states_the_granted_requests_and_no_others() {
         let wish = Wish { realtime: Some(1), ..Wish::default() };
         let granted = std::thread::spawn(move || {
             // SAFETY: takes no pointers; 0 is the calling thread.
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn stays_on_the_processor_it_wishes_and_on_none_that_is_not() {
+    fn a_thread_stays_on_an_existing_processor_and_a_missing_processor_is_not_granted() {
         let on = |number| Wish { cpu: Some(Cpu::Number(number)), ..Wish::default() };
         let cpus = [0, 1 << 20].map(|number| {
             // SAFETY: takes no arguments.

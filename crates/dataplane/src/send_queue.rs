@@ -29,10 +29,10 @@ mod tests {
 
     use super::*;
 
-    /// Catches: the length of the receive queue returned; a count that stays up after all data is
-    /// acknowledged.
+    /// Catches: the length of the receive queue returned instead of the send queue; a count that
+    /// does not fall after all data is acknowledged.
     #[test]
-    fn what_is_acknowledged_leaves_the_queue() {
+    fn acknowledged_bytes_are_no_longer_counted() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut server, _) = listener.accept().unwrap();

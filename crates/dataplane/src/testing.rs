@@ -51,7 +51,8 @@ pub struct Script {
     pub hang: Option<Range<Time>>,
     /// Time of the stop command.
     pub end: Time,
-    /// `true`: ports get each frame exclusively, as with AF_XDP. `false`: they get copies.
+    /// `true`: each frame goes only to the port, as with AF_XDP. `false`: the port gets a copy, as
+    /// with AF_PACKET.
     pub takes_frames: bool,
 }
 
@@ -69,7 +70,7 @@ pub fn play<M: Machine + 'static, H: Heartbeat + 'static>(
     play_with(machine, script, Vec::new(), heartbeat, options)
 }
 
-/// As [`play`]. Each of `commands`, in order of time, is sent through the inbox at its time.
+/// Like [`play`]. Each of `commands`, in order of time, is sent through the inbox at its time.
 ///
 /// # Errors
 ///

@@ -2,13 +2,13 @@
 //! that TCP congestion windows set. The port has addresses, and exchanges UDP datagrams with the
 //! other ends.
 //!
-//! The machine creates management packets: TCP segments without a frame, which probe the path. The
-//! port sends each as a datagram of one UDP 5-tuple to the next hop of its trunk. The key of the
-//! trunk authenticates the datagram.
+//! The machine (the gateway) creates management packets: TCP segments without a frame, which probe
+//! the path. The port sends each of them as a UDP datagram of one 5-tuple to the next hop of its
+//! trunk. The key of the trunk authenticates the datagram.
 //!
-//! The port consumes every packet to its own addresses. It passes the segment of an authentic
-//! datagram to the machine. For a hello, the keepalive message, it passes an empty packet. It
-//! answers ARP requests and neighbour solicitations, and drops everything else.
+//! The port consumes every packet to its own addresses. It authenticates datagrams, and passes
+//! their segments to the machine. For a hello, the keepalive message, it passes an empty packet. It
+//! answers ARP requests and neighbour solicitations, and drops every other packet to its addresses.
 
 mod carrier;
 mod peers;
@@ -44,7 +44,8 @@ use crate::port::{Port, PortCounters};
 /// Interval between the hellos (keepalives) of a trunk.
 const HELLO: Duration = Duration::from_secs(1);
 
-/// Maximum number of frames consumed per call. Further frames wait for the next turn of the loop.
+/// Maximum number of frames consumed per call. Further frames wait for the next iteration of the
+/// loop.
 const BURST: u32 = 64;
 
 /// A port at which trunks end.
@@ -55,7 +56,7 @@ pub struct TrunkPort {
     mac: Mac,
     /// The neighbours (next hops) of all trunks, each with the VLAN tag of its frames.
     neighbours: Vec<(Neighbour, Option<VlanTag>)>,
-    /// The port's own addresses, as 128-bit numbers.
+    /// The port's own IP addresses, as 128-bit numbers.
     ours: HashSet<u128, FixedState>,
     trunks: Vec<Peer>,
     /// Index and channel of a trunk, by the flow key of its management packets.
@@ -71,10 +72,10 @@ pub struct TrunkPort {
     /// At least one trunk carries user packets in datagrams.
     carries: bool,
     stations: Stations,
-    /// Frames with ICMP errors for senders; `receive` returns them like arrivals. `told` limits
+    /// Frames with ICMP errors for senders, which `receive` returns like arrivals. `errors` limits
     /// their rate: it is the number of errors since the given time.
     answers: VecDeque<PacketId>,
-    told: (u32, Time),
+    errors: (u32, Time),
 }
 
 impl TrunkPort {
@@ -112,8 +113,8 @@ impl TrunkPort {
         self.trunks.iter().map(|peer| self.report(peer)).collect()
     }
 
-    /// Decides what to do with the arrived `packet`. If the machine gets it, the content of a
-    /// datagram first replaces the datagram.
+    /// Decides where the arrived `packet` goes. Before the machine gets a datagram, the content of
+    /// the datagram replaces it.
     fn arrival(&mut self, pool: &mut PacketPool, packet: &PacketId) -> Arrival {
         // A tunnelled packet is for the address in its outermost header.
         let (key, tunnelled) = (pool.outermost(packet), pool.is_tunnelled(packet));
@@ -136,7 +137,7 @@ impl TrunkPort {
                 Endpoint::at(peer.session.ends().local, 0).number() == key.dst.number()
             };
             if let Some(peer) = self.trunks.iter_mut().find(at) {
-                peer.session.refuse(Refusal::Stranger);
+                peer.session.refuse(Refusal::NotFromPeer);
             }
         }
         Arrival::Here
@@ -153,7 +154,7 @@ impl TrunkPort {
     }
 
     /// Passes an address-resolution frame to the neighbours. Returns `true` if the frame was only
-    /// for them.
+    /// for the neighbours.
     fn hear(&mut self, pool: &mut PacketPool, packet: &PacketId) -> bool {
         let len = pool[packet].len;
         let mut answer = None;
@@ -182,7 +183,7 @@ impl TrunkPort {
     }
 
     /// Authenticates a datagram of trunk `number`, and replaces it by its content. Counts each
-    /// datagram once, as taken or as refused.
+    /// datagram once, as accepted or as refused.
     fn open(&mut self, pool: &mut PacketPool, packet: &PacketId, number: usize) -> Arrival {
         let described = &pool[packet];
         let opened = {
@@ -222,9 +223,9 @@ impl TrunkPort {
             Opened::Hello { answer } => {
                 peer.taken.hellos += 1;
                 if let Some(nonce) = answer {
-                    self.say(pool, number, &self.trunks[number].session.answer(nonce));
+                    self.send_hello(pool, number, &self.trunks[number].session.answer(nonce));
                 }
-                // An empty packet of the first management connection tells the machine that the
+                // An empty packet of the first management connection informs the machine that the
                 // peer is alive.
                 let peer = &self.trunks[number];
                 if peer.session.alive() != Some(self.now) {
@@ -234,7 +235,7 @@ impl TrunkPort {
                 Arrival::Machine
             }
             Opened::User => {
-                let arrival = self.lay_bare(pool, packet, number)?;
+                let arrival = self.decapsulate(pool, packet, number)?;
                 self.trunks[number].carried.received += 1;
                 arrival
             }
@@ -275,7 +276,7 @@ impl TrunkPort {
     }
 
     /// Sends a hello to the other end of trunk `number`.
-    fn say(&mut self, pool: &mut PacketPool, number: usize, hello: &[u8]) {
+    fn send_hello(&mut self, pool: &mut PacketPool, number: usize, hello: &[u8]) {
         let Some(next_hop) = self.next_hop(number) else { return };
         let Peer { envelope, dscp, .. } = &self.trunks[number];
         let like = Packet { dscp: *dscp, ..Packet::default() };
@@ -304,7 +305,7 @@ impl TrunkPort {
     }
 
     /// Sends the address requests and hellos that are due.
-    fn speak(&mut self, pool: &mut PacketPool) {
+    fn send_due(&mut self, pool: &mut PacketPool) {
         let now = self.now;
         for number in 0..self.neighbours.len() {
             let (neighbour, tag) = &mut self.neighbours[number];
@@ -316,7 +317,7 @@ impl TrunkPort {
         for number in 0..self.trunks.len() {
             if self.trunks[number].hello <= now {
                 self.trunks[number].hello = now + HELLO;
-                self.say(pool, number, &self.trunks[number].session.hello());
+                self.send_hello(pool, number, &self.trunks[number].session.hello());
             }
         }
         let questions = self.neighbours.iter().filter_map(|(it, _)| it.due());
@@ -392,7 +393,7 @@ impl Port for TrunkPort {
             return self.port.send(pool, packet);
         }
         self.learn(pool, &packet);
-        // If the trunk of the packet was removed meanwhile, the packet departs without
+        // If the trunk of the packet was removed in the meantime, the packet departs without
         // encapsulation.
         match pool[&packet].carried.and_then(|number| self.numbers.get(&number).copied()) {
             Some(at) if self.trunks[at].overhead > 0 => self.carry(pool, packet, at),
@@ -402,7 +403,7 @@ impl Port for TrunkPort {
 
     fn flush(&mut self, pool: &mut PacketPool) {
         if self.due <= self.now {
-            self.speak(pool);
+            self.send_due(pool);
         }
         self.port.flush(pool);
     }

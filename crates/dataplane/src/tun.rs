@@ -32,7 +32,7 @@ impl Tun {
         Ok(Self(file))
     }
 
-    /// Reads the next packet; returns its length, or `None` if there is none.
+    /// Reads the next packet and returns its length. `None` if no packet waits.
     ///
     /// # Errors
     ///
@@ -60,7 +60,7 @@ impl AsFd for Tun {
     }
 }
 
-/// Flags of the device: IP packets, without a header of the driver before them.
+/// Flags of the device: it carries IP packets, without a driver header before each packet.
 #[expect(
     clippy::as_conversions,
     clippy::cast_possible_truncation,

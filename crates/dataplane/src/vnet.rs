@@ -51,8 +51,8 @@ impl VnetHeader {
         self.partial_checksum().then(|| (start, start + usize::from(self.csum_offset)))
     }
 
-    /// The [span](Self::checksum_span) of an unfinished SCTP checksum. The gateway completes it,
-    /// because the kernel would write a 16-bit sum as for TCP.
+    /// The [span](Self::checksum_span) of an unfinished SCTP checksum. The gateway completes this
+    /// checksum, because the kernel would write a 16-bit sum, as for TCP.
     ///
     /// Source: Linux `include/linux/virtio_net.h`: the header has no flag for the CRC of SCTP
     /// (`csum_not_inet`).
@@ -80,7 +80,7 @@ impl VnetHeader {
         self.gso_type != GSO_NONE && !self.is_fragmented()
     }
 
-    /// The header after `bytes` were inserted before the network header.
+    /// This header after `bytes` were inserted before the network header.
     #[must_use]
     pub(crate) const fn moved_by(self, bytes: u16) -> Self {
         let csum_start =
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_moves_what_lies_behind_it() {
+    fn a_vlan_tag_moves_the_checksum_offset() {
         let plain = VnetHeader { flags: 2, ..VnetHeader::default() };
         assert_eq!(plain.moved_by(4), plain);
         assert_eq!(plain.to_send(), VnetHeader::default());

@@ -81,7 +81,7 @@ fn tcp_with_every_offload_passes_as_super_packets_and_intact() {
 
 /// Catches: super-packets that stay whole on a slow link; frames with wrong checksums.
 #[test]
-fn for_a_slow_link_tcp_with_every_offload_passes_frame_by_frame() {
+fn for_a_slow_link_super_packets_are_split_and_arrive_intact() {
     let Some(network) = Network::new(1_500) else { return };
     let forwarding = network.forward();
     forwarding.remote.ask(|live| live.machine.cuts = true).unwrap();
@@ -114,7 +114,7 @@ fn tcp_without_offloads_passes_intact_also_in_jumbo_frames() {
         .remote
         .ask(|live| live.ports.iter().map(|port| port.counters()).collect())
         .unwrap();
-    // A frame that a port sends must not arrive at the same port. Both directions would count it.
+    // A frame that a port sends must not arrive at the same port, where it would be received again.
     assert_eq!(counters[0].received, counters[1].sent, "{counters:?}");
     assert_eq!(counters[1].received, counters[0].sent, "{counters:?}");
 }
@@ -130,7 +130,7 @@ fn statistic(network: &Network, file: &'static str, group: &'static str, name: &
 }
 
 #[test]
-fn rewritten_headers_have_checksums_the_stack_accepts_finished_by_it_or_not() {
+fn rewritten_headers_have_valid_checksums_finished_by_the_stack_or_by_hardware() {
     let Some(network) = Network::new(1_500) else { return };
     for host in [&network.client, &network.server] {
         host.run(|| std::fs::write("/proc/sys/net/ipv4/tcp_ecn", "1").unwrap());
@@ -189,7 +189,7 @@ fn datagrams_arrive_once_and_in_order() {
 }
 
 #[test]
-fn what_the_way_out_cannot_carry_is_dropped_and_counted() {
+fn a_frame_longer_than_the_outgoing_mtu_is_dropped_and_counted() {
     let Some(network) = Network::new(1_500) else { return };
     network.gateway.ip("link set p1 mtu 1300");
     let forwarding = network.forward();
@@ -204,7 +204,7 @@ fn what_the_way_out_cannot_carry_is_dropped_and_counted() {
     assert_eq!((drops.of(Reason::TooLong), drops.total()), (1, 1));
 }
 
-/// A port for crafted frames, at the place of a host's stack.
+/// A port for crafted frames, in place of a host's network stack.
 struct Raw {
     pool: PacketPool,
     memory: PacketMemory,
@@ -247,7 +247,7 @@ impl Raw {
     }
 }
 
-/// Sends a crafted frame from the client; returns the frame that reaches the server.
+/// Sends a crafted frame from the client. Returns the frame that reaches the server.
 fn carry(network: &Network, frame: &[u8], vnet: VnetHeader) -> (Vec<u8>, VnetHeader) {
     let (ready, opened) = std::sync::mpsc::channel();
     let expected = frame.to_vec();
@@ -272,7 +272,7 @@ fn tagged(tags: &[u32], rest: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_vlan_tag_the_kernel_took_out_of_the_frame_is_back_in_its_place() {
+fn a_vlan_tag_that_the_kernel_removed_from_the_frame_is_restored() {
     let Some(network) = Network::new(1_500) else { return };
     let _forwarding = network.forward();
     let rest = [&[0x88, 0xb5][..], &pattern(100)].concat();
@@ -284,7 +284,7 @@ fn a_vlan_tag_the_kernel_took_out_of_the_frame_is_back_in_its_place() {
 }
 
 #[test]
-fn a_tagged_super_packet_stays_one_and_its_checksum_is_left_to_the_last() {
+fn a_tagged_super_packet_stays_whole_and_its_checksum_unfinished() {
     let Some(network) = Network::new(1_500) else { return };
     let forwarding = network.forward();
     let payload = pattern(3 * 1_000);
@@ -310,7 +310,7 @@ fn a_tagged_super_packet_stays_one_and_its_checksum_is_left_to_the_last() {
 }
 
 #[test]
-fn a_super_packet_of_datagrams_arrives_as_its_datagrams() {
+fn a_super_packet_of_datagrams_arrives_as_separate_datagrams() {
     let Some(network) = Network::new(1_500) else { return };
     let forwarding = network.forward();
     let socket = network.server.run(|| UdpSocket::bind((SERVER[0], 9)).unwrap());
@@ -339,7 +339,7 @@ fn a_super_packet_of_datagrams_arrives_as_its_datagrams() {
 }
 
 #[test]
-fn a_port_that_goes_down_and_comes_back_goes_on() {
+fn a_port_that_goes_down_and_up_again_continues() {
     let Some(network) = Network::new(1_500) else { return };
     let forwarding = network.forward();
     assert!(echo(&network, SERVER[0], 1_000));
@@ -358,7 +358,7 @@ fn a_port_that_goes_down_and_comes_back_goes_on() {
 }
 
 #[test]
-fn a_port_that_is_gone_or_has_nothing_to_do_lets_the_loop_sleep() {
+fn a_port_whose_interface_is_removed_lets_the_loop_sleep() {
     let Some(network) = Network::new(1_500) else { return };
     let forwarding = network.forward();
     assert!(echo(&network, SERVER[0], 1_000));
@@ -372,7 +372,7 @@ fn a_port_that_is_gone_or_has_nothing_to_do_lets_the_loop_sleep() {
 }
 
 #[test]
-fn what_waits_in_the_socket_is_dropped_and_counted_and_what_others_send_is_not_received() {
+fn frames_in_the_socket_are_dropped_and_counted_and_sent_frames_are_not_received() {
     const FRAMES: u64 = 70;
     let Some(network) = Network::new(1_500) else { return };
     let (command, todo) = std::sync::mpsc::channel();
@@ -399,7 +399,7 @@ fn what_waits_in_the_socket_is_dropped_and_counted_and_what_others_send_is_not_r
 }
 
 #[test]
-fn without_the_privilege_the_error_says_which() {
+fn without_the_privilege_the_error_names_the_privilege() {
     let Some(network) = Network::new(1_500) else { return };
     let error = network.gateway.run(|| {
         let thread = std::thread::spawn(|| {
@@ -422,7 +422,7 @@ fn without_the_privilege_the_error_says_which() {
 
 /// The same test in a user namespace, in which the process has no privilege outside.
 #[test]
-fn it_works_without_root() {
+fn packet_sockets_work_without_root() {
     let test = "tcp_with_every_offload_passes_as_super_packets_and_intact";
     let output = Command::new("unshare")
         .args(["-Urn", "--kill-child"])

@@ -29,7 +29,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 const ONCE: [usize; 2] = [1, 1];
 
 #[test]
-fn frames_of_every_kind_cross_both_ways_unchanged() {
+fn frames_of_every_kind_cross_in_both_directions_unchanged() {
     for across in [Across::Xdp, Across::Tc] {
         let Some(mut bench) = Bench::new(1_500, across) else { return };
         for mode in [Mode::Native, Mode::Generic] {
@@ -49,7 +49,7 @@ fn frames_of_every_kind_cross_both_ways_unchanged() {
 }
 
 #[test]
-fn more_frames_than_one_system_call_sends_leave_in_one_flush() {
+fn one_flush_sends_more_frames_than_one_system_call() {
     let Some(mut bench) = Bench::new(1_500, Across::Tc) else { return };
     for mode in [Mode::Native, Mode::Generic] {
         let mut gate = Gate::open(Some(mode));
@@ -75,7 +75,7 @@ fn more_frames_than_one_system_call_sends_leave_in_one_flush() {
 }
 
 #[test]
-fn a_gateway_that_hangs_is_passed_by_and_finds_only_stale_frames() {
+fn frames_bypass_a_gateway_that_hangs_and_it_then_drops_the_stale_frames() {
     const SHORT: Duration = Duration::from_millis(200);
     let Some(mut bench) = Bench::new(1_500, Across::Tc) else { return };
     let mut gate = Gate::open_with(None, 2_048, SHORT).unwrap();
@@ -99,7 +99,7 @@ fn a_gateway_that_hangs_is_passed_by_and_finds_only_stale_frames() {
 }
 
 #[test]
-fn a_gateway_that_is_killed_is_passed_by_without_waiting_for_the_timeout() {
+fn frames_bypass_a_killed_gateway_without_waiting_for_the_timeout() {
     let Some(mut bench) = Bench::new(1_500, Across::Tc) else { return };
     for mode in [Mode::Native, Mode::Generic] {
         let mut gate = Gate::open(Some(mode));
@@ -126,7 +126,7 @@ fn a_gateway_that_is_killed_is_passed_by_without_waiting_for_the_timeout() {
 }
 
 #[test]
-fn a_gateway_started_again_takes_over_without_a_frame_lost() {
+fn a_restarted_gateway_replaces_its_programs_without_losing_a_frame() {
     let Some(mut bench) = Bench::new(1_500, Across::Xdp) else { return };
     let mut gate = Gate::open(None);
     let numbered = |n: u16| ethernet(&[], 0x88b5, &[&n.to_be_bytes()[..], &[0; 60]].concat());
@@ -163,7 +163,7 @@ fn a_gateway_started_again_takes_over_without_a_frame_lost() {
 }
 
 #[test]
-fn told_to_pass_it_stands_aside_until_told_otherwise() {
+fn frames_bypass_the_gateway_at_its_request_until_the_next_heartbeat() {
     let Some(mut bench) = Bench::new(1_500, Across::Xdp) else { return };
     let mut gate = Gate::open(None);
     gate.beat();
@@ -175,7 +175,7 @@ fn told_to_pass_it_stands_aside_until_told_otherwise() {
         let now = gate.bypassed();
         let grew = |count: fn(Bypassed) -> FrameCount| count(now).frames > count(before).frames;
         let expected = (why == Passing::NothingToManage, why == Passing::Ended);
-        assert_eq!((grew(|it| it.idle), grew(|it| it.told)), expected);
+        assert_eq!((grew(|it| it.idle), grew(|it| it.requested)), expected);
     }
     wire(&mut gate, None);
     gate.beat();
@@ -183,16 +183,16 @@ fn told_to_pass_it_stands_aside_until_told_otherwise() {
 }
 
 #[test]
-fn the_counts_of_what_passed_go_on_over_a_restart() {
+fn counters_of_bypassed_frames_continue_after_a_restart() {
     let Some(mut bench) = Bench::new(1_500, Across::Tc) else { return };
     drop(Gate::open(None));
     assert_eq!(bench.passes(&mut Gate::absent()), ONCE);
     let gate = Gate::open(None);
-    assert!(gate.bypassed().told.frames > 0, "{:?}", gate.bypassed());
+    assert!(gate.bypassed().requested.frames > 0, "{:?}", gate.bypassed());
 }
 
 #[test]
-fn only_detaching_cuts_the_wire() {
+fn frames_bypass_the_gateway_until_its_programs_are_detached() {
     for across in [Across::Xdp, Across::Tc] {
         let Some(mut bench) = Bench::new(1_500, across) else { return };
         drop(Gate::open(None));
@@ -207,7 +207,7 @@ fn only_detaching_cuts_the_wire() {
 }
 
 #[test]
-fn the_mode_of_a_wire_can_be_changed_and_is_else_kept() {
+fn the_xdp_mode_can_be_changed_and_is_otherwise_kept() {
     let Some(mut bench) = Bench::new(1_500, Across::Tc) else { return };
     for (chosen, got) in [
         (None, Mode::Native),
@@ -223,7 +223,7 @@ fn the_mode_of_a_wire_can_be_changed_and_is_else_kept() {
 }
 
 #[test]
-fn an_interface_with_two_receive_queues_is_served_on_both() {
+fn an_interface_with_two_receive_queues_is_read_on_both() {
     let Some(mut bench) = Bench::new(1_500, Across::Tc) else { return };
     let ethtool = |host: &Host, arguments: &'static str| {
         host.run(move || std::process::Command::new("ethtool").args(arguments.split(' ')).output())
@@ -260,7 +260,7 @@ fn an_interface_with_two_receive_queues_is_served_on_both() {
 }
 
 #[test]
-fn a_frame_that_no_buffer_holds_is_refused_before_it_comes() {
+fn an_mtu_beyond_the_buffer_size_is_refused() {
     let Some(bench) = Bench::new(9_000, Across::Tc) else { return };
     let error = Gate::open_with(None, 4_096, TIMEOUT).err().unwrap();
     let OpenError::Mtu { mtu: 9_000, most: 3_840, .. } = &error else { panic!("{error}") };
@@ -276,7 +276,7 @@ fn a_frame_that_no_buffer_holds_is_refused_before_it_comes() {
 }
 
 #[test]
-fn a_queue_or_an_interface_that_is_taken_is_said_to_be() {
+fn a_queue_or_an_interface_in_use_is_reported() {
     let Some(bench) = Bench::new(1_500, Across::Tc) else { return };
     let gate = Gate::open(None);
     let error = Gate::open_with(None, 2_048, TIMEOUT).err().unwrap();
@@ -295,10 +295,10 @@ fn a_queue_or_an_interface_that_is_taken_is_said_to_be() {
 }
 
 #[test]
-fn beneath_packet_sockets_a_frame_arrives_once_alive_or_not() {
+fn with_packet_sockets_a_frame_arrives_once_whether_the_gateway_is_alive_or_not() {
     for tc in [Tc::Tcx, Tc::Filter] {
         let Some(mut bench) = Bench::new(1_500, Across::Tc) else { return };
-        // Programs of an earlier run with AF_XDP are replaced.
+        // The gateway replaces the programs of an earlier run with AF_XDP.
         drop(Gate::open(None));
         let mut gate = on_packet_sockets(tc);
         gate.beat();
@@ -306,21 +306,21 @@ fn beneath_packet_sockets_a_frame_arrives_once_alive_or_not() {
         assert_eq!(gate.forwarded, 14, "{tc:?}");
         drop(gate);
         bench.crosses(&frames(), &mut Gate::absent(), &format!("{tc:?}, ended"));
-        // A restarted gateway takes over its own programs.
+        // A restarted gateway replaces its own programs.
         let mut gate = on_packet_sockets(tc);
         gate.beat();
         assert_eq!((bench.passes(&mut gate), gate.forwarded), (ONCE, 2), "{tc:?}");
         drop(gate);
-        // Then AF_XDP takes over.
+        // A gateway with AF_XDP then replaces them again.
         let mut gate = Gate::open(None);
         gate.beat();
         assert_eq!((bench.passes(&mut gate), gate.forwarded), (ONCE, 2), "{tc:?}");
     }
 }
 
-/// On a kernel without TCX there is exactly one filter until it is detached.
+/// On a kernel without TCX, one filter is attached until it is detached.
 #[test]
-fn a_filter_stands_where_there_is_no_tcx() {
+fn without_tcx_the_program_is_attached_as_a_filter() {
     let Some(mut bench) = Bench::new(1_500, Across::Tc) else { return };
     let filters = |bench: &Bench| {
         let show = || std::process::Command::new("tc").args(SHOW).output();
@@ -345,7 +345,7 @@ fn a_filter_stands_where_there_is_no_tcx() {
 
 /// Frames merged by the interface (GRO) would exceed a buffer and be lost.
 #[test]
-fn in_generic_mode_the_port_does_not_join_what_it_receives() {
+fn in_generic_mode_the_port_does_not_merge_received_frames() {
     let Some(bench) = Bench::new(1_500, Across::Tc) else { return };
     interfaces().iter().for_each(|port| port.set_offload(Offload::Gro, true).unwrap());
     drop(Gate::open(Some(Mode::Generic)));
@@ -354,7 +354,7 @@ fn in_generic_mode_the_port_does_not_join_what_it_receives() {
 }
 
 #[test]
-fn a_buffer_is_as_long_as_the_frames_of_both_ports_ask_for() {
+fn the_buffer_size_depends_on_the_longest_frames_of_both_ports() {
     for (mtu, size) in [(1_500, 2_048), (1_770, 2_048), (1_771, 4_096), (9_000, 4_096)] {
         let Some(bench) = Bench::new(1_500, Across::Tc) else { return };
         bench.network.gateway.ip(&format!("link set p1 mtu {mtu}"));
@@ -364,7 +364,7 @@ fn a_buffer_is_as_long_as_the_frames_of_both_ports_ask_for() {
 }
 
 #[test]
-fn checksums_that_hosts_left_to_the_hardware_are_completed() {
+fn checksums_that_hosts_left_to_hardware_are_completed() {
     let Some(bench) = Bench::new(1_500, Across::Tc) else { return };
     let mut gate = Gate::open(None);
     gate.beat();

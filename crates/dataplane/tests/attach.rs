@@ -1,5 +1,5 @@
-//! Live test: foreign BPF programs at the ports, and bypass programs that earlier gateways left
-//! behind.
+//! Live test: ports with foreign BPF programs (not Tidegate's), and with bypass programs that
+//! earlier gateways left behind.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![expect(clippy::disallowed_methods, reason = "the stack of the kernel takes its own time")]
@@ -84,13 +84,13 @@ fn has_xdp(bench: &Bench) -> bool {
     bench.network.gateway.ip("-d link show p0").contains("prog/xdp")
 }
 
-/// The BPF links of the earlier version have no visible pin, and the kernel runs their programs
-/// before ours.
+/// The earlier version attached its programs by BPF links. These links have no visible pin, and the
+/// kernel runs their programs before ours.
 ///
 /// Catches: a search that finds earlier programs only by their pins; bypass counters that restart
 /// from zero.
 #[test]
-fn programs_of_commit_ae462d3_are_replaced_wherever_they_are_pinned() {
+fn programs_of_commit_ae462d3_are_replaced_even_without_a_visible_pin() {
     for left in Left::ALL {
         let filter = (left == Left::Tc).then_some(Some(Tc::Filter));
         for packet_sockets in [None, Some(Tc::Tcx)].into_iter().chain(filter) {
@@ -133,12 +133,12 @@ fn programs_of_commit_ae462d3_are_detached_on_demand() {
     }
 }
 
-/// A gateway of an earlier version that starts after ours leaves such a program behind.
+/// A gateway of an earlier version that starts after ours leaves such an orphaned program behind.
 ///
 /// Catches: a guard that reports a dead gateway's program but does not detach it; a guard that
 /// detaches the running gateway's programs.
 #[test]
-fn an_orphan_that_turns_up_later_is_detached() {
+fn an_orphaned_program_that_is_attached_later_is_detached() {
     let left = Left::Xdp(Mode::Native);
     let Some(mut bench) = left.bench() else { return };
     let mut gate = on_packet_sockets(Tc::Tcx);
@@ -152,7 +152,8 @@ fn an_orphan_that_turns_up_later_is_detached() {
 
 /// The end of a lab deletes its namespaces with their interfaces.
 ///
-/// Catches: a program that stays loaded after its interface is gone, for instance by a pin.
+/// Catches: a program that stays loaded after its interface was deleted, for instance because of a
+/// pin.
 #[test]
 fn programs_end_with_their_interface() {
     let Some(bench) = Bench::new(1_500, Across::Tc) else { return };
@@ -179,8 +180,8 @@ fn tcx_programs_run_before_filters() {
     assert_eq!(troubles(&gate), [""; 0], "a filter comes after");
 }
 
-/// Catches: a guard that does not see foreign programs; a guard that takes a program after ours for
-/// one before ours.
+/// Catches: a guard that does not see foreign programs; a guard that reports a program after ours
+/// as a program before ours.
 #[test]
 fn a_foreign_program_before_the_gateway_is_reported() {
     type Attach = fn(&mut Foreign, &tidegate_dataplane::Interface);
@@ -208,7 +209,7 @@ fn a_foreign_program_before_the_gateway_is_reported() {
 
 /// No program runs before the gateway's XDP program.
 #[test]
-fn a_foreign_program_behind_the_gateway_is_not_reported() {
+fn a_foreign_program_after_the_gateways_program_is_not_reported() {
     let Some(bench) = Bench::new(1_500, Across::Xdp) else { return };
     let gate = open(None);
     let mut foreign = Foreign::load();
@@ -229,10 +230,10 @@ fn a_detached_program_is_reported_as_missing() {
     }
 }
 
-/// Two gateways on one port. Two containers with separate run directories do not see each other's
-/// lock.
+/// Two gateways use one port. This happens in two containers with separate run directories, which
+/// do not see each other's lock.
 #[test]
-fn programs_of_a_gateway_that_lives_are_left_alone() {
+fn programs_of_a_running_gateway_are_not_replaced() {
     let Some(mut bench) = Bench::new(1_500, Across::Tc) else { return };
     let mut gate = on_packet_sockets(Tc::Tcx);
     gate.beat();

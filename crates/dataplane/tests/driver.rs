@@ -16,7 +16,7 @@ use tidegate_dataplane::{Bare, Heartbeat, Live, Options, Passing, Port, PortCoun
 
 const END: Time = Time::from_millis(1_000);
 const EXACT: Options =
-    Options { grid: Duration::ZERO, high_rate: u32::MAX, drain: Duration::from_secs(10) };
+    Options { poll_interval: Duration::ZERO, high_rate: u32::MAX, drain: Duration::from_secs(10) };
 
 /// A machine under the driver: holds each packet for a fixed time, then sends it out of the other
 /// port.
@@ -26,7 +26,7 @@ struct Delay {
     /// Maximum number of packets held in each direction. Further packets are dropped.
     room: u32,
     held: [Fifo; 2],
-    /// Time of every call by which the loop asks for due packets.
+    /// Times at which the loop asked for due packets.
     asked: Vec<Time>,
 }
 
@@ -81,7 +81,7 @@ fn times(departures: &[Departure]) -> Vec<(Time, u32)> {
 }
 
 #[test]
-fn packets_leave_by_the_other_port_exactly_when_they_are_due() {
+fn packets_depart_from_the_other_port_exactly_when_they_are_due() {
     let (at, by) = (Time::from_micros, Duration::from_micros(70));
     let up = vec![packet(at(10), 60), packet(at(30), 61)];
     let played = run(Delay::new(by), [up, vec![packet(at(20), 62)]]);
@@ -90,7 +90,7 @@ fn packets_leave_by_the_other_port_exactly_when_they_are_due() {
 }
 
 #[test]
-fn the_loop_sleeps_while_there_is_nothing_to_do() {
+fn the_loop_sleeps_while_no_packet_is_due() {
     let at = Time::from_micros;
     let played = run(Delay::new(Duration::from_millis(500)), [vec![packet(at(10), 60)], vec![]]);
     // The loop asks at the start, on arrival, when the packet is due, and at the end.
@@ -100,12 +100,12 @@ fn the_loop_sleeps_while_there_is_nothing_to_do() {
 }
 
 #[test]
-fn a_flood_at_one_port_does_not_keep_the_other_waiting() {
+fn a_flood_at_one_port_does_not_delay_the_other_port() {
     let flood = (0..200).map(|n| packet(Time::ZERO, n)).collect();
     let mut order = Order { bare: Bare::new(512), ports: Vec::new() };
     order = run(order, [flood, vec![packet(Time::ZERO, 0)]]).machine;
-    let turn = order.ports.iter().position(|port| port.0 == 1).unwrap();
-    assert!(turn <= 64, "{turn} frames first");
+    let before = order.ports.iter().position(|port| port.0 == 1).unwrap();
+    assert!(before <= 64, "{before} frames first");
     assert_eq!(order.ports.len(), 201);
 }
 
@@ -135,7 +135,7 @@ impl Machine for Order {
 }
 
 #[test]
-fn what_is_held_when_told_to_stop_is_sent_unless_it_takes_too_long() {
+fn held_packets_are_sent_after_a_stop_unless_this_takes_too_long() {
     let scripts = |at| [vec![packet(at, 60)], vec![]];
     let late = Time::from_millis(900);
     let mut played = run(Delay::new(Duration::from_secs(1)), scripts(late));
@@ -145,8 +145,8 @@ fn what_is_held_when_told_to_stop_is_sent_unless_it_takes_too_long() {
     assert_eq!((played.departures[1].len(), played.machine.pool().in_use()), (0, 1));
 }
 
-/// A heartbeat that records the beats and their end. [`Heartbeat::passing`] returns `true` as many
-/// times as `passing` says, then `false`.
+/// A heartbeat that records the beats and their end. [`Heartbeat::passing`] returns `true` for the
+/// first `passing` calls, then `false`.
 #[derive(Clone, Default)]
 struct Recorder {
     beats: Rc<RefCell<Vec<Time>>>,
@@ -174,7 +174,7 @@ impl Heartbeat for Recorder {
 }
 
 #[test]
-fn an_idle_loop_beats_four_times_within_the_timeout_and_lets_go_at_the_end() {
+fn an_idle_loop_beats_four_times_within_the_timeout_and_requests_bypass_at_the_end() {
     let heartbeat = Recorder::default();
     let beats = heartbeat.beats.clone();
     play(Bare::new(8), script([vec![], vec![]]), heartbeat, EXACT).unwrap();
@@ -184,7 +184,7 @@ fn an_idle_loop_beats_four_times_within_the_timeout_and_lets_go_at_the_end() {
 }
 
 #[test]
-fn what_arrived_during_a_hang_is_dropped_before_the_next_beat_and_what_is_held_is_kept() {
+fn frames_that_arrived_during_a_hang_are_dropped_and_held_packets_are_kept() {
     let at = Time::from_millis;
     let arrivals = [vec![packet(at(90), 60), packet(at(110), 61), packet(at(250), 62)], vec![]];
     let hang = |until| Some(at(100)..at(until));
@@ -204,12 +204,12 @@ fn what_arrived_during_a_hang_is_dropped_before_the_next_beat_and_what_is_held_i
 }
 
 #[test]
-fn while_frames_go_straight_across_nothing_is_forwarded_a_second_time() {
+fn during_a_bypass_no_frame_is_forwarded_a_second_time() {
     let heartbeat = Recorder { passing: Cell::new(5), ..Recorder::default() };
     let arrivals = (0..10).map(|n| packet(Time::from_millis(n), 60)).collect();
     let played = play(Bare::new(8), script([arrivals, vec![]]), heartbeat.clone(), EXACT).unwrap();
     // During a bypass, the kernel forwards the frames, and the loop discards its copies. The first
-    // heartbeat after the bypass is at 5 ms. The frame of that time is still such a copy.
+    // heartbeat after the bypass is at 5 ms. The frame that arrives at 5 ms is still such a copy.
     let forwarded = times(&played.departures[1]);
     assert_eq!(forwarded, (6..10).map(|n| (Time::from_millis(n), 60)).collect::<Vec<_>>());
     // No frame was lost.
@@ -268,9 +268,9 @@ impl Port for Cable {
     }
 }
 
-/// Catches: a loop that reads the ports before it requests bypass, but not after.
+/// Catches: a loop that reads the ports before it requests bypass, but not again after the request.
 #[test]
-fn what_came_while_the_kernel_was_told_to_pass_frames_on_is_not_lost() {
+fn a_frame_that_arrives_while_the_loop_requests_bypass_is_not_lost() {
     let mut cable = Cable::default();
     let mut machine = Delay::new(Duration::from_secs(1));
     let mut ports: Vec<Box<dyn Port>> = vec![Box::new(cable.clone())];
@@ -291,7 +291,7 @@ fn what_came_while_the_kernel_was_told_to_pass_frames_on_is_not_lost() {
 /// Catches: a loop that, during a bypass, drops arrivals of every port, even of a port whose frames
 /// the kernel does not forward.
 #[test]
-fn what_came_to_the_port_alone_is_forwarded_although_frames_now_go_straight_across() {
+fn frames_that_only_the_port_has_are_forwarded_even_during_a_bypass() {
     let heartbeat = Recorder { passing: Cell::new(5), ..Recorder::default() };
     let arrivals = (0..10).map(|n| packet(Time::from_millis(n), 60)).collect();
     let script = Script { takes_frames: true, ..script([arrivals, vec![]]) };
@@ -302,13 +302,13 @@ fn what_came_to_the_port_alone_is_forwarded_although_frames_now_go_straight_acro
 }
 
 #[test]
-fn at_high_rates_packets_leave_on_the_grid_and_at_low_rates_at_their_own_time() {
-    let grid = Duration::from_micros(100);
-    let options = Options { grid, high_rate: 20_000, ..EXACT };
+fn at_high_rates_packets_depart_at_the_poll_interval_and_at_low_rates_when_due() {
+    let poll_interval = Duration::from_micros(100);
+    let options = Options { poll_interval, high_rate: 20_000, ..EXACT };
     // The delay is longer than the span of all arrivals, because an arrival would also wake the
     // loop.
     let delay = Duration::from_nanos(50_000_007);
-    let on_and_off_the_grid = |every: u64, count: u64| {
+    let at_and_off_the_interval = |every: u64, count: u64| {
         let arrivals = (0..count).map(|n| packet(Time::from_nanos(n * every), 1_500)).collect();
         let script = script([arrivals, vec![]]);
         let played = play(Delay::new(delay), script, (), options).unwrap();
@@ -318,17 +318,17 @@ fn at_high_rates_packets_leave_on_the_grid_and_at_low_rates_at_their_own_time() 
             settled.partition(|d| d.at.nanos() % 100_000 == 0);
         (on.len(), off.len())
     };
-    assert_eq!(on_and_off_the_grid(1_000_000, 40), (0, 29)); // 1,000 packets per second
-    assert_eq!(on_and_off_the_grid(12_000, 4_000), (3_091, 0)); // 83,333
+    assert_eq!(at_and_off_the_interval(1_000_000, 40), (0, 29)); // 1,000 packets per second
+    assert_eq!(at_and_off_the_interval(12_000, 4_000), (3_091, 0)); // 83,333
 }
 
-/// Catches: a loop that is woken by each packet at a high rate; a loop that stays on the grid after
-/// the rate has fallen.
+/// Catches: a loop that is woken by each packet at a high rate; a loop that keeps the poll interval
+/// after the rate has fallen.
 #[test]
-fn at_high_rates_arrivals_gather_until_the_grid_and_at_low_rates_each_goes_on_at_once() {
-    let grid = Duration::from_micros(100);
-    let options = Options { grid, high_rate: 20_000, ..EXACT };
-    let turns_and_longest = |every: u64| {
+fn at_high_rates_arrivals_wait_for_the_poll_interval_and_at_low_rates_none_waits() {
+    let poll_interval = Duration::from_micros(100);
+    let options = Options { poll_interval, high_rate: 20_000, ..EXACT };
+    let iterations_and_longest = |every: u64| {
         let at = |n: u64| Time::from_nanos(100_000_003 + n * every);
         let last = packet(Time::from_millis(900), 60);
         let arrivals: Vec<_> = (0..2_000).map(|n| packet(at(n), 60)).chain([last]).collect();
@@ -338,26 +338,29 @@ fn at_high_rates_arrivals_gather_until_the_grid_and_at_low_rates_each_goes_on_at
         let left: Vec<_> = played.departures[1].iter().map(|departure| departure.at).collect();
         assert_eq!((left.len(), left.last()), (arrived.len(), arrived.last()));
         let longest = left.iter().zip(arrived).map(|(left, arrived)| left.since(arrived)).max();
-        let mut turns = played.machine.asked;
-        turns.dedup();
-        (turns.len(), longest.unwrap())
+        let mut iterations = played.machine.asked;
+        iterations.dedup();
+        (iterations.len(), longest.unwrap())
     };
-    let (turns, longest) = turns_and_longest(300_000);
-    assert!(turns >= 2_000 && longest.is_zero(), "{turns} turns, {longest:?}");
-    // For about 10 ms, each of 83,333 packets per second causes a turn. During the next 14 ms,
-    // there is a turn every 100 us.
-    let (turns, longest) = turns_and_longest(12_000);
-    assert!(turns < 900 + 200 && longest <= grid && !longest.is_zero(), "{turns}, {longest:?}");
+    let (iterations, longest) = iterations_and_longest(300_000);
+    assert!(iterations >= 2_000 && longest.is_zero(), "{iterations} iterations, {longest:?}");
+    // For about 10 ms, each of 83,333 packets per second causes an iteration. During the next 14
+    // ms, there is an iteration every 100 us.
+    let (iterations, longest) = iterations_and_longest(12_000);
+    assert!(
+        iterations < 900 + 200 && longest <= poll_interval && !longest.is_zero(),
+        "{iterations}, {longest:?}"
+    );
 }
 
 proptest! {
-    /// Packets depart at the times that `contract` computes. This also holds if several packets
-    /// arrive at once and the machine has room for few.
+    /// Packets depart at the times that `contract` computes, even if several packets arrive at once
+    /// and the machine has room for few.
     ///
     /// Catches: a whole burst handed to the machine before due packets are sent; a wake-up one
     /// nanosecond late; due packets that stay while nothing arrives.
     #[test]
-    fn the_loop_is_the_contract(
+    fn the_loop_sends_packets_at_the_times_of_its_contract(
         gaps in prop::collection::vec((0_u64..3, 0_u8..2), 1..80),
         by in 0_u64..5,
         room in 1_u32..5,

@@ -31,7 +31,7 @@ impl Clock for Counting {
     }
 }
 
-/// A loop without ports; its thread returns the number of waits.
+/// Starts a loop without ports. Its thread returns the number of waits.
 fn start() -> (Remote<Bare>, thread::JoinHandle<u32>) {
     let (remote, inbox) = inbox().unwrap();
     let thread = thread::spawn(move || {
@@ -59,7 +59,7 @@ fn a_loop_answers_questions_and_sleeps_in_between() {
 }
 
 #[test]
-fn commands_from_several_threads_all_run_in_the_order_of_each() {
+fn commands_from_each_thread_all_run_in_their_order() {
     let (remote, thread) = start();
     let (sender, seen) = mpsc::channel();
     let askers: Vec<_> = (0..4)
@@ -86,7 +86,7 @@ fn commands_from_several_threads_all_run_in_the_order_of_each() {
 
 /// Catches: a loop that runs all waiting commands before it reads its ports again.
 #[test]
-fn there_is_a_turn_between_two_commands() {
+fn there_is_an_iteration_between_two_commands() {
     const COMMANDS: u32 = 50;
     let (remote, thread) = start();
     let (begin, wait) = mpsc::channel::<()>();
@@ -119,7 +119,8 @@ impl Machine for Works {
     }
 
     fn poll_timeout(&mut self, now: Time) -> Option<Time> {
-        // A turn without a slice of work is counted with 100 ms, so that measuring it would show.
+        // An iteration without a slice of work takes 100 ms, so a test would fail if the loop
+        // measured it.
         self.used.fetch_add(if self.is_working() { 9 } else { 100 }, Ordering::Relaxed);
         self.slices = self.slices.saturating_sub(1);
         self.is_working().then_some(now)
@@ -152,10 +153,10 @@ impl Clock for Used {
     }
 }
 
-/// Catches: a command or a slice of work that is not measured; a turn without a slice that is
+/// Catches: a command or a slice of work that is not measured; an iteration without a slice that is
 /// measured; the last time reported instead of the longest.
 #[test]
-fn a_loop_knows_the_longest_processor_time_of_a_command_or_a_slice() {
+fn the_loop_reports_the_longest_processor_time_of_a_command_or_a_slice_of_work() {
     let (remote, inbox) = inbox().unwrap();
     let used = Arc::new(AtomicU64::new(0));
     let of_clock = Arc::clone(&used);
@@ -181,7 +182,7 @@ fn a_loop_knows_the_longest_processor_time_of_a_command_or_a_slice() {
     thread.join().unwrap();
 }
 
-/// A machine that never gives its packet away and is always due.
+/// A machine that never sends its packet, although the packet is always due.
 struct Holds(PacketPool);
 
 impl Machine for Holds {
@@ -202,8 +203,8 @@ impl Machine for Holds {
     }
 }
 
-/// Virtual time that advances only in waits until an inexact time. With `stands`, it does not
-/// advance at all.
+/// A virtual clock. Its time advances only in a wait for an inexact alarm. If `stands` is `true`,
+/// it does not advance at all.
 struct Virtual {
     now: Time,
     stands: bool,
@@ -230,10 +231,10 @@ impl Clock for Virtual {
     }
 }
 
-/// Catches: a closing loop that polls without sleeping; a closing loop that never ends because
-/// virtual time stands still.
+/// Catches: a loop that polls without sleeping while it ends; a loop that never ends, because
+/// virtual time does not advance.
 #[test]
-fn a_loop_ends_within_its_time_and_a_number_of_turns_whatever_it_holds() {
+fn a_loop_ends_within_its_time_and_a_number_of_iterations_whatever_it_holds() {
     for stands in [false, true] {
         let (remote, inbox) = inbox().unwrap();
         remote.stop().unwrap();
@@ -249,7 +250,7 @@ fn a_loop_ends_within_its_time_and_a_number_of_turns_whatever_it_holds() {
 }
 
 #[test]
-fn a_loop_that_has_ended_says_so() {
+fn a_loop_that_has_ended_refuses_commands() {
     let (remote, thread) = start();
     remote.stop().unwrap();
     thread.join().unwrap();

@@ -10,13 +10,16 @@ use std::sync::Arc;
 use tidegate_config::added::Mechanisms;
 use tidegate_config::policy_file;
 use tidegate_core::allocation::AllocationSpec;
+use tidegate_core::gateway::Gateway;
 use tidegate_core::marking::MarkingSpec;
+use tidegate_core::packet::{FlowKey, Protocol};
 use tidegate_core::parameters::Value;
-use tidegate_core::policy::Action;
+use tidegate_core::policy::{Action, PolicySet};
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::random::Random;
 use tidegate_core::scheduler::SchedulerSpec;
 use tidegate_core::tcp::congestion::{CongestionSpec, Counting};
+use tidegate_core::{Machine, Packet, Time};
 use tidegate_scenario::scenario;
 
 /// One added mechanism of each kind.
@@ -99,6 +102,30 @@ fn a_policy_file_names_the_mechanisms_of_another_crate() {
     );
     let Action::Shape { queue, .. } = &config.policies[1].action else { panic!() };
     assert_eq!(queue.marking().unwrap().name(), "above");
+}
+
+/// Catches: a report that names only the core's own mechanisms.
+#[test]
+fn a_gateway_reports_the_mechanisms_of_another_crate_by_name() {
+    let (config, _) = policy_file::parse_with("policy.toml", POLICY, mechanisms(), None);
+    let config = config.unwrap();
+    let policies = PolicySet::new(config.policies).unwrap().with_classes(config.classes);
+    let mut gateway = Gateway::new(&config.gateway, policies, Time::ZERO);
+    for protocol in [Protocol::TCP, Protocol::UDP] {
+        let key = FlowKey { protocol, ..FlowKey::default() };
+        let packet = Packet { key, len: 1_000, segments: 1, ..Packet::default() };
+        let packet = gateway.pool().insert(packet).unwrap();
+        gateway.handle_packet(Time::ZERO, Gateway::LAN, packet);
+    }
+    let report = gateway.report();
+    let [all, marked] = &report.aggregates[..] else { panic!("two policies have packets") };
+    assert_eq!(all.mechanisms.queue.as_deref(), Some("drop-head"));
+    assert_eq!(all.mechanisms.allocation.as_deref(), Some("first-come"));
+    assert_eq!(marked.mechanisms.marking.as_deref(), Some("above"));
+    assert_eq!(report.link_mechanisms[0].scheduler.as_deref(), Some("lowest-number"));
+    let office = &gateway.class("office")[0].mechanisms;
+    let names = [&office.scheduler, &office.queue].map(|it| it.as_deref());
+    assert_eq!(names, [Some("lowest-number"), Some("drop-head")]);
 }
 
 /// Catches: suggestions from the core's registries only; a range of an added parameter that is not

@@ -34,7 +34,7 @@ impl Agenda for TimerWheel {
 
     #[inline]
     fn next(&mut self, end: Time, near: impl FnMut(Near, u32)) -> Option<(Time, u32)> {
-        self.pop_next_telling(end, near)
+        self.pop_next_announcing(end, near)
     }
 
     #[inline]

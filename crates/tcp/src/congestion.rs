@@ -4,10 +4,10 @@
 //! only sets the window. To add one, write `congestion/<name>.rs` with a `Config` and its `build`. Then add
 //! its `mod` line, and its line in `registry!` below.
 //!
-//! The sender and its profile own the properties of the stack: the initial window, floors of the window,
-//! growth on an ACK with ECN-Echo, and the base of a reduction. They also pace if the congestion control does
-//! not, and select the unit that is counted ([`Counting`]). `Config` holds the properties of the congestion
-//! control.
+//! The sender and its profile own the properties of the stack: the initial window, floors of the
+//! window, growth on an ACK with ECN-Echo, and the quantity that a loss reduces. The profile also
+//! selects the unit in which the window grows ([`Counting`]). The sender paces if the congestion
+//! control does not. `Config` holds the properties of the congestion control.
 
 mod aggregate_fair;
 mod bbr;
@@ -82,11 +82,12 @@ pub struct Ack {
     pub least_rtt: Duration,
     /// The ACK carries ECN-Echo.
     pub echo: bool,
-    /// Bytes of marked packets, as far as ECN-Echo tells (for DCTCP: all of `bytes` or none).
+    /// Acknowledged bytes that count as marked: all of `bytes` if the ACK carries ECN-Echo,
+    /// otherwise none.
     pub marked: u64,
     /// The window may grow. Three conditions hold: the window limited the sender (RFC 7661), the
-    /// sender is not in recovery, and this kind of ACK counts. An ACK with ECN-Echo does not count
-    /// (RFC 3168, section 6.1.2).
+    /// sender is not in recovery, and the ACK carries no ECN-Echo (RFC 3168, section 6.1.2) unless
+    /// the profile ignores it.
     pub may_grow: bool,
     /// The sender is repairing losses, after a fast retransmission or a timeout.
     pub in_recovery: bool,
@@ -114,9 +115,10 @@ pub struct Delivery {
 /// The reason for a reduction of the window.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Signal {
-    /// Packets were lost, by three duplicate ACKs, SACK or RACK. At most once per window.
+    /// Packets were lost, according to three duplicate ACKs, SACK or RACK. Reported at most once
+    /// per window.
     Loss,
-    /// ECN-Echo: at most once per window.
+    /// The ACK carries ECN-Echo. Reported at most once per window.
     Echo,
     /// The retransmission timer expired.
     Timeout {
@@ -129,9 +131,9 @@ pub enum Signal {
 ///
 /// # Call order
 ///
-/// 1. [`on_start`](Self::on_start) comes once, before all other calls.
+/// 1. [`on_start`](Self::on_start) is called once, before all other calls.
 /// 2. [`on_ack`](Self::on_ack) follows each ACK that acknowledges or marks bytes. If the ACK also reveals
-///    a loss or a mark, [`on_signal`](Self::on_signal) comes once per window.
+///    a loss or a mark, [`on_signal`](Self::on_signal) follows, at most once per window.
 /// 3. [`on_undo`](Self::on_undo) follows a reduction that proved spurious.
 ///
 /// The sender owns the [`Window`]. It sets `floor` before each signal, and limits the flight to
@@ -213,8 +215,8 @@ pub trait CongestionControl: Send {
     /// connections.
     fn on_aggregate(&mut self, _mean_rtt: Duration, _connections: u32) {}
 
-    /// Sets the number of connections for which this connection counts. Algorithms without weights
-    /// ignore it.
+    /// Sets the weight: the number of ordinary connections whose total rate this connection should
+    /// get. Algorithms without weights ignore the call.
     fn set_weight(&mut self, _weight: Factor) {}
 
     /// The pacing rate; `None` leaves pacing to the sender.
@@ -241,7 +243,8 @@ pub trait CongestionControl: Send {
 }
 
 registry! {
-    /// A congestion control as a scenario names it; a sender's profile says what it counts.
+    /// A congestion control, as a scenario file names it. The sender's profile selects the unit in
+    /// which the window grows.
     CongestionSpec, "a congestion control", build(counting: Counting) -> CongestionControl:
     /// Additive increase, multiplicative decrease, with byte counting (RFC 5681, RFC 3465).
     Reno => reno, "reno";

@@ -40,7 +40,7 @@ pub enum Event {
     /// The handshake is complete, and data can flow.
     Established,
     /// Payload arrived at `offset` of the peer's stream; parts of it may have arrived before.
-    /// Reported only with [`Config::tell_arrivals`].
+    /// Reported only with [`Config::reports_arrivals`].
     Arrived {
         /// Stream offset of the payload.
         offset: u64,
@@ -72,9 +72,9 @@ enum State {
 
 /// An end point of a connection.
 ///
-/// After each call that hands in a segment, data or time, drain
-/// [`poll_transmit`](Self::poll_transmit) until `None`. Call again at
-/// [`poll_timeout`](Self::poll_timeout) if no segment arrives before.
+/// After each call that passes a segment, data or the time, drain
+/// [`poll_transmit`](Self::poll_transmit) until `None`. If no segment arrives before
+/// [`poll_timeout`](Self::poll_timeout), call again at this time.
 ///
 /// Two end points, on a path without delay and loss:
 ///
@@ -125,7 +125,7 @@ pub struct Connection {
     recent_at: Time,
     /// The acknowledgement number sent last.
     last_ack: u32,
-    /// Sequence and acknowledgement number of the segment the peer's window was taken from.
+    /// Sequence and acknowledgement number of the segment that last updated the peer's window.
     window_from: (u32, u32),
     /// Sequence number of a reset that must be sent.
     reset: Option<u32>,
@@ -191,12 +191,12 @@ impl Connection {
             passive: false,
             time_wait_until: Time::MAX,
             happened: Happened::default(),
-            arrived: config.tell_arrivals.then(|| Box::new(VecDeque::new())),
+            arrived: config.reports_arrivals.then(|| Box::new(VecDeque::new())),
             config,
         }
     }
 
-    /// Time of the next timer, if any. Returning early is harmless.
+    /// Time of the next timer, if any. An early call is harmless.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         match self.state {
@@ -257,7 +257,7 @@ impl Connection {
         self.state = State::Closed;
     }
 
-    /// The application has read `bytes` more of what arrived in order.
+    /// The application has read `bytes` more bytes of the data that arrived in order.
     pub fn read(&mut self, bytes: u64) {
         self.receiver.read(bytes);
     }
@@ -284,12 +284,12 @@ impl Connection {
         self.congestion().set_weight(weight);
     }
 
-    /// The path may work again, as evidence other than an ACK shows. The running timer loses its
-    /// backoff, so the timeout may be due now.
+    /// Removes the backoff of the running retransmission timer, because evidence other than an ACK
+    /// shows that the path works again. The timeout may then be due at once.
     ///
     /// Source: RFC 6069, section 4.
-    /// Differs: all doublings are taken back at once, because the caller has better evidence. RFC
-    /// 6069 takes back one doubling per ICMP message.
+    /// Differs: all doublings of the timeout are removed at once, because the caller has better
+    /// evidence. RFC 6069 removes one doubling per ICMP message.
     pub fn hasten(&mut self) {
         let details = &self.config.details;
         match self.state {
@@ -306,7 +306,7 @@ impl Connection {
     /// from elsewhere that the peer now listens.
     pub fn knock_again(&mut self) {
         if self.state == State::SynSent {
-            self.handshake.anew();
+            self.handshake.retry_at_once();
         }
     }
 
@@ -382,5 +382,5 @@ impl Connection {
 const MOST_TIMEOUTS: u8 = 15;
 const MOST_SYNS: u8 = 6;
 
-/// Older timestamps are not compared (RFC 7323, section 5.5).
+/// Age beyond which the saved timestamp is not compared (RFC 7323, section 5.5).
 const PAWS_LIFE: Duration = Duration::from_secs(24 * 24 * 3_600);

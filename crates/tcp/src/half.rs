@@ -1,7 +1,7 @@
 //! The sending half of an end point, created when there is data to send.
 //!
-//! An end that only receives needs the result of the handshake and the limit of the peer's window.
-//! With thousands of connections a full sender would take most of their memory.
+//! An end that only receives needs only the result of the handshake and the limit of the peer's
+//! window. With thousands of connections, full senders would take most of their memory.
 
 use std::time::Duration;
 

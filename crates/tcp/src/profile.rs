@@ -1,7 +1,8 @@
 //! Profiles: the settings of a TCP stack of some era, such as ns-2 of 2003 or Linux 6.
 //!
-//! Papers seldom state these settings, such as the initial window or the delay of ACKs, but their curves depend
-//! on them. A scenario file names a profile, and can override each setting ([`Details`]).
+//! Papers seldom state these settings, such as the initial window or the delay of ACKs, but the
+//! curves in the papers depend on them. A scenario file names a profile, and can override each
+//! setting ([`Details`]).
 
 mod known;
 
@@ -11,6 +12,7 @@ use serde::Deserialize;
 
 use known::{LINUX, NS2, RFC};
 
+use tidegate_base::packet::LEAST_MSS;
 use tidegate_base::parameters::{Declared, Parameter};
 use tidegate_base::{Bytes, choice, parameters};
 
@@ -33,15 +35,16 @@ choice! {
 choice! {
     /// Detection and repair of lost segments.
     pub enum Recovery {
-        /// Fast retransmit without fast recovery. Three duplicate ACKs start slow start from one
-        /// segment, as a timeout does (4.3BSD-Tahoe, doi 10.1145/52325.52356).
+        /// Fast retransmit without fast recovery. After three duplicate ACKs, the sender enters
+        /// slow start with a window of one segment, as after a timeout (4.3BSD-Tahoe, doi
+        /// 10.1145/52325.52356).
         Tahoe = "tahoe",
         /// The first new ACK ends recovery (RFC 2581, section 3.2).
         Reno = "reno",
         /// Partial ACKs repair one loss each (RFC 6582).
         NewReno = "new-reno",
-        /// Selective acknowledgements repair losses (RFC 6675). Without SACK from the peer, as
-        /// `NewReno`.
+        /// Selective acknowledgements repair losses (RFC 6675). If the peer offers no SACK, the
+        /// sender recovers as with `NewReno`.
         Sack = "sack",
     }
 }
@@ -61,10 +64,11 @@ choice! {
     pub enum Pipe {
         /// The scoreboard of SACK blocks counts them (RFC 6675, `SetPipe`).
         Scoreboard = "scoreboard",
-        /// A counter: each ACK takes one segment from it, a partial ACK two. Three duplicate ACKs start
-        /// the recovery and release only the retransmission. Every hole is then repaired once, before
-        /// new data is sent. SACK blocks are forgotten when a recovery ends or the timer expires
-        /// (ns-2's `Sack1`, after doi 10.1145/235160.235162).
+        /// A counter of segments in flight: each ACK subtracts one segment, and a partial ACK
+        /// subtracts two. Three duplicate ACKs start the recovery and release only the
+        /// retransmission. Every hole is then repaired once, before new data is sent. SACK blocks
+        /// are forgotten when a recovery ends or the timer expires (ns-2's `Sack1`, after doi
+        /// 10.1145/235160.235162).
         Estimate = "estimate",
     }
 }
@@ -76,8 +80,8 @@ choice! {
         Off = "off",
         /// Only before a fast recovery (RFC 3042).
         Open = "open",
-        /// Before a fast recovery, and in the slow start after a timeout. There each duplicate ACK releases a
-        /// retransmission (ns-2).
+        /// Before a fast recovery, and in the slow start after a timeout. In this slow start, each
+        /// duplicate ACK releases a retransmission (ns-2).
         Always = "always",
     }
 }
@@ -95,7 +99,7 @@ choice! {
 }
 
 choice! {
-    /// The quantity that a loss or an ECN-Echo reduces to find the new window.
+    /// The quantity from which the sender computes its reduced window after a loss or an ECN-Echo.
     pub enum ReduceFrom {
         /// The bytes in flight (RFC 5681, equation 4).
         Flight = "flight",
@@ -109,16 +113,18 @@ choice! {
 choice! {
     /// The rule for a congestion window that the application does not fill.
     pub enum IdleRule {
-        /// The window stays, and grows even if unused (ns-2).
+        /// An idle sender keeps its window. The window grows even while the application does not
+        /// fill it (ns-2).
         Keep = "keep",
-        /// After a retransmission timeout without transmissions the window falls to the restart window
-        /// (RFC 5681, section 4.1). It grows even if unused.
+        /// If the sender transmits nothing for one retransmission timeout, its window falls to the
+        /// restart window (RFC 5681, section 4.1). The window grows even while the application does
+        /// not fill it.
         Restart = "restart",
-        /// The window halves for every retransmission timeout without transmissions. It does not grow
-        /// while unused (RFC 2861, as in Linux).
+        /// The window halves for every retransmission timeout without transmissions. It does not
+        /// grow while the application does not fill it (RFC 2861, as in Linux).
         Halve = "halve",
-        /// The window stays for five minutes, and does not grow unless half of it was used. A loss
-        /// reduces the used part (RFC 7661).
+        /// An idle sender keeps its window for five minutes. The window grows only if at least half
+        /// of it was used. A loss reduces the used part, not the whole window (RFC 7661).
         Validate = "validate",
     }
 }
@@ -128,7 +134,7 @@ choice! {
     pub enum Floor {
         /// The whole timeout (RFC 6298, section 2.4).
         Timeout = "timeout",
-        /// The term that is added to the smoothed round-trip time (Linux).
+        /// Only the variation term, which is added to the smoothed round-trip time (Linux).
         Variation = "variation",
     }
 }
@@ -183,14 +189,14 @@ macro_rules! details {
 }
 
 details! {
-    /// Segments that may be sent before the first ACK of data; one if a SYN was lost (RFC 5681,
-    /// section 3.1).
+    /// Number of segments that may be sent before the first ACK of data. It is one if a SYN was
+    /// lost (RFC 5681, section 3.1).
     initial_window: u32,
     /// Window in segments at which the first slow start ends. By default it does not end before a loss
     /// (RFC 5681, section 3.1).
     initial_threshold: Option<u32>,
-    /// A lost SYN sets the slow start threshold to two segments, as any timeout does. The longer timeout
-    /// stays until the first measurement of a round-trip time (ns-2).
+    /// A lost SYN sets the slow start threshold to two segments, as any timeout does. The
+    /// backed-off timeout stays until the first measurement of a round-trip time (ns-2).
     syn_loss_is_a_timeout: bool,
     /// The unit by which the window grows: ACKs, or acknowledged bytes.
     counting: Counting,
@@ -198,8 +204,9 @@ details! {
     ack_every: u8,
     /// The longest delay of an ACK.
     ack_delay: Duration,
-    /// The receiver may delay the ACK of a duplicate of the newest segment, as for a new segment (ns-2).
-    /// Otherwise it answers the duplicate at once (RFC 5681, section 4.2).
+    /// The receiver may delay the ACK of a duplicate of the newest segment, like the ACK of a new
+    /// segment (ns-2). Otherwise the receiver answers the duplicate at once (RFC 5681, section
+    /// 4.2).
     delays_copies: bool,
     /// Number of segments, at the beginning and after a loss, that the receiver answers at once.
     quick_acks: u8,
@@ -211,12 +218,14 @@ details! {
     rto_max: Duration,
     /// The part of the retransmission timeout that `rto_min` bounds.
     rto_floor: Floor,
-    /// The clock's step. Round-trip times and timeouts are whole multiples of it. Zero: an exact clock.
+    /// Step of the TCP clock. Round-trip times and timeouts are whole multiples of this step. Zero:
+    /// an exact clock.
     clock_granularity: Duration,
     /// Each ACK measures a round-trip time. Otherwise the sender measures one segment at a time.
     rtt_every_ack: bool,
-    /// A round-trip time is the number of clock steps that began in it. After four timeouts in a row, the
-    /// next measurement replaces the mean (4.3BSD, ns-2).
+    /// A measured round-trip time is the number of clock steps that begin during the round trip.
+    /// After four timeouts in a row, the next measurement replaces the smoothed round-trip time
+    /// (4.3BSD, ns-2).
     rtt_in_steps: bool,
     /// The method that finds and repairs lost segments.
     recovery: Recovery,
@@ -224,8 +233,9 @@ details! {
     duplicates: Duplicates,
     /// Most new segments that one ACK releases during a recovery of `new-reno`. 0: no limit.
     recovery_burst: u8,
-    /// During a recovery of `new-reno`, duplicate ACKs enlarge the window. A partial ACK leaves at least one
-    /// segment of this enlargement. It subtracts the remaining acknowledged segments from the window (ns-2).
+    /// Inflation is the enlargement of the window by duplicate ACKs during a recovery of
+    /// `new-reno`. A partial ACK is subtracted from the inflation down to one segment, and then
+    /// from the window (ns-2).
     inflation_stays: bool,
     /// The estimate of the bytes in flight during a recovery with SACK.
     pipe: Pipe,
@@ -283,7 +293,7 @@ details! {
     /// A timeout during a fast recovery reduces the threshold once more (RFC 5681, equation 4). Otherwise the
     /// reduction at the start of the recovery is the only one (Linux).
     timeout_reduces_again: bool,
-    /// The quantity that a loss or an ECN-Echo reduces to find the new window.
+    /// The quantity from which the sender computes its reduced window after a loss or an ECN-Echo.
     reduce_from: ReduceFrom,
     /// The method that detects spurious timeouts.
     spurious: Spurious,
@@ -291,9 +301,9 @@ details! {
     idle: IdleRule,
     /// The sender paces: it spreads its segments over the round-trip time.
     pacing: bool,
-    /// An ACK reports at once that reads of the application enlarged the receive window by two segments, if less
-    /// than half of the buffer was left (RFC 9293, section 3.8.6.2.2). Otherwise it does so only if less than a
-    /// segment was left.
+    /// If less than half of the buffer was left, the receiver sends a window update as soon as
+    /// reads have enlarged the receive window by two segments (RFC 9293, section 3.8.6.2.2).
+    /// Without this setting, it sends the update only if less than a segment was left.
     window_updates: bool,
     /// Time for which a closed connection still answers segments: the TIME-WAIT state.
     time_wait: Duration,
@@ -349,9 +359,9 @@ pub struct Config {
     pub window_scale: Option<u8>,
     /// The profile's details, with overrides.
     pub details: Details,
-    /// Each arrival of new data is reported as an [`Event`](super::Event), for drivers that keep
-    /// the bytes.
-    pub tell_arrivals: bool,
+    /// The connection reports each arrival of new data as an [`Event`](super::Event), for drivers
+    /// that keep the bytes.
+    pub reports_arrivals: bool,
 }
 
 impl Config {
@@ -372,7 +382,7 @@ impl Config {
             receive_window: Bytes(4 << 20),
             window_scale: None,
             details: profile.details(),
-            tell_arrivals: false,
+            reports_arrivals: false,
         }
     }
 }
@@ -382,11 +392,6 @@ impl Default for Config {
         Self::new(Profile::default())
     }
 }
-
-/// The least maximum segment size that leaves room for options.
-///
-/// Source: Linux, `TCP_MIN_MSS`.
-pub(super) const LEAST_MSS: u16 = 88;
 
 /// The largest window that RFC 7323 can express (section 2.3).
 const LARGEST_WINDOW: Bytes = Bytes((1 << 30) - 1);
@@ -460,7 +465,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_names_a_profile_and_sets_single_details_otherwise() {
+    fn a_file_names_a_profile_and_overrides_single_details() {
         let config: Config = toml::from_str(
             "profile = \"linux\"\nmss = \"1000 B\"\nrto_min = \"1 s\"\nrecovery = \"new-reno\"",
         )
@@ -474,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_by_name() {
+    fn impossible_settings_are_refused_by_name() {
         for (text, name) in [
             ("mss = \"10 B\"", "mss"),
             ("receive_window = \"2000 MiB\"", "receive_window"),

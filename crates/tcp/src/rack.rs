@@ -1,8 +1,8 @@
 //! RACK: a segment is lost when a segment sent sufficiently later has been delivered.
 //!
 //! Source: RFC 8985, sections 6 and 7.
-//! Differs: the reordering timer is set for the oldest segment still waited for, so each loss is
-//! found at its own time. Section 6.2, step 5 sets it for the newest.
+//! Differs: the reordering timer is set for the oldest segment that may still be lost, so each loss
+//! is found at its own time. Section 6.2, step 5 sets it for the newest segment.
 
 use std::time::Duration;
 
@@ -32,8 +32,10 @@ pub(super) struct Rack {
 }
 
 impl Rack {
-    /// Source: RFC 8985, section 6.2, steps 2 and 3. `echoed`: timestamps show that the ACK is for
-    /// the original and not for its retransmission.
+    /// Notes delivered segments. `echoed` is `true` if timestamps show that the ACK is for the
+    /// original transmission and not for a retransmission.
+    ///
+    /// Source: RFC 8985, section 6.2, steps 2 and 3.
     pub(super) fn deliver(&mut self, now: Time, delivered: &Delivered, rto: &Rto, echoed: bool) {
         self.reordered |= delivered.overtaken;
         let Some(latest) = delivered.latest else { return };
@@ -47,7 +49,7 @@ impl Rack {
         }
     }
 
-    /// A D-SACK reports a spurious retransmission, so the reordering window grows.
+    /// Enlarges the reordering window, because a D-SACK reports a spurious retransmission.
     ///
     /// Source: RFC 8985, section 6.2, step 4.
     pub(super) fn duplicate(&mut self, una: u64, sent: u64) {
@@ -58,7 +60,7 @@ impl Rack {
         }
     }
 
-    /// A recovery is over.
+    /// Notes that a recovery is over.
     pub(super) fn recovered(&mut self) {
         self.persist = self.persist.saturating_sub(1);
         if self.persist == 0 {
@@ -75,7 +77,7 @@ impl Rack {
         (quarter * u32::from(self.quarters.max(1))).min(rto.smoothed().unwrap_or_default())
     }
 
-    /// Marks lost segments; returns the time at which the next may be lost.
+    /// Marks lost segments. Returns the time at which the next segment may be lost.
     ///
     /// Source: RFC 8985, section 6.2, step 5.
     pub(super) fn detect(
@@ -98,6 +100,8 @@ impl Rack {
     }
 }
 
+/// Number of recoveries after which an enlarged reordering window is reset.
+///
 /// Source: RFC 8985, section 6.2, step 4 (`RACK.reo_wnd_persist`).
 const PERSIST: u8 = 16;
 

@@ -30,7 +30,7 @@ pub(super) struct RateSampler {
 }
 
 impl RateSampler {
-    /// Stamps a segment that is sent now; `idle` if nothing was in flight before.
+    /// Stamps a segment that is sent now. `idle` is `true` if nothing was in flight before.
     pub(super) fn stamp(&mut self, now: Time, idle: bool, start: u64, end: u64) -> (Sent, Stamp) {
         if idle {
             (self.flight_began, self.delivered_at) = (now, now);
@@ -40,7 +40,7 @@ impl RateSampler {
         (sent, Stamp { delivered, delivered_at, flight_began })
     }
 
-    /// The application has no more data, with `flight` bytes in flight.
+    /// Notes that the application has no more data, with `flight` bytes in flight.
     pub(super) fn limited(&mut self, flight: u64) {
         self.limited_until = (self.delivered + flight).max(1);
     }
@@ -50,8 +50,9 @@ impl RateSampler {
         self.delivered
     }
 
-    /// Counts `bytes` as delivered, of which `latest` was sent last. Returns no sample if the
-    /// interval is shorter than `least`, the least round-trip time, or without a stamp.
+    /// Counts `bytes` as delivered. `latest` is the segment among them that was sent last. Returns
+    /// no sample without a stamp, or if the interval is shorter than `least`, the least round-trip
+    /// time.
     pub(super) fn deliver(
         &mut self,
         now: Time,

@@ -1,6 +1,6 @@
 //! Out-of-order data: ranges that arrived beyond a hole.
 
-/// Ranges of the stream that arrived out of order, lowest first, none touching another.
+/// Ranges of the stream that arrived out of order, in ascending order. No range touches another.
 #[derive(Debug, Default)]
 pub(super) struct Reassembly {
     ranges: Vec<(u64, u64)>,
@@ -47,19 +47,19 @@ impl Reassembly {
         Taken::New(merged)
     }
 
-    /// All data below `next` has arrived. Removes the ranges that connect to it and returns the new
-    /// end.
+    /// Notes that all data below `next` has arrived. Removes the ranges that connect to it and
+    /// returns the new end.
     pub(super) fn advance(&mut self, next: u64) -> u64 {
-        let gone = self.ranges.partition_point(|(start, _)| *start <= next);
+        let joined = self.ranges.partition_point(|(start, _)| *start <= next);
         let mut end = next;
-        for (start, to) in self.ranges.drain(..gone) {
+        for (start, to) in self.ranges.drain(..joined) {
             self.bytes -= to - start;
             end = end.max(to);
         }
         end
     }
 
-    /// The range that contains `place`.
+    /// The range that contains the offset `place`.
     pub(super) fn around(&self, place: u64) -> Option<(u64, u64)> {
         let index = self.ranges.partition_point(|(_, end)| *end <= place);
         self.ranges.get(index).copied().filter(|(start, _)| *start <= place)
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_that_swallows_others_counts_once() {
+    fn a_range_that_contains_others_counts_once() {
         let mut held = Reassembly::default();
         for start in [10, 30, 50] {
             held.insert(start, start + 5);

@@ -50,7 +50,8 @@ pub(super) struct Receiver {
     offered: u64,
     buffer: u64,
     segment: u64,
-    /// With less than this left of the window, an ACK reports at once that the window has grown.
+    /// If less than this was left of the window, reads of the application cause a window update at
+    /// once.
     updated_below: u64,
     /// The first SACK block reports duplicate segments (RFC 2883).
     dsack: bool,
@@ -262,14 +263,14 @@ impl Receiver {
         Some((start, stop))
     }
 
-    /// If the FIN and all data before it have arrived, acknowledges at once.
+    /// Sends an ACK at once if the FIN and all data before it have arrived.
     fn finish_if_whole(&mut self) {
         if self.is_finished() {
             self.at_once = true;
         }
     }
 
-    /// A duplicate range arrived: reports it once, as D-SACK, and at once.
+    /// Handles a duplicate range: D-SACK reports it at once, and only once.
     fn known(&mut self, from: u64, to: u64) {
         self.at_once = true;
         if to > from {
@@ -291,6 +292,8 @@ impl Receiver {
         ahead.recent = kept;
     }
 
+    /// Notes the ECN mark of a data segment, and updates ECN-Echo.
+    ///
     /// Source: RFC 3168, section 6.1.3; RFC 8257, section 3.2.
     fn note_mark(&mut self, arrival: Arrival) {
         let marked = arrival.ecn == Ecn::Ce;
@@ -351,13 +354,13 @@ impl Receiver {
         (self.deadline != Time::MAX).then_some(self.deadline)
     }
 
-    /// An ACK departs.
+    /// Notes that an ACK departs.
     pub(super) fn acknowledged(&mut self) {
         (self.at_once, self.unacknowledged, self.deadline) = (false, 0, Time::MAX);
     }
 
-    /// An ACK with SACK blocks departs. A duplicate is reported once.
-    pub(super) fn blocks_told(&mut self) {
+    /// Notes that an ACK with SACK blocks departs. A duplicate is reported once.
+    pub(super) fn blocks_sent(&mut self) {
         self.duplicate = (0, 0);
     }
 
@@ -374,7 +377,7 @@ impl Receiver {
         let mut blocks = SackBlocks::default();
         let numbers =
             |(from, to): (u64, u64)| (base.wrapping_add(low(from)), base.wrapping_add(low(to)));
-        let mut told = [(0, 0); SackBlocks::MOST];
+        let mut reported = [(0, 0); SackBlocks::MOST];
         let mut count = 0;
         let (from, to) = std::mem::take(&mut self.duplicate);
         if to > 0 {
@@ -395,8 +398,8 @@ impl Receiver {
             if blocks.as_slice().len() >= room || count >= room {
                 break;
             }
-            if !told[..count].contains(&range) {
-                told[count] = range;
+            if !reported[..count].contains(&range) {
+                reported[count] = range;
                 count += 1;
                 blocks.push(numbers(range));
             }

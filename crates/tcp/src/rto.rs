@@ -1,6 +1,6 @@
 //! Round-trip times and the retransmission timeout.
 //!
-//! Source: RFC 6298; with [`Floor::Variation`] as Linux 6.12, `tcp_rtt_estimator`.
+//! Source: RFC 6298; with [`Floor::Variation`] as in Linux 6.12, `tcp_rtt_estimator`.
 
 use std::time::Duration;
 
@@ -42,12 +42,13 @@ impl Rto {
         }
     }
 
-    /// Takes in a measurement; `una` is the first unacknowledged offset and `next` the next to
-    /// send. Only segments that were sent once may be measured (Karn).
+    /// Updates the estimates with a measured round-trip time. `una` is the first unacknowledged
+    /// offset and `next` the next offset to send. Only segments that were sent once may be measured
+    /// (Karn).
     ///
     /// Source: RFC 6298, sections 2.2 and 2.3, with alpha = 1/8 and beta = 1/4.
     ///
-    /// The sample also ends the backoff (section 5.7).
+    /// The sample also ends the backoff (RFC 6298, section 5.7).
     pub(super) fn sample(&mut self, details: &Details, rtt: Duration, una: u64, next: u64) {
         self.backoff = 0;
         let exact = nanos(rtt).max(1);
@@ -112,8 +113,8 @@ impl Rto {
         }
     }
 
-    /// The deviation, which grows slowly while round-trip times fall, and its maximum in this
-    /// round.
+    /// Updates the deviation, which grows slowly while round-trip times fall, and its maximum in
+    /// this round.
     ///
     /// Source: Linux 6.12, `tcp_rtt_estimator`.
     fn vary(&mut self, details: &Details, off: u64, below: bool) {
@@ -123,7 +124,7 @@ impl Rto {
         self.variation = self.variation.max(self.most);
     }
 
-    /// Once per round trip the variation decays towards the maximum of the round.
+    /// Once per round trip, lets the variation decay towards the maximum of the round.
     ///
     /// Source: Linux 6.12, `tcp_rtt_estimator`.
     fn end_round(&mut self, details: &Details, una: u64, next: u64) {
@@ -204,7 +205,7 @@ impl Rto {
     }
 }
 
-/// Number of doublings at which every timeout has reached its maximum.
+/// Number of doublings with which every timeout reaches its maximum.
 const MOST_DOUBLINGS: u8 = 16;
 
 /// Timeouts in a row after which an estimate counted in steps is discarded (ns-2.35,

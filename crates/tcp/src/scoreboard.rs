@@ -1,13 +1,14 @@
 //! Scoreboard: one entry for each segment that was sent and is not acknowledged, in stream order.
 //!
-//! Each ACK costs O(1) amortised. For loss by count (RFC 6675, `IsLost`), an edge moves up over the
-//! segments that are delivered or lost. Runs of segments delivered selectively are skipped as a
-//! whole. For loss by time (RFC 8985), the oldest segment is the head of a list in order of send time.
+//! Each ACK costs O(1) amortised. For loss by count (RFC 6675, `IsLost`), an index moves up past
+//! the segments that are delivered or lost. Runs of segments delivered selectively are skipped as a
+//! whole. For loss by time (RFC 8985), the oldest segment is the head of a list in order of send
+//! time.
 //!
 //! Differs: a SACK block that covers a part of a segment has no effect until the rest is covered
 //! (RFC 2018 leaves this to the sender).
 //! Differs: three delivered segments above a segment make it lost even if they are contiguous, as
-//! in Linux. RFC 6675 then wants more than two full segments of bytes.
+//! in Linux. RFC 6675 requires more than two full segments of bytes if they are contiguous.
 
 mod by_time;
 mod entry;
@@ -37,8 +38,9 @@ struct Stamps(VecDeque<Stamp>);
 #[derive(Debug, Default)]
 struct Neighbours(VecDeque<Neighbour>);
 
-/// Neighbours of a segment in the list by send time; the segment itself at either end. For a
-/// delivered segment, `newer` is the end of a run of delivered segments.
+/// Neighbours of a segment in the list by send time. The first and the last segment are their own
+/// neighbours on the outer side. For a delivered segment, `newer` is the end of a run of delivered
+/// segments.
 #[derive(Clone, Copy, Debug, Default)]
 struct Neighbour {
     older: u32,
@@ -66,17 +68,17 @@ pub(super) struct Scoreboard {
     sacked_segments: u32,
     lost: u64,
     copies: u64,
-    /// A segment is [`Sent::NAMED`].
+    /// At least one segment is [`Sent::NAMED`].
     named: bool,
     /// Total of bytes ever found lost.
     lost_ever: u64,
     /// Highest offset that was delivered.
     highest: u64,
-    /// Number of the entry below which all are delivered or lost, and the count of delivered
-    /// entries from it on.
+    /// All entries with numbers below `edge` are delivered or lost. `above_edge` is the number of
+    /// delivered entries from `edge` on.
     edge: u32,
     above_edge: u32,
-    /// Below this entry no lost segment lacks a retransmission in flight.
+    /// Below this entry, every lost segment has a retransmission in flight.
     cursor: u32,
     /// Oldest and newest entry of the list by send time, if it differs from the stream.
     list: Option<(u32, u32)>,
@@ -189,7 +191,7 @@ impl Scoreboard {
         while let Some(sent) = self.front().filter(|sent| sent.end() <= to) {
             let stamp = self.stamps.as_mut().and_then(|stamps| stamps.0.pop_front());
             if !self.in_order {
-                self.leave(self.first);
+                self.unlink(self.first);
                 self.uncount(&sent);
             }
             if !sent.is(Sent::SACKED) {
@@ -222,7 +224,7 @@ impl Scoreboard {
         }
     }
 
-    /// Releases capacity after a large window. The rest equals the capacity of a window that grew
+    /// Releases capacity after a large window. The remaining capacity is that of a window that grew
     /// to this size, so repeated growth and shrinkage rarely reallocates.
     #[cold]
     fn give_back(&mut self) {
@@ -265,7 +267,7 @@ impl Scoreboard {
             }
             let id = self.first.wrapping_add(count(index));
             self.disturb();
-            self.leave(id);
+            self.unlink(id);
             self.uncount(&sent);
             self.sacked += sent.len();
             self.sacked_segments += 1;
@@ -324,9 +326,10 @@ impl Scoreboard {
         self.cursor = self.first;
     }
 
-    /// Marks the segments within `from..to` as named by a SACK block; returns whether one is new.
+    /// Marks the segments within `from..to` as reported by a SACK block. Returns `true` if one of
+    /// them was not reported before.
     ///
-    /// They still count as outstanding: the slow start after a timeout sends them again.
+    /// The segments still count as outstanding: the slow start after a timeout sends them again.
     pub(super) fn name(&mut self, from: u64, to: u64) -> bool {
         let first = self.find(from.max(self.una));
         let mut news = false;
@@ -370,7 +373,7 @@ impl Scoreboard {
         }
     }
 
-    /// Reverts the losses found after a spurious timeout.
+    /// After a spurious timeout: removes the marks of lost segments.
     pub(super) fn forget_losses(&mut self) {
         for index in 0..self.sent.len() {
             let lost = |sent: &Sent| sent.is(Sent::LOST) && !sent.is(Sent::COPY);
@@ -380,7 +383,7 @@ impl Scoreboard {
         }
         (self.edge, self.above_edge) = (self.first, self.sacked_segments);
         if !self.in_order {
-            self.list_anew();
+            self.rebuild_list();
         }
     }
 
@@ -406,8 +409,8 @@ impl Scoreboard {
     /// The lowest segment below the highest delivered offset that is neither delivered, lost nor
     /// retransmitted.
     pub(super) fn next_hole(&self) -> Option<Sent> {
-        let untold = Sent::SACKED | Sent::LOST | Sent::COPY;
-        let index = self.sent.iter().position(|sent| !sent.is(untold))?;
+        let unknown = Sent::SACKED | Sent::LOST | Sent::COPY;
+        let index = self.sent.iter().position(|sent| !sent.is(unknown))?;
         self.get(index).filter(|sent| sent.end() <= self.highest)
     }
 
@@ -433,7 +436,7 @@ impl Scoreboard {
             *of = stamp;
         }
         let id = self.first.wrapping_add(count(index));
-        self.leave(id);
+        self.unlink(id);
         self.append(id);
     }
 
@@ -448,7 +451,7 @@ impl Scoreboard {
             self.rewind(id);
         }
         if !sent.is(Sent::COPY) {
-            self.leave(id);
+            self.unlink(id);
         }
     }
 
@@ -476,9 +479,9 @@ impl Scoreboard {
         self.highest = self.highest.max(sent.end());
     }
 
-    /// Index of the first segment that begins at `place` or above.
+    /// Index of the first segment that begins at the stream offset `place` or above.
     ///
-    /// Most segments have the same length, so a division usually finds it.
+    /// Most segments have the same length, so a division usually finds the index.
     fn find(&self, place: u64) -> usize {
         let Some(front) = self.front() else { return 0 };
         if place <= front.start {
@@ -524,7 +527,7 @@ impl Scoreboard {
     }
 }
 
-/// Distance from number `reference` to number `id`; negative if `id` is behind.
+/// Distance from number `reference` to number `id`. It is negative if `id` comes first.
 const fn ahead(id: u32, reference: u32) -> i32 {
     id.wrapping_sub(reference).cast_signed()
 }

@@ -5,7 +5,7 @@ use tidegate_base::packet::{Ecn, SackBlocks, TcpFlags, TcpSegment};
 /// A TCP segment, and the ECN field of its packet.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Segment {
-    /// The TCP header. `has_sack` says that `sack` is valid.
+    /// The TCP header. If `has_sack` is set, `sack` is valid.
     pub header: TcpSegment,
     /// The SACK blocks.
     pub sack: SackBlocks,
@@ -24,7 +24,7 @@ impl Segment {
         let syn = if header.flags.any(TcpFlags::SYN) {
             let mss = if header.mss > 0 { 4 } else { 0 };
             let scale = if header.window_scale.is_some() { 4 } else { 0 };
-            // Beside timestamps, SACK-permitted replaces their padding.
+            // With timestamps, SACK-permitted takes the place of their padding.
             let alone = header.sack_permitted && header.timestamps.is_none();
             mss + scale + if alone { 4 } else { 0 }
         } else {

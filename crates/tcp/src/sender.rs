@@ -59,12 +59,13 @@ pub(super) struct Sender {
     /// Inflation of the window by duplicate ACKs in fast recovery without SACK (RFC 6582).
     inflation: u64,
     /// End of the sent data at the last response to a loss, and to ECN-Echo; `None` before the
-    /// first. Until more is acknowledged, further losses or marks belong to the same window.
+    /// first response. Until data beyond this offset is acknowledged, further losses or marks
+    /// belong to the same window.
     lost_until: Option<u64>,
     marked_until: Option<u64>,
     /// Delivered bytes that duplicate ACKs imply in a recovery without SACK
     /// ([`Duplicates::Deliver`]).
-    stood_for: u64,
+    implied: u64,
     /// The next retransmission ignores the window.
     repair: bool,
     /// The first partial ACK of this recovery was seen.
@@ -73,7 +74,7 @@ pub(super) struct Sender {
     /// Estimated bytes in flight in a recovery with SACK ([`Pipe::Estimate`]). Negative after many
     /// partial ACKs.
     estimate: i64,
-    /// Number of segments that the last ACK still releases, beside a forced retransmission.
+    /// Number of segments that the last ACK still releases, in addition to a forced retransmission.
     allowance: u8,
     undo: Option<Box<Undo>>,
     /// F-RTO: new data is sent before retransmissions.
@@ -85,7 +86,7 @@ pub(super) struct Sender {
     /// Created with the first use of SACK.
     rack: Option<Box<Rack>>,
     rate: RateSampler,
-    /// Expiry and purpose of the timer: retransmission, or another that replaces it.
+    /// Expiry and purpose of the timer: a retransmission, or one of the other purposes.
     timer: Option<(Time, Timer)>,
     /// Earliest time of the next paced transmission.
     release: Time,
@@ -110,7 +111,7 @@ pub(super) struct Sender {
     /// The handshake agreed on ECN.
     ecn: bool,
     /// The next new segment carries CWR.
-    tell_reduced: bool,
+    send_cwr: bool,
     pub(super) counters: Counters,
 }
 
@@ -159,7 +160,7 @@ impl Sender {
             phase: Phase::Open,
             duplicates: 0,
             inflation: 0,
-            stood_for: 0,
+            implied: 0,
             lost_until: None,
             marked_until: None,
             repair: false,
@@ -186,7 +187,7 @@ impl Sender {
             rescued: 0,
             sack: false,
             ecn: false,
-            tell_reduced: false,
+            send_cwr: false,
             counters: Counters::default(),
         }
     }
@@ -326,7 +327,7 @@ impl Sender {
     fn pipe(&self, details: &Details) -> u64 {
         match details.pipe {
             Pipe::Estimate if self.sack => u64::try_from(self.estimate).unwrap_or(0),
-            Pipe::Estimate | Pipe::Scoreboard => self.board.pipe().saturating_sub(self.stood_for),
+            Pipe::Estimate | Pipe::Scoreboard => self.board.pipe().saturating_sub(self.implied),
         }
     }
 
@@ -340,8 +341,8 @@ impl Sender {
         self.sack || details.duplicates == Duplicates::Deliver
     }
 
-    /// Reports `signal` to the congestion control, with `flight` bytes in flight, which sets the
-    /// threshold.
+    /// Reports `signal` to the congestion control, which sets the threshold. `flight` is the number
+    /// of bytes in flight.
     fn signal(&mut self, cx: Cx<'_>, signal: Signal, flight: u64) {
         let segments = match signal {
             Signal::Echo => cx.details.ecn_floor,

@@ -60,7 +60,7 @@ pub struct Statistics {
     pub duplicate: u64,
     /// Segments sent with data or FIN, retransmissions included.
     pub segments_sent: u64,
-    /// Number of retransmissions among these.
+    /// Number of retransmissions among these segments.
     pub retransmitted: u64,
     /// Fast recoveries.
     pub recoveries: u32,

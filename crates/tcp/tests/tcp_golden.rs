@@ -1,10 +1,10 @@
 //! The `ns2-2003` profile against ns-2: the same segments at the same times, under every loss.
 //!
 //! Some runs are those of a study with one to four losses in a window (doi 10.1145/235160.235162).
-//! The others lose SYNs, first segments, retransmissions or a whole window, or overflow a queue of
-//! 8 or 25 packets repeatedly. The access link has 8 Mbit/s and 0.1 ms, the bottleneck 0.8 Mbit/s
-//! and 100 ms. Segments have 1,000 bytes. `vectors/ns2/make.sh` made the vectors with ns-2.35, and
-//! `validate/ns2/patterns.py` those of random losses.
+//! The other runs lose SYNs, first segments, retransmissions or a whole window, or overflow a queue
+//! of 8 or 25 packets repeatedly. The access link has 8 Mbit/s and 0.1 ms, the bottleneck 0.8
+//! Mbit/s and 100 ms. Segments have 1,000 bytes. `vectors/ns2/make.sh` made the vectors with
+//! ns-2.35, and `validate/ns2/patterns.py` made those of random losses.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read its vectors has failed")]
 
@@ -25,7 +25,8 @@ struct Path {
     /// Departure times of the packets in the second link's queue, and its limit in packets.
     waiting: VecDeque<Time>,
     queue: usize,
-    /// Packets that reached the second link, and the numbers of those to lose or mark there.
+    /// Number of packets that reached the second link, and the numbers of those to lose or mark
+    /// there.
     count: usize,
     numbers: Vec<usize>,
 }
@@ -137,7 +138,7 @@ struct Links {
 }
 
 const GOLDEN: Links = Links { near: Rate::from_mbps(8), delay: Duration::from_millis(100) };
-/// Values for which no two events coincide; else rounding would decide their order.
+/// Values for which no two events coincide. Otherwise rounding would decide their order.
 const RANDOM: Links = Links { near: Rate::from_kbps(7_300), delay: Duration::from_micros(97_317) };
 
 /// One recorded run of ns-2.
@@ -213,8 +214,8 @@ type Change = fn(&mut Details);
 /// No change to the profile.
 const UNCHANGED: Change = |_| {};
 
-/// Compares a sender with a `change`d profile with the run in `line`. Returns their first
-/// difference.
+/// Compares a sender, whose profile is changed by `change`, with the run in `line`. Returns the
+/// first difference.
 fn difference(links: Links, line: &str, change: Change) -> Option<String> {
     let run = Run::parse(links, line);
     let (last, _) = *run.sent.last().unwrap();
@@ -240,7 +241,7 @@ fn difference(links: Links, line: &str, change: Change) -> Option<String> {
 }
 
 #[test]
-fn the_same_segments_are_sent_at_the_same_times() {
+fn segments_are_sent_at_the_times_of_ns2() {
     // The runs of Vegas have a SYN as long as a full segment; the test of `vegas-ns2` uses them.
     let runs = |line: &&str| !line.starts_with('#') && !line.starts_with("Vegas");
     let lines: Vec<_> = VECTORS.lines().filter(runs).collect();
@@ -274,7 +275,7 @@ fn random_loss_patterns_are_repaired_as_in_ns2() {
 }
 
 /// Each detail that is special to ns-2, set to the value of the other profiles.
-const TURNED: &[(&str, Change)] = &[
+const REVERTED: &[(&str, Change)] = &[
     ("delays_copies", |details| details.delays_copies = false),
     ("dsack", |details| details.dsack = true),
     ("grow_on_exit", |details| details.grow_on_exit = false),
@@ -300,7 +301,7 @@ fn every_detail_of_ns2_shows_in_some_pattern() {
     let lines = patterns();
     let differing =
         |change| lines.iter().filter(|line| difference(RANDOM, line, change).is_some()).count();
-    let counts: Vec<_> = TURNED.iter().map(|(name, turn)| (name, differing(*turn))).collect();
+    let counts: Vec<_> = REVERTED.iter().map(|(name, turn)| (name, differing(*turn))).collect();
     println!("patterns of {} that differ: {counts:?}", lines.len());
     assert!(counts.iter().all(|(_, differ)| *differ > 0), "{counts:?}");
 }

@@ -31,7 +31,7 @@ enum Step {
     Wait(u64),
 }
 
-/// Mostly near zero, sometimes at either side of a window, rarely any value.
+/// Mostly near zero, sometimes near the edges of a window, rarely any value.
 fn offset() -> impl Strategy<Value = i64> {
     prop_oneof![
         4 => -3..3i64,
@@ -77,10 +77,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct Victim {
     connection: Connection,
     now: Time,
-    /// Sequence numbers of its stream: the lowest unacknowledged one and the end of the sent data.
+    /// Sequence numbers of the stream of this end point: the lowest unacknowledged number and the
+    /// end of the sent data.
     una: u32,
     sent: u32,
-    /// The next sequence number that it expects from its peer.
+    /// The next sequence number that this end point expects from its peer.
     expected: u32,
     clock: u32,
 }
@@ -190,7 +191,7 @@ fn victim(profile: u8, ecn: u8, listens: bool, isn: u32) -> Victim {
     let profile = [Profile::Ns2, Profile::Rfc, Profile::Linux][usize::from(profile)];
     let mut config = Config::new(profile);
     config.receive_window = Bytes(20_000);
-    config.tell_arrivals = true;
+    config.reports_arrivals = true;
     config.details.ecn = [EcnMode::Off, EcnMode::Classic, EcnMode::Accurate][usize::from(ecn)];
     let connection = if listens {
         Connection::listen(&config, Time::ZERO, isn)
@@ -234,10 +235,10 @@ fn shake_hands(victim: &mut Victim, listens: bool) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Catches: an ACK of unsent data that moves `una`; a persist timer without a reason; counters of
-    /// a partly acknowledged segment.
+    /// Catches: an ACK of unsent data that moves `una`; a persist timer without a reason; wrong
+    /// counters after a segment was acknowledged in part.
     #[test]
-    fn nothing_a_peer_sends_breaks_it(
+    fn no_segments_of_a_peer_break_an_end_point(
         profile in 0..3u8,
         ecn in 0..3u8,
         listens: bool,

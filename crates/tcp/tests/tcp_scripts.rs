@@ -1,8 +1,8 @@
 //! Scripts: senders of each profile behave as recorded or specified.
 //!
 //! The expected values were recorded from a kernel (`vectors/linux`, by `record.py`), or follow
-//! from the text of an RFC (`vectors/rfc`, where each line names its section). None comes from our
-//! own output. The vectors of the `ns2-2003` profile are in `tcp_golden.rs`.
+//! from the text of an RFC (`vectors/rfc`, where each line names its section). No value comes from
+//! the output of this crate. The vectors of the `ns2-2003` profile are in `tcp_golden.rs`.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read its scripts has failed")]
 
@@ -30,19 +30,20 @@ fn play_all(profile: &str, scripts: &[(&str, &str)]) {
     assert!(failures.is_empty(), "{failures}");
 }
 
-/// Catches: PRR without rounding up to segments; RACK before undo; an RTO from the head after a tail
-/// probe; backoff that ends with an ambiguous ACK or an undo; a deviation that shrinks with each
-/// ACK.
-/// - F-RTO: missing; repeated for each ACK; started in a fast recovery; without new data first;
-///   continued without new data, or after a selective acknowledgement of new data.
-/// - Tail probes: missing; a second probe while the first is in flight; no reduction after a
-///   repaired loss; a reduction although a D-SACK or duplicate ACK shows that the probe was
-///   unnecessary; new data treated as a copy; a timer of three round-trip times; no longer timer
-///   for a single segment; a probe while selective blocks exist.
+/// Catches: PRR without rounding up to segments; RACK before undo; an RTO from the head after a
+/// tail probe; backoff that ends with an ambiguous ACK or an undo; a deviation that shrinks with
+/// each ACK.
+/// - F-RTO that is missing, is repeated for each ACK, or starts in a fast recovery. F-RTO that does
+///   not send new data first, or continues without new data. F-RTO that continues after a selective
+///   acknowledgement of new data.
+/// - A missing tail probe; a second probe while the first is in flight; a probe while selective
+///   blocks exist. A repaired loss without a reduction; a reduction although a D-SACK or duplicate
+///   ACK shows that the probe was unnecessary. New data treated as a copy; a timer of three
+///   round-trip times; a timer that is not longer for a single segment.
 /// - Without SACK: a partial ACK that marks nothing lost, or whose new loss permits one more
 ///   segment.
 #[test]
-fn a_sender_like_linux_does_what_the_kernel_did() {
+fn the_linux_profile_behaves_like_the_recorded_kernel() {
     let scripts: &[(&str, &str)] = scripts!["linux":
         "application-limited", "congestion-avoidance", "copy-lost", "ecn", "f-rto",
         "f-rto-in-recovery", "f-rto-real", "f-rto-selective", "fin", "idle", "later-losses",
@@ -55,12 +56,13 @@ fn a_sender_like_linux_does_what_the_kernel_did() {
     play_all("linux", scripts);
 }
 
-/// Catches: retransmissions used as RTT samples (also when one segment is timed); a second rescue in
-/// a recovery; growth of a window that is not validated; a reduction from the data in flight alone,
-/// from `pipeACK` alone, without `R` or by all of it; a period of three minutes, without end, or
-/// that excludes idle time; the threshold not raised after it; the window below the initial one.
+/// Catches: retransmissions used as RTT samples (also when one segment is timed); a second rescue
+/// in a recovery; growth of a window that is not validated.
+/// Catches: a reduction from the data in flight alone, from `pipeACK` alone, without `R`, or by all
+/// of `R`. A period of three minutes, a period that never ends, or a period that excludes idle
+/// time. A threshold that is not raised after it; a window below the initial window.
 #[test]
-fn a_sender_by_the_rfcs_does_what_they_say() {
+fn the_rfc_profile_behaves_as_specified() {
     let scripts: &[(&str, &str)] = scripts!["rfc":
         "ecn",
         "eifel",

@@ -8,7 +8,7 @@ use tidegate_tcp::{Config, Connection, Event, Profile, Segment};
 
 const ISN: [u32; 2] = [u32::MAX - 1, 5_000];
 
-/// Two ends with no delay between them. Segments are lost by number.
+/// Two ends with no delay between them. The test names the segments to lose by their numbers.
 struct Pair {
     ends: [Connection; 2],
     now: Time,
@@ -149,7 +149,7 @@ fn two_ends_that_open_at_once_share_one_connection() {
 }
 
 #[test]
-fn nobody_there_is_told_after_a_while() {
+fn a_connection_without_an_answer_times_out() {
     let mut pair = Pair::open(&config());
     pair.lost[0] = (0..100).collect();
     pair.run_until(Time::from_secs(1_000));
@@ -176,7 +176,7 @@ fn a_refusal_ends_the_attempt() {
 
 /// RFC 9293, section 3.6: one direction ends, and the other continues.
 #[test]
-fn one_end_may_close_and_the_other_go_on() {
+fn one_end_may_close_while_the_other_continues() {
     let mut pair = Pair::open(&config());
     pair.ends[0].close();
     pair.run_until(Time::from_secs(1));
@@ -226,9 +226,10 @@ fn time_wait_repeats_the_last_ack() {
 
 /// RFC 5961, section 3.2, and RFC 9293, section 3.10.7.4.
 ///
-/// Catches: a reset anywhere in the window; a challenge that resets.
+/// Catches: a reset that is accepted anywhere in the window; a challenge ACK that resets the
+/// connection.
 #[test]
-fn only_a_reset_with_the_very_next_number_resets() {
+fn only_a_reset_with_the_next_sequence_number_is_accepted() {
     let mut pair = Pair::open(&config());
     pair.settle();
     let right = pair.right(0);
@@ -263,9 +264,10 @@ fn a_syn_within_a_connection_is_challenged() {
 
 /// RFC 7323, section 5.3.
 ///
-/// Catches: `<=` for `<` in the comparison of timestamps; data accepted although PAWS refuses it.
+/// Catches: `<=` in place of `<` in the comparison of timestamps; data accepted although PAWS
+/// refuses it.
 #[test]
-fn a_segment_from_long_ago_is_answered_and_dropped() {
+fn an_old_duplicate_is_answered_and_dropped() {
     let mut pair = Pair::open(&config());
     pair.run_until(Time::from_secs(1));
     let right = TcpSegment { payload: 500, ..pair.right(0) };
@@ -317,7 +319,7 @@ fn windows_beyond_64_kib_need_both_ends() {
 ///
 /// Catches: a connection aborted without a reset; a reset with a number that the peer refuses.
 #[test]
-fn a_connection_that_is_given_up_resets_its_peer() {
+fn an_aborted_connection_resets_its_peer() {
     for lost in [vec![], vec![2, 3, 4]] {
         let mut pair = Pair::open(&config());
         pair.settle();

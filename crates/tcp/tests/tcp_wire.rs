@@ -12,7 +12,7 @@ use tidegate_tcp::{Config, Event, Profile};
 const PROFILES: [Profile; 3] = [Profile::Ns2, Profile::Rfc, Profile::Linux];
 
 #[test]
-fn a_megabyte_over_a_good_wire_needs_no_copy() {
+fn a_megabyte_over_a_perfect_link_needs_no_retransmission() {
     for profile in PROFILES {
         let config = Config::new(profile);
         let wire = Wire { queue: 1 << 20, ..Wire::default() };

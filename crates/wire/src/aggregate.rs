@@ -1,15 +1,17 @@
-//! Messages between two aggregate gateways: stream headers, answers, and confirmations.
+//! Messages between two aggregate gateways, which carry the TCP connections of their users as
+//! streams of one QUIC connection: stream headers, answers, and confirmations.
 //!
 //! A gateway opens a stream for each local connection, and begins the stream with a header: version
 //! (1 B), flags (1 B), address and port of the destination, and, if a flag says so, address and
 //! port of the client. Numbers are in network byte order. The other gateway connects to the
 //! destination, and answers with one byte. User data then follows in both directions.
 //!
-//! A separate stream carries confirmations, after the version (1 B). Each is a kind (1 B) and the
-//! number of a stream (8 B).
+//! A separate stream carries confirmations, after the version (1 B). A confirmation says that the
+//! server has acknowledged all bytes of a stream. It consists of a kind (1 B) and the number of the
+//! stream (8 B).
 //!
-//! Source: ours. The `itcp` papers do not specify how a gateway announces the destination of a
-//! connection to its peer.
+//! Source: this project. The `itcp` papers do not specify how a gateway announces the destination
+//! of a connection to its peer.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -212,7 +214,7 @@ impl Confirmation {
     ///
     /// # Errors
     ///
-    /// If the kind is not that of a confirmation.
+    /// If the kind is not the kind of a confirmation.
     pub fn decode(bytes: [u8; CONFIRMATION]) -> Result<Self, Bad> {
         let [kind, number @ ..] = bytes;
         match kind {
@@ -235,7 +237,8 @@ mod tests {
     }
 
     proptest! {
-        /// Catches: a flag that is not written; ports in the wrong byte order; addresses swapped.
+        /// Catches: a flag that is not written; ports in the wrong byte order; client and
+        /// destination exchanged.
         #[test]
         fn a_header_is_read_as_it_was_written((destination, client) in addresses()) {
             let header = Header { destination, client };
@@ -252,7 +255,7 @@ mod tests {
         /// Catches: unknown flags accepted; another version accepted; surplus bytes accepted; a
         /// port of zero accepted.
         #[test]
-        fn what_is_accepted_is_what_would_be_written(bytes in prop::collection::vec(any::<u8>(), 0..=LONGEST), plausible: bool) {
+        fn an_accepted_header_is_encoded_to_the_same_bytes(bytes in prop::collection::vec(any::<u8>(), 0..=LONGEST), plausible: bool) {
             let mut bytes = bytes;
             if let (true, Some(fixed)) = (plausible, bytes.first_chunk_mut::<2>()) {
                 *fixed = [VERSION, fixed[1] % 4];
@@ -273,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_are_no_good_say_why() {
+    fn an_invalid_message_is_refused_with_its_reason() {
         let header = Header { destination: "10.0.0.1:80".parse().unwrap(), client: None };
         let with = |at: usize, byte: u8| {
             let mut bytes = header.encode();

@@ -1,5 +1,5 @@
-//! Builds frames for tests from the fields that matter to a test. Lengths and checksums are
-//! correct.
+//! Builds frames for tests. A test sets the fields that matter to it, and lengths and checksums are
+//! computed.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

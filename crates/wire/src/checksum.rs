@@ -108,7 +108,7 @@ fn finish_within(frame: &mut [u8], transport: &Layer) -> bool {
 /// `start` to the end. Its field, at offset `field`, holds the sum of the pseudo header. Returns
 /// `false` if an offset lies outside of the packet.
 ///
-/// If the field is 8 bytes after `start`, it is SCTP's, and gets a CRC-32C.
+/// If the field is 8 bytes after `start`, the packet is SCTP, whose checksum is a CRC-32C.
 pub fn finish(packet: &mut [u8], start: usize, field: usize) -> bool {
     if field.checked_sub(start) == Some(SCTP_FIELD) {
         return finish_sctp(packet, start).is_some();
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_gives_zero_where_the_full_sum_does() {
+    fn an_update_yields_zero_where_the_full_sum_yields_zero() {
         // The example of RFC 1624, section 4. Its equation 4 would yield 0xffff.
         assert_eq!(update(0xdd2f, 0x5555, 0x3285), 0x0000);
     }

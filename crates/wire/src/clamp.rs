@@ -108,11 +108,11 @@ mod tests {
     }
 
     proptest! {
-        /// Catches: the header length of the other IP version; a checksum that is not updated, or
-        /// updated as if the option began at an even byte; an MSS that grows; a changed packet
-        /// without SYN.
+        /// Catches: an MSS computed with the header length of the wrong IP version; an MSS that grows;
+        /// a change of a packet without SYN.
+        /// Catches: a checksum that is not updated, or updated as if the option began at an even byte.
         #[test]
-        fn a_syn_asks_for_no_more_than_fits_and_its_checksum_stays_right(
+        fn the_mss_of_a_syn_is_lowered_to_the_packet_length_and_its_checksum_stays_valid(
             v6 in any::<bool>(), flags in any::<u8>(), mss in 1u16.., fits in 100u32..9_000, odd in any::<bool>(),
         ) {
             let [high, low] = mss.to_be_bytes();
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_syn_that_a_digest_covers_or_that_asks_for_nothing_is_left_alone() {
+    fn a_syn_with_a_digest_or_without_an_mss_option_is_not_changed() {
         let digest = [&[2, 4, 5, 180, 19, 18][..], &[7; 16], &[1, 1]].concat();
         for options in [digest, vec![], vec![2, 3, 5, 0], vec![1, 1, 2, 9]] {
             let (mut packet, described) = syn(false, TcpFlags::SYN, options);

@@ -21,8 +21,8 @@ use crate::rewrite::{CHECKSUM, Checksum, halves, header, read, write};
 ///
 /// A wrong TCP checksum stays wrong by the same amount, so a damaged segment yields no valid ACK.
 /// The payload must be summed for this, unless the checksum is [left to a NIC](Checksum::Partial).
-/// Then outer UDP checksums are computed in full, because those of super-packets are unfinished,
-/// too.
+/// In that case, the outer UDP checksums of a super-packet are unfinished too, and are computed in
+/// full.
 ///
 /// Bytes of `head` that become padding, or a trailer of the frame, are set to zero (IEEE 802.3,
 /// section 3.2.7).
@@ -114,7 +114,7 @@ fn shorten_tcp(
     Some(())
 }
 
-/// The change of the one's complement sum over the bytes inside a header. It grows from the inside
+/// The change of the one's complement sum over all bytes inside a header. It grows from the inside
 /// out: each inner length or checksum field that changes is added.
 struct CutEffect {
     /// One's complement sum of the changes of all words up to `end`.
@@ -147,7 +147,7 @@ impl CutEffect {
     ///
     /// Source: RFC 1071, section 2(B) (the two bytes of a sum are swapped if the words begin at an
     /// odd byte).
-    fn leave_trailer(&mut self, frame: &[u8], udp: &Layer) {
+    fn exclude_trailer(&mut self, frame: &[u8], udp: &Layer) {
         let trailer = frame.get(self.end..udp.end).unwrap_or_default();
         if !trailer.is_empty() {
             let sum = checksum::sum(0, trailer);
@@ -178,7 +178,7 @@ impl CutEffect {
         let sum = match checksum {
             Checksum::Finished => {
                 self.add(old, new.into());
-                self.leave_trailer(frame, udp);
+                self.exclude_trailer(frame, udp);
                 checksum::update(sum, u16::MAX, self.change)
             }
             Checksum::Partial => {

@@ -1,5 +1,5 @@
-//! ICMP errors "packet too big": builds one for a packet that exceeds an MTU, and parses those of
-//! routers.
+//! ICMP errors "packet too big": builds an error for a packet that exceeds an MTU, and parses the
+//! errors that routers send.
 //!
 //! Source: RFC 1191, section 4, and RFC 1812, section 4.3.2 (IPv4); RFC 4443, sections 2.4 and 3.2
 //! (IPv6).
@@ -182,35 +182,35 @@ mod tests {
     }
 
     /// Catches: a quotation that is too long or damaged; source and destination exchanged; an MTU
-    /// field of the wrong width; a checksum without the pseudo header.
+    /// field of the wrong width; an ICMPv6 checksum without the pseudo header.
     #[test]
-    fn what_one_end_says_the_other_understands() {
+    fn a_built_error_is_parsed_to_the_same_values() {
         for v6 in [false, true] {
             let (bytes, described) = packet(&datagram(v6));
             let router: IpAddr = if v6 { "2001:db8::9" } else { "10.0.0.9" }.parse().unwrap();
             let other: IpAddr = if v6 { "10.0.0.9" } else { "2001:db8::9" }.parse().unwrap();
             for (from, expected) in [(router, router), (other, described.key.dst.address())] {
-                let told = too_big(&bytes, &described, 1_350, from).unwrap();
-                assert!(told.len() <= if v6 { 1_280 } else { 576 });
-                let head = if v6 { told[8..24].to_vec() } else { told[12..16].to_vec() };
+                let error = too_big(&bytes, &described, 1_350, from).unwrap();
+                assert!(error.len() <= if v6 { 1_280 } else { 576 });
+                let head = if v6 { error[8..24].to_vec() } else { error[12..16].to_vec() };
                 let octets = match expected {
                     IpAddr::V4(it) => it.octets().to_vec(),
                     IpAddr::V6(it) => it.octets().to_vec(),
                 };
                 assert_eq!(head, octets);
-                let read = read_too_big(&told).unwrap();
+                let read = read_too_big(&error).unwrap();
                 assert_eq!((read.mtu, read.ports), (1_350, (7, 8)));
                 assert_eq!(usize::try_from(read.len), Ok(bytes.len()));
                 assert_eq!(read.ends, (described.key.src.address(), described.key.dst.address()));
                 assert_eq!(read.identification, (!v6).then_some(77));
                 let udp = usize::from(described.transport_offset);
                 assert_eq!(Some(read.checksum), word(&bytes, udp + 6));
-                assert_eq!(told[read.payload..][..8], [5; 8]);
-                for at in 0..told.len() {
-                    let mut wrong = told.clone();
+                assert_eq!(error[read.payload..][..8], [5; 8]);
+                for at in 0..error.len() {
+                    let mut wrong = error.clone();
                     wrong[at] ^= 0x10;
                     let changed = read_too_big(&wrong).is_some_and(|it| it.mtu != 1_350);
-                    assert!(!changed && read_too_big(&told[..at]).is_none(), "byte {at}");
+                    assert!(!changed && read_too_big(&error[..at]).is_none(), "byte {at}");
                 }
             }
         }
@@ -218,7 +218,7 @@ mod tests {
 
     /// Catches: errors in response to errors, to later fragments, or to multicast senders.
     #[test]
-    fn of_errors_of_later_fragments_and_of_nobody_nothing_is_told() {
+    fn no_error_is_sent_for_an_error_a_later_fragment_or_a_multicast_sender() {
         let here = "10.0.0.9".parse().unwrap();
         let mut fragment = datagram(false);
         fragment.ip_mut().unwrap().fragment = Some((9, true));

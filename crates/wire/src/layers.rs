@@ -5,7 +5,7 @@
 //! super-packet. `describe` returns only some headers. Headers without a length and without a
 //! checksum are not in the list: Ethernet, VLAN tags, MPLS labels, VXLAN.
 //!
-//! Source: RFC 791, RFC 8200, RFC 768, RFC 2784, and those named in [`tunnel`].
+//! Source: RFC 791, RFC 8200, RFC 768, RFC 2784, and the RFCs that [`tunnel`] cites.
 //!
 //! Differs: the kernel states the offset of the transport header whose checksum it has not
 //! computed. If a valid IP header ends at this offset inside a UDP payload, the payload counts as a

@@ -329,7 +329,7 @@ mod tests {
     /// Catches: sender and target exchanged; a wrong ICMPv6 checksum; an advertisement without the
     /// MAC address.
     #[test]
-    fn two_of_them_find_each_other() {
+    fn two_gateways_resolve_each_other() {
         for v6 in [false, true] {
             let (mut us, mut router) = pair(v6);
             let question = us.ask(second(5)).unwrap();
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_for_others_are_for_others_and_a_next_hop_that_moves_is_followed() {
+    fn requests_for_other_addresses_are_forwarded_and_a_next_hop_that_moves_is_followed() {
         for v6 in [false, true] {
             let (mut us, mut router) = pair(v6);
             let mut third = Neighbour { mac: [2, 0, 0, 0, 0, 0x30], ..router.clone() };
@@ -359,10 +359,10 @@ mod tests {
         }
     }
 
-    /// Catches: an unchecked hop limit, with which hosts beyond a router could spoof neighbour
+    /// Catches: an unchecked hop limit, so that hosts beyond a router could spoof neighbour
     /// discovery.
     #[test]
-    fn what_is_damaged_or_from_afar_is_not_heard() {
+    fn messages_that_are_damaged_or_from_beyond_a_router_are_ignored() {
         let (mut us, mut router) = pair(true);
         let question = us.ask(second(0)).unwrap();
         let Heard::Answer(answer) = router.hear(second(0), &question) else { panic!() };
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn any_beginning_of_a_frame_is_heard_without_a_panic() {
+    fn any_beginning_of_a_frame_is_read_without_a_panic() {
         for v6 in [false, true] {
             let (mut us, mut router) = pair(v6);
             let question = us.ask(second(0)).unwrap();
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_told_the_hardware_address_asks_nobody() {
+    fn a_fixed_hardware_address_is_not_requested() {
         let local = "192.0.2.1".parse().unwrap();
         let mut us = Neighbour::new(local, OURS, NextHop::Mac(ROUTER));
         assert_eq!((us.found(), us.due(), us.ask(second(9))), (Some(ROUTER), None, None));

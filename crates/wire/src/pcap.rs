@@ -1,5 +1,5 @@
-//! Packet captures in the classic pcap format. Written with nanoseconds, and read with nanoseconds
-//! or microseconds.
+//! Packet captures in the classic pcap format. Timestamps are written in nanoseconds, and read in
+//! nanoseconds or microseconds.
 //!
 //! Source: draft-ietf-opsawg-pcap. Only Ethernet frames (link type 1) are supported.
 
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn a_written_capture_is_read_back() {
         let records: Vec<_> = Reader::new(&capture()[..]).unwrap().map(Result::unwrap).collect();
         let time = Time::from_nanos(1_000_000_007);
         assert_eq!(records[0], Record { time, len: 3, bytes: vec![1, 2, 3] });
@@ -248,10 +248,10 @@ mod tests {
         }
     }
 
-    /// Catches: a partial write taken for a complete one; bytes written twice; a last batch that is
+    /// Catches: a partial write that counts as complete; bytes written twice; a last batch that is
     /// lost.
     #[test]
-    fn all_frames_come_whole_and_in_order_however_little_is_taken_at_once() {
+    fn all_frames_are_written_in_order_to_an_output_that_takes_few_bytes_at_once() {
         let zeros = |n: usize| [0, 1, 2_048, 2_049, 9_000][n % 5];
         let frame = |n: usize| (n.to_le_bytes(), Time::from_nanos(n.try_into().unwrap()));
         let mut writer = Writer::new(Slow(Vec::new(), true)).unwrap();
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capture_that_breaks_off_or_lies_about_a_length_is_an_error() {
+    fn a_capture_that_is_cut_off_or_states_a_wrong_length_is_an_error() {
         let good = capture();
         for len in (0..good.len()).filter(|len| ![24, 43].contains(len)) {
             let cut =

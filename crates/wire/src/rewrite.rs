@@ -19,8 +19,8 @@ pub enum Checksum {
 
 /// Writes the fields of `packet` into its frame.
 ///
-/// These are the DSCP and ECN fields. Of TCP, they are sequence and acknowledgement number, control
-/// bits, window, timestamps, and the MSS option of a SYN.
+/// The fields are DSCP and ECN. In a TCP header, they are also sequence and acknowledgement number,
+/// control bits, window, timestamps, and the MSS option of a SYN.
 ///
 /// `head` is the part of the frame that was described, with at least all headers. Only fields that
 /// differ are written. Checksums are updated incrementally, so a wrong checksum stays wrong by the

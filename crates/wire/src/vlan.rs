@@ -1,4 +1,4 @@
-//! VLAN tags, inside a frame or in the metadata that the kernel delivers with a frame.
+//! VLAN tags: inside a frame, or in the metadata that the kernel delivers with a frame.
 
 use crate::ethertype;
 

@@ -170,14 +170,14 @@ fn describe_of(frame: &Frame, hop_limit: Option<u8>) -> Packet {
     packet
 }
 
-/// Catches: each missing condition of the recognition.
+/// Catches: any condition of the recognition that is missing, such as the hop limit or a port.
 #[test]
-fn control_traffic_is_told_from_its_near_misses_with_tags_and_without() {
+fn control_traffic_is_distinguished_from_near_misses_with_tags_and_without() {
     let tag = |tpid| Link::Vlan(VlanTag { tpid, tci: 7 });
     let links = [vec![], vec![tag(0x8100)], vec![tag(0x88a8), tag(0x8100)], vec![Link::Pppoe(9)]];
     for (name, (frame, hop_limit), expected) in table() {
         for link in &links {
-            // A PPPoE session carries only IP here.
+            // `describe` parses a PPPoE session further only if it carries IP.
             if hop_limit.is_none() && matches!(link.first(), Some(Link::Pppoe(_))) {
                 continue;
             }
@@ -189,13 +189,13 @@ fn control_traffic_is_told_from_its_near_misses_with_tags_and_without() {
     }
 }
 
-/// Catches: a station identified by its IP address in place of its MAC address; a forwarded packet
-/// identified by its MAC address alone.
+/// Catches: a sender on the link that is identified by its IP address instead of its MAC address; a
+/// forwarded packet whose sender is identified by the router's MAC address alone.
 #[test]
-fn a_source_is_a_station_or_a_host_behind_a_router() {
+fn a_sender_is_identified_by_its_mac_address_and_beyond_a_router_by_its_ip_address_too() {
     let source = |(frame, hop_limit): Sample, station: u8| {
         let frame = Frame { source: [2, 0, 0, 0, 0, station], ..frame };
-        describe_of(&frame, hop_limit).member
+        describe_of(&frame, hop_limit).queue_index
     };
     let arp = || link([0xff; 6], 0x0806, &[]);
     assert_ne!(source(arp(), 1), source(arp(), 2));
@@ -206,7 +206,7 @@ fn a_source_is_a_station_or_a_host_behind_a_router() {
     let bgp = |from| of_codepoint(tcp((from, 40_000), (HOST, 179), 64), 48);
     assert_ne!(source(bgp("192.0.2.8"), 1), source(bgp("192.0.2.9"), 1));
     let user = udp((HOST, 40_000), (ROUTER, 53), 64);
-    assert_eq!(source(user, 1), Packet::default().member);
+    assert_eq!(source(user, 1), Packet::default().queue_index);
 }
 
 #[test]

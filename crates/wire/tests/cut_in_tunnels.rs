@@ -1,5 +1,5 @@
-//! An ACK that `cut` makes from data in a tunnel equals, byte for byte, a frame that is built
-//! without data.
+//! `cut` makes an ACK from a data segment in a tunnel. The ACK must equal, byte for byte, a frame
+//! that is built without data.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -92,10 +92,10 @@ fn cases() -> Vec<(bool, Vec<(Kind, bool)>)> {
     cases
 }
 
-/// Catches: a header whose length or checksum is not updated; an outer checksum that does not
-/// include the change of an inner IPv6 length or of the outer pseudo header.
+/// Catches: a header whose length or checksum is not updated; an outer checksum without the change
+/// of an inner IPv6 length or of the outer pseudo header.
 #[test]
-fn an_ack_cut_from_data_in_tunnels_is_as_if_built_without_data() {
+fn an_ack_cut_from_data_in_tunnels_equals_a_frame_built_without_data() {
     let payload: Vec<u8> = (0..113).collect();
     for (inner_v6, tunnels) in cases() {
         let (frame, expected) =
@@ -110,7 +110,7 @@ fn an_ack_cut_from_data_in_tunnels_is_as_if_built_without_data() {
 /// bytes that is summed as after an even number; a trailer that is subtracted twice, or from a
 /// checksum that did not include it.
 #[test]
-fn a_trailer_behind_the_inner_packet_leaves_the_outer_checksums() {
+fn a_trailer_after_the_inner_packet_is_excluded_from_the_outer_checksums() {
     const TRAILER: [u8; 3] = [1, 2, 3];
     let ethernet = [Kind::Vxlan, Kind::Geneve];
     for n in 0..16_usize {
@@ -134,7 +134,7 @@ fn a_trailer_behind_the_inner_packet_leaves_the_outer_checksums() {
 
 /// Catches: an IEEE 802.3 length that still counts the data.
 #[test]
-fn the_length_of_an_ieee_802_3_frame_follows() {
+fn the_length_of_an_ieee_802_3_frame_is_updated() {
     for (tags, tunnels) in [(0, vec![]), (1, vec![]), (2, vec![]), (1, vec![(Kind::Vxlan, false)])]
     {
         let [expected, frame] =
@@ -155,7 +155,7 @@ fn snap(frame: &[u8], tags: usize) -> Vec<u8> {
 
 /// Catches: bytes that are written before all conditions for a cut are checked.
 #[test]
-fn where_no_ack_can_be_cut_nothing_changes() {
+fn a_frame_from_which_no_ack_can_be_cut_does_not_change() {
     let data = [1; 99];
     let mut routed = Frame::tcp("[fd00::1]:5".parse().unwrap(), "[fd00::2]:6".parse().unwrap());
     routed.payload = data.to_vec();
@@ -175,13 +175,13 @@ fn where_no_ack_can_be_cut_nothing_changes() {
 
 /// Catches: an unfinished inner checksum that is included in the outer checksum.
 #[test]
-fn where_the_inner_checksum_is_left_to_a_nic_the_outer_ones_are_right_nevertheless() {
+fn with_an_unfinished_inner_checksum_the_outer_checksums_are_finished() {
     let payload: Vec<u8> = (0..113).collect();
     for (inner_v6, tunnels) in cases() {
         let (mut frame, mut expected) =
             (built(&payload, inner_v6, &tunnels), built(&[], inner_v6, &tunnels));
         for bytes in [&mut frame, &mut expected] {
-            leave_to_nic(bytes);
+            set_partial_checksum(bytes);
         }
         let mut head = frame[..expected.len()].to_vec();
         assert!(cut(&frame, &mut head, Checksum::Partial), "{tunnels:?}");
@@ -191,7 +191,7 @@ fn where_the_inner_checksum_is_left_to_a_nic_the_outer_ones_are_right_neverthele
 
 /// Catches: a UDP checksum of zero (no checksum) that gets a value.
 #[test]
-fn an_outer_datagram_without_checksum_keeps_none() {
+fn an_outer_datagram_without_a_checksum_gets_no_checksum() {
     let clear = |mut frame: Vec<u8>| {
         let udp = 14 + 4 + 8 + 20;
         frame[udp + 6..udp + 8].fill(0);
@@ -203,8 +203,8 @@ fn an_outer_datagram_without_checksum_keeps_none() {
     for mode in [Checksum::Finished, Checksum::Partial] {
         let (mut frame, mut expected) = (frame.clone(), expected.clone());
         if mode == Checksum::Partial {
-            leave_to_nic(&mut frame);
-            leave_to_nic(&mut expected);
+            set_partial_checksum(&mut frame);
+            set_partial_checksum(&mut expected);
         }
         let mut head = frame[..expected.len()].to_vec();
         assert!(cut(&frame, &mut head, mode));
@@ -212,10 +212,10 @@ fn an_outer_datagram_without_checksum_keeps_none() {
     }
 }
 
-/// Catches: an ACK that is cut in a tunnel with sequence numbers, or in a tunnel whose lengths
-/// `cut` cannot correct.
+/// Catches: an ACK that is cut in a tunnel with sequence numbers, or in a tunnel of another kind
+/// whose lengths `cut` cannot correct.
 #[test]
-fn no_ack_is_cut_in_other_tunnels() {
+fn no_ack_is_cut_in_numbered_and_unsupported_tunnels() {
     for kind in [Kind::GreNumber, Kind::GtpU] {
         let frame = built(&[1; 99], false, &[(kind, false)]);
         assert!(described(&frame).tcp.is_some());
@@ -226,7 +226,7 @@ fn no_ack_is_cut_in_other_tunnels() {
 
 /// Replaces the checksum of the innermost TCP header by the sum of its pseudo header, as a host
 /// does for a NIC.
-fn leave_to_nic(frame: &mut [u8]) {
+fn set_partial_checksum(frame: &mut [u8]) {
     let packet = described(frame);
     let at = usize::from(packet.transport_offset);
     let len = frame.len() - at;

@@ -1,4 +1,4 @@
-//! Descriptors agree with those of an independent parser, and no input breaks the parser.
+//! Descriptors agree with another parser (`etherparse`), and no input breaks our parser.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -109,7 +109,7 @@ proptest! {
     /// Catches: padding counted as payload; the innermost VLAN tag reported; extension headers in
     /// units of 4 bytes; SACK blocks in reverse order, or with exchanged edges.
     #[test]
-    fn a_descriptor_says_what_an_independent_parser_says(frame in frames(), padding in 0usize..20) {
+    fn a_descriptor_agrees_with_an_independent_parser(frame in frames(), padding in 0usize..20) {
         let mut bytes = frame.bytes();
         let network = link_len(&frame);
         // Padded IPv6 with hop-by-hop options is not recognised behind MPLS labels.
@@ -140,7 +140,7 @@ proptest! {
 
     /// Catches: an IPv4 header that is read beyond the end of the frame.
     #[test]
-    fn whatever_arrives_is_described_within_its_bounds(
+    fn any_frame_is_described_within_its_bounds(
         frame in frames(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
         cut in any::<prop::sample::Index>(),
@@ -197,7 +197,7 @@ fn fragments_of_a_datagram_have_the_same_addresses_and_protocol() {
 }
 
 #[test]
-fn a_fragment_header_on_a_whole_datagram_hides_nothing() {
+fn a_fragment_header_on_an_unfragmented_datagram_hides_no_ports() {
     let mut frame = ipv6();
     frame.ip_mut().unwrap().fragment = Some((0, false));
     let (packet, _) = described(&frame.bytes());
@@ -217,7 +217,7 @@ fn request_and_reply_of_an_echo_are_one_flow() {
 }
 
 #[test]
-fn frames_without_ip_are_one_flow_per_ethertype_both_ways() {
+fn frames_without_ip_are_one_flow_per_ethertype_in_both_directions() {
     let key = |ethertype| described(&Frame::opaque(ethertype, vec![0; 46]).bytes()).0.key;
     let arp = key(0x0806);
     assert_eq!((arp.src.port, arp), (0x0806, arp.reverse()));
@@ -226,7 +226,7 @@ fn frames_without_ip_are_one_flow_per_ethertype_both_ways() {
 }
 
 #[test]
-fn an_extension_header_that_hides_the_rest_ends_the_walk() {
+fn after_an_extension_header_of_unknown_type_no_ports_are_read() {
     for (kind, protocol) in [(50, 50), (59, 59), (135, 135)] {
         let mut frame = ipv6();
         frame.ip_mut().unwrap().extensions = vec![(60, vec![0; 8]), (kind, vec![0; 8])];
@@ -236,7 +236,7 @@ fn an_extension_header_that_hides_the_rest_ends_the_walk() {
 }
 
 #[test]
-fn behind_an_authentication_header_there_are_ports_but_nothing_to_rewrite() {
+fn after_an_authentication_header_ports_are_read_but_tcp_is_not() {
     let mut frame = ipv6();
     frame.ip_mut().unwrap().extensions = vec![(51, [&[0, 4][..], &[0; 22]].concat())];
     let (packet, oddity) = described(&frame.bytes());
@@ -254,10 +254,10 @@ fn a_long_chain_of_extension_headers_hides_nothing() {
     }
 }
 
-/// Catches: an IPv4 authentication header that is not parsed; TCP behind it that may be rewritten;
-/// a header length computed from the wrong byte.
+/// Catches: an IPv4 authentication header that is not parsed; TCP after this header in the
+/// descriptor, so that it may be rewritten; a header length computed from the wrong byte.
 #[test]
-fn behind_authentication_headers_of_ipv4_there_are_ports_but_nothing_to_rewrite() {
+fn after_ipv4_authentication_headers_ports_are_read_but_tcp_is_not() {
     let header = |next: u8| [&[next, 4][..], &[0; 22]].concat();
     let tcp = ipv4().bytes()[34..].to_vec();
     let cases = [header(6), [header(51), header(6)].concat()];
@@ -306,10 +306,11 @@ fn behind(link: &[u8], ip: &[u8]) -> Vec<u8> {
     [&Frame::opaque(0, vec![]).bytes()[..12], link, ip].concat()
 }
 
-/// Catches: a PPP protocol field of one byte that is read as two; SNAP that is not read; SNAP of
-/// another organisation that is read as IP; the ethertype of the other IP version.
+/// Catches: a PPP protocol field of one byte that is read as two bytes; a SNAP header that is not
+/// read, or that is read as IP although it is of another organisation; an ethertype of the wrong IP
+/// version.
 #[test]
-fn ip_behind_short_ppp_and_behind_snap_is_read() {
+fn ip_is_read_after_a_short_ppp_header_and_after_a_snap_header() {
     for (frame, ppp, ethertype) in [(ipv4(), 0x21, [8, 0]), (ipv6(), 0x57, [0x86, 0xdd])] {
         let plain = frame.bytes();
         let (ip, expected) = (&plain[14..], described(&plain).0);
@@ -332,7 +333,7 @@ fn ip_behind_short_ppp_and_behind_snap_is_read() {
 /// Catches: a padded IPv6 packet behind a label that counts as a pseudowire, or a pseudowire that
 /// counts as IPv6.
 #[test]
-fn a_padded_ipv6_packet_behind_a_label_is_read() {
+fn a_padded_ipv6_packet_after_an_mpls_label_is_read() {
     let label = [0x88, 0x47, 0, 1, 1, 64];
     for padding in [0, 1, 4, 46] {
         let ip = [&ipv6().bytes()[14..], &vec![0xa5; padding]].concat();
@@ -351,7 +352,7 @@ fn a_padded_ipv6_packet_behind_a_label_is_read() {
 
 /// Catches: addresses that are ignored because a length in the header is inconsistent.
 #[test]
-fn headers_that_contradict_their_lengths_still_have_addresses() {
+fn addresses_are_read_from_headers_with_inconsistent_lengths() {
     // In each case: a frame, the offset and the value of the changed byte, and the expected fault.
     let cases = [
         (ipv4(), 14, 0x44, Oddity::Ipv4), // header length 16
@@ -398,7 +399,7 @@ fn a_packet_of_protocol_zero_is_an_ip_packet() {
 /// Catches: a PPPoE session that is not parsed because its length exceeds the frame; such a fault
 /// that is not counted.
 #[test]
-fn a_session_longer_than_its_frame_still_has_addresses() {
+fn addresses_are_read_from_a_pppoe_session_longer_than_its_frame() {
     let mut frame = ipv4();
     frame.link.push(Link::Pppoe(9));
     let mut bytes = frame.bytes();
@@ -408,7 +409,7 @@ fn a_session_longer_than_its_frame_still_has_addresses() {
 }
 
 #[test]
-fn the_other_version_under_an_ethertype_is_opaque() {
+fn a_packet_whose_ip_version_contradicts_the_ethertype_is_opaque() {
     for (frame, value, expected) in [(ipv4(), 0x65, Oddity::Ipv4), (ipv6(), 0x45, Oddity::Ipv6)] {
         let mut bytes = frame.bytes();
         bytes[14] = value;
@@ -431,7 +432,7 @@ fn a_frame_cut_before_the_end_of_its_addresses_is_opaque() {
 }
 
 #[test]
-fn a_tcp_header_that_contradicts_itself_leaves_the_ports() {
+fn ports_are_read_from_a_tcp_header_with_an_invalid_length() {
     // Header lengths of 16, and of 60 in a segment of 52 bytes.
     for offset in [0x40, 0xf0] {
         let mut bytes = ipv4().bytes();
@@ -443,7 +444,7 @@ fn a_tcp_header_that_contradicts_itself_leaves_the_ports() {
 }
 
 #[test]
-fn options_before_one_that_has_no_end_count_and_those_after_it_do_not() {
+fn options_before_an_option_of_invalid_length_are_read_and_later_options_are_not() {
     let good = [2, 4, 5, 180];
     for bad in [[3, 0, 1, 1], [3, 1, 1, 1], [9, 40, 1, 1], [1, 1, 1, 8]] {
         let mut frame = ipv4();
@@ -463,7 +464,7 @@ fn options_before_one_that_has_no_end_count_and_those_after_it_do_not() {
 /// Catches: parsing that stops at an option with a wrong length, or uses the option; a segment with
 /// such an option that counts as bare.
 #[test]
-fn an_option_of_wrong_length_is_skipped_by_its_length() {
+fn an_option_of_wrong_length_for_its_kind_is_skipped() {
     let wrong: [&[u8]; 6] = [
         &[2, 3, 5],                          // MSS
         &[3, 4, 9, 1],                       // window scale
@@ -489,7 +490,7 @@ fn an_option_of_wrong_length_is_skipped_by_its_length() {
 }
 
 #[test]
-fn unknown_options_are_passed_and_too_large_a_shift_counts_as_fourteen() {
+fn unknown_options_are_skipped_and_a_window_scale_above_fourteen_counts_as_fourteen() {
     let mut frame = ipv4();
     let header = frame.tcp_mut().unwrap();
     header.flags = TcpFlags(TcpFlags::SYN);
@@ -533,7 +534,7 @@ fn ae_and_reserved_bits_are_read_and_a_segment_with_them_is_not_bare() {
 }
 
 #[test]
-fn a_digest_over_the_header_is_told() {
+fn a_digest_over_the_header_is_recorded() {
     let digests = [[&[19, 18][..], &[7; 16], &[1, 1]].concat(), [&[29, 16][..], &[7; 14]].concat()];
     for options in digests {
         let mut frame = ipv4();
@@ -545,7 +546,7 @@ fn a_digest_over_the_header_is_told() {
 }
 
 #[test]
-fn super_packets_too_long_for_their_length_field_are_measured_by_the_frame() {
+fn the_length_of_a_super_packet_too_long_for_its_length_field_is_that_of_the_frame() {
     for mut frame in [ipv4(), ipv6()] {
         frame.payload = vec![0; 100_000];
         let bytes = frame.bytes();
@@ -559,7 +560,7 @@ fn super_packets_too_long_for_their_length_field_are_measured_by_the_frame() {
 }
 
 #[test]
-fn a_pseudowire_that_looks_like_ip_is_left_alone() {
+fn a_pseudowire_that_looks_like_ip_is_not_parsed_as_ip() {
     let mut frame = Frame::opaque(0x0800, vec![0; 60]);
     frame.link.push(Link::Mpls(16));
     // MAC addresses that begin with the four bits 4 or 6, directly behind the label.
@@ -589,7 +590,7 @@ fn a_priority_tag_is_no_vlan() {
 }
 
 #[test]
-fn stacked_headers_without_end_are_not_followed() {
+fn an_endless_stack_of_headers_is_not_followed() {
     for link in [Link::vlan(1), Link::Mpls(3)] {
         let mut frame = ipv4();
         frame.link = vec![link; 9];

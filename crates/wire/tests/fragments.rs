@@ -41,10 +41,10 @@ fn part(frame: &Frame, offset: u16, more: bool) -> Frame {
 }
 
 /// Catches: ports that are missing; ports of a later fragment that are read from its data; a
-/// fragment's descriptor with `tcp`, `transport_offset` or a UDP checksum; an identification that
-/// is read from the flags.
+/// fragment's descriptor that has `tcp`, `transport_offset` or a UDP checksum; an identification
+/// that is read at the offset of the flags.
 #[test]
-fn a_first_fragment_has_its_ports_and_nothing_else() {
+fn the_descriptor_of_a_first_fragment_has_ports_but_no_transport_header() {
     for (src, dst) in ends() {
         for frame in [udp(src, dst), tcp(src, dst)] {
             let (whole, _) = described(&frame.bytes());
@@ -83,7 +83,7 @@ fn a_first_fragment_without_its_ports_is_tiny() {
 /// Catches: an extension header that counts as the protocol; ports that are read from an extension
 /// header; a chain of extension headers that continues in a later fragment and counts as complete.
 #[test]
-fn extension_headers_in_a_first_fragment_hide_no_ports() {
+fn ports_are_read_after_extension_headers_in_a_first_fragment() {
     let (src, dst) = ends()[1];
     let udp = udp(src, dst);
     let mut bytes = part(&udp, 0, true).bytes();
@@ -111,10 +111,10 @@ fn authentication(next: u8) -> Vec<u8> {
 }
 
 /// Catches: an authentication header of IPv4 that counts as the protocol; only one of two headers
-/// passed; a missing mark, without which later fragments do not find the first one; a header that
-/// is passed although it is cut short.
+/// skipped; a first fragment that is not marked as authenticated, so that later fragments do not
+/// find it; a header that is skipped although it is cut short.
 #[test]
-fn an_authentication_header_in_an_ipv4_first_fragment_hides_no_ports() {
+fn ports_are_read_after_an_authentication_header_in_an_ipv4_first_fragment() {
     let (src, dst) = ends()[0];
     let whole = udp(src, dst);
     // Ethernet has 14 bytes, and IPv4 has 20.
@@ -171,8 +171,8 @@ fn police() -> Gateway {
 }
 
 /// Offers 24 Mbit/s of datagrams in two fragments each, for ten seconds of virtual time.
-///
-/// Catches: missing ports of first fragments; later fragments that do not look up their first
+/// Catches: first fragments without ports; later fragments to which the policy does not apply,
+/// because they do not look up their first fragment.
 /// fragment.
 #[test]
 fn fragments_of_a_policed_port_pass_at_the_rate_of_the_policy() {

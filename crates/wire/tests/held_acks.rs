@@ -1,8 +1,8 @@
-//! ACKs that were held arrive with the flags, window and options of their own acknowledgement
-//! number.
+//! Flags, window and options of a held ACK must still belong to its acknowledgement number when it
+//! arrives.
 //!
-//! Scripted end points exchange data through a gateway that holds their ACKs. The tests compare the
-//! ACKs that arrive with the ACKs that were sent.
+//! Scripted end points exchange data through a gateway that holds their ACKs (ACK control). The
+//! tests compare the ACKs that arrive with the ACKs that were sent.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -56,7 +56,8 @@ fn run(control: &str, script: Script) -> ([End; 2], Report) {
     (ends, report)
 }
 
-/// Checks that every segment arrived unchanged and in order.
+/// Checks that every segment arrived unchanged and in order. `said` are the sent segments, `heard`
+/// the received.
 fn as_it_was(said: &[Said], heard: &[Said]) -> Result<(), String> {
     let different = said.iter().zip(heard).position(|(said, heard)| said != heard);
     if let Some(at) = different {
@@ -65,9 +66,9 @@ fn as_it_was(said: &[Said], heard: &[Said]) -> Result<(), String> {
     if said.len() == heard.len() { Ok(()) } else { Err("a segment was lost or made".to_owned()) }
 }
 
-/// Checks that flags, window and options of each ACK belong to its acknowledgement number. A step
-/// of a stretch ACK may have those of the stretch ACK. ACKs with special flags or options must all
-/// arrive.
+/// Checks that flags, window and options of each ACK belong to its acknowledgement number. The
+/// gateway may release an ACK for many segments (a stretch ACK) in several steps. Such a step may
+/// have the fields of the stretch ACK. ACKs with special flags or options must all arrive.
 fn with_its_number(said: &[Said], heard: &[Said]) -> Result<(), String> {
     let mut by_ack: BTreeMap<u32, Vec<&Said>> = BTreeMap::new();
     let mut by_seq: BTreeMap<u32, Vec<&Said>> = BTreeMap::new();
@@ -116,8 +117,8 @@ fn with_its_number(said: &[Said], heard: &[Said]) -> Result<(), String> {
     }
 }
 
-/// Returns `true` if `heard` equals `said`. It may have been cut from a data segment, and may have
-/// a later timestamp value.
+/// Returns `true` if the received segment `heard` equals the sent segment `said`. It may have been
+/// cut from a data segment, and may have a later timestamp value.
 fn agrees(said: &Said, heard: &Said) -> bool {
     let cut = if said.payload > heard.payload { TcpFlags::PSH | TcpFlags::CWR } else { 0 };
     said.ack == heard.ack
@@ -127,16 +128,16 @@ fn agrees(said: &Said, heard: &Said) -> bool {
         && said.value <= heard.value
 }
 
-/// Returns `true` for a segment that has only sequence numbers, window and timestamps.
+/// Returns `true` for a segment that carries only sequence numbers, window and timestamps.
 fn is_bare(said: &Said) -> bool {
     let options = if said.options.starts_with(&[1, 1, 8, 10]) { 12 } else { 0 };
     said.flags == u16::from(TcpFlags::ACK) && said.options.len() == options
 }
 
-/// Catches: ACKs with AccECN counters that are stored as records, which lose the counters; counters
-/// of another ACK; merged ACKs with a counter of zero.
+/// Catches: AccECN counters that are lost, because their ACK is stored without its options;
+/// counters of another ACK; merged ACKs with a counter of zero.
 #[test]
-fn counters_of_accecn_arrive_with_the_ack_that_states_them() {
+fn accecn_counters_arrive_with_the_ack_that_carried_them() {
     everywhere(Script { ecn: EcnScript::Accurate, ..script() }, as_it_was);
     // Also with the AccECN options of RFC 9768, section 3.2.3.
     for kind in [172, 174] {
@@ -148,24 +149,25 @@ fn counters_of_accecn_arrive_with_the_ack_that_states_them() {
 /// Catches: an ACK that is cut from an AccECN data segment; data with counters that belong to a
 /// higher acknowledgement number.
 #[test]
-fn counters_of_accecn_arrive_with_data_both_ways() {
+fn accecn_counters_arrive_with_data_in_both_directions() {
     let ecn = EcnScript::Accurate;
     everywhere(Script { ecn, both_ways: true, ..script() }, as_it_was);
     everywhere(Script { ecn, both_ways: true, loss: 97, sack: true, ..script() }, as_it_was);
 }
 
-/// Catches: ACKs with AE or CWR that are stored as records in a flow whose SYN was not seen.
+/// Catches: AE or CWR flags that are lost, because their ACK is stored without flags in a flow
+/// whose SYN was not seen.
 #[test]
-fn counters_arrive_where_no_syn_spoke_of_accecn() {
+fn accecn_counters_arrive_without_negotiation_in_the_syn() {
     let ecn = EcnScript::Unsaid;
     everywhere(Script { ecn, ..script() }, with_its_number);
     everywhere(Script { ecn, loss: 97, sack: true, ..script() }, with_its_number);
 }
 
-/// Catches: an ECN echo that is lost when its ACK is stored as a record; an echo that moves to
+/// Catches: an ECN echo that is lost when its ACK is held; an echo that moves to
 /// another acknowledgement number.
 #[test]
-fn echoes_of_classic_ecn_arrive_with_their_number_one_way_and_both() {
+fn echoes_of_classic_ecn_arrive_with_their_acknowledgement_number() {
     let ecn = EcnScript::Classic;
     everywhere(Script { ecn, ..script() }, with_its_number);
     everywhere(Script { ecn, both_ways: true, ..script() }, with_its_number);
@@ -173,14 +175,14 @@ fn echoes_of_classic_ecn_arrive_with_their_number_one_way_and_both() {
 
 /// Catches: MPTCP DSS options that move to another ACK, or vanish with their ACK.
 #[test]
-fn options_of_mptcp_arrive_with_the_ack_that_states_them() {
+fn options_of_mptcp_arrive_with_the_ack_that_carried_them() {
     everywhere(Script { mptcp: true, ..script() }, as_it_was);
     everywhere(Script { mptcp: true, both_ways: true, loss: 97, ..script() }, as_it_was);
 }
 
 /// Catches: an unknown option that is lost, or moves to another ACK.
 #[test]
-fn unknown_options_arrive_with_the_ack_that_states_them() {
+fn unknown_options_arrive_with_the_ack_that_carried_them() {
     for kind in [172, 174, 254] {
         everywhere(Script { option: Some(kind), ..script() }, with_its_number);
     }
@@ -193,7 +195,7 @@ fn unknown_options_arrive_with_the_ack_that_states_them() {
 
 /// Catches: steps of a stretch ACK, or duplicate ACKs, that echo the timestamp of a newer ACK.
 #[test]
-fn each_ack_echoes_its_own_timestamp_in_steps_and_duplicates_too() {
+fn each_ack_echoes_its_own_timestamp_also_in_steps_and_duplicates() {
     everywhere(Script { stretch: 8, ..script() }, with_its_number);
     everywhere(Script { stretch: 8, loss: 53, ..script() }, with_its_number);
     everywhere(Script { loss: 53, ..script() }, with_its_number);
@@ -202,7 +204,7 @@ fn each_ack_echoes_its_own_timestamp_in_steps_and_duplicates_too() {
 
 /// Catches: SACK blocks of another ACK; SACK blocks on data with a lower acknowledgement number.
 #[test]
-fn selective_acks_arrive_with_their_number() {
+fn sack_blocks_arrive_with_their_acknowledgement_number() {
     everywhere(Script { sack: true, loss: 53, ..script() }, with_its_number);
     everywhere(Script { sack: true, loss: 53, both_ways: true, ..script() }, with_its_number);
 }

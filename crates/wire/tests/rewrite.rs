@@ -16,7 +16,8 @@ fn described(frame: &[u8]) -> Packet {
     frames::described(frame).0
 }
 
-/// The sums over the IP header and over the transport packet. 0xffff means a correct checksum.
+/// The sums over the IP header and over the transport packet. A sum of 0xffff means a correct
+/// checksum.
 fn sums(frame: &[u8], packet: &Packet) -> (u16, u16) {
     let (network, transport) =
         (usize::from(packet.network_offset), usize::from(packet.transport_offset));
@@ -79,7 +80,7 @@ proptest! {
     /// Catches: sequence numbers or control bits that are not written; timestamps or an MSS option
     /// at an odd byte that are summed as at an even byte.
     #[test]
-    fn a_rewritten_frame_reads_as_intended_and_its_checksums_stay_as_they_were(
+    fn a_rewritten_frame_has_the_new_fields_and_wrong_checksums_stay_wrong(
         frame in frames(),
         (dscp, ecn) in (0u8..64, ecns()),
         [high, low, window] in [words(), words(), words()],
@@ -120,7 +121,7 @@ proptest! {
     /// Catches: a checksum update for a field that does not change, which turns a checksum of
     /// 0xffff into zero.
     #[test]
-    fn rewriting_what_is_there_changes_no_byte(frame in frames()) {
+    fn a_rewrite_with_the_same_values_changes_no_byte(frame in frames()) {
         let mut bytes = frame.bytes();
         if described(&bytes).tcp.is_some() {
             let checksum = usize::from(described(&bytes).transport_offset) + 16;
@@ -137,7 +138,7 @@ proptest! {
     /// Catches: payload bytes that remain where the frame had padding; a PPP protocol field of one
     /// byte that counts as two.
     #[test]
-    fn an_ack_cut_from_data_is_whole_and_its_checksums_stay_as_they_were(
+    fn an_ack_cut_from_data_is_valid_and_wrong_checksums_stay_wrong(
         mut frame in frames(),
         payload in prop::collection::vec(any::<u8>(), 1..40),
         padding in 0usize..6,
@@ -177,7 +178,7 @@ proptest! {
 
     /// Catches: a partial checksum that is treated as a finished one.
     #[test]
-    fn an_ack_cut_from_a_super_packet_is_left_to_the_same_nic(frame in frames()) {
+    fn an_ack_cut_from_a_super_packet_keeps_a_partial_checksum(frame in frames()) {
         let mut bytes = frame.bytes();
         let whole = described(&bytes);
         let Some(tcp) = whole.tcp.filter(|tcp| !tcp.authenticated && tcp.payload > 0) else {
@@ -191,10 +192,10 @@ proptest! {
         prop_assert_eq!(sums(&head, &after), (0xffff, 0xffff));
     }
 
-    /// Catches: window or ACK number added to a partial checksum; a pseudo header whose length
+    /// Catches: the window or ACK number added to a partial checksum; a pseudo header whose length
     /// includes padding.
     #[test]
-    fn a_partial_checksum_is_completed_to_the_right_one_even_after_rewriting(
+    fn a_partial_checksum_is_completed_correctly_even_after_rewriting(
         frame in frames(),
         window in words(),
         padding in 0usize..4,
@@ -223,7 +224,7 @@ proptest! {
 }
 
 #[test]
-fn a_udp_checksum_that_comes_out_as_zero_is_sent_as_all_ones() {
+fn a_udp_checksum_of_zero_is_sent_as_all_ones() {
     let mut frame = Frame::udp("10.0.0.1:5".parse().unwrap(), "10.0.0.2:6".parse().unwrap());
     frame.payload = vec![0; 2];
     let checksum = frame.bytes()[40..42].to_vec();
@@ -245,7 +246,7 @@ fn a_udp_checksum_that_comes_out_as_zero_is_sent_as_all_ones() {
 }
 
 #[test]
-fn fragments_keep_the_checksum_they_have() {
+fn the_checksum_of_a_fragment_is_not_completed() {
     let mut frame = Frame::udp("10.0.0.1:5".parse().unwrap(), "10.0.0.2:6".parse().unwrap());
     frame.ip_mut().unwrap().fragment = Some((0, true));
     let mut bytes = frame.bytes();
@@ -256,7 +257,7 @@ fn fragments_keep_the_checksum_they_have() {
 }
 
 #[test]
-fn a_tag_from_metadata_stands_where_the_wire_had_it() {
+fn a_vlan_tag_from_metadata_is_inserted_where_it_was_on_the_wire() {
     let mut frame = Frame::echo("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap(), 1);
     let mut buffer = [vec![0; VlanTag::LEN], frame.bytes()].concat();
     let tag = VlanTag { tpid: 0x88a8, tci: 0x6007 };

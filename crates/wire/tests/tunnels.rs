@@ -32,8 +32,8 @@ fn ip(frame: &mut Frame) -> &mut Ip {
     }
 }
 
-/// A frame with `payload` behind an outer IPv4 or IPv6 header and `transport`. It is in VLAN 5, and
-/// is marked ECT(0) and EF.
+/// A frame with `payload` behind an outer IPv4 or IPv6 header and `transport`. Its headers state
+/// VLAN 5, ECT(0) and the DS codepoint EF.
 fn outer(transport: Transport, payload: Vec<u8>, v6: bool) -> Frame {
     let (src, dst) = if v6 { ("fd00::1", "fd00::2") } else { ("192.0.2.1", "192.0.2.2") };
     let (src, dst) = (src.parse().unwrap(), dst.parse().unwrap());
@@ -52,7 +52,7 @@ fn vxlan(vni: u8, inner: &[u8]) -> Vec<u8> {
 /// Catches: ECN and DS codepoint read from the inner header; flow key, segment or offset read from
 /// the outer header; an outer key that is not stored.
 #[test]
-fn addresses_are_those_inside_and_marks_those_outside() {
+fn the_key_is_read_inside_a_tunnel_and_ecn_and_dscp_outside() {
     let plain = {
         let mut packet = Packet::default();
         let bytes = inner().bytes();
@@ -83,7 +83,7 @@ fn addresses_are_those_inside_and_marks_those_outside() {
 /// Catches: a VLAN tag inside a tunnel that is ignored, or that counts as the tag of the outer
 /// frame.
 #[test]
-fn a_vlan_inside_a_tunnel_is_read_beside_that_of_the_outer_frame() {
+fn the_vlan_inside_a_tunnel_and_the_outer_vlan_are_both_read() {
     let mut inside = inner();
     inside.link.push(Link::vlan(20));
     let bytes = outer(Transport::Udp(40_000, 4789), vxlan(9, &inside.bytes()), false).bytes();
@@ -92,13 +92,13 @@ fn a_vlan_inside_a_tunnel_is_read_beside_that_of_the_outer_frame() {
     assert_eq!(packet.key.dst, Endpoint::v4([10, 9, 0, 1], 80));
 }
 
-/// RFC 6040, section 4.2: a mark is written to the outermost header, and only if this header is
-/// ECN-capable.
+/// RFC 6040, section 4.2: a congestion mark is written to the outermost header, and only if this
+/// header is ECN-capable.
 ///
-/// Catches: an inner codepoint that is marked, or that decides about the mark; an outer checksum
-/// that is not updated.
+/// Catches: a mark in the inner header; an inner codepoint that decides about the mark; an outer
+/// checksum that is not updated.
 #[test]
-fn a_mark_goes_to_the_outer_header_if_that_is_ecn_capable() {
+fn a_congestion_mark_is_written_to_an_ecn_capable_outer_header() {
     for (codepoint, marked) in [(Ecn::NotEct, false), (Ecn::Ect0, true), (Ecn::Ect1, true)] {
         let inside = inner().bytes();
         let frame = |codepoint| {
@@ -114,7 +114,8 @@ fn a_mark_goes_to_the_outer_header_if_that_is_ecn_capable() {
     }
 }
 
-/// Catches: three tunnels read; only one tunnel read; the innermost of three packets described.
+/// Catches: a third tunnel that is read; a second tunnel that is not read; the third inner packet
+/// described.
 #[test]
 fn two_tunnels_are_read_and_a_third_is_payload() {
     let ends = |n: u8| (([192, 0, 2, n], 40_000).into(), ([198, 51, 100, n], 4789).into());
@@ -133,8 +134,8 @@ fn two_tunnels_are_read_and_a_third_is_payload() {
     }
 }
 
-/// Catches: an outer fragment whose payload is parsed as a tunnel; a packet that has only the port
-/// of a tunnel, and gets another descriptor for it.
+/// Catches: an outer fragment whose payload is parsed as a tunnel; a packet that is described by
+/// its payload, because it has the port of a tunnel protocol.
 #[test]
 fn fragments_and_packets_that_only_look_like_tunnels_keep_their_outer_key() {
     let mut first = outer(Transport::Other(4), inner().bytes()[14..].to_vec(), false);
@@ -171,7 +172,7 @@ fn ethernet_over_mpls_is_described_by_its_inner_packet() {
 
 /// Catches: TCP in a tunnel behind an authentication header, which must not be rewritten.
 #[test]
-fn a_tunnel_behind_an_authentication_header_is_not_looked_into() {
+fn a_tunnel_after_an_authentication_header_is_not_parsed() {
     let mut frame = outer(Transport::Other(4), inner().bytes()[14..].to_vec(), true);
     assert!(read(&frame.bytes()).0.tcp.is_some());
     ip(&mut frame).extensions =

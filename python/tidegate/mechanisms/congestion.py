@@ -50,7 +50,7 @@ def cubic(
             8511. Values: at most 1. Default: ``0.7``.
         fast_convergence: Fast convergence: a flow whose share shrinks yields faster. Default:
             ``true``.
-        hystart: The first slow start is HyStart++'s. Default: ``true``.
+        hystart: The first slow start uses HyStart++. Default: ``true``.
     """
     return table(
         "cubic",
@@ -73,11 +73,11 @@ def vegas(
     """Keeps a fixed number of its own segments in the queue.
 
     Args:
-        alpha: The window grows if fewer segments are queued. Linux has 2, ns-2 has 1. Default:
-            ``2``.
-        beta: The window shrinks if more segments are queued. Linux has 4, ns-2 has 3. Default:
-            ``4``.
-        gamma: Slow start ends if more segments are queued. Default: ``1``.
+        alpha: The window grows if fewer segments than this are queued. Linux has 2, ns-2 has 1.
+            Default: ``2``.
+        beta: The window shrinks if more segments than this are queued. Linux has 4, ns-2 has 3.
+            Default: ``4``.
+        gamma: Slow start ends if more segments than this are queued. Default: ``1``.
         double_every: In slow start the window doubles once per this many round trips. The paper
             of Vegas and ns-2 have 2. Default: ``1``.
         after_loss: Factor of the window after a loss or ECN-Echo. ns-2 uses 0.75 for a segment
@@ -103,9 +103,9 @@ def vegas_ns2(
     """Vegas as in ns-2, with the weight of ``itcp``.
 
     Args:
-        alpha: The window grows if fewer segments are queued. Default: ``1``.
-        beta: The window shrinks if more segments are queued. Default: ``3``.
-        gamma: Slow start ends if more segments are queued. Default: ``1``.
+        alpha: The window grows if fewer segments than this are queued. Default: ``1``.
+        beta: The window shrinks if more segments than this are queued. Default: ``3``.
+        gamma: Slow start ends if more segments than this are queued. Default: ``1``.
         theta: The weight. It may change during the connection. Default: ``1``.
     """
     return table(
@@ -174,7 +174,7 @@ def aggregate_fair(
 
     Args:
         omega: The aggregate is as fast as this many connections with the mean round-trip time.
-            Default: their number.
+            Default: the number of its connections.
     """
     return table(
         "aggregate-fair",
@@ -211,8 +211,8 @@ def dctcp(
     Args:
         gain: Weight of the newest window in the estimate. Values: at most 1. Default:
             ``0.0625``.
-        alpha: The estimate before the first window; at 1, all bytes are marked. Values: at most
-            1. Default: ``1``.
+        alpha: The estimate before the first window. With 1, all bytes count as marked. Values:
+            at most 1. Default: ``1``.
     """
     return table(
         "dctcp",
@@ -253,7 +253,7 @@ def copa(
 
     Args:
         target: Target of segments in the queue, 1 / delta. Default: ``2``.
-        after_loss: Part of the bytes in flight that a loss or an echo leaves as the window.
+        after_loss: Window after a loss or an ECN-Echo, as a part of the bytes in flight.
             Values: at most 1. Default: ``0.5``.
     """
     return table(

@@ -49,7 +49,9 @@ def heuristic(
     buckets: int | None = None,
     rounds: Literal["next", "all"] | None = None,
 ) -> dict[str, Any]:
-    """Trackers for the flows that pass a small filter, which stand for all.
+    """Trackers for the flows that pass a small filter.
+
+    These flows represent all flows.
 
     Args:
         tracker: Estimator of the window and the round trips of a flow. Default: ``"two-way"``.
@@ -90,7 +92,9 @@ def coverage(
     stages: int | None = None,
     buckets: int | None = None,
 ) -> dict[str, Any]:
-    """Trackers for the flows that carry most of the bytes; other traffic counts at its rate.
+    """Trackers for the flows that carry most of the bytes.
+
+    Other traffic is counted by its rate.
 
     Args:
         tracker: Estimator of the window and the round trips of a flow. Default: ``"two-way"``.

@@ -37,7 +37,7 @@ def fixed(
             load. Values: below 1. Default: ``0.1``.
         service: With ``measured``: the samples that define the service rate. Default:
             ``"mean"``.
-        beta: A decrease takes this part of the weight. Values: below 1. Default: ``0.2``.
+        beta: A decrease reduces the weight by this part. Values: below 1. Default: ``0.2``.
         low_threshold: With ``literal``: no increase while the mean queue is below this part of
             ``max_queue``. Default: ``0.2``.
         high_threshold: With ``literal``: an increase, and no decrease, while the mean queue is
@@ -94,7 +94,7 @@ def literal(
             load. Values: below 1. Default: ``0.1``.
         service: With ``measured``: the samples that define the service rate. Default:
             ``"mean"``.
-        beta: A decrease takes this part of the weight. Values: below 1. Default: ``0.2``.
+        beta: A decrease reduces the weight by this part. Values: below 1. Default: ``0.2``.
         low_threshold: With ``literal``: no increase while the mean queue is below this part of
             ``max_queue``. Default: ``0.2``.
         high_threshold: With ``literal``: an increase, and no decrease, while the mean queue is
@@ -151,7 +151,7 @@ def measured(
             load. Values: below 1. Default: ``0.1``.
         service: With ``measured``: the samples that define the service rate. Default:
             ``"mean"``.
-        beta: A decrease takes this part of the weight. Values: below 1. Default: ``0.2``.
+        beta: A decrease reduces the weight by this part. Values: below 1. Default: ``0.2``.
         low_threshold: With ``literal``: no increase while the mean queue is below this part of
             ``max_queue``. Default: ``0.2``.
         high_threshold: With ``literal``: an increase, and no decrease, while the mean queue is
@@ -208,7 +208,7 @@ def proportional(
             load. Values: below 1. Default: ``0.1``.
         service: With ``measured``: the samples that define the service rate. Default:
             ``"mean"``.
-        beta: A decrease takes this part of the weight. Values: below 1. Default: ``0.2``.
+        beta: A decrease reduces the weight by this part. Values: below 1. Default: ``0.2``.
         low_threshold: With ``literal``: no increase while the mean queue is below this part of
             ``max_queue``. Default: ``0.2``.
         high_threshold: With ``literal``: an increase, and no decrease, while the mean queue is

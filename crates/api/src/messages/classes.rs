@@ -12,7 +12,7 @@ use tidegate_core::scheduler::{Ratio, SchedulerSpec, Term, TermForm, TermValue};
 use tidegate_core::units::duration;
 use tidegate_core::{Bytes, Chance, Factor, Rate};
 
-use super::{Count, Marking};
+use super::{Count, Marking, Mechanisms};
 
 /// The classes that share the link.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -30,6 +30,9 @@ pub struct Class {
     pub parent: Option<String>,
     /// "up" or "down".
     pub direction: String,
+    /// Scheduler, queue discipline and marking in force.
+    #[serde(default)]
+    pub mechanisms: Mechanisms,
     /// Rate that it may send regardless of other traffic, in bits per second.
     pub guarantee_bps: u64,
     /// Largest rate of the class, in bits per second. None: only the bound of its parent applies.

@@ -27,8 +27,8 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// A profile for packets of up to `longest` charged bytes, without a
-    /// [`max_packet`](Self::max_packet).
+    /// A profile for packets of up to `longest` charged bytes. It has no limit on the length of IP
+    /// packets, which [`with_max_packet`](Self::with_max_packet) adds.
     ///
     /// # Errors
     ///
@@ -55,7 +55,7 @@ impl Profile {
         Ok(Self { mean, peak, burst, max_packet: None })
     }
 
-    /// The same profile, to which IP packets longer than `longest` never conform.
+    /// This profile with a limit: IP packets longer than `longest` never conform.
     ///
     /// Source: `aggregates`, section 3 (L_m, the longest packet); RFC 2210, section 3.1 (maximum
     /// packet size M).
@@ -81,7 +81,7 @@ impl Profile {
         self.mean
     }
 
-    /// Highest rate of a burst. `None` for the rate of the port.
+    /// Highest rate of a burst. `None` if a burst departs at the rate of the port.
     #[must_use]
     #[inline]
     pub const fn peak(&self) -> Option<Rate> {
@@ -110,7 +110,7 @@ impl Profile {
         self.max_packet.is_some_and(|longest| packet.longest_ip_len() > longest)
     }
 
-    /// The same profile with the burst reduced to at most `most`.
+    /// This profile with a burst of at most `most`.
     #[inline]
     pub fn with_burst_of(self, most: Bytes) -> Self {
         Self { burst: self.burst.min(most), ..self }

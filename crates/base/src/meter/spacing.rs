@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packets_keep_their_distance_and_a_pause_earns_nothing() {
+    fn packets_keep_their_spacing_and_an_idle_time_earns_no_burst() {
         let mut peak = PeakSpacing::new(Rate::from_mbps(8), Duration::ZERO);
         let at = Time::from_millis(5);
         assert!(peak.try_take(at, Bytes(1_000)));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn lateness_within_the_tolerance_is_made_up_for() {
+    fn a_late_packet_within_the_tolerance_is_made_up_for() {
         let mut peak = PeakSpacing::new(Rate::from_mbps(8), Duration::from_millis(2));
         let tick = |n: u64| Time::from_millis(100 + 2 * n);
         let sent = (0..50).map(|n| (0..9).filter(|_| peak.try_take(tick(n), Bytes(1_000))).count());

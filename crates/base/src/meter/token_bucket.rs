@@ -50,7 +50,7 @@ impl TokenBucket {
         self.tokens = self.tokens.min(self.depth);
     }
 
-    /// Takes tokens for `len` bytes if the bucket has them. Returns `true` if it had.
+    /// Takes tokens for `len` bytes if the bucket has enough. Returns `true` if they were taken.
     #[inline]
     pub fn try_take(&mut self, now: Time, len: Bytes) -> bool {
         self.refill(now);
@@ -69,7 +69,8 @@ impl TokenBucket {
         Bytes(self.tokens.max(0).cast_unsigned() / NANOBITS_PER_BYTE)
     }
 
-    /// The tokens that the bucket will have at `now`, in whole bytes, if none are taken until then.
+    /// The tokens that the bucket will have at `now`, in whole bytes, if no tokens are taken until
+    /// then.
     #[must_use]
     #[inline]
     pub fn tokens_at(&self, now: Time) -> Bytes {
@@ -77,7 +78,7 @@ impl TokenBucket {
         then.available(now)
     }
 
-    /// The earliest time at which `len` bytes can be taken, if none are taken until then.
+    /// The earliest time at which `len` bytes can be taken, if no tokens are taken until then.
     #[must_use]
     #[inline]
     pub fn ready_at(&self, len: Bytes) -> Time {
@@ -115,7 +116,7 @@ impl TokenBucket {
         self.depth
     }
 
-    /// Takes `len` tokens. The caller has checked that the bucket has them, or is full.
+    /// Takes `len` tokens. The caller has checked that the bucket has so many, or is full.
     #[inline]
     pub const fn charge(&mut self, len: Nanobits) {
         self.tokens -= len;
@@ -133,7 +134,8 @@ impl TokenBucket {
     }
 
     /// Refills the bucket up to `now`.
-    // Saturation loses no tokens: a sum that overflows exceeds the depth anyway.
+    // Saturating arithmetic loses no tokens, because a sum that overflows would exceed the depth
+    // anyway.
     #[inline]
     pub fn refill(&mut self, now: Time) {
         let elapsed = now.nanos().saturating_sub(self.updated.nanos());
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fastest_and_deepest_bucket_is_exact_and_a_stopped_one_never_ready() {
+    fn the_fastest_and_deepest_bucket_is_exact_and_a_bucket_with_rate_zero_is_never_ready() {
         let deepest = Profile::MAX_BURST;
         let mut bucket = TokenBucket::new(Rate::from_mbps(100_000), deepest, Time::ZERO);
         assert!(bucket.try_take(Time::ZERO, deepest));

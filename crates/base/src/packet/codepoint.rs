@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codepoints_go_by_name_or_number() {
+    fn a_codepoint_is_read_by_name_or_by_number() {
         let numbers = ["EF", "AF11", "cs1", "LE", "DF", "AF43", "63", "0"]
             .map(|text| text.parse::<Codepoint>().unwrap().number());
         assert_eq!(numbers, [46, 10, 8, 1, 0, 38, 63, 0]);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn files_name_them_or_number_them() {
+    fn files_give_codepoints_as_names_or_numbers() {
         #[derive(serde::Deserialize)]
         struct File {
             all: Vec<Codepoint>,

@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_that_grows_place_by_place_is_moved_seldom_and_has_little_in_reserve() {
+    fn a_list_that_grows_entry_by_entry_is_moved_seldom_and_has_little_unused_capacity() {
         let (mut list, mut moves) = (Vec::new(), 0);
         for at in 0..100_000 {
             let before = list.capacity();

@@ -1,5 +1,5 @@
-//! Fragments of IP datagrams: the position of a packet in its datagram, and the knowledge of its
-//! ports.
+//! Fragments of IP datagrams: where a fragment lies in its datagram, and whether its ports are
+//! known.
 //!
 //! Only the first fragment contains the ports. The gateway looks up the first fragment for each
 //! later one.
@@ -14,13 +14,14 @@
 
 use super::Packet;
 
-/// The position of a packet in its datagram, and the knowledge of its ports.
+/// Where a packet lies in its IP datagram, and whether its ports are known.
 ///
-/// Three bits are the role. Five bits are a position in units of 8 bytes.
+/// The value has eight bits: three bits for the role (whole packet, first fragment, later
+/// fragment), and five bits for a position in units of 8 bytes.
 #[derive(Clone, Copy, Default, Eq, Hash, PartialEq)]
 pub struct Fragment(u8);
 
-/// The knowledge of a packet's ports.
+/// Whether the ports of a packet are known.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum Ports {
     /// The ports are known, or the protocol has no ports.
@@ -40,8 +41,8 @@ impl Fragment {
     /// A later fragment whose ports are known. The gateway knows its first fragment, or the
     /// protocol has no ports.
     pub const WITH_PORTS: Self = Self(WITH_PORTS);
-    /// A first fragment without its ports (RFC 1858, section 3), or with headers that are too long
-    /// to record.
+    /// A first fragment that is too short to contain the ports (RFC 1858, section 3), or whose
+    /// headers are too long to record.
     pub const TINY: Self = Self(LATER);
 
     /// A first fragment with its ports. `headers` is the length of its headers after the IPv4
@@ -55,9 +56,9 @@ impl Fragment {
         }
     }
 
-    /// Adds to a first fragment that an IPv4 authentication header precedes its transport header.
-    /// The protocol field of the later fragments then states only the authentication header. Other
-    /// fragments stay the same.
+    /// This first fragment, with a note that an IPv4 authentication header precedes its transport
+    /// header. The protocol field of the later fragments then names only the authentication header.
+    /// Other fragments are returned unchanged.
     #[must_use]
     #[inline]
     pub const fn authenticated(self) -> Self {
@@ -91,7 +92,7 @@ impl Fragment {
         self.role() == FIRST_AUTHENTICATED
     }
 
-    /// The knowledge of the packet's ports.
+    /// Whether the packet's ports are known.
     #[inline]
     #[must_use]
     pub const fn ports(self) -> Ports {
@@ -105,8 +106,8 @@ impl Fragment {
         }
     }
 
-    /// The same later fragment, for a gateway that does not know the first fragment. With `any`, every filter for
-    /// ports matches.
+    /// This later fragment, for a gateway that does not know the first fragment. If `any` is
+    /// `true`, every filter for ports matches the fragment.
     #[must_use]
     #[inline]
     pub const fn without_first(self, any: bool) -> Self {
@@ -114,8 +115,8 @@ impl Fragment {
         Self(role | self.units())
     }
 
-    /// For a first fragment, the end of its headers. For a later fragment, its offset. In units of
-    /// 8 bytes.
+    /// The end of the headers of a first fragment, or the offset of a later fragment. The unit is 8
+    /// bytes.
     #[inline]
     pub const fn units(self) -> u8 {
         self.0 & FARTHEST
@@ -128,7 +129,7 @@ impl Fragment {
 }
 
 impl Ports {
-    /// A `Fragment` that stands for this knowledge of ports.
+    /// A `Fragment` whose [`ports`](Fragment::ports) are this value.
     #[inline]
     pub const fn fragment(self) -> Fragment {
         match self {
@@ -183,8 +184,8 @@ const FIRST_AUTHENTICATED: u8 = 5 << 5;
 mod tests {
     use super::*;
 
-    /// Catches: an offset that wraps around; headers beyond the largest position that count as
-    /// short ones.
+    /// Catches: an offset that wraps around to zero; headers longer than 248 bytes that are
+    /// recorded as short.
     #[test]
     fn positions_beyond_the_largest_stay_there() {
         assert_eq!(Fragment::later(1), Fragment::later(1));
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identification_comes_back() {
+    fn an_identification_is_read_as_it_was_set() {
         let mut packet = Packet::default();
         packet.set_identification(0xfedc_ba98);
         assert_eq!(packet.identification(), 0xfedc_ba98);

@@ -1,7 +1,8 @@
 //! The LAN host of each flow, for queues that share the rate between hosts.
 //!
-//! A flow refers to an address, and an address refers to a host, because a host may have several
-//! addresses. If an address moves to another host, all flows of the address do.
+//! The map has two steps, because a host may have several addresses: from a flow to an address, and
+//! from an address to a host. If an address moves to another host, all flows of the address move
+//! too.
 
 use super::{FlowId, make_room, slot};
 
@@ -26,7 +27,8 @@ pub struct FlowHosts {
 struct Entry {
     /// Index of the address. [`NONE`] if it is not known.
     address: u32,
-    /// For data of the flow in each direction: the ACKs of this data must not be merged or dropped.
+    /// By direction of the flow's data: ACK control holds the ACKs of this data, so no queue may
+    /// merge or drop them.
     whole_acks: [bool; 2],
 }
 
@@ -74,8 +76,8 @@ impl FlowHosts {
         self.flows.get(slot(flow.0)).is_some_and(|entry| entry.whole_acks != [false; 2])
     }
 
-    /// Sets whether ACK control applies to the data of `flow` in `direction`. If it does, the ACKs
-    /// of this data must not be dropped.
+    /// Sets whether the gateway holds the ACKs for data of `flow` in `direction` (ACK control).
+    /// Such ACKs must not be dropped.
     #[inline]
     pub fn keep_acks(&mut self, flow: FlowId, direction: super::Direction, keep: bool) {
         if keep || self.keeps_acks(flow) {

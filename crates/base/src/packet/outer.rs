@@ -24,8 +24,8 @@ pub struct Tunnel {
     pub id: Option<u32>,
     /// VLAN identifier of the inner Ethernet header, or [`NO_VLAN`].
     pub vlan: u16,
-    /// The gateway may create, merge and shorten ACKs inside. Otherwise, held ACKs stay complete
-    /// frames.
+    /// The gateway may create, merge and shorten ACKs inside the tunnel. If not, a held ACK keeps
+    /// its complete frame.
     pub may_edit: bool,
 }
 
@@ -74,7 +74,7 @@ impl Outer {
         self.tunnels().iter().all(|tunnel| tunnel.may_edit)
     }
 
-    /// Forbids to edit ACKs in each tunnel in which `other` forbids it. `other` are the same
+    /// Forbids to edit ACKs in each tunnel in which `other` forbids it. `other` describes the same
     /// tunnels, read from another packet.
     #[inline]
     pub fn restrict(&mut self, other: &Self) {
@@ -161,10 +161,10 @@ mod tests {
         outer
     }
 
-    /// Catches: outer ports that are compared; a VNI that is not; addresses that are not swapped
-    /// for the opposite direction.
+    /// Catches: tunnels that count as different because their outer ports differ, or as equal
+    /// although their VNIs differ; addresses that are not swapped for the opposite direction.
     #[test]
-    fn a_tunnel_is_told_by_its_addresses_and_identifier_in_both_directions() {
+    fn tunnels_are_distinguished_by_addresses_and_identifier_in_both_directions() {
         assert!(outer(1, 7).is_same(&outer(2, 7)));
         assert!(!outer(1, 7).is_same(&outer(1, 8)));
         assert!(!outer(1, 7).is_same(&outer(1, 7).reverse()));

@@ -1,4 +1,4 @@
-//! The pool of packet descriptors: one slot for each packet that a machine can hold.
+//! The pool of packet descriptors: one slot for each packet that a gateway or a simulation can hold.
 //!
 //! A packet belongs to one owner, who passes the [`PacketId`] on, or releases it.
 
@@ -43,7 +43,7 @@ pub struct PacketPool {
     whole_acks: u32,
 }
 
-/// A request to copy a frame: one that begins with the bytes of another frame.
+/// A request to the driver: copy the first bytes of one frame into the buffer of another packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FrameCopy {
     /// Slot of the original frame, which is unchanged since its arrival.
@@ -58,8 +58,8 @@ pub struct FrameCopy {
 
 /// A packet, its links in lists, and the driver's private data.
 ///
-/// A slot begins at a cache line. All fields that a hop reads stand in the first line, because
-/// cache misses dominate the cost of large networks.
+/// A slot begins at a cache line. All fields that each hop reads are in this first cache line,
+/// because cache misses dominate the cost of large networks.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 struct Slot {
@@ -71,8 +71,8 @@ struct Slot {
 /// Private data of a driver about a packet. No mechanism reads it.
 pub type Note = [u64; 4];
 
-/// Links of a packet to its neighbours in a list. The list is a queue and its flow's part of that
-/// queue, or the packets in flight on a link.
+/// Links of a packet to its neighbours. A packet is in a list: either the packets of a queue, or
+/// the packets in flight on a link. In a queue, a second list links the packets of the same flow.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(super) struct PacketLinks {
@@ -224,7 +224,7 @@ impl PacketPool {
         !self.copies.is_empty()
     }
 
-    /// The packet with a number from [`lend`](Self::lend), until it is taken back.
+    /// The lent packet with the number from [`lend`](Self::lend), before it is taken back.
     #[inline]
     pub fn lent(&self, number: u32) -> &Packet {
         self.at(number)
@@ -418,8 +418,8 @@ impl PacketPool {
         (slot(number) < self.slots.len()).then_some(PacketId(number))
     }
 
-    /// Counts one more held ACK with its complete frame. Returns `false`, and counts nothing, if
-    /// such ACKs already occupy their part of the buffers.
+    /// Counts a held ACK that keeps its complete frame. Returns `false`, and counts nothing, if
+    /// such ACKs already occupy a quarter of the buffers.
     #[inline]
     pub fn keep_whole_ack(&mut self) -> bool {
         let has_room = slot(self.whole_acks) < self.slots.len() / WHOLE_ACKS;
@@ -427,7 +427,7 @@ impl PacketPool {
         has_room
     }
 
-    /// Counts one held ACK with its complete frame less.
+    /// Uncounts a held ACK that kept its complete frame.
     #[inline]
     pub const fn release_whole_ack(&mut self) {
         self.whole_acks -= 1;
@@ -554,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn grows_by_as_many_slots_as_it_is_told_and_keeps_those_in_use() {
+    fn grows_by_the_requested_slots_and_keeps_those_in_use() {
         let mut pool = PacketPool::with_capacity(2);
         let first = pool.insert(Packet { len: 60, ..Packet::default() }).unwrap();
         pool.grow(3);
@@ -568,7 +568,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_those_of_the_packet_that_has_them() {
+    fn each_packet_has_its_own_sack_blocks() {
         let mut pool = PacketPool::with_capacity(2);
         let with = |has_sack| Packet {
             tcp: Some(crate::packet::TcpSegment { has_sack, ..Default::default() }),
@@ -588,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lent_packet_comes_back_by_its_number() {
+    fn a_lent_packet_is_taken_back_by_its_number() {
         let mut pool = PacketPool::with_capacity(2);
         let id = pool.insert(Packet { len: 60, ..Packet::default() }).unwrap();
         let number = pool.lend(id);

@@ -8,10 +8,10 @@ use crate::Time;
 
 /// A list of packets in flight, linked through the pool. The next packet to arrive is first.
 ///
-/// The list itself stores the arrival times of its first and last packet. To read the next time, or
-/// to append a packet that arrives last, therefore reads no packet. Each packet stores the arrival
-/// time of the packet after it, so a packet is only read when it is removed. The `previous` link of
-/// the first packet is not maintained.
+/// The list itself stores the arrival times of its first and last packet. It can therefore return
+/// the next arrival time, or append a packet that arrives last, without reading a packet. Each
+/// packet stores the arrival time of the packet after it, so a packet is only read when it is
+/// removed. The `previous` link of the first packet is not maintained.
 #[derive(Debug)]
 pub struct Travelling {
     first: u32,
@@ -122,12 +122,12 @@ mod tests {
     /// Comparison with a sorted list. Many packets arrive at the same time, and some overtake
     /// others.
     ///
-    /// Catches: two packets with the same time that change their order; a time of the first packet
-    /// that is not updated when a packet overtakes all.
-    /// Catches: a missing `previous` link; a use of the first packet's `previous` link, which is not
+    /// Catches: two packets with the same arrival time that change their order; a stored time of the
+    /// first arrival that is not updated when a packet overtakes all others.
+    /// Catches: a wrong order after a use of the first packet's `previous` link, which is not
     /// maintained.
     #[test]
-    fn they_arrive_in_the_order_of_their_times_and_those_of_one_time_as_they_were_sent() {
+    fn packets_arrive_in_order_of_their_times_and_equal_times_in_order_of_sending() {
         let mut random = Random::new(3, 0);
         let mut pool = PacketPool::with_capacity(64);
         let (mut travelling, mut sorted) = (Travelling::new(), Vec::new());

@@ -6,7 +6,7 @@
 /// for it. Three options exist:
 /// - `checked` after the name of the struct: its method `check` checks the fields together.
 /// - `named by field`: a file may write only this field, as a string in place of the table.
-/// - `apart { ... }`: these fields cannot be set in files.
+/// - `apart { ... }`: fields that files cannot set, only code.
 ///
 /// ```
 /// use tidegate_base::{Bytes, Factor, parameters};

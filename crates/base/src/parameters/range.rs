@@ -43,7 +43,8 @@ pub fn limits<T: Value>(range: &impl RangeBounds<T::Inner>) -> Limits {
     }
 }
 
-/// Checks that `value`, of the parameter `name`, is in `range`. An absent value always is.
+/// Checks that `value`, the value of the parameter `name`, is in `range`. An absent value always
+/// is.
 ///
 /// # Errors
 ///

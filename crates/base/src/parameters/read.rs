@@ -139,7 +139,7 @@ impl Visitor<'_> for Name {
 ///
 /// # Errors
 ///
-/// If the string is another one.
+/// If the string is not one of `names`.
 pub fn name_of<'de, D: Deserializer<'de>>(
     from: D,
     names: &'static [&'static str],

@@ -51,7 +51,7 @@ fn ambiguous_units_are_refused_with_the_reason() {
 }
 
 #[test]
-fn what_is_no_quantity_is_refused() {
+fn a_text_that_is_no_quantity_is_refused() {
     for text in ["", "-1 B", ".5 kB", "1. kB", "0.3 B", "99999999999999999999 B", "1e3 B"] {
         assert!(text.parse::<Bytes>().is_err(), "{text}");
     }
@@ -64,10 +64,12 @@ fn serialization_time_is_rounded_up() {
     assert_eq!(Rate::from_bps(3).time_for(Bytes(1)).as_nanos(), 2_666_666_667);
 }
 
-/// Catches: products that overflow; a fast 64-bit division that rounds differently from the 128-bit
-/// one.
+/// A division uses 64-bit integers if the product fits, and 128-bit integers otherwise.
+///
+/// Catches: a product that overflows; a 64-bit division that rounds differently from the 128-bit
+/// division.
 #[test]
-fn what_fits_in_64_bits_and_what_does_not_is_divided_alike() {
+fn divisions_with_64_and_with_128_bits_give_equal_results() {
     let edges = [1, 7, 1_514, 2_305_843_009, 2_305_843_010, u64::MAX / 3, u64::MAX];
     for (rate, amount) in edges.into_iter().flat_map(|it| edges.map(|other| (it, other))) {
         let (wide, byte) = (u128::from(rate), u128::from(NANOBITS_PER_BYTE));

@@ -16,7 +16,7 @@ use tidegate_core::trunk::{Config, Encapsulation, Wire};
 use tidegate_core::{Bytes, Machine, Packet, Time, tcp};
 use tidegate_dataplane::testing::{Cable, Frames};
 use tidegate_dataplane::trunk::{TrunkEnd, TrunkPort};
-use tidegate_dataplane::{PacketMemory, Port, turn};
+use tidegate_dataplane::{PacketMemory, Port, iterate};
 use tidegate_wire::build::Frame;
 use tidegate_wire::neighbour::NextHop;
 use tidegate_wire::trunk::{Ends, Key};
@@ -277,7 +277,7 @@ impl Site {
     }
 
     fn iterate(&mut self, now: Time) {
-        turn(&mut self.gateway, &mut self.ports, now);
+        iterate(&mut self.gateway, &mut self.ports, now);
     }
 }
 

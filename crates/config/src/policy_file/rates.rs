@@ -74,5 +74,5 @@ pub(super) fn burst_carries_mean(
 }
 
 /// Longest time between the moment at which a packet conforms and the driver's next poll (the
-/// driver's option `grid`).
+/// driver's option `poll_interval`).
 const INTERVAL: Duration = Duration::from_micros(100);

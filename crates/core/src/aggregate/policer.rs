@@ -8,6 +8,7 @@ use super::{Tokens, conditioner};
 use crate::allocation::{Allocation, AllocationSpec};
 use crate::packet::Fifo;
 use crate::policy::{Conditioning, Exceed, Profile};
+use crate::report::Mechanisms;
 use crate::{Cx, PacketId, Reason, Time};
 
 /// A meter, and the action for packets out of profile.
@@ -50,13 +51,19 @@ impl Policer {
         same
     }
 
+    /// Its allocation.
+    pub(super) fn mechanisms(&self) -> Mechanisms {
+        let allocation = Some(self.allocation_spec.name().into());
+        Mechanisms { allocation, ..Mechanisms::default() }
+    }
+
     pub(super) fn offer(&mut self, cx: &mut Cx<'_>, packet: PacketId, out: &mut Fifo) -> Progress {
         let mut progress = Progress::default();
         let arrived = &mut cx.pool[&packet];
         let len = arrived.charged();
         let conforms = !self.profile.is_too_long(arrived)
             && self.peak.ready_at() <= cx.now
-            && self.allocation.try_take(cx.now, arrived.member, len);
+            && self.allocation.try_take(cx.now, arrived.flow_index(), len);
         if conforms {
             self.peak.take(cx.now, len);
         }

@@ -2,7 +2,7 @@
 
 use crate::packet::make_room;
 
-/// A set of numbers below 16,777,216. The search for the lowest reads four words.
+/// A set of numbers below 16,777,216. The search for the lowest number reads four words.
 #[derive(Debug, Default)]
 pub(super) struct Bits {
     /// Level 0 has a bit for each number. Each higher level has a bit for each word below it that
@@ -62,9 +62,10 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Catches: not clearing the word above an emptied one; stopping one level short.
+        /// Catches: a word that becomes zero but is still marked in the level above; a lowest
+        /// number that is only found within one level.
         #[test]
-        fn the_lowest_is_found_whatever_comes_and_goes(
+        fn the_lowest_number_is_found_after_any_changes(
             changes in prop::collection::vec((any::<bool>(), 0usize..10_000), 1..200),
         ) {
             let mut bits = Bits::default();

@@ -1,17 +1,17 @@
 //! Sequential: one bucket; flows are served in the order of their list.
 //!
-//! The first flow with waiting packets gets all tokens until none of its packets waits. The other flows get the tokens
-//! that it leaves.
+//! The first flow with waiting packets gets all tokens until none of its packets waits. The other
+//! flows get the remaining tokens.
 //!
-//! Source: `aggregates`, section 4.3 (ledger 7.2).
-//! Differs: a new flow takes the list position of a flow that has ended, if there is one. The paper
-//! does not define the position.
+//! Source: `aggregates`, section 4.3 (one bucket for all flows, in the order of their list).
+//! Differs: a new flow takes the list position of a flow that has ended, if there is such a
+//! position. The paper does not define the position of a new flow.
 
 use super::bits::Bits;
 use super::common::{CommonBucket, Order};
 use super::{Allocation, Share};
 use crate::meter::Profile;
-use crate::packet::{Member, number};
+use crate::packet::{FlowIndex, number};
 use crate::{Bytes, Time, parameters};
 
 parameters! {
@@ -30,23 +30,23 @@ impl Config {
 struct Sequential(Bits);
 
 impl Order for Sequential {
-    fn join(&mut self, _member: Member, _share: Share) {}
+    fn join(&mut self, _member: FlowIndex, _share: Share) {}
 
-    fn wait(&mut self, member: Member) {
+    fn wait(&mut self, member: FlowIndex) {
         self.0.insert(member.index());
     }
 
-    fn first(&mut self) -> Option<Member> {
-        self.0.first().map(number).map(Member)
+    fn first(&mut self) -> Option<FlowIndex> {
+        self.0.first().map(number).map(FlowIndex)
     }
 
-    fn served(&mut self, _member: Member, _len: Bytes) {}
+    fn served(&mut self, _member: FlowIndex, _len: Bytes) {}
 
-    fn done(&mut self, member: Member) {
+    fn done(&mut self, member: FlowIndex) {
         self.0.remove(member.index());
     }
 
-    fn leave(&mut self, member: Member) {
+    fn leave(&mut self, member: FlowIndex) {
         self.0.remove(member.index());
     }
 }
@@ -57,19 +57,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_of_the_list_takes_all_it_can() {
+    fn the_first_flow_of_the_list_gets_all_tokens_that_it_can_use() {
         let mut all = AllWait::new([1_000; 4]);
         let sent = shares(|profile| Config {}.build(profile, Time::ZERO), &mut all, [1; 4]);
         assert_eq!(sent[1..], [0, 0, 0]);
     }
 
     #[test]
-    fn who_comes_back_is_served_before_those_after_it() {
+    fn a_flow_with_new_packets_is_served_before_the_flows_after_it_in_the_list() {
         let mut order = Sequential::default();
-        [2, 1].into_iter().for_each(|member| order.wait(Member(member)));
-        assert_eq!(order.first(), Some(Member(1)));
-        order.done(Member(1));
-        order.wait(Member(0));
-        assert_eq!(order.first(), Some(Member(0)));
+        [2, 1].into_iter().for_each(|member| order.wait(FlowIndex(member)));
+        assert_eq!(order.first(), Some(FlowIndex(1)));
+        order.done(FlowIndex(1));
+        order.wait(FlowIndex(0));
+        assert_eq!(order.first(), Some(FlowIndex(0)));
     }
 }

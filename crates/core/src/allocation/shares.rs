@@ -9,11 +9,11 @@ use crate::{Bytes, Time};
 
 /// The bucket of an aggregate, and the tokens that its members earn by weight.
 ///
-/// One number counts the tokens earned per unit of weight, in steps of `1 << scale` of
-/// `bits/s * ns`. Time therefore passes for any number of members in one operation. A remainder
-/// below one step for all members is carried. Each member may keep a part of the burst in
-/// proportion to its weight and round-trip time. A member without a known round-trip time counts as
-/// the mean.
+/// One number counts the tokens earned per unit of weight, in steps of `1 << scale` of `bits/s *
+/// ns`. One addition to this number therefore credits any number of members. A remainder of less
+/// than one step for all members is carried to the next call. Each member may keep a part of the
+/// burst in proportion to its weight and round-trip time. A member without a known round-trip time
+/// counts as if it had the mean.
 #[derive(Clone, Debug)]
 pub(super) struct TokenShares {
     bucket: TokenBucket,
@@ -22,14 +22,15 @@ pub(super) struct TokenShares {
     carry: u64,
     /// Tokens that all counted members earn in one step; 1 without members.
     step: NonZero<u64>,
-    /// The longest time, in nanoseconds, that cannot overflow 64 bits; zero without counted
-    /// members.
+    /// The longest time, in nanoseconds, for which the computation cannot overflow 64 bits. Zero
+    /// without counted members.
     short: u64,
     /// Sum of the weights of all counted members.
     weight: u64,
     /// Sum of the weights of the members with a known round-trip time.
     known: u64,
-    /// Sum of weight times round-trip time, in microseconds, of these members.
+    /// Sum of weight times round-trip time, in microseconds, of the members with a known round-trip
+    /// time.
     reach: u64,
     /// Tokens that a member of weight 1 may keep, and that a member may keep for weight 1 and a
     /// round-trip time of 1 us. The unit is `2^-FRACTION` tokens.
@@ -47,7 +48,7 @@ pub(super) struct MemberPart {
     pub(super) rtt: u32,
 }
 
-/// The largest weight that is distinguished.
+/// The largest weight. Larger weights count as this weight.
 const MAX_WEIGHT: u16 = 1 << 12;
 const MAX_RTT: u32 = 60_000_000;
 
@@ -67,8 +68,8 @@ impl MemberPart {
         Duration::from_micros(u64::from(self.rtt))
     }
 
-    /// True if `other` is so similar that a new division is not worth its cost: the round-trip
-    /// times differ by at most an eighth.
+    /// Returns `true` if `other` is so similar that a new division of the burst is not worth its
+    /// cost: the weights are equal, and the round-trip times differ by at most an eighth.
     pub(super) fn resembles(self, other: Self) -> bool {
         let near = self.rtt.abs_diff(other.rtt) <= self.rtt / 8;
         self.weight == other.weight && (self.rtt == 0) == (other.rtt == 0) && near
@@ -168,7 +169,7 @@ impl TokenShares {
         self.bucket.charge(len);
     }
 
-    /// Time at which the bucket has `len` tokens, if none are taken before.
+    /// Time at which the bucket has `len` tokens, if no tokens are taken before.
     pub(super) fn ready_at(&self, len: Bytes) -> Time {
         self.bucket.ready_at(len)
     }
@@ -236,7 +237,8 @@ impl TokenShares {
 
     /// Tokens that a counted member may keep.
     ///
-    /// Source: `aggregates`, section 7.3 of the ledger: `B * rtt_i / sum(rtt_j)`, with weights.
+    /// Source: `aggregates`, figure 9 (depth of a partition): `B * rtt_i / sum(rtt_j)`, here also with
+    /// weights.
     pub(super) fn depth(&self, part: MemberPart) -> Nanobits {
         if part.rtt == 0 {
             return self.equal_depth(part);
@@ -277,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_the_burst_go_by_weight_and_round_trip_time_and_the_unknown_is_the_mean() {
+    fn parts_of_the_burst_follow_weight_and_round_trip_time_and_an_unknown_time_is_the_mean() {
         let profile =
             Profile::new(Rate::from_kbps(800), None, Bytes(32_000), Bytes(1_500)).unwrap();
         let mut shares = TokenShares::new(&profile, Time::ZERO);
@@ -291,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_earned_is_shared_out_but_a_carry_and_arrives_when_foretold() {
+    fn all_earned_tokens_but_a_carry_are_divided_and_arrive_at_the_predicted_time() {
         let profile = Profile::new(Rate::from_mbps(7), None, Bytes(9_000), Bytes(1_500)).unwrap();
         let mut shares = TokenShares::new(&profile, Time::ZERO);
         (1..=3).for_each(|weight| shares.count(part(weight, 0)));

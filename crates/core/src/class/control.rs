@@ -28,7 +28,7 @@ pub fn allowance(link: Rate) -> Rate {
     part.min(Rate::from_bps(link.bps() / 2))
 }
 
-/// Bytes that control traffic may send at once, beside one packet.
+/// Bytes that control traffic may send at once, in addition to one packet.
 ///
 /// The allowance earns these bytes while another packet occupies the link and the driver's loop is late. With
 /// a smaller burst, control traffic could not reach its allowance on a busy link.
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_per_cent_of_a_link_but_no_less_than_64_kbit_and_no_more_than_half() {
+    fn the_allowance_is_two_per_cent_at_least_64_kbit_and_at_most_half_of_the_link() {
         let of = |kbps| allowance(Rate::from_kbps(kbps)).bps() / 1_000;
         assert_eq!([of(1_000_000), of(20_000), of(3_200), of(1_000)], [20_000, 400, 64, 64]);
         assert_eq!([of(128), of(64), of(0)], [64, 32, 0]);

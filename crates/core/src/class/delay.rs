@@ -7,14 +7,16 @@
 //! - No packet is longer than `frame`.
 //! - No packet of the class is dropped.
 //!
-//! Guaranteed traffic of leaves with delay bounds precedes all other classes. A leaf has a server of a rate and a
-//! latency (RFC 2212, section 4): the link without the guarantees of leaves with equal or tighter bounds. From
-//! the link down to the leaf, each of these worsens the server:
+//! Guaranteed traffic of leaves with delay bounds precedes all other classes. A leaf has a server
+//! with a rate and a latency (RFC 2212, section 4): the link without the guarantees of leaves with
+//! equal or tighter bounds. From the link down to the leaf, the following items lower the rate
+//! of this server or add to its latency:
 //!
 //! - Control traffic precedes all classes. It takes its [allowance](super::control), its burst and a packet.
 //! - A packet in transmission takes `frame`, once.
-//! - At each class, joining leaves take their bursts and guarantees.
-//! - A ceiling takes its rate, and the time of a packet that is still to be paid off.
+//! - At each class on this way, other leaves below the class join. Those with equal or tighter
+//!   bounds take their bursts and guarantees.
+//! - A ceiling takes its rate, and the time of a packet for which tokens are still owed.
 //!
 //! Joining leaves may exceed their burst by a packet. After a ceiling has held them back, they may also catch
 //! up with their guarantees. A ceiling catches up only by its burst. So the burst must cover the bytes that
@@ -225,7 +227,7 @@ impl<'a> Network<'a> {
         self.up(leaf).any(|at| self.classes[at].terms.ceiling.is_some())
     }
 
-    /// Traffic below a class that goes before leaves of `urgency`, or takes turns with them.
+    /// Traffic below a class that goes before leaves of `urgency`, or alternates with them.
     fn ahead(&self, of: Option<usize>, urgency: Urgency) -> Load {
         let mut sum = Load::default();
         let loads = self.below.get(&of).into_iter().flat_map(|of| of.range(..=urgency));
@@ -234,7 +236,7 @@ impl<'a> Network<'a> {
     }
 
     /// The promise to a leaf. If the burst of another leaf is the largest part, also the class
-    /// where it joins. `way` is scratch space.
+    /// where this other leaf joins. `way` is scratch space.
     fn promise(&self, leaf: usize, way: &mut Vec<usize>) -> (Promise, Option<usize>) {
         let never = |part, of| (Promise { leaf, longest: None, part, of }, None);
         if self.classes[leaf].terms.guarantee.bps() == 0 {
@@ -247,7 +249,7 @@ impl<'a> Network<'a> {
         let Some(mut server) = idle.left_by_control(self.rate, self.frame) else {
             return never(Part::Control, leaf);
         };
-        // The largest part so far: its kind, its class and its length; and the class where it
+        // The largest part so far: its kind, its class, its length, and the class where the traffic
         // joins.
         let parts = [(Part::Link, idle.latency), (Part::Control, server.latency - idle.latency)];
         let (part, longest) = if parts[1].1 > parts[0].1 { parts[1] } else { parts[0] };
@@ -349,8 +351,8 @@ impl Server {
         self.left_by(burst, control::allowance(link).bps().into())
     }
 
-    /// The rest of the server after others that send `burst` at once, and then `rate`; `None` if
-    /// they take all of it.
+    /// The remaining server after other leaves that send `burst` at once, and then `rate`. `None`
+    /// if these leaves take the whole rate.
     fn left_by(self, burst: u128, rate: u128) -> Option<Self> {
         let left = self.rate.checked_sub(rate).filter(|left| *left > 0)?;
         let behind = self.rate.saturating_mul(self.latency).saturating_add(burst);
@@ -391,7 +393,7 @@ mod tests {
 
     /// Computed by hand: RFC 2212's D = C / R + sum of the traffic ahead.
     #[test]
-    fn what_is_ahead_is_a_packet_and_the_bursts_of_those_as_urgent() {
+    fn a_packet_and_the_bursts_of_equally_urgent_leaves_precede_a_packet() {
         // A packet of 1,500 B takes 1.2 ms at 10 Mbit/s. Control traffic leaves 9.8 Mbit/s. This rate
         // carries 80 B (the burst of control traffic), one control packet, the allowance of 1.2 ms, and
         // 1,000 B of the leaf.
@@ -412,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn later_packets_that_may_go_first_count() {
+    fn later_packets_that_may_overtake_add_to_the_bound() {
         let voice = Sharer { in_order: false, ..leaf(None, 2_000, 1_000, 10) };
         // 4,080 B, of which 1,580 B are control traffic, at 9.8 Mbit/s less the rate of further arrivals.
         assert_eq!(found(&[voice])[0].0, Some(4_184));
@@ -421,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ceiling_costs_a_packet_and_its_rate_and_needs_a_burst() {
+    fn a_ceiling_adds_a_packet_limits_the_rate_and_needs_a_burst() {
         let mut office = leaf(None, 2_000, 9_000, 0);
         office.terms.ceiling = Some(Rate::from_mbps(2));
         let voice = leaf(Some(0), 1_000, 1_000, 20);
@@ -433,10 +435,10 @@ mod tests {
         assert_eq!(found(&[leaf(None, 0, 1_000, 5)])[0], (None, Part::Guarantee, 0));
     }
 
-    /// Catches: skipping a leaf that equals one whose bound is broken, or differs from one whose
-    /// bound is kept.
+    /// Catches: a check that skips a leaf because an equal leaf has a broken bound, or although its
+    /// terms differ from those of a leaf whose bound is kept.
     #[test]
-    fn each_leaf_whose_bound_is_not_kept_is_told_of() {
+    fn each_leaf_whose_bound_is_broken_is_reported() {
         let broken = |classes: &[Sharer]| {
             let all = broken(classes, Rate::from_mbps(10), Bytes(1_500));
             all.iter().map(|it| it.leaf).collect::<Vec<_>>()

@@ -1,4 +1,5 @@
-//! A class of the tree: its token buckets, and the lists of its parent in which it stands.
+//! A class of the tree: its token buckets, and the lists of its parent to which it belongs. A class
+//! shares the rate of a link; the link is the root of the tree.
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ pub(super) struct Node {
     ceiling: TokenBucket,
     /// Bytes that the class may send at once.
     burst: Bytes,
-    /// Its use of the parent's excess.
+    /// Use of the parent's excess by this class.
     pub(super) claim: Claim,
     pub(super) children: Option<Box<Children>>,
     pub(super) sent: Sent,
@@ -26,7 +27,7 @@ pub(super) struct Node {
     pub(super) waiting: bool,
     /// The ceiling has no tokens, so the class may not send.
     pub(super) held: bool,
-    /// The class has packets to send, is not held, and stands in lists of its parent.
+    /// The class has packets to send, is not held, and is in lists of its parent.
     pub(super) active: bool,
     /// The last transmission used the guarantee.
     pub(super) by_guarantee: bool,
@@ -34,7 +35,7 @@ pub(super) struct Node {
     pub(super) due: bool,
     /// Urgency of the delay bound of this class.
     own_urgency: Option<Urgency>,
-    /// Urgency with which the class stands in the list of its parent. A class with children has the tightest
+    /// Urgency of the class in the list of its parent. A class with children has the tightest
     /// urgency below it.
     pub(super) urgency: Option<Urgency>,
 }
@@ -83,7 +84,7 @@ impl Node {
     }
 
     /// Resets the claim on the excess, under a new parent.
-    pub(super) fn begin_anew(&mut self) {
+    pub(super) fn restart(&mut self) {
         self.claim = Claim::new(self.claim.priority(), self.claim.weight());
     }
 
@@ -166,7 +167,8 @@ fn owed(terms: Terms) -> Bytes {
     terms.burst + terms.guarantee.bytes_in(lag)
 }
 
-/// Time for which a class may at least fall behind: longer than the bursts of usual siblings take. Chosen.
+/// Least time for which a class may fall behind. Chosen: the bursts of usual siblings take less
+/// time.
 const MAY_LAG: Duration = Duration::from_millis(100);
 
 fn ceiling(terms: Terms) -> Rate {

@@ -10,9 +10,9 @@ use crate::packet::FlowKey;
 /// The path of a packet through the emulated network.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Path {
-    /// Number of its route.
+    /// Number of the route.
     pub(super) route: u32,
-    /// Number of its egress port.
+    /// Number of the egress port.
     pub(super) port: usize,
 }
 

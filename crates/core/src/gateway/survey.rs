@@ -374,6 +374,7 @@ mod tests {
             name: format!("{number:06}"),
             parent: None,
             direction: Direction::Up,
+            mechanisms: Default::default(),
             terms: Class::new("", QdiscSpec::PerFlow(Default::default())).terms(Direction::Up),
             sent: Default::default(),
             backlog: Backlog { packets, bytes: Bytes::ZERO },

@@ -2,7 +2,8 @@
 //!
 //! Source: `itcp`, section 4 and Table I (samples, interval, weight, epsilon, beta, thresholds, longest queue).
 //!
-//! Differs: `max_queue` is in bytes: the 200,000 packets of the paper, with 1,000 bytes each, are 200 MB. `margin` is ours.
+//! Differs: `max_queue` is in bytes: the 200,000 packets of the paper, with 1,000 bytes each, are
+//! 200 MB. The paper has no `margin`.
 
 use std::fmt;
 use std::time::Duration;
@@ -36,7 +37,7 @@ parameters! {
         margin: Factor = TENTH, in ..Factor::ONE;
         /// With `measured`: the samples that define the service rate.
         service: ServiceSamples = ServiceSamples::Mean;
-        /// A decrease takes this part of the weight.
+        /// A decrease reduces the weight by this part.
         beta: Factor = FIFTH, in ..Factor::ONE;
         /// With `literal`: no increase while the mean queue is below this part of `max_queue`.
         low_threshold: Factor = FIFTH;
@@ -69,9 +70,10 @@ choice! {
     /// The samples that define the service rate of a round.
     #[derive(Default)]
     pub enum ServiceSamples {
-        /// All busy time. The rate contains capacity that idle neighbours leave over.
+        /// All busy time. The rate includes capacity that other gateways leave unused.
         Mean = "mean" [default],
-        /// The samples with the lowest rates, in which the neighbours were busy too.
+        /// The samples with the lowest rates, in which the other gateways of the bottleneck were
+        /// busy too.
         Contended = "contended",
     }
 }

@@ -11,9 +11,9 @@
 //! Differs:
 //! - The paper leaves two cases open. Here, the next decrease needs two new rounds with `b < 0`. A round with `b = 0` does
 //!   not change the weight, and ends a sequence of rounds with `b < 0`.
-//! - The queue of the paper is unbounded. Here, a gateway with full buffers stops local connections, and the backlog grows
-//!   in the clients. If this happens in at least half of a round's samples, the round counts as one with `b > 0` and
-//!   a queue above the low threshold.
+//! - The queue of the paper is unbounded. Here, a gateway with full buffers stops local
+//!   connections, and the backlog grows in the clients. If this happens in at least half of a
+//!   round's samples, the round counts as a round with `b > 0` and a queue above the low threshold.
 
 use super::round::RoundObservation;
 use super::{Config, WeightChange, step};

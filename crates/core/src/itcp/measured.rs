@@ -12,8 +12,9 @@
 //! Differs:
 //! - The law of the paper uses the slope of the queue. In a stable system, the queue is mostly empty and the slope is
 //!   noise, which drives all weights to one. With full buffers, the slope is always zero.
-//! - `s` includes capacity that idle neighbours do not use. So the law may decrease the weight while neighbours are idle,
-//!   and the weight is too small when they send again. `service = "contended"` measures `s` while neighbours are busy.
+//! - `s` includes capacity that other gateways do not use. So the law may decrease the weight while
+//!   the other gateways are idle. The weight is then too small when they send again. `service =
+//!   "contended"` measures `s` while they are busy.
 //! - The next decrease needs two new rounds, as with `literal`. A round with an unknown `s` changes nothing.
 
 use super::round::RoundObservation;

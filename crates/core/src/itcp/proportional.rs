@@ -4,8 +4,8 @@
 //!
 //! - `n` is the greatest weight,
 //! - `a` is the offered load, averaged over rounds,
-//! - `c` is the capacity: the largest service rate of any sample in which the gateway was always busy. It is the rate of
-//!   the bottleneck, if all neighbours were idle in this sample.
+//! - `c` is the capacity: the largest service rate of any sample in which the gateway was always
+//!   busy. It is the rate of the bottleneck, if all other gateways were idle in this sample.
 //!
 //! In the average, the load of a round counts as `c` at most. Otherwise a huge file, which arrives over the fast local
 //! network within one round, would give the gateway all of the bottleneck.
@@ -13,8 +13,8 @@
 //! Gateways with the same `n` and `c` get the shares `rho_i / rho`, where `rho` is the sum of all loads `rho_i`. Each share
 //! exceeds its load while `rho < 1`. A weight does not depend on the weights of other gateways.
 //!
-//! Source: ours. The laws of the paper converge to the same shares (`itcp`, equation 12). The experiment `itcp/ideal`
-//! compares all laws.
+//! Source: ours. The laws of the paper converge to the same shares (`itcp`, equation 12). The
+//! experiment `itcp/ideal` compares all laws.
 //!
 //! Differs: the queue has no influence. If the bottleneck becomes slower, `c` stays too large. All weights are then too
 //! small by the same factor, and the shares are unchanged.
@@ -34,8 +34,8 @@ pub(super) struct Proportional {
 
 /// The latest round has the weight `1 / MEMORY` in the average.
 ///
-/// Chosen with three seeds of the ideal model in `itcp/ideal`: with a fifth, a single large file takes the shares of the
-/// other gateways.
+/// Chosen with three seeds of the ideal model in `itcp/ideal`: with a weight of 1/5, a single large
+/// file takes the shares of the other gateways.
 const MEMORY: u64 = 20;
 
 impl Proportional {

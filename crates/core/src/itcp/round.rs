@@ -8,13 +8,14 @@
 //! delta' = slope * minRTT / cwnd                                (equation 9)
 //! ```
 //!
-//! With [`ServiceSamples::Contended`], `s` is a low quantile of the rates in single samples: one sample in twenty has a
-//! lower rate. A neighbour that is idle for a part of the round then does not raise `s`.
+//! With [`ServiceSamples::Contended`], `s` is a low quantile of the rates in single samples: one
+//! sample in twenty has a lower rate. The idle times of other gateways on the bottleneck then do
+//! not raise `s`.
 //!
 //! Source: `itcp`, section 4, equations 8 and 9.
 //!
-//! Differs: `busy`, `a` and `s` are ours. They also describe a gateway with full buffers, whose queue cannot grow.
-//! `delta'` is zero while window or round-trip time are unknown.
+//! Differs: the paper has no `busy`, `a` and `s`. They also describe a gateway with full buffers,
+//! whose queue cannot grow. `delta'` is zero while window or round-trip time are unknown.
 
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -155,12 +156,12 @@ impl Sampling {
 /// A round is abandoned if the time between two samples is longer than this many intervals: the clock was set, or the host
 /// slept.
 ///
-/// Chosen: a busy executor is late by less than that.
+/// Chosen: on an overloaded host, samples are late by less than this.
 const LONGEST_GAP: u32 = 4;
 
 /// If a smaller part of the round is busy, too few bytes are sent to measure a service rate.
 ///
-/// Chosen: the part of nine samples among 180.
+/// Chosen: nine of 180 samples.
 const RARELY_BUSY: Factor = Factor::from_millionths(50_000);
 
 /// A sample counts for [`ServiceSamples::Contended`] if at least this part of it was busy.
@@ -183,7 +184,7 @@ const LEAST_RATES: usize = 10;
 /// Chosen (docs/decisions.md): neighbours are rarely busy for a whole sample. A quantile of 20 % often misses such samples.
 const LOW_QUANTILE: usize = 20;
 
-/// Stands for an unknown rate.
+/// Value for an unknown rate.
 const NONE: Rate = Rate::from_bps(0);
 
 /// `cwnd / minRTT` (equation 8).
@@ -196,7 +197,7 @@ fn delta(slope: i64, seen: &GatewayLoad) -> Factor {
     let grown = u128::from(u64::try_from(slope).unwrap_or(0));
     let rtt = u128::from(nanos(seen.least_rtt.unwrap_or(Duration::ZERO)));
     let Some(product) = grown.checked_mul(rtt) else { return Factor::from_millionths(u64::MAX) };
-    // Nanoseconds to seconds, and ones to millionths.
+    // Converts nanoseconds to seconds, and the quotient to millionths.
     let delta = (product / 1_000).checked_div(u128::from(seen.window.0)).unwrap_or(0);
     Factor::from_millionths(u64::try_from(delta).unwrap_or(u64::MAX))
 }

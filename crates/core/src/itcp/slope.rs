@@ -83,17 +83,17 @@ mod tests {
         line
     }
 
-    /// Catches: a formula without the terms `sum x sum y` and `(sum x)^2`; the mean slope between neighbouring samples;
-    /// the numbers of the samples used as times.
+    /// Catches: a formula without the terms `sum x sum y` and `(sum x)^2`; the mean of the slopes
+    /// between neighbouring samples; the numbers of the samples used as times.
     #[test]
-    fn slopes_are_those_worked_out_by_hand() {
+    fn slopes_agree_with_hand_calculations() {
         // Samples on a line: 2,000 bytes more each 500 ms.
         let rising = line(&[(500, 1_000), (1_000, 3_000), (1_500, 5_000), (2_000, 7_000)]);
         assert_eq!(
             (rising.slope(), rising.trend(), rising.mean()),
             (4_000, Ordering::Greater, 4_000)
         );
-        // Samples beside the line: x = 1, 2, 3 and y = 1, 5, 3: (3 * 20 - 6 * 9) / (3 * 14 - 36) = 1.
+        // Samples near a line: x = 1, 2, 3 and y = 1, 5, 3: (3 * 20 - 6 * 9) / (3 * 14 - 36) = 1.
         assert_eq!(line(&[(1_000, 1), (2_000, 5), (3_000, 3)]).slope(), 1);
         // Samples at unequal times: x = 0, 1, 4 and y = 0, 2, 2: (3 * 10 - 5 * 4) / (3 * 17 - 25) = 10 / 26.
         assert_eq!(line(&[(0, 0), (1_000, 2_600), (4_000, 2_600)]).slope(), 500);
@@ -101,14 +101,14 @@ mod tests {
         assert_eq!((flat.slope(), flat.trend()), (0, Ordering::Equal));
     }
 
-    /// Catches: a trend that is the sign of the rounded slope, which is zero here.
+    /// Catches: a trend that is the sign of the rounded slope. The rounded slope is zero here.
     #[test]
-    fn a_slope_below_one_byte_a_second_has_a_sign() {
+    fn a_slope_below_one_byte_per_second_has_a_sign() {
         let falling = line(&[(0, 1), (500_000, 0), (1_000_000, 0)]);
         assert_eq!((falling.slope(), falling.trend()), (0, Ordering::Less));
     }
 
-    /// Catches: sums in 64 bits; queue lengths without a bound.
+    /// Catches: sums that overflow 64 bits; queue lengths without a bound.
     #[test]
     fn the_longest_round_with_the_longest_queue_does_not_overflow() {
         let mut line = LeastSquares::default();
@@ -126,7 +126,7 @@ mod tests {
     proptest! {
         /// Catches: a slope that depends on the start time of the round, or on a constant part of the queue.
         #[test]
-        fn a_line_is_found_exactly_whatever_the_times(
+        fn the_slope_of_a_line_is_exact_for_all_sample_times(
             slope in 0_u64..1_000_000,
             from in 0_u64..1_000_000_000,
             gaps in proptest::collection::vec(1_u64..5_000, 3..50),

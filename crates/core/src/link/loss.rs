@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_two_states_lose_as_they_are_told() {
+    fn each_state_loses_with_its_own_probability() {
         let mut never = process("{ p = \"50 %\", r = \"50 %\", bad = \"0 %\" }", 1);
         assert!((0..1_000).all(|_| !never.loses()));
         let mut always = process("{ p = \"50 %\", r = \"50 %\", good = \"100 %\" }", 1);

@@ -1,15 +1,16 @@
 //! The marking `coverage`: it tracks the largest flows, as many as are needed for 80 to 90 % of all bytes.
 //!
-//! A flow gets a tracker when it has passed a filter (see [`Parallel`]). At the end of each interval, the threshold of the
-//! filter changes. It becomes lower if less than 80 % of the bytes belong to tracked flows. It becomes higher if more
-//! than 90 % do, or if the memory for trackers is full. The projection adds all other traffic at its rate of the last
+//! A flow gets a tracker when it has passed a filter (see [`Parallel`]). At the end of each
+//! interval, the threshold of the filter changes. It is lowered if less than 80 % of the bytes
+//! belong to tracked flows. It is raised if more than 90 % belong to tracked flows, or if the
+//! memory for trackers is full. The projection adds all other traffic at its rate of the last
 //! interval.
 //!
 //! Two rules of the source apply:
 //!
 //! - Shielding: the filter does not count packets of tracked flows.
-//! - Preserved entries: a flow keeps its tracker for the next interval if it has sent the threshold. A flow that got its
-//!   tracker in this interval keeps it too.
+//! - Preserved entries: a flow keeps its tracker for the next interval if it has sent at least as
+//!   many bytes as the threshold. A flow that got its tracker in this interval keeps it too.
 //!
 //! The second rule is applied when the next packet of the flow arrives. A cyclic search, one entry per packet, finds flows
 //! without further packets. So the cost per packet is constant.
@@ -111,7 +112,8 @@ pub(super) struct Coverage {
 
 /// The threshold for the next interval. Of `all` bytes in this interval, `tracked` belong to tracked flows.
 ///
-/// Source: `marking`, section 5, asks for a small factor `rho`. With 80 % of the bytes it would be 1.25.
+/// Source: `marking`, section 5, asks for a small factor `rho`. With 80 % of the bytes, `rho` would
+/// be 1.25.
 ///
 /// The factors are chosen, not measured. A step up undoes a step down, and ten steps change the threshold ninefold.
 fn adapted(threshold: u32, tracked: u64, all: u64, full: bool) -> u32 {
@@ -159,11 +161,12 @@ impl Coverage {
         let class = self.common.memory.class(entry);
         let it = self.common.memory.get_mut(entry);
         if std::mem::replace(&mut it.counted, 0) == IN_SUMS {
-            self.sums.leaves(class, &it.track.brief());
+            self.sums.remove_flow(class, &it.track.brief());
         }
     }
 
-    /// Shows the packet to the tracker of its flow. Returns the entry, or `None` if the flow is not tracked.
+    /// Passes the packet to the tracker of its flow. Returns the entry, or `None` if the flow is
+    /// not tracked.
     fn entry(&mut self, sighting: &Sighting<'_>) -> Option<u32> {
         let (now, packet) = (sighting.now, sighting.packet);
         let known = self.common.memory.find(packet.flow);
@@ -255,7 +258,7 @@ impl Filtered for Coverage {
         how(&mut it.track);
         let (after, due) = (it.track.brief(), self.sums.due(&it.track, now));
         if !was_in {
-            self.sums.enters(class, &after, due);
+            self.sums.add_flow(class, &after, due);
         } else if before != after {
             self.sums.changes(class, &before, &after, due);
         } else if after.responds {

@@ -103,12 +103,13 @@ impl Serial {
 
 /// A parallel filter with conservative update: every packet is counted in all stages.
 ///
-/// A flow passes when the sum of its smallest counter and this packet reaches the threshold. Otherwise its counters in all
-/// stages are raised to this sum, unless they are larger already (conservative update). Each counter of a flow is at
-/// least the number of bytes that the flow has sent. So a flow passes at the latest with the threshold.
+/// A flow passes when the sum of its smallest counter and this packet reaches the threshold.
+/// Otherwise its counters in all stages are raised to this sum, unless they are larger already
+/// (conservative update). Each counter of a flow is at least the number of bytes that the flow has
+/// sent. So a flow passes at the latest when it has sent the threshold.
 ///
-/// A packet that passes changes no counter, because its flow is tracked from then on. The caller must not show later
-/// packets of tracked flows to the filter (shielding).
+/// A packet that passes changes no counter, because its flow is tracked from then on. The caller
+/// must not pass later packets of tracked flows to the filter (shielding).
 #[derive(Clone, Debug)]
 pub struct Parallel {
     stages: Stages,
@@ -125,8 +126,8 @@ impl Parallel {
     /// Counts a packet of `bytes`. Returns `true` if its flow passes.
     pub fn passes(&mut self, fingerprint: u64, bytes: u32) -> bool {
         let Stages { shape, .. } = self.stages;
-        let places = (0..shape.stages).map(|stage| self.stages.at(stage, fingerprint));
-        let least = places.map(|at| self.stages.counters[at]).min().unwrap_or(0);
+        let counters_of_flow = (0..shape.stages).map(|stage| self.stages.at(stage, fingerprint));
+        let least = counters_of_flow.map(|at| self.stages.counters[at]).min().unwrap_or(0);
         let sum = least.saturating_add(bytes);
         if sum >= self.threshold {
             return true;
@@ -218,20 +219,20 @@ mod tests {
         /// Catches: a packet that is counted in a stage that it does not reach; packets that pass and are not counted;
         /// a stage threshold other than `T / d`; a filter that passes every packet although a counter is small.
         #[test]
-        fn the_serial_filter_is_the_standard_one(
+        fn the_serial_filter_agrees_with_a_simple_model(
             packets in packets(),
             shape in shapes(),
             threshold in 100u32..20_000,
         ) {
             let mut filter = Serial::new(shape, threshold);
-            let places = Stages::new(shape);
+            let stages = Stages::new(shape);
             let mut counters = BTreeMap::<usize, u32>::new();
             for (flow, bytes) in packets {
                 let hash = fingerprint(1, &packet(flow));
                 let mut reached = true;
                 for stage in 0..shape.stages {
                     if reached {
-                        let counter = counters.entry(places.at(stage, hash)).or_default();
+                        let counter = counters.entry(stages.at(stage, hash)).or_default();
                         *counter += bytes;
                         reached = *counter >= threshold / shape.stages;
                     }
@@ -267,7 +268,8 @@ mod tests {
         }
     }
 
-    /// Catches: one hash function for all stages, so that two flows with one counter in common have all in common.
+    /// Catches: one hash function for all stages, so that two flows with one counter in common have
+    /// all counters in common.
     #[test]
     fn stages_hash_independently() {
         let stages = Stages::new(Shape { stages: 3, buckets: 8 });
@@ -320,12 +322,12 @@ mod tests {
         let shape = Shape { stages: 3, buckets: 8 };
         let (mut serial, mut parallel) = (Serial::new(shape, 3_000), Parallel::new(shape, 3_000));
         let hash = fingerprint(1, &packet(1));
-        let turns = |passes: &mut dyn FnMut() -> bool| (0..9).find(|_| passes());
-        assert_eq!(turns(&mut || serial.passes(|| hash, 500)), Some(3));
-        assert_eq!(turns(&mut || parallel.passes(hash, 500)), Some(5));
+        let needed = |passes: &mut dyn FnMut() -> bool| (0..9).find(|_| passes());
+        assert_eq!(needed(&mut || serial.passes(|| hash, 500)), Some(3));
+        assert_eq!(needed(&mut || parallel.passes(hash, 500)), Some(5));
         serial.clear();
         parallel.clear(2_000);
-        assert_eq!(turns(&mut || serial.passes(|| hash, 500)), Some(3));
-        assert_eq!(turns(&mut || parallel.passes(hash, 500)), Some(3));
+        assert_eq!(needed(&mut || serial.passes(|| hash, 500)), Some(3));
+        assert_eq!(needed(&mut || parallel.passes(hash, 500)), Some(3));
     }
 }

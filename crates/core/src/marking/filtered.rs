@@ -18,7 +18,8 @@ use super::{Decision, Marking, Observed, Outcome, Target, Tracked, acknowledges,
 use crate::packet::FlowId;
 use crate::{Bytes, Packet, Time};
 
-/// A marking with a filter for the flows to track. Below, [`Marking`] is implemented for all of these.
+/// A marking with a filter for the flows to track. Below, [`Marking`] is implemented for all types
+/// with this trait.
 pub(super) trait Filtered: Send {
     /// `true` if the arriving packet may be marked although its flow has no tracker. This happens when no tracked flow
     /// is left to mark.
@@ -31,8 +32,8 @@ pub(super) trait Filtered: Send {
     /// Ends the present interval, and begins the next.
     fn end_interval(&mut self, now: Time);
 
-    /// Checks the next entry of the flow memory, and removes it if its flow is no longer tracked. Each arriving packet
-    /// calls this once, so that all entries have their turn.
+    /// Checks the next entry of the flow memory, and removes it if its flow is no longer tracked.
+    /// It is called once for each arriving packet, so that all entries are checked in cyclic order.
     fn tidy(&mut self, now: Time);
 
     /// Notes an arriving packet. Returns the entry of its flow in the flow memory, and `true` if the projection
@@ -57,7 +58,8 @@ pub(super) trait Filtered: Send {
     /// The longest round-trip time of the tracked flows.
     fn longest(&self) -> Duration;
 
-    /// Number of flows that the projection counts, and `rho`: all bytes by those of the tracked flows.
+    /// Number of flows that the projection counts, and `rho`: the bytes of all flows divided by the
+    /// bytes of the tracked flows.
     fn projected(&self) -> (u64, f64);
 }
 
@@ -84,7 +86,7 @@ pub(super) struct Common {
     ours: bool,
 }
 
-/// Statistics of the filter: how many flows it tracks although they send little.
+/// Statistics of the filter: the number of flows that it tracks although they send little.
 #[derive(Default)]
 pub(super) struct FilterRecord {
     /// Number of intervals that have ended.
@@ -93,15 +95,15 @@ pub(super) struct FilterRecord {
     threshold: u32,
     /// Flows that were tracked throughout the last interval, but sent less than the threshold in it.
     false_positives: u64,
-    /// Flows that have been tracked since the start of the present interval.
+    /// Number of flows that have been tracked since the start of the present interval.
     pub(super) whole: u64,
-    /// Flows of `whole` that have sent the threshold in the present interval.
+    /// Number of flows of `whole` that have sent the threshold in the present interval.
     pub(super) large: u64,
 }
 
 impl FilterRecord {
-    /// Ends an interval with this `threshold`. At the start of the next one, the filter tracks a number of `whole`
-    /// flows.
+    /// Ends an interval with this `threshold`. `whole` is the number of flows that the filter
+    /// tracks at the start of the next interval.
     pub(super) const fn end(&mut self, threshold: u32, whole: u64) {
         self.intervals += 1;
         self.threshold = threshold;
@@ -174,7 +176,7 @@ impl<F: Filtered> Marking for F {
         ours
     }
 
-    fn leaving(&mut self, packet: &Packet) {
+    fn departed(&mut self, packet: &Packet) {
         self.common_mut().memory.departed(packet);
     }
 

@@ -1,4 +1,5 @@
-//! The marking `heuristic`: only the flows that passed a filter have trackers, and they stand for all flows.
+//! The marking `heuristic`: only the flows that passed a filter have trackers. These flows
+//! represent all flows.
 //!
 //! Two lists hold the flows with trackers. `L_1` has the flows that have passed the filter in the present interval. At
 //! the end of an interval, `L_1` becomes `L_0`, and a new, empty `L_1` begins.
@@ -140,8 +141,8 @@ impl Heuristic {
         }
     }
 
-    /// Shows a packet to the tracker of its flow. Returns the entry and its lists. `passes` is `true` if the packet passed
-    /// the filter: the flow then gets a tracker if it has none.
+    /// Passes a packet to the tracker of its flow. Returns the entry and its lists. `passes` is
+    /// `true` if the packet passed the filter: the flow then gets a tracker if it has none.
     fn entry(&mut self, sighting: &Sighting<'_>, passes: bool) -> Option<(u32, Lists)> {
         let Common { memory, interval, tracker, .. } = &mut self.common;
         if let Some(entry) = memory.find(sighting.packet.flow) {
@@ -188,10 +189,10 @@ impl Heuristic {
         self.joined += 1;
         let class = self.common.memory.class(entry);
         if lists.last {
-            self.stale.leaves(class, &flow);
-            self.both.enters(class, &flow, due);
+            self.stale.remove_flow(class, &flow);
+            self.both.add_flow(class, &flow, due);
         } else {
-            self.fresh.enters(class, &flow, due);
+            self.fresh.add_flow(class, &flow, due);
         }
     }
 }
@@ -297,7 +298,7 @@ impl Filtered for Heuristic {
             record.forget(if it.counted == counted { it.bytes } else { 0 }, self.threshold);
         }
         if let Some(account) = self.account(lists) {
-            account.leaves(class, &flow);
+            account.remove_flow(class, &flow);
         }
     }
 

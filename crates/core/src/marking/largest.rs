@@ -70,10 +70,11 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Catches: an update that ends before the root although the largest window changes; a node with the smaller of two
-        /// windows; windows that are lost when the tree grows; a flow with the window zero as the largest.
+        /// Catches: an update that ends before the root although the largest window changes; a node
+        /// with the smaller of its two windows; windows that are lost when the tree grows; a flow
+        /// with the window zero as the largest.
         #[test]
-        fn the_largest_window_is_that_of_a_search(
+        fn the_largest_window_agrees_with_a_search(
             changes in prop::collection::vec((0u32..70, prop_oneof![Just(0), 0u32..50]), 1..300),
         ) {
             let (mut largest, mut all) = (Largest::new(), BTreeMap::new());

@@ -1,7 +1,9 @@
-//! The marker: it connects a marking with a queue. The marking selects a flow, and the marker marks its packet.
+//! The marker: it connects a marking with a queue. The marking predicts an overflow and selects a
+//! flow, and the marker marks a packet of this flow.
 //!
-//! For each arriving packet, the gateway calls [`Marker::sight`], and [`Marker::prevent`] just before it queues the
-//! packet. A packet that is moved here from another queue skips `sight`. `prevent` then has no effect.
+//! For each arriving packet, the gateway calls [`Marker::sight`]. Just before it queues the packet,
+//! it calls [`Marker::prevent`]. For a packet that is moved here from another queue, it calls only
+//! `prevent`, which then has no effect.
 
 use std::time::Duration;
 
@@ -75,7 +77,7 @@ pub trait MarkedBuffer {
 const SEARCHED: u32 = 64;
 
 impl Marker {
-    /// A marker for `marking`, to which no packets were shown yet.
+    /// A marker for `marking`, which has seen no packets yet.
     #[must_use]
     pub fn new(marking: Box<dyn Marking>) -> Self {
         let (direction, marks) = (Direction::Up, Marks::default());
@@ -88,7 +90,8 @@ impl Marker {
         self.direction
     }
 
-    /// Shows `packet`, which will be queued, to the marking. `seen.flow` is its flow, if the flow table has it.
+    /// Passes `packet`, which will be queued, to the marking. `seen.flow` is its flow, if the flow
+    /// table has it.
     pub fn sight(&mut self, seen: &Observed<'_>, packet: &Packet) {
         (self.direction, self.pending) = (seen.direction, true);
         let (ours, len) = (self.marking.arrived(seen, packet), u64::from(packet.len));
@@ -103,7 +106,7 @@ impl Marker {
 
     /// Notes `packet`, which departs from the queue.
     pub fn departs(&mut self, packet: &Packet) {
-        self.marking.leaving(packet);
+        self.marking.departed(packet);
     }
 
     /// Forgets `flow`, because its number may be given to another flow.
@@ -144,13 +147,13 @@ impl Marker {
     pub fn prevent(
         &mut self,
         cx: &mut Cx<'_>,
-        place: &mut dyn MarkedBuffer,
+        buffer: &mut dyn MarkedBuffer,
         packet: PacketId,
     ) -> Option<PacketId> {
         if !std::mem::take(&mut self.pending) {
             return Some(packet);
         }
-        let Some(reason) = self.decide(cx, place, &packet) else { return Some(packet) };
+        let Some(reason) = self.decide(cx, buffer, &packet) else { return Some(packet) };
         match reason {
             Reason::Unmarkable => self.marks.unmarkable += 1,
             _ => self.marks.not_ect += 1,
@@ -163,11 +166,11 @@ impl Marker {
     fn decide(
         &mut self,
         cx: &mut Cx<'_>,
-        place: &mut dyn MarkedBuffer,
+        buffer: &mut dyn MarkedBuffer,
         packet: &PacketId,
     ) -> Option<Reason> {
         loop {
-            let mut seen = place.observed(cx.now, self.direction);
+            let mut seen = buffer.observed(cx.now, self.direction);
             seen.backlog += cx.pool[packet].frame_len();
             match self.marking.decide(&seen, &cx.pool[packet]) {
                 Decision::Pass => return None,
@@ -175,12 +178,12 @@ impl Marker {
                     return (!self.mark(cx, packet)).then_some(Reason::Predicted);
                 }
                 Decision::Drop => {
-                    let Packet { flow, member, .. } = cx.pool[packet];
-                    self.marking.done(cx.now, Target { flow, member }, Outcome::Dropped);
+                    let Packet { flow, queue_index, .. } = cx.pool[packet];
+                    self.marking.done(cx.now, Target { flow, queue_index }, Outcome::Dropped);
                     return Some(Reason::Unmarkable);
                 }
                 Decision::Mark(target) => {
-                    let oldest = self.mark_oldest(cx, place, target);
+                    let oldest = self.mark_oldest(cx, buffer, target);
                     let own = cx.pool[packet].flow == target.flow && counts(&cx.pool[packet]);
                     let marks_own = oldest == Outcome::NoPacket && own;
                     let outcome = match marks_own {
@@ -201,11 +204,11 @@ impl Marker {
     fn mark_oldest(
         &mut self,
         cx: &mut Cx<'_>,
-        place: &mut dyn MarkedBuffer,
+        buffer: &mut dyn MarkedBuffer,
         target: Target,
     ) -> Outcome {
         let (mut outcome, mut before) = (Outcome::NoPacket, 0);
-        place.visit(cx.pool, target, &mut |packet| {
+        buffer.visit(cx.pool, target, &mut |packet| {
             let is_first = before == 0;
             before += 1;
             if packet.flow != target.flow || !counts(packet) {
@@ -224,7 +227,7 @@ impl Marker {
                 self.marks.marked += 1;
             }
             Outcome::Dropped => {
-                if let Some(packet) = place.take(cx, target) {
+                if let Some(packet) = buffer.take(cx, target) {
                     cx.drop(packet, Reason::Predicted);
                     self.marks.not_ect += 1;
                 }

@@ -1,13 +1,14 @@
 //! The tracked flows of the markings `heuristic` and `coverage`, and their waiting packets, the oldest first.
 //!
-//! These markings track only a part of the flows. They mark the flow whose packet has waited longest.
+//! These markings mark packets before a queue overflows. They track only a part of the flows, and
+//! mark the flow whose packet has waited longest.
 
 use std::collections::VecDeque;
 
 use super::Target;
 use super::tracker::{Sighting, Track, TrackerSpec};
 use crate::Packet;
-use crate::packet::{FlowId, Member, TcpFlags, make_room, number, slot};
+use crate::packet::{FlowId, QueueIndex, TcpFlags, make_room, number, slot};
 
 /// A tracked flow.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +36,7 @@ const _: () = assert!(size_of::<TrackedFlow>() <= 96);
 #[derive(Clone, Copy, Debug)]
 struct WaitingPacket {
     entry: u32,
-    member: Member,
+    queue_index: QueueIndex,
     arrived: u32,
 }
 
@@ -58,7 +59,7 @@ pub(super) struct Memory {
     /// Number of packets at the front that [`oldest`](Self::oldest) has examined.
     passed: usize,
     /// Number of examined packets that had departed already.
-    gone: usize,
+    stale: usize,
 }
 
 const NONE: u32 = u32::MAX;
@@ -93,7 +94,7 @@ impl Memory {
             hand: 0,
             waiting: VecDeque::new(),
             passed: 0,
-            gone: 0,
+            stale: 0,
         }
     }
 
@@ -189,7 +190,7 @@ impl Memory {
         } else if self.waiting.len() == MOST_WAITING {
             self.pop();
         }
-        self.waiting.push_back(WaitingPacket { entry, member: packet.member, arrived });
+        self.waiting.push_back(WaitingPacket { entry, queue_index: packet.queue_index, arrived });
     }
 
     fn pop(&mut self) {
@@ -232,12 +233,12 @@ impl Memory {
             self.passed += 1;
             let it = &self.entries[slot(packet.entry)];
             if !self.is_waiting(packet) {
-                self.gone += 1;
+                self.stale += 1;
             } else if chosen(self.class(packet.entry), it) {
-                return Some(Target { flow: it.flow, member: packet.member });
+                return Some(Target { flow: it.flow, queue_index: packet.queue_index });
             }
         }
-        if 2 * self.gone > self.waiting.len() {
+        if 2 * self.stale > self.waiting.len() {
             self.tidy();
         }
         None
@@ -248,7 +249,7 @@ impl Memory {
     fn tidy(&mut self) {
         let mut waiting = std::mem::take(&mut self.waiting);
         waiting.retain(|packet| self.is_waiting(*packet));
-        (self.passed, self.gone) = (waiting.len(), 0);
+        (self.passed, self.stale) = (waiting.len(), 0);
         self.waiting = waiting;
     }
 
@@ -271,7 +272,7 @@ impl Memory {
 
     /// Makes [`oldest`](Self::oldest) begin at the oldest packet again.
     pub(super) const fn begin_again(&mut self) {
-        (self.passed, self.gone) = (0, 0);
+        (self.passed, self.stale) = (0, 0);
     }
 }
 

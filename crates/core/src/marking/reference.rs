@@ -11,7 +11,8 @@
 //!   several rounds, each a segment larger than the previous. The paper counts only the first (`rounds = 1`).
 //! - The next round of a marked flow has at least one segment.
 //! - Traffic without a tracker arrives at its rate of the last interval.
-//! - A flow leaves the projection two round trips after the start of its round, if it has sent nothing since.
+//! - A flow is removed from the projection two round trips after the start of its round, if it has
+//!   sent nothing since.
 //! - The projection is tested only if the arriving packet changed the next round of its flow, or has no tracker.
 
 use std::cmp::Reverse;
@@ -22,7 +23,7 @@ use super::largest::Largest;
 use super::rounds::{FutureRound, Net, RoundSlots, signed};
 use super::tracker::{Estimate, Sighting, Track, TrackerSpec};
 use super::{Decision, Marking, Observed, Outcome, Target, Tracked, acknowledges, last_resort};
-use crate::packet::{FlowId, Member, Ring, TcpFlags, make_room, number, slot};
+use crate::packet::{FlowId, Ring, TcpFlags, make_room, number, slot};
 use crate::parameters::more_than;
 use crate::random::Random;
 use crate::time::nanos;
@@ -38,8 +39,9 @@ parameters! {
         k: Option<u32> = None, in 1.., "write 10 for gaps of a tenth of a round trip";
         /// Parameter of the tracker: weight of the old round-trip time against a new sample. Default: 0.9.
         a: Option<Factor> = None, in Factor::ZERO..=Factor::ONE, "write 0.9 to give a new sample a tenth";
-        // The default comes from the paper's first experiment (seeds 1 to 5, 20 s): 1 loses 1.4 % with
-        // the tracker `paper` and 0.1 % with `two-way`, and 4 nothing.
+        // The default comes from the paper's first experiment (seeds 1 to 5, 20 s). With one round,
+        // 1.4 % of the packets are lost with the tracker `paper`, and 0.1 % with `two-way`. With
+        // four rounds, none are lost.
         /// Most rounds of a flow that are projected, up to the longest round-trip time. The paper projects 1.
         rounds: u32 = 4, in 1..=MOST_ROUNDS, "write 1 for the projection of the paper";
         /// Time over which the rate of untracked traffic is measured.
@@ -92,14 +94,14 @@ pub(super) struct Reference {
     /// Entry number of each flow, or [`NONE`].
     entry_of: Vec<u32>,
     /// Entries of flows that are not in the projection. The flow that has been idle for longest is first.
-    idle: Ring,
+    idle: Ring<u32>,
     /// Future rounds of the flows. Entry `n` owns `rounds_each` of them from number `n * rounds_each` on, the earliest
     /// first.
     rounds: RoundSlots,
     /// Windows of the flows in the projection that may be marked, by entry.
     largest: Largest,
-    /// Times to check whether a flow must leave the projection, and its entry. Each is at or before
-    /// [`ProjectedFlow::expires`].
+    /// For each flow with a timer: a time to check whether the flow must be removed from the
+    /// projection, and its entry. The time is at or before [`ProjectedFlow::expires`].
     expiries: BinaryHeap<Reverse<(Time, u32)>>,
     /// Measurement of untracked traffic in the present interval.
     untracked: Untracked,
@@ -117,7 +119,7 @@ pub(super) struct Reference {
     ours: bool,
 }
 
-/// Marks a flow without an entry.
+/// Value in [`Reference::entry_of`] for a flow without an entry.
 const NONE: u32 = u32::MAX;
 
 /// A flow with a tracker.
@@ -125,7 +127,7 @@ const NONE: u32 = u32::MAX;
 struct ProjectedFlow {
     target: Target,
     track: Track,
-    /// Time at which the flow leaves the projection if it sends nothing.
+    /// Time at which the flow is removed from the projection if it sends nothing.
     expires: Time,
     /// The flow is in [`Reference::expiries`].
     is_timed: bool,
@@ -186,8 +188,8 @@ impl Reference {
         }
     }
 
-    /// Shows a packet to the tracker of its flow, and updates the projection. Returns `true` if the flow is in the
-    /// projection.
+    /// Passes a packet to the tracker of its flow, and updates the projection. Returns `true` if
+    /// the flow is in the projection.
     fn track(&mut self, seen: &Observed<'_>, packet: &Packet) -> bool {
         let Some(tcp) = packet.tcp else { return false };
         let counts = tcp.payload > 0 || tcp.flags.any(TcpFlags::SYN);
@@ -199,13 +201,13 @@ impl Reference {
         let (entry, mut changed) = match self.entry(packet.flow) {
             Some(entry) => (entry, self.entries[slot(entry)].track.on_arrival(&sighting)),
             None => {
-                let target = Target { flow: packet.flow, member: packet.member };
+                let target = Target { flow: packet.flow, queue_index: packet.queue_index };
                 let Some(entry) = self.begin(target, &sighting) else { return false };
                 (entry, true)
             }
         };
         let it = &mut self.entries[slot(entry)];
-        it.target.member = packet.member;
+        it.target.queue_index = packet.queue_index;
         changed |= std::mem::replace(&mut it.is_empty, false);
         let estimate = it.track.estimate(now);
         if !estimate.responds {
@@ -230,9 +232,9 @@ impl Reference {
         let entry = if self.entries.len() < MOST_FLOWS {
             number(self.entries.len())
         } else {
-            self.idle.first()?.0
+            self.idle.first()?
         };
-        self.idle.remove(Member(entry));
+        self.idle.remove(entry);
         let is_timed = self.entries.get(slot(entry)).is_some_and(|old| old.is_timed);
         if let Some(old) =
             self.entries.get(slot(entry)).filter(|old| old.target.flow != FlowId::NONE)
@@ -260,7 +262,7 @@ impl Reference {
         let due = estimate.next_round();
         let bytes = estimate.next_window().max(estimate.growth);
         it.expires = (due + estimate.rtt).max(now + Duration::from_nanos(1));
-        self.idle.remove(Member(entry));
+        self.idle.remove(entry);
         self.longest_now = self.longest_now.max(estimate.rtt);
         if estimate.rtt > self.longest_rtt {
             self.longest_rtt = estimate.rtt;
@@ -293,7 +295,7 @@ impl Reference {
         let number = entry * self.rounds_each;
         (number..number + self.rounds_each).for_each(|round| self.rounds.set(round, None));
         self.largest.set(entry, 0);
-        self.idle.push(Member(entry));
+        self.idle.push(entry);
     }
 }
 
@@ -309,7 +311,7 @@ impl Marking for Reference {
         self.ours
     }
 
-    fn leaving(&mut self, _: &Packet) {}
+    fn departed(&mut self, _: &Packet) {}
 
     fn acknowledged(&mut self, seen: &Observed<'_>, ack: &Packet) {
         let Some(entry) = self.entry(ack.flow) else { return };

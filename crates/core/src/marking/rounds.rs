@@ -7,11 +7,13 @@
 //! backlog now + bytes of all rounds that start until i - bytes that depart until i
 //! ```
 //!
-//! The largest of these values must fit into the queue. A slot holds the sum of the rounds that start in it, as if they
-//! all began at the start of the slot. So a change of one round takes one step, and a test of all rounds takes 64.
+//! The largest of these values must fit into the queue. A slot holds the sum of the rounds that
+//! start in it, as if they all began at the start of the slot. So a change of one round takes one
+//! step, and a test of all rounds takes 64 steps.
 //!
 //! Source: `marking`, section 2.2, equations (7) to (9) (the test for each round).
-//! Differs: rounds count up to one slot too early. The bytes that depart within a slot are the greatest error.
+//! Differs: rounds count up to one slot too early. The error is at most the number of bytes that
+//! depart within a slot.
 
 use std::time::Duration;
 
@@ -268,16 +270,16 @@ mod tests {
         /// Catches: rounds that stay in a slot that has passed; a late round that is not counted.
         /// Catches: old bytes of a changed round that stay in the sum; slots that do not cover all rounds, or are
         /// more than twice as long as necessary.
-        /// Catches: a backlog that seems to shrink although untracked traffic exceeds the service rate; growth after
-        /// the last round that counts.
+        /// Catches: a backlog that seems to shrink although untracked traffic exceeds the service
+        /// rate; a projection that counts growth after the last round.
         #[test]
-        fn the_slots_know_what_a_search_of_all_rounds_finds(
+        fn the_slots_agree_with_a_search_of_all_rounds(
             changes in changes(), spans in (0..SPAN, 0..SPAN), out in 0u64..40, untracked in 0u64..40,
         ) {
             let (out, untracked) = (Rate::from_mbps(out), Rate::from_mbps(untracked));
             let (mut net, mut now) = (Net::new(out, untracked), Time::from_millis(1));
             let (mut rounds, mut model) = (RoundSlots::new(), Model::default());
-            // Another horizon first: its slots have another length.
+            // Set another horizon first, so that the slots have another length before the test.
             for micros in [spans.0, spans.1, SPAN] {
                 rounds.set(99, Some(FutureRound { due: now, bytes: Bytes(micros) }));
                 rounds.reach(now, Duration::from_micros(micros));
@@ -316,7 +318,7 @@ mod tests {
 
     /// Catches: a round beyond the last slot that counts in an earlier slot; slots that cover too short a time.
     #[test]
-    fn a_round_beyond_the_horizon_counts_at_its_end() {
+    fn a_round_beyond_the_last_slot_counts_in_the_last_slot() {
         let mut rounds = RoundSlots::new();
         let (now, ms) = (Time::from_millis(900), Duration::from_millis);
         rounds.reach(now, ms(64));

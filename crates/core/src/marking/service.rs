@@ -34,12 +34,13 @@ pub(crate) struct ServiceRate {
     bytes: Bytes,
     /// Idle time in the current span. The present idle time, which began at `idle_since`, is not included yet.
     idle: Duration,
-    /// Time from which on idle time has not been added to `idle`. `None` while packets wait.
+    /// Start of the idle time that has not been added to `idle` yet. `None` while packets wait.
     idle_since: Option<Time>,
 }
 
-/// Least length of a span. For each new rate, the marking `reference` computes all its rounds again. With 1,000 flows and
-/// this length, it spends less than 1 % of the time on that.
+/// Least length of a span. For each new rate, the marking `reference` computes all its rounds
+/// again. With 1,000 flows and this length, it spends less than 1 % of the time on this
+/// computation.
 const SHORTEST: Duration = Duration::from_millis(10);
 
 impl ServiceRate {
@@ -85,14 +86,14 @@ impl ServiceRate {
     pub(crate) fn arrives(&mut self, now: Time, rtt: Duration) {
         self.rest(now);
         self.idle_since = None;
-        self.turn(now, rtt);
+        self.end_span(now, rtt);
     }
 
     /// Notes the departure of a packet of `len`. `more` is `true` if other packets wait.
     pub(crate) fn departs(&mut self, now: Time, rtt: Duration, len: Bytes, more: bool) {
         self.rest(now);
         self.bytes += len;
-        self.turn(now, rtt);
+        self.end_span(now, rtt);
         self.idle_since = (!more).then_some(now);
     }
 
@@ -105,7 +106,7 @@ impl ServiceRate {
     }
 
     /// Ends the current span if it is long enough.
-    fn turn(&mut self, now: Time, rtt: Duration) {
+    fn end_span(&mut self, now: Time, rtt: Duration) {
         let length = now.since(self.since);
         if length < rtt.max(SHORTEST) {
             return;
@@ -132,7 +133,8 @@ mod tests {
         service
     }
 
-    /// From `from` to `end`, a packet of 1,250 bytes departs every `ms` milliseconds, while others wait.
+    /// From `from` to `end`, a packet of 1,250 bytes departs every `ms` milliseconds, while other
+    /// packets wait.
     fn serve(service: &mut ServiceRate, from: u64, end: u64, ms: u64) {
         service.arrives(Time::from_millis(from), RTT);
         for at in (from..=end).step_by(usize::try_from(ms).unwrap()).skip(1) {
@@ -145,9 +147,10 @@ mod tests {
         error * 100 <= mbps * 1_000_000 * 5
     }
 
-    /// Catches: a rate measured over one span only; a rate that is always the guarantee, or always that of the link.
+    /// Catches: a rate measured over one span only; a rate that is always the guarantee, or always
+    /// the rate of the link.
     #[test]
-    fn the_rate_is_that_of_two_round_trips() {
+    fn the_rate_is_the_mean_of_two_round_trips() {
         let mut service = class();
         assert_eq!(service.rate(), MOST);
         serve(&mut service, 0, 200, 2);

@@ -10,14 +10,14 @@
 //! marks  = excess / relief, rounded up
 //! ```
 //!
-//! `C` is the service rate. `rho` scales the tracked flows so that they stand for all flows. Other traffic arrives at the
-//! rate `untracked`. Without a mark, the next round of flow `i` has `W_i + growth_i` bytes, and with a mark `W_i / 2`. The
-//! difference is the relief of one mark.
+//! `C` is the service rate. `rho` scales the tracked flows so that they represent all flows. Other
+//! traffic arrives at the rate `untracked`. Without a mark, the next round of flow `i` has `W_i +
+//! growth_i` bytes, and with a mark `W_i / 2`. The difference is the relief of one mark.
 //!
 //! Source: `marking`, section 2.3 (sums in place of a search).
 //! Differs: the paper counts one round of each flow, up to the latest start `tau*` of a next round
-//! ([`ProjectedRounds::Next`]). Flows with short round trips send more than that, and packets are lost
-//! (`marking/exp1`).
+//! ([`ProjectedRounds::Next`]). Flows with short round trips send several rounds in this time, so
+//! packets are lost (`marking/exp1`).
 
 use std::time::Duration;
 
@@ -85,8 +85,8 @@ pub(super) struct Sums {
     part: FlowTerm,
     /// Bytes that these flows have sent in the present interval.
     pub(super) bytes: u64,
-    /// The latest start of a next round, with [`ProjectedRounds::Next`]. The value does not become earlier when a flow
-    /// leaves the list.
+    /// The latest start of a next round, with [`ProjectedRounds::Next`]. The value does not become
+    /// earlier when a flow is removed from the list.
     due: Time,
     /// The longest round-trip time, in microseconds.
     longest: u32,
@@ -198,7 +198,7 @@ pub(super) struct Rho {
 }
 
 impl Rho {
-    /// The factor 1: tracked flows stand only for themselves.
+    /// The factor 1: tracked flows represent only themselves.
     pub(super) const ONE: Self = Self { all: 1, tracked: 1 };
 
     /// `all / tracked`, at least one.
@@ -259,13 +259,13 @@ impl Accounts {
     }
 
     /// Adds a flow of `class` to the list. Its next round starts at `due`.
-    pub(super) fn enters(&mut self, class: u16, flow: &Brief, due: Time) {
-        self.change(class, &self.entering(flow, due));
+    pub(super) fn add_flow(&mut self, class: u16, flow: &Brief, due: Time) {
+        self.change(class, &self.addition(flow, due));
     }
 
     /// Removes a flow of `class` from the list.
-    pub(super) fn leaves(&mut self, class: u16, flow: &Brief) {
-        self.change(class, &self.leaving(flow));
+    pub(super) fn remove_flow(&mut self, class: u16, flow: &Brief) {
+        self.change(class, &self.removal(flow));
     }
 
     /// Replaces the contribution of a flow of `class`.
@@ -274,12 +274,12 @@ impl Accounts {
         self.change(class, &Change { before: parts.0, after: parts.1, rtt: after.rtt, due });
     }
 
-    fn entering(&self, flow: &Brief, due: Time) -> Change {
+    fn addition(&self, flow: &Brief, due: Time) -> Change {
         let after = FlowTerm::of(flow, self.rounds);
         Change { before: FlowTerm::default(), after, rtt: flow.rtt, due }
     }
 
-    fn leaving(&self, flow: &Brief) -> Change {
+    fn removal(&self, flow: &Brief) -> Change {
         let before = FlowTerm::of(flow, self.rounds);
         Change { before, after: FlowTerm::default(), rtt: 0, due: Time::ZERO }
     }
@@ -302,12 +302,12 @@ impl Accounts {
     /// Moves a flow from class `from` to class `to`.
     pub(super) fn move_flow(&mut self, from: u16, to: u16, track: &Track, now: Time) {
         let (flow, due) = (track.brief(), self.due(track, now));
-        let (leaves, enters) = (self.leaving(&flow), self.entering(&flow, due));
+        let (removal, addition) = (self.removal(&flow), self.addition(&flow, due));
         if let Some(old) = self.of_class(from) {
-            old.change(&leaves);
+            old.change(&removal);
         }
         if let Some(new) = self.of_class(to) {
-            new.change(&enters);
+            new.change(&addition);
         }
     }
 
@@ -332,7 +332,7 @@ impl Projected<'_> {
         two.map_or(one.all, |two| one.all.and(&two.all))
     }
 
-    /// Sums over the flows of class `n`. `None` if no flow was ever in it.
+    /// Sums over the flows of class `n`. `None` if the class never had a flow.
     fn of(self, n: usize) -> Option<Sums> {
         let one = self.0.of.get(n).copied();
         let two = self.1.and_then(|two| two.of.get(n)).copied();

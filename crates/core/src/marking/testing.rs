@@ -1,15 +1,16 @@
-//! A first-in first-out queue with a marking, for tests.
+//! A first-in first-out queue with a marking, for tests. A marking marks packets before the queue
+//! overflows.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{Decision, Marking, Observed, Outcome, Target};
-use crate::packet::{Direction, Ecn, Endpoint, FlowId, FlowKey, Member, Protocol, TcpFlags};
+use crate::packet::{Direction, Ecn, Endpoint, FlowId, FlowKey, Protocol, QueueIndex, TcpFlags};
 use crate::packet::{Packet, TcpSegment};
 use crate::{Bytes, Rate, Time};
 
 /// The queue, its marking, and the flows that were marked.
-pub(super) struct Place<M> {
+pub(super) struct TestQueue<M> {
     pub(super) marking: M,
     pub(super) now: Time,
     pub(super) rate: Rate,
@@ -22,7 +23,7 @@ pub(super) struct Place<M> {
     pub(super) dropped: u32,
 }
 
-impl<M: Marking> Place<M> {
+impl<M: Marking> TestQueue<M> {
     pub(super) fn new(marking: M, rate: Rate, limit: Bytes) -> Self {
         let (queue, next, marked) = (VecDeque::new(), vec![0; 10_000], Vec::new());
         Self { marking, now: Time::ZERO, rate, limit, queue, next, marked, dropped: 0 }
@@ -53,11 +54,11 @@ impl<M: Marking> Place<M> {
         let [a, b, c, d] = flow.to_be_bytes();
         let (src, dst) = (Endpoint::v4([a, b, c, d], 9), Endpoint::v4([192, 0, 2, 1], 80));
         let key = FlowKey { src, dst, protocol };
-        let (flow, member) = (FlowId(flow), Member(flow));
-        Packet { len, key, flow, member, segments: 1, arrived: self.now, ..Packet::default() }
+        let (flow, queue_index) = (FlowId(flow), QueueIndex(flow));
+        Packet { len, key, flow, queue_index, segments: 1, arrived: self.now, ..Packet::default() }
     }
 
-    /// A packet arrives. Packets are marked and dropped as [`Marker`](super::Marker) does it.
+    /// A packet arrives. Packets are marked and dropped as by [`Marker`](super::Marker).
     pub(super) fn arrive(&mut self, packet: Packet) {
         self.marking.arrived(&self.seen(), &packet);
         loop {
@@ -70,7 +71,7 @@ impl<M: Marking> Place<M> {
                     return self.queue.push_back(packet);
                 }
                 Decision::Drop => {
-                    let target = Target { flow: packet.flow, member: packet.member };
+                    let target = Target { flow: packet.flow, queue_index: packet.queue_index };
                     self.marking.done(self.now, target, Outcome::Dropped);
                     return self.dropped += 1;
                 }
@@ -90,11 +91,11 @@ impl<M: Marking> Place<M> {
     /// The oldest packet departs from the queue.
     pub(super) fn depart(&mut self) {
         if let Some(packet) = self.queue.pop_front() {
-            self.marking.leaving(&packet);
+            self.marking.departed(&packet);
         }
     }
 
-    /// `count` segments of a TCP flow arrive. After each, the oldest packet departs.
+    /// `count` segments of a TCP flow arrive. After each segment, the oldest packet departs.
     pub(super) fn send(&mut self, flow: u32, len: u32, count: u32) {
         for _ in 0..count {
             let packet = self.segment(flow, len);

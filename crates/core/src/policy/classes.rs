@@ -29,8 +29,8 @@ pub struct Class {
     pub name: String,
     /// Name of the parent class. `None` for a child of the link.
     pub parent: Option<String>,
-    /// Rate that the class gets whatever other classes send. Zero means no guarantee. For a class with children, zero means
-    /// the sum of their guarantees.
+    /// Rate that the class gets regardless of other classes. Zero means no guarantee. For a class
+    /// with children, zero means the sum of their guarantees.
     pub guarantee: [Rate; 2],
     /// Upper bound of the rate. `None`: the bound of the parent.
     pub ceiling: [Option<Rate>; 2],
@@ -292,7 +292,7 @@ impl ClassSet {
             return if faults.is_empty() { Ok(set) } else { Err(faults) };
         }
         let order = parents_first(&parents, &mut faults);
-        let classes = with_what_children_have(classes, &parents, &order);
+        let classes = with_sums_of_children(classes, &parents, &order);
         for direction in Direction::BOTH {
             promises(&classes, &parents, direction, rate[direction.index()], &mut faults);
         }
@@ -304,9 +304,9 @@ impl ClassSet {
         if !faults.is_empty() {
             return Err(faults);
         }
-        let mut places: Vec<_> = classes.into_iter().map(Some).collect();
-        let mut classes = Vec::with_capacity(places.len());
-        classes.extend(order.into_iter().filter_map(|at| places[at].take()));
+        let mut unordered: Vec<_> = classes.into_iter().map(Some).collect();
+        let mut classes = Vec::with_capacity(unordered.len());
+        classes.extend(order.into_iter().filter_map(|at| unordered[at].take()));
         Ok(Self { classes, frame, scheduler })
     }
 
@@ -358,16 +358,16 @@ impl ClassSet {
 
 /// Index of each class's parent. `None` for a child of the link.
 fn parents(classes: &[Class], faults: &mut Vec<ClassFault>) -> Vec<Option<usize>> {
-    let mut places = BTreeMap::<&str, usize>::new();
+    let mut by_name = BTreeMap::<&str, usize>::new();
     for (at, class) in classes.iter().enumerate() {
-        let first = *places.entry(&class.name).or_insert(at);
+        let first = *by_name.entry(&class.name).or_insert(at);
         if first != at {
             faults.push(ClassFault { at, other: Some(first), kind: ClassFaultKind::Duplicate });
         }
     }
     let mut parents = Vec::with_capacity(classes.len());
     for (at, class) in classes.iter().enumerate() {
-        let parent = class.parent.as_ref().map(|name| places.get(name.as_str()).copied());
+        let parent = class.parent.as_ref().map(|name| by_name.get(name.as_str()).copied());
         if parent == Some(None) {
             faults.push(ClassFault { at, other: None, kind: ClassFaultKind::Orphan });
         }
@@ -402,7 +402,7 @@ fn parents_first(parents: &[Option<usize>], faults: &mut Vec<ClassFault>) -> Vec
 }
 
 /// Sets the guarantee of each parent without one to the sum of its children's guarantees.
-fn with_what_children_have(
+fn with_sums_of_children(
     mut classes: Vec<Class>,
     parents: &[Option<usize>],
     order: &[usize],
@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn parents_come_first_and_have_what_their_children_are_promised() {
+    fn parents_come_first_and_guarantee_the_sum_of_their_children() {
         let classes = vec![
             class("voice", Some("staff"), 4),
             class("staff", Some("office"), 0),
@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_tree_is_refused_and_all_of_it_named() {
+    fn classes_that_form_no_tree_are_refused_and_each_is_named() {
         use ClassFaultKind::{Duplicate, Loop, Orphan};
         let classes = vec![
             class("a", Some("b"), 0),
@@ -547,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn promises_that_cannot_be_kept_name_who_goes_too_far_and_of_what() {
+    fn guarantees_beyond_a_rate_name_the_first_class_in_excess() {
         let mut classes = vec![
             class("a", None, 60),
             class("b", None, 50),

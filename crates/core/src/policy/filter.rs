@@ -44,7 +44,8 @@ pub struct Filter {
     pub dscp: Vec<Range<u8>>,
     /// Outermost VLAN identifiers.
     pub vlan: Vec<Range<u16>>,
-    /// VLAN identifiers of the second tag; [`NO_VLAN`] stands for frames without one.
+    /// VLAN identifiers of the second tag. [`NO_VLAN`] is the identifier of frames without a second
+    /// tag.
     pub inner_vlan: Vec<Range<u16>>,
     /// Direction in which the packet crosses the gateway. `None`: both directions.
     pub direction: Option<Direction>,
@@ -83,8 +84,8 @@ impl Filter {
         direction: Direction,
     ) -> bool {
         let outermost = if self.inner { None } else { outer.and_then(Outer::key) };
-        // Fragments are not searched for tunnels. So a packet in a tunnel is no fragment, and its outermost header
-        // has ports if its protocol has.
+        // Fragments are not searched for tunnels. So a packet in a tunnel is no fragment, and its
+        // outermost header has ports if its protocol has ports.
         let ports = if outermost.is_some() { Ports::Known } else { packet.fragment.ports() };
         let key = &outermost.unwrap_or(packet.key);
         let any_protocol = ports == Ports::Any && key.hides_protocol();
@@ -213,7 +214,7 @@ pub(super) fn second_vlan(outer: Option<&Outer>) -> u16 {
     outer.map_or(NO_VLAN, |outer| outer.second_vlan)
 }
 
-/// Stands for the protocol of frames without IP: one more than the highest IP protocol number.
+/// Number used as the protocol of frames without IP: one more than the highest IP protocol number.
 const OPAQUE_NUMBER: u16 = 256;
 
 /// A measure of how specific a filter is. A greater value is more specific.

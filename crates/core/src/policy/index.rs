@@ -1,4 +1,5 @@
-//! The index of a policy set: it finds the first filter that matches a packet, in little time for 10,000 filters.
+//! The index of a policy set: it finds the first filter that matches a packet, in little time even
+//! for 10,000 filters.
 
 use std::hash::BuildHasher;
 
@@ -17,7 +18,8 @@ use crate::packet::{Direction, FlowKey, Outer, Packet, Ports, slot};
 /// Example: filter 0 accepts the ports 10 to 20, filter 1 all ports. The intervals of the field are 0 to 9, 10 to 20, and
 /// 21 on. Their bit sets are `{1}`, `{0, 1}` and `{1}`.
 ///
-/// - A set consists of blocks of 512 bits. A summary tells which blocks are not empty, so most blocks are never read.
+/// - A set consists of blocks of 512 bits. A summary shows which blocks are not empty, so most
+///   blocks are never read.
 /// - The bits are arranged by the address fields that the filters have ranges for. Then most blocks are empty in most sets.
 /// - A field for which no filter has ranges is skipped.
 /// - Equal blocks and equal sets are stored once. A range adds at most two intervals to its field. Each needs a new block,
@@ -34,7 +36,7 @@ pub(super) struct Index {
     /// Number of fields with ranges.
     axes: usize,
     sets: Sets,
-    /// The filter that each bit stands for, ascending within a block. [`NOBODY`] for unused bits.
+    /// The filter of each bit, ascending within a block. [`NOBODY`] for unused bits.
     filters: Vec<u32>,
     /// At least one filter is `inner`.
     inner: bool,
@@ -47,15 +49,17 @@ const NUMBERS: usize = 8;
 const PORTS: [usize; 2] = [0, 1];
 /// Indices of the ports and the protocol in [`Index::numbers`].
 const PORTS_AND_PROTOCOL: [usize; 3] = [0, 1, 2];
-/// Added to the protocol number of a fragment with unknown ports. Filters with ranges for ports do not accept the sum, so
-/// they do not match the fragment.
+/// Offset that is added to the protocol number of a fragment with unknown ports. Filters with
+/// ranges for ports do not accept the sum, so they do not match the fragment.
 const WITHOUT_PORTS: u16 = 1 << 9;
 
-/// Values of the field `header`. This one: the packet is not in a tunnel.
+/// Value of the field `header`: the packet is not in a tunnel.
 const ONLY: u16 = 0;
-/// The packet is in a tunnel, and is looked up by its outermost header.
+/// Value of the field `header`: the packet is in a tunnel, and is looked up by its outermost
+/// header.
 const OUTERMOST: u16 = 1;
-/// The packet is in a tunnel, and is looked up by its innermost header.
+/// Value of the field `header`: the packet is in a tunnel, and is looked up by its innermost
+/// header.
 const INNERMOST: u16 = 2;
 
 /// The intervals of a field.
@@ -92,7 +96,7 @@ struct Block([u64; 8]);
 /// Bits of a block.
 const BLOCK_BITS: usize = 512;
 
-/// Stands for a bit without a filter.
+/// Value in [`Index::filters`] for a bit without a filter.
 const NOBODY: u32 = u32::MAX;
 
 impl Index {
@@ -138,8 +142,8 @@ impl Index {
         second: u16,
         direction: Direction,
     ) -> Option<u32> {
-        // Fragments are not searched for tunnels. So a packet in a tunnel is no fragment, and its outermost header
-        // has ports if its protocol has.
+        // Fragments are not searched for tunnels. So a packet in a tunnel is no fragment, and its
+        // outermost header has ports if its protocol has ports.
         let ports = if header == OUTERMOST { Ports::Known } else { packet.fragment.ports() };
         let protocol =
             protocol_number(key) + if ports == Ports::Unknown { WITHOUT_PORTS } else { 0 };

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_a_prefix_and_a_range_are_read() {
+    fn addresses_prefixes_and_ranges_are_parsed() {
         let one = |text| match addresses(text).unwrap().as_slice() {
             [range] => (range.first, range.last),
             more => panic!("{more:?}"),
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn every_ipv6_address_is_not_an_ipv4_address() {
+    fn the_prefix_of_all_ipv6_addresses_contains_no_ipv4_address() {
         let [below, above] = addresses("::/0").unwrap().try_into().unwrap();
         assert_eq!((below.first, below.last + 1), (0, IPV4.first));
         assert_eq!((above.first - 1, above.last), (IPV4.last, u128::MAX));

@@ -1,4 +1,5 @@
-//! The set of policies of a gateway: it finds the policy of a packet.
+//! The set of policies of a gateway: it finds the policy of a packet. A policy selects packets by
+//! their header fields and states their treatment.
 
 use std::cmp::Reverse;
 
@@ -12,8 +13,9 @@ pub struct PolicyIndex(pub u32);
 
 /// Policies, with an index that finds the policy of a packet.
 ///
-/// If several policies match a packet, the one with the highest priority applies. Among equal priorities, it is the one
-/// with the most specific filter ([`Filter::specificity`]), and then the first name in alphabetical order.
+/// If several policies match a packet, the one with the highest priority applies. Among equal
+/// priorities, the policy with the most specific filter ([`Filter::specificity`]) applies, and then
+/// the first name in alphabetical order.
 ///
 /// Source: `aggregates`, sections 2 and 4.1 (policies and their filters).
 /// Differs: the paper defines no order for overlapping policies.
@@ -208,8 +210,8 @@ impl PolicySet {
 
     /// The policies with their indices, in the order of precedence.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (PolicyIndex, &Policy)> {
-        let place = |(at, policy)| (PolicyIndex(number(at)), policy);
-        self.policies.iter().enumerate().map(place)
+        let indexed = |(at, policy)| (PolicyIndex(number(at)), policy);
+        self.policies.iter().enumerate().map(indexed)
     }
 
     /// The policy at `index`.
@@ -240,8 +242,9 @@ impl PolicySet {
         found.ok().map(|found| PolicyIndex(self.by_name[found]))
     }
 
-    /// The first policy that makes the policy at `index` useless: it has precedence, and its filter matches all packets of
-    /// the other (see [`Filter::covers`]).
+    /// The first policy that makes the policy at `index` useless: this first policy has precedence,
+    /// and its filter matches every packet that the policy at `index` matches (see
+    /// [`Filter::covers`]).
     #[must_use]
     pub fn hidden_by(&self, index: PolicyIndex) -> Option<PolicyIndex> {
         let hidden = &self.get(index)?.filter;

@@ -9,11 +9,13 @@ use hashbrown::HashMap;
 
 use super::{Filter, Policy, PolicyIndex, PolicySet};
 
-/// Pairs of policies: a policy of the previous set, and the policy of the new set that takes over its state.
+/// Pairs of policies: a policy of the previous set, and the policy of the new set that takes over
+/// its tokens, counters, queued packets and held ACKs.
 ///
-/// A policy takes over from the previous policy with the same name, if both share their profile between the same units
-/// (flows or hosts). A renamed policy also takes over: its name is new, the name of the previous policy is gone, and the
-/// two differ in their names only.
+/// A policy takes over from the previous policy with the same name, if both share their profile
+/// between the same units (flows or hosts). A renamed policy also takes over. A policy is renamed
+/// if its name is new, the previous name has disappeared, and the two policies differ in their
+/// names only.
 #[derive(Clone, Debug, Default)]
 pub struct Succession {
     /// For each policy of the previous set, its successor in the new set.

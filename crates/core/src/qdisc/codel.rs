@@ -3,13 +3,13 @@
 //!
 //! A *hit* is a drop or a mark.
 //!
-//! Source: RFC 8289; see `law` for the control law and its differences.
+//! Source: RFC 8289. The control law and its differences are in `law.rs`.
 
 use std::time::Duration;
 
 use super::Qdisc;
 use super::law::{CodelLaw, CodelQueue, Leaves, Standing};
-use crate::packet::{FlowFifo, Member};
+use crate::packet::{FlowFifo, QueueIndex};
 use crate::parameters::more_than;
 use crate::random::Random;
 use crate::{Bytes, Cx, PacketId, Rate, Reason, parameters};
@@ -66,10 +66,10 @@ pub(super) struct Codel {
     line: FlowFifo,
 }
 
-/// The packets among which the law removes the oldest: all packets, or those of the flow `of`.
+/// The packets from which the law removes the oldest: all packets, or the packets of the flow `of`.
 struct CodelPackets<'a> {
     line: &'a mut FlowFifo,
-    of: Option<Member>,
+    of: Option<QueueIndex>,
 }
 
 impl CodelQueue for CodelPackets<'_> {
@@ -108,7 +108,7 @@ impl Qdisc for Codel {
         self.law.dequeue(&self.standing, cx, &mut line, Leaves::Oldest)
     }
 
-    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
+    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: QueueIndex) -> Option<PacketId> {
         // A flow without packets must not end the dropping state: the queue may have packets of
         // other flows.
         self.line.peek_flow(cx.pool, member)?;
@@ -159,8 +159,8 @@ mod tests {
     /// spacings are the interval over the root of 2, of 3, and so on. A hit happens at the first
     /// departure after its due time.
     ///
-    /// Catches: spacings counted from the time of a drop, not from its due time; one interval too
-    /// few or too many; a flow without packets taken for an empty queue.
+    /// Catches: spacings that are counted from the time of a drop instead of its due time; one
+    /// interval too few or too many; a flow without packets that makes CoDel assume an empty queue.
     #[test]
     fn hits_follow_the_control_law() {
         let mut due = vec![105.0f64, 205.0];
@@ -183,7 +183,7 @@ mod tests {
     /// Catches: dropping that resumes at the full earlier rate; dropping that always resumes at the
     /// lowest rate.
     #[test]
-    fn drops_are_as_many_as_in_ns_3() {
+    fn the_number_of_drops_is_that_of_ns_3() {
         let ns_3 = [
             (26, 113),
             (75, 176),
@@ -245,7 +245,7 @@ mod tests {
 
     /// Catches: a long delay of one burst that still counts in the next burst.
     #[test]
-    fn a_burst_now_and_then_is_not_hit() {
+    fn a_burst_shorter_than_the_interval_is_not_hit() {
         let mut bench = Bench::new(Config::default().build(None, chance()));
         for burst in 0..20 {
             bench.now = Time::from_millis(50 * burst);
@@ -256,10 +256,10 @@ mod tests {
         assert_eq!(bench.tally.drops.total(), 0);
     }
 
-    /// Catches: a dropping state that does not end in a calm, so that all overdue packets are
-    /// dropped at once.
+    /// Catches: a dropping state that does not end while packets wait for less than the target, so
+    /// that all overdue packets are dropped at once afterwards.
     #[test]
-    fn congestion_after_a_calm_begins_with_one_hit() {
+    fn congestion_after_a_short_delay_begins_with_one_hit() {
         let mut bench = Bench::new(Config::default().build(None, chance()));
         let congest = |bench: &mut Bench<Codel>, from: u64| {
             bench.now = Time::from_millis(from);
@@ -287,7 +287,7 @@ mod tests {
     ///
     /// Catches: several marks for the overdue hits.
     #[test]
-    fn after_a_standstill_many_are_dropped_or_one_is_marked() {
+    fn after_a_pause_many_packets_are_dropped_or_one_is_marked() {
         for (ecn, at_least, at_most) in [(Ecn::NotEct, 20, 200), (Ecn::Ect0, 1, 1)] {
             let mut bench = Bench::new(Config::default().build(None, chance()));
             bench.kind.ecn = ecn;
@@ -315,7 +315,7 @@ mod tests {
     ///
     /// Catches: a drop of that packet; a drop of another flow's packet.
     #[test]
-    fn out_of_turn_the_promised_packet_leaves_and_one_behind_it_is_dropped() {
+    fn if_the_caller_selects_the_flow_its_oldest_packet_departs_and_the_next_is_dropped() {
         let mut bench = Bench::new(Config::default().build(None, chance()));
         for len in 1_000..1_150 {
             bench.enqueue(len % 2, len);

@@ -7,8 +7,9 @@
 //! at each arrival and decays while the queue is empty. `gentle` and the two ways to space signals
 //! are also from there.
 //! Differs:
-//! - While a queue is idle for `m` packet times, its average decays by a power, computed by
-//!   repeated squaring. The cost is the same after any silence. ns-2 multiplies `m` times.
+//! - While a queue is idle for `m` packet times, its average decays by the power `m` of a factor,
+//!   computed by repeated squaring. The cost hardly depends on the length of the idle time. ns-2
+//!   multiplies `m` times.
 //! - The link is idle from the end of the last transmission at the known rate. Without a known
 //!   rate, the average of an idle queue does not decay.
 
@@ -34,9 +35,9 @@ pub(super) struct Curve {
 /// The distribution of the signals over the arriving packets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spread {
-    /// From `1/p` to `2/p` packets lie between two signals. If false, less than `1/p`.
+    /// `true`: from `1/p` to `2/p` packets lie between two signals. `false`: fewer than `1/p`.
     pub(super) wait: bool,
-    /// A longer packet is more likely to be signalled.
+    /// A longer packet is signalled with a higher probability.
     pub(super) by_size: bool,
 }
 
@@ -215,7 +216,7 @@ mod tests {
     /// departs from the queue, not at the end of its transmission; a length that includes the
     /// arriving packet.
     #[test]
-    fn the_average_is_that_of_ns_2() {
+    fn the_average_equals_the_trace_of_ns_2() {
         let curve = Curve { min: 500.0, max: 1_000.0, ..CURVE };
         let mut detector = detector(curve, SPREAD, 0.05, Some(Rate::from_mbps(1)));
         let micros = |from: u64, n: u64| (0..n).map(move |k| Time::from_micros(from + 1_300 * k));
@@ -259,7 +260,7 @@ mod tests {
     /// Averages and probabilities from a trace of ns-2.35 with `gentle_`. The averages lie between
     /// `min` and twice `max`.
     #[test]
-    fn the_probability_is_that_of_ns_2() {
+    fn the_probability_equals_the_trace_of_ns_2() {
         let traced = [
             (5.302_96, 0.003_029_62),
             (11.153_3, 0.061_532_7),
@@ -306,10 +307,10 @@ mod tests {
         }
     }
 
-    /// Catches: a certain signal made uncertain for a short packet; packets counted in place of
-    /// bytes.
+    /// Catches: a probability of 1 that becomes smaller for a short packet; packets that are
+    /// counted instead of bytes.
     #[test]
-    fn by_size_a_short_packet_is_hit_in_proportion() {
+    fn by_size_a_short_packet_is_signalled_in_proportion_to_its_length() {
         let by_size = Spread { wait: false, by_size: true };
         let mut detector = detector(CURVE, by_size, 1.0, None);
         detector.arrival(Time::ZERO, &packet(500), waiting(15));
@@ -339,7 +340,7 @@ mod tests {
     ///
     /// Catches: a signal although the queue is empty, because only the average is checked.
     #[test]
-    fn an_almost_empty_queue_is_not_hit_whatever_its_average() {
+    fn an_almost_empty_queue_causes_no_signal_whatever_its_average() {
         for (measure, short, enough) in [(Measure::Packets, 1, 2), (Measure::Bytes, 0, 1)] {
             let ruler = Ruler::new(measure, Bytes(500));
             let mut detector = Detector::new(ruler, CURVE, SPREAD, 0.01, None);

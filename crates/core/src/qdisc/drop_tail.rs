@@ -4,7 +4,7 @@
 //! Differs: the limit is in bytes, so that small packets take less room than large ones.
 
 use super::Qdisc;
-use crate::packet::{FlowFifo, Member};
+use crate::packet::{FlowFifo, QueueIndex};
 use crate::parameters::more_than;
 use crate::random::Random;
 use crate::{Bytes, Cx, PacketId, Rate, Reason, parameters};
@@ -54,7 +54,7 @@ impl Qdisc for DropTail {
         self.line.as_mut()?.pop(cx.pool)
     }
 
-    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
+    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: QueueIndex) -> Option<PacketId> {
         self.line.as_mut()?.pop_flow(cx.pool, member)
     }
 
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_is_dropped_and_what_waits_keeps_its_order() {
+    fn a_packet_that_does_not_fit_is_dropped_and_waiting_packets_keep_their_order() {
         let mut bench = Bench::new(Config { limit: Bytes(3_000) }.build(None, chance()));
         for (member, len) in [(0, 1_000), (1, 1_500), (0, 600), (2, 500)] {
             bench.enqueue(member, len);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_can_be_served_out_of_turn() {
+    fn the_caller_can_select_the_flow_to_dequeue() {
         let mut bench = Bench::new(Config::default().build(None, chance()));
         for (member, len) in [(0, 100), (1, 200), (0, 300)] {
             bench.enqueue(member, len);

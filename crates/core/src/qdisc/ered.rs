@@ -1,12 +1,13 @@
-//! ERED: RED that drops or marks packets in profile less often than others.
+//! ERED: RED that drops or marks packets in profile less often than packets out of profile.
 //!
-//! Above the lower threshold, a packet out of profile is hit (dropped or marked) with probability
-//! `p`, and a packet in profile with `p / k`. The DS codepoint shows which packets are in profile.
+//! A packet is *in profile* if it was sent within the rate of its aggregate; its DS codepoint shows
+//! this. A *hit* is a drop or a mark. Above the lower threshold, a packet out of profile is hit
+//! with probability `p`, and a packet in profile with probability `p / k`.
 //!
 //! Source: `aggregates`, sections 3.2 and 4.1 (`k` = 1.5).
-//! Differs: the paper does not print the parameters of RED, which are those of `red` here. `p` is
-//! RED's probability after hits are spread evenly. The ratio of both probabilities is therefore
-//! exactly `k` at each arrival.
+//! Differs: the paper does not print the parameters of RED. They are the parameters of the queue
+//! `red` here. `p` is RED's probability after hits are spread evenly. The ratio of both
+//! probabilities is therefore exactly `k` at each arrival.
 
 use super::Backlog;
 use super::detector::{Detector, Odds};
@@ -112,7 +113,7 @@ mod tests {
         hit.map(f64::from)
     }
 
-    /// Catches: `k` applied before hits are spread evenly, which makes the ratio 1.8; `k` applied
+    /// Catches: `k` applied before hits are spread evenly, so that the ratio is 1.8; `k` applied
     /// to packets out of profile.
     #[test]
     fn a_packet_in_profile_is_hit_k_times_less_often() {

@@ -1,5 +1,6 @@
 //! FQ-CoDel: one queue for each flow, served in deficit round robin, with CoDel in each queue.
-//! Flows that became backlogged just now (*new* flows) are served before the others (*old* flows).
+//! Flows that became backlogged just now (*new* flows) are served before the other flows (*old*
+//! flows).
 //!
 //! Source: RFC 8290; Linux, `net/sched/sch_fq_codel.c` (drops from a full queue).
 //! Differs: the index of a flow's queue is its [`member`](crate::Packet::member). At a link, this is a hash of the
@@ -13,7 +14,7 @@ use super::Qdisc;
 use super::codel;
 use super::law::{CodelLaw, CodelQueue, Leaves, Standing};
 use super::longest::Longest;
-use crate::packet::{DeficitRoundRobin, First, FlowFifo, Handover, Member, make_room};
+use crate::packet::{DeficitRoundRobin, First, FlowFifo, Handover, QueueIndex, make_room};
 use crate::parameters::more_than;
 use crate::random::Random;
 use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Reason, parameters};
@@ -81,10 +82,11 @@ pub(super) struct FqCodel {
     usual: Standing,
     standing: Standing,
     lines: FlowQueues,
-    turns: DeficitRoundRobin,
-    /// The first new flow and the first old flow. `turns` links the others to them.
-    new: First,
-    old: First,
+    turns: DeficitRoundRobin<QueueIndex>,
+    /// The first new flow and the first old flow. `turns` links the other flows of each list to
+    /// them.
+    new: First<QueueIndex>,
+    old: First<QueueIndex>,
     /// State of CoDel, by flow index.
     laws: Vec<CodelLaw>,
 }
@@ -102,17 +104,17 @@ pub(super) fn drop_half<L: CodelQueue>(cx: &mut Cx<'_>, line: &mut L, bytes: imp
     }
 }
 
-/// The packets of each flow, and the flow with the most bytes.
+/// The packets of all flows, and the flow with the most bytes.
 #[derive(Default)]
 struct FlowQueues {
     all: FlowFifo,
-    longest: Longest,
+    longest: Longest<QueueIndex>,
 }
 
 /// The packets of one flow.
 struct FlowQueue<'a> {
     lines: &'a mut FlowQueues,
-    member: Member,
+    member: QueueIndex,
 }
 
 impl CodelQueue for FlowQueue<'_> {
@@ -134,7 +136,7 @@ impl FlowQueue<'_> {
 }
 
 impl FqCodel {
-    /// Drops packets from the front of the longest queue until the limits hold.
+    /// Drops packets from the front of the longest flow queue until the limits hold.
     fn make_room(&mut self, cx: &mut Cx<'_>) {
         while self.lines.all.bytes() > self.limit || self.lines.all.packets() > self.packets {
             let Some(member) = self.lines.longest.member() else { return };
@@ -145,13 +147,13 @@ impl FqCodel {
 
     /// Records that packets of `member` have arrived. If the flow was in neither list, it becomes a
     /// new flow.
-    fn has_come(&mut self, member: Member) {
+    fn has_come(&mut self, member: QueueIndex) {
         self.lines.longest.set(member, self.lines.all.bytes_of(member));
         make_room(&mut self.laws, member.index(), CodelLaw::default());
         self.turns.join(&mut self.new, member, self.quantum);
     }
 
-    fn take(&mut self, cx: &mut Cx<'_>, member: Member, leaves: Leaves) -> Option<PacketId> {
+    fn take(&mut self, cx: &mut Cx<'_>, member: QueueIndex, leaves: Leaves) -> Option<PacketId> {
         let law = self.laws.get_mut(member.index())?;
         let mut line = FlowQueue { lines: &mut self.lines, member };
         law.dequeue(&self.standing, cx, &mut line, leaves)
@@ -202,7 +204,7 @@ impl Qdisc for FqCodel {
     fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
         let waiting = &mut cx.pool[&packet];
         waiting.queued = cx.now;
-        let member = waiting.member;
+        let member = waiting.queue_index;
         self.lines.all.push(cx.pool, packet);
         self.has_come(member);
         self.make_room(cx);
@@ -212,7 +214,7 @@ impl Qdisc for FqCodel {
         self.of_new(cx).or_else(|| self.of_old(cx))
     }
 
-    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
+    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: QueueIndex) -> Option<PacketId> {
         self.lines.all.peek_flow(cx.pool, member)?;
         self.take(cx, member, Leaves::Promised)
     }
@@ -267,7 +269,7 @@ mod tests {
     ///
     /// Catches: one list for new and old queues.
     #[test]
-    fn a_flow_that_was_silent_goes_first() {
+    fn a_flow_that_was_idle_is_served_first() {
         let mut bench = bench();
         (0..4).for_each(|_| bench.enqueue(0, 1_514));
         (0..4).for_each(|_| bench.enqueue(1, 1_514));
@@ -280,7 +282,7 @@ mod tests {
     /// queues. A flow whose packets always arrive just in time therefore cannot starve the old
     /// queues.
     ///
-    /// Catches: a flow that leaves both lists as soon as its queue is empty.
+    /// Catches: a flow that is removed from both lists as soon as its queue is empty.
     #[test]
     fn a_flow_cannot_stay_new_by_sending_just_in_time() {
         let mut bench = bench();
@@ -300,9 +302,9 @@ mod tests {
     /// its front, but at most 64 packets.
     ///
     /// Catches: a full queue that drops the arriving packet, drops only one packet, or drops more
-    /// than 64.
+    /// than 64 packets.
     #[test]
-    fn when_all_is_full_the_longest_line_loses_half_of_it() {
+    fn a_full_queue_drops_half_of_the_longest_flow_queue() {
         let config = Config { packets: 100, ..Config::default() };
         let mut bench = Bench::new(config.build(None, chance()));
         (0..60).for_each(|_| bench.enqueue(0, 1_000));
@@ -321,7 +323,7 @@ mod tests {
 
     /// Catches: a flow that still counts as the longest after its packets have departed.
     #[test]
-    fn the_longest_line_is_the_one_that_is_longest_now() {
+    fn the_longest_flow_queue_is_known_after_departures() {
         let mut bench =
             Bench::new(Config { packets: 60, ..Config::default() }.build(None, chance()));
         (0..50).for_each(|_| bench.enqueue(0, 1_000));
@@ -353,8 +355,8 @@ mod tests {
     /// backlog of the whole queue is at most one MTU. Here, 20 flows have only one packet each, but
     /// together they wait for 240 ms.
     ///
-    /// Catches: a check of one flow's backlog in place of the whole queue's; a check against the
-    /// quantum in place of the MTU.
+    /// Catches: a check of the backlog of one flow instead of the whole queue; a check against the
+    /// quantum instead of the MTU.
     #[test]
     fn flows_with_one_packet_each_are_hit_while_the_whole_queue_is_long() {
         let config = Config { ecn: false, quantum: Bytes(65_536), ..Config::default() };
@@ -364,7 +366,7 @@ mod tests {
             for n in 1..1_000 {
                 bench.now = Time::from_millis(12 * n);
                 let (member, _) = bench.dequeue().unwrap();
-                let waits = |member: &u32| bench.qdisc.bytes_of(Member(*member)) > Bytes::ZERO;
+                let waits = |member: &u32| bench.qdisc.bytes_of(QueueIndex(*member)) > Bytes::ZERO;
                 let lost: Vec<_> = (0..flows).filter(|it| *it != member && !waits(it)).collect();
                 bench.enqueue(member, 1_500);
                 lost.into_iter().for_each(|member| bench.enqueue(member, 1_500));
@@ -374,12 +376,12 @@ mod tests {
         }
     }
 
-    /// An allocation dequeues the oldest packet of a flow. CoDel drops the next packet, although it
-    /// is the flow's last.
+    /// The caller dequeues the oldest packet of a flow, which must depart. CoDel drops the next
+    /// packet, although it is the flow's last packet.
     ///
-    /// Catches: a check of one flow's backlog when an allocation serves it.
+    /// Catches: a check of the backlog of this flow instead of the whole queue.
     #[test]
-    fn the_last_packet_of_a_flow_behind_the_promised_one_is_hit() {
+    fn if_the_caller_selects_the_flow_its_last_packet_can_be_dropped() {
         let config = Config { ecn: false, ..Config::default() };
         let mut bench = Bench::new(config.build(None, chance()));
         (0..2).for_each(|_| bench.enqueue(0, 1_000));
@@ -392,11 +394,12 @@ mod tests {
         assert_eq!((bench.dequeue_flow(0), bench.tally.drops.of(Reason::Aqm)), (None, 1));
     }
 
-    /// Each packet waits for 36 ms. At 650 kbit/s, two packets take 37 ms, so none may be dropped.
+    /// Each packet waits for 36 ms. At 650 kbit/s, two packets take 37 ms, so no packet may be
+    /// dropped.
     ///
     /// Catches: a target of 5 ms at every rate; a target that ignores a change of the rate.
     #[test]
-    fn a_packet_may_wait_for_the_time_of_two_at_a_low_rate() {
+    fn at_a_low_rate_a_packet_may_wait_for_the_time_of_two_packets() {
         let hits = |build: Option<Rate>, change: Option<Rate>| {
             let config = Config { ecn: false, ..Config::default() };
             let mut bench = Bench::new(config.build(build, chance()));
@@ -416,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn an_allocation_may_serve_any_flow() {
+    fn the_caller_may_select_any_flow() {
         let mut bench = bench();
         for (member, len) in [(0, 100), (1, 200), (0, 300)] {
             bench.enqueue(member, len);
@@ -428,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_make_no_sense_are_refused() {
+    fn contradictory_fields_are_refused() {
         let error = |text: &str| toml::from_str::<Config>(text).unwrap_err().to_string();
         assert!(error("quantum = \"1 B\"").contains("`quantum` must be at least"));
         assert!(error("target = \"100 ms\"").contains("`target` must be less"));

@@ -1,6 +1,6 @@
 //! The control law of CoDel: drops or marks packets whose sojourn time stays above the target.
 //!
-//! A *hit* is a drop or a mark. The first hit comes when the sojourn time has exceeded the target
+//! A *hit* is a drop or a mark. The first hit happens when the sojourn time has exceeded the target
 //! for one interval. After hit `n`, the next hit is due `interval / sqrt(n)` later.
 //!
 //! Source: RFC 8289, section 5; Linux, `include/net/codel_impl.h` (at most one mark per dequeue).
@@ -79,7 +79,7 @@ enum Hit {
 #[derive(Clone, Debug, Default)]
 pub(super) struct CodelLaw {
     /// Time at which the sojourn time will have exceeded the target for one interval. `None` while
-    /// it is below the target.
+    /// the sojourn time is below the target.
     first_above: Option<Time>,
     /// Dropping state: the next hit is due at `next`.
     dropping: bool,
@@ -221,7 +221,7 @@ mod tests {
 
     /// RFC 8289, section 5.3: `interval / sqrt(count)`.
     #[test]
-    fn hits_come_closer_with_the_root_of_their_count() {
+    fn the_spacing_of_hits_falls_with_the_root_of_their_number() {
         let spacings = [1, 2, 3, 4, 100].map(|count| spacing(STANDING.interval, count).as_nanos());
         assert_eq!(spacings, [100_000_000, 70_710_678, 57_735_026, 50_000_000, 10_000_000]);
     }
@@ -232,7 +232,7 @@ mod tests {
     /// Catches: a count that includes the hits of an earlier dropping state; an old rate that is
     /// used again after a day.
     #[test]
-    fn what_begins_again_soon_begins_at_the_rate_that_worked() {
+    fn dropping_that_resumes_soon_begins_at_the_previous_rate() {
         let ended = Time::from_secs(1);
         let law =
             |count, began_with| CodelLaw { next: ended, count, began_with, ..CodelLaw::default() };
@@ -319,10 +319,10 @@ mod tests {
     /// RFC 8289, section 5.5: the number of overdue drops grows with the square of a pause, but the
     /// backlog does not.
     ///
-    /// Catches: a count that grows without a dropped packet; a mark for each overdue hit; a drop
-    /// without a packet that is not due again at the next call.
+    /// Catches: a count of hits that includes hits without a packet; a mark for each overdue hit; a
+    /// drop for which no packet waited, and which is not due again at the next call.
     #[test]
-    fn rounds_do_not_grow_with_a_pause() {
+    fn the_cost_of_a_call_does_not_grow_with_a_pause() {
         for (pause, interval) in [(1, 2), (1, 100), (60, 2), (3_600, 2), (3_600, 100)] {
             let standing = Standing {
                 target: Duration::from_millis(1),

@@ -64,7 +64,7 @@ impl Ruler {
         real(rate.bps()) / (8.0 * real(self.packet.0))
     }
 
-    /// The limit of a queue that is `bytes` in the file, as a number of bytes or packets.
+    /// The limit of a queue that is configured as `bytes`, as a number of bytes or packets.
     pub(super) fn limit(&self, bytes: Bytes) -> QueueLimit {
         match self.measure {
             Measure::Bytes => QueueLimit { bytes, packets: u32::MAX },

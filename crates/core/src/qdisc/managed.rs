@@ -2,15 +2,15 @@
 //! it arrives.
 
 use super::{Backlog, Qdisc};
-use crate::packet::{FlowFifo, Member};
+use crate::packet::{FlowFifo, QueueIndex};
 use crate::{Bytes, Cx, Packet, PacketId, Rate, Reason, Time};
 
-/// An active queue management (AQM): decides which packets are dropped or marked, so that senders
+/// Active queue management (AQM): decides which packets are dropped or marked, so that senders
 /// slow down.
 pub(super) trait Aqm: Send {
     /// The decision on `packet`, which arrives at a queue with the backlog `waiting`.
     ///
-    /// Without `room`, the packet is dropped in any case.
+    /// If `room` is `false`, the packet does not fit into the queue and is dropped in any case.
     fn arrival(&mut self, now: Time, packet: &Packet, waiting: Backlog, room: bool) -> Verdict;
 
     /// Records that `packet` departed from the queue, and that `waiting` remains.
@@ -100,7 +100,7 @@ impl<A: Aqm> Qdisc for Managed<A> {
         self.departs(cx, packet)
     }
 
-    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
+    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: QueueIndex) -> Option<PacketId> {
         let packet = self.line.pop_flow(cx.pool, member);
         self.departs(cx, packet)
     }

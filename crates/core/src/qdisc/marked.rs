@@ -10,7 +10,7 @@ use super::per_flow::LONGEST_WAIT;
 use super::{Qdisc, QdiscSpec};
 use crate::flow::Flow;
 use crate::marking::{MarkedBuffer, Marker, MarkingSpec, Observed, ServiceRate, Target};
-use crate::packet::{Direction, FlowFifo, FlowId, Handover, Member};
+use crate::packet::{Direction, FlowFifo, FlowId, Handover, QueueIndex};
 use crate::parameters::Written;
 use crate::random::Random;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Time};
@@ -128,11 +128,11 @@ impl MarkedBuffer for ObservedQueue {
     }
 
     fn visit(&self, pool: &mut PacketPool, of: Target, which: &mut dyn FnMut(&mut Packet) -> bool) {
-        self.queue.visit(pool, of.member, which);
+        self.queue.visit(pool, of.queue_index, which);
     }
 
     fn take(&mut self, cx: &mut Cx<'_>, of: Target) -> Option<PacketId> {
-        self.queue.dequeue_flow(cx, of.member)
+        self.queue.dequeue_flow(cx, of.queue_index)
     }
 }
 
@@ -207,7 +207,7 @@ impl Qdisc for Marked {
         self.departs(cx, packet)
     }
 
-    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
+    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: QueueIndex) -> Option<PacketId> {
         let packet = self.place.queue.dequeue_flow(cx, member);
         self.departs(cx, packet)
     }
@@ -249,7 +249,7 @@ mod tests {
     use super::*;
     use crate::marking::{Decision, Marking, Outcome, Tracked};
 
-    /// A predictor that drops every packet, and counts the drops that it is told of.
+    /// A predictor that drops every packet, and counts the drops that are reported to it.
     struct Drops(Arc<AtomicU32>);
 
     impl Marking for Drops {
@@ -257,7 +257,7 @@ mod tests {
             false
         }
 
-        fn leaving(&mut self, _: &Packet) {}
+        fn departed(&mut self, _: &Packet) {}
 
         fn acknowledged(&mut self, _: &Observed<'_>, _: &Packet) {}
 
@@ -266,7 +266,7 @@ mod tests {
         }
 
         fn done(&mut self, _: Time, target: Target, outcome: Outcome) {
-            assert_eq!((target.member, outcome), (Member(1), Outcome::Dropped));
+            assert_eq!((target.queue_index, outcome), (QueueIndex(1), Outcome::Dropped));
             self.0.fetch_add(1, Ordering::Relaxed);
         }
 
@@ -289,22 +289,22 @@ mod tests {
         }
     }
 
-    /// Catches: a drop of a packet handed over from another queue, because the last arrival's
-    /// overflow is applied to it; a drop that the predictor is not told of.
+    /// Catches: a packet that was handed over from another queue and is dropped, because the
+    /// overflow of the last arrival is applied to it; a drop that is not reported to the predictor.
     #[test]
-    fn only_a_packet_that_was_seen_is_judged() {
-        let told = Arc::<AtomicU32>::default();
+    fn only_packets_that_arrived_at_this_queue_are_dropped() {
+        let reported = Arc::<AtomicU32>::default();
         let queue = QdiscSpec::DropTail(Default::default()).build(None, chance());
         let service = ServiceRate::fixed(Rate::from_mbps(1));
         let place = ObservedQueue::new(queue, service);
         let mut bench =
-            Bench::new(Marked { place, marker: Marker::new(Box::new(Drops(told.clone()))) });
+            Bench::new(Marked { place, marker: Marker::new(Box::new(Drops(reported.clone()))) });
         let packet = Packet::default();
         bench.qdisc.sight(bench.now, Direction::Up, &packet, None);
         bench.enqueue(1, 500);
         assert_eq!((bench.waiting(), bench.qdisc.marker.marks().unmarkable), (0, 1));
         bench.enqueue(1, 500);
         assert_eq!((bench.waiting(), bench.qdisc.marker.marks().unmarkable), (1, 1));
-        assert_eq!(told.load(Ordering::Relaxed), 1);
+        assert_eq!(reported.load(Ordering::Relaxed), 1);
     }
 }

@@ -7,10 +7,10 @@
 //! Source: Hollot, Misra, Towsley and Gong, doi 10.1109/INFCOM.2001.916670, as in ns-2.35,
 //! `queue/pi.cc`; parameters in `marking`, section 5.1.
 //! Differs: the queue has no timer. The next arrival or departure computes the ticks since the last
-//! event. The queue length did not change in between, so the result equals that of a timer for up
-//! to [`EXACT_TICKS`] ticks. Further ticks after a longer silence are computed as one product,
-//! whose rounding differs from that of the sums. Their result is still exact if the probability
-//! stays at 0, at 1, or constant.
+//! event. The queue length did not change in between, so for up to [`EXACT_TICKS`] ticks, the
+//! result equals the result of a timer. Further ticks of a longer idle time are computed as one
+//! product, whose rounding differs from the rounding of the sums. Their result is still exact if
+//! the probability stays at 0, at 1, or constant.
 
 use std::time::Duration;
 
@@ -265,7 +265,7 @@ impl Controller {
     }
 }
 
-/// Number of ticks computed one by one. At 160 Hz, this is a silence of more than six seconds.
+/// Number of ticks computed one by one. At 160 Hz, this is an idle time of more than six seconds.
 const EXACT_TICKS: u64 = 1_024;
 
 fn nanos(span: Duration) -> u64 {
@@ -338,7 +338,8 @@ mod tests {
     use crate::packet::Ecn;
 
     /// `marking`, section 5.1: 10 Mbit/s of 500-byte packets at 160 Hz. The paper's coefficients
-    /// match a design for about 50 flows and 300 ms, and exactly one for 60 flows and 180 ms.
+    /// match a design for about 50 flows and 300 ms. One of them matches exactly a design for 60
+    /// flows and 180 ms.
     ///
     /// Catches: the cube of `R C` computed as a square; a missing factor `R` in the zero.
     #[test]
@@ -371,10 +372,10 @@ mod tests {
     /// A trace of ns-2.35: 500-byte packets arrive every 1.3 ms from 0.10004 s to 0.2 s at a link
     /// of 1 Mbit/s. `a_` is 0.002395, `b_` is 0.002388, and `qref_` is 8. Six packets were dropped.
     ///
-    /// Catches: a tick that counts the packet of the event itself; a missing tick; a previous
+    /// Catches: a tick that counts the packet of the current event; a missing tick; a previous
     /// length that is not stored.
     #[test]
-    fn the_probability_is_that_of_ns_2() {
+    fn the_probability_equals_the_trace_of_ns_2() {
         let dropped = BTreeSet::from([43, 44, 56, 66, 68, 73]);
         let accepted = (0..77u64).filter(|n| !dropped.contains(n)).map(|n| 100_040 + 1_300 * n);
         // Arrival of each packet and its departure from the queue, in microseconds.
@@ -414,12 +415,12 @@ mod tests {
     }
 
     proptest! {
-        /// The result does not depend on extra calls between the events, to the last bit. After a
-        /// long silence it equals the sum over all ticks.
+    /// Extra calls between the events do not change the result, to the last bit. After a long idle
+    /// time, the result equals the sum over all ticks.
         ///
         /// Catches: the product used from the first tick on; one tick too few.
         #[test]
-        fn ticks_are_made_up_for_exactly(
+        fn missed_ticks_are_computed_exactly(
             lengths in prop::collection::vec((0u32..400, 1u64..2_000), 1..20),
             parts in 1u64..5,
         ) {
@@ -446,9 +447,9 @@ mod tests {
         }
     }
 
-    /// Catches: a probability taken for constant because one tick did not change it.
+    /// Catches: a probability that is assumed to be constant, because one tick did not change it.
     #[test]
-    fn a_queue_that_shrinks_holds_the_probability_for_a_tick_only() {
+    fn a_probability_that_one_tick_did_not_change_can_change_in_the_next_tick() {
         let mut controller = controller(0.01, 0.009, 8.0);
         controller.before = 400.0;
         assert_eq!(controller.clone().advance(Time::from_micros(6_250), 20.0), 0.0);
@@ -456,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_stands_above_its_target_is_hit_ever_more_and_recovers() {
+    fn a_queue_above_its_target_is_hit_more_and_more_often_and_recovers() {
         let config: Config = toml::from_str(
             "limit = \"30 kB\"\ntarget = \"10 kB\"\npacket = \"1 kB\"\ngains = { a = 1e-2, b = 9e-3 }",
         )
@@ -478,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn gains_are_given_or_designed() {
+    fn gains_are_read_as_coefficients_or_as_a_design() {
         let error = |text: &str| toml::from_str::<Config>(text).unwrap_err().to_string();
         assert!(error("gains = { a = 0, b = 0 }").contains("above zero"));
         assert!(error("gains = { a = 1e-5 }").contains("write { a, b }"));

@@ -4,9 +4,9 @@
 //! At each *tick* of a clock, the controller computes the probability from the delay and its change.
 //! A *hit* is a drop or a mark.
 //!
-//! Source: RFC 8033, sections 4 and 5 and appendix A. Its options marking (5.1), capped steps (5.5)
-//! and derandomisation (5.4) are included. The delay is measured at the last departed packet (4.3,
-//! time stamps), not estimated from the departure rate (5.2).
+//! Source: RFC 8033, sections 4 and 5 and appendix A. Three of its options are included: marking
+//! (5.1), limited steps (5.5) and derandomisation (5.4). The delay is measured at the last departed
+//! packet with time stamps (4.3), not estimated from the departure rate (5.2).
 //! Differs:
 //! - The queue has no timer, as in `pi`. The next event computes the missed ticks exactly, but at
 //!   most [`MOST_TICKS`] of them. An idle queue reaches its initial state in fewer ticks.
@@ -286,7 +286,7 @@ mod tests {
     ///
     /// Catches: a sum that omits packets before 0.85; a sum that is not reset by a hit.
     #[test]
-    fn hits_are_neither_too_close_nor_too_far() {
+    fn hits_are_neither_too_close_nor_too_far_apart() {
         let mut random = chance();
         let mut steering = steering();
         (steering.p, steering.before) = (0.05, 0.03);
@@ -332,7 +332,7 @@ mod tests {
     /// Catches: no burst allowance; marks at any probability; marks of packets that are not
     /// ECN-capable.
     #[test]
-    fn overload_is_marked_after_the_burst_and_dropped_when_it_lasts() {
+    fn packets_are_marked_after_the_burst_and_dropped_when_the_overload_lasts() {
         let config = Config { limit: Bytes(1_000_000), ..Config::default() };
         let (tally, first) = overload(&config, Ecn::Ect0);
         assert!((150..1_000).contains(&first), "{first} ms");
@@ -352,7 +352,7 @@ mod tests {
     /// Catches: a controller without one of these two exceptions; a delay that stays above zero in
     /// an empty queue.
     #[test]
-    fn a_line_that_is_short_is_left_alone() {
+    fn a_short_queue_is_not_hit() {
         let mut random = chance();
         let mut steering = steering();
         (steering.p, steering.before) = (0.19, 0.007);
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_silence_all_is_forgotten() {
+    fn the_state_is_reset_after_an_idle_time() {
         let mut steering = steering();
         (steering.p, steering.burst_left) = (1.0, 0);
         let mut ticks = 0;
@@ -395,7 +395,7 @@ mod tests {
     proptest! {
         /// Catches: a loop that ends although the burst allowance still changes; one tick too few.
         #[test]
-        fn ticks_are_made_up_for_exactly(
+        fn missed_ticks_are_computed_exactly(
             delays in prop::collection::vec((0u32..100, 1u64..600), 1..20),
             parts in 1u64..5,
         ) {

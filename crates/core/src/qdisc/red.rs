@@ -165,14 +165,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_hit_below_the_lower_threshold() {
+    fn no_packet_is_hit_below_the_lower_threshold() {
         assert_eq!(at(&config(""), 4, 1_000, Ecn::Ect0), Tally::default());
     }
 
     /// Half way between the thresholds, the probability is `max_p / 2` = 5 %. The spacing of hits
     /// is uniform from 1 to 19 packets, so one packet in ten is hit.
     #[test]
-    fn between_the_thresholds_some_are_marked_or_dropped() {
+    fn between_the_thresholds_some_packets_are_marked_or_dropped() {
         let config = Config { min: Bytes(4_000), max: Bytes(12_000), ..config("") };
         let marked = at(&config, 8, 20_000, Ecn::Ect0);
         assert_eq!((marked.marks.total(), marked.drops.total()), (marked.marks.of(Reason::Aqm), 0));
@@ -189,7 +189,7 @@ mod tests {
 
     /// Catches: marks of packets that are not ECN-capable.
     #[test]
-    fn what_cannot_be_marked_is_dropped() {
+    fn packets_that_cannot_be_marked_are_dropped() {
         let config = Config { min: Bytes(4_000), max: Bytes(12_000), ..config("") };
         let tally = at(&config, 8, 2_000, Ecn::NotEct);
         assert!(tally.marks.total() == 0 && tally.drops.of(Reason::Aqm) > 100, "{tally:?}");
@@ -198,10 +198,10 @@ mod tests {
     /// Above the upper threshold, RFC 3168 and Linux continue to mark packets, while ns-2 drops
     /// them (`use_mark_p_`).
     ///
-    /// Catches: a comparison of `mark_up_to` with the spread probability, which is mostly above
-    /// `max_p`.
+    /// Catches: `mark_up_to` compared with the probability after hits are spread evenly, which is
+    /// mostly above `max_p`.
     #[test]
-    fn beyond_its_probability_marking_turns_to_dropping() {
+    fn above_the_marking_limit_packets_are_dropped() {
         let steep = config("gentle = false");
         let marks = at(&steep, 11, 100, Ecn::Ect0);
         assert_eq!((marks.marks.total(), marks.drops.total()), (100, 0));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_counted_as_that() {
+    fn a_packet_without_room_is_counted_as_such() {
         let config = Config { max: Bytes(30_000), max_p: Chance::NEVER, ..config("") };
         let mut bench = Bench::new(config.build(None, chance()));
         (0..25).for_each(|_| bench.enqueue(0, 1_000));

@@ -11,10 +11,10 @@
 //!   share of the queue is `threshold` over the number of active flows. The probability rises from
 //!   0 at this share to 1 at twice the share.
 //! - W is the window of the trunk over the number of active flows, but at least four packets.
-//! - A flow is active if it has sent in the present period of two seconds or in the one before.
+//! - A flow is active if it has sent in the present period of two seconds or in the period before.
 
 use super::{Qdisc, drop_tail};
-use crate::packet::{FlowFifo, Member, make_room};
+use crate::packet::{FlowFifo, QueueIndex, make_room};
 use crate::parameters::more_than;
 use crate::random::Random;
 use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Reason, parameters};
@@ -53,7 +53,7 @@ pub(super) struct Sparing {
     flows: Vec<SparedFlow>,
     /// Number of the present period of two seconds, counted from 1.
     era: u64,
-    /// Number of flows that sent in the present period, and in the one before.
+    /// Number of flows that sent in the present period, and in the period before.
     active: [u64; 2],
 }
 
@@ -68,7 +68,7 @@ struct SparedFlow {
 
 impl Sparing {
     /// Records that a packet of the flow `member` arrives.
-    fn note(&mut self, cx: &Cx<'_>, member: Member) {
+    fn note(&mut self, cx: &Cx<'_>, member: QueueIndex) {
         let era = cx.now.nanos() / ERA + 1;
         if era != self.era {
             let last = if era == self.era + 1 { self.active[0] } else { 0 };
@@ -100,7 +100,7 @@ impl Sparing {
     }
 
     fn left(&mut self, packet: Option<PacketId>, pool: &PacketPool) -> Option<PacketId> {
-        let member = packet.as_ref().map(|packet| pool[packet].member);
+        let member = packet.as_ref().map(|packet| pool[packet].queue_index);
         if let Some(flow) = member.and_then(|member| self.flows.get_mut(member.index())) {
             flow.spared = flow.spared.saturating_sub(1);
         }
@@ -126,7 +126,7 @@ impl Qdisc for Sparing {
     }
 
     fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
-        let (member, len) = (cx.pool[&packet].member, cx.pool[&packet].frame_len().0);
+        let (member, len) = (cx.pool[&packet].queue_index, cx.pool[&packet].frame_len().0);
         self.note(cx, member);
         let waiting = self.line.bytes_of(member).0;
         if self.flows[member.index()].spared == 0 && self.tells(waiting) {
@@ -143,7 +143,7 @@ impl Qdisc for Sparing {
         self.left(packet, cx.pool)
     }
 
-    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
+    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: QueueIndex) -> Option<PacketId> {
         let packet = self.line.dequeue_flow(cx, member);
         self.left(packet, cx.pool)
     }
@@ -187,13 +187,13 @@ mod tests {
         gaps.split_off(usize::try_from(flows).unwrap())
     }
 
-    /// For a window of 8 packets, U is 30 and half of it is 15. For 16 packets, U is 108 and half
-    /// of it is 54.
+    /// For a window of 8 packets, U (the packets that a flow sends until it has recovered) is 30,
+    /// and half of it is 15. For 16 packets, U is 108 and half of it is 54.
     ///
-    /// Catches: flows that are spared for U packets; the window of the whole trunk used for one
-    /// flow; arrivals counted in place of departures.
+    /// Catches: flows that are spared for U packets instead of half of U; the window of the whole
+    /// trunk used for one flow; arrivals counted instead of departures.
     #[test]
-    fn no_flow_is_hit_again_before_half_a_recovery_has_left() {
+    fn no_flow_is_signalled_again_before_half_a_recovery_has_departed() {
         for (flows, window, half) in [(4, 32_000, 15), (2, 32_000, 54), (5, 4_000, 4)] {
             let gaps = gaps(flows, window);
             let least = gaps.iter().min().unwrap();
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_more_than_a_fair_share_is_not_hit() {
+    fn a_flow_with_at_most_a_fair_share_is_not_signalled() {
         let mut bench = bench();
         for turn in 0..1_000 {
             (0..10).for_each(|member| bench.enqueue(member, 100));
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_that_fell_silent_leave_their_share_to_the_others() {
+    fn idle_flows_leave_their_share_to_active_flows() {
         let mut bench = bench();
         (0..10).for_each(|member| bench.enqueue(member, 100));
         assert_eq!(bench.qdisc.active(), 10);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_line_takes_nothing_more_of_anybody() {
+    fn a_full_queue_drops_packets_of_any_flow() {
         let mut bench = Bench::new(
             Config { limit: Bytes(2_000), threshold: Bytes(2_000) }.build(None, chance()),
         );

@@ -61,7 +61,8 @@ struct RepeatedFields {
     timestamps: bool,
 }
 
-/// The number of ACKs merged so far into the next one, and the delay that lifts the limit.
+/// The number of ACKs that the next departing ACK replaces so far, and the delay beyond which this
+/// number is not limited.
 pub(super) struct Merging {
     now: Time,
     patience: Duration,
@@ -162,8 +163,8 @@ mod tests {
         packet
     }
 
-    /// Returns `true` if the second of three ACKs is redundant. The first has departed, and the
-    /// third waits.
+    /// Returns `true` if the second of three ACKs is redundant. The first ACK has departed, and the
+    /// third ACK waits.
     fn drops(three: [Packet; 3]) -> bool {
         let [first, second, third] = three;
         let mut last = Last::default();
@@ -174,9 +175,9 @@ mod tests {
     /// Tests each kind of packet that is never dropped, between two ACKs of the same kind, and
     /// between two plain ACKs.
     ///
-    /// Catches: each missing condition of `said` and of `makes_redundant`.
+    /// Catches: any missing condition of `said` and of `makes_redundant`.
     #[test]
-    fn an_ack_that_says_anything_else_is_never_dropped() {
+    fn an_ack_with_any_other_information_is_never_dropped() {
         assert!(drops([ack(1), ack(2), ack(3)]) && drops([ack(u32::MAX), ack(2), ack(3)]));
         let flags = |flag: u8| -> Change { Box::new(move |_, tcp| tcp.flags.0 |= flag) };
         let changes: Vec<Change> = vec![
@@ -224,7 +225,7 @@ mod tests {
     /// Catches: an ACK that is compared with an ACK of another flow, or of an earlier connection
     /// with the same flow index.
     #[test]
-    fn an_ack_of_another_connection_makes_none_redundant() {
+    fn an_ack_of_another_connection_makes_no_ack_redundant() {
         let other = |number| {
             with(number, |packet, _| {
                 packet.flow = FlowId(9);
@@ -241,10 +242,10 @@ mod tests {
         assert!(!last.makes_redundant(&ack(2), &ack(3)), "the same addresses and ports once more");
     }
 
-    /// Catches: `<=` in place of `<` in either comparison, which drops duplicate ACKs, or drops the
+    /// Catches: `<=` instead of `<` in either comparison, which drops duplicate ACKs, or the
     /// ACK before a duplicate.
     #[test]
-    fn duplicates_and_acks_in_front_of_them_are_kept() {
+    fn duplicate_acks_and_the_acks_before_them_are_kept() {
         assert!(!drops([ack(1), ack(1), ack(2)]), "a duplicate");
         assert!(!drops([ack(1), ack(2), ack(2)]), "in front of a duplicate");
         assert!(!drops([ack(5), ack(4), ack(6)]), "an old ACK");

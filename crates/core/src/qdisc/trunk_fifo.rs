@@ -21,7 +21,7 @@
 use std::time::Duration;
 
 use super::{Qdisc, drop_tail};
-use crate::packet::{Codepoint, FlowFifo, Member};
+use crate::packet::{Codepoint, FlowFifo, QueueIndex};
 use crate::parameters::more_than;
 use crate::random::Random;
 use crate::{Bytes, Cx, Packet, PacketId, Rate, Reason, Time, parameters};
@@ -63,14 +63,15 @@ pub(super) struct TrunkFifo {
     management: u32,
     /// Average of `management`, in units of 1 / [`SCALE`].
     average: u64,
-    /// Time at which the last management packet departed, or at which the average was halved after
-    /// that.
+    /// Time at which the last management packet departed, or at which the average was last halved
+    /// since then.
     halved: Time,
 }
 
 const SCALE: u64 = 1 << 10;
 
-/// Number of arrivals within which the average rises to a new level, and within which it falls.
+/// Number of arrivals within which the average rises to a new level, and number of arrivals within
+/// which it falls.
 const RISES: u64 = 16;
 const FALLS: u64 = 64;
 
@@ -137,7 +138,7 @@ impl Qdisc for TrunkFifo {
         self.left(packet, cx)
     }
 
-    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
+    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: QueueIndex) -> Option<PacketId> {
         let packet = self.line.dequeue_flow(cx, member);
         self.left(packet, cx)
     }
@@ -169,10 +170,10 @@ mod tests {
         bench.enqueue(0, len);
     }
 
-    /// Catches: user packets that count towards the threshold; a limit of one management packet
-    /// more; departed packets that still count.
+    /// Catches: user packets that count towards the threshold; one management packet more than the
+    /// threshold; departed packets that still count.
     #[test]
-    fn management_packets_are_dropped_from_the_threshold_on_and_user_packets_never() {
+    fn management_packets_are_dropped_from_the_threshold_on_and_user_packets_are_not() {
         let mut bench = bench(1_000_000, 3, false);
         for _ in 0..10 {
             enqueue(&mut bench, MANAGEMENT, 40);
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_packet_that_does_not_fit_is_dropped_as_such() {
+    fn a_user_packet_that_does_not_fit_is_counted_as_a_full_queue() {
         let mut bench = bench(3_000, 3, false);
         enqueue(&mut bench, 0, 2_000);
         enqueue(&mut bench, 0, 2_000);
@@ -199,7 +200,7 @@ mod tests {
     }
 
     /// Drops and marks of 2,000 management packets that arrive while `waiting` of them are queued.
-    fn told(waiting: u32, ecn: Ecn) -> (u64, u64) {
+    fn signals(waiting: u32, ecn: Ecn) -> (u64, u64) {
         let mut bench = bench(1_000_000, 16, true);
         bench.kind.ecn = ecn;
         for turn in 0..2_100 {
@@ -214,20 +215,20 @@ mod tests {
         (bench.tally.drops.of(Reason::Aqm), bench.tally.marks.of(Reason::Aqm))
     }
 
-    /// Catches: early drops from a quarter of the threshold on; drops of ECN-capable packets.
+    /// Catches: early drops that begin at a quarter of the threshold; drops of ECN-capable packets.
     #[test]
-    fn early_means_some_from_half_of_the_threshold_on() {
+    fn with_early_some_packets_are_dropped_from_half_of_the_threshold_on() {
         for (waiting, expected) in [(8, 0..1), (12, 900..1_100), (14, 1_400..1_600)] {
-            let (dropped, marked) = told(waiting, Ecn::NotEct);
+            let (dropped, marked) = signals(waiting, Ecn::NotEct);
             assert!(expected.contains(&dropped) && marked == 0, "{waiting}: {dropped}");
-            let (dropped, marked) = told(waiting, Ecn::Ect0);
+            let (dropped, marked) = signals(waiting, Ecn::Ect0);
             assert!(expected.contains(&marked) && dropped == 0, "{waiting}: {marked}");
         }
     }
 
-    /// Catches: a decision by the present number of packets in place of the average.
+    /// Catches: a decision by the present number of packets instead of the average.
     #[test]
-    fn a_burst_into_a_line_that_was_short_is_not_hit() {
+    fn a_burst_into_a_short_queue_is_not_hit() {
         let mut bench = bench(1_000_000, 16, true);
         (0..100).for_each(|_| {
             enqueue(&mut bench, MANAGEMENT, 40);
@@ -237,10 +238,10 @@ mod tests {
         assert_eq!((bench.waiting(), bench.tally.drops.total()), (16, 0));
     }
 
-    /// Catches: an average that falls as fast as it rises, which makes drops in the shrinking phase
-    /// six times as frequent.
+    /// Catches: an average that falls as fast as it rises, so that drops are six times as frequent
+    /// in the shrinking phase.
     #[test]
-    fn who_comes_while_the_line_shrinks_is_hit_at_most_twice_as_often_as_who_comes_while_it_grows()
+    fn packets_of_the_shrinking_phase_are_hit_at_most_twice_as_often_as_those_of_the_growing_phase()
     {
         let mut bench = bench(1_000_000, 48, true);
         let (mut grows, mut came, mut hit) = (true, [0.0; 2], [0.0; 2]);
@@ -283,7 +284,7 @@ mod tests {
     /// Catches: an average that only falls at arrivals; an average that drops to zero at once; a
     /// time of 100 ms that restarts at each arrival.
     #[test]
-    fn what_waited_is_forgotten_in_time_while_none_waits() {
+    fn the_average_decays_while_no_management_packet_waits() {
         assert!(is_hit_after(90, &[]) && !is_hit_after(110, &[]));
         assert!(!is_hit_after(110, &[60]));
     }

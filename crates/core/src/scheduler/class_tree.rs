@@ -1,4 +1,4 @@
-//! The scheduler `class-tree`: [`ClassTree`] behind the trait.
+//! The scheduler `class-tree`: implements the trait [`Scheduler`] for [`ClassTree`].
 
 use super::{Scheduler, Term};
 use crate::class::{ClassId, ClassTree, Sent, Terms};

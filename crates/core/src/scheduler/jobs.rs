@@ -14,9 +14,9 @@
 //!
 //! 1. If the set of backlogged classes changed, or one of them has no rate, each gets `C / number`.
 //! 2. If the buffer is full, a class drops its newest packet (`loss.rs`).
-//! 3. ADC and ARC need `r_i >= max(mu_i, backlog_i / (d_i - age_i))`, and `C` after the deadline.
-//!    Classes below that take rate from other classes. If it is not enough, they drop, but not
-//!    beyond their ALC.
+//! 3. ADC and ARC need `r_i >= max(mu_i, backlog_i / (d_i - age_i))`, and `C` after the deadline. A
+//!    class below this rate takes rate from other classes. If this rate is not enough, classes drop
+//!    packets, but not beyond their ALC.
 //! 4. RDC moves rate to classes that wait too long in relation to others (`rates.rs`).
 //!
 //! If not all promises are feasible, ALC precedes ADC and ARC, which precede RDC and RLC. Relaxations and
@@ -27,11 +27,13 @@
 //!
 //! Source: `marking`, section 3 (its scheduler is JoBS of INFOCOM 2001); ns-2 2.35, `queue/jobs.cc` (gain).
 //! Differs:
-//! - `R_th` of all classes grows with the bytes that the link sends, so control traffic and a late driver
-//!   take nothing from a single class. The authors' code lets `R_th` of a class grow at arrivals of that class
-//!   ([`Output::Arrivals`]). Between them the class falls behind, and its packets may be late.
+//! - `R_th` of all classes grows with the bytes that the link sends, so control traffic and a late
+//!   driver take nothing from a single class. The authors' code lets `R_th` of a class grow at
+//!   arrivals of that class ([`Output::Arrivals`]). Between two arrivals the class falls behind,
+//!   and its packets may be late.
 //! - The mean packet length is measured; ns-2 has a parameter for it.
-//! - The gain ignores classes without traffic in this busy period. In ns-2 they make it zero.
+//! - The gain ignores classes without traffic in this busy period. In ns-2, such a class sets the
+//!   gain to zero.
 //! - Several losses in one arrival all count in `p_i`. ns-2 forgets all but the last.
 //! - Control traffic that exceeds its allowance is one more class without promises.
 
@@ -96,9 +98,10 @@ terms! {
         /// Largest fraction of its bytes that may be dropped while packets wait, such as "1 %";
         /// only with scheduler "jobs". Default: not bounded.
         LOSS_BOUND 36 = loss_bound: Chance, about_drops;
-        /// Its queueing delay relative to that of another class; only with scheduler "jobs". Default: none.
+        /// Queueing delay relative to the delay of another class; only with scheduler "jobs".
+        /// Default: none.
         DELAY_RATIO 37 = delay_ratio: Ratio;
-        /// Its loss relative to that of another class; only with scheduler "jobs". Default: none.
+        /// Loss relative to the loss of another class; only with scheduler "jobs". Default: none.
         LOSS_RATIO 38 = loss_ratio: Ratio;
     }
 }

@@ -26,7 +26,7 @@ pub struct TermDeclaration {
     pub name: &'static str,
     /// Text for policy files, which says which classes can have the term, and its default.
     pub about: &'static str,
-    /// Form of its values.
+    /// Form of the values.
     pub form: TermForm,
     /// A file may give one value for each direction. Only rates and times can be given so.
     pub each_way: bool,
@@ -34,15 +34,17 @@ pub struct TermDeclaration {
     pub removable: bool,
     /// The term has no effect unless packets are dropped from the shared buffer.
     pub about_drops: bool,
-    /// Number of the term, which no other term and no other field of policy files ever gets. It ends the OID of
-    /// the term's attribute in LDAP directories. Zero: the directory's own table lists the attribute.
+    /// Unique number of the term among all fields of policy files, which is never reused. It is the
+    /// last part of the OID of the term's attribute in LDAP directories. Zero: the directory's own
+    /// table lists the attribute.
     pub number: u32,
 }
 
 /// Forms of the values of terms.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum TermForm {
-    /// The name of the parent, a queue or a marking. Policy files read them apart from the other terms.
+    /// The name of the parent, a queue or a marking. The reader of policy files handles these
+    /// values separately.
     Other,
     /// A rate.
     Rate,
@@ -82,28 +84,28 @@ macro_rules! of_the_link {
 of_the_link! {
     /// The parent class. Default: the link.
     PARENT = "parent": TermForm::Other;
-    /// Rate that it may send regardless of other classes: a rate, or { up, down }. Default: zero. With
-    /// `class-tree`, for a class with parts: the sum of their guarantees.
+    /// Rate that the class may send regardless of other classes: a rate, or { up, down }. Default:
+    /// zero. With `class-tree`, for a class with parts: the sum of their guarantees.
     GUARANTEE = "guarantee": TermForm::Rate, each_way;
-    /// Largest rate: a rate, or { up, down }. Default: that of its parent.
+    /// Largest rate: a rate, or { up, down }. Default: the ceiling of the parent.
     CEILING = "ceiling": TermForm::Rate, each_way, removable;
-    /// Its share of the rate beyond the guarantees, relative to classes with the same parent and priority, from
-    /// 1 to 65535. Default: 1.
+    /// Share of the rate beyond the guarantees, relative to classes with the same parent and
+    /// priority, from 1 to 65535. Default: 1.
     WEIGHT = "weight": TermForm::Whole(1, Terms::MAX_WEIGHT);
     /// Classes of a higher priority get the rate beyond the guarantees first, among the parts
     /// of the same class: 0 to 7. Default: 0.
     PRIORITY = "priority": TermForm::Whole(0, HIGHEST_PRIORITY);
-    /// Most bytes that it may send at once after a pause. Default: 2 ms of its rate, at least two full-size
-    /// frames.
+    /// Most bytes that the class may send at once after a pause. Default: the bytes of 2 ms at the
+    /// rate of the class, at least two full-size frames.
     BURST = "burst": TermForm::Bytes;
-    /// Longest waiting time of its packets: a time, or { up, down }. With `class-tree`, for packets that conform to
-    /// `guarantee` and `burst`, in classes without parts; a bound that cannot be met is refused. With `jobs`, a
-    /// bound that cannot be kept is relaxed. Default: no bound.
+    /// Longest waiting time of the packets: a time, or { up, down }. With `class-tree`, for packets
+    /// that conform to `guarantee` and `burst`, in classes without parts; a bound that cannot be
+    /// met is refused. With `jobs`, a bound that cannot be kept is relaxed. Default: no bound.
     DELAY_BOUND = "delay_bound": TermForm::Duration, each_way, removable;
-    /// Its queue discipline. Default: the queue and marking of the gateway.
+    /// Queue discipline of the class. Default: the queue and marking of the gateway.
     QUEUE = "queue": TermForm::Other;
-    /// Marking: marks packets before its queue overflows, as in `[gateway]`. Default: none if the class has
-    /// a `queue`.
+    /// Marking: marks packets before the queue of the class overflows, as in `[gateway]`. Default:
+    /// none if the class has a `queue`.
     MARKING = "marking": TermForm::Other;
 }
 
@@ -128,7 +130,7 @@ impl Term {
         Self(declaration)
     }
 
-    /// Its declaration.
+    /// The declaration of the term.
     #[must_use]
     pub const fn declaration(self) -> &'static TermDeclaration {
         self.0
@@ -146,7 +148,7 @@ impl Term {
         self.0.number == 0
     }
 
-    /// Form of its values.
+    /// Form of the values.
     #[must_use]
     pub const fn form(self) -> TermForm {
         self.0.form
@@ -190,12 +192,13 @@ impl fmt::Debug for Term {
     }
 }
 
-/// A class has `factor` times as much as the class `of`.
+/// A ratio between two classes: the value of this class is `factor` times the value of the class
+/// `of`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Ratio {
     /// Name of the other class.
     pub of: String,
-    /// Above zero.
+    /// The factor, above zero.
     pub factor: Factor,
 }
 
@@ -252,8 +255,8 @@ pub trait TermType: Sized {
     /// The form of the values.
     const FORM: TermForm;
 
-    /// The value in the type of the scheduler. `find` returns the number of the class with a name. `None` if
-    /// the value is of another type, or names a class that does not exist.
+    /// The value in the type of the scheduler. `find` returns the number of the class that has a
+    /// given name. `None` if the value is of another type, or names a class that does not exist.
     fn used(value: &TermValue, find: &dyn Fn(&str) -> Option<ClassId>) -> Option<Self::Used>;
 }
 
@@ -351,7 +354,7 @@ pub struct OwnTerms<'a> {
     pub values: &'a TermValues,
     /// The direction of the scheduler.
     pub direction: Direction,
-    /// Returns the number of the class with a name.
+    /// Returns the number of the class that has a given name.
     pub find: &'a dyn Fn(&str) -> Option<ClassId>,
 }
 
@@ -375,15 +378,15 @@ impl OwnTerms<'_> {
 /// use tidegate_core::{Bytes, terms};
 ///
 /// terms! {
-///     /// Terms of a scheduler in which classes take turns.
-///     pub Turns, with [GUARANTEE] {
-///         /// Most bytes that it may send in its turn. Default: one packet.
+///     /// Terms of a scheduler that serves its classes in rounds.
+///     pub Rounds, with [GUARANTEE] {
+///         /// Most bytes that the class may send in one round. Default: one packet.
 ///         QUANTUM 99 = quantum: Bytes;
 ///     }
 /// }
 ///
-/// assert_eq!(Turns::ALL.map(|term| term.name()), ["guarantee", "quantum"]);
-/// assert_eq!(Turns::default().quantum, None);
+/// assert_eq!(Rounds::ALL.map(|term| term.name()), ["guarantee", "quantum"]);
+/// assert_eq!(Rounds::default().quantum, None);
 /// ```
 ///
 /// Only a rate or a time can be `each_way`. For other types, a declaration does not compile:
@@ -392,9 +395,9 @@ impl OwnTerms<'_> {
 /// use tidegate_core::{Bytes, terms};
 ///
 /// terms! {
-///     /// Terms of a scheduler in which classes take turns.
-///     pub Turns, with [] {
-///         /// Most bytes that it may send in its turn. Default: one packet.
+///     /// Terms of a scheduler that serves its classes in rounds.
+///     pub Rounds, with [] {
+///         /// Most bytes that the class may send in one round. Default: one packet.
 ///         QUANTUM 99 = quantum: Bytes, each_way;
 ///     }
 /// }

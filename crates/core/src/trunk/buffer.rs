@@ -64,21 +64,21 @@ mod tests {
     ///
     /// Catches: a formula with `alpha * VMSS` in place of `(alpha + 1) * VMSS`.
     #[test]
-    fn the_papers_router_needs_what_the_paper_says_within_half_a_percent() {
+    fn the_buffer_of_the_papers_router_agrees_within_half_a_percent() {
         let Bytes(room) = required_buffer(8, Bytes(52), [Bytes(1_500); 8], HALF).unwrap();
         assert_eq!(room, 222_656);
         assert!(room.abs_diff(222_348) * 200 < 222_348);
     }
 
     #[test]
-    fn connections_that_differ_each_need_their_own() {
+    fn connections_with_different_vmss_add_their_own_buffers() {
         let mixed = [3_000, 3_000, 3_000, 3_000, 1_500, 1_500, 1_500, 1_500].map(Bytes);
         let room = required_buffer(8, Bytes(40), mixed, Chance::NEVER);
         assert_eq!(room, Some(Bytes(9 * 18_000 + 64 * 40)));
     }
 
     #[test]
-    fn there_is_no_room_where_everything_is_guaranteed_and_a_part_of_a_byte_is_one() {
+    fn a_fully_guaranteed_link_has_no_buffer_size_and_sizes_are_rounded_up() {
         assert_eq!(required_buffer(8, Bytes(40), [Bytes(1_500)], Chance::ALWAYS), None);
         let third = Chance::from_ppb(333_333_333);
         assert_eq!(required_buffer(0, Bytes(40), [Bytes(2)], third), Some(Bytes(3)));

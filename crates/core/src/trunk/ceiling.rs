@@ -6,8 +6,8 @@
 //! Packets of the guarantee consume tokens of the ceiling, but never wait for them. The guarantee is at most the
 //! ceiling, so the other packets wait longer instead.
 //!
-//! Differs: the paper has no ceiling, and trusts the ACKs of the other gateway. The token bucket has the depth and the
-//! timer of the guarantee.
+//! Differs: the paper has no ceiling, and trusts the ACKs of the other gateway. The token bucket
+//! has the same depth and timer as that of the guarantee.
 
 use super::guarantee::{ONE, TICK, depth};
 use crate::meter::{TokenBucket, nanobits};

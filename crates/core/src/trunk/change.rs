@@ -1,4 +1,5 @@
-//! Changes of the configuration of a running trunk.
+//! Changes of the configuration of a running trunk, which carries user packets between two
+//! gateways.
 //!
 //! Methods of `Trunk`, whose fields are in `trunk.rs`.
 
@@ -9,12 +10,13 @@ use crate::packet::Fifo;
 use crate::{Cx, Time};
 
 impl Trunk {
-    /// Applies `config`, which has the same trunk name. The trunk keeps its counters, and its queued packets in order.
+    /// Applies `config`, which has the same trunk name. The trunk keeps its counters, and its
+    /// queued packets in order.
     ///
-    /// The management connections are the trunk's own TCP connections, which find its rate. They continue if only
-    /// `guarantee`, `ceiling`, `vmss`, `fallback` or `weight` differ. Otherwise new connections replace them, with random
-    /// numbers from `seed`. If the new queue is smaller, it drops packets that do
-    /// not fit.
+    /// The management connections are the trunk's own TCP connections, which find its rate. They
+    /// continue if only `guarantee`, `ceiling`, `vmss`, `fallback` or `weight` differ. Otherwise
+    /// new connections replace them, with random numbers from `seed`. If the new queue is smaller,
+    /// it drops packets that do not fit.
     #[must_use]
     pub fn changed(mut self, cx: &mut Cx<'_>, config: &Config, seed: u64) -> Self {
         if *self.config() == *config {

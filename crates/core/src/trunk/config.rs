@@ -1,4 +1,5 @@
-//! Configuration of a trunk, with the packet keys and DS codepoints derived from it.
+//! Configuration of a trunk, which carries user packets between two gateways. The packet keys and
+//! DS codepoints are derived from it.
 
 use std::net::IpAddr;
 
@@ -71,11 +72,10 @@ pub enum Probing {
     Vegas,
 }
 
-/// The default congestion control with [`Probing::Vegas`].
-///
-/// Chosen: `weighted-vegas` always fills the path. The alternative `vegas-ns2` with `alpha = beta = 3` does not grow
-/// while its window is exactly `theta` packets. It is fairer: it keeps its least round-trip time through pauses, so a
-/// trunk that starts later gets at most 7 % too much.
+/// Chosen: `weighted-vegas` always fills the path. The alternative `vegas-ns2` with `alpha = beta =
+/// 3` does not grow while its window is exactly `theta` packets. But its shares are fairer: it
+/// keeps its least round-trip time through pauses, so a trunk that starts later gets at most 7 %
+/// too much.
 #[must_use]
 pub fn vegas() -> CongestionSpec {
     CongestionSpec::WeightedVegas(Default::default())

@@ -111,7 +111,7 @@ mod tests {
         let mut tunnel = Tunnel::new(queue, 10);
         let mut guarantee = Guarantee::new(rate, Time::ZERO);
         let mut lengths = lengths.iter().copied().cycle();
-        let turn = |millisecond| {
+        let milliseconds_of = |millisecond| {
             let now = Time::from_millis(millisecond);
             let mut cx = Cx { now, pool: &mut pool, tally: &mut tally };
             while tunnel.backlog().packets < 500 {
@@ -126,7 +126,7 @@ mod tests {
             }
             sent
         };
-        (0..span).map(turn).collect()
+        (0..span).map(milliseconds_of).collect()
     }
 
     /// In any span after the start, `rate * span` bytes depart, with an error of one packet at most. The first span may also
@@ -134,7 +134,7 @@ mod tests {
     ///
     /// Catches: a debt of the bucket that is forgiven after a millisecond; a timer of 2 ms with a bucket of 1 ms.
     #[test]
-    fn any_span_of_milliseconds_carries_its_share_of_the_guarantee() {
+    fn every_time_span_carries_its_part_of_the_guarantee() {
         for (mbps, lengths) in
             [(3, &[1_500][..]), (1, &[40, 1_500, 576]), (80, &[1_500, 60]), (6, &[60])]
         {

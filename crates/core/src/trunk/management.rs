@@ -13,9 +13,9 @@
 //! Differs:
 //! - The connections are served in the order of their numbers. While the load is low, the first connections give most of
 //!   the credit.
-//! - If the window of a connection opens after the tunnel queue has run empty, the connection sends its management
-//!   packet all the same. So each connection may save credit for one VMSS. The buffer formula of the paper (equation 2)
-//!   includes these bytes.
+//! - If the window of a connection opens after the tunnel queue has run empty, the connection sends
+//!   its management packet nevertheless. So each connection may save credit for one VMSS. The
+//!   buffer formula of the paper (equation 2) includes these bytes.
 //! - VMSS does not depend on the weight. Otherwise the buffers of routers would have to fit the largest VMSS
 //!   (equation 2).
 
@@ -44,13 +44,13 @@ pub(super) struct Managements {
     /// DS codepoint of management packets.
     management_dscp: u8,
     connections: Vec<Management>,
-    /// Number of active connections, from the first on. The others only spend their credit and complete
-    /// earlier transmissions.
+    /// Number of active connections, from the first on. The other connections only spend their
+    /// credit and complete earlier transmissions.
     active: usize,
     /// Effect of the weight.
     weighting: Weighting,
     /// Index of the connection whose credit is being used. `None` outside of `Trunk::pump`.
-    turn: Option<usize>,
+    serving: Option<usize>,
     /// `true` if the other gateway has ever answered.
     met: bool,
     /// Latest time for the next call of `Trunk::pump`, as of the end of the last call.
@@ -83,14 +83,15 @@ impl Managements {
                 Probing::Vegas => Weighting::Theta,
                 _ => Weighting::Connections,
             },
-            turn: None,
+            serving: None,
             met: false,
             due: Time::MAX,
         }
     }
 
-    /// Number of silent connections, which have had two timeouts in a row. If one is silent and no other connection
-    /// waits for an ACK, all connections count as silent: there is no sign of a living gateway.
+    /// Number of silent connections, which have had two timeouts in a row. If one connection is
+    /// silent and no other connection waits for an ACK, all connections count as silent: no ACK
+    /// shows that the other gateway is alive.
     fn silent(&self) -> usize {
         let silent = self.connections.iter().filter(|it| it.is_silent()).count();
         let asks = |it: &Management| !it.is_silent() && it.is_unanswered();
@@ -109,8 +110,8 @@ impl Managements {
     /// per RTO without backoff, so that replayed keepalives cannot cause a flood. The ACK makes the other silent
     /// connections start again.
     ///
-    /// At any other keepalive, nothing happens. If some connections receive ACKs, the timeouts of the others are caused by
-    /// congestion.
+    /// At any other keepalive, nothing happens. If some connections receive ACKs, the timeouts of
+    /// the other connections are caused by congestion.
     fn on_keepalive(&mut self) {
         if !std::mem::replace(&mut self.met, true) {
             return self.connections.iter_mut().for_each(Management::knock_again);
@@ -158,21 +159,21 @@ impl BandwidthProbe for Managements {
 
     fn start(&mut self, now: Time, tunnel: &mut Tunnel) {
         let backlogged = !tunnel.is_empty();
-        self.turn = tunnel.is_open(now).then(|| self.first_of(0, now, backlogged)).flatten();
+        self.serving = tunnel.is_open(now).then(|| self.first_of(0, now, backlogged)).flatten();
     }
 
     fn may_send(&self, _now: Time) -> bool {
-        self.turn.is_some_and(|at| self.connections[at].has_credit())
+        self.serving.is_some_and(|at| self.connections[at].has_credit())
     }
 
     fn on_sent(&mut self, _now: Time, _packet: &Packet, takes: u64, reason: Reason) {
-        if let (Reason::Share, Some(at)) = (reason, self.turn) {
+        if let (Reason::Share, Some(at)) = (reason, self.serving) {
             self.connections[at].spend(takes);
         }
     }
 
     fn transmit(&mut self, to: &mut TrunkOutput<'_, '_>, tunnel: &mut Tunnel) -> bool {
-        let Some(at) = self.turn else { return false };
+        let Some(at) = self.serving else { return false };
         let (now, backlogged) = (to.cx.now, !tunnel.is_empty());
         let connection = &mut self.connections[at];
         if backlogged && at < self.active {
@@ -182,8 +183,8 @@ impl BandwidthProbe for Managements {
             return false;
         }
         let Some(outgoing) = connection.poll(now) else {
-            self.turn = self.first_of(at + 1, now, backlogged);
-            return self.turn.is_some();
+            self.serving = self.first_of(at + 1, now, backlogged);
+            return self.serving.is_some();
         };
         let sent = connection.note_sent(&outgoing);
         let dscp = if sent.probes { self.management_dscp } else { self.user_dscp };
@@ -201,7 +202,7 @@ impl BandwidthProbe for Managements {
     }
 
     fn settle(&mut self, now: Time, tunnel: &mut Tunnel) {
-        self.turn = None;
+        self.serving = None;
         self.due = match tunnel.opens() {
             Some(at) if !tunnel.is_open(now) => at,
             _ => self.connections.iter().map(Management::due).min().unwrap_or(Time::MAX),

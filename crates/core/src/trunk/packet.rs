@@ -17,8 +17,8 @@ pub(super) struct Frame {
     pub(super) session: Facts,
     /// VLAN of the frame, or [`NO_VLAN`].
     pub(super) vlan: u16,
-    /// `true` if a UDP header follows the IP header. The segment is then in the datagram. `false`: a TCP header
-    /// follows.
+    /// `true` if a UDP header follows the IP header. The datagram then contains the segment.
+    /// `false` if a TCP header follows.
     pub(super) datagrams: bool,
 }
 

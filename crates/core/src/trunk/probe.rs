@@ -5,7 +5,8 @@
 //! [`ProbeReceiver`] sends them. Two pairs implement the traits: TCP connections without payload (`management`),
 //! and delay measurements of user packets (`epochs`).
 //!
-//! The *share* of a trunk is the bandwidth that the probe permits. The guarantee comes on top.
+//! The *share* of a trunk is the bandwidth that the probe permits. The guaranteed bandwidth is
+//! added to it.
 
 use std::time::Duration;
 
@@ -125,9 +126,9 @@ pub(super) trait ProbeReceiver: Send {
     fn watch(&mut self, _to: &mut TrunkOutput<'_, '_>, _packet: &PacketId) {}
 
     /// Sends ACKs that are due, such as delayed ACKs.
-    fn turn(&mut self, _to: &mut TrunkOutput<'_, '_>) {}
+    fn send_due_acks(&mut self, _to: &mut TrunkOutput<'_, '_>) {}
 
-    /// Latest time for the next call of [`turn`](Self::turn).
+    /// Latest time for the next call of [`send_due_acks`](Self::send_due_acks).
     fn poll_timeout(&self) -> Option<Time> {
         None
     }

@@ -1,5 +1,6 @@
-//! `Trunk::pump` sends all packets of a trunk that may depart now. User packets depart for the guarantee, for the share
-//! that the bandwidth probe permits, or past the trunk if the other gateway is dead.
+//! `Trunk::pump` sends all packets of a trunk that may depart now. User packets depart for the
+//! guarantee, or for the share that the bandwidth probe permits. If the other gateway is dead, they
+//! bypass the trunk.
 //!
 //! Methods of `Trunk`, whose fields are in `trunk.rs`.
 
@@ -29,7 +30,8 @@ impl Trunk {
                 break;
             }
         }
-        // A retransmission of the probe may just have been the one after which the other gateway is considered dead.
+        // The last retransmission of the probe may have been the one after which the other gateway
+        // is considered dead.
         let passing = self.is_passing();
         if passing {
             self.send_past(cx, out);
@@ -73,7 +75,8 @@ impl Trunk {
         }
     }
 
-    /// Sends queued packets past the trunk: unchanged, and without credit. Only the ceiling limits them.
+    /// Sends queued packets that bypass the trunk: unchanged, and without credit. Only the ceiling
+    /// limits them.
     fn send_past(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
         while self.tunnel.is_open(cx.now)
             && let Some(packet) = self.tunnel.take_out(cx)
@@ -82,7 +85,7 @@ impl Trunk {
         }
     }
 
-    /// Sends a packet past the trunk, and charges the ceiling.
+    /// Sends a packet that bypasses the trunk, and charges the ceiling.
     pub(super) fn bypass(&mut self, cx: &mut Cx<'_>, packet: PacketId, out: &mut Fifo) {
         let described = &cx.pool[&packet];
         self.counts.past += network_len(described);

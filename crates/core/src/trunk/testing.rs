@@ -1,10 +1,11 @@
-//! A test bench: two gateways with a trunk, and a path between them.
+//! A test bench: two gateways with a trunk, and a path between them. The trunk carries user packets
+//! from the first gateway to the second.
 
 use std::time::Duration;
 
 use super::{Arriving, Config, Trunk};
 use crate::link::{Link, LinkConfig};
-use crate::packet::{Fifo, FlowKey, Member};
+use crate::packet::{Fifo, FlowKey, QueueIndex};
 use crate::qdisc::QdiscSpec;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Tally, Time, tcp};
 
@@ -103,7 +104,7 @@ impl Pair {
 
     /// A user packet arrives at the first gateway.
     pub(super) fn offer(&mut self, member: u32, len: u32) {
-        self.offer_packet(Packet { member: Member(member), ..user(len) });
+        self.offer_packet(Packet { queue_index: QueueIndex(member), ..user(len) });
     }
 
     /// A packet of another trunk, which this trunk carries, arrives at the first gateway.
@@ -131,7 +132,7 @@ impl Pair {
         loop {
             before(self);
             for end in [0, 1] {
-                self.with(end, Trunk::turn);
+                self.with(end, Trunk::handle_timeout);
                 self.receive(end);
             }
             if self.now >= until {

@@ -1,4 +1,9 @@
 //! Tests of a trunk with management connections: two gateways, with a path between them.
+//!
+//! A trunk carries user packets at a rate that TCP congestion control finds. Its *management
+//! connections* are TCP connections that send headers without payload, the *management packets*.
+//! Each management packet gives *credit* for VMSS bytes of user packets. A *guarantee* needs no
+//! credit, and a *ceiling* bounds the rate.
 
 mod changes;
 mod weights;
@@ -62,12 +67,12 @@ fn fullest(begin: fn(tcp::Details) -> tcp::Details, delay: u64, early: bool) -> 
     most * 100 / room.0
 }
 
-/// The paper adds "a few percent" to the buffer of equation 2, because user packets of dropped management packets
-/// stay in the queue.
+/// The paper adds "a few percent" to the buffer of equation 2. The reason is that user packets stay
+/// in the queue although their management packets were dropped.
 ///
 /// Catches: an initial window of ten packets; slow start beyond [`ALPHA`].
 #[test]
-fn a_trunk_that_begins_needs_no_more_than_a_few_percent_beyond_equation_2() {
+fn the_start_of_a_trunk_needs_only_a_few_percent_beyond_equation_2() {
     let slow_start_only = |details| tcp::Details { initial_threshold: None, ..begin(details) };
     for delay in [2, 60] {
         assert!(fullest(begin, delay, false) <= 112, "{delay} ms");
@@ -79,7 +84,7 @@ fn a_trunk_that_begins_needs_no_more_than_a_few_percent_beyond_equation_2() {
 
 /// Catches: negative credit that is reset to zero; credit for handshakes and ACKs.
 #[test]
-fn user_bytes_are_never_more_than_the_credit_given_and_a_packet_borrowed_for_each_connection() {
+fn user_bytes_exceed_the_credit_by_at_most_one_packet_per_connection() {
     for (vmss, connections, lengths) in [
         (1_500, 4, &[1_500][..]),
         (3_000, 4, &[1_500, 40, 700]),
@@ -102,7 +107,7 @@ fn user_bytes_are_never_more_than_the_credit_given_and_a_packet_borrowed_for_eac
 }
 
 #[test]
-fn packets_of_a_flow_arrive_unchanged_but_for_their_codepoint_and_in_order() {
+fn packets_of_a_flow_arrive_in_order_and_only_their_codepoint_changes() {
     let lossy =
         LinkConfig { loss: Loss::Bernoulli(Chance::from_ppb(10_000_000)), ..path(LOSSLESS) };
     let mut pair = Pair::new(&config(), &lossy);
@@ -123,7 +128,7 @@ fn packets_of_a_flow_arrive_unchanged_but_for_their_codepoint_and_in_order() {
 
 /// Catches: user packets that get the codepoint of the trunk as they are queued; user packets that depart without it.
 #[test]
-fn of_a_trunk_within_it_drops_management_packets_first_and_both_leave_as_its_own() {
+fn packets_of_an_inner_trunk_keep_their_drop_precedence_until_they_depart() {
     let queue = testing::queue("{ kind = \"trunk-fifo\", limit = \"60 kB\", threshold = 4 }");
     let mut pair = Pair::new(&Config { queue, ..config() }, &path(LOSSLESS));
     (0..20).for_each(|_| {
@@ -139,7 +144,7 @@ fn of_a_trunk_within_it_drops_management_packets_first_and_both_leave_as_its_own
 
 /// Catches: user packets of the guarantee that use up credit.
 #[test]
-fn the_guarantee_is_sent_whatever_becomes_of_management_packets() {
+fn the_guarantee_is_sent_even_if_all_management_packets_are_lost() {
     let guarantee = Some(Rate::from_mbps(2));
     let config = Config { guarantee, ..config() };
     let mut pair = Pair::new(&config, &path(LOSSLESS));
@@ -149,20 +154,20 @@ fn the_guarantee_is_sent_whatever_becomes_of_management_packets() {
     assert!(counts.guaranteed.abs_diff(expected) < 6_000, "{counts:?}");
     assert!(counts.elastic + 4 * 2 * 1_500 > 1_500 * counts.management, "{counts:?}");
 
-    let gone = LinkConfig { loss: Loss::Bernoulli(Chance::ALWAYS), ..path(LOSSLESS) };
-    let mut pair = Pair::new(&config, &gone);
+    let broken = LinkConfig { loss: Loss::Bernoulli(Chance::ALWAYS), ..path(LOSSLESS) };
+    let mut pair = Pair::new(&config, &broken);
     pair.run(seconds(10), greedy(50, &[1_500]));
     let counts = pair.ends[0].counts();
     assert!(counts.guaranteed.abs_diff(expected) < 6_000, "{counts:?}");
     assert_eq!((counts.elastic, counts.management), (0, 0));
 }
 
-/// At a guarantee of 8 kbit/s, a packet of 1,500 bytes delays the next by 1.5 s. After a change to 8 Mbit/s, the next
-/// packet departs sooner.
+/// At a guarantee of 8 kbit/s, a packet of 1,500 bytes delays the next by 1.5 s. After the
+/// guarantee is raised to 8 Mbit/s, the next packet departs sooner.
 ///
 /// Catches: a departure time that was computed from the old rate.
 #[test]
-fn a_guarantee_that_is_raised_is_sent_at_once() {
+fn a_raised_guarantee_applies_at_once() {
     let guaranteed = |kbps| Config { guarantee: Some(Rate::from_kbps(kbps)), ..config() };
     let mut pair = Pair::new(&guaranteed(8), &path(LOSSLESS));
     pair.muted = true;
@@ -180,7 +185,7 @@ fn a_guarantee_that_is_raised_is_sent_at_once() {
 ///
 /// Catches: a trunk without a timer, which sends only when a packet arrives.
 #[test]
-fn under_a_ceiling_a_trunk_sends_just_that() {
+fn the_egress_rate_of_a_trunk_is_its_ceiling() {
     let ceiling = Some(Rate::from_mbps(5));
     let mut pair = Pair::new(&Config { ceiling, ..config() }, &path(LOSSLESS));
     pair.run(seconds(20), greedy(50, &[1_500]));
@@ -196,14 +201,14 @@ fn under_a_ceiling_a_trunk_sends_just_that() {
 ///
 /// Catches: a super-packet charged with one header only; a packet that bypasses the trunk with the trunk's codepoint.
 #[test]
-fn of_super_packets_each_frame_counts_under_a_ceiling() {
+fn a_ceiling_charges_each_frame_of_a_super_packet() {
     let tcp = TcpSegment { payload: 1_000, ..TcpSegment::default() };
     let many = Packet { tcp: Some(tcp), segments: 10, ..user(1_040) };
     let ceiling = Rate::from_mbps(2);
-    for (gone, waits) in [(false, true), (true, true), (true, false)] {
+    for (dead, waits) in [(false, true), (true, true), (true, false)] {
         let config = Config { ceiling: Some(ceiling), fallback: Fallback::Direct, ..config() };
         let mut pair = Pair::new(&config, &path(LOSSLESS));
-        pair.muted = gone;
+        pair.muted = dead;
         let offer = |pair: &mut Pair| {
             let (now, deep) = (pair.now, if waits { 50 } else { 1 });
             while pair.ends[0].backlog().packets < deep
@@ -221,21 +226,21 @@ fn of_super_packets_each_frame_counts_under_a_ceiling() {
             let late = pair.arrived.iter().filter(|it| it.at > seconds(10));
             late.filter(|it| it.packet.segments > 1).any(|it| it.packet.dscp == dscp)
         };
-        assert_eq!([left(0), left(10)], [gone, !gone]);
-        let users = if gone { counts.past } else { counts.elastic };
+        assert_eq!([left(0), left(10)], [dead, !dead]);
+        let users = if dead { counts.past } else { counts.elastic };
         let (all, full) = (users / 1_040 * 1_400 + 52 * counts.made, 10 * 250_000);
-        assert!((full * 99 / 100..full * 101 / 100).contains(&all), "{gone} {waits}: {counts:?}");
+        assert!((full * 99 / 100..full * 101 / 100).contains(&all), "{dead} {waits}: {counts:?}");
     }
 }
 
 /// Catches: credit for every retransmission while the path is down.
 #[test]
-fn a_path_that_goes_away_gets_the_guarantee_only_and_all_again_when_it_comes_back() {
+fn a_failed_path_gets_the_guarantee_only_and_a_recovered_path_all() {
     let config = Config { guarantee: Some(Rate::from_kbps(800)), ..config() };
     let mut pair = Pair::new(&config, &path(LOSSLESS));
     pair.run(seconds(5), greedy(50, &[1_500]));
-    let gone = LinkConfig { loss: Loss::Bernoulli(Chance::ALWAYS), ..path(LOSSLESS) };
-    let there = std::mem::replace(&mut pair.links[0], crate::link::Link::new(&gone, 3, 9));
+    let broken = LinkConfig { loss: Loss::Bernoulli(Chance::ALWAYS), ..path(LOSSLESS) };
+    let there = std::mem::replace(&mut pair.links[0], crate::link::Link::new(&broken, 3, 9));
     let before = pair.ends[0].counts();
     pair.run(seconds(35), greedy(50, &[1_500]));
     let after = pair.ends[0].counts();
@@ -257,8 +262,8 @@ fn a_path_that_goes_away_gets_the_guarantee_only_and_all_again_when_it_comes_bac
 /// connection receives ACKs; no attempts to reach the gateway while packets bypass the trunk; queued packets that
 /// never depart.
 #[test]
-fn past_a_peer_that_is_gone_packets_go_directly_if_so_told_and_through_the_trunk_when_it_is_back() {
-    let gone = LinkConfig { loss: Loss::Bernoulli(Chance::ALWAYS), ..path(LOSSLESS) };
+fn packets_bypass_a_dead_gateway_if_configured_and_use_the_trunk_again_when_it_recovers() {
+    let broken = LinkConfig { loss: Loss::Bernoulli(Chance::ALWAYS), ..path(LOSSLESS) };
     for there_first in [true, false] {
         for fallback in [Fallback::Direct, Fallback::Hold] {
             let mut pair = Pair::new(&Config { fallback, ..config() }, &path(LOSSLESS));
@@ -277,7 +282,8 @@ fn past_a_peer_that_is_gone_packets_go_directly_if_so_told_and_through_the_trunk
             if there_first {
                 run(&mut pair, 5);
             }
-            let there = std::mem::replace(&mut pair.links[0], crate::link::Link::new(&gone, 3, 9));
+            let there =
+                std::mem::replace(&mut pair.links[0], crate::link::Link::new(&broken, 3, 9));
             let sent = |pair: &Pair| pair.ends[0].counts();
             run(&mut pair, 160);
             let report = pair.ends[0].report();
@@ -301,7 +307,7 @@ fn past_a_peer_that_is_gone_packets_go_directly_if_so_told_and_through_the_trunk
 }
 
 #[test]
-fn an_end_that_begins_anew_is_heard_again() {
+fn a_restarted_gateway_is_used_again() {
     for restarted in [0, 1] {
         let mut pair = Pair::new(&config(), &path(LOSSLESS));
         pair.run(seconds(5), greedy(50, &[1_500]));
@@ -320,7 +326,7 @@ fn an_end_that_begins_anew_is_heard_again() {
 
 /// Catches: management packets while no user packet waits.
 #[test]
-fn a_trunk_that_has_nothing_to_send_is_silent() {
+fn an_idle_trunk_sends_no_packets() {
     let mut pair = Pair::new(&config(), &path(LOSSLESS));
     pair.run(seconds(3), |_| ());
     assert_eq!(pair.ends[0].counts().made, 0);
@@ -335,7 +341,7 @@ fn a_trunk_that_has_nothing_to_send_is_silent() {
 }
 
 #[test]
-fn connections_are_used_alike_where_the_window_holds_nothing_back() {
+fn connections_are_used_equally_if_the_window_is_no_limit() {
     let mut pair = Pair::new(&config(), &path(LOSSLESS));
     for n in 0..400 {
         pair.offer(0, 1_500);
@@ -346,7 +352,7 @@ fn connections_are_used_alike_where_the_window_holds_nothing_back() {
 }
 
 #[test]
-fn marks_on_management_packets_slow_a_trunk_down_without_a_loss() {
+fn marks_on_management_packets_slow_a_trunk_down_without_losses() {
     let details = tcp::Details { ecn: tcp::EcnMode::Classic, ..config().tcp.details };
     let config = Config { tcp: tcp::Config { details, ..config().tcp }, ..config() };
     let mut pair = Pair::new(&config, &path(LOSSLESS));
@@ -360,7 +366,7 @@ fn marks_on_management_packets_slow_a_trunk_down_without_a_loss() {
 /// Random contents in place of a management packet cause no panic, and all packets stay accounted
 /// for.
 #[test]
-fn nonsense_in_management_packets_is_taken_in_and_counted() {
+fn random_management_packets_are_consumed_and_counted() {
     let mut random = Random::new(5, 5);
     let mut pair = Pair::new(&config(), &path(LOSSLESS));
     let mut any = move |most: u64| u32::try_from(random.below(most)).unwrap();

@@ -173,7 +173,7 @@ mod tests {
     /// Catches: bytes of encapsulation that are not counted for each frame of a super-packet; TCP/IP headers counted for
     /// the first frame only.
     #[test]
-    fn a_packet_takes_the_length_of_its_frames_on_the_path() {
+    fn the_length_of_a_super_packet_on_the_path_is_that_of_its_frames() {
         let wire = Wire::Datagrams { vlan: None, encapsulation: Encapsulation::Udp };
         let tcp = TcpSegment { payload: 3 * 1_400, ..TcpSegment::default() };
         let (len, segments) = (14 + 40 + 3 * 1_400, 3);

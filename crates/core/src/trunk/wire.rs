@@ -157,7 +157,7 @@ mod tests {
     ///
     /// Catches: a management packet charged with the length of a TCP header; a VLAN tag copied from a user packet.
     #[test]
-    fn a_management_packet_is_as_long_as_it_is_on_the_wire() {
+    fn a_management_packet_has_its_length_on_the_wire() {
         let paper = first(Wire::Headers);
         let live = first(Wire::Datagrams { vlan: None, encapsulation: Encapsulation::None });
         let tagged = first(UDP_TAGGED);
@@ -180,7 +180,7 @@ mod tests {
 
     /// Catches: a VLAN tag of the LAN counted on the WAN, or a VLAN tag of the WAN not counted.
     #[test]
-    fn a_user_packet_is_longer_by_its_datagram_and_by_what_the_link_headers_differ() {
+    fn a_user_packet_grows_by_its_datagram_and_by_the_difference_of_link_headers() {
         let v4 = "192.0.2.1".parse().unwrap();
         let packet = |network_offset| Packet { network_offset, ..user(1_000) };
         assert_eq!(UDP_TAGGED.longer(v4, &packet(14)), 51 + 4);

@@ -1,4 +1,5 @@
-//! Debts and held ACKs of a flow when a swap changes the policies.
+//! Debts and held ACKs of a flow when a swap replaces the policy set. ACK control holds ACKs to
+//! slow down the sender. A debt arises if data passes before its tokens exist.
 
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ enum Change {
 /// Policy set number `n`. Its policy lets data pass at once, and charges the data.
 fn passing(change: Change, n: u32) -> PolicySet {
     let mut policy = policy(None);
-    let Action::Shape { conditioning, queue, ack_control: signal } = &mut policy.action else {
+    let Action::Shape { conditioning, queue, ack_control } = &mut policy.action else {
         unreachable!()
     };
     let burst = match change {
@@ -34,7 +35,7 @@ fn passing(change: Change, n: u32) -> PolicySet {
         Change::Policy | Change::AtOnce => FRAME + u64::from(n % 2),
     };
     conditioning.profile = Profile::new(RATE, None, Bytes(burst), Bytes(FRAME)).unwrap();
-    *signal = Some(toml::from_str("kind = 'postack'\nplacement = 'download'").unwrap());
+    *ack_control = Some(toml::from_str("kind = 'postack'\nplacement = 'download'").unwrap());
     match change {
         Change::Queue if n % 2 == 1 => *queue = QdiscSpec::DropTail(Default::default()),
         Change::Queue => {}
@@ -44,11 +45,11 @@ fn passing(change: Change, n: u32) -> PolicySet {
 }
 
 /// Data that passes before its tokens exist is a debt, which later policies must still pay. In 0.8
-/// s with 200 swaps at 2 Mbit/s, at most three amounts may pass: the bytes at the rate, the two
-/// seconds of debt that are permitted, and a frame for each swap.
+/// s with 200 swaps at 2 Mbit/s, the sum of three amounts may pass: the bytes at the rate, two
+/// seconds of permitted debt, and a frame for each swap.
 ///
-/// Catches: a debt that is forgiven when a shaper is replaced, when a flow leaves its aggregate, or
-/// when an aggregate without waiting packets is removed.
+/// Catches: a debt that is forgiven when a shaper is replaced, when a flow is removed from its
+/// aggregate, or when an aggregate without waiting packets is removed.
 #[test]
 fn no_swap_forgives_a_debt() {
     for change in [Change::Queue, Change::Policy, Change::AtOnce] {
@@ -85,28 +86,28 @@ fn no_swap_forgives_a_debt() {
         let passed = u64::try_from(passed).unwrap() * FRAME;
         assert!(passed <= most, "{change:?}: {passed} bytes passed, but only {most} are paid for");
         assert!(passed >= RATE.bytes_in(time).0, "{change:?}: {passed} bytes");
-        run.leave();
+        run.drain();
     }
 }
 
-/// A policy with `postack` that takes over a flow knows the last ACK that departed. It therefore
-/// holds the other ACKs and releases them step by step. The order of the swap's slice and the
-/// flow's next packet makes no difference.
+/// If a flow moves to another policy with `postack`, this policy knows the last ACK that departed.
+/// It therefore holds the other ACKs and releases them step by step. The order of the swap's slice
+/// and the flow's next packet makes no difference.
 ///
 /// Catches: a sequence state of the flow that is lost when its shaper is replaced or its aggregate
-/// is removed; a state that is read after the held ACKs were removed.
+/// is removed; a sequence state that is read after the held ACKs were removed.
 #[test]
-fn acks_stay_held_when_another_policy_takes_over_the_flow() {
+fn acks_stay_held_when_the_flow_moves_to_another_policy() {
     // At 100 Mbit/s, the data waits at the link, and the aggregate holds only ACKs.
     let fast = (Rate::from_mbps(100), 100 * FRAME);
     let slow = (RATE, FRAME);
     for ((rate, burst), sliced) in [(slow, false), (slow, true), (fast, false), (fast, true)] {
         let named = |n: u32| {
             let mut policy = policy(None);
-            let Action::Shape { conditioning, ack_control: signal, .. } = &mut policy.action else {
+            let Action::Shape { conditioning, ack_control, .. } = &mut policy.action else {
                 unreachable!()
             };
-            *signal = Some(toml::from_str("kind = 'postack'").unwrap());
+            *ack_control = Some(toml::from_str("kind = 'postack'").unwrap());
             let burst = Bytes(burst + u64::from(n % 2));
             conditioning.profile = Profile::new(rate, None, burst, Bytes(FRAME)).unwrap();
             policy.name = format!("all-{n}");
@@ -136,9 +137,9 @@ fn acks_stay_held_when_another_policy_takes_over_the_flow() {
             "{rate}, {sliced}: {passed} ACKs departed at 20 swaps without a pause"
         );
         assert!(held(&run) + 2 >= before, "{rate}, {sliced}: {} of {before}", held(&run));
-        run.leave();
+        run.drain();
         run.now += Duration::from_secs(2);
-        run.leave();
+        run.drain();
         assert_eq!(held(&run), 0);
         assert_eq!(run.gateway.report().aggregates[0].policy, "all-20");
         assert_eq!(run.gateway.pool().in_use(), 0);

@@ -1,5 +1,7 @@
-//! Held ACKs during a swap of the policy set. A swap proceeds in *slices* of a few steps, and data
-//! and ACKs arrive between the slices.
+//! Held ACKs during a swap, which replaces the policy set. ACK control holds ACKs to slow down the
+//! sender. A swap proceeds in *slices* of a few steps, and data and ACKs arrive between the slices.
+//!
+//! An *aggregate* has the flows of one policy in one direction.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,9 +57,8 @@ impl Set {
             let profile = Profile::new(mbps(100), None, burst, Bytes(1_514)).unwrap();
             let conditioning =
                 Conditioning { profile, allocation: allocation("drr"), ..conditioning() };
-            let signal = Some(AckSpec::PostAck(Default::default()));
-            let action =
-                Action::Shape { conditioning, queue: queue("per-flow"), ack_control: signal };
+            let ack_control = Some(AckSpec::PostAck(Default::default()));
+            let action = Action::Shape { conditioning, queue: queue("per-flow"), ack_control };
             let filter = Filter { direction: Some(Direction::Up), ..src };
             let level = if self.deep { "part" } else { "class" };
             let class = (class > 0).then(|| format!("{level}-{class}"));
@@ -189,7 +190,7 @@ impl Senders {
     }
 
     /// Asserts that all data and all ACKs depart, and that all flows expire.
-    fn leave(mut self) {
+    fn finish_and_check(mut self) {
         self.finish();
         let end = self.run.now + Duration::from_secs(30);
         self.run.until(end);
@@ -212,7 +213,7 @@ impl Senders {
 /// Catches: waiting data of an aggregate that is subtracted from its new class although it was
 /// added to its former class.
 #[test]
-fn acks_between_slices_are_accounted_for_in_the_class_of_their_policy() {
+fn acks_between_slices_count_in_the_class_of_their_policy() {
     for class in [[2; 4], [2, 1, 2, 1], [0; 4], [3, 0, 2, 1]] {
         let mut senders = Senders::new(Set::PLAIN);
         for flow in 0..4 {
@@ -230,7 +231,7 @@ fn acks_between_slices_are_accounted_for_in_the_class_of_their_policy() {
             }
         }
         assert!(inside > 5, "the swap has {inside} slices with the new policies");
-        senders.leave();
+        senders.finish_and_check();
     }
 }
 
@@ -240,7 +241,7 @@ fn acks_between_slices_are_accounted_for_in_the_class_of_their_policy() {
 /// Catches: an aggregate that is removed together with an ACK that arrived after its flow was
 /// examined.
 #[test]
-fn acks_that_a_vanishing_aggregate_holds_later_are_not_lost() {
+fn acks_held_during_the_removal_of_their_aggregate_are_not_lost() {
     let set = Set { joined: true, fillers: 0, ..Set::PLAIN };
     let mut late = 0;
     for nth in 0..8 {
@@ -258,7 +259,7 @@ fn acks_that_a_vanishing_aggregate_holds_later_are_not_lost() {
         }
         late += u32::from(senders.run.gateway.is_installing());
         (0..FLOWS).filter(|flow| flow % 4 == 0).for_each(|flow| senders.ack(flow, 2));
-        senders.leave();
+        senders.finish_and_check();
     }
     assert!(late >= 2, "ACKs came only before {late} slices");
 }
@@ -323,6 +324,6 @@ proptest! {
                 Step::Slice => _ = senders.slice(),
             }
         }
-        senders.leave();
+        senders.finish_and_check();
     }
 }

@@ -31,7 +31,7 @@ struct Crate {
 }
 
 #[test]
-fn the_page_of_the_architecture_shows_the_crates_that_cargo_knows() {
+fn the_architecture_page_shows_the_crates_of_cargo() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let page = std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
     let mut crates = of_cargo(&root.join("Cargo.toml"));
@@ -88,9 +88,9 @@ fn shown(crates: &[Crate], page: &str) -> Vec<String> {
             None => complaints.push(format!(
                 "ARCHITECTURE.md: crate `{name}` has no row in the table of crates; it uses {uses}"
             )),
-            Some((_, told)) if *told != krate.ours => complaints.push(format!(
-                "ARCHITECTURE.md: the row of `{name}` tells that it uses {}, and cargo {uses}",
-                told.join(", ")
+            Some((_, listed)) if *listed != krate.ours => complaints.push(format!(
+                "ARCHITECTURE.md: the row of `{name}` states that it uses {}, and cargo {uses}",
+                listed.join(", ")
             )),
             Some(_) => {}
         }
@@ -180,7 +180,7 @@ fn example(name: &str, ours: &[&str], foreign: &[(&str, bool)]) -> Crate {
 /// Catches: a row that is not compared; a crate in the same line of the diagram that counts as
 /// lower.
 #[test]
-fn a_page_that_tells_otherwise_is_refused() {
+fn a_page_that_differs_from_cargo_is_refused() {
     let page = "# Map\n\n## Crates\n\n```\ntidegate   the program\nsim · wire\ncore\n```\n\n\
         | where | contents | uses |\n|---|---|---|\n| `crates/core` | all | |\n\
         | `crates/wire` | bytes | `core` |\n| `crates/sim` | time | `core` |\n\
@@ -197,7 +197,7 @@ fn a_page_that_tells_otherwise_is_refused() {
     };
     assert_eq!(of(&["core"], None), "");
     let beside = of(&["core", "wire"], None);
-    assert!(beside.contains("tells that it uses core, and cargo core, wire"), "{beside}");
+    assert!(beside.contains("states that it uses core, and cargo core, wire"), "{beside}");
     assert!(beside.contains("`sim` must not use `wire`"), "{beside}");
     let new = of(&["core"], Some(example("new", &["core"], &[])));
     assert!(new.contains("`new` has no row") && new.contains("not in the diagram"), "{new}");

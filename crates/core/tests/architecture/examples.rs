@@ -1,5 +1,5 @@
-//! The public types that a newcomer meets first have an example that runs, and the workspace has
-//! many examples.
+//! Checks of the documentation: the main public types have an example that runs, and the workspace
+//! has many examples.
 
 use std::fs;
 use std::path::Path;
@@ -92,7 +92,7 @@ fn the_main_types_have_a_contract_and_an_example_that_runs() {
 /// Catches: examples that do not run, or closing fences, that are counted; a type without an
 /// example that is accepted.
 #[test]
-fn the_check_finds_what_is_missing() {
+fn a_missing_example_is_found() {
     let runs =
         "/// # Call order\n/// # Time\n/// # Example\n///\n/// ```\n/// assert!(true);\n/// ```\n";
     let text = |doc: &str| format!("use x;\n\n{doc}#[derive(Debug)]\npub struct A {{\n}}\n");

@@ -90,14 +90,14 @@ fn types(files: &[File]) -> BTreeMap<(&str, &str), Vec<&str>> {
 /// Complains about two types of a crate that have the same name.
 pub(super) fn type_names(files: &[File]) -> Complaints {
     let mut complaints = Complaints::new();
-    for ((_, name), places) in types(files) {
-        if places.len() < 2 || OF_REGISTRIES.contains(&name) {
+    for ((_, name), paths) in types(files) {
+        if paths.len() < 2 || OF_REGISTRIES.contains(&name) {
             continue;
         }
         complaints.push(format!(
             "{}: `{name}` is also a type of {}; name each after its noun in the field",
-            places[0],
-            places[1..].join(", "),
+            paths[0],
+            paths[1..].join(", "),
         ));
     }
     complaints
@@ -143,8 +143,8 @@ pub(super) fn methods(files: &[File]) -> Complaints {
     complaints
 }
 
-/// Catches: types of a single file compared only; types of other crates or of tests that count; a
-/// `pub(crate)` type that is not found; a name required by registries that is refused.
+/// Catches: types that are compared within one file only; types of other crates or of tests that
+/// count; a `pub(crate)` type that is not found; a name required by registries that is refused.
 #[test]
 fn a_type_name_used_twice_in_a_crate_is_refused() {
     let twice = |a, b: &str| {

@@ -1,13 +1,14 @@
 //! Work conservation: no packet waits while the token bucket has tokens that the packet may use.
 //!
-//! A *member* is a flow of the aggregate. Its *part* is its share of the token bucket.
+//! An aggregate has the flows of one policy. A *member* is a flow of the aggregate. Its *part* is
+//! its share of the token bucket.
 
 use std::collections::VecDeque;
 
 use proptest::prelude::*;
 use tidegate_core::Time;
 use tidegate_core::allocation::AllocationSpec;
-use tidegate_core::packet::Member;
+use tidegate_core::packet::FlowIndex;
 
 use super::membership::{Dense, tokens};
 use super::shaping::{Arrival, Departure};
@@ -66,7 +67,7 @@ impl Observer {
     ///
     /// The bucket must have enough tokens for every waiting packet, because the allocation chooses
     /// the next packet.
-    fn waits_in_vain(&mut self, now: Time) -> Option<Member> {
+    fn waits_in_vain(&mut self, now: Time) -> Option<FlowIndex> {
         let longest = self.queues.iter().filter_map(VecDeque::front).max()?;
         let reserved = match self.reserve {
             Reserve::Half => self.bucket.depth / 2,
@@ -76,7 +77,7 @@ impl Observer {
         if self.bucket.content < self.bucket.depth.min(tokens(*longest) + reserved) {
             return None;
         }
-        let waits = (0..).map(Member).zip(self.queues.iter().zip(&mut self.parts));
+        let waits = (0..).map(FlowIndex).zip(self.queues.iter().zip(&mut self.parts));
         waits.filter_map(|(member, (queue, part))| Some((member, queue.front()?, part))).find_map(
             |(member, head, part)| {
                 part.pass(now);
@@ -96,7 +97,7 @@ impl Observer {
 
 /// Time and member of a packet that waited although the bucket had enough tokens. Between
 /// departures the bucket only fills, so a check directly before each departure suffices.
-fn in_vain(scene: &Scene, name: &str, departures: &[Departure]) -> Option<(Time, Member)> {
+fn in_vain(scene: &Scene, name: &str, departures: &[Departure]) -> Option<(Time, FlowIndex)> {
     let mut observer = Observer::new(scene, Reserve::of(name));
     let arrivals = scene.arrivals();
     let mut arrivals = arrivals.iter().peekable();
@@ -123,9 +124,9 @@ fn in_vain(scene: &Scene, name: &str, departures: &[Departure]) -> Option<(Time,
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// No packet waits while the bucket has tokens that the packet may use. In a common bucket,
-    /// these are all tokens. If members save, they are the upper half. With `partitioned`, they are
-    /// the tokens of the member's own part.
+    /// No packet waits while the bucket has tokens that the packet may use. In a common bucket, the
+    /// packet may use all tokens. If members save tokens, it may use the upper half. With
+    /// `partitioned`, it may use the tokens of the member's own part.
     ///
     /// Catches: `logical-partitions` that uses the unassigned part only when the bucket is full;
     /// `partitioned` that waits for a whole packet in a part that is smaller; a common bucket that

@@ -96,13 +96,13 @@ impl Network {
         let set = accepted(classes(rate, drawn), rate);
         let mut tree = ClassTree::default();
         let mut ids = vec![ClassId::ROOT; drawn.len()];
-        let place = |name: &str| name[1..].parse::<usize>().unwrap();
+        let index = |name: &str| name[1..].parse::<usize>().unwrap();
         for class in set.classes() {
-            let parent = class.parent.as_deref().map_or(ClassId::ROOT, |name| ids[place(name)]);
-            ids[place(&class.name)] = tree.add(Time::ZERO, parent, class.terms(Direction::Up));
+            let parent = class.parent.as_deref().map_or(ClassId::ROOT, |name| ids[index(name)]);
+            ids[index(&class.name)] = tree.add(Time::ZERO, parent, class.terms(Direction::Up));
         }
         let leaf = |class: &Class| {
-            let (at, terms) = (place(&class.name), class.terms(Direction::Up));
+            let (at, terms) = (index(&class.name), class.terms(Direction::Up));
             let rate = terms.guarantee.bps().into();
             let depth = nanobits(u32::try_from(terms.burst.0).unwrap());
             let bucket = Bucket { rate, depth, tokens: depth, at: Time::ZERO };
@@ -118,7 +118,7 @@ impl Network {
                 worst: Duration::ZERO,
             }
         };
-        let leaves = set.classes().iter().filter(|class| tree.is_leaf(ids[place(&class.name)]));
+        let leaves = set.classes().iter().filter(|class| tree.is_leaf(ids[index(&class.name)]));
         let leaves = leaves.map(leaf).collect();
         Self {
             rate: Rate::from_bps(rate),

@@ -1,7 +1,8 @@
-//! A gateway that a test drives step by step, and policies for the test.
+//! A gateway that a test drives step by step, and policies for the tests.
 
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::gateway::{Gateway, GatewayConfig};
 use tidegate_core::link::Overhead;
@@ -29,7 +30,7 @@ pub(crate) struct Run {
     pub(crate) offered: u64,
 }
 
-/// Most wake-ups in a row without a departure. At each, the gateway may drop packets.
+/// Most wake-ups in a row without a departure. At each wake-up, the gateway may drop packets.
 const MOST_IDLE: u32 = 10_000;
 
 impl Run {
@@ -109,13 +110,15 @@ pub(crate) fn config() -> GatewayConfig {
 }
 
 pub(crate) fn queue(name: &str) -> QdiscSpec {
-    toml::from_str::<toml::Table>(&format!("it = {name:?}")).unwrap()["it"]
-        .clone()
-        .try_into()
-        .unwrap()
+    read(name)
 }
 
 pub(crate) fn allocation(name: &str) -> AllocationSpec {
+    read(name)
+}
+
+/// The mechanism `name`, with the default of each parameter.
+pub(crate) fn read<T: DeserializeOwned>(name: &str) -> T {
     toml::from_str::<toml::Table>(&format!("it = {name:?}")).unwrap()["it"]
         .clone()
         .try_into()

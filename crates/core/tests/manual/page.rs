@@ -1,4 +1,4 @@
-//! Writes the manual page of all mechanisms.
+//! Writes the manual page of all mechanisms, which are the algorithms that a policy file can name.
 
 use tidegate_core::parameters::{Form, Parameter};
 use tidegate_core::scheduler::{Term, TermForm};
@@ -23,7 +23,7 @@ pub(crate) fn page(registries: &[Registry]) -> String {
             page += &format!("\n### `{}`\n\n", mechanism.name);
             page += &paragraph(mechanism.about);
             if !mechanism.parameters.is_empty() {
-                page += "\n| parameter | default | values | |\n|---|---|---|---|\n";
+                page += "\n| parameter | default | values | meaning |\n|---|---|---|---|\n";
             }
             mechanism.parameters.iter().for_each(|parameter| page += &rows(parameter, ""));
             page += &terms.map_or_else(String::new, of_classes);
@@ -34,7 +34,7 @@ pub(crate) fn page(registries: &[Registry]) -> String {
 
 /// The table of the terms that a class can have.
 fn of_classes(terms: &[Term]) -> String {
-    let mut table = "\n| term of a class | values | |\n|---|---|---|\n".to_owned();
+    let mut table = "\n| term of a class | values | meaning |\n|---|---|---|\n".to_owned();
     for term in terms {
         let values = match term.form() {
             TermForm::Other => "",
@@ -56,7 +56,8 @@ fn paragraph(text: &str) -> String {
     wrapped(text, WIDTH).join("\n") + "\n"
 }
 
-/// The table row of a parameter. If the parameter is a table, also the rows of its fields.
+/// The table row of a parameter. If the values of the parameter are tables, also the rows of their
+/// fields.
 fn rows(parameter: &Parameter, within: &str) -> String {
     let Parameter { name, about, default, form, limits } = parameter;
     let default = default.as_ref().map_or_else(String::new, |default| format!("`{default}`"));

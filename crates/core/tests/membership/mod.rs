@@ -1,4 +1,6 @@
-//! Invariants of the allocations while members (flows) and the profile change.
+//! Invariants of the allocations while members and the profile change. An allocation decides which
+//! flow of an aggregate (the flows of one policy) sends next. A *member* is a flow of the
+//! aggregate.
 //!
 //! The *part* of a member is its share of the token bucket.
 
@@ -7,7 +9,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::meter::Profile;
-use tidegate_core::packet::Member;
+use tidegate_core::packet::FlowIndex;
 use tidegate_core::{Bytes, Time};
 
 use super::shaping::{Arrival, Change, Departure, Shaping, Triggers};
@@ -41,11 +43,11 @@ fn unrest() -> impl Strategy<Value = Unrest> {
             let mut present = vec![true; scene.members.len()];
             let possible = |(millis, number, change): (u64, u32, Change)| {
                 let number = number % u32::try_from(scene.members.len()).ok()?;
-                let is_there = &mut present[Member(number).index()];
-                let change = of(change, Member(number));
+                let is_there = &mut present[FlowIndex(number).index()];
+                let change = of(change, FlowIndex(number));
                 let sound = match change {
                     Change::Join(..) => !std::mem::replace(is_there, true),
-                    Change::Leave(_) => std::mem::replace(is_there, false),
+                    Change::Remove(_) => std::mem::replace(is_there, false),
                     Change::Update(..) => *is_there,
                     Change::Profile(_) => true,
                 };
@@ -60,19 +62,19 @@ fn unrest() -> impl Strategy<Value = Unrest> {
 fn change() -> impl Strategy<Value = Change> {
     let part = (1u32..5, prop_oneof![1 => Just(0u64), 3 => 10u64..600]);
     prop_oneof![
-        4 => part.clone().prop_map(|(weight, rtt)| Change::Join(Member(0), share(weight, rtt))),
-        2 => part.prop_map(|(weight, rtt)| Change::Update(Member(0), share(weight, rtt))),
-        2 => Just(Change::Leave(Member(0))),
+        4 => part.clone().prop_map(|(weight, rtt)| Change::Join(FlowIndex(0), share(weight, rtt))),
+        2 => part.prop_map(|(weight, rtt)| Change::Update(FlowIndex(0), share(weight, rtt))),
+        2 => Just(Change::Remove(FlowIndex(0))),
         1 => (200u64..3_000, LONGEST..60_000)
             .prop_map(|(kbps, burst)| Change::Profile(profile(kbps, burst))),
     ]
 }
 
-const fn of(change: Change, member: Member) -> Change {
+const fn of(change: Change, member: FlowIndex) -> Change {
     match change {
         Change::Join(_, share) => Change::Join(member, share),
         Change::Update(_, share) => Change::Update(member, share),
-        Change::Leave(_) => Change::Leave(member),
+        Change::Remove(_) => Change::Remove(member),
         Change::Profile(profile) => Change::Profile(profile),
     }
 }
@@ -81,14 +83,14 @@ impl Unrest {
     /// The aggregate with its first members, at the start of the scene.
     fn aggregate(&self, name: &str) -> Shaping {
         let mut shaping = Shaping::new(build(name, &self.scene.profile()));
-        for (member, Flow { share, .. }) in (0..).map(Member).zip(&self.scene.members) {
+        for (member, Flow { share, .. }) in (0..).map(FlowIndex).zip(&self.scene.members) {
             shaping.allocation.join(Time::ZERO, member, *share);
         }
         shaping.changes = self.changes.iter().copied().collect();
         shaping
     }
 
-    /// All departures, and the bytes that were dropped because their member left.
+    /// All departures, and the bytes that were dropped because their member was removed.
     fn run(&self, name: &str, looks: Option<Duration>, end: Time) -> (Vec<Departure>, u64) {
         let mut shaping = self.aggregate(name);
         shaping.run(&self.scene.arrivals(), looks, end);
@@ -98,7 +100,7 @@ impl Unrest {
     /// The departures if the aggregate polices: a packet that may not depart at once is dropped.
     fn police(&self, name: &str) -> Vec<Departure> {
         let mut allocation = build(name, &self.scene.profile());
-        for (member, Flow { share, .. }) in (0..).map(Member).zip(&self.scene.members) {
+        for (member, Flow { share, .. }) in (0..).map(FlowIndex).zip(&self.scene.members) {
             allocation.join(Time::ZERO, member, *share);
         }
         let mut changes = self.changes.iter().peekable();
@@ -108,7 +110,7 @@ impl Unrest {
                 match *change {
                     Change::Join(member, share) => allocation.join(*at, member, share),
                     Change::Update(member, share) => allocation.update(*at, member, share),
-                    Change::Leave(member) => allocation.leave(*at, member),
+                    Change::Remove(member) => allocation.leave(*at, member),
                     Change::Profile(profile) => allocation.set_profile(*at, &profile),
                 }
             }
@@ -187,14 +189,14 @@ pub(super) fn tokens(bytes: u64) -> i128 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// No allocation grants more than the profile's bucket holds, whatever the changes of members
-    /// and profile.
+    /// No allocation grants more than the profile's bucket holds, for any changes of members and
+    /// profile.
     ///
     /// Catches: `partitioned` that checks only the member's bucket, and not the bucket of the
     /// aggregate, when shaping or policing; a bucket that keeps its tokens when its depth is
-    /// reduced; savings of the other members that are not updated when a member leaves.
+    /// reduced; savings of the other members that are not updated when a member is removed.
     #[test]
-    fn a_bucket_of_the_profile_always_holds_what_goes(unrest in unrest()) {
+    fn no_grant_exceeds_the_bucket_of_the_profile(unrest in unrest()) {
         for name in AllocationSpec::NAMES {
             let beyond = unrest.first_beyond(&unrest.run(name, None, END).0);
             prop_assert!(beyond.is_none(), "{name}: {beyond:?}");
@@ -203,31 +205,32 @@ proptest! {
         }
     }
 
-    /// Additional calls release no packet earlier, whatever the changes of members and profile.
+    /// Additional calls release no packet earlier, for any changes of members and profile.
     ///
-    /// `partitioned` is excepted. It limits a member's bucket to its part at each call. A part that
-    /// is smaller for a while thus reduces only buckets that are examined in that time.
+    /// `partitioned` is excepted. At each call, it limits a member's bucket to the member's part.
+    /// So a part that is smaller for a while reduces only the buckets that are examined in that
+    /// time.
     ///
     /// Catches: a change that makes tokens available earlier, without an earlier time for the next
     /// call.
     #[test]
-    fn asking_more_often_still_changes_nothing(unrest in unrest(), looks in 100_000u64..3_000_000) {
+    fn additional_calls_release_no_packet_earlier_while_members_change(unrest in unrest(), looks in 100_000u64..3_000_000) {
         for name in AllocationSpec::NAMES.iter().filter(|name| **name != "partitioned") {
             let looks = Some(Duration::from_nanos(looks));
-            let (told, often) = (unrest.run(name, None, END).0, unrest.run(name, looks, END).0);
-            let differs = told.iter().zip(&often).position(|(told, often)| told != often);
-            prop_assert!(told == often, "{name}: {:?}", differs.map(|at| (told[at], often[at])));
+            let (seldom, often) = (unrest.run(name, None, END).0, unrest.run(name, looks, END).0);
+            let differs = seldom.iter().zip(&often).position(|(seldom, often)| seldom != often);
+            prop_assert!(seldom == often, "{name}: {:?}", differs.map(|at| (seldom[at], often[at])));
         }
     }
 
-    /// With both kinds of triggers, each grant comes after a bounded number of steps, conforms to
-    /// the profile, and sends the oldest packet of its member. In the end, every packet has
-    /// departed or was dropped with its member.
+    /// With both kinds of [`Triggers`] (each arrival, or a timer), each grant comes after a bounded
+    /// number of steps, conforms to the profile, and sends the oldest packet of its member. In the
+    /// end, every packet has departed or was dropped with its member.
     ///
     /// The harness checks the bound: a grant looks up at most three first packets per member.
     ///
     /// Catches: `lru` in which a member still counts as unserved after it took tokens on arrival; a
-    /// member without packets that keeps its turn.
+    /// member without packets that stays the next in the order.
     #[test]
     fn every_grant_ends_and_every_packet_departs_or_is_dropped_with_its_member(
         unrest in unrest(),

@@ -1,4 +1,5 @@
-//! Held ACKs of an ended connection, when a new connection uses the same ports.
+//! Held ACKs of an ended connection, when a new connection uses the same ports. ACK control holds
+//! ACKs to slow down the sender.
 //!
 //! Source: RFC 5961, section 4 (a SYN proves nothing about the connection on its ports).
 
@@ -24,7 +25,7 @@ fn acks_of_a_reused_port_are_held_like_acks_of_a_new_port() {
     });
     run.isn = 3_000_000_000;
     run.up(TcpSegment { seq: run.isn, flags: TcpFlags(TcpFlags::SYN), ..TcpSegment::default() });
-    assert_eq!(run.leave(), 0, "the SYN stops the held ACKs");
+    assert_eq!(run.drain(), 0, "the SYN stops the held ACKs");
     run.shake_hands();
     assert_eq!(
         run.gateway.report().aggregates[0].acks.held,
@@ -33,7 +34,7 @@ fn acks_of_a_reused_port_are_held_like_acks_of_a_new_port() {
     );
     run.data(0, 20);
     assert_eq!(run.ack(2), 0, "it is held");
-    assert_eq!(run.leave(), 1, "it goes on");
+    assert_eq!(run.drain(), 1, "it goes on");
     assert_eq!(run.gateway.report().aggregates[0].acks.stale, 0);
     assert_eq!(run.gateway.pool().in_use(), 0);
 }
@@ -50,8 +51,8 @@ pub(super) const CONTROLS: [&str; 4] = [
 fn claimed(control: &str, now: Duration) -> Run {
     let table: toml::Table = toml::from_str(&format!("it = {control}")).unwrap();
     let mut policy = policy(None);
-    if let Action::Shape { ack_control: signal, .. } = &mut policy.action {
-        *signal = Some(table["it"].clone().try_into().unwrap());
+    if let Action::Shape { ack_control, .. } = &mut policy.action {
+        *ack_control = Some(table["it"].clone().try_into().unwrap());
     }
     let mut run = Run::of(1_024, vec![policy], None);
     run.gateway.pool().make_copies();
@@ -84,10 +85,10 @@ fn within(run: &mut Run, span: Duration) -> usize {
 /// A host that lost its connection without a FIN opens a new connection on the same ports.
 ///
 /// Catches: held ACKs of the old connection that are released before or after the new SYN-ACK; the
-/// same with a release rule other than the gate; sequence numbers of the old connection kept for
-/// the new one.
+/// same fault with another release rule; sequence numbers of the old connection that are kept for
+/// the new connection.
 #[test]
-fn no_ack_of_a_connection_that_ended_silently_reaches_the_next_on_its_ports() {
+fn no_held_ack_of_an_ended_connection_reaches_the_next_on_its_ports() {
     for (control, ms) in CONTROLS.into_iter().flat_map(|it| (0..50).map(move |ms| (it, ms * 7))) {
         let mut run = claimed(control, Duration::from_millis(ms));
         assert_eq!(within(&mut run, Duration::from_millis(ms)), 0, "{control}, {ms} ms");
@@ -112,7 +113,7 @@ fn no_ack_of_a_connection_that_ended_silently_reaches_the_next_on_its_ports() {
 /// Catches: held ACKs dropped because of a SYN; ACKs that stay stopped although the connection
 /// continues or the SYN gets no answer; a SYN-ACK for another SYN that counts as the answer.
 #[test]
-fn acks_that_a_syn_stopped_go_on_with_the_next_segment_or_after_a_second() {
+fn acks_stopped_by_a_syn_continue_with_the_next_segment_or_after_a_second() {
     let ack = TcpFlags(TcpFlags::ACK);
     for control in CONTROLS {
         let mut run = claimed(control, Duration::ZERO);
@@ -140,7 +141,7 @@ fn acks_that_a_syn_stopped_go_on_with_the_next_segment_or_after_a_second() {
 /// Catches: a SYN that stops ACKs for ever because their policy or flow was removed in the
 /// meantime.
 #[test]
-fn acks_that_a_syn_stopped_go_on_when_their_policy_goes() {
+fn acks_stopped_by_a_syn_continue_when_their_policy_is_removed() {
     for control in CONTROLS {
         let mut run = claimed(control, Duration::ZERO);
         run.gateway.install(run.now, PolicySet::new(Vec::new()).unwrap());

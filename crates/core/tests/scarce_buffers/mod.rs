@@ -1,5 +1,6 @@
 //! Held ACKs while nearly all packet buffers are in use, for every allocation, ACK control and pool
-//! size.
+//! size. ACK control holds ACKs to slow down the sender. An allocation shares the tokens of a
+//! policy between its flows.
 
 use std::time::Duration;
 
@@ -35,10 +36,10 @@ impl Scarce {
         let text = format!("allocation = '{allocation}'\ncontrol = {control}");
         let table: toml::Table = toml::from_str(&text).unwrap();
         let mut policy = policy(None);
-        let Action::Shape { ack_control: signal, conditioning, .. } = &mut policy.action else {
+        let Action::Shape { ack_control, conditioning, .. } = &mut policy.action else {
             unreachable!()
         };
-        *signal = Some(table["control"].clone().try_into().unwrap());
+        *ack_control = Some(table["control"].clone().try_into().unwrap());
         conditioning.allocation = table["allocation"].clone().try_into().unwrap();
         let profile = Profile::new(Rate::from_mbps(5), None, Bytes(3_028), Bytes(1_514));
         conditioning.profile = profile.unwrap();
@@ -52,7 +53,7 @@ impl Scarce {
     }
 
     /// Occupies buffers until only `free` are unused.
-    fn leave_free(&mut self, free: u32) {
+    fn occupy_all_but(&mut self, free: u32) {
         let pool = self.run.gateway.pool();
         self.others.drain(..).for_each(|id| pool.release(id));
         while self.free() > free {
@@ -79,9 +80,9 @@ impl Scarce {
 
     /// Runs until all packets have departed. Returns the number of ACKs that are held for ever.
     fn end(mut self) -> u32 {
-        self.leave_free(self.pool);
+        self.occupy_all_but(self.pool);
         for _ in 0..100 {
-            self.run.leave();
+            self.run.drain();
             let now = self.run.now;
             let Some(at) = self.run.gateway.poll_timeout(now) else { break };
             self.run.now = at.max(now);
@@ -90,20 +91,20 @@ impl Scarce {
     }
 }
 
-/// A new flow has no held ACKs. Its first ACK covers many segments, at a time when few buffers are
-/// free.
+/// A new flow has no held ACKs. Its first ACK acknowledges many segments, at a time when few
+/// buffers are free.
 ///
 /// Catches: a stretch ACK whose first step departs because buffers are scarce, and whose remainder
 /// is held for ever.
 #[test]
-fn a_stretch_ack_that_departs_in_steps_as_buffers_are_scarce_departs_whole() {
+fn a_stretch_ack_released_in_steps_departs_completely_although_buffers_are_scarce() {
     for pool in POOLS {
         for (allocation, control) in
             ALLOCATIONS.iter().flat_map(|it| CONTROLS.map(|control| (it, control)))
         {
             let mut it = Scarce::new(allocation, control, pool);
             it.send(pool / 2);
-            it.leave_free(2);
+            it.occupy_all_but(2);
             it.ack(pool / 2);
             assert_eq!(it.end(), 0, "{allocation}, {control}, {pool} buffers");
         }
@@ -143,7 +144,7 @@ proptest! {
 
     /// Catches: an ACK that is held for ever, after any history of the flow.
     #[test]
-    fn no_ack_is_held_for_ever_whatever_the_allocation_the_ack_control_and_the_pool(
+    fn no_ack_is_held_for_ever_with_any_allocation_ack_control_and_pool_size(
         allocation in prop::sample::select(&ALLOCATIONS),
         control in prop::sample::select(&CONTROLS),
         pool in prop::sample::select(&POOLS),
@@ -154,7 +155,7 @@ proptest! {
             match event {
                 Event::Data(segments) => it.send(segments),
                 Event::Ack(segments) => it.ack(segments),
-                Event::Free(free) => it.leave_free(free),
+                Event::Free(free) => it.occupy_all_but(free),
                 Event::Passes(ms) => {
                     let end = it.run.now + Duration::from_millis(ms);
                     passes(&mut it.run, end);

@@ -1,5 +1,6 @@
 //! A shaping aggregate that tests an allocation: packets arrive, wait, and depart when the
-//! allocation grants them.
+//! allocation grants them. An aggregate has the flows of one policy, its *members*. An allocation
+//! decides which member sends next.
 
 #![expect(clippy::as_conversions, reason = "the model computes in real numbers")]
 
@@ -9,14 +10,14 @@ use std::time::Duration;
 
 use tidegate_core::allocation::{Allocation, Grant, Heads, Share, Turn};
 use tidegate_core::meter::Profile;
-use tidegate_core::packet::Member;
+use tidegate_core::packet::FlowIndex;
 use tidegate_core::{Bytes, Rate, Time};
 
 /// The arrival of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) at: Time,
-    pub(crate) member: Member,
+    pub(crate) member: FlowIndex,
     pub(crate) bytes: u64,
 }
 
@@ -24,17 +25,17 @@ pub(crate) struct Arrival {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Departure {
     pub(crate) at: Time,
-    pub(crate) member: Member,
+    pub(crate) member: FlowIndex,
     pub(crate) bytes: u64,
 }
 
 /// A change of the members or of the profile during a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
-    Join(Member, Share),
-    Update(Member, Share),
+    Join(FlowIndex, Share),
+    Update(FlowIndex, Share),
     /// Removes the member. Its waiting packets and its later packets are dropped.
-    Leave(Member),
+    Remove(FlowIndex),
     Profile(Profile),
 }
 
@@ -58,7 +59,7 @@ pub(crate) struct Shaping {
     /// Changes to make, in order of time.
     pub(crate) changes: VecDeque<(Time, Change)>,
     /// Members that were removed.
-    gone: BTreeSet<Member>,
+    removed: BTreeSet<FlowIndex>,
     /// Bytes that were dropped because their member was removed.
     pub(crate) dropped: u64,
 }
@@ -76,7 +77,7 @@ pub(crate) struct Queues {
 }
 
 impl Queues {
-    fn push(&mut self, member: Member, bytes: u64) {
+    fn push(&mut self, member: FlowIndex, bytes: u64) {
         if member.index() >= self.waiting.len() {
             self.waiting.resize(member.index() + 1, VecDeque::new());
         }
@@ -84,7 +85,7 @@ impl Queues {
         self.packets += 1;
     }
 
-    fn front(&self, member: Member) -> Option<Bytes> {
+    fn front(&self, member: FlowIndex) -> Option<Bytes> {
         self.waiting.get(member.index())?.front().copied().map(Bytes)
     }
 
@@ -92,22 +93,22 @@ impl Queues {
         self.packets == 0
     }
 
-    fn pop(&mut self, member: Member) -> Option<u64> {
+    fn pop(&mut self, member: FlowIndex) -> Option<u64> {
         let bytes = self.waiting.get_mut(member.index())?.pop_front()?;
         self.packets -= 1;
         Some(bytes)
     }
 
     /// Removes all packets of a member. Returns their bytes.
-    fn clear(&mut self, member: Member) -> u64 {
+    fn clear(&mut self, member: FlowIndex) -> u64 {
         std::iter::from_fn(|| self.pop(member)).sum()
     }
 }
 
 impl Heads for Queues {
-    /// The allocation may look up three first packets per member for a grant: one for its savings,
-    /// one at the start and one at the end of its round.
-    fn head(&self, member: Member) -> Option<Bytes> {
+    /// For a grant, the allocation may look up three first packets per member: one for the savings
+    /// of the member, one at the start and one at the end of its round.
+    fn head(&self, member: FlowIndex) -> Option<Bytes> {
         self.questions.set(self.questions.get() + 1);
         self.asked.set(self.asked.get() + 1);
         assert!(self.questions.get() <= 3 * self.waiting.len(), "a grant without end");
@@ -123,7 +124,7 @@ impl Shaping {
             queues: Queues::default(),
             departures: Vec::new(),
             changes: VecDeque::new(),
-            gone: BTreeSet::new(),
+            removed: BTreeSet::new(),
             dropped: 0,
         }
     }
@@ -133,11 +134,11 @@ impl Shaping {
     pub(crate) fn run(&mut self, arrivals: &[Arrival], looks: Option<Duration>, end: Time) {
         let mut arrivals = arrivals.iter().peekable();
         let mut look = looks.map(|every| Time::ZERO + every);
-        let mut told = None;
+        let mut next_call = None;
         loop {
             let next = arrivals.peek().map(|arrival| arrival.at);
             let change = self.changes.front().map(|(at, _)| *at);
-            let now = [next, change, told, look].into_iter().flatten().min();
+            let now = [next, change, next_call, look].into_iter().flatten().min();
             let Some(now) = now.filter(|now| *now < end) else { return };
             look = looks.map(|every| (now + Duration::from_nanos(1)).round_up_to(every));
             while let Some((_, change)) = self.changes.pop_front_if(|(at, _)| *at <= now) {
@@ -146,21 +147,21 @@ impl Shaping {
             while let Some(arrival) = arrivals.next_if(|arrival| arrival.at <= now) {
                 self.arrive(now, *arrival);
             }
-            told = match self.triggers {
+            next_call = match self.triggers {
                 Triggers::All => self.serve(now),
-                Triggers::Timer(interval) => match told {
-                    Some(at) if at > now => told,
+                Triggers::Timer(interval) => match next_call {
+                    Some(at) if at > now => next_call,
                     Some(_) => self.serve(now).map(|at| at.round_up_to(interval)),
                     None if self.queues.are_empty() => None,
                     None => Some((now + Duration::from_nanos(1)).round_up_to(interval)),
                 },
             };
-            assert!(told.is_none_or(|at| at > now), "told to come back at once");
+            assert!(next_call.is_none_or(|at| at > now), "the next call is due at once");
         }
     }
 
     fn arrive(&mut self, now: Time, Arrival { member, bytes, .. }: Arrival) {
-        if self.gone.contains(&member) {
+        if self.removed.contains(&member) {
             self.dropped += bytes;
             return;
         }
@@ -177,7 +178,7 @@ impl Shaping {
         }
     }
 
-    fn depart(&mut self, at: Time, member: Member, bytes: Bytes) {
+    fn depart(&mut self, at: Time, member: FlowIndex, bytes: Bytes) {
         assert_eq!(self.queues.pop(member), Some(bytes.0), "a grant of another length");
         self.departures.push(Departure { at, member, bytes: bytes.0 });
     }
@@ -185,12 +186,12 @@ impl Shaping {
     fn change(&mut self, now: Time, change: Change) {
         match change {
             Change::Join(member, share) => {
-                self.gone.remove(&member);
+                self.removed.remove(&member);
                 self.allocation.join(now, member, share);
             }
             Change::Update(member, share) => self.allocation.update(now, member, share),
-            Change::Leave(member) => {
-                self.gone.insert(member);
+            Change::Remove(member) => {
+                self.removed.insert(member);
                 self.dropped += self.queues.clear(member);
                 self.allocation.leave(now, member);
             }
@@ -203,7 +204,7 @@ impl Shaping {
         loop {
             self.queues.questions.set(0);
             match self.allocation.grant(now, &self.queues) {
-                Turn::Grant(Grant { member, bytes }) => self.depart(now, member, bytes),
+                Turn::Grant(Grant { flow: member, bytes }) => self.depart(now, member, bytes),
                 Turn::At(at) => return Some(at),
                 Turn::Idle => {
                     assert!(self.queues.are_empty(), "idle while some wait");
@@ -215,7 +216,13 @@ impl Shaping {
 }
 
 /// Packets of `len` bytes that arrive at `rate` in the time from `from` to `to`.
-pub(crate) fn constant(member: Member, len: u64, rate: Rate, from: Time, to: Time) -> Vec<Arrival> {
+pub(crate) fn constant(
+    member: FlowIndex,
+    len: u64,
+    rate: Rate,
+    from: Time,
+    to: Time,
+) -> Vec<Arrival> {
     let mut arrivals = Vec::new();
     let mut at = from;
     while rate.bps() > 0 && at < to {
@@ -226,12 +233,12 @@ pub(crate) fn constant(member: Member, len: u64, rate: Rate, from: Time, to: Tim
 }
 
 /// Bytes of `member` that departed in the time from `from` to `to`.
-pub(crate) fn served(departures: &[Departure], member: Member, from: Time, to: Time) -> u64 {
+pub(crate) fn served(departures: &[Departure], member: FlowIndex, from: Time, to: Time) -> u64 {
     let within = |it: &&Departure| it.member == member && from <= it.at && it.at < to;
     departures.iter().filter(within).map(|it| it.bytes).sum()
 }
 
-/// Bytes that each member sends until `end`, by the recurrence in section 7.3 of the ledger.
+/// Bytes that each member sends until `end`, by the recurrence that defines `logical-partitions`.
 ///
 /// Computes the tokens of all members every 200 us, in real numbers.
 pub(crate) fn recurrence(
@@ -312,8 +319,8 @@ impl Recurrence {
                 continue;
             }
             let tokens = it.tokens + earned * it.weight / weights;
-            // The ledger assumes that a part is at least as long as a packet. Otherwise, a waiting
-            // member could never save enough tokens.
+            // The recurrence assumes that a part is at least as long as a packet. Otherwise, a
+            // waiting member could never save enough tokens.
             let head = it.queue.front().copied().unwrap_or(0.0);
             let depth = (self.burst * it.weight * it.rtt / reach).max(head);
             spill += (tokens - depth).max(0.0);

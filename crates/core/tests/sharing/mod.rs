@@ -83,8 +83,8 @@ impl Tree {
                 .children(class)
                 .filter(|child| self.terms(*child).priority == priority)
                 .collect();
-            // Raises all rates in proportion to the weights until one child is satisfied. Then
-            // continues without this child.
+            // Raise all rates in proportion to the weights until one child is satisfied. Then
+            // continue without this child.
             while left > 1e-6 && !open.is_empty() {
                 let weights: f64 =
                     open.iter().map(|child| f64::from(self.terms(*child).weight)).sum();
@@ -108,7 +108,7 @@ impl Tree {
     }
 }
 
-/// Load of a leaf in bits per second. `None` stands for more than the leaf can ever send.
+/// Load of a leaf in bits per second. With `None`, the leaf always has packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     pub(crate) rate: Option<u64>,

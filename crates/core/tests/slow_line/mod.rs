@@ -1,4 +1,4 @@
-//! Voice packets beside an upload on slow lines.
+//! Voice packets that share a slow line with an upload.
 
 use std::time::Duration;
 
@@ -20,9 +20,9 @@ const EVERY: Duration = Duration::from_micros(20_013);
 /// Delay of voice packets beyond the line.
 const PATH: Duration = Duration::from_millis(20);
 
-/// Sends voice beside an upload that always has frames waiting. Returns the longest delay of a
-/// voice packet to the other end of a line of rate `line`. Also returns the bytes sent beyond those
-/// that `rate` carries.
+/// Sends voice beside an upload that always has frames waiting, at a gateway with `rate`. Returns
+/// two values: the longest delay of a voice packet to the other end of the line with the rate
+/// `line`, and the number of bytes sent beyond the bytes that `rate` carries.
 fn play(queue_name: &str, rate: Rate, line: Rate) -> (Duration, i64) {
     let config = GatewayConfig { rate: [Some(rate); 2], queue: queue(queue_name), ..config() };
     let mut run = Run::new(&config, Vec::new());
@@ -63,7 +63,7 @@ const WARM: Time = Time::from_secs(20);
 
 /// Catches: a packet that is chosen before the line is free, so that voice waits for two frames.
 #[test]
-fn voice_waits_for_one_frame_of_an_upload_and_not_for_two() {
+fn voice_waits_for_at_most_one_frame_of_an_upload() {
     for (kbps, most) in [(128, 125), (256, 73), (500, 47), (1_000, 33)] {
         for queue in ["per-flow", "fq-codel"] {
             let rate = Rate::from_kbps(kbps);
@@ -89,7 +89,7 @@ fn a_slow_link_that_is_always_busy_carries_its_rate_exactly() {
 /// Catches: a check of the other direction's rate; a limit that a change of the rate does not
 /// update.
 #[test]
-fn super_packets_are_to_be_cut_where_the_link_out_is_below_a_gigabit() {
+fn super_packets_are_split_for_an_egress_link_below_a_gigabit() {
     let mbps = |up, down| GatewayConfig {
         rate: [up, down].map(|it: Option<u64>| it.map(Rate::from_mbps)),
         ..config()

@@ -1,4 +1,4 @@
-//! ACK control of connections in VLANs and tunnels.
+//! ACK control of connections in VLANs and tunnels. ACK control holds ACKs to slow down the sender.
 
 use tidegate_core::Machine;
 use tidegate_core::gateway::FlowSurvey;
@@ -9,14 +9,14 @@ use super::{Duration, Run, SECOND};
 /// Catches: a connection that counts as two flows because its directions have different VLAN tags,
 /// so that no ACK is held.
 #[test]
-fn acks_are_held_whatever_the_tags_of_the_two_directions_are() {
+fn acks_are_held_for_any_tags_of_the_two_directions() {
     for vlans in [[7, 7], [10, 20], [NO_VLAN, 20], [10, NO_VLAN]] {
         let mut run = Run::new(None);
         (run.port, run.vlans) = (SECOND, vlans);
         run.shake_hands();
         run.data(0, 20);
         assert_eq!(run.ack(2), 0, "{vlans:?}: it is held");
-        assert_eq!(run.leave(), 1, "{vlans:?}: it goes on");
+        assert_eq!(run.drain(), 1, "{vlans:?}: it goes on");
         assert_eq!(run.gateway.pool().in_use(), 0);
     }
 }
@@ -47,7 +47,7 @@ fn acks_in_a_tunnel_with_checksums_at_one_end_are_held_whole() {
         assert_eq!(run.ack(1) + run.ack(2), 0, "{may_edit:?}: they are held");
         let absorbed = run.gateway.report().absorbed - before;
         assert_eq!(absorbed > 0, may_edit == [true; 2], "{may_edit:?}: {absorbed} are absorbed");
-        assert!(run.leave() > 0, "{may_edit:?}: they go on");
+        assert!(run.drain() > 0, "{may_edit:?}: they go on");
         assert_eq!(run.gateway.pool().in_use(), 0);
     }
 }
@@ -55,7 +55,7 @@ fn acks_in_a_tunnel_with_checksums_at_one_end_are_held_whole() {
 /// Two tenants with equal addresses, ports and sequence numbers use the same policy.
 ///
 /// Catches: flows distinguished by addresses alone; a SYN-ACK of one tenant that joins the flow of
-/// the other; a tenant that is missing in the report.
+/// the other tenant; a tenant that is missing in the report.
 #[test]
 fn two_tenants_with_equal_addresses_under_one_policy_stay_apart() {
     let mut run = Run::new(None);
@@ -78,7 +78,7 @@ fn two_tenants_with_equal_addresses_under_one_policy_stay_apart() {
     run.vlans = [11, 20];
     run.shake_hands();
     assert_eq!(run.gateway.report().flows, 4);
-    run.leave();
+    run.drain();
     assert_eq!(run.gateway.pool().in_use(), 0);
     let mut survey = FlowSurvey::of_most(64);
     while run.gateway.survey_flows(run.now, &mut survey) {

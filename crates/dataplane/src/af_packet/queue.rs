@@ -1,10 +1,10 @@
 //! Holds the frames that wait for an interface. A flow whose frames the interface refuses does not
-//! delay the others.
+//! delay other flows.
 //!
-//! The kernel returns the same error for a full queue and for a frame that it never sends. After
-//! the error, this queue offers the first frame of up to eight other flows. If the kernel refuses
-//! these too, its queue is full, so all frames wait in order. If it accepts one, the refused flows
-//! move behind all others.
+//! The kernel returns the same error (ENOBUFS) for a full queue and for a frame that it never
+//! sends. After the error, this queue offers the first frame of up to eight other flows. If the
+//! kernel refuses these frames too, its queue is full, so all frames wait in order. If it accepts
+//! one of them, the frames of the refused flows move to the end of this queue.
 //!
 //! Source: Linux `net/packet/af_packet.c` (`packet_snd`) and `net/core/dev.c`: a frame that the
 //! queueing discipline, a filter of the egress hook or the segmentation in software drops gives
@@ -21,15 +21,15 @@ use crate::vnet::VnetHeader;
 /// Refusals after which a frame is dropped. The interface's own queue would have dropped it.
 pub(super) const ATTEMPTS: u32 = 64;
 
-/// Number of other flows that are offered after a refusal. Eight refused flows therefore do not
-/// delay a ninth.
+/// Number of other flows that are offered after a refusal. If the kernel never sends the frames of
+/// eight flows, a ninth flow is still not delayed.
 const PROBES: usize = 8;
 
-/// A refusal counts 16-fold if the kernel then accepts a frame of another flow: the kernel has
-/// room, so the fault lies in the refused frame. Four such refusals drop it.
+/// A refusal counts as 16 refusals if the kernel then accepts a frame of another flow: the kernel
+/// has room, so the fault lies in the refused frame. Four such refusals drop it.
 const OVERTAKEN: u32 = ATTEMPTS / 4;
 
-/// Number of flows whose dropped frames are remembered: all that one flush can offer.
+/// Number of flows whose drops are counted: all flows that one flush can offer.
 const REMEMBERED: usize = PROBES + 1;
 
 /// A frame that waits.
@@ -112,14 +112,14 @@ pub(super) struct Queue {
     dropped: VecDeque<(FlowKey, u32)>,
 }
 
-/// What the caller does after a refusal.
+/// The next step of the caller after a refusal.
 #[derive(Debug)]
 pub(super) enum Next {
     /// Offer the frame at this index.
     Offer(usize),
     /// Wait, because the interface has no room.
     Wait,
-    /// Drop this frame, which is no longer in the queue, and go on with the first one.
+    /// Drop this frame, which is no longer in the queue, and continue with the first frame.
     Drop(Waiting),
 }
 
@@ -176,7 +176,7 @@ impl Queue {
         }
     }
 
-    /// Moves the frames of the refused flows behind all others.
+    /// Moves the frames of the refused flows to the end of the queue.
     fn overtake(&mut self, pool: &PacketPool) {
         let refused = std::mem::take(&mut self.refused);
         for flow in &refused {
@@ -214,7 +214,7 @@ impl Queue {
         }
     }
 
-    /// Refusals after which a frame of this flow is dropped.
+    /// Number of refusals after which a frame of this flow is dropped.
     fn patience(&self, key: FlowKey) -> u32 {
         let drops = self.dropped.iter().find(|(flow, _)| *flow == key).map_or(0, |(_, n)| *n);
         ATTEMPTS.checked_shr(drops).unwrap_or(0).max(1)

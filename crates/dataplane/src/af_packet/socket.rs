@@ -21,7 +21,8 @@ pub(super) struct ReceivedFrame {
     pub(super) len: u32,
     /// The frame was longer than the buffer.
     pub(super) truncated: bool,
-    /// Work that the kernel or the sender left undone: the checksum, and the split into segments.
+    /// Work that the kernel or the sender left to hardware: the checksum, and the split into
+    /// segments.
     pub(super) vnet: VnetHeader,
     /// The VLAN tag that the kernel took out of the frame.
     pub(super) tag: Option<VlanTag>,
@@ -39,13 +40,13 @@ pub(super) trait SocketIo {
         arrivals: &mut Vec<ReceivedFrame>,
     ) -> io::Result<()>;
 
-    /// Receives up to a batch of frames and discards them; returns their number.
+    /// Receives up to a batch of frames and discards them. Returns their number.
     fn discard(&self) -> io::Result<usize>;
 
-    /// Sends `frames` in order; returns the number of accepted frames.
+    /// Sends `frames` in order. Returns the number of accepted frames.
     fn send(&self, memory: &PacketMemory, frames: &[Waiting]) -> io::Result<usize>;
 
-    /// Frames lost for lack of room since the last call.
+    /// Number of frames lost since the last call, because the socket had no room.
     fn overflows(&self) -> u64;
 }
 

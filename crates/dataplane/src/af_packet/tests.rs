@@ -19,14 +19,14 @@ use crate::memory::{Frame, PacketMemory};
 use crate::port::Refusal;
 use crate::vnet::VnetHeader;
 
-/// A socket with prescribed results. Where none is prescribed, it receives nothing and accepts
+/// A socket with prescribed results. If no result is prescribed, it receives nothing and accepts
 /// every frame.
 #[derive(Default)]
 struct Fake {
     /// Results of the receiving system calls: frames or an error number. The frames begin with
     /// bytes 0, 1, 2 and so on.
     arriving: RefCell<VecDeque<Result<Vec<ReceivedFrame>, i32>>>,
-    /// Content that every received frame gets instead of its first byte.
+    /// Bytes that every received frame has, instead of only a first byte.
     content: RefCell<Option<Vec<u8>>>,
     /// Results of the calls to send: the maximum number of accepted frames, or an error number.
     sending: RefCell<VecDeque<Result<usize, i32>>>,
@@ -149,7 +149,7 @@ impl Bench {
 }
 
 #[test]
-fn frames_the_interface_has_no_room_for_wait_and_keep_their_order() {
+fn frames_wait_in_order_while_the_interface_has_no_room() {
     let mut bench = Bench::new(8);
     bench.sending([Ok(2), Err(libc::ENOBUFS), Err(libc::EAGAIN), Ok(1)]);
     bench.send(4);
@@ -163,7 +163,7 @@ fn frames_the_interface_has_no_room_for_wait_and_keep_their_order() {
 }
 
 #[test]
-fn a_frame_the_interface_never_has_room_for_does_not_hold_up_the_rest() {
+fn a_frame_that_the_interface_never_accepts_does_not_delay_other_frames() {
     let mut bench = Bench::new(8);
     bench.sending((0..ATTEMPTS).map(|_| Err(libc::ENOBUFS)));
     bench.send(2);
@@ -174,10 +174,10 @@ fn a_frame_the_interface_never_has_room_for_does_not_hold_up_the_rest() {
 
 /// The frames of eight flows are refused, and the ninth flow does not wait for them.
 ///
-/// Catches: a refused frame that blocks all flows until it is dropped; a queue that tries fewer
-/// other flows than are refused; refused frames that pile up until the queue is full.
+/// Catches: a refused frame that blocks all flows until it is dropped; a queue that offers too few
+/// other flows after a refusal; refused frames that fill the queue.
 #[test]
-fn flows_the_interface_refuses_stop_no_other() {
+fn flows_that_the_interface_refuses_delay_no_other_flow() {
     let mut bench = Bench::new(256);
     *bench.port.socket.bad.borrow_mut() = (100..108).collect();
     for round in 0..20 {
@@ -186,7 +186,7 @@ fn flows_the_interface_refuses_stop_no_other() {
         }
         bench.send_of(99, round);
         bench.port.flush(&mut bench.pool);
-        assert_eq!(bench.port.socket.sent.borrow().last(), Some(&round), "in its own turn");
+        assert_eq!(bench.port.socket.sent.borrow().last(), Some(&round), "in order");
     }
     for _ in 0..ATTEMPTS {
         bench.port.flush(&mut bench.pool);
@@ -200,7 +200,7 @@ fn flows_the_interface_refuses_stop_no_other() {
 
 /// Catches: a full interface for which the queue drops a frame or reorders its flows.
 #[test]
-fn where_there_is_no_room_for_any_flow_all_wait_in_order() {
+fn all_frames_wait_in_order_while_the_interface_has_no_room_for_any_flow() {
     let mut bench = Bench::new(64);
     bench.sending((0..200).map(|_| Err(libc::ENOBUFS)));
     for first in 0..24 {
@@ -217,10 +217,10 @@ fn where_there_is_no_room_for_any_flow_all_wait_in_order() {
     assert_eq!(bench.port.counters().drops.total(), 0);
 }
 
-/// Catches: a super-packet of a tunnel passed to the kernel, which cannot split it; pieces sent out
-/// of order.
+/// Catches: a super-packet in a tunnel that is passed to the kernel, which cannot split it;
+/// segments sent out of order.
 #[test]
-fn a_super_packet_in_a_tunnel_is_sent_in_pieces_between_the_others() {
+fn a_super_packet_in_a_tunnel_is_sent_in_segments_and_in_order_with_other_frames() {
     let mut bench = Bench::new(16);
     let inner = Built { payload: vec![7; 3_500], ..tcp("10.1.0.1:1", "10.1.0.2:2") };
     let mut vxlan = Built::udp(end("10.0.0.1:9"), end("10.0.0.2:4789"));
@@ -242,9 +242,10 @@ fn a_super_packet_in_a_tunnel_is_sent_in_pieces_between_the_others() {
     assert_eq!((counters.sent, counters.split, bench.pool.in_use()), (7, 1, 0));
 }
 
-/// Catches: a super-packet that cannot be split passed to the kernel whole, or not reported.
+/// Catches: a super-packet that cannot be split but is passed to the kernel whole, or whose drop is
+/// not reported.
 #[test]
-fn a_super_packet_that_cannot_be_split_is_dropped_and_named() {
+fn a_super_packet_that_cannot_be_split_is_dropped_and_reported() {
     let mut bench = Bench::new(16);
     let inner = Built { payload: vec![7; 3_500], ..tcp("10.1.0.1:1", "10.1.0.2:2") };
     let mut gre = Built::ip("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap(), {
@@ -297,7 +298,7 @@ fn tcp(src: &str, dst: &str) -> Built {
 }
 
 #[test]
-fn a_frame_longer_than_the_way_out_is_dropped_and_the_next_is_sent() {
+fn a_frame_longer_than_the_mtu_is_dropped_and_the_next_frame_is_sent() {
     let mut bench = Bench::new(8);
     bench.sending([Ok(1), Err(libc::EMSGSIZE), Ok(1), Err(libc::ENETDOWN)]);
     bench.send(4);
@@ -308,7 +309,7 @@ fn a_frame_longer_than_the_way_out_is_dropped_and_the_next_is_sent() {
 }
 
 #[test]
-fn a_tag_beside_the_frame_is_put_back_behind_the_addresses() {
+fn a_vlan_tag_in_the_metadata_is_inserted_after_the_mac_addresses() {
     let mut bench = Bench::new(8);
     let tag = ReceivedFrame {
         tag: Some(VlanTag { tpid: 0x88a8, tci: 0xa064 }),
@@ -338,7 +339,7 @@ fn a_frame_longer_than_a_buffer_is_dropped_and_counted() {
 }
 
 #[test]
-fn after_part_of_a_batch_the_socket_is_not_asked_again_in_the_same_turn() {
+fn after_part_of_a_batch_the_socket_is_not_called_again_in_the_same_iteration() {
     let mut bench = Bench::new(64);
     bench.arriving([Ok(vec![ReceivedFrame::default()]), Ok(vec![ReceivedFrame::default(); BATCH])]);
     let first = bench.receive().unwrap();
@@ -351,7 +352,7 @@ fn after_part_of_a_batch_the_socket_is_not_asked_again_in_the_same_turn() {
 }
 
 #[test]
-fn an_error_is_counted_and_does_not_end_the_port() {
+fn an_error_is_counted_and_the_port_continues() {
     let mut bench = Bench::new(8);
     bench.arriving([Err(libc::EINVAL), Err(libc::ENETDOWN), Ok(vec![ReceivedFrame::default()])]);
     assert!(bench.receive().is_none() && bench.receive().is_none());
@@ -361,7 +362,7 @@ fn an_error_is_counted_and_does_not_end_the_port() {
 }
 
 #[test]
-fn without_a_free_buffer_what_arrives_is_dropped_and_counted() {
+fn without_a_free_buffer_arriving_frames_are_dropped_and_counted() {
     let mut bench = Bench::new(1);
     let held = bench.pool.insert(Packet::default()).unwrap();
     bench.arriving([Ok(vec![ReceivedFrame::default(); 3])]);
@@ -371,7 +372,7 @@ fn without_a_free_buffer_what_arrives_is_dropped_and_counted() {
 }
 
 #[test]
-fn what_arrived_during_a_hang_is_dropped_as_stale_received_or_not() {
+fn frames_that_arrived_during_a_hang_are_dropped_as_stale_received_or_not() {
     let mut bench = Bench::new(64);
     bench.arriving([
         Ok(vec![ReceivedFrame::default(); 3]),
@@ -385,10 +386,10 @@ fn what_arrived_during_a_hang_is_dropped_as_stale_received_or_not() {
     bench.pool.release(first);
 }
 
-/// Catches: each frame of a split super-packet counted as stale, instead of one for the whole; no
-/// frame counted as stale if the first one was already returned by `receive`.
+/// Catches: a split super-packet that counts as several stale frames; a split super-packet that
+/// counts as no stale frame, because `receive` already returned its first frame.
 #[test]
-fn of_a_super_packet_that_was_cut_one_frame_is_stale() {
+fn a_split_super_packet_counts_as_one_stale_frame() {
     let mut bench = Bench::new(64);
     let frame = Built { payload: vec![7; 3_500], ..tcp("10.1.0.1:1", "10.1.0.2:2") }.bytes();
     *bench.port.socket.content.borrow_mut() = Some(frame);
@@ -408,7 +409,7 @@ fn of_a_super_packet_that_was_cut_one_frame_is_stale() {
 
 /// Every frame that arrived during a hang is a copy, stale, or lost for lack of room in the socket.
 ///
-/// Catches: copies counted as stale; lost frames counted although they are copies.
+/// Catches: copies that count as stale; copies that count as lost frames.
 #[test]
 fn copies_of_bypassed_frames_are_dropped_without_a_count() {
     let cases = [
@@ -445,7 +446,7 @@ fn overflows_of_the_socket_add_up() {
 }
 
 #[test]
-fn what_is_to_be_done_to_a_frame_goes_with_it() {
+fn metadata_of_a_frame_is_kept_and_adjusted_for_an_inserted_tag() {
     let mut bench = Bench::new(8);
     let vnet = VnetHeader { flags: 1, csum_start: 34, csum_offset: 16, ..VnetHeader::default() };
     bench.arriving([Ok(vec![ReceivedFrame {
@@ -490,10 +491,10 @@ proptest! {
     /// For any answers of the interface and any refused flows, each frame is sent once or dropped
     /// once, and each flow stays in order.
     ///
-    /// Catches: a refused frame moved without the other frames of its flow, so the flow is
-    /// reordered; a wrong frame removed because the queue had been reordered meanwhile.
+    /// Catches: a refused frame that moves without the other frames of its flow, so that the flow
+    /// is reordered; a wrong frame removed, because the queue was reordered in the meantime.
     #[test]
-    fn each_flow_stays_in_order_whatever_is_refused(
+    fn each_flow_stays_in_order_whichever_flows_are_refused(
         answers in prop::collection::vec(prop_oneof![
             4 => (1_usize..5).prop_map(Ok),
             2 => Just(Err(libc::ENOBUFS)),
@@ -524,7 +525,7 @@ proptest! {
     }
 }
 
-/// Catches: a frame without bytes passed to the kernel.
+/// Catches: an empty frame passed to the kernel.
 #[test]
 fn a_packet_without_a_frame_is_dropped_and_counted() {
     let mut bench = Bench::new(2);

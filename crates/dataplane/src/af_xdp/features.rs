@@ -30,7 +30,8 @@ impl Features {
     }
 
     /// The driver transmits frames that an XDP program redirects to it. A veth does so only if its
-    /// peer has GRO enabled or an XDP program attached; otherwise it drops them silently.
+    /// peer has GRO enabled or an XDP program attached. Otherwise a veth drops such frames without
+    /// a report.
     pub(super) const fn takes_redirected(self) -> bool {
         self.0 & Self::NDO_XMIT != 0
     }
@@ -47,7 +48,8 @@ const XDP_FEATURES: u16 = 3;
 /// `struct genlmsghdr`.
 const HEADER: usize = 4;
 
-/// Sends a request with one attribute. Returns the attributes of the answer; `None` after an error.
+/// Sends a request with one attribute. Returns the attributes of the answer, or `None` after an
+/// error.
 fn ask(family: u16, command: u8, attribute: u16, value: &[u8]) -> Option<Vec<u8>> {
     let request = Request::new(family, 0, &[command, 1, 0, 0]).with(attribute, value);
     let answer = request.send(libc::NETLINK_GENERIC).ok()?.pop()?;

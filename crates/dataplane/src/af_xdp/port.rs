@@ -31,15 +31,15 @@ pub struct AfXdp {
     /// Received frames may have an unfinished checksum, and nothing marks these frames.
     unfinished: bool,
     /// The queue to receive from next.
-    turn: usize,
+    next: usize,
     /// Buffers lent to the kernel for reception.
     receiving: u32,
     counters: PortCounters,
 }
 
 impl AfXdp {
-    /// A port on `sockets`. With `unfinished`, the interface's peer may have left the checksums of
-    /// received frames to hardware, so that they are unfinished.
+    /// A port on `sockets`. `unfinished` is `true` if the interface's peer may leave the checksums
+    /// of its frames to hardware. Received frames may then have unfinished checksums.
     pub(super) fn new(
         sockets: Vec<Socket>,
         memory: PacketMemory,
@@ -53,7 +53,7 @@ impl AfXdp {
             memory,
             chunks,
             unfinished,
-            turn: 0,
+            next: 0,
             receiving: 0,
             counters: PortCounters::default(),
         })
@@ -91,8 +91,8 @@ impl AfXdp {
     fn arrival(&mut self, pool: &PacketPool) -> Option<(PacketId, libc::xdp_desc)> {
         let queues = self.sockets.len();
         for _ in 0..queues {
-            let socket = &mut self.sockets[self.turn];
-            self.turn = (self.turn + 1) % queues;
+            let socket = &mut self.sockets[self.next];
+            self.next = (self.next + 1) % queues;
             while let Some(arrived) = socket.rx.pop() {
                 if let Some(packet) = self.chunks.packet(pool, arrived.addr) {
                     self.receiving -= 1;
@@ -105,7 +105,8 @@ impl AfXdp {
         None
     }
 
-    /// Hands frames to the kernel until the send ring is empty or the interface accepts no more.
+    /// Hands the frames in the send ring to the kernel, until the ring is empty or the interface
+    /// accepts no more frames.
     ///
     /// In copy mode, the kernel sends 32 frames per system call by default.
     fn transmit(&mut self, pool: &mut PacketPool) {

@@ -1,4 +1,5 @@
-//! The rings an AF_XDP socket shares with the kernel: one side produces, the other consumes.
+//! The rings that an AF_XDP socket shares with the kernel: one side produces entries, the other
+//! side consumes them.
 //!
 //! Positions count entries since the creation of the ring and wrap at 2^32. The size of a ring is a
 //! power of two.
@@ -103,7 +104,8 @@ impl<T: Copy> Producer<T> {
         Self { ring, next, consumed }
     }
 
-    /// Free entries. Reads the consumer's position from shared memory only if none seem free.
+    /// Number of free entries. Reads the consumer's position from shared memory only if no entry
+    /// seems free.
     pub(super) fn room(&self) -> u32 {
         let room = || self.ring.size.saturating_sub(self.next.wrapping_sub(self.consumed.get()));
         if room() == 0 {
@@ -130,7 +132,7 @@ impl<T: Copy> Producer<T> {
         self.ring.producer().store(self.next, Ordering::Release);
     }
 
-    /// Entries that the other side has not consumed yet.
+    /// Number of entries that the other side has not consumed yet.
     pub(super) fn pending(&self) -> u32 {
         self.consumed.set(self.ring.consumer().load(Ordering::Acquire));
         self.next.wrapping_sub(self.consumed.get())
@@ -188,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_seen_before_it_is_published() {
+    fn an_entry_is_not_seen_before_it_is_published() {
         let (mut producer, mut consumer) = ends(4, 0);
         assert!(producer.push(7));
         assert_eq!(consumer.pop(), None);
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_room_before_it_is_released() {
+    fn an_entry_is_not_reused_before_it_is_released() {
         let (mut producer, mut consumer) = ends(2, 0);
         assert!(producer.push(1) && producer.push(2) && !producer.push(3));
         producer.publish();
@@ -229,8 +231,8 @@ mod tests {
         /// Pushed entries come out once and in order, also across the wrap of the positions. The
         /// ring never holds more than `size` entries.
         ///
-        /// Catches: positions that break at the wrap, by `next - consumed` instead of
-        /// `wrapping_sub`; entries beyond the ring, by a mask of `size` instead of `size - 1`.
+        /// Catches: lost or repeated entries when the positions wrap at 2^32; entries that are
+        /// written beyond the ring.
         #[test]
         fn entries_come_out_once_and_in_order((size, start, bursts) in schedules()) {
             let (mut producer, mut consumer) = ends(size, start);

@@ -1,4 +1,5 @@
-//! An AF_XDP socket of one receive queue: the system calls. The choice of modes is in `af_xdp.rs`.
+//! The system calls of an AF_XDP socket, which serves one receive queue. The choice of modes is in
+//! `af_xdp.rs`.
 //!
 //! Source: Linux `Documentation/networking/af_xdp.rst`, `include/uapi/linux/if_xdp.h`.
 
@@ -15,19 +16,19 @@ use crate::memory::{PacketMemory, index};
 /// Frames that the kernel sends at most in one system call. Linux before 6.17 has a fixed limit.
 const TX_BUDGET: u32 = 1_024;
 
-/// Option number; `libc` lacks it so far.
+/// Number of the socket option. The crate `libc` does not define it yet.
 const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
 
 /// Bytes that the kernel may hold for sending; the default is about 100 frames.
 const SEND_BUFFER: libc::c_int = 1 << 24;
 
-/// A bound socket and its rings, over the memory shared by all sockets of a machine.
+/// A bound socket and its rings. All sockets of a gateway share one packet memory.
 #[derive(Debug)]
 pub(super) struct Socket {
     fd: OwnedFd,
     /// Received frames.
     pub(super) rx: Consumer<libc::xdp_desc>,
-    /// Frames to send; only the sending queue of a port has this ring.
+    /// Frames to send. Only the first queue of a port has this ring, because it sends all frames.
     pub(super) tx: Option<Producer<libc::xdp_desc>>,
     /// Buffers for reception, by address.
     pub(super) fill: Producer<u64>,
@@ -35,7 +36,7 @@ pub(super) struct Socket {
     pub(super) completion: Consumer<u64>,
 }
 
-/// The mode of transfer between an interface and the memory.
+/// The mode of transfer between an interface and the packet memory.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Copying {
     /// The interface accesses the memory itself.
@@ -95,7 +96,7 @@ impl Socket {
     }
 
     /// Asks the kernel to send the frames in the ring. The kernel may send only some of them and
-    /// return an error; the caller then calls again.
+    /// return an error. The caller then calls again.
     pub(super) fn kick_tx(&self) -> io::Result<()> {
         let fd = self.fd.as_raw_fd();
         // SAFETY: with a length of zero, the kernel does not access the null pointers.
@@ -103,7 +104,7 @@ impl Socket {
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Tells an interface that ran out of buffers that new ones are available.
+    /// Wakes the kernel after an interface ran out of buffers and new buffers are available.
     pub(super) fn kick_rx(&self) {
         let (fd, flags) = (self.fd.as_raw_fd(), libc::MSG_DONTWAIT);
         // SAFETY: with a length of zero, the kernel does not access the null pointers.
@@ -179,7 +180,7 @@ fn bind(fd: BorrowedFd<'_>, place: SocketQueue, umem: Umem<'_>) -> io::Result<()
     check(bound).map(drop)
 }
 
-/// Maps one ring of `size` entries of type `entry`.
+/// Maps one ring of `size` entries of type `T`.
 fn ring<T: Copy>(
     fd: BorrowedFd<'_>,
     page: libc::off_t,

@@ -1,5 +1,5 @@
-//! Removes the pins of earlier versions. Those versions pinned their BPF links and counters as
-//! files in a BPF file system.
+//! Removes the pins of earlier versions of Tidegate. Those versions pinned their BPF links and
+//! counters as files in a BPF file system.
 //!
 //! A pin may be in another mount namespace, out of reach. The links themselves are therefore found
 //! by their ids, in `survey.rs`.
@@ -30,8 +30,8 @@ pub(super) fn is_ours(program: &Loaded) -> bool {
     PROGRAMS.contains(&program.name.as_str()) && MAPS.iter().all(|map| program.map(map).is_some())
 }
 
-/// Removes the pins of `interface` in this mount namespace. Removes the directory with its last
-/// pin. Returns whether there were pins.
+/// Removes the pins of `interface` in this mount namespace. Removes the directory together with its
+/// last pin. Returns `true` if there were pins.
 pub(super) fn unpin(interface: &Interface) -> io::Result<bool> {
     let directory = Path::new(DIRECTORY);
     let namespace = fs::metadata("/proc/thread-self/ns/net")?.ino();

@@ -1,5 +1,5 @@
 //! Checks that the gateway's bypass programs are still attached to the ports, and that no foreign
-//! program runs before them.
+//! program (a program that is not Tidegate's) runs before them.
 
 use std::fmt;
 use std::io;
@@ -130,10 +130,10 @@ impl fmt::Display for Trouble {
 mod tests {
     use super::*;
 
-    /// Catches: a failed check that clears an alarm, or is not reported itself; an alarm reported
-    /// twice.
+    /// Catches: a failed check that clears the alarm of an earlier check; a failed check that
+    /// raises no alarm; an alarm reported twice.
     #[test]
-    fn a_look_that_fails_keeps_the_troubles_of_its_port_and_is_one_itself() {
+    fn a_failed_check_keeps_the_alarms_of_its_port_and_raises_its_own() {
         let port = Guarded::new(&Interface::find("lo").unwrap(), Some(1), None);
         let failed = |number| Err(io::Error::from_raw_os_error(number));
         let before = [port.trouble(Kind::Missing("XDP"))];

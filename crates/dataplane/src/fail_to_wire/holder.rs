@@ -1,9 +1,10 @@
 //! A thread that keeps the gateway's program arrays open, in a descriptor table of its own.
 //!
-//! The kernel empties a program array when its last descriptor closes; frames then bypass the
+//! The kernel empties a program array when its last descriptor closes, and frames then bypass the
 //! gateway. A killed process closes its descriptors only after its memory is freed and its last
-//! thread has ended. This thread owns nothing but the arrays, and its real-time priority is above
-//! that of the data plane. Its descriptors therefore close within about 1 ms.
+//! thread has ended. This thread has only the arrays in its table, and its real-time priority is
+//! above that of the data plane. If the process is killed, the arrays therefore close within about
+//! 1 ms.
 //!
 //! Source: Linux `unshare(2)`, `CLONE_FILES`; `close_range(2)`.
 
@@ -62,7 +63,7 @@ fn hold(numbers: &[RawFd], ready: &Sender<io::Result<()>>, end: &Receiver<()>) {
     // the descriptors somewhat later.
     let _ = keep_time(Wish { realtime: Some(PRIORITY), cpu: None, ..Wish::default() });
     if kept.is_ok() & ready.send(kept).is_ok() {
-        // No message is ever sent; `recv` returns when the sender is dropped.
+        // No message is ever sent. `recv` returns when the sender is dropped.
         let _ = end.recv();
     }
 }
@@ -99,9 +100,9 @@ mod tests {
     }
 
     /// Catches: a thread that also keeps other descriptors of the process open; a process that
-    /// keeps its own copy of a held descriptor.
+    /// keeps its own copy of a held descriptor, so that dropping the holder does not close it.
     #[test]
-    fn it_holds_its_descriptors_alone_and_nothing_else() {
+    fn the_holder_keeps_its_descriptors_and_no_others_open() {
         let ((held, writer), (other, also)) = (pipe().unwrap(), pipe().unwrap());
         let number = writer.as_raw_fd();
         let holder = Holder::new(vec![writer]).unwrap();

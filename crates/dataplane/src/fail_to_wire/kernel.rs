@@ -15,8 +15,8 @@ use crate::interface::check;
 pub(super) struct Loaded {
     pub(super) id: u32,
     pub(super) name: String,
-    /// Ids of its maps. A map is opened only on demand: an open descriptor of the program array
-    /// would keep the array filled.
+    /// Ids of its maps. A map is opened only when it is needed, because an open descriptor of the
+    /// program array would prevent the kernel from emptying the array.
     maps: Vec<u32>,
     fd: OwnedFd,
 }
@@ -60,7 +60,8 @@ pub(super) fn is_filled(map: &MapData) -> bool {
     unsafe { call(MAP_LOOKUP_ELEM, &mut request) }.is_ok()
 }
 
-/// A program attached at the ingress of an interface, and its BPF link, if any. Both are ids.
+/// A program attached at the ingress of an interface, and its BPF link, if it has one. Both are
+/// ids.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Place {
     pub(super) program: u32,
@@ -109,7 +110,7 @@ fn tcx_request(command: i64, index: u32, program: BorrowedFd<'_>, flags: u32) ->
     unsafe { call(command, &mut request) }.map(drop)
 }
 
-/// The BPF link that attaches XDP program `program`, if any.
+/// The id of the BPF link that attaches the XDP program `program`, if there is one.
 pub(super) fn xdp_link(program: u32) -> Option<u32> {
     let mut last = ById::default();
     loop {
@@ -117,7 +118,7 @@ pub(super) fn xdp_link(program: u32) -> Option<u32> {
         // SAFETY: the request holds no pointers.
         unsafe { call(LINK_GET_NEXT_ID, &mut next) }.ok()?;
         let mut info = LinkInfo::default();
-        // A link may have been destroyed since its id was read. The search then goes on.
+        // A link may have been destroyed since its id was read. The search then continues.
         let found =
             by_id(LINK_GET_FD_BY_ID, next.next).and_then(|link| describe(link.as_fd(), &mut info));
         if found.is_ok() && info.kind == LINK_XDP && info.program == program {
@@ -127,7 +128,7 @@ pub(super) fn xdp_link(program: u32) -> Option<u32> {
     }
 }
 
-/// Detaches the program of link `id`, also if the link is pinned.
+/// Detaches the program of the link `id`, even if the link is pinned.
 pub(super) fn detach_link(id: u32) -> io::Result<()> {
     let link = by_id(LINK_GET_FD_BY_ID, id)?;
     let mut request = [descriptor(link.as_fd())];
@@ -152,7 +153,7 @@ const LINK_DETACH: i64 = 34;
 const TCX_INGRESS: u32 = 46;
 /// `BPF_LINK_TYPE_XDP`.
 const LINK_XDP: u32 = 6;
-/// `BPF_F_BEFORE`: attach before the given program; before all others if none is given.
+/// `BPF_F_BEFORE`: attach before the given program, or before all other programs if none is given.
 const BEFORE: u32 = 1 << 3;
 
 #[repr(C)]

@@ -1,10 +1,10 @@
-//! Constants shared by the BPF programs and the gateway: `bpf/wire.h`, in Rust.
+//! Constants that the BPF programs and the gateway share: `bpf/wire.h`, in Rust.
 
 /// Maximum number of receive queues of an interface.
 pub(crate) const MAX_QUEUES: u32 = 64;
 
 /// The deadline value by which a gateway requests bypass while it starts, ends, or is switched off.
-pub(super) const TOLD_TO_PASS: u64 = 0;
+pub(super) const PASS_REQUESTED: u64 = 0;
 
 /// The deadline value by which a gateway requests bypass while it has nothing to manage.
 pub(super) const NOTHING_TO_MANAGE: u64 = 1;
@@ -19,18 +19,18 @@ pub struct FrameCount {
 }
 
 impl FrameCount {
-    /// The sum of the two counts.
+    /// The sum of both counts.
     const fn and(self, other: Self) -> Self {
         Self { frames: self.frames + other.frames, bytes: self.bytes + other.bytes }
     }
 }
 
-/// Frames of one port that bypassed the gateway, by reason, since the port first had these
-/// programs.
+/// Frames that bypassed the gateway at one port, by reason, since these programs were first
+/// attached to the port.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Bypassed {
     /// Bypassed at the gateway's request: during its start and end, and while it was switched off.
-    pub told: FrameCount,
+    pub requested: FrameCount,
     /// Bypassed because the heartbeat had timed out.
     pub silent: FrameCount,
     /// Bypassed because the gateway was dead, or had no socket for the receive queue.
@@ -40,13 +40,13 @@ pub struct Bypassed {
 }
 
 impl Bypassed {
-    /// Number of reasons, which are the indexes of the map `bypassed`.
+    /// Number of reasons. A reason is an index of the map `bypassed`.
     pub(super) const REASONS: u32 = 4;
 
     /// The count at index `reason` of the map.
     pub(super) const fn of(&mut self, reason: u32) -> Option<&mut FrameCount> {
         match reason {
-            0 => Some(&mut self.told),
+            0 => Some(&mut self.requested),
             1 => Some(&mut self.silent),
             2 => Some(&mut self.no_socket),
             3 => Some(&mut self.idle),
@@ -57,7 +57,7 @@ impl Bypassed {
     /// The sum of these counts and `other`.
     pub(super) const fn and(self, other: Self) -> Self {
         Self {
-            told: self.told.and(other.told),
+            requested: self.requested.and(other.requested),
             silent: self.silent.and(other.silent),
             no_socket: self.no_socket.and(other.no_socket),
             idle: self.idle.and(other.idle),
@@ -67,8 +67,8 @@ impl Bypassed {
     /// Frames that bypassed the gateway for any reason.
     #[must_use]
     pub const fn total(&self) -> u64 {
-        let Self { told, silent, no_socket, idle } = self;
-        told.frames + silent.frames + no_socket.frames + idle.frames
+        let Self { requested, silent, no_socket, idle } = self;
+        requested.frames + silent.frames + no_socket.frames + idle.frames
     }
 }
 
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn constants_equal_those_of_the_c_header() {
+    fn constants_equal_the_constants_of_the_c_header() {
         let header = include_str!("../../../../bpf/wire.h");
         let numbers: Vec<(&str, u64)> = header
             .lines()
@@ -91,9 +91,9 @@ mod tests {
             numbers,
             [
                 ("MAX_QUEUES", u64::from(MAX_QUEUES)),
-                ("TOLD_TO_PASS", TOLD_TO_PASS),
+                ("PASS_REQUESTED", PASS_REQUESTED),
                 ("NOTHING_TO_MANAGE", NOTHING_TO_MANAGE),
-                ("BYPASS_TOLD", 0),
+                ("BYPASS_REQUESTED", 0),
                 ("BYPASS_SILENT", 1),
                 ("BYPASS_NO_SOCKET", 2),
                 ("BYPASS_IDLE", 3),
@@ -107,7 +107,7 @@ mod tests {
         let mut bypassed = Bypassed::default();
         (0..Bypassed::REASONS).for_each(|reason| bypassed.of(reason).unwrap().frames += 1);
         let one = FrameCount { frames: 1, bytes: 0 };
-        assert_eq!(bypassed, Bypassed { told: one, silent: one, no_socket: one, idle: one });
+        assert_eq!(bypassed, Bypassed { requested: one, silent: one, no_socket: one, idle: one });
         assert!(bypassed.of(Bypassed::REASONS).is_none() && bypassed.total() == 4);
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use aya::maps::MapData;
 
-use super::layout::{Bypassed, FrameCount, NOTHING_TO_MANAGE, TOLD_TO_PASS};
+use super::layout::{Bypassed, FrameCount, NOTHING_TO_MANAGE, PASS_REQUESTED};
 use crate::heartbeat::Passing;
 use crate::mapping::Mapping;
 
@@ -37,7 +37,7 @@ impl Life {
     /// Bytes of the structure.
     pub(super) const BYTES: usize = size_of::<[AtomicU64; Self::WORDS]>();
 
-    /// Sets the deadline: frames come to the gateway until `CLOCK_MONOTONIC` reaches `nanos`.
+    /// Sets the deadline: the gateway gets the frames until `CLOCK_MONOTONIC` reaches `nanos`.
     pub(super) fn until(&self, nanos: u64) {
         self.words()[0].store(nanos, Ordering::Release);
     }
@@ -45,7 +45,7 @@ impl Life {
     /// Lets frames bypass the gateway.
     pub(super) fn pass(&self, why: Passing) {
         self.until(match why {
-            Passing::Ended => TOLD_TO_PASS,
+            Passing::Ended => PASS_REQUESTED,
             Passing::NothingToManage => NOTHING_TO_MANAGE,
         });
     }
@@ -130,8 +130,8 @@ mod tests {
         file
     }
 
-    /// Catches: counts of an earlier version that become zero after an upgrade; its deadline, or
-    /// its frames, read as bytes.
+    /// Catches: counts of an earlier version that become zero after an upgrade; a deadline or a
+    /// frame count of the earlier version that is read as a byte count.
     #[test]
     fn counts_of_an_earlier_version_stay_after_an_upgrade() {
         let frames = |frames| FrameCount { frames, bytes: 0 };
@@ -139,7 +139,7 @@ mod tests {
             Life::carried_in(map_of(words).as_fd(), size_of_val(words)).map(Result::unwrap)
         };
         let former = Bypassed {
-            told: frames(5),
+            requested: frames(5),
             silent: frames(6),
             no_socket: frames(7),
             ..Bypassed::default()

@@ -17,8 +17,8 @@ use crate::interface::Interface;
 static WIRE: &[u8] = include_bytes_aligned!("../../../../bpf/wire.bpf.o");
 static SWALLOW: &[u8] = include_bytes_aligned!("../../../../bpf/swallow.bpf.o");
 
-/// Programs for index 0 of the program array: they hand a frame to the gateway, or drop it since
-/// the packet socket has a copy.
+/// Programs for index 0 of the program array. `TAKE` hands a frame to the gateway's AF_XDP socket.
+/// `DROP` drops the frame, because the gateway's packet socket has a copy.
 const TAKE: &str = "tidegate_take";
 const DROP: &str = "tidegate_drop";
 
@@ -128,8 +128,8 @@ impl Object {
     }
 
     /// Attaches the tc program to the ingress of `interface`, before all other TCX programs.
-    /// Attaches it as a filter if `tc` says so, or if the kernel lacks TCX. Returns the id of the
-    /// program.
+    /// Attaches the program as a filter if `tc` requests a filter, or if the kernel lacks TCX.
+    /// Returns the id of the program.
     pub(super) fn attach_tc(&mut self, interface: &Interface, tc: Tc) -> Result<u32, WireError> {
         let program = program::<SchedClassifier>(&mut self.object, TC)?;
         let id = program.info()?.id();
@@ -149,19 +149,20 @@ impl Object {
     }
 }
 
-/// How a new XDP program takes the place of the attached one.
+/// How a new XDP program replaces the attached program.
 pub(super) enum GivesWay<'s> {
     /// No XDP program is attached.
     None,
-    /// The new program replaces this one atomically.
+    /// The new program replaces this program atomically.
     Replaced(&'s Found),
-    /// This program is detached first. It cannot be replaced atomically, because it runs in the
-    /// other mode or is attached by a BPF link.
+    /// This program is detached first. An atomic replacement is impossible, because this program
+    /// runs in the other mode or is attached by a BPF link.
     Detached(&'s Found),
 }
 
 impl<'s> GivesWay<'s> {
-    /// Decides it for a new program in `mode`. `survey` lists the programs on the interface.
+    /// Decides how a new program in `mode` is attached. `survey` lists the programs on the
+    /// interface.
     ///
     /// # Errors
     ///
@@ -204,16 +205,17 @@ mod tests {
 
     /// Values of the gateway's deadline: bypass was requested; bypass was requested because there
     /// is nothing to manage; a time in the past; a time far in the future.
-    const TOLD: u64 = 0;
+    const REQUESTED: u64 = 0;
     const IDLE: u64 = 1;
     const LONG_AGO: u64 = 2;
     const STILL: u64 = u64::MAX;
 
-    /// Counts of one reason: before any frame was bypassed, and after all of [`frames`] were.
+    /// Counts of one reason: before any frame was bypassed, and after all [`frames`] were bypassed.
     const NONE: FrameCount = FrameCount { frames: 0, bytes: 0 };
     const ALL: FrameCount = FrameCount { frames: 5, bytes: 14 + 75 + 115 + 79 + 1_514 };
-    const NOTHING: Bypassed = Bypassed { told: NONE, silent: NONE, no_socket: NONE, idle: NONE };
-    const ALL_TOLD: Bypassed = Bypassed { told: ALL, ..NOTHING };
+    const NOTHING: Bypassed =
+        Bypassed { requested: NONE, silent: NONE, no_socket: NONE, idle: NONE };
+    const ALL_REQUESTED: Bypassed = Bypassed { requested: ALL, ..NOTHING };
     const ALL_IDLE: Bypassed = Bypassed { idle: ALL, ..NOTHING };
     const ALL_SILENT: Bypassed = Bypassed { silent: ALL, ..NOTHING };
     const ALL_NO_SOCKET: Bypassed = Bypassed { no_socket: ALL, ..NOTHING };
@@ -274,12 +276,12 @@ mod tests {
 
     /// Catches: a frame counted under the wrong reason; bytes not counted.
     #[test]
-    fn the_xdp_program_passes_frames_by_unless_the_gateway_lives_and_listens() {
+    fn the_xdp_program_bypasses_the_gateway_unless_it_is_alive_and_has_a_socket() {
         let cases = [
-            (TOLD, false, PASS, ALL_TOLD),
+            (REQUESTED, false, PASS, ALL_REQUESTED),
             (LONG_AGO, false, PASS, ALL_SILENT),
             (STILL, false, PASS, ALL_NO_SOCKET),
-            (TOLD, true, REDIRECT, ALL_TOLD),
+            (REQUESTED, true, REDIRECT, ALL_REQUESTED),
             (IDLE, true, REDIRECT, ALL_IDLE),
             (LONG_AGO, true, REDIRECT, ALL_SILENT),
             (STILL, true, REDIRECT, ALL_NO_SOCKET),
@@ -297,9 +299,9 @@ mod tests {
     }
 
     #[test]
-    fn the_tc_program_swallows_frames_only_while_the_gateway_lives() {
+    fn the_tc_program_drops_frames_only_while_the_gateway_is_alive() {
         let cases = [
-            (TOLD, TC_REDIRECT, ALL_TOLD),
+            (REQUESTED, TC_REDIRECT, ALL_REQUESTED),
             (IDLE, TC_REDIRECT, ALL_IDLE),
             (LONG_AGO, TC_REDIRECT, ALL_SILENT),
             (STILL, TC_SHOT, Bypassed::default()),
@@ -313,11 +315,11 @@ mod tests {
         }
     }
 
-    /// The deadline lies centuries ahead, so only the closed descriptor can cause the bypass.
+    /// The deadline is centuries in the future, so only the closed descriptor can cause the bypass.
     ///
     /// Catches: a program that decides by the deadline alone.
     #[test]
-    fn frames_pass_as_soon_as_the_last_descriptor_of_the_gateway_closes() {
+    fn frames_bypass_the_gateway_as_soon_as_its_last_descriptor_closes() {
         let Some(mut object) = loaded(Object::swallow(&lo())) else { return };
         object.counters.life.until(STILL);
         let tc = program::<SchedClassifier>(&mut object.object, TC).unwrap();
@@ -340,9 +342,9 @@ mod tests {
     #[test]
     fn counts_of_an_earlier_program_are_added() {
         let Some(object) = loaded(Object::swallow(&lo())) else { return };
-        let [told, silent, no_socket, idle] = [(1, 60), (2, 120), (3, 180), (4, 240)]
+        let [requested, silent, no_socket, idle] = [(1, 60), (2, 120), (3, 180), (4, 240)]
             .map(|(frames, bytes)| FrameCount { frames, bytes });
-        let carried = Bypassed { told, silent, no_socket, idle };
+        let carried = Bypassed { requested, silent, no_socket, idle };
         object.counters.life.carry(carried);
         object.counters.life.until(STILL);
         assert_eq!(object.counters.bypassed(), carried);

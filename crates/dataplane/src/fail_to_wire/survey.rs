@@ -20,7 +20,7 @@ pub(super) const TC: &str = "tidegate_tc";
 #[derive(Debug)]
 pub(super) struct Survey {
     pub(super) interface: Interface,
-    /// In execution order.
+    /// The programs in execution order.
     pub(super) found: Vec<Found>,
 }
 
@@ -79,23 +79,23 @@ impl Survey {
         self.found.iter().filter(|found| found.is_ours())
     }
 
-    /// A program of ours whose gateway is running.
+    /// A Tidegate program whose gateway is running.
     pub(super) fn alive(&self) -> Option<&Found> {
         self.ours().find(|found| found.is_alive())
     }
 
-    /// The XDP program, ours or foreign.
+    /// The attached XDP program, Tidegate's or foreign.
     pub(super) fn xdp(&self) -> Option<&Found> {
         self.found.iter().find(|found| matches!(found.at, At::Xdp(_)))
     }
 
-    /// The bypass counts of our first program. Our tc program may run after our XDP program and
-    /// would count the same frames again.
+    /// The bypass counts of our first program. If both our XDP program and our tc program are
+    /// attached, the tc program runs later and would count the same frames again.
     pub(super) fn bypassed(&self) -> Bypassed {
         self.ours().next().map_or_else(Bypassed::default, |found| found.bypassed())
     }
 
-    /// Detaches our programs that `chosen` selects; returns whether there were any.
+    /// Detaches the Tidegate programs that `chosen` selects. Returns `true` if there were any.
     pub(super) fn detach(&self, chosen: impl Fn(&Found) -> bool) -> io::Result<bool> {
         let mut any = false;
         for found in self.ours().filter(|found| chosen(found)) {

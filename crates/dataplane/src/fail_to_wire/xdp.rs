@@ -26,8 +26,8 @@ pub(super) fn attached(interface: &Interface) -> io::Result<Vec<(Mode, u32)>> {
     Ok(modes.into_iter().filter_map(|(mode, kind)| Some((mode, program(kind)?))).collect())
 }
 
-/// Attaches `program`. If `replaced` is given, it is replaced atomically. Otherwise the interface
-/// must not have a program in this mode.
+/// Attaches `program`. If `replaced` is given, `program` replaces it atomically. Otherwise the
+/// interface must not have a program in this mode.
 ///
 /// # Errors
 ///

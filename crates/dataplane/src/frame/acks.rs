@@ -1,5 +1,5 @@
-//! Tests the frames of a gateway with ACK control. It holds ACKs back and later rebuilds their
-//! frames from records; every byte must be right.
+//! Tests the frames of a gateway that holds ACKs (ACK control). The gateway later rebuilds the
+//! frames of held ACKs, and every byte must be right.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -19,9 +19,9 @@ use tidegate_core::{Bytes, Machine, Packet, PacketId, PacketPool, Rate, Time};
 use tidegate_wire::build::{Frame as Built, Link};
 use tidegate_wire::{Completed, complete_checksum, describe};
 
+use crate::iteration::iterate;
 use crate::memory::{Frame, PacketMemory};
 use crate::port::{Port, PortCounters};
-use crate::turn::turn;
 use crate::vnet::VnetHeader;
 
 type Frames = Rc<RefCell<VecDeque<(Vec<u8>, VnetHeader)>>>;
@@ -96,7 +96,7 @@ struct Form {
     v6: bool,
     vlan: bool,
     timestamps: bool,
-    /// Checksums are left to the hardware, and data comes in super-packets.
+    /// Checksums are left to hardware, and data arrives in super-packets.
     offload: bool,
 }
 
@@ -166,11 +166,11 @@ impl HeldAcks {
     fn open(&mut self) {
         for (from, flags) in [(0, TcpFlags::SYN), (1, TcpFlags::SYN | TcpFlags::ACK)] {
             self.send(from, flags, 0);
-            self.turn();
+            self.iterate();
             self.sent[from] += 1;
         }
         self.send(0, TcpFlags::ACK, 0);
-        self.turn();
+        self.iterate();
     }
 
     /// End `from` sends a segment that acknowledges all data of the other end.
@@ -207,8 +207,8 @@ impl HeldAcks {
         self.arriving[from].borrow_mut().push_back((bytes, vnet));
     }
 
-    fn turn(&mut self) {
-        turn(&mut self.gateway, &mut self.ports, self.now);
+    fn iterate(&mut self) {
+        iterate(&mut self.gateway, &mut self.ports, self.now);
     }
 
     /// Advances the time by `span`, and runs the gateway whenever it is due.
@@ -216,7 +216,7 @@ impl HeldAcks {
         let end = self.now + span;
         while let Some(at) = self.gateway.poll_timeout(self.now).filter(|at| *at <= end) {
             self.now = self.now.max(at);
-            self.turn();
+            self.iterate();
             if !self.room.get() {
                 break;
             }
@@ -225,8 +225,8 @@ impl HeldAcks {
     }
 }
 
-/// Makes a frame of which segmentation is left to the hardware. Its checksum covers only the pseudo
-/// header.
+/// Turns a frame into one whose segmentation and checksum are left to hardware. The checksum field
+/// then holds only the sum of the pseudo header.
 fn left_to_hardware(bytes: &mut [u8], payload: usize) -> VnetHeader {
     let packet = described(bytes);
     let at = usize::from(packet.transport_offset);
@@ -260,7 +260,7 @@ fn ones(bytes: &[u8]) -> u16 {
     u16::try_from(sum).unwrap()
 }
 
-/// The sum over TCP segment and pseudo header; 0xffff if the checksum is right.
+/// The sum over the TCP segment and the pseudo header. It is 0xffff if the checksum is right.
 fn sum(frame: &[u8], packet: &Packet) -> u16 {
     let segment = &frame[usize::from(packet.transport_offset)..];
     ones(&[&pseudo_header(frame, packet), segment].concat())
@@ -275,7 +275,8 @@ fn pseudo_header(frame: &[u8], packet: &Packet) -> Vec<u8> {
     [&frame[addresses], &[0, 6], &len.to_be_bytes()].concat()
 }
 
-/// Checks a sent frame: its lengths fit, and its checksums are right or left to the hardware.
+/// Checks a sent frame: its lengths are consistent, and its checksums are right or left to
+/// hardware.
 fn whole(mut frame: Vec<u8>, vnet: VnetHeader) -> (Packet, TcpSegment) {
     let packet = described(&frame);
     let tcp = packet.tcp.unwrap();
@@ -308,29 +309,30 @@ fn events() -> impl Strategy<Value = Vec<(usize, usize, u64, bool)>> {
 
 proptest! {
     /// Every sent frame is valid. Data arrives unchanged and in order. The last acknowledgement
-    /// arrives, and no older one follows it.
+    /// arrives, and no older acknowledgement follows it.
     ///
-    /// Catches: an ACK that still carries the data it was made from; an ACK cut from a super-packet
-    /// and marked for segmentation; frames missing for ACKs that the gateway made; new sequence
-    /// numbers not written into the frame.
+    /// Catches: an ACK that still carries the payload of its data segment; an ACK from a super-packet
+    /// that is still marked for segmentation.
+    /// Catches: an ACK of the gateway for which no frame is sent; sequence numbers that are not
+    /// written into the frame.
     #[test]
-    fn frames_made_of_others_are_whole_and_nothing_is_lost(form in forms(), events in events()) {
+    fn frames_of_rebuilt_acks_are_valid_and_no_data_is_lost(form in forms(), events in events()) {
         let mut bench = HeldAcks::new(form);
         for (from, payload, ms, room) in events {
             if !bench.arriving[1 - from].borrow().is_empty() {
-                bench.turn();
+                bench.iterate();
             }
             bench.room.set(room);
             let payload = if form.offload { payload } else { payload.min(usize::from(MSS)) };
             bench.send(from, TcpFlags::ACK | TcpFlags::PSH, payload);
-            // Segments that one end sends without a pause arrive in the same turn of the loop.
+            // Segments that one end sends without a pause arrive in the same iteration of the loop.
             if ms > 0 {
-                bench.turn();
+                bench.iterate();
                 bench.wait(Duration::from_millis(ms));
             }
         }
         bench.room.set(true);
-        bench.turn();
+        bench.iterate();
         bench.wait(Duration::from_secs(5));
         prop_assert_eq!(bench.gateway.pool().in_use(), 0);
         for to in [0, 1] {

@@ -1,4 +1,4 @@
-//! Tests frames in tunnels whose unfinished checksum belongs to another header than that of TCP.
+//! Tests frames in tunnels in which the unfinished checksum is not the checksum of the TCP header.
 
 use tidegate_core::packet::FrameCopy;
 use tidegate_core::{Packet, PacketId, PacketPool, Time};
@@ -23,9 +23,9 @@ fn vxlan() -> Vec<u8> {
     outer.bytes()
 }
 
-/// Makes a checksum unfinished: that of the header of `protocol` at offset `at`, whose checksum
-/// field is `offset` bytes after the start of the header.
-fn leave(frame: &mut [u8], protocol: u8, at: usize, offset: usize) -> VnetHeader {
+/// Makes one checksum unfinished: the checksum of the header of `protocol`. The header is at offset
+/// `at`, and its checksum field is `offset` bytes later.
+fn set_partial(frame: &mut [u8], protocol: u8, at: usize, offset: usize) -> VnetHeader {
     let sum = ones(&pseudo(frame, protocol, at));
     frame[at + offset..at + offset + 2].copy_from_slice(&sum.to_be_bytes());
     VnetHeader {
@@ -82,11 +82,11 @@ fn arrived(frame: &[u8], vnet: VnetHeader) -> UnfinishedFrames {
 }
 
 /// Catches: a new window without an update of the inner TCP checksum, because the outer checksum
-/// was unfinished; a finished checksum that is left to the kernel once more.
+/// was unfinished; a finished outer checksum that the kernel is asked to complete once more.
 #[test]
-fn a_window_is_rewritten_though_the_outer_checksum_was_unfinished() {
+fn a_window_can_be_rewritten_although_the_outer_checksum_was_unfinished() {
     let mut frame = vxlan();
-    let vnet = leave(&mut frame, 17, OUTER, 6);
+    let vnet = set_partial(&mut frame, 17, OUTER, 6);
     let UnfinishedFrames { memory, mut pool, packet } = arrived(&frame, vnet);
     pool[&packet].tcp.as_mut().unwrap().window = 1_234;
     pool[&packet].rewritten = true;
@@ -98,11 +98,11 @@ fn a_window_is_rewritten_though_the_outer_checksum_was_unfinished() {
     pool.release(packet);
 }
 
-/// Catches: an ACK that is cut from data and whose finished TCP checksum is treated as unfinished.
+/// Catches: an ACK whose finished TCP checksum is treated as unfinished.
 #[test]
-fn an_ack_is_cut_though_the_outer_checksum_was_unfinished() {
+fn an_ack_is_cut_from_data_although_the_outer_checksum_was_unfinished() {
     let mut frame = vxlan();
-    let vnet = leave(&mut frame, 17, OUTER, 6);
+    let vnet = set_partial(&mut frame, 17, OUTER, 6);
     let UnfinishedFrames { memory, mut pool, packet } = arrived(&frame, vnet);
     let ack = pool.insert(Packet::default()).unwrap();
     let len = pool[&packet].len - 99;
@@ -120,9 +120,9 @@ fn an_ack_is_cut_though_the_outer_checksum_was_unfinished() {
     pool.release(ack);
 }
 
-/// Catches: a fragment of a data segment sent as an ACK.
+/// Catches: a fragment of a data segment that is sent as an ACK.
 #[test]
-fn where_no_ack_can_be_cut_the_packet_has_no_frame() {
+fn a_packet_from_which_no_ack_can_be_cut_has_no_frame() {
     let mut frame = vxlan();
     frame[INNER + 6] = 0x20; // More fragments follow, so this is only a part of the segment.
     let UnfinishedFrames { memory, mut pool, packet } = arrived(&frame, VnetHeader::default());
@@ -136,12 +136,12 @@ fn where_no_ack_can_be_cut_the_packet_has_no_frame() {
 }
 
 /// Catches: a checksum of the TCP header, or of a super-packet, that is completed on arrival
-/// although hardware would complete it.
+/// although the sending hardware would complete it.
 #[test]
 fn the_checksum_of_the_tcp_header_stays_unfinished() {
     let mut frame = vxlan();
-    let inner = leave(&mut frame, 6, INNER + 20, 16);
-    let outer = VnetHeader { gso_type: 1, gso_size: 50, ..leave(&mut frame, 17, OUTER, 6) };
+    let inner = set_partial(&mut frame, 6, INNER + 20, 16);
+    let outer = VnetHeader { gso_type: 1, gso_size: 50, ..set_partial(&mut frame, 17, OUTER, 6) };
     for vnet in [inner, outer] {
         let UnfinishedFrames { memory, mut pool, packet } = arrived(&frame, vnet);
         assert_eq!(memory.frame(&packet).vnet, vnet);

@@ -12,30 +12,31 @@ use crate::frame;
 use crate::memory::PacketMemory;
 use crate::port::{Port, PortCounters};
 
-/// Frames on a cable, in order.
+/// Frames in transit on a cable, in order.
 pub type Frames = Rc<RefCell<VecDeque<Vec<u8>>>>;
 
 /// A port whose ends are two lists of frames.
 #[derive(Debug)]
 pub struct Cable {
     memory: PacketMemory,
-    comes: Frames,
-    leaves: Frames,
+    arriving: Frames,
+    departing: Frames,
     spare: Frames,
     counters: PortCounters,
 }
 
 impl Cable {
-    /// A port whose frames are in `memory`. It receives frames from `comes`, and appends sent
-    /// frames to `leaves`.
+    /// A port whose frames are in `memory`. It receives the frames in `arriving`, and appends sent
+    /// frames to `departing`.
     #[must_use]
-    pub fn new(memory: PacketMemory, [comes, leaves]: [Frames; 2]) -> Self {
+    pub fn new(memory: PacketMemory, [arriving, departing]: [Frames; 2]) -> Self {
         let (spare, counters) = (Frames::default(), PortCounters::default());
-        Self { memory, comes, leaves, spare, counters }
+        Self { memory, arriving, departing, spare, counters }
     }
 
-    /// A port that sends frames in byte vectors from `spare`, where it puts the vectors of received frames. If a port
-    /// that mostly sends shares `spare` with one that mostly receives, neither allocates memory, like real ports.
+    /// A port that sends frames in byte vectors from `spare`. The port puts the vectors of received
+    /// frames into `spare`. If a port that mostly sends shares `spare` with a port that mostly
+    /// receives, neither of them allocates memory, like real ports.
     #[must_use]
     pub fn with_spare(self, spare: Frames) -> Self {
         Self { spare, ..self }
@@ -44,7 +45,7 @@ impl Cable {
 
 impl Port for Cable {
     fn receive(&mut self, pool: &mut PacketPool, now: Time) -> Option<PacketId> {
-        let bytes = self.comes.borrow_mut().pop_front()?;
+        let bytes = self.arriving.borrow_mut().pop_front()?;
         let Some(packet) = pool.reserve() else {
             self.counters.drops.count(Reason::NoBuffer);
             return None;
@@ -78,7 +79,7 @@ impl Port for Cable {
         bytes.clear();
         bytes.extend_from_slice(&self.memory.bytes(&packet, pool[&packet].len));
         self.counters.sent += 1;
-        self.leaves.borrow_mut().push_back(bytes);
+        self.departing.borrow_mut().push_back(bytes);
         pool.release(packet);
     }
 

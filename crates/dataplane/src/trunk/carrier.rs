@@ -1,4 +1,5 @@
-//! Encapsulates user packets in trunk datagrams at one gateway, and decapsulates them at the other.
+//! Encapsulates user packets in trunk datagrams at one gateway, and decapsulates them at the other
+//! gateway.
 //!
 //! A datagram carries a whole packet; a super-packet is first split into its segments. A packet
 //! that exceeds the path MTU is fragmented before encapsulation, so its destination reassembles it
@@ -6,15 +7,16 @@
 //! gets an ICMP error with the MTU. The datagrams themselves are never fragmented. The MSS option
 //! of SYNs is clamped in both directions.
 //!
-//! A decapsulated packet goes to the station that last used its destination address. If no such
-//! station is known, it goes to the destination MAC address of the datagram. If that address is the
-//! port's own, it goes back to the next hop, a router that knows the path into the LAN.
+//! A decapsulated packet goes to the station (the host on the LAN) that last used its destination
+//! address. If no such station is known, the packet goes to the destination MAC address of the
+//! datagram. If that address is the port's own, the packet goes back to the next hop, a router that
+//! knows the path into the LAN.
 //!
 //! Source: RFC 6040, section 4.1 (ECN at encapsulation, normal mode) and 4.2 (at decapsulation);
 //! RFC 2474 (DS codepoint).
 //! Differs: the inner hop limit is not decremented, because a trunk looks like a wire to hosts.
 //!
-//! Methods of `TrunkPort`, whose fields are in `trunk.rs`.
+//! This file has methods of `TrunkPort`, whose fields are in `trunk.rs`.
 
 use std::net::IpAddr;
 use std::ops::Range;
@@ -45,8 +47,8 @@ pub struct Carried {
     pub fragments: u64,
     /// User packets dropped because they exceeded the path MTU and must not be fragmented.
     pub too_big: u64,
-    /// Number of those packets for which the sender got an ICMP error.
-    pub told: u64,
+    /// Number of those dropped packets for which the sender got an ICMP error.
+    pub errors: u64,
 }
 
 /// A user packet to encapsulate, from its IP header on.
@@ -63,7 +65,7 @@ struct Going {
 pub(super) enum Arrival {
     /// To the machine.
     Machine,
-    /// Nowhere: the port has consumed it.
+    /// To no destination, because the port has consumed it.
     Here,
     /// Back out of the same port.
     Back,
@@ -89,8 +91,8 @@ impl TrunkPort {
         frame::write_back(&self.memory, pool, packet);
     }
 
-    /// If one datagram can carry all of `packet`: its range in the buffer, from its IP header on.
-    /// Also completes the packet's checksum and clamps its MSS.
+    /// The range of `packet` in its buffer, from its IP header on, if one datagram can carry the
+    /// whole packet. Also completes the packet's checksum and clamps its MSS.
     fn whole(&self, pool: &PacketPool, packet: &PacketId, number: usize) -> Option<Range<usize>> {
         let Frame { offset, vnet } = self.memory.frame(packet);
         let (mut described, fits) = (pool[packet], self.fits(number));
@@ -161,8 +163,8 @@ impl TrunkPort {
         Ok(())
     }
 
-    /// Sends the fragments or segments of a `packet` that does not fit into one datagram. If it
-    /// must not be fragmented, reports the MTU to its sender, or drops it.
+    /// Sends the fragments or segments of a `packet` that does not fit into one datagram. If the
+    /// packet must not be fragmented, reports the MTU to its sender, or drops the packet.
     fn carry_pieces(
         &mut self,
         pool: &mut PacketPool,
@@ -207,7 +209,7 @@ impl TrunkPort {
         Some(Going { bytes, described, link: link.to_vec(), vnet })
     }
 
-    /// The IP packets to send in one datagram each, or the reason why none can be sent.
+    /// The IP packets to send in one datagram each, or the reason why no packet can be sent.
     fn pieces(
         &mut self,
         pool: &mut PacketPool,
@@ -227,7 +229,7 @@ impl TrunkPort {
         if all.iter().any(|it| it.len() > longest && split::may_not_be_fragmented(it)) {
             carried.too_big += 1;
             if let Some(piece) = all.first() {
-                self.tell(pool, number, piece, &going);
+                self.report_mtu(pool, number, piece, &going);
             }
             return Err(Reason::TooLong);
         }
@@ -248,13 +250,13 @@ impl TrunkPort {
 
     /// Sends an ICMP error with the MTU to the sender of `packet`. The error arrives from this
     /// port, as if a router had sent it.
-    fn tell(&mut self, pool: &mut PacketPool, number: usize, packet: &[u8], going: &Going) {
-        if self.now.since(self.told.1) >= super::HELLO {
-            self.told = (0, self.now);
+    fn report_mtu(&mut self, pool: &mut PacketPool, number: usize, packet: &[u8], going: &Going) {
+        if self.now.since(self.errors.1) >= super::HELLO {
+            self.errors = (0, self.now);
         }
         let local = self.trunks[number].session.ends().local;
         let answer = icmp::too_big(packet, &going.described, self.fits(number), local);
-        let Some(answer) = answer.filter(|_| self.told.0 < MOST_TOLD) else { return };
+        let Some(answer) = answer.filter(|_| self.errors.0 < MOST_ERRORS) else { return };
         let Some([from, to]) = macs(&going.link) else { return };
         let behind = going.link.get(12..).unwrap_or_default();
         let frame = [&to[..], &from, behind, &answer].concat();
@@ -262,8 +264,8 @@ impl TrunkPort {
             return self.drops.count(Reason::NoBuffer);
         };
         if self.put(pool, &packet, &frame) {
-            self.told.0 += 1;
-            self.trunks[number].carried.told += 1;
+            self.errors.0 += 1;
+            self.trunks[number].carried.errors += 1;
             self.answers.push_back(packet);
         } else {
             pool.release(packet);
@@ -283,9 +285,9 @@ impl TrunkPort {
         frame::arrive(&self.memory, pool, packet, len, self.now, &mut counters);
     }
 
-    /// Decapsulates `packet`, whose datagram was authenticated: the user packet becomes its frame.
-    /// Returns where the packet goes.
-    pub(super) fn lay_bare(
+    /// Decapsulates `packet`, whose datagram was authenticated: the user packet replaces the frame
+    /// of the datagram. Returns where the packet goes.
+    pub(super) fn decapsulate(
         &self,
         pool: &mut PacketPool,
         packet: &PacketId,
@@ -313,12 +315,12 @@ impl TrunkPort {
         let span = offset + start..offset + inner.end;
         drop(self.memory.hold(pool, packet, span).ok_or(Refusal::Inner)?);
         self.arrive(pool, packet);
-        self.ask_for_less(pool, packet, number);
+        self.clamp_mss(pool, packet, number);
         if pool[packet].network == Network::Opaque { Err(Refusal::Inner) } else { Ok(arrival) }
     }
 
-    /// The station to which a user packet for `to` is sent, the source MAC address, and where the
-    /// packet goes. `frame` is the datagram that carried it.
+    /// The station to which a user packet for `to` is sent, the source MAC address, and the port or
+    /// machine to which the packet goes. `frame` is the datagram that carried the packet.
     fn onward(&self, frame: &[u8], number: usize, to: IpAddr) -> Option<(Station, Mac, Arrival)> {
         let [meant_for, from] = macs(frame)?;
         Some(match self.stations.find(to) {
@@ -334,7 +336,7 @@ impl TrunkPort {
     }
 
     /// Clamps the MSS option of a decapsulated SYN.
-    fn ask_for_less(&self, pool: &mut PacketPool, packet: &PacketId, number: usize) {
+    fn clamp_mss(&self, pool: &mut PacketPool, packet: &PacketId, number: usize) {
         let mut described = pool[packet];
         let network = usize::from(described.network_offset);
         described.transport_offset =
@@ -356,21 +358,22 @@ impl TrunkPort {
         }
         let frame = self.memory.bytes(packet, described.len);
         let ip = frame.get(usize::from(described.network_offset)..).unwrap_or_default();
-        let Some(told) = ip.get(..network_len(ip).unwrap_or(0)).and_then(icmp::read_too_big) else {
+        let Some(error) = ip.get(..network_len(ip).unwrap_or(0)).and_then(icmp::read_too_big)
+        else {
             return false;
         };
         let of = |peer: &Peer| {
             let ends = peer.session.ends();
-            told.ends == (ends.local, ends.peer) && told.ports == (ends.port, ends.port)
+            error.ends == (ends.local, ends.peer) && error.ports == (ends.port, ends.port)
         };
         let Some(peer) = self.trunks.iter_mut().find(|peer| of(peer)) else { return false };
-        let quoted = ip.get(told.payload + 1..).and_then(|it| it.first_chunk::<6>());
-        let number = match (told.identification, quoted) {
+        let quoted = ip.get(error.payload + 1..).and_then(|it| it.first_chunk::<6>());
+        let number = match (error.identification, quoted) {
             (Some(identification), _) => u64::from(identification),
             (None, Some([a, b, c, d, e, f])) => u64::from_be_bytes([0, 0, *a, *b, *c, *d, *e, *f]),
             (None, None) => return false,
         };
-        peer.path.hear(self.now, &told, number);
+        peer.path.hear(self.now, &error, number);
         true
     }
 
@@ -409,7 +412,7 @@ fn dscp(frame: &[u8], described: &Packet) -> Option<u8> {
     u8::try_from((class & 0xff) >> 2).ok()
 }
 
-/// Length of the IP packet at the start of `bytes`, without padding behind it.
+/// Length of the IP packet at the start of `bytes`, without padding after the packet.
 fn network_len(bytes: &[u8]) -> Option<usize> {
     let word = |at: usize| Some(usize::from(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?)));
     match bytes.first()? >> 4 {
@@ -432,7 +435,7 @@ fn macs(frame: &[u8]) -> Option<[Mac; 2]> {
 }
 
 /// Maximum number of ICMP errors per second, for all trunks of a port.
-const MOST_TOLD: u32 = 100;
+const MOST_ERRORS: u32 = 100;
 
 /// Bytes of an Ethernet header, and of a UDP header.
 const ETHERNET: u16 = 14;

@@ -1,6 +1,6 @@
 //! The other ends (peers) of a port's trunks: their state, and changes of the set of trunks.
 //!
-//! Methods of `TrunkPort`, whose fields are in `trunk.rs`.
+//! This file has methods of `TrunkPort`, whose fields are in `trunk.rs`.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU16;
@@ -29,10 +29,10 @@ pub struct TrunkEnd {
     pub ends: Ends,
     /// Number of management connections in each direction.
     pub connections: u16,
-    /// How the trunk finds its rate. With epochs, the management connection carries the receiver's
-    /// reports of arrived bytes.
+    /// The mechanism by which the trunk finds its rate. With `epochs`, the management connection
+    /// carries the receiver's reports of arrived bytes.
     pub probing: Probing,
-    /// The trunk has a weight, by which its management connections send more or less.
+    /// The trunk has a weight, by which its management connections increase or decrease their rate.
     pub weighted: bool,
     /// The DS codepoint of hellos.
     pub dscp: u8,
@@ -70,13 +70,13 @@ pub struct PeerReport {
     pub sessions: u64,
     /// Time since the other end last proved to be alive.
     pub heard: Option<Duration>,
-    /// Accepted datagrams without user packets.
+    /// Accepted datagrams that carry no user packet.
     pub taken: Taken,
     /// Refused datagrams to the address of this end.
     pub refused: Refusals,
     /// The first setting in which the two ends differ. Such ends do not agree on a session.
     pub difference: Option<Refusal>,
-    /// Counters of user packets in datagrams; `None` if user packets are not encapsulated.
+    /// Counters of user packets in datagrams. `None` if user packets are not encapsulated.
     pub carried: Option<Carried>,
     /// The current path MTU, in bytes of IP packet.
     pub path_mtu: u32,
@@ -84,7 +84,8 @@ pub struct PeerReport {
     pub ignored: u64,
 }
 
-/// Accepted datagrams of the other end. [`Carried`] counts those with user packets.
+/// Accepted datagrams from the other end, without those that carry user packets. [`Carried`] counts
+/// the latter.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Taken {
     /// Hellos.
@@ -117,7 +118,7 @@ pub(super) struct Peer {
     pub(super) hello: Time,
     /// VLAN tag of its datagrams.
     pub(super) tag: Option<VlanTag>,
-    /// Bytes by which encapsulation lengthens a user packet; zero without encapsulation.
+    /// Bytes by which encapsulation lengthens a user packet. Zero without encapsulation.
     pub(super) overhead: u32,
     pub(super) path: PathMtu,
     pub(super) carried: Carried,
@@ -198,7 +199,7 @@ impl TrunkPort {
             carries: false,
             stations: Stations::default(),
             answers: VecDeque::new(),
-            told: (0, Time::ZERO),
+            errors: (0, Time::ZERO),
             trunks: Vec::new(),
             now: Time::ZERO,
             due: Time::MAX,
@@ -233,7 +234,7 @@ impl TrunkPort {
         self.due = if self.trunks.is_empty() { Time::MAX } else { self.now };
     }
 
-    /// The index of the neighbour for `end`, taken over from `known` if possible.
+    /// The index of the neighbour for `end`. Reuses a neighbour of `known` if possible.
     fn neighbour(
         &mut self,
         end: &TrunkEnd,

@@ -1,5 +1,5 @@
-//! Learns the MAC address of each station on the LAN side from the frames that it sends, as a
-//! switch does. No ARP requests are needed.
+//! Learns the MAC address of each station (host) on the LAN side from the frames that it sends, as
+//! a switch does. No ARP requests are needed.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -19,11 +19,11 @@ pub(super) struct Station {
     pub(super) tag: Option<VlanTag>,
 }
 
-/// The stations heard most recently, in two halves. When the younger half is full, it replaces the
-/// older one.
+/// The stations that sent frames most recently, in two halves. When the younger half is full, it
+/// replaces the older half.
 #[derive(Debug, Default)]
 pub(super) struct Stations {
-    /// Stations heard since the younger half was last emptied.
+    /// Stations that sent frames since the younger half was last emptied.
     young: HashMap<IpAddr, Station>,
     old: HashMap<IpAddr, Station>,
 }
@@ -40,7 +40,7 @@ impl Stations {
         self.young.get(&address).or_else(|| self.old.get(&address)).copied()
     }
 
-    /// Learns the sender of `frame`. A station on the LAN side sends it to the other side.
+    /// Learns the sender of `frame`. `frame` goes from the LAN side to the other side.
     pub(super) fn learn(&mut self, frame: &[u8], described: &Packet) {
         let Some((address, station)) = sender(frame, described) else { return };
         if self.young.get(&address) == Some(&station) {
@@ -94,10 +94,10 @@ mod tests {
         Frame { source: [2, 0, 0, 0, 0, mac], ..frame }
     }
 
-    /// Catches: a station learnt without its VLAN tag; a station that moved but is looked for at
-    /// its first MAC address; ARP frames ignored.
+    /// Catches: a station that is learnt without its VLAN tag; a station that moved but is still
+    /// reached at its first MAC address; ARP frames from which no station is learnt.
     #[test]
-    fn a_station_is_where_it_was_last_heard() {
+    fn a_station_has_the_address_of_its_latest_frame() {
         let mut stations = Stations::default();
         let at = |last: u8| IpAddr::from([10, 0, 0, last]);
         learn(&mut stations, &datagram("10.0.0.1:9", 1));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded_and_the_latest_is_among_it() {
+    fn the_number_of_stations_is_bounded_and_the_latest_are_known() {
         let mut stations = Stations::default();
         for number in 0..20_000u32 {
             let [_, _, high, low] = number.to_be_bytes();
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_and_sessions_of_ppp_are_not_stations() {
+    fn no_station_is_learnt_from_group_addresses_and_ppp_sessions() {
         let mut stations = Stations::default();
         let mut session = datagram("10.0.0.1:9", 1);
         session.link.push(Link::Pppoe(1));

@@ -1,4 +1,4 @@
-//! Tests two gateways with a trunk between them, by the frames on all four ports. The gateways
+//! Tests two gateways with a trunk between them, by the frames at all four ports. The gateways
 //! exchange management packets (TCP segments that probe the path) and hellos (keepalives).
 
 use tidegate_core::gateway::{Gateway, GatewayConfig};
@@ -14,8 +14,8 @@ use tidegate_wire::trunk::message::Message;
 use tidegate_wire::trunk::{Key, Refusal};
 
 use super::*;
+use crate::iteration::iterate;
 use crate::testing::{Cable, Frames};
-use crate::turn::turn;
 
 mod datagrams;
 
@@ -109,8 +109,8 @@ impl Site {
         Self { gateway, end, ports: vec![cable(&lan), Box::new(outer)], lan, wan }
     }
 
-    fn turn(&mut self, now: Time) {
-        turn(&mut self.gateway, &mut self.ports, now);
+    fn iterate(&mut self, now: Time) {
+        iterate(&mut self.gateway, &mut self.ports, now);
     }
 
     fn trunks(&mut self) -> &mut TrunkPort {
@@ -148,7 +148,7 @@ impl World {
         Self { now: Time::ZERO, v6, sites, crossed: Vec::new() }
     }
 
-    /// A user at the first site sends a datagram of this length to a user at the second.
+    /// A user at the first site sends a datagram of this length to a user at the second site.
     fn send(&self, len: usize) {
         let (src, dst) = if self.v6 {
             ("[2001:db8:1::7]:9", "[2001:db8:2::7]:9")
@@ -166,7 +166,7 @@ impl World {
         for _ in 0..millis {
             self.now += Duration::from_millis(1);
             for from in [0, 1] {
-                self.sites[from].turn(self.now);
+                self.sites[from].iterate(self.now);
                 for frame in self.sites[from].wan[1].take() {
                     if path(1 - from, &frame) {
                         self.sites[1 - from].wan[0].borrow_mut().push_back(frame.clone());
@@ -224,7 +224,7 @@ fn user_packets_cross_as_they_are_and_management_packets_stay_between_the_gatewa
 
 /// Catches: a forged segment accepted because its ports are right; a datagram accepted twice.
 #[test]
-fn nobody_else_is_heard_whatever_is_sent_again_changed_or_made_up() {
+fn replayed_changed_and_forged_packets_are_refused() {
     for v6 in [false, true] {
         let mut world = World::new(v6);
         world.run(20, |_, _| true);
@@ -257,12 +257,13 @@ fn nobody_else_is_heard_whatever_is_sent_again_changed_or_made_up() {
                 let segment = Built::tcp(at(ends[1 - to], channel), at(ends[to], channel ^ 1));
                 site.wan[0].borrow_mut().push_back(segment.bytes());
             }
-            // A turn receives only a limited number of frames, so it takes several turns.
+            // An iteration receives only a limited number of frames, so the site needs several
+            // iterations.
             for _ in 0..100 {
-                site.turn(world.now);
+                site.iterate(world.now);
             }
-            // A replayed hello is accepted within its session, because it only says that the other
-            // end is alive.
+            // A replayed hello is accepted within its session, because it only proves that the
+            // other end is alive.
             let hellos = u64::try_from(recorded.iter().filter(|it| is_hello(it)).count()).unwrap();
             assert!((1..5).contains(&hellos) && site.absorbed() <= absorbed + hellos);
             assert_eq!(site.lan[1].borrow().len(), 0, "{users}");
@@ -280,8 +281,8 @@ fn counted(site: &Site) -> u64 {
     peer.taken.hellos + peer.taken.segments + users + peer.refused.total()
 }
 
-/// Variants of a frame: the frame itself, the frame truncated at each byte, and the frame with each
-/// byte changed.
+/// Variants of a frame: the unchanged frame, the frame truncated at each byte, and the frame with
+/// each byte changed.
 fn variants(frame: &[u8]) -> Vec<Vec<u8>> {
     let mut all = vec![frame.to_vec()];
     all.extend((1..frame.len()).map(|len| frame[..len].to_vec()));
@@ -334,7 +335,7 @@ fn every_datagram_for_an_end_of_a_trunk_is_counted_once() {
             came += u64::try_from(all.iter().filter(|it| for_end(it)).count()).unwrap();
             for one in all {
                 site.wan[0].borrow_mut().push_back(one);
-                site.turn(world.now);
+                site.iterate(world.now);
             }
         }
         assert!(site.wan[0].borrow().is_empty());
@@ -345,17 +346,17 @@ fn every_datagram_for_an_end_of_a_trunk_is_counted_once() {
             Refusal::Forged,
             Refusal::Replayed,
             Refusal::Channel,
-            Refusal::Stranger,
+            Refusal::NotFromPeer,
         ] {
             assert!(refused.of(why) > 0, "{v6} {wire:?} {why:?} {refused:?}");
         }
     }
 }
 
-/// Catches: a user packet with the addresses and ports of a management connection that the gateway
-/// authenticates as its own.
+/// Catches: a user packet with the addresses and ports of a management connection, if the gateway
+/// authenticates it as its own packet.
 #[test]
-fn what_users_send_in_the_name_of_their_gateway_is_not_sealed() {
+fn user_packets_with_the_addresses_of_the_gateway_are_not_authenticated() {
     let mut world = World::new(false);
     world.run(20, |_, _| true);
     let [local, peer] = addresses(false);
@@ -372,9 +373,9 @@ fn what_users_send_in_the_name_of_their_gateway_is_not_sealed() {
     assert!(world.sites[1].absorbed() <= absorbed + management + hellos);
 }
 
-/// Catches: ARP, neighbour discovery and multicast held back until the trunk has credit.
+/// Catches: ARP, neighbour discovery and multicast that wait until the trunk has credit.
 #[test]
-fn what_is_for_the_network_here_waits_for_no_peer() {
+fn packets_for_the_local_network_do_not_wait_for_the_peer() {
     let mut world = World::new(false);
     let datagram = |from: &str, to: &str| Built::udp(from.parse().unwrap(), to.parse().unwrap());
     let frames = [
@@ -395,22 +396,23 @@ fn what_is_for_the_network_here_waits_for_no_peer() {
     assert_eq!(waits, 1, "the user's packet does");
 }
 
-/// Catches: a first hello that waits a full interval after the next hop is known.
+/// Catches: a first hello that waits for a full interval although the next hop is known.
 #[test]
-fn they_greet_each_other_as_soon_as_they_can() {
+fn hellos_are_exchanged_as_soon_as_the_next_hop_is_known() {
     let mut world = World::new(false);
     world.run(500, |_, _| false);
     world.run(550, |_, _| true);
     assert!(world.sites.iter().all(|site| site.peer().is_up()));
 }
 
-/// For a minute nothing crosses, while users keep sending. After the outage, the first connection
-/// is answered within one hello interval and a few round trips. Packets cross as before after the
-/// same time again. Without hellos, the connection would wait for half the length of the outage.
+/// For a minute no frame crosses, while users keep sending. After the outage, the first hello is
+/// answered within one hello interval and a few round trips. After the same time again, user
+/// packets cross as before. Without hellos, the connection would wait for half the length of the
+/// outage.
 ///
 /// Catches: hellos that are not passed on to the machine.
 #[test]
-fn after_a_long_silence_they_go_on_with_the_first_hello() {
+fn after_a_long_outage_the_first_hello_restarts_the_connection() {
     let mut world = World::new(false);
     let sends = |world: &mut World, millis: u64, there: bool| {
         for _ in 0..millis / 10 {
@@ -432,7 +434,7 @@ fn after_a_long_silence_they_go_on_with_the_first_hello() {
 /// Catches: a session that ends when the path MTU changes; a session that continues with another
 /// key; a removed trunk that still accepts datagrams.
 #[test]
-fn a_trunk_that_is_changed_goes_on_in_its_session_if_the_key_is_the_same() {
+fn a_changed_trunk_continues_its_session_if_the_key_is_the_same() {
     let mut world = World::new(false);
     let change = |world: &mut World, key: u8, mtu: u32| {
         for site in &mut world.sites {
@@ -459,7 +461,7 @@ fn a_trunk_that_is_changed_goes_on_in_its_session_if_the_key_is_the_same() {
 }
 
 #[test]
-fn after_either_gateway_began_anew_and_after_silence_they_go_on() {
+fn ends_agree_again_after_a_restart_of_either_gateway_and_after_an_outage() {
     for restarted in [0, 1] {
         let mut world = World::new(true);
         for _ in 0..200 {
@@ -487,8 +489,9 @@ fn after_either_gateway_began_anew_and_after_silence_they_go_on() {
     }
 }
 
-/// Bytes, from the IP header on, that crossed to the second site in user packets, in management
-/// packets, and in other frames. The fourth number is all bytes that crossed to the first site.
+/// Bytes, from the IP header on, that crossed to the second site: in user packets, in management
+/// packets, and in other frames. The fourth number is the sum of all bytes that crossed to the
+/// first site.
 fn crossed(world: &World) -> [usize; 4] {
     let mut bytes = [0; 4];
     for (to, frame) in &world.crossed {
@@ -504,15 +507,15 @@ fn crossed(world: &World) -> [usize; 4] {
     bytes
 }
 
-/// One management packet is sent for each VMSS of user data. At a VMSS of 1500 bytes, busy users
-/// cause a twentieth of their bytes in management packets, slightly more over IPv6. ACKs add half
-/// of that, and hellos 80 or 100 bytes each second. Users that send now and then cause no more,
-/// because the trunk keeps its credit.
+/// One management packet is sent for each VMSS (virtual maximum segment size) of user data. At a
+/// VMSS of 1,500 bytes, busy users cause a twentieth of their bytes in management packets, slightly
+/// more over IPv6. ACKs add half of that amount, and hellos 80 or 100 bytes each second. Users that
+/// send seldom cause no more, because the trunk keeps its credit.
 ///
 /// Catches: a management packet sent for less data than VMSS; credit that is lost while no packet
 /// waits; a datagram longer than necessary.
 #[test]
-fn what_a_trunk_adds_is_a_twentieth_of_what_users_send() {
+fn the_overhead_of_a_trunk_is_a_twentieth_of_the_user_bytes() {
     for (v6, thousandths, each) in [(false, 50, 74), (true, 65, 94)] {
         let mut world = World::new(v6);
         world.run(20, |_, _| true);

@@ -31,7 +31,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// `across` tells which program redirects bypassed frames to the other host's cable.
+    /// `across` selects the program that redirects bypassed frames to the other host's cable.
     pub(crate) fn new(mtu: u32, across: Across) -> Option<Self> {
         let network = Network::new(mtu)?;
         for (host, name) in [(&network.client, "c0"), (&network.server, "s0")] {
@@ -177,7 +177,7 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// A stand-in for a gateway that is not there.
+    /// A placeholder while no gateway runs.
     pub(crate) fn absent() -> Self {
         let memory = PacketMemory::new(PACKETS, 2_048).unwrap();
         Self {
@@ -237,7 +237,7 @@ impl Gate {
     }
 }
 
-/// Every kind of frame that a wire carries.
+/// Every kind of frame that must cross between the ports.
 pub(crate) fn frames() -> Vec<Vec<u8>> {
     let fill = |len| (0..len).map(|i| u8::try_from(i % 251).unwrap()).collect::<Vec<u8>>();
     let v4 = [

@@ -1,4 +1,4 @@
-//! Hosts on virtual cables for live tests. A host is a thread in its own network namespace; the
+//! Hosts on virtual cables for live tests. A host is a thread in its own network namespace. The
 //! namespace ends with the thread.
 
 #![expect(unsafe_code, reason = "system calls that no library offers safely")]
@@ -27,7 +27,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// A host without interfaces; fails if the process may not create a namespace.
+    /// A host without interfaces. Fails if the process may not create a namespace.
     pub(crate) fn new() -> io::Result<Self> {
         let (jobs, todo) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
         let (born, ready) = mpsc::channel();

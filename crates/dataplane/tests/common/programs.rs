@@ -1,5 +1,5 @@
-//! BPF programs that tests attach beside the gateway: foreign ones, and those of an earlier version
-//! of Tidegate (commit ae462d3).
+//! BPF programs that tests attach in addition to the gateway's: foreign programs, and programs of
+//! an earlier version of Tidegate (commit ae462d3).
 
 use aya::maps::{Array, DevMap, Map, MapData};
 use aya::programs::links::FdLink;
@@ -10,7 +10,7 @@ use tidegate_dataplane::Interface;
 use tidegate_dataplane::fail_to_wire::Mode;
 
 static FOREIGN: &[u8] = include_bytes_aligned!("../../../../bpf/foreign.bpf.o");
-/// The BPF objects that commit ae462d3 had built in.
+/// The BPF objects that were part of Tidegate at commit ae462d3.
 static WIRE: &[u8] = include_bytes_aligned!("../objects/ae462d3/wire.bpf.o");
 static SWALLOW: &[u8] = include_bytes_aligned!("../objects/ae462d3/swallow.bpf.o");
 

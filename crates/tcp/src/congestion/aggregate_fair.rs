@@ -2,15 +2,15 @@
 //!
 //! Law, in segments: above the threshold the window grows by `g = a * rtt^2` per round trip, with
 //! `a = omega / (n * mean^2)`. Here `mean` is the mean round-trip time of the `n` connections of
-//! the aggregate. If losses hit all equally often, the rate of a connection is `g / rtt^2` times a
-//! constant, hence equal for all. `omega = n` makes them together as fast as `n` connections with
-//! the mean round-trip time, `omega = 1` as fast as one. Slow start and reductions are Reno's.
-//! Until the aggregate is known, `g = 1`.
+//! the aggregate. If losses hit all connections equally often, the rate of a connection is `g /
+//! rtt^2` times a constant, so all rates are equal. With `omega = n`, the aggregate is as fast as
+//! `n` connections with the mean round-trip time. With `omega = 1`, it is as fast as one such
+//! connection. Slow start and reductions are those of Reno. Until the aggregate is known, `g = 1`.
 //!
-//! Source: `aggregates`, section 5: `g(rtt) = (rtt / mean)^2`, here with `omega = n`; the text says
-//! "one connection", which is `omega = 1`.
-//! Differs: an ACK adds at most one segment (the paper is silent), so the sender is never burstier
-//! than in slow start.
+//! Source: `aggregates`, section 5: `g(rtt) = (rtt / mean)^2`, here with `omega = n`; the text of
+//! the paper says "one connection", which is `omega = 1`.
+//! Differs: an ACK adds at most one segment, so the sender is never burstier than in slow start.
+//! The paper has no such limit.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ use super::{Ack, CongestionControl, Counting, Signal, Window, reno};
 parameters! {
     /// Rate of the whole aggregate.
     pub Config {
-        /// The aggregate is as fast as this many connections with the mean round-trip time. Default:
-        /// their number.
+        /// The aggregate is as fast as this many connections with the mean round-trip time.
+        /// Default: the number of its connections.
         omega: Option<Factor> = None;
     }
 }
@@ -89,7 +89,7 @@ mod tests {
     use super::super::toy_network::{Bottleneck, ToyNetwork};
     use super::*;
 
-    /// Growth of a window of ten segments with an ACK each.
+    /// Growth of a window of ten segments, if each segment gets an ACK.
     fn growth(config: &Config, rtt_ms: u64, mean_ms: u64, connections: u32) -> f64 {
         let mut control = config.build(Counting::RFC);
         control.on_aggregate(Duration::from_millis(mean_ms), connections);
@@ -105,7 +105,8 @@ mod tests {
     fn it_grows_with_the_square_of_the_round_trip_time() {
         // g = omega / n * (rtt / mean)^2. The window grows while its own ACKs are counted, so the
         // exact result is w ln(1 + g / w), within half a percent of g here.
-        // Catches: rtt / mean without the square; omega left out; omega not kept within 1 to n.
+        // Catches: rtt / mean without the square; omega left out; omega that is not limited to 1 to
+        // n.
         let omega = |millionths| Config { omega: Some(Factor::from_millionths(millionths)) };
         let formula = Config::default();
         for (config, rtt, mean, n, expected) in [
@@ -125,7 +126,7 @@ mod tests {
     #[test]
     fn an_ack_adds_at_most_one_segment() {
         // (60 s / 10 ms)^2 would be 36 million segments per round trip.
-        // Catches: no cap.
+        // Catches: growth without a limit per ACK.
         let mut control = Config::default().build(Counting::LINUX);
         control.on_aggregate(Duration::from_millis(10), 1);
         let mut window = window(10, 0);
@@ -171,9 +172,10 @@ mod tests {
     }
 
     #[test]
-    fn under_losses_that_are_equally_frequent_rates_are_equal_where_reno_is_biased() {
-        // The rate is 1.5 T g / rtt^2 segments. Between 50 and 600 ms Reno differs by 144 to 1.
-        // Here the rates are equal, and as fast as a Reno connection with the mean round-trip time.
+    fn with_equally_frequent_losses_rates_are_equal_at_any_round_trip_time() {
+        // The rate is 1.5 T g / rtt^2 segments. The rates of two Reno connections with 50 and 600
+        // ms differ by 144 to 1. Here the rates are equal, and as fast as a Reno connection with
+        // the mean round-trip time.
         // Catches: g = rtt / mean; the mean of the aggregate left out.
         let mean = 0.2625;
         let fair = rates(&|| Box::new(Config::default().build(Counting::RFC)), &|rtt| {

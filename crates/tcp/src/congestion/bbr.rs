@@ -12,8 +12,8 @@
 //! | probe bandwidth | 5/4, 3/4, and six times 1 | gain 2 | one `min_rtt` for each gain |
 //! | probe RTT | 1 | 4 segments | 200 ms, when `min_rtt` is 10 s old |
 //!
-//! Losses do not reduce the rate, unless they look like a policer's ([`policed`]). At the start of
-//! a recovery no more is sent than is delivered.
+//! Losses do not reduce the rate, unless a policer seems to cause them ([`policed`]). At the start
+//! of a recovery, the sender sends no more than is delivered.
 //!
 //! Source: Linux, `tcp_bbr.c`.
 //! Differs: times are exact, not jiffies, and windows are bytes. Delayed ACKs are not recognised.
@@ -515,7 +515,8 @@ impl Bbr {
     }
 }
 
-/// A window per round-trip time, or per millisecond if it is unknown, at the gain of startup.
+/// The initial pacing rate: one window per round-trip time, multiplied by the gain of startup. An
+/// unknown round-trip time counts as one millisecond.
 fn initial_rate(window: &Window, rtt: Option<Duration>) -> Rate {
     let rtt = rtt.unwrap_or(NOMINAL_RTT).max(Duration::from_micros(1));
     let bits = u128::from(window.congestion) * 8 * 1_000_000_000 / rtt.as_nanos();
@@ -531,7 +532,7 @@ fn paced(bandwidth: u64, gain: Gain) -> Rate {
 const PHASES: u64 = 8;
 /// Least number of segments in flight, also while probing for the round-trip time.
 const LEAST: u64 = 4;
-/// `TCP_INIT_CWND`.
+/// Initial window in segments (Linux, `TCP_INIT_CWND`).
 const INITIAL: u64 = 10;
 /// Rounds without growth by a quarter after which the pipe counts as full.
 const FULL_ROUNDS: u32 = 3;
@@ -545,7 +546,7 @@ const EXCESS_SEGMENTS: u64 = 1 << 20;
 const SLOW: u64 = 1_200_000;
 /// Largest burst in bytes: a GSO super-packet without its headers.
 const LARGEST_BURST: u64 = 65_536 - 1 - 320;
-/// Stands for the round-trip time before the first measurement.
+/// Assumed round-trip time before the first measurement.
 const NOMINAL_RTT: Duration = Duration::from_millis(1);
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! A constant rate that ignores losses, marks and ACKs, for senders that ignore congestion.
 //!
-//! The window never limits the sender, but pacing at `rate` does. With the profile detail `ignores_window`,
-//! the peer's window does not limit it either. Such a sender tests the protection that a gateway gives to
-//! other flows.
+//! The window never limits the sender, but pacing at `rate` does. With the profile detail
+//! `ignores_window`, the peer's window does not limit the sender either. Such a sender tests the
+//! protection that a gateway gives to other flows.
 //!
 //! Source: RFC 2914, section 3.2 (unresponsive flows).
 
@@ -55,7 +55,7 @@ mod tests {
 
     /// Catches: a timeout that leaves one segment, after which the sender waits for an ACK.
     #[test]
-    fn no_signal_makes_it_slower() {
+    fn no_loss_mark_or_timeout_reduces_the_rate() {
         let mut control = Config { rate: Rate::from_mbps(25) }.build(Counting::RFC);
         let mut window = Window { congestion: 14_600, threshold: 0, segment: 1_460, floor: 2_920 };
         for signal in [Signal::Loss, Signal::Echo, Signal::Timeout { again: true }] {

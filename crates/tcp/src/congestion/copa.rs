@@ -1,19 +1,21 @@
 //! Copa: a target number of packets in the queue, measured by the delay that they add.
 //!
-//! Law: the window moves towards `1 / delta` segments in the queue, faster the longer it has moved the same
-//! way (`law.rs`). It is paced at the window in a standing round-trip time (`path.rs`).
+//! Law: the window moves towards `1 / delta` segments in the queue. It moves faster the longer it
+//! has moved in one direction (`law.rs`). The pacing rate is one window per standing round-trip
+//! time, the least one of the last half round trip (`path.rs`).
 //!
 //! Source: Copa (NSDI 2018), section 2.1.
 //!
 //! Differs:
-//! - It does not compete with cross traffic that fills the queue (section 2.2).
-//! - It is paced at the window in one standing round-trip time, not in half of one. A segment that is sent
-//!   earlier would wait on the path.
-//! - A loss leaves half of the bytes in flight, and the window stays so until the loss is repaired. Routers
-//!   may drop packets before the queue that Copa measures is long. A timeout starts slow start.
-//! - With segments further apart than `SELDOM`, the target is at least two. A receiver may delay the ACK
-//!   of each such segment. With a target of one, that delay looks like the target queue, and keeps the
-//!   window small.
+//! - This Copa does not compete with cross traffic that fills the queue (section 2.2).
+//! - The pacing rate is one window per standing round-trip time, not two windows. A segment that is
+//!   sent earlier would wait on the path.
+//! - A loss sets the window to half of the bytes in flight. The window does not change until the
+//!   loss is repaired. Routers may drop packets before the queue that Copa measures is long. A
+//!   timeout starts slow start.
+//! - If segments are further apart than `SELDOM`, the target is at least two segments. A receiver
+//!   may delay the ACK of each such segment. With a target of one segment, this delay looks like a
+//!   queue of the target length, and keeps the window small.
 //!
 //! Trunks with epochs use the same law, with other measurements.
 
@@ -38,7 +40,7 @@ parameters! {
     pub Config {
         /// Target of segments in the queue, 1 / delta.
         target: NonZeroU32 = NonZeroU32::MIN.saturating_add(1);
-        /// Part of the bytes in flight that a loss or an echo leaves as the window.
+        /// Window after a loss or an ECN-Echo, as a part of the bytes in flight.
         after_loss: Factor = Factor::from_millionths(500_000), in ..=Factor::ONE;
     }
 }
@@ -114,8 +116,8 @@ impl Copa {
     /// Target of segments in the queue.
     ///
     /// If each ACK waits for the receiver's timer `d`, the queue seems to be `d` long. The window that the
-    /// law finds for it sends `wait` segments in each `d`. From two on, the next segment arrives before the
-    /// timer expires.
+    /// law finds for it sends `wait` segments in each `d`. With two segments or more, the next
+    /// segment arrives before the timer expires.
     fn wait(&self, window: &Window) -> u64 {
         let target = u64::from(self.config.target.get());
         // segment / rate > SELDOM, where the rate is window / standing
@@ -129,8 +131,8 @@ impl Copa {
         let law = self.law.take().filter(|it| it.window() == window.congestion);
         let packets = Packets { bytes: window.segment, wait: self.wait(window) };
         let slow_start = std::mem::take(&mut self.slow_start);
-        let anew = || Law::new(now, packets, window.congestion, slow_start);
-        (self.law.insert(law.unwrap_or_else(anew)), &self.path)
+        let begin = || Law::new(now, packets, window.congestion, slow_start);
+        (self.law.insert(law.unwrap_or_else(begin)), &self.path)
     }
 }
 
@@ -138,7 +140,8 @@ impl Copa {
 /// (Linux 6.12, `TCP_DELACK_MIN`, 40 ms).
 const SELDOM: Duration = Duration::from_millis(20);
 
-/// Segments for one ACK of a receiver that delays ACKs (RFC 5681, section 4.2).
+/// Number of segments that one ACK acknowledges if the receiver delays ACKs (RFC 5681, section
+/// 4.2).
 const FOR_ONE_ACK: u64 = 2;
 
 /// Time for which the least round-trip time is remembered (Copa, section 2.1).
@@ -169,9 +172,10 @@ mod tests {
         pipe.run(Duration::from_secs(20))
     }
 
-    /// Catches: an ignored target; twice the pace; the window of slow start kept.
+    /// Catches: a target without effect; a doubled pacing rate; a window that stays as large as in
+    /// slow start.
     #[test]
-    fn it_fills_the_path_and_keeps_its_queue_short() {
+    fn copa_fills_the_path_and_keeps_its_queue_short() {
         for target in [1, 2, 4] {
             let (rates, queue) = run(1, target);
             let wait = f64::from(target);
@@ -180,7 +184,7 @@ mod tests {
         }
     }
 
-    /// Catches: no threshold, so that a new law begins with slow start.
+    /// Catches: a law that always begins with slow start, because the threshold is ignored.
     #[test]
     fn two_share_the_path() {
         let (rates, queue) = run(2, 2);
@@ -196,9 +200,10 @@ mod tests {
         Ack { now, rtt, flight_before: 1 << 20, ..acknowledged(SEGMENT) }
     }
 
-    /// Catches: growth while losses are repaired; slow start after a loss, none after a timeout.
+    /// Catches: growth while losses are repaired; slow start after a loss; no slow start after a
+    /// timeout.
     #[test]
-    fn a_loss_leaves_half_until_it_is_repaired_and_a_timeout_begins_anew() {
+    fn a_loss_halves_the_window_until_it_is_repaired_and_a_timeout_starts_slow_start() {
         let (mut control, mut window) = (build(2), window(100, u64::MAX));
         control.on_ack(&mut window, &ack(50, 50));
         assert_eq!(window.congestion, 101 * SEGMENT);
@@ -216,7 +221,7 @@ mod tests {
         assert_eq!(window.congestion, window.floor + 2 * SEGMENT);
     }
 
-    /// Catches: a pause counted as time in which little arrived.
+    /// Catches: a pause that counts as time in which few bytes arrived.
     #[test]
     fn a_pause_does_not_make_the_path_slow() {
         let (mut control, mut window) = (build(2), window(100, 100 * SEGMENT));
@@ -229,8 +234,9 @@ mod tests {
         assert!(window.congestion > before / 2, "{before} to {}", window.congestion);
     }
 
-    /// Milliseconds until the window is 40 segments, after `seldom` ms with a segment every `delay` + 60 ms. The path has an
-    /// RTT of 50 ms. The receiver answers every second segment, and a single one after `delay` ms.
+    /// Milliseconds until the window is 40 segments, after `seldom` ms with a segment every `delay`
+    /// + 60 ms. The path has an RTT of 50 ms. The receiver answers every second segment, and a
+    /// single segment after `delay` ms.
     fn grown_after(target: u32, delay: u64, seldom: u64) -> Option<u64> {
         let (mut control, mut window) = (build(target), window(10, u64::MAX));
         let mut receiver = Delaying { delay, ..Delaying::default() };
@@ -265,11 +271,11 @@ mod tests {
     #[derive(Default)]
     struct Delaying {
         delay: u64,
-        /// Times at which segments were sent that are under way.
+        /// Send times of the segments in flight.
         coming: Vec<u64>,
-        /// Times at which segments were sent that wait for their ACK.
+        /// Send times of the received segments whose ACK is delayed.
         waiting: Vec<u64>,
-        /// ACKs under way: time of arrival, bytes, and the time at which the newest segment was sent.
+        /// ACKs in flight: time of arrival, bytes, and the send time of the newest segment.
         acks: Vec<(u64, u64, u64)>,
     }
 
@@ -302,9 +308,10 @@ mod tests {
         }
     }
 
-    /// Catches: a target of one segment is kept while the receiver delays each ACK (9 s in place of 0.6).
+    /// Catches: a target of one segment while the receiver delays each ACK. The window then needs 9
+    /// s in place of 0.6 s.
     #[test]
-    fn acks_that_are_delayed_one_by_one_do_not_hold_it_down() {
+    fn delayed_acks_for_single_segments_do_not_keep_the_window_small() {
         for target in [1, 2] {
             for (delay, seldom) in [(40, 1_000), (40, 1_200), (40, 1_700), (100, 1_000)] {
                 let grown = grown_after(target, delay, seldom);
@@ -313,9 +320,9 @@ mod tests {
         }
     }
 
-    /// Catches: a pace by the round-trip time with the queue of a burst in it.
+    /// Catches: a pacing rate computed from a round-trip time that contains the queue of a burst.
     #[test]
-    fn it_is_paced_at_its_window_in_a_standing_round_trip_time() {
+    fn the_pacing_rate_is_one_window_per_standing_round_trip_time() {
         let (mut control, mut window) = (build(2), window(10, u64::MAX));
         assert_eq!(control.pacing_rate(&window), None);
         control.on_ack(&mut window, &ack(50, 50));

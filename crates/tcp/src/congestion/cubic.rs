@@ -6,10 +6,10 @@
 //! Each acknowledged segment adds `(target - cwnd) / cwnd`, with `target = W(t + rtt)` between
 //! `cwnd` and `1.5 cwnd`. The window is at least `W_est`, the mean window of Reno. `W_est` grows by
 //! `3 (1 - beta) / (1 + beta)` segments per round trip up to the window before the reduction, and
-//! by one beyond.
+//! by one segment per round trip above it.
 //!
-//! A reduction leaves `beta`. If the window was smaller than at the previous reduction, `W_max` is
-//! reduced further (fast convergence). The first slow start is HyStart++'s.
+//! A reduction multiplies the window by `beta`. If the window was smaller than at the previous
+//! reduction, `W_max` is reduced further (fast convergence). The first slow start uses HyStart++.
 //!
 //! Source: RFC 9438, section 4 (the window before the reduction is kept in bytes); RFC 9406
 //! (`hystart`); RFC 8511 (`beta_ecn`).
@@ -17,7 +17,7 @@
 //! - Times are integers in units of 2^-20 s, windows are integers in bytes.
 //! - The sender's profile selects the base of a reduction. RFC 9438 reduces from the bytes in
 //!   flight.
-//! - Linux differs from the RFC, hence from this, in `beta` (717/1024), in its older HyStart, and
+//! - Linux differs from the RFC and from this file in `beta` (717/1024), in its older HyStart, and
 //!   in growth by at least 5 % per round trip before the first loss.
 
 use std::time::Duration;
@@ -39,7 +39,7 @@ parameters! {
         beta_ecn: Factor = Factor::from_millionths(700_000), in ..=Factor::ONE;
         /// Fast convergence: a flow whose share shrinks yields faster.
         fast_convergence: bool = true;
-        /// The first slow start is HyStart++'s.
+        /// The first slow start uses HyStart++.
         hystart: bool = true;
     }
 }
@@ -80,7 +80,8 @@ struct CubicState {
     /// Height of the plateau in bytes. `None` before the first loss and after a timeout: the
     /// plateau is then the window at the start of congestion avoidance.
     w_max: Option<u64>,
-    /// The window before the last reduction; zero before the first, so that `W_est` is then Reno's.
+    /// The window before the last reduction. Zero before the first reduction, so that `W_est` grows
+    /// as in Reno.
     prior: u64,
     epoch: Option<Epoch>,
 }
@@ -206,7 +207,7 @@ impl Cubic {
 #[derive(Clone, Copy, Debug)]
 struct Curve {
     w_max: u64,
-    /// In ticks.
+    /// Time in ticks at which the curve reaches `w_max`.
     k: i64,
     /// `C` in bytes instead of segments, in units of 2^-20.
     steepness: i128,

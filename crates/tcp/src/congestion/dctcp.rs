@@ -1,9 +1,9 @@
 //! DCTCP: reduces the window in proportion to the marked bytes.
 //!
 //! Law: once per window, `alpha += gain * (marked - alpha)`. Here `marked` is the marked fraction
-//! of the bytes acknowledged in that window. ECN-Echo, once per window, leaves
-//! `cwnd * (1 - alpha / 2)`. A loss halves the window. Growth is Reno's. DCTCP needs accurate
-//! feedback: a receiver that repeats ECN-Echo until CWR makes `alpha` too large.
+//! of the bytes acknowledged in that window. ECN-Echo reduces the window to `cwnd * (1 - alpha /
+//! 2)`, at most once per window. A loss halves the window. The window grows as in Reno. DCTCP needs
+//! accurate feedback: a receiver that repeats ECN-Echo until CWR makes `alpha` too large.
 //!
 //! Source: RFC 8257, sections 3.3 to 3.5 (`alpha` begins at 1, the estimation gain is 1/16).
 //! Differs: `alpha` is kept in units of 2^-32 and never rounded up. Without marks it falls to
@@ -19,7 +19,7 @@ parameters! {
     pub Config {
         /// Weight of the newest window in the estimate.
         gain: Factor = Factor::from_millionths(62_500), in ..=Factor::ONE;
-        /// The estimate before the first window; at 1, all bytes are marked.
+        /// The estimate before the first window. With 1, all bytes count as marked.
         alpha: Factor = Factor::ONE, in ..=Factor::ONE;
     }
 }
@@ -49,7 +49,7 @@ pub(super) struct Dctcp {
     growth: Growth,
 }
 
-/// The value of `alpha` that stands for 1.
+/// The value of `alpha` for 1.
 const ALL: u64 = 1 << 32;
 
 impl CongestionControl for Dctcp {
@@ -127,7 +127,8 @@ mod tests {
     #[test]
     fn alpha_follows_the_marked_part_with_a_gain_of_a_sixteenth() {
         // RFC 8257, section 3.3: alpha = alpha * (1 - g) + g * M, from 1.
-        // Catches: a gain of an eighth; marked and acknowledged not reset; alpha from 0.
+        // Catches: a gain of an eighth; counters of marked and acknowledged bytes that are not
+        // reset; an alpha that begins at 0.
         let mut dctcp = dctcp();
         // The first ACK ends a window of one marked segment. Each later window has ten segments,
         // three of them marked: 1, then 1 - 0.7 / 16, and so on towards 0.3.
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn an_echo_takes_half_of_alpha_away_and_a_loss_half() {
+    fn an_echo_reduces_by_half_of_alpha_and_a_loss_by_half() {
         // RFC 8257, sections 3.3 and 3.4. Catches: cwnd * (1 - alpha); alpha applied to a loss.
         for (alpha, segments) in [(ALL, 50), (ALL / 2, 75), (ALL / 10, 95), (0, 100)] {
             let mut dctcp = dctcp();

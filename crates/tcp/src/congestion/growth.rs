@@ -20,7 +20,8 @@ pub enum Counting {
     Bytes {
         /// The most segments that one ACK may add in slow start: L of RFC 3465. Linux has no limit.
         limit: u32,
-        /// The same in the slow start after a timeout; RFC 3465 recommends 1.
+        /// The most segments that one ACK may add in the slow start after a timeout. RFC 3465
+        /// recommends 1.
         after_timeout: u32,
     },
 }
@@ -95,8 +96,8 @@ impl Pace {
 pub(super) struct Growth {
     counting: Counting,
     /// Remainder. With [`Counting::Bytes`]: bytes acknowledged towards the next segment. With
-    /// [`Counting::Acks`]: the fraction of a byte, times the window. At a [`Pace`]: the fraction of
-    /// a byte, in its units.
+    /// [`Counting::Acks`]: the fraction of a byte, times the window. With a [`Pace`]: the fraction
+    /// of a byte, in units of the pace.
     carried: u64,
     after_timeout: bool,
 }
@@ -127,7 +128,7 @@ impl Growth {
         if window.in_slow_start() { self.slow_start(window, ack.bytes) } else { ack.bytes }
     }
 
-    /// The bytes that an ACK for `bytes` counts as in congestion avoidance.
+    /// Number of bytes for which an ACK of `bytes` counts in congestion avoidance.
     pub(super) fn counted(&mut self, window: &Window, bytes: u64) -> u64 {
         self.after_timeout = false;
         match self.counting {

@@ -1,13 +1,13 @@
-//! HyStart++: leaves slow start before packets are lost.
+//! HyStart++: ends slow start before packets are lost.
 //!
-//! Law: the least round-trip time of a round exceeds that of the previous round by an eighth
-//! (clamped to 4 to 16 ms). Then growth is divided by four. After five such rounds slow start ends.
-//! If the round-trip time falls again, the increase was jitter, and slow start continues. This
-//! applies to the first slow start of a connection only.
+//! Law: if the least round-trip time of a round exceeds that of the previous round by an eighth
+//! (clamped to 4 to 16 ms), growth is divided by four. After five such rounds slow start ends. If
+//! the round-trip time falls again, the increase was jitter, and slow start continues. This applies
+//! to the first slow start of a connection only.
 //!
 //! Source: RFC 9406, sections 4.2 and 4.3, with its constants.
-//! Differs: the most that one ACK adds (L: 8 segments, or no limit with pacing) is the counting of
-//! the sender's profile, as in any slow start.
+//! Differs: the limit of growth per ACK (L: 8 segments, or none with pacing) is that of the
+//! sender's profile, as in any slow start.
 
 use std::time::Duration;
 
@@ -87,9 +87,9 @@ fn threshold(last: Duration) -> Duration {
 const MIN_RTT_THRESH: Duration = Duration::from_millis(4);
 const MAX_RTT_THRESH: Duration = Duration::from_millis(16);
 const MIN_RTT_DIVISOR: u32 = 8;
-/// `N_RTT_SAMPLE`.
+/// Least number of samples in a round (`N_RTT_SAMPLE`).
 const ENOUGH: u32 = 8;
-/// `CSS_ROUNDS`.
+/// Rounds of conservative slow start (`CSS_ROUNDS`).
 const ROUNDS: u32 = 5;
 
 #[cfg(test)]
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn eight_samples_are_needed() {
-        // Catches: seven, nine.
+        // Catches: a limit of seven or nine samples.
         let mut hystart = HyStart::default();
         round(&mut hystart, 0, 10, 100_000);
         let verdicts = round(&mut hystart, 1, 10, 130_000);
@@ -138,8 +138,8 @@ mod tests {
     }
 
     #[test]
-    fn slow_start_ends_after_five_rounds_counting_the_one_in_which_it_slowed_down() {
-        // Catches: four, six; the partial round not counted.
+    fn slow_start_ends_after_five_conservative_rounds() {
+        // Catches: an end after four or six rounds; a partial round that does not count.
         let mut hystart = HyStart::default();
         round(&mut hystart, 0, 10, 100_000);
         for number in 1..=4 {
@@ -150,9 +150,9 @@ mod tests {
     }
 
     #[test]
-    fn a_round_trip_time_below_where_it_slowed_down_means_that_it_was_jitter() {
+    fn a_lower_round_trip_time_resumes_full_slow_start() {
         // RFC 9406, section 4.2: slow start resumes, with HyStart++.
-        // Catches: `<=` in place of `<`; conservative slow start for good.
+        // Catches: `<=` in place of `<`; a conservative slow start that never ends.
         let mut hystart = HyStart::default();
         round(&mut hystart, 0, 10, 100_000);
         round(&mut hystart, 1, 10, 120_000);

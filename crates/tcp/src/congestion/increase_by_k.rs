@@ -2,10 +2,10 @@
 //!
 //! Law, in segments: above the threshold the window grows by `k` per round trip if `rtt >= from`,
 //! otherwise by one. The default of `from` is the mean round-trip time of the aggregate. Slow start
-//! and reductions are Reno's.
+//! and reductions are those of Reno.
 //!
 //! Source: `aggregates`, section 5, which names it as the alternative to growth by the square of
-//! the round-trip time. The paper prints no numbers, so the defaults are ours.
+//! the round-trip time. The paper prints no numbers, so the defaults are chosen here.
 //! Differs: an ACK adds at most one segment, as in `aggregate-fair`.
 
 use std::time::Duration;
@@ -68,7 +68,7 @@ impl CongestionControl for IncreaseByK {
     }
 }
 
-/// Stands for the mean until it is known; our choice.
+/// Assumed mean until the mean is known. Chosen.
 const UNKNOWN_MEAN: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
@@ -77,8 +77,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_long_grow_by_k_per_round_trip_and_the_short_by_one() {
-        // Catches: `>` in place of `>=`; `k` for all; a mean that overrides the configured `from`.
+    fn connections_with_a_long_round_trip_grow_by_k_and_others_by_one() {
+        // Catches: `>` in place of `>=`; `k` for all connections; a mean that overrides the
+        // configured `from`.
         let grown = |from: Option<u64>, mean_ms: u64, rtt_ms| {
             let config = Config { from: from.map(Duration::from_millis), ..Config::default() };
             let mut control = config.build(Counting::RFC);

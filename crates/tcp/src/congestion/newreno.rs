@@ -2,11 +2,11 @@
 //!
 //! Law: each ACK adds one segment below the threshold and `1 / cwnd` segments above it. This is one
 //! segment per round trip if every segment is acknowledged. A loss or ECN-Echo halves the window. A
-//! timeout sets the threshold to half of it, in whole segments.
+//! timeout sets the threshold to half of the window, in whole segments.
 //!
 //! Source: `aggregates`, section 2.2 (slow start from one segment, +1 per round trip, halving);
-//! ns-2 2.35, `tcp.cc` (`opencwnd`, `slowdown` with `precision_reduce_`). The sender does the fast
-//! recovery that gave NewReno its name (RFC 6582).
+//! ns-2 2.35, `tcp.cc` (`opencwnd`, `slowdown` with `precision_reduce_`). The fast recovery that
+//! gave NewReno its name (RFC 6582) is a part of the sender.
 //! Differs: the window is kept in bytes, and fractions of a byte in units of 2^-32; ns-2 has reals.
 
 use tidegate_base::Time;
@@ -15,7 +15,7 @@ use tidegate_base::parameters;
 use super::{Ack, CongestionControl, Counting, Signal, Window};
 
 parameters! {
-    /// No parameters: the papers print none.
+    /// No parameters, because the papers print none.
     pub Config {}
 }
 
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ack_counts_once_whatever_it_covers() {
+    fn an_ack_counts_once_for_any_number_of_bytes() {
         let mut window = window(1, 3 * SEGMENT);
         let mut newreno = newreno();
         let mut sizes = Vec::new();
@@ -91,7 +91,8 @@ mod tests {
             newreno.on_ack(&mut window, &acknowledged(4 * SEGMENT));
             sizes.push(window.congestion);
         }
-        // In segments 1, 2, 3, then +1/3, and + 1/(10/3) = 3/10, and + 1/(109/30) = 30/109.
+        // The window in segments is 1, 2, 3, then +1/3, and + 1/(10/3) = 3/10, and + 1/(109/30) =
+        // 30/109.
         let thirds = 10 * SEGMENT / 3;
         let tenths = 109 * SEGMENT / 30;
         assert_eq!(sizes[..2], [2 * SEGMENT, 3 * SEGMENT]);
@@ -103,7 +104,8 @@ mod tests {
     fn halving_is_exact_after_a_loss_and_in_segments_after_a_timeout() {
         // ns-2 keeps half of the window as a real, and half as an integer for the threshold. A
         // repeated timeout halves again.
-        // Catches: rounding to segments in every case; keeping the threshold on a repeated timeout.
+        // Catches: a window that is rounded to segments in every case; a threshold that a repeated
+        // timeout does not halve.
         let flight = 15 * SEGMENT;
         let timeout = |again| Signal::Timeout { again };
         for (signal, expected) in [
@@ -122,7 +124,7 @@ mod tests {
     fn it_adds_a_segment_per_round_trip() {
         let mut window = window(20, 0);
         let sizes = rounds(&mut newreno(), &mut window, 20, 1);
-        // Catches: dropping the carried fraction.
+        // Catches: a fraction that is not carried to the next ACK.
         let exact = equation_3(20, 20);
         assert!((38.5..=40.0).contains(&exact), "{exact}");
         assert!((real(sizes[19]) / real(SEGMENT) - exact).abs() < 0.02, "{}", sizes[19]);

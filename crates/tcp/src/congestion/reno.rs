@@ -7,8 +7,8 @@
 //!
 //! Source: RFC 5681, section 3.1 (windows, equations 2 to 4; a repeated timeout keeps the
 //! threshold); RFC 3465, section 2 (byte counting); RFC 8511, section 3 (`beta_ecn`).
-//! Differs: an ACK that crosses the threshold counts for slow start up to it and for congestion
-//! avoidance beyond, as in Linux. RFC 5681 leaves this open.
+//! Differs: an ACK may cross the threshold. Its bytes below the threshold count for slow start, and
+//! the other bytes for congestion avoidance, as in Linux. RFC 5681 leaves this open.
 
 use tidegate_base::{Factor, Time, parameters};
 
@@ -99,16 +99,17 @@ mod tests {
     }
 
     #[test]
-    fn delayed_acks_slow_it_down_only_where_acks_are_counted() {
-        // Each ACK covers two segments. RFC 3465, section 2.3: L = 2 makes up for it, L = 1 does not.
+    fn delayed_acks_slow_growth_only_if_acks_are_counted() {
+        // Each ACK covers two segments. RFC 3465, section 2.3: a limit of two segments per ACK
+        // compensates for this, and a limit of one segment does not.
         // Catches: `bytes.min(most)` without the limit; `Acks` counting bytes.
         let limit_1 = Counting::Bytes { limit: 1, after_timeout: 1 };
         for (counting, after) in [(Counting::RFC, 16), (limit_1, 12), (Counting::Acks, 12)] {
             let mut window = window(8, u64::MAX);
             assert_eq!(rounds(&mut reno(counting), &mut window, 1, 2), [after * SEGMENT]);
         }
-        // In congestion avoidance: one segment per window if bytes are counted, half of one if ACKs
-        // are.
+        // In congestion avoidance, the window grows by one segment per window if bytes are counted,
+        // and by half a segment if ACKs are counted.
         let grown = |counting| {
             let mut window = window(100, 0);
             rounds(&mut reno(counting), &mut window, 10, 2)[9] - 100 * SEGMENT
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn congestion_avoidance_adds_a_segment_per_round_trip_however_large_the_window() {
+    fn congestion_avoidance_adds_a_segment_per_round_trip_at_any_window() {
         // RFC 3465, section 2.1, gives exactly one segment. Equation 3 of RFC 5681 is a recurrence
         // in reals and gives slightly less. Without the carried remainder the window would not grow
         // above 1,460 segments (cwnd > mss^2), and 7 % would be missing at 100.
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_acks_cover_beyond_a_window_counts_for_the_next() {
+    fn bytes_acknowledged_beyond_a_window_count_for_the_next() {
         // 7,000 segments complete the windows of 100 to 154 segments (6,985), for any number of
         // segments per ACK.
         // Catches: forgetting `carried` when a window is complete.
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ack_across_the_threshold_counts_on_both_sides_of_it() {
+    fn an_ack_across_the_threshold_counts_for_both_phases() {
         let mut reno = reno(Counting::LINUX);
         let mut window = window(10, 12 * SEGMENT);
         reno.on_ack(&mut window, &acknowledged(4 * SEGMENT));
@@ -163,7 +164,8 @@ mod tests {
 
     #[test]
     fn after_a_timeout_one_ack_adds_one_segment_until_the_threshold() {
-        // RFC 3465, section 2.3: L = 1 in the slow start after a timeout.
+        // RFC 3465, section 2.3: in the slow start after a timeout, an ACK adds at most one
+        // segment.
         // Catches: `restart(false)` after a timeout.
         let mut reno = reno(Counting::RFC);
         let mut window = window(16, u64::MAX);
@@ -177,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_depends_on_the_signal() {
+    fn the_reduction_depends_on_the_kind_of_congestion_signal() {
         // RFC 5681, equation 4; RFC 8511, section 3: 0.8 for Reno; RFC 5681, section 3.1: a
         // repeated timeout keeps the threshold.
         let mut reno = Config { beta_ecn: Factor::from_millionths(800_000), ..Config::default() }
@@ -193,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_below_the_floor() {
+    fn no_reduction_goes_below_the_floor() {
         for signal in [Signal::Loss, Signal::Echo, Signal::Timeout { again: false }] {
             let mut window = Window { floor: 2 * SEGMENT, ..window(3, u64::MAX) };
             reno(Counting::RFC).on_signal(Time::ZERO, &mut window, 3 * SEGMENT, signal);
@@ -202,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ack_that_may_not_count_changes_nothing() {
+    fn an_ack_that_may_not_grow_the_window_changes_nothing() {
         let mut window = window(10, u64::MAX);
         let before = window;
         let ack = Ack { may_grow: false, ..acknowledged(2 * SEGMENT) };
@@ -225,12 +227,13 @@ mod tests {
     }
 
     #[test]
-    fn without_a_buffer_it_uses_three_quarters_of_a_link_and_all_of_it_with_one_of_a_window() {
+    fn reno_uses_three_quarters_of_a_link_without_a_buffer_and_all_with_a_buffer() {
         // The window moves between W / 2 and W. Without a buffer, W is the bandwidth-delay product,
-        // and the mean is three quarters of it. With a buffer as large as the product, W / 2 is the
-        // product. (SIGCOMM 2004 "Sizing Router Buffers", section 2.) Two segments of buffer add a
-        // percent.
-        // Catches: a window that grows by two segments or by half of one; halving twice.
+        // and the mean window is three quarters of it. With a buffer as large as the product, W / 2
+        // is the product. (SIGCOMM 2004 "Sizing Router Buffers", section 2.) Two segments of buffer
+        // add one percent.
+        // Catches: a window that grows by two segments or by half a segment; a window that is
+        // halved twice.
         let (_, used, _) = alone(link(2), 200, 500);
         assert!((0.74..0.79).contains(&used), "{used}");
         let (_, used, queue) = alone(link(101), 200, 500);
@@ -242,9 +245,10 @@ mod tests {
     }
 
     #[test]
-    fn losses_so_far_apart_give_the_mean_window_of_theory() {
-        // +1 per round trip and a halving every T: the window moves from W / 2 to W = 2 n, with
-        // mean 1.5 n. Here n is the number of round trips in T, without the one of recovery.
+    fn losses_at_long_intervals_give_the_theoretical_mean_window() {
+        // The window grows by one segment per round trip and halves every T. It moves from W / 2 to
+        // W = 2 n, with mean 1.5 n. Here n is the number of round trips in T, without the round
+        // trip of the recovery.
         let mut far = Bottleneck::new(Rate::from_mbps(10_000), 100_000);
         far.lose_every = Some(Duration::from_secs(10));
         let (pipe, _, _) = alone(far, 100, 200);

@@ -6,9 +6,9 @@
 //! `queued > gamma`.
 //!
 //! Source: Linux, `tcp_vegas.c` (doubling each round trip, window at the end of slow start, at
-//! least three samples in a round, losses as Reno's).
+//! least three samples in a round, reaction to losses as in Reno).
 //! Differs: `queued` is `cwnd - cwnd * base / rtt`, as in ns-3, rounded up to whole segments. Linux
-//! divides by `base`, which gives more when the queue is as long as the path.
+//! divides by `base` in place of `rtt`, so its result is larger.
 
 use std::time::Duration;
 
@@ -20,11 +20,11 @@ use super::{Ack, CongestionControl, Counting, Signal, Window};
 parameters! {
     /// Thresholds of the queue, in segments.
     pub Config {
-        /// The window grows if fewer segments are queued. Linux has 2, ns-2 has 1.
+        /// The window grows if fewer segments than this are queued. Linux has 2, ns-2 has 1.
         alpha: Factor = Factor::whole(2);
-        /// The window shrinks if more segments are queued. Linux has 4, ns-2 has 3.
+        /// The window shrinks if more segments than this are queued. Linux has 4, ns-2 has 3.
         beta: Factor = Factor::whole(4);
-        /// Slow start ends if more segments are queued.
+        /// Slow start ends if more segments than this are queued.
         gamma: Factor = Factor::ONE;
         /// In slow start the window doubles once per this many round trips. The paper of Vegas and ns-2
         /// have 2.
@@ -211,7 +211,8 @@ impl Vegas {
     }
 }
 
-/// With fewer samples in a round, all may be of delayed ACKs (Linux).
+/// Least number of samples in a round. With fewer samples, all may be those of delayed ACKs
+/// (Linux).
 const ENOUGH: u32 = 3;
 
 #[cfg(test)]
@@ -249,10 +250,11 @@ mod tests {
     }
 
     #[test]
-    fn a_round_changes_the_window_as_worked_out_by_hand() {
-        // The rows of ns-3's tests of Vegas: base 100 ms, alpha 2, beta 4, gamma 1. Queued are
-        // 38 - 35 > gamma: window 35 + 1, threshold one less; 5 - 4 = gamma: slow start;
-        // 60 - 29 > beta; 15 - 14 < alpha; 20 - 18 = alpha. The last one is ours: 40 - 36 = beta.
+    fn changes_of_the_window_agree_with_hand_calculations() {
+        // The rows of ns-3's tests of Vegas: base 100 ms, alpha 2, beta 4, gamma 1. The queued
+        // segments are 38 - 35 > gamma: window 35 + 1, threshold one less; 5 - 4 = gamma: slow
+        // start; 60 - 29 > beta; 15 - 14 < alpha; 20 - 18 = alpha. The last row is not from ns-3:
+        // 40 - 36 = beta.
         // Catches: `queued` rounded down; `<=` or `>=` in place of `<` and `>`; no segment added at
         // the end of slow start.
         for (segments, millis, threshold, expected) in [
@@ -272,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn with_few_samples_it_is_reno() {
+    fn with_few_samples_vegas_grows_like_reno() {
         let mut vegas = build();
         vegas.base = BASE;
         let mut window = window(20, 10 * SEGMENT);
@@ -296,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn alone_it_keeps_between_alpha_and_beta_in_the_queue_and_the_link_full() {
+    fn a_single_sender_keeps_alpha_to_beta_segments_queued_and_the_link_full() {
         // The bandwidth-delay product is 100 segments.
         // Catches: `base` that is never measured; a window that does not shrink above beta.
         let mut pipe = ToyNetwork::new(Bottleneck::new(Rate::from_kbps(11_680), 1_000));

@@ -1,22 +1,23 @@
 //! Vegas as in ns-2, with the weight `theta` of `itcp`.
 //!
-//! Law, once per round, in segments: `delta = expected - sent * base / rtt`, rounded to the
-//! nearest. Here `expected` is the number of segments in flight at the end of the round and `sent`
-//! the number sent in it. `base` is the least round-trip time ever, `rtt` the mean of this round.
+//! Law, once per round, in segments: `delta = expected - sent * base / rtt`, rounded to the nearest
+//! integer. Here `expected` is the number of segments in flight at the end of the round, and `sent`
+//! is the number of segments sent in the round. `base` is the least round-trip time ever measured,
+//! `rtt` the mean of this round.
 //!
 //! - Congestion avoidance: if `delta < theta * alpha`, each ACK of the next round adds
 //!   `theta / cwnd`. If `delta > theta * beta`, the window shrinks by `theta` at once.
-//! - Slow start doubles the window in every other round until `delta > theta * gamma`, and then
-//!   leaves 7/8 of it.
-//! - A loss leaves three quarters of the window, ECN-Echo a half.
+//! - Slow start doubles the window in every other round until `delta > theta * gamma`. Then it
+//!   reduces the window to 7/8.
+//! - A loss reduces the window to three quarters, and ECN-Echo to a half.
 //!
 //! Source: ns-2 2.35, `tcp-vegas.cc` (`recv`); `itcp`, section 3 (`theta`, there with
 //! `alpha = beta`).
 //! Differs:
 //! - The sender detects losses. The reduction to a half for a segment lost twice is left out.
 //! - A round continues through a recovery.
-//! - The SYN, which ns-2 lacks, gives no sample: it is shorter than data, and its `base` would stay
-//!   too low.
+//! - The SYN gives no sample; ns-2 has no SYN. Its round trip is shorter than that of data, so
+//!   `base` would stay too low.
 
 use std::time::Duration;
 
@@ -27,11 +28,11 @@ use super::{Ack, CongestionControl, Counting, Signal, Window};
 parameters! {
     /// Thresholds of the queue in segments, and the weight of the connection.
     pub Config {
-        /// The window grows if fewer segments are queued.
+        /// The window grows if fewer segments than this are queued.
         alpha: Factor = Factor::ONE;
-        /// The window shrinks if more segments are queued.
+        /// The window shrinks if more segments than this are queued.
         beta: Factor = Factor::whole(3);
-        /// Slow start ends if more segments are queued.
+        /// Slow start ends if more segments than this are queued.
         gamma: Factor = Factor::ONE;
         /// The weight. It may change during the connection.
         theta: Factor = Factor::ONE;
@@ -171,7 +172,7 @@ fn outstanding(window: &Window, ack: &Ack) -> u64 {
     ack.sent.saturating_sub(ack.acknowledged) / window.segment + 1
 }
 
-/// `expected - sent * base / rtt`, rounded to the nearest; zero if negative.
+/// `expected - sent * base / rtt`, rounded to the nearest integer; zero if negative.
 fn delta(expected: u64, sent: u64, base: Duration, rtt: Duration) -> u64 {
     let (base, rtt) = (base.as_nanos(), rtt.as_nanos());
     let twice = 2 * u128::from(expected) * rtt + rtt;
@@ -187,16 +188,18 @@ mod tests {
     use super::super::toy_network::{Bottleneck, ToyNetwork, mean};
     use super::*;
 
-    /// The transmissions of ns-2, made by `make.sh` beside the file.
+    /// The transmissions of ns-2. The script `make.sh` in the folder of the file made them.
     const VECTORS: &str = include_str!("../../tests/vectors/ns2/golden.txt");
 
     #[test]
-    fn every_segment_leaves_when_it_does_in_ns_2() {
+    fn every_segment_departs_when_it_does_in_ns_2() {
         // At 0.8 Mbit/s and 100 ms, segments of 1,000 bytes with their headers take 10 ms each, and
         // the rest of a round trip 201.64 ms. The vector omits the first segment, which departs at
         // once.
-        // Catches: doubling in every round; doubling that begins one round earlier or later; the newest sample counted in the round
-        // it ends; 3/4 at the end of slow start; delta rounded down; the least sample for the mean.
+        // Catches: doubling in every round; doubling that begins one round earlier or later; a
+        // sample that counts in the round that it ends.
+        // Catches: a window of 3/4 at the end of slow start; delta rounded down; the least sample
+        // in place of the mean.
         for line in VECTORS.lines().filter_map(|line| line.strip_prefix("Vegas ")) {
             let (settings, trace) = line.split_once('|').unwrap();
             let window: u64 = settings.split(' ').next().unwrap().parse().unwrap();
@@ -219,8 +222,8 @@ mod tests {
     #[test]
     fn delta_is_rounded_to_the_nearest_segment() {
         // int((expected / base - sent / rtt) * base + 0.5), base 100 ms: 20 - 20 * 100 / 108 =
-        // 1.48; at 108.3 ms 1.53. If fewer are sent than expected, the difference counts as queued.
-        // If more are sent, nothing is queued.
+        // 1.48; at 108.3 ms 1.53. If fewer segments are sent than expected, the difference counts
+        // as queued. If more segments are sent, nothing is queued.
         let delta = |expected, sent, micros| {
             delta(expected, sent, Duration::from_millis(100), Duration::from_micros(micros))
         };
@@ -249,9 +252,9 @@ mod tests {
     }
 
     #[test]
-    fn a_window_of_as_many_segments_as_the_weight_grows() {
-        // Each of its ACKs adds a segment, as in slow start. Catches: slow start that is recognised by the
-        // growth per ACK.
+    fn a_window_with_as_many_segments_as_the_weight_grows() {
+        // Here each ACK adds a segment, as in slow start. Catches: a test for slow start that looks
+        // at the growth per ACK.
         let config = Config { theta: Factor::whole(8), ..Config::default() };
         let mut control = config.build(Counting::RFC);
         let mut window = window(8, 8);
@@ -267,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_leaves_three_quarters() {
+    fn a_loss_reduces_the_window_to_three_quarters() {
         let left = |signal, segments: u64| {
             let mut window = window(segments, u64::MAX);
             let mut control = Config::default().build(Counting::RFC);
@@ -280,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn alone_it_keeps_one_to_three_segments_in_the_queue() {
+    fn a_single_sender_keeps_one_to_three_segments_queued() {
         let mut pipe = ToyNetwork::new(Bottleneck::new(Rate::from_kbps(11_680), 1_000));
         let control = Config::default().build(Counting::RFC);
         pipe.add(Box::new(control), Duration::from_millis(100), 2, Duration::ZERO);
@@ -292,17 +295,17 @@ mod tests {
         assert!((101.0..=105.0).contains(&mean), "{mean}");
     }
 
-    /// Runs two connections with `alpha = 1`, the second after `gap`. If `told`, both know the
+    /// Runs two connections with `alpha = 1`, the second after `gap`. If `know_path`, both know the
     /// round-trip time of the path. Returns their shares of the bytes delivered in 30 s, a minute
     /// after the second started.
-    fn shares(weights: [u32; 2], beta: u32, told: bool, gap: Duration) -> [f64; 2] {
+    fn shares(weights: [u32; 2], beta: u32, know_path: bool, gap: Duration) -> [f64; 2] {
         // The path of `itcp`, section 5.
         let (link, delay) = (Rate::from_mbps(10), Duration::from_millis(42));
         let mut pipe = ToyNetwork::new(Bottleneck::new(link, 10_000));
         for (number, theta) in (0..).zip(weights) {
             let (beta, theta) = (Factor::whole(beta), Factor::whole(theta));
             let mut control = Config { beta, theta, ..Config::default() }.build(Counting::RFC);
-            if told {
+            if know_path {
                 control.base = delay + link.time_for(Bytes(SEGMENT));
             }
             pipe.add(Box::new(control), delay, 2, gap * number);
@@ -314,7 +317,7 @@ mod tests {
 
     #[test]
     fn weights_of_1_and_3_share_1_to_3_if_both_know_the_path() {
-        // A002-1: within 10 %, `alpha = beta = 1`.
+        // A002-1 (shares in proportion to weights): within 10 %, with `alpha = beta = 1`.
         // Catches: theta left out of the step, of `alpha` or of `beta`.
         for weights in [[1, 3], [3, 1]] {
             let [one, other] = shares(weights, 1, true, Duration::from_millis(7));
@@ -342,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn with_alpha_equal_to_beta_a_latecomer_finds_the_path_and_with_a_dead_band_it_does_not() {
+    fn a_late_connection_finds_the_path_only_if_alpha_equals_beta() {
         // With alpha = beta, whole steps empty the queue at times, and a late connection sees the
         // path without it. Between theta and 3 theta queued segments the window does not move.
         // Weights of 1 and 3 then share 1:1.6 if started together, and 1:1.9 half a minute apart.

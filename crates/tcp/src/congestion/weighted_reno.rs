@@ -1,16 +1,17 @@
 //! Weighted Reno: one connection with the share of several Reno connections.
 //!
 //! Law, in segments: above the threshold the window grows by `w` in a round trip. A loss, ECN-Echo
-//! or timeout sets `ssthresh = flight (1 - 1 / (2w))`: one of `w` connections halves its part.
-//! Under random loss of probability `p`, growth and reduction balance at `cwnd = w sqrt(2 / p)`, so
-//! shares are `w_i / sum w`.
+//! or timeout sets `ssthresh = flight (1 - 1 / (2w))`, as if one of `w` connections halved its
+//! window. Under random loss of probability `p`, growth and reduction balance at `cwnd = w sqrt(2 /
+//! p)`, so shares are `w_i / sum w`.
 //!
 //! Source: `itcp`, section 3 (weights for controls other than Vegas); MulTCP (doi 10.48550/arXiv.cs/9808004).
 //!
 //! Differs:
-//! - Slow start is Reno's for any weight.
+//! - Slow start is that of Reno for any weight.
 //! - An ACK adds at most one segment.
-//! - A weight below one counts as one. Otherwise a reduction would leave less than half.
+//! - A weight below one counts as one. Otherwise a reduction would leave less than half of the
+//!   window.
 
 use tidegate_base::{Factor, Time, parameters};
 
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_start_and_small_windows_grow_by_a_segment_for_an_ack() {
+    fn an_ack_adds_at_most_one_segment_in_slow_start_and_at_small_windows() {
         // Catches: an ACK that adds several segments.
         let mut below = window(4, u64::MAX);
         assert_eq!(rounds(&mut build(10), &mut below, 2, 1), [8, 16].map(|it| it * SEGMENT));
@@ -104,8 +105,9 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_takes_the_half_of_one_of_its_connections() {
-        // Catches: a half for any weight; 1 / w; a repeated timeout; a threshold below the floor.
+    fn a_loss_reduces_by_half_of_one_connection() {
+        // Catches: a reduction by half for any weight; a reduction by 1 / w; a repeated timeout
+        // that reduces the threshold again; a threshold below the floor.
         let left = |theta: Factor, signal| {
             let mut window = window(60, 77 * SEGMENT);
             let config = Config { theta };
@@ -144,8 +146,9 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_in_proportion_to_weights_where_losses_hit_packets_alike() {
-        // A002-10: within 15 % on a full link. Each sender loses one packet in 1,000.
+    fn shares_follow_weights_if_losses_hit_all_packets_equally() {
+        // A002-10 (weighted Reno: shares follow weights): within 15 % on a full link. Each sender
+        // loses one packet in 1,000.
         // Catches: a reduction or growth without the weight.
         for weights in [&[1, 2][..], &[1, 3], &[5, 2], &[1, 10], &[1, 2, 5, 10]] {
             let errors = errors(weights, 10_000, Some(1_000));
@@ -154,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_that_hits_all_at_once_gives_the_square_of_the_weight() {
+    fn simultaneous_losses_give_shares_by_the_square_of_the_weight() {
         // A limit of the law. If all senders lose one packet in T round trips, growth by w T
         // balances a loss of cwnd / 2w at cwnd = 2 w^2 T. Then weights of 1:3 share 1:9.
         let errors = errors(&[1, 3], 100, None);

@@ -1,20 +1,20 @@
 //! Weighted Vegas: shares in proportion to weights.
 //!
 //! Law: Vegas with steps and thresholds times `theta`. Once per round trip the window grows by
-//! `theta` segments if fewer than `theta * alpha` of its own are queued, and shrinks by `theta` if
-//! more are. A connection behaves like `theta` connections of Vegas: its share of a link is
-//! `theta_i / sum theta`.
+//! `theta` segments if fewer than `theta * alpha` segments of the connection are queued. It shrinks
+//! by `theta` segments if more are queued. A connection behaves like `theta` connections of Vegas:
+//! its share of a link is `theta_i / sum theta`.
 //!
 //! Source: `itcp`, section 3 (`alpha = beta`, steps and thresholds, equation 3); Linux,
 //! `tcp_vegas.c`, for details that the paper leaves open, as in `vegas`.
 //!
 //! Differs:
-//! - The paper prints no `alpha`; 2 is Linux's.
-//! - Queued bytes are compared, not whole segments. Otherwise 1.1 and 2 queued segments would be
-//!   equal, and rates would differ by as much.
-//! - A step does not pass `theta * alpha`. Whole steps oscillate around it by `theta`: the queue is
-//!   half as long again, and shares of small windows are up to 15 % off. `step = "whole"` is the
-//!   paper's rule.
+//! - The paper states no `alpha`. The value 2 is the value of Linux.
+//! - Queued bytes are compared, not whole segments. Otherwise 1.1 and 2 queued segments would count
+//!   as equal, and the rates of two connections could differ by this factor.
+//! - A step ends at `theta * alpha`. Whole steps would oscillate around this target by `theta`. The
+//!   queue would be 50 % longer, and the shares of small windows would be up to 15 % wrong. `step =
+//!   "whole"` is the paper's rule.
 //! - Slow start compares the least round-trip time of a round with the window at the time when its
 //!   first packet was sent. It ends with the unqueued part of that window. Linux takes the window
 //!   at the end of the round, which is two to four times as large, and the queue then needs a round
@@ -139,14 +139,15 @@ mod tests {
         let mut control = build(1, Step::Whole);
         control.set_weight(Factor::whole(3));
         assert_eq!(after_a_round(control, 66, 109), 69.0);
-        // 2.5: 5 segments of 55; a window may hold a fraction of a segment.
+        // With theta = 2.5, 5 of 55 segments are the target. A window may hold a fraction of a
+        // segment.
         let mut control = build(1, Step::Whole);
         control.set_weight(Factor::from_millionths(2_500_000));
         assert_eq!(after_a_round(control, 55, 109), 57.5);
     }
 
     #[test]
-    fn a_bounded_step_goes_no_further_than_what_is_to_be_queued() {
+    fn a_bounded_step_ends_at_the_queue_target() {
         // At 109 ms, 66 * (1 - 100 / 109) = 5.45 of 66 segments are queued, and the target is 6.
         // Catches: steps that are not bounded; a step beyond theta.
         for (millis, expected) in
@@ -196,8 +197,9 @@ mod tests {
     }
 
     #[test]
-    fn whole_steps_miss_shares_where_a_window_is_few_of_them() {
-        // The reason for the default: with the paper's steps the shares of 2 and 10 are 15 % off.
+    fn whole_steps_miss_the_shares_of_small_windows() {
+        // The reason for the default: with the paper's steps, the shares of the weights 2 and 10
+        // are 15 % wrong.
         let (whole, queue, _) = errors(&[2, 10], 100, Step::Whole);
         assert!(whole[0].abs() > 0.1 && queue > 30.0, "{whole:?} {queue}");
         let (bounded, queue, _) = errors(&[2, 10], 100, Step::Bounded);
@@ -223,11 +225,11 @@ mod tests {
     }
 
     #[test]
-    fn slow_start_ends_with_what_the_path_holds_however_deep_the_buffer() {
-        // After three seconds the queue of a late end of slow start still stands. The second
-        // connection takes it for a part of the path, and 1:3 becomes 1:20 to 1:99.
-        // Catches: the window at the end of slow start in place of the window in flight at the
-        // sample.
+    fn slow_start_ends_at_the_window_of_the_path_for_any_buffer() {
+        // If slow start ends late, its queue still stands after three seconds. The second
+        // connection counts this queue as a part of the path, and 1:3 becomes 1:20 to 1:99.
+        // Catches: a slow start that ends with the present window, in place of the window in flight
+        // at the sample.
         for (kbps, millis) in [(20_000, 40), (11_680, 100)] {
             let (link, delay) = (Rate::from_kbps(kbps), Duration::from_millis(millis));
             let (ratio, window) = late([1, 3], link, delay, Duration::from_secs(3));
@@ -238,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_latecomer_takes_the_queue_of_the_first_for_a_part_of_the_path() {
+    fn a_late_connection_counts_the_queue_of_the_first_as_path() {
         // The bias of Vegas itself, in the fluid model. With a queue Q the first connection has the
         // share 2 w_1 / Q, and the second 2 w_2 / (Q - 2 w_1). Their sum is one.
         // Catches: a base that is measured again; a base that is shared.

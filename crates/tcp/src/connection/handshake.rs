@@ -5,10 +5,10 @@
 use std::time::Duration;
 
 use tidegate_base::Time;
-use tidegate_base::packet::{Ecn, TcpFlags, TcpSegment};
+use tidegate_base::packet::{Ecn, LEAST_MSS, TcpFlags, TcpSegment};
 
 use super::{Connection, MOST_SYNS, State};
-use crate::profile::{Config, Details, EcnMode, LEAST_MSS, Recovery};
+use crate::profile::{Config, Details, EcnMode, Recovery};
 use crate::segment::Segment;
 use crate::sender::{Agreed, Cx};
 
@@ -65,7 +65,7 @@ impl Handshake {
         self.sent > MOST_SYNS
     }
 
-    /// A SYN departs. Returns true if it is the first.
+    /// Notes that a SYN departs. Returns `true` if it is the first.
     pub(super) fn sent(&mut self, now: Time, details: &Details) -> bool {
         self.waiting = false;
         self.deadline = now + syn_timeout(details, self.backoff);
@@ -85,14 +85,14 @@ impl Handshake {
         }
     }
 
-    /// The peer did not receive the SYN.
+    /// Repeats the SYN, because the peer did not receive it.
     pub(super) fn again(&mut self) {
         self.waiting = true;
     }
 
-    /// The peer was not listening before. The next SYN counts as the second, but waits as long as
-    /// the first did.
-    pub(super) fn anew(&mut self) {
+    /// Repeats the SYN at once, because the peer did not listen before. This SYN counts as the
+    /// second. The wait for its answer is as long as for the first SYN.
+    pub(super) fn retry_at_once(&mut self) {
         (self.waiting, self.backoff, self.sent) = (true, 0, self.sent.min(1));
     }
 
@@ -102,13 +102,13 @@ impl Handshake {
     }
 }
 
-/// The peer's segment size when its SYN names none (RFC 9293, section 3.7.1).
+/// The peer's segment size if its SYN does not state it (RFC 9293, section 3.7.1).
 const DEFAULT_MSS: u16 = 536;
 
 /// Bytes of the timestamp option in every segment (RFC 7323, appendix A).
 const TIMESTAMP_BYTES: u16 = 12;
 
-/// Wait for an answer to a SYN that follows `others` earlier ones.
+/// Wait for an answer to a SYN that follows `others` earlier SYNs.
 fn syn_timeout(details: &Details, others: u8) -> Duration {
     (details.rto_initial * (1 << others.min(10))).min(details.rto_max)
 }
@@ -172,8 +172,8 @@ impl Connection {
             (self.recent, self.recent_at) = (value, now);
         }
         let bits = syn.flags;
-        // A SYN requests ECN with both bits; its answer grants ECN with one (RFC 3168, section
-        // 6.1.1).
+        // A SYN requests ECN with both bits. The answer to it grants ECN with one bit (RFC 3168,
+        // section 6.1.1).
         let asks = bits.any(TcpFlags::ECE) && bits.any(TcpFlags::CWR);
         let grants = bits.any(TcpFlags::ECE) && !bits.any(TcpFlags::CWR);
         let answered = bits.any(TcpFlags::ACK);
@@ -181,7 +181,7 @@ impl Connection {
         self.handshake.peer_ecn = can && if answered { grants } else { asks };
     }
 
-    /// The handshake is complete; `segment` completed it.
+    /// Notes that the handshake is complete. `segment` completed it.
     pub(super) fn establish(&mut self, now: Time, segment: &Segment) {
         let syn = segment.header.flags.any(TcpFlags::SYN);
         let scale = if syn { 0 } else { self.send_scale };
@@ -209,9 +209,9 @@ mod tests {
     use super::*;
     use crate::Profile;
 
-    /// Catches: an offer only in the first SYN; an offer in each SYN.
+    /// Catches: a profile that repeats its offer of ECN too rarely or too often.
     #[test]
-    fn a_syn_that_found_no_answer_is_repeated_with_ecn_only_where_the_profile_insists() {
+    fn a_repeated_syn_offers_ecn_only_if_the_profile_says_so() {
         for (profile, again) in [(Profile::Ns2, true), (Profile::Rfc, false)] {
             let mut config = Config::new(profile);
             config.details.ecn = EcnMode::Classic;
@@ -226,7 +226,7 @@ mod tests {
 
     /// Catches: a connection that is given up for its earlier SYNs although the peer now listens.
     #[test]
-    fn a_peer_that_is_there_at_last_is_asked_again_however_often_it_was() {
+    fn a_peer_that_now_listens_gets_a_syn_after_any_number_of_syns() {
         let config = Config::new(Profile::Linux);
         let mut connection = Connection::connect(&config, Time::ZERO, 1);
         let mut asked = 0;

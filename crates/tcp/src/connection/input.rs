@@ -1,4 +1,4 @@
-//! Arriving segments.
+//! Handling of arriving segments.
 //!
 //! Methods of `Connection`, whose fields are in `connection.rs`.
 
@@ -22,6 +22,8 @@ impl Connection {
         }
     }
 
+    /// A segment for a closed connection: answers with a reset, unless it is a reset itself.
+    ///
     /// Source: RFC 9293, section 3.10.7.1.
     fn in_closed(&mut self, header: &TcpSegment) {
         if !header.flags.any(TcpFlags::RST) && header.flags.any(TcpFlags::ACK) {
@@ -29,6 +31,8 @@ impl Connection {
         }
     }
 
+    /// A segment in state LISTEN: accepts a SYN.
+    ///
     /// Source: RFC 9293, section 3.10.7.2.
     fn in_listen(&mut self, now: Time, segment: &Segment) {
         let header = &segment.header;
@@ -40,6 +44,8 @@ impl Connection {
         }
     }
 
+    /// A segment in state SYN-SENT: accepts a SYN-ACK, a SYN or a reset.
+    ///
     /// Source: RFC 9293, section 3.10.7.3.
     fn in_syn_sent(&mut self, now: Time, segment: &Segment) {
         let header = &segment.header;
@@ -70,6 +76,9 @@ impl Connection {
         }
     }
 
+    /// A segment in a later state, except TIME-WAIT: checks its sequence number, and processes its
+    /// flags, ACK and data.
+    ///
     /// Source: RFC 9293, section 3.10.7.4.
     fn in_window(&mut self, now: Time, segment: &Segment) {
         let header = &segment.header;
@@ -124,6 +133,8 @@ impl Connection {
             && now.since(self.recent_at) < PAWS_LIFE
     }
 
+    /// Stores the timestamp of a segment, to echo it.
+    ///
     /// Source: RFC 7323, section 4.3, rule 2.
     fn note_timestamp(&mut self, now: Time, header: &TcpSegment) {
         let Some((value, _)) = header.timestamps.filter(|_| self.timestamps) else { return };
@@ -160,7 +171,8 @@ impl Connection {
         self.receiver.refuse(now, details, offset, u64::from(segment.header.payload));
     }
 
-    /// Processes the acknowledgement. Returns true if the rest of the segment may be processed.
+    /// Processes the acknowledgement. Returns `true` if the remainder of the segment may be
+    /// processed.
     fn acknowledge(&mut self, now: Time, segment: &Segment) -> bool {
         let header = &segment.header;
         let una = self.sender.una();
@@ -224,7 +236,7 @@ impl Connection {
         }
     }
 
-    /// The peer's window, unless the segment is older than the one it was taken from.
+    /// The peer's window, unless the segment is older than the segment of the last update.
     ///
     /// Source: RFC 9293, section 3.10.7.4 (SND.WL1, SND.WL2).
     fn offered_window(&mut self, header: &TcpSegment) -> Option<u64> {

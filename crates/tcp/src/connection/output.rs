@@ -1,4 +1,4 @@
-//! Departing segments.
+//! Creation of departing segments.
 //!
 //! Methods of `Connection`, whose fields are in `connection.rs`.
 
@@ -105,12 +105,12 @@ impl Connection {
             segment.header.has_sack = !segment.sack.is_empty();
         }
         self.misbehave(&mut segment, last);
-        self.receiver.blocks_told();
+        self.receiver.blocks_sent();
         Outgoing { segment, offset: self.sender.next(), retransmission: false }
     }
 
-    /// Changes the number of an ACK as a misbehaving receiver does to speed up its sender. `last` is the
-    /// number of the previous ACK.
+    /// Changes the acknowledgement number of an ACK, as a misbehaving receiver does to speed up its
+    /// sender. `last` is the number of the previous ACK.
     ///
     /// Source: Savage, Cardwell, Wetherall and Anderson, "TCP congestion control with a misbehaving
     /// receiver", sections 2.2 and 2.3, doi 10.1145/505696.505704.

@@ -1,4 +1,4 @@
-//! The details of each TCP profile.
+//! The details of each TCP profile: the settings of a TCP stack, such as Linux.
 
 use std::time::Duration;
 
@@ -69,8 +69,10 @@ pub(super) const NS2: Details = Details {
     acks_ahead: 0,
 };
 
-/// Source: RFC 6928 (initial window), RFC 5681 and RFC 9293 (growth, ACKs), RFC 6298 (timeouts), RFC 6675,
-/// RFC 9937 and RFC 8985 (recovery), RFC 3042, RFC 7323, RFC 3168, RFC 3522, RFC 7661.
+/// Profile `rfc`.
+///
+/// Source: RFC 6928 (initial window), RFC 5681 and RFC 9293 (growth, ACKs), RFC 6298 (timeouts),
+/// RFC 6675, RFC 9937 and RFC 8985 (recovery), RFC 3042, RFC 7323, RFC 3168, RFC 3522, RFC 7661.
 /// Differs: TIME-WAIT lasts a second, because connections here do not reuse ports.
 pub(super) const RFC: Details = Details {
     initial_window: 10,
@@ -127,6 +129,8 @@ pub(super) const RFC: Details = Details {
     acks_ahead: 0,
 };
 
+/// Profile `linux`.
+///
 /// Source: Linux 6.12, `net/ipv4/tcp*.c` and `include/net/tcp.h`, with default settings.
 /// Differs: TIME-WAIT lasts a second, because connections here do not reuse ports.
 pub(super) const LINUX: Details = Details {

@@ -1,4 +1,4 @@
-//! Examples of RFCs, and delayed ACKs.
+//! Tests of the receiver: examples of RFCs, and delayed ACKs.
 
 use std::time::Duration;
 
@@ -52,21 +52,21 @@ impl Example {
     }
 }
 
-/// RFC 2018, section 4, case 2: the first of eight is lost.
+/// RFC 2018, section 4, case 2: the first of eight segments is lost.
 #[test]
-fn a_growing_block_is_told_whole() {
+fn a_growing_block_is_reported_completely() {
     let mut example = Example::at(5_000);
     for end in (6_000..=9_000).step_by(500) {
-        let told = example.arrives(end - 500, end);
-        assert_eq!(told, Some((5_000, vec![(5_500, low(end))])));
+        let reported = example.arrives(end - 500, end);
+        assert_eq!(reported, Some((5_000, vec![(5_500, low(end))])));
     }
 }
 
-/// RFC 2018, section 4, case 3: every second of eight is lost, then some are repaired.
+/// RFC 2018, section 4, case 3: every second of eight segments is lost. Then some are repaired.
 ///
 /// Catches: blocks in stream order; a merged block that is not first.
 #[test]
-fn the_block_that_grew_last_is_told_first() {
+fn the_block_that_grew_last_is_reported_first() {
     let mut example = Example::at(5_000);
     assert_eq!(example.arrives(5_000, 5_500), None);
     assert_eq!(example.arrives(6_000, 6_500), Some((5_500, vec![(6_000, 6_500)])));
@@ -83,7 +83,7 @@ fn the_block_that_grew_last_is_told_first() {
 ///
 /// Catches: a duplicate reported twice; no block for the range around a duplicate.
 #[test]
-fn duplicates_are_told_once_as_the_first_block() {
+fn duplicates_are_reported_once_as_the_first_block() {
     let mut example = Example::at(3_000);
     example.arrives(3_000, 3_500);
     example.arrives(3_500, 4_000);
@@ -105,12 +105,12 @@ fn duplicates_are_told_once_as_the_first_block() {
     assert_eq!(example.arrives(1_000, 1_500), Some((2_500, vec![(1_000, 1_500)])));
 }
 
-/// RFC 5681, section 4.2: an ACK for every second segment at once, for a single one within the
-/// delay. A segment that makes or fills a hole is acknowledged at once.
+/// RFC 5681, section 4.2: every second segment is acknowledged at once, and a single segment within
+/// the delay. A segment that makes or fills a hole is acknowledged at once.
 ///
-/// Catches: `>` for `>=` in the count; a deadline that every segment moves.
+/// Catches: `>` in place of `>=` in the count; a deadline that every segment moves.
 #[test]
-fn acknowledgements_are_delayed_by_one_segment_and_for_so_long() {
+fn acks_are_delayed_by_one_segment_and_a_limited_time() {
     let mut example = Example::at(0);
     assert_eq!(example.arrives(0, 1_000), None);
     assert_eq!(example.arrives(1_000, 2_000), Some((2_000, vec![])));
@@ -128,7 +128,7 @@ fn acknowledgements_are_delayed_by_one_segment_and_for_so_long() {
 /// Catches: an echo that ends with the next unmarked segment; CWR on a marked segment that ends the
 /// echo.
 #[test]
-fn a_mark_is_repeated_until_the_sender_has_answered() {
+fn a_mark_is_echoed_until_the_sender_sets_cwr() {
     let mut example = Example::at(0);
     example.receiver.ecn = EcnMode::Classic;
     let mut echo = |n: u64, ecn, reduced| {
@@ -145,7 +145,7 @@ fn a_mark_is_repeated_until_the_sender_has_answered() {
 /// RFC 8257, section 3.2, figure 1: when marks begin or end, earlier segments are first
 /// acknowledged with the old state.
 #[test]
-fn the_accurate_echo_tells_exactly_which_were_marked() {
+fn the_accurate_echo_reports_exactly_the_marked_segments() {
     let mut example = Example::at(0);
     example.receiver.ecn = EcnMode::Accurate;
     assert_eq!(example.marked(0, 10, Ecn::Ect0, false), None);
@@ -185,11 +185,12 @@ fn the_window_opens_in_large_steps() {
     assert!(!receiver.accepts(2_000, 1) && receiver.accepts(1_999, 1));
 }
 
-/// RFC 9293, section 3.10.7.4, eighth: a FIN counts in stream order, and only within the window.
+/// RFC 9293, section 3.10.7.4, eighth step: a FIN counts in stream order, and only within the
+/// window.
 ///
 /// Catches: a FIN accepted beyond the window.
 #[test]
-fn the_stream_ends_where_a_fin_within_the_window_says() {
+fn the_stream_ends_at_a_fin_within_the_window() {
     let (mut example, fin) = (Example::at(0), |offset| Arrival {
         offset,
         len: 10,
@@ -208,7 +209,7 @@ fn the_stream_ends_where_a_fin_within_the_window_says() {
 }
 
 #[test]
-fn a_delayed_ack_is_not_put_off_by_what_follows() {
+fn a_delayed_ack_is_not_postponed_by_later_segments() {
     let mut example = Example::at(0);
     example.details.ack_every = 10;
     example.arrives(0, 10);

@@ -2,8 +2,8 @@
 //! the list.
 //!
 //! Usually the order of send times is that of the stream, and no list is kept. A list exists while
-//! the scoreboard is disturbed: after a segment was delivered out of order, found lost or
-//! retransmitted, until all data sent by then is acknowledged.
+//! the two orders may differ. This begins when a segment is delivered out of order, found lost or
+//! retransmitted. It ends when all data sent by then is acknowledged.
 //!
 //! Source: RFC 8985, section 6.2, step 5.
 //!
@@ -13,8 +13,8 @@ use super::entry::Sent;
 use super::{Neighbour, Scoreboard, count};
 
 impl Scoreboard {
-    /// Marks the oldest segments as lost while `is_lost` is true. Returns the first that is not
-    /// lost.
+    /// Marks the oldest segments as lost while `is_lost` is true. Returns the first segment that is
+    /// not lost.
     pub(crate) fn lose_older(&mut self, mut is_lost: impl FnMut(&Sent) -> bool) -> Option<Sent> {
         while let Some(oldest) = self.oldest() {
             let index = self.index(oldest);
@@ -62,16 +62,17 @@ impl Scoreboard {
         self.list.map(|(oldest, _)| oldest)
     }
 
-    /// A segment was delivered out of order, lost or retransmitted: from now on a list is kept.
+    /// Notes that a segment was delivered out of order, lost or retransmitted. From now on a list
+    /// is kept.
     pub(super) fn disturb(&mut self) {
         self.disturbed = self.end;
         if std::mem::take(&mut self.in_order) && self.by_time {
-            self.list_anew();
+            self.rebuild_list();
         }
     }
 
-    /// Removes a segment from the list, if it is a member.
-    pub(super) fn leave(&mut self, id: u32) {
+    /// Removes a segment from the list, if it is in the list.
+    pub(super) fn unlink(&mut self, id: u32) {
         let index = self.index(id);
         if !self.is(index, Sent::LISTED) {
             return;
@@ -98,7 +99,7 @@ impl Scoreboard {
     }
 
     /// Rebuilds the list from all segments that are not delivered.
-    pub(super) fn list_anew(&mut self) {
+    pub(super) fn rebuild_list(&mut self) {
         let mut out: Vec<_> = (0..self.sent.len())
             .filter(|index| !self.sent[*index].is(Sent::SACKED))
             .map(|index| (self.sent[index].at(self.latest), index))

@@ -1,4 +1,4 @@
-//! A sent segment, and its compact storage.
+//! A sent segment, and its compact storage in the scoreboard of segments in flight.
 
 use tidegate_base::Time;
 
@@ -25,7 +25,7 @@ impl Sent {
     pub(super) const REPEATED: u8 = 8;
     /// The application had no more data after this segment.
     pub(super) const LIMITED: u8 = 16;
-    /// A SACK block named the segment, without effect on its state ([`Scoreboard::name`]).
+    /// A SACK block reported the segment, without effect on its state ([`Scoreboard::name`]).
     ///
     /// [`Scoreboard::name`]: super::Scoreboard::name
     pub(super) const NAMED: u8 = 64;
@@ -71,7 +71,8 @@ impl Sent {
 }
 
 /// Compact form of a segment. Connections have many, and most are read only twice. A segment ends
-/// at the start of the next. Times and offsets are stored modulo numbers that no window spans.
+/// at the start of the next segment. Times and offsets are stored modulo powers of two that are
+/// larger than any window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     start: u32,
@@ -134,9 +135,10 @@ const _: () = assert!(size_of::<Entry>() == 12);
 mod tests {
     use super::*;
 
-    /// Catches: 32 bits of the time; an offset below `una` after the numbers wrap.
+    /// Catches: a time of which only 32 bits are stored; an offset below `una` after the numbers
+    /// wrap.
     #[test]
-    fn places_and_times_are_found_again_however_far_the_connection_is() {
+    fn offsets_and_times_are_restored_at_any_position_of_the_stream() {
         for far in [0, (1 << 32) - 10, 1 << 40, (1 << 48) - 7, 1 << 50] {
             for further in [0, 20, 1 << 30] {
                 let (una, latest) = (far, Time::from_nanos(far + (further << 10)));

@@ -1,4 +1,5 @@
-//! The scoreboard beside a model that searches a plain list from end to end.
+//! The scoreboard (the list of segments in flight) compared with a model that searches a plain list
+//! from end to end.
 
 use proptest::prelude::*;
 
@@ -28,7 +29,8 @@ impl Model {
     }
 
     fn pipe(&self) -> u64 {
-        // RFC 6675, `SetPipe`: segments neither delivered nor lost, and every retransmission.
+        // RFC 6675, `SetPipe`: segments that are neither delivered nor lost, and every
+        // retransmission.
         self.sum(|it| !it.sacked && !it.lost) + self.sum(|it| it.copy)
     }
 
@@ -63,7 +65,7 @@ impl Model {
     }
 
     /// RFC 8985, section 6.2, step 5 with a wait of zero: loses segments sent before `at`. Returns
-    /// the start of the next.
+    /// the start of the next segment.
     fn lose_older(&mut self, at: u64) -> Option<u64> {
         let waited_for = |it: &&mut Plain| !it.sacked && (!it.lost || it.copy);
         for it in self.sent.iter_mut().filter(waited_for).filter(|it| it.at < at) {
@@ -181,10 +183,11 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Catches: a run that skips one segment too many; an edge that does not step over delivered
-    /// segments; a cursor that is not rewound; a list that loses a retransmission. A list dropped
-    /// before the disturbance is acknowledged; counters of a segment that is acknowledged in part.
+    /// segments; a cursor that is not moved back; a list that loses a retransmission. A list that
+    /// is dropped before the sent data is acknowledged; wrong counters after a segment was
+    /// acknowledged in part.
     #[test]
-    fn it_keeps_what_a_plain_list_keeps(by_time in any::<bool>(), steps in steps()) {
+    fn the_scoreboard_agrees_with_a_plain_list(by_time in any::<bool>(), steps in steps()) {
         let (mut board, mut model) = (Scoreboard::new(by_time, false), Model::default());
         for (now, step) in (1u64..).zip(steps) {
             take(&mut board, &mut model, step, now);

@@ -35,7 +35,8 @@ pub(crate) struct AckInfo {
 }
 
 impl AckInfo {
-    /// True if the ACK matters to an end that has never sent data, except for its window.
+    /// True if the ACK reports SACK blocks or ECN-Echo. Without them, an end that has never sent
+    /// data needs only the window of the ACK.
     pub(crate) const fn says_more_than_window(&self) -> bool {
         self.count > 0 || self.duplicate.is_some() || self.echo
     }
@@ -48,7 +49,7 @@ impl Sender {
         let stays = !cx.details.grow_on_exit || self.estimates(cx.details);
         let ends_recovery = self.phase == Phase::Fast && stays;
         let (una, flight_before) = (self.board.una(), self.board.pipe());
-        let (outstanding, stood_for) = (self.board.outstanding(), self.told_of(cx));
+        let (outstanding, implied) = (self.board.outstanding(), self.already_counted(cx));
         let window_moved = self.move_window(info);
         let mut delivered = Delivered::default();
         let lost_before = self.board.lost_ever();
@@ -76,14 +77,14 @@ impl Sender {
         self.recover_on_ack(cx, una, advanced, counts, &delivered, newly_lost);
         let newly_lost = self.board.lost_ever() - lost_before;
         self.counters.echoes += u64::from(info.echo);
-        let told = match (self.counts_duplicates(cx), advanced, counts) {
+        let reported = match (self.counts_duplicates(cx), advanced, counts) {
             (true, false, true) => self.window.segment,
-            (true, true, _) => delivered.bytes.saturating_sub(stood_for).max(self.window.segment),
+            (true, true, _) => delivered.bytes.saturating_sub(implied).max(self.window.segment),
             _ => delivered.bytes,
         };
         let ack = Ack {
             now: cx.now,
-            bytes: if advanced { told } else { delivered.bytes },
+            bytes: if advanced { reported } else { delivered.bytes },
             flight_before,
             flight: self.board.pipe(),
             acknowledged: self.board.una(),
@@ -99,17 +100,17 @@ impl Sender {
             delivery,
         };
         if news || info.echo {
-            self.tell(&ack);
+            self.report_ack(&ack);
         }
         self.answer_echo(cx, info, outstanding);
-        self.prr_window(cx, newly_lost, told, advanced);
+        self.prr_window(cx, newly_lost, reported, advanced);
         self.set_timer_on_ack(cx, advanced, waiting);
         if advanced && self.phase == Phase::Fast && self.estimates(cx.details) {
             self.rto.end_backoff();
         }
     }
 
-    /// True if duplicate ACKs stand for delivered segments, without SACK.
+    /// True if each duplicate ACK counts as a delivered segment, because SACK is not in use.
     fn counts_duplicates(&self, cx: Cx<'_>) -> bool {
         !self.sack && cx.details.duplicates == Duplicates::Deliver
     }
@@ -118,17 +119,17 @@ impl Sender {
     /// them again.
     ///
     /// Source: Linux 6.12, `tcp_remove_reno_sacks`.
-    fn told_of(&self, cx: Cx<'_>) -> u64 {
+    fn already_counted(&self, cx: Cx<'_>) -> u64 {
         match self.phase {
             _ if !self.counts_duplicates(cx) => 0,
-            Phase::Fast => self.stood_for,
+            Phase::Fast => self.implied,
             Phase::Open | Phase::Reduced => u64::from(self.duplicates) * self.window.segment,
             Phase::Loss => 0,
         }
     }
 
-    /// True if the last ACK of a recovery is repeated without SACK. Such duplicates report spurious
-    /// retransmissions and do not count.
+    /// True if a recovery without SACK has just repaired its data. Further duplicates of its last
+    /// ACK report spurious retransmissions and do not count.
     ///
     /// Source: Linux 6.12, `tcp_try_undo_recovery`.
     pub(super) fn holds(&self, cx: Cx<'_>) -> bool {
@@ -137,7 +138,7 @@ impl Sender {
     }
 
     /// Reports the ACK to the congestion control. In recovery the sender itself sets the window.
-    fn tell(&mut self, ack: &Ack) {
+    fn report_ack(&mut self, ack: &Ack) {
         let before = self.window.congestion;
         self.congestion.on_ack(&mut self.window, ack);
         if matches!(self.phase, Phase::Fast | Phase::Reduced) && !self.congestion.keeps_window() {
@@ -145,9 +146,9 @@ impl Sender {
         }
     }
 
-    /// Takes the peer's window from segments that are not older (RFC 9293, section 3.10.7.4). Data
-    /// that was sent stays in flight if the right edge moves left (section 3.8.6), but new data
-    /// obeys the smaller window. Returns true if the right edge moved.
+    /// Updates the peer's window, unless the segment is older than the segment of the last update.
+    /// If the right edge moves left, data that was sent stays in flight, but new data obeys the
+    /// smaller window. Returns `true` if the right edge moved.
     ///
     /// Source: RFC 9293, sections 3.10.7.4 and 3.8.6.
     fn move_window(&mut self, info: &AckInfo) -> bool {
@@ -161,9 +162,9 @@ impl Sender {
 
     /// Marks the ranges of SACK blocks as delivered.
     ///
-    /// In the slow start after a timeout, [`Pipe::Estimate`] retransmits such segments all the
-    /// same. Only ACKs that name them are counted. Then the result is true if a block names a new
-    /// segment.
+    /// In the slow start after a timeout, [`Pipe::Estimate`] retransmits these segments
+    /// nevertheless. Then only ACKs with new blocks are counted: the result is `true` if a block
+    /// reports a segment for the first time.
     ///
     /// [`Pipe::Estimate`]: crate::profile::Pipe::Estimate
     fn take_blocks(&mut self, cx: Cx<'_>, info: &AckInfo, delivered: &mut Delivered) -> bool {
@@ -231,8 +232,8 @@ impl Sender {
                 self.window.in_slow_start() && self.window.congestion < 2 * self.usage.most
             }
         };
-        let told = echo && self.ecn && !cx.details.grow_on_echo;
-        used && !told && matches!(self.phase, Phase::Open | Phase::Loss)
+        let ignored = echo && self.ecn && !cx.details.grow_on_echo;
+        used && !ignored && matches!(self.phase, Phase::Open | Phase::Loss)
     }
 
     /// Responds to ECN-Echo, at most once per window. `flight` is the number of bytes in flight
@@ -253,7 +254,7 @@ impl Sender {
         } else {
             self.reduce(cx.details);
         }
-        self.tell_reduced = true;
+        self.send_cwr = true;
         if at_one && cx.details.echo_at_one_waits {
             self.release = cx.now + self.rto.timeout(cx.details);
         }

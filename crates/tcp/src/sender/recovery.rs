@@ -36,7 +36,7 @@ pub(super) struct Prr {
 }
 
 impl Sender {
-    /// Marks lost segments. Returns the time when RACK may find more.
+    /// Marks lost segments. Returns the time when RACK may find further lost segments.
     pub(super) fn find_losses(
         &mut self,
         cx: Cx<'_>,
@@ -86,9 +86,9 @@ impl Sender {
         };
         if self.phase == Phase::Fast && self.holds(cx) {
             // The recovery continues until more is acknowledged.
-            self.stood_for = 0;
+            self.implied = 0;
         } else if advanced && over {
-            self.leave(cx);
+            self.end_recovery(cx);
         } else if self.phase == Phase::Fast {
             self.fast_on_ack(cx, advanced, duplicate, acknowledged);
         }
@@ -143,10 +143,10 @@ impl Sender {
         self.allowance = if self.estimates(cx.details) { 0 } else { self.burst(cx) };
         self.partial_seen = false;
         self.rescued = 0;
-        self.stood_for = 0;
+        self.implied = 0;
         if self.goes_by_delivery(cx.details) {
             if !self.sack {
-                self.stand_for(u64::from(self.duplicates));
+                self.imply_delivered(u64::from(self.duplicates));
             }
             if !self.sack || self.estimates(cx.details) {
                 self.board.lose_first();
@@ -173,10 +173,10 @@ impl Sender {
             if advanced {
                 // One segment filled the hole. Duplicate ACKs have already reported the others.
                 let eaten = acknowledged.saturating_sub(self.window.segment);
-                self.stood_for = self.stood_for.saturating_sub(eaten);
+                self.implied = self.implied.saturating_sub(eaten);
                 self.board.lose_first();
             } else if duplicate {
-                self.stand_for(1);
+                self.imply_delivered(1);
             }
             return;
         }
@@ -187,7 +187,7 @@ impl Sender {
             return;
         }
         if cx.details.recovery == Recovery::Reno {
-            self.leave(cx);
+            self.end_recovery(cx);
             return;
         }
         self.repair = true;
@@ -202,7 +202,7 @@ impl Sender {
         self.window.congestion = total - self.inflation;
     }
 
-    /// Takes a partial ACK from the inflation, except for one segment, and the rest from the
+    /// Subtracts a partial ACK from the inflation, down to one segment, and the remainder from the
     /// window.
     ///
     /// Source: ns-2.35, `tcp-newreno.cc`, `partialnewack`.
@@ -224,22 +224,22 @@ impl Sender {
         if limited { limit } else { ANY }
     }
 
-    /// Counts `segments` more as delivered, as duplicate ACKs imply. At least one segment stays
-    /// outstanding.
-    fn stand_for(&mut self, segments: u64) {
+    /// Counts `segments` more segments as delivered, as duplicate ACKs imply. At least one segment
+    /// stays outstanding.
+    fn imply_delivered(&mut self, segments: u64) {
         let most = self.board.outstanding().saturating_sub(self.window.segment);
-        self.stood_for = (self.stood_for + segments * self.window.segment).min(most);
+        self.implied = (self.implied + segments * self.window.segment).min(most);
     }
 
     /// Ends a recovery.
-    fn leave(&mut self, cx: Cx<'_>) {
+    fn end_recovery(&mut self, cx: Cx<'_>) {
         match self.phase {
             Phase::Fast => {
                 if let Some(rack) = &mut self.rack {
                     rack.recovered();
                 }
                 self.end_unvalidated();
-                (self.inflation, self.stood_for) = (0, 0);
+                (self.inflation, self.implied) = (0, 0);
                 if self.estimates(cx.details) {
                     // The next three duplicate ACKs start a recovery, even for old data.
                     self.lost_until = None;
@@ -361,7 +361,7 @@ impl Sender {
             self.window.congestion = self.window.segment;
         }
         self.phase = Phase::Loss;
-        (self.inflation, self.stood_for) = (0, 0);
+        (self.inflation, self.implied) = (0, 0);
         self.repair = true;
         self.allowance = ANY;
         self.timed = UNTIMED;

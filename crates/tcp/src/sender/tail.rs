@@ -41,8 +41,8 @@ impl Sender {
         Some(Time::from_nanos(cx.now.nanos().saturating_add(wait)))
     }
 
-    /// The probe timer expired: sends new data, or the last segment again. With another probe in
-    /// flight it only sets the retransmission timer.
+    /// Handles an expired probe timer: sends new data, or the last segment again. If another probe
+    /// is in flight, it only sets the retransmission timer.
     ///
     /// Source: RFC 8985, section 7.3; Linux 6.12, `tcp_send_loss_probe`.
     pub(super) fn tail_timeout(&mut self, cx: Cx<'_>) {
@@ -90,8 +90,12 @@ impl Sender {
     }
 }
 
-/// Source: RFC 8985, section 7.2 (without a round-trip time, a second).
+/// Wait before a probe while no round-trip time is known.
+///
+/// Source: RFC 8985, section 7.2.
 const PROBE_WITHOUT_RTT: Duration = Duration::from_secs(1);
 
+/// The longest time for which a receiver may delay an ACK.
+///
 /// Source: RFC 8985, section 7.2 (`TLP.max_ack_delay`); Linux 6.12, `TCP_RTO_MIN`.
 const MOST_ACK_DELAY: Duration = Duration::from_millis(200);

@@ -13,7 +13,7 @@ use crate::profile::Details;
 pub(super) enum Timer {
     /// The retransmission timeout (RFC 6298).
     Retransmit,
-    /// RACK: a segment may count as lost then (RFC 8985, section 6.3).
+    /// RACK: at this time, a segment may count as lost (RFC 8985, section 6.3).
     Reorder,
     /// The tail may be lost (RFC 8985, section 7).
     TailProbe,
@@ -95,8 +95,8 @@ impl Sender {
         }
     }
 
-    /// Probes a closed window with growing intervals while nothing is in flight. Returns true for a
-    /// probe without data.
+    /// Probes a closed window with growing intervals while nothing is in flight. Returns `true` if
+    /// a probe without data must be sent.
     fn persist_timeout(&mut self, cx: Cx<'_>) -> bool {
         if !self.board.is_empty() || self.next() >= self.total() {
             return false;

@@ -78,8 +78,9 @@ impl Sender {
         Some(span)
     }
 
-    /// With nothing lost and no new data: retransmits a hole that may be a loss. Otherwise, once
-    /// per recovery, retransmits the last segment that is not known to be delivered.
+    /// If nothing is lost and there is no new data: retransmits a hole that may be a loss. If there
+    /// is no hole, retransmits the last segment that is not known to be delivered, once per
+    /// recovery.
     ///
     /// Source: RFC 6675, section 4, `NextSeg`, rules 3 and 4.
     fn hole(&mut self, cx: Cx<'_>) -> Option<Span> {
@@ -164,7 +165,7 @@ impl Sender {
         if self.timed == UNTIMED {
             self.timed = (start + len, cx.now);
         }
-        let reduced = payload > 0 && std::mem::take(&mut self.tell_reduced);
+        let reduced = payload > 0 && std::mem::take(&mut self.send_cwr);
         let span = Span {
             start,
             payload,
@@ -197,7 +198,7 @@ impl Sender {
         };
         let ahead = match cx.details.limited_transmit {
             _ if !limited => 0,
-            // The third duplicate ACK and later ones release nothing.
+            // The third and later duplicate ACKs release nothing.
             LimitedTransmit::Always if self.duplicates >= DUPLICATES => 0,
             _ => self.duplicates.min(DUPLICATES - 1),
         };
@@ -253,8 +254,9 @@ impl Sender {
     /// The pacing rate, if the sender paces.
     ///
     /// Source: Linux 6.12, `tcp_update_pacing_rate`: twice the window per round-trip time in slow
-    /// start, 1.2 times else; `tcp_update_skb_after_send`: the first ten segments are not paced.
-    /// Differs: a kernel's gap is half as long after an idle time.
+    /// start, 1.2 times otherwise; `tcp_update_skb_after_send`: the first ten segments are not
+    /// paced.
+    /// Differs: after an idle time, Linux halves the gap between two segments.
     fn pace(&self, cx: Cx<'_>) -> Option<Rate> {
         let own = self.congestion.pacing_rate(&self.window);
         if own.is_some() || !cx.details.pacing {
@@ -275,6 +277,9 @@ impl Sender {
         self.note_usage(cx, true);
     }
 
+    /// Records once per window, and at each new maximum, the bytes in flight and whether the window
+    /// blocked the sender.
+    ///
     /// Source: Linux 6.12, `tcp_cwnd_validate`.
     fn note_usage(&mut self, cx: Cx<'_>, blocked: bool) {
         let flight = self.board.outstanding();
@@ -288,7 +293,10 @@ impl Sender {
         }
     }
 
-    /// Source: RFC 5681, section 4.1; RFC 2861 as Linux has it, `tcp_cwnd_restart`.
+    /// After an idle time, shrinks the window by the rule of the profile, and notifies the
+    /// congestion control.
+    ///
+    /// Source: RFC 5681, section 4.1; RFC 2861 as in Linux, `tcp_cwnd_restart`.
     fn restart_if_idle(&mut self, cx: Cx<'_>) {
         let idle = cx.now.since(self.last_sent);
         if !self.board.is_empty() || self.next() == 0 || idle.is_zero() {

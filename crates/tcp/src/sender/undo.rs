@@ -1,6 +1,6 @@
 //! Spurious reductions of the window, and their reversal.
 //!
-//! Source: RFC 3522 and RFC 4015 (Eifel, by timestamps); RFC 5682 with SACK as Linux 6.12 does it
+//! Source: RFC 3522 and RFC 4015 (Eifel, by timestamps); RFC 5682 with SACK as in Linux 6.12
 //! (`tcp_process_loss`: F-RTO); RFC 3708 (by D-SACK).
 //!
 //! Methods of `Sender`, whose fields are in `sender.rs`.
@@ -18,8 +18,8 @@ use crate::sequence::tick;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Undo {
     window: Window,
-    /// Send time of the first retransmission. An echo of an older timestamp shows that it was
-    /// spurious.
+    /// Send time of the first retransmission. If an ACK echoes an older timestamp, the
+    /// retransmission was spurious.
     copied_at: Option<Time>,
     /// Retransmissions that no D-SACK has reported as spurious.
     copies: u32,
@@ -36,14 +36,15 @@ impl Sender {
         self.undo = Some(Box::new(Undo {
             window: self.window,
             copied_at: None,
-            // A tail loss probe in flight counts (Linux 6.12, `tcp_init_undo`).
+            // A tail loss probe in flight that is a retransmission counts too (Linux 6.12,
+            // `tcp_init_undo`).
             copies: u32::from(self.tail.is_some_and(|tail| tail.copied)),
             f_rto: false,
         }));
     }
 
-    /// Saves the state before a timeout. A repeated timeout, or one in a recovery, keeps the state
-    /// before the first reduction.
+    /// Saves the state before a timeout. If the timeout is repeated or happens in a recovery, the
+    /// saved state stays that before the first reduction.
     pub(super) fn save_for_timeout(&mut self, cx: Cx<'_>, again: bool) {
         let fresh = self.phase == Phase::Open || self.undo.is_none();
         if fresh && !again {
@@ -96,6 +97,8 @@ impl Sender {
         }
     }
 
+    /// Evaluates an ACK after a timeout: F-RTO finds out whether the timeout was spurious.
+    ///
     /// Source: RFC 5682, section 3 (with SACK); Linux 6.12, `tcp_process_loss`.
     fn f_rto(&mut self, cx: Cx<'_>, delivered: &Delivered, advanced: bool) {
         let until = self.lost_until.unwrap_or_default();

@@ -42,7 +42,7 @@ impl Validation {
     }
 
     /// Forgets samples older than the sampling period.
-    fn turn(&mut self, now: Time, period: Duration) {
+    fn expire_bins(&mut self, now: Time, period: Duration) {
         let span = period / u32::try_from(BINS).unwrap_or(1);
         if now.since(self.since) >= period {
             (self.bins, self.since) = ([None; BINS], now);
@@ -83,7 +83,7 @@ impl Sender {
         let period = self.rto.smoothed().map_or(LEAST_PERIOD, |rtt| (3 * rtt).max(LEAST_PERIOD));
         let (una, next) = (self.una(), self.board.end());
         let validation = self.validation.get_or_insert_default();
-        validation.turn(cx.now, period);
+        validation.expire_bins(cx.now, period);
         let (from, until) = *validation.round.get_or_insert((before, next));
         if una >= until {
             let bin = &mut validation.bins[validation.newest];
@@ -116,7 +116,7 @@ impl Sender {
         }
     }
 
-    /// A recovery begins; `unvalidated` if the window was not validated.
+    /// Notes that a recovery begins. `unvalidated` is `true` if the window was not validated.
     pub(super) fn begin_unvalidated(&mut self, unvalidated: bool) {
         if let Some(validation) = &mut self.validation {
             validation.copies_before = unvalidated.then_some(self.counters.retransmitted);

@@ -86,7 +86,7 @@ impl Net {
     /// End 0 connects to end 1. `wires[n]` carries the segments of end `n`.
     pub(crate) fn new(configs: [&Config; 2], isns: [u32; 2], wires: [Wire; 2], seed: u64) -> Self {
         let [client, server] =
-            configs.map(|config| Config { tell_arrivals: true, ..config.clone() });
+            configs.map(|config| Config { reports_arrivals: true, ..config.clone() });
         let end = |connection, wire| End {
             connection,
             events: Vec::new(),
@@ -170,8 +170,8 @@ impl Net {
         end.connection.read(readable);
     }
 
-    /// Takes the events of an end; `out` is the segment it just received. It closes when its peer
-    /// does.
+    /// Takes the events of an end. `out` is the segment that it just received. The end closes when
+    /// its peer closes.
     fn note_events(&mut self, at: usize, out: Option<&Outgoing>) {
         let end = &mut self.ends[at];
         while let Some(event) = end.connection.poll_event() {

@@ -27,13 +27,13 @@ pub(crate) fn play(script: &str, profile: &str, isn: u32) -> Vec<String> {
         .collect();
     let peer = lines.iter().find(|words| words[0] == "peer").expect("a script has a peer");
     let sets = lines.iter().filter(|words| words[0] == "set").map(|words| words[1..].join(" "));
-    // The recording kernel used Reno, too.
+    // The kernel of the recordings also used Reno.
     let head = format!("profile = \"{profile}\"\ncongestion = \"reno\"");
     let toml = format!("{head}\n{}", sets.collect::<Vec<_>>().join("\n"));
     let config = toml::from_str(&toml).unwrap();
     let begins = lines.iter().position(|words| ["expected:", "recorded:"].contains(&words[0]));
     let begins = begins.expect("a script says what is expected");
-    // A kernel's events may be late; those derived from an RFC are exact.
+    // Recorded events of a kernel may be late. Events derived from an RFC are exact.
     let slack = if lines[begins][0] == "recorded:" { 3 } else { 0 };
     let mut play = Play::new(Player::new(config, isn, peer), Duration::from_millis(slack));
     for words in &lines[begins + 1..] {
@@ -96,7 +96,8 @@ impl Play {
         if self.slack.is_zero() { Duration::ZERO } else { self.slack + waited / 6 }
     }
 
-    /// Expects segments from `words[0]` to `words[1]`; the last has the flags that follow.
+    /// Expects segments from `words[0]` to `words[1]`. The last segment has the flags in the
+    /// further words.
     fn expect(&mut self, at: Time, words: &[&str]) {
         let (mut from, end): (u64, u64) = (words[0].parse().unwrap(), words[1].parse().unwrap());
         let segment = self.player.connection.statistics().segment;

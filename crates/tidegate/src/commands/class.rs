@@ -87,13 +87,17 @@ fn print(classes: &Classes, context: &Context) -> anyhow::Result<Exit> {
     } else if classes.classes.is_empty() {
         context.output.text("no classes: the link has one queue")?;
     } else {
-        context.output.text(table(&classes.classes).trim_end())?;
-        if classes.classes.iter().any(|class| !class.promises.is_empty()) {
-            context.output.text("")?;
-            context.output.text(promises(&classes.classes).trim_end())?;
-        }
+        context.output.text(tables(classes).trim_end())?;
     }
     Ok(Exit::Done)
+}
+
+/// The tables of the classes and of the promises to them.
+pub(crate) fn tables(classes: &Classes) -> String {
+    let classes = &classes.classes;
+    let has_promises = classes.iter().any(|class| !class.promises.is_empty());
+    let promises = has_promises.then(|| format!("\n{}", promises(classes)));
+    table(classes) + &promises.unwrap_or_default()
 }
 
 /// The request that changes a class. Each of `fields` has the form FIELD=VALUE.
@@ -245,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_become_what_the_gateway_is_sent() {
+    fn fields_become_the_request_to_the_gateway() {
         let fields =
             |all: &[&str]| change(&all.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>());
         let sent =
@@ -258,10 +262,10 @@ mod tests {
         assert!(fields(&["ceiling=1 Mbit/s", "ceiling.up=2 Mbit/s"]).is_err());
     }
 
-    /// Catches: the text of a parser's error shown to the operator; a request with a field that
-    /// classes do not have.
+    /// Catches: a parser's raw error shown to the operator; a request with a field that classes do
+    /// not have.
     #[test]
-    fn a_wrong_field_is_answered_in_words() {
+    fn an_error_in_a_field_is_explained_to_the_operator() {
         let wrong = |field: &str| change(&[field.to_owned()]).unwrap_err().to_string();
         for (field, said) in [
             (

@@ -42,7 +42,8 @@ pub(crate) fn flows(args: &FlowsArgs, context: &Context) -> anyhow::Result<Exit>
     Ok(Exit::Done)
 }
 
-fn show(status: &Status) -> String {
+/// The state as text, with its tables.
+pub(crate) fn show(status: &Status) -> String {
     let ports = &status.ports;
     let mut text = String::new();
     let mut line = |label: &str, value: &str| {
@@ -233,7 +234,8 @@ fn ack_controls(aggregates: &[Aggregate]) -> String {
     if rows.len() == 1 { String::new() } else { format!("\n{}", columns(&rows)) }
 }
 
-fn show_flows(flows: &[Flow]) -> String {
+/// A table of `flows`.
+pub(crate) fn show_flows(flows: &[Flow]) -> String {
     let mut rows =
         vec![["from", "to", "policy", "in", "rtt lan+wan", "limited by"].map(str::to_owned)];
     rows.extend(flows.iter().map(|it| {

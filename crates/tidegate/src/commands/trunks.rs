@@ -1,4 +1,5 @@
-//! `tidegate trunks` shows the trunks that end at the running gateway.
+//! `tidegate trunks` shows the trunks that end at the running gateway. A trunk carries the user
+//! packets between two gateways.
 
 use super::Context;
 use super::status::{columns, size};
@@ -14,10 +15,14 @@ pub(crate) fn list(context: &Context) -> anyhow::Result<Exit> {
     } else if trunks.trunks.is_empty() {
         context.output.text("no trunks end here")?;
     } else {
-        let weights = weights(&trunks.trunks);
-        context.output.text((table(&trunks.trunks) + &weights).trim_end())?;
+        context.output.text(tables(&trunks).trim_end())?;
     }
     Ok(Exit::Done)
+}
+
+/// The tables of the trunks and of their weights.
+pub(crate) fn tables(trunks: &Trunks) -> String {
+    table(&trunks.trunks) + &weights(&trunks.trunks)
 }
 
 fn table(trunks: &[Trunk]) -> String {
@@ -110,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_says_how_fast_it_is_and_whether_somebody_is_there() {
+    fn a_row_shows_the_rate_of_a_trunk_and_the_state_of_its_peer() {
         let end = crate::api::OtherEnd {
             difference: None,
             state: "silent".to_owned(),

@@ -5,6 +5,7 @@ mod datagrams;
 mod weights;
 
 mod classes;
+mod info;
 mod marking;
 mod sources;
 mod text;
@@ -29,6 +30,7 @@ pub(super) fn page(
 ) -> String {
     let mut page = Page::default();
     gateway(status, &mut page);
+    info::write(status, all_classes, &mut page);
     link(status, &mut page);
     aggregates(&status.aggregates, &mut page);
     ack_controls(&status.aggregates, &mut page);

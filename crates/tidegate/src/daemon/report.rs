@@ -48,7 +48,7 @@ pub(super) fn status(seen: &PlaneSnapshot) -> api::Status {
     }
 }
 
-/// The policies in `all` that have no aggregate in `seen`, since they had no packet.
+/// The policies in `all` without an aggregate in `seen`, because no packet has matched them.
 pub(super) fn idle(all: &[Policy], seen: &[api::Aggregate]) -> Vec<String> {
     let seen: HashSet<&str> = seen.iter().map(|it| it.policy.as_str()).collect();
     let names = all.iter().map(|policy| &policy.name);
@@ -81,6 +81,7 @@ fn link_direction(seen: &PlaneSnapshot, direction: Direction) -> api::LinkDirect
         received: count(seen.report.received[at]),
         transmitted: count(seen.report.transmitted[at]),
         waiting: waiting(seen.report.link[at]),
+        mechanisms: seen.report.link_mechanisms[at].clone(),
         marking: seen.report.link_marking[at].map(marking),
         control: seen.report.control[at].as_ref().map(control),
         port,
@@ -90,7 +91,8 @@ fn link_direction(seen: &PlaneSnapshot, direction: Direction) -> api::LinkDirect
 
 fn bypassed(it: &Bypassed) -> api::Bypassed {
     let count = |it: FrameCount| api::Count { packets: it.frames, bytes: it.bytes };
-    let [idle, told, silent, no_socket] = [it.idle, it.told, it.silent, it.no_socket].map(count);
+    let [idle, told, silent, no_socket] =
+        [it.idle, it.requested, it.silent, it.no_socket].map(count);
     api::Bypassed { idle, told, silent, no_socket }
 }
 
@@ -135,11 +137,12 @@ fn micros(span: Duration) -> u64 {
 }
 
 fn aggregate(it: &AggregateReport) -> api::Aggregate {
-    let control = it.ack_control.map(|kind| ack_control(kind, it));
+    let control = it.mechanisms.ack_control.as_ref().map(|kind| ack_control(kind, it));
     let left = it.conforming.packets + it.exceeding.packets;
     api::Aggregate {
         policy: it.policy.clone(),
         direction: it.direction.name().to_owned(),
+        mechanisms: it.mechanisms.clone(),
         mean_bps: it.mean.map(|rate| rate.bps()),
         flows: it.flows,
         offered: count(it.offered),
@@ -161,8 +164,8 @@ fn aggregate(it: &AggregateReport) -> api::Aggregate {
 
 fn ack_control(kind: &str, it: &AggregateReport) -> api::AckControl {
     let counts = it.acks;
-    let gone = counts.delayed.saturating_sub(counts.held.into());
-    let mean_hold_us = counts.held_ns / gone.max(1) / 1_000;
+    let released = counts.delayed.saturating_sub(counts.held.into());
+    let mean_hold_us = counts.held_ns / released.max(1) / 1_000;
     api::AckControl {
         kind: kind.to_owned(),
         mean_hold_us,
@@ -178,6 +181,7 @@ pub(super) fn class(it: ClassReport) -> api::Class {
         name: it.name,
         parent: it.parent,
         direction: it.direction.name().to_owned(),
+        mechanisms: it.mechanisms,
         guarantee_bps: it.terms.guarantee.bps(),
         ceiling_bps: it.terms.ceiling.map(|rate| rate.bps()),
         weight: it.terms.weight,

@@ -93,8 +93,8 @@ const fn is_bfd(port: u16, hop_limit: u8, is_routing: bool) -> bool {
     }
 }
 
-/// A hash that identifies the sending station, of the frame's source MAC address. If a router may
-/// have forwarded the packet, `sender` is the source IP address, and is part of the hash.
+/// A hash of the frame's source MAC address, which identifies the sender. If a router may
+/// have forwarded the packet, the hash also covers `sender`, the source IP address.
 pub(super) fn source(frame: &[u8], sender: Option<Endpoint>) -> u32 {
     let mac = match frame.get(6..12) {
         Some(&[a, b, c, d, e, f]) => {

@@ -10,8 +10,8 @@ use crate::tunnel::{self, Inside};
 /// Returns `true` if the packet may carry a tunnel. The check is cheap, because it runs for each
 /// packet.
 ///
-/// Fragments are not parsed further. The same holds for packets with an authentication header,
-/// because rewriting them would break its integrity check.
+/// Fragments are not parsed further. Packets with an authentication header are not parsed further
+/// either, because rewriting them would break its integrity check.
 #[inline]
 pub(super) fn may_be(frame: &Cursor<'_>, packet: &Packet) -> bool {
     let possible = match packet.key.protocol {

@@ -1,5 +1,5 @@
-//! Tests that split frames, and frames with completed checksums, equal the frames that `build`
-//! makes.
+//! Tests of split super-packets and of completed checksums: the resulting frames must equal the
+//! frames that `build` makes.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -173,7 +173,7 @@ fn described(frame: &[u8]) -> Packet {
 
 /// Sets the TCP or UDP checksum at `transport` to the sum of the pseudo header, as a host does for
 /// a NIC.
-fn leave_checksum(frame: &mut [u8], transport: usize, spec: &Spec) {
+fn set_partial_checksum(frame: &mut [u8], transport: usize, spec: &Spec) {
     let (src, dst) = ends(spec.v6, 1, (0, 0));
     let bytes = |it: SocketAddr| match it.ip() {
         IpAddr::V4(it) => it.octets().to_vec(),
@@ -192,25 +192,25 @@ proptest! {
     /// checksum of zero (no checksum) that gets a value; an inner checksum that is computed after
     /// an outer one.
     #[test]
-    fn pieces_of_a_super_packet_are_as_if_they_had_been_sent_one_by_one(
+    fn the_frames_of_a_split_super_packet_equal_frames_sent_one_by_one(
         spec in specs(0..3),
         payload in 1_usize..9_000,
         size in 1_u16..1_500,
-        told in any::<bool>(),
+        states_offset in any::<bool>(),
     ) {
         let size = size.max(u16::try_from(payload / 40).unwrap()).max(1);
         let payload: Vec<u8> = (0..payload).map(|n| u8::try_from(n % 251).unwrap()).collect();
         let mut whole = spec.frame(0, 0, spec.flags, &payload);
         let transport = spec.transport(&whole, payload.len());
-        leave_checksum(&mut whole, transport, &spec);
-        let pieces = frames(&whole, size, told.then_some(transport)).unwrap();
+        set_partial_checksum(&mut whole, transport, &spec);
+        let pieces = frames(&whole, size, states_offset.then_some(transport)).unwrap();
         let expected = payload.chunks(size.into()).enumerate().map(|(number, part)| {
             let flags = flags_of(spec.flags, number, payload.len().div_ceil(size.into()));
             spec.frame(u16::try_from(number).unwrap(), number * usize::from(size), flags, part)
         });
         prop_assert_eq!(pieces, expected.collect::<Vec<_>>());
         let plain = spec.tunnels.is_empty() && spec.link.iter().all(|it| matches!(it, Link::Vlan(_)));
-        prop_assert_eq!(has_plain_headers(&whole, told.then_some(transport)), plain);
+        prop_assert_eq!(has_plain_headers(&whole, states_offset.then_some(transport)), plain);
     }
 
     /// Catches: checksums that are completed at one depth of tunnels only; an outer checksum that
@@ -218,7 +218,7 @@ proptest! {
     /// beyond two tunnels that are not reported; finished checksums that are reported as
     /// unfinished.
     #[test]
-    fn checksums_are_completed_in_up_to_two_tunnels_and_seen_in_the_third(
+    fn checksums_are_completed_in_up_to_two_tunnels_and_a_third_tunnel_is_reported(
         spec in specs(0..4),
         payload in 0_usize..200,
     ) {
@@ -226,7 +226,7 @@ proptest! {
         let finished = spec.frame(0, 0, spec.flags, &payload);
         let transport = spec.transport(&finished, payload.len());
         let mut frame = finished.clone();
-        leave_checksum(&mut frame, transport, &spec);
+        set_partial_checksum(&mut frame, transport, &spec);
         let left = frame.clone();
         let packet = described(&frame);
         let completed = complete_checksum(&mut frame, &packet);
@@ -241,7 +241,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_behind_a_tunnel_are_walked_without_a_panic(
+    fn any_bytes_after_a_tunnel_header_are_parsed_without_a_panic(
         spec in specs(1..3),
         at in 14_usize..150,
         damage in prop::collection::vec(any::<u8>(), 1..4),
@@ -271,18 +271,19 @@ fn checksums_are_completed_in_ethernet_over_mpls() {
         let finished = pseudowire.bytes();
         let mut frame = finished.clone();
         let transport = spec.transport(&frame, 100);
-        leave_checksum(&mut frame, transport, &spec);
+        set_partial_checksum(&mut frame, transport, &spec);
         let packet = described(&frame);
         assert_eq!(complete_checksum(&mut frame, &packet), Completed::Some);
         assert_eq!(frame, finished);
     }
 }
 
-/// The tunnel is VXLAN on an unusual port. It stands for any unknown tunnel over UDP.
+/// The tunnel is VXLAN on an unusual port, as an example of a tunnel that the port does not
+/// identify.
 ///
 /// Catches: a tunnel that is recognised only by its port.
 #[test]
-fn a_tunnel_on_another_port_is_split_where_the_kernel_says_what_is_inside() {
+fn a_tunnel_on_an_unusual_port_is_split_if_the_kernel_states_the_inner_offset() {
     for (v6, inner_v6) in [(false, false), (true, false), (false, true), (true, true)] {
         let tunnels = vec![Wrap::Vxlan { v6, port: 9_999, checksum: true }];
         let flags = TcpFlags(TcpFlags::ACK);
@@ -341,7 +342,7 @@ fn the_last_destination_of_a_source_route_is_in_the_checksum() {
         let field = 14 + 40 + 40 + 6;
         let spec =
             Spec { link: vec![], tunnels: vec![], v6: true, udp: true, flags: TcpFlags::default() };
-        leave_checksum(&mut frame, field - 6, &spec);
+        set_partial_checksum(&mut frame, field - 6, &spec);
         let packet = described(&frame);
         assert_eq!(complete_checksum(&mut frame, &packet), Completed::Some, "type {kind}");
         assert_eq!(frame[field..field + 2], checksum, "type {kind}, {left} left");
@@ -372,15 +373,15 @@ fn the_last_destination_of_an_ipv4_source_route_is_in_the_checksum() {
             udp: true,
             flags: TcpFlags::default(),
         };
-        leave_checksum(&mut frame, field - 6, &spec);
+        set_partial_checksum(&mut frame, field - 6, &spec);
         let packet = described(&frame);
         assert_eq!(complete_checksum(&mut frame, &packet), Completed::Some);
         assert_eq!(frame[field..field + 2], checksum, "pointer {pointer}");
     }
 }
 
-/// Catches: a CRC with another polynomial, bit order or byte order; SCTP that is found outside of
-/// tunnels only; a finished checksum that is replaced.
+/// Catches: a CRC with another polynomial, bit order or byte order; an SCTP checksum inside a
+/// tunnel that is not completed; a finished checksum that is replaced.
 #[test]
 fn the_checksum_of_sctp_is_completed_where_it_is_zero() {
     for tunnel in

@@ -46,7 +46,7 @@ proptest! {
     /// Catches: a sequence number, identification, length or checksum that is not updated; PSH, FIN
     /// or CWR on every segment; a missing last segment.
     #[test]
-    fn a_super_packet_is_what_its_segments_are_together(
+    fn the_segments_of_a_super_packet_together_are_the_super_packet(
         v6 in any::<bool>(), udp in any::<bool>(), payload in 0usize..9_000, size in 1u16..1_500, flags in any::<u8>(),
     ) {
         let size = size.max(u16::try_from(payload / 60).unwrap()).max(8);
@@ -91,7 +91,7 @@ proptest! {
     /// last fragment; fragments that are too long; all options repeated in each fragment; a
     /// fragment whose own offset is ignored when it is fragmented again.
     #[test]
-    fn fragments_are_the_packet_again_also_of_a_fragment(
+    fn the_fragments_of_a_packet_together_are_the_packet_even_if_it_is_a_fragment(
         payload in 0usize..5_000, fits in 68usize..1_500, options in any::<bool>(), begin in 0u16..500, more in any::<bool>(),
     ) {
         let mut whole = frame(false, true, payload);
@@ -128,10 +128,10 @@ proptest! {
     }
 }
 
-/// Catches: a forged super-packet that is split into frames of mostly headers; a real one that is
-/// refused.
+/// Catches: a forged super-packet that is split into frames of mostly headers; a genuine
+/// super-packet that is not split.
 #[test]
-fn no_frames_are_made_that_are_headers_for_the_most_part() {
+fn a_super_packet_is_not_split_into_frames_of_mostly_headers() {
     let mut whole = frame(false, false, 60_000);
     whole.tcp_mut().unwrap().options = vec![1; 40];
     let (headers, bytes) = (20 + 20 + 40, packet(&whole).0);
@@ -144,7 +144,7 @@ fn no_frames_are_made_that_are_headers_for_the_most_part() {
 }
 
 #[test]
-fn what_must_stay_whole_is_not_fragmented() {
+fn packets_that_routers_must_not_fragment_are_not_fragmented() {
     let (mut v4, _) = packet(&frame(false, true, 2_000));
     assert!(!may_not_be_fragmented(&v4) && fragments(&v4, 1_000).is_some());
     v4[6] |= 0x40;

@@ -116,7 +116,7 @@ mod tests {
         /// Catches: a length, codepoint, identification or tag that is not filled in; a checksum
         /// that includes old values of the template.
         #[test]
-        fn a_frame_is_as_if_made_of_its_fields(
+        fn a_frame_equals_the_frame_that_is_built_from_its_fields(
             v6 in any::<bool>(), vlan in prop::option::of(1u16..4_095), dscp in 0u8..64, ecn in 0usize..4,
             user in prop::option::of(any::<u64>()), payload in prop::collection::vec(any::<u8>(), 0..300),
         ) {

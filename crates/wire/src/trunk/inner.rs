@@ -11,8 +11,8 @@ use tidegate_core::packet::Ecn;
 use super::Refusal;
 use crate::checksum;
 
-/// Checks the user packet of a datagram with the ECN codepoint `outer`. Transfers a mark of the
-/// datagram to the user packet. Returns the destination of the user packet.
+/// Checks the user packet of a datagram with the ECN codepoint `outer`. Copies a congestion mark
+/// (CE) of the datagram to the user packet. Returns the destination of the user packet.
 ///
 /// # Errors
 ///
@@ -49,7 +49,7 @@ fn ends(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
     }
 }
 
-/// Returns `true` if `address` can belong to a host beyond a router.
+/// Returns `true` if `address` can belong to a single host beyond a router.
 fn is_host(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(it) => {
@@ -114,10 +114,10 @@ mod tests {
 
     /// RFC 6040, section 4.2, figure 4: rows are inner codepoints, columns are outer codepoints.
     ///
-    /// Catches: a mark that is lost, or given to a packet that is not ECN-capable; an ECT(1) of the
-    /// path that is lost; a header checksum that is not updated.
+    /// Catches: a congestion mark that is lost, or given to a packet that is not ECN-capable; an
+    /// ECT(1) of the outer header that is lost; a header checksum that is not updated.
     #[test]
-    fn what_the_path_marked_is_marked_inside() {
+    fn a_congestion_mark_of_the_path_is_copied_to_the_inner_packet() {
         let all = [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ce];
         let none = None;
         let table = [
@@ -146,7 +146,7 @@ mod tests {
         /// Catches: a length field that is not checked, or is accepted if it is smaller than the
         /// packet.
         #[test]
-        fn what_is_cut_or_longer_than_it_says_is_refused(
+        fn a_packet_that_is_shorter_or_longer_than_its_length_field_is_refused(
             v6 in any::<bool>(), len in 0usize..200, at in any::<prop::sample::Index>(), more in 1usize..40,
         ) {
             let whole = packet(v6, Ecn::Ect0, len);
@@ -157,13 +157,13 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_looked_at_without_a_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..90)) {
+        fn any_bytes_are_checked_without_a_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..90)) {
             let _ = admit(&mut bytes, Ecn::Ce);
         }
     }
 
     #[test]
-    fn what_no_host_beyond_a_router_is_does_not_come_in() {
+    fn addresses_that_belong_to_no_host_beyond_a_router_are_refused() {
         for (src, dst) in [
             ("10.0.0.1:1", "224.0.0.5:1"),
             ("10.0.0.1:1", "255.255.255.255:1"),

@@ -9,17 +9,18 @@
 //! | 2, segment | channel (1), number (6), presence bits (1), control bits (1), sequence number (4), acknowledgement (4), window (2), payload of the virtual stream (2), options |
 //! | 3, user packet | number (6), an IP packet |
 //!
-//! The form is a sum of bits: 1 if user packets travel in datagrams, 2 for `epochs`, 4 for `vegas`,
-//! and 8 for management connections with a weight. Older gateways do not know bits 4 and 8, and
-//! refuse hellos with these bits as malformed.
+//! The form states the settings of the trunk that must be equal at both ends. It is a sum of bits:
+//! 1 if user packets travel in datagrams, 2 for probing by `epochs`, 4 for probing by `vegas`, and
+//! 8 for management connections with a weight. Older gateways do not know bits 4 and 8, and refuse
+//! hellos with these bits as malformed.
 //!
 //! Options follow in the order of their presence bits: timestamps (8 bytes), SACK permitted (0),
 //! window scale (1), MSS (2), and SACK blocks (8 each). The upper presence bits hold the number of
 //! SACK blocks. A tag of 16 bytes ends each datagram.
 //!
 //! Most management packets are a segment with timestamps: 46 bytes of UDP payload, which makes 74
-//! bytes over IPv4 and 94 over IPv6. One such packet stands for VMSS user bytes. At a VMSS of 1500,
-//! the overhead is 4.9 or 6.3 %.
+//! bytes over IPv4 and 94 over IPv6. The trunk sends one management packet per VMSS (virtual
+//! maximum segment size) of user bytes. At a VMSS of 1,500 bytes, the overhead is 4.9 or 6.3 %.
 
 use tidegate_core::packet::{Ecn, SackBlocks, TcpFlags, TcpSegment};
 use tidegate_core::tcp::Segment;

@@ -50,13 +50,13 @@ impl PathMtu {
         self.sent[place(number)] = checksum;
     }
 
-    /// Processes a router's error about the datagram `number`, of which at least the lower 16 bits
-    /// are correct. Returns `true` if the error is accepted.
-    pub fn hear(&mut self, now: Time, told: &TooBig, number: u64) -> bool {
-        let was_sent = told.checksum != 0 && self.sent[place(number)] == told.checksum;
-        let mtu = told.mtu.max(Self::LEAST);
+    /// Processes a router's error about the datagram `number`. Returns `true` if the error is
+    /// accepted. Only the lower 16 bits of `number` need be correct.
+    pub fn hear(&mut self, now: Time, error: &TooBig, number: u64) -> bool {
+        let was_sent = error.checksum != 0 && self.sent[place(number)] == error.checksum;
+        let mtu = error.mtu.max(Self::LEAST);
         // A router with an MTU of at least the datagram's length would have forwarded it.
-        let believed = was_sent && told.mtu < told.len && mtu < self.get(now);
+        let believed = was_sent && error.mtu < error.len && mtu < self.get(now);
         if believed {
             self.heard = Some((mtu, now));
         } else {
@@ -89,25 +89,25 @@ mod tests {
 
     use super::*;
 
-    fn told(mtu: u32, checksum: u16) -> TooBig {
+    fn error(mtu: u32, checksum: u16) -> TooBig {
         let (ends, ports) = (([192, 0, 2, 1].into(), [192, 0, 2, 2].into()), (4754, 4754));
         TooBig { mtu, ends, ports, len: 1_500, identification: None, checksum, payload: 0 }
     }
 
     #[test]
-    fn what_was_heard_is_forgotten_after_ten_minutes() {
+    fn a_reported_mtu_expires_after_ten_minutes() {
         let mut path = PathMtu::new(1_500);
         path.sent(9, 77);
-        assert!(path.hear(Time::from_secs(1), &told(1_400, 77), 9 + (1 << 16)));
+        assert!(path.hear(Time::from_secs(1), &error(1_400, 77), 9 + (1 << 16)));
         assert_eq!(path.get(Time::from_secs(600)), 1_400);
         assert_eq!(path.get(Time::from_secs(601)), 1_500);
     }
 
     #[test]
-    fn a_router_of_before_1990_that_says_no_mtu_means_the_least() {
+    fn an_error_without_an_mtu_means_the_least_mtu() {
         let mut path = PathMtu::new(1_500);
         path.sent(9, 77);
-        assert!(path.hear(Time::ZERO, &told(0, 77), 9));
+        assert!(path.hear(Time::ZERO, &error(0, 77), 9));
         assert_eq!(path.get(Time::ZERO), PathMtu::LEAST);
     }
 
@@ -115,10 +115,10 @@ mod tests {
         /// For any sequence of errors, the MTU stays between the least and the configured value. It
         /// changes only if an error quotes a datagram that was sent.
         ///
-        /// Catches: no lower bound; a checksum that is not compared, or a zero that counts as a
-        /// sent checksum; a path MTU that grows.
+        /// Catches: an MTU below the least; an error that quotes a checksum that was never sent, or
+        /// zero, and is accepted; a path MTU that grows.
         #[test]
-        fn nobody_makes_it_less_than_the_least_or_more_than_was_configured(
+        fn the_mtu_stays_between_the_least_and_the_configured_value(
             said in prop::collection::vec((any::<bool>(), 0u32..3_000, 0u16..4, 0u64..6), 1..60),
         ) {
             let mut path = PathMtu::new(1_500);
@@ -130,7 +130,7 @@ mod tests {
                     continue;
                 }
                 let quoted = checksum != 0 && sent[usize::try_from(number).unwrap()] == checksum;
-                let believed = path.hear(Time::from_secs(now), &told(mtu, checksum), number);
+                let believed = path.hear(Time::from_secs(now), &error(mtu, checksum), number);
                 let after = path.get(Time::from_secs(now));
                 prop_assert!(!believed || quoted);
                 prop_assert_eq!(believed, quoted && mtu.max(PathMtu::LEAST) < before);

@@ -34,6 +34,6 @@ countable! {
         /// The packet is addressed to this end, but is not a datagram from the other end. Its
         /// sender, port or protocol differs, it is in a tunnel, or it is cut off before its ports.
         /// If several trunks have the address, the first one counts the packet.
-        Stranger = "stranger",
+        NotFromPeer = "stranger",
     }
 }

@@ -68,10 +68,11 @@ mod tests {
         /// Comparison with a set that keeps all numbers: no number is accepted twice, and no new
         /// number within the window is refused.
         ///
-        /// Catches: blocks that are not cleared on an advance; a window that is as wide as all
-        /// blocks; a packet number of zero accepted.
+        /// Catches: numbers that are refused as repeated after an advance of the window; numbers
+        /// that are accepted twice, because the window is as wide as all blocks; a packet number of
+        /// zero that is accepted.
         #[test]
-        fn a_number_is_taken_once_and_only_what_is_far_behind_is_refused(numbers in numbers()) {
+        fn a_number_is_accepted_once_and_only_numbers_below_the_window_are_refused(numbers in numbers()) {
             let (mut window, mut taken, mut top) = (Window::default(), BTreeSet::new(), 0u64);
             for number in numbers {
                 let near = number > 0 && top.saturating_sub(number) < SPAN;

@@ -33,9 +33,9 @@
 //! most once a second, and changes nothing else. Replayed hellos therefore cannot suppress the
 //! answer to a live peer.
 //!
-//! A hello states the [`Form`] of the trunk: whether user packets are encapsulated in datagrams,
-//! how the trunk's share is found, and whether connections have weights. An end refuses a hello of
-//! another form, so that no session begins.
+//! A hello states the [`Form`] of the trunk: whether user packets are encapsulated in datagrams, by
+//! which mechanism the trunk finds its share of the path, and whether connections have weights. An
+//! end refuses a hello with another form, so that no session begins.
 //!
 //! The authentication tag of a packet is SipHash-2-4 with 128 bits of output. This MAC for
 //! short messages takes at most half the time of BLAKE3. BLAKE3 derives the MAC keys of 128 bits
@@ -44,8 +44,8 @@
 //! - A tag covers a user packet completely. An accepted packet was thus sent by the other end in
 //!   this session, and is accepted only once.
 //! - Nothing is encrypted.
-//! - The tag does not cover the outer IP header, whose DS codepoint, ECN field and hop limit
-//!   routers change. The addresses and the port enter into the keys.
+//! - The tag does not cover the outer IP header, because routers change its DS codepoint, ECN field
+//!   and hop limit. The keys depend on the addresses and the port.
 //!
 //! Source: RFC 4303, section 3.4.3 (check the tag before the anti-replay window); RFC 6479;
 //! "SipHash: a fast short-input PRF" (INDOCRYPT 2012), sections 2.4 and 5, and its reference code
@@ -512,7 +512,7 @@ mod tests {
 
     /// Three vectors of SipHash's reference code for 128 bits.
     #[test]
-    fn a_seal_is_what_the_reference_code_says() {
+    fn a_tag_is_equal_to_the_tag_of_the_reference_code() {
         let bytes: [u8; 63] = std::array::from_fn(|at| u8::try_from(at).unwrap());
         let key = bytes.first_chunk().unwrap();
         let tag =

@@ -84,7 +84,7 @@ fn segments() -> impl Strategy<Value = Segment> {
 }
 
 #[test]
-fn a_segment_with_timestamps_is_as_long_as_is_said() {
+fn a_segment_with_timestamps_has_the_documented_length() {
     let mut ends = agreed();
     let header = TcpSegment { timestamps: Some((1, 2)), payload: 1_460, ..TcpSegment::default() };
     let bytes = ends[0].authenticated(0, &Segment { header, ..Segment::default() }).unwrap();
@@ -94,7 +94,7 @@ fn a_segment_with_timestamps_is_as_long_as_is_said() {
 }
 
 #[test]
-fn nothing_is_sealed_or_taken_before_both_have_heard_each_other() {
+fn nothing_is_authenticated_or_accepted_before_both_ends_have_received_a_hello() {
     let mut ends = [end(false, 1), end(true, 2)];
     assert!(ends[0].authenticated(0, &Segment::default()).is_none());
     let hello = ends[0].hello();
@@ -108,7 +108,7 @@ fn nothing_is_sealed_or_taken_before_both_have_heard_each_other() {
 
 /// Catches: equal keys for both directions; a key that does not depend on addresses and port.
 #[test]
-fn what_one_end_said_is_not_taken_back_by_itself_or_by_another_trunk() {
+fn a_datagram_is_refused_by_its_own_sender_and_by_another_trunk() {
     let mut ends = agreed();
     let bytes = ends[0].authenticated(0, &Segment::default()).unwrap();
     assert_eq!(ends[0].open(Time::ZERO, &bytes), Err(Refusal::Forged));
@@ -122,7 +122,7 @@ fn what_one_end_said_is_not_taken_back_by_itself_or_by_another_trunk() {
 /// Catches: a session that begins with a hello of an earlier run of the peer; a nonce that serves
 /// two sessions.
 #[test]
-fn after_a_restart_of_the_peer_nothing_of_its_earlier_run_is_taken() {
+fn after_a_restart_of_the_peer_datagrams_of_its_earlier_run_are_refused() {
     let mut ends = [end(false, 1), end(true, 2)];
     let mut recorded: Vec<_> = greet(&mut ends, Time::ZERO);
     for channel in 0..3 {
@@ -138,7 +138,7 @@ fn after_a_restart_of_the_peer_nothing_of_its_earlier_run_is_taken() {
         assert!(!matches!(opened, Ok(Opened::Segment { .. })), "{opened:?}");
     }
     assert_eq!((ends[1].sessions(), ends[1].alive()), (sessions, Some(second(2))));
-    // The answer to a replayed hello does no harm.
+    // The answer to a replayed hello does not end the session.
     greet(&mut ends, second(5));
     let bytes = ends[0].authenticated(6, &Segment::default()).unwrap();
     assert!(matches!(ends[1].open(second(5), &bytes), Ok(Opened::Segment { channel: 6, .. })));
@@ -146,7 +146,7 @@ fn after_a_restart_of_the_peer_nothing_of_its_earlier_run_is_taken() {
 
 /// Catches: a nonce that is answered twice within a second; an unlimited number of answers.
 #[test]
-fn a_nonce_is_answered_once_a_second_and_so_are_only_so_many() {
+fn each_nonce_is_answered_once_a_second_and_the_number_of_answers_is_limited() {
     let mut here = end(true, 0);
     let mut answers = |now, runs: std::ops::Range<u8>| {
         let hellos = runs.map(|run| end(false, run).hello());
@@ -158,8 +158,8 @@ fn a_nonce_is_answered_once_a_second_and_so_are_only_so_many() {
 }
 
 /// Two new ends send a hello each second over a path with a delay of 50 ms, for `end_ms`
-/// milliseconds. Each end in `to` also receives `flood` recorded hellos per second, which stem from
-/// `runs` earlier runs.
+/// milliseconds. Each end in `to` also receives `flood` recorded hellos per second, which its peer
+/// sent in `runs` earlier runs.
 fn flooded(to: &[usize], runs: u8, flood: u64, end_ms: u64) -> [Session; 2] {
     let mut recorded = [Vec::new(), Vec::new()];
     for run in 0..runs {
@@ -192,10 +192,10 @@ fn flooded(to: &[usize], runs: u8, flood: u64, end_ms: u64) -> [Session; 2] {
 
 /// In the last case, replayed hellos use up the limit of answers to unverified nonces.
 ///
-/// Catches: a live peer without an answer because replayed hellos used up the limit; answers that
-/// all go to one nonce; an answer to a live peer that counts towards the limit.
+/// Catches: a live peer without an answer, because replayed hellos used up the limit; answers that
+/// all repeat the same nonce; an answer to a live peer that counts towards the limit.
 #[test]
-fn hellos_of_long_ago_neither_keep_ends_from_agreeing_nor_from_hearing_each_other() {
+fn replayed_hellos_prevent_neither_a_session_nor_its_keepalives() {
     let both: &[usize] = &[0, 1];
     for (to, runs, flood) in
         [(both, 1, 10), (both, 1, 300), (both, 1, 2_000), (both, 20, 700), (&[1], 100, 5_000)]
@@ -230,7 +230,7 @@ fn encapsulating() -> [Session; 2] {
 /// Catches: ends that agree although only one of them encapsulates user packets; a reported
 /// difference that remains after the settings are equal.
 #[test]
-fn ends_that_differ_on_user_packets_agree_on_nothing_and_say_so() {
+fn ends_that_differ_on_encapsulation_begin_no_session_and_report_the_difference() {
     let mut ends = [end(false, 1).like(DATAGRAMS), end(true, 2)];
     for now in 0..3 {
         greet(&mut ends, second(now));
@@ -252,7 +252,7 @@ fn ends_that_differ_on_user_packets_agree_on_nothing_and_say_so() {
 /// Catches: ends that agree although their probing mechanisms differ, or only one of them has a
 /// weight.
 #[test]
-fn ends_that_probe_otherwise_agree_on_nothing_and_say_so() {
+fn ends_with_different_probing_begin_no_session_and_report_the_difference() {
     let form = |probing, weighted| Form { encapsulates: false, probing, weighted };
     let management = form(Probing::Management, false);
     let vegas = form(Probing::Vegas, false);
@@ -279,10 +279,10 @@ fn ends_that_probe_otherwise_agree_on_nothing_and_say_so() {
     }
 }
 
-/// Catches: a hello that earlier releases cannot read although the trunk uses neither `vegas` nor a
+/// Catches: a hello that earlier releases refuse, although the trunk uses neither `vegas` nor a
 /// weight; a hello that states two probing mechanisms.
 #[test]
-fn the_form_of_a_hello_is_one_byte_that_earlier_releases_read_where_they_know_it() {
+fn earlier_releases_can_read_the_form_of_a_hello_that_uses_only_their_features() {
     let byte = |form| {
         let mut bytes = Vec::new();
         Message::Hello { form, own: [1; 16], heard: [2; 16] }.write(&mut bytes).unwrap();
@@ -317,12 +317,12 @@ fn many_user_packets_do_not_make_a_segment_too_old() {
 }
 
 #[test]
-fn where_user_packets_leave_as_they_came_none_is_sealed() {
+fn without_encapsulation_no_user_packet_is_authenticated() {
     assert!(agreed()[0].authenticated_user(&[0; 40]).is_none());
 }
 
 #[test]
-fn another_version_is_named() {
+fn a_datagram_of_another_version_is_refused_as_such() {
     let mut ends = agreed();
     let mut bytes = ends[0].hello();
     bytes[0] = (VERSION + 1) << 4 | 1;
@@ -333,7 +333,7 @@ fn another_version_is_named() {
 proptest! {
     /// Catches: a field that is left out; two fields exchanged; a lost SACK block.
     #[test]
-    fn a_segment_comes_out_as_it_went_in(channel in any::<u8>(), segment in segments()) {
+    fn a_segment_is_decoded_as_it_was_encoded(channel in any::<u8>(), segment in segments()) {
         let mut ends = agreed();
         let bytes = ends[0].authenticated(channel, &segment).unwrap();
         prop_assert_eq!(ends[1].open(second(1), &bytes), Ok(Opened::Segment { channel, segment }));
@@ -343,7 +343,7 @@ proptest! {
     /// Catches: a tag that is not checked, or that covers only a part; an anti-replay window that
     /// is updated before the tag is checked.
     #[test]
-    fn what_is_changed_or_cut_is_refused_and_the_right_one_still_taken(
+    fn a_changed_or_cut_segment_is_refused_and_the_original_is_accepted_afterwards(
         segment in segments(), at in any::<prop::sample::Index>(), flip in 1u8.., cut in any::<bool>(),
         hello in any::<bool>(),
     ) {
@@ -359,7 +359,7 @@ proptest! {
     /// Catches: a user packet whose tag is not checked, or covers only a part; a user packet that
     /// is accepted twice; bytes of header or tag in the user packet.
     #[test]
-    fn a_user_packet_comes_out_once_and_as_it_went_in(
+    fn a_user_packet_is_accepted_once_and_unchanged(
         packet in prop::collection::vec(any::<u8>(), 0..300), at in any::<prop::sample::Index>(), flip in 1u8.., cut in any::<bool>(),
     ) {
         let mut ends = encapsulating();
@@ -394,9 +394,9 @@ proptest! {
         prop_assert_eq!(wire.overhead("2001:db8::1".parse().unwrap()), longer + 20);
     }
 
-    /// Catches: packet numbers that are not checked.
+    /// Catches: packet numbers that are not checked, so that a datagram is accepted twice.
     #[test]
-    fn each_is_taken_once_in_whatever_order(order in prop::collection::vec(0usize..40, 1..120)) {
+    fn each_datagram_is_accepted_once_in_any_order(order in prop::collection::vec(0usize..40, 1..120)) {
         let mut ends = agreed();
         let sent: Vec<_> = (0..40).map(|n| ends[0].authenticated(n, &Segment::default()).unwrap()).collect();
         let mut taken = [false; 40];
@@ -407,9 +407,9 @@ proptest! {
         }
     }
 
-    /// Accepted bytes are the same after decoding and encoding.
+    /// If random bytes decode to a message, encoding this message yields the same bytes.
     #[test]
-    fn any_bytes_are_refused_or_are_what_would_be_written(mut bytes in prop::collection::vec(any::<u8>(), 0..90), kind in 1u8..3) {
+    fn any_bytes_are_refused_or_are_a_message_in_its_only_encoding(mut bytes in prop::collection::vec(any::<u8>(), 0..90), kind in 1u8..3) {
         if let Some(first) = bytes.first_mut() {
             *first = VERSION << 4 | kind;
         }
@@ -426,7 +426,7 @@ proptest! {
     ///
     /// Catches: an answer that is never sent; a nonce that is not renewed after a restart.
     #[test]
-    fn they_agree_in_the_end(steps in prop::collection::vec((0usize..2, 0u8..6, any::<prop::sample::Index>()), 0..60)) {
+    fn ends_agree_on_a_session_when_hellos_arrive_again(steps in prop::collection::vec((0usize..2, 0u8..6, any::<prop::sample::Index>()), 0..60)) {
         let mut ends = [end(false, 1), end(true, 2)];
         let (mut run, mut crossed) = (2, Vec::new());
         for (now, (at, what, which)) in (1u64..).zip(steps) {

@@ -15,8 +15,8 @@ pub(super) struct Payload {
     pub(super) vlan: u16,
 }
 
-/// Parses the IP packet at offset `at` of `bytes`. `left` is the full length of what `bytes` begins
-/// with.
+/// Parses the IP packet at offset `at` of `bytes`. `left` is the full length on the wire, of which
+/// `bytes` may hold only the beginning.
 ///
 /// The IP packet must end where `left` ends.
 #[inline]

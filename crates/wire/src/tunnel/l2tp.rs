@@ -55,8 +55,8 @@ fn version_2(flags: u8, bytes: &[u8], left: usize) -> Option<Inside> {
     Some(Inside { numbered, ..Inside::new(TunnelKind::L2tp, at + ppp, payload) })
 }
 
-/// The protocol in PPP's protocol field, and the length of the field, which is one byte if
-/// compressed.
+/// The protocol in PPP's protocol field, and the length of this field. A compressed field has one
+/// byte, a full field two.
 const fn protocol(ppp: &[u8]) -> Option<(Network, usize)> {
     match ppp {
         [0x00, 0x21, ..] => Some((Network::Ipv4, 2)),

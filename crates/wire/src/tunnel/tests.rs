@@ -137,7 +137,7 @@ fn each_kind_of_tunnel_is_read_to_its_inner_ip_header() {
 /// Catches: an inner checksum that is not verified; an IPv6 length that is not compared; a tunnel
 /// that is accepted because of its port alone.
 #[test]
-fn a_packet_whose_inner_header_does_not_hold_is_no_tunnel() {
+fn a_packet_with_an_invalid_inner_header_is_no_tunnel() {
     for (protocol, mut bytes, inside) in cases() {
         let (field, len) = if inside.network == Network::Ipv4 { (8, 0) } else { (4, 60_000) };
         let field = inside.offset + field;
@@ -148,7 +148,7 @@ fn a_packet_whose_inner_header_does_not_hold_is_no_tunnel() {
 
 /// Catches: outer lengths that are not checked, or only checked as lower bounds.
 #[test]
-fn a_packet_that_is_not_as_long_as_its_headers_say_is_no_tunnel() {
+fn a_packet_whose_length_differs_from_its_headers_is_no_tunnel() {
     for (protocol, mut bytes, inside) in cases() {
         if inside.carries == Carries::Ip {
             bytes.extend([0; 4]);
@@ -171,7 +171,7 @@ fn padding_may_follow_an_ip_packet_in_an_ethernet_frame() {
 /// Catches: a fixed field that is not checked: reserved bits of VXLAN, version or O bit of GENEVE,
 /// version or source route of GRE, message type of GTP-U, T bit of L2TP.
 #[test]
-fn a_header_with_another_fixed_field_is_no_tunnel() {
+fn a_header_with_a_wrong_fixed_field_is_no_tunnel() {
     let flips: [(TunnelKind, usize, u8); 12] = [
         (TunnelKind::Vxlan, 8, 0x08),
         (TunnelKind::Vxlan, 8, 0x80),
@@ -198,7 +198,7 @@ fn a_header_with_another_fixed_field_is_no_tunnel() {
 
 /// Catches: VXLAN, GENEVE or GTP-U recognised by the source port.
 #[test]
-fn other_ports_carry_no_tunnel() {
+fn other_destination_ports_carry_no_tunnel() {
     for (protocol, mut bytes, inside) in cases() {
         if protocol == UDP_NUMBER {
             bytes.copy_within(2..4, 0);
@@ -208,8 +208,8 @@ fn other_ports_carry_no_tunnel() {
     }
 }
 
-/// Catches: ACKs edited in every tunnel; ACKs edited in GRE with checksum or sequence numbers, or
-/// in GTP-U.
+/// Catches: ACKs that are edited in a tunnel with a checksum or with sequence numbers, such as GRE
+/// with these fields or GTP-U.
 #[test]
 fn acks_may_be_edited_only_in_tunnels_without_numbers_and_checksums() {
     for (protocol, bytes, inside) in cases() {

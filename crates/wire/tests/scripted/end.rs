@@ -1,5 +1,5 @@
-//! A scripted TCP end point: sends data with a fixed window, and acknowledges data as its script
-//! says.
+//! A scripted TCP end point: sends data with a fixed window, and acknowledges data according to its
+//! script.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -20,11 +20,11 @@ pub(crate) struct Script {
     pub(crate) mptcp: bool,
     pub(crate) sack: bool,
     pub(crate) timestamps: bool,
-    /// Type of an option that every ACK has. A counter is its body.
+    /// Type of an option that every ACK has. The body of the option is a counter.
     pub(crate) option: Option<u8>,
     /// Number of segments per ACK.
     pub(crate) stretch: u32,
-    /// One of `loss` segments is lost between the gateway and its receiver. Zero for no losses.
+    /// One of `loss` segments is lost between the gateway and its receiver. Zero means no losses.
     pub(crate) loss: u32,
 }
 
@@ -153,7 +153,7 @@ impl End {
         self.una == self.end
     }
 
-    /// The SYN of this end. With `answers`, it is a SYN-ACK.
+    /// The SYN of this end. If `answers` is `true`, it is a SYN-ACK.
     pub(crate) fn syn(&mut self, now: Time, answers: bool) -> Vec<u8> {
         let mut flags = TcpFlags::SYN | if answers { TcpFlags::ACK } else { 0 };
         let mut high = 0;

@@ -22,12 +22,12 @@ pub(crate) struct Wire {
 impl Wire {
     /// A gateway with `packets` buffers, and one policy with the ACK control `control`.
     pub(crate) fn new(control: &str, packets: u32) -> Self {
-        let signal: toml::Table = toml::from_str(&format!("it = {control}")).unwrap();
-        let signal: AckSpec = signal["it"].clone().try_into().unwrap();
+        let spec: toml::Table = toml::from_str(&format!("it = {control}")).unwrap();
+        let spec: AckSpec = spec["it"].clone().try_into().unwrap();
         let action = Action::Shape {
             conditioning: conditioning(RATE, Bytes(3_000)),
             queue: QdiscSpec::PerFlow(Default::default()),
-            ack_control: Some(signal),
+            ack_control: Some(spec),
         };
         let mut gateway = gateway(Filter::default(), action, packets);
         gateway.pool().make_copies();

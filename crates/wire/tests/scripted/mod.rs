@@ -27,8 +27,7 @@ pub(crate) struct Run {
     pub(crate) ends: [End; 2],
     script: Script,
     now: Time,
-    /// Frames in transit, by arrival time and number. They travel to the gateway or to an end
-    /// point.
+    /// Frames in transit to the gateway or to an end point, by arrival time and number.
     on_the_way: BTreeMap<(Time, u64), (Hop, Vec<u8>)>,
     count: u64,
     /// Number of data segments that have passed the gateway in each direction.

@@ -5,7 +5,7 @@
 use super::{PacketId, PacketPool};
 use crate::packet::FlowId;
 
-/// A flow has one packet more or less in the pool.
+/// A change of a flow's number of packets in the pool, by one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum FlowChange {
     /// A packet of the flow was made as a copy of another packet.

@@ -8,7 +8,7 @@ use crate::ack::constants::SHORTEST_RTO;
 use crate::ack::hold::Holds;
 use crate::ack::shares::Shares;
 use crate::ack::uncalled::Uncalled;
-use crate::packet::{Fifo, Member};
+use crate::packet::{Fifo, FlowIndex};
 use crate::{Bytes, Cx, Time};
 
 /// Scheduled departures of the flows' oldest held ACKs.
@@ -17,7 +17,13 @@ pub(in crate::ack) struct Bucket(Paced);
 
 impl Bucket {
     /// Charges `member` for an ACK of `cost` bytes that departed before its scheduled time.
-    pub(in crate::ack) fn passed(&mut self, now: Time, member: Member, cost: u32, shares: &Shares) {
+    pub(in crate::ack) fn passed(
+        &mut self,
+        now: Time,
+        member: FlowIndex,
+        cost: u32,
+        shares: &Shares,
+    ) {
         let takes = shares.of(member).time_for(Bytes(u64::from(cost)));
         let free = self.0.free(member);
         *free = (*free).max(now) + takes;
@@ -26,7 +32,7 @@ impl Bucket {
     pub(in crate::ack) fn arm(
         &mut self,
         cx: &Cx<'_>,
-        member: Member,
+        member: FlowIndex,
         holds: &Holds,
         shares: &Shares,
         queue: Queue,
@@ -64,7 +70,7 @@ impl Bucket {
         self.0.next()
     }
 
-    pub(in crate::ack) fn forget(&mut self, member: Member) {
+    pub(in crate::ack) fn forget(&mut self, member: FlowIndex) {
         self.0.forget(member);
     }
 }

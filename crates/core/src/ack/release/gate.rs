@@ -29,12 +29,12 @@
 use std::time::Duration;
 
 use super::calendar::Calendar;
-use crate::ack::constants::{AHEAD, LONGEST, PER_ACK, SHORTEST, UNSCALED};
+use crate::ack::constants::{AHEAD, MAX_HOLD, PER_ACK, SHORTEST, UNSCALED};
 use crate::ack::hold::{HeldFlow, Holds};
 use crate::ack::shares::Shares;
 use crate::ack::uncalled::Uncalled;
 use crate::ack::{CreditAccount, EgressState, Queue};
-use crate::packet::{DeficitRoundRobin, Fifo, First, Member};
+use crate::packet::{DeficitRoundRobin, Fifo, First, FlowIndex};
 use crate::time::nanos;
 use crate::{Bytes, Cx, Rate, Time};
 
@@ -43,8 +43,8 @@ use crate::{Bytes, Cx, Rate, Time};
 pub(in crate::ack) struct Gate {
     outstanding: Calendar,
     /// Deficit round robin of the flows with held ACKs, and the flow whose turn it is.
-    turns: DeficitRoundRobin,
-    waiting: First,
+    turns: DeficitRoundRobin<FlowIndex>,
+    waiting: First<FlowIndex>,
     /// Its credit, rate and `more` are those of the last report.
     account: CreditAccount,
     response: Response,
@@ -136,7 +136,7 @@ impl Gate {
     }
 
     /// Adds `member`, which has held ACKs, to the flows that release ACKs in turn.
-    pub(in crate::ack) fn wait(&mut self, member: Member, quantum: u32) {
+    pub(in crate::ack) fn wait(&mut self, member: FlowIndex, quantum: u32) {
         if self.turns.join(&mut self.waiting, member, quantum.into()) {
             self.account.waiting += 1;
         }
@@ -249,15 +249,16 @@ impl Response {
 /// A little more than the error of a time that is computed from bytes.
 const TICK: Duration = Duration::from_micros(1);
 
-/// Lifetime of credit for a sender at a round trip of `near`.
+/// Lifetime of credit for a sender at a round trip of `near`, which counts as [`MAX_HOLD`] at most.
 pub(in crate::ack) fn lasts(near: Duration) -> Duration {
-    (near + near / 2).clamp(SHORTEST, LONGEST)
+    let near = near.min(MAX_HOLD);
+    (near + near / 2).max(SHORTEST)
 }
 
 /// Two full segments for each unit of weight.
 ///
 /// Source: `postack`, R001-9.
-pub(in crate::ack) fn quantum(holds: &mut Holds, member: Member, weight: u32) -> u32 {
+pub(in crate::ack) fn quantum(holds: &mut Holds, member: FlowIndex, weight: u32) -> u32 {
     holds.flow(member).segment().saturating_mul(PER_ACK).saturating_mul(weight.max(1))
 }
 
@@ -265,8 +266,7 @@ pub(in crate::ack) fn quantum(holds: &mut Holds, member: Member, weight: u32) ->
 mod tests {
     use super::*;
     use crate::ack::EgressState;
-
-    const FRAME: u32 = 1_514;
+    use crate::packet::FRAME;
 
     /// Departures in 5,000 turns of one segment each, and the mean backlog in segments. Data arrives up to
     /// `varies` us later than the shortest round trip of 200 us.

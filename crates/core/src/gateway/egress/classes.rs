@@ -21,7 +21,7 @@ use crate::packet::{Direction, Fifo, FlowId, Handover, number};
 use crate::policy::{Class, ClassSet};
 use crate::qdisc::{Backlog, QdiscSpec};
 use crate::random::Random;
-use crate::report::ClassReport;
+use crate::report::{ClassReport, Mechanisms};
 use crate::scheduler::{Scheduler, SchedulerSpec, TermValues};
 use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Reason, Time};
 
@@ -543,6 +543,7 @@ impl Classes {
             name: self.name(id),
             parent: (parent != ClassId::ROOT).then(|| self.name(parent)),
             direction: self.direction,
+            mechanisms: self.mechanisms(id),
             terms: self.scheduler.terms(id),
             sent: self.scheduler.counts(id),
             backlog: waiting,
@@ -551,6 +552,20 @@ impl Classes {
             delays: self.scheduler.delays(id),
             promises: self.promises(id),
         }
+    }
+
+    /// Mechanisms of a class. Only a leaf class with a buffer of its own has a queue discipline.
+    fn mechanisms(&self, id: ClassId) -> Mechanisms {
+        let has_queue = !self.one_buffer && self.scheduler.is_leaf(id);
+        let queue = has_queue.then(|| Mechanisms::of_queue(&self.lines[id.index()].spec));
+        Mechanisms { scheduler: Some(self.spec.name().into()), ..queue.unwrap_or_default() }
+    }
+
+    /// Scheduler of the link, and marking of the buffer that its classes share.
+    pub(in crate::gateway) fn mechanisms_of_link(&self) -> Mechanisms {
+        let spec = self.lines[ClassId::ROOT.index()].spec.marking();
+        let marking = spec.filter(|_| self.marker.is_some()).map(|it| it.name().into());
+        Mechanisms { scheduler: Some(self.spec.name().into()), marking, ..Mechanisms::default() }
     }
 
     /// Name of a class.

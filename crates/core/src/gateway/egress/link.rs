@@ -3,16 +3,17 @@
 use super::balance::Balance;
 use super::classes::{Classes, plus};
 use super::control::Control;
-use crate::ack::{EgressState, Waiting, line};
+use crate::ack::{EgressState, Waiting};
 use crate::class::ClassId;
 use crate::flow::Flow;
 use crate::gateway::GatewayConfig;
 use crate::link::Overhead;
 use crate::marking::{Marker, Marks};
-use crate::packet::{Direction, Fifo, FlowId, Handover, Member, Which};
+use crate::packet::{Direction, Fifo, FlowId, Handover, QueueIndex, Which};
 use crate::policy::{Class, ClassSet};
-use crate::qdisc::Backlog;
+use crate::qdisc::{Backlog, QdiscSpec};
 use crate::random::Random;
+use crate::report::Mechanisms;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, Time};
 
 /// The access link in one direction.
@@ -22,6 +23,7 @@ pub(in crate::gateway) struct AccessLink {
     balance: Option<Balance>,
     /// The queue of a link without classes.
     queue: Waiting,
+    queue_spec: QdiscSpec,
     /// The classes. `None` without classes or without a rate.
     classes: Option<Box<Classes>>,
     /// Packets that a swap of policies left over. They precede the queue.
@@ -42,6 +44,7 @@ impl AccessLink {
             direction,
             balance,
             queue,
+            queue_spec: config.queue.clone(),
             classes: None,
             rest: Fifo::new(),
             control: None,
@@ -151,6 +154,15 @@ impl AccessLink {
         }
     }
 
+    /// The queue of a link without classes, or the scheduler of its classes. Empty without a rate.
+    pub(in crate::gateway) fn mechanisms(&self) -> Mechanisms {
+        match &self.classes {
+            _ if self.balance.is_none() => Mechanisms::default(),
+            Some(classes) => classes.mechanisms_of_link(),
+            None => Mechanisms::of_queue(&self.queue_spec),
+        }
+    }
+
     /// Packets marked and dropped by the marking of the link's queue or of the shared buffer, if there is one.
     pub(in crate::gateway) fn marks(&self) -> Option<Marks> {
         Some(self.whole_marker()?.marks())
@@ -223,7 +235,7 @@ impl AccessLink {
             self.next.push(cx.pool, packet);
             return;
         }
-        cx.pool[&packet].member = line(cx.pool[&packet].flow);
+        cx.pool[&packet].queue_index = QueueIndex::at_egress(cx.pool[&packet].flow);
         if let Some(classes) = &mut self.classes {
             classes.push(cx, leaf, packet);
         } else if cx.pool.is_scarce() && self.queue.backlog().packets > 0 {
@@ -248,7 +260,7 @@ impl AccessLink {
     pub(in crate::gateway) fn push_control(
         &mut self,
         cx: &mut Cx<'_>,
-        source: Member,
+        source: QueueIndex,
         packet: PacketId,
     ) {
         let Some(balance) = &self.balance else { return self.next.push(cx.pool, packet) };
@@ -312,7 +324,11 @@ impl AccessLink {
         flow: FlowId,
         which: Which<'_>,
     ) -> bool {
-        let mut what = Handover { from: line(FlowId::NONE), to: line(flow), which };
+        let mut what = Handover {
+            from: QueueIndex::at_egress(FlowId::NONE),
+            to: QueueIndex::at_egress(flow),
+            which,
+        };
         match &mut self.classes {
             Some(classes) => classes.hand_over(pool, leaf, &mut what),
             None => self.queue.hand_over(pool, &mut what),
@@ -397,6 +413,7 @@ impl AccessLink {
         self.empty(cx, &mut waiting);
         let rate = self.balance.as_ref().map(Balance::rate);
         self.queue = queue(config, self.direction, rate);
+        self.queue_spec = config.queue.clone();
         while let Some(packet) = waiting.pop(cx.pool) {
             self.queue.enqueue(cx, packet);
         }

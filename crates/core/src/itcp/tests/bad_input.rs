@@ -99,7 +99,7 @@ fn a_path_has_a_round_trip_time_of_at_most_the_sampling_interval() {
 
 /// The two experiments of `itcp`, section 5.
 ///
-/// Catches: `epsilon` counted once, not once for each gateway.
+/// Catches: `epsilon` counted only once, in place of once for each gateway.
 #[test]
 fn the_sum_of_proposition_1_is_that_of_the_paper() {
     let demanded = |loads: &[u64]| {

@@ -1,4 +1,5 @@
-//! Tests of the law `literal`: slopes, thresholds, consecutive rounds, and the units of equation 10.
+//! Tests of the law `literal`, which sets the weight of a connection by the slope of the gateway's
+//! queue: slopes, thresholds, consecutive rounds, and the units of equation 10 of `itcp`.
 
 use super::*;
 
@@ -19,7 +20,7 @@ fn queue_of(adjuster: &mut RateAdjuster, from: u64, per_second: i64, seen: Gatew
 /// Catches: a queue in packets; a round-trip time in milliseconds; an increase without the factors 0.5 or `w`, or without
 /// `epsilon`.
 #[test]
-fn equation_10_in_units() {
+fn equation_10_with_units() {
     // The queue grows by 125 packets of 1,000 bytes a second, and the path carries 1,250: delta' is 0.1. The increase is
     // 0.5 (0.1 + 0.1) 4 = 0.4.
     let mut adjuster = build(&config(LawKind::Literal));
@@ -90,7 +91,7 @@ fn a_decrease_needs_two_new_negative_rounds() {
 
 /// Catches: a slope of zero that counts as negative or as positive, or that does not end a sequence of negative slopes.
 #[test]
-fn a_slope_of_zero_is_neither() {
+fn a_slope_of_zero_is_neither_positive_nor_negative() {
     let mut adjuster = build(&config(LawKind::Literal));
     for per_second in [-1_000, 0, -1_000, 0, 0, 0] {
         queue(&mut adjuster, 500_000, per_second);
@@ -133,7 +134,7 @@ fn blocked_sources_count_as_a_growing_queue_above_the_low_threshold() {
 /// Catches: a blocked round with a shrinking queue that counts towards a decrease, or that does not force an increase above
 /// the high threshold.
 #[test]
-fn a_blocked_round_is_not_a_falling_one() {
+fn a_blocked_round_does_not_count_as_a_shrinking_queue() {
     let mut adjuster = build(&config(LawKind::Literal));
     let blocked = GatewayLoad { blocked: true, ..idle() };
     queue_of(&mut adjuster, 100_000, -1_000, blocked);
@@ -147,7 +148,7 @@ fn a_blocked_round_is_not_a_falling_one() {
 
 /// Catches: a division by a window of zero; no increase while window or round-trip time are unknown.
 #[test]
-fn without_a_path_it_grows_by_epsilon_alone() {
+fn with_an_unknown_path_the_weight_grows_by_epsilon_alone() {
     for least_rtt in [None, Some(Duration::ZERO)] {
         for window in [Bytes::ZERO, WINDOW] {
             let mut adjuster = build(&config(LawKind::Literal));

@@ -1,4 +1,5 @@
-//! Tests of the law `measured`: saturated gateways, spare service rates, and service rates from the window.
+//! Tests of the law `measured`, which sets the weight of a connection by its load and its service
+//! rate: saturated gateways, spare service rates, and service rates from the window.
 
 use super::*;
 
@@ -39,7 +40,7 @@ fn after(loads: &[Load]) -> Vec<u64> {
 /// Catches: an increase by `(a - s) / a`, by a negative excess, or without the margin; a busy part of exactly 0.95 that counts
 /// as saturated; an increase of an unsaturated gateway.
 #[test]
-fn a_saturated_gateway_increases_by_its_excess_load() {
+fn a_saturated_gateway_increases_its_weight_by_its_excess_load() {
     // The excess is (600 - 500) / 500 = 0.2, and the margin 0.1. The increase is 0.5 (0.2 + 0.1) 4 = 0.6.
     assert_eq!(after(&[Load { arrive: 600_000, busy: 100, service: 500_000 }]), [4_600_000]);
     assert_eq!(after(&[Load { arrive: 600_000, busy: 96, service: 500_000 }]), [4_600_000]);
@@ -52,7 +53,7 @@ fn a_saturated_gateway_increases_by_its_excess_load() {
 /// Catches: a decrease after one round, or after only one further round; a comparison without the margin; a saturated round
 /// that counts towards a decrease; a service rate of exactly the load with margin that counts as spare.
 #[test]
-fn ample_service_in_two_rounds_decreases() {
+fn spare_service_in_two_rounds_decreases_the_weight() {
     let ample = Load { arrive: 300_000, busy: 50, service: 600_000 };
     let tight = Load { arrive: 550_000, busy: 94, service: 600_000 };
     assert_eq!(after(&[ample; 4]), [4_000_000, 3_200_000, 3_200_000, 2_560_000]);
@@ -69,7 +70,7 @@ fn ample_service_in_two_rounds_decreases() {
 
 /// Catches: a service rate that includes bytes sent while the gateway was idle.
 #[test]
-fn bytes_that_did_not_wait_are_not_service() {
+fn bytes_sent_by_an_idle_gateway_do_not_count_as_service() {
     // 500,000 bytes arrive per second. The gateway is busy for a tenth of the time, at a service rate of 520,000. All bytes
     // divided by the busy time would give 5,000,000, and the weight would decrease.
     let mut adjuster = build(&config(LawKind::Measured));
@@ -88,7 +89,7 @@ fn bytes_that_did_not_wait_are_not_service() {
 
 /// Catches: `cwnd / minRTT` as the service rate of a busy gateway; a measured rate with a busy part below 5 %.
 #[test]
-fn a_rarely_busy_gateway_takes_the_rate_of_its_window() {
+fn a_rarely_busy_gateway_uses_the_rate_of_its_window() {
     // A window of 52,500 bytes in 42 ms is 1.25 MB/s.
     let service = |busy| {
         let mut adjuster = build(&config(LawKind::Measured));
@@ -132,7 +133,7 @@ fn service_of(service: ServiceSamples, samples: &[(u32, u64)]) -> u64 {
 /// Catches: the least rate, the median or the mean in place of the low quantile; samples that were hardly busy; a quantile of
 /// few samples.
 #[test]
-fn contended_service_is_the_rate_beside_busy_neighbours() {
+fn contended_service_is_the_rate_while_other_gateways_are_busy() {
     // The neighbour is idle in 70 of 100 samples, and busy in 26. Four are outliers.
     let mut samples =
         [vec![(50, 1_000_000); 70], vec![(50, 400_000); 26], vec![(50, 50_000); 4]].concat();
@@ -179,7 +180,7 @@ fn whole(real: f64) -> u64 {
 
 /// Catches: a share that stays below the load; an excess with the wrong sign.
 #[test]
-fn beside_a_saturated_neighbour_the_share_ends_above_the_load() {
+fn with_a_saturated_second_gateway_the_share_ends_above_the_load() {
     // The second gateway has a file that never ends, and a fixed weight of 2.
     let shares = shares([LawKind::Measured, LawKind::Fixed], [0.52, 1.0]);
     assert!(shares[0] < 0.52);
@@ -189,7 +190,7 @@ fn beside_a_saturated_neighbour_the_share_ends_above_the_load() {
 /// A known limit of this law. Neither gateway is saturated on average, so both decrease their weights. The share of the first
 /// gateway ends at 0.5, below its load. This does harm when the second gateway gets a long file.
 #[test]
-fn capacity_that_idle_neighbours_leave_over_lets_both_weights_fall() {
+fn spare_capacity_of_idle_gateways_lets_both_weights_fall() {
     let shares = shares([LawKind::Measured, LawKind::Measured], [0.52, 0.24]);
     assert_eq!(*shares.last().unwrap(), 0.5);
 }

@@ -1,4 +1,5 @@
-//! Tests of the law `proportional`: the capacity, and the average of the load.
+//! Tests of the law `proportional`, which sets the weight of a connection in proportion to its
+//! load: the capacity, and the average of the load.
 
 use super::*;
 
@@ -22,8 +23,8 @@ fn load(
     });
 }
 
-/// Catches: a capacity that is only the service rate of this round, or that is measured in samples with pauses; a weight
-/// without the factor `n`.
+/// Catches: a capacity that is only the service rate of this round, or that is measured in samples
+/// with pauses; a weight without the factor `n`, the greatest weight.
 #[test]
 fn the_weight_is_the_load_as_a_part_of_the_capacity() {
     let mut adjuster = build(&config(LawKind::Proportional));
@@ -34,14 +35,15 @@ fn the_weight_is_the_load_as_a_part_of_the_capacity() {
     // A load of half the capacity gives half of the greatest weight, 10.
     load(&mut adjuster, &mut seen, 500_000, (1_000_000, 100));
     assert_eq!(millionths(&adjuster), 5_000_000);
-    // The neighbours are busy: the service rate is lower, but the capacity remains.
+    // The other gateways are busy: the service rate is lower, but the capacity remains.
     load(&mut adjuster, &mut seen, 500_000, (600_000, 100));
     assert_eq!(millionths(&adjuster), 5_000_000);
     let decisions = adjuster.report().decisions;
     assert_eq!((decisions.increased, decisions.decreased, decisions.held), (1, 0, 2));
 }
 
-/// Catches: an average that begins at zero; a first round that keeps a large weight in the average; no average at all.
+/// Catches: an average that begins at zero; a first round that keeps a large weight in the average;
+/// a law without an average.
 #[test]
 fn a_load_is_averaged_over_twenty_rounds() {
     let mut adjuster = build(&config(LawKind::Proportional));
@@ -63,7 +65,7 @@ fn a_load_is_averaged_over_twenty_rounds() {
 ///
 /// Catches: a round whose load counts for more than the capacity.
 #[test]
-fn a_round_counts_for_at_most_the_capacity() {
+fn the_load_of_a_round_counts_as_at_most_the_capacity() {
     let mut adjuster = build(&config(LawKind::Proportional));
     let mut seen = idle();
     for _ in 0..20 {

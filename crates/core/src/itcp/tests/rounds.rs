@@ -1,10 +1,12 @@
-//! Tests of rounds: timers, random waits, missing samples, totals that decrease, and bounds of the weight.
+//! Tests of rounds. A round consists of samples of the gateway, and a decision about the weight at
+//! its end. The tests cover timers, random waits, missing samples, totals that decrease, and bounds
+//! of the weight.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Gateways must change their weights at independent times (A002-6).
+/// The times at which gateways change their weights must be independent (A002-6).
 ///
 /// Catches: equal waits of all gateways; no wait; a wait that is drawn only once.
 #[test]
@@ -38,9 +40,10 @@ fn two_gateways_do_not_update_at_the_same_time() {
     assert!(one.iter().filter(near).count() < 12);
 }
 
-/// Catches: a round with a wrong number of samples; samples during the wait; late samples that delay all later ones.
+/// Catches: a round with a wrong number of samples; samples during the wait; a late sample that
+/// delays all later samples.
 #[test]
-fn a_round_is_a_first_look_and_its_samples_at_equal_distances() {
+fn a_round_has_a_first_sample_and_further_samples_at_equal_intervals() {
     let mut adjuster = build(&config(LawKind::Fixed));
     let began = adjuster.poll_timeout();
     for sample in 0..=10 {
@@ -87,9 +90,10 @@ fn a_gap_abandons_the_round_and_a_delay_does_not() {
     }
 }
 
-/// Catches: totals that decrease and are subtracted all the same; one of the totals that is not checked.
+/// Catches: totals that decrease and are subtracted nevertheless; one of the totals that is not
+/// checked.
 #[test]
-fn totals_that_run_backwards_abandon_the_round() {
+fn totals_that_decrease_abandon_the_round() {
     let full =
         GatewayLoad { arrived: 9, sent: 9, sent_busy: 9, busy: Duration::from_secs(1), ..idle() };
     for reset in [
@@ -111,7 +115,7 @@ fn totals_that_run_backwards_abandon_the_round() {
 
 /// Catches: two samples at the same time, which divide by zero.
 #[test]
-fn a_clock_that_stands_still_abandons_the_round() {
+fn two_samples_at_the_same_time_abandon_the_round() {
     let mut adjuster = build(&config(LawKind::Measured));
     for _ in 0..3 {
         adjuster.handle_timeout(Time::MAX, &idle());
@@ -174,7 +178,7 @@ fn any_seen() -> impl Strategy<Value = GatewayLoad> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// The weight never leaves its bounds (A002-6).
+    /// The weight stays within its bounds (A002-6).
     ///
     /// Catches: a weight that exceeds its bounds after an increase, or when connections end; sums and products that
     /// overflow.

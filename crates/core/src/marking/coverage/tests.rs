@@ -1,9 +1,10 @@
-//! Tests of the marking `coverage`: its threshold, the tracked flows, and the rate of other traffic.
+//! Tests of the marking `coverage`, which tracks the largest flows: its threshold, the tracked
+//! flows, and the rate of other traffic. A marking marks packets before the queue overflows.
 
 use proptest::prelude::*;
 
 use super::super::memory::TrackedFlow;
-use super::super::testing::Place;
+use super::super::testing::TestQueue;
 use super::*;
 use crate::marking::{Marking, Tracked};
 use crate::packet::{FlowId, Protocol};
@@ -11,14 +12,14 @@ use crate::packet::{FlowId, Protocol};
 const FRAME: u32 = 1_054;
 const SECOND: Duration = Duration::from_secs(1);
 
-fn new_place(threshold: u32) -> Place<Coverage> {
+fn new_queue(threshold: u32) -> TestQueue<Coverage> {
     let text = format!("tracker = \"paper\"\nthreshold = \"{threshold} B\"");
     let config: Config = toml::from_str(&text).unwrap();
-    Place::new(config.build(Random::new(1, 1)), Rate::from_mbps(8), Bytes(1 << 30))
+    TestQueue::new(config.build(Random::new(1, 1)), Rate::from_mbps(8), Bytes(1 << 30))
 }
 
-fn is_tracked(place: &Place<Coverage>, flow: u32) -> bool {
-    place.marking.common.memory.find(FlowId(flow)).is_some()
+fn is_tracked(queue: &TestQueue<Coverage>, flow: u32) -> bool {
+    queue.marking.common.memory.find(FlowId(flow)).is_some()
 }
 
 /// Catches: factors other than 0.8 and 1.25; a threshold that rises although too few bytes are tracked, or falls although the
@@ -39,37 +40,37 @@ fn the_threshold_follows_the_share_of_tracked_bytes() {
 /// Catches: a new threshold that the filter does not use; bytes of the last interval that count in this interval.
 #[test]
 fn small_flows_are_tracked_once_the_threshold_has_fallen() {
-    let mut place = new_place(6_000);
+    let mut queue = new_queue(6_000);
     let mut tracked = Vec::new();
     for _ in 0..12 {
-        (0..10).for_each(|flow| place.send(flow, FRAME, 1));
-        tracked.push((0..10).filter(|flow| is_tracked(&place, *flow)).count());
-        place.pass(SECOND);
+        (0..10).for_each(|flow| queue.send(flow, FRAME, 1));
+        tracked.push((0..10).filter(|flow| is_tracked(&queue, *flow)).count());
+        queue.pass(SECOND);
     }
     // After eight intervals, the threshold of 6,000 bytes is multiplied by 0.8 to the power of 8: less than a frame.
     assert_eq!(tracked.iter().position(|tracked| *tracked == 10), Some(8), "{tracked:?}");
 }
 
-/// Catches: a flow that loses its tracker although it sent the threshold, or keeps it with fewer bytes; a flow that loses a
-/// tracker that it got late in the last interval.
+/// Catches: a flow that loses its tracker although it has sent the threshold, or keeps it with
+/// fewer bytes; a flow that loses a tracker that it got late in the last interval.
 ///
-/// Catches: packets of tracked flows that the filter counts; a small flow with a tracker throughout the interval that
-/// is no false positive.
+/// Catches: packets of tracked flows that the filter counts; a small flow with a tracker throughout
+/// the interval that is not counted as a false positive.
 #[test]
 fn flows_that_send_the_threshold_are_preserved() {
-    let mut place = new_place(3_000);
+    let mut queue = new_queue(3_000);
     // With the other traffic, 85 % of the bytes are tracked, so the threshold is constant.
-    place.send(1, FRAME, 3);
-    assert!(is_tracked(&place, 1));
-    place.pass(SECOND);
-    place.send(1, FRAME, 1);
-    assert!(is_tracked(&place, 1), "it began in the last interval");
-    place.pass(SECOND);
-    place.send(1, FRAME, 1);
-    assert!(!is_tracked(&place, 1), "it sent one packet in the last interval");
-    let Tracked { intervals, threshold, false_positives, .. } = place.marking.tracked();
+    queue.send(1, FRAME, 3);
+    assert!(is_tracked(&queue, 1));
+    queue.pass(SECOND);
+    queue.send(1, FRAME, 1);
+    assert!(is_tracked(&queue, 1), "it began in the last interval");
+    queue.pass(SECOND);
+    queue.send(1, FRAME, 1);
+    assert!(!is_tracked(&queue, 1), "it sent one packet in the last interval");
+    let Tracked { intervals, threshold, false_positives, .. } = queue.marking.tracked();
     assert_eq!((intervals, threshold, false_positives), (2, Bytes(2_400), 1));
-    let mut other = new_place(3_000);
+    let mut other = new_queue(3_000);
     other.send(1, FRAME, 50);
     for _ in 0..9 {
         other.pass(SECOND);
@@ -82,53 +83,54 @@ fn flows_that_send_the_threshold_are_preserved() {
     assert!(!is_tracked(&other, 1), "its turn came");
 }
 
-/// A datagram flow sends 4 Mbit/s into a queue with a rate of 8 Mbit/s. After an interval, the projection includes its rate.
+/// A datagram flow sends 4 Mbit/s into a queue with a rate of 8 Mbit/s. After an interval, the
+/// projection includes the rate of the datagrams.
 ///
 /// Catches: untracked traffic that is not in the projection, or is multiplied by a factor; a rate measured over more than one
 /// interval.
 #[test]
 fn untracked_traffic_counts_at_its_rate() {
-    let mut place = new_place(2_000);
+    let mut queue = new_queue(2_000);
     for _ in 0..1_000 {
-        place.pass(Duration::from_millis(1));
-        let packet = place.datagram(7, 500, Protocol::UDP);
-        place.arrive(packet);
-        place.depart();
+        queue.pass(Duration::from_millis(1));
+        let packet = queue.datagram(7, 500, Protocol::UDP);
+        queue.arrive(packet);
+        queue.depart();
     }
-    place.send(1, FRAME, 2);
-    let bps = place.marking.untracked.bps();
+    queue.send(1, FRAME, 2);
+    let bps = queue.marking.untracked.bps();
     assert!((3_990_000..=4_010_000).contains(&bps), "{bps}");
-    assert!(place.marking.sums.all.bytes > 0);
-    place.pass(SECOND * 4);
-    place.send(1, FRAME, 1);
-    let later = place.marking.untracked.bps();
+    assert!(queue.marking.sums.all.bytes > 0);
+    queue.pass(SECOND * 4);
+    queue.send(1, FRAME, 1);
+    let later = queue.marking.untracked.bps();
     assert!(later < 10_000, "{later}");
 }
 
 /// Catches: an idle flow that stays in the projection; a flow that sends again, but is not in the projection.
 #[test]
 fn idle_flows_are_not_projected() {
-    let mut place = new_place(2_000);
-    place.send(1, FRAME, 4);
-    assert!(place.marking.sums.all.part().counts());
-    place.pass(Duration::from_millis(500));
-    place.send(2, FRAME, 1);
-    assert!(!place.marking.sums.all.part().counts());
-    assert!(is_tracked(&place, 1));
-    place.send(1, FRAME, 1);
-    assert!(place.marking.sums.all.part().counts());
+    let mut queue = new_queue(2_000);
+    queue.send(1, FRAME, 4);
+    assert!(queue.marking.sums.all.part().counts());
+    queue.pass(Duration::from_millis(500));
+    queue.send(2, FRAME, 1);
+    assert!(!queue.marking.sums.all.part().counts());
+    assert!(is_tracked(&queue, 1));
+    queue.send(1, FRAME, 1);
+    assert!(queue.marking.sums.all.part().counts());
 }
 
 /// Catches: more than 4,096 tracked flows; a full memory that does not raise the threshold.
 #[test]
 fn a_full_memory_raises_the_threshold() {
-    let mut place = new_place(60);
-    (0..5_000).for_each(|flow| place.send(flow, FRAME, 1));
-    assert_eq!((0..5_000).filter(|flow| is_tracked(&place, *flow)).count(), MOST_FLOWS);
-    let before = place.marking.threshold;
-    place.pass(SECOND);
-    place.send(9_000, FRAME, 1);
-    assert!(place.marking.threshold > before);
+    let mut queue = new_queue(60);
+    (0..5_000).for_each(|flow| queue.send(flow, FRAME, 1));
+    assert_eq!((0..5_000).filter(|flow| is_tracked(&queue, *flow)).count(), MOST_FLOWS);
+    let before = queue.marking.threshold;
+    queue.pass(SECOND);
+    queue.send(9_000, FRAME, 1);
+    assert!(queue.marking.threshold > before);
 }
 
 proptest! {
@@ -139,36 +141,36 @@ proptest! {
     fn the_sums_are_those_over_the_tracked_flows(
         steps in prop::collection::vec((1u32..9, 1u32..5, 0u64..400, 0u8..8), 1..120),
     ) {
-        let mut place = new_place(4_000);
-        place.limit = Bytes(20_000);
+        let mut queue = new_queue(4_000);
+        queue.limit = Bytes(20_000);
         let (mut sent, mut interval) = ([0; 10], 0);
         for (flow, count, pause, what) in steps {
-            place.pass(Duration::from_millis(pause));
+            queue.pass(Duration::from_millis(pause));
             for _ in 0..count {
-                let packet = place.segment(flow, FRAME);
-                place.arrive(packet);
-                if place.marking.common.interval != interval {
-                    (sent, interval) = ([0; 10], place.marking.common.interval);
+                let packet = queue.segment(flow, FRAME);
+                queue.arrive(packet);
+                if queue.marking.common.interval != interval {
+                    (sent, interval) = ([0; 10], queue.marking.common.interval);
                 }
                 sent[usize::try_from(flow).unwrap()] += FRAME;
             }
-            let threshold = place.marking.threshold;
-            prop_assert!(is_tracked(&place, flow) || sent[usize::try_from(flow).unwrap()] < threshold);
+            let threshold = queue.marking.threshold;
+            prop_assert!(is_tracked(&queue, flow) || sent[usize::try_from(flow).unwrap()] < threshold);
             match what {
                 0 => {
-                    place.marking.forget(FlowId(flow));
+                    queue.marking.forget(FlowId(flow));
                     sent[usize::try_from(flow).unwrap()] = 0;
                 }
-                1 => (0..8).for_each(|_| place.depart()),
-                _ => place.depart(),
+                1 => (0..8).for_each(|_| queue.depart()),
+                _ => queue.depart(),
             }
-            let marking = &place.marking;
+            let marking = &queue.marking;
             let mut sums = Accounts::default();
             for flow in 0..10 {
                 let Some(entry) = marking.common.memory.find(FlowId(flow)) else { continue };
                 let entry = marking.common.memory.get(entry);
                 if entry.counted == IN_SUMS {
-                    sums.enters(0, &entry.track.brief(), Time::ZERO);
+                    sums.add_flow(0, &entry.track.brief(), Time::ZERO);
                 }
             }
             prop_assert_eq!(sums.all.part(), marking.sums.all.part());

@@ -1,4 +1,5 @@
-//! The current and the previous round of a flow: their bytes, marks and losses. Both trackers use this state.
+//! The current and the previous round of a flow: their bytes, marks and losses. A round has the
+//! packets of one window. Both trackers, which estimate the window of a flow, use this state.
 //!
 //! The trackers differ in the packet that begins a round. Then they call [`RoundState::begin`].
 
@@ -202,7 +203,7 @@ impl RoundState {
     /// Begins a round. The packet that begins it must be counted after this call.
     pub(super) fn begin(&mut self, now: Time) {
         let marked = self.has(MARKED);
-        self.turn(now);
+        self.start_round(now);
         self.set(MARKED_BEFORE, marked);
     }
 
@@ -210,12 +211,12 @@ impl RoundState {
     /// stays for one more round.
     pub(super) fn begin_reaction(&mut self, now: Time) {
         let pending = self.has(MARKED) && !self.has(PENDING);
-        self.turn(now);
+        self.start_round(now);
         self.set(MARKED | PENDING, pending);
         self.set(MARKED_BEFORE, false);
     }
 
-    fn turn(&mut self, now: Time) {
+    fn start_round(&mut self, now: Time) {
         if self.segments > 0 {
             self.response.round(self.bytes);
             (self.segments_before, self.bytes_before) = (self.segments, self.bytes);
@@ -346,8 +347,9 @@ const ROUNDS_TO_RESPOND: u8 = 3;
 
 /// A flow that ignores this many marks in a row does not respond to marks.
 ///
-/// A single mark proves nothing: a tracker that takes two rounds for one misses the response to it. Chosen by
-/// `marking/exp1`, 40 seeds of 240 flows that respond: a limit of four marks was wrong about a flow in three seeds.
+/// A single mark proves nothing: a tracker that counts two rounds as one misses the response to it.
+/// Chosen by `marking/exp1`, 40 seeds of 240 flows that respond: with a limit of four marks, the
+/// tracker was wrong about one flow in three of the seeds.
 const IGNORED_MARKS: u8 = 8;
 
 impl MarkResponse {

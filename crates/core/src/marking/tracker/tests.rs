@@ -1,4 +1,8 @@
-//! Tests of both trackers with senders whose windows, rounds and round-trip times are known.
+//! Tests of both trackers with senders whose windows, rounds and round-trip times are known. A
+//! tracker estimates the window of a TCP flow. A *round* has the packets of one window.
+//!
+//! The tracker `paper` finds rounds by gaps between packets, and `two-way` by ACKs. `paper+idle`
+//! takes no sample of the round-trip time from a long gap.
 
 use proptest::prelude::*;
 
@@ -122,7 +126,7 @@ impl Gateway {
 /// Catches: a round that begins with the SYN; a SYN that counts as a segment; the weights `a` and `1 - a` exchanged; a sample
 /// that begins with the last packet of a round.
 #[test]
-fn paper_takes_rounds_from_gaps() {
+fn the_tracker_paper_finds_rounds_by_gaps() {
     let mut gateway = Gateway::open("paper");
     assert!(gateway.up(100, data(ISN)));
     assert_eq!(gateway.knows(), (100, 100, 1));
@@ -136,10 +140,11 @@ fn paper_takes_rounds_from_gaps() {
     assert_eq!(gateway.knows(), (411, 101, 3));
 }
 
-/// Catches: a gap of exactly `RTT / k` that begins a round; a constant in place of `k`; a safeguard that permits two further
-/// segments, or that limits the first round.
+/// Catches: a gap of exactly `RTT / k` that begins a round; a constant in place of `k`; a round
+/// that may have two segments more than the previous round; a limit that also applies to the first
+/// round.
 #[test]
-fn a_gap_or_one_segment_too_many_begins_a_round() {
+fn a_long_gap_or_a_second_extra_segment_begins_a_round() {
     let mut gateway = Gateway::open("paper");
     let seq = |n: u32| ISN.wrapping_add(n * MSS);
     gateway.up(100, data(seq(0)));
@@ -167,7 +172,7 @@ fn the_first_round_of_an_evenly_spaced_flow_ends_after_an_rtt() {
 
 /// Catches: a sample of the RTT from an idle time in `paper+idle`, or no such sample in `paper`.
 #[test]
-fn an_idle_time_is_a_sample_for_paper_only() {
+fn an_idle_time_is_an_rtt_sample_for_paper_only() {
     for (name, rtt) in [("paper", 990), ("paper+idle", 100)] {
         let mut gateway = Gateway::open(name);
         gateway.up(100, data(ISN));
@@ -184,7 +189,7 @@ fn an_idle_time_is_a_sample_for_paper_only() {
 
 /// Catches: the time between the first two packets taken for the RTT.
 #[test]
-fn a_flow_met_in_mid_connection_begins_with_100_ms() {
+fn a_flow_without_an_observed_handshake_begins_with_100_ms() {
     for name in ["paper", "paper+idle", "two-way"] {
         let mut gateway = Gateway::new(name);
         gateway.up(7, data(ISN));
@@ -196,7 +201,7 @@ fn a_flow_met_in_mid_connection_begins_with_100_ms() {
 /// Catches: comparisons of sequence numbers that do not wrap; a stray SYN that begins a new connection; sequence numbers of a
 /// new connection that count as losses of the old one.
 #[test]
-fn numbers_wrap_and_ports_are_used_again() {
+fn sequence_numbers_wrap_and_ports_are_used_again() {
     for name in ["paper", "two-way"] {
         let mut gateway = Gateway::open(name);
         let mut seq = ISN;
@@ -207,7 +212,8 @@ fn numbers_wrap_and_ports_are_used_again() {
         let known = gateway.knows();
         gateway.up(483, packet(TcpSegment { seq: 5, ..syn(0) }, Ecn::NotEct));
         assert_eq!(gateway.knows(), known, "{name}");
-        // A sequence number too far away for any window: another connection, which began before.
+        // This sequence number is too far away for any window. So the packet belongs to another
+        // connection, whose SYN was not observed.
         gateway.up(500, data(seq.wrapping_add(1 << 31)));
         assert_eq!(gateway.knows().2, 1, "{name}");
         assert!(!gateway.estimate().marked, "{name}");
@@ -222,7 +228,7 @@ fn numbers_wrap_and_ports_are_used_again() {
 /// Catches: a mark of the last round that also counts in this round; a loss that counts twice, in the round of the gap and in
 /// the round of the retransmission.
 #[test]
-fn marks_and_losses_are_seen_in_their_round() {
+fn marks_and_losses_count_in_their_round_only() {
     let mut gateway = Gateway::open("paper");
     let seq = |n: u32| ISN.wrapping_add(n * MSS);
     for n in 0..4 {
@@ -250,7 +256,7 @@ fn marks_and_losses_are_seen_in_their_round() {
 /// Catches: a flow that ignores marks, but counts as responding; a decision after a single mark; CWR without a smaller window
 /// that counts as a response; a smaller window that does not count; ECT(1) treated as ECT(0).
 #[test]
-fn flows_that_ignore_marks_are_found_out() {
+fn flows_that_ignore_marks_are_detected() {
     let respond = |name: &str, cwr: bool, windows: &[u32]| {
         let (mut gateway, mut seq) = (Gateway::open(name), ISN);
         let mut answers = Vec::new();
@@ -292,7 +298,7 @@ fn flows_that_ignore_marks_are_found_out() {
 /// Catches: a round that ends at the departure of the ACK, without the 20 ms to the sender; a window without the bytes
 /// before the round that the same ACK acknowledges.
 #[test]
-fn two_way_needs_no_gaps() {
+fn two_way_finds_rounds_without_gaps() {
     let mut gateway = Gateway::open("two-way");
     let seq = |n: u64| ISN.wrapping_add(u32::try_from(n).unwrap() * MSS);
     for step in 0..60 {
@@ -315,7 +321,7 @@ fn two_way_needs_no_gaps() {
 
 /// Catches: a super-packet that counts as one segment; a frame length without headers.
 #[test]
-fn super_packets_are_several_segments() {
+fn super_packets_count_as_several_segments() {
     for name in ["paper", "two-way"] {
         let mut gateway = Gateway::open(name);
         let mut seq = ISN;
@@ -340,7 +346,7 @@ fn super_packets_are_several_segments() {
 
 /// Catches: a window that is expected to grow although the receiver's window or the application limits the sender.
 #[test]
-fn limited_flows_do_not_grow() {
+fn limited_flows_are_not_expected_to_grow() {
     let mut gateway = Gateway::open("two-way");
     let mut seq = ISN;
     for round in 1..4 {
@@ -403,7 +409,7 @@ fn two_way_halves_the_window_when_the_sender_does() {
 
 /// Catches: a tracker `two-way` that waits for ever for ACKs that take another path.
 #[test]
-fn two_way_is_paper_with_idle_times_where_no_ack_passes() {
+fn without_acks_two_way_behaves_like_paper_idle() {
     let mut both = ["two-way", "paper+idle"].map(Gateway::new);
     for n in 0..40 {
         let at = u64::from(n / 4) * 90 + u64::from(n % 4);

@@ -54,7 +54,7 @@ fn promised(classes: &[Class], direction: Direction, of: Rate, faults: &mut Vec<
 
 /// Reports ratios of one term that refer to no class, form a circle, or have the factor zero.
 fn related(classes: &[Class], term: Term, faults: &mut Vec<ClassFault>) {
-    let places: BTreeMap<&str, usize> =
+    let by_name: BTreeMap<&str, usize> =
         classes.iter().enumerate().map(|(at, class)| (class.name.as_str(), at)).collect();
     let mut others = vec![None; classes.len()];
     for (at, class) in classes.iter().enumerate() {
@@ -64,7 +64,7 @@ fn related(classes: &[Class], term: Term, faults: &mut Vec<ClassFault>) {
             continue;
         };
         let mut complain = |kind| faults.push(ClassFault { at, other: None, kind });
-        others[at] = places.get(of.as_str()).copied();
+        others[at] = by_name.get(of.as_str()).copied();
         if others[at].is_none() && of != Class::DEFAULT {
             complain(ClassFaultKind::RatioToNone(term));
         }
@@ -132,7 +132,7 @@ mod tests {
     /// Catches: guarantees that may take the whole rate; a circle that is found only if the search begins in it; a circle
     /// of delay ratios that hides a circle of loss ratios.
     #[test]
-    fn promises_that_no_traffic_could_have_are_refused() {
+    fn promises_that_can_never_hold_are_refused() {
         use ClassFaultKind::{BoundBelowPacket, NothingLeft, RatioLoop, RatioToNone, ZeroFactor};
         let half = Some(("b", 500_000));
         let of = Rate::from_mbps(1);

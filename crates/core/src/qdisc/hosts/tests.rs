@@ -20,7 +20,7 @@ fn serve(bench: &mut Bench<HostFairQueue>, bulk: &[(u32, u32)], packets: u32) ->
     });
     for _ in 0..packets {
         let (member, len) = bench.dequeue().unwrap();
-        sent[Member(member).index()] += len;
+        sent[QueueIndex(member).index()] += len;
         if let Some((host, member)) = bulk.iter().find(|(_, it)| *it == member) {
             bench.enqueue_of(*host, *member, FULL);
         }
@@ -28,9 +28,10 @@ fn serve(bench: &mut Bench<HostFairQueue>, bulk: &[(u32, u32)], packets: u32) ->
     sent
 }
 
-/// Catches: round robin of flows in place of hosts; a host with a turn for each of its flows.
+/// Catches: a round robin of flows instead of hosts; a host that is served once for each of its
+/// flows.
 #[test]
-fn a_host_has_its_share_whatever_its_number_of_flows() {
+fn a_host_has_an_equal_share_whatever_its_number_of_flows() {
     let mut bench = bench();
     let many: Vec<_> = (1..=60).map(|member| (1, member)).collect();
     let all = [&many[..], &[(2, 61), (2, 62), (3, 63)]].concat();
@@ -43,10 +44,10 @@ fn a_host_has_its_share_whatever_its_number_of_flows() {
     assert!(sent[1..61].iter().all(|each| each.abs_diff(of(1..61) / 60) < 6 * FULL), "{sent:?}");
 }
 
-/// Catches: a new flow that waits until its host's turn comes; priority for new flows only over the
-/// bulk flows of the same host.
+/// Catches: a new flow that waits until its host is served in the round robin; a new flow with
+/// priority only over the bulk flows of its own host.
 #[test]
-fn a_new_flow_of_a_busy_host_goes_before_the_bulk_flows_of_all_hosts() {
+fn a_new_flow_of_a_busy_host_departs_before_the_bulk_flows_of_all_hosts() {
     let mut bench = bench();
     let bulk: Vec<_> = (1..=8).map(|host| (host, host)).collect();
     serve(&mut bench, &bulk, 100);
@@ -54,12 +55,12 @@ fn a_new_flow_of_a_busy_host_goes_before_the_bulk_flows_of_all_hosts() {
     assert_eq!(bench.dequeue(), Some((50, 200)));
 }
 
-/// A new flow arrives as soon as the one before has departed, like a host that opens connections
-/// without end.
+/// A new flow arrives as soon as the packet of the previous flow has departed, as from a host that
+/// opens connections without end.
 ///
 /// Catches: packets of new flows that are not charged to their host; an overdraft without a limit.
 #[test]
-fn a_host_of_new_flows_only_has_its_share_and_no_more() {
+fn a_host_with_only_new_flows_has_no_more_than_its_share() {
     let mut bench = bench();
     let (mut bulk, mut new) = (0, 0);
     (0..3).for_each(|_| bench.enqueue_of(1, 1, FULL));
@@ -78,7 +79,7 @@ fn a_host_of_new_flows_only_has_its_share_and_no_more() {
 
 /// Catches: new flows of a host that starve the bulk flows of the same host.
 #[test]
-fn new_flows_leave_half_of_their_host_to_its_bulk_flows() {
+fn new_flows_leave_half_of_their_host_share_to_its_bulk_flows() {
     let mut bench = bench();
     let (mut bulk, mut new) = (0, 0);
     (0..3).for_each(|_| bench.enqueue_of(1, 1, FULL));
@@ -95,9 +96,10 @@ fn new_flows_leave_half_of_their_host_to_its_bulk_flows() {
     assert!(bulk.abs_diff(new) < 8 * FULL, "{bulk} and {new}");
 }
 
-/// Catches: ACKs that count as "ahead" of other packets although no other packet waited.
+/// Catches: ACKs and new flows that count as "ahead" of other packets although no other packet
+/// waited.
 #[test]
-fn acks_and_new_flows_that_had_the_line_alone_still_go_first() {
+fn acks_and_new_flows_keep_their_priority_after_a_time_without_other_packets() {
     let mut bench = bench();
     for number in 0..10_000 {
         bench.kind.tcp = Some(ack(number));
@@ -122,7 +124,7 @@ fn acks_and_new_flows_that_had_the_line_alone_still_go_first() {
 /// Catches: a data flow that stays new because its packets arrive just in time; a flow of ACKs that
 /// loses its priority by this rule.
 #[test]
-fn data_that_comes_just_in_time_is_not_new_for_ever_but_acks_are() {
+fn data_that_arrives_just_in_time_does_not_stay_new_but_acks_keep_priority() {
     let mut bench = bench();
     let bulk = [(1, 1), (1, 2), (1, 3)];
     serve(&mut bench, &bulk, 30);
@@ -131,7 +133,7 @@ fn data_that_comes_just_in_time_is_not_new_for_ever_but_acks_are() {
         for _ in 0..40 {
             bench.enqueue_of(1, 9, 60);
             first += u32::from(bench.dequeue().unwrap() == (9, 60));
-            while bench.qdisc.bytes_of(Member(9)) > Bytes::ZERO {
+            while bench.qdisc.bytes_of(QueueIndex(9)) > Bytes::ZERO {
                 bench.dequeue();
             }
             bulk.iter().for_each(|(host, member)| {
@@ -177,11 +179,12 @@ fn departs(
     std::iter::from_fn(|| bench.dequeue_whole()).map(|it| it.tcp.unwrap().ack).collect()
 }
 
-/// Catches: a limit of 3 or 5 ACKs in place of 4; a count that continues after a departed ACK; a
-/// dropped first ACK of a flow; a limit that also applies when ACKs have waited for long; dropped
-/// ACKs of an ACK-controlled flow.
+/// Catches: a limit of 3 or 5 ACKs instead of 4; a count that continues after a departed ACK; a
+/// dropped first ACK of a flow.
+/// Catches: a limit that also applies when ACKs have waited for long; dropped ACKs of an
+/// ACK-controlled flow.
 #[test]
-fn at_most_four_acks_become_one_unless_they_have_waited_for_long() {
+fn at_most_four_acks_are_merged_unless_they_have_waited_for_long() {
     let mut bench = bench();
     assert_eq!(departs(&mut bench, 1..=2, 1), [1, 2]);
     assert_eq!(departs(&mut bench, 3..=13, 5), [6, 10, 13]);
@@ -201,19 +204,19 @@ fn at_most_four_acks_become_one_unless_they_have_waited_for_long() {
 /// Catches: drops from the longest flow queue of all hosts; drops from the host of the arriving
 /// packet.
 #[test]
-fn a_full_queue_drops_from_the_host_with_most_waiting() {
+fn a_full_queue_drops_from_the_host_with_the_largest_backlog() {
     let config = Config { limit: Bytes(40_000), ..Config::default() };
     let mut bench = Bench::new(config.build(None, chance()));
     (0..6).for_each(|_| bench.enqueue_of(1, 1, 1_500));
     (0..40).for_each(|flow| bench.enqueue_of(2, 10 + flow, 1_000));
     assert!(bench.tally.drops.of(Reason::QueueFull) > 0);
-    assert_eq!(bench.qdisc.bytes_of(Member(1)), Bytes(9_000));
+    assert_eq!(bench.qdisc.bytes_of(QueueIndex(1)), Bytes(9_000));
     bench.drain();
 }
 
 /// Catches: a flow that counts for the host of an earlier flow with the same index.
 #[test]
-fn a_number_that_is_given_to_a_flow_of_another_host_belongs_to_that_host() {
+fn a_reused_flow_index_is_charged_to_the_host_of_the_new_flow() {
     let mut bench = bench();
     bench.enqueue_of(1, 1, FULL);
     bench.dequeue();

@@ -1,9 +1,10 @@
 //! Full buffer: selects the class that drops its newest packet.
 //!
-//! A newcomer without a loss ratio drops its own packet, if its loss bound permits. Otherwise the
-//! class with the smallest `e_i = w_i p_i - mean(w_j p_j)` drops, over backlogged classes `j` with
-//! loss ratios. This class has lost least in relation to the others. Ties go to the lower priority.
-//! If the drop would break its loss bound, the class furthest below its loss bound drops.
+//! A newcomer without a loss ratio drops its own packet, if its loss bound permits this. Otherwise
+//! the class with the smallest `e_i = w_i p_i - mean(w_j p_j)` drops its newest packet, over
+//! backlogged classes `j` with loss ratios. This class has lost least in relation to the others. If
+//! several classes have the same `e_i`, the lowest priority decides. If the drop would break the
+//! loss bound of this class, the class furthest below its loss bound drops.
 //!
 //! Source: `marking`, section 3; ns-2 2.35, `queue/jobs.cc`.
 //!

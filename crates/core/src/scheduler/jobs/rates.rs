@@ -13,9 +13,10 @@
 //! - `load`: offered load of the current window, relative to the link.
 //!
 //! No rate falls below the need of the absolute promises of its class. Classes of the lowest
-//! priority pay first.
+//! priority give up rate first.
 //!
-//! Source: `marking`, section 3; ns-2 2.35, `queue/jobs.cc` (gain, order of payment).
+//! Source: `marking`, section 3; ns-2 2.35, `queue/jobs.cc` (gain, order in which classes give up
+//! rate).
 //!
 //! Methods of `Jobs`, whose fields are in `jobs.rs`.
 
@@ -38,6 +39,8 @@ pub(super) struct OfferedLoad {
     packets: f64,
 }
 
+/// Length of a window of the offered load.
+///
 /// Source: ns-2 2.35, `queue/jobs.h` (`MON_WINDOW_SIZE`).
 pub(super) const WINDOW: Duration = Duration::from_millis(500);
 
@@ -113,7 +116,7 @@ impl Jobs {
         None
     }
 
-    /// Moves rate from the lowest classes with spare rate to the highest classes that need some.
+    /// Moves rate from the lowest classes with spare rate to the highest classes that need more.
     fn transfer(&mut self) {
         let mut donors = self.order.len();
         for to in 0..self.order.len() {

@@ -1,9 +1,9 @@
 //! Promises and their fulfilment, and how often each promise was broken.
 //!
-//! A packet that waits longer than the delay bound violates it. A drop that raises the loss in the busy period
-//! above the loss bound violates that. Rates and ratios are judged in windows of 0.5 s in which the classes were
-//! backlogged throughout. A class that sends less than its guarantee, short of one packet, violates it. A ratio
-//! that is off by more than a quarter is violated.
+//! A packet that waits longer than the delay bound violates it. A drop that raises the loss in the
+//! busy period above the loss bound violates the loss bound. Rates and ratios are judged in windows
+//! of 0.5 s in which the classes were backlogged throughout. A guarantee is violated if its class
+//! sends less, by more than one packet. A ratio that is off by more than a quarter is violated.
 //!
 //! Methods of `Jobs`, whose fields are in `jobs.rs`.
 
@@ -62,14 +62,14 @@ pub(super) struct ClassWindow {
     pub(super) delays: u64,
 }
 
-/// Part by which a ratio may deviate: the claims of `marking`, section 6 allow as much.
+/// Part by which a ratio may deviate, as in the claims of `marking`, section 6.
 const TOLERANCE: f64 = 0.25;
 
 /// A full-size packet: a class may fall short of its guarantee by this much in a window.
 const PACKET: Bytes = Bytes(1_538);
 
 impl ClassRecord {
-    /// A packet was sent after `delay`.
+    /// Notes that a packet was sent after `delay`.
     pub(super) fn sent(&mut self, delay: Duration, bound: Option<Duration>) {
         self.delays.packets += 1;
         self.delays.total += delay;

@@ -1,4 +1,6 @@
-//! Classes on a link in virtual time: each promise where it is feasible, and their order where it is not.
+//! Tests of the scheduler `jobs`: classes on a link in virtual time. Each promise to a class
+//! (bounds and ratios of delay and loss, guaranteed rates) is kept where it is feasible. Otherwise
+//! the promises have their order of precedence.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -177,7 +179,7 @@ fn a_class_needs_more_rate_as_its_oldest_packet_gets_older() {
     assert_eq!(link.dropped, [(1, 9), (1, 8), (1, 7)]);
 }
 
-/// Catches: no transfer of rate.
+/// Catches: a class with spare rate that gives none to a class that needs rate for its bound.
 #[test]
 fn a_feasible_delay_bound_is_kept_beside_an_overload() {
     let mut link = Link::new(Search::Furthest, BUFFER, &[bounded(10, Some(0)), Rights::NONE]);
@@ -187,7 +189,8 @@ fn a_feasible_delay_bound_is_kept_beside_an_overload() {
     assert!(link.dropped.iter().all(|(class, _)| *class == 2), "the first class loses packets");
 }
 
-/// Catches: a guarantee that delay bounds of other classes can take; an even split that stays.
+/// Catches: a guarantee that delay bounds of other classes can take; an even split of the rate that
+/// never changes.
 #[test]
 fn a_guarantee_is_kept_beside_a_delay_bound_that_is_not_feasible() {
     let mut link = Link::new(Search::Furthest, BUFFER * 10, &[bounded(1, Some(0)), rate(6)]);
@@ -199,8 +202,8 @@ fn a_guarantee_is_kept_beside_a_delay_bound_that_is_not_feasible() {
     assert!(late.violations > 1_000 && late.relaxed > 1_000, "{late:?}");
 }
 
-/// Catches: drops beyond the loss bound for a delay bound; no drops within it; a bound that is
-/// checked only before the drop.
+/// Catches: drops beyond the loss bound in favour of a delay bound; no drops within the loss bound;
+/// a loss bound that is checked only before the drop.
 #[test]
 fn a_loss_bound_precedes_a_delay_bound() {
     let run = |loss| {
@@ -222,7 +225,8 @@ fn a_loss_bound_precedes_a_delay_bound() {
     assert!(beyond > 0 && loss.relaxed == beyond, "the buffer is full of one class: {loss:?}");
 }
 
-/// Catches: a victim that breaks its loss bound while another class has none.
+/// Catches: a drop that breaks a loss bound, although another class without a loss bound could
+/// drop.
 #[test]
 fn a_full_buffer_keeps_loss_bounds_where_another_class_can_drop() {
     let classes = [lossy(1), lossy(2), Rights::NONE];
@@ -235,7 +239,8 @@ fn a_full_buffer_keeps_loss_bounds_where_another_class_can_drop() {
     }
 }
 
-/// Catches: a gain of the wrong sign, weights that are not inverse to the factors, delays of the newest packet.
+/// Catches: a gain of the wrong sign; weights that are not inverse to the factors; the delay of the
+/// newest packet in place of the oldest.
 #[test]
 fn delay_ratios_hold_in_a_chain_under_overload() {
     let link = Link::new(Search::Furthest, BUFFER, &[Rights::NONE; 3]);
@@ -261,7 +266,8 @@ fn a_guarantee_precedes_a_delay_ratio() {
     assert!(link.kept(1, Promises::DELAY_RATIO).kept.unwrap() > 0.2);
 }
 
-/// Catches: weights of loss that are not inverse to the factors; the class with the largest error.
+/// Catches: loss weights that are not inverse to the factors; a drop in the class that has lost
+/// most in relation to the others.
 #[test]
 fn loss_ratios_hold_under_overload() {
     let link = Link::new(Search::Furthest, BUFFER, &[Rights::NONE; 3]);
@@ -284,7 +290,8 @@ fn a_loss_bound_precedes_a_loss_ratio() {
     assert!(ratio.relaxed > 1_000 && ratio.violations >= 1, "{ratio:?}");
 }
 
-/// Catches: a drop of the oldest packet; a drop of the arriving packet in place of the victim's newest.
+/// Catches: a drop of the oldest packet; a drop of the arriving packet in place of the newest
+/// packet of the victim.
 #[test]
 fn the_victim_drops_its_newest_packet() {
     let mut link = Link::new(Search::Furthest, PACKET * 4, &[lossy(0), lossy(50)]);
@@ -298,9 +305,9 @@ fn the_victim_drops_its_newest_packet() {
     assert_eq!(sent, [(1, 0), (1, 3), (1, 4), (2, 1)]);
 }
 
-/// Catches: a search that keeps its first find, or the last backlogged class.
+/// Catches: a search that returns the first or the last backlogged class in place of the furthest.
 #[test]
-fn the_furthest_below_its_bound_drops_and_in_ns2_the_last() {
+fn the_class_furthest_below_its_bound_drops_and_in_ns2_the_last_class() {
     let run = |search| {
         let mut link = Link::new(search, PACKET * 3, &[lossy(0), lossy(60), lossy(40)]);
         for class in [2, 3, 1, 1] {
@@ -331,9 +338,9 @@ fn losses_count_from_the_start_of_a_busy_period() {
     assert!(link.jobs.classes[1].loss() < f64::EPSILON);
 }
 
-/// Catches: a state that is kept from the last arrival.
+/// Catches: a state that is not updated after the last arrival.
 #[test]
-fn a_marking_sees_rates_backlogs_and_delays() {
+fn the_state_for_a_marking_has_rates_backlogs_and_delays() {
     let mut link = Link::new(Search::Furthest, BUFFER, &[bounded(10, None), rate(2)]);
     for class in [1, 1, 2] {
         link.arrive(class, PACKET);
@@ -361,11 +368,11 @@ fn rights() -> impl Strategy<Value = Rights> {
 
 proptest! {
     /// Packets are conserved, and each class keeps its order. The buffer is never exceeded. The
-    /// rates of backlogged classes add up to that of the link. A loss bound is broken only if that
-    /// is counted.
+    /// rates of backlogged classes add up to the rate of the link. Each broken loss bound is
+    /// counted.
     ///
-    /// Catches: bytes that a drop or a departure leaves in the buffer; a rate that a transfer makes or loses; a
-    /// loss bound that is broken without being counted as relaxed.
+    /// Catches: bytes that stay counted in the buffer after a drop or a departure; a transfer that
+    /// changes the sum of the rates; a loss bound that is broken without being counted as relaxed.
     #[test]
     fn packets_rates_and_the_buffer_are_conserved(
         classes in prop::collection::vec(rights(), 4),

@@ -1,12 +1,12 @@
 //! Weights of classes with ratios between them.
 //!
-//! Related classes form trees: a class names the class it is compared with. In a tree, class `i`
-//! should have `t_i` times the delay (or loss) of the root. Here `t_i` is the product of the
-//! factors on the path to the root. With `w_i = min t / t_i` all `w_i D_i` are equal if all ratios
-//! hold, and the largest weight is 1.
+//! Related classes form trees: each class with a ratio names another class, its parent in the tree.
+//! In a tree, class `i` should have `t_i` times the delay (or loss) of the root. Here `t_i` is the
+//! product of the factors on the path to the root. With `w_i = min t / t_i` all `w_i D_i` are equal
+//! if all ratios hold, and the largest weight is 1.
 //!
 //! Source: `marking`, section 3.
-//! Differs: trees instead of one chain.
+//! Differs: the paper has one chain of classes. Here the classes form trees.
 //!
 //! Methods of `Jobs`, whose fields are in `jobs.rs`.
 
@@ -42,11 +42,11 @@ fn weights(
     of: impl Fn(&Promises) -> Option<Relation>,
 ) -> Vec<Option<Weight>> {
     let mut is_related = vec![false; classes.len()];
-    let mut places = Vec::with_capacity(classes.len());
+    let mut roots = Vec::with_capacity(classes.len());
     let mut least = vec![f64::INFINITY; classes.len()];
     for at in 0..classes.len() {
         let (mut root, mut times) = (at, 1.0);
-        // Each class names at most one other, and `check` refuses cycles.
+        // Each class names at most one other class, and `check` refuses cycles.
         for _ in 0..classes.len() {
             let Some(relation) = of(&classes[root].promises) else { break };
             let Some(next) = Some(relation.of.index()).filter(|next| *next < classes.len()) else {
@@ -57,10 +57,10 @@ fn weights(
             times *= relation.factor.real();
         }
         least[root] = times.min(least[root]);
-        places.push((root, times));
+        roots.push((root, times));
     }
     let weight = |(at, (root, times)): (usize, (usize, f64))| {
         is_related[at].then(|| Weight { group: root, part: least[root] / times })
     };
-    places.into_iter().enumerate().map(weight).collect()
+    roots.into_iter().enumerate().map(weight).collect()
 }

@@ -99,8 +99,8 @@ fn joined(packet: &Packet, segments: u32) -> Packet {
     Packet { len, checksum: 0, segments: 1, ..*packet }
 }
 
-/// Hash of the header fields that no router changes. `None` if these fields do not tell the packet from other
-/// packets of its flow.
+/// Hash of the header fields that no router changes. `None` if these fields do not distinguish the
+/// packet from other packets of its flow.
 fn identity(packet: &Packet) -> Option<u64> {
     let content = match (packet.fragment.is_part(), packet.tcp) {
         (false, Some(tcp)) => {

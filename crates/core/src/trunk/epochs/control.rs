@@ -1,11 +1,13 @@
-//! The congestion window of all user packets of a trunk together. Three modes set it:
+//! The congestion window of all user packets of a trunk together. It is updated with each
+//! *congestion ACK*, the answer of the receiving gateway to a selected user packet, a *boundary*.
+//! Three modes set the window:
 //!
 //! - `Delay`: the congestion control Copa keeps the queue of the path almost empty.
 //! - `Competition`: cross traffic fills the queue, because it has not been nearly empty for `max(5 RTT, 2 s)`. Virtual
 //!   CUBIC connections set the window ([`virtual_flows`](super::virtual_flows)).
-//! - `Check`: after 30 round trips of `Competition`, the window is reduced for two round trips. It then holds only the
-//!   bytes that the path carries without a queue. If the queue runs empty, the cross traffic has gone, and the mode
-//!   is `Delay` again. Otherwise `Competition` continues.
+//! - `Check`: after 30 round trips of `Competition`, the window is reduced for two round trips. It
+//!   then holds only the bytes that the path carries without a queue. If the queue runs empty, the
+//!   cross traffic has ended, and the mode is `Delay` again. Otherwise `Competition` continues.
 //!
 //! Source: Copa (NSDI 2018), section 2.2 (modes); doi 10.1145/3447786.3456260 (Bundler).
 //! Differs:
@@ -33,7 +35,8 @@ pub(super) struct BoundaryMeasurement {
     pub(super) rtt: Duration,
     /// Bytes sent between the previous acknowledged boundary and this one.
     pub(super) bytes: u64,
-    /// Part of `bytes` that did not arrive. Negative if packets of earlier epochs arrived late.
+    /// Part of `bytes` that did not arrive. Negative if packets from before the previous boundary
+    /// arrived late.
     pub(super) missing: i64,
     /// Bytes and time between the arrivals of both boundaries at the receiver. `None` if unknown.
     pub(super) arrived: Option<Arrived>,
@@ -57,12 +60,12 @@ pub(super) struct AggregateWindow {
     mode: CopaMode,
     path: Path,
     copa: Law,
-    crowd: VirtualFlows,
+    ensemble: VirtualFlows,
     senders: Senders,
     /// The window of Copa when the queue of the path was last nearly empty.
     before: u64,
     /// Time of the last change of the mode.
-    turned: Time,
+    changed: Time,
     /// Time of the last estimate of the number of senders.
     counted: Time,
     /// Number of virtual connections: [`EACH`] for each estimated sender.
@@ -75,10 +78,10 @@ impl AggregateWindow {
             mode: CopaMode::Delay,
             path: Path::default(),
             copa: Law::new(now, PACKETS, INITIAL, true),
-            crowd: VirtualFlows::new(random),
+            ensemble: VirtualFlows::new(random),
             senders: Senders::default(),
             before: INITIAL,
-            turned: now,
+            changed: now,
             counted: now,
             count: EACH,
         }
@@ -88,7 +91,7 @@ impl AggregateWindow {
     pub(super) fn window(&self) -> u64 {
         match self.mode {
             CopaMode::Delay | CopaMode::Check => self.copa.window(),
-            CopaMode::Competition => self.crowd.window(),
+            CopaMode::Competition => self.ensemble.window(),
         }
     }
 
@@ -129,7 +132,7 @@ impl AggregateWindow {
             CopaMode::Competition | CopaMode::Check => {
                 let may_grow = it.full && self.mode == CopaMode::Competition;
                 let (bytes, missing) = (it.bytes, it.missing);
-                self.crowd.on_boundary(now, &VirtualFeedback { bytes, missing, srtt, may_grow });
+                self.ensemble.on_boundary(now, &VirtualFeedback { bytes, missing, srtt, may_grow });
             }
         }
         self.count_senders(now, srtt);
@@ -142,7 +145,7 @@ impl AggregateWindow {
         }
         (self.counted, self.count) = (now, EACH * self.senders.count());
         if self.mode == CopaMode::Competition {
-            self.crowd.follow(self.count);
+            self.ensemble.follow(self.count);
         }
     }
 
@@ -152,7 +155,7 @@ impl AggregateWindow {
         if self.path.is_empty() {
             if self.mode != CopaMode::Delay {
                 self.copa = Law::resumed(now, PACKETS, &self.path, self.window());
-                self.turn(now, CopaMode::Delay);
+                self.set_mode(now, CopaMode::Delay);
             }
             self.before = self.copa.window();
             return;
@@ -161,30 +164,30 @@ impl AggregateWindow {
             CopaMode::Delay if self.path.filled_for(now) >= (5 * srtt).max(PATIENCE) => {
                 // Begin with half of the rate before the cross traffic arrived. At the longer
                 // round-trip time of now, this rate needs a larger window.
-                self.crowd.begin(self.count, self.path.lengthened(self.before) / 2);
-                self.turn(now, CopaMode::Competition);
+                self.ensemble.begin(self.count, self.path.lengthened(self.before) / 2);
+                self.set_mode(now, CopaMode::Competition);
             }
-            CopaMode::Competition if now.since(self.turned) >= CHECKED * srtt => {
-                self.copa = Law::resumed(now, PACKETS, &self.path, self.crowd.window());
-                self.turn(now, CopaMode::Check);
+            CopaMode::Competition if now.since(self.changed) >= CHECKED * srtt => {
+                self.copa = Law::resumed(now, PACKETS, &self.path, self.ensemble.window());
+                self.set_mode(now, CopaMode::Check);
             }
-            CopaMode::Check if now.since(self.turned) >= 2 * srtt => {
-                self.turn(now, CopaMode::Competition)
+            CopaMode::Check if now.since(self.changed) >= 2 * srtt => {
+                self.set_mode(now, CopaMode::Competition)
             }
             _ => {}
         }
     }
 
-    fn turn(&mut self, now: Time, mode: CopaMode) {
-        (self.turned, self.mode) = (now, mode);
+    fn set_mode(&mut self, now: Time, mode: CopaMode) {
+        (self.changed, self.mode) = (now, mode);
     }
 
-    /// A timeout without a congestion ACK: begins again with a small window. Measured round-trip times are
-    /// kept. `gone` is `true` if the other gateway is considered dead.
-    pub(super) fn on_silence(&mut self, now: Time, gone: bool) {
-        let window = if gone { PACKET } else { LEAST };
+    /// Handles a timeout without a congestion ACK: begins again with a small window. Measured
+    /// round-trip times are kept. `dead` is `true` if the other gateway is considered dead.
+    pub(super) fn on_silence(&mut self, now: Time, dead: bool) {
+        let window = if dead { PACKET } else { LEAST };
         self.copa = Law::new(now, PACKETS, window, true);
-        self.turn(now, CopaMode::Delay);
+        self.set_mode(now, CopaMode::Delay);
     }
 }
 

@@ -1,12 +1,13 @@
-//! The record of boundaries sent. With it, a congestion ACK yields a round-trip time, losses and an arrival rate.
+//! The record of *boundaries*: user packets that the other gateway acknowledges with *congestion
+//! ACKs*. With this record, a congestion ACK yields a round-trip time, losses and an arrival rate.
 //!
 //! `missing = bytes sent between two boundaries - bytes that arrived between them`.
 //!
 //! Source: doi 10.1145/3447786.3456260 (Bundler): round-trip times of boundaries, and rates from the bytes between two
 //! boundaries.
 //! Differs:
-//! - If two recent boundaries have the same name, their congestion ACK gives no round-trip time. It does not tell
-//!   which packet has arrived (Karn's rule, RFC 6298, section 3).
+//! - If two recent boundaries have the same name, their congestion ACK gives no round-trip time. It
+//!   does not show which packet has arrived (Karn's rule, RFC 6298, section 3).
 //! - The arrival rate is measured with the clock of the receiver.
 
 use std::collections::VecDeque;
@@ -26,6 +27,7 @@ pub(super) struct SentTotals {
 }
 
 /// A boundary that was sent, its departure time, and the totals up to it.
+/// The name is a part of the packet's hash.
 struct Boundary {
     name: u32,
     at: Time,
@@ -43,8 +45,8 @@ pub(super) struct Sample {
     pub(super) rtt: Option<Duration>,
     /// Totals sent up to the boundary.
     pub(super) sent: SentTotals,
-    /// Bytes that were sent since the previous acknowledged boundary and did not arrive. Negative if packets of
-    /// earlier epochs arrived late.
+    /// Bytes that were sent since the previous acknowledged boundary and did not arrive. Negative
+    /// if packets from before that boundary arrived late.
     pub(super) missing: i64,
     /// Bytes and time between the arrivals of both boundaries at the receiver. `None` if the receiver has
     /// restarted, or its clock did not advance.
@@ -68,7 +70,7 @@ impl Ledger {
     const MOST: usize = 512;
 
     /// Records a boundary that departs.
-    pub(super) fn leaves(&mut self, now: Time, name: u32, sent: SentTotals, full: bool) {
+    pub(super) fn depart(&mut self, now: Time, name: u32, sent: SentTotals, full: bool) {
         let earlier = self.sent.iter_mut().rfind(|it| it.name == name);
         let twice = earlier.map(|it| it.twice = true).is_some();
         if self.sent.len() == Self::MOST {

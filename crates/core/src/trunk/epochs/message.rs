@@ -1,5 +1,6 @@
-//! The two messages of epochs. A *congestion ACK* reports the arrival of a boundary. A *spacing request* tells the
-//! receiver how many packets an epoch shall have on average.
+//! The two messages of a trunk with epochs. An epoch ends with a *boundary*, a user packet that
+//! both gateways select by its hash. A *congestion ACK* reports the arrival of a boundary. A
+//! *spacing request* states the mean number of packets that an epoch shall have.
 //!
 //! Both are encoded as TCP segments without payload, like management packets. [`CongestionAck::segment`] shows which
 //! TCP field holds which value.
@@ -22,7 +23,7 @@ pub(super) struct CongestionAck {
     pub(super) received: u32,
     /// Arrival time by the receiver's clock, in microseconds modulo 2^32.
     pub(super) micros: u32,
-    /// Random number of the receiver. After a restart, which resets `received`, the number is another.
+    /// Random number of the receiver. It changes with a restart, which resets `received`.
     pub(super) life: u32,
     /// The spacing that the receiver uses now.
     pub(super) spacing: Spacing,

@@ -1,4 +1,6 @@
-//! The receiving gateway of a trunk with epochs: it sends a congestion ACK for each boundary among the user packets.
+//! The receiving gateway of a trunk with epochs: it sends a congestion ACK for each *boundary*.
+//! Boundaries are the user packets that both gateways select by a hash. The *spacing* is the mean
+//! number of packets from one boundary to the next.
 
 use super::boundary::{Spacing, boundary, frames};
 use super::message::{CongestionAck, micros};
@@ -15,7 +17,8 @@ pub(in crate::trunk) struct EpochReceiver {
     key: FlowKey,
     /// DS codepoint of congestion ACKs.
     dscp: u8,
-    /// Frame format of congestion ACKs. `None`: each gets the format of the user packet that it acknowledges.
+    /// Frame format of congestion ACKs. `None`: each congestion ACK gets the format of the user
+    /// packet that it acknowledges.
     frame: Option<Frame>,
     spacing: Spacing,
     /// User bytes that have arrived.

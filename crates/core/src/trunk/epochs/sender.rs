@@ -1,4 +1,10 @@
-//! The sending gateway of a trunk with epochs: it paces user packets at the rate `window / RTT` of its congestion control.
+//! The sending gateway of a trunk with epochs: it paces user packets at the rate `window / RTT` of
+//! its congestion control.
+//!
+//! An *epoch* ends with a *boundary*: a user packet that both gateways select by its hash. The
+//! receiving gateway answers each boundary with a *congestion ACK*. The *spacing* is the mean
+//! number of packets from one boundary to the next. The sending gateway sets it with *spacing
+//! requests*.
 //!
 //! Source: doi 10.1145/3447786.3456260 (Bundler), and Copa (NSDI 2018) for the window.
 //! Differs: Bundler limits the rate only. Here at most 1.5 windows of bytes may depart after the last acknowledged
@@ -51,9 +57,9 @@ pub(in crate::trunk) struct Epochs {
     /// Time of the last adaptation of the spacing, and the number of packets sent by then.
     adapted: (Time, u64),
     /// `true` if a spacing request must be sent.
-    tell: bool,
+    wants_request: bool,
     /// Time of the last spacing request.
-    told: Option<Time>,
+    requested_at: Option<Time>,
 }
 
 impl Epochs {
@@ -74,8 +80,8 @@ impl Epochs {
             next: now,
             timeouts: 0,
             adapted: (now, 0),
-            tell: false,
-            told: None,
+            wants_request: false,
+            requested_at: None,
         }
     }
 
@@ -113,7 +119,7 @@ impl Epochs {
             if let Some(name) = boundary(&frame, self.spacing) {
                 let in_flight = self.sent.bytes - self.heard.bytes;
                 let full = in_flight + in_flight / 8 >= self.control.window();
-                self.ledger.leaves(now, name, self.sent, full);
+                self.ledger.depart(now, name, self.sent, full);
             }
         }
     }
@@ -126,7 +132,7 @@ impl Epochs {
         counts: &mut TrunkCounters,
     ) -> Option<Bytes> {
         let ack = CongestionAck::read(header)?;
-        self.tell |= ack.spacing != self.spacing && self.may_tell(now);
+        self.wants_request |= ack.spacing != self.spacing && self.may_request(now);
         let sample = self.ledger.acknowledged(now, ack)?;
         let bytes = sample.sent.bytes.saturating_sub(self.heard.bytes);
         self.heard = SentTotals { bytes: self.heard.bytes.max(sample.sent.bytes), ..sample.sent };
@@ -150,7 +156,7 @@ impl Epochs {
         most - std::mem::replace(&mut self.missing.1, most)
     }
 
-    /// Adapts the spacing to the number of packets sent in a round trip. Does so once per round trip.
+    /// Adapts the spacing to the number of packets sent in a round trip, once per round trip.
     fn adapt_spacing(&mut self, now: Time) {
         let srtt = self.control.srtt().unwrap_or_default();
         let (at, packets) = self.adapted;
@@ -158,16 +164,17 @@ impl Epochs {
         if span >= srtt && !span.is_zero() {
             let sent = u128::from(self.sent.packets - packets) * srtt.as_nanos() / span.as_nanos();
             let spacing = self.spacing.adapted(u64::try_from(sent).unwrap_or(u64::MAX));
-            self.tell |= spacing != self.spacing;
+            self.wants_request |= spacing != self.spacing;
             self.spacing = spacing;
             self.adapted = (now, self.sent.packets);
         }
     }
 
-    /// Returns `true` if the last spacing request is a round trip ago, so that the next may be sent.
-    fn may_tell(&self, now: Time) -> bool {
+    /// Returns `true` if a round trip has passed since the last spacing request, so that the next
+    /// may be sent.
+    fn may_request(&self, now: Time) -> bool {
         let srtt = self.control.srtt().unwrap_or(FIRST_TIMEOUT);
-        self.told.is_none_or(|at| now.since(at) >= srtt)
+        self.requested_at.is_none_or(|at| now.since(at) >= srtt)
     }
 
     /// Expiry of the timeout without a congestion ACK. `None` unless the tunnel queue is `backlogged`.
@@ -198,7 +205,7 @@ impl BandwidthProbe for Epochs {
             self.ledger.forget();
             self.heard = self.sent;
             (self.heard_at, self.next) = (now, now);
-            (self.spacing, self.tell) = (Spacing::default(), true);
+            (self.spacing, self.wants_request) = (Spacing::default(), true);
         }
     }
 
@@ -215,8 +222,8 @@ impl BandwidthProbe for Epochs {
 
     /// Sends a spacing request if one is due.
     fn transmit(&mut self, to: &mut TrunkOutput<'_, '_>, _tunnel: &mut Tunnel) -> bool {
-        if std::mem::take(&mut self.tell) {
-            self.told = Some(to.cx.now);
+        if std::mem::take(&mut self.wants_request) {
+            self.requested_at = Some(to.cx.now);
             let segment = ask_for(self.spacing);
             to.make(describe(self.key, &segment, self.frame, self.dscp), &segment);
         }
@@ -281,6 +288,6 @@ const LEAST_TIMEOUT: Duration = Duration::from_millis(200);
 /// Greatest number of doublings of the timeout. Each further timeout is as long as the last.
 const MOST_BACKOFF: u32 = 6;
 
-/// If a call is late, packets depart faster until pacing is on schedule again. This is the longest such delay in
-/// nanoseconds. A longer delay is not made up for.
+/// If a call is late, packets depart faster until pacing is on schedule again. At most this delay,
+/// in nanoseconds, is made up for in this way.
 const CATCH_UP: u64 = 1_000_000;

@@ -39,7 +39,8 @@ impl Senders {
         for bytes in std::mem::take(self).sent.iter().map(|it| u128::from(*it)) {
             (sum, squares) = (sum + bytes, squares + bytes * bytes);
         }
-        // `n` equal flows in `m` counters have `S / Q = n m / (m + n - 1)` on average. Solved for `n`.
+        // `n` equal flows in `m` counters have `S / Q = n m / (m + n - 1)` on average. Solve this
+        // for `n`.
         let (square, parts) = (sum * sum, 1 << 8);
         let left = (squares * parts).saturating_sub(square).max(1);
         let count = (square * (parts - 1) + left / 2) / left;
@@ -50,5 +51,5 @@ impl Senders {
 /// Number of counters, `m`: four times the greatest estimate.
 const PARTS: usize = 1 << 8;
 
-/// Greatest estimate. With more flows than that, one flow more hardly changes the window.
+/// Greatest estimate. With more flows, one further flow hardly changes the window.
 const MOST: u64 = 64;

@@ -1,4 +1,8 @@
 //! Tests of a trunk with epochs: its parts, and two gateways with a path between them.
+//!
+//! An *epoch* ends with a *boundary*: a user packet that both gateways select by its hash. The
+//! *name* of a boundary is a part of the hash. The receiving gateway answers each boundary with a
+//! *congestion ACK*.
 
 use std::time::Duration;
 
@@ -11,7 +15,7 @@ use super::message::CongestionAck;
 use super::senders::Senders;
 use super::virtual_flows::{VirtualFeedback, VirtualFlows};
 use crate::link::{LinkConfig, Loss};
-use crate::packet::{Ecn, Endpoint, FlowKey, Member, Network, Protocol, TcpFlags, TcpSegment};
+use crate::packet::{Ecn, Endpoint, FlowKey, Network, Protocol, QueueIndex, TcpFlags, TcpSegment};
 use crate::random::Random;
 use crate::tcp::congestion::copa::Arrived;
 use crate::trunk::packet::network_len;
@@ -44,12 +48,12 @@ proptest! {
     /// Header fields that routers change do not affect the hash. Each boundary at a wide spacing is also a boundary at a
     /// narrow spacing.
     #[test]
-    fn both_ends_see_the_same_boundaries(
+    fn both_gateways_select_the_same_boundaries(
         port: u16, seq: u32, v6: bool, dscp in 0_u8..64, window: u16, vlan: u16, flow: u32, power in 0_u16..12,
     ) {
         let here = segment(port, seq, v6);
         let mut there = here;
-        (there.dscp, there.ecn, there.vlan, there.member) = (dscp, Ecn::Ce, vlan, Member(flow));
+        (there.dscp, there.ecn, there.vlan, there.queue_index) = (dscp, Ecn::Ce, vlan, QueueIndex(flow));
         there.tcp.as_mut().unwrap().window = window;
         let spacing = Spacing::of_power(power);
         prop_assert_eq!(boundary(&here, spacing), boundary(&there, spacing));
@@ -61,7 +65,7 @@ proptest! {
 
 /// Epochs have the requested mean length, for one or many connections, IPv4 and IPv6, TCP and UDP.
 #[test]
-fn epochs_are_as_long_as_asked_for_whatever_is_sent() {
+fn epochs_have_the_requested_mean_length_for_all_traffic() {
     let datagram = |n: u32, v6| {
         let checksum = u16::try_from(n % 65_535).unwrap() + 1;
         let mut packet = Packet { tcp: None, checksum, ..segment(9, 0, v6) };
@@ -88,7 +92,7 @@ fn epochs_are_as_long_as_asked_for_whatever_is_sent() {
 }
 
 #[test]
-fn a_spacing_is_kept_while_it_gives_six_to_sixteen_epochs() {
+fn a_spacing_is_kept_while_a_round_trip_has_six_to_sixteen_epochs() {
     for spacing in spacings() {
         for packets in [0, 1, 5, 31, 32, 33, 100, 1_000, 3_000_000] {
             let adapted = spacing.adapted(packets);
@@ -125,7 +129,7 @@ proptest! {
     /// Catches: names of acknowledged boundaries that are forgotten, so that a second packet with the same name gives a
     /// wrong round-trip time.
     #[test]
-    fn samples_are_true_whatever_is_lost_and_overtaken(fates in fates()) {
+    fn samples_are_true_despite_losses_and_reordering(fates in fates()) {
         let ms = Time::from_millis;
         let (mut ledger, mut acks, mut received) = (Ledger::default(), Vec::new(), 0_u32);
         let mut arrivals: Vec<_> = (0_u64..).zip(&fates).filter(|(_, it)| !it.lost).collect();
@@ -139,7 +143,7 @@ proptest! {
         let (mut acks, mut missing, mut heard, mut first) = (acks.into_iter().peekable(), 0, 0, None);
         for now in 0..300 {
             if let Some(it) = usize::try_from(now).ok().and_then(|n| fates.get(n)) {
-                ledger.leaves(ms(now), it.name, SentTotals { bytes: 1_500 * (now + 1), packets: now + 1 }, true);
+                ledger.depart(ms(now), it.name, SentTotals { bytes: 1_500 * (now + 1), packets: now + 1 }, true);
             }
             while let Some((_, sent, ack)) = acks.next_if(|it| it.0 == now) {
                 let Some(sample) = ledger.acknowledged(ms(now), ack) else { continue };
@@ -162,7 +166,7 @@ proptest! {
 /// Catches: a super-packet hashed as one packet; frames whose repeated headers are not counted; the FIN of the last
 /// frame on all frames.
 #[test]
-fn a_super_packet_is_the_frames_it_is_cut_into() {
+fn a_super_packet_has_the_hashes_of_its_frames() {
     let joined = |first: u32, count: u16, short: u32, fin: bool| {
         let payload = u32::from(count) * 1_448 - short;
         // An interface joins only segments with equal timestamps.
@@ -193,7 +197,7 @@ fn a_super_packet_is_the_frames_it_is_cut_into() {
 /// Catches: a UDP super-packet that is a boundary, although the receiver sees frames with other checksums; repeated
 /// headers that are not counted.
 #[test]
-fn a_super_packet_of_udp_is_as_long_as_its_frames_and_ends_no_epoch() {
+fn a_udp_super_packet_has_the_bytes_of_its_frames_and_is_no_boundary() {
     let it =
         Packet { transport_offset: 34, network_offset: 14, checksum: 7, ..user(42 + 3 * 1_000) };
     let many: Vec<_> = frames(&Packet { segments: 3, segment: 1_000, ..it }).collect();
@@ -203,10 +207,10 @@ fn a_super_packet_of_udp_is_as_long_as_its_frames_and_ends_no_epoch() {
 }
 
 #[test]
-fn a_receiver_that_began_anew_has_lost_nothing() {
+fn a_restarted_receiver_reports_no_losses() {
     let mut ledger = Ledger::default();
     for n in 1..4 {
-        ledger.leaves(
+        ledger.depart(
             Time::ZERO,
             n,
             SentTotals { bytes: 1_500 * u64::from(n), packets: n.into() },
@@ -239,7 +243,7 @@ fn round_trips(control: &mut AggregateWindow, now: &mut Time, rounds: u32, rtt: 
 /// Catches: the mode `Competition` after five round trips that are shorter than two seconds.
 /// Catches: windows of virtual connections that grow while packets are lost.
 #[test]
-fn it_competes_while_the_queue_stays_full_and_no_longer() {
+fn the_mode_is_competition_only_while_the_queue_stays_full() {
     let (mut now, mut control) = (Time::ZERO, control());
     round_trips(&mut control, &mut now, 10, 50, 0);
     round_trips(&mut control, &mut now, 15, 100, 0);
@@ -259,7 +263,7 @@ fn it_competes_while_the_queue_stays_full_and_no_longer() {
 /// Catches: the mode `Check` that never begins, or whose small window stays; a least round-trip time that is forgotten
 /// after ten seconds.
 #[test]
-fn now_and_then_it_takes_what_is_its_own_out_of_the_queue_and_then_has_its_window_again() {
+fn a_check_reduces_the_window_for_a_while_and_then_restores_it() {
     let (mut now, mut control) = (Time::ZERO, control());
     round_trips(&mut control, &mut now, 10, 50, 0);
     round_trips(&mut control, &mut now, 40, 100, 0);
@@ -282,7 +286,7 @@ fn now_and_then_it_takes_what_is_its_own_out_of_the_queue_and_then_has_its_windo
 
 /// Catches: an estimate that counts flows without regard to their bytes, or that ignores flows with the same hash.
 #[test]
-fn senders_count_as_far_as_they_send() {
+fn senders_count_in_proportion_to_their_traffic() {
     let key = |port| segment(port, 0, false).key;
     for many in [1_u16, 4, 10, 40] {
         let mut senders = Senders::default();
@@ -300,14 +304,14 @@ fn senders_count_as_far_as_they_send() {
 
 /// Catches: a lost packet that reduces all windows; a burst of losses that reduces the same window twice.
 #[test]
-fn a_loss_is_one_connections_and_a_burst_makes_none_smaller_twice() {
+fn a_loss_reduces_one_window_and_a_burst_reduces_no_window_twice() {
     let ms = Duration::from_millis(100);
     let lost = |missing| {
-        let mut crowd = VirtualFlows::new(Random::new(1, 1));
-        crowd.begin(10, 1_500_000);
+        let mut ensemble = VirtualFlows::new(Random::new(1, 1));
+        ensemble.begin(10, 1_500_000);
         let round = VirtualFeedback { bytes: 0, missing, srtt: ms, may_grow: false };
-        crowd.on_boundary(Time::from_secs(1), &round);
-        crowd.window()
+        ensemble.on_boundary(Time::from_secs(1), &round);
+        ensemble.window()
     };
     assert_eq!([lost(0), lost(1_499), lost(1_500)], [1_500_000, 1_500_000, 1_455_000]);
     assert_eq!(lost(1_500 * 300), 1_050_000);
@@ -316,26 +320,26 @@ fn a_loss_is_one_connections_and_a_burst_makes_none_smaller_twice() {
 /// Catches: a forged report of endless losses, which reduces windows for ever; a forged report of duplicates, which
 /// hides all later losses.
 #[test]
-fn what_a_boundary_tells_is_believed_for_a_round_trip_and_no_more() {
+fn forged_loss_reports_have_a_bounded_effect() {
     let ms = Duration::from_millis(100);
-    let mut crowd = VirtualFlows::new(Random::new(1, 1));
-    crowd.begin(10, 1_500_000);
-    let mut tell = |second, missing| {
+    let mut ensemble = VirtualFlows::new(Random::new(1, 1));
+    ensemble.begin(10, 1_500_000);
+    let mut report = |second, missing| {
         let round = VirtualFeedback { bytes: 0, missing, srtt: ms, may_grow: false };
-        crowd.on_boundary(Time::from_secs(second), &round);
-        crowd.window()
+        ensemble.on_boundary(Time::from_secs(second), &round);
+        ensemble.window()
     };
-    assert_eq!(tell(1, i64::MAX), 1_050_000);
-    assert_eq!(tell(2, i64::MIN), 1_050_000);
-    assert_eq!(tell(3, 160 * 1_500), 1_050_000);
-    assert!(tell(4, 1_500 * 10) < 1_050_000);
+    assert_eq!(report(1, i64::MAX), 1_050_000);
+    assert_eq!(report(2, i64::MIN), 1_050_000);
+    assert_eq!(report(3, 160 * 1_500), 1_050_000);
+    assert!(report(4, 1_500 * 10) < 1_050_000);
 }
 
 /// A mobile path may hold packets for many seconds.
 ///
 /// Catches: a subtraction of round-trip times that underflows.
 #[test]
-fn round_trips_of_many_seconds_are_round_trips() {
+fn round_trips_of_many_seconds_are_accepted() {
     let mut control = control();
     for (second, rtt) in [(40, 40_000), (41, 50), (42, 70), (53, 60), (54, 30_000), (90, 55)] {
         let (rtt, bytes) = (Duration::from_millis(rtt), 15_000);
@@ -349,7 +353,7 @@ fn round_trips_of_many_seconds_are_round_trips() {
 ///
 /// Catches: losses that are not counted; late bytes that count as lost, or that reduce the counter.
 #[test]
-fn what_did_not_arrive_is_told() {
+fn missing_bytes_are_those_that_did_not_arrive() {
     let lossy = LinkConfig { loss: Loss::Bernoulli("2 %".parse().unwrap()), ..path(ROOMY) };
     let mut pair = Pair::new(&epochs(), &lossy);
     let (mut last, mut greedy) = (0, greedy(50));
@@ -368,7 +372,7 @@ fn what_did_not_arrive_is_told() {
 
 /// Catches: a trunk that begins again with a small window; a new guarantee that waits for the debt of the old one.
 #[test]
-fn a_guarantee_and_a_ceiling_change_while_it_goes_on() {
+fn guarantee_and_ceiling_change_without_a_restart() {
     let mut pair = Pair::new(&epochs(), &path(ROOMY));
     pair.run(Time::from_secs(5), greedy(50));
     let (before, window) = (pair.ends[0].counts(), pair.ends[0].report().state.window);
@@ -384,19 +388,19 @@ fn a_guarantee_and_a_ceiling_change_while_it_goes_on() {
 
 /// Catches: a window that is reduced further while an earlier reduction has not shown in the round-trip time yet.
 #[test]
-fn what_overshot_is_taken_back_at_once_to_what_the_path_carries_and_no_further() {
+fn a_window_beyond_the_path_is_reduced_once_to_the_bytes_that_the_path_carries() {
     let (mut now, ms) = (Time::ZERO, Duration::from_millis);
     let mut copa = control();
-    let mut tell = |copa: &mut AggregateWindow, rtt| {
+    let mut report = |copa: &mut AggregateWindow, rtt| {
         now += ms(5);
         let arrived = Some(Arrived { bytes: 60_000, span: ms(5) });
         let (bytes, missing, full) = (60_000, 0, true);
         copa.on_progress(now, &BoundaryMeasurement { rtt: ms(rtt), bytes, missing, arrived, full });
         copa.window()
     };
-    while tell(&mut copa, 50) < 900_000 {}
+    while report(&mut copa, 50) < 900_000 {}
     for rtt in [60, 70, 80, 80, 70, 60, 55, 54] {
-        let window = tell(&mut copa, rtt);
+        let window = report(&mut copa, rtt);
         assert!(rtt < 70 || (595_000..610_000).contains(&window), "{rtt}: {window}");
     }
     assert!((590_000..610_000).contains(&copa.window()), "{}", copa.window());
@@ -415,7 +419,7 @@ fn greedy(deep: u32) -> impl FnMut(&mut Pair) {
         while pair.ends[0].backlog().packets < deep {
             let port = u16::try_from(sent % 3).unwrap();
             pair.offer_packet(Packet {
-                member: Member(sent % 3),
+                queue_index: QueueIndex(sent % 3),
                 ..segment(port, 1_448 * sent, false)
             });
             sent += 1;
@@ -428,7 +432,7 @@ fn greedy(deep: u32) -> impl FnMut(&mut Pair) {
 /// Catches: the queue that slow start leaves, if only the small steps of Copa reduce it; a standing queue of one to three
 /// packets that is never reduced.
 #[test]
-fn it_fills_a_path_and_leaves_its_queue_short() {
+fn a_trunk_with_epochs_fills_a_path_and_keeps_its_queue_short() {
     let start = Time::from_secs(4);
     for mbps in [10, 30, 100] {
         let path = LinkConfig { rate: Some(Rate::from_mbps(mbps)), ..path(ROOMY) };
@@ -455,7 +459,7 @@ fn it_fills_a_path_and_leaves_its_queue_short() {
 ///
 /// Catches: a timeout that runs while no user packet waits.
 #[test]
-fn a_pause_is_not_silence() {
+fn a_pause_of_the_users_causes_no_timeout() {
     let path = LinkConfig { delay: Duration::from_millis(25), ..fast() };
     let mut pair = Pair::new(&epochs(), &path);
     let mut offer = greedy(50);
@@ -474,7 +478,7 @@ fn a_pause_is_not_silence() {
 ///
 /// Catches: a window that stops the trunk although no boundary is overdue.
 #[test]
-fn a_long_time_without_a_boundary_stops_nothing() {
+fn three_round_trips_without_a_boundary_do_not_stop_the_trunk() {
     let path = LinkConfig { delay: Duration::from_millis(25), ..fast() };
     let mut pair = Pair::new(&epochs(), &path);
     pair.run(Time::from_secs(4), greedy(50));
@@ -492,7 +496,7 @@ fn a_long_time_without_a_boundary_stops_nothing() {
 ///
 /// Catches: a window that grows although fewer bytes are in flight than it permits.
 #[test]
-fn a_window_that_is_not_used_does_not_grow() {
+fn an_unused_window_does_not_grow() {
     let path = LinkConfig { delay: Duration::from_millis(25), ..fast() };
     let mut pair = Pair::new(&epochs(), &path);
     let each = Duration::from_millis(3);
@@ -509,7 +513,7 @@ fn fast() -> LinkConfig {
 }
 
 #[test]
-fn without_feedback_it_sends_what_is_guaranteed_and_comes_back_with_it() {
+fn without_congestion_acks_only_the_guarantee_is_sent() {
     let guarantee = Some(Rate::from_mbps(1));
     let mut pair = Pair::new(&Config { guarantee, ..epochs() }, &path(ROOMY));
     let mut offer = greedy(50);
@@ -524,11 +528,12 @@ fn without_feedback_it_sends_what_is_guaranteed_and_comes_back_with_it() {
     assert!(back > 1_250_000 * 10 * 85 / 100, "{back}");
 }
 
-/// Keepalives of the other gateway while it is considered dead.
+/// While the other gateway is considered dead, each keepalive makes this
+/// gateway send its next packet sooner.
 ///
 /// Catches: keepalives without effect; a packet sent for each keepalive.
 #[test]
-fn hellos_of_a_peer_that_is_back_hasten_the_next_packet() {
+fn keepalives_of_a_recovered_gateway_hasten_the_next_packet() {
     let mut pair = Pair::new(&epochs(), &path(ROOMY));
     let mut offer = greedy(50);
     pair.run(Time::from_secs(4), &mut offer);
@@ -555,9 +560,10 @@ fn hellos_of_a_peer_that_is_back_hasten_the_next_packet() {
     assert!(bytes > 2 * 1_250_000 * 85 / 100, "{bytes}");
 }
 
-/// Catches: a ceiling that does not bound user packets; a timer that expires without end before the time.
+/// Catches: a ceiling that does not bound user packets; a timer that expires again and again before
+/// a packet may depart.
 #[test]
-fn under_a_ceiling_it_sends_just_that() {
+fn the_egress_rate_with_epochs_is_the_ceiling() {
     let ceiling = Some(Rate::from_mbps(5));
     let mut pair = Pair::new(&Config { ceiling, ..epochs() }, &path(ROOMY));
     let mut calls = 0;

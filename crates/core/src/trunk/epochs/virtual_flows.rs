@@ -28,7 +28,8 @@ const ROUND: u64 = 16;
 pub(super) struct VirtualFeedback {
     /// Bytes sent between the previous acknowledged boundary and this one.
     pub(super) bytes: u64,
-    /// Part of `bytes` that did not arrive. Negative if packets of earlier epochs arrived late.
+    /// Part of `bytes` that did not arrive. Negative if packets from before the previous boundary
+    /// arrived late.
     pub(super) missing: i64,
     /// The smoothed round-trip time.
     pub(super) srtt: Duration,
@@ -74,8 +75,8 @@ impl VirtualFlows {
         u64::try_from(self.connections.len()).unwrap_or(u64::MAX)
     }
 
-    /// Adds or removes one connection if there are not `count`. A new connection gets the mean window. A removed
-    /// connection takes its window along.
+    /// Adds or removes one connection if their number is not `count`. A new connection gets the
+    /// mean window. The window of a removed connection is lost.
     pub(super) fn follow(&mut self, count: u64) {
         let (have, mean) = (self.len(), self.window() / self.len().max(1));
         if count > have {

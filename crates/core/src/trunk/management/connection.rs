@@ -6,8 +6,8 @@
 //!
 //! Source: `trunking`, sections 4.1 (management packets) and 4.2 (credit).
 //! Differs:
-//! - After two timeouts in a row without an ACK, retransmissions give no credit until an ACK arrives. The paper does
-//!   not treat a path that fails.
+//! - After two timeouts in a row without an ACK, retransmissions give no credit until an ACK
+//!   arrives. The paper does not discuss a path that fails.
 //! - A connection that has ended is opened again when user packets wait.
 
 use std::sync::Arc;
@@ -118,22 +118,22 @@ impl Management {
         let Some(tcp) = &mut self.tcp else { return };
         tcp.handle_segment(now, segment);
         self.settled = false;
-        let told = tcp.progress();
-        self.window = told.congestion_window / told.segment.max(1);
+        let progress = tcp.progress();
+        self.window = progress.congestion_window / progress.segment.max(1);
         while let Some(event) = tcp.poll_event() {
             if event == Event::Established {
-                self.segment = Some(told.segment);
+                self.segment = Some(progress.segment);
                 (self.syns, self.silent) = (0, false);
             }
         }
-        if told.acknowledged > self.heard.0 {
-            self.heard = (told.acknowledged, tcp.timeouts());
+        if progress.acknowledged > self.heard.0 {
+            self.heard = (progress.acknowledged, tcp.timeouts());
             self.silent = false;
         }
     }
 
-    /// Returns `true` if nothing could depart: TCP has no segment to send, and no user packet may be sent for
-    /// credit. `backlogged` is `true` if user packets wait for this connection.
+    /// Returns `true` if nothing could depart: TCP has no segment to send, and the credit permits
+    /// no user packet. `backlogged` is `true` if user packets wait for this connection.
     pub(super) fn rests(&self, now: Time, backlogged: bool) -> bool {
         let asked = self.credit <= 0 && self.sent != self.written;
         self.settled && self.due > now && (asked || !backlogged)
@@ -256,7 +256,7 @@ mod tests {
     /// Catches: a connection with credit that is skipped while user packets wait; two segments written at once; a timer
     /// that is missed.
     #[test]
-    fn a_connection_rests_until_a_segment_arrives_or_it_may_be_asked_or_its_timer_expires() {
+    fn a_connection_is_skipped_until_a_segment_a_user_packet_or_its_timer() {
         let config = Arc::new(Config::default());
         let mut it = Management::new(FlowKey::default(), config, Random::new(1, 1));
         let (now, later) = (Time::from_millis(1), Time::from_millis(2));

@@ -1,6 +1,7 @@
 //! The receiving gateway of the management connections: it acknowledges management packets as any TCP receiver does.
 //!
-//! The receiver does not see user packets. The gateway forwards these at once, as if there were no trunk.
+//! The receiver does not see user packets. The gateway forwards them at once, as if there were no
+//! trunk.
 //!
 //! Source: `trunking`, section 4.1, R003-10 (the receiver acknowledges segments, and delivers no data).
 
@@ -22,7 +23,8 @@ pub(in crate::trunk) struct ManagementReceiver {
     ends: Vec<ReceivingEnd>,
     /// Earliest expiry of a TCP timer, for example the timer of a delayed ACK.
     due: Option<Time>,
-    /// Frame format of ACKs. `None`: each gets the format of the management packet that it acknowledges.
+    /// Frame format of ACKs. `None`: each ACK gets the format of the management packet that it
+    /// acknowledges.
     frame: Option<Frame>,
 }
 
@@ -81,7 +83,7 @@ impl probe::ProbeReceiver for ManagementReceiver {
         self.due = self.earliest();
     }
 
-    fn turn(&mut self, to: &mut TrunkOutput<'_, '_>) {
+    fn send_due_acks(&mut self, to: &mut TrunkOutput<'_, '_>) {
         for end in &mut self.ends {
             end.answer(to, self.dscp);
         }

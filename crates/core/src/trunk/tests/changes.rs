@@ -1,4 +1,8 @@
 //! Tests of a trunk whose path changes or fails: it uses the new path after a few round trips.
+//!
+//! A trunk carries user packets between two gateways. Its *management connections* are TCP
+//! connections without payload, which find its rate. A *keepalive* shows that the other gateway is
+//! alive.
 
 use super::*;
 use crate::link::LinkChange;
@@ -44,7 +48,7 @@ fn is_taken(mut pair: Pair, rate: Rate, rtt: Duration) {
 
 /// Catches: a link whose rate does not change.
 #[test]
-fn a_path_that_loses_half_its_rate_is_taken_for_what_it_is_within_fifty_round_trips() {
+fn a_path_with_half_its_rate_is_used_fully_without_losses_after_fifty_round_trips() {
     let rate = Rate::from_mbps(5);
     let pair = changed(LinkChange { rate: Some(rate), delay: None });
     is_taken(pair, rate, Duration::from_millis(10));
@@ -52,7 +56,7 @@ fn a_path_that_loses_half_its_rate_is_taken_for_what_it_is_within_fifty_round_tr
 
 /// Catches: windows that do not grow where nothing is lost.
 #[test]
-fn a_path_that_gets_twice_the_rate_is_full_within_fifty_round_trips() {
+fn a_path_with_twice_its_rate_is_full_after_fifty_round_trips() {
     let rate = Rate::from_mbps(20);
     let pair = changed(LinkChange { rate: Some(rate), delay: None });
     is_taken(pair, rate, Duration::from_millis(10));
@@ -60,14 +64,14 @@ fn a_path_that_gets_twice_the_rate_is_full_within_fifty_round_trips() {
 
 /// Catches: windows that do not grow where nothing is lost.
 #[test]
-fn a_path_twice_as_long_is_as_full_within_fifty_round_trips() {
+fn a_path_with_twice_its_delay_is_full_after_fifty_round_trips() {
     let pair = changed(LinkChange { rate: None, delay: Some(Duration::from_millis(10)) });
     is_taken(pair, Rate::from_mbps(10), Duration::from_millis(20));
 }
 
 /// Catches: connections without data in flight, which have no timeout and so never count as silent.
 #[test]
-fn a_peer_that_is_gone_is_given_up_also_where_hardly_anything_waits() {
+fn a_dead_gateway_is_detected_even_if_few_packets_wait() {
     for fallback in [Fallback::Direct, Fallback::Hold] {
         let mut pair = Pair::new(&Config { fallback, ..config() }, &path(LOSSLESS));
         pair.run(Time::ZERO + WARMUP, greedy(50, &[1_500]));
@@ -94,7 +98,7 @@ fn a_peer_that_is_gone_is_given_up_also_where_hardly_anything_waits() {
 /// Catches: keepalives without effect; keepalives after which every connection retransmits; a retransmission for each
 /// of many keepalives.
 #[test]
-fn hellos_of_a_peer_that_is_back_hasten_the_next_question() {
+fn keepalives_of_a_recovered_gateway_hasten_the_next_retransmission() {
     for silence in [10, 100] {
         let mut pair = Pair::new(&config(), &path(LOSSLESS));
         pair.run(Time::ZERO + WARMUP, greedy(50, &[1_500]));
@@ -127,7 +131,7 @@ fn hellos_of_a_peer_that_is_back_hasten_the_next_question() {
 /// Catches: a first keepalive without effect, or with an effect on one connection only; the same effect of each later
 /// keepalive; a timeout that stays twice as long from then on.
 #[test]
-fn the_first_hello_of_a_peer_has_all_connections_ask_again_at_once() {
+fn the_first_keepalive_makes_all_connections_repeat_their_syn() {
     let mut pair = Pair::new(&config(), &path(LOSSLESS));
     pair.muted = true;
     pair.run(pair.now + Duration::from_millis(100), greedy(50, &[1_500]));
@@ -144,9 +148,9 @@ fn the_first_hello_of_a_peer_has_all_connections_ask_again_at_once() {
 /// Only the first keepalive makes all connections send their SYN again, however late it arrives. A changed trunk
 /// remembers that it had contact with the other gateway.
 ///
-/// Catches: a trunk that takes a keepalive after a change of its configuration for the first one.
+/// Catches: a trunk whose configuration changes, and that then counts a keepalive as the first one.
 #[test]
-fn the_first_hello_counts_whenever_it_comes_and_once() {
+fn only_the_first_keepalive_repeats_the_syns_however_late() {
     for waited in [100, 10_000] {
         let mut pair = Pair::new(&config(), &path(LOSSLESS));
         pair.muted = true;
@@ -167,7 +171,7 @@ fn the_first_hello_counts_whenever_it_comes_and_once() {
 ///
 /// Catches: a keepalive that ends the backoff of a connection whose packets are lost by congestion.
 #[test]
-fn hellos_change_nothing_while_a_trunk_is_answered() {
+fn keepalives_change_nothing_while_acks_arrive() {
     let runs = [false, true].map(|hellos| {
         let lossy =
             LinkConfig { loss: Loss::Bernoulli(Chance::from_ppb(200_000_000)), ..path(LOSSLESS) };
@@ -203,15 +207,15 @@ fn is_full_from(pair: &mut Pair, from: Time) {
 
 /// Catches: a gateway that is considered dead after three timeouts, seven RTO after the last ACK.
 #[test]
-fn a_peer_that_is_gone_is_given_up_within_three_timeouts_time() {
+fn a_dead_gateway_is_detected_within_three_initial_timeouts() {
     let mut pair = Pair::new(&config(), &path(LOSSLESS));
     pair.run(Time::ZERO + WARMUP, greedy(50, &[1_500]));
     pair.muted = true;
-    let gone = pair.now;
+    let failed_at = pair.now;
     while pair.ends[0].report().state.silent < 4 {
         pair.run(pair.now + Duration::from_millis(10), greedy(50, &[1_500]));
         // The RTO is one second, and a tail loss probe restarts it (RFC 8985, section 7.3).
-        assert!(pair.now.since(gone) < Duration::from_millis(3_300), "{:?}", pair.now);
+        assert!(pair.now.since(failed_at) < Duration::from_millis(3_300), "{:?}", pair.now);
     }
     let before = pair.ends[0].counts().elastic;
     pair.run(pair.now + Duration::from_secs(10), greedy(50, &[1_500]));

@@ -1,4 +1,7 @@
-//! Tests of trunks with a weight, which is constant or follows the load of their users.
+//! Tests of trunks with a weight, which is constant or follows the load of their users. A trunk
+//! carries user packets between two gateways. Its share of the path grows with the weight, which is
+//! the number of its management connections (TCP without payload), or a parameter of its congestion
+//! control.
 
 use super::*;
 use crate::Factor;
@@ -61,7 +64,8 @@ fn weight(pair: &Pair) -> f64 {
     pair.ends[0].report().weight.unwrap().weight.real()
 }
 
-/// Catches: a weight that does not reach the congestion control; a connection for each unit of weight.
+/// Catches: a weight that does not reach the congestion control; a trunk that opens one connection
+/// for each unit of weight.
 #[test]
 fn weighted_vegas_fills_a_path_with_a_queue_in_proportion_to_its_weight() {
     let queues = [2, 8].map(|weight| {
@@ -85,10 +89,10 @@ fn weighted_vegas_fills_a_path_with_a_queue_in_proportion_to_its_weight() {
     assert!((25..55).contains(&ratio), "{queues:?}");
 }
 
-/// Catches: a trunk with a weight that uses `connections` connections; a weight that is rounded down; flow keys of the
-/// active connections only.
+/// Catches: a trunk with a weight that still uses `connections` connections; a weight that is
+/// rounded down; flow keys of the active connections only.
 #[test]
-fn a_weight_is_a_number_of_management_connections_of_sixteen() {
+fn a_weight_is_the_number_of_active_connections_out_of_sixteen() {
     for (millionths, expected) in [(1_000_000, 1), (2_500_000, 3), (16_000_000, 16)] {
         let weight = itcp::Config { weight: Factor::from_millionths(millionths), ..fixed(1) };
         let config = management(weight);
@@ -105,7 +109,7 @@ fn a_weight_is_a_number_of_management_connections_of_sixteen() {
 /// Catches: a change of the weight that opens new connections; lost credit of a connection that becomes inactive;
 /// packets that a change drops or sends twice.
 #[test]
-fn the_number_of_connections_changes_while_packets_wait_and_loses_none() {
+fn a_change_of_the_number_of_connections_loses_no_packet() {
     let mut pair = Pair::new(&management(fixed(8)), &path(LOSSLESS));
     let mut sent = 0_u32;
     let mut offered = |pair: &mut Pair| {
@@ -135,7 +139,7 @@ fn the_number_of_connections_changes_while_packets_wait_and_loses_none() {
 
 /// Catches: a load that is not counted; time without a backlog counted as busy; a new weight that is never applied.
 #[test]
-fn a_measured_weight_rises_under_load_and_falls_without() {
+fn a_measured_weight_rises_with_load_and_falls_without_load() {
     for config in [vegas(measured(4)), management(measured(4))] {
         let mut pair = Pair::new(&config, &path(LOSSLESS));
         offer(&mut pair, Duration::from_secs(25), Rate::from_mbps(20));
@@ -170,9 +174,9 @@ fn a_measured_weight_of_an_idle_trunk_sends_nothing() {
     assert!(pair.ends[0].poll_timeout().is_some());
 }
 
-/// Catches: gateways with different weights that receive on different numbers of connections.
+/// Catches: gateways with different weights that expect different numbers of connections.
 #[test]
-fn ends_with_different_weights_belong_together_and_one_without_does_not() {
+fn gateways_with_different_weights_match_and_one_without_a_weight_does_not() {
     let back = |config: Config| Config { local: config.peer, peer: config.local, ..config };
     let all = [
         management(fixed(2)),
@@ -193,12 +197,12 @@ fn ends_with_different_weights_belong_together_and_one_without_does_not() {
 ///
 /// Catches: a dead gateway that counts as alive because inactive connections have no timeouts.
 #[test]
-fn a_peer_is_dead_when_the_active_connections_get_no_answer() {
+fn a_gateway_is_dead_when_the_active_connections_get_no_answer() {
     let config = Config { fallback: Fallback::Direct, ..management(fixed(3)) };
     let mut pair = Pair::new(&config, &path(LOSSLESS));
     pair.run(seconds(5), greedy(20, &[1_500]));
-    let gone = LinkConfig { loss: Loss::Bernoulli(Chance::ALWAYS), ..path(LOSSLESS) };
-    let there = std::mem::replace(&mut pair.links[0], Link::new(&gone, 3, 9));
+    let broken = LinkConfig { loss: Loss::Bernoulli(Chance::ALWAYS), ..path(LOSSLESS) };
+    let there = std::mem::replace(&mut pair.links[0], Link::new(&broken, 3, 9));
     let mut each = 0;
     let mut few = |pair: &mut Pair| {
         if pair.now >= Time::from_millis(each) {

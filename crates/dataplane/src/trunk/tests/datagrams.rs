@@ -1,5 +1,5 @@
-//! Tests trunks that encapsulate: user packets cross inside UDP datagrams, from the LAN of one site
-//! to the LAN of the other.
+//! Tests trunks with encapsulation: user packets cross inside UDP datagrams, from the LAN of one
+//! site to the LAN of the other.
 
 use tidegate_core::packet::{Ecn, NO_VLAN, TcpFlags};
 use tidegate_core::trunk::Encapsulation;
@@ -54,11 +54,11 @@ fn carried(world: &World, site: usize) -> Carried {
     world.sites[site].peer().carried.unwrap()
 }
 
-/// Catches: a DS codepoint of the user overwritten; a packet that also departs without
-/// encapsulation; an IPv6 frame with the ethertype of IPv4; stations not learnt; a VLAN tag missing
-/// in address requests, datagrams or management packets.
+/// Catches: a DS codepoint of the user that is overwritten; a packet that departs both with and
+/// without encapsulation; an IPv6 frame with the ethertype of IPv4; stations that are not learnt; a
+/// VLAN tag that is missing in address requests, datagrams or management packets.
 #[test]
-fn user_packets_come_out_as_they_went_in_and_nothing_else_crosses() {
+fn user_packets_arrive_unchanged_and_no_other_frames_cross() {
     for (v6, vlan) in [(false, None), (true, None), (false, Some(7)), (true, Some(8))] {
         let mut world = met(v6, [udp(vlan); 2]);
         for inner in [false, true] {
@@ -93,9 +93,10 @@ fn user_packets_come_out_as_they_went_in_and_nothing_else_crosses() {
     }
 }
 
-/// Catches: a packet for an unknown station dropped, or sent into the LAN where nobody receives it.
+/// Catches: a packet for an unknown station that is dropped, or sent into the LAN where nobody
+/// receives it.
 #[test]
-fn what_is_for_a_station_never_heard_goes_back_to_the_router() {
+fn a_packet_for_an_unknown_station_goes_back_to_the_router() {
     let mut world = World::with(false, [udp(None); 2]);
     world.run(20, |_, _| true);
     let frame = datagram(false, 0, 100);
@@ -109,10 +110,10 @@ fn what_is_for_a_station_never_heard_goes_back_to_the_router() {
 }
 
 /// Catches: a packet beyond the path MTU that must not be fragmented, but is sent or dropped
-/// without an ICMP error; an error with the MTU of the path, which leaves no room for the trunk's
-/// headers; fragmented datagrams instead of fragmented user packets.
+/// without an ICMP error; an ICMP error that states the MTU of the path, without a deduction for
+/// the trunk's headers; fragmented datagrams instead of fragmented user packets.
 #[test]
-fn senders_are_told_what_fits_and_other_packets_come_in_fragments() {
+fn too_long_packets_are_fragmented_or_their_senders_get_an_icmp_error() {
     for v6 in [false, true] {
         let mut world = met(v6, [udp(None); 2]);
         let fits: usize = if v6 { 1_429 } else { 1_449 };
@@ -122,14 +123,14 @@ fn senders_are_told_what_fits_and_other_packets_come_in_fragments() {
                 frame.ip_mut().unwrap().whole = true;
                 enter(&world, 0, &frame);
                 world.run(100, |_, _| true);
-                let told = left(&world, 0);
-                let came = (left(&world, 1).len(), told.len());
+                let errors = left(&world, 0);
+                let came = (left(&world, 1).len(), errors.len());
                 assert_eq!(came, (usize::from(passes), usize::from(!passes)));
-                let Some(told) = told.first() else { continue };
-                assert_eq!(told[..6], USERS[0]);
-                assert_eq!(described(told).key.dst.address(), user(inner, 0));
+                let Some(errors) = errors.first() else { continue };
+                assert_eq!(errors[..6], USERS[0]);
+                assert_eq!(described(errors).key.dst.address(), user(inner, 0));
                 let field = if inner { 14 + 40 + 4 } else { 14 + 20 + 4 };
-                assert_eq!(told[field..][..4], u32::try_from(fits).unwrap().to_be_bytes());
+                assert_eq!(errors[field..][..4], u32::try_from(fits).unwrap().to_be_bytes());
             }
         }
         let frame = datagram(false, 0, 1_472);
@@ -142,14 +143,14 @@ fn senders_are_told_what_fits_and_other_packets_come_in_fragments() {
         let data: Vec<u8> = fragments.iter().flat_map(|it| it[34..].to_vec()).collect();
         assert_eq!(data, frame.bytes()[34..]);
         let counted = carried(&world, 0);
-        assert_eq!((counted.too_big, counted.told, counted.fragments), (2, 2, 2));
+        assert_eq!((counted.too_big, counted.errors, counted.fragments), (2, 2, 2));
     }
 }
 
 /// Catches: the ICMP error sent to the sender of the inner packet, which cannot change the tunnel's
 /// packet size.
 #[test]
-fn of_a_packet_in_a_tunnel_the_sender_of_the_tunnel_is_told() {
+fn the_icmp_error_for_a_tunnelled_packet_goes_to_the_sender_of_the_tunnel() {
     let mut world = met(false, [udp(None); 2]);
     let inside = Built::udp("10.77.0.1:5".parse().unwrap(), "10.77.0.2:6".parse().unwrap());
     let inside = Built { payload: vec![7; 1_402], ..inside }.bytes();
@@ -164,14 +165,14 @@ fn of_a_packet_in_a_tunnel_the_sender_of_the_tunnel_is_told() {
     frame.ip_mut().unwrap().whole = true;
     enter(&world, 0, &frame);
     world.run(100, |_, _| true);
-    let told = left(&world, 0);
-    assert_eq!(told.len(), 1);
-    assert_eq!(described(&told[0]).key.dst.address(), user(false, 0));
+    let errors = left(&world, 0);
+    assert_eq!(errors.len(), 1);
+    assert_eq!(described(&errors[0]).key.dst.address(), user(false, 0));
 }
 
 /// Catches: ICMP errors without a rate limit.
 #[test]
-fn senders_are_told_a_bounded_number_of_times() {
+fn the_rate_of_icmp_errors_is_limited() {
     let mut world = met(false, [udp(None); 2]);
     world.run(1_000, |_, _| true);
     for _ in 0..300 {
@@ -181,15 +182,15 @@ fn senders_are_told_a_bounded_number_of_times() {
         world.run(1, |_, _| true);
     }
     world.run(300, |_, _| true);
-    let told = left(&world, 0).len();
-    assert_eq!((carried(&world, 0).told, carried(&world, 0).too_big), (100, 300));
-    assert_eq!(told, 100);
+    let errors = left(&world, 0).len();
+    assert_eq!((carried(&world, 0).errors, carried(&world, 0).too_big), (100, 300));
+    assert_eq!(errors, 100);
 }
 
-/// Catches: an ICMP error that stays in the port after the last trunk was removed, occupies a
-/// buffer, and wakes the loop again and again.
+/// Catches: an ICMP error that stays in the port after the last trunk was removed, where it
+/// occupies a buffer and wakes the loop repeatedly.
 #[test]
-fn who_was_to_be_told_is_told_also_when_the_last_trunk_goes() {
+fn pending_icmp_errors_are_delivered_after_the_last_trunk_was_removed() {
     let mut world = met(false, [udp(None); 2]);
     let mut frame = datagram(false, 0, 1_450);
     frame.ip_mut().unwrap().whole = true;
@@ -201,7 +202,7 @@ fn who_was_to_be_told_is_told_also_when_the_last_trunk_goes() {
         ports[1].send(gateway.pool(), packet);
     }
     let trunks = TrunkPort::among_mut(ports).unwrap();
-    assert_eq!(trunks.peers()[0].carried.unwrap().told, 1);
+    assert_eq!(trunks.peers()[0].carried.unwrap().errors, 1);
     trunks.end_trunks(Vec::new());
     world.run(1, |_, _| true);
     assert_eq!(left(&world, 0).len(), 1);
@@ -211,7 +212,7 @@ fn who_was_to_be_told_is_told_also_when_the_last_trunk_goes() {
 
 /// Catches: an MSS option clamped in one direction only.
 #[test]
-fn connections_ask_for_segments_that_fit_whichever_way() {
+fn the_mss_is_clamped_in_both_directions() {
     let mut world = met(false, [udp(None); 2]);
     for from in [0, 1] {
         let at = |site: usize| (user(false, site), 80).into();
@@ -225,10 +226,10 @@ fn connections_ask_for_segments_that_fit_whichever_way() {
     }
 }
 
-/// Catches: a forged ICMP error accepted, since the packet that it quotes is not checked; a genuine
-/// error ignored; an error that raises the path MTU.
+/// Catches: a forged ICMP error that is accepted, because the packet that it quotes is not checked;
+/// a genuine error that is ignored; an error that raises the path MTU.
 #[test]
-fn what_a_router_says_of_a_datagram_counts_if_that_was_sent() {
+fn an_icmp_error_counts_only_if_it_quotes_a_datagram_that_was_sent() {
     for v6 in [false, true] {
         let mut world = met(v6, [udp(None); 2]);
         enter(&world, 0, &datagram(false, 0, 1_380));
@@ -239,9 +240,9 @@ fn what_a_router_says_of_a_datagram_counts_if_that_was_sent() {
         let report = |quoted: &[u8], mtu| {
             let mut it = described(quoted);
             it.transport_offset -= 14;
-            let told = icmp::too_big(&quoted[14..], &it, mtu, router).unwrap();
+            let error = icmp::too_big(&quoted[14..], &it, mtu, router).unwrap();
             let ethertype: [u8; 2] = if v6 { [0x86, 0xdd] } else { [8, 0] };
-            [&[2, 0, 0, 0, 1, 0][..], &[2, 0, 0, 0, 1, 1], &ethertype, &told].concat()
+            [&[2, 0, 0, 0, 1, 0][..], &[2, 0, 0, 0, 1, 1], &ethertype, &error].concat()
         };
         let mut forged = sent.clone();
         forged[if v6 { 54 } else { 34 } + 7] ^= 1;
@@ -266,10 +267,10 @@ fn what_a_router_says_of_a_datagram_counts_if_that_was_sent() {
     }
 }
 
-/// Catches: a datagram accepted twice, from another address, or with changed bytes; a user packet
-/// to a gateway's own address accepted from a datagram.
+/// Catches: a datagram that is accepted twice, from another address, or with changed bytes; a user
+/// packet from a datagram that is accepted although its destination is a gateway.
 #[test]
-fn what_is_sent_again_or_made_up_or_for_a_gateway_does_not_come_in() {
+fn replayed_and_forged_datagrams_and_user_packets_to_a_gateway_are_refused() {
     let mut world = met(false, [udp(None); 2]);
     enter(&world, 0, &datagram(false, 0, 500));
     world.run(100, |_, _| true);
@@ -291,15 +292,15 @@ fn what_is_sent_again_or_made_up_or_for_a_gateway_does_not_come_in() {
     world.run(100, |_, _| true);
     assert!(left(&world, 1).is_empty());
     let refused = world.sites[1].peer().refused;
-    let reasons = [Refusal::Replayed, Refusal::Forged, Refusal::Inner, Refusal::Stranger];
+    let reasons = [Refusal::Replayed, Refusal::Forged, Refusal::Inner, Refusal::NotFromPeer];
     let counts = reasons.map(|it| refused.of(it));
     assert_eq!((counts, refused.total()), ([1; 4], 4));
 }
 
 /// Catches: a congestion mark that a router set on a datagram, but that the user packet lacks after
-/// decapsulation.
+/// decapsulation; a marked datagram whose user packet is not ECN-capable but is forwarded.
 #[test]
-fn a_mark_of_the_path_is_a_mark_inside_and_who_knows_no_marks_loses_the_packet() {
+fn a_congestion_mark_is_copied_to_the_user_packet_or_drops_it() {
     let mut world = met(false, [udp(None); 2]);
     for (ecn, expected) in [(Ecn::Ect0, Some(Ecn::Ce)), (Ecn::NotEct, None)] {
         let mut frame = datagram(false, 0, 700);
@@ -317,9 +318,10 @@ fn a_mark_of_the_path_is_a_mark_inside_and_who_knows_no_marks_loses_the_packet()
     assert_eq!(world.sites[1].peer().refused.of(Refusal::Congested), 1);
 }
 
-/// Catches: packets sent without encapsulation because the other end accepts no datagrams.
+/// Catches: user packets that are sent without encapsulation, because the other end accepts no
+/// datagrams.
 #[test]
-fn ends_that_differ_say_so_and_carry_nothing() {
+fn ends_that_differ_on_encapsulation_report_it_and_carry_no_packets() {
     let mut world = World::with(true, [udp(None), Wire::Headers]);
     enter(&world, 0, &datagram(true, 0, 100));
     world.run(2_500, |_, _| true);
@@ -331,9 +333,9 @@ fn ends_that_differ_say_so_and_carry_nothing() {
     assert!(left(&world, 1).is_empty());
 }
 
-/// Catches: a path MTU larger than a packet buffer.
+/// Catches: a path MTU that is larger than a packet buffer.
 #[test]
-fn a_path_is_no_wider_than_a_buffer_and_a_tag_is_not_lost() {
+fn the_path_mtu_is_limited_by_the_buffer_and_leaves_room_for_a_vlan_tag() {
     let memory = PacketMemory::new(1, PacketMemory::SMALLEST).unwrap();
     assert_eq!(carrier::path(9_000, &memory).get(Time::ZERO), 2_048 - 256 - 18);
     let frame = datagram(false, 0, 50).bytes();

@@ -18,7 +18,7 @@ impl Greatest {
         self.greatest
     }
 
-    /// Takes in a value of round `round`; rounds never decrease.
+    /// Adds a value of round `round`. Round numbers never decrease.
     pub(super) fn insert(&mut self, round: u64, value: u64) {
         let slots = u64::try_from(ROUNDS).unwrap_or(1);
         let forgotten = round.saturating_sub(self.current).min(slots);
@@ -42,7 +42,8 @@ mod tests {
 
     #[test]
     fn a_value_counts_for_ten_rounds_after_its_own() {
-        // Catches: nine or eleven; slots of skipped rounds not cleared.
+        // Catches: a value that counts for nine or eleven rounds; slots of skipped rounds that are
+        // not cleared.
         let mut greatest = Greatest::default();
         greatest.insert(3, 100);
         for round in 4..=13 {

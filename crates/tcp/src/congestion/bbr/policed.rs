@@ -44,8 +44,8 @@ impl Policed {
         self.begin(now);
     }
 
-    /// Counts `lost` bytes; `round_began` at the start of a round. After a timeout `delivery` is
-    /// `None`. Returns true when the rate has been used long enough.
+    /// Counts `lost` bytes. `round_began` is `true` at the start of a round. After a timeout
+    /// `delivery` is `None`. Returns `true` when the rate has been used for [`USED_ROUNDS`].
     pub(super) fn on_ack(
         &mut self,
         now: Time,
@@ -123,5 +123,5 @@ impl Policed {
 const LEAST_ROUNDS: u32 = 4;
 /// Number of rounds for which the rate is used.
 const USED_ROUNDS: u32 = 48;
-/// Rates that differ by at most this, in bit/s, count as equal.
+/// Two rates in bit/s count as equal if they differ by at most this.
 const NEAR: u64 = 4_000;

@@ -1,4 +1,4 @@
-//! BBR against the figures of Linux and of the paper, and in long runs.
+//! BBR compared with the figures of Linux and of the paper, and long runs of BBR.
 
 use tidegate_base::Bytes;
 
@@ -46,7 +46,7 @@ fn gains_are_those_of_linux() {
 }
 
 #[test]
-fn it_starts_at_a_window_per_round_trip_time_times_the_gain_less_a_percent() {
+fn the_initial_rate_is_the_gain_times_a_window_per_round_trip_less_a_percent() {
     let mut control = bbr();
     let window = window(10, u64::MAX);
     let bits = |millis: u64| window.congestion * 8 * 1_000 / millis * 739 / 256 / 100 * 99;
@@ -57,15 +57,16 @@ fn it_starts_at_a_window_per_round_trip_time_times_the_gain_less_a_percent() {
 
 #[test]
 fn startup_doubles_and_ends_three_rounds_after_the_bandwidth_stops_growing() {
-    // Catches: two or four rounds; a gain of 2 that does not double the rate.
+    // Catches: an end of startup after two or four rounds; a gain of 2 that does not double the
+    // rate.
     let mut pipe = pipe(link(1_000));
     let paces = paces(&mut pipe, RTT * 25);
     // The first sample arrives after a round trip. From 10 segments per round trip, 3.3 doublings
-    // lead to 100, and one more round trip measures them.
+    // lead to 100, and one more round trip measures this rate.
     let full = paces.iter().position(|pace| *pace > 2.8).unwrap();
     assert!((500..700).contains(&full), "{full} ms");
-    // Then three rounds of at most 300 ms, for 2.9 times 100 segments and some in flight. The first
-    // round begins with half as much.
+    // Then three rounds of at most 300 ms follow: 2.9 times 100 segments are in flight, and some
+    // more. The first round begins with half as much.
     let drain = full + paces[full..].iter().position(|pace| *pace < 0.36).unwrap();
     assert!((150 + 2 * 280..=3 * 310).contains(&(drain - full)), "{} ms", drain - full);
     // Drain lasts until the data in flight fits the path; then the cycle begins.
@@ -73,8 +74,8 @@ fn startup_doubles_and_ends_three_rounds_after_the_bandwidth_stops_growing() {
 }
 
 #[test]
-fn the_gains_go_round_one_min_rtt_each() {
-    // Catches: phases of half or twice the time; another order.
+fn each_gain_of_the_cycle_lasts_one_min_rtt() {
+    // Catches: phases of half or twice the time; phases in another order.
     let mut pipe = pipe(link(1_000));
     pipe.run(Duration::from_secs(3));
     let paces = paces(&mut pipe, Duration::from_secs(5));
@@ -107,9 +108,9 @@ fn the_gains_go_round_one_min_rtt_each() {
 
 #[test]
 fn alone_it_fills_the_link_with_a_short_queue_and_probes_for_the_round_trip_time() {
-    // The paper: full use, with a queue in one phase of eight. Every 10 s the window is 4 segments
-    // for 200 ms and a round trip: 2 to 3 % of the time.
-    // Catches: no probing; a window that is not restored; a gain of 2 for pacing.
+    // The paper: full use of the link, with a queue in one phase of eight. Every 10 s the window is
+    // 4 segments for 200 ms and a round trip: 2 to 3 % of the time.
+    // Catches: a sender that never probes; a window that is not restored; a gain of 2 for pacing.
     let mut pipe = pipe(link(1_000));
     pipe.run(Duration::from_secs(5));
     let (rates, queue) = pipe.run(Duration::from_secs(60));
@@ -130,8 +131,8 @@ fn alone_it_fills_the_link_with_a_short_queue_and_probes_for_the_round_trip_time
         let between = pair[1].since(pair[0]).as_millis();
         assert!((10_000..=11_000).contains(&between), "{between}");
     }
-    // The window is twice the bandwidth-delay product, three bursts of two segments, and slightly
-    // more.
+    // The window is twice the bandwidth-delay product, three bursts of two segments, and a few
+    // segments more.
     let most =
         trace.iter().filter(|it| it.0 > Time::from_secs(5)).map(|it| it.1).fold(0.0, f64::max);
     assert!((200.0..=216.0).contains(&most), "{most}");
@@ -180,10 +181,10 @@ fn delivery(delivered: u64, before: u64, bps: u64) -> Option<Delivery> {
 }
 
 #[test]
-fn samples_for_want_of_data_count_only_if_they_are_greater() {
+fn application_limited_samples_count_only_if_they_are_greater() {
     let mut control = bbr();
     let mut window = window(10, u64::MAX);
-    let mut tell = |bps, application_limited, round: u64| {
+    let mut report = |bps, application_limited, round: u64| {
         let sample = Delivery {
             rate: Rate::from_bps(bps),
             delivered: (round + 1) * SEGMENT,
@@ -194,20 +195,21 @@ fn samples_for_want_of_data_count_only_if_they_are_greater() {
         control.on_ack(&mut window, &ack);
         control.bandwidth.get()
     };
-    assert_eq!(tell(1_000_000, false, 1), 1_000_000);
-    assert_eq!(tell(100_000, true, 2), 1_000_000);
-    assert_eq!(tell(3_000_000, true, 3), 3_000_000);
-    // Rounds without a valid sample do not expire the old one.
+    assert_eq!(report(1_000_000, false, 1), 1_000_000);
+    assert_eq!(report(100_000, true, 2), 1_000_000);
+    assert_eq!(report(3_000_000, true, 3), 3_000_000);
+    // Rounds without a valid sample do not let the old sample expire.
     for round in 4..40 {
-        assert_eq!(tell(100_000, true, round), 3_000_000);
+        assert_eq!(report(100_000, true, round), 3_000_000);
     }
 }
 
 #[test]
-fn in_recovery_no_more_is_sent_than_is_delivered_and_the_window_comes_back() {
+fn recovery_conserves_packets_and_then_restores_the_window() {
     // Linux: for one round the window is the data in flight plus the acknowledged data. Losses
     // reduce it. Then the previous window is restored.
-    // Catches: no conservation; the previous window not restored; losses not subtracted.
+    // Catches: a recovery without packet conservation; a previous window that is not restored;
+    // losses that are not subtracted.
     let mut control = bbr();
     let mut window = window(100, u64::MAX);
     let at = |delivered: u64, before: u64, more: Ack| Ack {
@@ -234,8 +236,8 @@ fn in_recovery_no_more_is_sent_than_is_delivered_and_the_window_comes_back() {
 }
 
 #[test]
-fn a_timeout_in_recovery_does_not_lose_the_window_of_before() {
-    // Catches: the window saved again although recovery has reduced it.
+fn a_timeout_in_recovery_keeps_the_saved_window() {
+    // Catches: a window that is saved again although recovery has reduced it.
     let mut control = bbr();
     let mut window = window(100, u64::MAX);
     control.on_signal(Time::ZERO, &mut window, 0, Signal::Loss);
@@ -248,10 +250,11 @@ fn a_timeout_in_recovery_does_not_lose_the_window_of_before() {
 }
 
 #[test]
-fn what_is_to_be_in_flight_is_the_path_and_three_bursts_in_an_even_number() {
+fn the_target_in_flight_is_the_path_and_three_bursts_rounded_to_an_even_number() {
     // Linux: a path of 100 segments; bursts of two segments above 1.2 Mbit/s; two more segments in
     // the phase that probes for bandwidth. 1.25 * 100 + 6 = 131, rounded up to 132, plus 2.
-    // Catches: no bursts; odd numbers; the two extra segments missing, or always present.
+    // Catches: a window without bursts; odd numbers; the two extra segments missing, or always
+    // present.
     let mut control = bbr();
     let window = window(100, u64::MAX);
     control.min_rtt = Some((RTT, Time::ZERO));
@@ -271,7 +274,7 @@ fn what_is_to_be_in_flight_is_the_path_and_three_bursts_in_an_even_number() {
 }
 
 #[test]
-fn after_a_timeout_it_begins_with_one_segment_and_comes_back() {
+fn after_a_timeout_the_window_is_one_segment_and_then_restored() {
     let mut control = bbr();
     let mut window = window(100, u64::MAX);
     control.on_signal(Time::ZERO, &mut window, 0, Signal::Timeout { again: false });
@@ -288,7 +291,7 @@ fn after_a_timeout_it_begins_with_one_segment_and_comes_back() {
     assert_eq!(window.congestion, 101 * SEGMENT);
 }
 
-/// Losses of `per_mille` at `bps`, one ACK per ten segments, for rounds of ten ACKs.
+/// Losses of `per_mille` at `bps`, with one ACK for ten segments, in rounds of ten ACKs.
 fn police(
     control: &mut Policed,
     start: &mut (u64, u64),
@@ -311,9 +314,10 @@ fn police(
 }
 
 #[test]
-fn a_policer_is_found_in_two_intervals_of_like_rate_and_much_loss() {
+fn a_policer_is_found_in_two_intervals_of_similar_rate_and_high_loss() {
     // Linux: more than 50/256 lost in intervals of 4 rounds; rates within an eighth.
-    // Catches: one interval; any loss; rates that differ.
+    // Catches: a policer found after one interval; a policer found at any loss; a policer found
+    // although the rates differ.
     let found = |first: u64, second: u64, per_mille| {
         let (mut control, mut at) = (Policed::new(true), (0, 0));
         police(&mut control, &mut at, first, per_mille, 5);
@@ -346,7 +350,7 @@ fn the_rate_of_a_policer_is_used_for_48_rounds() {
 }
 
 #[test]
-fn the_cycle_begins_in_any_phase_but_the_one_that_drains() {
+fn the_cycle_begins_in_any_phase_except_the_draining_one() {
     let mut begun = [0; 8];
     for nanos in 0..4_000 {
         let mut control = bbr();
@@ -369,7 +373,7 @@ fn probe_rtt(acks: &[(u64, u64, u64)]) -> Vec<u64> {
     control.full.reached = true;
     control.min_rtt = Some((RTT, Time::ZERO));
     control.mode = Mode::ProbeBandwidth { phase: 3, since: Time::ZERO };
-    let mut tell = |&(millis, delivered, before): &(u64, u64, u64)| {
+    let mut report = |&(millis, delivered, before): &(u64, u64, u64)| {
         let now = Time::from_secs(10) + Duration::from_millis(millis);
         let delivery = delivery(delivered * SEGMENT, before * SEGMENT, LINK);
         let flight = 4 * SEGMENT;
@@ -377,12 +381,13 @@ fn probe_rtt(acks: &[(u64, u64, u64)]) -> Vec<u64> {
         control.on_ack(&mut window, &ack);
         window.congestion / SEGMENT
     };
-    acks.iter().map(&mut tell).collect()
+    acks.iter().map(&mut report).collect()
 }
 
 #[test]
-fn measuring_the_round_trip_time_takes_200_ms_and_a_round_and_the_window_comes_back_at_once() {
-    // Catches: the previous window not restored; probing that ends before a round, or before 200 ms.
+fn probing_the_round_trip_time_takes_200_ms_and_a_round_and_restores_the_window() {
+    // Catches: a previous window that is not restored; probing that ends before a round, or before
+    // 200 ms.
     let round_first = [(0, 1_000, 0), (1, 1_001, 900), (150, 1_002, 1_001), (202, 1_003, 1_002)];
     let windows = probe_rtt(&round_first);
     assert!(windows[0] >= 200 && windows[3] >= 200, "{windows:?}");
@@ -395,7 +400,7 @@ fn measuring_the_round_trip_time_takes_200_ms_and_a_round_and_the_window_comes_b
 }
 
 #[test]
-fn what_is_sent_after_an_idle_time_is_paced_at_the_bandwidth() {
+fn after_an_idle_time_the_sender_paces_at_the_bandwidth() {
     // Linux: no probing for bandwidth or for the round-trip time directly after a pause.
     let mut control = bbr();
     let mut window = window(100, u64::MAX);

@@ -1,6 +1,7 @@
-//! Recent rate of arrivals at the receiver, by its clock or by the ACKs.
+//! Recent rate of arrivals at the receiver, by its clock or by the ACKs. A *boundary* is a packet
+//! whose arrival the receiver reports.
 //!
-//! Source: doi 10.1145/3447786.3456260 (Bundler): the receive rate of an epoch.
+//! Source: doi 10.1145/3447786.3456260 (Bundler): the receive rate between two boundaries.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -36,7 +37,7 @@ impl Arrivals {
         }
     }
 
-    /// Bytes that arrive within `span` at the recent rate. `None` if it is unknown.
+    /// Bytes that arrive within `span` at the recent rate. `None` if the rate is unknown.
     pub(super) fn within(&self, span: Duration) -> Option<u64> {
         let bytes = u128::from(self.bytes) * span.as_nanos();
         u64::try_from(bytes.checked_div(self.span.as_nanos())?).ok()

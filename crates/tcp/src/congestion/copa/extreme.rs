@@ -1,11 +1,11 @@
-//! The least, or the greatest, of recent durations.
+//! The least or the greatest of recent durations.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use tidegate_base::Time;
 
-/// Durations that may still become the extreme one, oldest first.
+/// Durations that may still become the least (or the greatest) one, the oldest first.
 #[derive(Default)]
 pub(super) struct Extreme {
     seen: VecDeque<(Time, Duration)>,
@@ -30,7 +30,7 @@ impl Extreme {
         }
     }
 
-    /// The extreme of the remembered values.
+    /// The least (or the greatest) of the remembered values.
     pub(super) fn get(&self) -> Option<Duration> {
         self.seen.front().map(|it| it.1)
     }

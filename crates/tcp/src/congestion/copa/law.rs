@@ -7,14 +7,15 @@
 //! Source: Copa (NSDI 2018), section 2.1 for the window and its velocity; for an aggregate as in Bundler
 //! (doi 10.1145/3447786.3456260).
 //!
-//! Differs: an aggregate reports one boundary at a time, not each ACK, and the window moves by the bytes in
-//! between. The window grows only if it was full. No step exceeds the acknowledged bytes. A velocity ends
-//! at once when the window turns, not at the end of its round trip.
+//! Differs: an aggregate reports one boundary (a user packet that the other gateway acknowledges)
+//! at a time, not each ACK. The window moves by the bytes since the previous boundary. The window
+//! grows only if it was full. No step exceeds the acknowledged bytes. If the window changes its
+//! direction, the velocity is reset at once, not at the end of the round trip.
 //!
-//! Differs: a queue beyond the target and a part of the window is drained at once, as in Nimbus (doi
-//! 10.1145/3544216.3544256, section 3.2), with the rate of arrivals in place of a known one. Copa's own
-//! steps are packets. They would take many round trips back from the window to which its velocity has led
-//! an aggregate.
+//! Differs: a queue beyond the target and a part of the window is drained at once, as in Nimbus
+//! (doi 10.1145/3544216.3544256, section 3.2). The rate of arrivals replaces the known rate of the
+//! link. Copa itself moves the window in steps of packets. After a high velocity, these steps would
+//! take many round trips to reduce the window of an aggregate.
 
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ use super::path::Path;
 pub struct Acknowledged {
     /// Round-trip time of the boundary.
     pub rtt: Duration,
-    /// Bytes since the boundary before.
+    /// Bytes since the previous boundary.
     pub bytes: u64,
     /// The bytes in flight filled the window.
     pub full: bool,
@@ -47,8 +48,8 @@ pub struct Law {
     window: u64,
     slow_start: bool,
     velocity: u64,
-    /// Direction of the window in the last round trip (`true`: growth), and the rounds before in that
-    /// direction.
+    /// Direction of the window in the last round trip (`true`: growth), and the number of earlier
+    /// rounds in this direction.
     trend: (bool, u32),
     /// Start of the present round trip, and the window at that time.
     round: (Time, u64),
@@ -60,8 +61,8 @@ impl Law {
         Self { packets, window, slow_start, velocity: 1, trend: (true, 0), round: (now, window) }
     }
 
-    /// The law after the end of cross traffic: the window is at most the bytes that the path carries, and
-    /// the target.
+    /// The law after the end of cross traffic: the window is at most the bytes that the path
+    /// carries, plus the target of the queue.
     pub fn resumed(now: Time, packets: Packets, path: &Path, window: u64) -> Self {
         let mut it = Self::new(now, packets, window, false);
         it.drain(path);
@@ -94,8 +95,8 @@ impl Law {
 
     /// Moves the window towards the target of the queue.
     fn step(&mut self, it: &Acknowledged, path: &Path) {
-        // Condition: window / standing <= target packets / queued. In slow start, the newest round-trip
-        // time counts.
+        // Condition: window / standing <= target packets / queued. In slow start, the newest
+        // round-trip time replaces the standing one.
         let (least, standing) = (path.least(), path.standing());
         let seen = if self.slow_start { it.rtt } else { standing }.saturating_sub(least);
         let have = u128::from(self.window) * seen.as_nanos();
@@ -129,7 +130,8 @@ impl Law {
         (self.window / self.packets.bytes / 16).max(1)
     }
 
-    /// Drains the queue: the window becomes at most the bytes that the path carries, and the target.
+    /// Drains the queue: the window becomes at most the bytes that the path carries, plus the
+    /// target of the queue.
     fn drain(&mut self, path: &Path) {
         let kept = path.carries(self.window).saturating_add(self.packets.wait * self.packets.bytes);
         self.window = self.window.min(kept).max(LEAST * self.packets.bytes);
@@ -148,7 +150,8 @@ impl Law {
     }
 }
 
-/// Least window in packets. The path is then still empty at times, even if it holds few bytes.
+/// Least window in packets. With it, the queue still runs empty at times, even if the path holds
+/// few bytes.
 const LEAST: u64 = 2;
 
 const MOST: u64 = 1 << 40;

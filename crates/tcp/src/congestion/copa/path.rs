@@ -1,5 +1,5 @@
-//! Measurements of a path by boundaries or ACKs: its round-trip times, and the time since its queue was
-//! empty.
+//! Measurements of a path by ACKs, or by *boundaries*, the packets of an aggregate that are
+//! acknowledged: its round-trip times, and the time since its queue was empty.
 //!
 //! Source: Copa (NSDI 2018), sections 2.1 and 2.2: the standing round-trip time, and a queue that is nearly
 //! empty.
@@ -23,7 +23,7 @@ pub struct Path {
     standing: Extreme,
     greatest: Extreme,
     arrivals: Arrivals,
-    /// Time since which the queue has not been nearly empty, and time of the last observation of this.
+    /// Time since which the queue has not been nearly empty, and time of the latest observation.
     filled: Option<(Time, Time)>,
 }
 
@@ -90,12 +90,12 @@ impl Path {
         self.arrivals.within(self.least()).unwrap_or_else(part)
     }
 
-    /// The window that has the rate of `window` on an empty path, while the queue stays as it is.
+    /// The window that has the rate of `window` on an empty path. The present queue stays as it is.
     pub fn lengthened(&self, window: u64) -> u64 {
         let longer = u128::from(window) * self.standing().as_nanos();
         u64::try_from(longer / self.least().as_nanos().max(1)).unwrap_or(u64::MAX)
     }
 }
 
-/// A shorter queue counts as empty.
+/// A queue with a shorter delay counts as empty.
 const UNSEEN: Duration = Duration::from_millis(1);

@@ -1,4 +1,4 @@
-//! CUBIC against the formulas and tables of its RFC.
+//! CUBIC compared with the formulas and tables of its RFC.
 
 use tidegate_base::Rate;
 
@@ -30,10 +30,10 @@ fn cube_roots_are_exact() {
 }
 
 #[test]
-fn the_curve_is_the_one_of_the_rfc() {
+fn the_curve_is_that_of_the_rfc() {
     // RFC 9438, equations 1 and 2: K = cbrt((W_max - cwnd) / C): from 10 segments at 0.7,
     // cbrt(7.5) = 1.957434 s; from 100, cbrt(75) = 4.217163 s; from 1000, cbrt(750) = 9.085603 s.
-    // Catches: C of another size; K without the root; (t + K).
+    // Catches: C of another size; K without the root; (t + K) in place of (t - K).
     for (w_max, k) in [(10, 1.957_434), (100, 4.217_163), (1_000, 9.085_603)] {
         let curve = curve(w_max, w_max * 7 / 10);
         let ticks = f64::from(i32::try_from(curve.k).unwrap()) / 1_048_576.0;
@@ -42,14 +42,15 @@ fn the_curve_is_the_one_of_the_rfc() {
             let t = f64::from(tenths) / 10.0;
             let exact = (0.4 * (t - k) * (t - k) * (t - k) + real(w_max)) * real(SEGMENT);
             let ours = real(curve.at(Duration::from_millis(u64::from(tenths) * 100)));
-            // One tick of K, at 20 s from it, is 0.4 * 3 * 400 * 2^-20 segments.
+            // At 20 s from K, an error of K by one tick changes the curve by 0.4 * 3 * 400 * 2^-20
+            // segments.
             assert!((ours - exact).abs() < 2.0 + exact * 1e-5, "t = {t}: {ours} {exact}");
         }
     }
 }
 
 #[test]
-fn far_away_the_curve_neither_overflows_nor_turns() {
+fn far_from_the_plateau_the_curve_stays_monotonic_without_overflow() {
     let curve = curve(1_000_000, 1);
     let hours = |hours: u64| curve.at(Duration::from_secs(hours * 3_600));
     assert!(curve.at(Duration::ZERO) < hours(1) && hours(1) <= hours(1_000_000));
@@ -85,11 +86,11 @@ fn grow(cubic: &mut Cubic, window: &mut Window, from: f64, seconds: f64) -> f64 
 }
 
 #[test]
-fn the_window_follows_the_curve_by_one_round_trip_time() {
+fn the_window_follows_the_curve_within_one_round_trip() {
     // Each ACK moves the window towards W(t + rtt) over one round-trip time, so the window lies
     // between W(t) and W(t + rtt). From 1000 segments: 700 at 0, 1000 at K = 9.09 s, convex from
     // there on.
-    // Catches: the target at t; no remainder carried.
+    // Catches: a target at t in place of t + rtt; a remainder that is not carried.
     let (mut cubic, mut window) = reduced(cubic(), 1_000);
     let curve = curve(1_000, 700);
     let mut before = 1.0;
@@ -114,11 +115,12 @@ fn growth_is_at_most_by_half_a_window_per_round_trip() {
 }
 
 #[test]
-fn on_short_paths_the_window_is_renos() {
+fn on_short_paths_the_window_is_that_of_reno() {
     // RFC 9438, equation 4: W_est grows by 9 / 17 segments per round trip up to the window before
-    // the reduction, and by 1 beyond. From 20 to 14 at a round-trip time of 10 ms: W_est is 20
-    // after 11.3 round trips = 0.113 s, while the curve is still at 14.5.
-    // Catches: alpha of 1 from the start; alpha of 9/17 for good; W_est compared with W(t + rtt) * 2.
+    // the reduction, and by one segment above it. From 20 to 14 at a round-trip time of 10 ms:
+    // W_est is 20 after 11.3 round trips = 0.113 s, while the curve is still at 14.5.
+    // Catches: alpha of 1 from the start; alpha of 9/17 for ever; W_est compared with W(t + rtt) *
+    // 2.
     let (mut cubic, mut window) = reduced(cubic(), 20);
     let mut rounds = |count: u32, cubic: &mut Cubic| {
         for round in 0..count {
@@ -140,9 +142,9 @@ fn on_short_paths_the_window_is_renos() {
 }
 
 #[test]
-fn large_windows_grow_like_renos_too() {
+fn large_windows_also_grow_as_in_reno() {
     // At 2100 segments, 9/17 of a segment per round trip is a third of a byte for each segment.
-    // Catches: the fraction of a byte of W_est not carried.
+    // Catches: a fraction of a byte of W_est that is not carried.
     let (mut cubic, mut window) = reduced(cubic(), 3_000);
     for _ in 0..10 * 2_100 {
         let smoothed_rtt = Duration::from_micros(1);
@@ -153,9 +155,9 @@ fn large_windows_grow_like_renos_too() {
 }
 
 #[test]
-fn reductions_keep_beta_and_fast_convergence_lowers_the_plateau() {
+fn reductions_multiply_by_beta_and_fast_convergence_lowers_the_plateau() {
     // RFC 9438, sections 4.6 and 4.7: W_max = cwnd (1 + beta) / 2 if it is less than before.
-    // Catches: 0.5; fast convergence when the window was larger; beta_ecn for a loss.
+    // Catches: beta = 0.5; fast convergence although the window was larger; beta_ecn for a loss.
     let mut cubic = Config { beta_ecn: Factor::from_millionths(850_000), ..Config::default() }
         .build(Counting::RFC);
     let mut signal = |signal, segments: u64| {
@@ -173,7 +175,7 @@ fn reductions_keep_beta_and_fast_convergence_lowers_the_plateau() {
 }
 
 #[test]
-fn after_a_timeout_the_plateau_is_where_avoidance_begins() {
+fn after_a_timeout_the_plateau_is_the_window_at_the_start_of_avoidance() {
     // RFC 9438, section 4.8: K = 0.
     let mut cubic = cubic();
     let mut window = window(100, 0);
@@ -186,7 +188,8 @@ fn after_a_timeout_the_plateau_is_where_avoidance_begins() {
 
 #[test]
 fn time_without_growth_does_not_count() {
-    // RFC 9438, section 5.8. Catches: the epoch not postponed by ACKs, or by idle times.
+    // RFC 9438, section 5.8. Catches: an epoch that is not postponed by ACKs without growth, or by
+    // idle times.
     let grown = |pause: &dyn Fn(&mut Cubic, &mut Window)| {
         let (mut cubic, mut window) = reduced(cubic(), 1_000);
         grow(&mut cubic, &mut window, 1.0, 2.0);
@@ -209,7 +212,7 @@ fn time_without_growth_does_not_count() {
 }
 
 #[test]
-fn a_reduction_that_was_not_called_for_is_undone() {
+fn a_spurious_reduction_is_undone() {
     let (mut cubic, mut window) = reduced(cubic(), 100);
     cubic.on_ack(&mut window, &ack_at(1.0));
     let k = cubic.state.epoch.unwrap().curve.k;
@@ -233,9 +236,9 @@ fn mean_window(n: u64, rtt: Duration, seconds: u64) -> f64 {
 
 #[test]
 fn mean_windows_are_those_of_the_tables_of_the_rfc() {
-    // RFC 9438, tables 1 and 2, C = 0.4: one loss in 1/p packets. At 100 ms: 38 (Reno's) at 1e-3,
-    // 187 at 1e-4, 1054 at 1e-5; at 10 ms: 120 (Reno's) at 1e-4. The tables ignore the time to
-    // detect a loss.
+    // RFC 9438, tables 1 and 2, C = 0.4: one loss in 1/p packets. At 100 ms: 38 segments (as Reno)
+    // at 1e-3, 187 at 1e-4, 1054 at 1e-5; at 10 ms: 120 (as Reno) at 1e-4. The tables ignore the
+    // time to detect a loss.
     // Catches: C = 4; beta = 0.5; W_est without alpha.
     for (n, rtt, seconds, expected) in [
         (1_000, 100, 200, 38.0),
@@ -252,7 +255,7 @@ fn mean_windows_are_those_of_the_tables_of_the_rfc() {
 fn hystart_leaves_slow_start_without_a_loss() {
     // The bandwidth-delay product is 400 segments, the buffer holds 4000, and plain slow start
     // overruns both. Growth slows in a round that begins with a queue, at 400 to 1600 segments.
-    // Five rounds of growth by a quarter make three times that.
+    // Five rounds of growth by a quarter make the window three times as large.
     let first = |hystart| {
         let link = Rate::from_kbps(400 * SEGMENT * 8 / 100);
         let mut pipe = ToyNetwork::new(Bottleneck::new(link, 4_000));

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes golden.txt anew, or another file: make.sh [PATH]; needs ns-2.35 (Debian package `ns2`).
+# Makes golden.txt again, or another file: make.sh [PATH]; needs ns-2.35 (Debian package `ns2`).
 into=$(realpath "${1:-$(dirname "$0")/golden.txt}")
 cd "$(dirname "$0")" || exit 1
 run() { # VARIANT WINDOW QUEUE SECONDS WHAT NUMBERS

@@ -47,7 +47,7 @@ impl Egress {
             up.cx.pool.keep_sack();
         }
         for id in (0..).map(TrunkId).take(configs.len()) {
-            self.call_trunk(up, id, Trunk::turn);
+            self.call_trunk(up, id, Trunk::handle_timeout);
         }
         removed
     }

@@ -1,5 +1,5 @@
-//! One turn of the loop that runs a gateway: receives the frames that have arrived, and sends the
-//! packets that are due. The [`Machine`], such as a gateway, decides which packets are due.
+//! One iteration of the loop that runs a gateway: receives the frames that have arrived, and sends
+//! the packets that are due. The [`Machine`], such as a gateway, decides which packets are due.
 
 use std::time::Duration;
 
@@ -7,20 +7,20 @@ use tidegate_core::{Machine, PortId, Time};
 
 use crate::port::Port;
 
-/// Maximum number of frames received from one port before the next port's turn.
+/// Maximum number of frames received from one port before frames of the next port are received.
 const BURST: u32 = 64;
 
-/// Time after which an interface without room is tried again.
+/// Time after which an interface that had no room is tried again.
 const RETRY: Duration = Duration::from_micros(250);
 
-/// Wait before the next turn if a packet is still due, although the machine was just polled.
+/// Wait before the next iteration if a packet is still due, although the machine was just polled.
 const AGAIN: Duration = Duration::from_micros(1);
 
-/// The results of a turn.
+/// The results of an iteration.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Turn {
-    /// Time until the next packet is due; an arrival may make one due earlier. Zero if more frames
-    /// have already arrived, and `None` if no packet waits.
+pub struct Iteration {
+    /// Time until the next packet is due. An arrival may make a packet due earlier. Zero if more
+    /// frames have already arrived, and `None` if no packet waits.
     pub wait: Option<Duration>,
     /// Packets received from ports.
     pub received: u32,
@@ -33,19 +33,23 @@ pub struct Turn {
 ///
 /// Packets due by `now` are sent before any arrived frame is received, as if the loop had woken up
 /// in time.
-pub fn turn(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>], now: Time) -> Turn {
+pub fn iterate(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>], now: Time) -> Iteration {
     let due = drain(machine, ports, now);
     if due > 0 {
         flush(machine, ports);
     }
     let taken = take_in(machine, ports, now, |_| true);
-    let turn = send_due(machine, ports, now);
-    let wait = if taken.more { Some(Duration::ZERO) } else { turn.wait };
-    Turn { wait, received: taken.received, sent: due + taken.sent + turn.sent }
+    let sent = send_due(machine, ports, now);
+    let wait = if taken.more { Some(Duration::ZERO) } else { sent.wait };
+    Iteration { wait, received: taken.received, sent: due + taken.sent + sent.sent }
 }
 
 /// Sends due packets without receiving.
-pub(crate) fn send_due(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>], now: Time) -> Turn {
+pub(crate) fn send_due(
+    machine: &mut dyn Machine,
+    ports: &mut [Box<dyn Port>],
+    now: Time,
+) -> Iteration {
     let sent = drain(machine, ports, now);
     flush(machine, ports);
     let of_machine = machine.poll_timeout(now);
@@ -57,7 +61,7 @@ pub(crate) fn send_due(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>], n
         wait => wait,
     });
     let stuck = ports.iter().any(|port| port.unsent() || !port.can_send());
-    Turn { wait: if stuck { Some(RETRY) } else { due }, received: 0, sent }
+    Iteration { wait: if stuck { Some(RETRY) } else { due }, received: 0, sent }
 }
 
 /// The results of receiving.
@@ -117,8 +121,8 @@ fn drain(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>], now: Time) -> u
     sent
 }
 
-/// Makes the frames of packets that the machine made from other packets. Must follow each call of
-/// the machine, before a slot is reused or a changed field is written into a frame.
+/// Makes the frames of packets that the machine made from other packets. Must be called after each
+/// call of the machine, before a slot is reused or a changed field is written into a frame.
 #[inline]
 fn make_copies(machine: &mut dyn Machine, ports: &mut [Box<dyn Port>]) {
     let pool = machine.pool();
@@ -205,7 +209,7 @@ mod tests {
     /// Catches: due packets that are passed to a port but wait there, because `flush` is not called
     /// before frames are received.
     #[test]
-    fn what_is_due_has_left_before_anything_is_taken_in() {
+    fn due_packets_are_sent_before_any_frame_is_received() {
         let log = Rc::default();
         let port = |name, arrivals| -> Box<dyn Port> {
             Box::new(Scribe {
@@ -220,31 +224,31 @@ mod tests {
         let mut ports = [port("lan", 1), port("wan", 0)];
         let due = machine.pool().insert(Packet::default()).unwrap();
         machine.handle_packet(Time::ZERO, PortId(0), due);
-        let done = turn(&mut machine, &mut ports, Time::ZERO);
-        assert_eq!(done, Turn { wait: None, received: 1, sent: 2 });
+        let done = iterate(&mut machine, &mut ports, Time::ZERO);
+        assert_eq!(done, Iteration { wait: None, received: 1, sent: 2 });
         let expected = "wan sends, lan flushes, wan flushes, lan receives, wan sends, lan flushes, \
                         wan flushes";
         assert_eq!(log.borrow().join(", "), expected);
     }
 
-    /// The result of a turn with this many frames at the LAN port. `has_room` tells whether the WAN
-    /// port accepts packets.
-    fn turn_of(arrivals: u32, has_room: bool) -> Turn {
+    /// The result of an iteration with this many frames at the LAN port. `has_room` is `true` if
+    /// the WAN port accepts packets.
+    fn iteration_of(arrivals: u32, has_room: bool) -> Iteration {
         let port = |name, arrivals| -> Box<dyn Port> {
             Box::new(Scribe { name, arrivals, has_room, log: Rc::default(), cuts: Rc::default() })
         };
         let mut ports = [port("lan", arrivals), port("wan", 0)];
-        turn(&mut Bare::new(2 * BURST), &mut ports, Time::ZERO)
+        iterate(&mut Bare::new(2 * BURST), &mut ports, Time::ZERO)
     }
 
-    /// Catches: a turn without a limit on received frames; a sleep although more frames have
-    /// arrived; a busy loop while the port is full.
+    /// Catches: an iteration that receives frames without a limit; a sleep although more frames
+    /// have arrived; a busy loop while the port is full.
     #[test]
-    fn a_turn_is_bounded_and_says_when_the_next_is_worth_it() {
+    fn an_iteration_is_bounded_and_returns_the_time_of_the_next() {
         let (more, received) = (Some(Duration::ZERO), BURST);
-        assert_eq!(turn_of(BURST + 1, true), Turn { wait: more, received, sent: BURST });
-        assert_eq!(turn_of(2, true), Turn { wait: None, received: 2, sent: 2 });
-        assert_eq!(turn_of(2, false), Turn { wait: Some(RETRY), received: 2, sent: 0 });
+        assert_eq!(iteration_of(BURST + 1, true), Iteration { wait: more, received, sent: BURST });
+        assert_eq!(iteration_of(2, true), Iteration { wait: None, received: 2, sent: 2 });
+        assert_eq!(iteration_of(2, false), Iteration { wait: Some(RETRY), received: 2, sent: 0 });
     }
 
     /// A machine that wants split frames instead of super-packets from port 0.
@@ -272,17 +276,17 @@ mod tests {
         }
     }
 
-    /// Catches: a port that is never told to split super-packets; the setting passed to the wrong
+    /// Catches: a port that is never asked to split super-packets; the setting passed to the wrong
     /// port.
     #[test]
-    fn each_port_is_told_whether_its_super_packets_are_cut() {
+    fn each_port_is_informed_whether_to_split_super_packets() {
         let cuts = [false, true].map(|before| Rc::new(Cell::new(before)));
         let port = |cuts: &Rc<Cell<bool>>| -> Box<dyn Port> {
             let (arrivals, log, cuts) = (0, Rc::default(), Rc::clone(cuts));
             Box::new(Scribe { name: "port", arrivals, has_room: true, log, cuts })
         };
         let mut ports = [port(&cuts[0]), port(&cuts[1])];
-        turn(&mut Cutting(Bare::new(4)), &mut ports, Time::ZERO);
+        iterate(&mut Cutting(Bare::new(4)), &mut ports, Time::ZERO);
         assert_eq!(cuts.each_ref().map(|it| it.get()), [true, false]);
     }
 }
