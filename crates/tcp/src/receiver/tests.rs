@@ -81,7 +81,7 @@ fn the_block_that_grew_last_is_reported_first() {
 
 /// RFC 2883, sections 4.1.1 to 4.1.3 and 4.2.
 ///
-/// Catches: a duplicate reported twice; no block for the range around a duplicate.
+/// Catches: a duplicate reported twice; a missing block for the range around a duplicate.
 #[test]
 fn duplicates_are_reported_once_as_the_first_block() {
     let mut example = Example::at(3_000);
