@@ -143,7 +143,7 @@ fn a_mark_is_echoed_until_the_sender_sets_cwr() {
 }
 
 /// RFC 8257, section 3.2, figure 1: when marks begin or end, earlier segments are first
-/// acknowledged with the old state.
+/// acknowledged with the old state of ECN-Echo.
 #[test]
 fn the_accurate_echo_reports_exactly_the_marked_segments() {
     let mut example = Example::at(0);
