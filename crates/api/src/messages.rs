@@ -22,7 +22,7 @@ pub use tidegate_core::report::{
 
 use serde::{Deserialize, Serialize};
 use tidegate_config::Part;
-use tidegate_core::reports::{Quantify, Quantity};
+use tidegate_core::reports::{Quantify, ReportValue};
 use tidegate_core::{ByReason, Reason, report, told};
 
 report! {
@@ -66,7 +66,7 @@ report! {
         redundant_acks: u64 => {
             counter "tidegate_thinned_packets_total" = |it| {
                 let reason = Reason::RedundantAck.name().to_owned();
-                Quantity::Each("reason", vec![(reason, it.redundant_acks)])
+                ReportValue::Each("reason", vec![(reason, it.redundant_acks)])
             },
         };
         /// Packets marked congestion experienced (ECN).
@@ -188,10 +188,10 @@ report! {
 
 impl Bypassed {
     /// A value for each reason.
-    fn each(&self, of: fn(&Count) -> u64) -> Quantity {
+    fn each(&self, of: fn(&Count) -> u64) -> ReportValue {
         let Self { idle, told, silent, no_socket } = self;
         let all = [("idle", idle), ("told", told), ("silent", silent), ("no-socket", no_socket)];
-        Quantity::Each("reason", all.map(|(reason, it)| (reason.to_owned(), of(it))).into())
+        ReportValue::Each("reason", all.map(|(reason, it)| (reason.to_owned(), of(it))).into())
     }
 }
 

@@ -6,29 +6,29 @@
 //! generated from this list.
 
 mod macros;
-mod quantity;
 mod told;
+mod value;
 
-pub use quantity::{Parts, Quantify, Quantity, Unit};
 pub use told::{Reading, Report, Telling, Told, read, write};
+pub use value::{Parts, Quantify, ReportValue, Unit};
 
 use std::ops::AddAssign;
 
 /// A metric or column that shows a report of type `T`.
 pub struct Shown<T> {
     /// The form in which it is shown.
-    pub form: Form,
+    pub form: ShownAs,
     /// Name of the metric, or heading of the column.
     pub name: &'static str,
     /// Help text of the metric.
     pub help: &'static str,
     /// The value.
-    pub value: fn(&T) -> Quantity,
+    pub value: fn(&T) -> ReportValue,
 }
 
 /// The form in which a value is shown.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Form {
+pub enum ShownAs {
     /// A metric that only grows.
     Counter,
     /// A metric that may fall.

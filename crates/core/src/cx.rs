@@ -14,7 +14,7 @@ pub use count_by::{CountBy, Countable};
 
 use crate::countable;
 use crate::packet::Controlled;
-use crate::reports::{Quantify, Quantity, Told};
+use crate::reports::{Quantify, ReportValue, Told};
 use crate::{PacketId, PacketPool, Time};
 
 /// The time, the packets and the counters, lent to a mechanism for one call.
@@ -123,9 +123,9 @@ impl ByReason {
 }
 
 impl Quantify for ByReason {
-    fn quantity(&self) -> Quantity {
+    fn quantity(&self) -> ReportValue {
         let counts = self.by_name().into_iter();
-        Quantity::Each("reason", counts.map(|(name, count)| (name.to_owned(), count)).collect())
+        ReportValue::Each("reason", counts.map(|(name, count)| (name.to_owned(), count)).collect())
     }
 }
 

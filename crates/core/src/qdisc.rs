@@ -31,7 +31,7 @@ pub use pi::{Gain, Gains, pi_design};
 
 use crate::packet::{FlowFifo, Handover, QueueIndex};
 use crate::random::Random;
-use crate::reports::{Parts, Quantify, Quantity};
+use crate::reports::{Parts, Quantify, ReportValue};
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate};
 use crate::{registry, report};
 
@@ -192,11 +192,11 @@ report! {
 }
 
 impl Parts for Backlog {
-    fn packets(&self) -> Quantity {
+    fn packets(&self) -> ReportValue {
         self.packets.quantity()
     }
 
-    fn bytes(&self) -> Quantity {
+    fn bytes(&self) -> ReportValue {
         self.bytes.quantity()
     }
 }

@@ -7,14 +7,14 @@
 /// - `as "NAME"`: the name in JSON, if it differs from the name of the field.
 /// - `earlier "NAME"`: JSON has the value also under this earlier name.
 /// - `in UNIT`, after the type: the unit of a number, which is a variant of
-///   [`Quantity`](crate::reports::Quantity).
+///   [`ReportValue`](crate::reports::ReportValue).
 ///
 /// A metric is `counter "NAME"` or `gauge "NAME"`, and a column is `column "HEADING"`. The
 /// documentation of the field is the help text of its metrics. Further parts of a metric or column,
 /// in this order:
 /// - `of packets` or `of bytes`: the part of a count that is shown.
 /// - `"HELP"`: another help text.
-/// - `= |report| VALUE`: another value, as a [`Quantity`](crate::reports::Quantity).
+/// - `= |report| VALUE`: another value, as a [`ReportValue`](crate::reports::ReportValue).
 ///
 /// `summed` after the name of the struct makes two reports addable. Fields after `flatten` are
 /// reports whose fields are written to the same object. Fields after `apart` are not in JSON. A field that is missing in JSON has its
@@ -127,22 +127,22 @@ macro_rules! report {
             value: $crate::report!(@value $field $unit [$($part)?] $($value)?),
         });)+
     };
-    (@form counter) => { $crate::reports::Form::Counter };
-    (@form gauge) => { $crate::reports::Form::Gauge };
-    (@form column) => { $crate::reports::Form::Column };
+    (@form counter) => { $crate::reports::ShownAs::Counter };
+    (@form gauge) => { $crate::reports::ShownAs::Gauge };
+    (@form column) => { $crate::reports::ShownAs::Column };
     (@help [$($doc:literal),+]) => { concat!($($doc),+).trim_ascii() };
     (@help $doc:tt $help:literal) => { $help };
     (@value $field:ident [] []) => {
         |it: &Self| $crate::reports::Quantify::quantity(&it.$field)
     };
     (@value $field:ident [$unit:ident] []) => {
-        |it: &Self| $crate::reports::Quantify::quantity(&it.$field).with($crate::reports::Quantity::$unit)
+        |it: &Self| $crate::reports::Quantify::quantity(&it.$field).with($crate::reports::ReportValue::$unit)
     };
     (@value $field:ident $unit:tt [$part:ident]) => {
         |it: &Self| $crate::reports::Parts::$part(&it.$field)
     };
     (@value $field:ident $unit:tt [] $value:expr) => {{
-        let value: fn(&Self) -> $crate::reports::Quantity = $value;
+        let value: fn(&Self) -> $crate::reports::ReportValue = $value;
         value
     }};
     (@sum [] $report:ident $($field:ident)*) => {};

@@ -1,7 +1,7 @@
 //! A counter of packets and their bytes.
 
 use crate::report;
-use crate::reports::{Parts, Quantity};
+use crate::reports::{Parts, ReportValue};
 
 report! {
     /// A number of packets, and the bytes of their frames. A super-packet counts as one packet, with
@@ -24,11 +24,11 @@ impl Count {
 }
 
 impl Parts for Count {
-    fn packets(&self) -> Quantity {
-        Quantity::Whole(self.packets)
+    fn packets(&self) -> ReportValue {
+        ReportValue::Whole(self.packets)
     }
 
-    fn bytes(&self) -> Quantity {
-        Quantity::Bytes(self.bytes)
+    fn bytes(&self) -> ReportValue {
+        ReportValue::Bytes(self.bytes)
     }
 }

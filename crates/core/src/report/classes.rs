@@ -6,7 +6,7 @@ use super::{MechanismName, Mechanisms};
 use crate::marking::Marks;
 use crate::packet::Direction;
 use crate::qdisc::Backlog;
-use crate::reports::{Quantify, Quantity};
+use crate::reports::{Quantify, ReportValue};
 use crate::scheduler::Delays;
 use crate::{Bytes, Count, Rate, report};
 
@@ -90,7 +90,7 @@ report! {
     /// A term that a scheduler promised to a class, and the measured value.
     pub PromiseReport {
         /// Name of the promised term, as a policy file writes it.
-        term: MechanismName => { column "promise" = |it| Quantity::Text(it.in_words()) };
+        term: MechanismName => { column "promise" = |it| ReportValue::Text(it.in_words()) };
         /// The other class, if the term is a ratio of two classes.
         of: Option<String>;
         /// Unit of both values: "bit/s", "s", or empty for a fraction or a ratio.
@@ -120,9 +120,9 @@ impl PromiseReport {
     }
 
     /// `value` in the unit of the term, for a table.
-    fn value(&self, value: Option<f64>) -> Quantity {
-        let Some(value) = value else { return Quantity::None };
-        Quantity::Text(match &*self.unit {
+    fn value(&self, value: Option<f64>) -> ReportValue {
+        let Some(value) = value else { return ReportValue::None };
+        ReportValue::Text(match &*self.unit {
             "bit/s" => format!("{:.2} Mbit/s", value / 1e6),
             "s" => format!("{:.3} ms", value * 1e3),
             _ => format!("{value:.4}"),

@@ -1,7 +1,7 @@
 //! Tables of reports. The reports declare the columns.
 
 use tidegate_core::Rate;
-use tidegate_core::reports::{Form, Quantity, Report};
+use tidegate_core::reports::{Report, ReportValue, ShownAs};
 use tidegate_core::units::duration;
 
 use super::status::{columns, size};
@@ -28,30 +28,32 @@ impl Table {
 
 /// The headings of the columns that show a report.
 pub(super) fn headings<R: Report>() -> Vec<String> {
-    let columns = R::shown().into_iter().filter(|shown| shown.form == Form::Column);
+    let columns = R::shown().into_iter().filter(|shown| shown.form == ShownAs::Column);
     columns.map(|shown| shown.name.to_owned()).collect()
 }
 
 /// The cells of the columns that show `report`.
 pub(super) fn cells<R: Report>(report: &R) -> Vec<String> {
-    let columns = R::shown().into_iter().filter(|shown| shown.form == Form::Column);
+    let columns = R::shown().into_iter().filter(|shown| shown.form == ShownAs::Column);
     columns.map(|shown| cell((shown.value)(report))).collect()
 }
 
 /// The text of a value, with its unit.
-fn cell(value: Quantity) -> String {
+fn cell(value: ReportValue) -> String {
     match value {
-        Quantity::None => "-".to_owned(),
-        Quantity::Whole(number) => number.to_string(),
-        Quantity::Signed(number) => number.to_string(),
-        Quantity::Real(number) => format!("{number:.1}"),
-        Quantity::Bytes(bytes) => size(bytes),
-        Quantity::Bps(bits) => Rate::from_bps(bits).to_string(),
-        Quantity::Nanos(time) => format!("{time} ns"),
-        Quantity::Micros(time) => format!("{time} us"),
-        Quantity::Millis(time) => format!("{time} ms"),
-        Quantity::Span(time) => duration::show(time),
-        Quantity::Text(text) => text,
-        Quantity::Each(_, counts) => counts.iter().map(|(_, count)| count).sum::<u64>().to_string(),
+        ReportValue::None => "-".to_owned(),
+        ReportValue::Whole(number) => number.to_string(),
+        ReportValue::Signed(number) => number.to_string(),
+        ReportValue::Real(number) => format!("{number:.1}"),
+        ReportValue::Bytes(bytes) => size(bytes),
+        ReportValue::Bps(bits) => Rate::from_bps(bits).to_string(),
+        ReportValue::Nanos(time) => format!("{time} ns"),
+        ReportValue::Micros(time) => format!("{time} us"),
+        ReportValue::Millis(time) => format!("{time} ms"),
+        ReportValue::Span(time) => duration::show(time),
+        ReportValue::Text(text) => text,
+        ReportValue::Each(_, counts) => {
+            counts.iter().map(|(_, count)| count).sum::<u64>().to_string()
+        }
     }
 }

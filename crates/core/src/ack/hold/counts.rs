@@ -1,7 +1,7 @@
 //! Counters of an ACK control.
 
 use crate::report;
-use crate::reports::{Peak, Quantity};
+use crate::reports::{Peak, ReportValue};
 
 report! {
     /// Counters of an ACK control, and the number of its held ACKs.
@@ -18,7 +18,7 @@ report! {
         /// Total hold of released ACKs.
         held_ns: u64, in Nanos => {
             counter "tidegate_policy_ack_hold_seconds_total",
-            column "hold" = |it| Quantity::Micros(it.mean_hold_us()),
+            column "hold" = |it| ReportValue::Micros(it.mean_hold_us()),
         };
         /// Packets consumed: ACKs stored as records, ACKs superseded by a newer one, and ACKs of an
         /// ended connection.
@@ -37,7 +37,7 @@ report! {
         stale: u64 => {
             counter "tidegate_policy_odd_acks_total"
                 "ACKs of data that was never sent, and ACKs below an earlier acknowledgement number."
-                = |it| Quantity::Whole(it.unsent + it.stale),
+                = |it| ReportValue::Whole(it.unsent + it.stale),
         };
         /// Data packets queued without ACK control: with a TCP digest (MD5 or TCP-AO), of a flow
         /// seen in one direction only, or of an unresponsive sender.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use tidegate_core::reports::{Form, Quantity, Report};
+use tidegate_core::reports::{Report, ReportValue, ShownAs};
 
 /// The names and values of labels.
 pub(crate) type Pairs<'a> = Vec<(&'static str, &'a str)>;
@@ -42,9 +42,9 @@ impl Page {
     pub(crate) fn reports<R: Report>(&mut self, all: &[(Pairs<'_>, &R)]) {
         for shown in R::shown() {
             let kind = match shown.form {
-                Form::Counter => "counter",
-                Form::Gauge => "gauge",
-                Form::Column => continue,
+                ShownAs::Counter => "counter",
+                ShownAs::Gauge => "gauge",
+                ShownAs::Column => continue,
             };
             let samples = all.iter().flat_map(|(pairs, it)| samples(pairs, (shown.value)(it)));
             self.metric(shown.name, kind, shown.help, samples);
@@ -53,9 +53,9 @@ impl Page {
 }
 
 /// The samples of a value: one, or one for each value of its label.
-fn samples(pairs: &Pairs<'_>, value: Quantity) -> Vec<(Labels, f64)> {
+fn samples(pairs: &Pairs<'_>, value: ReportValue) -> Vec<(Labels, f64)> {
     match value {
-        Quantity::Each(label, counts) => {
+        ReportValue::Each(label, counts) => {
             let sample = |(name, count): (String, u64)| {
                 (labels(&[&pairs[..], &[(label, &name)]].concat()), float(count))
             };
@@ -66,17 +66,17 @@ fn samples(pairs: &Pairs<'_>, value: Quantity) -> Vec<(Labels, f64)> {
 }
 
 /// The value in the base unit of its quantity: bytes, bytes per second, or seconds.
-fn base_unit(value: &Quantity) -> Option<f64> {
+fn base_unit(value: &ReportValue) -> Option<f64> {
     Some(match value {
-        Quantity::None | Quantity::Text(_) | Quantity::Each(..) => return None,
-        Quantity::Whole(number) | Quantity::Bytes(number) => float(*number),
-        Quantity::Signed(number) => signed(*number),
-        Quantity::Real(number) => *number,
-        Quantity::Bps(bits) => float(*bits) / 8.0,
-        Quantity::Nanos(time) => float(*time) / 1e9,
-        Quantity::Micros(time) => float(*time) / 1e6,
-        Quantity::Millis(time) => float(*time) / 1e3,
-        Quantity::Span(time) => float(u64::try_from(time.as_micros()).unwrap_or(u64::MAX)) / 1e6,
+        ReportValue::None | ReportValue::Text(_) | ReportValue::Each(..) => return None,
+        ReportValue::Whole(number) | ReportValue::Bytes(number) => float(*number),
+        ReportValue::Signed(number) => signed(*number),
+        ReportValue::Real(number) => *number,
+        ReportValue::Bps(bits) => float(*bits) / 8.0,
+        ReportValue::Nanos(time) => float(*time) / 1e9,
+        ReportValue::Micros(time) => float(*time) / 1e6,
+        ReportValue::Millis(time) => float(*time) / 1e3,
+        ReportValue::Span(time) => float(u64::try_from(time.as_micros()).unwrap_or(u64::MAX)) / 1e6,
     })
 }
 

@@ -10,7 +10,7 @@ use crate::{Bytes, Rate};
 
 /// A value in a report.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Quantity {
+pub enum ReportValue {
     /// No value. A metric then has no sample.
     None,
     /// A number without a unit.
@@ -38,9 +38,9 @@ pub enum Quantity {
 }
 
 /// The unit of a number.
-pub type Unit = fn(u64) -> Quantity;
+pub type Unit = fn(u64) -> ReportValue;
 
-impl Quantity {
+impl ReportValue {
     /// The same number with a unit.
     #[must_use]
     pub fn with(self, unit: Unit) -> Self {
@@ -54,21 +54,21 @@ impl Quantity {
 /// A type whose value a metric or a column can show.
 pub trait Quantify {
     /// The value.
-    fn quantity(&self) -> Quantity;
+    fn quantity(&self) -> ReportValue;
 }
 
 /// Packets and their bytes.
 pub trait Parts {
     /// Number of packets.
-    fn packets(&self) -> Quantity;
+    fn packets(&self) -> ReportValue;
     /// Number of bytes.
-    fn bytes(&self) -> Quantity;
+    fn bytes(&self) -> ReportValue;
 }
 
 macro_rules! quantify {
     ($($type:ty: |$it:ident| $value:expr;)+) => {
         $(impl Quantify for $type {
-            fn quantity(&self) -> Quantity {
+            fn quantity(&self) -> ReportValue {
                 let $it = self;
                 $value
             }
@@ -77,27 +77,27 @@ macro_rules! quantify {
 }
 
 quantify! {
-    u64: |it| Quantity::Whole(*it);
-    u32: |it| Quantity::Whole((*it).into());
-    u8: |it| Quantity::Whole((*it).into());
-    bool: |it| Quantity::Whole((*it).into());
-    Peak: |it| Quantity::Whole(it.0.into());
-    i64: |it| Quantity::Signed(*it);
-    f64: |it| Quantity::Real(*it);
-    Bytes: |it| Quantity::Bytes(it.0);
-    Rate: |it| Quantity::Bps(it.bps());
-    Duration: |it| Quantity::Span(*it);
-    String: |it| Quantity::Text(it.clone());
-    Cow<'static, str>: |it| Quantity::Text(it.to_string());
-    Direction: |it| Quantity::Text(it.name().to_owned());
-    BTreeMap<String, u64>: |it| Quantity::Each(
+    u64: |it| ReportValue::Whole(*it);
+    u32: |it| ReportValue::Whole((*it).into());
+    u8: |it| ReportValue::Whole((*it).into());
+    bool: |it| ReportValue::Whole((*it).into());
+    Peak: |it| ReportValue::Whole(it.0.into());
+    i64: |it| ReportValue::Signed(*it);
+    f64: |it| ReportValue::Real(*it);
+    Bytes: |it| ReportValue::Bytes(it.0);
+    Rate: |it| ReportValue::Bps(it.bps());
+    Duration: |it| ReportValue::Span(*it);
+    String: |it| ReportValue::Text(it.clone());
+    Cow<'static, str>: |it| ReportValue::Text(it.to_string());
+    Direction: |it| ReportValue::Text(it.name().to_owned());
+    BTreeMap<String, u64>: |it| ReportValue::Each(
         "reason",
         it.iter().map(|(name, count)| (name.clone(), *count)).collect(),
     );
 }
 
 impl<T: Quantify> Quantify for Option<T> {
-    fn quantity(&self) -> Quantity {
-        self.as_ref().map_or(Quantity::None, T::quantity)
+    fn quantity(&self) -> ReportValue {
+        self.as_ref().map_or(ReportValue::None, T::quantity)
     }
 }
