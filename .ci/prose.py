@@ -126,7 +126,7 @@ def paragraphs(page: str) -> Iterator[Text]:
 
 
 def sentences(texts: Iterator[Text]) -> Iterator[Sentence]:
-    """The sentences of texts. A piece of code counts as one word. A link counts as its text."""
+    """The sentences of texts. Code counts as one word, and a link as its text."""
     for line, text in texts:
         plain = re.sub(r"(`+)[^`]*\1", "CODE", text)
         plain = re.sub(r"\[([^\]]*)\](?:\([^)]*\))?", r"\1", plain)

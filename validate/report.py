@@ -68,7 +68,7 @@ MARKED = Quantity("marked", lambda run: 100 * run["marks"] / run["packets"], "{:
 
 
 def utilisation(rate: float) -> Quantity:
-    """The utilisation of a link of this rate."""
+    """Utilisation: the used fraction of the link's rate."""
     return Quantity(
         "utilisation", lambda run: 100 * run["throughput"] / rate, "{:.1f} %", within(0.02)
     )

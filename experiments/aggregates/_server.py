@@ -6,9 +6,9 @@ The gateway's queues hold one window for each connection, so that shaping loses 
 host that holds back packets. The paper prints neither rate, burst and peak of the aggregate nor
 packet size, buffers and cross traffic. The rate here is the one at which unequal partitions leave
 12.5 % unused (the paper: 13 %). The burst carries this rate for the mean round-trip time. All other
-values are defaults of ns-2: packets of 1000 bytes, windows of 20 packets, buffers of 50. There is
-no cross traffic. Connections begin at random within 5 s. Where this order of beginnings decides a
-claim, the experiment also shows the reverse order.
+values are defaults of ns-2: packets of 1000 bytes, windows of 20 packets, buffers of 50 packets.
+There is no cross traffic. Connections begin at random times within 5 s. If the order in which they
+begin decides a claim, the experiment also shows the reverse order.
 """
 
 from collections.abc import Mapping, Sequence
@@ -69,10 +69,10 @@ def server(
     scale: int = 1,
     peak: bool = True,
 ) -> Scenario:
-    """Four endless downloads from one server. With an allocation, a gateway controls their rate.
+    """Four endless downloads from one server. With an allocation, a gateway controls their rates.
 
     Args:
-        allocation: the rule that gives the tokens to flows; None leaves out the gateway's policy.
+        allocation: the rule that gives tokens to flows. With None, the gateway has no policy.
         links: rates of the clients' own links: ``"equal"`` or ``"unequal"``.
         action: ``"shape"``, ``"police-mark"`` or ``"police-drop"``.
         triggers: events after which the gateway looks for packets that conform.
@@ -83,7 +83,7 @@ def server(
         cross: number of endless downloads from ``nb`` that share the access link.
         jitter: variation of the delay of each packet on the clients' links.
         scale: multiplies connections, rates, bursts and buffers.
-        peak: the profile's peak rate is the rate of the access link; otherwise it has none.
+        peak: gives the profile a peak rate, the rate of the access link.
     """
     net = Scenario(
         duration="300 s",
@@ -169,7 +169,7 @@ def policies(
 
 
 def measured(run: Result, links: str = "equal") -> dict[str, float]:
-    """Rates at the receivers in bit/s, fairness, and the used part of the aggregate's rate."""
+    """Rates at the receivers in bit/s, fairness, and the used fraction of the aggregate's rate."""
     flows = run.flows.where(**{"from": "n0"})
     order = [flows["to"].tolist().index(client) for client in CLIENTS]
     rates = flows["throughput_bps"][order]

@@ -1,10 +1,11 @@
 """Downstream of a shaper, a narrower link decides how its connections share the rate.
 
 Source: aggregates, sections 4 and 5: the rate of an aggregate is controlled where it begins, and
-section 5 begins with bottlenecks elsewhere; docs/ledger.md, A000-1, A000-11 and R000-12.
+section 5 begins with bottlenecks elsewhere; docs/ledger.md, A000-1 (without control, long round
+trips get least), A000-11 (logical partitions) and R000-12 (aggregate-fair growth).
 Differs: see `_server.py`. The access link leads to a core link, which all four connections share
 before their own links. The paper shows no such network. The core link has a RED queue as in
-`section5.py`. A core of 1 Mbit/s has room for the aggregate's 800 kbit/s; a core of 600 kbit/s has
+`section5.py`. A core of 1 Mbit/s has room for the aggregate's 800 kbit/s, a core of 600 kbit/s has
 not. The connections have windows of 50 packets, which fill this queue. The shaper uses logical
 partitions.
 """
@@ -99,7 +100,7 @@ def both(runs: Table) -> Numbers:
     return values(runs, "both", "narrow")
 
 
-@behind.claim("R000-12", "core of 600 kbit/s: use of the core, least of all", at_least=0.9)
+@behind.claim("R000-12", "core of 600 kbit/s: use of the core, least of all cases", at_least=0.9)
 def use(runs: Table) -> Numbers:
     each = [values(runs, control, "narrow", "total_bps") for control in CONTROLS]
     return np.min(each, axis=0) / CORES["narrow"]

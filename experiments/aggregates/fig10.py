@@ -1,4 +1,4 @@
-"""Logical partitions are as fair as partitions and lose nothing.
+"""Logical partitions are as fair as partitions, and waste no tokens.
 
 Source: aggregates, section 4.2.3, figure 10, and abstract.
 Differs: see `_server.py`. The caption of figure 10 says that links are equal; the text says that
@@ -91,8 +91,8 @@ for above, paper in (("fcfs", 0.52), ("lru", 0.52), ("partitioned", 0.56)):
 claim_order("sequential", "logical-partitions", paper=0.566, at_least=0.2)
 for below in ("fcfs", "lru"):
     claim_order(below, "partitioned", paper=0.046, at_least=0)
-# The paper finds these two pairs about equal. Two claims above (A000-11) compare logical partitions
-# with FCFS and LRU.
+# The paper finds the two connections of each of these pairs about equal. Two claims above (A000-11)
+# compare logical partitions with FCFS and LRU.
 claim_order("fcfs", "lru", paper="about equal", at_least=-0.01, at_most=0.01)
 claim_order("partitioned", "logical-partitions", paper=0, at_least=-0.01, at_most=0.01)
 

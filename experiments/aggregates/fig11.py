@@ -1,9 +1,9 @@
-"""With logical partitions, a policer passes more in profile than one policer per flow.
+"""With logical partitions, more packets are in profile than with one policer per flow.
 
 Source: aggregates, section 4.2.3, figure 11.
 Differs: see `_server.py`, `_compare.py` and figure 6. Links are unequal, as the caption says.
-Without background traffic the four connections fill the access link with either policer (95 % of
-it). The rate in profile grows, the total rate stays the same, and 1 % fewer packets are lost.
+Without background traffic, the four connections use 95 % of the access link with either policer.
+The rate in profile grows, the total rate stays the same, and 1 % fewer packets are lost.
 """
 
 from typing import Any
@@ -31,7 +31,7 @@ claim_gains(fig11, "A000-13", "logical partitions")
 
 @fig11.claim(
     "A000-13",
-    "packets lost, logical partitions over one by one",
+    "packets lost, logical partitions over one policer per flow",
     paper="< 1",
     at_most=1,
     margin=0.02,
@@ -42,7 +42,7 @@ def loss(runs: Table) -> Numbers:
 
 @fig11.claim(
     "A000-13, four others on the access link",
-    "packets lost, logical partitions over one by one",
+    "packets lost, logical partitions over one policer per flow",
     paper="< 1",
     at_most=1,
     margin=0.02,

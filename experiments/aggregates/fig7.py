@@ -7,11 +7,11 @@ triggers, the default of a gateway, FCFS and LRU are as fair as partitions.
 
 `sequential` serves connections in the order in which they began. The paper does not print this
 order. Here the connection with the shortest round trip begins first; another case has the reverse
-order. The paper does not print the packet length either. Cases with packets of 1000 bytes (10 ms
-each at the aggregate's rate) stand beside cases with 1500 bytes, of which one conforms at each
-expiry of the timer. The upper bound of 0.995 is ours and means "less fair than partitions". The
-paper's index is 0.95. FCFS has this index with packets of 1500 bytes, but not with 1000 bytes: the
-index depends on the times of packets relative to the timer's expiries.
+order. The paper does not print the packet length either. So there are cases with packets of 1000
+bytes (10 ms each at the aggregate's rate) and cases with 1500 bytes. Of the latter, one packet
+conforms at each expiry of the timer. The upper bound of 0.995 is ours and means "less fair than
+partitions". The paper's index is 0.95. FCFS has this index with packets of 1500 bytes, but not with
+1000 bytes: the index depends on the times of packets relative to the timer's expiries.
 """
 
 from typing import Any
@@ -83,7 +83,12 @@ def sequential_takes(runs: Table) -> Numbers:
     return shortest(runs, "sequential", "shortest first")
 
 
-@fig7.claim("A000-6", "sequential: the poorest connection, over its share", paper="<", at_most=0.5)
+@fig7.claim(
+    "A000-6",
+    "sequential: the connection with the lowest rate, over its share",
+    paper="<",
+    at_most=0.5,
+)
 def sequential_starves(runs: Table) -> Numbers:
     these = of(runs, "sequential", "shortest first")
     rates = [these[f"{client}_bps"] for client in CLIENTS]
@@ -119,9 +124,9 @@ def fcfs(runs: Table) -> Numbers:
     at_least=0.90,
     at_most=0.995,
     margin=0.001,
-    why="the bound is ours. LRU cannot order packets that take tokens between two expiries of "
-    "the timer: with an expiry every 5 ms no packet does (`#lru-often`). With packets of 1000 "
-    "bytes and 15 ms few packets do, with 1500 bytes more: see `#lru-long-packets`",
+    why="the bound is ours. LRU does not order packets that take tokens between two expiries of "
+    "the timer. With an expiry every 5 ms there are none (`#lru-often`). With packets of 1000 "
+    "bytes and 15 ms there are few, with 1500 bytes more: see `#lru-long-packets`",
 )
 def lru(runs: Table) -> Numbers:
     return of(runs, "lru")["jain"]

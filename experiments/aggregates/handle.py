@@ -1,4 +1,4 @@
-"""A packet of a known flow costs one look-up, however many policies and flows there are.
+"""A packet of a known flow needs one look-up, whatever the number of policies and flows.
 
 Source: aggregates, section 6.1 (the QoS handle).
 Differs: see `_cost.py`. The paper tags sockets; a gateway finds the flow of a packet in its flow
@@ -60,12 +60,12 @@ def flows(runs: Table) -> Numbers:
     "A000-17",
     "a shaped packet, with its queue and allocation: 100,000 flows over one",
     at_most=1.05,
-    why="the paper's claim about classification holds (`#flows`). With ten flows in turn shaping "
-    "does not cost more either. It costs more if a flow was idle before its packet, because the "
-    "flow joins its queue and the scheduler's round again (1.23 times among 300 and 1,000 flows). "
+    why="the paper's claim about classification holds (`#flows`). If ten flows send alternately, "
+    "shaping costs no more either. It costs more if a flow was idle before its packet: the flow "
+    "then joins its queue and the scheduler's round again (1.23 times among 300 and 1,000 flows). "
     "For a flow that was idle for longer, the allocation also has to bring its saved tokens up to "
-    "date (1.41 times among 10,000; the same among 50,000 and 100,000). With backlogged "
-    "flows the allocation costs no more: see `#shaped-backlog`",
+    "date (1.41 times among 10,000; the same among 50,000 and 100,000). With backlogged flows the "
+    "allocation costs no more: see `#shaped-backlog`",
 )
 def shaped(runs: Table) -> Numbers:
     return growth(runs, "gateway/shaped")

@@ -1,8 +1,8 @@
 """With omega = 1 in place of n, an aggregate of n connections is less aggressive.
 
 Source: aggregates, section 5; docs/ledger.md, R000-12. Omega is the number of TCP connections that
-bounds an aggregate. The paper's prose names one connection of mean round-trip time (omega = 1). The
-formula has n connections (omega = n).
+bounds an aggregate: its rate is at most that of omega connections. The paper's prose names one
+connection of mean round-trip time (omega = 1). Its formula uses n connections (omega = n).
 Differs: the network is that of `section5.py`. The four downloads of an aggregate share the
 bottleneck with four NewReno connections of the mean round-trip time, or with one.
 """

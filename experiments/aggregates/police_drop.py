@@ -1,8 +1,8 @@
-"""A policer that drops uses more of the rate with common tokens than with one policer per flow.
+"""A policer that drops uses more of the rate if connections share tokens than if each has its own.
 
-Source: aggregates, section 4: the paper shows a policer that marks packets out of profile, and says
-that its results also apply to a policer that drops them; docs/ledger.md, A000-5, A000-6, A000-10,
-A000-13.
+Source: aggregates, section 4: the paper shows a policer that marks packets out of profile. It says
+that its results also apply to a policer that drops them. See docs/ledger.md, A000-5 (one policer
+per flow), A000-6 (one bucket in order), A000-10 (one bucket) and A000-13 (logical partitions).
 Differs: see `_server.py`. Packets out of profile are dropped before the access link, so that all
 departing packets conform. The profile has no peak rate: hosts send several packets at once, and a
 peak rate drops all but the first with every allocation (`#peak`).
@@ -44,25 +44,34 @@ def gain(runs: Table, policed: str, links: str, column: str) -> np.ndarray:
     return paired(of(runs, policed, links), of(runs, "one by one", links), column)
 
 
-@police_drop.claim("A000-5", "one by one: throughput over the rate", paper="< 1", at_most=0.97)
+@police_drop.claim(
+    "A000-5", "one policer per flow: throughput over the rate", paper="< 1", at_most=0.97
+)
 def compliant(runs: Table) -> Numbers:
     return of(runs, "one by one")["total_bps"] / RATE
 
 
-@police_drop.claim("A000-5", "all three, both links: most throughput over the rate", at_most=1.002)
+@police_drop.claim(
+    "A000-5",
+    "all three policers, both kinds of links: most throughput over the rate",
+    at_most=1.002,
+)
 def never_more(runs: Table) -> Numbers:
     return np.max([of(runs, it, on)["total_bps"] for it in ALLOCATIONS for on in LINKS], 0) / RATE
 
 
 @police_drop.claim(
-    "A000-10", "equal links: throughput, together over one by one", paper="> 1", at_least=1
+    "A000-10",
+    "equal links: throughput, one bucket over one policer per flow",
+    paper="> 1",
+    at_least=1,
 )
 def together(runs: Table) -> Numbers:
     return gain(runs, "together", "equal", "total_bps")
 
 
 @police_drop.claim(
-    "A000-13", "unequal links: throughput, logical partitions over one by one", paper="> 1",
+    "A000-13", "unequal links: throughput, logical partitions over one policer each", paper="> 1",
     at_least=1,
 )  # fmt: skip
 def logical(runs: Table) -> Numbers:
@@ -70,7 +79,7 @@ def logical(runs: Table) -> Numbers:
 
 
 @police_drop.claim(
-    "A000-13", "unequal links: packets lost, logical partitions over one by one", paper="< 1",
+    "A000-13", "unequal links: packets lost, logical partitions over one policer each", paper="< 1",
     at_most=1, margin=0.02,
     why="the fraction of lost packets is the same, while 1.55 times as many arrive (`#logical`). "
     "The paper's policer marks: a router downstream then drops fewer packets in profile, and more "
@@ -90,17 +99,17 @@ def fairer(runs: Table) -> Numbers:
 
 @police_drop.claim(
     "A000-11", "equal links: Jain index, logical partitions", at_least=0.95,
-    why="no packet waits for tokens. A connection takes tokens as fast as its window recovers from "
-    "drops; the 50 ms connection recovers first and takes the tokens that others leave. One common "
-    "bucket (FCFS) is far less fair (`#fairer`)",
+    why="no packet waits for tokens. A connection takes tokens as fast as its window recovers "
+    "from drops; the 50 ms connection recovers first and takes the tokens that others do not use. "
+    "One common bucket (FCFS) is far less fair (`#fairer`)",
 )  # fmt: skip
 def fair(runs: Table) -> Numbers:
     return of(runs, "logical partitions")["jain"]
 
 
 @police_drop.claim(
-    "A000-5", "with a peak rate: most throughput over the rate, all three", kind="shown otherwise",
-    at_most=0.3,
+    "A000-5", "with a peak rate: most throughput over the rate, all policers",
+    kind="shown otherwise", at_most=0.3,
 )  # fmt: skip
 def peak(runs: Table) -> Numbers:
     cells = [runs.where(policed=it, links="equal", peak=True) for it in ALLOCATIONS]

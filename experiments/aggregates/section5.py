@@ -1,6 +1,6 @@
 """Windows that grow by the square of the round-trip time make short and long paths equal.
 
-Source: aggregates, section 5, which plans this evaluation and does not make it.
+Source: aggregates, section 5, which plans this evaluation but does not carry it out.
 Differs: only the growth g(rtt) = (rtt / mean)^2 is the paper's. Four endless downloads have round
 trips of 50 to 600 ms, and 20 downloads of 100 kB begin at random times. All share an access link of
 3 Mbit/s with RED, which drops packets of all connections alike, as the derivation assumes. A second
@@ -101,7 +101,7 @@ def measure(seed: int, growth: str) -> dict[str, float]:
 
 
 def longest_to_shortest(run: Result) -> float:
-    """Mean rate of files for the client with 600 ms, divided by that for the client with 50 ms."""
+    """Mean rate of files for the client with 600 ms, over that for the client with 50 ms."""
     files = run["transfers"].where(group="short")
     rates = files["bytes"] / files["took_seconds"]
     client = run.flows["to"][files["flow"]]
@@ -158,13 +158,13 @@ def longer_files(runs: Table) -> Numbers:
     return nearer(runs, "longer_ratio")
 
 
-@section5.claim("A000-15", "long downloads: Jain index, with g less without", at_least=0)
+@section5.claim("A000-15", "long downloads: Jain index, with g minus without", at_least=0)
 def long_downloads(runs: Table) -> Numbers:
     return fairer(runs, "aggregate-fair")
 
 
 @section5.claim(
-    "A000-15, increase by K", "long downloads: Jain index, with K less without", at_least=0
+    "A000-15, increase by K", "long downloads: Jain index, with K minus without", at_least=0
 )
 def long_downloads_by_k(runs: Table) -> Numbers:
     return fairer(runs, "increase-by-k")

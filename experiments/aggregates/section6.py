@@ -1,10 +1,11 @@
-"""With triggers, a coarse timer shapes like a fine one.
+"""With triggers, shaping by a coarse timer is as exact as by a fine timer.
 
 Source: aggregates, section 6.3.
-Differs: see `_server.py`. The claim counts packets that depart more than 2 ms after they conformed,
-so the time that 95 % of the packets meet need not be estimated. The bound of 2 ms, and 50 ACKs a
-second as the number that suffices for it, are ours. The paper says that triggers make up for a
-coarse timer, and prints no number.
+Differs: see `_server.py`. A *trigger* is an event, such as an ACK, at which the gateway also looks
+for packets that conform. The claim counts packets that depart more than 2 ms after they conformed.
+So the claim needs no estimate of a delay quantile. The bound of 2 ms is ours, and so is the number
+of ACKs that suffices for it, 50 a second. The paper says that triggers make up for a coarse timer,
+and prints no number.
 """
 
 from typing import Any
@@ -48,9 +49,9 @@ def rate(runs: Table) -> Numbers:
     "15 ms timer with triggers: packets over 2 ms late",
     at_most=0.05,
     why="a packet departs when the gateway next looks for packets that conform: at a packet, an "
-    "ACK or an expiry of the timer. With 100 packets and 100 ACKs a second, looks are 10 ms apart, "
+    "ACK or an expiry of the timer. With 100 packets and 100 ACKs a second, this is every 10 ms, "
     "because each ACK and the packet that it requests come together. For 95 % to be less than 2 ms "
-    "late, looks must come about every 2 ms: by more ACKs (`#late-many`) or by the timer "
+    "late, the gateway must look every 2 ms: at more ACKs (`#late-many`) or by the timer "
     "(`#late-fine`)",
 )
 def late(runs: Table) -> Numbers:

@@ -5,8 +5,9 @@ configuration of its figure 7. The path has 96 Mbit/s, a round-trip time of 50 m
 three bandwidth-delay products. Senders use CUBIC. Requests begin at the times of a Poisson process
 and offer 7/8 of the rate. Their sizes come from a trace of a core router: six points of a
 distribution, with equally likely sizes in between.
-Differs: each request opens a connection with a handshake. In the source, 200 open connections take
-turns. The access links of sites carry 1 Gbit/s. The offered load excludes headers.
+Differs: each request opens a connection with a handshake. In the source, 200 open connections carry
+the requests in rotation. The access links of sites carry 1 Gbit/s. The offered load excludes
+headers.
 """
 
 import functools
@@ -46,20 +47,25 @@ FIRST = {
 """FQ-CoDel serves new flows first. Its target is so high that CoDel never drops."""
 
 BUFFERS = {"packets": 131_072}
-"""Number of packet buffers of a gateway. They hold as many packets as the receive window of a user
-allows in flight. With the default of 16,384 one seed of ten ran out of buffers."""
+"""Number of packet buffers of a gateway.
+
+They hold as many packets as the receive window of a user allows in flight. With the default of
+16,384 buffers, one seed of ten ran out of buffers.
+"""
 
 MANAGEMENT: dict[str, Any] = {"connections": 8, "tcp": {"congestion": "cubic"}}
-"""The best of the settings that were tried with the seeds 101 to 103. The verdicts use other
-seeds."""
+"""The best of the settings that were tried with the seeds 101 to 103. Verdicts use other seeds."""
 
 COPA: dict[str, Any] = {
     "connections": 1,
     "vmss": "3000 B",
     "tcp": {"profile": "linux", "congestion": {"kind": "copa", "target": 1}},
 }
-"""One connection with Copa and a VMSS of 3000 bytes, found with seeds 101 to 103. Copa's target
-queue is one management packet, which stands for as many user bytes as epochs let wait."""
+"""One connection with Copa and a VMSS of 3000 bytes, found with seeds 101 to 103.
+
+Copa's target queue is one management packet. The packet represents as many user bytes as wait with
+epochs.
+"""
 
 THRESHOLD = 64
 """Capacity of the queue in management packets: 8 for each connection."""
@@ -77,7 +83,9 @@ CONTROLS: dict[str, tuple[dict[str, Any], dict[str, Any], str | None] | None] = 
     "copa-first": (COPA, FIRST, None),
 }
 """For each control: the trunk's settings, its tunnel queue, and the senders' ACK control.
-With ``None`` there is no trunk."""
+
+With ``None`` there is no trunk.
+"""
 
 
 def network(control: str, *, duration: int, warmup: int) -> Scenario:

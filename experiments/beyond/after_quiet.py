@@ -1,11 +1,11 @@
 """After an idle period, requests between two sites fill the path within seconds.
 
 Source: Copa (NSDI 2018), section 2.1; RFC 5681, section 4.2, for delayed ACKs.
-Differs: see `_site.py`. For 5 s the second site sends 100 kbit/s to the first one, which sends 3
-Mbit/s. Each management packet of the second site is then acknowledged alone, and 40 ms late. After
-the 5 s, requests begin. Their data goes to the second site, so their ACKs go through the trunk that
-had sent little. A small request has less than 100 kB. The bound of 4 s was chosen when the results
-were known: 2.6 s, and 11.2 s if Copa's target queue is one segment in place of two.
+Differs: see `_site.py`. For 5 s, the first site sends 3 Mbit/s to the second site, which sends back
+100 kbit/s. Each management packet of the second site is then acknowledged alone, and 40 ms late.
+Then requests begin. Their data goes to the second site, so their ACKs go through the trunk that had
+sent little. A small request has less than 100 kB. The bound of 4 s was chosen when the results were
+known: 2.6 s, and 11.2 s if Copa's target queue is one segment in place of two.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ SMALL = 100_000
 """Size below which a request is small, bytes."""
 
 FULL = 0.9
-"""The path counts as full from this fraction of its rate on."""
+"""The path counts as full if this fraction of its rate is used."""
 
 
 @after_quiet.run()
@@ -49,7 +49,7 @@ def measure(seed: int) -> dict[str, float]:
 
 
 @after_quiet.claim(
-    "beyond", "Copa: the longest of the small requests takes at most a second: share of seeds",
+    "beyond", "Copa: share of seeds in which no small request takes longer than a second",
     at_least=0.8, statistic=SHARE,
 )  # fmt: skip
 def short(runs: Table) -> Numbers:

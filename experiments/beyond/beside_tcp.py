@@ -3,14 +3,14 @@
 Source: Bundler (EuroSys 2021, doi 10.1145/3447786.3456260), its evaluation beside cross traffic:
 beside persistent elastic flows a bundle gets 12 to 18 % less than its flows would without it.
 Differs: the path of `_site.py`, with a queue of three bandwidth-delay products or of 1.5. Four
-downloads go from one site to the other. Other traffic runs beside them from 5 to 45 of 60 seconds.
-It is one of these: 1, 4 or 10 CUBIC downloads, 4 Reno downloads (all with the access links of
-sites), web requests of at most 100 kB that offer a quarter of the rate, or UDP at half of the rate.
-A share is the rate of the four downloads in the last 25 of these seconds, over their rate in the
-same run without a trunk.
+downloads go from one site to the other. From 5 to 45 of 60 seconds, one kind of other traffic runs
+beside them. TCP traffic is 1, 4 or 10 CUBIC downloads, or 4 Reno downloads, all with the access
+links of sites. Web requests have at most 100 kB and offer a quarter of the rate. UDP sends at half
+of the rate. A share is the rate of the four downloads in the last 25 of these seconds, over their
+rate in the same run without a trunk.
 The bounds were fixed before anything was measured. The lower bound is 0.7: the 0.82 of the source
-minus an allowance for the different sawtooth of TCP. The upper bound is 1/0.7, so that the trunk
-does not push the cross traffic aside.
+minus an allowance for another sawtooth of TCP. The upper bound is 1/0.7, so that the trunk does not
+starve the cross traffic.
 """
 
 from collections.abc import Sequence
@@ -190,7 +190,7 @@ def udp_delay(runs: Table) -> Numbers:
 
 
 @beside_tcp.claim(
-    "beyond", "beside UDP at half the rate: part of the path that both use", at_least=0.9
+    "beyond", "beside UDP at half the rate: part of the path that both use together", at_least=0.9
 )
 def udp_rate(runs: Table) -> Numbers:
     return with_epochs(runs, "udp, full", "both")

@@ -1,10 +1,10 @@
-"""The place at which a path's queue builds up decides how long web requests take.
+"""The place of the queue decides how long web requests take: on the path, or at the sending site.
 
 Source: Bundler (EuroSys 2021, doi 10.1145/3447786.3456260), figure 7. Its published gain is a
 median slowdown that is 28 % lower. The trunk with epochs has to reproduce this gain first.
 Differs: see `_site.py`. The slowdown of a request is the time it takes, divided by the time that a
 request of its size takes on an empty network. Requests that have not ended do not count. Lost user
-packets are counted on the path alone, and on the path and at the gateways.
+packets are counted twice: on the path alone, and on the path and at the gateways together.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ from tidegate.statistics import MEDIAN_RATIO, Numbers
 from ._site import CONTROLS, network, requests, slowdowns
 
 site_to_site = Experiment(__file__, seeds=80)
-# Ten seeds left two claims open. With 80 seeds the runs can tell a difference of `MATTERS`.
+# Ten seeds did not decide two claims. With 80 seeds, the runs can show a difference of `MATTERS`.
 
 DURATION, WARMUP = 60, 5
 """Length of a run and of its warm-up, in seconds."""
@@ -80,7 +80,7 @@ SLOWER = (
 SAME = "with both, equally many bytes wait at the router; management packets take 1.7 % of the path"
 
 MATTERS = 0.02
-"""A smaller difference between two 99th percentiles does not count."""
+"""A smaller difference between two 99th percentiles does not matter."""
 
 NEARLY = (
     "its management packets are those of the trunk, which leave a queue at the router "

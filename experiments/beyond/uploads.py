@@ -2,15 +2,16 @@
 
 Source: none. The line of 10.8 and 0.83 Mbit/s with ATM cells is an ADSL line. The other three have
 common rates of cable and of passive optical networks.
-Differs: no paper has this set-up. Two computers are behind a gateway with the default queue,
-`hosts`. The round-trip time is 20 ms; TCP is that of Linux with CUBIC. The server never drops its
-own packets: Linux keeps the queue of its own interface short (TCP small queues). One of the
-computers downloads. The other computer, or the same one, has 8 or 32 uploads, which begin within
-the first two seconds. The goodput of the download from 10 to 40 s is divided by its goodput alone,
-in a run with the same seed. On the line with 10 Mbit/s upwards, a stream of 3 Mbit/s runs beside 60
-uploads of the other computer. The bounds were fixed before anything was measured: a ratio of 0.9,
-and 2.995 Mbit/s for the stream, which rounds to 3. Further runs use `fq-codel`. On the ADSL line,
-further runs have a `target` that is longer than a frame's transmission time upwards.
+Differs: no paper has this set-up. Two computers are on the LAN side of a gateway with the default
+queue, `hosts`. The round-trip time is 20 ms; TCP is that of Linux with CUBIC. The server never
+drops its own packets, because Linux keeps the queue of its own interface short (TCP small queues).
+One of the computers downloads. The other computer, or the same one, has 8 or 32 uploads, which
+begin within the first two seconds. The goodput of the download from 10 to 40 s is divided by its
+goodput alone, in a run with the same seed. On the line with 10 Mbit/s upwards, a stream of 3 Mbit/s
+runs beside 60 uploads of the other computer. The bounds were fixed before anything was measured: a
+ratio of 0.9, and 2.995 Mbit/s for the stream, which rounds to 3. Further runs use `fq-codel`.
+Further runs on the ADSL line have a `target` that is longer than the upward transmission time of a
+frame.
 """
 
 import re
@@ -31,7 +32,7 @@ LINES: dict[str, dict[str, Any]] = {
     "300/30": {"rate": {"up": "30 Mbit/s", "down": "300 Mbit/s"}},
     "1000/50": {"rate": {"up": "50 Mbit/s", "down": "1 Gbit/s"}},
 }
-"""Fields of `[gateway]` for each line; all others have their defaults."""
+"""Fields of `[gateway]` for each line. All other fields have their defaults."""
 
 BESIDE = {
     "8 uploads of another computer": ("box", 8),
@@ -42,7 +43,7 @@ BESIDE = {
 """The computer that uploads, and the number of its connections."""
 
 ROOM = {"kind": "drop-tail", "limit": "64 MB"}
-"""The server does not drop what it sends."""
+"""Queue of the server, large enough that it never drops the server's packets."""
 
 ALONE = "alone"
 
@@ -61,8 +62,11 @@ QUEUES: dict[str, dict[str, Any]] = {
     EARLIER: {"queue": EARLIER},
     PATIENT: {"queue": {"kind": "hosts", "target": "20 ms"}},
 }
-"""Queues of the gateway. The third has a `target` of 20 ms, because a frame of 1,514 bytes in ATM
-cells takes 17 ms upwards on the ADSL line."""
+"""Queues of the gateway.
+
+The third has a `target` of 20 ms: on the ADSL line, a frame of 1,514 bytes takes 17 ms upwards, in
+ATM cells.
+"""
 
 
 def network(line: str, queue: str) -> Scenario:
@@ -88,7 +92,7 @@ CASES = [
 ]
 
 OPEN = case(SLOW, "32 uploads of another computer")
-"""The case that ten seeds leave undecided."""
+"""The case that ten seeds do not decide."""
 
 uploads = Experiment(__file__, more={"case": {it: 80 for it in (OPEN, case(SLOW, ALONE))}})
 
@@ -137,8 +141,11 @@ WHY = (
     "together. The data that they request waits for longer than the `target` of 5 ms. With a "
     "`target` of 20 ms the download keeps more than 0.9"
 )
-"""The reason was found with seeds 1 to 8. With `thin_acks = false` the queue keeps redundant ACKs,
-and the download has 0.88 of its rate alone. With a `target` of 20 ms it has 0.95."""
+"""The reason was found with seeds 1 to 8.
+
+With `thin_acks = false` the queue keeps superseded ACKs, and the download has 0.88 of its rate
+alone. With a `target` of 20 ms it has 0.95.
+"""
 
 for each in LINES:
     for others in BESIDE:

@@ -2,7 +2,7 @@
 
 Source: integrated TCP, section 3.1, equations (7) to (10); docs/ledger.md, R002-9 (the paper's law
 without changes).
-Differs: queues and files are in seconds: the time in which the whole bottleneck would send them. In
+Differs: queues and files are in seconds, the time in which the whole bottleneck would send them. In
 equation (8), the share by weight replaces the expected bandwidth cwnd / minRTT. After a decrease,
 the literal law waits for two more negative rounds. A slope of exactly 0 counts neither as positive
 nor as negative.
@@ -28,8 +28,11 @@ CAUTION = 0.5
 """The factor in equation (10)."""
 
 ALWAYS, SELDOM = 0.95, 0.05
-"""Busy parts of a round. Above the first, the aggregate counts as always busy. Below the second,
-its rate of service cannot be measured."""
+"""Busy parts of a round.
+
+Above the first, the aggregate counts as always busy. Below the second, its service rate cannot be
+measured.
+"""
 
 
 GAIN = 0.05
@@ -119,7 +122,7 @@ class _Rounds:
         raise NotImplementedError
 
     def decrease(self, negative: bool) -> float:
-        """The weight. It is decreased by beta after the second negative round in a row."""
+        """The weight. After the second negative round in a row, it is decreased by beta."""
         self.negative = self.negative + 1 if negative else 0
         if self.negative < 2:
             return self.weight
@@ -144,7 +147,7 @@ class Literal(_Rounds):
 
 
 class Measured(_Rounds):
-    """A law of ours: compares the offered load with the rate of service while busy."""
+    """A law of ours: compares the offered load with the service rate while the gateway is busy."""
 
     def decide(self, first: Seen, last: Seen) -> float:
         own = self.own
@@ -160,11 +163,12 @@ class Measured(_Rounds):
 
 
 class Proportional(_Rounds):
-    """A law of ours, `w = n a / c`, which makes the share of aggregate i rho_i / rho.
+    """A law of ours, `w = n a / c`. It gives aggregate i the share rho_i / rho.
 
-    `a` is the offered load, averaged over many rounds. `c` is the largest rate of service in any
-    sample during which the aggregate was always busy. At a moment when all others are idle, it is
-    the whole bottleneck. The load of a round counts as `c` at most. All gateways need the same n.
+    `a` is the offered load, averaged over many rounds. `c` is the largest service rate in any
+    sample during which the aggregate was always busy. In a sample during which all other aggregates
+    are idle, `c` is the rate of the whole bottleneck. The load of a round counts as `c` at most.
+    All gateways need the same n.
     """
 
     def __init__(self, seed: int, number: int, parameters: Parameters) -> None:

@@ -20,7 +20,7 @@ def of(runs: Table, case: str, column: str) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Cases:
-    """The cases of an experiment. All their claims have the same id of docs/ledger.md."""
+    """The cases of an experiment. All their claims cite the same id of docs/ledger.md."""
 
     experiment: Experiment
     acceptance: str
@@ -35,7 +35,7 @@ class Cases:
         self.experiment.claim(self.acceptance, f"{case}: {text}", **bounds)(number)
 
     def claim_over(self, case: str, base: str, column: str, text: str, **bounds: Any) -> None:
-        """Adds a claim about the ratio of two cases, paired by seed."""
+        """Adds a claim about the ratio of two cases, for each seed."""
 
         def ratio(runs: Table) -> Numbers:
             count = min(len(of(runs, case, column)), len(of(runs, base, column)))

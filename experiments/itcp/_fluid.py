@@ -1,8 +1,8 @@
 """Ideal models of the bottleneck: processor sharing, and weighted sharing between aggregates.
 
 Source: integrated TCP, sections 2 and 3.
-Differs: the share of an aggregate follows its weight without delay, and other aggregates use the
-share of an idle one without delay. There are no packets, round trips or slow starts.
+Differs: the share of an aggregate follows its weight without delay. When an aggregate is idle, the
+others use its share at once. There are no packets, round trips or slow starts.
 
 Files of a class share its rate equally. The class has a virtual time V with dV/dt = rate / number
 of files. A file with service time S that arrives at V departs at V + S, so a departure costs one
@@ -49,8 +49,8 @@ def processor_sharing(time: np.ndarray, work: np.ndarray, rate: float = 1.0) -> 
 def gps_workloads(arrivals: Files, share: float) -> np.ndarray:
     """Work in queue 1, in seconds, at each arrival of a file for queue 2.
 
-    Two queues share a server by GPS. Queue 1 has the guaranteed ``share``. Arrivals are Poisson and
-    see time averages.
+    Two queues share a server by GPS. Queue 1 has the guaranteed ``share``. Poisson arrivals see
+    time averages, so these values are averages over time.
     """
     first = second = last = 0.0
     met = []
@@ -61,7 +61,7 @@ def gps_workloads(arrivals: Files, share: float) -> np.ndarray:
             both = min(left, first / share, second / (1 - share))
             first, second = first - both * share, second - both * (1 - share)
             left -= both
-        # Only one queue has work now, or no time is left.
+        # Now only one queue has work, or no time is left.
         first, second = max(0.0, first - left), max(0.0, second - left)
         if owner:
             met.append(first)
@@ -78,11 +78,11 @@ class Shared:
     departed: np.ndarray
     """Departure time of each file in seconds; NaN for a file that was not complete at the end."""
     shares: np.ndarray
-    """Shares of the aggregates by weight, with a row per sample."""
+    """Shares of the aggregates by weight; one row per sample."""
     queues: np.ndarray
     """Backlog of every aggregate in seconds; one row per sample."""
     weights: np.ndarray
-    """Weights of the aggregates, with a row per sample."""
+    """Weights of the aggregates; one row per sample."""
     time: np.ndarray
     """Times of the samples in seconds."""
 
@@ -108,7 +108,7 @@ class _Aggregate:
         self.now = now
 
     def departs(self) -> float:
-        """Departure time of its next file, if nothing changes before."""
+        """Departure time of its next file, if nothing changes before that time."""
         if not self.heap:
             return inf
         return self.now + (self.heap[0][0] - self.virtual) * len(self.heap) / self.rate

@@ -31,7 +31,7 @@ class Class:
 
     @property
     def seconds(self) -> float:
-        """Mean service time of a file that has the whole bottleneck."""
+        """Mean service time of a file, if the file has the whole bottleneck."""
         return self.mean / RATE
 
     @property

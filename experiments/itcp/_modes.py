@@ -1,4 +1,4 @@
-"""Adds claims and draws panels that compare modes of the same network, paired by seed."""
+"""Adds claims and draws panels that compare modes of the same network, seed by seed."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,21 +14,24 @@ from ._network import ADJUSTED, MOMENTS, TAIL_X, Setup, curve, curves, loads, me
 
 MODES = ("fixed", *ADJUSTED, "by load", "separate")
 
-DRIFT = "all weights drift to 1, because service while busy includes the share of idle neighbours"
+DRIFT = (
+    "all weights drift to 1, because the service rate while busy includes the share of idle "
+    "aggregates"
+)
 NOISE = "all weights drift to 1, because the noise of the slope is negative in half of the rounds"
 
 WHY = {"literal": NOISE, "measured": DRIFT}
-"""Why an adjuster misses the shares, by its mode."""
+"""The reason why an adjuster misses the shares, by its mode."""
 
 
 def run(classes: Sequence[Class], mode: str, setup: Setup, seed: int) -> dict[str, float]:
-    """Makes one run; returns its numbers and the points of the figures' curves."""
+    """Makes one run. Returns its numbers and the points of the curves in the figures."""
     result = network(classes, mode, setup).run(seed)
     return measured(result, classes, mode) | curves(result, classes, mode)
 
 
 def key(text: str) -> str:
-    """Turns a text into a part of a claim's id."""
+    """Converts a text to a part of a claim's id."""
     return "".join(it if it.isalnum() else "_" for it in text.lower()).strip("_")
 
 

@@ -1,14 +1,14 @@
-"""Subnets send files through one bottleneck; each gateway carries its files over one connection.
+"""Subnets send files through one bottleneck. Each gateway carries its files over one connection.
 
 Source: integrated TCP, section 4.
 Differs: the paper prints neither packet size, headers, alpha, initial weight nor the order in which
 aggregates start. Packets have 1,000 B of payload and 40 B of headers, and loads count the payload.
 Aggregate connections start 1 s apart, before any file, with alpha = beta = 1 packet and weight 10.
-The gateway is a host that ends local connections. With separate connections it is a router.
+The gateway is a host that ends local connections. In the mode `separate` it is a router.
 
 Modes: `fixed` weights of 10; the adjusters `literal`, `measured` and `proportional` of
-`_adjust.py`; `by load`, fixed weights in proportion to the loads; and `separate`, where each client
-has Vegas connections of its own to the server. All modes of one seed have the same files.
+`_adjust.py`; `by load`, fixed weights in proportion to the loads; and `separate`, in which each
+client has its own Vegas connections to the server. All modes of one seed have the same files.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ BUFFER = 10_000 * (PACKET + HEADER)
 """Buffer of the bottleneck, bytes."""
 
 FIRST_FILE = 10
-"""Start of the first files in seconds; the aggregates connect before."""
+"""Start of the first files in seconds. The aggregates connect before this time."""
 
 GIANT_START = 600
 """Start of the giant file in seconds."""
@@ -87,8 +87,8 @@ class Setup:
     stop: Mapping[int, float] = field(default_factory=dict)
     """Seconds at which half of the clients of a subnet stop, by the number of the subnet."""
     paths: Sequence[tuple[float, int, str]] = ()
-    """Changes of the path between gateway and router: seconds, number of the subnet, and the new
-    delay of each direction."""
+    """Changes of the path between gateway and router: time in seconds, number of the subnet, and
+    the new delay of each direction."""
 
 
 def loads(classes: Sequence[Class]) -> np.ndarray:
@@ -234,10 +234,10 @@ def _until(time: np.ndarray, above: np.ndarray) -> float:
 
 
 TAIL_X = np.geomspace(0.05, 200, 25)
-"""Seconds at which runs keep the tail of sojourns for the figures."""
+"""Sojourn times, in seconds, at which runs store the tail of their distribution for the figures."""
 
 MOMENTS = 40
-"""Times at which runs keep shares for the figures."""
+"""Number of times at which runs store shares for the figures."""
 
 
 def curves(run: Result, classes: Sequence[Class], mode: str) -> dict[str, float]:

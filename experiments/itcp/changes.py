@@ -1,15 +1,16 @@
 """Adjusters when the number of connections changes, and when a load halves.
 
-Source: integrated TCP, section 5 (open questions); docs/ledger.md, A002-12.
+Source: integrated TCP, section 5 (open questions); docs/ledger.md, A002-12 (a changed path, and a
+changing number of connections).
 Differs: see `_network.py`. In the cases "connections" the largest weight is the number n_i of open
 local connections, the other reading of the paper's text. In the cases "half", half of the clients
 of subnet 1 stop at 2,000 s, so that its load falls to 0.27.
 
 `path.py` simulates paths that become longer or shorter; here is a formula for them. A Vegas
 connection of weight w remembers the base round-trip time d. When the path's round-trip time rises
-to D, it keeps `w alpha D / (D - d)` packets in flight, so it sends at most `w alpha / (D - d)`
-packets a second. From 40 ms to 80 ms, with weight 10 and alpha 1, that is 250 packets a second, or
-0.21 of the bottleneck. This is less than the load rho_1, so no adjuster can help.
+to D, the connection keeps `w alpha D / (D - d)` packets in flight. So it sends at most `w alpha /
+(D - d)` packets a second. From 40 ms to 80 ms, with weight 10 and alpha 1, that is 250 packets a
+second, or 0.21 of the bottleneck. This is less than the load rho_1, so no adjuster can help.
 """
 
 from typing import Any

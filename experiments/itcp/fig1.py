@@ -1,18 +1,19 @@
 """Figure 1: windows of weighted Vegas connections follow their weights.
 
-Source: integrated TCP, section 3, equation (3), figure 1; docs/ledger.md, A002-1.
+Source: integrated TCP, section 3, equation (3), figure 1; docs/ledger.md, A002-1 (ratios of
+weighted Vegas).
 Differs: see `_network.py`. Here each sender is greedy, from 10 s on. The paper does not print its
-weights. Each connection first sends 5 kB alone, so that it sees the true base round-trip time. Only
-in the cases "late" does the second connection start 30 s after the first, on a path whose queue the
-first has filled.
+weights. Each connection first sends 5 kB alone, so that it measures the true base round-trip time.
+Only in the cases "late" does the second connection start 30 s after the first. The first connection
+has then filled the queue of the path.
 
 Vegas of ns-2 rounds the number of queued packets. With alpha = beta = 1, a connection of weight 1
 may therefore keep between 0.5 and 1.5 packets in the queue, and shares deviate from the weights by
-as much. Even ns-2 deviates (`validate/ns2/weights.tcl`, Debian's ns 2.35, alpha = beta = w;
-its agent has no theta, so its window changes by one packet a round trip). There the largest error
-of weights 1, 2, 5, 10 is 0.29 to 0.31 over six seeds, mostly that of weight 1, and 0.02 with alpha
-= 4 w. Weights 1 and 3 share 1:2.97. Our Vegas with the same step has errors of 0.18 to 0.19 and
-0.03 to 0.04, and shares of 1:2.4 to 1:2.8.
+as much. Even ns-2 deviates (`validate/ns2/weights.tcl`, Debian's ns 2.35, alpha = beta = w; its
+agent has no theta, so its window changes by one packet a round trip). There the largest error of
+weights 1, 2, 5, 10 is 0.29 to 0.31 over six seeds, mostly for weight 1. With alpha = 4 w it is
+0.02. Weights 1 and 3 share 1:2.97. Our Vegas with the same step has errors of 0.18 to 0.19 and 0.03
+to 0.04, and shares of 1:2.4 to 1:2.8.
 """
 
 from random import Random
@@ -33,7 +34,8 @@ SECONDS, WARMUP = 160, 60
 """Length of a run and of its warm-up, in seconds."""
 
 BEGIN, LATE, SPREAD = 10.0, 30.0, 1.0
-"""Seconds: start of the first connection, further delay of a late one, range of random starts."""
+"""Seconds: start of the first connection, further delay of a late connection, and range of random
+starts."""
 
 PAIR, GRID = (1, 3), (1, 2, 5, 10)
 """Weights of the connections, for two of them and for four."""
@@ -108,11 +110,13 @@ ROUNDED = (
     "ns-2's Vegas rounds the number of queued packets: a target of 1 packet allows 0.5 to 1.5. "
     "ns-2 itself misses the weights 1, 2, 5, 10 by 0.29 to 0.31"
 )
-SEEN = "the late connection takes the delay of the first one's queue for a part of its path"
+SEEN = (
+    "the late connection mistakes the delay of the first connection's queue for a part of its path"
+)
 
 
 def claim(text: str, case: str, column: str, **bounds: Any) -> None:
-    """A claim of A002-1 about one case."""
+    """Adds a claim of A002-1 about one case."""
 
     def measured(runs: Table) -> Numbers:
         values: np.ndarray = runs.where(case=case)[column]

@@ -22,8 +22,8 @@ MODES = ("fixed", *ADJUSTED, "by load")
 
 SMALL = (
     "the weight of subnet 1 is 3.5 instead of the fixed 10, and the median sojourn is 0.122 s "
-    "instead of 0.091 s. With nearly the same shares and a weight of 10, as by load, the ratio is "
-    "0.74. p99 falls from 1.2 to 0.87 s"
+    "instead of 0.091 s. With nearly the same shares and a weight of 10 (mode by load), the ratio "
+    "is 0.74. p99 falls from 1.2 to 0.87 s"
 )
 """Why files of subnet 1 do not take less time with proportional weights."""
 

@@ -1,11 +1,12 @@
-"""Ideal model: shares in proportion to the loads speed up class 1, as do proportional weights.
+"""Ideal model: weights in proportion to the loads, known or measured, speed up class 1.
 
-Source: integrated TCP, sections 3.1 and 4; docs/ledger.md, A002-2 and A002-4.
+Source: integrated TCP, sections 3.1 and 4; docs/ledger.md, A002-2 (sojourns) and A002-4 (shares
+above the loads).
 Differs: see `_fluid.py` and `_adjust.py`. Shares follow the weights without delay, so no adjuster
 of weights can reach more. `by load` has fixed weights in proportion to the loads, which no gateway
 knows. `proportional` is a law of ours: each gateway sets its weight in proportion to its own load,
-averaged over many rounds. Files with tail index 1.2 have transfer times without a variance, so
-modes are compared by the median of the ratios of equal seeds.
+averaged over many rounds. Transfer times of files with tail index 1.2 have no finite variance. So
+modes are compared by the median of the ratios at equal seeds.
 """
 
 from collections.abc import Sequence
@@ -84,7 +85,7 @@ def measure(seed: int, network: str, mode: str) -> dict[str, float]:
 
 
 def over(runs: Table, network: str, mode: str, column: str) -> np.ndarray:
-    """A column in a mode, divided by the same column with fixed weights, paired by seed."""
+    """A column in a mode, divided by the same column with fixed weights, for each seed."""
     own = runs.where(network=network)
     return paired(own.where(mode=mode), own.where(mode="fixed"), column)
 

@@ -1,11 +1,12 @@
-"""In the simplified model shares converge to rho_i / rho, whether weights decay or grow.
+"""In the simplified model, shares converge to rho_i / rho, whether weights decay or grow.
 
 Source: integrated TCP, section 3.1, equation (12); docs/ledger.md, A002-5.
 Differs: the paper calls the system stable if eps < 1 - rho, where "stable" means that all weights
 decay to 0. The shares converge in both cases, because the eigenvalue of the eigenvector rho is
 greater than all others. With the paper's limits 1 and n, the weights stop at the lower limit. The
-shares then end above the loads: a weight above 1 has the share rho_i / (1 - eps). With equation
-(11), whose decrease does not depend on the load, the largest share ends at its load without margin.
+shares then end above the loads: a weight above 1 has the share rho_i / (1 - eps). In equation (11),
+the decrease does not depend on the load. There, the largest share ends at its load without a
+margin.
 
 Equation (12) is `w_i' = 0.5 (rho_i sum(w) - w_i + eps w_i)`, or `w' = A w` with
 `A = 0.5 (rho 1^T - (1 - eps) I)`. Its eigenvalues are `0.5 (rho + eps - 1)` with the eigenvector
@@ -79,7 +80,7 @@ def solve(
 
 
 def epsilon_of(kind: str, loads: np.ndarray) -> float:
-    """The paper's eps. In the case "grows", an eps above 1 - rho."""
+    """The paper's eps; in the case "grows", an eps above 1 - rho."""
     return 1 - loads.sum() + GROWING if kind == "grows" else EPSILON
 
 

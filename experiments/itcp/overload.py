@@ -1,8 +1,8 @@
 """Growth of queues beside one giant file, and under a load above the bottleneck.
 
-Source: integrated TCP, section 2; docs/ledger.md, A002-3, A002-9.
-Differs: see `_network.py`. The giant file has 400 MB and arrives at subnet 2 at 600 s. The
-overload is class 1 at 0.85 of the bottleneck beside class 2 at 0.25.
+Source: integrated TCP, section 2; docs/ledger.md, A002-3 (a giant file) and A002-9 (overload).
+Differs: see `_network.py`. The giant file has 400 MB and arrives at subnet 2 at 600 s. In the
+overload, class 1 offers 0.85 of the bottleneck's rate and class 2 offers 0.25.
 """
 
 from typing import Any
@@ -66,7 +66,7 @@ def giant(run: Result) -> dict[str, float]:
 
 
 def stability(run: Result) -> dict[str, float]:
-    """Median sojourn of files that end in the last quarter, divided by that of the first."""
+    """Median sojourn of files that end in the last quarter, over that in the first quarter."""
     row = {}
     for number in (1, 2):
         own = run["transfers"].where(group=f"files{number}")

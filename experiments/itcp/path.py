@@ -1,17 +1,17 @@
 """A path whose delay changes during the run.
 
 Source: integrated TCP, section 3 (equation 8) and section 5 (open questions); docs/ledger.md,
-A002-12.
+A002-12 (a path that changes).
 Differs: see `_network.py`. The run has 2,000 s. At 1,000 s the delay between the gateway of subnet
 1 and the router changes: the round-trip time of the aggregate connection rises from 41 to 81 ms
 ("longer") or falls from 81 to 41 ms ("shorter"). Packets on the link arrive at their old time.
 
-Vegas keeps the least round-trip time d that it ever measured. When the path's round-trip time rises
-to D, it takes the difference for queueing delay. It then keeps `w alpha D / (D - d)` packets in
-flight, so it sends at most `w alpha / (D - d)` packets a second. For weight 10, alpha 1 and 40 ms
-these are 250 packets a second, 0.21 of the bottleneck. This is less than the load rho_1 for any
-weight up to 10. The queue of the other aggregate adds to D, so the rate is even lower while the
-other one sends. A fall of the round-trip time is measured immediately.
+Vegas stores the least round-trip time d that it ever measured. When the path's round-trip time
+rises to D, Vegas mistakes the difference for queueing delay. It then keeps `w alpha D / (D - d)`
+packets in flight, so it sends at most `w alpha / (D - d)` packets a second. For weight 10, alpha 1
+and 40 ms these are 250 packets a second, 0.21 of the bottleneck. This is less than the load rho_1
+for any weight up to 10. The queue of the other aggregate adds to D, so the rate is even lower while
+that aggregate sends. When the round-trip time falls, Vegas measures it immediately.
 
 "carried" is the data that aggregate 1 sent in the last quarter of the run, divided by the data that
 its files brought in. "weighted-vegas" is another weighted Vegas; it forgets d after an idle time.
@@ -49,7 +49,8 @@ CASES: dict[str, tuple[str, Setup]] = {
 }
 
 STALE = MOST / 0.040 * PACKET
-"""Greatest rate, bytes per second, of a connection that takes the new 40 ms for queueing delay."""
+"""Greatest rate, bytes per second, of a connection that mistakes the new 40 ms for queueing
+delay."""
 
 
 def spans(run: Result, column: str, number: int = 1) -> tuple[float, float]:

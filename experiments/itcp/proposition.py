@@ -1,6 +1,7 @@
-"""If sum(rho_i + eps) < 1, the weights reach shares above the loads after finitely many updates.
+"""If sum(rho_i + eps) < 1, finitely many updates of the weights bring all shares above the loads.
 
-Source: integrated TCP, section 3.1, proposition 1, figure 2, appendix B; docs/ledger.md, A002-8.
+Source: integrated TCP, section 3.1, proposition 1, figure 2, appendix B; docs/ledger.md, A002-8
+(proposition 1 in random cases).
 Differs: the model is the paper's. One connection changes at a time, chosen at random among those
 that may change. Increases know the exact difference of share and load, as the proof assumes.
 Decreases may go below 1 (assumption iv); the case "limit" has the paper's lower limit of 1.
@@ -42,8 +43,8 @@ def updates(
 ) -> Iterator[tuple[int, list[float]]]:
     """Yields the changed connection and all weights after each update, until none may change.
 
-    Connections with a share below their load increase first. Only if none can increase, connections
-    with a share of rho_i + eps or more decrease.
+    Connections with a share below their load increase first. If none can increase, connections with
+    a share of rho_i + eps or more decrease.
     """
     w = list(weights)
     while True:
@@ -69,9 +70,9 @@ def updates(
 def search(
     loads: list[float], weights: list[float], epsilon: float, chance: Random, least: float = 0.0
 ) -> tuple[bool, int, float]:
-    """Returns true if all shares end above their loads, the number of updates, and a check.
+    """Returns true if all shares end above their loads, the number of updates, and a check value.
 
-    The check, of lemma 2, is the largest `phi_i' - (rho_i + eps)` after an increase.
+    The check value, for lemma 2, is the largest `phi_i' - (rho_i + eps)` after an increase.
     """
     count, excess, w = 0, -1.0, list(weights)
     for n, after in updates(loads, weights, epsilon, chance, least):
@@ -86,7 +87,7 @@ def search(
 
 
 def random_case(case: str, chance: Random) -> tuple[list[float], list[float], float]:
-    """Random loads and weights, and an eps below, as in E3, or above the condition's limit."""
+    """Random loads and weights. Their eps is below the condition's limit, as in E3, or above."""
     if case == "E3":
         return FOUR, [chance.uniform(1, MOST) for _ in FOUR], EPSILON
     count = chance.randint(2, 8)

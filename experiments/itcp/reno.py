@@ -1,11 +1,11 @@
 """Weighted Reno, the paper's "minor adjustment", shares by weight if losses are independent.
 
 Source: integrated TCP, section 3 (first paragraph); MulTCP (doi 10.1145/293927.293930);
-docs/ledger.md, A002-10.
+docs/ledger.md, A002-10 (shares of weighted Reno).
 Differs: the law assumes independent losses. Only the path "independent" has them: 100 Mbit/s, no
-queue, and one packet of 200 lost. On the two other paths greedy connections share a bottleneck of
-10 Mbit/s, 42 ms and 100 packets: RED drops at random, and Drop-Tail in bursts. With the weights 1,
-2, 5, 10 there are four packets in flight per unit of weight, so a connection of weight 1 has
+queue, and one packet of 200 lost. On the two other paths, greedy connections share a bottleneck of
+10 Mbit/s, 42 ms and 100 packets. RED drops at random, and Drop-Tail in bursts. With the weights 1,
+2, 5, 10, four packets are in flight for each unit of weight. So a connection of weight 1 has
 timeouts.
 """
 

@@ -1,8 +1,8 @@
 """Sweeps of the adjusters' parameters: eps or margin, beta, length of a round, initial weight.
 
-Source: integrated TCP, section 3.2; docs/ledger.md, A002-11.
+Source: integrated TCP, section 3.2; docs/ledger.md, A002-11 (sweeps of parameters).
 Differs: see `_network.py`. Runs use the two subnets E1 and last 4,000 s. "until" is the time until
-both shares exceed their loads for the first time. A run in which they never do counts as 4,000 s.
+both shares exceed their loads for the first time. If this never happens, a run counts as 4,000 s.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ MODES = ("literal", "measured")
 VALUES: dict[str, tuple[float, ...]] = {
     "eps": (0.05, 0.2), "beta": (0.1, 0.4), "samples": (60, 360), "initial": (1,)
 }  # fmt: skip
-"""Values that are tried besides the paper's own."""
+"""Values in addition to the paper's own."""
 
 CASES: dict[str, tuple[str, Setup]] = {"fixed": ("fixed", Setup(seconds=SECONDS))}
 
@@ -37,7 +37,10 @@ ENOUGH = (
 
 
 def setup(mode: str, name: str, value: float) -> Setup:
-    """A setup with one parameter changed; "eps" is `epsilon` of `literal`, else `margin`."""
+    """A setup with one parameter changed.
+
+    "eps" is `epsilon` for `literal`, and `margin` otherwise.
+    """
     if name == "samples":
         return Setup(seconds=SECONDS, samples=round(value))
     if name == "initial":

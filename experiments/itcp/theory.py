@@ -1,15 +1,14 @@
-"""The paper's theorems against event simulations of one queue and of two queues.
+"""The paper's theorems, compared with event simulations of one queue and of two queues.
 
 Source: integrated TCP, section 2, theorems 1 to 3, and appendix, theorems 4, 5.
 Differs: see `_fluid.py`. Equation (1) is judged with files of tail indices 1.9 and 1.6 at the loads
 of E1. With E1's own index 1.2, the load of a run is not near its mean even after 50,000 s; with its
-index 2.5, the tails need probabilities far below 1e-4. Equation (2) with theorem 4 reads
-`P[W_1 > x] = rho_2 / (1 - rho_1 - rho_2) P[S_2^r > y]` with
-`y = x (phi_2 - rho_2) / (rho_1 - phi_1)`. The tail of `S_2^r` is computed from the files of the
-run, because the tail of the distribution itself would need runs of 10^7 s at index 1.4. Class 1
-sends files of 6.5 kB at ten times E1's rate, and its share is 0.3: with E1's own files and its
-margin of 0.02, equation (2) is too small at 1 s. The bound of theorem 3 is only drawn, because at
-10 s it is 2e-6.
+index 2.5, the tails need probabilities far below 1e-4. Equation (2) with theorem 4 reads `P[W_1 >
+x] = rho_2 / (1 - rho_1 - rho_2) P[S_2^r > y]` with `y = x (phi_2 - rho_2) / (rho_1 - phi_1)`. The
+tail of `S_2^r` is computed from the files of the run. The tail of the distribution itself would
+need runs of 10^7 s at index 1.4. Class 1 sends files of 6.5 kB at ten times E1's rate, and its
+share is 0.3. With E1's own files and its margin of 0.02, equation (2) is too small at 1 s. The
+bound of theorem 3 is only drawn, because at 10 s it is 2e-6.
 """
 
 from typing import Any
@@ -36,7 +35,7 @@ TAILS = (1e-2, 1e-3, 1e-4)
 """Probabilities at which tails are compared."""
 
 SMALLER = 10
-"""Factor by which files of class 1 are smaller, and more frequent, for equation (2)."""
+"""For equation (2), files of class 1 are this many times smaller, and more frequent."""
 
 SHARE, GPS_SECONDS, POINTS = 0.3, 50_000, (1.0, 2.0, 3.0)
 """The share phi_1, the length of a run in seconds, and the workloads x for equation (2)."""
@@ -165,7 +164,7 @@ def gamma_value(runs: Table) -> Numbers:
 
 
 def bound(x: np.ndarray, start: float = 1.0) -> np.ndarray:
-    """Theorem 3 for E1: class 2 stays busy longer than x, and a file of class 1 is large.
+    """Theorem 3 for E1: P[class 2 is busy for longer than x, and a file of class 1 is large].
 
     Source: integrated TCP, equation (17), with the limit eps = 0 and `x0` = 1 s.
     """

@@ -1,18 +1,19 @@
-"""Weights of trunks: E1's load through two trunks that leave user connections end to end.
+"""Weights of trunks: two trunks carry E1's load, and user connections stay end to end.
 
 Source: ours; integrated TCP, sections 3 and 4, and trunking, section 4.
-Differs: see `_network.py`. Each site has a gateway, and so has the server. The clients'
-connections, with Vegas as elsewhere, go from client to server. The tunnel queue of a site has a
-queue for each flow and the size of E1's buffer. The weight `w` of a trunk is 1 to 10. In the cases
-"vegas" it is `theta` of the trunk's one management connection. In the cases "connections" the trunk
-has `M = round(w)` management connections. VMSS is one packet of 1,040 B. The router is
-`trunk-fifo`, with the capacity that equation 2 of trunking gives for 16 connections of each trunk.
+Differs: see `_network.py`. Each site has a gateway, and so has the server. The clients' connections
+go from client to server, with Vegas. The tunnel queue of a site (where user packets wait for the
+trunk) has a queue for each flow and the size of E1's buffer. The weight `w` of a trunk is 1 to 10.
+In the cases "vegas" it is `theta` of the trunk's one management connection. In the cases
+"connections" the trunk has `M = round(w)` management connections. VMSS is one packet of 1,040 B.
+The router is `trunk-fifo`, with the capacity that equation 2 of trunking gives for 16 connections
+of each trunk.
 
 "fixed" weights are 10. Adjusters begin with weight 10, and their rounds have 60 samples, because
-runs last only 2,000 s. "aggregates" are the connections of `_network.py`, which carry the files of
-ended connections over the same bottleneck with the same arrivals. "separate" has no gateways.
+runs last only 2,000 s. "aggregates" are the aggregate connections of `_network.py`, which carry the
+same files over the same bottleneck. "separate" has no gateways.
 
-The cases "beside" add one greedy NewReno connection. The router is then the RED of
+The cases "beside" add one greedy NewReno connection, the rival. The router is then the RED of
 `trunking/friendly`, which drops all packets alike. Users have NewReno as well: Vegas would back off
 from the queue of the rival, and the trunks would have no load. A trunk of weight w counts as w
 connections, so the fair share of the rival is `1 / (1 + w_1 + w_2)` of the link. The rival may have
@@ -42,13 +43,16 @@ SECONDS, SAMPLES = 2_000, 60
 """Length of a run in seconds, and samples in a round of 30 s."""
 
 BESIDE_SECONDS = 500
-"""Length in seconds of a run beside one TCP connection, whose rate soon settles."""
+"""Length in seconds of a run beside one TCP connection.
+
+The rate of this connection soon settles.
+"""
 
 VMSS = PACKET + HEADER
 """Bytes of user packets for each management packet."""
 
 SIZED_FOR = 16
-"""Number of management connections per trunk that the router's capacity allows for."""
+"""The router's capacity is sized for this number of management connections per trunk."""
 
 LAWS = ("fixed", "measured", "proportional")
 

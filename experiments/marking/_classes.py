@@ -2,8 +2,8 @@
 
 Source: marking, section 5.2.
 Differs: see `_network.py`. The fractions in the paper's table of guarantees are unreadable. Runs
-use 1/2 and 1/4; claims judge the runs with 1/2. The paper prints no packet length; packets have 500
-B here.
+use 1/2 and 1/4; claims judge the runs with 1/2. The paper prints no packet length; here packets
+have 500 B.
 """
 
 from typing import Any
@@ -40,8 +40,8 @@ REGULATION: dict[str, dict[str, Any]] = {
     "one round": {"marking": {**HEURISTIC, "rounds": "next"}},
     "coverage": {"marking": "coverage"},
 }
-"""Fields of `[gateway]`: the paper's (a) JoBS alone, (b) regulated, (b) with one projected round,
-and our coverage marking."""
+"""Fields of `[gateway]`: the paper's (a) JoBS alone, (b) JoBS with marking, (b) with one projected
+round, and our coverage marking."""
 
 RATE_WINDOW = 0.5
 """Length in seconds of the windows over which rates and delays are measured."""
@@ -88,7 +88,7 @@ def network(
 
 
 def of_class(run: Result, each: int, what: str) -> list[np.ndarray]:
-    """A column of the probe `passage`: of the greedy and of the on-off flows of a class."""
+    """A column of the probe `passage`, for the greedy and for the on-off flows of a class."""
     series = run["passage edge up"]
     return [series[f"{kind}{each}_{what}"].astype(float) for kind in ("greedy", "bursts")]
 
@@ -110,7 +110,7 @@ def rates(run: Result, each: int) -> np.ndarray:
 def delays(run: Result, each: int) -> np.ndarray:
     """Mean delay of a class in each window of 0.5 s; NaN if its queue was empty at a sample.
 
-    The mean weighs greedy and on-off flows by their packets.
+    The mean is weighted by the packets of greedy and of on-off flows.
     """
     every, first = round(RATE_WINDOW / STEP), round(WARMUP / STEP)
     packets = [np.diff(it[first:]) for it in of_class(run, each, "departed_packets")]
@@ -126,9 +126,9 @@ def delays(run: Result, each: int) -> np.ndarray:
 
 
 def briefly(run: Result, each: int) -> float:
-    """Delay ratio of the next class to this one, over samples with both queues backlogged.
+    """Delay ratio of the next class to this class, over samples with both queues backlogged.
 
-    Classes with regulation hardly ever have a queue during a whole window of 0.5 s.
+    With a marking, classes hardly ever have a queue during a whole window of 0.5 s.
     """
     first = round(WARMUP / STEP)
     both, means = np.array(True), []

@@ -2,10 +2,10 @@
 
 Source: marking, section 5.
 Differs: the router is the gateway, whose link sends two frames of 1,514 B at once after a pause.
-Senders have profile `ns2-2003`: NewReno, an ACK for each segment, least window one segment. Packets
-have 500 B from the IP header on, 40 B of them headers. Half of a flow's delay is on its sender's
-link, half on its receiver's. The paper does not say when an off period begins; here it begins when
-the burst is acknowledged.
+Senders have profile `ns2-2003`: NewReno, an ACK for each segment, and a least window of one
+segment. Packets have 500 B from the IP header on, and 40 B of them are headers. Half of a flow's
+delay is on its sender's link, half on its receiver's. The paper does not say when an off period
+begins; here it begins when the burst is acknowledged.
 """
 
 from collections.abc import Mapping, Sequence
@@ -97,7 +97,10 @@ def flows(net: Scenario, name: str, kind: str, rtts: Sequence[float], **fields: 
 
 
 def uniform(seed: int, what: str, count: int, least: float, most: float) -> list[float]:
-    """Random numbers for ``what``. They are the same for all algorithms, so that runs compare."""
+    """Random numbers for ``what``.
+
+    All algorithms get the same numbers, so that runs can be compared.
+    """
     chance = Random(f"{seed} {what}")
     return [chance.uniform(least, most) for _ in range(count)]
 

@@ -1,13 +1,14 @@
 """With predictive marking, a bottleneck that 240 flows share drops no packet and has a short queue.
 
 Source: marking, section 5.1, figures 3, 4 and 5.
-Differs: see `_network.py`. A seventh algorithm, `coverage`, is ours. For each flow, the paper
-predicts one round (the packets of one round trip) until the last flow's next round begins. Flows
-with short round trips send several rounds in this time. `reference` and `heuristic` count all of
-them here; with one round they lose packets, which two claims show. In the figure, goodput is the
-payload that applications received, in packets of 500 B; data after a lost packet counts when the
-loss is repaired. Claims compare throughput and goodput by the number of packets that arrive twice:
-retransmitted packets minus dropped ones. Markings have the same buffer of 150,000 B as Drop-Tail.
+Differs: see `_network.py`. A seventh algorithm, `coverage`, is ours. The packets of one round trip
+of a flow are a round. For each flow, the paper predicts one round, until the last flow's next round
+begins. Flows with short round trips send several rounds in this time. `reference` and `heuristic`
+count all of them here. With one round they lose packets, which two claims show. In the figure,
+goodput is the payload that applications received, in packets of 500 B; data after a lost packet
+counts when the loss is repaired. Claims compare throughput and goodput by the number of packets
+that arrive twice: retransmitted packets minus dropped ones. Markings have the same buffer of
+150,000 B as Drop-Tail.
 """
 
 from typing import Any
@@ -71,7 +72,7 @@ LITERAL = {
     "reference, one round": reference(rounds=1),
     "heuristic, one round": {"queue": FIFO, "marking": {**HEURISTIC, "rounds": "next"}},
 }
-"""Algorithms that predict one round for each flow as in the paper, even with a short round trip."""
+"""Algorithms that predict one round for each flow, as in the paper, even for a short round trip."""
 
 SWEPT = {
     **{f"reference, K = {k}": reference(k=k) for k in (30, 100)},
@@ -154,7 +155,7 @@ def measure(seed: int, case: str) -> dict[str, float]:
 
 
 def of(runs: Table, case: str, column: str) -> np.ndarray:
-    """A column of one case; one number per seed."""
+    """A column of one case, with one number per seed."""
     values: np.ndarray = runs.where(case=case)[column]
     return values
 

@@ -1,12 +1,12 @@
 """Marking keeps the guarantees of four classes, some of which JoBS alone has to break.
 
 Source: marking, section 5.2, figures 6, 7 and 8.
-Differs: see `_network.py` and `_classes.py`. (a) is JoBS alone, (b) JoBS with the heuristic. JoBS
-is the authors' scheduler with a repaired search for the class that loses a packet; `make validate`
-compares it with theirs. `coverage` instead of the heuristic is ours. Figure 7 shows the loss of the
-current busy period. A delay ratio of (a) is a median over those windows of 0.5 s in which both
-classes have a queue all the time. (b) has no such windows. Its ratios use samples that are 50 ms
-apart, where both classes have a queue at two successive samples.
+Differs: see `_network.py` and `_classes.py`. (a) is the scheduler JoBS alone, (b) JoBS with the
+heuristic marking. JoBS is the authors' scheduler with a repaired search for the class that loses a
+packet; `make validate` compares it with theirs. `coverage` instead of the heuristic is ours. Figure
+7 shows the loss of the current busy period. A delay ratio of (a) is a median over those windows of
+0.5 s in which both classes have a queue all the time. (b) has no such windows. Its ratios use
+samples that are 50 ms apart, where both classes have a queue at two successive samples.
 """
 
 from typing import Any
@@ -41,7 +41,7 @@ def measure(seed: int, regulation: str, factor: str) -> dict[str, float]:
 
 
 def of(runs: Table, regulation: str, column: str, factor: str = JUDGED) -> np.ndarray:
-    """A column of one algorithm; one number per seed."""
+    """A column of one algorithm, with one number per seed."""
     values: np.ndarray = runs.where(regulation=regulation, factor=factor)[column]
     return values
 
@@ -88,10 +88,10 @@ TRAFFIC = (
     "samples, so the link serves all packets that arrive"
 )
 CAUTIOUS = (
-    "the tracker `paper` takes a gap within a round for the end of the round. Its round-trip times "
-    "are then too short, and the marking predicts too much traffic: all queues are empty at 40 % "
-    "of the samples. With the tracker `two-way` the link is full, but 3 % of class 1 are late, as "
-    "with `coverage` (seed 1001)"
+    "the tracker `paper` mistakes a gap within a round for the end of the round. Its round-trip "
+    "times are then too short, and the marking predicts too much traffic: all queues are empty at "
+    "40 % of the samples. With the tracker `two-way` the link is full, but 3 % of class 1 are "
+    "late, as with `coverage` (seed 1001)"
 )
 ARRIVALS = (
     'with the authors\' `output = "arrivals"`, packets of class 1 become late while the class '
@@ -207,7 +207,7 @@ def dropped_coverage(runs: Table) -> Numbers:
 
 
 def claim_context(name: str, text: str, regulation: str, column: str) -> None:
-    """Shows a number for comparison with ns-2."""
+    """Shows a number for comparison with ns-2, as context."""
 
     def number(runs: Table) -> Numbers:
         return of(runs, regulation, column)

@@ -1,9 +1,11 @@
 """The predicted packets of a flow's next round, compared with the packets that then arrive.
 
-Source: marking, section 2.1, figure 1, equations (4) to (6) and (9); docs/ledger.md, A004-11.
+Source: marking, section 2.1, figure 1, equations (4) to (6) and (9); docs/ledger.md, A004-11 (error
+of predicted arrivals).
 Differs: see `_network.py`. The paper's figure is a drawing; this one is measured. The tracker
-`paper` predicts a round at the end of the round before. The flows are one greedy flow of 100 ms, or
-the 60 greedy flows of experiment 1, on the link of experiment 1 with `reference`.
+`paper` predicts a round at the end of the previous round. There is one greedy flow of 100 ms, or
+there are the 60 greedy flows of experiment 1, on the link of experiment 1 with the marking
+`reference`.
 """
 
 from collections.abc import Callable
@@ -41,7 +43,7 @@ def network(count: int, seed: int, **times: Any) -> Scenario:
 def rounds(run: Result) -> dict[str, np.ndarray]:
     """The rounds after the warm-up: arrived bytes, predicted bytes, and starts in seconds.
 
-    ``late`` is the start minus the predicted start, over the time since the start before.
+    ``late`` is the start minus the predicted start, divided by the time since the previous start.
     """
     table = run["rounds edge up"]
     columns: dict[str, list[np.ndarray]] = {"arrived": [], "projected": [], "late": [], "began": []}
@@ -88,7 +90,7 @@ def measure(seed: int, flows: int) -> dict[str, float]:
 WHY = {
     1: (
         "the packets of a flow that fills the link alone are evenly spaced, so no gap ends a "
-        "round. The tracker then takes packets beyond the expected ones for new rounds, and "
+        "round. The tracker then mistakes packets beyond the expected ones for new rounds, and "
         "its round-trip time shrinks. `two-way` uses the ACKs and finds the rounds "
         "(docs/understand/marking.md)"
     ),

@@ -16,9 +16,9 @@ Differs: see `_network.py`. The network of experiment 1 has 240 flows. A network
 
 Coverage is the fraction of the bytes that belong to tracked flows. Rho is 1 / coverage. The
 heuristic predicts the bytes of the tracked flows, and multiplies them by rho to account for the
-other flows. A false positive is a flow that is tracked, but sent less than M in the interval in
-which the filter selected it; the simulator knows the bytes of each flow. Coverage, rho and the
-fraction of false positives are means over the intervals after the warm-up.
+other flows. A false positive is a tracked flow that sent less than M in the interval in which the
+filter selected it; the simulator knows the bytes of each flow. Coverage, rho and the fraction of
+false positives are means over the intervals after the warm-up.
 """
 
 from typing import Any
@@ -122,7 +122,7 @@ def selected(run: Result, warmup: float) -> dict[str, float]:
 
 
 def of(runs: Table, case: str, column: str) -> np.ndarray:
-    """A column of one case; one number per seed."""
+    """A column of one case, with one number per seed."""
     values: np.ndarray = runs.where(case=case)[column]
     return values
 
@@ -164,11 +164,11 @@ FIGURES = {
     "rho": "rho",
     "false": "fraction of the tracked flows that are false positives",
 }
-"""Columns for which each filter has a claim, and the words for them."""
+"""Columns for which each filter has a claim, and their descriptions."""
 
 
 def claim(name: str, count: int, column: str, what: str, **judged: Any) -> None:
-    """Adds a claim about one quality of a filter. Without bounds its kind is context."""
+    """Adds a claim about one quality of a filter. Without bounds, its kind is context."""
     case = name if count == FEW else f"{name}, {count} flows"
 
     def number(runs: Table) -> Numbers:
@@ -201,7 +201,7 @@ for each, flows_of_it in CASES.values():
 
 @filters.claim("A004-12", "flows above the threshold that a filter missed, all cases", at_most=0)
 def missed(runs: Table) -> Numbers:
-    # Left out is `coverage`: it can track at most 4,096 flows, so it misses flows when more are
+    # `coverage` is left out. It can track at most 4,096 flows, so it misses flows when more are
     # above its threshold.
     cases = [case for case, (name, _) in CASES.items() if not name.startswith("coverage")]
     total: np.ndarray = np.sum([of(runs, case, "missed") for case in cases], axis=0)

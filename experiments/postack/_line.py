@@ -1,4 +1,4 @@
-"""A home's access line: a provider's buffer, and a gateway with 95 % of the line's rate after it.
+"""A home's access line with a provider's buffer, and a gateway that sends at 95 % of its rate.
 
 Source: postack; docs/ledger.md, R001-10 (placement D: the gateway is downstream of the bottleneck).
 The gateway's `rate` is a little below the line's rate, and one policy with this rate holds the ACKs

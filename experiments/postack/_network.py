@@ -1,9 +1,9 @@
 """Senders and receivers 52 ms apart, and a gateway between them with a policy of 10 Mbit/s.
 
-Source: postack; docs/ledger.md, A001-1 to A001-10.
+Source: postack; docs/ledger.md, A001-1 to A001-10 (the expectations of the paper).
 Differs: only the paper's abstract is available, and it prints no parameters. The parameters are
-ours: 10 Mbit/s, 52 ms, four flows, windows of 64 KiB or without a limit. Hosts are like Linux
-6. ACK control has three release rules: "gate" (the default, also P3), "bucket" (P1) and
+ours: 10 Mbit/s, 52 ms, four flows, windows of 64 KiB or without a limit. Hosts are like Linux 6.
+ACK control has three release rules: "gate" (the default, also P3), "bucket" (P1) and
 "virtual-queue" (P2). The baseline is "none", a queue for each flow (`per-flow`, deficit round
 robin) that holds 8 MiB per flow, so that it never drops. Runs take 40 s, of which 30 s count.
 """
@@ -56,12 +56,12 @@ def network(
     Hosts ``l0``, ``l1``, … are on the LAN side, and ``w0``, ``w1``, … on the WAN side.
 
     Args:
-        ack_control: a name of :data:`ACK_CONTROLS`, or the fields of one.
+        ack_control: a name of :data:`ACK_CONTROLS`, or the fields of an ACK control.
         way: direction of the data, ``"up"`` or ``"down"``.
         window: receive window of all hosts; None for no limit.
         loss: fraction of the data that the link on the WAN side loses.
         tcp: settings of all hosts.
-        policy: fields of the policy, in place of its own.
+        policy: fields that replace fields of the policy.
         file: policy file to use instead.
         flows: number of pairs of hosts.
         duration: length of the run.
@@ -101,7 +101,7 @@ def network(
 
 
 def rules(ack_control: str | Mapping[str, Any], way: str, **fields: Any) -> dict[str, Any]:
-    """The policy, with an ACK control of :data:`ACK_CONTROLS` or with other fields of one."""
+    """The policy, with an ACK control of :data:`ACK_CONTROLS` or with its fields."""
     spec = ACK_CONTROLS[ack_control] if isinstance(ack_control, str) else ack_control
     policy: dict[str, Any] = {
         "name": "all",

@@ -5,8 +5,8 @@ data.
 Differs: see `_line.py`. The ledger has no numbers for this. One download has 400 kB or 1 MB, on
 lines of 25 and 50 Mbit/s, with round trips of 40 and 100 ms. It is the first download, or it
 follows four seconds after another one: 3 MB from a server 1 ms away. Times are divided by those of
-the same policy without ACK control, with the same seed. The bound of 1.02 is a goal, set before any
-repair.
+the same policy without ACK control, with the same seed. The bound of 1.02 is a goal, set before the
+code was changed to reach it.
 """
 
 from typing import Any

@@ -3,8 +3,8 @@
 Source: postack; docs/ledger.md, A001-4 (no throughput is lost), for traffic that comes and goes.
 Differs: see `_network.py`. The ledger has endless transfers only. Here fifty senders answer
 requests beside four endless transfers. An answer has 10 kB on average, and the next request follows
-0.8 s after it. Answers use about half of the rate, or more if they take less time. Connections are
-``kept``, or ``ended`` after each answer. Windows have no limit.
+0.8 s after the answer. Answers use about half of the rate, or more if they take less time.
+Connections are ``kept``, or ``ended`` after each answer. Windows have no limit.
 """
 
 from typing import Any
@@ -43,7 +43,7 @@ def measure(seed: int, ack_control: str, cell: str) -> dict[str, float]:
 
 
 def over_queue(runs: Table, column: str) -> np.ndarray:
-    """A column with ACKs held over the same column with a queue for each flow; one row per case."""
+    """A column with ACKs held over the same with a queue for each flow; one row per case."""
     cells = [runs.where(cell=cell) for cell in CELLS]
     ratios = [
         it.where(ack_control="gate")[column] / it.where(ack_control="none")[column] for it in cells

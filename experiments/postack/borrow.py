@@ -1,10 +1,11 @@
 """When a class borrows rate or returns it, its senders follow, and the queue stays small.
 
-Source: postack; docs/ledger.md, R001-9 (the gate needs no estimate of any rate) and A001-6.
-Differs: see `_network.py`. The link has 10 Mbit/s and two classes, each with a guarantee of half
-and a limit of the whole rate. One has TCP; the other has UDP of 12 Mbit/s from 15 s to 25 s. The
-policy of TCP has the rate of the link, so that the class limits TCP. Data waits at the class, or,
-with ACK control, does not.
+Source: postack; docs/ledger.md, R001-9 (the gate needs no estimate of any rate) and A001-6 (new
+rates within 200 ms and three near round trips).
+Differs: see `_network.py`. The link has 10 Mbit/s and two classes, each with a guarantee of half of
+the rate and a limit of the whole rate. One class has TCP. The other has UDP of 12 Mbit/s from 15 s
+to 25 s. The policy of TCP has the rate of the link, so that the class limits TCP. Without ACK
+control, data waits at the class.
 """
 
 from typing import Any
@@ -85,9 +86,9 @@ LAG = 0.2 + 3 * 0.0002 + 0.026
 
 
 def settles(time: np.ndarray, rate: np.ndarray, since: float, level: float) -> float:
-    """Seconds until the mean rate of 150 ms is within a tenth of its new level.
+    """Seconds until the mean rate of 150 ms is within a tenth of ``level``.
 
-    If it never is, the rest of the run.
+    Returns the length of the rest of the run if this never happens.
     """
     after = time > since
     near = np.abs(np.convolve(rate, np.ones(3) / 3, "same") / level - 1) < 0.1

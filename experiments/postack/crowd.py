@@ -1,10 +1,10 @@
-"""With ACKs held, senders get the rates of a per-flow queue for any number, rate and distance.
+"""With ACKs held, senders get the rates of a per-flow queue, for any number, rate and distance.
 
-Source: postack; docs/ledger.md, A001-1, A001-2 and A001-4.
+Source: postack; docs/ledger.md, A001-1 (rate), A001-2 (buffer) and A001-4 (goodput).
 Differs: see `_network.py`. The cases have 2 and 10 Mbit/s, 10 to 300 ms, 1 to 100 flows and jitter
 of up to 10 ms. Losses and jitter are on the WAN side of the gateway. With windows of 64 KiB, 100
-flows fill a queue for each flow, but one flow of 52 ms hardly does. The cases `few` have two greedy
-flows with unlimited windows, beside fifty flows that send 500 bytes five times a second.
+flows fill a queue for each flow, but one flow of 52 ms hardly fills it. The cases `few` have two
+greedy flows with unlimited windows, beside fifty flows that send 500 bytes five times a second.
 """
 
 from collections.abc import Callable, Iterable

@@ -12,8 +12,9 @@ is the bottleneck, with a round trip of 40 ms to the receivers. Hosts are like L
 - `class`: four uploads in a class with a guarantee of 4 of 20 Mbit/s. UDP in a class of higher
   priority offers more than the link, so the uploads get their guarantee and no more.
 
-The bounds are goals, set before any repair: for a ping three frames on average (the least target),
-and four for the 99th percentile; for data in the class 30 ms on average.
+The bounds are goals, set before the code was changed to reach them: for a ping three frames on
+average (the least target), and four for the 99th percentile; for data in the class 30 ms on
+average.
 """
 
 from typing import Any
@@ -47,7 +48,7 @@ TAKES: dict[str, Any] = {
         "initial_window": 20, "receive_window": "4 MiB",
     },
 }  # fmt: skip
-"""The application reads a whole chunk at once, which then is acknowledged with one ACK."""
+"""The application reads a whole chunk at once. One ACK then acknowledges the chunk."""
 
 CHARGED = (
     "the gateway charges an ACK with the segments that it acknowledges, not with the step of the "

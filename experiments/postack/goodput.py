@@ -1,9 +1,10 @@
 """Holding ACKs costs no goodput, and shares it as fairly as a queue for each flow.
 
-Source: postack, abstract ("emulates per-flow queuing"); docs/ledger.md, A001-1 and A001-4.
+Source: postack, abstract ("emulates per-flow queuing"); docs/ledger.md, A001-1 (rate) and A001-4
+(goodput).
 Differs: see `_network.py`. Goodput must be within 1 % of that of a queue for each flow, which is
-stricter than the 3 % of A001-4. Data goes up, through the queue of the policy, or down; there it
-reaches the gateway after the path, and the ACKs go up.
+stricter than the 3 % of A001-4. Data goes up, through the queue of the policy, or down. Downward
+data has already crossed the path when it reaches the gateway, and its ACKs go up.
 """
 
 from typing import Any
@@ -68,12 +69,12 @@ def up_virtual(runs: Table) -> Numbers:
     return ratio(runs, "up", "64 KiB", "virtual-queue")
 
 
-TOLD = ["none", "gate", "tcr"]
+CONTROLS = ["none", "gate", "tcr"]
 """ACK controls of A001-1: none with a queue for each flow, ACKs held, and TCR."""
 
 
 def every(runs: Table, column: str, ack_control: str) -> list[np.ndarray]:
-    """A column for each direction and window; one number per seed."""
+    """A column for each direction and window, with one number per seed."""
     return [
         runs.where(ack_control=ack_control, way=way, window=it)[column]
         for way in WAYS
@@ -98,7 +99,7 @@ def claim_share(ack_control: str, name: str) -> None:
     goodput.claim("A001-1", f"{where}: Jain index, worst case", at_least=0.98)(jain)
 
 
-for ack_control, name in zip(TOLD, ("a queue for each flow", "gate", "TCR"), strict=True):
+for ack_control, name in zip(CONTROLS, ("a queue for each flow", "gate", "TCR"), strict=True):
     claim_share(ack_control, name)
 
 

@@ -1,7 +1,7 @@
 """Held ACKs keep downloads at their rate if the bottleneck is upstream of the gateway.
 
-Source: postack; docs/ledger.md, R001-10 (placement D) and A001-5; `tidegate demo` shows the same
-with real hosts.
+Source: postack; docs/ledger.md, R001-10 (placement D: the gateway is downstream of the bottleneck)
+and A001-5 (a ping beside downloads); `tidegate demo` shows the same with real hosts.
 Differs: the ledger has no numbers for this. Four clients request endless downloads from servers
 with round trips of 50, 300, 300 and 600 ms. The downloads share the provider's 8 Mbit/s with one
 buffer of 256 KiB. The gateway downstream of it has a policy of 7.6 Mbit/s. A ping of 64 bytes in

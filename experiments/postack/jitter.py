@@ -1,9 +1,9 @@
 """Even if the delay to the senders varies, the gate requests as much data as the rate carries.
 
-Source: postack; docs/ledger.md, R001-9 (the gate) and A001-4.
+Source: postack; docs/ledger.md, R001-9 (the gate) and A001-4 (goodput).
 Differs: in the ledger the path to the senders has a constant delay, and the gate requests the data
-that the rate carries in the shortest round trip. Here each ACK on its 0.1 ms link to the sender
-gets a random delay. Eight senders are 10 ms from their receivers and have unlimited windows. Runs
+that the rate carries in the shortest round trip. Here each ACK gets a random delay on its 0.1 ms
+link to the sender. Eight senders are 10 ms from their receivers and have unlimited windows. Runs
 take 12 s, of which 8 s count.
 """
 
@@ -26,7 +26,10 @@ JITTER = [0, 300, 1_000, 3_000]
 """Greatest random delay of an ACK on its link to the sender, in microseconds."""
 
 MOST = 1_000
-"""Claims hold up to this jitter, in microseconds. More jitter is shown only, or has a `why`."""
+"""Claims must hold up to this jitter, in microseconds.
+
+For more jitter, results are only shown, or their claim has a `why`.
+"""
 
 
 @jitter.run(ack_control=["none", "gate"], mbps=list(RATES), varies=JITTER)

@@ -6,7 +6,7 @@ Differs: see `_line.py`. The ledger has no numbers for this. 1, 4 and 32 downloa
 round trip of 1 ms to 1 s, and windows of 64 MiB. Runs last 60 s, and 120 s with a round trip of one
 second. Rates count in the last 40 s; packets dropped by the provider or the gateway count in the
 whole run. Both rules have the same seeds. A claim judges the worst of the three numbers of
-downloads. The bounds are goals, set before any repair.
+downloads. The bounds are goals, set before the code was changed to reach them.
 """
 
 from collections.abc import Callable

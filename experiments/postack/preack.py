@@ -1,14 +1,14 @@
-"""A relay that acknowledges early keeps the rate filled, despite losses on the path after it.
+"""A relay that acknowledges early keeps the rate filled, despite losses beyond the relay.
 
 Source: postack; docs/ledger.md, R001-21 (PreAck).
 Differs: see `_network.py`. `Kind::Relay` in `crates/sim/src/scenario/traffic.rs` lists the
 differences between a relay and PreAck. Relays are next to the gateway, on its WAN side. The gateway
 limits the senders to the rate; packets are lost between relays and receivers. A relay buffers 64
 KiB of a flow in addition to a receive window of 64 KiB. At the end of the warm-up it can hold 1.5 %
-of the measured bytes. It forwards data with Reno like the senders, or with BBR, which does not take
-every loss for congestion. Runs without a warm-up count the acknowledged bytes that never arrive.
-The paper's gain of 45 % names neither losses nor a sender, so each loss rate and both senders have
-a claim.
+of the measured bytes. It forwards data with Reno like the senders, or with BBR, which does not
+reduce its rate at every loss. Runs without a warm-up count the acknowledged bytes that never
+arrive. The paper prints a gain of 45 %, but neither the losses nor the senders. So each loss rate
+and both senders have a claim.
 """
 
 from typing import Any
@@ -57,18 +57,18 @@ def measure(seed: int, senders: str, loss: float) -> dict[str, float]:
     last = "onward" if onward else "bulk"
     run = scenario(ack_control, onward, loss).run(seed)
     whole = scenario(ack_control, onward, loss, warmup="0 s").run(seed).flows
-    told = whole.where(group="bulk")["acknowledged_bytes"].astype(float)
+    acknowledged = whole.where(group="bulk")["acknowledged_bytes"].astype(float)
     there = whole.where(group=last)["goodput_bytes"].astype(float)
     return {
         "goodput": run.groups.where(group=last)["goodput_bps"][0],
-        "nowhere": float(np.maximum(told - there, 0).mean()),
+        "nowhere": float(np.maximum(acknowledged - there, 0).mean()),
     }
 
 
 RENO_TOO = (
-    "the relay sends with Reno too, and losses keep its window small. A relay only spares it the "
-    "path between sender and relay, which is short here. With BBR at the relay the paper's gain is "
-    "reached from 2 % on (`#two-bbr`, `#five-bbr`)"
+    "the relay sends with Reno too, and losses keep its window small. A relay only removes the "
+    "part of the path between sender and relay, which is short here. With BBR at the relay the "
+    "paper's gain is reached from 2 % on (`#two-bbr`, `#five-bbr`)"
 )
 FULL = (
     "at 1 % TCR alone has more than 1/1.45 of the rate (`loss`), so even the whole rate would be "

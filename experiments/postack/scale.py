@@ -3,9 +3,9 @@
 Source: postack; docs/ledger.md, A001-9 (processor time per packet within 30 % from few flows to
 10,000).
 Differs: callgrind counts instructions of the gateway without its ports, which are the same on a
-busy machine. That one core forwards 750 Mbit/s is measured on live ports. Two segments of each flow
-circulate at 2 Gbit/s, and the gate holds the ACKs of the rest. The number of instructions is the
-same with every seed, so one seed is run.
+busy machine. Another benchmark measures on live ports whether one core forwards 750 Mbit/s. Two
+segments of each flow are in flight at 2 Gbit/s, or the gate holds their ACKs. The number of
+instructions is the same with every seed, so one seed is run.
 """
 
 from typing import Any

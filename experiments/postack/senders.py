@@ -1,6 +1,6 @@
 """With held ACKs, no kind of TCP sender stalls or times out.
 
-Source: postack; docs/ledger.md, A001-7 and A001-10.
+Source: postack; docs/ledger.md, A001-7 (compatibility) and A001-10 (ten sessions at 20 kbit/s).
 Differs: see `_network.py`. Senders are the simulator's Linux TCP with one changed setting at a
 time. There is no loss, so every timeout is the gateway's fault. Windows are 64 KiB, or 48 kB with a
 given window scale or none. The class of 20 kbit/s has ten flows, a warm-up of one minute and five
@@ -64,7 +64,7 @@ def measure(seed: int, ack_control: str, sender: str) -> dict[str, float]:
 
 
 def every(runs: Table, column: str, ack_control: str = "gate") -> list[np.ndarray]:
-    """A column for each kind of sender; one number per seed."""
+    """A column for each kind of sender, with one number per seed."""
     return [runs.where(ack_control=ack_control, sender=kind)[column] for kind in KINDS]
 
 

@@ -1,4 +1,4 @@
-"""UDP in the same class neither closes the gate nor is starved.
+"""UDP in the same class gets its share, and TCP keeps its own.
 
 Source: postack; docs/ledger.md, R001-9 (non-TCP has a queue of its own and does not close the
 gate).

@@ -1,8 +1,8 @@
 """Two trunks full of UDP packets share a link of 10 Mbit/s.
 
 Source: trunking, section 7.1, figure 3 (experiment TT1).
-Differs: the paper gives its 10 Mbit/s Ethernet 1200 KB/s; the bottleneck here carries exactly these
-9.6 Mbit/s, counted from the IP header on. The paper does not print the length of management
+Differs: in the paper, the 10 Mbit/s Ethernet carries 1200 KB/s. The bottleneck here carries exactly
+these 9.6 Mbit/s, counted from the IP header on. The paper does not print the length of management
 packets; they have 52 bytes here (TCP with timestamps), and its buffer size requires 49.6. They are
 TCP as in the RFCs: NewReno without SACK. The receiver's window is 64 KiB of the virtual stream, as
 in systems of that time. The router's "simple RED-like scheme" is not printed either. Our
@@ -22,7 +22,8 @@ RATE = 1_200_000
 BOTTLENECK_RATE = "9.6 Mbit/s"
 
 ALPHA, MANAGEMENT = 8, 52
-"""Alpha, the number of management packets per connection that may wait, and their length, bytes."""
+"""Alpha, the number of management packets per connection that may wait; and their length in
+bytes."""
 
 CONNECTIONS = 4
 """Number of connections of each trunk."""
@@ -47,7 +48,10 @@ def required_buffer(
     management: int = MANAGEMENT,
     alpha: int = ALPHA,
 ) -> int:
-    """Buffer in bytes by equation 2. Each VMSS stands for a trunk with this many connections."""
+    """Buffer in bytes by equation 2.
+
+    Each element of ``vmss`` belongs to a trunk with this many connections.
+    """
     each = [alpha * management + (alpha + 1) * size for size in vmss]
     return round(connections * sum(each) / (1 - guaranteed))
 
@@ -77,11 +81,11 @@ def network(
         duration: length of the run in seconds; flows stop 2 s earlier.
         sample: time between two samples.
         warmup: seconds that do not count.
-        early: the router drops like RED instead of by equation 1.
+        early: the router drops early, like RED, instead of by equation 1.
         spread: flows start at random in the first 0.2 s instead of 3 ms apart.
         alpha: alpha of equation 1.
         packet: length of user packets, bytes.
-        begins: packets at which the first slow start of a management connection ends; default 8.
+        begins: window in packets at which a management connection ends its first slow start.
     """
     net = Scenario(duration=f"{duration} s", warmup=f"{warmup} s", sample=sample, link_header="0 B")
     part = KB * sum(guarantee) / RATE
@@ -136,7 +140,7 @@ def reverse(trunk: dict[str, Any]) -> dict[str, Any]:
 
 
 def measured(run: Result) -> dict[str, float]:
-    """For each trunk the mean and least rate in KB/s, and the deviation over the mean."""
+    """For each trunk, the mean and least rate in KB/s, and the deviation divided by the mean."""
     row: dict[str, float] = {}
     for n, rate in enumerate(rates(run), 1):
         row |= {f"mean_{n}": rate.mean(), f"least_{n}": rate.min()}

@@ -1,12 +1,12 @@
 """Small transfers of 8 KB, each over its own connection, and the duration of a transfer.
 
 Source: trunking, sections 7.3 and 7.4 (experiments TT3 and TT4).
-Differs: hosts follow the paper's FreeBSD 2.2.8 where it is known. They have NewReno without SACK
-and a first window of one segment. ACKs are delayed by 100 ms on average (TT3) or 200 ms at most
-(TT4). Timeouts are at least a second. The paper does not print the number of simultaneous
-transfers. Throughput times mean delay gives 20 in figure 10 (a) and 21 in table 1 (a). Here a
-client begins its next transfer when its sender has received the last ACK of the previous one, half
-a round trip later.
+Differs: hosts behave like the paper's FreeBSD 2.2.8 where its behaviour is known. They have NewReno
+without SACK and a first window of one segment. ACKs are delayed by 100 ms on average (TT3) or 200
+ms at most (TT4). Timeouts are at least a second. The paper does not print the number of
+simultaneous transfers. Throughput times mean delay gives 20 in figure 10 (a) and 21 in table 1 (a).
+Here a client begins its next transfer when its sender has received the last ACK of the previous
+one, half a round trip later.
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ def measured(run: Result, seconds: float) -> dict[str, float]:
 
 
 def ratio(runs: Table, column: str, over: str, under: str) -> np.ndarray:
-    """A column in one case over the same column in another, for each seed."""
+    """A column in one case, divided by the same column in another case, for each seed."""
     return runs.where(case=over)[column] / runs.where(case=under)[column]
 
 

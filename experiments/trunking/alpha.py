@@ -1,4 +1,4 @@
-"""The paper's equation 2 sizes a router's buffer correctly for other alpha than eight packets.
+"""The paper's equation 2 also sizes a router's buffer for other alpha than eight packets.
 
 Source: trunking, section 5, equations 1 and 2. A trunk finds its rate by TCP connections of its
 gateways, which send small management packets; alpha is the number of these that may wait per

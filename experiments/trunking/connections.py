@@ -1,7 +1,7 @@
 """With several management connections the rate of a trunk is steadier than with one.
 
 Source: trunking, section 7.1, whose end mentions "much larger bandwidth variations" with one
-connection; docs/ledger.md, A003-4.
+connection; docs/ledger.md, A003-4 (variation with one connection).
 Differs: see `_network.py`. The paper shows no run with one connection.
 """
 

@@ -1,6 +1,6 @@
 """A trunk for each site protects small transfers from the greedy transfers of other sites.
 
-Source: trunking, section 7.3, experiment TT3, figure 10; docs/ledger.md, A003-6.
+Source: trunking, section 7.3, experiment TT3, figure 10; docs/ledger.md, A003-6 (web transfers).
 Differs: see `_web.py` and `_network.py`. The paper leaves some parameters open. They were chosen
 once, so that two cases come near the paper's numbers: the web alone (a), and the web beside ftp
 (b). The middle router is 35 ms from the clients. There are 22 clients, and each of two sites has 10
@@ -20,7 +20,7 @@ from ._web import BSD, measured, ratio, steps, transfers
 fig10 = Experiment(__file__)
 
 CASES = ["a", "b", "c"]
-"""The web alone; beside ftp; with a trunk for each site."""
+"""The web alone (a), the web beside ftp (b), and with a trunk for each site (c)."""
 
 SECONDS = 600
 SITES = (1, 2, 3)

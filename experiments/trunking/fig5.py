@@ -1,6 +1,7 @@
 """Trunks share the rate beyond the guarantees in proportion to their VMSS.
 
-Source: trunking, section 7.1, experiment TT1 (b), figure 5; docs/ledger.md, A003-1 and A003-2.
+Source: trunking, section 7.1, experiment TT1 (b), figure 5; docs/ledger.md, A003-1 (average rates)
+and A003-2 (rates of each second).
 Differs: see `_network.py`. The paper's prediction leaves out management packets, which take 1.2 %.
 """
 

@@ -1,13 +1,14 @@
 """Nested trunks share the rate of the trunk that carries them, on each level.
 
-Source: trunking, section 7.2, experiment TT2, figures 7 to 9; docs/ledger.md, A003-5.
+Source: trunking, section 7.2, experiment TT2, figures 7 to 9; docs/ledger.md, A003-5 (shares of
+nested trunks).
 Differs: see `_network.py` for trunks and rates. Each level-2 trunk has its own gateway, source and
 sink. Two level-2 trunks meet at the gateway of the level-1 trunk that carries both. The bottleneck
-has a delay of 10 ms, as in TT1; other links have next to none. The paper prints no delays. The
-tunnel queue of level-1 trunks is `trunk-fifo` with 100 packets; it drops management packets of
-level-2 trunks to slow them down, a mechanism that the paper does not specify. A second case gives
-it the size of the router's buffer. The router has four and a half times the buffer of equation 2:
-trunks begin one by one into an empty queue, and their slow start would overrun the buffer of
+has a delay of 10 ms, as in TT1; other links have almost no delay. The paper prints no delays. The
+tunnel queue of level-1 trunks is `trunk-fifo` with 100 packets. To slow down level-2 trunks, it
+drops their management packets, a mechanism that the paper does not specify. A second case gives it
+the size of the router's buffer. The router has four and a half times the buffer of equation 2. The
+trunks begin one by one into an empty queue, and their slow start would exceed the buffer of
 equation 2 (docs/understand/trunking.md). Shares are fractions of the rate of all level-2 trunks,
 because two levels of management packets take 6.5 % of the link here, and less in the paper. The
 paper shows rates over time. Here means over all seeds run from 5 s after an event to the next
@@ -50,7 +51,7 @@ ROOM = round(4.5 * required_buffer(CONNECTIONS, [VMSS] * 2, 0))
 
 
 def nested(tunnel: int = 100 * VMSS) -> Scenario:
-    """Level-1 trunk 1 carries level-2 trunks 1 and 2, trunk 2 carries 3 and 4.
+    """Level-1 trunk 1 carries the level-2 trunks 1 and 2, level-1 trunk 2 the others.
 
     ``tunnel`` is the size of the level-1 trunks' queues in bytes.
     """

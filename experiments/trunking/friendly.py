@@ -1,11 +1,12 @@
 """At a router that drops small and large packets alike, a trunk takes the rate of as many TCPs.
 
-Source: trunking, section 8 ("100% TCP-friendly"); docs/ledger.md, A003-8.
+Source: trunking, section 8 ("100% TCP-friendly"); docs/ledger.md, A003-8 (a trunk beside TCP).
 Differs: the paper makes no such experiment. A trunk full of UDP has a VMSS of one TCP segment. It
 shares 9.6 Mbit/s and 20 ms each way with as many TCP connections as it has management connections,
 all NewReno. The router is RED, or Drop-Tail by bytes, as in most simulators. Drop-Tail by bytes
 accepts a management packet of 52 bytes when the queue has no room for a user packet, so the trunk
-sees few losses. RED, PIE, CoDel and queues counted in packets drop management packets like others.
+loses few packets. RED, PIE, CoDel and queues counted in packets drop management packets like
+others.
 """
 
 from typing import Any

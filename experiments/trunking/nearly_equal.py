@@ -1,7 +1,7 @@
-"""VMSS of 1500 and 1499 bytes give equal rates: chance has more effect than their ratio.
+"""VMSS of 1500 and 1499 bytes give equal rates: chance has more effect than the ratio of VMSS.
 
 Source: trunking, section 4: VMSS of 1500 and 1499 give rates in the ratio of 100.0667 %. The paper
-prints "1.000667 %", which docs/ledger.md (R003-2) takes for a misprint.
+prints "1.000667 %", which docs/ledger.md (R003-2) treats as a misprint.
 Differs: see `_network.py`. The paper makes no such run; it derives the ratio from the formula.
 Trunks have no guarantees, runs take 400 s, and flows start at random in the first 0.2 s.
 """
@@ -55,8 +55,8 @@ def rates(runs: Table) -> Numbers:
 
 @nearly_equal.claim(
     "R003-2", "1500:1499: rates over 400 s, ratio minus 1, 10^-6", paper=BEYOND, within=0.2,
-    why="the ratio of a run of 400 s deviates by more than that (`#deviation`). To tell a ratio so "
-    "near to 1 from 1, some hundred thousand runs would be needed",
+    why="the ratio of a run of 400 s deviates by more than that (`#deviation`). Some hundred "
+    "thousand runs would be needed to distinguish a ratio so near to 1 from 1",
 )  # fmt: skip
 def exactly(runs: Table) -> Numbers:
     return (ratio(runs, "1500:1499") - 1) * 1e6

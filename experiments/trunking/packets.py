@@ -1,12 +1,12 @@
 """A router with a buffer counted in packets needs equation 2 in packets instead of bytes.
 
 Source: trunking, section 5, equation 2 in bytes, which the actual maximum exceeds by a few percent;
-docs/ledger.md, R003-6: a credit of VMSS bytes may arrive as VMSS / (length of the shortest user
-packet) packets, rounded up.
+docs/ledger.md, R003-6 (the buffer of a router). A credit of VMSS bytes may arrive as VMSS / (length
+of the shortest user packet) packets, rounded up.
 Differs: see `_network.py`. The paper's buffers are in bytes. Here the buffer has ample bytes, and
 the queued packets are counted every 5 ms. All user packets of a run have the same length: 1500, 500
-or 200 bytes. Trunks have no guarantees, because equation 2 expresses these as a fraction of the
-link in bytes.
+or 200 bytes. Trunks have no guarantees, because equation 2 expresses guarantees as a fraction of
+the link in bytes.
 """
 
 from typing import Any
@@ -47,7 +47,7 @@ def measure(seed: int, packet: int) -> dict[str, float]:
 
 
 def of(runs: Table, packet: int, needed: int | None = None) -> np.ndarray:
-    """The greatest queue in packets, over the number from the formula."""
+    """The greatest queue in packets, divided by the number from the formula."""
     return runs.where(packet=packet)["most"] / (needed or required_packets(packet))
 
 

@@ -1,7 +1,8 @@
-"""In front of a trunk, PostACK keeps the queue short and loses nothing; other queues delay or drop.
+"""At the entry of a trunk, PostACK keeps the queue short without loss. Other queues delay or drop.
 
-Source: trunking, section 6, for the FIFO that spares a flow which just lost a packet; postack,
-section 5, for ACKs held in place of data; docs/ledger.md, R003-7 and goal G4.
+Source: trunking, section 6, for the FIFO that protects a flow after a loss; postack, section 5, for
+ACKs held in place of data; docs/ledger.md, R003-7 (drops at the trunk sender) and goal G4 (no user
+packet lost in routers).
 Differs: see `_network.py`. The paper shows no such comparison, and does not combine trunks with ACK
 control of senders. Two sites share the link of figure 3 with one trunk each, without guarantees.
 Each site has four greedy TCP connections as in the RFCs. The FIFO holds 100 packets, as in the
@@ -85,7 +86,7 @@ def measure(seed: int, queue: str) -> dict[str, float]:
 
 
 def over(runs: Table, column: str, queue: str) -> np.ndarray:
-    """A column over the same column with the FIFO."""
+    """A column, divided by the same column with the FIFO."""
     return runs.where(queue=queue)[column] / runs.where(queue="fifo")[column]
 
 

@@ -1,15 +1,17 @@
 """Trunks protect small transfers from UDP on a ring with several bottlenecks.
 
-Source: trunking, section 7.4, experiment TT4, figures 11 and 12, table 1; docs/ledger.md, A003-7.
-Differs: see `_web.py` and `_network.py`. The ring of five routers has one direction; only then do
+Source: trunking, section 7.4, experiment TT4, figures 11 and 12, table 1; docs/ledger.md, A003-7
+(short transfers on a ring).
+Differs: see `_web.py` and `_network.py`. The ring of five routers has one direction. Only then do
 transfers from node 2 to node 1 meet all other traffic. The two greedy TCP connections of (d) use no
 trunk: the caption of figure 12 calls them external. Over links without delay 8 KB take a few
 milliseconds, not the paper's 452, so the paper's hosts must have added a delay. Two choices were
 made once. To come near table 1 (a) with its deviation and longest delay, node 1 has a delay of 20
 ms, varying by 10, and loses 0.2 % of all packets. To come near (b), hosts and edges send at 19
-Mbit/s, so that UDP in its 10 ms overruns the ring; the paper's sent "as many as possible", over
-links of 10 or 100 Mbit/s. (c) and (d) follow from these choices. The queue of 50 packets is 75 kB
-with at most 40 management packets, because equation 2 allows no more for two trunks.
+Mbit/s. UDP in its 10 ms then exceeds the rate of the ring. The paper's hosts sent "as many as
+possible", over links of 10 or 100 Mbit/s. (c) and (d) follow from these choices. The queue of 50
+packets is 75 kB with at most 40 management packets, because equation 2 allows no more for two
+trunks.
 """
 
 from typing import Any
@@ -25,8 +27,11 @@ table1 = Experiment(__file__, seeds=65)
 
 CASES = ["a", "b", "c", "d", "c-flows"]
 """Small transfers alone (a), beside UDP (b), both in trunks (c), and with two more greedy TCP
-connections (d). The last case, which the paper does not have, is (c) with a queue for each flow in
-front of the trunks."""
+connections (d).
+
+The paper does not have the last case, which is (c) with a queue for each flow at the entry of the
+trunks.
+"""
 
 SECONDS = 300
 NODES = (1, 2, 3, 4, 5)
@@ -107,8 +112,8 @@ def others(runs: Table) -> Numbers:
     "A003-7", "(c) deviation of delay, over that alone", paper=0.92, at_most=1.3,
     margin=0.05,
     why="transfers lose no more packets than alone, but wait for a trunk whose rate varies. The "
-    "reason for the paper's unequal times alone is not known; here it is losses only. With a queue "
-    "for each flow in front of the trunk the claim holds (`#deviation-flows`)",
+    "reason for the unequal times of transfers alone in the paper is not known; here it is losses "
+    "only. With a queue for each flow in front of the trunk the claim holds (`#deviation-flows`)",
 )  # fmt: skip
 def deviation(runs: Table) -> Numbers:
     return ratio(runs, "deviation", "c", "a")

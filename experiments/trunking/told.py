@@ -1,12 +1,13 @@
 """ACK-controlled senders fill a trunk with any congestion control, with hardly any queue.
 
-Source: postack, section 5, R001-9 (the gate) and R001-11; trunking, section 4; docs/ledger.md, goal
-G4 ("PostACK towards the local senders").
+Source: postack, section 5, R001-9 (the gate) and R001-11 (rules for held ACKs); trunking, section
+4; docs/ledger.md, goal G4 ("PostACK towards the local senders").
 Differs: neither paper combines the two. One site sends to another over 10 Mbit/s with 10 ms each
 way, or with 100 ms. The profile of the site's policy would permit ten times this rate, so the trunk
-limits it. The credit of a trunk rises and falls with the windows of its management connections, and
-the windows of ACK-controlled senders follow its average. Senders are greedy, with TCP as in the
-RFCs. Runs take 60 s. The first 20 s do not count, because slow start must find the path's rate.
+limits it. The credit of a trunk rises and falls with the windows of its management connections. The
+windows of ACK-controlled senders follow the average of this credit. Senders are greedy, with TCP as
+in the RFCs. Runs take 60 s. The first 20 s do not count, because slow start must find the path's
+rate.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -63,17 +64,17 @@ def sites(ack_control: str, trunk: str, flows: int) -> Scenario:
 def measure(seed: int, ack_control: str, trunk: str, flows: int) -> dict[str, float]:
     run = sites(ack_control, trunk, flows).run(seed)
     group, drops = run.groups.columns, run.drops
-    told_to_slow_down = drops.where(place="cloud", reason="aqm")["dropped_packets"].sum()
+    early_drops = drops.where(place="cloud", reason="aqm")["dropped_packets"].sum()
     return {
         "throughput": group["throughput_bps"][0],
         "waits": group["delay_mean_seconds"][0] - DELAYS.get(trunk, NEAR) / 1e3,
         "waits_p99": group["delay_p99_seconds"][0] - DELAYS.get(trunk, NEAR) / 1e3,
-        "lost": float(drops["dropped_packets"].sum() - told_to_slow_down),
+        "lost": float(drops["dropped_packets"].sum() - early_drops),
     }
 
 
 def ratios(runs: Table, column: str, trunks: Iterable[str] = TRUNKS) -> Iterator[np.ndarray]:
-    """A column with PostACK over the same without, for each trunk and number of senders."""
+    """A column with PostACK over that without ACK control, for each trunk and number of senders."""
     for trunk in trunks:
         for flows in FLOWS:
             cell = runs.where(trunk=trunk, flows=flows)
@@ -81,36 +82,38 @@ def ratios(runs: Table, column: str, trunks: Iterable[str] = TRUNKS) -> Iterator
             yield with_it / without
 
 
-def turns(columns: Iterable[np.ndarray], choose: Callable[[Iterable[float]], float]) -> list[float]:
+def extremes(
+    columns: Iterable[np.ndarray], choose: Callable[[Iterable[float]], float]
+) -> list[float]:
     """The largest or smallest of several numbers, for each seed."""
     return [choose(turn) for turn in zip(*columns, strict=True)]
 
 
 @told.claim("G4", "20 ms: throughput over that without ACK control, worst case", at_least=0.97)
 def full(runs: Table) -> Numbers:
-    return turns(ratios(runs, "throughput", TRUNKS.keys() - DELAYS), min)
+    return extremes(ratios(runs, "throughput", TRUNKS.keys() - DELAYS), min)
 
 
 @told.claim("G4", "200 ms: throughput over that without ACK control, worst case", at_least=0.95)
 def far(runs: Table) -> Numbers:
-    return turns(ratios(runs, "throughput", DELAYS), min)
+    return extremes(ratios(runs, "throughput", DELAYS), min)
 
 
 @told.claim("G4", "mean queueing delay over that without ACK control, worst case", at_most=0.5)
 def waits(runs: Table) -> Numbers:
-    return turns(ratios(runs, "waits"), max)
+    return extremes(ratios(runs, "waits"), max)
 
 
 @told.claim("G4", "99th percentile of queueing delay over the same, worst case", at_most=0.5)
 def waits_p99(runs: Table) -> Numbers:
-    return turns(ratios(runs, "waits_p99"), max)
+    return extremes(ratios(runs, "waits_p99"), max)
 
 
 @told.claim("G4", "user packets lost at gateways and on the path", at_most=0)
 def lost(runs: Table) -> Numbers:
     each = [runs.where(ack_control="postack", trunk=trunk, flows=it)["lost"]
             for trunk in TRUNKS for it in FLOWS]  # fmt: skip
-    return turns(each, max)
+    return extremes(each, max)
 
 
 @told.figure

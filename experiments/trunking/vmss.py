@@ -6,7 +6,7 @@ ratio of their rates is divided by the ratio of their VMSS. `trunks` are those o
 NewReno like systems of that time. `today` are trunks with today's TCP: CUBIC, SACK and RACK, paced.
 `tcp` has plain TCP instead of trunks, four NewReno connections each. Its segments are as long as a
 VMSS, and the router treats them like management packets. A trunk should get the rate of such
-connections, so `tcp` shows the ratio that the paper's own algorithm gives. ns-2 agrees
+connections, so `tcp` shows the ratio of the paper's own algorithm. ns-2 agrees
 (docs/understand/trunking-measured.md).
 """
 
@@ -29,7 +29,7 @@ SECONDS, WARMUP = 400, 20
 
 OLD = {"recovery": "new-reno", "receive_window": "1 MiB"}
 TODAY = {"profile": "linux", "pacing": True, "receive_window": "1 MiB"}
-"""TCP of management connections; their receivers do not limit the window."""
+"""TCP of management connections. Their receivers do not limit the window."""
 
 WITHIN = 0.05
 """Permitted relative distance of the ratio of rates from the ratio of VMSS."""
@@ -101,7 +101,10 @@ ROUTER = (
     "router drops by its average queue, which spares packets in quick succession while the queue "
     "grows"
 )
-NEAR = "the ratio is 3.0 to 5.5 % too small, so ten runs cannot tell it from the bound of 5 %"
+NEAR = (
+    "the ratio is 3.0 to 5.5 % too small, so ten runs cannot decide whether it is within the "
+    "bound of 5 %"
+)
 
 
 def claim_pair(pair: str) -> None:

@@ -113,7 +113,7 @@ class Scenario:
         ``kind``: greedy, file, on-off, web, arrivals, cbr, trace, relay or aggregate. Several
         senders and receivers are paired in order. A single sender is paired with all receivers, and
         a single receiver with all senders.
-        The other fields are those of the file: ``flows`` (of each pair), ``start``, ``stop``, ...
+        Further fields have the names of the file: ``flows`` (of each pair), ``start``, ``stop``.
 
         A relay forwards the traffic ``of``, added before it. ``buffer`` limits the waiting data of
         a flow::

@@ -4,7 +4,7 @@
 usage: patterns.py [PATH]; ns-2.35 is the Debian package `ns2`.
 
 Tahoe, Reno, Newreno and Sack1 each run 32 patterns with an ACK for every segment, and 32 with
-delayed ACKs. The seed is fixed. Each run has a pattern of its own.
+delayed ACKs. The seed is fixed. Every run has its own pattern.
 """
 
 import subprocess

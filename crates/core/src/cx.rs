@@ -1,4 +1,5 @@
-//! The context of every call to a mechanism: the time, the packets and the counters.
+//! The context of every call to a mechanism: the time, the packets and the counters. A mechanism is
+//! a state machine such as a queue or a link, which has no I/O and no clock.
 
 mod count;
 mod count_by;

@@ -1,4 +1,5 @@
-//! Invariants of the allocations (which flow of an aggregate sends next), for random schedules.
+//! Invariants of the allocations, for random schedules. An allocation decides which flow of an
+//! aggregate sends next. An aggregate has the flows of one policy.
 //!
 //! A *member* is a flow of the aggregate. Its *part* is its share of the token bucket.
 
@@ -292,9 +293,9 @@ fn no_tokens_are_reserved_for_removed_or_idle_members() {
     assert_eq!(shaping.departures.len(), burst.len());
 }
 
-/// Average number of look-ups of a flow's first packet, for each packet sent. Flows take busy_at to
-/// send two packets of 100 bytes. The total rate is `mbps`, and the mean rate of the profile is 300
-/// Mbit/s.
+/// Average number of look-ups of a flow's first packet, for each packet sent. Flows send two
+/// packets of 100 bytes each, one flow after the other. The total rate is `mbps`, and the mean rate
+/// of the profile is 300 Mbit/s.
 fn questions_per_packet(name: &str, members: u32, mbps: u64) -> f64 {
     let mut shaping = Shaping::new(build(name, &profile(300_000, 3_750_000)));
     (0..members).for_each(|it| shaping.allocation.join(Time::ZERO, Member(it), share(1, 0)));

@@ -1,5 +1,5 @@
 //! The class tree compared with a fluid model: guarantees, excess by priority and weight, and
-//! ceilings. The link is never idle while a packet may depart.
+//! ceilings. The classes share a link, which is never idle while a packet may depart.
 
 #![expect(clippy::as_conversions, reason = "the model is a fluid, in reals")]
 

@@ -1,5 +1,5 @@
-//! Delay bounds of classes: they hold for any cross traffic, and are not much larger than the real
-//! delays.
+//! Delay bounds of classes that share a link: they hold for any cross traffic, and are not much
+//! larger than the real delays.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,4 +1,4 @@
-//! The flow table: its entries, and the time for which they stay.
+//! The flow table of the gateway: its entries, and the time for which they stay.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -1,4 +1,5 @@
-//! Invariants of a whole gateway. The clock jumps from one event to the next.
+//! Invariants of a whole gateway. A *policy* shapes or polices the packets of its *aggregate*. A
+//! *swap* replaces the policies. A flow without an entry in the flow table is *untracked*.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -551,7 +552,6 @@ proptest! {
     /// removed aggregate; lost drop counts of a removed aggregate; packets after a swap that
     /// overtake earlier packets at the link.
     /// Catches: untracked packets that are not moved when their flow gets a table entry, or when a
-    /// swap changes the policies.
     /// swap changes the policies.
     #[test]
     fn every_packet_departs_in_order_or_is_counted(

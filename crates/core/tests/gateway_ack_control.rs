@@ -1,4 +1,7 @@
 //! ACK control at a gateway whose data waits for the link, or for a class of the link.
+//!
+//! ACK control slows senders down: it holds ACKs while data of the gateway waits. An *aggregate*
+//! has the packets of one policy in one direction. A *swap* replaces the set of policies.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

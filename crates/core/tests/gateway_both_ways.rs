@@ -1,4 +1,5 @@
-//! One connection with data in both directions. ACK control regulates both senders.
+//! One connection with data in both directions. ACK control, which holds ACKs to slow down senders,
+//! regulates both senders.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

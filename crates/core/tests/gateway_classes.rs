@@ -1,4 +1,5 @@
-//! Classes on the link of a gateway: their shares, and changes that lose or reorder no packets.
+//! Classes on the link of a gateway: their shares, and changes that lose or reorder no packets. A
+//! policy names the class of its packets. A flow without an entry in the flow table is *untracked*.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

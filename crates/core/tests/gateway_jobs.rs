@@ -1,5 +1,5 @@
 //! A gateway whose classes share one buffer under the scheduler `jobs`: drops, changes while
-//! packets wait, and swaps of the scheduler.
+//! packets wait, and swaps. A swap replaces the policies, classes or scheduler.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

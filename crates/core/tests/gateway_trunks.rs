@@ -1,5 +1,5 @@
 //! Trunks that are added, changed and removed while packets wait: every lost packet is counted, and
-//! no flow is reordered.
+//! no flow is reordered. A trunk carries the packets of a policy to another gateway.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

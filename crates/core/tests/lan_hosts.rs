@@ -1,4 +1,4 @@
-//! LAN hosts that share a link with the queue `hosts`.
+//! LAN hosts that share a link with the queue discipline `hosts`, which is fair between hosts.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

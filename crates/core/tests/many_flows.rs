@@ -1,4 +1,5 @@
-//! Many short flows share an aggregate that has more tokens than they need.
+//! Many short flows share an aggregate (the flows of one policy) that has more tokens than they
+//! need.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,4 +1,5 @@
-//! ACKs of a flow reach the marking predictor at the queue of the flow's data.
+//! ACKs of a flow reach the marking predictor at the queue of the flow's data. A marking predictor
+//! marks packets before the queue overflows.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

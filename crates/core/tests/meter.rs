@@ -1,4 +1,5 @@
-//! Invariants of the token bucket and of the peak spacing, for random schedules.
+//! Invariants of the token bucket, and of the spacing that keeps the peak rate, for random
+//! schedules.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The selection of the policy for a packet.
+//! The selection of the policy for a packet. A policy has a filter of header fields and a priority.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

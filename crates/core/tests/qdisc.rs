@@ -1,5 +1,5 @@
-//! All queue disciplines as black boxes: packets depart in order or are counted as dropped, and the
-//! limits hold.
+//! Tests of all queue disciplines through their interface only: packets depart in order or are
+//! counted as dropped, and the limits hold.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot build its packets has failed")]
 

@@ -1,4 +1,5 @@
-//! Reports that are assembled in parts, while policies and classes change between the parts.
+//! Reports (*surveys*) that are assembled in parts, while policies and classes change between the
+//! parts. A *swap* replaces the set of policies, in *slices* of a few steps.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(dead_code, reason = "not every test file needs all of the run")]

@@ -1,6 +1,7 @@
 //! Swaps of the policy set under traffic: profiles are kept, ACKs stay held, and no packet is lost.
 //!
-//! A swap proceeds in *slices* of a few steps.
+//! A swap replaces the set of policies. It proceeds in *slices* of a few steps. An *aggregate* has
+//! the packets of one policy in one direction.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(dead_code, reason = "not every test file needs all of the run")]

@@ -1,6 +1,6 @@
-//! Swaps of the policy set, interrupted by other events. A swap proceeds in *slices* of a few steps.
-//! Between the slices, packets pass, control traffic waits, and the link changes its rate and its
-//! queue.
+//! Swaps of the policy set, interrupted by other events. A swap replaces the set of policies, in
+//! *slices* of a few steps. Between the slices, packets pass, control traffic waits, and the link
+//! changes its rate and its queue. A flow without an entry in the flow table is *untracked*.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(dead_code, reason = "not every test file needs all of the run")]

@@ -1,4 +1,5 @@
-//! A trunk peer that knows the key and sends false acknowledgements. Its gain is bounded.
+//! A trunk whose other gateway (the peer) knows the key and sends false acknowledgements. The gain
+//! of the peer is bounded.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -133,7 +133,7 @@ pub enum Signal {
 ///
 /// 1. [`on_start`](Self::on_start) is called once, before all other calls.
 /// 2. [`on_ack`](Self::on_ack) follows each ACK that acknowledges or marks bytes. If the ACK also reveals
-///    a loss or a mark, [`on_signal`](Self::on_signal) comes once per window.
+///    a loss or a mark, [`on_signal`](Self::on_signal) follows, at most once per window.
 /// 3. [`on_undo`](Self::on_undo) follows a reduction that proved spurious.
 ///
 /// The sender owns the [`Window`]. It sets `floor` before each signal, and limits the flight to

@@ -1,6 +1,6 @@
 //! Round-trip times and the retransmission timeout.
 //!
-//! Source: RFC 6298; with [`Floor::Variation`] as Linux 6.12, `tcp_rtt_estimator`.
+//! Source: RFC 6298; with [`Floor::Variation`] as in Linux 6.12, `tcp_rtt_estimator`.
 
 use std::time::Duration;
 

@@ -86,7 +86,7 @@ pub(super) struct Sender {
     /// Created with the first use of SACK.
     rack: Option<Box<Rack>>,
     rate: RateSampler,
-    /// Expiry and purpose of the timer: a retransmission, or another purpose that replaces it.
+    /// Expiry and purpose of the timer: a retransmission, or one of the other purposes.
     timer: Option<(Time, Timer)>,
     /// Earliest time of the next paced transmission.
     release: Time,

@@ -1,10 +1,11 @@
 """Sends and receives files between real hosts; a process for each client and for each server.
 
-``receive SECONDS`` prints ``ready`` at once and takes files at `PORTS` for this time. At the end it
-prints a list of ``[number, size, sojourn in seconds]``. ``send ADDRESS CLASS SECONDS SEED`` opens a
-connection for each file of a class of E1 at the file's time, sends the file, and closes the
-connection. It prints the number of files, and how many of them it could not send. A file begins
-with its number and the time of its first byte. All hosts of a lab share one clock.
+``receive SECONDS`` prints ``ready`` at once and receives files at `PORTS` for this time. At the end
+it prints a list of ``[number, size, sojourn in seconds]``. ``send ADDRESS CLASS SECONDS SEED``
+opens a connection for each file of a class of E1 at the start time of the file. It sends the file
+and closes the connection. At the end it prints the number of files, and the number that it could
+not send. A file begins with its number and the time of its first byte. All hosts of a lab share one
+clock.
 """
 
 import json
@@ -25,13 +26,13 @@ HEAD = struct.Struct("!QQ")
 """Number of the file, and nanoseconds of the clock."""
 
 PART = 8
-"""Factor by which files are smaller than E1's."""
+"""Files are this many times smaller than those of E1."""
 
 MEANS, INDICES = (65_000, 30_000), (2.5, 1.2)
 """Mean sizes in bytes, and tail indices, of both classes of E1."""
 
 INTERVAL = 0.1 / (2 * PART)
-"""Mean seconds between two files of a class: E1's loads, with such files at twice the rate."""
+"""Mean seconds between two files of a class. The loads are those of E1 at twice its rate."""
 
 CHUNK = bytes(1 << 16)
 BACKLOG = 1024
@@ -46,7 +47,7 @@ def files(number: int, seconds: float, seed: str) -> Iterator[tuple[float, int]]
 
 
 class Receiver:
-    """Takes files at all `PORTS`."""
+    """Receives files at all `PORTS`."""
 
     def __init__(self) -> None:
         self.ready = selectors.DefaultSelector()
@@ -131,7 +132,10 @@ def send(address: str, number: str, seconds: str, seed: str) -> None:
 
 
 def write(line: socket.socket, rest: list[bytes | int]) -> bool:
-    """Sends more of ``rest``, a head and a number of bytes. Returns true when all is sent."""
+    """Sends more of ``rest``, a head and a number of bytes.
+
+    Returns true when everything is sent.
+    """
     head, left = rest
     assert isinstance(head, bytes) and isinstance(left, int)
     with suppress(BlockingIOError):

@@ -2,8 +2,8 @@
 
 Source: integrated TCP, section 4 (subnets E1).
 Differs: each aggregate has a client, a gateway at the client, and a far gateway with a server of
-its own. All but the clients are hosts of a `tidegate lab`, whose network is the bottleneck. The
-bottleneck has 20 Mbit/s, and files have an eighth of E1's sizes, so that loads and the number of
+its own. All except the clients are hosts of a `tidegate lab`, whose network is the bottleneck. The
+bottleneck has 20 Mbit/s, and files have an eighth of E1's sizes. So the loads and the number of
 files in flight are those of E1. Lengths on the link include 14 bytes of Ethernet. Aggregate
 connections start 1 s apart before any file, with weight 10. Clients and servers run `_files.py`.
 All processes have real-time priority: three labs take 1.8 cores, and other work on the machine must
@@ -42,7 +42,7 @@ BUFFER = 10_000 * 1_494
 """Buffer of the bottleneck in bytes: the paper's 10,000 packets, at the frame length of QUIC."""
 
 ADJUSTER: dict[str, Any] = {"samples": 60, "every": "50 ms", "weight": 10, "most": 10}
-"""C, P, initial weight and greatest weight of the adjusters (Table I of the paper)."""
+"""C (samples of a round), P (interval), initial and greatest weight (Table I of the paper)."""
 
 ROUND = 1.5 * 60 * 0.05
 """Mean seconds between two decisions of an adjuster."""
@@ -52,7 +52,7 @@ LOOK = 0.25
 """Seconds between two status requests to the gateways."""
 
 DRAIN = 10
-"""Seconds in which files may still arrive after the last one has begun."""
+"""Seconds for which files may still arrive after the last file has begun."""
 
 REUSE = (
     "echo 1 > /proc/sys/net/ipv4/tcp_tw_reuse; "
@@ -63,7 +63,7 @@ REUSE = (
 PORT = 4755
 
 CORES = 2
-"""Number of cores that three labs side by side need (1.8)."""
+"""Number of cores that three labs at the same time need (1.8)."""
 
 
 def missing() -> str | None:
@@ -77,11 +77,14 @@ def missing() -> str | None:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Starts processes of this block with real-time priority. One such block runs at a time."""
+    """Starts processes of this block with real-time priority.
+
+    Only one such block runs at a time.
+    """
     lock = Path(tempfile.gettempdir()) / "tidegate-itcp-live.lock"
     before = os.sched_getscheduler(0), os.sched_getparam(0)
-    with lock.open("w") as turn:
-        fcntl.flock(turn, fcntl.LOCK_EX)
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
         try:
             yield

@@ -1,14 +1,14 @@
 """Two aggregates between real hosts: sojourns of files with fixed and with adjusted weights.
 
-Source: integrated TCP, section 4.2, figures 3 to 5; docs/ledger.md, A002-2, A002-4; the parameters
-are ours.
+Source: integrated TCP, section 4.2, figures 3 to 5; docs/ledger.md, A002-2 (sojourns under E1) and
+A002-4 (shares above loads); the parameters are ours.
 Differs: see `_live.py` and `_files.py`. The adjusters have P = 50 ms and C = 60. There are three
-runs ("turns", one for each seed) with files for 180 s. In a turn each mode has a lab of its own;
-the labs run in the same seconds with the same files. After the first 30 s a turn has five intervals
-of 30 s. Modes are compared interval by interval, so a claim has 15 pairs for the sign test; its
-column of seeds shows the number of pairs. A file that is incomplete 10 s after the last one began
-counts with its time so far. The simulator runs the same parameters with files of its own, the
-control `weighted-vegas` and packets with QUIC's payload.
+seeds with files for 180 s. For a seed, each mode has a lab of its own. The labs run in the same
+seconds with the same files. After the first 30 s there are five intervals of 30 s. Modes are
+compared interval by interval, so a claim has 15 pairs for the sign test, and its column of seeds
+shows the number of pairs. A file that is incomplete 10 s after the last one began counts with its
+time so far. The simulator runs the same parameters with files of its own, the control
+`weighted-vegas` and packets with QUIC's payload.
 """
 
 import json
@@ -42,7 +42,7 @@ live = Experiment(__file__, seeds=3, needs=missing)
 
 MODES = ("fixed", "measured", "proportional")
 SECONDS, SETTLED, INTERVAL = 180, 30, 30
-"""Seconds: length of a turn, of its uncounted beginning, and of an interval."""
+"""Seconds: length of a run, of its uncounted beginning, and of an interval."""
 
 STARTS = range(SETTLED, SECONDS, INTERVAL)
 
@@ -59,14 +59,14 @@ QUANTILES = {"median": 0.5, "p99": 0.99}
 @live.run()
 def measure(seed: int) -> dict[str, float]:
     with undisturbed():
-        found = side_by_side(lambda mode: turn(mode, seed), list(MODES))
+        found = side_by_side(lambda mode: one_mode(mode, seed), list(MODES))
     for mode in MODES:
         found |= {f"simulated {mode} {name}": it for name, it in simulated(mode, seed).items()}
     return found
 
 
-def turn(mode: str, seed: int, seconds: int = SECONDS) -> dict[str, float]:
-    """Runs both aggregates with weights of one law; returns its numbers."""
+def one_mode(mode: str, seed: int, seconds: int = SECONDS) -> dict[str, float]:
+    """Runs both aggregates with weights of one law. Returns its numbers."""
     with sites({"kind": mode}) as both:
         running = both.files(seconds, seed)
         seen = watch(both, seconds)
@@ -178,7 +178,7 @@ def simulated(mode: str, seed: int, seconds: int = SECONDS) -> dict[str, float]:
 
 
 def claim(ref: str, mode: str, column: str, text: str, **bounds: Any) -> None:
-    """Adds a claim about a number of a mode; one number for each turn."""
+    """Adds a claim about a number of a mode, with one number for each seed."""
 
     def number(runs: Table) -> Numbers:
         values: np.ndarray = runs[f"{mode} {column}"]
@@ -189,7 +189,7 @@ def claim(ref: str, mode: str, column: str, text: str, **bounds: Any) -> None:
 
 
 def claim_over(mode: str, column: str, text: str, **bounds: Any) -> None:
-    """Adds a claim about the ratio of a mode to fixed weights; one number for each interval."""
+    """Adds a claim about a mode relative to fixed weights, with a number for each interval."""
 
     def ratio(runs: Table) -> Numbers:
         pairs = [runs[f"{mode} {column}_{at}"] / runs[f"fixed {column}_{at}"] for at in STARTS]
@@ -203,10 +203,10 @@ def claim_over(mode: str, column: str, text: str, **bounds: Any) -> None:
 LATE, MIDDLE = "99 % quantile of sojourns of class", "median sojourn of class"
 FEW = "15 pairs cannot decide: the interval is below 1, but not all of it is below 0.5"
 GIVEN_AWAY = (
-    "weight 2 falls until its share is below its load, because service while busy includes the "
-    "share of an idle neighbour. Weight 1 does not fall: its service while busy was 9.9 Mbit/s in "
-    "a run of 45 s, hardly more than its load. In the simulator, without the pacing of quinn, it "
-    "was 12.3 Mbit/s"
+    "weight 2 falls until its share is below its load, because the service rate while busy "
+    "includes the share of an idle aggregate. Weight 1 does not fall: its service while busy was "
+    "9.9 Mbit/s in a run of 45 s, hardly more than its load. In the simulator, without the pacing "
+    "of quinn, it was 12.3 Mbit/s"
 )
 ADJUSTED: dict[str, tuple[dict[str, Any], str | None]] = {
     "measured": ({"paper": "significant improvement"}, GIVEN_AWAY),
@@ -252,11 +252,11 @@ def figure(runs: Table) -> Any:
             place = np.arange(len(MODES)) + offset
             own = np.array([runs[f"{where}{mode} {column}"] for mode in MODES])
             axes.bar(place, own.mean(axis=1), width=0.4, label=where.strip() or "live")
-            for turn in own.T:
-                axes.plot(place, turn, "k.", markersize=3)
+            for values in own.T:
+                axes.plot(place, values, "k.", markersize=3)
         if column.startswith("p99"):
             axes.set_yscale("log")
-        axes.set_ylabel("seconds; dots: turns")
+        axes.set_ylabel("seconds; dots: seeds")
         axes.set_xticks(range(len(MODES)), MODES)
         axes.legend()
     return figure

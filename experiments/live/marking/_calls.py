@@ -1,4 +1,4 @@
-"""Sends and receives voice calls of the live experiment: UDP at a constant rate.
+"""Sends and receives voice calls of a live experiment: UDP at a constant rate.
 
 ``send ADDRESS BITS TOS`` sends packets of 500 B without end, at a rate of ``BITS`` bit/s.
 ``receive SECONDS`` prints ``ready``, receives packets for this time, and prints a line of JSON: the
@@ -16,7 +16,7 @@ from typing import NoReturn
 PORT, LENGTH, HEADERS = 5002, 500, 28
 BOUND = 0.010
 HEAD = struct.Struct("!Qq")
-"""Number of a packet, and when it was sent in nanoseconds."""
+"""Number of a packet, and its departure time in nanoseconds."""
 
 
 def send(address: str, bits: int, tos: int) -> NoReturn:

@@ -2,9 +2,9 @@
 
 ``receive`` reads all connections to the port, and prints ``ready``. ``send ADDRESS GREEDY ON_OFF
 SEED [TOS]`` opens these numbers of greedy and on-off connections, with this type of service. Greedy
-connections never stop sending. On-off connections send bursts of 300 segments on average, and pause
-for one second on average when a burst is acknowledged. Both have exponential distributions. All
-senders use Reno of this kernel, and begin within five seconds. They end with the receiver.
+connections send without end. On-off connections send bursts of 300 segments on average. When a
+burst is acknowledged, they pause for one second on average. Both have exponential distributions.
+All senders use Reno of this kernel, and begin within five seconds. They end with the receiver.
 """
 
 import array
@@ -28,7 +28,7 @@ SIOCOUTQ = 0x5411
 """Request for the number of bytes that are not yet acknowledged (`man 7 tcp`)."""
 
 LOOK = 0.02
-"""Seconds between two queries whether a burst is acknowledged."""
+"""Seconds between two checks whether a burst is acknowledged."""
 
 CHUNK = bytes(1 << 16)
 
@@ -78,7 +78,7 @@ def greedy(address: str, chance: Random, tos: int) -> None:
 
 
 def bursts(address: str, chance: Random, tos: int) -> None:
-    """Sends bursts, with a pause after each one that is acknowledged."""
+    """Sends bursts. A pause follows each burst when it is acknowledged."""
     line, left = connect(address, chance, tos), array.array("i", [1])
     with suppress(ConnectionError):
         while True:

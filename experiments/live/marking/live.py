@@ -2,9 +2,10 @@
 
 Source: marking, section 5.1.
 Differs: see `../postack/_live.py` and `_senders.py`. Senders use Reno of this kernel with ECN. The
-link has 20 Mbit/s and 300 kB. 120 greedy and 360 on-off flows in eight groups have round trips of
-24 to 180 ms and packets of 500 B. A second case has half as many flows. Algorithms run side by
-side, each in a lab of its own. The simulator runs the same scenario with profile `linux` and Reno.
+link has 20 Mbit/s and a buffer of 300 kB. 120 greedy and 360 on-off flows in eight groups have
+round trips of 24 to 180 ms and packets of 500 B. A second case has half as many flows. All
+algorithms run at the same time, each in a lab of its own. The simulator runs the same scenario with
+profile `linux` and Reno.
 """
 
 import sys
@@ -102,8 +103,8 @@ def seen(lab: Lab) -> tuple[np.ndarray, float]:
     return np.array(counts, dtype=float), status["up"]["waiting"]["bytes"]
 
 
-def turn(name: str, flows: str, seed: int) -> dict[str, float]:
-    """Runs a lab with one algorithm; returns loss, mean queue and rate."""
+def one_algorithm(name: str, flows: str, seed: int) -> dict[str, float]:
+    """Runs a lab with one algorithm. Returns loss, mean queue and rate."""
     with Lab(network(name, flows)) as lab:
         program = Path(__file__).with_name("_senders.py")
         senders = [f"near{number}" for number in range(GROUPS)]
@@ -130,7 +131,7 @@ def turn(name: str, flows: str, seed: int) -> dict[str, float]:
 
 @live.run(flows=list(FLOWS))
 def measure(seed: int, flows: str) -> dict[str, float]:
-    row = side_by_side(lambda name: turn(name, flows, seed), list(ALGORITHMS))
+    row = side_by_side(lambda name: one_algorithm(name, flows, seed), list(ALGORITHMS))
     for name in ALGORITHMS:
         passed = network(name, flows).run(seed)["passages"]
         row[f"simulated {name} loss"] = float(

@@ -5,7 +5,7 @@ Differs: see `../postack/_live.py` and `_senders.py`. The policy file is `exampl
 with its rate of 45 Mbit/s. The calls are UDP at 4 Mbit/s (`_calls.py`). Each of the other three
 classes has 4 greedy and 10 on-off flows of Reno of this kernel with ECN, at 44 ms. Drop-Tail with
 the same buffer and no classes runs at the same time in a lab of its own. The waiting time of a
-packet of a call is its transit time minus the least transit time of all.
+packet of a call is its transit time minus the least transit time of all packets.
 """
 
 import json
@@ -71,8 +71,8 @@ def network(name: str) -> Scenario:
     return net
 
 
-def turn(name: str, seed: int) -> dict[str, float]:
-    """Runs a lab with one policy file; returns the calls' numbers, the rate and the drops."""
+def one_file(name: str, seed: int) -> dict[str, float]:
+    """Runs a lab with one policy file. Returns the calls' numbers, the rate and the drops."""
     with Lab(network(name)) as lab:
         program = Path(__file__).with_name("_senders.py")
         calls = program.with_name("_calls.py")
@@ -101,7 +101,7 @@ def turn(name: str, seed: int) -> dict[str, float]:
 
 
 def kept(lab: Lab) -> dict[str, float]:
-    """Delay ratios as the gateway itself measures them. Drop-Tail has no classes, so none."""
+    """Delay ratios as the gateway itself measures them. Drop-Tail has no classes, so no ratios."""
     found = {}
     for it in lab.ask("edge", "classes").get("classes", []):
         for promise in it.get("promises", []):
@@ -112,7 +112,7 @@ def kept(lab: Lab) -> dict[str, float]:
 
 @live_guarantees.run()
 def measure(seed: int) -> dict[str, float]:
-    return side_by_side(lambda name: turn(name, seed), list(files()))
+    return side_by_side(lambda name: one_file(name, seed), list(files()))
 
 
 def claim(name: str, text: str, file: str, column: str, **bounds: Any) -> None:

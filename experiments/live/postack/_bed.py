@@ -1,10 +1,11 @@
 """A test bed in which a gateway between two real hosts can be killed.
 
-Source: docs/ledger.md, A001-11; the test bed of `tests/src/testbed.rs`.
+Source: docs/ledger.md, A001-11 (connections recover after `kill -9`); the test bed of
+`tests/src/testbed.rs`.
 Differs: the labs of `_live.py` create a gateway's ports in a namespace that ends with the gateway.
-Here the ports remain after the gateway's end, with the programs that forward frames for a dead
-gateway. Each host has a network namespace. There is no delay between hosts, and a host sends at
-most 30 Mbit/s, with complete checksums and without super-packets, as on a wire.
+Here the ports stay after the gateway's end, with the programs that forward frames for a dead
+gateway. Each host has a network namespace. There is no delay between hosts. A host sends at most 30
+Mbit/s, with complete checksums and without super-packets, as on a wire.
 """
 
 import json

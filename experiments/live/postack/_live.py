@@ -1,11 +1,11 @@
 """Runs a scenario with real hosts: network namespaces with this kernel's TCP.
 
-Source: postack; docs/ledger.md, A001-1 to A001-12.
+Source: postack; docs/ledger.md, A001-1 to A001-12 (the expectations of the paper).
 Differs: the gateway is the deployed program, and the network is that of `tidegate lab`. Cases that
 are compared run in the same seconds, each in a lab of its own, so that a busy machine slows all of
-them. If a gateway hangs (frames bypass it), all cases are repeated. One run of all cases is a turn,
-and a seed stands for one turn. Without root, network namespaces or the program, the runs are
-skipped, and their claims neither hold nor fail.
+them. One run of all cases belongs to one seed. If a gateway hangs (frames bypass it), all cases are
+repeated. Without root, network namespaces or the program, the runs are skipped, and their claims
+neither hold nor fail.
 """
 
 import json
@@ -37,7 +37,7 @@ TRIES = 3
 """Number of attempts to build a lab."""
 
 AGAIN = 3
-"""Number of times that a turn is repeated because a gateway hung."""
+"""Maximum number of repetitions of a seed's run because a gateway hung."""
 
 HOSTS = {"near": "10.73.0.1", "far": "10.73.0.2"}
 WINDOW = {"window_scaling": False, "receive_window": "65535 B"}
@@ -257,7 +257,7 @@ def bulk(
     *,
     way: str = "up",
     congestion: str = "cubic",
-    told: str = "",
+    setup: str = "",
     flows: int = FLOWS,
     offload: str = "wire",
     hosts: Mapping[str, str] = HOSTS,
@@ -265,8 +265,8 @@ def bulk(
 ) -> dict[str, float]:
     """Runs endless transfers in a lab; returns numbers with the names of `_network.measured`.
 
-    The hosts first run the shell command ``told``. ``hosts`` has the addresses of the hosts, and
-    ``mtu`` the ports, by host, that need an MTU of 9000.
+    The hosts first run the shell command ``setup``. ``hosts`` has the addresses of the hosts.
+    ``mtu`` names, by host, the ports that need an MTU of 9000.
     """
     warmup, duration = (float(text.split()[0]) for text in (net.warmup or "0 s", net.duration))
     sender, receiver = ("near", "far") if way == "up" else ("far", "near")
@@ -275,8 +275,8 @@ def bulk(
         for place, ports in (mtu or {}).items():
             for port in ports:
                 lab.shell(place, f"ip link set {port} mtu 9000")
-        for host in hosts if told else ():
-            lab.shell(host, told)
+        for host in hosts if setup else ():
+            lab.shell(host, setup)
         before = lab.counters()
         lab.serve(sender, congestion)
         words = [hosts[sender], "--time", f"{duration + SLACK} s"]
@@ -285,18 +285,18 @@ def bulk(
         first = lab.aggregate(way)
         time.sleep(duration - warmup)
         last = lab.aggregate(way)
-        told_of = [_told(fetch) for fetch in fetches]
+        reports = [_reported(fetch) for fetch in fetches]
         counted = {name: n - before[name] for name, n in lab.counters().items()}
         hangs = lab.hangs()
     return {
-        **_gained(told_of, warmup, duration),
+        **_gained(reports, warmup, duration),
         **_waited(first, last, flows),
         **counted,
         "hangs": hangs,
     }
 
 
-def _told(fetch: subprocess.Popen[str]) -> list[dict[str, Any]]:
+def _reported(fetch: subprocess.Popen[str]) -> list[dict[str, Any]]:
     said, _ = fetch.communicate(timeout=PATIENCE)
     lines = [json.loads(line) for line in said.splitlines()]
     if not lines or not lines[-1]["intact"]:
@@ -305,14 +305,14 @@ def _told(fetch: subprocess.Popen[str]) -> list[dict[str, Any]]:
 
 
 def _gained(
-    told: Sequence[Sequence[Mapping[str, Any]]], begin: float, end: float
+    reports: Sequence[Sequence[Mapping[str, Any]]], begin: float, end: float
 ) -> dict[str, float]:
     def rate(lines: Sequence[Mapping[str, Any]]) -> float:
         counted = [line for line in lines if begin * 1e3 <= line["at_ms"] <= end * 1e3]
         (first, *_, last) = counted
         return float(8e3 * (last["bytes"] - first["bytes"]) / (last["at_ms"] - first["at_ms"]))
 
-    rates = np.array([rate(lines) for lines in told])
+    rates = np.array([rate(lines) for lines in reports])
     return {"goodput": float(rates.sum()), "jain": jain(rates)}
 
 

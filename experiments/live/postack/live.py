@@ -1,10 +1,11 @@
 """Results of the simulator also hold between real hosts, with similar numbers.
 
-Source: postack; docs/ledger.md, A001-1 to A001-4, A001-7 and A001-12.
+Source: postack; docs/ledger.md, A001-1 to A001-4, A001-7 and A001-12 (rate, buffer, goodput,
+compatibility, and agreement with the simulator).
 Differs: see `_live.py`. Senders use Reno, CUBIC or BBR of this kernel; four flows go up. Runs
 without loss have windows of 64 KiB, runs with 1 % of loss have windows without a limit. Three cases
-run side by side: a queue for each flow ("none"), ACKs held ("gate") and TCR ("tcr"). The published
-claims `#memory…` count 16 bytes for a held ACK; a record now has 20.
+run at the same time: a queue for each flow ("none"), ACKs held ("gate") and TCR ("tcr"). The
+published claims `#memory…` count 16 bytes for a held ACK; a record now has 20.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,7 +34,7 @@ def measure(seed: int, where: str, congestion: str, loss: float) -> dict[str, fl
         net = hosts(ack_control, loss=loss, tcp=tcp, seconds=(6, 30 if loss else 15))
         net.tables["seed"] = seed
         if where == "live":
-            return bulk(net, congestion=congestion, told="" if loss else NOT_SCALED)
+            return bulk(net, congestion=congestion, setup="" if loss else NOT_SCALED)
         net.traffic("bulk", "greedy", "near", "far", flows=4)
         return {**dict.fromkeys(COUNTERS.values(), 0), "hangs": 0, **measured(net.run(seed))}
 
@@ -44,7 +45,7 @@ def measure(seed: int, where: str, congestion: str, loss: float) -> dict[str, fl
 
 
 def farthest(columns: Iterable[np.ndarray], point: float) -> np.ndarray:
-    """For each seed the value that is farthest from a point."""
+    """For each seed, the value that is farthest from a point."""
     values = np.array([np.asarray(column) for column in columns])
     at = np.abs(values - point).argmax(axis=0)
     return values[at, np.arange(values.shape[1])]
@@ -72,7 +73,7 @@ def buffer(cell: Table, column: str = "data") -> np.ndarray:
 
 
 def apart(runs: Table, congestion: str) -> np.ndarray:
-    """Live ratio of the queues minus the simulated ratio."""
+    """The live ratio of the queues minus the simulated ratio."""
     real, virtual = (cells(runs, 0, it, [congestion])[0] for it in ("live", "simulated"))
     return buffer(real) - buffer(virtual)
 
@@ -193,7 +194,7 @@ def apart_cubic(runs: Table) -> Numbers:
     at_most=0.02,
     margin=0.01,
     why="the difference is in a queue for each flow: the simulator's BBR queues 46 kB there, and "
-    "Linux's BBR 55 to 72 kB in twenty turns. The cause is unknown. With ACKs held both agree",
+    "Linux's BBR 55 to 72 kB with twenty seeds. The cause is unknown. With ACKs held both agree",
 )
 def apart_bbr(runs: Table) -> Numbers:
     return apart(runs, "bbr")

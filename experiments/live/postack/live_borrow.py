@@ -1,10 +1,11 @@
 """When a class borrows rate or returns it, real senders follow within a fraction of a second.
 
-Source: postack; docs/ledger.md, R001-9 (trees of classes) and A001-6.
+Source: postack; docs/ledger.md, R001-9 (trees of classes) and A001-6 (new rates within 200 ms and
+three near round trips).
 Differs: see `_live.py`. The policy file is that of `borrow.py`. Four CUBIC flows have windows of 64
-KiB, as there: with larger windows, a queue for each flow at the class needs seconds to drain. UDP
-of 12 Mbit/s starts after 6 s and lasts 6 s. Rates are those at which the policy passes TCP's
-packets to the class, over 150 ms. Levels are means of the last 3 s before each change.
+KiB, as in `borrow.py`: with larger windows, a queue for each flow at the class needs seconds to
+drain. UDP of 12 Mbit/s starts after 6 s and lasts 6 s. Rates are those at which the policy passes
+TCP's packets to the class, over 150 ms. Levels are means of the last 3 s before each change.
 """
 
 import sys
@@ -57,7 +58,7 @@ class Watch:
         return 8 * (after - before) / span
 
     def settles(self, since: float, level: float) -> float:
-        """Seconds after ``since`` until the rate is within a tenth of its new level."""
+        """Seconds after ``since`` until the rate is within a tenth of ``level``."""
         steps = np.arange(STEP, SPAN - LEVEL, STEP)
         near = [abs(self.rate(since + it, WINDOW) / level - 1) < 0.1 for it in steps]
         return float(steps[near.index(True)]) if any(near) else SPAN

@@ -1,9 +1,10 @@
 """A hundred real flows share a rate, with hardly more queued data than four flows.
 
-Source: postack; docs/ledger.md, A001-1, A001-2, A001-4 and A001-7.
-Differs: see `_live.py`. CUBIC with autotuned windows, 10 Mbit/s, 52 ms, up and down, compared with
-a queue for each flow. All flows begin within a tenth of a second. The warm-up of 10 s counts for
-timeouts only.
+Source: postack; docs/ledger.md, A001-1 (rate and fairness), A001-2 (buffer), A001-4 (goodput) and
+A001-7 (timeouts).
+Differs: see `_live.py`. CUBIC connections with autotuned windows share 10 Mbit/s at 52 ms, up and
+down. They are compared with a queue for each flow. All flows begin within a tenth of a second. The
+warm-up of 10 s counts for timeouts only.
 """
 
 from typing import Any
@@ -25,14 +26,14 @@ SHOWN = ["none", "gate"]
 
 @live_crowd.run(way=WAYS)
 def measure(seed: int, way: str) -> dict[str, float]:
-    def turn(ack_control: str) -> dict[str, float]:
+    def one(ack_control: str) -> dict[str, float]:
         return bulk(hosts(ack_control, way=way, seconds=(10, 15)), way=way, flows=FLOWS)
 
-    return side_by_side(turn, SHOWN)
+    return side_by_side(one, SHOWN)
 
 
 def least(runs: Table, column: str) -> Numbers:
-    """For each seed the smaller value of the two directions."""
+    """For each seed, the smaller value of the two directions."""
     return [min(both) for both in zip(*(runs.where(way=it)[column] for it in WAYS), strict=True)]
 
 

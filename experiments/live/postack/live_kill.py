@@ -1,6 +1,6 @@
 """When a gateway that holds ACKs is killed, transfers continue within 2 s.
 
-Source: postack; docs/ledger.md, A001-11: `kill -9` with ACKs held; R001-20.
+Source: postack; docs/ledger.md, A001-11 (`kill -9` with ACKs held) and R001-20 (failures).
 Differs: see `_bed.py`. Two transfers go up and two down through 20 Mbit/s, with CUBIC or Reno of
 this kernel. In a second bed the same transfers run without ACK control, with a queue for each flow.
 The gateway is killed after 3 s. The result is the longest pause of a transfer in the next 4 s, in
@@ -38,9 +38,10 @@ ack_control = "ACK_CONTROL"
 BEFORE, AFTER = 3, 4
 """Seconds that transfers run before and after the kill."""
 EARLIER = 0.2
-"""Seconds by which the two clocks may differ: the time in which a process starts."""
+"""Seconds by which the clocks of the test and of a transfer may differ: a process needs time to
+start."""
 LIMIT = 2
-"""Longest allowed pause in seconds; docs/ledger.md, A001-11."""
+"""Longest allowed pause in seconds (docs/ledger.md, A001-11)."""
 
 CASES = {
     "postack cubic": ("postack", "cubic"),
@@ -97,14 +98,14 @@ def longest(runs: Table) -> np.ndarray:
 
 
 @live_kill.claim(
-    "A001-11", "killed with ACKs held: longest pause of a transfer, s, mean of turns", at_most=LIMIT
+    "A001-11", "killed with ACKs held: longest pause of a transfer, s, mean of seeds", at_most=LIMIT
 )
 def recovers(runs: Table) -> Numbers:
     return longest(runs)
 
 
 @live_kill.claim(
-    "A001-11", "killed with ACKs held: turns in which no transfer pauses for 2 s", at_least=0.8,
+    "A001-11", "killed with ACKs held: seeds in which no transfer pauses for 2 s", at_least=0.8,
     statistic=SHARE,
 )  # fmt: skip
 def every_turn(runs: Table) -> Numbers:

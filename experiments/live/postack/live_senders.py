@@ -1,12 +1,14 @@
 """With held ACKs, no kind of real sender stalls or times out.
 
-Source: postack; docs/ledger.md, A001-7, R001-15 and R001-18.
+Source: postack; docs/ledger.md, A001-7 (compatibility), R001-15 (ACKs of much data) and R001-18
+(packets that cannot be parsed).
 Differs: see `_live.py`. Senders use CUBIC of this kernel. Each kind of sender has one changed TCP
-setting. Two flows go up and, for some kinds, two down; first without offloads, then with those of
-the kernel (TSO, GRO). There is no loss, so every timeout is the gateway's fault.
+setting. Two flows go up and, for some kinds, two down. Each kind runs without offloads, and then
+with those of the kernel (TSO, GRO). There is no loss, so every timeout is the gateway's fault.
+
 Segments of 256 and 536 bytes get a quarter and a half of the rate, because two cores with eight
-labs cannot forward four times the packets. At the full rate, gateways hung for 50 ms and more in
-most turns, also with a queue for each flow, and frames bypassed them; 0 to 470 segments of a run
+labs cannot forward four times the packets. At the full rate, gateways hung for 50 ms and more with
+most seeds, also with a queue for each flow, and frames bypassed them; 0 to 470 segments of a run
 were then rejected as old. Window scales are those that hosts choose for windows of up to 32 KiB, 64
 KiB, ... 512 MiB. Segments of 8960 bytes fit no buffer of AF_XDP, so the gateway uses AF_PACKET for
 them. This kernel has no VLAN devices; `tests/tests/senders.rs` tests frames in a VLAN, with hosts
@@ -77,7 +79,7 @@ def measure(seed: int, kind: str) -> dict[str, float]:
         return bulk(
             hosts(ack_control, way=way, seconds=(3, 5), policy=less, file=file),
             way=way,
-            told=KINDS[kind],
+            setup=KINDS[kind],
             flows=2,
             offload=offload,
             hosts=V6 if name == "IPv6" else HOSTS,

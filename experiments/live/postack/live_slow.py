@@ -1,6 +1,6 @@
 """Ten real flows share 20 kbit/s, and all of them progress.
 
-Source: postack; docs/ledger.md, A001-10.
+Source: postack; docs/ledger.md, A001-10 (ten sessions in a class of 20 kbit/s).
 Differs: see `_live.py`. Segments have 536 bytes. After 30 s of warm-up, 120 s count; the simulated
 runs in `senders` are longer.
 """
@@ -19,7 +19,7 @@ live_slow = Experiment(__file__, seeds=3, needs=missing)
 def measure(seed: int) -> dict[str, float]:
     slow = {"profile": {"mean": "20 kbit/s", "burst": "3028 B"}}
     net = hosts("gate", policy=slow, seconds=(30, 120))
-    return bulk(net, told=f"{ROUTE} advmss 536", flows=10)
+    return bulk(net, setup=f"{ROUTE} advmss 536", flows=10)
 
 
 @live_slow.claim("A001-10", "live: 20 kbit/s, ten flows: Jain index", at_least=0.9)

@@ -1,10 +1,10 @@
 """Programs for the hosts of live experiments with trunks, which carry user packets between sites.
 
-``flood ADDRESS RATE`` sends datagrams of 1500 bytes at this rate in bytes per second to a port
-where ``count`` listens, or nobody. ``count`` prints the time and the number of received bytes,
-including frame headers, four times a second. ``serve`` sends 8192 bytes on each new connection.
-``fetch ADDRESS CLIENTS SECONDS`` runs clients that fetch these bytes again and again. It prints the
-seconds of each transfer; unfinished transfers are listed apart.
+``flood ADDRESS RATE`` sends datagrams of 1500 bytes at this rate in bytes per second to a port.
+``count`` may listen on this port, or no process does. ``count`` prints the time and the number of
+received bytes, including frame headers, four times a second. ``serve`` sends 8192 bytes on each new
+connection. ``fetch ADDRESS CLIENTS SECONDS`` runs clients that fetch these bytes again and again.
+It prints the seconds of each transfer, and those of unfinished transfers in a separate list.
 """
 
 import json
@@ -39,7 +39,7 @@ def count() -> None:
         try:
             data, who = line.recvfrom(2048)
             if not got:
-                # The answer tells bridges on the path where this host is.
+                # From the answer, bridges on the path learn where this host is.
                 line.sendto(b"", who)
             got += len(data) + HEADERS
         except TimeoutError:

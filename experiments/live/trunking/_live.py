@@ -5,9 +5,9 @@ Differs: `postack/_live.py` describes labs and seeds. One emulated network conne
 counts frames with their 14 bytes of Ethernet, so its rate is higher in proportion. Management
 packets are datagrams of 74 bytes, so equation 2 gives a larger buffer. All sites send to one host.
 Rates are those of user packets as the sending gateways count them. Management connections begin
-with a window of one packet, like systems of the paper's time. With today's ten packets (RFC 6928),
-eight connections would send ten packets each into the router at once, because no line of 9.6 Mbit/s
-spreads them here; equation 2 has room for nine VMSS of each connection.
+with a window of one packet, like systems of the paper's time. Today's connections begin with ten
+packets (RFC 6928). Eight of them would send ten packets each into the router at once, because no
+line of 9.6 Mbit/s spreads them here. Equation 2 has room for nine VMSS of each connection.
 """
 
 import subprocess
@@ -29,7 +29,10 @@ MANAGEMENT = 74 + ETHERNET
 
 MTU = 1500
 RATE = 9_600_000 * (MTU + ETHERNET) // MTU
-"""Rate of the bottleneck, bit/s. Packets of 1500 bytes without Ethernet get 9.6 Mbit/s of it."""
+"""Rate of the bottleneck, bit/s.
+
+Of this rate, packets of 1500 bytes without Ethernet get 9.6 Mbit/s.
+"""
 
 END = 9
 SINK = f"10.73.0.{END}"
@@ -65,7 +68,7 @@ def sites(
 ) -> Scenario:
     """One site for each of ``trunks`` (VMSS in bytes, guarantee in KB/s), and their receiver.
 
-    The router has ``buffer`` times the buffer of equation 2. Without ``carried`` there are no
+    The router has ``buffer`` times the buffer of equation 2. If ``carried`` is false, there are no
     trunks, and the router is Drop-Tail.
     """
     net = Scenario(duration="1 s")

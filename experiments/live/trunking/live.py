@@ -1,11 +1,11 @@
 """Two trunks share a path of real hosts by their guarantees and VMSS, and lose no user packet.
 
 Source: trunking, section 7.1, experiment TT1 (a), (b) and (c), figures 3 to 6; docs/ledger.md,
-A003-1 and A003-3.
-Differs: see `_live.py` and `_network.py`. All cases run side by side, with 15 s of warm-up and 200
-s of measurement, in five turns; three turns are as long as the paper's 600 s. The router's queue
-and the rates of single seconds (A003-2) are not recorded; `fig4` and `fig5` have them. Losses are
-counted from the start on.
+A003-1 (average rates) and A003-3 (no user packet lost).
+Differs: see `_live.py` and `_network.py`. All cases run at the same time, with 15 s of warm-up and
+200 s of measurement, for five seeds; three seeds are as long as the paper's 600 s. The router's
+queue and the rates of single seconds (A003-2) are not recorded; `fig4` and `fig5` have them. Losses
+are counted from the start on.
 """
 
 import time
@@ -80,7 +80,7 @@ def link(runs: Table) -> Numbers:
     return (runs["a rate_1"] + runs["a rate_2"]) * KB / RATE
 
 
-@live.claim("A003-3", "live, (c): user packets lost on the path, in each turn", paper=0, at_most=0)
+@live.claim("A003-3", "live, (c): user packets lost on the path, for each seed", paper=0, at_most=0)
 def lost(runs: Table) -> Numbers:
     return runs["c lost"]
 

@@ -1,12 +1,13 @@
 """Nested trunks share the rate of the trunk that carries them, between real hosts too.
 
-Source: trunking, section 7.2, experiment TT2, figures 7 to 9; docs/ledger.md, A003-5.
-Differs: see `_live.py`; `fig9.py` lists the values that the paper does not print. The same file is
-simulated and built as a lab, in which the gateways of level-2 trunks are behind those of level 1.
-One emulated network replaces routers and links. Shares are computed from the bytes that real UDP
-sockets received. The rate of level-1 trunk 1 varies by some 5 % between spans (simulated 0.98 with
-a deviation of 0.06, in 80 seeds that are not used for claims). Thirty turns and a margin decide the
-claim. With twenty turns it was undecided.
+Source: trunking, section 7.2, experiment TT2, figures 7 to 9; docs/ledger.md, A003-5 (shares of
+nested trunks).
+Differs: see `_live.py`; `fig9.py` lists the values that the paper does not print. One file
+describes the network for the simulator and for the lab. In the lab, the gateways of level-2 trunks
+are on the LAN side of those of level 1. One emulated network replaces routers and links. Shares are
+computed from the bytes that real UDP sockets received. The rate of level-1 trunk 1 varies by some 5
+% between spans (simulated 0.98 with a deviation of 0.06, in 80 seeds that are not used for claims).
+Thirty seeds and a margin decide the claim. With twenty seeds it was undecided.
 """
 
 import json
@@ -124,7 +125,7 @@ def nested(key: str) -> Scenario:
 
 
 def ends(name: str, local: str, end: str, source: int, key: str) -> list[dict[str, Any]]:
-    """Both ends of a trunk: the one at the sources first."""
+    """Both ends of a trunk. The end at the sources is first."""
     there = {**trunk(name, local, VMSS, 0, CONNECTIONS), "peer": end, "key_file": key}
     hops = [mac(len(NUMBERS)), mac(source - 1)]
     return [{**it, "next_hop": hop} for it, hop in zip((there, reverse(there)), hops, strict=True)]

@@ -1,17 +1,19 @@
 """Between real hosts, trunks protect small transfers from a UDP flood and from greedy TCP.
 
-Source: trunking, section 7.3, experiment TT3, figure 10; docs/ledger.md, A003-6.
+Source: trunking, section 7.3, experiment TT3, figure 10; docs/ledger.md, A003-6 (web transfers
+beside other traffic).
 Differs: see `_live.py`; `fig10.py` lists the values that the paper does not print. In place of the
-paper's ftp, one other site sends UDP at the rate of the whole bottleneck, and another one has ten
+paper's ftp, one other site sends UDP at the rate of the whole bottleneck, and another site has ten
 CUBIC connections. TCP is this kernel's, whose first window holds a whole transfer. There are 20
-clients. A turn has 60 s and begins 5 s after the other traffic. A transfer that is unfinished at
-the end counts with its time so far, which flatters the case without trunks.
+clients. A run has 60 s and begins 5 s after the other traffic. A transfer that is unfinished at the
+end counts with its time so far, which favours the case without trunks.
 
-With trunks the router has four and a half times the buffer of equation 2, as in `fig9.py`. Trunks
-begin into an empty link here, and lost user packets count from the start on (with the buffer of
-equation 2 itself, two turns lost 35). The case without trunks is run with both buffers, since
-Drop-Tail fills any buffer, and claims compare with the better result. If the machine sends the
-flood too slowly, the case without trunks improves, so the claims are harder to meet.
+With trunks the router has four and a half times the buffer of equation 2, as in `fig9.py`. Here
+trunks start on an idle link, and lost user packets count from the start on. With the buffer of
+equation 2 itself, 35 packets were lost with two seeds. The case without trunks is run with both
+buffers, since Drop-Tail fills any buffer. Claims compare with the better of both results. If the
+machine sends the flood too slowly, the case without trunks improves, so the claims are harder to
+meet.
 """
 
 import json
@@ -30,8 +32,10 @@ from ._live import SINK, lab_of, script, user_loss
 live_web = Experiment(__file__, seeds=5, needs=missing)
 
 CASES = {"a": 1, "b": 1, "roomy b": 4.5, "c": 4.5}
-"""Web alone (a), web beside other traffic with two buffers (b), and a trunk for each site (c). The
-numbers are the router's buffer over that of equation 2."""
+"""Web alone (a), web beside other traffic with two buffers (b), and a trunk for each site (c).
+
+The numbers are the router's buffer as a multiple of that of equation 2.
+"""
 
 CLIENTS, SESSIONS = 20, 10
 SETTLED, SECONDS = 5, 60
@@ -51,16 +55,16 @@ def measure(seed: int) -> dict[str, float]:
                 for _ in range(SESSIONS):
                     lab.fetch("sink", "10.73.0.3", "--time", f"{SECONDS + 2 * SETTLED} s")
             time.sleep(SETTLED)
-            begin, before = time.monotonic(), blasted(lab)
+            begin, before = time.monotonic(), flooded(lab)
             words = ["fetch", "10.73.0.1", str(CLIENTS), str(SECONDS)]
             said, _ = script(lab, "sink", *words).communicate(timeout=SECONDS + PATIENCE)
-            blast = (blasted(lab) - before) / (time.monotonic() - begin) / RATE
+            blast = (flooded(lab) - before) / (time.monotonic() - begin) / RATE
             lost = user_loss(lab)
             hangs = lab.hangs()
-        told = json.loads(said)
-        took = 1000 * np.array(told["took"] + told["waiting"])
+        answer = json.loads(said)
+        took = 1000 * np.array(answer["took"] + answer["waiting"])
         return {
-            "rate": len(told["took"]) * SIZE / 1024 / SECONDS,
+            "rate": len(answer["took"]) * SIZE / 1024 / SECONDS,
             "mean": took.mean(),
             "deviation": took.std(),
             "most": took.max(),
@@ -72,8 +76,8 @@ def measure(seed: int) -> dict[str, float]:
     return side_by_side(run, list(CASES))
 
 
-def blasted(lab: Lab) -> int:
-    """Bytes of frames that the site of the blast has sent."""
+def flooded(lab: Lab) -> int:
+    """Bytes of frames that the flooding site has sent."""
     return int(lab.shell("host2", "cat /sys/class/net/eth0/statistics/tx_bytes"))
 
 

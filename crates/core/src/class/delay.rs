@@ -9,8 +9,8 @@
 //!
 //! Guaranteed traffic of leaves with delay bounds precedes all other classes. A leaf has a server
 //! with a rate and a latency (RFC 2212, section 4): the link without the guarantees of leaves with
-//! equal or tighter bounds. From the link down to the leaf, the following traffic lowers the rate
-//! of this server or adds to its latency:
+//! equal or tighter bounds. From the link down to the leaf, the following items lower the rate
+//! of this server or add to its latency:
 //!
 //! - Control traffic precedes all classes. It takes its [allowance](super::control), its burst and a packet.
 //! - A packet in transmission takes `frame`, once.

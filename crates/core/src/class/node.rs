@@ -1,4 +1,5 @@
-//! A class of the tree: its token buckets, and the lists of its parent in which it stands.
+//! A class of the tree: its token buckets, and the lists of its parent to which it belongs. A class
+//! shares the rate of a link; the link is the root of the tree.
 
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ pub(super) struct Node {
     pub(super) waiting: bool,
     /// The ceiling has no tokens, so the class may not send.
     pub(super) held: bool,
-    /// The class has packets to send, is not held, and stands in lists of its parent.
+    /// The class has packets to send, is not held, and is in lists of its parent.
     pub(super) active: bool,
     /// The last transmission used the guarantee.
     pub(super) by_guarantee: bool,
@@ -34,7 +35,7 @@ pub(super) struct Node {
     pub(super) due: bool,
     /// Urgency of the delay bound of this class.
     own_urgency: Option<Urgency>,
-    /// Urgency with which the class stands in the list of its parent. A class with children has the tightest
+    /// Urgency of the class in the list of its parent. A class with children has the tightest
     /// urgency below it.
     pub(super) urgency: Option<Urgency>,
 }

@@ -13,8 +13,8 @@
 //! Gateways with the same `n` and `c` get the shares `rho_i / rho`, where `rho` is the sum of all loads `rho_i`. Each share
 //! exceeds its load while `rho < 1`. A weight does not depend on the weights of other gateways.
 //!
-//! Source: ours. The laws of the paper converge to the same shares (`itcp`, equation 12). The experiment `itcp/ideal`
-//! compares all laws.
+//! Source: ours. The laws of the paper converge to the same shares (`itcp`, equation 12). The
+//! experiment `itcp/ideal` compares all laws.
 //!
 //! Differs: the queue has no influence. If the bottleneck becomes slower, `c` stays too large. All weights are then too
 //! small by the same factor, and the shares are unchanged.

@@ -14,8 +14,8 @@
 //!
 //! Source: `itcp`, section 4, equations 8 and 9.
 //!
-//! Differs: `busy`, `a` and `s` are ours. They also describe a gateway with full buffers, whose queue cannot grow.
-//! `delta'` is zero while window or round-trip time are unknown.
+//! Differs: the paper has no `busy`, `a` and `s`. They also describe a gateway with full buffers,
+//! whose queue cannot grow. `delta'` is zero while window or round-trip time are unknown.
 
 use std::cmp::Ordering;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Tests of the rate adjuster. A function from time to [`GatewayLoad`] replaces the gateway.
+//! Tests of the rate adjuster, which sets the weight of an aggregate connection from samples of its
+//! gateway. A function from time to [`GatewayLoad`] replaces the gateway.
 
 mod bad_input;
 mod literal;

@@ -1,4 +1,4 @@
-//! The bytes that a frame takes on a link: its own, those of the link layer, and padding.
+//! The bytes that a frame takes on a link: the bytes of the frame, of the link layer, and padding.
 //!
 //! `charge = max(len + per_packet, min)`, rounded up to whole cells on ATM.
 
@@ -20,13 +20,13 @@ use crate::packet::Facts;
 /// ```
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Overhead {
-    /// Bytes added to (or, negative, taken from) each frame.
+    /// Bytes that are added to each frame. A negative number is subtracted.
     pub per_packet: i32,
-    /// Fewest bytes a frame occupies, with `per_packet`.
+    /// Least number of bytes that a frame takes, `per_packet` included.
     pub min: u32,
-    /// Frames are cut into ATM cells of 48 bytes in 53.
+    /// The link splits frames into ATM cells. Each cell of 53 bytes carries 48 bytes of the frame.
     pub atm: bool,
-    /// Headers between Ethernet and IP that `per_packet` contains, so that those of the frame do not count.
+    /// Headers between Ethernet and IP that `per_packet` includes already. These headers of the frame are not charged.
     pub contains: Headers,
 }
 
@@ -43,8 +43,8 @@ pub enum Headers {
 }
 
 impl Headers {
-    /// The bytes of such headers in a frame with these `facts` whose IP header begins at `network_offset`. A frame
-    /// without IP has none.
+    /// Bytes of these headers in a frame with these `facts`, whose IP header begins at `network_offset`. Zero for a
+    /// frame without IP.
     fn bytes(self, network_offset: u16, facts: Facts) -> i32 {
         match self {
             Self::None => 0,
@@ -62,7 +62,7 @@ const ETHERNET: u16 = 14;
 const PPPOE: i32 = 8;
 
 impl Overhead {
-    /// The bytes that `packet` is charged on the link. For a super-packet it is the sum over its
+    /// Bytes that are charged for `packet` on the link. For a super-packet, this is the sum over its
     /// frames.
     #[inline]
     #[must_use]
@@ -75,14 +75,14 @@ impl Overhead {
         self.charge_longer(packet, -contained)
     }
 
-    /// [`charge`](Self::charge) for a packet in the datagrams of a trunk. Each frame of the trunk is by `longer`
-    /// bytes longer than `packet`. In the frame, the IP header of the datagram begins at `network_offset`.
+    /// The [`charge`](Self::charge) of a packet that a trunk encapsulates in a datagram. Each frame is `longer` bytes
+    /// longer than in `packet`. The IP header of the datagram begins at `network_offset`.
     #[must_use]
     pub fn charge_carried(&self, packet: &Packet, longer: i32, network_offset: u16) -> u32 {
         self.charge_longer(packet, longer - self.contains.bytes(network_offset, Facts::NONE))
     }
 
-    /// The charge for a packet, each frame of which is by `longer` bytes longer than `packet` says.
+    /// The charge of a packet whose frames are `longer` bytes longer than in `packet`.
     fn charge_longer(&self, packet: &Packet, longer: i32) -> u32 {
         let segments = u32::from(packet.segments.max(1));
         let longer = longer.saturating_mul(i32::from(packet.segments.max(1)));
@@ -132,9 +132,9 @@ mod tests {
         assert_eq!(Overhead::default().charge(&packet), 3 * 1_042);
     }
 
-    /// Catches: the added bytes counted once for all frames.
+    /// Catches: added bytes that count once for all frames.
     #[test]
-    fn what_each_frame_is_longer_counts_for_each() {
+    fn added_bytes_count_for_each_frame() {
         let tcp = TcpSegment { payload: 3 * 1_448, ..TcpSegment::default() };
         let packet =
             Packet { len: 66 + 3 * 1_448, segments: 3, tcp: Some(tcp), ..Packet::default() };
@@ -144,17 +144,17 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_charged_as_much_as_there_is() {
+    fn the_charge_does_not_overflow() {
         let packet =
             Packet { len: u32::MAX, segments: u16::MAX, transport_offset: 9, ..Packet::default() };
         let overhead = Overhead { per_packet: i32::MAX, min: 0, atm: true, ..Overhead::default() };
         assert_eq!(overhead.charge(&packet), u32::MAX);
     }
 
-    /// Catches: a header counted twice, in `per_packet` and in the frame; a VLAN tag that is left out although
-    /// `per_packet` does not contain it; Ethernet treated as contained; frames without IP charged less.
+    /// Catches: a header that counts twice, in `per_packet` and in the frame; a VLAN tag that is not charged although
+    /// `per_packet` does not include it; an Ethernet header that is not charged; frames without IP that are charged less.
     #[test]
-    fn headers_that_the_number_contains_do_not_count() {
+    fn headers_included_in_per_packet_are_not_charged() {
         // Ethernet, a VLAN tag, PPPoE and PPP, and an IP packet of 1,000 bytes.
         let (network, network_offset, facts) = (Network::Ipv4, 26, Facts::PPPOE);
         let packet = Packet { len: 1_026, network, network_offset, facts, ..Packet::default() };
@@ -170,8 +170,8 @@ mod tests {
         let control = Packet { len: 60, ..Packet::default() };
         let all = [Headers::None, Headers::Pppoe, Headers::All];
         assert_eq!(all.map(|it| charge(it, &control)), [70; 3]);
-        // In a datagram of a trunk the frame is 43 bytes longer. Ethernet and a VLAN tag of the WAN, 18 bytes, stand
-        // before the IP header.
+        // In a datagram of a trunk the frame is 43 bytes longer. An Ethernet header and a VLAN tag of the WAN, 18
+        // bytes, precede the IP header.
         let overhead = |contains| Overhead { contains, ..Overhead::default() };
         assert_eq!(overhead(Headers::All).charge_carried(&packet, 43, 18), 1_065);
         assert_eq!(overhead(Headers::Pppoe).charge_carried(&packet, 43, 18), 1_069);

@@ -9,8 +9,8 @@
 //! Two rules of the source apply:
 //!
 //! - Shielding: the filter does not count packets of tracked flows.
-//! - Preserved entries: a flow keeps its tracker for the next interval if the threshold was reached
-//!   by its bytes in this interval. A flow that got its tracker in this interval keeps it too.
+//! - Preserved entries: a flow keeps its tracker for the next interval if it has sent at least as
+//!   many bytes as the threshold. A flow that got its tracker in this interval keeps it too.
 //!
 //! The second rule is applied when the next packet of the flow arrives. A cyclic search, one entry per packet, finds flows
 //! without further packets. So the cost per packet is constant.

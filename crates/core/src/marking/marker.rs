@@ -1,4 +1,5 @@
-//! The marker: it connects a marking with a queue. The marking selects a flow, and the marker marks its packet.
+//! The marker: it connects a marking with a queue. The marking predicts an overflow and selects a
+//! flow, and the marker marks a packet of this flow.
 //!
 //! For each arriving packet, the gateway calls [`Marker::sight`]. Just before it queues the packet,
 //! it calls [`Marker::prevent`]. For a packet that is moved here from another queue, it calls only
@@ -22,12 +23,12 @@ pub struct Marker {
     bytes: [u64; 2],
 }
 
-/// Packets marked, and dropped in buffer of a mark.
+/// Packets marked, and dropped in place of a mark.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Marks {
     /// Packets marked.
     pub marked: u64,
-    /// Packets dropped in buffer of a mark, because they are not ECN-capable.
+    /// Packets dropped in place of a mark, because they are not ECN-capable.
     pub not_ect: u64,
     /// Packets dropped because no flow was left to mark.
     pub unmarkable: u64,

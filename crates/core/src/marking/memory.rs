@@ -1,6 +1,7 @@
 //! The tracked flows of the markings `heuristic` and `coverage`, and their waiting packets, the oldest first.
 //!
-//! These markings track only a part of the flows. They mark the flow whose packet has waited longest.
+//! These markings mark packets before a queue overflows. They track only a part of the flows, and
+//! mark the flow whose packet has waited longest.
 
 use std::collections::VecDeque;
 

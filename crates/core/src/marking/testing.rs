@@ -1,4 +1,5 @@
-//! A first-in first-out queue with a marking, for tests.
+//! A first-in first-out queue with a marking, for tests. A marking marks packets before the queue
+//! overflows.
 
 use std::collections::VecDeque;
 use std::time::Duration;

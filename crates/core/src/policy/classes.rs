@@ -29,8 +29,8 @@ pub struct Class {
     pub name: String,
     /// Name of the parent class. `None` for a child of the link.
     pub parent: Option<String>,
-    /// Rate that the class gets whatever other classes send. Zero means no guarantee. For a class with children, zero means
-    /// the sum of their guarantees.
+    /// Rate that the class gets regardless of other classes. Zero means no guarantee. For a class
+    /// with children, zero means the sum of their guarantees.
     pub guarantee: [Rate; 2],
     /// Upper bound of the rate. `None`: the bound of the parent.
     pub ceiling: [Option<Rate>; 2],

@@ -1,4 +1,5 @@
-//! The index of a policy set: it finds the first filter that matches a packet, in little time for 10,000 filters.
+//! The index of a policy set: it finds the first filter that matches a packet, in little time even
+//! for 10,000 filters.
 
 use std::hash::BuildHasher;
 

@@ -1,4 +1,5 @@
-//! The set of policies of a gateway: it finds the policy of a packet.
+//! The set of policies of a gateway: it finds the policy of a packet. A policy selects packets by
+//! their header fields and states their treatment.
 
 use std::cmp::Reverse;
 

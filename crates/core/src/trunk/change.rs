@@ -1,4 +1,5 @@
-//! Changes of the configuration of a running trunk.
+//! Changes of the configuration of a running trunk, which carries user packets between two
+//! gateways.
 //!
 //! Methods of `Trunk`, whose fields are in `trunk.rs`.
 

@@ -1,4 +1,5 @@
-//! Configuration of a trunk, with the packet keys and DS codepoints derived from it.
+//! Configuration of a trunk, which carries user packets between two gateways. The packet keys and
+//! DS codepoints are derived from it.
 
 use std::net::IpAddr;
 

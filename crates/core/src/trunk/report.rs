@@ -1,4 +1,5 @@
-//! Counters and state of a trunk, for reports.
+//! Counters and state of a trunk, for reports. A trunk carries user packets between two gateways,
+//! and finds its rate with *management packets*: TCP headers without payload.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! A test bench: two gateways with a trunk, and a path between them.
+//! A test bench: two gateways with a trunk, and a path between them. The trunk carries user packets
+//! from the first gateway to the second.
 
 use std::time::Duration;
 

@@ -1,4 +1,9 @@
 //! Tests of a trunk with management connections: two gateways, with a path between them.
+//!
+//! A trunk carries user packets at a rate that TCP congestion control finds. Its *management
+//! connections* are TCP connections that send headers without payload, the *management packets*.
+//! Each management packet gives *credit* for VMSS bytes of user packets. A *guarantee* needs no
+//! credit, and a *ceiling* bounds the rate.
 
 mod changes;
 mod weights;

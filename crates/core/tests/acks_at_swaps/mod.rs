@@ -1,4 +1,5 @@
-//! Debts and held ACKs of a flow when a swap replaces the policy set.
+//! Debts and held ACKs of a flow when a swap replaces the policy set. ACK control holds ACKs to
+//! slow down the sender. A debt arises if data passes before its tokens exist.
 
 use std::time::Duration;
 

@@ -1,5 +1,7 @@
-//! Held ACKs during a swap of the policy set. A swap proceeds in *slices* of a few steps, and data
-//! and ACKs arrive between the slices.
+//! Held ACKs during a swap, which replaces the policy set. ACK control holds ACKs to slow down the
+//! sender. A swap proceeds in *slices* of a few steps, and data and ACKs arrive between the slices.
+//!
+//! An *aggregate* has the flows of one policy in one direction.
 
 use std::sync::Arc;
 use std::time::Duration;

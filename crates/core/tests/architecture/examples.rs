@@ -1,5 +1,5 @@
-//! The public types that a newcomer meets first have an example that runs, and the workspace has
-//! many examples.
+//! Checks of the documentation: the main public types have an example that runs, and the workspace
+//! has many examples.
 
 use std::fs;
 use std::path::Path;

@@ -1,6 +1,7 @@
 //! Work conservation: no packet waits while the token bucket has tokens that the packet may use.
 //!
-//! A *member* is a flow of the aggregate. Its *part* is its share of the token bucket.
+//! An aggregate has the flows of one policy. A *member* is a flow of the aggregate. Its *part* is
+//! its share of the token bucket.
 
 use std::collections::VecDeque;
 

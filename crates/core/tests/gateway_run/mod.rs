@@ -1,4 +1,4 @@
-//! A gateway that a test drives step by step, and policies for the test.
+//! A gateway that a test drives step by step, and policies for the tests.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Writes the manual page of all mechanisms.
+//! Writes the manual page of all mechanisms, which are the algorithms that a policy file can name.
 
 use tidegate_core::parameters::{Form, Parameter};
 use tidegate_core::scheduler::{Term, TermForm};

@@ -1,4 +1,6 @@
-//! Invariants of the allocations while members (flows) and the profile change.
+//! Invariants of the allocations while members and the profile change. An allocation decides which
+//! flow of an aggregate (the flows of one policy) sends next. A *member* is a flow of the
+//! aggregate.
 //!
 //! The *part* of a member is its share of the token bucket.
 
@@ -187,8 +189,8 @@ pub(super) fn tokens(bytes: u64) -> i128 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// No allocation grants more than the profile's bucket holds, whatever the changes of members
-    /// and profile.
+    /// No allocation grants more than the profile's bucket holds, for any changes of members and
+    /// profile.
     ///
     /// Catches: `partitioned` that checks only the member's bucket, and not the bucket of the
     /// aggregate, when shaping or policing; a bucket that keeps its tokens when its depth is
@@ -203,7 +205,7 @@ proptest! {
         }
     }
 
-    /// Additional calls release no packet earlier, whatever the changes of members and profile.
+    /// Additional calls release no packet earlier, for any changes of members and profile.
     ///
     /// `partitioned` is excepted. At each call, it limits a member's bucket to the member's part.
     /// So a part that is smaller for a while reduces only the buckets that are examined in that

@@ -1,4 +1,5 @@
-//! Held ACKs of an ended connection, when a new connection uses the same ports.
+//! Held ACKs of an ended connection, when a new connection uses the same ports. ACK control holds
+//! ACKs to slow down the sender.
 //!
 //! Source: RFC 5961, section 4 (a SYN proves nothing about the connection on its ports).
 

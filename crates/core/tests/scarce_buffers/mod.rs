@@ -1,5 +1,6 @@
 //! Held ACKs while nearly all packet buffers are in use, for every allocation, ACK control and pool
-//! size.
+//! size. ACK control holds ACKs to slow down the sender. An allocation shares the tokens of a
+//! policy between its flows.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
 //! A shaping aggregate that tests an allocation: packets arrive, wait, and depart when the
-//! allocation grants them.
+//! allocation grants them. An aggregate has the flows of one policy, its *members*. An allocation
+//! decides which member sends next.
 
 #![expect(clippy::as_conversions, reason = "the model computes in real numbers")]
 

@@ -1,4 +1,4 @@
-//! Voice packets beside an upload on slow lines.
+//! Voice packets that share a slow line with an upload.
 
 use std::time::Duration;
 
@@ -20,9 +20,9 @@ const EVERY: Duration = Duration::from_micros(20_013);
 /// Delay of voice packets beyond the line.
 const PATH: Duration = Duration::from_millis(20);
 
-/// Sends voice beside an upload that always has frames waiting. Returns the longest delay of a
-/// voice packet to the other end of a line of rate `line`. Also returns the bytes sent beyond those
-/// that `rate` carries.
+/// Sends voice beside an upload that always has frames waiting, at a gateway with `rate`. Returns
+/// two values: the longest delay of a voice packet to the other end of the line with the rate
+/// `line`, and the number of bytes sent beyond the bytes that `rate` carries.
 fn play(queue_name: &str, rate: Rate, line: Rate) -> (Duration, i64) {
     let config = GatewayConfig { rate: [Some(rate); 2], queue: queue(queue_name), ..config() };
     let mut run = Run::new(&config, Vec::new());

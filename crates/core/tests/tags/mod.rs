@@ -1,4 +1,4 @@
-//! ACK control of connections in VLANs and tunnels.
+//! ACK control of connections in VLANs and tunnels. ACK control holds ACKs to slow down the sender.
 
 use tidegate_core::Machine;
 use tidegate_core::gateway::FlowSurvey;

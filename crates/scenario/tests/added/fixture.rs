@@ -153,7 +153,7 @@ impl Marking for MarksAbove {
         false
     }
 
-    fn leaving(&mut self, _: &Packet) {}
+    fn departed(&mut self, _: &Packet) {}
 
     fn acknowledged(&mut self, _: &Observed<'_>, _: &Packet) {}
 

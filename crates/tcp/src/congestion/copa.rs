@@ -131,8 +131,8 @@ impl Copa {
         let law = self.law.take().filter(|it| it.window() == window.congestion);
         let packets = Packets { bytes: window.segment, wait: self.wait(window) };
         let slow_start = std::mem::take(&mut self.slow_start);
-        let retry_at_once = || Law::new(now, packets, window.congestion, slow_start);
-        (self.law.insert(law.unwrap_or_else(retry_at_once)), &self.path)
+        let begin = || Law::new(now, packets, window.congestion, slow_start);
+        (self.law.insert(law.unwrap_or_else(begin)), &self.path)
     }
 }
 

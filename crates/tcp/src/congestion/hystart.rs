@@ -1,4 +1,4 @@
-//! HyStart++: leaves slow start before packets are lost.
+//! HyStart++: ends slow start before packets are lost.
 //!
 //! Law: if the least round-trip time of a round exceeds that of the previous round by an eighth
 //! (clamped to 4 to 16 ms), growth is divided by four. After five such rounds slow start ends. If

@@ -188,7 +188,7 @@ mod tests {
     use super::super::toy_network::{Bottleneck, ToyNetwork, mean};
     use super::*;
 
-    /// The transmissions of ns-2, made by `make.sh` beside the file.
+    /// The transmissions of ns-2. The script `make.sh` in the folder of the file made them.
     const VECTORS: &str = include_str!("../../tests/vectors/ns2/golden.txt");
 
     #[test]

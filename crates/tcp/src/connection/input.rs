@@ -1,4 +1,4 @@
-//! Arriving segments.
+//! Handling of arriving segments.
 //!
 //! Methods of `Connection`, whose fields are in `connection.rs`.
 

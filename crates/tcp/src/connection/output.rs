@@ -1,4 +1,4 @@
-//! Departing segments.
+//! Creation of departing segments.
 //!
 //! Methods of `Connection`, whose fields are in `connection.rs`.
 

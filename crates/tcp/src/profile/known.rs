@@ -1,4 +1,4 @@
-//! The details of each TCP profile.
+//! The details of each TCP profile: the settings of a TCP stack, such as Linux.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Examples of RFCs, and delayed ACKs.
+//! Tests of the receiver: examples of RFCs, and delayed ACKs.
 
 use std::time::Duration;
 

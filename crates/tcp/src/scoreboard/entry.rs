@@ -1,4 +1,4 @@
-//! A sent segment, and its compact storage.
+//! A sent segment, and its compact storage in the scoreboard of segments in flight.
 
 use tidegate_base::Time;
 

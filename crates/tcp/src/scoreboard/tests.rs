@@ -1,4 +1,5 @@
-//! The scoreboard compared with a model that searches a plain list from end to end.
+//! The scoreboard (the list of segments in flight) compared with a model that searches a plain list
+//! from end to end.
 
 use proptest::prelude::*;
 

@@ -36,7 +36,7 @@ impl Sender {
         self.undo = Some(Box::new(Undo {
             window: self.window,
             copied_at: None,
-            // A retransmission as tail loss probe that is in flight counts too (Linux 6.12,
+            // A tail loss probe in flight that is a retransmission counts too (Linux 6.12,
             // `tcp_init_undo`).
             copies: u32::from(self.tail.is_some_and(|tail| tail.copied)),
             f_rto: false,

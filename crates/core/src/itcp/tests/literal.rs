@@ -1,4 +1,5 @@
-//! Tests of the law `literal`: slopes, thresholds, consecutive rounds, and the units of equation 10.
+//! Tests of the law `literal`, which sets the weight of a connection by the slope of the gateway's
+//! queue: slopes, thresholds, consecutive rounds, and the units of equation 10 of `itcp`.
 
 use super::*;
 

@@ -1,4 +1,5 @@
-//! Tests of the law `measured`: saturated gateways, spare service rates, and service rates from the window.
+//! Tests of the law `measured`, which sets the weight of a connection by its load and its service
+//! rate: saturated gateways, spare service rates, and service rates from the window.
 
 use super::*;
 

@@ -1,4 +1,5 @@
-//! Tests of the law `proportional`: the capacity, and the average of the load.
+//! Tests of the law `proportional`, which sets the weight of a connection in proportion to its
+//! load: the capacity, and the average of the load.
 
 use super::*;
 

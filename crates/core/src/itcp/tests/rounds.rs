@@ -1,4 +1,6 @@
-//! Tests of rounds: timers, random waits, missing samples, totals that decrease, and bounds of the weight.
+//! Tests of rounds. A round consists of samples of the gateway, and a decision about the weight at
+//! its end. The tests cover timers, random waits, missing samples, totals that decrease, and bounds
+//! of the weight.
 
 use proptest::prelude::*;
 
@@ -176,7 +178,7 @@ fn any_seen() -> impl Strategy<Value = GatewayLoad> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// The weight never leaves its bounds (A002-6).
+    /// The weight stays within its bounds (A002-6).
     ///
     /// Catches: a weight that exceeds its bounds after an increase, or when connections end; sums and products that
     /// overflow.

@@ -1,4 +1,5 @@
-//! Tests of the marking `coverage`: its threshold, the tracked flows, and the rate of other traffic.
+//! Tests of the marking `coverage`, which tracks the largest flows: its threshold, the tracked
+//! flows, and the rate of other traffic. A marking marks packets before the queue overflows.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,9 @@
-//! Tests of the marking `heuristic`: lists of flows, the factor `rho`, and the number of marks.
+//! Tests of the marking `heuristic`, which tracks the flows that passed a filter: lists of flows,
+//! the factor `rho`, and the number of marks.
+//!
+//! The list `L_1` has the flows that passed the filter in this interval, and `L_0` those of the
+//! last interval. `rho` is the number of all bytes divided by the bytes of the flows in `L_0`. The
+//! *projection* is the predicted backlog.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,5 @@
-//! The current and the previous round of a flow: their bytes, marks and losses. Both trackers use this state.
+//! The current and the previous round of a flow: their bytes, marks and losses. A round has the
+//! packets of one window. Both trackers, which estimate the window of a flow, use this state.
 //!
 //! The trackers differ in the packet that begins a round. Then they call [`RoundState::begin`].
 

@@ -1,4 +1,8 @@
-//! Tests of both trackers with senders whose windows, rounds and round-trip times are known.
+//! Tests of both trackers with senders whose windows, rounds and round-trip times are known. A
+//! tracker estimates the window of a TCP flow. A *round* has the packets of one window.
+//!
+//! The tracker `paper` finds rounds by gaps between packets, and `two-way` by ACKs. `paper+idle`
+//! takes no sample of the round-trip time from a long gap.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,5 @@
-//! One class: its curves in this busy period, and the arrival times of its waiting packets.
+//! One class of the scheduler `jobs`: its curves of arrived and departed bytes in this busy period,
+//! and the arrival times of its waiting packets.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -37,8 +38,8 @@ pub(super) struct JobsClass {
     /// The theoretical output in bytes, and the time at which it last grew.
     pub(super) theory: f64,
     theory_at: Option<Time>,
-    /// Sum and number of the values of related classes, during a computation. Only the class to
-    /// which all ratios of the group lead uses it.
+    /// Sum and number of the values of related classes, during a computation. Only the class at
+    /// the root of a tree of ratios uses it.
     pub(super) scratch: (f64, f64),
     /// The rate that the delay ratios require.
     pub(super) target: f64,

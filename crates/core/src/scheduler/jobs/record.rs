@@ -2,9 +2,8 @@
 //!
 //! A packet that waits longer than the delay bound violates it. A drop that raises the loss in the
 //! busy period above the loss bound violates the loss bound. Rates and ratios are judged in windows
-//! of 0.5 s in which the classes were backlogged throughout. A class that falls short of its
-//! guarantee by more than one packet violates it. A ratio that is off by more than a quarter is
-//! violated.
+//! of 0.5 s in which the classes were backlogged throughout. A guarantee is violated if its class
+//! sends less, by more than one packet. A ratio that is off by more than a quarter is violated.
 //!
 //! Methods of `Jobs`, whose fields are in `jobs.rs`.
 

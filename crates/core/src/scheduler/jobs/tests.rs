@@ -1,5 +1,6 @@
-//! Classes on a link in virtual time. Each promise is kept where it is feasible, and otherwise the
-//! promises have their order of precedence.
+//! Tests of the scheduler `jobs`: classes on a link in virtual time. Each promise to a class
+//! (bounds and ratios of delay and loss, guaranteed rates) is kept where it is feasible. Otherwise
+//! the promises have their order of precedence.
 
 use std::collections::VecDeque;
 use std::time::Duration;

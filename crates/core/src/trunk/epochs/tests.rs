@@ -528,7 +528,8 @@ fn without_congestion_acks_only_the_guarantee_is_sent() {
     assert!(back > 1_250_000 * 10 * 85 / 100, "{back}");
 }
 
-/// While the other gateway is considered dead, its keepalives bring the next packet to it forward.
+/// While the other gateway is considered dead, each keepalive makes this
+/// gateway send its next packet sooner.
 ///
 /// Catches: keepalives without effect; a packet sent for each keepalive.
 #[test]

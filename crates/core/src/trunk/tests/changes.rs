@@ -1,4 +1,8 @@
 //! Tests of a trunk whose path changes or fails: it uses the new path after a few round trips.
+//!
+//! A trunk carries user packets between two gateways. Its *management connections* are TCP
+//! connections without payload, which find its rate. A *keepalive* shows that the other gateway is
+//! alive.
 
 use super::*;
 use crate::link::LinkChange;

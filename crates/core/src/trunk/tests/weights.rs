@@ -1,4 +1,7 @@
-//! Tests of trunks with a weight, which is constant or follows the load of their users.
+//! Tests of trunks with a weight, which is constant or follows the load of their users. A trunk
+//! carries user packets between two gateways. Its share of the path grows with the weight, which is
+//! the number of its management connections (TCP without payload), or a parameter of its congestion
+//! control.
 
 use super::*;
 use crate::Factor;

@@ -1,4 +1,4 @@
-//! BBR against the figures of Linux and of the paper, and in long runs.
+//! BBR compared with the figures of Linux and of the paper, and long runs of BBR.
 
 use tidegate_base::Bytes;
 

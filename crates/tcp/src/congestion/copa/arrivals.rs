@@ -1,7 +1,7 @@
 //! Recent rate of arrivals at the receiver, by its clock or by the ACKs. A *boundary* is a packet
 //! whose arrival the receiver reports.
 //!
-//! Source: doi 10.1145/3447786.3456260 (Bundler): the receive rate of an epoch.
+//! Source: doi 10.1145/3447786.3456260 (Bundler): the receive rate between two boundaries.
 
 use std::collections::VecDeque;
 use std::time::Duration;

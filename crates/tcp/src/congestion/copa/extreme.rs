@@ -1,4 +1,4 @@
-//! The least, or the greatest, of recent durations.
+//! The least or the greatest of recent durations.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! CUBIC against the formulas and tables of its RFC.
+//! CUBIC compared with the formulas and tables of its RFC.
 
 use tidegate_base::Rate;
 
