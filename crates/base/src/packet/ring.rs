@@ -5,7 +5,7 @@ use super::{Member, make_room, slot};
 /// A ring of members, each at most once. The first member has the turn.
 pub type Ring = Rings<1>;
 
-/// `N` rings that share their links. A member is in at most one of them. Every operation takes
+/// `N` rings that share their links. A member is in at most one ring. Every operation takes
 /// constant time.
 #[derive(Clone, Debug)]
 pub struct Rings<const N: usize> {

@@ -8,7 +8,7 @@ use crate::meter::TokenBucket;
 use crate::packet::Member;
 use crate::{Bytes, Time};
 
-/// Order in which waiting members are served.
+/// Order in which waiting members (flows with packets) are served.
 pub(super) trait Order: Send {
     /// Adds a member, which may wait later.
     fn join(&mut self, member: Member, share: Share);

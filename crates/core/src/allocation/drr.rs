@@ -20,7 +20,7 @@ impl Config {
     }
 }
 
-/// The waiting members, and the weights of all members.
+/// The waiting members (flows with packets), and the weights of all members.
 #[derive(Default)]
 struct Drr {
     turns: DeficitRoundRobin,

@@ -21,7 +21,7 @@ impl Config {
     }
 }
 
-/// The waiting members, in the order of waiting.
+/// The waiting members (flows with packets), in the order in which they began to wait.
 #[derive(Default)]
 struct Fcfs(Ring);
 

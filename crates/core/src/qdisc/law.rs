@@ -6,9 +6,9 @@
 //! Source: RFC 8289, section 5; Linux, `include/net/codel_impl.h` (at most one mark per dequeue).
 //! Differs:
 //! - The square root is exact to the nanosecond. Linux approximates it by Newton steps.
-//! - An allocation may have paid for the oldest packet of a flow before it dequeues. That packet
-//!   must depart, so the law drops the next packet instead. Without a next packet, the drop remains
-//!   due: see [`CodelLaw::dequeue`].
+//! - An allocation (a scheme that divides the tokens of a policy between flows) may have paid for
+//!   the oldest packet of a flow before it dequeues. That packet must depart, so the law drops the
+//!   next packet instead. Without a next packet, the drop remains due: see [`CodelLaw::dequeue`].
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 //! RED: drops or marks arriving packets at random, with a probability that follows the average
-//! queue length.
+//! queue length. A *hit* is a drop or a mark.
 //!
 //! Source: doi 10.1109/90.251892; RFC 3168, section 5 (ECN); ns-2.35 (`gentle_`, `wait_`, and
 //! `mark_p_` for `mark_up_to`).

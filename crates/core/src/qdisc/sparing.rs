@@ -1,5 +1,5 @@
-//! A queue that signals a flow (drops or marks a packet) only after the flow has recovered from its
-//! last signal.
+//! A queue for the flows of a trunk, a path between two gateways. It signals a flow (drops or marks
+//! a packet) only after the flow has recovered from its last signal.
 //!
 //! A TCP flow that is signalled with a window of W packets sends U = W/2 + ... + W = 3 W (W + 2) /
 //! 8 packets until its window is W again. The queue does not signal the flow again before U/2 of

@@ -13,7 +13,7 @@
 //! - a duplicate ACK, and the ACK before a duplicate
 //! - an ACK that changes ECE or ACE
 //! - an ACK with SACK blocks, an unknown option, an MPTCP option, or a digest (TCP-MD5, TCP-AO)
-//! - an ACK of an ACK-controlled flow
+//! - an ACK of an ACK-controlled flow, whose ACKs the gateway itself holds
 //! - an ACK of an untracked flow, whose queue may contain packets of many flows
 //!
 //! At most [`MOST`] ACKs are merged into one. If an ACK has waited for longer than `patience`, the

@@ -1,8 +1,9 @@
 //! A router's queue for trunks: drops management packets early, but user packets only when it is
 //! full.
 //!
-//! A trunk sends one management packet for each VMSS bytes of user data. The loss of a management
-//! packet makes the trunk reduce its rate, so user packets need not be lost. A management packet is dropped when `threshold`
+//! A trunk is a path between two gateways. It sends one management packet for each VMSS (virtual
+//! maximum segment size) of user data. The loss of a management packet makes the trunk reduce its
+//! rate, so user packets need not be lost. A management packet is dropped when `threshold`
 //! management packets wait. With a `limit` of [`required_buffer`](crate::trunk::required_buffer),
 //! no user packet is ever lost. Management packets have the highest drop precedence of assured
 //! forwarding, AFx3 (RFC 2597).

@@ -67,7 +67,7 @@ pub(super) enum Arrival {
     Machine,
     /// To no destination, because the port has consumed it.
     Here,
-    /// Back out of the same port.
+    /// To the network from which it arrived: the port sends it back.
     Back,
 }
 
