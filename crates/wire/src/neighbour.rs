@@ -175,7 +175,7 @@ impl Neighbour {
 }
 
 /// The content of an ARP or neighbour discovery message.
-struct Message {
+struct AddressMessage {
     /// IP address and MAC address of the sender.
     sender: Option<(IpAddr, Mac)>,
     /// The address that the message is about. For a request, also the address of the requester.
@@ -193,7 +193,7 @@ struct Requester {
 /// lengths.
 const ARP_KIND: [u8; 6] = [0, 1, 8, 0, 6, 4];
 
-fn arp(frame: &[u8]) -> Option<Message> {
+fn arp(frame: &[u8]) -> Option<AddressMessage> {
     let body = frame.get(14..)?.first_chunk::<28>()?;
     if body[..6] != ARP_KIND {
         return None;
@@ -202,8 +202,10 @@ fn arp(frame: &[u8]) -> Option<Message> {
     let [sender, target] = [&body[14..18], &body[24..28]].map(|it| v4_of(it).map(IpAddr::V4));
     let (sender, target) = (sender?, target?);
     let requester = (body[7] == 1).then_some(Requester { mac, address: sender });
-    matches!(body[6..8], [0, 1 | 2])
-        .then_some(Message { sender: Some((sender, mac)), target: Some((target, requester)) })
+    matches!(body[6..8], [0, 1 | 2]).then_some(AddressMessage {
+        sender: Some((sender, mac)),
+        target: Some((target, requester)),
+    })
 }
 
 fn arp_frame(to: Mac, operation: u8, sender: (Mac, [u8; 4]), target: (Mac, [u8; 4])) -> Vec<u8> {
@@ -224,7 +226,7 @@ const OVERRIDE: u8 = 0x20;
 const SOURCE: u8 = 1;
 const TARGET: u8 = 2;
 
-fn discovery(frame: &[u8]) -> Option<Message> {
+fn discovery(frame: &[u8]) -> Option<AddressMessage> {
     let header = frame.get(14..)?.first_chunk::<40>()?;
     let len = usize::from(u16::from_be_bytes([header[4], header[5]]));
     let message = frame.get(54..)?.get(..len)?;
@@ -251,12 +253,12 @@ fn discovery(frame: &[u8]) -> Option<Message> {
             let mac = option(SOURCE);
             let requester = Requester { mac: mac.unwrap_or(from), address: source.into() };
             let sender = mac.map(|mac| (source.into(), mac));
-            Some(Message { sender, target: Some((target.into(), Some(requester))) })
+            Some(AddressMessage { sender, target: Some((target.into(), Some(requester))) })
         }
         ADVERTISE => {
             let sender = option(TARGET).map(|mac| (target.into(), mac));
             let ours = (!to.is_multicast()).then_some((IpAddr::V6(to), None));
-            Some(Message { sender, target: ours })
+            Some(AddressMessage { sender, target: ours })
         }
         _ => None,
     }
