@@ -1,4 +1,4 @@
-//! Sends frames as bytes from one host, and records frames on another.
+//! Sends frames, given as bytes, from one host, and records frames on another host.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,17 +26,17 @@ impl Recorder {
     pub fn start(host: &Host) -> Self {
         let mut process = Process::start(host.command(helper()).args(["record", "eth0"]));
         until("the recorder", Duration::from_secs(10), || {
-            assert!(process.runs(), "{}", process.said());
+            assert!(process.runs(), "{}", process.all_output());
             process.lines().pop()
         });
         Self(process)
     }
 
-    /// The recorded frames that `wanted` selects. Waits until there are `count` of them.
+    /// Waits until `wanted` has selected `count` of the recorded frames, and returns these.
     ///
     /// # Panics
     ///
-    /// If there are fewer when `limit` has passed.
+    /// If `wanted` has selected fewer frames when `limit` has passed.
     #[must_use]
     pub fn frames(
         &self,

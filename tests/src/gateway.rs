@@ -1,4 +1,4 @@
-//! The gateway in the middle of a test bed: starts it, controls it, kills it, and queries it.
+//! The gateway in the middle of a test bed. Tests start it, control it, kill it, and query it.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -42,17 +42,18 @@ impl Testbed {
     ///
     /// # Panics
     ///
-    /// If it does not answer within `START_LIMIT`.
+    /// If the gateway does not answer within `START_LIMIT`.
     #[must_use]
     pub fn gateway(&self, backend: &str, policies: &str) -> Gateway<'_> {
         self.gateway_with(backend, policies, &[], Stdio::piped())
     }
 
-    /// As [`gateway`](Self::gateway), with further command-line options, and with standard error at `errors`.
+    /// As [`gateway`](Self::gateway), with further command-line options. The gateway's standard
+    /// error goes to `errors`.
     ///
     /// # Panics
     ///
-    /// If it does not answer within `START_LIMIT`.
+    /// If the gateway does not answer within `START_LIMIT`.
     #[must_use]
     pub fn gateway_with(
         &self,
@@ -68,7 +69,7 @@ impl Testbed {
     ///
     /// # Panics
     ///
-    /// If it does not answer within `START_LIMIT`.
+    /// If the gateway does not answer within `START_LIMIT`.
     #[must_use]
     pub fn gateway_among(
         &self,
@@ -101,7 +102,7 @@ fn file(backend: &str, policies: &str) -> String {
 fn start(bed: &Testbed, command: &mut Command, errors: Stdio) -> Process {
     let mut process = Process::start_with(command, errors);
     until("the gateway to answer", START_LIMIT, || {
-        assert!(process.runs(), "{}", process.said());
+        assert!(process.runs(), "{}", process.all_output());
         let answer = Process::start(&mut bed.tidegate(&["status", "--json"])).finish(ANSWER_LIMIT);
         answered(&answer).then_some(())
     });
@@ -133,7 +134,7 @@ impl Gateway<'_> {
     pub fn ask(&self, what: &str) -> Value {
         let status = &mut self.bed.tidegate(&[what, "--json"]);
         let answer = Process::start(status).finish(ANSWER_LIMIT);
-        assert!(answered(&answer), "{answer:?}, {}", self.said());
+        assert!(answered(&answer), "{answer:?}, {}", self.all_output());
         let text = answer.output;
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in\n{text}"))
     }
@@ -156,7 +157,7 @@ impl Gateway<'_> {
     }
 
     /// Runs the program in the gateway's namespace with the arguments `words`, such as `class set`.
-    pub fn tell(&self, words: &[&str]) {
+    pub fn run_command(&self, words: &[&str]) {
         run(&mut self.bed.tidegate(words), ANSWER_LIMIT);
     }
 
@@ -179,7 +180,7 @@ impl Gateway<'_> {
         self.process.signal(signal);
     }
 
-    /// Kills the gateway, as a crash would. Returns after its end.
+    /// Kills the gateway, as a crash would end it. Returns after its end.
     pub fn crash(&mut self) {
         self.process.end();
     }
@@ -187,7 +188,7 @@ impl Gateway<'_> {
     /// Stops the gateway as an operator would, and waits for its end.
     pub fn stop(&mut self) {
         self.process.signal("TERM");
-        let name = format!("the end of {}", self.process.said());
+        let name = format!("the end of {}", self.process.all_output());
         until(&name, ANSWER_LIMIT, || (!self.process.runs()).then_some(()));
     }
 
@@ -199,7 +200,7 @@ impl Gateway<'_> {
 
     /// The output of the gateway, for messages.
     #[must_use]
-    pub fn said(&self) -> String {
-        self.process.said()
+    pub fn all_output(&self) -> String {
+        self.process.all_output()
     }
 }

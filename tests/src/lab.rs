@@ -1,5 +1,5 @@
-//! A lab of `tidegate lab`: hosts, and an emulated network between them that delays and drops
-//! packets.
+//! A lab that `tidegate lab` builds: hosts, and an emulated network between them that delays and
+//! drops packets.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ impl Lab {
         lab
     }
 
-    /// A command that runs on `host`; the caller adds the program and its arguments.
+    /// A command that runs on `host`. The caller adds the program and its arguments.
     #[must_use]
     pub fn on(&self, host: &str) -> Command {
         let mut command = Command::new(program());
@@ -58,7 +58,7 @@ impl Lab {
     ///
     /// # Panics
     ///
-    /// If it does not listen in time.
+    /// If the server does not listen in time.
     #[must_use]
     pub fn serve(&self, host: &str, congestion: &str) -> Process {
         let server = self.traffic(host, &["serve", "--congestion", congestion]);
@@ -106,7 +106,7 @@ impl Lab {
         });
     }
 
-    /// Kills a gateway and detaches its bypass programs, so no frame passes any more.
+    /// Kills a gateway and detaches its bypass programs. No frame can then pass between its ports.
     ///
     /// # Panics
     ///
@@ -139,8 +139,8 @@ impl Lab {
         command.arg(program()).arg("--socket").arg(socket).arg("run").arg(file);
         let mut process = Process::start(&mut command);
         until("a gateway that was started again", LIMIT, || {
-            assert!(process.runs(), "{}", process.said());
-            answered(&self.told(gateway, "status")).then_some(())
+            assert!(process.runs(), "{}", process.all_output());
+            answered(&self.request(gateway, "status")).then_some(())
         });
         process
     }
@@ -153,7 +153,7 @@ impl Lab {
         run(command.arg(program()).arg("--socket").arg(socket).arg("apply").arg(file), LIMIT);
     }
 
-    fn told(&self, gateway: &str, what: &str) -> Finished {
+    fn request(&self, gateway: &str, what: &str) -> Finished {
         let mut command = Command::new(program());
         command.arg("--socket").arg(self.file_of(gateway, "sock")).args([what, "--json"]);
         Process::start(&mut command).finish(LIMIT)
@@ -163,7 +163,7 @@ impl Lab {
     ///
     /// # Panics
     ///
-    /// If it does not answer.
+    /// If the emulated network does not answer.
     #[must_use]
     pub fn network(&self) -> Value {
         let text =
@@ -183,10 +183,10 @@ impl Lab {
     ///
     /// # Panics
     ///
-    /// If it does not answer.
+    /// If the gateway does not answer.
     #[must_use]
     pub fn ask(&self, gateway: &str, what: &str) -> Value {
-        let answer = self.told(gateway, what);
+        let answer = self.request(gateway, what);
         assert!(answered(&answer), "{answer:?}");
         let text = answer.output;
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in\n{text}"))
@@ -217,8 +217,8 @@ impl Lab {
     }
 }
 
-/// Returns `true` if all threads of a process have ended. Until then its descriptors stay open,
-/// although the process is in no namespace any more.
+/// Returns `true` if all threads of a process have ended. Until then the process keeps its
+/// descriptors open, although it is no longer in a namespace.
 fn has_ended(pid: u32) -> bool {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return true };
     threads.flatten().all(|thread| {
@@ -229,7 +229,7 @@ fn has_ended(pid: u32) -> bool {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        // The result is ignored: a lab that never came up need not be taken down.
+        // The result is ignored: a lab that failed to start need not be taken down.
         let _ = Command::new(program()).args(["lab", "down", "--lab", &self.name]).output();
     }
 }

@@ -2,8 +2,8 @@
 //! and the gateway.
 //!
 //! This code is only for tests, so an error panics with a description of the situation. Namespaces
-//! and processes are removed when their values are dropped, even by a panic. If a test is killed,
-//! the next test removes what it left.
+//! and processes are removed when their values are dropped, even by a panic. After a killed test,
+//! the next test removes the remains.
 
 #![forbid(unsafe_code)]
 
@@ -26,7 +26,7 @@ pub use gateway::Gateway;
 pub use lab::Lab;
 pub use process::{Finished, Process, run};
 pub use sites::Sites;
-pub use testbed::{Host, Testbed, Turn, program, skip};
+pub use testbed::{Host, Sharing, Testbed, program, skip};
 pub use traffic::{Fetch, Outcome, Server};
 pub use wait::{now, pause, until};
 pub use witness::{witnessed, witnessed_beside_others};
@@ -34,9 +34,9 @@ pub use witness::{witnessed, witnessed_beside_others};
 /// Defines two tests for each of these functions, one per backend: `af_packet::<name>` and
 /// `af_xdp::<name>`.
 ///
-/// The functions take a test bed, and the backend as policy files name it. A test is repeated if
-/// the machine stood still meanwhile ([`witnessed`]). Tests after `witnessed_beside_others:` run at
-/// the same time as other tests.
+/// Each function gets a test bed, and the backend's name in policy files. If the machine stood
+/// still during a test that failed, the test is repeated ([`witnessed`]). Tests after
+/// `witnessed_beside_others:` may run at the same time as other such tests.
 #[macro_export]
 macro_rules! on_each_backend {
     ($how:ident: $($name:ident)+) => {

@@ -6,8 +6,8 @@ use crate::testbed::Testbed;
 use crate::traffic::Fetch;
 use crate::wait::{now, pause};
 
-/// Rate of the frames that reach `eth0` of the LAN host during `span`, in bits per second. Also
-/// returns the bytes that each fetch received.
+/// Rate of the frames that arrive at `eth0` of the LAN host during `span`, in bits per second. Also
+/// returns the bytes that each fetch received meanwhile.
 #[must_use]
 pub fn frames_and_bytes(span: Duration, bed: &Testbed, fetches: &[Fetch]) -> (f64, Vec<f64>) {
     let gained = || fetches.iter().map(Fetch::bytes).collect::<Vec<_>>();
@@ -26,8 +26,8 @@ pub fn float(n: u64) -> f64 {
     n as f64
 }
 
-/// The median of `values`. For an even number of values, it is the upper one of the two in the
-/// middle.
+/// The median of `values`. For an even number of values, returns the larger of the two middle
+/// values.
 ///
 /// # Panics
 ///

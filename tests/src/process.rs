@@ -43,8 +43,8 @@ impl Process {
         Self::start_with(command, Stdio::piped())
     }
 
-    /// As [`start`](Self::start), with another standard error. It is collected only if it is a
-    /// pipe.
+    /// As [`start`](Self::start), with `errors` as the standard error. Its text is collected only
+    /// if it is a pipe.
     ///
     /// # Panics
     ///
@@ -67,7 +67,7 @@ impl Process {
         self.child.id()
     }
 
-    /// Sends it a signal, such as `KILL`.
+    /// Sends the process a signal, such as `KILL`.
     ///
     /// # Panics
     ///
@@ -78,7 +78,7 @@ impl Process {
         assert!(status.is_ok_and(|status| status.success()), "no {} to send {signal}", self.name);
     }
 
-    /// Writes to its standard input, and closes it.
+    /// Writes `text` to the standard input of the process, and closes the input.
     ///
     /// # Panics
     ///
@@ -110,7 +110,7 @@ impl Process {
 
     /// The output of the process, for messages.
     #[must_use]
-    pub fn said(&self) -> String {
+    pub fn all_output(&self) -> String {
         format!("{}:\n{}\n{}", self.name, joined(&self.output), joined(&self.errors))
     }
 

@@ -13,8 +13,8 @@ use tidegate_wire::pcap;
 /// Path of the capture file of [`Recording::mixed`].
 pub const MIXED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/recordings/mixed.pcap");
 
-/// MAC address of the host at each port of the gateway. A frame's source address thus tells its
-/// port.
+/// MAC addresses of the hosts at the two ports of the gateway. The source address of a frame thus
+/// shows at which port it arrives.
 const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
 
 /// Payload of a full segment.
@@ -47,9 +47,9 @@ struct Connection {
 }
 
 impl Recording {
-    /// Two seconds of mixed traffic. Downloads and an upload have handshakes, options, a loss, SACK
-    /// blocks, retransmissions and FINs. There are also calls, pings, fragments, IPv4 and IPv6,
-    /// VLAN tags, tunnels, and ARP.
+    /// Two seconds of mixed traffic. There are downloads and an upload with handshakes, options, a
+    /// loss, SACK blocks, retransmissions and FINs. There are also calls, pings, fragments, IPv4
+    /// and IPv6, VLAN tags, tunnels, and ARP.
     #[must_use]
     pub fn mixed() -> Self {
         let mut this = Self::default();
@@ -100,7 +100,7 @@ impl Recording {
         writer.finish()
     }
 
-    /// Sorts the frames by time, and makes all times different.
+    /// Sorts the frames by time. Changes equal times so that all times differ.
     fn in_order(mut self) -> Self {
         self.0.sort_by_key(|arrival| arrival.at);
         let mut last = Time::ZERO;
@@ -123,8 +123,8 @@ impl Recording {
         self.0.push(Arrival { at, port, bytes: frame.bytes() });
     }
 
-    /// A transfer by end `from`, whose window doubles each round trip. One segment is lost upstream
-    /// of the gateway.
+    /// A transfer by the end `from`, whose window doubles each round trip. One of its segments is
+    /// lost upstream of the gateway.
     fn transfer(&mut self, start: Time, ends: Ends, from: usize, link: &[Link], rtt: Duration) {
         const WINDOWS: [u32; 5] = [2, 4, 8, 12, 12];
         let mut connection = Connection { ends, link: link.to_vec(), next: [1_000, 0xffff_f000] };
@@ -222,7 +222,8 @@ impl Recording {
 }
 
 impl Connection {
-    /// A segment of end `port` that passes the gateway at time `at`, with timestamps of that time.
+    /// A segment of the end `port`. It passes the gateway at time `at`, and its timestamp option
+    /// states this time.
     fn segment(&self, at: Time, port: usize, flags: u8, seq: u32, options: &[u8]) -> Frame {
         let (src, dst) = (self.ends[port], self.ends[1 - port]);
         let clock = u32::try_from(at.nanos() / 1_000).unwrap_or(u32::MAX);
@@ -301,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_committed_recording_is_what_the_example_writes() {
+    fn the_committed_recording_equals_the_output_of_the_example() {
         let file = File::open(MIXED).unwrap_or_else(|error| panic!("{MIXED}: {error}"));
         let read = Recording::read(io::BufReader::new(file)).ok();
         assert!(
@@ -311,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_frames_are_alike_and_all_are_understood() {
+    fn all_frames_differ_and_can_be_parsed() {
         let recording = Recording::mixed();
         let mut seen = HashSet::new();
         for Arrival { bytes, .. } in &recording.0 {

@@ -1,5 +1,6 @@
-//! Two sites, each with an aggregate gateway as its router. The gateways carry the TCP connections
-//! between the sites. Client, two gateways and server form a chain.
+//! Two sites, each with an aggregate gateway as its router. The two gateways carry the TCP
+//! connections of users between the sites. The hosts form a chain: client, gateway, gateway,
+//! server.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -16,13 +17,13 @@ use crate::process::{Process, run};
 use crate::testbed::{Host, Testbed, ip, program};
 use crate::wait::until;
 
-/// A client with its gateway at one site, and a server with its gateway at the other.
+/// A client and its gateway at one site, and a server and its gateway at the other site.
 #[derive(Debug)]
 pub struct Sites<'a> {
     bed: &'a Testbed,
     /// The client, at the first site.
     pub client: Host,
-    /// The gateways of both sites, which are their routers.
+    /// The gateways of the first and the second site. They are the routers of their sites.
     pub gateways: [Host; 2],
     /// The server, at the second site.
     pub server: Host,
@@ -32,8 +33,8 @@ pub struct Sites<'a> {
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// An address in one of three networks: the first site, the path between the sites, or the second
-/// site. `host` is the last byte of the address.
+/// An address in one of three networks: 0 is the path between the sites, 1 the first site, 2 the
+/// second site. `host` is the last byte of the address.
 fn v4(network: u8, host: u8) -> IpAddr {
     Ipv4Addr::new(10, 85, network, host).into()
 }
@@ -43,8 +44,8 @@ fn v6(network: u16, host: u16) -> IpAddr {
 }
 
 impl<'a> Sites<'a> {
-    /// Creates hosts, routes and keys. No gateway runs yet. `bed` is not used; holding it keeps
-    /// other tests from running at the same time.
+    /// Creates hosts, routes and keys, but starts no gateway. `bed` is not used, but while it
+    /// exists, no other test runs.
     #[must_use]
     pub fn new(bed: &'a Testbed) -> Self {
         let mut hosts = ["client", "a", "b", "server"].map(|part| bed.another_host(part));
@@ -98,8 +99,8 @@ impl<'a> Sites<'a> {
         Self { bed, client, gateways: [a, b], server, keys, _keepers: keepers.into() }
     }
 
-    /// Starts the gateway of the first site (0) or the second site (1), with the lines `more` in
-    /// its file. Returns as soon as the gateway answers.
+    /// Starts the gateway of the first site (`at` is 0) or the second site (1). Adds the lines
+    /// `more` to its configuration file. Returns as soon as the gateway answers.
     ///
     /// # Panics
     ///
@@ -110,7 +111,7 @@ impl<'a> Sites<'a> {
         let mut command = self.gateways[at].command(program());
         let mut process = Process::start(command.arg("aggregate").arg(file));
         until("an aggregate gateway", LIMIT, || {
-            assert!(process.runs(), "{}", process.said());
+            assert!(process.runs(), "{}", process.all_output());
             self.asked(at).map(drop)
         });
         process
@@ -162,10 +163,11 @@ impl<'a> Sites<'a> {
     }
 }
 
-/// Mounts a `/run` for one gateway, so both gateways can have a control socket of the same name.
+/// Mounts a separate `/run` for a gateway. Both gateways can then have a control socket of the same
+/// name.
 const OWN_RUN: &str = "mount -t tmpfs none /run &&";
 
-/// Creates a private key; returns the public key.
+/// Creates a private key. Returns the public key.
 fn public_key(path: &PathBuf) -> String {
     let said = run(Command::new(program()).args(["aggregate", "key"]).arg(path), LIMIT);
     let mode = fs::metadata(path).expect("the key was made").permissions().mode();
@@ -174,8 +176,8 @@ fn public_key(path: &PathBuf) -> String {
 }
 
 impl Host {
-    /// Runs `act` on a new thread in this host's network namespace. Sockets that it opens are
-    /// there.
+    /// Runs `act` on a new thread in this host's network namespace. Sockets that `act` opens belong
+    /// to that namespace.
     ///
     /// # Panics
     ///

@@ -1,7 +1,7 @@
-//! Tests Tidegate's TCP endpoint against the kernel's, over a TUN device. Data from one must arrive
-//! at the other.
+//! Tests Tidegate's TCP endpoint against the kernel's endpoint, over a TUN device. Data that one
+//! end sends must arrive at the other end.
 //!
-//! In each direction, the packets pass an emulated link of the core, as in a lab.
+//! In each direction, the packets pass a link that the core crate emulates, as in a lab.
 
 mod content;
 mod kernel;
@@ -27,7 +27,7 @@ use trace::Sample;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setup {
-    /// Configuration of Tidegate's end point.
+    /// Configuration of Tidegate's endpoint.
     #[serde(default)]
     pub endpoint: tcp::Config,
     /// The kernel's congestion control.
@@ -36,7 +36,7 @@ pub struct Setup {
     /// The end that opens the connection.
     #[serde(default)]
     pub opens: Side,
-    /// Bytes that Tidegate's end point sends.
+    /// Bytes that Tidegate's endpoint sends.
     #[serde(default)]
     pub ours_sends: u64,
     /// Bytes that the kernel sends.
@@ -45,10 +45,11 @@ pub struct Setup {
     /// The link in each direction.
     #[serde(default)]
     pub link: LinkConfig,
-    /// One in this number of ECN-capable packets is marked, in either direction; zero for none.
+    /// One of every `mark_one_in` ECN-capable packets is marked, in each direction. Zero means
+    /// none.
     #[serde(default)]
     pub mark_one_in: u32,
-    /// Interval of samples of the congestion windows; no samples if absent.
+    /// Interval between two samples of the congestion windows. If absent, no samples are taken.
     #[serde(default, deserialize_with = "interval")]
     pub trace: Option<Duration>,
     /// Random seed of the links.
@@ -63,7 +64,7 @@ pub struct Setup {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Side {
-    /// Tidegate's end point.
+    /// Tidegate's endpoint.
     #[default]
     Ours,
     /// The kernel.
@@ -79,18 +80,18 @@ pub struct Outcome {
     pub at_ours: Received,
     /// Data received by the kernel.
     pub at_kernel: Received,
-    /// Segments that Tidegate's endpoint sent, and how many of these were retransmissions.
+    /// Segments that Tidegate's endpoint sent, and the number of retransmissions among them.
     pub segments: (u64, u64),
     /// Fast recoveries and retransmission timeouts of Tidegate's endpoint.
     pub recoveries: (u32, u32),
-    /// Segments with a congestion mark that Tidegate's endpoint received, and segments with
-    /// ECN-Echo that it received.
+    /// Segments with a congestion mark, and segments with ECN-Echo, that Tidegate's endpoint
+    /// received.
     pub marks: (u64, u64),
     /// Number of times that Tidegate's endpoint reduced its window because of an ECN-Echo.
     pub reductions: u32,
     /// Packets lost on the link to the kernel, and on the link to Tidegate's endpoint.
     pub lost: (u64, u64),
-    /// Segments that the kernel retransmitted while it was observed.
+    /// Segments that the kernel retransmitted, as far as its counters were sampled.
     pub kernel_retransmitted: u64,
     /// The congestion window of Tidegate's sender over time.
     pub trace: Vec<Sample>,
@@ -98,11 +99,11 @@ pub struct Outcome {
     pub kernel_trace: Vec<Sample>,
 }
 
-/// Address of the kernel's end.
+/// Address of the kernel's endpoint.
 const KERNEL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 84, 0, 1)), 5001);
 
-/// Address of Tidegate's end. The port differs from run to run, because the kernel may remember the
-/// last connection.
+/// Address of Tidegate's endpoint. The port differs from run to run, because the kernel may
+/// remember the previous connection.
 fn ours() -> SocketAddr {
     let port = 10_000 + std::process::id() % 50_000;
     SocketAddr::new(Ipv4Addr::new(10, 84, 0, 2).into(), u16::try_from(port).unwrap_or(10_000))

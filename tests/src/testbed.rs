@@ -1,4 +1,4 @@
-//! A test bed: two hosts and a machine between them, each in a network namespace of its own.
+//! A test bed: two hosts and a machine between them, each in its own network namespace.
 
 use std::fs::File;
 use std::io::Write;
@@ -18,8 +18,8 @@ use crate::wait::until;
 /// A host on the LAN, a host on the WAN, and between them a machine with the ports `lan` and `wan`.
 ///
 /// The machine in the middle forwards nothing until a test starts a gateway or a bridge there. Both
-/// hosts are in one subnet. Their frames look as on a real wire: checksums are finished, and there
-/// are no super-packets.
+/// hosts are in one subnet. Their frames look as on a real wire: the kernel completes all
+/// checksums, and sends no frame larger than the MTU.
 #[derive(Debug)]
 pub struct Testbed {
     /// The host at port `lan`.
@@ -32,27 +32,29 @@ pub struct Testbed {
     pub folder: PathBuf,
     /// Processes that keep the namespaces alive while no other process runs there.
     _keepers: [Process; 3],
-    /// The lock on the machine: exclusive, or shared with other test beds.
-    _turn: File,
+    /// The lock that all test beds of this machine share: exclusive, or shared with other test
+    /// beds.
+    _lock: File,
 }
 
-/// Which other test beds may run at the same time.
+/// States which other test beds may run at the same time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Turn {
-    /// None. For tests of rates, delays and times, which other test beds would disturb.
+pub enum Sharing {
+    /// No other test bed. For tests of rates, delays and times, which other test beds would
+    /// disturb.
     Alone,
-    /// Others of this kind. For tests of contents and counters, and for comparisons within a test,
-    /// at rates far below the machine's capacity.
+    /// Other test beds of this kind. For tests of contents and counters, and for comparisons within
+    /// a test, at rates far below the machine's capacity.
     BesideOthers,
 }
 
-/// A host: a network namespace.
+/// A host of a test bed: a network namespace.
 #[derive(Clone, Debug)]
 pub struct Host {
     namespace: String,
-    /// A process that keeps the namespace alive all the time.
+    /// A process that keeps the namespace alive.
     keeper: u32,
-    /// Commands see the mounts of that process instead of those of this machine.
+    /// If `true`, commands see the mounts of that process instead of this machine's mounts.
     own_mounts: bool,
     /// IPv4 address of interface `eth0`.
     pub v4: IpAddr,
@@ -68,30 +70,31 @@ const PREFIX: &str = "tidegate-e2e-";
 /// interfaces.
 const OWN_MOUNTS: &str = "mount -t tmpfs none /run && mount -t sysfs none /sys &&";
 
-/// Time limit of a set-up command. None takes this long.
+/// Time limit of a set-up command. All of them are much faster.
 const COMMAND_LIMIT: Duration = Duration::from_secs(30);
 
 impl Testbed {
-    /// An exclusive test bed. If this machine supports none, prints the reason and returns `None`.
+    /// Creates a test bed with exclusive use of the machine. If this machine cannot run one, prints
+    /// the reason and returns `None`.
     ///
     /// # Panics
     ///
     /// If the test bed cannot be set up although this machine allows namespaces.
     #[must_use]
     pub fn new() -> Option<Self> {
-        Self::in_turn(Turn::Alone)
+        Self::sharing(Sharing::Alone)
     }
 
-    /// A test bed. `turn` says which other test beds may run at the same time. If this machine
-    /// supports none, prints the reason and returns `None`.
+    /// Creates a test bed. `sharing` states which other test beds may run at the same time. If this
+    /// machine cannot run one, prints the reason and returns `None`.
     ///
     /// # Panics
     ///
     /// If the test bed cannot be set up although this machine allows namespaces.
     #[must_use]
-    pub fn in_turn(turn: Turn) -> Option<Self> {
+    pub fn sharing(sharing: Sharing) -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let turn = wait_for(turn);
+        let lock = wait_for(sharing);
         remove_abandoned();
         let name =
             format!("{PREFIX}{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -105,7 +108,7 @@ impl Testbed {
         ip(&format!("netns add {}", wan.namespace));
         let keepers = [lan.keep(""), middle.keep(OWN_MOUNTS), wan.keep("")];
         let folder = env::temp_dir().join(&name);
-        let bed = Self { lan, middle, wan, folder, _keepers: keepers, _turn: turn };
+        let bed = Self { lan, middle, wan, folder, _keepers: keepers, _lock: lock };
         fs::create_dir_all(&bed.folder)
             .unwrap_or_else(|error| panic!("{}: {error}", bed.folder.display()));
         bed.connect();
@@ -140,8 +143,8 @@ impl Testbed {
         ip(&format!("-n {middle} link set bridge up"));
     }
 
-    /// Another host without a network, removed with the test bed. Its number in addresses is not
-    /// used.
+    /// Another host, without a network. It is removed with the test bed. Its number in addresses is
+    /// not used.
     pub(crate) fn another_host(&self, part: &str) -> Host {
         let name = self.folder.file_name().map(|name| name.to_string_lossy().into_owned());
         let host = Host::new(format!("{}-{part}", name.unwrap_or_default()), 0);
@@ -166,7 +169,7 @@ impl Drop for Testbed {
     fn drop(&mut self) {
         let name = self.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         remove_all(|namespace| namespace.starts_with(&format!("{name}-")));
-        // The result is ignored: a folder that remains does no harm.
+        // The result is ignored: a folder that stays does no harm.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
@@ -201,7 +204,7 @@ impl Host {
     }
 
     /// Starts the process that keeps the namespaces of this host alive. If there are shell commands
-    /// `first`, it runs them in a mount namespace of its own.
+    /// `first`, it runs them in its own mount namespace.
     pub(crate) fn keep(&mut self, first: &str) -> Process {
         let mut command = self.command("unshare");
         command.args((!first.is_empty()).then_some("--mount"));
@@ -223,8 +226,8 @@ impl Host {
         fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
     }
 
-    /// A command that runs `program` on this host. The started process becomes `program` itself;
-    /// there is no parent in between.
+    /// A command that runs `program` on this host. The started process itself becomes `program`,
+    /// without a parent process in between.
     #[must_use]
     pub fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new("nsenter");
@@ -235,8 +238,8 @@ impl Host {
     }
 
     /// A command that runs `program` on this host by `ip netns exec`. The program gets a copy of
-    /// the machine's mount namespace, which ends with it. The started process becomes the program
-    /// itself.
+    /// the machine's mount namespace, which ends with the program. The started process itself
+    /// becomes the program.
     #[must_use]
     pub fn netns_exec(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new("ip");
@@ -244,8 +247,7 @@ impl Host {
         command
     }
 
-    /// Runs a command on this host to its end. The words of the command are separated by white
-    /// space.
+    /// Runs a command on this host to its end. White space separates the words of the command.
     pub fn run(&self, words: &str) -> String {
         let mut words = words.split_whitespace();
         run(self.command(words.next().unwrap_or_default()).args(words), COMMAND_LIMIT)
@@ -276,7 +278,7 @@ impl Host {
         tc.status.success()
     }
 
-    /// Leaves checksums and segmentation to the interface. This is the default of real hosts.
+    /// Lets the interface complete checksums and split large segments, as on most real hosts.
     pub fn offload(&self) {
         self.run("ethtool -K eth0 tx on tso on gso on");
     }
@@ -308,8 +310,8 @@ impl Host {
         }
     }
 
-    /// A counter of the TCP stack by its name in `/proc/net/snmp` or `/proc/net/netstat`, such as
-    /// `RetransSegs`.
+    /// Returns the counter `name` of the host's TCP stack, such as `RetransSegs`, from
+    /// `/proc/net/snmp` or `/proc/net/netstat`.
     ///
     /// # Panics
     ///
@@ -322,14 +324,14 @@ impl Host {
     }
 }
 
-/// The counter `name` of a file of names and values, in the rows that start with `start`.
+/// The counter `name` in `text`, whose rows with the prefix `start` hold names and then values.
 fn counter(text: &str, start: &str, name: &str) -> Option<u64> {
     let mut rows = text.lines().filter_map(|line| line.strip_prefix(start));
     let at = rows.next()?.split_whitespace().position(|each| each == name)?;
     rows.next()?.split_whitespace().nth(at)?.parse().ok()
 }
 
-/// The program under test: the one in `TIDEGATE_BIN`, otherwise a fresh build.
+/// The program under test: the path in `TIDEGATE_BIN`, otherwise a new build.
 ///
 /// # Panics
 ///
@@ -369,11 +371,11 @@ fn try_ip(words: &str) -> Result<(), String> {
 }
 
 /// Waits for the lock that all test beds of all processes share. Dropping the file releases it.
-fn wait_for(turn: Turn) -> File {
+fn wait_for(sharing: Sharing) -> File {
     let path = env::temp_dir().join(format!("{PREFIX}turn"));
-    let take = |file: &File| match turn {
-        Turn::Alone => file.lock(),
-        Turn::BesideOthers => file.lock_shared(),
+    let take = |file: &File| match sharing {
+        Sharing::Alone => file.lock(),
+        Sharing::BesideOthers => file.lock_shared(),
     };
     let file = File::create(&path).and_then(|file| take(&file).map(|()| file));
     file.unwrap_or_else(|error| panic!("{}: {error}", path.display()))
@@ -383,7 +385,7 @@ fn wait_for(turn: Turn) -> File {
 pub fn skip(reason: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");
-    // The result is ignored: if standard error is closed, nobody can be informed.
+    // The result is ignored: if standard error is closed, there is no other way to inform anybody.
     let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {reason}");
 }
 
@@ -411,6 +413,6 @@ fn remove(namespace: &str) {
         // The result is ignored: the process may have ended meanwhile.
         let _ = Command::new("kill").args(["-KILL", pid]).status();
     }
-    // The result is ignored: a set-up may have failed before the namespace existed.
+    // The result is ignored: the set-up may have failed before the namespace existed.
     let _ = try_ip(&format!("netns delete {namespace}"));
 }

@@ -1,4 +1,5 @@
-//! Real TCP transfers between hosts. The generators of the program make them, and check every byte.
+//! Real TCP transfers between hosts. The program `tidegate traffic` generates them, and checks
+//! every byte.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -47,14 +48,14 @@ impl Server {
         command.args(["traffic", "serve", &format!("[::]:{port}"), "--congestion", congestion]);
         let mut process = Process::start(&mut command);
         until("the server to listen", Duration::from_secs(10), || {
-            assert!(process.runs(), "{}", process.said());
+            assert!(process.runs(), "{}", process.all_output());
             let listening = format!(":{port:04X} 00000000000000000000000000000000:0000 0A");
             host.net("tcp6").contains(&listening).then_some(())
         });
         Self { process, port }
     }
 
-    /// Starts a transfer from this server, reached at `address`, to the host `to`. `more` are
+    /// Starts a transfer from this server, whose address is `address`, to the host `to`. `more` are
     /// further arguments of `tidegate traffic fetch`.
     #[must_use]
     pub fn fetch(&self, address: IpAddr, to: &Host, more: &[&str]) -> Fetch {
@@ -66,8 +67,8 @@ impl Server {
 
     /// The output of the server, for messages.
     #[must_use]
-    pub fn said(&self) -> String {
-        self.process.said()
+    pub fn all_output(&self) -> String {
+        self.process.all_output()
     }
 }
 
@@ -84,10 +85,10 @@ impl Fetch {
         self.progress().1
     }
 
-    /// The last progress report: the time since the start, and the payload bytes until then.
+    /// The last progress report: the time since the start, and the payload bytes received by then.
     #[must_use]
     pub fn progress(&self) -> (Duration, u64) {
-        self.0.lines().last().map_or((Duration::ZERO, 0), |line| told(line))
+        self.0.lines().last().map_or((Duration::ZERO, 0), |line| progress_in(line))
     }
 
     /// The longest time without progress until now.
@@ -103,7 +104,7 @@ impl Fetch {
     /// If this takes longer than `limit`.
     pub fn moves_on(&self, more: u64, limit: Duration) {
         let goal = self.bytes() + more;
-        until(&format!("{more} more bytes of {}", self.0.said()), limit, || {
+        until(&format!("{more} more bytes of {}", self.0.all_output()), limit, || {
             (self.bytes() >= goal).then_some(())
         });
     }
@@ -117,9 +118,9 @@ impl Fetch {
     pub fn finish(self, limit: Duration) -> Outcome {
         let finished = self.0.finish(limit);
         let last = finished.output.lines().last().unwrap_or_default();
-        let told = serde_json::from_str::<Value>(last).unwrap_or_default();
-        let number = |name: &str| told[name].as_u64();
-        let flag = |name: &str| told[name].as_bool();
+        let report = serde_json::from_str::<Value>(last).unwrap_or_default();
+        let number = |name: &str| report[name].as_u64();
+        let flag = |name: &str| report[name].as_bool();
         let outcome = || {
             Some(Outcome {
                 bytes: number("bytes")?,
@@ -137,7 +138,7 @@ impl Fetch {
 /// The longest time without progress in `lines`.
 fn longest_pause<'a>(lines: impl Iterator<Item = &'a str>) -> Duration {
     let (mut longest, mut last) = (Duration::ZERO, (Duration::ZERO, 0));
-    for (at, bytes) in lines.map(told) {
+    for (at, bytes) in lines.map(progress_in) {
         longest = longest.max(at.saturating_sub(last.0));
         if bytes > last.1 {
             last = (at, bytes);
@@ -146,10 +147,10 @@ fn longest_pause<'a>(lines: impl Iterator<Item = &'a str>) -> Duration {
     longest
 }
 
-/// The contents of a progress report: the time since the start, and the payload bytes until then.
-fn told(line: &str) -> (Duration, u64) {
-    let told = serde_json::from_str::<Value>(line).unwrap_or_default();
-    let number = |name: &str| told[name].as_u64().unwrap_or(0);
+/// Parses a progress report: the time since the start, and the payload bytes received by then.
+fn progress_in(line: &str) -> (Duration, u64) {
+    let report = serde_json::from_str::<Value>(line).unwrap_or_default();
+    let number = |name: &str| report[name].as_u64().unwrap_or(0);
     (Duration::from_millis(number("at_ms")), number("bytes"))
 }
 

@@ -1,5 +1,5 @@
-//! A trial of ACK control: transfers between two hosts with a round-trip time of 52 ms. The same
-//! file runs in a lab and in the simulator.
+//! A trial measures the effect of ACK control (held ACKs or rewritten windows) on transfers between
+//! two hosts with a round-trip time of 52 ms. The same topology runs in a lab and in the simulator.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -26,10 +26,10 @@ pub const NEAR: &str = "near";
 /// The host on the WAN side of the gateway, and its address.
 pub const FAR: (&str, &str) = ("far", "10.73.0.2");
 
-/// A time limit longer than any trial.
+/// A time limit that no trial reaches.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Counters of the kernel's TCP. They grow if held ACKs harm the senders.
+/// Counters of the kernel's TCP stack that grow if held ACKs harm the senders.
 const COUNTERS: [&str; 5] =
     ["TCPTimeouts", "PAWSEstab", "TCPSpuriousRTOs", "TCPDSACKRecv", "TCPLostRetransmit"];
 
@@ -39,14 +39,14 @@ pub struct Trial<'a> {
     /// The gateway's backend, as policy files name it.
     pub backend: &'a str,
     /// The ACK control: `none`, `postack` or `tcr`.
-    pub signal: &'a str,
+    pub ack_control: &'a str,
     /// The direction of the data: `up` from the LAN side, or `down` to it.
     pub way: &'a str,
     /// The congestion control of the senders.
     pub congestion: &'a str,
     /// Number of concurrent transfers.
     pub flows: u32,
-    /// Limits windows to 64 KiB. Otherwise windows grow.
+    /// Limits windows to 64 KiB. Otherwise the kernel may enlarge windows.
     pub short_windows: bool,
     /// Length of the warm-up and of the measurement, in seconds.
     pub seconds: [u32; 2],
@@ -70,9 +70,9 @@ pub struct Findings {
 }
 
 /// A topology of two hosts with a round-trip time of 52 ms. The gateway is in front of the first
-/// host, and has a policy for each direction.
+/// host. It has a policy for each direction.
 #[must_use]
-pub fn topology(backend: &str, signal: &str, offload: &str) -> String {
+pub fn topology(backend: &str, ack_control: &str, offload: &str) -> String {
     format!(
         r#"
 offload = "{offload}"
@@ -96,7 +96,7 @@ profile = {{ mean = "10 Mbit/s", burst = "15140 B" }}
 action = "shape"
 allocation = "drr"
 queue = {{ kind = "per-flow", limit = "32 MiB", flow_limit = "8 MiB" }}
-ack_control = "{signal}"
+ack_control = "{ack_control}"
 '''
 "#
     )
@@ -107,10 +107,10 @@ impl Trial<'_> {
     ///
     /// # Panics
     ///
-    /// If a byte is wrong, or the gateway reports a state that is not expected.
+    /// If a received byte is wrong, or the gateway reports an unexpected state.
     #[must_use]
     pub fn live(&self, bed: &Testbed) -> Findings {
-        let lab = Lab::up(bed, &topology(self.backend, self.signal, "wire"));
+        let lab = Lab::up(bed, &topology(self.backend, self.ack_control, "wire"));
         if self.short_windows {
             for host in [NEAR, FAR.0] {
                 lab.shell(host, "echo 0 > /proc/sys/net/ipv4/tcp_window_scaling");
@@ -134,7 +134,8 @@ impl Trial<'_> {
         Findings { drops: drops(&status), hangs, counted, ..to.since(&from) }
     }
 
-    /// The server, and the running transfers from it. They last one second longer than the trial.
+    /// Starts a server, and transfers from it that last one second longer than the trial. Returns
+    /// both.
     fn fetches(&self, lab: &Lab) -> (Process, Vec<Fetch>) {
         let near = (NEAR, "10.73.0.1");
         let (from, to) = if self.way == "up" { (near, FAR) } else { (FAR, near) };
@@ -151,28 +152,28 @@ impl Trial<'_> {
     /// If the simulation fails.
     #[must_use]
     pub fn simulated(&self, bed: &Testbed) -> Findings {
-        let file = bed.file(&format!("{}.toml", self.signal), &self.scenario());
+        let file = bed.file(&format!("{}.toml", self.ack_control), &self.scenario());
         let text = run(Command::new(program()).arg("sim").arg(file).arg("--json"), LIMIT);
-        let told: Value =
+        let results: Value =
             serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in\n{text}"));
         let number = |table: &str, at: usize, name: &str| {
-            let value = told["tables"][table][at][name].as_f64();
+            let value = results["tables"][table][at][name].as_f64();
             value.unwrap_or_else(|| panic!("no {table}.{name} in\n{text}"))
         };
-        let mut rows = told["tables"]["aggregates"].as_array().into_iter().flatten();
+        let mut rows = results["tables"]["aggregates"].as_array().into_iter().flatten();
         let at = rows.position(|row| row["direction"] == self.way).unwrap_or(0);
         let of = |name: &str| number("aggregates", at, name);
         Findings {
             goodput: number("groups", 0, "goodput_bps"),
             jain: number("groups", 0, "jain"),
             waiting: of("waited_mean_seconds") * of("conforming_bps") / 8.0,
-            drops: told["tables"]["aggregates"][at]["dropped_packets"].as_u64().unwrap_or(0),
+            drops: results["tables"]["aggregates"][at]["dropped_packets"].as_u64().unwrap_or(0),
             hangs: 0,
             counted: BTreeMap::new(),
         }
     }
 
-    /// The topology of the lab, and in addition the tables that the simulator needs.
+    /// The topology of the lab, with the additional tables that the simulator needs.
     fn scenario(&self) -> String {
         let Self { congestion, flows, seconds: [warmup, counted], .. } = self;
         let (from, to) = if self.way == "up" { (NEAR, FAR.0) } else { (FAR.0, NEAR) };
@@ -194,34 +195,36 @@ from = "{from}"
 to = "{to}"
 flows = {flows}
 "#,
-            topology(self.backend, self.signal, "wire"),
+            topology(self.backend, self.ack_control, "wire"),
             warmup + counted,
         )
     }
 }
 
-/// Repeats `turn` (one run of a trial) until `N` undisturbed runs were made, and returns their
-/// results.
+/// Repeats `run` until `N` undisturbed runs were made, and returns their results.
 ///
-/// A run is disturbed if a gateway hung. `hangs` returns the number of hangs, so the other results
-/// do not influence which runs count.
+/// A run is disturbed if a gateway hung during it. Only `hangs` decides this, so the measured
+/// results do not influence which runs count.
 ///
 /// # Panics
 ///
 /// If four runs were disturbed.
-pub fn turns<T: Debug, const N: usize>(turn: impl Fn() -> T, hangs: impl Fn(&T) -> u64) -> [T; N] {
+pub fn undisturbed_runs<T: Debug, const N: usize>(
+    run: impl Fn() -> T,
+    hangs: impl Fn(&T) -> u64,
+) -> [T; N] {
     const DISTURBED: usize = 4;
     let mut disturbed = Vec::new();
     [(); N].map(|()| {
         loop {
-            let it = turn();
+            let it = run();
             if hangs(&it) == 0 {
                 return it;
             }
             disturbed.push(it);
             assert!(
                 disturbed.len() < DISTURBED,
-                "a gateway hung in {DISTURBED} turns: {disturbed:#?}"
+                "a gateway hung in {DISTURBED} runs: {disturbed:#?}"
             );
         }
     })
@@ -237,7 +240,7 @@ pub fn hangs(them: &[Findings]) -> u64 {
 ///
 /// # Panics
 ///
-/// If the function panics for one of them.
+/// If the function panics for an element.
 pub fn side_by_side<T: Send, R: Send>(
     all: impl IntoIterator<Item = T>,
     what: impl Fn(T) -> R + Sync,
@@ -250,7 +253,7 @@ pub fn side_by_side<T: Send, R: Send>(
     })
 }
 
-/// The TCP counters that show trouble, summed over both hosts.
+/// The TCP counters that show harm to senders, summed over both hosts.
 #[must_use]
 pub fn counted(lab: &Lab) -> BTreeMap<String, u64> {
     let [near, far] = [NEAR, FAR.0].map(|host| lab.counters(host));
@@ -258,15 +261,16 @@ pub fn counted(lab: &Lab) -> BTreeMap<String, u64> {
     COUNTERS.map(|name| (name.to_owned(), of(&near, name) + of(&far, name))).into()
 }
 
-/// Number of segments since `before` that either host rejected as old (RFC 7323, section 5). Zero
-/// if the gateway hung: newer segments then bypassed it and overtook the held ones.
+/// Number of segments since `before` that either host rejected as old (RFC 7323, section 5).
+/// Returns zero if the gateway hung, because newer segments then bypassed it and overtook the held
+/// ones.
 #[must_use]
 pub fn taken_for_old(lab: &Lab, before: &BTreeMap<String, u64>) -> u64 {
     let hung = lab.status(GATEWAY)["hangs"] != 0;
     if hung { 0 } else { counted(lab)["PAWSEstab"] - before["PAWSEstab"] }
 }
 
-/// Number of packets that policies dropped, according to a status.
+/// Number of packets that policies dropped, according to `status`, a status of the gateway.
 #[must_use]
 pub fn drops(status: &Value) -> u64 {
     let aggregates = status["aggregates"].as_array().into_iter().flatten();
@@ -274,11 +278,11 @@ pub fn drops(status: &Value) -> u64 {
     reasons.filter_map(|(_, n)| n.as_u64()).sum()
 }
 
-/// Measurements of a trial at one time.
+/// The measurements of a trial at one instant.
 struct Look {
     at: Instant,
     fetched: Vec<(Duration, u64)>,
-    /// Packets and bytes that departed, and the sum of their waiting times.
+    /// Packets and bytes that have departed, and the sum of the packets' waiting times in seconds.
     left: [f64; 2],
     waited: f64,
 }

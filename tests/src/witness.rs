@@ -1,5 +1,5 @@
-//! Detects that the machine stood still while a test ran, as virtual machines do. A test that
-//! failed in this time is repeated.
+//! Detects that this machine stood still during a test, as virtual machines sometimes do. A test
+//! that failed during such a standstill is repeated.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Once;
@@ -9,17 +9,17 @@ use std::time::Duration;
 
 use tidegate_dataplane::{Cpu, Wish, keep_time};
 
-use crate::testbed::{Testbed, Turn};
+use crate::testbed::{Sharing, Testbed};
 use crate::wait::{now, pause};
 
 /// Maximum number of runs of a test.
-const TURNS: u32 = 4;
+const RUNS: u32 = 4;
 
-/// Interval at which a witness thread (one on each processor) reads the time.
+/// Interval at which a *witness* reads the time. A witness is a thread; one runs on each processor.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// If a wait of a witness is longer by this time, its processor stood still. A witness has a higher
-/// priority than all processes of tests, so these cannot delay it.
+/// If a witness wakes up later than planned by this time, its processor stood still. Witnesses have
+/// a higher priority than all processes of tests, so a test cannot delay them.
 const LATE: Duration = Duration::from_millis(5);
 
 /// Priority of witnesses, above that of gateways (10).
@@ -28,30 +28,30 @@ const PRIORITY: u8 = 20;
 /// Number of times that a witness woke up late.
 static STALLS: AtomicU64 = AtomicU64::new(0);
 
-/// Runs `test` in a test bed. If it panics and a processor stood still meanwhile, runs it again, at
-/// most four times in all. A failure without a standstill counts at once.
+/// Runs `test` in a test bed. If it panics and a processor stood still meanwhile, runs it again,
+/// but at most four times in all. A failure without a standstill counts at once.
 ///
 /// # Panics
 ///
 /// If `test` panics.
 pub fn witnessed(test: impl Fn(&Testbed)) {
     watch();
-    turns(|| attempt(Turn::Alone, &test));
+    repeat(|| attempt(Sharing::Alone, &test));
 }
 
-/// As [`witnessed`], but other such tests may run at the same time.
+/// As [`witnessed`], but other tests of this kind may run at the same time.
 ///
 /// # Panics
 ///
 /// If `test` panics.
 pub fn witnessed_beside_others(test: impl Fn(&Testbed)) {
     watch();
-    turns(|| attempt(Turn::BesideOthers, &test));
+    repeat(|| attempt(Sharing::BesideOthers, &test));
 }
 
-fn attempt(turn: Turn, test: impl Fn(&Testbed)) -> Result<(), Failure> {
+fn attempt(sharing: Sharing, test: impl Fn(&Testbed)) -> Result<(), Failure> {
     let stalls = || STALLS.load(Ordering::Relaxed);
-    let Some(bed) = Testbed::in_turn(turn) else { return Ok(()) };
+    let Some(bed) = Testbed::sharing(sharing) else { return Ok(()) };
     let before = stalls();
     let outcome = catch_unwind(AssertUnwindSafe(|| test(&bed)));
     outcome.map_err(|panic| Failure { panic, stalls: stalls() - before })
@@ -63,13 +63,13 @@ struct Failure {
     stalls: u64,
 }
 
-fn turns(run: impl Fn() -> Result<(), Failure>) {
-    for turn in 1.. {
+fn repeat(run: impl Fn() -> Result<(), Failure>) {
+    for number in 1.. {
         let Err(Failure { panic, stalls }) = run() else { return };
-        if stalls == 0 || turn == TURNS {
+        if stalls == 0 || number == RUNS {
             resume_unwind(panic);
         }
-        eprintln!("turn {turn} of {TURNS}: this machine stood still, {stalls} times; once more");
+        eprintln!("run {number} of {RUNS}: this machine stood still, {stalls} times; once more");
     }
 }
 
@@ -85,8 +85,8 @@ fn begin_to_watch() {
         thread::spawn(move || {
             let wish = Wish { realtime: Some(PRIORITY), cpu: Some(cpu), ..Wish::default() };
             let granted = keep_time(wish);
-            // Without real-time priority, other processes could delay the thread, so it cannot be a
-            // witness.
+            // Without real-time priority, other processes could delay this thread, so it could not
+            // serve as a witness.
             while granted.realtime.is_some() {
                 let start = now();
                 pause(LOOK);
@@ -105,10 +105,9 @@ mod tests {
     use super::*;
     use crate::wait::until;
 
-    /// Catches: a witness that runs on another processor than intended; standstills that are not
-    /// counted.
+    /// Catches: a witness that does not run on its own processor; standstills that are not counted.
     #[test]
-    fn a_processor_that_runs_nothing_of_ours_is_seen() {
+    fn a_processor_that_stands_still_is_noticed() {
         watch();
         let before = STALLS.load(Ordering::Relaxed);
         let stand_still = || {
@@ -135,17 +134,17 @@ mod tests {
             let failure = Failure { panic: Box::new("failed"), stalls };
             if ran.get() <= failures { Err(failure) } else { Ok(()) }
         };
-        let passed = catch_unwind(AssertUnwindSafe(|| turns(test))).is_ok();
+        let passed = catch_unwind(AssertUnwindSafe(|| repeat(test))).is_ok();
         (ran.get(), passed)
     }
 
-    /// Catches: a test repeated although the machine did not stand still; an unlimited number of
-    /// runs.
+    /// Catches: a test that is repeated although the machine did not stand still; an unlimited
+    /// number of runs.
     #[test]
-    fn only_what_the_machine_disturbed_is_tried_again() {
+    fn only_a_test_during_a_standstill_is_repeated() {
         assert_eq!(run(0, 9), (1, true));
         assert_eq!(run(1, 0), (1, false));
         assert_eq!(run(1, 2), (2, true));
-        assert_eq!(run(TURNS, 1), (TURNS, false));
+        assert_eq!(run(RUNS, 1), (RUNS, false));
     }
 }

@@ -1,5 +1,5 @@
-//! Live test: a thousand policy changes in a row, while datagrams cross the gateway. Every missing
-//! datagram must be in a drop counter of the gateway or of a kernel.
+//! Live test: a thousand policy changes in a row, while datagrams cross the gateway. If a datagram
+//! does not arrive, a drop counter of the gateway or of a kernel must include it.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 use tidegate_e2e::{Host, Testbed, now, on_each_backend, pause};
 
 on_each_backend! {
-    each_datagram_that_is_missing_after_a_thousand_applies_is_in_a_counter
+    each_datagram_lost_during_a_thousand_applies_is_in_a_counter
 }
 
 /// Number of policy changes.
 const APPLIES: u32 = 1_000;
 
-/// On a busy machine, fewer changes suffice if they take this long.
+/// A busy machine may make fewer changes, if they take at least this long.
 const LONG_ENOUGH: Duration = Duration::from_secs(4);
 
 const PORT: u16 = 9_000;
@@ -32,15 +32,16 @@ const INTERVAL: Duration = Duration::from_micros(300);
 /// The receiver ends after this time without a datagram.
 const SILENCE: Duration = Duration::from_millis(500);
 
-/// Two sets of policies that alternate. They differ in a name, the kind of queue, and an action.
-fn policies(turn: u32) -> String {
+/// Returns one of two sets of policies, in alternation. They differ in a name, the kind of queue,
+/// and an action.
+fn policies(number: u32) -> String {
     let (name, queue) =
-        if turn.is_multiple_of(2) { ("one", "per-flow") } else { ("two", "drop-tail") };
+        if number.is_multiple_of(2) { ("one", "per-flow") } else { ("two", "drop-tail") };
     let first = format!(
         "[[policy]]\nname = \"{name}\"\nmatch = {{ dst_port = {PORT} }}\naction = \"shape\"\n\
          profile = {{ mean = \"400 Mbit/s\", burst = \"1 MiB\" }}\nqueue = \"{queue}\"\n"
     );
-    match turn % 3 {
+    match number % 3 {
         0 => first,
         1 => first + "\n[[policy]]\nname = \"other\"\naction = \"pass\"\n",
         _ => "[[policy]]\nname = \"all\"\naction = \"pass\"\n".to_owned(),
@@ -48,16 +49,13 @@ fn policies(turn: u32) -> String {
 }
 
 /// Catches: a policy change that loses a packet without counting it; a packet that is counted as
-/// dropped and sent as well.
-fn each_datagram_that_is_missing_after_a_thousand_applies_is_in_a_counter(
-    bed: &Testbed,
-    backend: &str,
-) {
+/// dropped although it was sent.
+fn each_datagram_lost_during_a_thousand_applies_is_in_a_counter(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, &policies(0));
     let kernel = kernel_drops(bed);
     let before = gateway.status();
     let stream = Stream::start(bed);
-    let applied = apply_in_turns(gateway.id(), backend);
+    let applied = apply_alternately(gateway.id(), backend);
     let (sent, received, reordered) = stream.finish();
     let after = gateway.status();
     let missing = sent - received;
@@ -80,9 +78,9 @@ fn each_datagram_that_is_missing_after_a_thousand_applies_is_in_a_counter(
     assert_eq!(missing, gateway_lost + kernel_lost, "{before}\n{after}");
 }
 
-/// Applies the two sets alternately, over one connection to the control socket. Returns the number
-/// of changes.
-fn apply_in_turns(process: u32, backend: &str) -> u32 {
+/// Applies the two sets in alternation, over one connection to the control socket. Returns the
+/// number of changes.
+fn apply_alternately(process: u32, backend: &str) -> u32 {
     let socket = format!("/proc/{process}/root/run/tidegate.sock");
     let mut socket = BufReader::new(UnixStream::connect(socket).unwrap());
     let start = now();
@@ -93,7 +91,7 @@ fn apply_in_turns(process: u32, backend: &str) -> u32 {
             "[gateway]\nlan = \"lan\"\nwan = \"wan\"\nbackend = \"{backend}\"\n\n{}",
             policies(applied)
         );
-        let body = json!({ "file": "turn.toml", "text": text }).to_string();
+        let body = json!({ "file": "next.toml", "text": text }).to_string();
         let head = "POST /v1/apply HTTP/1.1\r\nHost: x\r\nContent-Type: application/json";
         write!(socket.get_mut(), "{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
         answered(&mut socket);
@@ -118,8 +116,8 @@ fn answered(socket: &mut BufReader<UnixStream>) {
     assert!(status.starts_with("HTTP/1.1 200"), "{status}{}", String::from_utf8_lossy(&body));
 }
 
-/// Datagrams that the kernels of the three hosts dropped: at each interface, and at the receiver's
-/// socket.
+/// Number of datagrams that the kernels of the three hosts dropped: at each interface, and at the
+/// receiver's socket.
 fn kernel_drops(bed: &Testbed) -> [u64; 5] {
     let at = |(host, name): (&Host, &str)| -> u64 {
         let text = host.run("cat /proc/net/dev");
@@ -143,7 +141,7 @@ fn kernel_drops(bed: &Testbed) -> [u64; 5] {
 struct Stream {
     ends: Ends,
     sender: std::thread::JoinHandle<u64>,
-    /// Numbers of received datagrams, and of those that arrived after a later one.
+    /// Number of datagrams received, and how many of them arrived after a later datagram.
     receiver: std::thread::JoinHandle<(u64, u64)>,
 }
 
@@ -176,8 +174,8 @@ impl Stream {
         let end = Arc::clone(&ends);
         let sender = bed.lan.within(move || {
             let socket = UdpSocket::bind((from, PORT)).unwrap();
-            // The first datagram resolves the next hop. The kernel may reorder datagrams meanwhile,
-            // so the stream starts later.
+            // The first datagram makes the kernel resolve the next hop. Datagrams sent meanwhile
+            // could be reordered, so the stream starts after a pause.
             socket.send_to(&0_u64.to_be_bytes(), (to, PORT)).unwrap();
             pause(SILENCE / 5);
             let mut sent = 1_u64;

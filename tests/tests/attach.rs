@@ -1,5 +1,5 @@
-//! Live test: frames bypass a dead gateway, and the next gateway takes over, whatever mount
-//! namespaces they run in.
+//! Live test: bypass programs forward the frames while no gateway runs, and the next gateway takes
+//! the frames again. This works in whatever mount namespaces the gateways run.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use serde_json::Value;
 use tidegate_e2e::{Fetch, Process, Server, Testbed, now, on_each_backend, program, until};
 
 on_each_backend! {
-    a_killed_gateway_is_passed_by_and_followed_in_any_mounts
-    a_program_in_front_or_one_taken_off_is_an_alarm
+    frames_bypass_a_killed_gateway_until_the_next_one_in_any_mount_namespace
+    a_foreign_or_missing_bypass_program_raises_an_alarm
     a_second_gateway_with_another_run_directory_is_refused
 }
 
@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Time within which a transfer must continue. The heartbeat timeout is ten times as long.
 const GOES_ON: Duration = Duration::from_secs(1);
 
-/// Bytes of payload that prove progress: more than could be in flight before.
+/// Payload bytes whose arrival proves progress: more than could be in flight before.
 const PROGRESS: u64 = 500_000;
 
 /// A policy file without its backend. The heartbeat timeout is longer than the test.
@@ -34,34 +34,34 @@ profile = { mean = "20 Mbit/s", burst = "64 KiB" }
 action = "shape"
 "#;
 
-/// The command that starts a gateway in the network namespace. It determines the gateway's mount
-/// namespace.
+/// The command that starts a gateway in its network namespace. The gateway's mount namespace
+/// depends on the command.
 #[derive(Clone, Copy, Debug)]
-enum By {
+enum Launcher {
     /// `ip netns exec`: a mount namespace of its own, which ends with the gateway.
     NetnsExec,
     /// `nsenter`: the mount namespace of the test bed.
     Nsenter,
 }
 
-/// A gateway that was started in one of the ways [`By`].
+/// A gateway that a [`Launcher`] has started.
 struct Gateway<'a> {
     bed: &'a Testbed,
     process: Process,
 }
 
 impl<'a> Gateway<'a> {
-    fn start(bed: &'a Testbed, backend: &str, by: By) -> Self {
+    fn start(bed: &'a Testbed, backend: &str, by: Launcher) -> Self {
         let text = format!("[gateway]\nbackend = \"{backend}\"{SHAPED}");
         let file = bed.file("policies.toml", &text);
         let mut command = match by {
-            By::NetnsExec => bed.middle.netns_exec(program()),
-            By::Nsenter => bed.middle.command(program()),
+            Launcher::NetnsExec => bed.middle.netns_exec(program()),
+            Launcher::Nsenter => bed.middle.command(program()),
         };
         command.arg("--socket").arg(socket(bed)).arg("run").arg(file);
         let mut gateway = Self { bed, process: Process::start(&mut command) };
         until("the gateway to answer", LIMIT, || {
-            assert!(gateway.process.runs(), "{}", gateway.process.said());
+            assert!(gateway.process.runs(), "{}", gateway.process.all_output());
             gateway.status().map(drop)
         });
         gateway
@@ -94,11 +94,20 @@ fn fetch(bed: &Testbed, server: &Server, bytes: &str) -> Fetch {
 }
 
 /// Catches: bypass programs that end with a mount namespace; a gateway that does not replace the
-/// programs of its predecessor; frames dropped until the heartbeat times out.
-fn a_killed_gateway_is_passed_by_and_followed_in_any_mounts(bed: &Testbed, backend: &str) {
+/// bypass programs of the gateway before it; frames dropped until the heartbeat times out.
+fn frames_bypass_a_killed_gateway_until_the_next_one_in_any_mount_namespace(
+    bed: &Testbed,
+    backend: &str,
+) {
     let server = Server::start(&bed.wan, 7000, "reno");
     let mut passed = 0;
-    for by in [By::Nsenter, By::NetnsExec, By::NetnsExec, By::Nsenter, By::Nsenter] {
+    for by in [
+        Launcher::Nsenter,
+        Launcher::NetnsExec,
+        Launcher::NetnsExec,
+        Launcher::Nsenter,
+        Launcher::Nsenter,
+    ] {
         let mut gateway = Gateway::start(bed, backend, by);
         assert_eq!(gateway.alarms(), "[]", "{by:?}");
         assert!(gateway.bypassed("no_socket") >= Some(passed), "{by:?}: the count goes on");
@@ -114,16 +123,15 @@ fn a_killed_gateway_is_passed_by_and_followed_in_any_mounts(bed: &Testbed, backe
         let outcome = under_way.finish(LIMIT);
         assert!(outcome.complete && outcome.intact, "{by:?}: {outcome:?}");
         println!("{backend}, {by:?}: the longest pause is {:?}", outcome.longest_pause);
-        // The 40 MB have more than 27,000 packets of 1,448 bytes. Most of them bypassed the
-        // gateway.
+        // 40 MB are more than 27,000 packets of 1,448 bytes. Most of them bypassed the gateway.
         passed += 15_000;
     }
 }
 
-/// Catches: attached programs checked only at the start; a check that does not notice the gateway's
-/// own missing program.
-fn a_program_in_front_or_one_taken_off_is_an_alarm(bed: &Testbed, backend: &str) {
-    let gateway = Gateway::start(bed, backend, By::Nsenter);
+/// Catches: attached programs that are checked only at the start; a check that does not notice that
+/// the gateway's own program is missing.
+fn a_foreign_or_missing_bypass_program_raises_an_alarm(bed: &Testbed, backend: &str) {
+    let gateway = Gateway::start(bed, backend, Launcher::Nsenter);
     assert_eq!(gateway.alarms(), "[]");
     let object = concat!(env!("CARGO_MANIFEST_DIR"), "/../bpf/foreign.bpf.o");
     let alarm = if backend == "af-xdp" {
@@ -140,12 +148,12 @@ fn a_program_in_front_or_one_taken_off_is_an_alarm(bed: &Testbed, backend: &str)
     assert!(alarms.contains(alarm), "{alarms}");
 }
 
-/// The second gateway does not see the lock of the first, since it has another run directory. But
-/// it finds the programs of the first.
+/// The second gateway has another run directory, so it does not see the lock of the first gateway.
+/// But it finds the attached programs of the first gateway.
 ///
 /// Catches: a gateway that detaches the programs of another running gateway.
 fn a_second_gateway_with_another_run_directory_is_refused(bed: &Testbed, backend: &str) {
-    let gateway = Gateway::start(bed, backend, By::Nsenter);
+    let gateway = Gateway::start(bed, backend, Launcher::Nsenter);
     for second in ["auto", "af-packet"] {
         let text = format!("[gateway]\nbackend = \"{second}\"{SHAPED}");
         let mut command = bed.middle.netns_exec(program());

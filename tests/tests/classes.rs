@@ -6,19 +6,19 @@ use tidegate_e2e::measure::{frames_and_bytes, median};
 use tidegate_e2e::{Fetch, Gateway, Process, Server, Testbed, on_each_backend, pause, until};
 
 on_each_backend! {
-    classes_have_what_they_are_promised_and_share_the_rest_by_weight
-    addresses_are_resolved_while_a_class_of_priority_saturates_the_link
+    classes_get_their_guarantees_and_share_the_remainder_by_weight
+    addresses_are_resolved_while_a_class_with_priority_saturates_the_link
 }
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Time before the measurement, in which connections find their rate.
+/// Time before the measurement, in which the connections reach their rates.
 const WARM_UP: Duration = Duration::from_secs(2);
 
 /// Rate of the link in Mbit/s.
 const RATE: f64 = 12.0;
 
-/// The guarantees leave 4 Mbit/s of the link, which are divided in the ratio 1 to 3.
+/// The guarantees take 8 of 12 Mbit/s. The remainder of 4 Mbit/s is shared in the ratio 1 to 3.
 const CLASSES: &str = r#"
 rate = { down = "12 Mbit/s" }
 
@@ -44,17 +44,17 @@ action = "pass"
 class = "guests"
 "#;
 
-fn classes_have_what_they_are_promised_and_share_the_rest_by_weight(bed: &Testbed, backend: &str) {
+fn classes_get_their_guarantees_and_share_the_remainder_by_weight(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, CLASSES);
     let servers = [7000, 7001].map(|port| Server::start(&bed.wan, port, "reno"));
     let fetch = |server: &Server| server.fetch(bed.wan.v4, &bed.lan, &["--time", "30 s"]);
     let fetches: Vec<Fetch> = servers.iter().map(fetch).collect();
     is_shared(bed, &gateway, &fetches, |left| 6.0 + (left - 6.0 - 2.0) / 4.0);
 
-    gateway.tell(&["class", "set", "office", "guarantee=1 Mbit/s", "ceiling=3 Mbit/s"]);
+    gateway.run_command(&["class", "set", "office", "guarantee=1 Mbit/s", "ceiling=3 Mbit/s"]);
     is_shared(bed, &gateway, &fetches, |left| (1.0 + (left - 1.0 - 2.0) / 4.0).min(3.0));
 
-    gateway.tell(&["class", "set", "office", "guarantee=8 Mbit/s", "ceiling=none"]);
+    gateway.run_command(&["class", "set", "office", "guarantee=8 Mbit/s", "ceiling=none"]);
     is_shared(bed, &gateway, &fetches, |left| 8.0 + (left - 8.0 - 2.0) / 4.0);
     for fetch in fetches {
         let outcome = fetch.finish(LIMIT);
@@ -62,11 +62,12 @@ fn classes_have_what_they_are_promised_and_share_the_rest_by_weight(bed: &Testbe
     }
 }
 
-/// Checks the rates of two classes. `office` computes the expected rate of the office from the rate
-/// of the whole link, in Mbit/s. The guests get the rest.
+/// Checks the rates of two classes, `office` and `guests`. The function `office` computes the
+/// expected rate of the office from the measured rate of the whole link, in Mbit/s. The guests get
+/// the remainder.
 ///
-/// If the link carries 95 % of its rate or less, it cannot keep the guarantees. This happens when
-/// the machine stands still, and the test is then repeated. The median of three measurements
+/// If the machine stands still, the link carries 95 % of its rate or less, and cannot keep the
+/// guarantees. The check then fails, and the test is repeated. The median of three measurements
 /// decides.
 fn is_shared(bed: &Testbed, gateway: &Gateway<'_>, fetches: &[Fetch], office: impl Fn(f64) -> f64) {
     pause(WARM_UP);
@@ -84,7 +85,7 @@ fn is_shared(bed: &Testbed, gateway: &Gateway<'_>, fetches: &[Fetch], office: im
     assert!(kept, "{spans:?} Mbit/s, {}", gateway.status());
 }
 
-/// Two hosts saturate both directions of a priority class. Two others send pings within a
+/// Two hosts saturate both directions of a class with priority. Two other hosts send pings within a
 /// guarantee. ARP and neighbour discovery belong to no class.
 const FLOODED: &str = r#"
 rate = { up = "6 Mbit/s", down = "4 Mbit/s" }
@@ -117,7 +118,7 @@ action = "pass"
 class = "pings"
 "#;
 
-fn addresses_are_resolved_while_a_class_of_priority_saturates_the_link(
+fn addresses_are_resolved_while_a_class_with_priority_saturates_the_link(
     bed: &Testbed,
     backend: &str,
 ) {

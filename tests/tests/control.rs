@@ -1,4 +1,5 @@
-//! Live test: operators can use the control socket of a running gateway despite faults and attacks.
+//! Live test: the control socket of a running gateway stays usable for operators despite faults and
+//! attacks.
 
 use std::fs::{self, File};
 use std::io::pipe;
@@ -8,8 +9,8 @@ use std::time::Duration;
 use tidegate_e2e::{Process, Testbed, now, on_each_backend, until};
 
 on_each_backend! { witnessed_beside_others:
-    a_gateway_whose_log_cannot_be_written_goes_on
-    idle_connections_to_the_metrics_port_keep_no_operator_out
+    a_gateway_keeps_running_although_its_log_cannot_be_written
+    idle_connections_to_the_metrics_port_do_not_lock_out_operators
     an_applied_file_can_be_saved_for_the_next_start
 }
 
@@ -23,14 +24,14 @@ fn web(mean: &str) -> String {
 }
 
 /// Catches: a log line printed by `eprintln!`, which panics if stderr is closed; a logger that
-/// reports its own errors on stderr.
-fn a_gateway_whose_log_cannot_be_written_goes_on(bed: &Testbed, backend: &str) {
+/// prints its own errors on stderr.
+fn a_gateway_keeps_running_although_its_log_cannot_be_written(bed: &Testbed, backend: &str) {
     let (reader, closed) = pipe().expect("a pipe");
     drop(reader);
     let full = File::options().write(true).open("/dev/full").expect("/dev/full");
     for errors in [Stdio::from(closed), Stdio::from(full)] {
         let mut gateway = bed.gateway_with(backend, &web("5 Mbit/s"), &[], errors);
-        // Reloading a valid file and a broken one both cause log lines.
+        // A reload of a valid file and a reload of an invalid file both cause log lines.
         gateway.reload(backend, &web("6 Mbit/s"));
         let _ = bed.file("policies.toml", "broken");
         gateway.signal("HUP");
@@ -43,7 +44,7 @@ fn a_gateway_whose_log_cannot_be_written_goes_on(bed: &Testbed, backend: &str) {
             |words: &str| alarms.iter().any(|it| it.as_str().is_some_and(|it| it.contains(words)));
         assert!(says("was not taken over") && says("the log cannot be written"), "{alarms:?}");
         gateway.reload(backend, &web("7 Mbit/s"));
-        assert!(gateway.runs(), "{}", gateway.said());
+        assert!(gateway.runs(), "{}", gateway.all_output());
         gateway.stop();
     }
 }
@@ -52,7 +53,7 @@ fn a_gateway_whose_log_cannot_be_written_goes_on(bed: &Testbed, backend: &str) {
 const IDLE: usize = 1_100;
 
 /// Catches: an unlimited number of connections, which would use up all descriptors.
-fn idle_connections_to_the_metrics_port_keep_no_operator_out(bed: &Testbed, backend: &str) {
+fn idle_connections_to_the_metrics_port_do_not_lock_out_operators(bed: &Testbed, backend: &str) {
     let metrics = ["--metrics", "127.0.0.1:9123"];
     let mut gateway = bed.gateway_with(backend, &web("5 Mbit/s"), &metrics, Stdio::piped());
     bed.middle.run("ip link set lo up");
@@ -65,7 +66,7 @@ fn idle_connections_to_the_metrics_port_keep_no_operator_out(bed: &Testbed, back
     );
     let attack = Process::start(bed.middle.command("bash").args(["-c", &open]));
     until("idle connections", LIMIT, || {
-        assert!(attack.said().lines().count() < 100, "{}", attack.said());
+        assert!(attack.all_output().lines().count() < 100, "{}", attack.all_output());
         attack.lines().contains(&"open".to_owned()).then_some(())
     });
     let ask = |_| {
@@ -74,15 +75,15 @@ fn idle_connections_to_the_metrics_port_keep_no_operator_out(bed: &Testbed, back
         start.elapsed()
     };
     let slowest = (0..5).map(ask).max();
-    assert!(slowest < Some(Duration::from_secs(1)), "{slowest:?}, {}", gateway.said());
+    assert!(slowest < Some(Duration::from_secs(1)), "{slowest:?}, {}", gateway.all_output());
     gateway.reload(backend, &web("6 Mbit/s"));
     gateway.apply(backend, &web("7 Mbit/s"));
     drop(attack);
     gateway.stop();
 }
 
-/// Catches: a file that is applied but not saved; a file saved under another name instead of
-/// replacing the policy file.
+/// Catches: a file that is applied but not saved; a save that writes another file than the policy
+/// file.
 fn an_applied_file_can_be_saved_for_the_next_start(bed: &Testbed, backend: &str) {
     let mut gateway = bed.gateway(backend, &web("5 Mbit/s"));
     let own = bed.folder.join("policies.toml");
@@ -100,7 +101,7 @@ fn an_applied_file_can_be_saved_for_the_next_start(bed: &Testbed, backend: &str)
     assert!(said.contains(&restart), "{said}");
     gateway.signal("HUP");
     until("a word in the log", LIMIT, || {
-        gateway.said().contains(&format!("a restart reads {}", own.display())).then_some(())
+        gateway.all_output().contains(&format!("a restart reads {}", own.display())).then_some(())
     });
     let text = Process::start(&mut bed.tidegate(&["status"])).finish(LIMIT).output;
     assert!(

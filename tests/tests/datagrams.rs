@@ -1,26 +1,29 @@
-//! Live test: half of the traffic in a class is UDP, which ACK control cannot slow down. The other
-//! half is TCP under ACK control.
+//! Live test: half of the traffic in a class is TCP under ACK control, which holds its ACKs. The
+//! other half is UDP, which ACK control cannot slow down.
 
 use std::time::Duration;
 
 use tidegate_e2e::measure::float;
-use tidegate_e2e::trial::{FAR, GATEWAY, NEAR, RATE, counted, drops, side_by_side, turns};
+use tidegate_e2e::trial::{
+    FAR, GATEWAY, NEAR, RATE, counted, drops, side_by_side, undisturbed_runs,
+};
 use tidegate_e2e::{Fetch, Lab, Process, Testbed, on_each_backend, pause, until};
 
 on_each_backend! {
-    half_of_a_class_is_udp_and_nothing_stalls
+    tcp_and_udp_in_one_class_each_get_half_and_nothing_stalls
 }
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Sender and receiver, each with name and address: for uploads, then for downloads.
+/// Sender and receiver, each with its name and address. The first pair is for uploads, the second
+/// for downloads.
 const WAYS: [[(&str, &str); 2]; 2] = [[(NEAR, "10.73.0.1"), FAR], [FAR, (NEAR, "10.73.0.1")]];
 
 /// Destination port of the datagrams.
 const PORT: &str = "9";
 
-/// Number of flows for each protocol and direction, and bytes of a TCP flow. Of each protocol, a
-/// tenth more than half of the rate is offered (in bytes of frames), so data always waits.
+/// Number of flows for each protocol and direction, and bytes of a TCP flow. Each protocol offers
+/// 10 % more than half of the rate (in bytes of frames), so data always waits.
 const FLOWS: usize = 2;
 const BYTES: u64 = 2_500_000;
 const PAYLOAD: &str = "330000";
@@ -29,42 +32,43 @@ const PAYLOAD: &str = "330000";
 const TCP: (f64, f64) = (1_448.0, 1_514.0);
 const UDP: (f64, f64) = (1_000.0, 1_042.0);
 
-/// The start, which is not measured because slow start is still going on, and the measured time.
+/// Time before the measurement, in which slow start ends, and the measured time.
 const SPANS: [Duration; 2] = [Duration::from_millis(2_500), Duration::from_secs(4)];
 
-/// Longest accepted pause between two progress reports. A retransmission timeout would pause for
-/// more than 250 ms: at least 200 ms and a round trip of 52 ms.
+/// Longest accepted pause between two progress reports. A retransmission timeout causes a longer
+/// pause: at least 200 ms and a round trip of 52 ms.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Two variants: the rate is limited by the policy's profile, or by the ceiling of its class. The
-/// number is the permitted deviation of each protocol's share from one half.
+/// Two variants: the policy's profile limits the rate, or the ceiling of its class does. The number
+/// is the permitted deviation of each protocol's share from one half.
 const HELD: [([&str; 2], f64); 2] =
     [(["10 Mbit/s", "20 Mbit/s"], 0.035), (["20 Mbit/s", "10 Mbit/s"], 0.07)];
 
 /// The results of a run.
 #[derive(Debug)]
 struct Findings {
-    /// Shares of the rate for TCP and for UDP, in the upload and the download direction.
+    /// The shares of the rate that TCP and UDP get, in the upload and the download direction.
     up: [f64; 2],
     down: [f64; 2],
     longest_pause: Duration,
     dropped: u64,
-    /// Retransmission timeouts. `old` are segments that were rejected as old.
+    /// Retransmission timeouts.
     timeouts: u64,
+    /// Segments that were rejected as old.
     old: u64,
     hangs: u64,
 }
 
-/// TCP and UDP each get nearly half of the rate. The rest goes to ACKs of the other direction,
-/// which are in the same class. If the ceiling limits the rate, TCP's queue is sometimes empty. No
-/// packet is dropped, because the excess fits into the queue.
+/// TCP and UDP each get nearly half of the rate. The remainder goes to ACKs of the opposite
+/// direction, which are in the same class. Under a ceiling, TCP's queue is sometimes empty, so TCP
+/// gets a little less. No packet is dropped, because the excess fits into the queue.
 ///
-/// Catches: waiting datagrams counted together with the TCP data in flight, so ACK control would
-/// stop releasing ACKs.
-fn half_of_a_class_is_udp_and_nothing_stalls(bed: &Testbed, backend: &str) {
-    let turn = || side_by_side(HELD, |(held, _)| mixed(bed, &topology(backend, held)));
+/// Catches: waiting datagrams that are counted as TCP data in flight, so that ACK control stops
+/// releasing ACKs.
+fn tcp_and_udp_in_one_class_each_get_half_and_nothing_stalls(bed: &Testbed, backend: &str) {
+    let run = || side_by_side(HELD, |(held, _)| mixed(bed, &topology(backend, held)));
     let hangs = |them: &Vec<Findings>| them.iter().map(|it| it.hangs).sum();
-    let [them] = turns(turn, hangs);
+    let [them] = undisturbed_runs(run, hangs);
     println!("{backend}: {them:#?}");
     for (it, (_, off)) in them.iter().zip(HELD) {
         for part in [it.up, it.down].as_flattened() {
@@ -113,7 +117,7 @@ fn mixed(bed: &Testbed, topology: &str) -> Findings {
     }
 }
 
-/// Waits for a transfer that must arrive completely. Returns its longest time without progress.
+/// Waits for a transfer, which must arrive completely. Returns the longest time without progress.
 fn finish(fetch: Fetch) -> Duration {
     let outcome = fetch.finish(LIMIT);
     assert!(outcome.complete && outcome.intact && outcome.bytes == BYTES, "{outcome:?}");
@@ -135,7 +139,7 @@ fn flood(lab: &Lab, from: &str, to: &str) -> Process {
 }
 
 /// A topology of two hosts with a round-trip time of 52 ms. The gateway is in front of the first
-/// host, with a class and a policy for each direction.
+/// host. It has a class and a policy for each direction.
 fn topology(backend: &str, [mean, ceiling]: [&str; 2]) -> String {
     format!(
         r#"

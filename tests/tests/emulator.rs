@@ -1,5 +1,5 @@
-//! Live test of the lab's network emulator: a hundred routes at once, each with its own delay and
-//! loss.
+//! Live test of the network emulator of a lab: a hundred routes at once, each with its own delay
+//! and loss rate.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -69,7 +69,7 @@ fn median(values: &mut [f64]) -> f64 {
 }
 
 /// Returns `true` if the number of `lost` packets on these routes agrees with their loss rates
-/// within three standard deviations. Routes without a loss rate must not lose any.
+/// within three standard deviations. A route without a loss rate must not lose any packet.
 fn within_three_sigma(lost: usize, routes: &[usize]) -> bool {
     let real = |n: usize| f64::from(u32::try_from(n).unwrap());
     let chances = || routes.iter().map(|n| real(loss(*n)) / 100.0);

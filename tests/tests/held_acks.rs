@@ -1,5 +1,5 @@
-//! Live test of ACK control, which holds ACKs back and releases them later. Crafted frames of a
-//! connection are compared byte for byte after the gateway.
+//! Live test of ACK control, which holds ACKs and releases them later. Crafted frames of a
+//! connection are compared byte for byte after they passed the gateway.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -9,12 +9,12 @@ use tidegate_e2e::{Host, Recorder, Testbed, hex, on_each_backend, send, until};
 use tidegate_wire::build::Frame;
 
 on_each_backend! {
-    acks_arrive_with_what_they_state
+    acks_keep_their_flags_options_and_timestamps
 }
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// With this policy, the data of 30 segments waits for a quarter of a second.
+/// With this policy, the data of 30 segments waits in the queue for a quarter of a second.
 const POLICY: &str = r#"
 [[policy]]
 name = "all"
@@ -27,7 +27,7 @@ ack_control = "postack"
 const MSS: u32 = 1_000;
 const SEGMENTS: u32 = 30;
 
-/// A connection between two addresses that no kernel has, so no kernel answers.
+/// A connection between two addresses that no host has. So no kernel answers.
 struct Script<'a> {
     bed: &'a Testbed,
     v6: bool,
@@ -42,7 +42,7 @@ impl<'a> Script<'a> {
         Self { bed, v6, port, recorders }
     }
 
-    /// A segment of the client on the LAN (`from` is 0) or of the server on the WAN (1).
+    /// A segment of the client on the LAN (`from` is 0) or of the server on the WAN (`from` is 1).
     fn segment(&self, from: usize, (seq, ack): (u32, u32), flags: [u8; 2], more: &[u8]) -> Frame {
         let address = |number: u8| -> IpAddr {
             let v6 = Ipv6Addr::new(0xfd83, 0, 0, 0, 0, 0, 1, number.into());
@@ -53,19 +53,20 @@ impl<'a> Script<'a> {
         let mut frame = Frame::tcp(ends[from], ends[1 - from]);
         (frame.source, frame.destination) = (hosts[from].mac, hosts[1 - from].mac);
         if let Some(tcp) = frame.tcp_mut() {
-            // A window of 12,800 bytes. This is less than the data in flight, so ACK control does
-            // not lower it further.
+            // This is a window of 12,800 bytes. It is smaller than the data in flight, so ACK
+            // control does not lower it further.
             (tcp.seq, tcp.ack, tcp.window) = (seq, ack, 100);
             (tcp.high_flags, tcp.flags) = (flags[0], TcpFlags(flags[1]));
             tcp.options.extend([1, 1, 8, 10]);
-            // The timestamp option: the time of this segment, and the echoed time.
+            // The timestamp option: the time of this segment, and the time that it echoes.
             tcp.options.extend([seq + ack, ack / 2].map(u32::to_be_bytes).as_flattened());
             tcp.options.extend(more);
         }
         frame
     }
 
-    /// Opens a connection with these flags and options in the two SYNs. Then the client sends data.
+    /// Opens a connection, with these flags and options in its two SYN segments. Then the client
+    /// sends data.
     fn opens(&self, flags: [[u8; 2]; 2], more: &[u8]) {
         let scale = [&[2, 4, 3, 232, 1, 3, 3, 7][..], more].concat();
         let ack = TcpFlags::ACK;
@@ -85,8 +86,8 @@ impl<'a> Script<'a> {
         let _ = self.recorders[1].frames(1, LIMIT, |frame| frame == data[0]);
     }
 
-    /// Sends `frames`. Waits until as many further frames of this connection have arrived, and
-    /// returns them.
+    /// Sends `frames`. Waits until the same number of further frames of this connection has
+    /// arrived, and returns these.
     fn crosses(&self, from: usize, frames: &[Frame]) -> Vec<Vec<u8>> {
         let port = self.port.to_be_bytes();
         let at = if self.v6 { 54 } else { 34 } + if from == 0 { 0 } else { 2 };
@@ -101,11 +102,12 @@ impl<'a> Script<'a> {
     }
 }
 
-/// ACKs with AccECN, MPTCP or an unknown option arrive unchanged and in order. If a stretch ACK (of
-/// many segments) is released in steps, each step has its timestamp.
+/// ACKs with AccECN, MPTCP or an unknown option arrive unchanged and in order. An ACK of many
+/// segments (a stretch ACK) may be released as several ACKs. Each of these has the original
+/// timestamp.
 ///
-/// Catches: a released ACK with the flags, the options or the timestamp of another one.
-fn acks_arrive_with_what_they_state(bed: &Testbed, backend: &str) {
+/// Catches: a released ACK with the flags, the options or the timestamp of another ACK.
+fn acks_keep_their_flags_options_and_timestamps(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, POLICY);
     let ecn = TcpFlags::ECE | TcpFlags::CWR;
     let accurate = [[1, ecn], [0, TcpFlags::CWR]];
@@ -135,7 +137,7 @@ fn acks_arrive_with_what_they_state(bed: &Testbed, backend: &str) {
         script.opens([[0; 2]; 2], &[]);
         let ack = |n| script.segment(1, (1, 1 + n * MSS), [0, TcpFlags::ACK], &[]);
         let _ = script.crosses(1, &[ack(20), ack(30)]);
-        // An ACK is held for at most a second.
+        // The longest time for which an ACK is held is one second.
         until("all that is held to depart", LIMIT, || {
             held(&gateway.status(), "held").eq(&0).then_some(())
         });

@@ -1,4 +1,5 @@
-//! Live test of `tidegate flows`: its output names what limits each flow, for each kind of limit.
+//! Live test of `tidegate flows`, whose output names the limit of each flow. The test covers each
+//! kind of limit.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -6,7 +7,7 @@ use std::time::Duration;
 use tidegate_e2e::{Fetch, Gateway, Process, Server, Testbed, on_each_backend, program, until};
 
 on_each_backend! { witnessed_beside_others:
-    flows_tell_what_limits_each_of_them
+    the_list_of_flows_names_the_limit_of_each_flow
 }
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -54,9 +55,9 @@ profile = { mean = "20 Mbit/s", burst = "64 KiB" }
 /// A rate of the link, without policies.
 const LINK: &str = "rate = { down = \"4 Mbit/s\" }\n";
 
-/// Catches: packets that wait in a class or at the link and are not reported; held ACKs that are
-/// not reported.
-fn flows_tell_what_limits_each_of_them(bed: &Testbed, backend: &str) {
+/// Catches: packets waiting in a class or at the link that are not reported; held ACKs that are not
+/// reported.
+fn the_list_of_flows_names_the_limit_of_each_flow(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, SHARED);
     let servers = [7000, 7001, 7002, 7003].map(|port| Server::start(&bed.wan, port, "cubic"));
     let fetch = |server: &Server, from: IpAddr| server.fetch(from, &bed.lan, &["--time", "60 s"]);

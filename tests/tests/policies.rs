@@ -29,7 +29,7 @@ fn check_accepts_table_1() {
 }
 
 #[test]
-fn row_3_beats_row_1_for_its_destination() {
+fn row_3_precedes_row_1_for_its_destination() {
     let name = |policy: &str| Some(policy.to_owned());
     assert_eq!(policy("128.34.16.4", "141.213.8.108", &[]), name("row3"));
     assert_eq!(policy("128.34.16.4", "141.213.8.109", &[]), name("row1"));
@@ -38,7 +38,7 @@ fn row_3_beats_row_1_for_its_destination() {
 }
 
 #[test]
-fn a_wrong_file_is_refused_with_its_line_and_exit_code_2() {
+fn an_invalid_file_is_refused_with_its_line_and_exit_code_2() {
     let file = std::env::temp_dir().join(format!("tidegate-e2e-{}.toml", std::process::id()));
     let text = std::fs::read_to_string(table_1()).unwrap();
     let line = 1 + text.lines().position(|line| line.contains("\"20 kB\"")).unwrap();

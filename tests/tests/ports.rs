@@ -1,5 +1,5 @@
-//! Live tests of ports as real hosts have them: with offloads, with any MTU, in use by another
-//! gateway, disconnected, removed, and under attack.
+//! Live tests of ports under the conditions of real hosts: with offloads, with any MTU, in use by
+//! another gateway, disconnected, removed, and under attack.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use tidegate_e2e::{
 use tidegate_wire::build::{Frame, Link};
 
 on_each_backend! {
-    offloads_of_local_hosts_are_no_obstacle
-    a_port_that_was_down_is_said_to_be_and_works_again
-    a_port_that_gets_another_name_still_works_and_is_said_to_have_it
-    a_gateway_whose_port_is_gone_says_so_and_ends_when_another_takes_its_name
+    transfers_of_hosts_with_offloads_arrive_intact
+    a_port_that_is_down_raises_an_alarm_and_works_again_later
+    a_renamed_port_still_works_and_an_alarm_names_it
+    a_gateway_whose_port_was_removed_raises_an_alarm_and_ends_when_the_name_is_reused
     a_second_gateway_between_the_same_ports_is_refused
-    detached_ports_are_not_connected_any_more
+    no_frame_passes_between_detached_ports
     a_full_size_frame_with_a_service_tag_needs_a_larger_mtu_on_packet_sockets
-    frames_without_sense_cross_as_they_came_or_are_counted
+    invalid_frames_cross_unchanged_or_are_counted_as_dropped
 }
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -34,12 +34,16 @@ fn transfers_are_intact(bed: &Testbed, server: &Server, gateway: &Gateway<'_>) {
     for address in [bed.wan.v4, bed.wan.v6] {
         for way in [&["--bytes", "5 MB"][..], &["--bytes", "5 MB", "--upload"]] {
             let outcome = server.fetch(address, &bed.lan, way).finish(LIMIT);
-            assert!(outcome.complete && outcome.intact, "{way:?}: {outcome:?}, {}", gateway.said());
+            assert!(
+                outcome.complete && outcome.intact,
+                "{way:?}: {outcome:?}, {}",
+                gateway.all_output()
+            );
         }
     }
 }
 
-fn offloads_of_local_hosts_are_no_obstacle(bed: &Testbed, backend: &str) {
+fn transfers_of_hosts_with_offloads_arrive_intact(bed: &Testbed, backend: &str) {
     for host in [&bed.lan, &bed.wan] {
         host.run("ethtool -K eth0 tx on tso on gso on gro on");
     }
@@ -47,14 +51,14 @@ fn offloads_of_local_hosts_are_no_obstacle(bed: &Testbed, backend: &str) {
     let server = Server::start(&bed.wan, 7000, "reno");
     transfers_are_intact(bed, &server, &gateway);
     for host in [&bed.lan, &bed.wan] {
-        assert_eq!(host.tcp_counter("InCsumErrors"), 0, "{}", gateway.said());
+        assert_eq!(host.tcp_counter("InCsumErrors"), 0, "{}", gateway.all_output());
     }
 }
 
 /// Catches: a `doctor` that does not check whether ports have addresses, or that names the wrong
 /// port.
 #[test]
-fn doctor_warns_of_a_port_with_an_address_and_its_remedy_works() {
+fn doctor_warns_of_a_port_with_an_address_and_the_remedy_works() {
     let Some(bed) = Testbed::new() else { return };
     let remedies = |port: &str| -> Vec<String> {
         let words = ["doctor", "--json", "--lan", "lan", "--wan", "wan"];
@@ -71,9 +75,9 @@ fn doctor_warns_of_a_port_with_an_address_and_its_remedy_works() {
     assert_eq!(remedies("lan").len(), 0);
 }
 
-/// Catches: AF_XDP used although its buffers are shorter than the frames.
+/// Catches: AF_XDP used although the frames do not fit into its buffers.
 #[test]
-fn jumbo_frames_have_the_gateway_choose_packet_sockets_and_say_why() {
+fn with_jumbo_frames_the_gateway_uses_packet_sockets_and_says_why() {
     let Some(bed) = Testbed::new() else { return };
     for (host, port) in
         [(&bed.lan, "eth0"), (&bed.wan, "eth0"), (&bed.middle, "lan"), (&bed.middle, "wan")]
@@ -106,7 +110,7 @@ fn alarms(gateway: &Gateway<'_>) -> String {
     gateway.status()["alarms"].to_string()
 }
 
-fn a_port_that_was_down_is_said_to_be_and_works_again(bed: &Testbed, backend: &str) {
+fn a_port_that_is_down_raises_an_alarm_and_works_again_later(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, SHAPED);
     let server = Server::start(&bed.wan, 7000, "reno");
     let fetch = server.fetch(bed.wan.v4, &bed.lan, &["--bytes", "100 MB"]);
@@ -116,14 +120,14 @@ fn a_port_that_was_down_is_said_to_be_and_works_again(bed: &Testbed, backend: &s
     bed.middle.run("ip link set wan up");
     until("its end", LIMIT, || (alarms(&gateway) == "[]").then_some(()));
     let outcome = fetch.finish(LIMIT);
-    assert!(outcome.complete && outcome.intact, "{outcome:?}, {}", gateway.said());
-    let said = gateway.said();
+    assert!(outcome.complete && outcome.intact, "{outcome:?}, {}", gateway.all_output());
+    let said = gateway.all_output();
     assert!(said.contains("`wan` is down") && said.contains("`wan` is back to normal"), "{said}");
 }
 
-/// Catches: a port found only by its name; a working gateway that ends because another interface
-/// takes the old name.
-fn a_port_that_gets_another_name_still_works_and_is_said_to_have_it(bed: &Testbed, backend: &str) {
+/// Catches: a port that is found only by its name; a working gateway that ends because another
+/// interface gets the old name.
+fn a_renamed_port_still_works_and_an_alarm_names_it(bed: &Testbed, backend: &str) {
     let mut gateway = bed.gateway(backend, SHAPED);
     let server = Server::start(&bed.wan, 7000, "reno");
     // Older kernels cannot rename an interface that is up.
@@ -134,7 +138,7 @@ fn a_port_that_gets_another_name_still_works_and_is_said_to_have_it(bed: &Testbe
     until("the alarm", LIMIT, || (alarms(&gateway).contains(renamed)).then_some(()));
     bed.middle.run("ip link add wan type veth peer name other");
     transfers_are_intact(bed, &server, &gateway);
-    assert!(alarms(&gateway).contains(renamed), "{}", gateway.said());
+    assert!(alarms(&gateway).contains(renamed), "{}", gateway.all_output());
     bed.middle.run("ip link set uplink down");
     let down = "`ip link set uplink up`";
     until("the alarm", LIMIT, || (alarms(&gateway).contains(down)).then_some(()));
@@ -142,10 +146,10 @@ fn a_port_that_gets_another_name_still_works_and_is_said_to_have_it(bed: &Testbe
         bed.middle.run(&format!("ip link {words}"));
     }
     until("its end", LIMIT, || (alarms(&gateway) == "[]").then_some(()));
-    assert!(gateway.runs(), "{}", gateway.said());
+    assert!(gateway.runs(), "{}", gateway.all_output());
 }
 
-fn a_gateway_whose_port_is_gone_says_so_and_ends_when_another_takes_its_name(
+fn a_gateway_whose_port_was_removed_raises_an_alarm_and_ends_when_the_name_is_reused(
     bed: &Testbed,
     backend: &str,
 ) {
@@ -159,10 +163,10 @@ fn a_gateway_whose_port_is_gone_says_so_and_ends_when_another_takes_its_name(
     let before = ticks();
     pause(Duration::from_secs(1));
     // The kernel counts processor time in ticks of a hundredth of a second.
-    assert!(ticks() - before < 30, "it does not sleep: {}", gateway.said());
+    assert!(ticks() - before < 30, "it does not sleep: {}", gateway.all_output());
     bed.middle.run("ip link add wan type veth peer name other");
     until("its end", LIMIT, || (!gateway.runs()).then_some(()));
-    let said = gateway.said();
+    let said = gateway.all_output();
     assert!(said.contains("another interface is called `wan` now"), "{said}");
 }
 
@@ -183,7 +187,7 @@ fn a_second_gateway_between_the_same_ports_is_refused(bed: &Testbed, backend: &s
     assert!(after >= before.map(|bytes| bytes + 1_000_000), "the first one still manages");
 }
 
-fn detached_ports_are_not_connected_any_more(bed: &Testbed, backend: &str) {
+fn no_frame_passes_between_detached_ports(bed: &Testbed, backend: &str) {
     let mut gateway = bed.gateway(backend, SHAPED);
     let detach = || bed.tidegate(&["detach", "--json", "lan", "wan"]);
     let refused = Process::start(&mut detach()).finish(LIMIT);
@@ -204,7 +208,7 @@ fn detached_ports_are_not_connected_any_more(bed: &Testbed, backend: &str) {
     }
 }
 
-/// Packet sockets send frames up to the MTU plus one 802.1Q tag, but no longer ones.
+/// Packet sockets send frames up to the MTU plus one 802.1Q tag. Longer frames need a larger MTU.
 fn a_full_size_frame_with_a_service_tag_needs_a_larger_mtu_on_packet_sockets(
     bed: &Testbed,
     backend: &str,
@@ -224,9 +228,9 @@ fn a_full_size_frame_with_a_service_tag_needs_a_larger_mtu_on_packet_sockets(
         !recorder.frames(0, LIMIT, |arrived| arrived == frame).is_empty()
     };
     let mut gateway = bed.gateway(backend, SHAPED);
-    assert!(crosses(0x8100), "{}", gateway.said());
+    assert!(crosses(0x8100), "{}", gateway.all_output());
     let on_packet_sockets = backend == "af-packet";
-    assert_eq!(crosses(0x88a8), !on_packet_sockets, "{}", gateway.said());
+    assert_eq!(crosses(0x88a8), !on_packet_sockets, "{}", gateway.all_output());
     let too_long = gateway.status()["drops"]["too-long"].as_u64();
     assert_eq!(too_long, on_packet_sockets.then_some(1));
     gateway.stop();
@@ -234,7 +238,7 @@ fn a_full_size_frame_with_a_service_tag_needs_a_larger_mtu_on_packet_sockets(
         bed.middle.run(&format!("ip link set {port} mtu 1504"));
     }
     gateway.start_again();
-    assert!(crosses(0x88a8), "{}", gateway.said());
+    assert!(crosses(0x88a8), "{}", gateway.all_output());
 }
 
 /// Pseudo-random numbers, the same in every run (a linear congruential generator).
@@ -252,7 +256,7 @@ impl Numbers {
     }
 }
 
-/// A frame with valid addresses that is otherwise truncated, changed, or random.
+/// A frame with valid addresses. The rest is truncated, changed, or random.
 fn nonsense(bed: &Testbed, numbers: &mut Numbers) -> Vec<u8> {
     let payload: Vec<u8> = (0..numbers.below(1_200)).map(|_| numbers.byte()).collect();
     let ports = (5_000, 9);
@@ -274,7 +278,7 @@ fn nonsense(bed: &Testbed, numbers: &mut Numbers) -> Vec<u8> {
             *byte = numbers.byte();
         }
     }
-    // If a frame with a tag is shorter than this, the kernel does not deliver it.
+    // The kernel does not deliver a frame with a tag that is shorter than this.
     let least = 20.min(bytes.len());
     if numbers.below(2) == 0 {
         bytes.truncate(least + numbers.below(bytes.len() - least + 1));
@@ -288,7 +292,7 @@ fn total(drops: &Value) -> u64 {
     drops.filter_map(|(_, count)| count.as_u64()).sum()
 }
 
-fn frames_without_sense_cross_as_they_came_or_are_counted(bed: &Testbed, backend: &str) {
+fn invalid_frames_cross_unchanged_or_are_counted_as_dropped(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, SHAPED);
     let mut numbers = Numbers(1);
     let mut frames: Vec<_> = (0..3_000).map(|_| nonsense(bed, &mut numbers)).collect();
@@ -319,7 +323,7 @@ fn frames_without_sense_cross_as_they_came_or_are_counted(bed: &Testbed, backend
     let counted = total(&status["drops"]);
     let lost_count = u64::try_from(lost.len()).unwrap_or(u64::MAX);
     assert!(lost_count <= counted, "{lost_count} lost: {:?}, {status}", &lost[..lost.len().min(5)]);
-    // The hosts' own stacks send a few frames too.
+    // The hosts' own kernels send a few frames too.
     assert!(strange < 20, "{strange} frames that nobody sent");
     let server = Server::start(&bed.wan, 7000, "reno");
     transfers_are_intact(bed, &server, &gateway);

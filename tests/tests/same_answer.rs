@@ -1,4 +1,5 @@
-//! Tests that the same frames give the same result, whatever driver and clock the gateway has.
+//! Tests that the same frames give the same result with every driver and every clock of the
+//! gateway.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,23 +21,23 @@ use tidegate_e2e::{Recorder, Testbed, on_each_backend, send, until};
 use tidegate_wire::{Checksum, rewrite};
 
 on_each_backend! {
-    recorded_frames_cross_a_real_gateway_as_the_core_says
+    a_real_gateway_treats_recorded_frames_like_the_core
 }
 
-/// End of a run. All waiting packets have departed before.
+/// End of a run. By then, all waiting packets have departed.
 const END: Time = Time::from_secs(50);
 
-/// A configuration of the gateway, to be tested with the recorded frames.
+/// A configuration of the gateway that is tested with the recorded frames.
 struct Case {
     name: String,
     config: GatewayConfig,
     policies: Vec<Policy>,
-    /// Policies that replace `policies` during the run, and the time of the replacement.
+    /// Policies that replace `policies` during the run, and the time when they do so.
     swap: Option<(Time, Vec<Policy>)>,
     expect: Expect,
 }
 
-/// An effect that must occur. Without it, the case would prove nothing.
+/// An effect on the packets that must occur. Without the effect, the case would prove nothing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Expect {
     Delays,
@@ -55,19 +56,20 @@ struct Answer {
 }
 
 impl Answer {
-    /// Sorts departures by time and port. The order within each port stays.
+    /// Sorts departures by time and port. Departures at one port keep their order.
     fn new(mut departures: Vec<Departure>, drops: ByReason) -> Self {
         departures.sort_by_key(|(at, port, _)| (*at, *port));
         Self { departures, drops }
     }
 }
 
-/// Catches: a loop that wakes up one nanosecond late; a loop that receives a burst before it sends
-/// the packets that each arrival releases; a loop that receives before it sends due packets.
+/// Catches: a loop that wakes up one nanosecond late; a loop that receives all waiting frames
+/// before it sends the packets that the first of them releases; a loop that receives before it
+/// sends due packets.
 #[test]
-fn recorded_frames_leave_the_live_loop_as_they_leave_the_core_to_the_nanosecond() {
+fn the_live_loop_sends_recorded_frames_at_the_nanosecond_of_the_core() {
     let recorded = described(&recorded());
-    // The frames arrive one at a time, and in a second run many at once.
+    // In the first run, the frames arrive one at a time. In the second run, many arrive at once.
     let together = in_steps_of(Duration::from_millis(5), &recorded);
     for (case, arrivals) in cases().iter().flat_map(|it| [(it, &recorded), (it, &together)]) {
         let (core, live) = (core(case, arrivals), live(case, arrivals));
@@ -88,8 +90,8 @@ fn in_steps_of(step: Duration, arrivals: &[(Time, PortId, Packet)]) -> Vec<(Time
     arrivals
 }
 
-/// The result if this function drives the gateway itself: it passes each arrival in and takes out
-/// all packets that are due, at each arrival and at each time the gateway asks for.
+/// The result if this function drives the gateway itself. At each arrival, and at each time that
+/// the gateway asks for, it takes out all packets that are due.
 fn core(case: &Case, arrivals: &[(Time, PortId, Packet)]) -> Answer {
     let mut gateway = case.gateway();
     let mut departures = Vec::new();
@@ -126,8 +128,8 @@ fn drain(gateway: &mut Gateway, now: Time, departures: &mut Vec<Departure>) {
     }
 }
 
-/// The result in the live loop, with test ports and a test clock. Commands come through the loop's
-/// inbox.
+/// The result of the live packet loop, with test ports and a test clock. Commands reach the loop
+/// through its inbox.
 fn live(case: &Case, arrivals: &[(Time, PortId, Packet)]) -> Answer {
     let at_port = |port| {
         let arrivals = arrivals.iter().filter(|(_, at, _)| *at == port);
@@ -152,9 +154,9 @@ fn live(case: &Case, arrivals: &[(Time, PortId, Packet)]) -> Answer {
     Answer::new(departures, played.machine.report().drops)
 }
 
-/// Policies for TCP and UDP, which no host of the test bed sends on its own. Each is given as text
-/// of a policy file and as a value for the core. Their rates are nearly zero, so the timing does
-/// not affect which packets conform.
+/// Policies for TCP and UDP, because no host of the test bed sends these by itself. Each policy is
+/// given as the text of a policy file, and as a value for the core. The rates are nearly zero, so
+/// it does not depend on the timing which packets conform.
 fn timeless() -> Vec<(&'static str, Action)> {
     let police = |exceed| Action::Police { conditioning: stopped(), exceed };
     let queue = r#"{ "kind": "per-flow", "limit": "40 kB", "flow_limit": "10 kB" }"#;
@@ -185,8 +187,8 @@ struct Crossed {
     drops: u64,
 }
 
-/// The result that the core computes. All frames arrive at once, sorted by port, and then the
-/// gateway is stopped.
+/// The result that the core computes. All frames arrive at once, sorted by port. Then the gateway
+/// is stopped.
 fn crossed(action: &Action, arrivals: &[Arrival]) -> Crossed {
     let both = Filter { protocol: [6, 17].map(|it| Range { first: it, last: it }).into(), ..tcp() };
     let policies = vec![policy("both", both, action.clone())];
@@ -215,8 +217,8 @@ fn crossed(action: &Action, arrivals: &[Arrival]) -> Crossed {
     crossed
 }
 
-/// Compares the bytes, the drops, and the order within every flow. Times are not compared.
-fn recorded_frames_cross_a_real_gateway_as_the_core_says(bed: &Testbed, backend: &str) {
+/// Compares the bytes, the drops, and the order within each flow. Times are not compared.
+fn a_real_gateway_treats_recorded_frames_like_the_core(bed: &Testbed, backend: &str) {
     let mut arrivals = recorded().0;
     arrivals.sort_by_key(|arrival| arrival.port);
     for (text, action) in timeless() {
@@ -238,8 +240,8 @@ fn recorded_frames_cross_a_real_gateway_as_the_core_says(bed: &Testbed, backend:
             });
         }
         let status = gateway.status();
-        // A port drops frames that are in its ring when it is opened. These are not frames of the
-        // recording, so they are not counted.
+        // When a port is opened, it drops the frames that are already in its ring. These frames do
+        // not belong to the recording, so their drops are not counted.
         let drops = status["drops"].as_object().into_iter().flatten();
         let drops = drops.filter(|(reason, _)| *reason != Reason::Stale.name());
         let drops: u64 = drops.filter_map(|(_, count)| count.as_u64()).sum();
@@ -249,7 +251,7 @@ fn recorded_frames_cross_a_real_gateway_as_the_core_says(bed: &Testbed, backend:
             let sent = |frame: &[u8]| arrivals.iter().any(|it| it.bytes == frame);
             let ours = |frame: &[u8]| sent(frame) || expected.iter().any(|it| it == frame);
             let arrived = recorder.frames(expected.len(), LIMIT, ours);
-            assert!(of_flows(&arrived) == of_flows(expected), "{text}: {}", gateway.said());
+            assert!(of_flows(&arrived) == of_flows(expected), "{text}: {}", gateway.all_output());
         }
     }
 }
@@ -266,7 +268,7 @@ fn of_flows(frames: &[Vec<u8>]) -> BTreeMap<String, Vec<&[u8]>> {
     flows
 }
 
-/// The most visible effect on the packets, judged by the departures.
+/// Returns the most visible effect on the packets, according to the departures.
 fn happened(answer: &Answer, arrivals: &[(Time, PortId, Packet)]) -> Expect {
     let arrived: Vec<Time> = arrivals.iter().map(|(at, ..)| *at).collect();
     let delayed = answer.departures.iter().filter(|(at, ..)| !arrived.contains(at)).count();
@@ -354,8 +356,8 @@ fn coarse() -> Case {
     }
 }
 
-/// While many packets wait, one policy gets another allocation, and a new policy takes over flows
-/// from it.
+/// While many packets wait, one policy changes its allocation, and flows move from it to a new
+/// policy.
 fn swapped() -> Case {
     let before = vec![shape("all", Filter::default(), "fcfs", &named("per-flow"))];
     let after = vec![

@@ -1,5 +1,5 @@
-//! Live test: every kind of TCP works through a gateway that holds its ACKs. The kinds differ in
-//! options, segment lengths and encapsulations.
+//! Live test: every kind of TCP works through a gateway that holds its ACKs. The kinds have
+//! different options, segment lengths and encapsulations.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use tidegate_e2e::trial::{FAR, GATEWAY, NEAR, counted, side_by_side, taken_for_o
 use tidegate_e2e::{Lab, Process, Testbed, on_each_backend, until};
 
 on_each_backend! {
-    every_kind_of_tcp_gets_through
+    every_kind_of_tcp_works_with_held_acks
 }
 
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// A kind of TCP. `on` are shell commands that configure both hosts (see [`tell`]), and `off`
-/// undoes them. `says` are words or beginnings of words that `ss` must show for its connections,
-/// and `keeps_quiet` words that it must not show.
+/// A kind of TCP. The shell commands `on` configure both hosts for it (see [`run_on_both`]), and
+/// `off` undoes this. `says` has words, or beginnings of words, that `ss` must show for connections
+/// of this kind. `keeps_quiet` is a word that `ss` must not show.
 struct Kind {
     name: &'static str,
     on: &'static str,
@@ -77,39 +77,39 @@ const KINDS: [Kind; 11] = [
 /// A kind whose transfers use IPv6 addresses.
 const IPV6: Kind = kind("IPv6", "", "").says("mss:1428");
 
-/// A kind in which the route to the other host uses another device. A process tags the packets of
-/// this device.
+/// A kind that uses a VLAN. The route to the other host leads to a device whose packets a process
+/// tags.
 const VLAN: Kind = kind(
     "in a VLAN",
     "ip link set tagged up && ip route replace $other dev tagged",
     "ip route replace $path",
 );
 
-/// A kind whose segments fit into no buffer of AF_XDP.
+/// A kind whose segments are too long for the buffers of AF_XDP.
 const JUMBO: Kind =
     kind("segments of 8,960 bytes", "ip link set eth0 mtu 9000", "ip link set eth0 mtu 1500")
         .says("mss:8948");
 
-/// A lab of the test: the ACK control, and the offloads of the hosts.
+/// A case of the test: the ACK control, and the offloads of the hosts.
 type Case = (&'static str, &'static str);
 
 const CASES: [Case; 4] =
     [("none", "wire"), ("none", "default"), ("postack", "wire"), ("postack", "default")];
 
-/// All kinds together must cause no more trouble in the TCP counters than without ACK control at
-/// the same time. This holds with the offloads `wire` and `default`. Kinds during which a gateway
-/// hung do not count.
-fn every_kind_of_tcp_gets_through(bed: &Testbed, backend: &str) {
+/// With held ACKs, the TCP counters must show no more trouble than without ACK control at the same
+/// time, summed over all kinds. This must hold with the offloads `wire` and with `default`. A kind
+/// does not count if a gateway hung during it.
+fn every_kind_of_tcp_works_with_held_acks(bed: &Testbed, backend: &str) {
     let them = side_by_side(CASES, |case| matrix(bed, backend, case));
     println!("{backend}: {them:?}");
-    for (told, queued) in them[2..].iter().zip(&them) {
+    for (held, queued) in them[2..].iter().zip(&them) {
         let quiet: Vec<_> =
-            told.iter().zip(queued).filter(|(one, other)| one.hangs + other.hangs == 0).collect();
-        assert!(2 * quiet.len() > told.len(), "the gateway hung during most kinds: {them:?}");
-        for name in told[0].counted.keys() {
-            let told: u64 = quiet.iter().map(|(it, _)| it.counted[name]).sum();
-            let queued: u64 = quiet.iter().map(|(_, it)| it.counted[name]).sum();
-            assert!(told <= queued, "{name}: {told}, {queued}: {them:?}");
+            held.iter().zip(queued).filter(|(one, other)| one.hangs + other.hangs == 0).collect();
+        assert!(2 * quiet.len() > held.len(), "the gateway hung during most kinds: {them:?}");
+        for name in held[0].counted.keys() {
+            let held_count: u64 = quiet.iter().map(|(it, _)| it.counted[name]).sum();
+            let queued_count: u64 = quiet.iter().map(|(_, it)| it.counted[name]).sum();
+            assert!(held_count <= queued_count, "{name}: {held_count}, {queued_count}: {them:?}");
         }
     }
 }
@@ -122,8 +122,8 @@ struct Found {
 }
 
 /// Tests one kind after another.
-fn matrix(bed: &Testbed, backend: &str, (signal, offload): Case) -> Vec<Found> {
-    let lab = Lab::up(bed, &topology(backend, signal, offload));
+fn matrix(bed: &Testbed, backend: &str, (ack_control, offload): Case) -> Vec<Found> {
+    let lab = Lab::up(bed, &topology(backend, ack_control, offload));
     let _server = lab.serve(FAR.0, "cubic");
     let hangs = || lab.status(GATEWAY)["hangs"].as_u64().unwrap_or(0);
     let first = counted(&lab);
@@ -133,9 +133,9 @@ fn matrix(bed: &Testbed, backend: &str, (signal, offload): Case) -> Vec<Found> {
         if kind.name == JUMBO.name {
             make_way_for_jumbo(&lab);
         }
-        tell(&lab, kind.on);
+        run_on_both(&lab, kind.on);
         both_ways(&lab, kind);
-        tell(&lab, kind.off);
+        run_on_both(&lab, kind.off);
         let mut counted = counted(&lab);
         counted.iter_mut().for_each(|(name, n)| *n -= before[name]);
         Found { counted, hangs: hangs() - hung }
@@ -146,7 +146,7 @@ fn matrix(bed: &Testbed, backend: &str, (signal, offload): Case) -> Vec<Found> {
     found
 }
 
-/// Makes an upload and a download at the same time, with TCP of this kind.
+/// Makes an upload and a download at the same time, with this kind of TCP.
 fn both_ways(lab: &Lab, kind: &Kind) {
     let address = if kind.name == IPV6.name { "[fd73::2]" } else { FAR.1 };
     let fetch = |way: &[&str]| lab.fetch(NEAR, address, &[&["--bytes", "1 MB"], way].concat());
@@ -162,7 +162,7 @@ fn both_ways(lab: &Lab, kind: &Kind) {
     }
 }
 
-/// Prints what `ss` shows for both connections, as soon as they exist.
+/// Prints the output of `ss` for both connections, as soon as they exist.
 const WATCH: &str = "until [ $(echo \"$said\" | grep -c mss:) = 2 ]; do sleep 0.02; \
     said=$(ss -Htino state established '( dport = :7000 )'); done; echo \"$said\" | grep mss:";
 
@@ -179,9 +179,9 @@ fn is_of(watch: Process, Kind { name, says, keeps_quiet, .. }: &Kind) {
     }
 }
 
-/// Runs shell commands on both hosts. They may use the variables `$ipv4` (directory of IPv4
+/// Runs shell commands on both hosts. The commands may use the variables `$ipv4` (directory of IPv4
 /// settings), `$other` (address of the other host), and `$path` (the route to it).
-fn tell(lab: &Lab, lines: &str) {
+fn run_on_both(lab: &Lab, lines: &str) {
     const NAMES: &str = r#"ipv4=/proc/sys/net/ipv4
         other=$(ip -4 neighbour show dev eth0 | head -n 1 | cut -d ' ' -f 1)
         path="$other dev eth0""#;

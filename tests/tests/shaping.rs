@@ -10,15 +10,15 @@ on_each_backend! {
     an_aggregate_keeps_its_rate_and_its_flows_share_it
     weights_are_kept_within_an_aggregate
     each_direction_has_its_rate
-    slow_and_fast_aggregates_keep_their_rates_beside_each_other
+    slow_and_fast_aggregates_keep_their_rates_at_the_same_time
     the_link_keeps_its_rate_without_a_policy
-    hosts_that_offload_are_shaped_too
+    traffic_of_hosts_with_offloads_is_shaped
     bytes_are_intact_at_full_speed
 }
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Time before the measurement, in which connections find their rate.
+/// Time before the measurement, in which the connections reach their rates.
 const WARM_UP: Duration = Duration::from_secs(2);
 
 /// Duration of the measurement.
@@ -110,8 +110,8 @@ action = "shape"
         let (after, seconds) = (bytes(), start.elapsed().as_secs_f64());
         [after.0 - before.0, after.1 - before.1].map(|gained| float(gained) * 8.0 / seconds)
     };
-    // The rate is lower if this machine delays the gateway for longer than the burst, 32 ms. The
-    // median of three measurements avoids that.
+    // The rate is lower if this machine delays the gateway for longer than 32 ms, the duration of a
+    // burst. So the median of three measurements is tested.
     let spans: Vec<[f64; 2]> = (0..3).map(|_| rates()).collect();
     for way in [0, 1] {
         let rate = median(spans.iter().map(|span| span[way]));
@@ -122,8 +122,8 @@ action = "shape"
     all_intact(vec![down, up]);
 }
 
-fn slow_and_fast_aggregates_keep_their_rates_beside_each_other(bed: &Testbed, backend: &str) {
-    // With this receive window nothing is lost, and data that arrives was sent just before.
+fn slow_and_fast_aggregates_keep_their_rates_at_the_same_time(bed: &Testbed, backend: &str) {
+    // With such a small receive window, no packet is lost, and data arrives soon after it was sent.
     bed.lan.set("net/ipv4/tcp_rmem", "4096 65536 65536");
     let gateway = bed.gateway(
         backend,
@@ -160,9 +160,9 @@ action = "shape"
     all_intact(flows.into_iter().map(|(fetch, ..)| fetch).collect());
 }
 
-/// If a link is more than 2 ms late, it does not catch up. A second in which this machine delays the
-/// gateway thus carries less, so the median of five seconds counts. No second may carry more than
-/// the rate.
+/// If the gateway sends a packet more than 2 ms too late, the link does not make up for the lost
+/// time. In a second in which the machine delays the gateway, the link thus carries less. So the
+/// median of five seconds is tested. In no second may the link carry more than its rate.
 fn the_link_keeps_its_rate_without_a_policy(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, "rate = { down = \"12 Mbit/s\" }\n");
     let server = Server::start(&bed.wan, 7000, "reno");
@@ -179,7 +179,7 @@ fn the_link_keeps_its_rate_without_a_policy(bed: &Testbed, backend: &str) {
     all_intact(fetches);
 }
 
-fn hosts_that_offload_are_shaped_too(bed: &Testbed, backend: &str) {
+fn traffic_of_hosts_with_offloads_is_shaped(bed: &Testbed, backend: &str) {
     [&bed.lan, &bed.wan].iter().for_each(|host| host.offload());
     bed.lan.set("net/ipv4/tcp_rmem", "4096 131072 131072");
     let gateway = bed.gateway(
@@ -216,7 +216,7 @@ action = "pass"
     for (address, way) in [(bed.wan.v4, &[][..]), (bed.wan.v6, &["--upload"])] {
         let words = [&["--bytes", "50 MB"], way].concat();
         let outcome = server.fetch(address, &bed.lan, &words).finish(LIMIT);
-        assert!(outcome.complete && outcome.intact, "{outcome:?}, {}", gateway.said());
+        assert!(outcome.complete && outcome.intact, "{outcome:?}, {}", gateway.all_output());
     }
     let counted = &gateway.status()["aggregates"];
     assert!(counted.as_array().is_some_and(|rows| rows.len() == 2), "{counted}");

@@ -1,15 +1,15 @@
-//! Live tests: the link outlives the gateway, which is killed, hung, stopped or restarted under
-//! load.
+//! Live tests: frames still cross the link when the gateway is killed, hangs, is stopped, or is
+//! restarted under load.
 
 use std::time::Duration;
 
 use tidegate_e2e::{Fetch, Gateway, Server, Testbed, now, on_each_backend, pause};
 
 on_each_backend! {
-    a_transfer_goes_on_when_the_gateway_is_killed
-    a_transfer_goes_on_when_the_gateway_hangs
-    a_transfer_goes_on_across_a_restart
-    a_gateway_that_is_told_to_stop_leaves_the_link_passing
+    a_transfer_continues_when_the_gateway_is_killed
+    a_transfer_continues_when_the_gateway_hangs
+    a_transfer_continues_during_a_restart
+    frames_bypass_a_gateway_that_was_stopped
 }
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Time within which a transfer must continue.
 const GOES_ON: Duration = Duration::from_secs(1);
 
-/// Bytes of payload that prove progress. At most 250 kB can be in flight at the time of the
+/// Payload bytes whose arrival proves progress. At most 250 kB can be in flight at the time of the
 /// receiver's last report.
 const PROGRESS: u64 = 500_000;
 
@@ -29,7 +29,7 @@ profile = { mean = "20 Mbit/s", burst = "64 KiB" }
 action = "shape"
 "#;
 
-/// A gateway under load. Its transfer has just received a megabyte.
+/// A gateway under load. Its transfer has just received one megabyte.
 fn loaded<'a>(
     bed: &'a Testbed,
     backend: &str,
@@ -37,7 +37,7 @@ fn loaded<'a>(
     bytes: &str,
 ) -> (Gateway<'a>, Fetch) {
     let gateway = bed.gateway(backend, SHAPED);
-    assert_ne!(gateway.status()["ports"]["fail_to_wire"], "never", "{}", gateway.said());
+    assert_ne!(gateway.status()["ports"]["fail_to_wire"], "never", "{}", gateway.all_output());
     let fetch = server.fetch(bed.wan.v4, &bed.lan, &["--bytes", bytes]);
     fetch.moves_on(1_000_000, LIMIT);
     (gateway, fetch)
@@ -45,10 +45,10 @@ fn loaded<'a>(
 
 fn intact(fetch: Fetch, gateway: &Gateway<'_>) {
     let outcome = fetch.finish(LIMIT);
-    assert!(outcome.complete && outcome.intact, "{outcome:?}, {}", gateway.said());
+    assert!(outcome.complete && outcome.intact, "{outcome:?}, {}", gateway.all_output());
 }
 
-fn a_transfer_goes_on_when_the_gateway_is_killed(bed: &Testbed, backend: &str) {
+fn a_transfer_continues_when_the_gateway_is_killed(bed: &Testbed, backend: &str) {
     let server = Server::start(&bed.wan, 7000, "reno");
     let (mut gateway, fetch) = loaded(bed, backend, &server, "200 MB");
     gateway.crash();
@@ -58,7 +58,7 @@ fn a_transfer_goes_on_when_the_gateway_is_killed(bed: &Testbed, backend: &str) {
     intact(again, &gateway);
 }
 
-fn a_transfer_goes_on_when_the_gateway_hangs(bed: &Testbed, backend: &str) {
+fn a_transfer_continues_when_the_gateway_hangs(bed: &Testbed, backend: &str) {
     let server = Server::start(&bed.wan, 7000, "reno");
     let (gateway, fetch) = loaded(bed, backend, &server, "200 MB");
     gateway.signal("STOP");
@@ -70,11 +70,11 @@ fn a_transfer_goes_on_when_the_gateway_hangs(bed: &Testbed, backend: &str) {
     // The policy is in force again: 5 MB at 20 Mbit/s take two seconds.
     let start = now();
     intact(server.fetch(bed.wan.v4, &bed.lan, &["--bytes", "5 MB"]), &gateway);
-    assert!(start.elapsed() > Duration::from_millis(1_900), "{}", gateway.said());
+    assert!(start.elapsed() > Duration::from_millis(1_900), "{}", gateway.all_output());
 }
 
-fn a_transfer_goes_on_across_a_restart(bed: &Testbed, backend: &str) {
-    // Without the gateway, the transfer must not be much faster, or it would end before the
+fn a_transfer_continues_during_a_restart(bed: &Testbed, backend: &str) {
+    // Without the gateway, the transfer would otherwise be much faster, and would end before the
     // restart.
     if !bed.wan.slow_down("30mbit") {
         return;
@@ -90,10 +90,10 @@ fn a_transfer_goes_on_across_a_restart(bed: &Testbed, backend: &str) {
     intact(fetch, &gateway);
     let start = now();
     intact(server.fetch(bed.wan.v6, &bed.lan, &["--bytes", "5 MB"]), &gateway);
-    assert!(start.elapsed() > Duration::from_millis(1_900), "{}", gateway.said());
+    assert!(start.elapsed() > Duration::from_millis(1_900), "{}", gateway.all_output());
 }
 
-fn a_gateway_that_is_told_to_stop_leaves_the_link_passing(bed: &Testbed, backend: &str) {
+fn frames_bypass_a_gateway_that_was_stopped(bed: &Testbed, backend: &str) {
     let server = Server::start(&bed.wan, 7000, "reno");
     let (mut gateway, fetch) = loaded(bed, backend, &server, "200 MB");
     gateway.stop();

@@ -1,4 +1,4 @@
-//! Live test: policies change under traffic, without a lost packet and without a pause.
+//! Live test: policies change under traffic. No packet may be lost, and the traffic must not pause.
 
 use std::time::Duration;
 
@@ -24,14 +24,14 @@ queue = "{queue}"
     )
 }
 
-/// Maximum number of attempts. One undisturbed attempt is needed.
+/// Maximum number of attempts. The test needs one attempt that the machine does not disturb.
 const TRIES: u32 = 3;
 
 fn a_policy_swap_under_load_causes_no_retransmission(bed: &Testbed, backend: &str) {
-    // With this receive window, no queue fills up, so only the policy change can cause
+    // With such a small receive window, no queue fills up. So only the policy change can cause
     // retransmissions.
     bed.lan.set("net/ipv4/tcp_rmem", "4096 65536 65536");
-    // Without a policy, the transfer must not end at once.
+    // Without a policy, the transfer would otherwise end at once.
     if !bed.wan.slow_down("50mbit") {
         return;
     }
@@ -39,7 +39,7 @@ fn a_policy_swap_under_load_causes_no_retransmission(bed: &Testbed, backend: &st
 }
 
 /// Changes policies during a transfer. Returns `false` if this machine delayed the gateway so long
-/// that frames bypassed it. Some frames are lost then.
+/// that frames bypassed it. In that case, some frames are lost.
 fn swaps_under_load(bed: &Testbed, backend: &str) -> bool {
     let gateway = bed.gateway(backend, &policy("20 Mbit/s", "logical-partitions", "per-flow"));
     let server = Server::start(&bed.wan, 7000, "reno");
@@ -62,14 +62,14 @@ fn swaps_under_load(bed: &Testbed, backend: &str) -> bool {
         assert_eq!(gateway.status()["generation"], generation, "{}", gateway.status());
         fetch.moves_on(1_000_000, LIMIT);
         if next.is_empty() {
-            // While there is nothing to manage, frames bypass the gateway.
+            // While the gateway has nothing to manage, frames bypass it.
             until("the kernel to take over", LIMIT, || {
                 (gateway.status()["passing"] == true).then_some(())
             });
         }
     }
     let outcome = fetch.finish(LIMIT);
-    assert!(outcome.complete && outcome.intact, "{outcome:?}, {}", gateway.said());
+    assert!(outcome.complete && outcome.intact, "{outcome:?}, {}", gateway.all_output());
     let status = gateway.status();
     let undisturbed = status["hangs"] == 0;
     let now = Retransmissions::of(bed);
@@ -77,11 +77,11 @@ fn swaps_under_load(bed: &Testbed, backend: &str) -> bool {
     undisturbed
 }
 
-/// A sender's retransmissions until now, by its own counters.
+/// Number of a sender's retransmissions so far, by the sender's own counters.
 #[derive(Debug)]
 struct Retransmissions {
     segments: u64,
-    /// Retransmissions during recoveries. A loss or reordering starts a recovery.
+    /// Retransmissions during recoveries. A recovery begins after a loss or a reordering.
     in_recovery: u64,
     /// Segments that the receiver reported as duplicates.
     needless: u64,
@@ -95,8 +95,9 @@ impl Retransmissions {
         Self { segments, in_recovery, needless }
     }
 
-    /// Returns `true` if only segments were retransmitted that had already arrived: a timer of this
-    /// machine fired early. Such a tail loss probe follows after two round-trip times, 50 ms here.
+    /// Returns `true` if only segments were retransmitted that had already arrived. In this case, a
+    /// timer of this machine fired early: a tail loss probe is sent after two round-trip times, 50
+    /// ms here.
     fn only_needless_since(&self, before: &Self) -> bool {
         self.in_recovery == before.in_recovery
             && self.segments - before.segments <= self.needless - before.needless

@@ -1,5 +1,5 @@
-//! Live test: Tidegate's TCP endpoint against Linux, over a link with losses, reordering and
-//! congestion marks.
+//! Live test: Tidegate's TCP endpoint exchanges data with Linux, over a link with losses,
+//! reordering and congestion marks.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -12,7 +12,7 @@ use tidegate_e2e::{Process, Testbed, skip, witnessed};
 /// Bytes that each end sends.
 const BYTES: u64 = 3_000_000;
 
-/// Runs `e2e-tcp` with the settings `more`, with three megabytes in each direction at once. Passes
+/// Runs `e2e-tcp` with the settings `more`. Each end sends three megabytes at the same time. Passes
 /// the results to `judge`.
 fn try_out(more: &str, kernel: &[(&str, &str)], judge: impl Fn(&Outcome)) {
     if !Path::new("/dev/net/tun").exists() {
@@ -39,7 +39,7 @@ fn outcome(bed: &Testbed, more: &str, kernel: &[(&str, &str)]) -> Outcome {
 }
 
 #[test]
-fn data_crosses_a_good_link_without_a_copy() {
+fn without_losses_no_segment_is_sent_twice() {
     try_out("[link]\ndelay = \"5 ms\"", &[], |outcome| {
         assert_eq!((outcome.segments.1, outcome.recoveries, outcome.lost), (0, (0, 0), (0, 0)));
     });
@@ -52,8 +52,8 @@ fn losses_are_repaired_by_selective_acknowledgements() {
     try_out(more, &[], |outcome| {
         assert!(outcome.lost.0 > 5 && outcome.lost.1 > 5, "{outcome:?}");
         assert!(outcome.segments.1 > 0 && outcome.recoveries.0 > 0, "{outcome:?}");
-        // A lost segment may be retransmitted twice. More would mean that whole windows are
-        // retransmitted.
+        // A lost segment may be retransmitted twice. A higher number would mean that whole windows
+        // are retransmitted.
         assert!(outcome.segments.1 <= 3 * outcome.lost.0, "{outcome:?}");
     });
 }
@@ -68,14 +68,14 @@ fn losses_are_repaired_without_options_too() {
 }
 
 #[test]
-fn packets_that_overtake_each_other_are_put_in_order() {
+fn reordered_packets_are_put_in_order() {
     let more = "[endpoint]\nprofile = \"rfc\"\n\
                 [link]\ndelay = \"8 ms\"\njitter = \"3 ms\"\nreorder = true\nloss = \"0.2 %\"";
     try_out(more, &[], |outcome| assert!(outcome.lost.0 + outcome.lost.1 > 0, "{outcome:?}"));
 }
 
 #[test]
-fn marks_slow_either_sender_down_and_nothing_is_lost() {
+fn congestion_marks_slow_both_senders_down_without_losses() {
     let more = "mark_one_in = 100\n[endpoint]\necn = \"classic\"\n[link]\ndelay = \"2 ms\"";
     try_out(more, &[("tcp_ecn", "1")], |outcome| {
         assert!(
@@ -87,7 +87,7 @@ fn marks_slow_either_sender_down_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_setup_says_what_it_leaves_out() {
+fn missing_fields_of_a_setup_have_their_defaults() {
     let setup: Setup = toml::from_str("limit = \"1 s\"").unwrap();
     assert_eq!((setup.opens, setup.congestion.as_str()), (Side::Ours, "reno"));
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use tidegate_e2e::{Process, Recorder, Server, Testbed, Turn, now, pause, send};
+use tidegate_e2e::{Process, Recorder, Server, Sharing, Testbed, now, pause, send};
 use tidegate_wire::build::Link;
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -28,7 +28,7 @@ fn bytes_cross_a_bridge_intact_both_ways_over_ipv4_and_ipv6() {
 }
 
 #[test]
-fn nothing_crosses_where_nobody_forwards() {
+fn no_frame_crosses_without_a_gateway_or_a_bridge() {
     let Some(bed) = Testbed::new() else { return };
     let server = Server::start(&bed.wan, 7000, "reno");
     let fetch = server.fetch(bed.wan.v4, &bed.lan, &["--time", "1 s"]);
@@ -51,7 +51,7 @@ fn frames_arrive_byte_for_byte_with_their_vlan_tags() {
 }
 
 #[test]
-fn a_test_that_panics_leaves_nothing_behind() {
+fn a_test_that_panics_leaves_no_namespaces() {
     let mut left = Vec::new();
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         let Some(bed) = Testbed::new() else { return };
@@ -73,7 +73,7 @@ fn a_test_that_panics_leaves_nothing_behind() {
 }
 
 #[test]
-fn what_a_killed_test_left_is_removed_by_the_next() {
+fn the_next_test_removes_the_namespaces_of_a_killed_test() {
     let dead = {
         let mut child = Command::new("true").spawn().unwrap();
         child.wait().unwrap();
@@ -87,11 +87,11 @@ fn what_a_killed_test_left_is_removed_by_the_next() {
     }
 }
 
-/// Catches: test beds that never run at the same time; a test bed that runs beside an exclusive
-/// one.
+/// Catches: test beds that never run at the same time; a test bed that runs at the same time as an
+/// exclusive test bed.
 #[test]
-fn test_beds_run_beside_others_where_they_may_and_one_alone_waits_for_them() {
-    let beside_others = || Testbed::in_turn(Turn::BesideOthers);
+fn test_beds_may_run_beside_others_and_an_exclusive_one_waits_for_them() {
+    let beside_others = || Testbed::sharing(Sharing::BesideOthers);
     let Some(first) = beside_others() else { return };
     assert!(beside_others().is_some());
     let alone = thread::spawn(|| Testbed::new().is_some());
@@ -102,7 +102,7 @@ fn test_beds_run_beside_others_where_they_may_and_one_alone_waits_for_them() {
 }
 
 #[test]
-fn no_wait_is_endless() {
+fn every_wait_has_a_time_limit() {
     let start = now();
     let sleeper = Process::start(Command::new("sleep").arg("1000"));
     let waited = catch_unwind(AssertUnwindSafe(|| sleeper.finish(Duration::from_millis(200))));

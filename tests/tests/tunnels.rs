@@ -1,5 +1,5 @@
-//! Live test: TCP in tunnels through a gateway that holds ACKs. Frames stay valid, and the gateway
-//! sees the inner flows.
+//! Live test: a gateway holds the ACKs of TCP connections in tunnels. Frames stay valid, and the
+//! gateway recognises the inner flows.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use serde_json::Value;
 use tidegate_e2e::{Host, Process, Testbed, on_each_backend, until};
 
 on_each_backend! { witnessed_beside_others:
-    tcp_in_every_tunnel_is_controlled_and_stays_whole
-    tcp_in_vxlan_of_the_kernel_is_controlled_and_seen_inside
+    tcp_in_every_kind_of_tunnel_is_ack_controlled_and_stays_intact
+    tcp_in_vxlan_tunnels_of_the_kernel_is_ack_controlled_and_listed
 }
 
 const LIMIT: Duration = Duration::from_secs(40);
 
-/// A policy for the packets inside any tunnel, for each direction.
+/// A policy for packets inside tunnels of any kind, for each direction.
 const POLICY: &str = r#"
 [[policy]]
 name = "inside"
@@ -27,8 +27,8 @@ ack_control = "postack"
 /// Bytes in each direction of a connection.
 const BYTES: &str = "400000";
 
-/// Kinds of tunnels: the kind, whether the outer addresses and the inner ones are IPv6, the name in
-/// reports, and whether the gateway may create ACKs.
+/// Kinds of tunnels: the kind, whether the outer addresses are IPv6, whether the inner addresses
+/// are IPv6, the name in reports, and whether the gateway may create ACKs.
 const KINDS: [(&str, bool, bool, &str, bool); 11] = [
     ("ip", false, false, "ip", true),
     ("ip", false, true, "ip", true),
@@ -43,12 +43,14 @@ const KINDS: [(&str, bool, bool, &str, bool); 11] = [
     ("mpls", false, false, "pseudowire", false),
 ];
 
-/// Each departing frame has correct lengths and checksums in all headers. In tunnels that number
-/// their packets, no number is missing or repeated.
+/// Each departing frame must have correct lengths and checksums in all headers. In tunnels that
+/// number their packets, no number may be missing or repeated.
 ///
-/// Catches: an outer length or UDP checksum that is wrong after an ACK was cut from data; an ACK
+/// Catches: an outer length or UDP checksum that is wrong after an ACK was separated from data; an
+/// ACK created or dropped in a numbered tunnel; a filter `inner` that does not match the inner
+/// addresses.
 /// created or dropped in a numbered tunnel; inner addresses that the filter `inner` does not match.
-fn tcp_in_every_tunnel_is_controlled_and_stays_whole(bed: &Testbed, backend: &str) {
+fn tcp_in_every_kind_of_tunnel_is_ack_controlled_and_stays_intact(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, POLICY);
     let mut before = [0; 3];
     for (kind, outer_v6, inner_v6, name, edits) in KINDS {
@@ -73,9 +75,9 @@ fn tcp_in_every_tunnel_is_controlled_and_stays_whole(bed: &Testbed, backend: &st
     }
 }
 
-/// Catches: an outer UDP checksum that is not updated; all flows in a VXLAN tunnel treated as one
-/// flow.
-fn tcp_in_vxlan_of_the_kernel_is_controlled_and_seen_inside(bed: &Testbed, backend: &str) {
+/// Catches: an outer UDP checksum that is not updated; a VXLAN tunnel whose flows are all treated
+/// as one flow.
+fn tcp_in_vxlan_tunnels_of_the_kernel_is_ack_controlled_and_listed(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, POLICY);
     for checksum in ["udpcsum", "noudpcsum"] {
         for (host, other) in [(&bed.lan, &bed.wan), (&bed.wan, &bed.lan)] {
@@ -101,7 +103,7 @@ fn end(host: &Host, other: &Host, kind: &str, v6: bool) -> std::process::Command
     command
 }
 
-/// Gives the TUN device inside the tunnel its addresses.
+/// Sets the addresses of the TUN device inside the tunnel.
 fn inside(host: &Host, v6: bool) {
     let number = host.mac[5];
     host.set("net/ipv6/conf/inside/disable_ipv6", if v6 { "0" } else { "1" });
@@ -113,8 +115,8 @@ fn inside(host: &Host, v6: bool) {
     host.run("ip link set inside mtu 1300 up");
 }
 
-/// Both hosts send to each other over one connection. All data must arrive intact, and `look` must
-/// return `true` at least once meanwhile.
+/// Both hosts send to each other over one connection. All data must arrive intact. Meanwhile `look`
+/// must return `true` at least once.
 fn exchange(bed: &Testbed, v6: bool, what: &str, look: impl Fn() -> bool) {
     let mix = |host: &Host, words: &[&str]| {
         let mut command = host.command(env!("CARGO_BIN_EXE_e2e-mix"));
@@ -128,15 +130,15 @@ fn exchange(bed: &Testbed, v6: bool, what: &str, look: impl Fn() -> bool) {
     for end in [client, server] {
         let finished = end.finish(LIMIT);
         let last = finished.output.lines().last().unwrap_or_default().to_owned();
-        let told = serde_json::from_str::<Value>(&last).unwrap_or_default();
-        let whole = told["intact"] == true && told["complete"] == true;
+        let outcome = serde_json::from_str::<Value>(&last).unwrap_or_default();
+        let whole = outcome["intact"] == true && outcome["complete"] == true;
         assert!(whole, "{what}: {finished:?}");
     }
 }
 
-/// Returns `true` if the gateway lists a TCP flow between inner addresses in a tunnel of this kind.
+/// Returns `true` if the gateway lists a TCP flow with inner addresses in a tunnel of this kind.
 fn seen(bed: &Testbed, kind: &str) -> bool {
-    // More flows than this test has.
+    // This is more than the number of flows in this test.
     let mut command = bed.tidegate(&["flows", "--json", "--most", "200"]);
     let said = Process::start(&mut command).finish(LIMIT).output;
     let flows = serde_json::from_str::<Value>(&said).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A clock for code that runs in real time: traffic generators, and waits for processes.
+//! A clock for code that runs in real time: traffic generators, and code that waits for processes.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 pub struct Clock(Instant);
 
 impl Clock {
-    /// A clock at zero.
+    /// Starts a clock at zero.
     #[expect(clippy::disallowed_methods, reason = "processes and real traffic live in real time")]
     pub fn start() -> Self {
         Self(Instant::now())
@@ -25,7 +25,7 @@ impl Clock {
     }
 }
 
-/// Time since the beginning of 1970 by the host's clock.
+/// Time since the beginning of 1970, according to the host's clock.
 #[expect(clippy::disallowed_methods, reason = "reports to others carry the date")]
 pub fn since_1970() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()

@@ -9,7 +9,7 @@ mod view;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::lab::Place;
+use crate::lab::LabRecords;
 use crate::output::{Exit, Output};
 
 use self::figures::Demo;
@@ -22,26 +22,26 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Runs the demonstration, each phase for `length`. `wanted` names the phases to run; if it is
-/// empty, all are run. Soon after `stop` becomes `true`, the demonstration removes its lab and
-/// ends.
+/// empty, all phases run. Soon after `stop` becomes `true`, the demonstration removes its lab (the
+/// test network) and ends.
 ///
 /// # Errors
 ///
-/// If the lab cannot be built here, or a part of it fails.
+/// If this host cannot build the lab, or if a part of the demonstration fails.
 pub fn run(
     length: Duration,
     wanted: &[String],
     output: Output,
     stop: &AtomicBool,
 ) -> anyhow::Result<Exit> {
-    let place = Place::open()?;
+    let records = LabRecords::open()?;
     let is_wanted = |it: &Phase| wanted.is_empty() || wanted.iter().any(|name| name == it.name);
     let chosen: Vec<_> = PHASES.into_iter().filter(is_wanted).collect();
     let mut view = View::new();
     view.introduce(chosen.len(), length);
     let mut phases = Vec::new();
     for phase in chosen {
-        let figures = stage::play(&place, phase, length, &mut view, stop)?;
+        let figures = stage::play(&records, phase, length, &mut view, stop)?;
         let Some(figures) = figures else {
             crate::output::progress("stopped; everything is cleaned up");
             return Ok(Exit::Failed);

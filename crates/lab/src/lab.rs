@@ -1,8 +1,8 @@
-//! A lab on this host: hosts in network namespaces, gateways in front of some of them, and an
-//! emulated network between all.
+//! A lab is a test network on this host: hosts in network namespaces, gateways in front of some of
+//! them, and an emulated network between all.
 //!
-//! Each part of a lab is recorded before it is created. If a lab crashes, the next one that is
-//! built removes the remains.
+//! Each part of a lab is recorded before it is created. If a lab crashes, the next lab that is
+//! built removes its remains.
 
 mod build;
 mod emulate;
@@ -19,47 +19,47 @@ use std::process::Command;
 pub use emulate::{Emulated, RouteChange, emulate};
 pub use prepare::prepare;
 pub use process::Process;
-pub use rootless::{Place, inside};
+pub use rootless::{LabRecords, inside};
 
 use self::state::State;
 use crate::code::Code;
 use crate::output::Failure;
 use crate::topology::{PolicyFile, Topology};
 
-/// A lab that is up.
+/// A lab that is running (*up*).
 #[derive(Debug)]
 pub struct Lab {
-    place: Place,
+    records: LabRecords,
     folder: PathBuf,
     state: State,
-    /// The processes of the lab end with the thread that started it.
+    /// The processes of the lab end when the thread that started it ends.
     owned: bool,
 }
 
 impl Lab {
-    /// Builds `topology` as a lab called `name`. `text` is the text of its file, which is in the
-    /// directory `home`.
+    /// Builds `topology` as a lab called `name`. `text` is the content of the topology file, which
+    /// is in the directory `home`.
     ///
-    /// First removes the remains of labs whose owners are dead. If `owned` is set, the lab belongs
-    /// to this process: the lab's processes end with the thread that started it, even if that
-    /// thread is killed. Otherwise the lab stays until [`down`](Self::down).
+    /// First removes the remains of labs whose owning process has ended. If `owned` is set, the lab
+    /// belongs to this process. The lab's processes then end with the thread that started it, even
+    /// if that thread is killed. Otherwise the lab stays up until [`down`](Self::down).
     ///
     /// # Errors
     ///
-    /// If a lab of that name is up, or the host does not permit the lab. No part of it then
-    /// remains.
+    /// If a lab of that name is up, or if the host cannot run the lab. All parts of the failed lab
+    /// are removed.
     pub fn up(
-        place: &Place,
+        records: &LabRecords,
         name: &str,
         topology: &Topology,
         text: &str,
         home: &Path,
         owned: bool,
     ) -> anyhow::Result<Self> {
-        Self::sweep(place)?;
+        Self::sweep(records)?;
         let state = State::new(name, topology);
-        let folder = place.folder(name, |folder| state.write(folder))?;
-        let mut lab = Self { place: place.clone(), folder, state, owned };
+        let folder = records.folder(name, |folder| state.write(folder))?;
+        let mut lab = Self { records: records.clone(), folder, state, owned };
         match lab.build(topology, text, home) {
             Ok(()) => Ok(lab),
             Err(error) => {
@@ -69,14 +69,15 @@ impl Lab {
         }
     }
 
-    /// The lab called `name`. Without a name, the only lab that stays until it is taken down.
+    /// Finds the lab called `name`. Without a name, finds the only lab that stays up until
+    /// [`down`](Self::down).
     ///
     /// # Errors
     ///
-    /// If no such lab is up, or several are.
-    pub fn find(place: &Place, name: Option<&str>) -> anyhow::Result<Self> {
-        let mut labs = Self::all(place)?;
-        // Labs that end with their process, such as demonstrations, are found only by name.
+    /// If no such lab is up, or if several are.
+    pub fn find(records: &LabRecords, name: Option<&str>) -> anyhow::Result<Self> {
+        let mut labs = Self::all(records)?;
+        // Labs that end with their process, such as demonstrations, are found only by their names.
         labs.retain(|lab| match name {
             Some(name) => name == lab.state.name,
             None => lab.state.stands_alone(),
@@ -177,13 +178,13 @@ impl Lab {
         self.folder.join(format!("{gateway}.sock"))
     }
 
-    /// Ends the lab's processes and removes its namespaces. Some may have vanished already.
+    /// Ends the lab's processes and removes its namespaces, as far as they still exist.
     ///
     /// # Errors
     ///
     /// If a part of the lab cannot be removed.
     pub fn down(self) -> anyhow::Result<()> {
-        let _alone = self.place.lock()?;
+        let _alone = self.records.lock()?;
         if self.folder.exists() { self.remove() } else { Ok(()) }
     }
 
@@ -195,10 +196,10 @@ impl Lab {
         Ok(())
     }
 
-    /// Removes the remains of labs whose owners are dead.
-    fn sweep(place: &Place) -> anyhow::Result<()> {
-        let _alone = place.lock()?;
-        for lab in Self::all(place)? {
+    /// Removes the remains of labs whose owning process has ended.
+    fn sweep(records: &LabRecords) -> anyhow::Result<()> {
+        let _alone = records.lock()?;
+        for lab in Self::all(records)? {
             if !lab.state.owner.is_alive() {
                 lab.remove()?;
             }
@@ -206,12 +207,12 @@ impl Lab {
         Ok(())
     }
 
-    fn all(place: &Place) -> anyhow::Result<Vec<Self>> {
+    fn all(records: &LabRecords) -> anyhow::Result<Vec<Self>> {
         let mut labs = Vec::new();
-        for folder in place.folders()? {
-            // A lab that is being taken down may have vanished meanwhile.
+        for folder in records.folders()? {
+            // Another process may have taken this lab down meanwhile.
             if let Ok(state) = State::read(&folder) {
-                labs.push(Self { place: place.clone(), folder, state, owned: false });
+                labs.push(Self { records: records.clone(), folder, state, owned: false });
             }
         }
         Ok(labs)

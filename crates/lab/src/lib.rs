@@ -1,8 +1,8 @@
 //! Labs on this host: hosts in network namespaces, gateways, an emulated network, traffic
 //! generators, and the demonstration.
 //!
-//! A lab runs the program `tidegate` for its gateways and for its network. It reads their state
-//! through the interface of `tidegate-api`.
+//! A lab starts the program `tidegate` for each of its gateways and for its network. It reads the
+//! state of the gateways through the interface of `tidegate-api`.
 
 #![forbid(unsafe_code)]
 // `print!` and `eprintln!` panic if the output is closed, so they are forbidden. The functions of

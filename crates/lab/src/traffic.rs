@@ -16,8 +16,8 @@ pub use request::Sender;
 pub use server::Server;
 pub use watch::{Seen, watch};
 
-/// Sets the congestion control called `name` for `socket`. Sockets that it accepts inherit the
-/// setting.
+/// Sets the congestion control called `name` for `socket`. Connections that the socket accepts
+/// inherit the setting.
 fn pin_congestion_control(socket: &socket2::Socket, name: Option<&str>) -> io::Result<()> {
     let Some(name) = name else { return Ok(()) };
     socket.set_tcp_congestion(name.as_bytes()).map_err(|error| {

@@ -1,8 +1,9 @@
 //! Credentials for the server of a policy repository: secrets from files of mode 0600, and the TLS
 //! configuration.
 //!
-//! TLS is rustls with ring. The authorities in the file `ca` must have signed the server's
-//! certificate; without `ca`, the authorities that this host trusts.
+//! The TLS library is rustls, with the cryptography of ring. A certificate authority in the file
+//! `ca` must have signed the server's certificate. Without `ca`, the authorities that this host
+//! trusts are used.
 //!
 //! Source: RFC 8446, TLS 1.3; RFC 5280, certificates.
 
@@ -46,7 +47,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// User and password that `access` configures, or `None` if it configures neither.
+/// Returns the user and the password that `access` configures, or `None` if it configures neither.
 ///
 /// # Errors
 ///
@@ -114,7 +115,8 @@ pub(crate) fn tls(access: &Access) -> Result<Arc<ClientConfig>, Fault> {
 fn roots(ca: Option<&Path>) -> Result<RootCertStore, Fault> {
     let mut roots = RootCertStore::empty();
     let Some(path) = ca else {
-        // Certificates of the host that cannot be parsed are skipped; the server may not need them.
+        // Certificates of the host that cannot be parsed are skipped, because the server may not
+        // need them.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         return Ok(roots);
     };
@@ -126,7 +128,7 @@ fn roots(ca: Option<&Path>) -> Result<RootCertStore, Fault> {
     Ok(roots)
 }
 
-/// The certificates in a PEM file; at least one.
+/// The certificates in a PEM file, which must contain at least one.
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Fault> {
     let text = read(open(path)?, LONGEST_LIST).map_err(|error| unreadable(path, &error))?;
     let list: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
@@ -154,20 +156,21 @@ fn read(file: fs::File, limit: u64) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// The content of a credentials file; empty if it cannot be read.
+/// The content of a credentials file, or an empty text if it cannot be read.
 pub(crate) fn content(path: &Path) -> Vec<u8> {
     open(path).ok().and_then(|file| read(file, LONGEST_LIST).ok()).unwrap_or_default()
 }
 
-/// The fault that describes a failed TLS handshake. `None` if `error` does not come from TLS.
+/// Returns the fault that describes a failed TLS handshake, or `None` if `error` does not come from
+/// TLS.
 pub(crate) fn tls_fault(error: &(dyn Error + 'static), server: &str) -> Option<Fault> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(tls) = error.downcast_ref::<rustls::Error>() {
             return Some(of_tls(tls, server));
         }
-        // An I/O error wraps another error, which `source` skips. So the wrapped error is checked
-        // first.
+        // The `source` of an I/O error skips the error that it wraps. So the wrapped error is
+        // checked first.
         let inside = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         next = match inside {
             Some(inside) => Some(inside),
@@ -203,10 +206,10 @@ fn unreadable(path: &Path, error: &io::Error) -> Fault {
 /// Permission bits of group and others.
 const OTHERS: u32 = 0o077;
 
-/// Limit for secrets, in bytes. An RSA key of 16,384 bits takes 13 kB in PEM.
+/// Maximum size of a secret, in bytes. An RSA key of 16,384 bits takes 13 kB in PEM.
 const LONGEST_SECRET: u64 = 64 * 1024;
 
-/// Limit for lists of certificates, in bytes. The authorities of Debian take 220 kB.
+/// Maximum size of a list of certificates, in bytes. Debian's list of authorities takes 220 kB.
 const LONGEST_LIST: u64 = 4 * 1024 * 1024;
 
 #[cfg(test)]
@@ -237,9 +240,9 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// Catches: a read that blocks on a pipe; a read of a device that never ends.
+    /// Catches: a read that blocks on a pipe, or that never ends on a device.
     #[test]
-    fn credentials_are_in_regular_files() {
+    fn only_regular_files_are_read_as_credentials() {
         let folder = std::env::temp_dir().join(format!("tidegate-pipe-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let pipe = folder.join("pipe");
@@ -261,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_a_pair_is_refused() {
+    fn a_user_without_a_password_or_a_certificate_without_a_key_is_refused() {
         let user = Access { user: Some("a".to_owned()), ..Access::default() };
         assert!(credentials(&user).unwrap_err().message.contains("without `password_file`"));
         let cert = Access { cert: Some("/none".into()), ..Access::default() };

@@ -1,16 +1,18 @@
 //! A directory of TOML files as a policy repository.
 //!
-//! The policy set consists of the files whose names end in `.toml`. A marker, the file `COMMIT`,
-//! commits the set; its content is the revision. With `commit = "each-change"`, a change is
-//! committed when no file has changed for [`QUIET`].
+//! The policy set consists of the files whose names end in `.toml`. The file `COMMIT` is the
+//! *marker*: writing it commits the set, and its content names the revision. With `commit =
+//! "each-change"`, no marker is needed. A change then counts as committed when no file has changed
+//! for [`QUIET`].
 //!
 //! A reader never mixes two commits. The marker must be the same before and after the read, and no
-//! file may be newer than the marker. The marker may be a symbolic link into another directory, as
-//! Kubernetes makes them. Then that directory is read, since it is replaced as a whole.
+//! file may be newer than the marker. As Kubernetes does it, the marker may be a symbolic link to a
+//! file in another directory. Then that other directory is read, because it is always replaced as a
+//! whole.
 //!
-//! Inotify reports changes. In addition, the directory is inspected every `poll`. This finds a
-//! directory that was removed and made again, and a symbolic link that points to another directory
-//! now.
+//! Inotify reports changes. In addition, the directory is inspected every `poll`. An inspection
+//! finds a directory that was deleted and created again, and a symbolic link that now points to
+//! another directory.
 
 mod committed;
 mod read;
@@ -89,14 +91,14 @@ async fn aside<T: Send + 'static>(
     spawn_blocking(work).await.map_err(stopped)?
 }
 
-/// Shortest interval between two inspections. An inspection takes about 10 system calls.
+/// Shortest interval between two inspections. One inspection takes about 10 system calls.
 const SHORTEST_POLL: Duration = Duration::from_millis(50);
 
-/// Changes within this time share one inspection, so 1,000 new markers a second cause 50
-/// inspections.
+/// Changes within this time share one inspection. With 1,000 new markers a second, there are thus
+/// 50 inspections a second.
 const COALESCE: Duration = Duration::from_millis(20);
 
-/// Longest time between a marker and the read of its commit, even if further markers follow.
+/// Longest time between a new marker and the read of its commit, even if further markers follow.
 const LONGEST_QUIET: Duration = Duration::from_secs(1);
 
 /// First and longest wait after a fault. The wait doubles with each further fault.
@@ -125,8 +127,8 @@ impl Watch {
             let directory = self.directory.clone();
             let answer = aside(move || directory.read()).await;
             let waits = matches!(&answer, Err(fault) if fault.kind == FaultKind::Uncommitted);
-            // Once a commit was read, changed files without a new marker are no fault: the next
-            // marker commits them.
+            // After the first commit, files may change before the next marker is written. This is
+            // not a fault, because the next marker will commit the changes.
             let pending = waits && matches!(sent, Some(Ok(_))) && self.has_marker();
             if !pending && sent.as_ref() != Some(&answer) {
                 if to.send(answer.clone()).await.is_err() {
@@ -157,8 +159,8 @@ impl Watch {
         self.seen.as_ref().is_some_and(read::Look::has_marker)
     }
 
-    /// Waits until a commit may have been made and no further one follows for [`QUIET`]. Ends after
-    /// `again` at the latest.
+    /// Waits until a commit may have been made, and no further commit has followed for [`QUIET`].
+    /// Ends after the time `again` at the latest.
     async fn next_commit(&mut self, again: Option<Duration>) {
         let again = again.map(|wait| Instant::now() + wait);
         while !self.changed(again).await {
@@ -202,12 +204,12 @@ impl Watch {
     async fn look(&mut self) -> bool {
         let directory = self.directory.clone();
         let look = aside(move || Ok(directory.look())).await.ok().flatten();
-        let place = look.as_ref().map(|look| look.directory().to_owned());
-        let watched = self.events.as_ref().map(|(place, _)| place.clone());
+        let current = look.as_ref().map(|look| look.directory().to_owned());
+        let watched = self.events.as_ref().map(|(current, _)| current.clone());
         let remade =
             look.as_ref().map(read::Look::identity) != self.seen.as_ref().map(read::Look::identity);
-        if place != watched || remade {
-            self.events = place.and_then(|place| Some((place.clone(), events_of(&place)?)));
+        if current != watched || remade {
+            self.events = current.and_then(|current| Some((current.clone(), events_of(&current)?)));
         }
         let moved = look != self.seen;
         self.seen = look;
@@ -224,8 +226,8 @@ impl AsRawFd for Events {
     }
 }
 
-/// Watches `directory`. Returns `None` if the kernel has no more inotify watches; inspections then
-/// find the changes.
+/// Watches `directory`. Returns `None` if the kernel has no more inotify watches. Changes are then
+/// found by inspections only.
 #[expect(
     deprecated,
     reason = "`Events` owns its descriptor and never replaces it, which its successor asks to promise"
@@ -245,7 +247,7 @@ fn events_of(directory: &Path) -> Option<AsyncFd<Events>> {
 }
 
 /// Waits for events and consumes them. Returns `true` if a file of the set may be among the changed
-/// ones.
+/// files.
 async fn of_files(events: &AsyncFd<Events>) -> bool {
     let Ok(mut ready) = events.readable().await else { return false };
     // Hidden names belong to temporary files, except for `..data`, the symbolic link that
@@ -262,5 +264,5 @@ async fn of_files(events: &AsyncFd<Events>) -> bool {
     found
 }
 
-/// Maximum number of reads of events in a row. A read returns up to 4 KiB of events.
+/// Maximum number of consecutive reads of events. Each read returns up to 4 KiB of events.
 const MOST_READS: u32 = 64;

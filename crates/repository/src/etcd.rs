@@ -1,4 +1,5 @@
-//! Policies in etcd v3, through the JSON gateway of the cluster's members.
+//! Policies in the key-value store etcd v3, through the JSON gateway of the cluster's servers
+//! (*members*).
 //!
 //! ```text
 //! <prefix>policy/<name>, class/<name>, trunk/<name>   body of one table, in TOML
@@ -9,7 +10,7 @@
 //!
 //! Source: etcd 3.4, `Documentation/dev-guide/api_grpc_gateway.md`.
 //! Differs: with `commit = "each-change"`, a store without any key counts as uncommitted, because a
-//! server that lost its data looks the same. A marker without items means an empty set.
+//! server that lost its data looks like this. With a marker, a set without items is an empty set.
 
 mod client;
 mod credentials;
@@ -85,7 +86,7 @@ impl Etcd {
     }
 
     /// After a fault of this kind, reads the credentials files again if they have changed. Returns
-    /// `true` if they have.
+    /// `true` if they have changed.
     fn renew(&self, kind: FaultKind) -> bool {
         let renewed =
             of_credentials(kind).then(|| self.credentials().renewed(&self.access)).flatten();
@@ -94,8 +95,8 @@ impl Etcd {
         true
     }
 
-    /// The answer of the first member that gives one. If a member refuses the credentials, they are
-    /// renewed once.
+    /// Returns the answer of the first member that answers. If a member refuses the credentials,
+    /// they are read again once.
     async fn first<'a, T>(
         &'a self,
         job: impl Fn(Client<'a>) -> Answer<'a, T> + Send + Sync,
@@ -189,12 +190,12 @@ impl PolicyRepository for Etcd {
     }
 }
 
-/// Returns `true` if the fault lies with one member, so that another may answer.
+/// Returns `true` if the fault concerns only one member, so another member may answer.
 fn of_member(kind: FaultKind) -> bool {
     matches!(kind, FaultKind::Unreachable | FaultKind::Untrusted | FaultKind::Protocol)
 }
 
-/// Combines the faults of all members: the kind of the first one, and all messages.
+/// Combines the faults of all members: the kind of the first fault, and the messages of all.
 fn all(faults: Vec<Fault>) -> Fault {
     faults
         .into_iter()
@@ -213,8 +214,9 @@ fn seconds_since_1970() -> u64 {
 /// URL path that writes a key.
 const PUT: &str = "/v3/kv/put";
 
-/// Number of times that a pull checks for the end of a push.
+/// Number of times that a pull checks whether a running push has ended.
 const PUSH_LOOKS: u32 = 25;
 
-/// Time between two such checks. Chosen: 5 s in all, in which a debug build pushes 60,000 items.
+/// Interval between these checks. Chosen: 25 checks take 5 s, in which a debug build pushes 60,000
+/// items.
 const PUSH_LOOK: Duration = Duration::from_millis(200);

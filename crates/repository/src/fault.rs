@@ -2,14 +2,15 @@
 
 use std::fmt;
 
-/// A fault of a policy repository. The policies in force stay; the operator gets one alarm.
+/// A fault of a policy repository. The policies in force do not change, and the operator gets one
+/// alarm.
 ///
 /// The texts contain no passwords or keys.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Fault {
     /// The kind of fault, which decides the usual remedy.
     pub kind: FaultKind,
-    /// The problem and where it is: a key, a DN, or a file.
+    /// The problem and its location: a key, a distinguished name in LDAP, or a file.
     pub message: String,
     /// The remedy, for the operator.
     pub help: String,
@@ -26,7 +27,7 @@ pub enum FaultKind {
     Untrusted,
     /// No commit marker was ever written, so no set is complete.
     Uncommitted,
-    /// The set kept changing while it was read.
+    /// Other programs kept changing the set while it was read.
     Unsteady,
     /// The set is larger than `max_size`, or has more items than `max_policies`.
     TooLarge,

@@ -13,14 +13,14 @@
 //!    +- cn=gateway-1                 tgNodeReport
 //! ```
 //!
-//! Policies may be anywhere below the root entry, and other programs may write them. The gateway
-//! reads rules of RFC 3703 with filters of RFC 4104 (`conditions.rs`), and rules of the AIX and
-//! z/OS policy agents (`zos.rs`).
+//! Policies may be anywhere below the root entry. Other programs may write them as rules of RFC
+//! 3703 with filters of RFC 4104 (`conditions.rs`), or as rules of the AIX and z/OS policy agents
+//! (`zos.rs`).
 //!
 //! Source: RFC 3703, RFC 4104, RFC 4511, RFC 4533; the directory of the paper `aggregates`, section
 //! 6.
-//! Differs: with a marker, the revision is the text of `tgGeneration` and has no digest of the set.
-//! A program that writes the marker must not use the same text twice.
+//! Differs: with a marker, the revision is only the text of `tgGeneration`, without a digest of the
+//! set. So a program that writes the marker must use a new text each time.
 
 mod attributes;
 mod conditions;
@@ -114,7 +114,7 @@ impl PolicyRepository for Ldap {
     }
 }
 
-/// Runs `work`, and turns a panic into a fault. The client library panics on an answer that it
+/// Runs `work`, and converts a panic to a fault. The client library panics on an answer that it
 /// cannot parse.
 async fn contained<T>(work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
     AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {

@@ -1,9 +1,9 @@
 //! Policy repositories, in which an organisation keeps the policies of its gateways.
 //!
-//! A [`PolicyRepository`] watches one source and proposes each complete set of policies as a
-//! [`Snapshot`]. The commit marker, written last, makes a set complete. The gateway's policy agent
-//! merges the snapshots of all sources, compiles them into one generation of its configuration, and
-//! installs it.
+//! A [`PolicyRepository`] watches one source and delivers each complete set of policies as a
+//! [`Snapshot`]. A set is complete when its *commit marker* is written, which is always written
+//! last. The gateway's policy agent merges the snapshots of all sources, compiles them into one
+//! generation of its configuration, and installs it.
 //!
 //! A new kind of repository needs a module here, an arm in [`open`], and a kind in
 //! `tidegate_config::source`.
@@ -36,11 +36,11 @@ pub use roles::select;
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Snapshot {
     /// Identifies the commit, such as an etcd revision. Equal revisions of one source mean equal
-    /// sets; `ldap.rs` has the exception.
+    /// sets, except in LDAP, where the author of a set chooses its revision (`ldap.rs`).
     pub revision: String,
-    /// TOML documents, ordered by origin. Each holds only `[[policy]]`, `[[class]]` and `[[trunk]]`
-    /// tables. An item may have a field `roles`, a list of names. The agent selects items by it and
-    /// then removes the field.
+    /// TOML documents, sorted by origin. Each contains only `[[policy]]`, `[[class]]` and
+    /// `[[trunk]]` tables. Such an item may have a field `roles`, a list of names. The agent
+    /// selects items by this field and then removes it.
     pub parts: Vec<Part>,
 }
 
@@ -56,28 +56,28 @@ pub trait PolicyRepository: Send + Sync {
     /// dropped.
     ///
     /// The first snapshot is the currently committed set. A snapshot for every later commit
-    /// follows; commits within [`QUIET`] of each other share one. A fault is sent once when it
-    /// begins or changes, and the task retries by itself. When the fault is over, it sends the next
-    /// snapshot, even an unchanged one.
+    /// follows. Commits that follow each other within [`QUIET`] share one snapshot. A fault is sent
+    /// once when it begins or changes, and the task retries by itself. After a fault, the task
+    /// sends the next snapshot, even if the set is unchanged.
     fn watch(self: Arc<Self>) -> Snapshots;
 
     /// Reads the currently committed set.
     fn pull(&self) -> Answer<'_, Snapshot>;
 
-    /// Replaces the whole set by `items` and commits it by a new marker. Returns the revision.
+    /// Replaces the whole set by `items`, and commits it with a new marker. Returns the revision.
     ///
-    /// Removes all other items of the source. Watchers see the old set or the new one, never a
-    /// mixture.
+    /// Removes all other items of the source. A watcher gets either the old set or the new set,
+    /// never a mixture.
     fn push(&self, items: Vec<Item>) -> Answer<'_, String>;
 
     /// Writes the report of a gateway, if the source can store reports.
     fn report(&self, report: &NodeReport) -> Answer<'_, ()>;
 }
 
-/// Commits that follow within this time are read together. Without markers, an edit counts as
-/// finished after this time without changes.
+/// Commits that follow each other within this time are read together. Without markers, a change
+/// counts as finished when no other change has followed for this time.
 ///
-/// A commit must take effect within 2 s. This wait leaves nine tenths of these 2 s for reading,
+/// A commit must take effect within 2 s. This wait leaves nine tenths of the 2 s for reading,
 /// compiling and installing.
 pub const QUIET: std::time::Duration = std::time::Duration::from_millis(200);
 

@@ -23,7 +23,7 @@ pub struct NodeReport {
     pub policies: BTreeMap<String, Conformance>,
 }
 
-/// The conformance of a policy: its rate divided by the mean rate of its profile, for each
+/// The conformance of a policy: its measured rate divided by the mean rate of its profile, for each
 /// direction.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Conformance {

@@ -1,7 +1,8 @@
-//! Selects the repository items meant for this gateway, by roles such as "branch office".
+//! Selects the items (policies, classes, trunks) that are meant for this gateway, by roles such as
+//! "branch office".
 //!
 //! An item without roles is for every gateway. An item with roles is for each gateway that has at
-//! least one of them.
+//! least one of these roles.
 //!
 //! Source: `pcimRoles`, RFC 3703, section 5.2; the paper `aggregates`, section 6: an agent reads
 //! the policies that apply to its server.
@@ -9,8 +10,8 @@
 use tidegate_config::{Item, Part, items};
 use toml::Value;
 
-/// The items of `part` that are for a gateway with `roles`. A part that has no roles, or cannot be
-/// parsed, is returned unchanged.
+/// The items of `part` for a gateway with `roles`. If `part` contains no roles, or cannot be
+/// parsed, it is returned unchanged.
 #[must_use]
 pub fn select(part: &Part, roles: &[String]) -> Part {
     let found = items(part).unwrap_or_default();
@@ -42,10 +43,10 @@ fn wanted(item: &Item) -> Option<Vec<String>> {
 mod tests {
     use super::*;
 
-    /// Catches: an item kept although it is for other roles; an item without roles dropped; the
-    /// field `roles` left in an item.
+    /// Catches: an item kept although it is for other roles; an item without roles that is dropped;
+    /// a field `roles` that stays in an item.
     #[test]
-    fn items_of_other_roles_are_left_out() {
+    fn items_for_other_roles_are_left_out() {
         let text = "[[policy]]\nname = \"all\"\n[[policy]]\nname = \"edge\"\nroles = [\"edge\", \"lab\"]\n\
                     [[policy]]\nname = \"core\"\nroles = \"core\"\n";
         let part = Part { origin: "x".to_owned(), text: text.to_owned() };

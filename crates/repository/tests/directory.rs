@@ -101,7 +101,7 @@ async fn each_commit_is_one_snapshot() {
         assert_eq!(canonical_text(&snapshot.parts), text_of(set));
         assert_eq!(snapshot.revision, revision);
     }
-    // A new marker without a change of the set is a commit too.
+    // A new marker is a commit even if the set did not change.
     folder.commit("release 7");
     let snapshot = next(&mut snapshots).await.unwrap();
     assert!(snapshot.revision.starts_with("release 7@"), "{}", snapshot.revision);
@@ -111,14 +111,14 @@ async fn each_commit_is_one_snapshot() {
 /// Catches: a reader that does not compare the marker before and after the read; a change that is
 /// read before its marker is written.
 #[tokio::test]
-async fn half_a_change_waits_for_its_marker() {
+async fn a_change_waits_for_its_marker() {
     let folder = Folder::new();
     folder.policy("a.toml", "a");
     folder.commit("1");
     let repository = repository(&folder.0);
     let mut snapshots = Arc::clone(&repository).watch();
     assert_eq!(names(&next(&mut snapshots).await.unwrap()), ["a"]);
-    // File systems stamp files with a clock that has steps of up to 10 ms.
+    // File systems take file times from a clock with steps of up to 10 ms.
     sleep(Duration::from_millis(50)).await;
     folder.policy("b.toml", "b");
     assert!(timeout(Duration::from_millis(600), snapshots.recv()).await.is_err());
@@ -135,7 +135,7 @@ async fn half_a_change_waits_for_its_marker() {
 }
 
 #[tokio::test]
-async fn without_markers_a_change_is_committed_when_it_is_over() {
+async fn without_markers_a_change_is_committed_after_a_quiet_period() {
     let folder = Folder::new();
     folder.policy("a.toml", "a");
     let repository = open(&spec(&folder.0, Commit::EachChange)).unwrap();
@@ -167,10 +167,10 @@ async fn other_files_are_left_out() {
     assert_eq!(names(&repository(&folder.0).pull().await.unwrap()), ["a"]);
 }
 
-/// Catches: a watch that stays at the old directory after a symbolic link has changed; a set mixed
-/// from two releases.
+/// Catches: a watch that keeps reading the old directory after a symbolic link has changed; a set
+/// mixed from two releases.
 #[tokio::test]
-async fn a_link_to_another_directory_is_followed() {
+async fn a_symbolic_link_to_another_directory_is_followed() {
     let folder = Folder::new();
     for release in ["one", "two"] {
         let path = folder.0.join(release);
@@ -222,7 +222,7 @@ async fn a_config_map_is_replaced_as_a_whole() {
 /// Catches: a fault that is reported again and again; a watch that ends when its directory is
 /// removed.
 #[tokio::test]
-async fn a_directory_may_vanish_and_come_back() {
+async fn a_directory_may_be_removed_and_created_again() {
     let folder = Folder::new();
     let path = folder.0.join("policies");
     let mut snapshots = repository(&path).watch();
@@ -237,11 +237,11 @@ async fn a_directory_may_vanish_and_come_back() {
     make();
     let first = next(&mut snapshots).await.unwrap();
     fs::remove_dir_all(&path).unwrap();
-    let gone = next(&mut snapshots).await.unwrap_err();
-    assert!(matches!(gone.kind, FaultKind::Unusable | FaultKind::Uncommitted), "{gone}");
+    let missing = next(&mut snapshots).await.unwrap_err();
+    assert!(matches!(missing.kind, FaultKind::Unusable | FaultKind::Uncommitted), "{missing}");
     make();
     let mut back = next(&mut snapshots).await;
-    // While the directory is made again, it may be seen without its marker.
+    // While the directory is being created again, the watch may see it without its marker.
     while back.is_err() {
         back = next(&mut snapshots).await;
     }
@@ -250,7 +250,7 @@ async fn a_directory_may_vanish_and_come_back() {
 
 /// Each fault names the file and the remedy.
 #[tokio::test]
-async fn a_file_that_cannot_be_used_is_named() {
+async fn a_fault_names_the_unusable_file() {
     type Spoil = fn(&Folder);
     let cases: [(&str, FaultKind, Spoil); 8] = [
         ("regular file", FaultKind::Unusable, |folder| {
@@ -294,7 +294,7 @@ async fn a_file_that_cannot_be_used_is_named() {
 
 /// Root may read every file, so this test runs as another user.
 #[tokio::test]
-async fn a_file_without_the_right_to_read_it_is_named() {
+async fn a_fault_names_the_unreadable_file() {
     let folder = Folder::new();
     folder.policy("secret.toml", "a");
     let path = folder.0.join("secret.toml");
@@ -308,12 +308,13 @@ async fn a_file_without_the_right_to_read_it_is_named() {
     assert!(fault.kind == FaultKind::Unusable && fault.help.contains("right"), "{fault}");
 }
 
-/// Number of markers that are written at least.
+/// Minimum number of markers that the test writes.
 const STORM: u32 = 200;
 
-/// Catches: one read for each marker; a commit that is never read while further markers follow.
+/// Catches: a separate read for each marker; a commit that is never read because further markers
+/// follow.
 #[tokio::test]
-async fn a_thousand_markers_a_second_are_read_a_few_times() {
+async fn a_thousand_markers_a_second_cause_few_reads() {
     let folder = Folder::new();
     folder.policy("a.toml", "a");
     folder.commit("0");
@@ -339,7 +340,7 @@ async fn a_thousand_markers_a_second_are_read_a_few_times() {
     });
     let mut read = 0;
     while read < 2 {
-        // A set that changes without end is proposed nevertheless, or reported as a fault.
+        // A set that changes without end must still be sent, or reported as a fault.
         drop(next(&mut snapshots).await);
         read += 1;
     }
@@ -353,7 +354,7 @@ async fn a_thousand_markers_a_second_are_read_a_few_times() {
 }
 
 #[tokio::test]
-async fn a_push_refuses_names_that_are_no_file_names() {
+async fn a_push_refuses_names_that_cannot_be_file_names() {
     let folder = Folder::new();
     let item = |name: &str| Item {
         kind: tidegate_config::ItemKind::Policy,
@@ -368,7 +369,7 @@ async fn a_push_refuses_names_that_are_no_file_names() {
 }
 
 #[tokio::test]
-async fn reports_are_written_where_there_is_a_directory_for_them() {
+async fn reports_are_written_if_their_directory_exists() {
     let folder = Folder::new();
     let repository = repository(&folder.0);
     let report = NodeReport {

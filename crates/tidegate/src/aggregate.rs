@@ -4,9 +4,9 @@
 //!
 //! Source: the paper `itcp`, section 2 (aggregate gateways, aggregate connections).
 //!
-//! Differs: the aggregate connection is QUIC instead of TCP ([`transport`]). A lost packet thus
-//! delays only the users whose bytes it carried. The gateway accepts a client before the gateway
-//! reaches the server. If the server then refuses, the client sees a reset.
+//! Differs: the aggregate connection is QUIC instead of TCP ([`transport`]), so a lost packet
+//! delays only the users whose bytes it carried. The gateway accepts a client's connection before
+//! the gateway reaches the server. If the server then refuses, the client sees a reset.
 
 mod adjust;
 mod carry;

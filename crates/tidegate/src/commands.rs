@@ -28,7 +28,7 @@ use crate::output::Output;
 /// Settings of every command.
 #[derive(Debug)]
 pub(crate) struct Context {
-    /// Where the command prints its data.
+    /// The output for the data of the command.
     pub(crate) output: Output,
     /// Control socket of the running gateway.
     pub(crate) socket: PathBuf,

@@ -60,19 +60,21 @@ pub(crate) struct Daemon {
     started: Instant,
     /// The policy file named on the command line, which a restart reads again.
     started_file: PathBuf,
-    /// Check policy files against this host's interfaces. False in tests without real ports.
+    /// Policy files are checked against this host's interfaces. False in tests without real ports.
     fits_host: bool,
     /// Locked only briefly, so status requests never wait long.
     state: Mutex<InForce>,
-    /// Held during a change, from the comparison with the running policies to its end.
+    /// Locked during a whole change, including its comparison with the running configuration.
     changing: Mutex<()>,
-    /// Held while the policy file is replaced, even after the request has timed out.
+    /// Locked while the policy file is replaced, even after the request has timed out.
     saving: Arc<Mutex<()>>,
-    /// [`LONG`] permits for long requests. `working` lets one of them run at a time.
+    /// Permits for long requests. At most [`LONG`] such requests wait or run.
     long: Semaphore,
+    /// Lets one long request run at a time.
     working: Mutex<()>,
-    /// Held during a large report: `looking` for the status, `listing` for classes and flows.
+    /// Locked while the report for a status is collected, which may be large.
     looking: Mutex<()>,
+    /// Locked while a list of all classes or flows is collected.
     listing: Mutex<()>,
     watch: std::sync::Mutex<PortWatch>,
     rates: Mutex<Rates>,
@@ -88,7 +90,7 @@ struct InForce {
     pending: Option<Pending>,
     /// The alarm of the last reload, if it failed.
     alarm: Option<String>,
-    /// The alarm of a rollback, until another change is confirmed or another file applied.
+    /// The alarm of a rollback, until another change is confirmed or another file is applied.
     rolled_back: Option<String>,
 }
 
@@ -99,16 +101,16 @@ pub(crate) struct Installed {
     config: Config,
     /// The trunks of the configuration. Their keys were read together with the file.
     ends: Vec<TrunkEnd>,
-    /// Classes changed at run time, which override `config`; `None` for a removed class.
+    /// Classes changed at run time, which override `config`. `None` marks a removed class.
     live: BTreeMap<String, Option<Class>>,
     /// Warnings about the policy files, one per line.
     warnings: Vec<String>,
 }
 
-/// What a new configuration does with class changes made at run time.
+/// Treatment of run-time changes of classes when another configuration is put in force.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Live {
-    /// The changes stay, except for classes that the file itself changes.
+    /// The changes stay in force, except for classes that the file itself changes.
     Kept,
     /// The file replaces the changes.
     Undone,
@@ -120,7 +122,7 @@ struct Pending {
     deadline: Instant,
 }
 
-/// Maximum number of long requests, waiting or running. An operator needs one, and programs a few.
+/// Maximum number of long requests that wait or run. An operator or a program sends a few.
 const LONG: usize = 8;
 
 /// Maximum number of live flows that an explanation lists.
@@ -168,7 +170,7 @@ impl Daemon {
 
     /// The differences between `proposal` and the running configuration.
     pub(crate) async fn plan(&self, proposal: Proposal) -> Result<Plan, Refusal> {
-        let _turn = self.turn().await?;
+        let _permit = self.long_permit().await?;
         let next = self.read(proposal).await?;
         let installed = self.installed().await;
         Ok(aside(move || installed.plan(&next)).await?)
@@ -180,15 +182,14 @@ impl Daemon {
             let message = "a saved set cannot be rolled back: leave out `save` or `confirm_ms`";
             return Err(Failure::input(Code::BadRequest, message).into());
         }
-        let turn = self.turn().await?;
-        self.apply_in(turn, proposal).await
+        let permit = self.long_permit().await?;
+        self.apply_in(permit, proposal).await
     }
 
-    /// As [`apply`](Self::apply), for a caller that already has the permission `_turn` for a long
-    /// request.
+    /// As [`apply`](Self::apply), for a caller that already has the permit for a long request.
     async fn apply_in(
         self: &Arc<Self>,
-        _turn: Turn<'_>,
+        _permit: LongPermit<'_>,
         proposal: Proposal,
     ) -> Result<Applied, Refusal> {
         self.must_be_confirmed().await?;
@@ -213,7 +214,7 @@ impl Daemon {
         self.must_be_confirmed().await?;
         let before = self.installed().await;
         if live == Live::Kept {
-            // A class may have been changed at run time while `next` was compiled.
+            // An operator may have changed a class at run time while `next` was compiled.
             next.keep_live(&before);
         }
         let next = Arc::new(next);
@@ -231,8 +232,8 @@ impl Daemon {
         }
         let other_file = !before.documents.is_same_file(&self.installed().await.documents);
         let mut state = self.state.lock().await;
-        // Older alarms concern the previous file or text. They stay if only the set of a source has
-        // changed.
+        // Older alarms concern the previous policy file. They stay if only the policies of a source
+        // (repository) have changed.
         if other_file || saved.file.is_some() {
             (state.alarm, state.rolled_back) = (None, None);
         }
@@ -259,22 +260,22 @@ impl Daemon {
     }
 
     /// Waits until no other long request runs. Fails if [`LONG`] requests already wait or run.
-    async fn turn(&self) -> Result<Turn<'_>, Failure> {
+    async fn long_permit(&self) -> Result<LongPermit<'_>, Failure> {
         let busy = |_| Failure::new(Code::Busy, format!("{LONG} long requests wait already"));
-        let place = self.long.try_acquire().map_err(busy)?;
-        Ok(self.turn_at(place).await)
+        let permit = self.long.try_acquire().map_err(busy)?;
+        Ok(self.permit_with(permit).await)
     }
 
-    /// As [`turn`](Self::turn), but waits instead of failing. For a request that nobody would
-    /// repeat.
-    async fn patient_turn(&self) -> Result<Turn<'_>, Failure> {
-        let closed = |error| Failure::new(Code::System, format!("no place: {error}"));
-        let place = self.long.acquire().await.map_err(closed)?;
-        Ok(self.turn_at(place).await)
+    /// As [`long_permit`](Self::long_permit), but waits instead of failing. Used for requests that
+    /// no client would repeat.
+    async fn patient_permit(&self) -> Result<LongPermit<'_>, Failure> {
+        let closed = |error| Failure::new(Code::System, format!("the daemon ends: {error}"));
+        let permit = self.long.acquire().await.map_err(closed)?;
+        Ok(self.permit_with(permit).await)
     }
 
-    async fn turn_at<'a>(&'a self, place: SemaphorePermit<'a>) -> Turn<'a> {
-        Turn { _working: self.working.lock().await, _place: place }
+    async fn permit_with<'a>(&'a self, permit: SemaphorePermit<'a>) -> LongPermit<'a> {
+        LongPermit { _working: self.working.lock().await, _permit: permit }
     }
 
     /// The configuration in force.
@@ -311,11 +312,9 @@ impl Daemon {
         Ok(Applied { generation, changes, undone, confirm_ms: None, restart_reads, saved: None })
     }
 
-    /// The current state. The data plane's report belongs to the stated generation or to a later
-    /// one.
+    /// The current state. The report of the data plane may belong to a later generation.
     pub(crate) async fn status(&self) -> Result<Status, Failure> {
-        // The generation is read before the report, because a change may come into force in
-        // between.
+        // The generation is read first, because a change may come into force in between.
         let (installed, generation, deadline) = {
             let state = self.state.lock().await;
             let deadline = state.pending.as_ref().map(|pending| pending.deadline);
@@ -343,8 +342,7 @@ impl Daemon {
             started_file: self.started_file.display().to_string(),
             ports: self.plane.ports().clone(),
             uptime_ms: millis(now.saturating_duration_since(self.started)),
-            // This generation belongs to `file`, even while the next configuration is being
-            // installed.
+            // This generation was compiled from `file`, even if another is being installed.
             generation,
             unconfirmed_ms: deadline.map(left),
             alarms,
@@ -389,7 +387,7 @@ impl Daemon {
     /// Explains which policy applies to the packet in `question`, and lists the live flows that
     /// match it.
     pub(crate) async fn explain(&self, question: Question) -> Result<Explanation, Refusal> {
-        let _turn = self.turn().await?;
+        let _permit = self.long_permit().await?;
         let only = explain::filter(&question)?;
         let flows = self.plane.flows(FlowSurvey::of_those(only, LIVE)).await?;
         let installed = self.installed().await;
@@ -417,8 +415,8 @@ impl Daemon {
         self.plane.has_ended()
     }
 
-    /// Returns `true` if a port was replaced by another interface. Then only a restart of the
-    /// gateway helps.
+    /// Returns `true` if a port was replaced by another interface. Only a restart of the gateway
+    /// opens the new interface.
     pub(crate) fn is_over(&self) -> bool {
         self.look_at_ports().is_over()
     }
@@ -429,7 +427,7 @@ impl Daemon {
         watch
     }
 
-    /// Compiles `proposal` together with the sets of its sources. Reads its key files.
+    /// Compiles `proposal` together with the policy sets of its sources. Reads its key files.
     async fn read(&self, proposal: Proposal) -> Result<Installed, Refusal> {
         if proposal.save {
             return self.read_to_save(proposal).await;
@@ -447,8 +445,8 @@ impl Daemon {
             let host = fits_host.then(host::look);
             let (config, found) = documents.parse(host.as_ref());
             let Some(config) = config else { return Err(Refusal::Findings(found)) };
-            // A source that the file no longer names loses its set. If it is named again later,
-            // that set would be old.
+            // The policy set of a source is dropped if the file does not name the source any more.
+            // It would be out of date if a later file named the source again.
             let named = |name: &String| config.sources.iter().any(|source| source.name == *name);
             documents.sets.retain(|name, _| named(name));
             Ok(Installed::read(documents, config)?.warned(&found))
@@ -510,10 +508,10 @@ impl Daemon {
     }
 }
 
-/// The permission to run a long request. Dropping it releases the permission.
-struct Turn<'a> {
+/// The permit to run a long request. Dropping it ends the request's exclusive run.
+struct LongPermit<'a> {
     _working: MutexGuard<'a, ()>,
-    _place: SemaphorePermit<'a>,
+    _permit: SemaphorePermit<'a>,
 }
 
 impl Installed {
@@ -535,7 +533,7 @@ impl Installed {
         self.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     }
 
-    /// Takes over the class changes made at run time in `running`, except for classes that the file
+    /// Copies the run-time changes of classes from `running`, except for classes that the file
     /// changes.
     fn keep_live(&mut self, running: &Self) {
         let written = |installed: &Self, name: &str| {
@@ -572,8 +570,8 @@ async fn aside<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> 
     ended.map_err(|error| Failure::new(Code::System, format!("a request failed: {error}")))
 }
 
-/// Completes `change` even if the client disconnects. Half a change would leave policies in the
-/// gateway that the daemon does not know and could not roll back.
+/// Completes `change` even if the client disconnects. After half a change, the gateway would run
+/// policies that the daemon does not know and could not roll back.
 async fn whole<R: Send + 'static>(
     change: impl Future<Output = Result<R, Refusal>> + Send + 'static,
 ) -> Result<R, Refusal> {

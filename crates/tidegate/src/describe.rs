@@ -67,7 +67,7 @@ pub fn changes(running: &Config, next: &Config) -> Vec<Change> {
     all
 }
 
-/// The changes that take effect only after a restart.
+/// The changes that take effect only after a restart of the gateway.
 #[must_use]
 pub fn need_restart(changes: &[Change]) -> Vec<&Change> {
     const FIXED: [&str; 6] = ["lan", "wan", "backend", "heartbeat", "packets", "flows"];

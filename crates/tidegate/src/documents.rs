@@ -1,5 +1,5 @@
 //! The texts of one generation of the configuration: the policy file, its included files, and the
-//! sets of its sources.
+//! sets of policies that its sources (policy repositories) have delivered.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -44,8 +44,8 @@ impl Documents {
         Head::of(&self.text).sources
     }
 
-    /// Returns `true` if `other` has the same policy file and the same includes. Sets are not
-    /// compared.
+    /// Returns `true` if `other` has the same policy file and the same included files. The sets of
+    /// sources are not compared.
     pub(crate) fn is_same_file(&self, other: &Self) -> bool {
         self.text == other.text && self.included == other.included
     }
@@ -105,10 +105,10 @@ mod tests {
 
     use super::*;
 
-    /// Catches: files in another order; a file included twice; wildcard characters in the folder's
-    /// own name that are expanded.
+    /// Catches: files in another order; a file included twice; a wildcard character in the name of
+    /// the folder that is treated as a wildcard.
     #[test]
-    fn included_files_are_part_of_the_set() {
+    fn included_files_are_sorted_and_read_once() {
         let folder = env::temp_dir().join(format!("tidegate-include-[{}]", std::process::id()));
         fs::create_dir_all(folder.join("d")).unwrap();
         let policy = |name: &str| format!("[[policy]]\nname = \"{name}\"\naction = \"pass\"\n");

@@ -59,7 +59,7 @@ mod tests {
 
     /// Catches: a guess for one port that equals the given other port.
     #[test]
-    fn a_port_that_is_given_moves_the_guess_of_the_other() {
+    fn a_given_port_changes_the_guess_for_the_other_port() {
         let host = from_proc(DEV, ROUTE, Path::new("/nonexistent"));
         let ports = |lan, wan| host.ports(lan, wan).unwrap().join(" ");
         assert_eq!(ports(None, None), "eth1 eth0");
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_guessed_where_there_is_a_choice() {
+    fn no_port_is_guessed_if_there_are_several_candidates() {
         let three = format!("{DEV}  eth2: 5 6\n");
         assert!(from_proc(&three, ROUTE, Path::new("/nonexistent")).guess_ports().is_none());
         assert!(from_proc(DEV, "", Path::new("/nonexistent")).guess_ports().is_none());

@@ -1,8 +1,8 @@
 //! The log of the gateway. A thread writes the lines to stderr, and counts the lines that it cannot
 //! write.
 //!
-//! The gateway never waits for this thread. With a full disk, a closed pipe or a blocked pipe, log
-//! lines are lost, but the gateway neither ends nor slows down.
+//! The gateway never waits for this thread. If the disk is full, or if the pipe is closed or
+//! blocked, log lines are lost. The gateway neither ends nor slows down.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl Log {
             .with_max_level(level)
             .with_target(false)
             .with_ansi(io::stderr().is_terminal())
-            // The subscriber would print its own errors by a macro that panics if stderr is closed.
+            // Errors of the subscriber would be printed by a macro that panics if stderr is closed.
             .log_internal_errors(false);
         // The result is ignored: in tests, a subscriber may be installed already.
         let _ = logs.try_init();
@@ -120,8 +120,8 @@ impl Losses {
     }
 }
 
-/// Writes lines to `out` until the last [`Log`] is dropped. After a loss, the first line that can
-/// be written again says how many were lost.
+/// Writes lines to `out` until the last [`Log`] is dropped. After a loss, the first line that is
+/// written again reports the number of lost lines.
 fn write(jobs: &Receiver<Job>, mut out: impl Write, losses: &Losses) {
     let mut reported = 0;
     for job in jobs {
@@ -173,8 +173,8 @@ mod tests {
         }
     }
 
-    /// Catches: a lost line that is not counted; an alarm that never ends; a report that counts old
-    /// losses again.
+    /// Catches: a lost line that is not counted; an alarm that never ends; a loss that is reported
+    /// twice.
     #[test]
     fn lines_lost_to_a_full_disk_are_counted_and_reported_when_it_has_room_again() {
         let disk = Disk::default();

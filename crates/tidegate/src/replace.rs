@@ -1,8 +1,8 @@
-//! Replaces the text of a file atomically: readers see the old text or the new one.
+//! Replaces the text of a file atomically: a reader sees either the old text or the new one.
 //!
-//! The new text is first written to another file in the same folder, `.NAME.new-PID-N`. `N` numbers
-//! the attempts of this process. An attempt that hangs thus never touches the text of a later
-//! attempt.
+//! The new text is first written to another file in the same folder, `.NAME.new-PID-N`. `N` counts
+//! the attempts of this process. If an attempt hangs and ends late, it thus never changes the text
+//! of a later attempt.
 
 mod rights;
 
@@ -33,13 +33,13 @@ pub(crate) struct Staged {
 
 impl Staged {
     /// Writes `text` to a temporary file in the folder of the file at `path`. The temporary file
-    /// has the same owner, group, mode and access control list. If `path` is a symbolic link, the
-    /// link's target is meant. Staged files of dead processes are removed.
+    /// has the same owner, group, mode and access control list. A symbolic link at `path` is
+    /// followed. Temporary files of dead processes are removed.
     ///
     /// # Errors
     ///
-    /// If the file is missing or not regular, if its folder cannot be written, or if the process
-    /// may not give the new file the same owner and group.
+    /// If the file is missing or not regular, if the folder is not writable, or if the process may
+    /// not give the new file the same owner and group.
     pub(crate) fn beside(path: &Path, text: &str) -> io::Result<Self> {
         let file = fs::canonicalize(path)?;
         let old = fs::metadata(&file)?;
@@ -52,8 +52,8 @@ impl Staged {
         let mut name = stem;
         name.push(format!("{}-{number}", std::process::id()));
         let new = file.with_file_name(name);
-        // A killed process with the same process number may have left this file. The result is
-        // ignored.
+        // A killed process with the same number may have left this file. The result is ignored,
+        // because usually there is no such file.
         let _ = fs::remove_file(&new);
         let staged = Self {
             new,
@@ -88,8 +88,8 @@ impl Staged {
 }
 
 impl Drop for Staged {
-    /// Removes the staged file, unless it has become the file. In an async runtime, another thread
-    /// removes it, so no task is delayed.
+    /// Removes the temporary file, unless it has replaced the target. In an async runtime, another
+    /// thread removes it, so no task is delayed.
     fn drop(&mut self) {
         if self.put {
             return;
@@ -183,10 +183,10 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// Catches: two attempts that use the same file name, so the late end of the first removes the
-    /// text of the second.
+    /// Catches: two attempts that use the same file name. The first attempt, which ends late, would
+    /// then remove the text of the second.
     #[test]
-    fn a_late_attempt_leaves_the_text_of_the_next_one_alone() {
+    fn a_late_attempt_does_not_change_the_text_of_the_next_attempt() {
         let folder = env::temp_dir().join(format!("tidegate-replace-late-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let file = folder.join("policies.toml");
@@ -200,8 +200,8 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// Catches: a staged file of a killed process that is never removed; a file removed that
-    /// belongs to a running process or an operator.
+    /// Catches: a temporary file of a killed process that is never removed; a file of a running
+    /// process or an operator that is removed.
     #[test]
     fn texts_of_dead_processes_are_removed() {
         let folder = env::temp_dir().join(format!("tidegate-replace-dead-{}", std::process::id()));

@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// A folder for the files of one test. Dropping it removes it.
+/// A folder for the files of one test. Dropping the value removes the folder.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -68,7 +68,7 @@ fn check_accepts_table_1_of_the_paper() {
 }
 
 #[test]
-fn check_refuses_a_wrong_file_with_2_and_points_at_the_place() {
+fn check_refuses_an_invalid_file_with_2_and_shows_the_line() {
     let folder = Folder::new("wrong");
     let file = folder.file("wrong.toml", &GOOD.replace("wan =", "wann ="));
     let output = tidegate(&["check", &file]);
@@ -85,7 +85,7 @@ fn check_refuses_a_wrong_file_with_2_and_points_at_the_place() {
 }
 
 #[test]
-fn a_file_that_is_not_there_or_not_text_is_an_error_of_its_own() {
+fn missing_files_and_binary_files_have_their_own_errors() {
     let folder = Folder::new("missing");
     fs::write(folder.path("binary.toml"), [0xff, 0xfe, 0x00]).unwrap();
     for (name, code) in [("missing.toml", "TG0101"), ("binary.toml", "TG0001")] {
@@ -97,7 +97,7 @@ fn a_file_that_is_not_there_or_not_text_is_an_error_of_its_own() {
 }
 
 #[test]
-fn run_and_check_miss_the_interfaces_of_another_host() {
+fn run_and_check_report_missing_interfaces() {
     let folder = Folder::new("host");
     let file = folder.file("host.toml", GOOD);
     let socket = folder.path("socket");
@@ -135,7 +135,7 @@ fn init_writes_a_file_that_check_accepts_and_never_overwrites_one() {
 }
 
 #[test]
-fn init_asks_nobody_when_nobody_can_answer() {
+fn init_asks_no_question_without_a_terminal() {
     let folder = Folder::new("ask");
     let file = folder.path("new.toml");
     let arguments = ["init", &file, "--lan", "eth1", "--wan", "eth0", "--yes", "--json"];
@@ -148,7 +148,7 @@ fn init_asks_nobody_when_nobody_can_answer() {
 }
 
 #[test]
-fn explain_shows_row_3_beating_row_1_for_its_destination() {
+fn explain_shows_that_row_3_precedes_row_1_for_its_destination() {
     let packet = ["--src", "128.34.16.4", "--dst", "141.213.8.108"];
     let table1 = example("table1.toml");
     let arguments = [&["explain", table1.as_str()][..], &packet].concat();
@@ -174,7 +174,7 @@ row1    0         yes
 }
 
 #[test]
-fn explain_refuses_packets_that_cannot_be() {
+fn explain_refuses_impossible_packets() {
     let table1 = example("table1.toml");
     let code = |packet: &[&str]| {
         let output = tidegate(&[&["explain", "--json", table1.as_str()][..], packet].concat());
@@ -194,7 +194,7 @@ fn explain_knows_every_code_it_prints() {
 }
 
 #[test]
-fn without_a_gateway_the_live_commands_say_how_to_start_one() {
+fn without_a_gateway_its_commands_say_how_to_start_one() {
     let folder = Folder::new("none");
     let socket = folder.path("socket");
     let file = folder.file("good.toml", GOOD);
@@ -208,8 +208,8 @@ fn without_a_gateway_the_live_commands_say_how_to_start_one() {
     }
 }
 
-/// Catches: a canonical text for which a gateway must run; a canonical text that changes if it is
-/// made canonical again.
+/// Catches: a canonical text that only a running gateway can print; a canonical text that changes
+/// when it is made canonical again.
 #[test]
 fn plan_prints_the_canonical_text_without_a_gateway() {
     let folder = Folder::new("canonical");
@@ -242,7 +242,7 @@ fn doctor_says_what_is_missing_and_what_to_do() {
 }
 
 #[test]
-fn detach_wants_ports_of_this_host() {
+fn detach_refuses_ports_that_do_not_exist() {
     assert_eq!(tidegate(&["detach"]).status.code(), Some(2));
     let output = tidegate(&["detach", "--json", "no-such-port"]);
     assert_eq!(output.status.code(), Some(2));
@@ -294,27 +294,26 @@ fn the_manual_lists_every_command_and_option() {
 }
 
 #[test]
-fn what_is_no_error_code_is_not_taken_for_a_file() {
+fn an_unknown_error_code_is_not_read_as_a_file() {
     let output = tidegate(&["explain", "--json", "TG9999"]);
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(json(&output)["error"]["message"], "there is no error TG9999");
 }
 
 #[test]
-fn a_lab_that_was_named_must_be_there_to_be_taken_down() {
+fn taking_down_a_named_lab_that_does_not_exist_is_an_error() {
     let output = tidegate(&["lab", "down", "--lab", "no-such-lab", "--json"]);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(json(&output)["error"]["code"], "TG0301");
 }
 
 #[test]
-fn a_wrong_command_line_ends_with_2() {
+fn an_invalid_command_line_ends_with_2() {
     assert_eq!(tidegate(&["chekc"]).status.code(), Some(2));
     assert_eq!(tidegate(&["apply", "x.toml", "--confirm", "60"]).status.code(), Some(2));
 }
 
-/// Catches: a message printed by `eprintln!`, which panics on a full disk; an error of the log
-/// printed by such a macro.
+/// Catches: a message or an error of the log printed by `eprintln!`, which panics on a full disk.
 #[test]
 fn a_full_disk_behind_stdout_and_stderr_makes_no_command_panic() {
     let folder = Folder::new("full");
@@ -376,7 +375,7 @@ to = "b"
 "#;
 
 #[test]
-fn sim_prints_figures_that_depend_on_the_seed_alone() {
+fn sim_prints_the_same_figures_for_the_same_seed() {
     let folder = Folder::new("sim");
     let file = folder.file("call.toml", CALL);
     let run = |seed: &[&str]| {
@@ -438,7 +437,7 @@ fn sim_writes_every_table_as_a_file() {
 }
 
 #[test]
-fn sim_captures_the_link_that_is_named() {
+fn sim_captures_the_named_link() {
     let folder = Folder::new("pcap");
     let probe = "[[probe]]\nkind = \"capture\"\nfrom = \"b\"\nto = \"a\"\n";
     let (file, out) = (folder.file("call.toml", CALL), folder.path("call.pcap"));
@@ -451,7 +450,7 @@ fn sim_captures_the_link_that_is_named() {
     // packet).
     let packets = length().saturating_sub(24);
     assert!(packets > 90 * 216 && packets.is_multiple_of(216), "{packets}");
-    // The probe captures the other direction, in which no packet travels.
+    // The probe captures the opposite direction of the link, in which no packet travels.
     assert_eq!(sim(&probed, &[]).status.code(), Some(0));
     assert_eq!(length(), 24);
     for (file, more) in [(&file, &[][..]), (&probed, &["--link", "a,c"]), (&file, &["--link", "a"])]
@@ -462,7 +461,7 @@ fn sim_captures_the_link_that_is_named() {
 }
 
 #[test]
-fn sim_refuses_a_wrong_scenario_with_2_and_points_at_the_place() {
+fn sim_refuses_an_invalid_scenario_with_2_and_shows_the_line() {
     let folder = Folder::new("wrong-sim");
     let file = folder
         .file("wrong.toml", &CALL.replace("to = \"b\"\nrate = \"1", "to = \"c\"\nrate = \"1"));
@@ -477,16 +476,17 @@ fn sim_refuses_a_wrong_scenario_with_2_and_points_at_the_place() {
 }
 
 #[test]
-fn what_is_simulated_can_be_built_unless_it_has_links() {
+fn a_scenario_without_links_can_also_be_built_as_a_lab() {
     let output = tidegate(&["lab", "up", &example("sim/dumbbell.toml")]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("TG0043"), "{output:?}");
 }
 
-/// Catches: a default queue with a fixed flow limit of 256 KiB, whatever the rate of the link.
+/// Catches: a default queue whose flow limit is 256 KiB at every rate of the link.
 #[test]
-fn every_example_of_a_scenario_runs_and_its_packets_hardly_wait() {
-    // For each group of flows, the longest delay of its paths without queues, in milliseconds.
+fn every_example_scenario_runs_with_short_queues() {
+    // For each group of flows, the longest delay of its paths, without time in queues, in
+    // milliseconds.
     let examples: [(&str, &[(&str, f64)]); 5] = [
         ("classes", &[("office", 20.0), ("guests", 20.0), ("calls", 20.0)]),
         ("dumbbell", &[("downloads", 31.0), ("voice", 12.0)]),

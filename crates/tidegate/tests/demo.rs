@@ -32,13 +32,13 @@ fn start(command: &mut Command) -> Child {
 }
 
 /// Runs the demonstration until its figures are plausible, at most three times. On an overloaded
-/// machine, frames bypass the gateway and the figures are wrong.
+/// machine, frames bypass the gateway and the figures show no effect.
 fn check(run: impl Fn() -> Value) {
-    let mut turns: Vec<Value> = Vec::new();
-    while turns.len() < 3 && !turns.last().is_some_and(makes_sense) {
-        turns.push(run());
+    let mut runs: Vec<Value> = Vec::new();
+    while runs.len() < 3 && !runs.last().is_some_and(makes_sense) {
+        runs.push(run());
     }
-    assert!(turns.last().is_some_and(makes_sense), "{turns:?}");
+    assert!(runs.last().is_some_and(makes_sense), "{runs:?}");
 }
 
 fn makes_sense(figures: &Value) -> bool {
@@ -64,8 +64,8 @@ fn makes_sense(figures: &Value) -> bool {
         && number(&figures["inbound"]["of_profile"]) > 0.8
 }
 
-/// The effect of held ACKs on downloads whose bottleneck lies upstream of the gateway, compared
-/// with a run without a gateway.
+/// Measures the effect of held ACKs on downloads, compared with a run without a gateway. The
+/// downloads' bottleneck is upstream of the gateway.
 fn inbound(seconds: &str) -> Value {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
     command.args(["demo", "--json", "--seconds", seconds]);
@@ -76,10 +76,10 @@ fn inbound(seconds: &str) -> Value {
     figures["inbound"].clone()
 }
 
-/// Downloads get nearly their whole profile, the added delay is at most a quarter of the unmanaged
-/// one, and the gateway drops no packet.
+/// Downloads get nearly their whole profile, and the gateway drops no packet. The added delay is at
+/// most a quarter of the delay without a gateway.
 #[test]
-fn downloads_whose_bottleneck_lies_before_us_have_their_rate_and_leave_the_ping_alone() {
+fn held_acks_control_downloads_whose_bottleneck_is_upstream() {
     if !is_root() {
         return;
     }
@@ -88,15 +88,15 @@ fn downloads_whose_bottleneck_lies_before_us_have_their_rate_and_leave_the_ping_
         number("of_profile") >= 0.95 && number("added_of_unmanaged") <= 0.25 && it["drops"] == 0
     };
     // On an overloaded machine, frames bypass the gateway. One of three runs must be undisturbed.
-    let mut turns = Vec::new();
-    while turns.len() < 3 && !turns.last().is_some_and(good) {
-        turns.push(inbound("12"));
+    let mut runs = Vec::new();
+    while runs.len() < 3 && !runs.last().is_some_and(good) {
+        runs.push(inbound("12"));
     }
-    assert!(turns.last().is_some_and(good), "{turns:?}");
+    assert!(runs.last().is_some_and(good), "{runs:?}");
 }
 
 #[test]
-fn it_prints_its_figures_and_leaves_nothing_behind() {
+fn the_demo_prints_its_figures_and_leaves_nothing_behind() {
     if !is_root() {
         return;
     }
@@ -120,7 +120,7 @@ fn it_prints_its_figures_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn without_root_it_runs_in_a_user_namespace() {
+fn without_root_the_demo_runs_in_a_user_namespace() {
     if !is_root() {
         return;
     }
@@ -184,7 +184,7 @@ impl Drop for Copied {
     }
 }
 
-/// A running demonstration. Dropping it ends the process.
+/// A running demonstration. Dropping the value ends the process.
 struct Running(Child);
 
 impl Running {
@@ -203,7 +203,7 @@ impl Drop for Running {
 }
 
 /// Starts a demonstration by `program`, and waits until it shows figures in the middle of a phase.
-/// Returns its output if it ends before.
+/// If it ends before that, returns its output as the error.
 fn try_in_the_middle(program: &mut Command) -> Result<Running, String> {
     let mut child = Running(start(program.args(["demo", "--seconds", "60"])));
     let (mut said, mut piece) = (String::new(), [0; 256]);
@@ -226,7 +226,7 @@ fn in_the_middle() -> Running {
 }
 
 #[test]
-fn told_to_stop_it_cleans_up_and_leaves_another_one_alone() {
+fn an_interrupted_demo_cleans_up_and_does_not_disturb_another() {
     if !is_root() {
         return;
     }
@@ -254,7 +254,7 @@ fn runs(pid: &str) -> bool {
     Path::new("/proc").join(pid).join("exe").exists()
 }
 
-/// Waits, for a limited time, until `left` returns nothing.
+/// Waits, for a limited time, until `left` returns an empty list.
 fn until(left: impl Fn() -> Vec<String>) {
     for _ in 0..100 {
         if left().is_empty() {
@@ -279,7 +279,7 @@ fn inside(space: &Path) -> Vec<String> {
 ///
 /// Catches: processes of the lab that survive the demonstration.
 #[test]
-fn killed_without_root_it_leaves_nothing_behind() {
+fn a_killed_demo_without_root_leaves_nothing_behind() {
     if !is_root() {
         return;
     }
@@ -303,7 +303,7 @@ fn killed_without_root_it_leaves_nothing_behind() {
 
 /// Catches: processes of the lab that survive the demonstration.
 #[test]
-fn killed_it_leaves_no_process_behind_and_the_next_lab_removes_the_rest() {
+fn a_killed_demo_leaves_no_process_and_the_next_lab_removes_its_namespaces() {
     if !is_root() {
         return;
     }

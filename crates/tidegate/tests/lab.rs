@@ -1,5 +1,5 @@
-//! Live test: the program builds a lab in namespaces, uses it, loses it by a crash, and takes it
-//! down.
+//! Live test: the program builds a lab (a test network in namespaces), uses it, and removes it,
+//! even after a crash.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -117,7 +117,7 @@ fn succeeded(output: &Output) -> bool {
 }
 
 #[test]
-fn hosts_reach_each_other_in_the_time_their_routes_take() {
+fn echoes_take_the_time_of_their_routes() {
     if !is_root() {
         return;
     }
@@ -126,7 +126,7 @@ fn hosts_reach_each_other_in_the_time_their_routes_take() {
     for address in ["10.73.0.1", "fd73::1"] {
         let output = lab.exec("client", &["ping", "-c", "5", "-i", "0.2", "-W", "10", address]);
         assert!(succeeded(&output));
-        // The fastest of a few echoes counts. Load does not delay all of them.
+        // The fastest of a few echoes counts, because load of the machine delays only some of them.
         let said = String::from_utf8(output.stdout).unwrap();
         let (_, times) = said.split_once("mdev = ").unwrap();
         let best: f64 = times.split('/').next().unwrap().parse().unwrap();
@@ -134,7 +134,8 @@ fn hosts_reach_each_other_in_the_time_their_routes_take() {
     }
 }
 
-/// Catches: an interface whose frames several processors receive, so frames overtake each other.
+/// Catches: an interface whose frames several processors receive, so that frames overtake each
+/// other.
 #[test]
 fn one_processor_receives_the_frames_of_an_interface() {
     if !is_root() {
@@ -152,7 +153,7 @@ fn one_processor_receives_the_frames_of_an_interface() {
 }
 
 #[test]
-fn a_route_is_changed_while_it_is_used_and_one_that_is_not_there_is_refused() {
+fn a_route_can_change_during_use_and_an_unknown_route_is_refused() {
     if !is_root() {
         return;
     }
@@ -180,7 +181,7 @@ fn a_route_is_changed_while_it_is_used_and_one_that_is_not_there_is_refused() {
 }
 
 #[test]
-fn commands_end_as_they_end_and_a_host_that_is_not_there_is_named() {
+fn exec_returns_the_exit_code_and_names_an_unknown_host() {
     if !is_root() {
         return;
     }
@@ -197,7 +198,7 @@ fn commands_end_as_they_end_and_a_host_that_is_not_there_is_named() {
 }
 
 #[test]
-fn nothing_is_left_behind_neither_by_down_nor_after_a_crash() {
+fn down_leaves_nothing_behind_even_after_a_crash() {
     if !is_root() {
         return;
     }
@@ -231,7 +232,7 @@ fn until_ended(pid: &str) {
 }
 
 #[test]
-fn a_broken_topology_changes_nothing() {
+fn an_invalid_topology_changes_nothing() {
     if !is_root() {
         return;
     }
@@ -242,8 +243,8 @@ fn a_broken_topology_changes_nothing() {
     assert_eq!(lab.namespaces(), 0);
 }
 
-/// The lab of `examples/lab/office.toml`, with the offloads `offload`. `None` if it cannot be
-/// built.
+/// The lab of `examples/lab/office.toml`, with the interface offloads `offload`. `None` if this
+/// host cannot build it.
 fn office(name: &str, offload: &str, nobodys: bool) -> Option<Lab> {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let text = fs::read_to_string(examples.join("lab/office.toml")).unwrap();
@@ -298,7 +299,7 @@ fn all_hosts_of_the_office_work(lab: &Lab) -> Vec<Child> {
 }
 
 #[test]
-fn several_hosts_share_a_gateway_whatever_frames_look_like() {
+fn several_hosts_share_a_gateway_with_and_without_offloads() {
     if !is_root() {
         return;
     }

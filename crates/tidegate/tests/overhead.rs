@@ -1,5 +1,5 @@
-//! Tests the link-layer overhead that a gateway charges for each kind of link, for frames with all
-//! kinds of headers.
+//! Tests the link-layer overhead that a gateway adds to each packet, for each kind of link and for
+//! frames with all kinds of headers.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,7 +12,7 @@ use tidegate_core::{Machine, Time};
 use tidegate_wire::build::{Frame, Link};
 use tidegate_wire::describe;
 
-/// The headers between Ethernet and IP that the operator's `per_packet` number already contains.
+/// The headers between Ethernet and IP that the operator's `per_packet` number already includes.
 #[derive(Clone, Copy)]
 enum Contains {
     Nothing,
@@ -60,8 +60,7 @@ fn config(overhead: &str) -> GatewayConfig {
     policy_file::parse("it.toml", &text, None).0.unwrap().gateway
 }
 
-/// The time in which a gateway that always has packets waiting sends `count` frames, after the
-/// burst.
+/// The time in which a gateway with a backlog sends `count` frames after its initial burst.
 fn time_of(frame: &[u8], overhead: &str, count: u32) -> Duration {
     let mut gateway = Gateway::new(&config(overhead), PolicySet::default(), Time::ZERO);
     let (mut now, mut begin, mut sent) = (Time::ZERO, None, 0);
@@ -89,10 +88,10 @@ fn time_of(frame: &[u8], overhead: &str, count: u32) -> Duration {
     }
 }
 
-/// Catches: PPPoE bytes added although the operator's number contains them; a VLAN tag left out;
-/// the minimum applied to the frame instead of the link's bytes.
+/// Catches: PPPoE bytes added although the operator's number includes them; a VLAN tag that is not
+/// counted; the minimum applied to the bytes of the frame instead of the bytes on the link.
 #[test]
-fn a_link_carries_what_its_kind_says_whatever_headers_the_frame_has() {
+fn each_kind_of_link_adds_its_overhead_for_all_headers_of_a_frame() {
     for (name, per_packet, min, atm, contains) in KINDS {
         for len in [52, 1_492] {
             for (vlan, pppoe) in [(false, false), (true, false), (false, true), (true, true)] {

@@ -1,8 +1,8 @@
-//! Sends or records raw frames of an interface, as lines of hexadecimal: `e2e-frames send|record
-//! INTERFACE`.
+//! Sends raw frames at an interface, or records them, as lines of hexadecimal: `e2e-frames
+//! send|record INTERFACE`.
 //!
-//! `e2e-frames tag INTERFACE VLAN PEER` provides a VLAN on a kernel without VLAN support. It
-//! carries packets between the TUN device `tagged` and the MAC address PEER.
+//! `e2e-frames tag INTERFACE VLAN PEER` provides a VLAN on a kernel without VLAN support. The
+//! program carries packets between the TUN device `tagged` and the host with the MAC address PEER.
 
 use std::error::Error;
 use std::fs;
@@ -64,7 +64,7 @@ impl Tap {
         Ok(())
     }
 
-    /// Adds the VLAN tag in `start` to packets of the TUN device, and removes it from received
+    /// Adds the VLAN tag in `start` to the packets of the TUN device, and removes it from received
     /// frames. Runs until it is killed.
     fn tag(&mut self, start: &[u8]) -> Result<(), Box<dyn Error>> {
         let (tun, tag) = (Tun::create("tagged")?, &start[12..]);

@@ -1,5 +1,6 @@
-//! An end of a trunk that lies: `e2e-liar LOCAL PEER PORT KEY` acknowledges every management packet
-//! as if no earlier one had been lost.
+//! A misbehaving peer of a trunk, which carries user packets between two gateways. `e2e-liar LOCAL
+//! PEER PORT KEY` acknowledges every management packet as if all earlier packets had arrived,
+//! although some were lost.
 
 use std::error::Error;
 use std::net::{IpAddr, UdpSocket};
@@ -18,10 +19,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let ends = Ends { local: local.parse()?, peer: peer.parse()?, port: port.parse()? };
     let key = unhex(key).and_then(|bytes| bytes.try_into().ok()).ok_or("a key has 64 digits")?;
-    lie(ends, &Key(key))
+    acknowledge_all(ends, &Key(key))
 }
 
-fn lie(ends: Ends, key: &Key) -> Result<(), Box<dyn Error>> {
+fn acknowledge_all(ends: Ends, key: &Key) -> Result<(), Box<dyn Error>> {
     let at = |address: IpAddr| (address, ends.port);
     let socket = UdpSocket::bind(at(ends.local))?;
     socket.connect(at(ends.peer))?;

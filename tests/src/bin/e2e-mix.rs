@@ -1,12 +1,13 @@
-//! Generates kinds of traffic that `tidegate traffic` lacks.
+//! Generates kinds of traffic that `tidegate traffic` cannot generate.
 //!
-//! - `e2e-mix listen PORT BYTES` and `e2e-mix connect ADDRESS BYTES` send to each other at the same
-//!   time over one connection. Ten times a second, both print how many bytes have arrived.
-//! - `e2e-mix flood ADDRESS BYTES SECONDS` sends datagrams with BYTES bytes a second. `e2e-mix
-//!   drain PORT` receives them, and prints how many bytes have arrived.
-//! - `e2e-mix pages PORT BYTES` sends BYTES bytes on each connection. `e2e-mix browse ADDRESS BYTES
-//!   CLIENTS SECONDS` requests such pages repeatedly. For each request, it prints the duration and
-//!   whether the page arrived intact and in time.
+//! - `e2e-mix listen PORT BYTES` and `e2e-mix connect ADDRESS BYTES` are the two ends of a
+//!   connection. Both send at the same time. Ten times a second, each end prints how many bytes
+//!   have arrived.
+//! - `e2e-mix flood ADDRESS BYTES SECONDS` sends datagrams, BYTES bytes a second. `e2e-mix drain
+//!   PORT` receives them, and prints how many bytes have arrived.
+//! - `e2e-mix pages PORT BYTES` sends BYTES bytes (a page) on each connection. `e2e-mix browse
+//!   ADDRESS BYTES CLIENTS SECONDS` requests such pages repeatedly. For each request, it prints the
+//!   duration, and whether the page arrived intact and in time.
 
 use std::error::Error;
 use std::io::{self, ErrorKind, Read, Write};
@@ -56,8 +57,8 @@ fn byte(stream: u64, at: u64) -> u8 {
 /// Interval between two outputs.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Sends `bytes` bytes of stream 1 while it receives as many of stream 2. Prints whether the
-/// received bytes were intact.
+/// Sends `bytes` bytes of stream 1 and receives as many bytes of stream 2 at the same time. Prints
+/// whether the received bytes were intact.
 fn exchange(
     mut stream: TcpStream,
     bytes: u64,
@@ -85,7 +86,7 @@ fn exchange(
         }
     }
     writer.join().map_err(|_| "the writer failed")??;
-    // The other end may still be writing, so its remaining bytes are read before the connection is
+    // The other end may still be writing. Its remaining bytes are read before the connection is
     // closed.
     let ms = start.elapsed().as_millis();
     println!("{{\"bytes\": {at}, \"intact\": {intact}, \"complete\": true, \"at_ms\": {ms}}}");
@@ -108,7 +109,7 @@ fn flood(address: &str, bytes: u64, time: Duration) -> Result<(), Box<dyn Error>
     Ok(())
 }
 
-/// Receives datagrams. Prints how many bytes have arrived since the first one.
+/// Receives datagrams. Prints how many bytes have arrived since the first datagram.
 fn drain(port: u16) -> Result<(), Box<dyn Error>> {
     let socket = UdpSocket::bind(("0.0.0.0", port))?;
     println!("ready");
@@ -117,7 +118,7 @@ fn drain(port: u16) -> Result<(), Box<dyn Error>> {
     socket.set_read_timeout(Some(INTERVAL))?;
     for look in 1.. {
         while start.elapsed() < look * INTERVAL {
-            // No datagram may arrive within the interval.
+            // Within an interval, possibly no datagram arrives. The error is then ignored.
             bytes += socket.recv(&mut buffer).unwrap_or(0);
         }
         println!("{{\"bytes\": {bytes}, \"at_ms\": {}}}", start.elapsed().as_millis());
@@ -125,7 +126,7 @@ fn drain(port: u16) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Serves pages. A page is the beginning of stream 1.
+/// Serves pages. Each page is the beginning of stream 1.
 fn pages(port: u16, bytes: u64) -> Result<(), Box<dyn Error>> {
     let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))?;
     let page: Arc<[u8]> = (0..bytes).map(|at| byte(1, at)).collect();
@@ -138,7 +139,7 @@ fn pages(port: u16, bytes: u64) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Runs the clients. Their starts are spread over the first twentieth of `time`.
+/// Runs the clients. Their starting times are spread over the first twentieth of `time`.
 fn browse(server: SocketAddr, bytes: usize, clients: u32, time: Duration) {
     let start = now();
     let left = || time.saturating_sub(start.elapsed()).max(Duration::from_millis(1));

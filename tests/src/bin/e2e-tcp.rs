@@ -1,5 +1,5 @@
-//! Tests Tidegate's TCP endpoint against the kernel's, in this network namespace: `e2e-tcp <
-//! SETUP.toml`.
+//! Tests Tidegate's TCP endpoint against the kernel's endpoint, in this network namespace: `e2e-tcp
+//! < SETUP.toml`.
 
 use std::error::Error;
 use std::io;

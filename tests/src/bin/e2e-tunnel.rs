@@ -1,4 +1,4 @@
-//! An end of a tunnel, for a kernel without tunnel support: `e2e-tunnel KIND INTERFACE OWN PEER
+//! One end of a tunnel, for a kernel without tunnel support: `e2e-tunnel KIND INTERFACE OWN PEER
 //! PEER-MAC`.
 //!
 //! Packets that the kernel routes to the TUN device `inside` are sent to PEER in a tunnel of KIND.
@@ -31,10 +31,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// One end of a tunnel.
 struct Tunnel {
     kind: String,
-    /// The own address, and the address of the other end.
+    /// The address of this end, and the address of the other end.
     ends: [IpAddr; 2],
     macs: [[u8; 6]; 2],
-    /// Packets sent, and the last sequence number received.
+    /// Number of packets sent, and the last sequence number received.
     numbers: [u32; 2],
 }
 
@@ -98,7 +98,7 @@ impl Tunnel {
 
     /// The inner packet of `frame`, or `None` if the frame does not belong to the tunnel.
     fn unwrap<'a>(&mut self, frame: &'a [u8]) -> Result<Option<&'a [u8]>, String> {
-        let Some(carried) = self.behind_ip(frame)? else { return Ok(None) };
+        let Some(carried) = self.after_ip(frame)? else { return Ok(None) };
         let number = self.number(carried);
         let expected = self.numbers[1] + 1;
         if let Some(number) = number {
@@ -120,7 +120,7 @@ impl Tunnel {
     }
 
     /// Checks the outer headers of `frame`, and returns the payload of its outer IP packet.
-    fn behind_ip<'a>(&self, frame: &'a [u8]) -> Result<Option<&'a [u8]>, String> {
+    fn after_ip<'a>(&self, frame: &'a [u8]) -> Result<Option<&'a [u8]>, String> {
         let ip = frame.get(14..).unwrap_or_default();
         let carried = match word(frame, 12) {
             0x8847 if self.kind == "mpls" => return Ok(Some(ip)),
@@ -140,8 +140,8 @@ impl Tunnel {
         Ok(Some(&ip[header + if self.port().is_some() { 8 } else { 0 }..]))
     }
 
-    /// The headers between the outer IP header and the inner packet. The inner packet is IPv4 or
-    /// IPv6 and has `len` bytes.
+    /// Returns the headers between the outer IP header and the inner packet, which is IPv4 or IPv6
+    /// and has `len` bytes.
     fn header(&self, number: u32, len: usize, v6: bool) -> Vec<u8> {
         let kind = if v6 { [0x86, 0xdd] } else { [0x08, 0] };
         let [_, _, high, low] = number.to_be_bytes();
@@ -197,7 +197,7 @@ impl Tunnel {
 }
 
 /// Checks the length of an IP packet, its header checksum, and the checksum of TCP or UDP. Returns
-/// what is wrong.
+/// a description of the fault, if any.
 fn fault_of(ip: &[u8]) -> Option<&'static str> {
     let v4 = ip.first()? >> 4 == 4;
     let (len, header, protocol) = if v4 {

@@ -1,5 +1,5 @@
-//! The bytes that the test connection transfers. Each byte depends on its position, so lost or
-//! moved bytes change the checksum.
+//! The bytes that the test connection transfers. Each byte depends on its position, so the checksum
+//! shows bytes that were lost or moved.
 
 use std::hash::{DefaultHasher, Hasher};
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// The data received at one end.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Received {
-    /// Number of bytes, in order.
+    /// Number of bytes received in order, without a gap.
     pub bytes: u64,
     /// Checksum of the received bytes.
     pub checksum: u64,
@@ -16,14 +16,14 @@ pub struct Received {
     pub expected: u64,
 }
 
-/// A stream of bytes, different for each number.
+/// A stream of bytes. Each number denotes another stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Content(u64);
 
 impl Content {
     /// The stream that the kernel sends.
     pub(super) const KERNELS: Self = Self(1);
-    /// The stream that Tidegate's end point sends.
+    /// The stream that Tidegate's endpoint sends.
     pub(super) const OURS: Self = Self(2);
 
     /// The `len` bytes of the stream from `offset` on.
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_are_the_stream_wherever_it_is_cut() {
+    fn pieces_of_any_length_make_up_the_stream() {
         let (content, len) = (Content(7), 100_003);
         let whole = content.bytes(0, len);
         let pieces = [0..1, 1..8, 8..1_465, 1_465..len];

@@ -1,5 +1,5 @@
-//! The other end of the test connection: the core's TCP endpoint, its data, and the emulated link
-//! to it.
+//! The end of the test connection that uses the core's TCP endpoint, with its data and the emulated
+//! links.
 
 use std::error::Error;
 use std::os::fd::AsFd;
@@ -34,13 +34,15 @@ pub(super) struct Ours<'a> {
     next_sample: Time,
 }
 
-/// An Ethernet header to put before IPv4 packets. The core expects one, but TUN devices have none.
+/// An Ethernet header that is put before IPv4 packets. The core expects such a header, but TUN
+/// devices have none.
 const ETHERNET: [u8; 14] = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
 
 /// Size of a buffer for the longest packet of a TUN device with the default MTU.
 const LONGEST: usize = 2_048;
 
-/// Initial sequence number of Tidegate's endpoint. It is chosen so that sequence numbers wrap soon.
+/// Initial sequence number of Tidegate's endpoint. It is so high that the sequence numbers soon
+/// wrap.
 const ISN: u32 = u32::MAX - 100_000;
 
 impl<'a> Ours<'a> {
@@ -89,8 +91,8 @@ impl<'a> Ours<'a> {
         self.outcome(kernel.finish()?, kernel_trace)
     }
 
-    /// Puts the kernel's packets on the link to the endpoint, and delivers packets that arrive over
-    /// it.
+    /// Puts packets of the kernel on the emulated link to the endpoint, and delivers packets that
+    /// have arrived over this link.
     fn take_in(&mut self, now: Time) -> Result<(), Box<dyn Error>> {
         let mut buffer = [0; LONGEST];
         while let Some(len) = self.tun.receive(&mut buffer)? {
@@ -121,8 +123,8 @@ impl<'a> Ours<'a> {
         }
         let first = self.peer_isn.unwrap_or_default().wrapping_add(1);
         let received = self.connection.statistics().received;
-        // The sequence number has only 32 bits, so the stream offset is the possible one nearest to
-        // the next expected byte.
+        // The sequence number has only 32 bits, so it fits several offsets of the stream. The
+        // offset nearest to the next expected byte is meant.
         let low = u32::try_from(received % (1 << 32)).unwrap_or_default();
         let ahead = header.seq.wrapping_sub(first).wrapping_sub(low).cast_signed();
         let begins = received.saturating_add_signed(ahead.into());
@@ -146,8 +148,8 @@ impl<'a> Ours<'a> {
         Ok(())
     }
 
-    /// Puts the endpoint's segments on the link to the kernel, and delivers packets that arrive
-    /// over it.
+    /// Puts segments of the endpoint on the emulated link to the kernel, and delivers packets that
+    /// have arrived over this link.
     fn send(&mut self, now: Time) -> Result<(), Box<dyn Error>> {
         while let Some(Outgoing { segment, offset, .. }) = self.connection.poll_transmit(now) {
             let len = usize::try_from(segment.header.payload)?;
@@ -180,7 +182,7 @@ impl<'a> Ours<'a> {
     fn wait(&mut self) {
         let sample = self.setup.trace.map(|_| self.next_sample);
         let until = [self.connection.poll_timeout(), self.path.ready_at(), sample];
-        // The kernel's end may finish without sending a packet, so the wait is limited.
+        // The kernel's end may finish without sending a packet, so this wait has a limit.
         let latest = self.clock.now() + Duration::from_millis(100);
         let at = until.into_iter().flatten().fold(latest, Time::min);
         self.clock.wait(Some(Alarm { at, exact: true }), &mut std::iter::empty(), self.tun.as_fd());

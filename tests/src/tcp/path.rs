@@ -5,7 +5,7 @@ use tidegate_core::packet::Ecn;
 use tidegate_core::{Cx, Packet, PacketId, PacketPool, Reason, Tally, Time};
 use tidegate_wire::{Checksum, describe, rewrite};
 
-/// A link to the kernel, and a link to Tidegate's end point.
+/// The emulated link to the kernel, and the emulated link to Tidegate's endpoint.
 pub(super) struct Path {
     pub(super) to_kernel: Lane,
     pub(super) to_ours: Lane,
@@ -37,7 +37,7 @@ impl Path {
         Self { to_kernel: lane(0), to_ours: lane(1) }
     }
 
-    /// The time from which a packet may have arrived.
+    /// The next time at which a packet may have arrived.
     pub(super) fn ready_at(&self) -> Option<Time> {
         self.to_kernel.link.ready_at().into_iter().chain(self.to_ours.link.ready_at()).min()
     }
@@ -58,7 +58,7 @@ impl Lane {
         self.link.send(&mut Cx { now, pool: &mut self.pool, tally: &mut self.tally }, id);
     }
 
-    /// The next frame that has arrived, with its descriptor.
+    /// The next frame that has arrived, together with its packet descriptor.
     pub(super) fn poll(&mut self, now: Time) -> Option<(Vec<u8>, Packet)> {
         let cx = &mut Cx { now, pool: &mut self.pool, tally: &mut self.tally };
         let id = self.link.poll(cx)?;

@@ -18,7 +18,7 @@ pub struct Sample {
     pub at: f64,
     /// Congestion window in segments.
     pub window: f64,
-    /// Slow-start threshold in segments; zero if there is none.
+    /// Slow-start threshold in segments. Zero means none.
     pub threshold: f64,
     /// Smoothed round-trip time in milliseconds.
     pub rtt: f64,
@@ -52,7 +52,7 @@ impl KernelTrace {
 
     pub(super) fn finish(self) -> Vec<Sample> {
         self.over.store(true, Ordering::Relaxed);
-        // The result is ignored: even after a panic of the thread, its samples are useful.
+        // The result is ignored: the samples are useful even if the thread panicked.
         let _ = self.looking.join();
         std::mem::take(&mut *self.samples.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ss_says_is_read() {
+    fn the_output_of_ss_is_parsed() {
         let said = "ESTAB 0 77 10.84.0.1:5001 10.84.0.2:5002\n\t reno wscale:7,7 rto:252 \
                     rtt:50.2/1.5 mss:1448 cwnd:42 ssthresh:21 bytes_sent:9 bytes_retrans:2 \
                     bytes_acked:5000 segs_out:4 retrans:1/7 lost:1\n";

@@ -1,5 +1,5 @@
-//! Live tests, under load, of gateways that carry TCP connections in an aggregate connection. They
-//! take minutes: `cargo test -p tidegate-e2e --test aggregate -- --ignored`.
+//! Live tests, under load, of gateways that carry many TCP connections in one aggregate connection.
+//! They take minutes: `cargo test -p tidegate-e2e --test aggregate -- --ignored`.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -41,7 +41,7 @@ fn raise_limit() {
 
 #[test]
 #[ignore = "takes a minute"]
-fn ten_thousand_files_arrive_intact_while_a_gateway_is_killed_and_started_again() {
+fn ten_thousand_files_arrive_intact_while_a_gateway_is_killed_and_restarted() {
     const FILES: u64 = 10_000;
     const AT_ONCE: u64 = 16;
     witnessed(|bed| {
@@ -59,7 +59,7 @@ fn ten_thousand_files_arrive_intact_while_a_gateway_is_killed_and_started_again(
                     for number in (worker..FILES).step_by(16) {
                         let server = servers[usize::from(number % 3 == 0)];
                         while let Err(error) = exchange(server, number) {
-                            // Only the killed gateway may break a connection, by a reset.
+                            // Only the killed gateway may break a connection, and only by a reset.
                             assert!(is_broken(&error), "file {number}: {error}");
                             again.fetch_add(1, Ordering::Relaxed);
                             pause(Duration::from_millis(50));
@@ -91,9 +91,9 @@ fn ten_thousand_files_arrive_intact_while_a_gateway_is_killed_and_started_again(
     });
 }
 
-/// Opens connections and sends a byte on each. Prints how many were reset and how many are open at
-/// the end. Without the byte, a client would not notice that the gateway's kernel had no room for
-/// its connection (SYN cookies).
+/// Opens connections and sends a byte on each. Prints how many were reset, and how many are open at
+/// the end. The byte is needed because of SYN cookies: the client would otherwise not notice that
+/// the gateway's kernel had no room for its connection.
 const FLOOD: &str = r#"
 import resource, select, socket, sys, time
 count, host, port = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
@@ -129,9 +129,9 @@ sys.stdin.read()
 
 #[test]
 #[ignore = "takes a minute"]
-fn a_hundred_thousand_connections_are_bounded_and_the_first_thousand_end_well() {
+fn of_a_hundred_thousand_connections_most_are_reset_and_the_first_thousand_complete() {
     const FIRST: u64 = 1_000;
-    const SEATS: u64 = 2_000;
+    const MOST: u64 = 2_000;
     const CLIENTS: u16 = 6;
     const EACH: u64 = 16_700;
     raise_limit();
@@ -145,8 +145,8 @@ fn a_hundred_thousand_connections_are_bounded_and_the_first_thousand_end_well() 
                 drop(held);
             });
         }
-        let seats = format!("max_connections = {SEATS}");
-        let (a, b) = (sites.start(0, &seats), sites.start(1, &seats));
+        let limit = format!("max_connections = {MOST}");
+        let (a, b) = (sites.start(0, &limit), sites.start(1, &limit));
         sites.connected();
         let server = sites.server.v4;
         let opened = sites.client.within(move || {
@@ -183,10 +183,10 @@ fn a_hundred_thousand_connections_are_bounded_and_the_first_thousand_end_well() 
         let status = sites.status(0);
         println!("{reset} reset, {open} open; {}", status["connections"]);
         println!("kB before {before:?}, at most {} and {}", peak_memory(&a), peak_memory(&b));
-        // The client's kernel may not know yet how some connections ended.
-        assert!((SEATS - FIRST..SEATS).contains(&open), "{open}");
+        // The client's kernel may not know yet that some connections were reset.
+        assert!((MOST - FIRST..MOST).contains(&open), "{open}");
         assert_eq!(reset + open, EACH * u64::from(CLIENTS));
-        assert_eq!(status["connections"]["now"], SEATS);
+        assert_eq!(status["connections"]["now"], MOST);
         for (mut stream, file) in opened {
             stream.write_all(&file[10_000..]).expect("the other half");
             stream.shutdown(Shutdown::Write).expect("an end");
@@ -201,7 +201,7 @@ fn a_hundred_thousand_connections_are_bounded_and_the_first_thousand_end_well() 
     });
 }
 
-/// Starts a server that counts the bytes it reads, and a server that returns them. Returns the
+/// Starts two servers: one counts the bytes that it reads, the other returns them. Returns the
 /// count.
 fn sink_and_echo(sites: &Sites<'_>) -> Arc<AtomicU64> {
     let received = Arc::new(AtomicU64::new(0));
@@ -236,8 +236,8 @@ fn take(mut stream: TcpStream, echoes: bool, counted: &AtomicU64) {
     }
 }
 
-/// Sends `block` to the counting server. With `every`, sends it again after each such pause, until
-/// the server closes.
+/// Sends `block` to the counting server once. With `every`, repeats it at this interval until the
+/// server closes the connection.
 fn send(sites: &Sites<'_>, block: usize, every: Option<Duration>) {
     let to = SocketAddr::new(sites.server.v4, SINK);
     sites.client.within(move || {
@@ -249,7 +249,7 @@ fn send(sites: &Sites<'_>, block: usize, every: Option<Duration>) {
     });
 }
 
-/// The median time for a kilobyte to the server and back.
+/// The median time in which a kilobyte travels to the server and back.
 fn round_trip(sites: &Sites<'_>) -> Duration {
     let to = SocketAddr::new(sites.server.v4, ECHO);
     let times = sites.client.within(move || {
@@ -270,7 +270,8 @@ fn round_trip(sites: &Sites<'_>) -> Duration {
     times.join().expect("no panic")
 }
 
-/// Prints the cost of a gateway. Nothing is asserted, since the figures depend on the machine.
+/// Prints the memory, the processor time and the added delay of a gateway. Asserts nothing, because
+/// the figures depend on the machine.
 #[test]
 #[ignore = "takes a minute, and prints figures of this machine: run it with TIDEGATE_BIN=$PWD/target/dist/tidegate"]
 fn figures_of_docs_understand_costs() {
@@ -281,11 +282,11 @@ fn figures_of_docs_understand_costs() {
         let received = sink_and_echo(&sites);
         send(&sites, 62_500, Some(Duration::from_millis(10)));
         let routed = round_trip(&sites);
-        let seats = "max_connections = 12000";
-        let gateways = [0, 1].map(|at| sites.start(at, seats));
+        let limit = "max_connections = 12000";
+        let gateways = [0, 1].map(|at| sites.start(at, limit));
         sites.connected();
-        // Connections from before the start of the gateways still bypass them. This one is carried,
-        // at 50 Mbit/s.
+        // Connections that began before the gateways still bypass them. The new connection is
+        // carried, at 50 Mbit/s.
         send(&sites, 62_500, Some(Duration::from_millis(10)));
         let carried = round_trip(&sites);
         println!("round trip, median: {routed:?} routed, {carried:?} carried");

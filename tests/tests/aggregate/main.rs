@@ -1,5 +1,5 @@
-//! Live tests of aggregate gateways at two sites: all TCP connections of a client are carried over
-//! one connection.
+//! Live tests of aggregate gateways at two sites. The gateways carry all TCP connections of a
+//! client over one aggregate connection.
 
 mod load;
 mod weight;
@@ -28,20 +28,20 @@ fn content(number: u64, length: usize) -> Vec<u8> {
     (0..length.div_ceil(8)).flat_map(|_| next()).take(length).collect()
 }
 
-/// Length of file `number`: 1 B to 60 kB, and a megabyte for one in fifty.
+/// Length of file `number`: 1 B to 60 kB, and a megabyte for one file in fifty.
 fn length(number: u64) -> usize {
     let short = usize::try_from(number.wrapping_mul(7_919) % 60_000).unwrap_or(0) + 1;
     if number.is_multiple_of(50) { 1_000_000 } else { short }
 }
 
-/// The server's answer to a file: the same bytes, inverted.
+/// The server's answer to a file: all bytes of the file, inverted.
 fn answer(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes.iter_mut().for_each(|byte| *byte = !*byte);
     bytes
 }
 
-/// Serves files on `host`: reads a file up to its FIN, and sends the answer. Returns a channel with
-/// the addresses of the clients.
+/// Serves files on `host`: reads each file up to the FIN, and sends the answer. Returns a channel
+/// that delivers the addresses of the clients.
 fn serve(host: &Host) -> mpsc::Receiver<IpAddr> {
     let (sender, asked) = mpsc::channel();
     let (ready, is_ready) = mpsc::channel();
@@ -92,8 +92,8 @@ fn is_broken(error: &std::io::Error) -> bool {
     )
 }
 
-/// Exchanges the files `from..to` with the two `servers` alternately, several at a time. All must
-/// arrive intact.
+/// Exchanges the files with the numbers `from..to`, several at a time, with the two `servers` in
+/// alternation. All files must arrive intact.
 fn exchange_all(client: &Host, servers: [IpAddr; 2], from: u64, to: u64) {
     const AT_ONCE: u64 = 8;
     let workers: Vec<_> = (0..AT_ONCE)
@@ -126,10 +126,10 @@ fn stop(gateway: Process) {
     assert!(ended.status.success(), "{ended:?}");
 }
 
-/// Catches: bytes lost or mixed up between streams; connections that bypass the gateway; firewall
-/// rules that remain after the end, or are installed twice.
+/// Catches: bytes that are lost or reach another stream; connections that bypass the gateway;
+/// firewall rules that stay after the end, or that are installed twice.
 #[test]
-fn files_arrive_intact_also_after_a_gateway_was_killed_and_started_again() {
+fn files_arrive_intact_even_after_a_gateway_was_killed_and_restarted() {
     witnessed(|bed| {
         let sites = Sites::new(bed);
         let asked = serve(&sites.server);
@@ -143,10 +143,11 @@ fn files_arrive_intact_also_after_a_gateway_was_killed_and_started_again() {
         assert_eq!(of_sites[1]["connections"]["opened"], 200);
         assert_eq!(of_sites[0]["sent_bytes"], total(0, 200));
         assert_eq!(of_sites[0]["received_bytes"], total(0, 200));
-        // The servers see the gateways' addresses, over IPv4 and IPv6.
+        // The servers see the addresses of the gateways instead of the client's, over IPv4 and
+        // IPv6.
         assert!(asked.try_iter().all(|it| it != sites.client.v4 && it != sites.client.v6));
 
-        // A connection that is open when the peer is killed is reset, and its client notices.
+        // When the peer is killed, an open connection is reset, and the client notices it.
         let server = servers[0];
         let broken = sites.client.within(move || {
             let mut open = TcpStream::connect((server, PORT))?;
@@ -159,7 +160,7 @@ fn files_arrive_intact_also_after_a_gateway_was_killed_and_started_again() {
         });
         b.signal("KILL");
         b.end();
-        // The killed gateway has left its firewall rules, and the next gateway replaces them.
+        // The killed gateway has left its firewall rules. The next gateway replaces them.
         assert_eq!(lines(&sites.gateways[1], "nft list tables", "tidegate_aggregate"), 1);
         let b = sites.start(1, "");
         let error = broken.join().expect("no panic").expect_err("it cannot be answered");
@@ -184,10 +185,10 @@ fn files_arrive_intact_also_after_a_gateway_was_killed_and_started_again() {
 }
 
 /// Catches: servers that see the gateway's address although the file asks for the client's; no
-/// route for replies; a rate adjuster that is never called, or whose weight the aggregate
-/// connection does not use.
+/// route for replies; a rate adjuster that is never called, or whose weight has no effect on the
+/// aggregate connection.
 #[test]
-fn servers_see_clients_where_the_file_says_so_and_a_weight_nobody_needs_is_given_away() {
+fn servers_can_see_client_addresses_and_an_unused_weight_falls() {
     witnessed(|bed| {
         let sites = Sites::new(bed);
         let asked = serve(&sites.server);
@@ -220,8 +221,8 @@ fn doctor(sites: &Sites<'_>) {
     assert_eq!(lines(&sites.gateways[0], "nft list tables", "tidegate"), 0);
 }
 
-/// Catches: "pass" with which connections are still carried; "refuse" with which they pass; no
-/// limit on the number of connections.
+/// Catches: a gateway with the setting "pass" that still carries connections; a gateway with
+/// "refuse" that lets them pass; no limit on the number of connections.
 #[test]
 fn while_the_peer_is_down_connections_pass_or_are_refused() {
     witnessed(|bed| {
@@ -239,7 +240,7 @@ fn while_the_peer_is_down_connections_pass_or_are_refused() {
         assert_eq!(asked.recv_timeout(LIMIT).map(|it| it == sites.client.v4), Ok(false));
         stop(b);
         until("the loss", LIMIT, || (sites.status(0)["peer"]["is_up"] == false).then_some(()));
-        // The firewall rules follow the state of the peer.
+        // The gateway installs or removes its firewall rules when the state of the peer changes.
         until("no rule", LIMIT, || {
             (lines(&sites.gateways[0], "nft list ruleset", "tproxy") == 0).then_some(())
         });

@@ -1,4 +1,6 @@
-//! Live test: the weight of an aggregate connection rises under load.
+//! Live test: under load, the weight of an aggregate connection rises. Such a connection carries
+//! the TCP connections of all users between two gateways. A connection of weight 3 takes the share
+//! of three TCP connections.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,8 +12,9 @@ use tidegate_e2e::{Sites, until, witnessed};
 
 use super::{LIMIT, PORT, stop};
 
-/// The weight starts at 1, and its maximum is 4. Each increase multiplies it by 1.45, or by more if
-/// the clients offer more than the path carries. At first they do, because they fill their buffers.
+/// The weight starts at 1, and its maximum is 4. Each increase multiplies it by at least 1.45. At
+/// first the factor is larger, because clients fill their buffers and so offer more than the path
+/// carries.
 const WEIGHT: &str = "weight = { kind = \"measured\", every = \"50 ms\", samples = 3, margin = 0.9, \
                       weight = 1, most = 4 }";
 
@@ -21,10 +24,10 @@ const UNCHANGED: u64 = 8;
 
 /// Clients send as fast as they can over a path of 20 Mbit/s.
 ///
-/// Catches: time with waiting bytes that does not count as busy; a weight that rises although the
-/// queue is empty; a weight above the maximum `most`.
+/// Catches: a busy time that does not include the time in which bytes wait; a weight that rises
+/// although the queue is empty; a weight above the maximum `most`.
 #[test]
-fn a_saturated_site_raises_its_weight_to_the_greatest() {
+fn a_saturated_site_raises_its_weight_to_the_maximum() {
     witnessed(|bed| {
         let sites = Sites::new(bed);
         if !sites.gateways[0].slow_down_at("wan", "20mbit") {
@@ -43,12 +46,12 @@ fn a_saturated_site_raises_its_weight_to_the_greatest() {
         });
         let of = |weight: &Value, name: &str| weight["decisions"][name].as_u64().unwrap_or(0);
         let decisions = |name: &str| of(&weight, name) - of(&idle, name);
-        // All but a few measurements increase the weight. The first measurements may be "decreases"
-        // that leave the weight at 1.
+        // All but a few measurements increase the weight. The first measurements may count as
+        // "decreased" although the weight stays at 1.
         assert!(decisions("increased") > 0, "{weight}");
         assert!(decisions("held") + decisions("decreased") <= UNCHANGED, "{weight}");
         assert!(weight["round"]["busy_thousandths"].as_u64() > Some(950), "{weight}");
-        // The server's site sends nothing, so its weight stays.
+        // The server's site sends nothing, so its weight does not change.
         let other = sites.status(1)["weight"].clone();
         assert_eq!(
             (&other["thousandths"], &other["decisions"]["increased"]),

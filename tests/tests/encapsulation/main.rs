@@ -1,5 +1,5 @@
-//! Live test: user packets in the datagrams of a trunk, and tunnels of hosts with the default
-//! offloads.
+//! Live tests of encapsulated packets: user packets in the datagrams of a trunk (which carries them
+//! between two gateways), and tunnels between hosts with the default offloads.
 
 mod carried;
 
@@ -13,16 +13,16 @@ use tidegate_e2e::{
 use tidegate_wire::build::{Frame, Transport};
 
 on_each_backend! { witnessed_beside_others:
-    tunnels_of_hosts_with_the_usual_offloads_carry_tcp
+    tunnels_between_hosts_with_default_offloads_carry_tcp
 }
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Tunnels, one or more inside each other. Each has the IP version of its outer addresses (`true`
-/// for IPv6) and its options.
+/// Tunnels: a single tunnel, or several inside each other. For each tunnel, `true` means that its
+/// outer addresses are IPv6. The text has its options.
 ///
-/// Nearly every kernel has VXLAN. Other kinds of tunnels are tested byte by byte in
-/// `tidegate-wire`.
+/// Nearly every kernel supports VXLAN. The crate `tidegate-wire` tests other kinds of tunnels byte
+/// by byte.
 const TUNNELS: [&[(bool, &str)]; 4] = [
     &[(false, "dstport 4789 udpcsum")],
     &[(false, "dstport 8472")],
@@ -71,11 +71,11 @@ fn remove(bed: &Testbed, tunnels: &[(bool, &str)]) {
 }
 
 /// The hosts leave checksums and segmentation to their interfaces, and the ports merge received
-/// frames.
+/// frames into larger packets (super-packets).
 ///
-/// Catches: a super-packet inside a tunnel passed to the kernel whole; an inner or outer checksum
-/// left unfinished. In both cases, no transfer completes.
-fn tunnels_of_hosts_with_the_usual_offloads_carry_tcp(bed: &Testbed, backend: &str) {
+/// Catches: a super-packet inside a tunnel that reaches the kernel without being split; an inner or
+/// outer checksum that is not completed. In both cases, no transfer completes.
+fn tunnels_between_hosts_with_default_offloads_carry_tcp(bed: &Testbed, backend: &str) {
     for host in [&bed.lan, &bed.wan] {
         host.offload();
     }
@@ -97,7 +97,7 @@ fn tunnels_of_hosts_with_the_usual_offloads_carry_tcp(bed: &Testbed, backend: &s
         let status = gateway.status();
         let context = format!("{backend}, {tunnels:?}: {status}");
         let now = of_ports(&status, "split");
-        // The kernel of a host makes no super-packets for tunnels inside tunnels.
+        // A host's kernel makes no super-packets for tunnels that are inside other tunnels.
         assert_eq!(now > split, backend == "af-packet" && tunnels.len() == 1, "{context}");
         split = now;
         assert_eq!(status["alarms"], serde_json::json!([]), "{context}");
@@ -106,8 +106,8 @@ fn tunnels_of_hosts_with_the_usual_offloads_carry_tcp(bed: &Testbed, backend: &s
     }
 }
 
-/// A datagram inside three tunnels (IP in IP). Its checksum is unfinished: the sum of the pseudo
-/// header only.
+/// A datagram inside three tunnels (IP in IP). Its checksum is not completed: it holds only the sum
+/// of the pseudo header.
 fn unfinished_in_three_tunnels(bed: &Testbed) -> Vec<u8> {
     let mut inner = bed.lan.datagram(&bed.wan, false, (5_000, 6_000), &[7; 64]).bytes();
     let (ip, udp) = (14, 34);
@@ -124,9 +124,10 @@ fn unfinished_in_three_tunnels(bed: &Testbed) -> Vec<u8> {
     inner
 }
 
-/// Catches: a checksum that is not looked for inside the third tunnel; an alarm without the remedy.
+/// Catches: a checksum inside the third tunnel that is not found; an alarm that does not name the
+/// remedy.
 #[test]
-fn checksums_in_three_tunnels_are_counted_and_the_alarm_says_what_helps() {
+fn unfinished_checksums_in_three_tunnels_are_counted_with_an_alarm() {
     witnessed_beside_others(|bed| {
         let gateway = bed.gateway("af-xdp", SHAPED);
         send(&bed.lan, &[unfinished_in_three_tunnels(bed)]);
@@ -140,12 +141,12 @@ fn checksums_in_three_tunnels_are_counted_and_the_alarm_says_what_helps() {
     });
 }
 
-/// A filter at the port drops the datagrams of one flow while a transfer runs.
+/// A filter of the kernel at the port drops the datagrams of one flow while a transfer runs.
 ///
-/// Catches: refused frames that delay all other flows until each was tried 64 times; a status that
-/// does not name the refused flow.
+/// Catches: refused frames that delay all other flows, because each is tried 64 times; a status
+/// that does not name the refused flow.
 #[test]
-fn a_flow_that_a_filter_of_the_port_refuses_stops_no_other_and_is_named() {
+fn a_flow_refused_by_a_filter_of_the_port_is_named_and_delays_no_other() {
     witnessed_beside_others(|bed| {
         let rules = "add table netdev t; \
                      add chain netdev t e { type filter hook egress device wan priority 0; }; \

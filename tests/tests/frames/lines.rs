@@ -1,8 +1,9 @@
-//! Live tests of the default queue on links with a slow uplink: the order of packets, and the rate
-//! of a download.
+//! Live tests of the gateway's default queue on links with a slow uplink: the order of packets, and
+//! the rate of a download.
 //!
-//! The tests assert orders of frames and comparisons within one run, but no absolute rates or
-//! times. The heartbeat timeout is so long that no frame bypasses the gateway on a busy machine.
+//! The tests check the order of frames, and compare results of the same run. They check no absolute
+//! rates or times. The heartbeat timeout is long, so frames do not bypass the gateway even on a
+//! busy machine.
 
 use std::net::{Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -19,8 +20,7 @@ on_each_backend! { witnessed_beside_others:
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// As long as no ACK is dropped, the ACKs of the download need 0.2 Mbit/s, more than half of the
-/// uplink.
+/// If no ACK is dropped, the ACKs of the download need 0.2 Mbit/s, more than half of the uplink.
 const SLOW: &str = r#"
 heartbeat = "10 s"
 rate = { up = "0.3 Mbit/s", down = "10 Mbit/s" }
@@ -28,13 +28,12 @@ rate = { up = "0.3 Mbit/s", down = "10 Mbit/s" }
 
 const UPLOADS: usize = 16;
 
-/// Time before the measurement, in which the download finds its rate. The same time passes after
-/// the uploads start.
+/// Time before a measurement, in which the flows reach their rates.
 const WARM_UP: Duration = Duration::from_millis(1_200);
 
 const MEASURED: Duration = Duration::from_millis(1_500);
 
-/// Payload rate over [`MEASURED`] in bytes per second, as the fetch reports it.
+/// Payload rate of `fetch` over [`MEASURED`], in bytes per second.
 fn rate(fetch: &Fetch) -> f64 {
     pause(WARM_UP);
     let before = fetch.progress();
@@ -43,8 +42,8 @@ fn rate(fetch: &Fetch) -> f64 {
     float(after.1 - before.1) / (after.0 - before.0).as_secs_f64()
 }
 
-/// Catches: `fq-codel` as the default queue of the link; an ACK removed by the queue (thinned) that
-/// counts as dropped, or is not counted.
+/// Catches: `fq-codel` as the default queue of the link; an ACK that the queue removes because a
+/// later one replaces it (thinned), and that counts as dropped or is not counted.
 fn a_download_keeps_its_rate_beside_uploads(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, SLOW);
     let server = Server::start(&bed.wan, 7_000, "cubic");
@@ -61,36 +60,37 @@ fn a_download_keeps_its_rate_beside_uploads(bed: &Testbed, backend: &str) {
     assert_eq!(status["drops"]["redundant-ack"], serde_json::Value::Null, "{status}");
 }
 
-/// Least share of its rate that the download keeps. Measured: 0.9 with the default queue, and 0.2
+/// Minimum share of its rate that the download keeps. Measured: 0.9 with the default queue, 0.2
 /// with `fq-codel`.
 const KEPT: f64 = 0.55;
 
-/// Least number of removed ACKs. At 10 Mbit/s, a download causes 400 ACKs per second.
+/// Minimum number of removed ACKs. At 10 Mbit/s, a download causes 400 ACKs per second.
 const THINNED: u64 = 100;
 
-/// A full frame of an upload takes 48 ms.
+/// A slow link. A full frame of an upload takes 48 ms on it.
 const UPLINK: &str = r#"
 heartbeat = "10 s"
 rate = { up = "0.25 Mbit/s", down = "10 Mbit/s" }
 "#;
 
-/// Number of bursts. Each has `FULL` full frames of an upload, and then a small packet.
+/// Number of bursts. Each burst has `FULL` full frames of an upload, and then a small packet.
 const BURSTS: u8 = 5;
 const FULL: usize = 4;
 
-/// Full frames that an idle link sends at once: the token bucket holds one frame, and the next may
-/// borrow.
+/// Number of full frames that an idle link sends at once. The token bucket holds tokens for one
+/// frame, and the next frame may borrow tokens.
 const AT_ONCE: usize = 2;
 
-/// Pause between two bursts, longer than two frames take. The token bucket is full again.
+/// Pause between two bursts. It is longer than two frames take, so the token bucket fills up again.
 const REST: Duration = Duration::from_millis(150);
 
-/// Two full frames depart as they come, and the small packet is next. If the gateway chose the
-/// third frame before the link was free, the small packet would wait for this frame in every burst.
-/// A busy machine may put more or fewer frames ahead, so one undisturbed burst is enough.
+/// Two full frames depart as soon as they arrive. The small packet must be next. If the gateway
+/// chose the third full frame before the link was free, the small packet would wait for this frame
+/// in every burst. On a busy machine, more or fewer frames may precede the small packet, so one
+/// undisturbed burst is enough.
 ///
-/// Catches: a packet chosen before the link is free; small packets that wait behind the whole
-/// upload.
+/// Catches: a packet chosen before the link is free; a small packet that waits until the whole
+/// upload has departed.
 fn a_small_packet_waits_for_one_frame_of_an_upload(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, UPLINK);
     let recorder = Recorder::start(&bed.wan);
@@ -111,8 +111,8 @@ fn a_small_packet_waits_for_one_frame_of_an_upload(bed: &Testbed, backend: &str)
     assert!(ahead.contains(&Some(AT_ONCE)), "{ahead:?}, {}", gateway.status());
 }
 
-/// A frame takes 16 ms on this link. All addresses thus have frames waiting soon, even if the
-/// sender is slow.
+/// A frame takes 16 ms on this link. So frames of all addresses soon wait, even if the sender is
+/// slow.
 const ADDRESSES: &str = r#"
 heartbeat = "10 s"
 rate = { up = "0.5 Mbit/s" }
@@ -128,19 +128,19 @@ fair_between = { by = "destination-host", ipv6 = 56 }
 /// Number of frames from each address.
 const EACH: usize = 32;
 
-/// From this frame on, all addresses have frames waiting.
+/// From the frame with this number on, frames of all addresses wait.
 const FROM: usize = 16;
 
 /// Up to this frame, the computer with one address should have half of the frames. If each address
-/// counted as a host, it would have a fifth. The limit lies between the two.
+/// counted as a host, its share would be a fifth. The limit of the test lies between the two.
 const UNTIL: usize = 48;
 
-/// Catches: the configured prefix length ignored; several addresses of one station that count as
-/// several hosts.
+/// Catches: a configured prefix length that is ignored; several addresses of one station that count
+/// as several hosts.
 fn a_computer_with_four_addresses_has_one_share(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, ADDRESSES);
     let address = |subnet, host| Ipv6Addr::new(0xfd83, 0, 0, subnet, 0, 0, 0, host);
-    // The first four addresses share a prefix of 56 bits.
+    // The first four addresses are in one prefix of 56 bits.
     let four = [0x100, 0x101, 0x17f, 0x1ff].map(|subnet| address(subnet, 1));
     let one = address(0x200, 1);
     let server = address(0x900, 1);
@@ -149,7 +149,7 @@ fn a_computer_with_four_addresses_has_one_share(bed: &Testbed, backend: &str) {
             let (src, dst) = if up { (inside, server) } else { (server, inside) };
             let at = |it: Ipv6Addr| SocketAddr::new(it.into(), 9);
             let mut source = from.mac;
-            // Each computer has a MAC address of its own.
+            // Each computer has its own MAC address.
             source[4] = if up && inside == one { 1 } else { 0 };
             let mut frame = Frame::udp(at(src), at(dst));
             (frame.source, frame.destination) = (source, to.mac);
@@ -157,8 +157,8 @@ fn a_computer_with_four_addresses_has_one_share(bed: &Testbed, backend: &str) {
             frame.bytes()
         };
         let recorder = Recorder::start(to);
-        let turn = || four.into_iter().chain([one]).map(frame);
-        send(from, &(0..EACH).flat_map(|_| turn()).collect::<Vec<_>>());
+        let one_each = || four.into_iter().chain([one]).map(frame);
+        send(from, &(0..EACH).flat_map(|_| one_each()).collect::<Vec<_>>());
         let at = if up { 22..38 } else { 38..54 };
         let of = |frame: &[u8], it: Ipv6Addr| frame.get(at.clone()) == Some(&it.octets()[..]);
         let ours = |frame: &[u8]| four.into_iter().chain([one]).any(|it| of(frame, it));

@@ -1,4 +1,4 @@
-//! Live test: how the gateway changes frames, checked byte for byte at the receiver.
+//! Live test: the receiver checks byte for byte how the gateway changes frames.
 
 mod lines;
 
@@ -13,19 +13,19 @@ use tidegate_wire::build::{Frame, Link, Transport};
 on_each_backend! { witnessed_beside_others:
     tagged_frames_cross_byte_for_byte
     frames_of_any_ethertype_cross_byte_for_byte
-    a_vlan_is_policed_apart_from_the_others
-    a_policy_for_a_host_has_all_its_ip_packets
-    a_customer_inside_the_vlan_of_a_provider_is_policed_apart
+    a_policy_for_a_vlan_does_not_affect_other_vlans
+    a_policy_for_a_host_matches_all_its_ip_packets
+    a_policy_for_an_inner_vlan_does_not_affect_other_inner_vlans
     the_receiver_sees_which_packets_were_in_profile
     shaped_packets_of_a_flow_stay_in_order
     fragments_of_a_policed_port_are_policed
-    fragments_without_a_first_one_are_policed_if_they_may_match
-    every_frame_counts_where_it_went
+    fragments_whose_first_fragment_is_unknown_are_policed_if_they_may_match
+    every_frame_is_counted_as_forwarded_or_bypassed
 }
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Time to wait for a frame that should not arrive.
+/// Time in which a frame that should not arrive would arrive.
 const ENOUGH: Duration = Duration::from_millis(500);
 
 /// A policy that shapes all traffic, at a higher rate than these tests reach.
@@ -37,7 +37,7 @@ action = "shape"
 "#;
 
 /// Sends `frames` from the LAN. Asserts that the frames `expected` arrive at the WAN in this order,
-/// and no others of this test (found by their last bytes).
+/// and no other frames of this test. The last bytes of a frame show whether it belongs to the test.
 fn crosses(bed: &Testbed, frames: &[Frame], expected: &[Frame], context: &str) {
     let recorder = Recorder::start(&bed.wan);
     let bytes = |frames: &[Frame]| frames.iter().map(Frame::bytes).collect::<Vec<_>>();
@@ -68,19 +68,19 @@ fn tagged_frames_cross_byte_for_byte(bed: &Testbed, backend: &str) {
             frame.link = vlans.iter().map(|id| Link::vlan(*id)).collect();
             frame
         };
-        // Each frame is sent alone. Frames with different tags are different flows, which may
+        // Each frame is sent alone. Frames with different tags belong to different flows, which may
         // overtake each other.
         for frame in (0..).zip(&tags).map(tagged) {
             let frame = [frame];
-            crosses(bed, &frame, &frame, &gateway.said());
+            crosses(bed, &frame, &frame, &gateway.all_output());
         }
     }
 }
 
 fn frames_of_any_ethertype_cross_byte_for_byte(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, SHAPED);
-    /// An ethertype for local experiments (IEEE 802, section 9.2.3), and a value that denotes a
-    /// length instead.
+    /// An ethertype for local experiments (IEEE 802, section 9.2.3), and a value that is a length
+    /// instead of an ethertype.
     const ETHERTYPES: [u16; 2] = [0x88b5, 60];
     let frame = |ethertype| Frame {
         source: bed.lan.mac,
@@ -88,10 +88,10 @@ fn frames_of_any_ethertype_cross_byte_for_byte(bed: &Testbed, backend: &str) {
         ..Frame::opaque(ethertype, vec![ethertype.to_le_bytes()[0]; 60])
     };
     let frames = ETHERTYPES.map(frame);
-    crosses(bed, &frames, &frames, &gateway.said());
+    crosses(bed, &frames, &frames, &gateway.all_output());
 }
 
-fn a_vlan_is_policed_apart_from_the_others(bed: &Testbed, backend: &str) {
+fn a_policy_for_a_vlan_does_not_affect_other_vlans(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(
         backend,
         r#"
@@ -108,19 +108,19 @@ action = "police-drop"
         frame
     };
     let seven: Vec<Frame> = (0..10).map(|n| on(7, n)).collect();
-    // Each frame has 1,000 bytes. The burst allows five, and 8 kbit/s do not allow a sixth within a
-    // second.
+    // Each frame has 1,000 bytes. The burst permits five frames. At 8 kbit/s, the profile does not
+    // permit a sixth frame within a second.
     assert_eq!(seven[0].bytes().len(), 1_000);
-    crosses(bed, &seven, &seven[..5], &gateway.said());
+    crosses(bed, &seven, &seven[..5], &gateway.all_output());
     let eight: Vec<Frame> = (10..20).map(|n| on(8, n)).collect();
-    crosses(bed, &eight, &eight, &gateway.said());
+    crosses(bed, &eight, &eight, &gateway.all_output());
     let drops = &gateway.status()["drops"]["out-of-profile"];
     let of_policy = &gateway.status()["aggregates"][0]["drops"]["out-of-profile"];
     assert_eq!((drops.as_u64(), of_policy.as_u64()), (Some(5), Some(5)), "{}", gateway.status());
 }
 
-/// A limit for answers of DNS servers, as in `examples/isp.toml`. The rate is so low that the
-/// frames of a test exceed it, even if a busy machine takes seconds to send them.
+/// A limit for answers of DNS servers, as in `examples/isp.toml`. The rate is very low. The frames
+/// of a test exceed it even if a busy machine takes seconds to send them.
 const AMPLIFIERS: &str = r#"
 [[policy]]
 name = "amplifiers"
@@ -146,7 +146,8 @@ fn fragments(bed: &Testbed, v6: bool, n: u16, with_first: bool) -> Vec<Frame> {
     first.into_iter().chain([part(offset, len)]).collect()
 }
 
-/// Sends the frames. Asserts that all match the policy, and that it drops those beyond its profile.
+/// Sends the frames. Asserts that all match the policy, and that the policy drops those beyond its
+/// profile.
 fn are_policed(bed: &Testbed, gateway: &Gateway<'_>, frames: &[Frame]) {
     let count = |status: &Value| {
         let at = &status["aggregates"][0];
@@ -165,8 +166,8 @@ fn are_policed(bed: &Testbed, gateway: &Gateway<'_>, frames: &[Frame]) {
     let after = count(&gateway.status());
     let (conforming, drops) = (after.1 - before.1, after.2 - before.2);
     assert_eq!((after.0 - before.0, conforming + drops), (offered, offered));
-    // At most the burst and the tokens of the elapsed time may pass. Long frames may leave some
-    // tokens unused.
+    // At most the burst and the tokens of the elapsed time may pass. Some tokens may stay unused,
+    // because a frame needs all its tokens at once.
     let shortest = bytes.iter().map(Vec::len).min().unwrap_or(1);
     let allowed = 15_140 + begin.elapsed().as_micros() / 400;
     let most = u64::try_from(allowed / u128::try_from(shortest).unwrap_or(1)).unwrap_or(u64::MAX);
@@ -178,7 +179,7 @@ fn are_policed(bed: &Testbed, gateway: &Gateway<'_>, frames: &[Frame]) {
     assert_eq!(recorder.frames(expected, LIMIT, ours).len(), expected);
 }
 
-/// Catches: a policer that does not read the ports of a first fragment; a policer that lets later
+/// Catches: a policer that ignores the ports in a first fragment; a policer that lets later
 /// fragments of the same datagram through.
 fn fragments_of_a_policed_port_are_policed(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, AMPLIFIERS);
@@ -190,12 +191,15 @@ fn fragments_of_a_policed_port_are_policed(bed: &Testbed, backend: &str) {
 }
 
 /// Catches: a gateway that ignores the setting for fragments whose first fragment is unknown; a
-/// change of this setting that needs a restart.
-fn fragments_without_a_first_one_are_policed_if_they_may_match(bed: &Testbed, backend: &str) {
+/// setting that takes effect only after a restart.
+fn fragments_whose_first_fragment_is_unknown_are_policed_if_they_may_match(
+    bed: &Testbed,
+    backend: &str,
+) {
     let gateway = bed.gateway(backend, AMPLIFIERS);
     for v6 in [false, true] {
         let frames: Vec<Frame> = (0..10).flat_map(|n| fragments(bed, v6, n, false)).collect();
-        crosses(bed, &frames, &frames, &gateway.said());
+        crosses(bed, &frames, &frames, &gateway.all_output());
     }
     gateway.apply(backend, &format!("fragments_without_first = \"may-match\"\n{AMPLIFIERS}"));
     for v6 in [false, true] {
@@ -205,9 +209,10 @@ fn fragments_without_a_first_one_are_policed_if_they_may_match(bed: &Testbed, ba
     assert_eq!(gateway.status()["fragments_without_first"].as_u64(), Some(620));
 }
 
-/// Catches: packets that escape the policy of their host by an unusual frame: IP protocol 0, a PPP
-/// protocol field of one byte, SNAP, a priority tag, or a length field beyond the frame.
-fn a_policy_for_a_host_has_all_its_ip_packets(bed: &Testbed, backend: &str) {
+/// Catches: packets to which the policy of their host is not applied because the frame is unusual:
+/// IP protocol 0, a PPP protocol field of one byte, SNAP, a priority tag, or a length field that is
+/// larger than the frame.
+fn a_policy_for_a_host_matches_all_its_ip_packets(bed: &Testbed, backend: &str) {
     let source = bed.lan.v4;
     let gateway = bed.gateway(
         backend,
@@ -223,24 +228,29 @@ action = "police-drop"
     );
     let plain = |n| datagram(bed, false, n, 1_000 - 42);
     let frames: Vec<Frame> = (0..10).map(plain).collect();
-    crosses(bed, &frames, &frames[..5], &gateway.said());
+    crosses(bed, &frames, &frames[..5], &gateway.all_output());
 
-    // The next frame would be in profile only after 8 s.
+    // A further frame would be in profile only after 8 s.
     let bytes = plain(10).bytes();
     let (macs, ip) = (&bytes[..12], &bytes[14..]);
     let len = |more: usize| u16::try_from(ip.len() + more).expect("short").to_be_bytes();
-    let behind = |header: &[u8]| [macs, header, ip].concat();
+    let after_macs = |header: &[u8]| [macs, header, ip].concat();
     let pppoe = [&[0x88, 0x64, 0x11, 0, 0, 9][..], &len(1), &[0x21]].concat();
     let snap = [&len(8)[..], &[0xaa, 0xaa, 3, 0, 0, 0, 8, 0]].concat();
     let mut zero = plain(11);
     zero.ip_mut().expect("it is IP").transport = Transport::Other(0);
     let mut longer = bytes.clone();
     longer[16] = 0xff;
-    let escapes =
-        [behind(&pppoe), behind(&snap), behind(&[0x81, 0, 0xe0, 0, 8, 0]), zero.bytes(), longer];
+    let escapes = [
+        after_macs(&pppoe),
+        after_macs(&snap),
+        after_macs(&[0x81, 0, 0xe0, 0, 8, 0]),
+        zero.bytes(),
+        longer,
+    ];
     let recorder = Recorder::start(&bed.wan);
     send(&bed.lan, &escapes);
-    // This frame matches no policy. Its arrival shows that all earlier frames have crossed or were
+    // This last frame matches no policy. When it arrives, all earlier frames have crossed or were
     // dropped.
     let last = bed.lan.datagram(&bed.wan, true, (5_000, 9), &[7; 64]).bytes();
     send(&bed.lan, std::slice::from_ref(&last));
@@ -250,15 +260,15 @@ action = "police-drop"
         arrived.iter().map(|it| hex(it)).collect::<Vec<_>>(),
         [hex(&last)],
         "{}",
-        gateway.said()
+        gateway.all_output()
     );
     let dropped = || gateway.status()["drops"]["out-of-profile"].as_u64();
     until("all drops", LIMIT, || (dropped() == Some(10)).then_some(()));
 }
 
-/// Catches: the second VLAN tag not read, or read from the position of the first; a filter `{ inner
-/// }` that matches any tag.
-fn a_customer_inside_the_vlan_of_a_provider_is_policed_apart(bed: &Testbed, backend: &str) {
+/// Catches: a second VLAN tag that is not read, or that is read at the position of the first; a
+/// filter `{ inner }` that matches any tag.
+fn a_policy_for_an_inner_vlan_does_not_affect_other_inner_vlans(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(
         backend,
         r#"
@@ -277,7 +287,7 @@ action = "police-drop"
     for vlans in [[100, 21], [20, 100], [100, 20]] {
         let frames: Vec<Frame> = (0..10).map(|n| on(vlans, n)).collect();
         let expected = if vlans == [100, 20] { &frames[..5] } else { &frames[..] };
-        crosses(bed, &frames, expected, &gateway.said());
+        crosses(bed, &frames, expected, &gateway.all_output());
     }
 }
 
@@ -301,11 +311,11 @@ mark = { in = "AF11", out = "AF13" }
         frame.ip_mut().iter_mut().for_each(|ip| ip.dscp = if n < 10 { af11 } else { af13 });
         frame
     };
-    // Each frame has 1,000 bytes. The burst allows ten, and 8 kbit/s do not allow an eleventh
-    // within a second.
+    // Each frame has 1,000 bytes. The burst permits ten frames. At 8 kbit/s, the profile does not
+    // permit an eleventh frame within a second.
     assert!(frames.iter().all(|frame| frame.bytes().len() == 1_000));
     let expected: Vec<Frame> = frames.iter().enumerate().map(marked).collect();
-    crosses(bed, &frames, &expected, &gateway.said());
+    crosses(bed, &frames, &expected, &gateway.all_output());
 }
 
 fn shaped_packets_of_a_flow_stay_in_order(bed: &Testbed, backend: &str) {
@@ -324,23 +334,24 @@ queue = "per-flow"
     send(&bed.lan, &frames.iter().map(Frame::bytes).collect::<Vec<_>>());
     let ours = |arrived: &[u8]| frames.iter().any(|frame| arrived == frame.bytes());
     let arrived = recorder.frames(frames.len(), LIMIT, ours);
-    assert_eq!(arrived.len(), frames.len(), "{}", gateway.said());
+    assert_eq!(arrived.len(), frames.len(), "{}", gateway.all_output());
     for (version, which) in [(0x45, 0), (0x60, 1)] {
         let of_flow = arrived.iter().filter(|frame| frame[14] & 0xf0 == version & 0xf0);
         let expected = frames.iter().skip(which).step_by(2).map(Frame::bytes);
-        assert!(of_flow.cloned().eq(expected), "flow {which}: {}", gateway.said());
+        assert!(of_flow.cloned().eq(expected), "flow {which}: {}", gateway.all_output());
     }
 }
 
-/// Frames and bytes of one direction: through the gateway, and bypassed for each reason.
+/// Frames and bytes of one direction: those that passed the gateway, and those that bypassed it,
+/// for each reason.
 #[derive(Debug)]
 struct Ways {
     through: [u64; 2],
     idle: [u64; 2],
     silent: [u64; 2],
-    /// Bypassed at the gateway's request, while it started.
-    told: [u64; 2],
-    /// Received by the interface, according to its own counters.
+    /// Bypassed because the gateway requested it, while it started.
+    requested: [u64; 2],
+    /// Received by the interface, according to the interface's own counters.
     interface: [u64; 2],
 }
 
@@ -349,9 +360,9 @@ impl Ways {
         let count =
             |it: &Value| ["packets", "bytes"].map(|unit| it[unit].as_u64().expect("a count"));
         let bypassed = &status[direction]["bypassed"];
-        let [idle, silent, told] =
+        let [idle, silent, requested] =
             ["idle", "silent", "told"].map(|reason| count(&bypassed[reason]));
-        Self { through: count(&status[direction]["received"]), idle, silent, told, interface }
+        Self { through: count(&status[direction]["received"]), idle, silent, requested, interface }
     }
 
     fn since(&self, before: &Self) -> Self {
@@ -361,29 +372,31 @@ impl Ways {
             through: since(|it| it.through),
             idle: since(|it| it.idle),
             silent: since(|it| it.silent),
-            told: since(|it| it.told),
+            requested: since(|it| it.requested),
             interface: since(|it| it.interface),
         }
     }
 
     fn sum(&self) -> [u64; 2] {
-        [0, 1]
-            .map(|unit| self.through[unit] + self.idle[unit] + self.silent[unit] + self.told[unit])
+        [0, 1].map(|unit| {
+            self.through[unit] + self.idle[unit] + self.silent[unit] + self.requested[unit]
+        })
     }
 }
 
-/// Frames cross a gateway that has nothing to manage, then one with a policy, then one that hangs.
+/// Frames cross a gateway that has nothing to manage, then a gateway with a policy, then a gateway
+/// that hangs.
 ///
-/// Catches: the same counter for both kinds of bypass; bytes that are not counted; a bypassed frame
-/// whose copy in the packet socket counts as stale.
-fn every_frame_counts_where_it_went(bed: &Testbed, backend: &str) {
+/// Catches: both kinds of bypass counted together; bytes that are not counted; a bypassed frame
+/// that also counts as dropped, because the packet socket has a copy of it.
+fn every_frame_is_counted_as_forwarded_or_bypassed(bed: &Testbed, backend: &str) {
     const IDLE: u16 = 300;
     const THROUGH: u16 = 200;
     const SILENT: u16 = 100;
     let gateway = bed.gateway(backend, "");
     until("nothing to manage", LIMIT, || gateway.status()["passing"].as_bool().filter(|it| *it));
     // Reads the status between two reads of the interfaces. If a frame of a host's own kernel
-    // arrived meanwhile, reads again.
+    // arrived in between, reads again.
     let ways = || {
         let at = [("up", "lan"), ("down", "wan")];
         let interfaces = || at.map(|(_, interface)| bed.middle.received(interface));
@@ -408,8 +421,8 @@ fn every_frame_counts_where_it_went(bed: &Testbed, backend: &str) {
     pause(ENOUGH);
     cross(IDLE + THROUGH..IDLE + THROUGH + SILENT);
     gateway.signal("CONT");
-    // Frames that the hosts' kernels send, such as neighbour discovery, are counted too. If one
-    // arrives just after the gateway has hung, it is dropped as stale, and its bytes are not
+    // Frames of the hosts' own kernels, such as neighbour discovery, are counted too. If such a
+    // frame arrives just after the gateway has hung, it is dropped as stale, and its bytes are not
     // counted.
     let stale = || gateway.status()["drops"]["stale"].as_u64().unwrap_or(0);
     let found = until("the counts to agree", LIMIT, || {

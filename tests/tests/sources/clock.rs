@@ -1,10 +1,10 @@
-//! Live test: the host's clock is set forward and back while a gateway gets its policies from a
+//! Live test: the host's clock is set forward and back while a gateway follows the policies of a
 //! server.
 //!
-//! All hosts of a test bed share the kernel's clock, which must not be changed. So the gateway and
-//! the LDAP server load a library before the C library (`stepped_clock.c`). It shifts the time of
-//! day that they read. etcd does not read the clock through the C library, so its clock is never
-//! shifted, as if it ran on another machine.
+//! All hosts of a test bed share the clock of the kernel, which must not be changed. So the gateway
+//! and the LDAP server load a library before the C library (`stepped_clock.c`). The library shifts
+//! the time of day that they read. etcd does not read the clock through the C library. Its clock is
+//! never shifted, as if it ran on another machine.
 //!
 //! After a step of the clock, certificates may be invalid, so these servers use none.
 
@@ -23,8 +23,8 @@ use crate::stream::{Stream, classified};
 /// back, ten years ahead, ten years back.
 const STEPS: [i64; 4] = [3_600, -3_600, 10 * 365 * 86_400, 0];
 
-/// After a step or a commit, no further generation may follow within this time. It is longer than
-/// the wait for further markers (200 ms) and than a poll of the LDAP server (1 s).
+/// Time without a further generation that is required after a step or a commit. It is longer than
+/// the wait for further commit markers (200 ms), and longer than a poll of the LDAP server (1 s).
 const QUIET: Duration = Duration::from_millis(1_300);
 
 #[test]
@@ -41,8 +41,8 @@ fn ldap() {
     }
 }
 
-/// Catches: a wait for a time of day, which a step makes very long; an age or a deadline computed
-/// from the time of day; a revision that depends on it.
+/// Catches: a wait until a time of day, which a step makes very long; an age or a deadline computed
+/// from the time of day; a revision that depends on the time of day.
 fn steps(bed: &Testbed, kind: Kind) {
     prepare(bed);
     let [of_server, of_gateway] = ["server", "gateway"].map(|name| Clock::new(bed, name));
@@ -87,14 +87,14 @@ fn stays(bed: &Testbed, generation: Option<u64>, step: i64) {
     assert!(source["delivered_s"].as_u64() <= Some(LIMIT.as_secs()), "{step} s: {source}");
 }
 
-/// The shifted clock of a process.
+/// The clock of a process. The test can shift it.
 struct Clock {
     library: PathBuf,
     page: PathBuf,
 }
 
 impl Clock {
-    /// A clock that is not shifted yet.
+    /// A clock that is not shifted.
     fn new(bed: &Testbed, name: &str) -> Self {
         let library = bed.folder.join("stepped_clock.so");
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sources/stepped_clock.c");
@@ -112,7 +112,7 @@ impl Clock {
         [("LD_PRELOAD", self.library.clone()), ("CLOCK_STEPS", self.page.clone())]
     }
 
-    /// Sets the shift in seconds. The number of readings stays.
+    /// Sets the shift in seconds. The count of readings stays.
     fn step(&self, shift: i64) {
         use std::os::unix::fs::FileExt;
         let page = fs::OpenOptions::new().write(true).open(&self.page).unwrap();

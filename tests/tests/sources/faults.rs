@@ -1,5 +1,5 @@
-//! Live tests of changes and faults of policy repositories under traffic: each datagram is treated
-//! by its policy, and none is lost.
+//! Live tests of changes and faults of policy repositories under traffic. Each datagram must be
+//! treated by its policy, and none may be lost.
 
 use std::fs;
 use std::process::Stdio;
@@ -11,23 +11,24 @@ use tidegate_e2e::{Gateway, Testbed, now, pause, program, until, witnessed_besid
 use crate::site::{KINDS, Kind, LIMIT, PASSWORD, Site, ask, in_state, policy_of, prepare};
 use crate::stream::{Stream, classified, touch};
 
-/// Longest time from a commit until it is in force.
+/// Longest time until a commit is in force.
 const IN_FORCE: Duration = Duration::from_secs(2);
 
 /// A password that the server refuses.
 const WRONG: &str = "wrong-password";
 
-/// Time for which markers are written without a pause.
+/// Time for which commit markers are written without a pause.
 const FLOOD: Duration = Duration::from_secs(3);
 
-/// Ports that have a policy each in the test with many policies.
+/// Ports in the test with many policies. Each port has a policy.
 const PORTS: std::ops::Range<u16> = 20_000..23_000;
 
-/// Longest time in us that the data plane may work on a change without a pause.
+/// Longest time in microseconds for which the data plane may work on a change without forwarding
+/// packets.
 const OCCUPIED_US: u64 = 1_000;
 
-/// Maximum number of generations during [`FLOOD`]: one each second, the last one, and some more on
-/// a slow machine.
+/// Maximum number of generations during [`FLOOD`]: one each second, one for the last marker, and
+/// some more on a slow machine.
 const FEW: u64 = 8;
 
 #[test]
@@ -64,7 +65,7 @@ struct Row {
     begin: fn(&mut Case<'_>),
     /// The state of the source during the fault. In the state `in force` there is no alarm.
     state: &'static [&'static str],
-    /// Words in the alarm, in addition to the name of the source and the time.
+    /// Words that the alarm contains, in addition to the name of the source and the time.
     says: fn(&Case<'_>) -> Vec<String>,
     mend: fn(&mut Case<'_>),
 }
@@ -102,7 +103,7 @@ const TABLE: &[Row] = &[
             case.site.commit();
         },
         state: &["refused", "malformed"],
-        says: |case| vec![case.site.place().to_owned(), "fast".to_owned()],
+        says: |case| vec![case.site.entry_name().to_owned(), "fast".to_owned()],
         mend: |case| {
             case.site.write("42 Mbit/s");
             case.commit(42);
@@ -128,7 +129,7 @@ const TABLE: &[Row] = &[
         },
         state: &["in force"],
         says: |case| {
-            vec!["`other`".to_owned(), "copy.toml".to_owned(), case.site.place().to_owned()]
+            vec!["`other`".to_owned(), "copy.toml".to_owned(), case.site.entry_name().to_owned()]
         },
         mend: |case| case.apply(&case.site.source(PASSWORD)),
     },
@@ -170,9 +171,9 @@ impl Case<'_> {
     }
 }
 
-/// Catches: a change that takes effect only at a poll; a packet that is lost or has no policy
-/// during a change or while the server is down; an alarm without its reason, or one that stays; a
-/// partial set in force.
+/// Catches: a change that takes effect only at the next poll; a packet that is lost, or to which no
+/// policy applies, during a change or while the server is down; an alarm without its reason, or
+/// that never ends; a set of policies in force that is not complete.
 fn all(bed: &Testbed, kind: Kind) {
     prepare(bed);
     let mut site = Site::start(bed, kind);
@@ -264,8 +265,8 @@ fn goes_through(case: &mut Case<'_>, row: &Row) {
     });
 }
 
-/// Catches: one generation for each marker; an agent that waits until no marker follows; a policy
-/// change that the data plane makes without a pause.
+/// Catches: one generation for each marker; an agent that waits until no further marker follows; a
+/// policy change during which the data plane forwards no packets.
 fn markers_without_end(case: &mut Case<'_>) {
     case.site.write_for_each(PORTS);
     case.site.commit();
@@ -296,8 +297,8 @@ fn is_release() -> bool {
     program().components().any(|part| part.as_os_str() == "release")
 }
 
-/// Catches: a last good set that is not stored, or not read from the disk; a start that fails while
-/// the server is down.
+/// Catches: a last good set that is not stored, or not read from the disk; a start that fails
+/// because the server is down.
 fn starts_without_its_server(case: &mut Case<'_>) {
     case.gateway.stop();
     case.site.kill();

@@ -1,5 +1,5 @@
-//! Live test: the commands on the manual's page about repositories lead from an empty server to a
-//! policy in force, in at most ten commands.
+//! Live test: the commands on the manual's page about repositories work. At most ten commands lead
+//! from an empty server to a policy in force.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -51,7 +51,7 @@ fn commands(heading: &str) -> String {
     blocks.filter_map(|block| block.strip_prefix("sh\n")).collect()
 }
 
-/// The number of commands, not counting the lines of their input.
+/// Counts the commands. Lines of their input do not count.
 fn count(commands: &str) -> usize {
     let (mut count, mut inside, mut quotes) = (0, false, 0);
     for line in commands.lines() {
@@ -101,7 +101,8 @@ fn follow(bed: &Testbed, kind: Kind) {
     assert!(web["conforming"]["packets"].as_u64() > Some(10), "{status}");
 }
 
-/// Starts the server without data, as Debian's package does. The page assumes that it is installed.
+/// Starts the server without data, as Debian's package does. The page assumes that the package is
+/// installed.
 fn serve(bed: &Testbed, kind: Kind) -> Option<Process> {
     let (mut command, ready) = match kind {
         Kind::Directory => return None,
@@ -124,15 +125,15 @@ fn serve(bed: &Testbed, kind: Kind) -> Option<Process> {
     };
     let mut server = Process::start(&mut command);
     until("the server", LIMIT, || {
-        assert!(server.runs(), "{}", server.said());
+        assert!(server.runs(), "{}", server.all_output());
         let asked = Process::start(bed.middle.command("sh").args(["-c", ready])).finish(LIMIT);
         asked.status.success().then_some(())
     });
     Some(server)
 }
 
-/// Runs `commands` in a shell on the middle machine, with the files of the test bed. Installation
-/// commands are left out.
+/// Runs `commands` in a shell on the middle machine, with the files of the test bed. Leaves out
+/// commands that install software.
 fn obey(bed: &Testbed, commands: &str) {
     let commands: String = commands
         .lines()
@@ -143,7 +144,7 @@ fn obey(bed: &Testbed, commands: &str) {
     let commands = commands
         .replace("/etc/tidegate/policy.toml", &format!("{folder}/policies.toml"))
         .replace("/etc/tidegate/", &format!("{folder}/"))
-        // The servers run as the user of the test, so their files keep this owner.
+        // The servers run as the user of the test. So their files keep this owner.
         .replace(" -o openldap -g openldap", "");
     let log = bed.folder.join("page.log");
     let (log_file, project) = (log.display(), fs::canonicalize(project()).unwrap());

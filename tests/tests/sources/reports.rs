@@ -9,8 +9,8 @@ use tidegate_e2e::{now, until, witnessed_beside_others};
 use crate::site::{Kind, LIMIT, PASSWORD, Site, ask, in_state, prepare};
 use crate::stream::Stream;
 
-/// Time limit for the first report. The measurement takes up to two report intervals of 10 s, and
-/// writing takes some time.
+/// Time limit for the first report. The measurement takes up to two report intervals of 10 s each,
+/// and the report must be written.
 const REPORTED: Duration = Duration::from_secs(25);
 
 #[test]
@@ -28,7 +28,7 @@ fn of_ldap() {
 }
 
 /// Catches: a report that is not written, or that describes another generation; flows that are not
-/// counted; a rate that is not divided by the rate of the profile.
+/// counted; a rate that is not divided by the mean rate of the profile.
 fn reports_to(kind: Kind) {
     witnessed_beside_others(|bed| {
         prepare(bed);
@@ -47,8 +47,8 @@ fn reports_to(kind: Kind) {
         assert_eq!(report["generation"], ask(bed, "status")["generation"], "{report}");
         assert_eq!(report["flows_on_it"], 1.0, "{report}");
         assert!(report["since_s"].as_u64() > Some(0) && report["error"].is_null(), "{report}");
-        // 500 datagrams of 142 bytes per second are more than half of 1 Mbit/s. A slow machine
-        // sends fewer.
+        // 500 datagrams of 142 bytes per second are more than half of 1 Mbit/s. On a slow machine,
+        // the rate is lower.
         let conformance = report["policies"]["stream"]["up"].as_f64().unwrap();
         assert!((0.01..1.1).contains(&conformance), "{report}");
         let (sent, received) = stream.finish();

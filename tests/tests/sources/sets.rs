@@ -1,4 +1,4 @@
-//! Live test: the same set has the same canonical text, whichever repository it comes from.
+//! Live test: a set of policies has the same canonical text in every kind of repository.
 
 use std::path::Path;
 use std::{env, fs};
@@ -7,7 +7,7 @@ use tidegate_e2e::{Testbed, run, witnessed_beside_others};
 
 use crate::site::{KINDS, LIMIT, PASSWORD, Site, prepare};
 
-/// Catches: an item or a field that is lost or changed by a push, a server or a pull.
+/// Catches: an item or a field that a push, a server or a pull loses or changes.
 #[test]
 fn examples_come_back_the_same() {
     if KINDS.iter().all(|kind| kind.is_here()) {

@@ -59,9 +59,10 @@ pub(crate) struct Site<'a> {
     pub(crate) bed: &'a Testbed,
     pub(crate) kind: Kind,
     server: Option<Process>,
-    /// More environment variables for the server.
+    /// Further environment variables of the server.
     variables: Vec<(&'static str, PathBuf)>,
-    /// Number of the last marker. A marker is written last, and tells the gateway that a set is complete.
+    /// Number of the last commit marker. A marker is written after all policies, and completes the
+    /// set.
     marker: u32,
 }
 
@@ -126,13 +127,14 @@ impl<'a> Site<'a> {
         file
     }
 
-    /// Starts the server. A directory has none: it gets its name back, which `kill` has changed.
+    /// Starts the server. A directory has no server; instead, it gets its name back if `kill` has
+    /// changed it.
     pub(crate) fn run(&mut self) {
         let folder = &self.bed.folder;
         let mut command = match self.kind {
             Kind::Directory => {
-                if folder.join("gone").exists() {
-                    fs::rename(folder.join("gone"), folder.join("site")).unwrap();
+                if folder.join("moved").exists() {
+                    fs::rename(folder.join("moved"), folder.join("site")).unwrap();
                 }
                 return;
             }
@@ -152,7 +154,7 @@ impl<'a> Site<'a> {
         let variables = self.variables.iter().map(|(name, value)| (name, value));
         let mut server = Process::start(command.envs(variables));
         until("the server", LIMIT, || {
-            assert!(server.runs(), "{}", server.said());
+            assert!(server.runs(), "{}", server.all_output());
             let answers = match self.kind {
                 Kind::Etcd => "etcdctl --command-timeout=1s get /tidegate/commit",
                 _ => "ldapsearch -x -H ldap://127.0.0.1 -s base -b ''",
@@ -168,12 +170,12 @@ impl<'a> Site<'a> {
     pub(crate) fn kill(&mut self) {
         self.server = None;
         if self.kind == Kind::Directory {
-            fs::rename(self.bed.folder.join("site"), self.bed.folder.join("gone")).unwrap();
+            fs::rename(self.bed.folder.join("site"), self.bed.folder.join("moved")).unwrap();
         }
     }
 
-    /// The `[[source]]` table for this repository. Its name is `central`, and it logs in with this
-    /// password.
+    /// The `[[source]]` table for this repository. The source is called `central`, and logs in with
+    /// this password.
     pub(crate) fn source(&self, password: &str) -> String {
         let place = match self.kind {
             Kind::Directory => format!("path = \"{}\"", self.bed.folder.join("site").display()),
@@ -186,8 +188,8 @@ impl<'a> Site<'a> {
         format!("[[source]]\nname = \"central\"\nkind = \"{}\"\n{place}\n", self.kind.name())
     }
 
-    /// How messages name the entry of the policy `stream`.
-    pub(crate) const fn place(&self) -> &'static str {
+    /// The words by which messages identify the entry of the policy `stream`.
+    pub(crate) const fn entry_name(&self) -> &'static str {
         match self.kind {
             Kind::Directory => "stream.toml",
             Kind::Etcd => "/tidegate/policy/stream",
@@ -195,7 +197,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Writes the policy `stream` with this mean rate directly, without a marker.
+    /// Writes the policy `stream` with this mean rate into the repository, without a marker.
     pub(crate) fn write(&self, mean: &str) {
         let fields = format!(
             "match = {{ dst_port = 9000 }}\naction = \"police-drop\"\nprofile = {{ mean = \"{mean}\" }}\n"
@@ -213,7 +215,8 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// In a directory, writes a policy for each of these ports, without a marker.
+    /// Writes a policy for each of these ports into a directory, without a marker. Does nothing for
+    /// other kinds of repositories.
     pub(crate) fn write_for_each(&self, ports: Range<u16>) {
         let policy = |port| {
             format!(
@@ -254,8 +257,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Writes markers for `time`, a thousand per second or as fast as the server accepts them.
-    /// Returns their number.
+    /// Writes markers for `time`, up to a thousand per second. Returns their number.
     pub(crate) fn flood(&mut self, time: Duration) -> u32 {
         let begin = self.marker;
         let start = now();
@@ -309,7 +311,7 @@ impl<'a> Site<'a> {
         writes.join().unwrap();
     }
 
-    /// Writes `value` under `key` in etcd, past the gateway's own writer.
+    /// Writes `value` under `key` in etcd directly, without the gateway's own writer.
     pub(crate) fn put(&self, key: &str, value: &str) {
         let mut command = self.bed.middle.command("etcdctl");
         run(command.env("ETCDCTL_API", "3").args(["put", key, value]), LIMIT);
@@ -355,19 +357,19 @@ fn base64(digits: &str) -> String {
     digits.as_bytes().chunks(3).flat_map(letters).collect()
 }
 
-/// The gateway's answer to the command `what`.
+/// The gateway's output for the command `what`.
 pub(crate) fn ask(bed: &Testbed, what: &str) -> Value {
     let finished = Process::start(&mut bed.tidegate(&[what, "--json"])).finish(LIMIT);
     serde_json::from_str(&finished.output).unwrap_or_else(|error| panic!("{error}: {finished:?}"))
 }
 
-/// Waits until source `name` is in `state`, and returns it.
+/// Waits until the source `name` is in the state `state`. Returns the source.
 pub(crate) fn in_state(bed: &Testbed, name: &str, state: &str) -> Value {
     let mut last = Value::Null;
     let start = now();
     loop {
         let sources = ask(bed, "source");
-        // A gateway that is starting does not answer yet.
+        // A gateway that is still starting does not answer.
         let mut all = sources["sources"].as_array().into_iter().flatten();
         if let Some(found) = all.find(|it| it["name"] == name) {
             last = found.clone();

@@ -1,5 +1,5 @@
-//! A stream of datagrams from the LAN to the WAN. It is counted at both ends, so a lost datagram
-//! shows.
+//! A stream of datagrams from the LAN to the WAN. Both ends count the datagrams, so a loss is
+//! noticed.
 
 use std::net::UdpSocket;
 use std::ops::Range;
@@ -63,14 +63,15 @@ impl Stream {
         Self { ends: Ends(ends), sender, receiver }
     }
 
-    /// Ends the stream; returns the numbers of sent and received datagrams.
+    /// Ends the stream. Returns the numbers of sent and received datagrams.
     pub(crate) fn finish(self) -> (u64, u64) {
         drop(self.ends);
         (self.sender.join().unwrap(), self.receiver.join().unwrap())
     }
 }
 
-/// Sends a datagram to each of `ports`. Each policy for such a port thus gets an aggregate.
+/// Sends a datagram to each of `ports`. The gateway then creates an aggregate for each policy of
+/// these ports.
 pub(crate) fn touch(bed: &Testbed, ports: Range<u16>) {
     let (from, to) = (bed.lan.v4, bed.wan.v4);
     let sender = bed.lan.within(move || {
@@ -85,7 +86,7 @@ pub(crate) fn touch(bed: &Testbed, ports: Range<u16>) {
     sender.join().unwrap();
 }
 
-/// Number of datagrams sent at a time. It is less than any ring holds.
+/// Number of datagrams sent at a time. Every ring of a port can hold them.
 const PACE: u16 = 32;
 
 /// Dropping this value ends the sender, even after a panic.

@@ -1,10 +1,11 @@
-//! Live test: ACK control upstream of a trunk holds the senders at the trunk's rate.
+//! Live test: senders upstream of a trunk are under ACK control, which holds their ACKs and so
+//! limits them to the trunk's rate. A trunk carries the user packets between two gateways.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tidegate_e2e::measure::float;
-use tidegate_e2e::trial::{side_by_side, turns};
+use tidegate_e2e::trial::{side_by_side, undisturbed_runs};
 use tidegate_e2e::{Fetch, Lab, Testbed, pause, witnessed_beside_others};
 
 use crate::LIMIT;
@@ -13,19 +14,19 @@ use crate::sites::{Site, are_up, drops, gateway, host, key, lost, trunks};
 /// Number of concurrent uploads.
 const UPLOADS: usize = 4;
 
-/// With held ACKs, the trunk carries as much as without them. Most of the time nearly no data waits
-/// for the trunk, and no sender retransmits. Now and then more data waits for some tenths of a
+/// With held ACKs, the trunk carries as much as without them, and no sender retransmits. Most of
+/// the time, nearly no data waits for the trunk. Now and then, more data waits for some tenths of a
 /// second, for an unknown reason. So the median is tested instead of the mean.
 ///
-/// Catches: ACK control that measures the queue of the link, although the data waits for the trunk.
+/// Catches: ACK control that measures the queue of the link although the data waits for the trunk.
 #[test]
-fn senders_whose_acks_are_held_before_a_trunk_lose_nothing_and_hardly_wait() {
+fn with_held_acks_senders_upstream_of_a_trunk_lose_nothing_and_its_queue_is_short() {
     witnessed_beside_others(|bed| {
         let key = key(bed);
-        let turn =
+        let run =
             || side_by_side(["none", "postack"], |ack_control| uploads(bed, &key, ack_control));
         let hangs = |them: &Vec<Findings>| them.iter().map(|it| it.hangs).sum();
-        let [them] = turns(turn, hangs);
+        let [them] = undisturbed_runs(run, hangs);
         let [none, postack] = &them[..] else { unreachable!("one for each ack_control") };
         println!("{none:?}, {postack:?}");
         assert!(postack.waiting < 0.2 * none.waiting, "{none:?}, {postack:?}");
@@ -38,7 +39,7 @@ fn senders_whose_acks_are_held_before_a_trunk_lose_nothing_and_hardly_wait() {
 /// The results of uploads.
 #[derive(Debug)]
 struct Findings {
-    /// Bytes that waited for the trunk: the median, and the mean.
+    /// Bytes that waited for the trunk: their median and their mean.
     waiting: f64,
     mean: f64,
     /// Duration of the slowest upload.
@@ -52,7 +53,7 @@ struct Findings {
 
 fn uploads(bed: &Testbed, key: &str, ack_control: &str) -> Findings {
     let lab = Lab::up(bed, &topology(key, ack_control));
-    // The session of the gateways must exist, or the first uploads would wait for it.
+    // Without a session of the gateways, the first uploads would wait for it.
     are_up(&lab, 1);
     let _server = lab.serve("c", "cubic");
     let again = || lab.counters("a")["RetransSegs"];
@@ -80,8 +81,8 @@ fn uploads(bed: &Testbed, key: &str, ack_control: &str) -> Findings {
     }
 }
 
-/// Two sites. The first site's policy has a profile as fast as its port, so the trunk alone limits
-/// the rate.
+/// Two sites. The profile of the first site's policy is as fast as its port, so only the trunk
+/// limits the rate.
 fn topology(key: &str, ack_control: &str) -> String {
     let north = Site { name: "north", ends: [1, 2], next_hop: 1, fields: "" };
     let south = Site { name: "south", ends: [2, 1], next_hop: 0, fields: "" };

@@ -1,4 +1,5 @@
-//! Live test: `tidegate apply` adds, changes and removes trunks during a transfer.
+//! Live test: `tidegate apply` adds, changes and removes trunks during a transfer. A trunk carries
+//! the user packets between two gateways.
 
 use tidegate_e2e::{Lab, now, witnessed_beside_others};
 
@@ -10,12 +11,13 @@ const BETWEEN: u64 = 1_500_000;
 
 const HEAD: &str = "[gateway]\nlan = \"lan\"\nwan = \"wan\"\n";
 
-/// Changes the trunks of both gateways step by step, while the transfer goes through `north`.
+/// Changes the trunks of both gateways step by step, while a transfer runs through the trunk
+/// `north`.
 ///
-/// Catches: a port that does not learn of a changed trunk; a session that ends because a ceiling
+/// Catches: a port that does not notice a changed trunk; a session that ends because a ceiling
 /// changes; packets that stay in a removed trunk.
 #[test]
-fn transfers_go_on_whole_while_trunks_come_change_and_go() {
+fn transfers_stay_intact_while_trunks_are_added_changed_and_removed() {
     witnessed_beside_others(|bed| {
         let key = &key(bed);
         let plain = both(key, &[("first", "")], Some("first"));
@@ -27,8 +29,8 @@ fn transfers_go_on_whole_while_trunks_come_change_and_go() {
             "[[route]]\nrate = \"10 Mbit/s\"\ndelay = \"10 ms\"\n".to_owned(),
         ];
         let lab = Lab::up(bed, &topology.concat());
-        // All packets fit into datagrams. A "packet too big" error would have a source address that
-        // a host of this lab also has.
+        // With this MTU, all packets fit into datagrams. Otherwise the gateway would send "packet
+        // too big" errors, with a source address that a host of this lab also has.
         ["a", "c"].iter().for_each(|it| lab.shell(it, "ip link set eth0 mtu 1400"));
         let _server = lab.serve("a", "cubic");
         let fetch = lab.fetch("c", "10.73.0.1", &["--bytes", "12 MB"]);
@@ -62,8 +64,8 @@ fn transfers_go_on_whole_while_trunks_come_change_and_go() {
     });
 }
 
-/// The policy files of north and south. They have these trunks with their fields, and send all
-/// traffic through one of them.
+/// The policy files of north and south. Both files have these trunks, each with its fields. All
+/// traffic goes through the trunk `through`.
 fn both(key: &str, trunks: &[(&str, &str)], through: Option<&str>) -> [String; 2] {
     [([1, 2], 1), ([2, 1], 0)].map(|(ends, next_hop)| {
         let trunk =

@@ -1,4 +1,5 @@
-//! Live test: two gateways whose settings of a trunk differ, until the settings are equal.
+//! Live test: two gateways have different settings of a trunk, and later equal settings. A trunk
+//! carries the user packets between two gateways.
 
 use serde_json::Value;
 use tidegate_e2e::{Lab, until, witnessed_beside_others};
@@ -8,18 +9,18 @@ use crate::sites::{Site, gateway, host, key, trunks};
 
 const HEAD: &str = "[gateway]\nlan = \"lan\"\nwan = \"wan\"\n";
 
-/// Settings that one gateway gets first and the other later, each with the reason for which the
-/// gateways meanwhile refuse each other.
+/// Settings that one gateway gets earlier than the other. Until then, the gateways refuse each
+/// other for the stated reason.
 const FIELDS: [(&str, &str); 3] = [
     ("weight = 3\n", "weight"),
     ("probing = \"vegas\"\n", "probing"),
     ("encapsulation = \"udp\"\n", "encapsulation"),
 ];
 
-/// Catches: ends that agree on a session despite a difference; an end that does not report the
-/// difference; a difference reported after the settings are equal.
+/// Catches: gateways that begin a session although their settings differ; a gateway that does not
+/// report the difference; a difference that is still reported when the settings are equal.
 #[test]
-fn gateways_that_differ_say_so_and_carry_nothing_until_they_are_told_the_same() {
+fn gateways_with_different_settings_report_it_and_carry_nothing_until_they_agree() {
     witnessed_beside_others(|bed| {
         let key = key(bed);
         let text = |site: usize, fields: &str| {
@@ -47,7 +48,7 @@ fn gateways_that_differ_say_so_and_carry_nothing_until_they_are_told_the_same() 
             let alarms = lab.status("south")["alarms"].to_string();
             assert!(alarms.contains(&format!("another `{reason}`")), "{alarms}");
             let fetch = lab.fetch("c", "10.73.0.1", &["--bytes", "200 kB"]);
-            // Each end sends a hello every second, and refuses the other's.
+            // Each gateway sends a hello every second, and refuses the hello of the other gateway.
             let refused = |it: &Value| it["refused"][reason].as_u64();
             let before = both_are(&lab, "mismatch").map(|it| refused(&it));
             until("two more hellos", LIMIT, || {
@@ -66,7 +67,7 @@ fn gateways_that_differ_say_so_and_carry_nothing_until_they_are_told_the_same() 
     });
 }
 
-/// What both gateways report about the other end, once it is in this state.
+/// The reports of both gateways about each other, once both reports are in this state.
 fn both_are(lab: &Lab, state: &str) -> [Value; 2] {
     ["north", "south"].map(|gateway| {
         until(state, LIMIT, || {

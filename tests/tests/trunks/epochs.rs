@@ -1,5 +1,6 @@
-//! Live test of a trunk with epochs. Such a trunk measures its path by user packets, which divide
-//! the traffic into epochs, instead of by management packets.
+//! Live test of a trunk with epochs. A trunk carries the user packets between two gateways. Most
+//! trunks measure their path by management packets. A trunk with epochs divides its user packets
+//! into successive epochs, and measures the path by these.
 
 use std::time::Duration;
 
@@ -12,24 +13,24 @@ use crate::sites::{gateway, key, sent, trunks};
 /// Rate of the path in bytes per second.
 const RATE: f64 = 2_500_000.0;
 
-/// Round-trip time of the empty path, in milliseconds.
+/// Round-trip time of the path without queues, in milliseconds.
 const ROUND_TRIP: f64 = 20.0;
 
 /// Share of payload in user packets over IPv6 with timestamps: 1,428 of 1,500 bytes.
 const PAYLOAD: f64 = 0.95;
 
-/// The beginnings of the addresses of hosts, and of gateways.
+/// The first parts of addresses: of hosts, and of gateways.
 type Family = [&'static str; 2];
 
 const FAMILIES: [Family; 2] = [["10.73.0.", "10.73.9."], ["fd73::", "fd73::9:"]];
 
-/// The queue of 100 ms builds up at the gateway, not on the path. This holds for either IP version.
-/// After a receiver was restarted, the trunk works again.
+/// The queue of 100 ms builds up at the gateway instead of on the path, over IPv4 and over IPv6.
+/// After the receiving gateway was restarted, the trunk works again.
 ///
-/// Catches: a gateway that does not set the codepoint of user packets; boundaries of epochs found
-/// by the identification field, which only IPv4 has.
+/// Catches: a gateway that does not set the codepoint of user packets; epochs that are found by the
+/// identification field, which only IPv4 has.
 #[test]
-fn with_epochs_the_queue_waits_at_the_gateway_and_a_receiver_may_begin_anew() {
+fn with_epochs_the_queue_builds_up_at_the_gateway_and_a_receiver_may_restart() {
     witnessed_beside_others(|bed| {
         let key = key(bed);
         side_by_side(FAMILIES, |family| waits_here(bed, &key, family));
@@ -55,7 +56,7 @@ fn waits_here(bed: &Testbed, key: &str, family: Family) {
     let trunk = &trunks(&lab, "north")[0];
     assert!(trunk["waiting"]["bytes"].as_u64() > Some(100_000), "{trunk}");
     lab.cut("south");
-    until("the other end to be held for gone", LIMIT, || {
+    until("the peer to be considered dead", LIMIT, || {
         (trunks(&lab, "north")[0]["silent"] == 1).then_some(())
     });
     let quiet = sent(&lab, "north");
@@ -96,7 +97,8 @@ fn topology(key: &str, [hosts, ends]: Family) -> String {
     .concat()
 }
 
-/// The median round-trip time of answered pings from the first site to the second, in milliseconds.
+/// The median round-trip time of pings from the first site to the second, in milliseconds. Pings
+/// without an answer do not count.
 fn ping(lab: &Lab, to: &str) -> f64 {
     let words = ["ping", "-n", "-i", "0.1", "-W", "2", "-c", "30", to];
     let said = Process::start(lab.on("a").args(words)).finish(LIMIT).output;

@@ -1,4 +1,5 @@
-//! Live test: a peer that has the key but lies, by acknowledging data that it did not receive.
+//! Live test: a misbehaving peer has the trunk's key, and acknowledges data that it did not
+//! receive. A trunk carries the user packets between two gateways.
 
 use std::time::Duration;
 
@@ -8,21 +9,21 @@ use tidegate_e2e::{Lab, Process, Testbed, now, pause, until, witnessed_beside_ot
 use crate::LIMIT;
 use crate::sites::{KEY, Site, gateway, host, key, mix, sent};
 
-/// Limit for the users' rate, twice the rate of the path, in bytes per second. `WISHED` is the rate
-/// that the users offer.
+/// Limit for the rate of the users in bytes per second, twice the rate of the path. The users offer
+/// the rate `WISHED`.
 const MOST: f64 = 500_000.0;
 const WISHED: &str = "2000000";
 
-/// A policy that limits the rate to [`MOST`]. The file sets no rate of the link.
+/// A policy that limits the rate to [`MOST`]. The file does not state a rate of the link.
 const PROFILE: &str = "action = \"shape\"\nprofile = { mean = \"4 Mbit/s\" }\n";
 
 /// The same limit, as a ceiling of the trunk.
 const CEILING: &str = "ceiling = \"4 Mbit/s\"\n";
 
-/// Catches: a profile that is ignored for packets through a trunk; a ceiling that is not passed on
-/// to a live trunk.
+/// Catches: a profile that is ignored for packets through a trunk; a ceiling that has no effect on
+/// a running trunk.
 #[test]
-fn a_peer_that_lies_gains_no_more_than_the_ceiling_or_the_profile_of_the_policy() {
+fn a_misbehaving_peer_is_limited_by_the_ceiling_or_the_profile() {
     witnessed_beside_others(|bed| {
         let key = key(bed);
         let gains = |(fields, policy)| gained(bed, &key, fields, policy);
@@ -31,15 +32,15 @@ fn a_peer_that_lies_gains_no_more_than_the_ceiling_or_the_profile_of_the_policy(
         println!("{rates:?} bytes a second");
         let [free, shaped, held] = rates[..] else { unreachable!("three trunks") };
         assert!(free > 1.5 * MOST, "{free}: its lies are of no use");
-        // For a profile, 14 more bytes of each frame are counted than for a trunk. With a ceiling,
-        // 74 of 1,574 bytes are management packets.
+        // A profile counts 14 more bytes of each frame than a trunk. A ceiling also includes
+        // management packets: 74 of 1,574 bytes.
         for held in [shaped, held] {
             assert!((0.9 * MOST..1.02 * MOST).contains(&held), "{held} of {MOST}");
         }
     });
 }
 
-/// The rate that a trunk to a lying peer reaches, in bytes per second.
+/// The rate that a trunk to the misbehaving peer reaches, in bytes per second.
 fn gained(bed: &Testbed, key: &str, fields: &str, policy: &str) -> f64 {
     let site = Site { name: "north", ends: [1, 2], next_hop: 1, fields };
     let policy = format!("[[policy]]\nname = \"all\"\ntrunk = \"north\"\n{policy}");

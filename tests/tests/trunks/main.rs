@@ -1,7 +1,7 @@
-//! Live tests of trunks between gateways.
+//! Live tests of trunks. A trunk carries the user packets between two gateways.
 //!
-//! They cover shares of a path, short transfers beside long ones, failures of gateways and changes
-//! of the path, nested trunks, lying peers, and large numbers of trunks.
+//! The tests cover shares of a path, short transfers beside long transfers, failures of gateways,
+//! changes of the path, nested trunks, misbehaving peers, and large numbers of trunks.
 
 mod ack_control;
 mod changes;
@@ -24,14 +24,14 @@ use tidegate_e2e::{Host, Server, Testbed, on_each_backend, pause, until};
 use self::sites::key;
 
 on_each_backend! { witnessed_beside_others:
-    the_next_hop_is_found_and_the_address_answers
-    past_a_peer_that_never_was_there_packets_go_directly_if_so_told
+    the_gateway_resolves_the_next_hop_and_answers_arp_requests
+    packets_bypass_the_trunk_to_a_missing_peer_only_with_fallback_direct
 }
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The policy file of a gateway whose trunk, with this `fallback`, leads through the WAN host to an
-/// address that no host has.
+/// The policy file of a gateway with a trunk. The trunk leads through the WAN host to an address
+/// that no host has. It has the setting `fallback`.
 fn lonely(bed: &Testbed, v6: bool, fallback: &str) -> String {
     let (local, peer, next_hop) = if v6 {
         ("fd83::77", "fd83:1::1", bed.wan.v6)
@@ -57,7 +57,7 @@ trunk = "t"
     )
 }
 
-fn the_next_hop_is_found_and_the_address_answers(bed: &Testbed, backend: &str) {
+fn the_gateway_resolves_the_next_hop_and_answers_arp_requests(bed: &Testbed, backend: &str) {
     for v6 in [false, true] {
         let gateway = bed.gateway(backend, &lonely(bed, v6, "hold"));
         let of = |host: &Host| host.mac.map(|byte| format!("{byte:02x}")).join(":");
@@ -67,8 +67,8 @@ fn the_next_hop_is_found_and_the_address_answers(bed: &Testbed, backend: &str) {
         });
         assert_eq!(said["next_hop"], of(&bed.wan), "{said}");
         assert_eq!((said["state"].as_str(), said["sessions"].as_u64()), (Some("unknown"), Some(0)));
-        // A ping to the address causes an ARP request, which the gateway answers. It answers
-        // nothing else.
+        // A ping to the address causes an ARP request. The gateway answers the request, but not the
+        // ping.
         let address = if v6 { "fd83::77" } else { "10.83.0.77" };
         let ask = format!("ping -c 1 -W 1 {address} > /dev/null; ip neighbour show {address}");
         let shell = bed.wan.command("sh").args(["-c", &ask]).output().expect("a shell");
@@ -78,7 +78,10 @@ fn the_next_hop_is_found_and_the_address_answers(bed: &Testbed, backend: &str) {
     }
 }
 
-fn past_a_peer_that_never_was_there_packets_go_directly_if_so_told(bed: &Testbed, backend: &str) {
+fn packets_bypass_the_trunk_to_a_missing_peer_only_with_fallback_direct(
+    bed: &Testbed,
+    backend: &str,
+) {
     let server = Server::start(&bed.wan, 7000, "cubic");
     let upload = || server.fetch(bed.wan.v4, &bed.lan, &["--bytes", "2 MB", "--upload"]);
     {
@@ -91,7 +94,7 @@ fn past_a_peer_that_never_was_there_packets_go_directly_if_so_told(bed: &Testbed
     }
     let gateway = bed.gateway(backend, &lonely(bed, false, "hold"));
     let held = upload();
-    until("the other end to be held for gone", LIMIT, || {
+    until("the peer to be considered dead", LIMIT, || {
         let trunk = &gateway.ask("trunks")["trunks"][0];
         (trunk["silent"] == trunk["connections"]).then_some(())
     });

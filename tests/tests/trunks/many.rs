@@ -1,4 +1,5 @@
-//! Live test of a gateway with a hundred trunks.
+//! Live test of a gateway with a hundred trunks. A trunk carries the user packets between two
+//! gateways.
 
 use std::fmt::Write;
 
@@ -9,13 +10,14 @@ use crate::sites::{gateway, key, trunks};
 
 const TRUNKS: u8 = 100;
 
-/// Trunks that get traffic, by the last byte of the addresses that they lead to.
+/// The trunks that get traffic. Each carries the packets to the address with this last byte.
 const USED: [u8; 3] = [1, 50, 100];
 
 /// Payload bytes sent through each of these trunks.
 const BYTES: u64 = 500_000;
 
-/// Trunk `number` from site `local` (1 or 2) to the other site. Each trunk has eight ports.
+/// Returns trunk `number` from site `local` (1 or 2) to the other site. Each trunk uses eight
+/// ports.
 fn trunk(number: u8, local: u8, key: &str) -> String {
     let (peer, port) = (3 - local, 4_754 + 8 * u16::from(number));
     let next_hop = peer - 1;
@@ -25,7 +27,8 @@ fn trunk(number: u8, local: u8, key: &str) -> String {
     )
 }
 
-/// Two sites, with a trunk to each of the hundred addresses of the second site.
+/// Two sites, with a hundred trunks between them. Each trunk carries the packets to one of a
+/// hundred addresses of the second site.
 fn topology(key: &str) -> String {
     let (mut north, mut south, mut addresses) = (String::new(), String::new(), String::new());
     for number in 1..=TRUNKS {
@@ -48,7 +51,7 @@ fn topology(key: &str) -> String {
 }
 
 #[test]
-fn a_hundred_trunks_of_a_gateway_come_up_and_carry_what_is_theirs() {
+fn a_hundred_trunks_of_a_gateway_come_up_and_carry_their_own_traffic() {
     witnessed_beside_others(hundred);
 }
 

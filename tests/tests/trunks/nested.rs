@@ -1,4 +1,5 @@
-//! Live test of nested trunks: the packets of inner trunks pass through an outer trunk.
+//! Live test of nested trunks: an outer trunk carries the packets of inner trunks. A trunk carries
+//! the user packets between two gateways.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ const INNER: [(&str, u8, &str, f64); 3] =
     [("l2-1", 11, "l1-1", 0.25), ("l2-2", 12, "l1-1", 0.25), ("l2-3", 13, "l1-2", 0.5)];
 
 /// Outer trunks (level 1): name of the gateway, last byte of its address, and number of the source
-/// to which its frames are sent.
+/// host that is the next hop towards it.
 const OUTER: [(&str, u8, u8); 2] = [("l1-1", 1, 0), ("l1-2", 2, 2)];
 
 /// Last bytes of the addresses at which the trunks of each level end. The first sink has these
@@ -21,21 +22,21 @@ const OUTER: [(&str, u8, u8); 2] = [("l1-1", 1, 0), ("l1-2", 2, 2)];
 const ENDS: [u8; 2] = [9, 19];
 const SINK: u8 = 3;
 
-/// A queue that slows inner trunks down before the outer trunk's queue drops user packets.
-const TELLS: &str = "queue = { kind = \"trunk-fifo\", limit = \"150 kB\", threshold = 64 }";
+/// A queue that slows the inner trunks down before the outer trunk's queue drops user packets.
+const EARLY: &str = "queue = { kind = \"trunk-fifo\", limit = \"150 kB\", threshold = 64 }";
 
 /// A short form of the paper's second experiment (`trunking`, section 7.2: nested trunks). Two
-/// inner trunks share the rate of their outer trunk. The other outer trunk has one inner trunk and
-/// the same rate.
+/// inner trunks share the rate of one outer trunk. The other outer trunk has the same rate, and
+/// only one inner trunk.
 ///
-/// In the simulator, shares over 27 s deviate by 7 % (level 2) and 4 % (level 1). The bounds here
-/// are at least three times as wide. The experiment `trunking/live_nested` checks whether the means
-/// are within 10 %.
+/// In the simulator, the shares over 27 s deviate from the paper's by 7 % (level 2) and 4 % (level
+/// 1). The bounds here are at least three times as wide. The experiment `trunking/live_nested`
+/// checks whether the means are within 10 %.
 ///
 /// Catches: packets of inner trunks that bypass the outer trunk. Each inner trunk would then get a
-/// third.
+/// third of the path.
 #[test]
-fn trunks_within_a_trunk_share_what_it_gets() {
+fn inner_trunks_share_the_rate_of_their_outer_trunk() {
     witnessed_beside_others(|bed| {
         let parts = parts(bed);
         println!("{parts:.3?} of what arrives");
@@ -79,11 +80,11 @@ fn topology(key: &str) -> String {
         let also = OUTER.iter().filter(|it| it.2 == number).map(|it| it.1);
         hosts += &host("source", number, name, also.chain([local]));
         let site = Site { name, ends: [local, ENDS[1]], next_hop: SINK, fields: "" };
-        gateways += &behind(site.gateway(key), outer);
+        gateways += &through(site.gateway(key), outer);
         ends[1] += &back(name, local, ENDS[1], number).trunk(key);
     }
     for (name, local, source) in OUTER {
-        let site = Site { name, ends: [local, ENDS[0]], next_hop: SINK, fields: TELLS };
+        let site = Site { name, ends: [local, ENDS[0]], next_hop: SINK, fields: EARLY };
         gateways += &site.gateway(key);
         ends[0] += &back(name, local, ENDS[0], source).trunk(key);
     }
@@ -92,7 +93,7 @@ fn topology(key: &str) -> String {
         hosts += &host("sink", number + SINK, "l2-end", also.iter().copied());
     }
     gateways += &gateway("l1-end", &ends[0]);
-    gateways += &behind(gateway("l2-end", &ends[1]), "l1-end");
+    gateways += &through(gateway("l2-end", &ends[1]), "l1-end");
     format!(
         "{hosts}{gateways}[[route]]\nto = [\"sink0\", \"sink1\", \"sink2\"]\nrate = \"9.6 Mbit/s\"\ndelay = \"10 ms\"\n\
          queue = {{ {ROUTER} }}\n\
@@ -100,7 +101,8 @@ fn topology(key: &str) -> String {
     )
 }
 
-/// Host `number`, whose name begins with `kind`. It also has the addresses `also` of gateways.
+/// Host `number`, whose name begins with `kind`. In addition, it has the addresses `also` of
+/// gateways.
 fn host(kind: &str, number: u8, gateway: &str, also: impl Iterator<Item = u8>) -> String {
     let also: String = also.map(|it| format!(", \"10.73.9.{it}\"")).collect();
     format!(
@@ -110,12 +112,13 @@ fn host(kind: &str, number: u8, gateway: &str, also: impl Iterator<Item = u8>) -
     )
 }
 
-/// Puts a gateway of the lab behind the gateway `outer`.
-fn behind(gateway: String, outer: &str) -> String {
+/// Puts the gateway `outer` between `gateway` and the network, so `outer` carries the packets of
+/// `gateway`.
+fn through(gateway: String, outer: &str) -> String {
     gateway + &format!("gateway = \"{outer}\"\n")
 }
 
-/// The opposite end of a trunk.
+/// The end of a trunk at the other site.
 fn back(name: &str, peer: u8, local: u8, source: u8) -> Site<'_> {
     Site { name, ends: [local, peer], next_hop: source, fields: "" }
 }

@@ -1,5 +1,6 @@
-//! Live test: two trunks share the rate of a path. Each gets its guarantee, and a part of the
-//! remainder in proportion to its VMSS (the user bytes that one management packet stands for).
+//! Live test: two trunks share the rate of a path. Each trunk gets its guarantee and a part of the
+//! remainder. The parts are proportional to the trunks' VMSS, the number of user bytes that a trunk
+//! may send for each management packet. A trunk carries the user packets between two gateways.
 
 use std::time::Duration;
 
@@ -20,12 +21,13 @@ const CASES: [Case; 2] = [
 ];
 
 /// A short form of the paper's first experiment (`trunking`, section 7.1: shares of a path). Two
-/// sites send as fast as they can to a third. Each gets its guarantee, the first site gets more of
-/// the remainder, and the path is full. The experiment `trunking/live` checks the rates.
+/// sites send as fast as they can to a third. Each site gets its guarantee, the first site gets a
+/// larger part of the remainder, and the path is full. The experiment `trunking/live` checks the
+/// exact rates.
 ///
-/// Catches: shares of the remainder that do not depend on VMSS.
+/// Catches: parts of the remainder that do not depend on VMSS.
 #[test]
-fn two_sites_share_a_path_as_their_guarantees_and_vmss_say() {
+fn two_sites_share_a_path_according_to_their_guarantees_and_vmss() {
     witnessed_beside_others(|bed| {
         let key = key(bed);
         let found = side_by_side(CASES, |(sites, _)| shares(bed, &key, sites));

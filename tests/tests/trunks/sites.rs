@@ -1,4 +1,5 @@
-//! Topology files for labs with trunks, and questions to their gateways.
+//! Topology files for labs with trunks, and functions that query their gateways. A trunk carries
+//! the user packets between two gateways.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -8,7 +9,7 @@ use tidegate_e2e::{Lab, Process, Testbed, until};
 
 use crate::LIMIT;
 
-/// Writes a trunk key into a file that only root can read. Returns the path.
+/// Writes a trunk key into a file that only root can read. Returns the path of the file.
 pub(crate) fn key(bed: &Testbed) -> String {
     let path = bed.file("trunk.key", &format!("{KEY}\n"));
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))
@@ -23,7 +24,7 @@ pub(crate) struct Site<'a> {
     pub(crate) name: &'a str,
     /// The last byte of this end's address, and of the peer's address.
     pub(crate) ends: [u8; 2],
-    /// The number, in the topology file, of the host that has the peer's address.
+    /// The number of the host, in the topology file, that has the peer's address.
     pub(crate) next_hop: u8,
     /// Further fields of the trunk.
     pub(crate) fields: &'a str,
@@ -60,7 +61,8 @@ pub(crate) fn gateway(name: &str, more: &str) -> String {
     )
 }
 
-/// A host that also has its gateway's address, so the emulated network has a route to that address.
+/// A host that also has the address of its gateway. The emulated network thus has a route to that
+/// address.
 pub(crate) fn host(name: &str, number: u8, gateway: &str, also: Option<u8>) -> String {
     let also = also.map(|end| format!(", \"10.73.9.{end}\"")).unwrap_or_default();
     format!(
@@ -68,13 +70,14 @@ pub(crate) fn host(name: &str, number: u8, gateway: &str, also: Option<u8>) -> S
     )
 }
 
-/// A router's queue that drops management packets early. It has more room than equation 2 of the
+/// The queue of a router that drops management packets early. It is larger than equation 2 of the
 /// paper `trunking` requires.
 pub(crate) const ROUTER: &str = "kind = \"trunk-fifo\", limit = \"512 kB\", threshold = 64";
 
-/// A topology in which two sites share a path of 9.6 Mbit/s to a third. Traffic goes from `a`
-/// (gateway north) and `c` (gateway south) to `g` and `h` (gateway main). The trunks have these
-/// `fields`. Without trunks (`None`), only the path's `queue` divides the rate.
+/// A topology in which two sites share a path of 9.6 Mbit/s to a third site. Traffic goes from host
+/// `a` (gateway north) and host `c` (gateway south) to the hosts `g` and `h` (gateway main).
+/// `fields` are the settings of the two trunks. If it is `None`, there are no trunks, and only the
+/// path's `queue` divides the rate.
 pub(crate) fn meeting(key: &str, fields: Option<[&str; 2]>, queue: &str) -> String {
     let site =
         |name, local, fields| Site { name, ends: [local, 3], next_hop: 2, fields }.gateway(key);
@@ -123,14 +126,14 @@ pub(crate) fn are_up(lab: &Lab, many: usize) {
     }
 }
 
-/// The drops, by reason, that the network or a gateway reports.
+/// The drops, by reason, in a report of the network or of a gateway.
 pub(crate) fn drops<T: DeserializeOwned>(said: &Value) -> T {
     let drops = serde_json::from_value(said["drops"].clone());
     drops.unwrap_or_else(|error| panic!("no drops ({error}): {said}"))
 }
 
-/// Number of user packets that the network dropped. It also drops management packets early, which
-/// are not counted here.
+/// Number of user packets that the network dropped. The management packets that it drops early do
+/// not count.
 pub(crate) fn lost(lab: &Lab) -> u64 {
     let drops: Vec<(String, u64)> = drops(&lab.network());
     drops.iter().filter(|it| it.0 != "aqm").map(|it| it.1).sum()

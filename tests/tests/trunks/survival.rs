@@ -1,5 +1,5 @@
-//! Live tests: transfers survive the failure of a gateway, a change of the path, and an outage of
-//! the path.
+//! Live tests: transfers through a trunk survive the failure of a gateway, a change of the path,
+//! and an outage of the path. A trunk carries the user packets between two gateways.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,19 +14,19 @@ use crate::sites::{Site, drops, host, key, lost, mix, sent, trunks};
 /// Rate of the path in bytes per second, before the change.
 const RATE: f64 = 1_250_000.0;
 
-/// Share of user packets in the rate of a path: 1,500 of 1,574 bytes. The rest are management
-/// packets.
+/// Share of user packets in the rate of a path: 1,500 of 1,574 bytes. The other bytes are
+/// management packets.
 const USERS: f64 = 0.95;
 
 /// Bytes that have arrived at `c` when the change begins.
 const BEGUN: u64 = 2_000_000;
 
-/// Time after which the other end is considered dead: three retransmission timeouts of a second,
+/// Time limit for a gateway to consider its peer dead: three retransmission timeouts of a second,
 /// and one second until the test asks.
 const GIVEN_UP: Duration = Duration::from_secs(4);
 
-/// A path of 10 Mbit/s between two sites whose trunks have these `fields`, and a running transfer
-/// over it.
+/// Builds a path of 10 Mbit/s between two sites whose trunks have these `fields`, and starts a
+/// transfer over it.
 fn under_way(bed: &Testbed, key: &str, fields: &str, bytes: &str) -> (Lab, Process, Fetch) {
     let site = |name, ends, next_hop| Site { name, ends, next_hop, fields }.gateway(key);
     let topology = [
@@ -47,7 +47,7 @@ fn under_way(bed: &Testbed, key: &str, fields: &str, bytes: &str) -> (Lab, Proce
 }
 
 #[test]
-fn transfers_outlive_their_gateways_ten_seconds_without_a_path_and_a_path_that_is_another() {
+fn transfers_survive_a_killed_gateway_and_a_changed_path() {
     witnessed_beside_others(|bed| {
         let key = key(bed);
         side_by_side([outlives_gateways, outlives_changes], |outlives| outlives(bed, &key));
@@ -55,34 +55,33 @@ fn transfers_outlive_their_gateways_ten_seconds_without_a_path_and_a_path_that_i
 }
 
 #[test]
-fn past_a_gateway_that_was_killed_packets_go_directly_and_ten_seconds_without_a_path_are_survived()
-{
+fn transfers_survive_a_killed_peer_and_an_outage_of_the_path() {
     witnessed_beside_others(|bed| {
         let key = key(bed);
         side_by_side([outlives_the_peer, outlives_an_outage], |outlives| outlives(bed, &key));
     });
 }
 
-/// For ten seconds, no frame passes the killed gateway.
+/// The killed gateway lets no frame pass for ten seconds.
 ///
 /// Catches: a gateway that needs a third retransmission timeout to consider its peer dead; a
-/// recovery that waits for a timeout instead of the first hello.
+/// recovery that waits for a retransmission timeout instead of the first hello.
 fn outlives_gateways(bed: &Testbed, key: &str) {
     let (lab, _server, fetch) = under_way(bed, key, "", "12 MB");
     lab.cut("south");
-    let gone = now();
-    let given_up = until("the other end to be held for gone", LIMIT, || {
+    let killed = now();
+    let given_up = until("the peer to be considered dead", LIMIT, || {
         let trunk = &trunks(&lab, "north")[0];
-        (trunk["silent"] == trunk["connections"]).then(|| gone.elapsed())
+        (trunk["silent"] == trunk["connections"]).then(|| killed.elapsed())
     });
     assert!(given_up < GIVEN_UP, "{given_up:?}");
     let before = sent(&lab, "north");
-    pause(Duration::from_secs(10).saturating_sub(gone.elapsed()));
+    pause(Duration::from_secs(10).saturating_sub(killed.elapsed()));
     let there = &trunks(&lab, "north")[0];
     assert_eq!(there["other_end"]["state"], "silent", "{there}");
-    // A connection without data in flight may send two probes before it gives up too.
+    // Each management connection without data in flight may send two probes before it gives up.
     assert!(sent(&lab, "north") - before <= 4.0 * 2.0 * 1_500.0, "{there}");
-    let silence = gone.elapsed();
+    let silence = killed.elapsed();
     let _south = lab.start_again("south");
     answers_soon(&lab, silence);
     fetch.moves_on(BEGUN, LIMIT);
@@ -97,8 +96,9 @@ fn outlives_gateways(bed: &Testbed, key: &str) {
     }
 }
 
-/// Asserts that the gateway answers soon after its first hello. Without hellos, the connection
-/// would wait for its next timeout, at least half as long as the `silence` before.
+/// Asserts that the restarted gateway answers soon after its first hello. Without hellos, the
+/// connection would wait for its next timeout. This would take at least half of `silence`, the time
+/// without an answer.
 fn answers_soon(lab: &Lab, silence: Duration) {
     let is = |what: &str, reached: &dyn Fn(&Value) -> bool| {
         until(what, LIMIT, || reached(&trunks(lab, "north")[0]).then(now))
@@ -110,8 +110,8 @@ fn answers_soon(lab: &Lab, silence: Duration) {
     assert!(took < silence / 4, "{took:?} after {silence:?}");
 }
 
-/// The path loses half its rate, and then gets twice the delay. After 100 round trips, the trunk
-/// uses the whole rate again, and the path has dropped no user packet.
+/// The path loses half of its rate. Later its delay doubles. 100 round trips after each change, the
+/// trunk uses the whole rate again, and the path has dropped no user packet.
 fn outlives_changes(bed: &Testbed, key: &str) {
     let (lab, _server, fetch) = under_way(bed, key, "", "18 MB");
     lab.change(1, &["--rate", "5 Mbit/s"]);
@@ -135,8 +135,8 @@ fn is_full(lab: &Lab, rate: f64) {
     assert!((0.9..1.1).contains(&part), "{part} of what the path carries");
 }
 
-/// A killed gateway lets frames bypass it. The other gateway sends without the trunk, and transfers
-/// in both directions complete.
+/// The killed gateway lets frames bypass it. The other gateway then sends without the trunk, and
+/// transfers in both directions complete.
 fn outlives_the_peer(bed: &Testbed, key: &str) {
     let (lab, _server, down) = under_way(bed, key, "fallback = \"direct\"", "8 MB");
     let up = lab.fetch("c", "10.73.0.1", &["--bytes", "6 MB", "--upload"]);
@@ -144,15 +144,17 @@ fn outlives_the_peer(bed: &Testbed, key: &str) {
     let past = || trunks(&lab, "north")[0]["past_bytes"].as_u64();
     assert_eq!(past(), Some(0));
     lab.crash("south");
-    let gone = now();
-    let taken =
-        until("packets to go past the trunk", LIMIT, || (past() > Some(0)).then(|| gone.elapsed()));
+    let killed = now();
+    let taken = until("packets to go past the trunk", LIMIT, || {
+        (past() > Some(0)).then(|| killed.elapsed())
+    });
     assert!(taken < GIVEN_UP, "{taken:?}");
     for fetch in [down, up] {
         let outcome = fetch.finish(LIMIT);
         println!("past the trunk after {taken:?}: {outcome:?}");
         assert!(outcome.complete && outcome.intact, "{outcome:?}");
-        // A sender whose timeout expired meanwhile may wait for its next timeout, which is as long.
+        // If a sender's timeout expired meanwhile, the sender waits for its next timeout. This
+        // takes about as long as the time before.
         assert!(outcome.longest_pause < 2 * GIVEN_UP, "{outcome:?}");
     }
     let trunk = &trunks(&lab, "north")[0];
@@ -163,9 +165,9 @@ fn outlives_the_peer(bed: &Testbed, key: &str) {
 /// The guarantee of a trunk, in bytes per second, for a path with an outage.
 const GUARANTEE: f64 = 200_000.0;
 
-/// Both gateways live, but for ten seconds the path carries nothing in either direction. The
-/// gateway sends at the guaranteed rate, counts packets for which its queue has no room, and keeps
-/// the others.
+/// Both gateways work, but the path carries nothing in either direction for ten seconds. The
+/// gateway sends at the guaranteed rate. It counts the packets for which its queue has no room, and
+/// keeps the others.
 fn outlives_an_outage(bed: &Testbed, key: &str) {
     let (lab, _server, fetch) = under_way(bed, key, "guarantee = \"1.6 Mbit/s\"", "8 MB");
     let change = |rate| (1..=2).for_each(|route| lab.change(route, &["--rate", rate]));
@@ -181,7 +183,7 @@ fn outlives_an_outage(bed: &Testbed, key: &str) {
     let _flood = mix(&lab, "a", &["flood", "10.73.0.2:9", "500000", "10"]);
     change("0 bit/s");
     let (cut, dropped) = (now(), full());
-    until("the other end to be held for gone", LIMIT, || {
+    until("the peer to be considered dead", LIMIT, || {
         let trunk = &trunks(&lab, "north")[0];
         (trunk["silent"] == trunk["connections"]).then_some(())
     });

@@ -1,5 +1,5 @@
-//! Live test: short transfers of one site, while senders of the other site saturate the common
-//! path.
+//! Live test: one site makes short transfers, while senders of another site saturate the common
+//! path. Each site may have a trunk. A trunk carries the user packets between two gateways.
 
 use std::time::Duration;
 
@@ -11,35 +11,36 @@ use tidegate_e2e::{Lab, Testbed, pause, until, witnessed_beside_others};
 use crate::LIMIT;
 use crate::sites::{ROUTER, are_up, key, lost, meeting, mix};
 
-/// Bytes of a short transfer, and number of clients that repeat it.
+/// Bytes of a short transfer, and number of clients that repeat such transfers.
 const PAGE: &str = "8192";
 const CLIENTS: &str = "20";
 
-/// Duration of the short transfers in seconds. `SETTLED` are the seconds before, in which the other
-/// site saturates the path.
+/// Duration of the short transfers in seconds. `SETTLED` are the seconds before them, in which only
+/// the other site sends.
 const SECONDS: u64 = 8;
 const SETTLED: u64 = 3;
 
-/// Load of the other site: TCP connections, and senders of datagrams that together exceed the rate
-/// of the path by a quarter. Each sender of datagrams sends ten milliseconds' worth at once and
-/// then pauses, so there are several.
+/// Load of the other site: TCP connections, and senders of datagrams. The datagrams alone exceed
+/// the rate of the path by a quarter. Each sender sends the datagrams of ten milliseconds at once
+/// and then pauses, so there are several senders.
 const SESSIONS: usize = 4;
 const BLASTS: usize = 8;
 const BLAST: &str = "187500";
 
-/// The router's queue in the run without trunks. It has the room of equation 2 of the paper. With
-/// more room, transfers would take even longer.
+/// The queue of the router in the run without trunks. Its size follows equation 2 of the paper. In
+/// a larger queue, transfers would take even longer.
 const DROPS: &str = "kind = \"drop-tail\", limit = \"115 kB\"";
 
 /// A short form of the paper's third experiment (`trunking`, section 7.3: short transfers). With
-/// trunks, one site gets its share whatever the other sends. Three to seven times as many transfers
-/// complete, in 0.2 to 0.4 of the time on average. The longest one takes 0.1 of the time. The
-/// experiment `trunking/live_web` checks this on the paper's path.
+/// trunks, one site gets its share however much the other site sends. Three to seven times as many
+/// transfers complete as without trunks. On average, they take 0.2 to 0.4 of the time, and the
+/// longest takes 0.1 of the time. The experiment `trunking/live_web` checks this on the paper's
+/// path.
 ///
-/// Catches: a policy that does not send its packets through the trunk; a router with a drop-tail
-/// queue used together with trunks.
+/// Catches: a policy that does not send its packets through the trunk; trunks used with a router
+/// whose queue is drop-tail.
 #[test]
-fn short_transfers_come_sooner_and_more_often_where_each_site_has_a_trunk() {
+fn with_trunks_short_transfers_are_faster_and_more_frequent() {
     witnessed_beside_others(|bed| {
         let key = key(bed);
         let cases = [(None, DROPS), (Some([""; 2]), ROUTER)];
@@ -59,7 +60,8 @@ fn short_transfers_come_sooner_and_more_often_where_each_site_has_a_trunk() {
 struct Findings {
     /// Number of completed transfers.
     ended: f64,
-    /// Mean and longest duration in seconds. Incomplete transfers count with their time until now.
+    /// Mean and longest duration in seconds. A transfer that is not complete counts with its
+    /// duration so far.
     mean: f64,
     longest: f64,
     /// User packets that the network dropped since the start.
@@ -82,8 +84,8 @@ fn browsed(bed: &Testbed, key: &str, trunks: Option<[&str; 2]>, queue: &str) -> 
     let words = ["browse", "10.73.0.1:8000", PAGE, CLIENTS, &SECONDS.to_string()];
     let browsed = mix(&lab, "g", &words).finish(LIMIT);
     assert!(browsed.status.success(), "{browsed:?}");
-    let told = |line| serde_json::from_str::<Value>(line).expect("a line on a transfer");
-    let all: Vec<Value> = browsed.output.lines().map(told).collect();
+    let parsed = |line| serde_json::from_str::<Value>(line).expect("a line on a transfer");
+    let all: Vec<Value> = browsed.output.lines().map(parsed).collect();
     let ended = || all.iter().filter(|it| !it["intact"].is_null());
     assert!(ended().all(|it| it["intact"] == true), "{:?}", ended().collect::<Vec<_>>());
     let took: Vec<f64> = all.iter().map(|it| it["seconds"].as_f64().expect("a time")).collect();

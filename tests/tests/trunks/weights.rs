@@ -1,7 +1,8 @@
 //! Live test: the weight of a trunk follows the load of its users.
 //!
-//! A trunk carries the user packets between two gateways. A trunk of weight 3 takes the share of three TCP
-//! connections on the path. Its management connections, TCP connections of the gateways, find this share.
+//! A trunk carries the user packets between two gateways. A trunk of weight 3 takes the share of
+//! three TCP connections on the path. The trunk's management connections, which are TCP connections
+//! between the two gateways, find this share.
 
 use tidegate_e2e::trial::side_by_side;
 use tidegate_e2e::{Lab, Testbed, until, witnessed};
@@ -17,14 +18,14 @@ const WEIGHT: &str = "weight = { kind = \"measured\", every = \"100 ms\", sample
 const INITIAL: f64 = 2.0;
 const MOST: f64 = 8.0;
 
-/// Transfers fill the trunk, then end. Their TCP connections pass both gateways unchanged.
+/// Transfers fill the trunk and then end. Their TCP connections pass both gateways unchanged.
 ///
 /// Catches: an adjuster of the weight that is never called; load that counts twice or not at all; a
-/// weight that stays after the load has ended; with `probing = "management"`, a number of
+/// weight that does not fall after the load has ended; with `probing = "management"`, a number of
 /// management connections that does not follow the weight; with `probing = "vegas"`, more than one
 /// connection.
 #[test]
-fn a_weight_rises_while_users_fill_the_trunk_and_falls_when_they_have_gone() {
+fn a_weight_rises_while_users_fill_the_trunk_and_falls_afterwards() {
     witnessed(|bed| {
         let key = key(bed);
         side_by_side(["management", "vegas"], |probing| follows(bed, &key, probing));
@@ -62,7 +63,7 @@ fn follows(bed: &Testbed, key: &str, probing: &str) {
         (of_weight["kind"].as_str(), full["active"].as_u64()),
         (Some("measured"), Some(active))
     );
-    // The other direction carries only ACKs.
+    // The opposite direction carries only ACKs.
     assert!(weight("south").0 <= INITIAL);
     assert!(transfers.iter().all(|it| it.bytes() > 0));
     assert_eq!(lost(&lab), 0, "user packets were lost: {}", lab.network());

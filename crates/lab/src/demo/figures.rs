@@ -12,11 +12,11 @@ use crate::traffic::{Echo, Seen, percentile};
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Demo {
     pub(super) phases: Vec<Figures>,
-    /// The effect of held ACKs on downloads whose bottleneck lies upstream of the gateway.
+    /// The effect of held ACKs on downloads whose bottleneck is upstream of the gateway.
     pub(super) inbound: Option<Inbound>,
 }
 
-/// The main figures for these downloads.
+/// The main figures of the downloads whose bottleneck is upstream of the gateway.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Inbound {
     /// Rate of the downloads, divided by the rate of the profile.
@@ -44,25 +44,25 @@ impl Demo {
     }
 }
 
-/// The figures of a phase. Bytes are counted on the wire, on arrival at the client.
+/// The figures of a phase. Bytes are counted on the wire when they arrive at the client.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Figures {
     pub(super) name: &'static str,
     pub(super) parameters: String,
-    /// Length of the counted time in seconds. The beginning of the phase is not counted.
+    /// Length of the measured time in seconds. It leaves out the beginning of the phase.
     pub(super) seconds: f64,
-    /// Jain's index of the rates of the downloads: 1 if all are equal. It is rounded to four
-    /// digits, because further digits vary from run to run by single packets.
+    /// Jain's fairness index of the rates of the downloads: 1 if all rates are equal. It is rounded
+    /// to four digits, because single packets change the other digits from run to run.
     pub(super) jain: f64,
     /// Total rate of all traffic, in bits per second.
     pub(super) rate_bps: f64,
-    /// The rate that the policy intends.
+    /// The total rate that the policy intends for the downloads.
     pub(super) profile_bps: u64,
     pub(super) flows: Vec<FlowFigures>,
     pub(super) ping_ms: PingFigures,
     /// Packets dropped by the gateway since the beginning of the phase.
     pub(super) drops: u64,
-    /// Packets dropped at the bottleneck, if that is not the gateway.
+    /// Packets dropped at the bottleneck, if the bottleneck is not the gateway.
     pub(super) drops_elsewhere: u64,
 }
 
@@ -78,7 +78,7 @@ pub(super) struct FlowFigures {
 pub(super) struct PingFigures {
     pub(super) p50: Option<f64>,
     pub(super) p99: Option<f64>,
-    /// The median, minus the round-trip time of the empty path.
+    /// The median, minus the round-trip time of the path without queues.
     pub(super) added: Option<f64>,
 }
 
@@ -93,7 +93,7 @@ pub(super) fn rates(from: &Seen, to: &Seen, servers: &[std::net::IpAddr]) -> (Ve
     (flows, bps(from.bytes, to.bytes))
 }
 
-/// Jain's fairness index: `(sum x)^2 / (n * sum x^2)`. 1 if there are no rates.
+/// Jain's fairness index: `(sum x)^2 / (n * sum x^2)`. Returns 1 if there are no rates.
 ///
 /// Source: the paper `aggregates`, section 4.
 pub(super) fn jain(rates: &[f64]) -> f64 {
@@ -179,7 +179,7 @@ impl fmt::Display for Inbound {
 }
 
 impl Figures {
-    /// The rate of the fastest download, divided by that of the slowest.
+    /// The rate of the fastest download, divided by the rate of the slowest.
     fn spread(&self) -> f64 {
         let rates = self.flows.iter().map(|flow| flow.rate_bps);
         let (low, high) = rates.fold((f64::MAX, 0.0f64), |(l, h), it| (l.min(it), h.max(it)));
@@ -192,14 +192,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_index_is_one_for_equal_rates_and_one_in_n_for_one_that_has_all() {
+    fn jains_index_is_one_for_equal_rates_and_one_in_n_for_a_single_rate() {
         assert!((jain(&[2.0; 4]) - 1.0).abs() < 1e-12);
         assert!((jain(&[8.0, 0.0, 0.0, 0.0]) - 0.25).abs() < 1e-12);
         assert!((jain(&[0.0; 4]) - 1.0).abs() < 1e-12);
     }
 
     #[test]
-    fn rates_are_of_the_time_between_two_looks() {
+    fn rates_are_measured_between_two_samples() {
         let server = std::net::IpAddr::from([10, 0, 0, 1]);
         let look = |at_ms, bytes| Seen { at_ms, bytes: bytes + 100, tcp: [(server, bytes)].into() };
         let (flows, all) = rates(&look(1_000, 500), &look(3_000, 2_500), &[server]);

@@ -1,4 +1,4 @@
-//! The phases of the demonstration. Each has another kind of gateway, or none.
+//! The phases of the demonstration. Each phase has another kind of gateway, or no gateway.
 
 use std::time::Duration;
 
@@ -15,17 +15,17 @@ pub(super) struct Phase {
     pub(super) edge: Option<Edge>,
 }
 
-/// Where a gateway is, and what it does.
+/// The position of a gateway, and its configuration.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Edge {
-    /// The gateway is the bottleneck. It shares the rate by the allocation with this name.
+    /// The gateway is the bottleneck. It shares the rate by the allocation policy with this name.
     Bottleneck(&'static str),
     /// The gateway is downstream of the bottleneck. A policy with these fields keeps the
     /// bottleneck's queue empty.
-    Behind(&'static str),
-    /// The gateway is downstream of the bottleneck. It sends all traffic through this queue at a
+    DownstreamPolicy(&'static str),
+    /// The gateway is downstream of the bottleneck. It sends all traffic through this queue, at a
     /// lower rate than the bottleneck's.
-    Line(&'static str),
+    DownstreamQueue(&'static str),
 }
 
 pub(super) const PHASES: [Phase; 8] = [
@@ -48,17 +48,17 @@ pub(super) const PHASES: [Phase; 8] = [
     Phase {
         name: "inbound-fifo",
         title: "the bottleneck is upstream of the gateway: a shaper with one FIFO",
-        edge: Some(Edge::Line(r#"{ kind = "drop-tail", limit = "256 KiB" }"#)),
+        edge: Some(Edge::DownstreamQueue(r#"{ kind = "drop-tail", limit = "256 KiB" }"#)),
     },
     Phase {
         name: "inbound-fq-codel",
         title: "the bottleneck is upstream of the gateway: a shaper with FQ-CoDel",
-        edge: Some(Edge::Line(r#""fq-codel""#)),
+        edge: Some(Edge::DownstreamQueue(r#""fq-codel""#)),
     },
     Phase {
         name: "inbound-policed",
         title: "the bottleneck is upstream of the gateway: packets out of profile are dropped",
-        edge: Some(Edge::Behind(
+        edge: Some(Edge::DownstreamPolicy(
             r#"
 match = { direction = "down", protocol = "tcp" }
 action = "police-drop"
@@ -68,7 +68,7 @@ action = "police-drop"
     Phase {
         name: "inbound-postack",
         title: "the bottleneck is upstream of the gateway: ACKs are held",
-        edge: Some(Edge::Behind(
+        edge: Some(Edge::DownstreamPolicy(
             r#"
 match = { direction = "down" }
 action = "shape"
@@ -82,11 +82,11 @@ ack_control = "postack"
 /// The rate of the bottleneck, which the downloads share.
 pub(super) const RATE: Rate = Rate::from_mbps(8);
 
-/// The rate of a profile downstream of the bottleneck. It is a little lower than the bottleneck's
-/// rate, so that the bottleneck's queue drains.
+/// The rate of a profile at a gateway downstream of the bottleneck. It is a little lower than the
+/// bottleneck's rate, so the bottleneck's queue drains.
 pub(super) const INBOUND: Rate = Rate::from_kbps(7_600);
 
-/// The round-trip time of each download over an empty path.
+/// The round-trip time of each download, without time in queues.
 pub(super) const RTTS: [Duration; 4] = [
     Duration::from_millis(50),
     Duration::from_millis(300),
@@ -94,8 +94,8 @@ pub(super) const RTTS: [Duration; 4] = [
     Duration::from_millis(600),
 ];
 
-/// One-way delay from the servers to the client. The return path has the rest of each round-trip
-/// time.
+/// One-way delay from the servers to the client. The opposite direction has the remainder of each
+/// round-trip time.
 const DOWN_MS: u128 = 20;
 
 /// The buffer of the unmanaged bottleneck, as in a home router.
@@ -104,18 +104,18 @@ pub(super) const FIFO: &str = "256 KiB";
 /// Depth of the token bucket in the gateway's profile.
 ///
 /// Differs: the paper `aggregates`, section 4.1, requires `rtt_av * r_m` (mean round-trip time
-/// times mean rate), here 312 kB. With such a bucket, a flow loses no tokens while it waits for
-/// ACKs. Here, data waits in the queue instead (see [`QUEUE`]), so a deep bucket would only blur
-/// the displayed rate.
+/// times mean rate), here 312 kB. The paper's bucket must be so deep that a flow loses no tokens
+/// while it waits for ACKs. Here, data waits in the queue meanwhile (see [`QUEUE`]), so a deep
+/// bucket would only blur the displayed rate.
 pub(super) const BURST: &str = "32 KiB";
 
-/// Limits of the gateway's queue, in total and for one flow. The flow with a round-trip time of 600
-/// ms needs a window of 150 kB for its share. The limit is larger, so the flow can still send after
+/// Limits of the gateway's queue: in total, and for one flow. The flow with a round-trip time of
+/// 600 ms needs a window of 150 kB for its share. Its limit is larger, so it can still send after
 /// it has halved its window.
 ///
-/// With 48 KiB per flow, flows run out of data. Jain's index then depends on when the 600-ms flow
-/// loses its first packets. It is 0.96 to 0.98 with `fcfs`, and 0.89 to 1.00 with
-/// `logical-partitions`.
+/// With only 48 KiB per flow, flows have no data to send at times. Jain's index then depends on
+/// when the 600-ms flow loses its first packets: 0.96 to 0.98 with the allocation `fcfs`, and 0.89
+/// to 1.00 with `logical-partitions`.
 pub(super) const QUEUE: (&str, &str) = ("2 MiB", "256 KiB");
 
 impl Phase {
@@ -123,8 +123,8 @@ impl Phase {
     fn policy(edge: Edge) -> String {
         let (limit, flow_limit) = QUEUE;
         let (rate, rest) = match edge {
-            Edge::Line(queue) => return line(queue),
-            Edge::Behind(rest) => (INBOUND, rest.to_owned()),
+            Edge::DownstreamQueue(queue) => return queue_policy(queue),
+            Edge::DownstreamPolicy(fields) => (INBOUND, fields.to_owned()),
             Edge::Bottleneck(allocation) => (
                 RATE,
                 format!(
@@ -161,14 +161,14 @@ profile = {{ mean = "{rate}", burst = "{BURST}" }}
                     "mean {RATE}, burst {BURST}, per-flow queues of {flow_limit}, {limit} in all"
                 )
             }
-            Some(Edge::Behind(_)) => {
+            Some(Edge::DownstreamPolicy(_)) => {
                 format!(
-                    "mean {INBOUND}, burst {BURST}, behind {RATE} with one buffer of {FIFO}, drop-tail"
+                    "mean {INBOUND}, burst {BURST}, downstream of {RATE} with one buffer of {FIFO}, drop-tail"
                 )
             }
-            Some(Edge::Line(queue)) => {
+            Some(Edge::DownstreamQueue(queue)) => {
                 format!(
-                    "{INBOUND}, queue {queue}, behind {RATE} with one buffer of {FIFO}, drop-tail"
+                    "{INBOUND}, queue {queue}, downstream of {RATE} with one buffer of {FIFO}, drop-tail"
                 )
             }
         }
@@ -177,7 +177,7 @@ profile = {{ mean = "{rate}", burst = "{BURST}" }}
     /// The intended total rate of the downloads.
     pub(super) const fn profile(&self) -> Rate {
         match self.edge {
-            Some(Edge::Behind(_) | Edge::Line(_)) => INBOUND,
+            Some(Edge::DownstreamPolicy(_) | Edge::DownstreamQueue(_)) => INBOUND,
             None | Some(Edge::Bottleneck(_)) => RATE,
         }
     }
@@ -206,7 +206,7 @@ profile = {{ mean = "{rate}", burst = "{BURST}" }}
 }
 
 /// The policy file of a gateway that sends downloads at [`INBOUND`] through `queue`.
-fn line(queue: &str) -> String {
+fn queue_policy(queue: &str) -> String {
     format!(
         r#"
 [gateway]
@@ -232,7 +232,7 @@ mod tests {
     use crate::topology;
 
     #[test]
-    fn every_phase_is_a_topology_without_complaints_and_has_the_round_trip_times_it_claims() {
+    fn every_phase_has_a_valid_topology_with_the_stated_round_trip_times() {
         for phase in PHASES {
             let (topology, found) = topology::parse(phase.name, &phase.topology());
             assert_eq!(found.iter().count(), 0, "{}", found.render(false));

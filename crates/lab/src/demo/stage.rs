@@ -1,4 +1,5 @@
-//! Plays one phase with real sockets: builds the lab, runs the traffic, and collects the figures.
+//! Runs one phase of the demonstration with real sockets: builds the lab (a test network),
+//! generates the traffic, and collects the figures.
 
 use std::io::{BufRead, BufReader};
 use std::net::IpAddr;
@@ -17,7 +18,7 @@ use super::phase::{CLIENT, GATEWAY, Phase, RTTS, server};
 use super::view::View;
 use crate::clock::Clock;
 use crate::code::Code;
-use crate::lab::{Lab, Place};
+use crate::lab::{Lab, LabRecords};
 use crate::output::Failure;
 use crate::topology::{self, Topology};
 use crate::traffic::{Echo, Seen};
@@ -34,7 +35,7 @@ impl Drop for Actor {
 }
 
 /// A message of a traffic process.
-enum Said {
+enum Message {
     Seen(Seen),
     Echo(Echo),
 }
@@ -45,12 +46,12 @@ const LOOK: &str = "250 ms";
 /// Interval of the pings from another host.
 const PING: &str = "50 ms";
 
-/// Time limit for the first echo. The path is still empty then.
+/// Time limit for the first echo. Nothing delays this echo, because no download runs yet.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Plays `phase` for `length`. Returns `None` if it was stopped.
+/// Runs `phase` for `length`. Returns `None` if it was stopped.
 pub(super) fn play(
-    place: &Place,
+    records: &LabRecords,
     phase: Phase,
     length: Duration,
     view: &mut View,
@@ -63,7 +64,7 @@ pub(super) fn play(
     };
     view.begin(&phase);
     let name = format!("demo-{}", std::process::id());
-    let lab = Lab::up(place, &name, &topology, &text, Path::new("/"), true)?;
+    let lab = Lab::up(records, &name, &topology, &text, Path::new("/"), true)?;
     let figures = perform(&lab, &topology, phase, length, view, stop);
     let down = lab.down();
     let figures = figures?;
@@ -85,23 +86,24 @@ fn perform(
     for number in 0..RTTS.len() {
         actors.push(serve(lab, &server(number))?);
     }
-    let (sender, said) = channel();
-    // The traffic runs longer than it is observed.
+    let (sender, messages) = channel();
+    // The traffic runs longer than it is measured.
     let time = format!("{} ms", (length + PATIENCE).as_millis());
     let mut watch = actor(lab, CLIENT)?;
     watch.args(["watch", "eth0", "--interval", LOOK]);
-    actors.push(listen(watch, sender.clone(), Said::Seen)?);
+    actors.push(listen(watch, sender.clone(), Message::Seen)?);
     let mut ping = actor(lab, CLIENT)?;
     ping.args(["ping", &format!("{}:7000", servers[0]), "--every", PING, "--time", &time]);
-    actors.push(listen(ping, sender, Said::Echo)?);
-    // The ping starts first in every run, in case the order of the flows matters.
-    await_echo(&said)?;
+    actors.push(listen(ping, sender, Message::Echo)?);
+    // The ping starts before the downloads in every run, in case the order of the flows has an
+    // effect.
+    await_echo(&messages)?;
     for server in &servers {
         let mut fetch = actor(lab, CLIENT)?;
         fetch.args(["fetch", &format!("{server}:7000"), "--time", &time]);
         actors.push(Actor(fetch.stdout(Stdio::null()).spawn()?));
     }
-    let Some((seen, echoes)) = observe(&said, length, &servers, view, stop)? else {
+    let Some((seen, echoes)) = observe(&messages, length, &servers, view, stop)? else {
         return Ok(None);
     };
     let drops = drops(lab, phase)?;
@@ -111,7 +113,7 @@ fn perform(
 /// A command that generates traffic on `host`.
 fn actor(lab: &Lab, host: &str) -> anyhow::Result<Command> {
     let mut command = lab.command(host, std::env::current_exe()?)?;
-    // A key press that stops the demonstration must not reach these processes.
+    // A key that the user presses to stop the demonstration must not reach these processes.
     command.arg("traffic").stdin(Stdio::null()).process_group(0);
     Ok(command)
 }
@@ -135,8 +137,8 @@ fn serve(lab: &Lab, host: &str) -> anyhow::Result<Actor> {
 /// Starts `command`, and forwards its messages to `to`.
 fn listen<T: DeserializeOwned + Send + 'static>(
     mut command: Command,
-    to: Sender<Said>,
-    wrap: fn(T) -> Said,
+    to: Sender<Message>,
+    wrap: fn(T) -> Message,
 ) -> anyhow::Result<Actor> {
     let mut child = command.stdout(Stdio::piped()).spawn()?;
     let stdout = child.stdout.take();
@@ -144,23 +146,27 @@ fn listen<T: DeserializeOwned + Send + 'static>(
     Ok(Actor(child))
 }
 
-fn pass_on<T: DeserializeOwned>(from: Option<ChildStdout>, to: &Sender<Said>, wrap: fn(T) -> Said) {
+fn pass_on<T: DeserializeOwned>(
+    from: Option<ChildStdout>,
+    to: &Sender<Message>,
+    wrap: fn(T) -> Message,
+) {
     for line in from.into_iter().flat_map(|stdout| BufReader::new(stdout).lines()) {
         let Ok(line) = line else { return };
-        // The last line is a summary, which has another form and is skipped.
-        let Ok(said) = serde_json::from_str(&line) else { continue };
-        if to.send(wrap(said)).is_err() {
+        // The last line is a summary in another form, so it is skipped.
+        let Ok(message) = serde_json::from_str(&line) else { continue };
+        if to.send(wrap(message)).is_err() {
             return;
         }
     }
 }
 
 /// Waits for the first echo of the ping.
-fn await_echo(said: &Receiver<Said>) -> anyhow::Result<()> {
+fn await_echo(messages: &Receiver<Message>) -> anyhow::Result<()> {
     loop {
-        match said.recv_timeout(PATIENCE) {
-            Ok(Said::Echo(_)) => return Ok(()),
-            Ok(Said::Seen(_)) => {}
+        match messages.recv_timeout(PATIENCE) {
+            Ok(Message::Echo(_)) => return Ok(()),
+            Ok(Message::Seen(_)) => {}
             Err(_) => {
                 let message = "nothing comes through to the client";
                 return Err(Failure::new(Code::LabFailed, message).into());
@@ -171,7 +177,7 @@ fn await_echo(said: &Receiver<Said>) -> anyhow::Result<()> {
 
 /// Collects messages for `length`. Returns `None` if the demonstration was stopped.
 fn observe(
-    said: &Receiver<Said>,
+    messages: &Receiver<Message>,
     length: Duration,
     servers: &[IpAddr],
     view: &mut View,
@@ -182,9 +188,9 @@ fn observe(
         if stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        match said.recv_timeout(Duration::from_millis(100)) {
-            Ok(Said::Seen(now)) => {
-                // Rates are taken over the last second. During a quarter of it, too few large
+        match messages.recv_timeout(Duration::from_millis(100)) {
+            Ok(Message::Seen(now)) => {
+                // Rates are taken over the last second. In a quarter of a second, too few large
                 // frames arrive.
                 let ago = now.at_ms.saturating_sub(1_000);
                 if let Some(before) = seen.iter().find(|it| it.at_ms >= ago) {
@@ -194,7 +200,7 @@ fn observe(
                 }
                 seen.push(now);
             }
-            Ok(Said::Echo(echo)) => echoes.push(echo),
+            Ok(Message::Echo(echo)) => echoes.push(echo),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
                 let message = "the traffic of the demonstration ended early";
@@ -205,7 +211,8 @@ fn observe(
     Ok(Some((seen, echoes)))
 }
 
-/// Number of packets dropped so far: by the gateway, and at another bottleneck.
+/// Number of packets dropped so far: by the gateway, and at the bottleneck if it is not the
+/// gateway.
 fn drops(lab: &Lab, phase: Phase) -> anyhow::Result<[u64; 2]> {
     let elsewhere = lab.network()?.routes.iter().map(|route| route.drops).sum();
     if phase.edge.is_none() {

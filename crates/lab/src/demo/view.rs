@@ -1,4 +1,4 @@
-//! Shows the rates on the terminal while the demonstration runs.
+//! Shows the rates of the downloads on the terminal while the demonstration runs.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _, stderr};
@@ -7,21 +7,21 @@ use std::time::Duration;
 use super::figures::{Figures, jain};
 use super::phase::{Phase, RATE, RTTS};
 
-/// Shows bars on a terminal, redrawn in place, or plain lines otherwise. Both go to stderr, because
-/// stdout is for the final figures.
+/// Shows the rates as bars on a terminal, redrawn in place. Without a terminal, prints plain lines.
+/// All output goes to stderr, because stdout is for the final figures.
 pub(super) struct View {
     live: bool,
     colour: bool,
-    /// Number of lines on the terminal that the next drawing replaces.
+    /// Number of lines on the terminal that the next drawing overwrites.
     drawn: usize,
-    /// Time of the last line, used without a terminal.
+    /// Time of the last plain line.
     line: Duration,
 }
 
-/// Interval between two lines without a terminal.
+/// Interval between two plain lines.
 const LINES: Duration = Duration::from_secs(5);
 
-/// Width of the bar for the whole rate, in characters.
+/// Width, in characters, of a bar for the whole rate of the bottleneck.
 const WIDTH: usize = 48;
 
 impl View {
@@ -111,7 +111,7 @@ impl View {
     }
 }
 
-/// A bar whose length is `bps` relative to the whole rate.
+/// A bar for the rate `bps`. Its length is proportional to the share of the whole rate.
 fn bar(bps: f64) -> String {
     let whole = f64::from(u32::try_from(RATE.bps()).unwrap_or(u32::MAX));
     let parts = (1..=WIDTH).scan(0.0, |reached, _| {
@@ -124,7 +124,7 @@ fn bar(bps: f64) -> String {
 const WIDTH_F64: f64 = 48.0;
 
 fn say(text: &str) {
-    // The result is ignored: even if nobody reads this, the demonstration collects its figures.
+    // The result is ignored: the demonstration collects its figures even if nobody reads this text.
     let _ = stderr().write_all(text.as_bytes());
 }
 
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bar_is_as_long_as_its_part_of_the_rate() {
+    fn the_length_of_a_bar_is_proportional_to_the_rate() {
         assert_eq!(bar(0.0).chars().count(), 0);
         assert_eq!(bar(4_000_001.0).chars().count(), WIDTH / 2);
         assert_eq!(bar(20e6).chars().count(), WIDTH);

@@ -1,4 +1,4 @@
-//! Builds namespaces, cables and addresses of a lab, by commands for `ip`.
+//! Builds the namespaces, cables and addresses of a lab, with the program `ip`.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -106,23 +106,24 @@ fn cable(commands: &mut String, a: (&str, &str), b: (&str, &str)) -> std::fmt::R
     writeln!(commands, "link add name {a} netns {a_in} type veth peer name {b} netns {b_in}")
 }
 
-/// Connects the LAN port of a gateway to the only port in `behind`, or by a bridge to all of them.
+/// Connects the LAN port of a gateway to the ports `hosts`: directly to a single port, or by a
+/// bridge to several.
 fn lan(
     all: &mut String,
     here: &str,
     policy: &Policy,
-    behind: &[(String, &str)],
+    hosts: &[(String, &str)],
 ) -> Result<String, std::fmt::Error> {
     let Policy { lan, wan, .. } = policy;
     let mut commands = format!("link set dev {lan} up\nlink set dev {wan} up\n");
-    if let [(there, port)] = behind {
+    if let [(there, port)] = hosts {
         cable(all, (here, lan), (there, port))?;
         return Ok(commands);
     }
-    let ends = (0..=behind.len()).map(|number| format!("tg-{number}"));
+    let ends = (0..=hosts.len()).map(|number| format!("tg-{number}"));
     let ends: Vec<_> = ends.collect();
     cable(all, (here, lan), (here, &ends[0]))?;
-    for ((there, port), end) in behind.iter().zip(&ends[1..]) {
+    for ((there, port), end) in hosts.iter().zip(&ends[1..]) {
         cable(all, (here, end), (there, port))?;
     }
     writeln!(commands, "link add name {BRIDGE} type bridge forward_delay 0 mcast_snooping 0")?;
@@ -133,12 +134,12 @@ fn lan(
     Ok(commands)
 }
 
-/// The MAC address of host `number`: locally administered, and the same in every lab.
+/// The MAC address of host `number`. It is locally administered, and the same in every lab.
 fn mac(number: usize) -> String {
     format!("02:74:67:00:00:{number:02x}")
 }
 
-/// Sets the addresses of host `number`, and neighbour entries for all other hosts. No host then
+/// Sets the addresses of host `number`, and its neighbour entries for all other hosts. So no host
 /// needs ARP.
 fn addresses(topology: &Topology, number: usize) -> Result<String, std::fmt::Error> {
     let mut commands =
@@ -176,7 +177,7 @@ fn prepare(namespace: &str, is_host: bool, offloads: Offloads) -> anyhow::Result
     run(&mut command, "")
 }
 
-/// Removes `namespaces`. The kernel then also removes the cables that end there.
+/// Removes `namespaces`. The kernel then also removes the cables with an end in them.
 pub(super) fn remove(namespaces: &[String]) -> anyhow::Result<()> {
     let there = std::fs::read_dir("/run/netns").map(|entries| {
         let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -199,13 +200,14 @@ fn ip(args: &[&str], commands: &str) -> anyhow::Result<()> {
 }
 
 fn run(command: &mut Command, input: &str) -> anyhow::Result<()> {
-    // The process gets a group of its own, so a key press that stops this program does not
+    // The process gets its own process group. A key press that stops this program thus does not
     // interrupt it.
     command.process_group(0);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| process::missing(command, &error))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // The result is ignored: a process that stops reading reports the reason on stderr.
+        // The result is ignored: a process that stops reading its input reports the reason on
+        // stderr.
         let _ = stdin.write_all(input.as_bytes());
     }
     let output = child.wait_with_output()?;
@@ -224,13 +226,13 @@ mod tests {
     /// Catches: a name without a keyword before it. `ip link add l` means `ip link add link`, so an interface could
     /// not be named `l`.
     #[test]
-    fn names_of_interfaces_stand_behind_a_keyword() {
+    fn every_interface_name_follows_a_keyword() {
         let mut commands = String::new();
         cable(&mut commands, ("ns1", "l"), ("ns2", "w")).unwrap();
         assert_eq!(commands, "link add name l netns ns1 type veth peer name w netns ns2\n");
         let policy = Policy { file: PathBuf::new(), lan: "l".to_owned(), wan: "w".to_owned() };
-        let behind = ["a", "b"].map(|host| (host.to_owned(), "p"));
-        let of_ports = lan(&mut commands, "ns1", &policy, &behind).unwrap();
+        let hosts = ["a", "b"].map(|host| (host.to_owned(), "p"));
+        let of_ports = lan(&mut commands, "ns1", &policy, &hosts).unwrap();
         commands += &of_ports;
         let words = commands.lines().map(|line| line.split(' ').collect::<Vec<_>>());
         for words in words.filter(|words| words[0] == "link") {

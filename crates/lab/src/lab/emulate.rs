@@ -78,12 +78,12 @@ impl From<EmulatorReport> for Emulated {
 }
 
 /// Emulates the network of the topology in `file` between the interfaces `ports`, until the process
-/// ends. Sends the network's state to each client that connects to `socket`. If the client has sent
-/// a [`RouteChange`], changes the route first.
+/// ends. Each client that connects to `socket` may send a [`RouteChange`], which is applied. Then
+/// the client gets the network's state.
 ///
 /// # Errors
 ///
-/// If the file is wrong or a port cannot be opened.
+/// If the file is invalid or a port cannot be opened.
 pub fn emulate(file: &Path, socket: &Path, ports: &[String]) -> anyhow::Result<()> {
     let (topology, found) =
         topology::parse(&file.display().to_string(), &fs::read_to_string(file)?);
@@ -98,7 +98,7 @@ pub fn emulate(file: &Path, socket: &Path, ports: &[String]) -> anyhow::Result<(
     let ports = ports.iter().map(open).collect::<anyhow::Result<Vec<_>>>()?;
     let (remote, inbox) = inbox()?;
     let listener = UnixListener::bind(socket)?;
-    thread::spawn(move || tell(&listener, &remote));
+    thread::spawn(move || answer(&listener, &remote));
     let granted = keep_time(Wish::default());
     progress(format_args!("{} ports, {} routes, {granted}", ports.len(), config.routes.len()));
     let driver = Driver::new(Emulator::new(&config), ports, (), inbox, Options::default());
@@ -106,17 +106,18 @@ pub fn emulate(file: &Path, socket: &Path, ports: &[String]) -> anyhow::Result<(
     Ok(())
 }
 
-fn tell(listener: &UnixListener, remote: &Remote<Emulator, ()>) {
-    while let Ok((mut who, _)) = listener.accept() {
-        // A client that sends no valid request gets the state.
-        let wish = heard(&mut who).ok().and_then(|text| serde_json::from_slice(&text).ok());
+fn answer(listener: &UnixListener, remote: &Remote<Emulator, ()>) {
+    while let Ok((mut client, _)) = listener.accept() {
+        // A client that sends no valid change only gets the state.
+        let wanted =
+            read_request(&mut client).ok().and_then(|text| serde_json::from_slice(&text).ok());
         let said = remote.ask(move |live| {
-            let done = wish.is_none_or(|wish| change(live.machine, live.now, wish));
+            let done = wanted.is_none_or(|wanted| change(live.machine, live.now, wanted));
             done.then(|| live.machine.report())
         });
         let Ok(report) = said else { return };
         // The result is ignored: a client that has disconnected needs no answer.
-        let _ = serde_json::to_vec(&report.map(Emulated::from)).map(|text| who.write_all(&text));
+        let _ = serde_json::to_vec(&report.map(Emulated::from)).map(|text| client.write_all(&text));
     }
 }
 
@@ -127,20 +128,20 @@ fn change(emulator: &mut Emulator, now: Time, wish: RouteChange) -> bool {
 }
 
 /// Reads all that `connection` sends.
-fn heard(connection: &mut UnixStream) -> io::Result<Vec<u8>> {
+fn read_request(connection: &mut UnixStream) -> io::Result<Vec<u8>> {
     connection.set_read_timeout(Some(Duration::from_secs(2)))?;
     let mut text = Vec::new();
     connection.read_to_end(&mut text)?;
     Ok(text)
 }
 
-/// Requests the state from the emulator at `socket`. Makes `change` first, if given. Returns `None`
-/// if the change is impossible.
+/// Requests the state from the emulator at `socket`. If `change` is given, the emulator applies it
+/// first. Returns `None` if the change is impossible.
 pub(super) fn ask(socket: &Path, change: Option<&RouteChange>) -> anyhow::Result<Option<Emulated>> {
     let mut connection = UnixStream::connect(socket)?;
     if let Some(change) = change {
         connection.write_all(&serde_json::to_vec(change)?)?;
     }
     connection.shutdown(Shutdown::Write)?;
-    Ok(serde_json::from_slice(&heard(&mut connection)?)?)
+    Ok(serde_json::from_slice(&read_request(&mut connection)?)?)
 }

@@ -4,8 +4,8 @@ use std::fs;
 
 use tidegate_dataplane::{Interface, Offload};
 
-/// Settings for a host: addresses work at once, TCP remembers nothing of earlier connections, and
-/// ICMP messages are not rate-limited.
+/// Settings for a host: IPv6 addresses work at once, TCP remembers nothing of earlier connections,
+/// and ICMP messages are not rate-limited.
 const SETTINGS: &[(&str, &str)] = &[
     ("ipv6/conf/all/accept_dad", "0"),
     ("ipv6/conf/default/accept_dad", "0"),
@@ -13,8 +13,8 @@ const SETTINGS: &[(&str, &str)] = &[
     ("ipv4/icmp_ratelimit", "0"),
 ];
 
-/// Settings for the namespace of a gateway or of the emulated network, whose kernel must send no
-/// packets.
+/// Settings for the namespace of a gateway or of the emulated network. Its kernel must not send
+/// packets of its own.
 const SILENT: &[(&str, &str)] =
     &[("ipv6/conf/all/disable_ipv6", "1"), ("ipv6/conf/default/disable_ipv6", "1")];
 
@@ -40,9 +40,9 @@ pub fn prepare(silent: bool, wire: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes the first processor receive all frames of every interface. By default, the processor that
-/// sends a frame over a veth also receives it. If a sender moves to another processor, its frames
-/// could then overtake earlier ones.
+/// Makes the first processor receive the frames of all interfaces. By default, the processor that
+/// sends a frame over a veth pair also receives it. If the sending program then moved to another
+/// processor, its next frames could overtake earlier frames.
 ///
 /// Source: Linux, `Documentation/networking/scaling.rst` (receive packet steering).
 fn keep_order() {

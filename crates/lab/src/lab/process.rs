@@ -1,5 +1,5 @@
-//! Starts the processes of a lab, waits for them, and ends them. A process number may be reused, so
-//! a process is ended only if the lab started it.
+//! Starts the processes of a lab, waits for them, and ends them. Process numbers are reused. So a
+//! process is ended only if its start time shows that the lab started it.
 
 use std::fs::{self, File};
 use std::io;
@@ -27,15 +27,15 @@ impl Process {
     /// The process with the number `pid`, unless it has ended.
     fn find(pid: u32) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The program's name in parentheses may contain any character, so fields are counted after
-        // it.
+        // The program's name in parentheses may contain any character. So the fields are counted
+        // from its end.
         let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
         let ended = matches!(fields.next()?, "Z" | "X");
         let started = fields.nth(18)?.parse().ok()?;
         (!ended).then_some(Self { pid, started })
     }
 
-    /// This process.
+    /// The current process.
     #[must_use]
     pub fn this() -> Self {
         let pid = std::process::id();
@@ -48,7 +48,8 @@ impl Process {
         Self::find(self.pid) == Some(self)
     }
 
-    /// `command`, run in the user, mount and network namespaces of this process.
+    /// Returns a command that runs `command` in the user, mount and network namespaces of this
+    /// process.
     pub(super) fn enter(self, command: &Command) -> Command {
         let mut entered = Command::new("nsenter");
         entered.arg("-t").arg(self.pid.to_string());
@@ -68,13 +69,13 @@ impl Process {
     }
 }
 
-/// The path of this program, for starting it again.
+/// Path of this program, with which it can start itself again.
 pub(crate) fn this_program() -> io::Result<PathBuf> {
     std::env::current_exe()
 }
 
-/// `command`, to which the kernel sends SIGTERM when the thread that started it ends for any
-/// reason.
+/// Returns a command that runs `command`. The kernel ends the command by SIGTERM when the thread
+/// that started the command ends for any reason.
 pub(super) fn bound(command: &Command) -> Command {
     let mut bound = Command::new("setpriv");
     bound.args(["--pdeathsig", "TERM", "--"]);
@@ -82,8 +83,8 @@ pub(super) fn bound(command: &Command) -> Command {
     bound
 }
 
-/// The processes in the network namespaces with these names. A lab without root has a `holder`: the
-/// names exist only in the mount namespace of that process.
+/// The processes in the network namespaces with these names. Without root, the names exist only in
+/// the mount namespace of the process `holder`.
 pub(super) fn inside(holder: Option<Process>, namespaces: &[String]) -> Vec<Process> {
     let identity = |path: String| fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
     let root = holder.map_or_else(String::new, |it| format!("/proc/{}/root", it.pid));
@@ -116,8 +117,8 @@ pub(super) fn missing(command: &Command, error: &io::Error) -> anyhow::Error {
 /// Time limit for a process to become ready, and for it to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Waits until `ready` returns `true`. Fails if the process ends first; the error has its last
-/// output.
+/// Waits until `ready` returns `true`. If the process ends first, returns an error with the last
+/// output of the process.
 pub(super) fn wait_for(
     what: &str,
     process: Process,
@@ -139,19 +140,19 @@ pub(super) fn wait_for(
     Err(Failure::new(Code::LabFailed, message).into())
 }
 
-/// Ends `processes` by SIGTERM, and after a while by SIGKILL.
+/// Ends `processes` by SIGTERM. After a while, sends SIGKILL to those that still run.
 pub(super) fn end(processes: &[Process]) {
-    let gone = || processes.iter().all(|it| !it.is_alive());
+    let ended = || processes.iter().all(|it| !it.is_alive());
     for signal in ["TERM", "KILL"] {
         processes.iter().for_each(|it| it.signal(signal));
-        if wait_until(PATIENCE / 2, gone) {
+        if wait_until(PATIENCE / 2, ended) {
             return;
         }
     }
 }
 
-/// Waits until `done` returns `true`, for at most `patience`. Returns `false` if that was too
-/// short.
+/// Waits until `done` returns `true`, but at most for `patience`. Returns `false` if the time was
+/// too short.
 pub(crate) fn wait_until(patience: Duration, mut done: impl FnMut() -> bool) -> bool {
     let clock = Clock::start();
     loop {
@@ -170,14 +171,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_used_again_is_another_process() {
+    fn a_reused_process_number_is_another_process() {
         let this = Process::this();
         assert!(this.is_alive());
         assert!(!Process { started: this.started + 1, ..this }.is_alive());
     }
 
     #[test]
-    fn only_what_was_started_is_ended() {
+    fn only_processes_of_the_lab_are_ended() {
         let log = std::env::temp_dir().join(format!("tidegate-log-{}", std::process::id()));
         let sleeper = start(Command::new("sleep").arg("60"), &log).unwrap();
         let other = Process { started: sleeper.started + 1, ..sleeper };

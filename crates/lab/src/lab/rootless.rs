@@ -13,16 +13,16 @@ use crate::output::Failure;
 
 /// The folder that holds a record of each lab.
 #[derive(Clone, Debug)]
-pub struct Place(PathBuf);
+pub struct LabRecords(PathBuf);
 
-/// Environment variable that this program sets for processes in a user namespace that it has
+/// Environment variable that this program sets for its processes in a user namespace that it has
 /// created. Its value is the folder of lab records.
 const INSIDE: &str = "TIDEGATE_LABS";
 
 const PREFIX: &str = "lab-";
 
-impl Place {
-    /// The folder for the labs of this user.
+impl LabRecords {
+    /// Opens the folder for the labs of this user. Creates it if necessary.
     ///
     /// # Errors
     ///
@@ -32,7 +32,7 @@ impl Place {
         let path = match std::env::var_os(INSIDE) {
             Some(path) => PathBuf::from(path),
             None if user == 0 => PathBuf::from("/run/tidegate"),
-            // The path must not depend on the environment, so that `lab down` always finds the
+            // The path must not depend on the environment. Otherwise `lab down` might not find the
             // folder.
             None => PathBuf::from(format!("/tmp/tidegate-{user}")),
         };
@@ -46,8 +46,8 @@ impl Place {
         Ok(Self(path))
     }
 
-    /// Locks the folder until the returned file is dropped, so that no other process takes a lab
-    /// down.
+    /// Locks the folder until the returned file is dropped. Meanwhile no other process can take a
+    /// lab down.
     pub(super) fn lock(&self) -> io::Result<File> {
         let file = File::create(self.0.join("lock"))?;
         file.lock()?;
@@ -55,7 +55,7 @@ impl Place {
     }
 
     /// Creates the folder of the lab called `name`, with the files that `fill` writes. Other
-    /// processes see all these files or no folder.
+    /// processes see either the folder with all its files, or no folder.
     pub(super) fn folder(
         &self,
         name: &str,
@@ -102,12 +102,12 @@ fn user() -> anyhow::Result<u32> {
     Ok(fs::metadata("/proc/self")?.uid())
 }
 
-/// A command that runs this program again with its arguments, in a user namespace where it may
-/// build networks. `None` if this process may build networks already.
+/// Returns a command that runs this program again with its arguments, in a user namespace where it
+/// may build networks. Returns `None` if this process may already build networks.
 ///
 /// # Errors
 ///
-/// If this process is in such a namespace, but cannot mount a `/run` there.
+/// If this process is in such a namespace, but cannot mount its own `/run` there.
 pub fn inside() -> anyhow::Result<Option<Command>> {
     if is_inside() {
         settle()?;
@@ -119,7 +119,7 @@ pub fn inside() -> anyhow::Result<Option<Command>> {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
     let mut command = Command::new("unshare");
     command.args(["-U", "-r", "-n", "-m", "--"]).arg(process::this_program()?).args(args);
-    command.env(INSIDE, Place::open()?.0);
+    command.env(INSIDE, LabRecords::open()?.0);
     Ok(Some(command))
 }
 

@@ -1,4 +1,4 @@
-//! The record of a lab. With it, a lab can be found and removed after any failure.
+//! The record of a lab. With the record, a lab can be found and removed after any failure.
 
 use std::fs;
 use std::path::Path;
@@ -12,9 +12,10 @@ use crate::topology::Topology;
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct State {
     pub(super) name: String,
-    /// When this process has ended, the lab is removed.
+    /// The process that owns the lab. Once it has ended, the next lab that is built removes this
+    /// lab.
     pub(super) owner: Process,
-    /// Without root: the process in whose user and mount namespaces the lab is.
+    /// Without root, the process whose user and mount namespaces contain the lab.
     pub(super) holder: Option<Process>,
     pub(super) namespaces: Vec<String>,
     pub(super) processes: Vec<Process>,
@@ -46,14 +47,14 @@ impl State {
         self.namespaces.iter().find(|it| **it == wanted).cloned()
     }
 
-    /// Returns `true` if the lab stays until it is taken down. Otherwise it ends with the process
-    /// that built it.
+    /// Returns `true` if the lab stays up until it is taken down. Otherwise it ends with the
+    /// process that built it.
     pub(super) fn stands_alone(&self) -> bool {
         self.processes.contains(&self.owner)
     }
 
-    /// The namespaces of the lab that are visible to this process. `inside` tells that the process
-    /// is in a user namespace that this program has created.
+    /// The namespaces of the lab that this process can see. `inside` is `true` if this process is
+    /// in a user namespace that this program has created.
     ///
     /// Without root, the namespaces exist only inside such a user namespace. Outside, namespaces
     /// with the same names belong to other users.
@@ -72,7 +73,7 @@ impl State {
         Ok(serde_json::from_slice(&fs::read(folder.join(FILE))?)?)
     }
 
-    /// Writes the record atomically: readers find the old record or the new one.
+    /// Writes the record atomically: a reader finds either the old record or the new record.
     pub(super) fn write(&self, folder: &Path) -> anyhow::Result<()> {
         let new = folder.join("state.new");
         fs::write(&new, serde_json::to_vec_pretty(self)?)?;
@@ -90,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_down_is_found_again() {
+    fn the_record_of_a_lab_is_read_back_unchanged() {
         let text = "[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n[[route]]";
         let (topology, _) = crate::topology::parse("x", text);
         let state = State::new("lab-1", &topology.unwrap());
@@ -107,9 +108,9 @@ mod tests {
         assert!(State { processes: vec![again.owner], ..again }.stands_alone());
     }
 
-    /// Catches: a lab without root that removes namespaces of the same names that root has created.
+    /// Catches: a lab without root that removes namespaces of root with the same names.
     #[test]
-    fn a_lab_without_root_has_no_namespaces_outside_of_its_own() {
+    fn a_lab_without_root_claims_no_namespaces_outside_its_user_namespace() {
         let (topology, _) =
             crate::topology::parse("x", "[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n");
         let state = State::new("lab-2", &topology.unwrap());

@@ -19,13 +19,13 @@ pub struct Transfer {
     pub server: SocketAddr,
     /// The end that sends.
     pub sender: Sender,
-    /// Bytes to transfer; `None` for as many as the time allows.
+    /// Bytes to transfer. `None` means as many as the time permits.
     pub bytes: Option<u64>,
     /// Time limit, if any.
     pub time: Option<Duration>,
     /// Source address.
     pub from: Option<IpAddr>,
-    /// Congestion control of the sender.
+    /// Congestion control of the sending end.
     pub congestion_control: Option<String>,
     /// Interval of reports.
     pub interval: Duration,
@@ -46,9 +46,9 @@ pub struct Outcome {
     /// The progress at its end.
     #[serde(flatten)]
     pub end: Progress,
-    /// All requested bytes have arrived.
+    /// Is `true` if all requested bytes have arrived.
     pub complete: bool,
-    /// The bytes that arrived are unchanged.
+    /// Is `true` if the bytes that arrived are unchanged.
     pub intact: bool,
 }
 
@@ -103,7 +103,7 @@ pub fn transfer(it: &Transfer, report: impl FnMut(Progress)) -> io::Result<Outco
     let bytes = it.bytes.unwrap_or(u64::MAX);
     let mut connection = match it.connect() {
         Ok(connection) => connection,
-        // The time limit expired before the connection was made.
+        // The time limit expired before the connection was established.
         Err(error) if it.time.is_some() && is_timeout(&error) => {
             let complete = it.bytes.is_none_or(|bytes| bytes == 0);
             return Ok(Outcome { end: reporter.update(0), complete, intact: true });
@@ -122,7 +122,7 @@ pub fn transfer(it: &Transfer, report: impl FnMut(Progress)) -> io::Result<Outco
                 in_time()
             })?;
             connection.shutdown(Shutdown::Write)?;
-            // The server still has to receive the bytes in flight, however long that takes.
+            // The server still has to receive the bytes in flight. There is no time limit for them.
             connection.set_read_timeout(None)?;
             Receipt::read(&mut connection)?
         }
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_come_across_intact_both_ways_with_the_congestion_control_asked_for() {
+    fn both_directions_arrive_intact_with_the_requested_congestion_control() {
         let server = Server::bind(([127, 0, 0, 1], 0).into(), Some("reno")).unwrap();
         let mut it = Transfer {
             server: server.address().unwrap(),

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn echoes_come_back_and_silence_is_a_loss() {
+    fn missing_echoes_count_as_lost() {
         let server = super::super::Server::bind(([127, 0, 0, 1], 0).into(), None).unwrap();
         let mut it = Ping {
             server: server.address().unwrap(),
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_of_the_values_there_are() {
+    fn percentiles_are_values_of_the_series() {
         let rtts: Vec<_> = (1..=200).map(Duration::from_millis).collect();
         assert_eq!(percentile(&rtts, 50), Some(100.0));
         assert_eq!(percentile(&rtts, 99), Some(198.0));

@@ -15,7 +15,7 @@ pub enum Sender {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Request {
     pub(super) sender: Sender,
-    /// Bytes to transfer; `u64::MAX` for as many as possible until the connection ends.
+    /// Bytes to transfer. `u64::MAX` means as many as possible until the connection ends.
     pub(super) bytes: u64,
 }
 
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_and_receipts_are_read_as_they_were_written() {
+    fn requests_and_receipts_are_read_back_unchanged() {
         let request = Request { sender: Sender::Client, bytes: 12_345 };
         let mut wire = Vec::new();
         request.write(&mut wire).unwrap();

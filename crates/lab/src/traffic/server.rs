@@ -1,4 +1,4 @@
-//! The server: sends and receives as clients request, and echoes datagrams.
+//! The server: sends or receives data as its clients request, and echoes datagrams.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -18,7 +18,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens at `address`. Sends with `congestion_control`, or with the default of the system.
+    /// Listens at `address`. Sends with `congestion_control`, or with the default of the system if
+    /// it is `None`.
     ///
     /// # Errors
     ///
@@ -67,7 +68,7 @@ fn listen(address: SocketAddr, congestion_control: Option<&str>) -> io::Result<T
 fn echo_datagrams(socket: &UdpSocket) {
     let mut datagram = [0; 2_048];
     while let Ok((len, from)) = socket.recv_from(&mut datagram) {
-        // The result is ignored: an echo that cannot be sent counts as lost at the client.
+        // The result is ignored: the client counts an echo that cannot be sent as lost.
         let _ = socket.send_to(&datagram[..len], from);
     }
 }

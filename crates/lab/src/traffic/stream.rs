@@ -8,8 +8,8 @@ use super::request::Receipt;
 
 /// A position in the sequence of bytes that every transfer sends.
 ///
-/// The sequence repeats after a prime number of bytes. So a block of bytes that is lost, repeated,
-/// or moved by a power of two is detected.
+/// The sequence repeats after a prime number of bytes. A block that is lost, repeated, or moved by
+/// a power of two then has wrong bytes at its position.
 struct Stream {
     block: Vec<u8>,
     at: usize,
@@ -25,7 +25,7 @@ impl Stream {
         Self { block: (0..PERIOD).map(byte).collect(), at: 0 }
     }
 
-    /// The next bytes: at least one, and at most `most`, which must not be zero.
+    /// The next bytes of the sequence: at least one, at most `most`, which must not be zero.
     fn upcoming(&self, most: u64) -> &[u8] {
         let rest = &self.block[self.at..];
         let most = usize::try_from(most).unwrap_or(usize::MAX);
@@ -37,8 +37,8 @@ impl Stream {
         self.at = (self.at + bytes) % PERIOD;
     }
 
-    /// Returns `true` if `received` are the next bytes of the sequence. Advances by their number in
-    /// any case.
+    /// Returns `true` if `received` are the next bytes of the sequence. Advances by the number of
+    /// received bytes in any case.
     fn continues_with(&mut self, mut received: &[u8]) -> bool {
         let mut same = true;
         while !received.is_empty() {
@@ -52,8 +52,8 @@ impl Stream {
     }
 }
 
-/// Sends `bytes` bytes of the sequence. Ends earlier if `go_on` returns `false`; it gets the number
-/// of bytes sent so far.
+/// Sends `bytes` bytes of the sequence. Calls `go_on` with the number of bytes sent so far, and
+/// ends early if it returns `false`.
 pub(super) fn send(
     to: &mut impl Write,
     bytes: u64,
@@ -73,8 +73,8 @@ pub(super) fn send(
     Ok(sent)
 }
 
-/// Receives `bytes` bytes. Ends earlier if the other end closes the connection, or if `go_on`
-/// returns `false`; it gets the number of bytes received so far.
+/// Receives `bytes` bytes. Calls `go_on` with the number of bytes received so far. Ends early if
+/// `go_on` returns `false` or the other end closes the connection.
 pub(super) fn receive(
     from: &mut impl Read,
     bytes: u64,
@@ -120,10 +120,10 @@ mod tests {
         out
     }
 
-    /// Catches: a receiver that stays at the same position after a wrong byte; a comparison that
-    /// ignores the bytes at the end of a block.
+    /// Catches: a receiver that does not advance after a wrong byte; a comparison that ignores the
+    /// bytes at the end of a block.
     #[test]
-    fn a_receiver_notices_what_is_not_intact() {
+    fn a_receiver_notices_changed_bytes() {
         let whole = bytes(0, 3 * PERIOD);
         assert!(Stream::new().continues_with(&whole));
         let mut piecewise = Stream::new();

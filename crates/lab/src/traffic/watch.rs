@@ -26,14 +26,14 @@ pub struct Seen {
     pub tcp: BTreeMap<IpAddr, u64>,
 }
 
-/// What the driver runs here in place of a gateway: it receives packets and sends none.
+/// Takes the place of the gateway in the packet loop. It receives packets and sends none.
 struct Watch {
     pool: PacketPool,
     all: Count,
     tcp: BTreeMap<IpAddr, u64>,
 }
 
-/// Maximum number of frames that may arrive between two turns of the loop.
+/// Maximum number of frames that may arrive between two iterations of the packet loop.
 const PACKETS: u32 = 256;
 
 impl Watch {
@@ -65,12 +65,12 @@ impl Machine for Watch {
     }
 }
 
-/// Counts the frames at `interface`. Passes the counters to `report` every `every`, until it
-/// returns `false`.
+/// Counts the frames that arrive at `interface`. Passes the counters to `report` at intervals of
+/// `every`, until `report` returns `false`.
 ///
 /// # Errors
 ///
-/// If the interface does not exist, or may not be watched.
+/// If the interface does not exist, or this process may not watch it.
 pub fn watch(
     interface: &str,
     every: Duration,

@@ -1,22 +1,23 @@
-//! Decides which files of a directory the marker commits: those that did not change after it was
-//! written.
+//! Decides which files of a directory the marker (the file `COMMIT`) commits: the files that have
+//! not changed since the marker was written.
 //!
-//! The times of the last changes tell this, unless the clock was set back in between. A change
-//! after the setback has an earlier time than the marker. Later, when the clock reaches the old
-//! times again, an old file may seem newer than a new marker. So the files that were read with a
-//! marker are remembered. The same marker commits no other files. A later marker also commits the
-//! remembered files if they did not change.
+//! Normally, the time of a file's last change decides. If the clock was set back, these times
+//! mislead in two ways. A file that is changed after the marker may have an earlier time than the
+//! marker. And when the clock reaches the old times again, an unchanged file may seem newer than a
+//! new marker. So this module remembers the files that were read with a marker. The same marker
+//! commits no other versions of files. A later marker also commits the remembered files that have
+//! not changed.
 //!
-//! Some file systems store times in whole seconds. Two markers written into one file within a
-//! second may then differ only in their content, so the content is compared too.
+//! Some file systems store times in whole seconds. Two markers that are written into one file
+//! within a second may then differ only in their content. So the content is compared too.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::read::Version;
 
-/// Resolution of file times: the file system's clock has steps of up to 10 ms, 1/`CONFIG_HZ` of
-/// Linux.
+/// Resolution of file times. The clock that Linux uses for file times advances in steps of up to 10
+/// ms (1/`CONFIG_HZ`).
 const CLOCK_STEP: Duration = Duration::from_millis(10);
 
 /// The set that was last read with a marker.
@@ -56,7 +57,8 @@ impl Committed {
     /// Returns a path that the marker does not commit: a file that was changed or added after the
     /// marker was written, or the directory if a file was removed.
     ///
-    /// A time after `now` comes from before the clock was set back, so it is ignored.
+    /// A file time after `now` dates from before the clock was set back, so it proves no change and
+    /// is ignored.
     pub(super) fn newer<'a>(&self, found: &Found<'a>, now: Duration) -> Option<&'a Path> {
         let known = |path: &Path| {
             let at = self.files.binary_search_by(|(known, _)| known.as_path().cmp(path)).ok()?;
@@ -112,10 +114,10 @@ mod tests {
 
     /// The marker was written at 100 s. Then the clock is set back to 50 s.
     ///
-    /// Catches: a file changed after its marker but with an earlier time, taken as committed; the
-    /// same for a removed file.
+    /// Catches: a file that was changed or removed after the marker and yet counts as committed,
+    /// because the clock gave the change an earlier time.
     #[test]
-    fn what_changes_after_the_clock_was_set_back_waits_for_a_marker() {
+    fn a_change_after_the_clock_was_set_back_waits_for_a_marker() {
         let (first, edited) = (files(&[80, 90]), files(&[80, 55]));
         let more = [&first[..], &files(&[1, 1, 56])[2..]].concat();
         let mut committed = Committed::default();
@@ -129,16 +131,15 @@ mod tests {
         assert_eq!(newer(&edited, 90), Some(name(2)));
         assert_eq!(newer(&more, 56), Some(name(3)));
         assert_eq!(newer(&first[..1], 56), Some(PathBuf::from("policies")));
-        // The next marker commits it.
+        // The next marker commits the new file.
         assert_eq!(committed.newer(&found(60, 56, &more), at(61)), None);
     }
 
-    /// The files and the directory date from 80 and 90 s. After the clock is set back, the next
-    /// marker is written at 60 s.
+    /// The files and the directory were changed at 80 and 90 s. Then the clock is set back, and the
+    /// next marker is written at 60 s.
     ///
-    /// Catches: unchanged files that block a commit because their old times lie after the new
-    /// marker; the same for the directory; a file that was really changed after the marker, taken
-    /// as committed.
+    /// Catches: an unchanged file or directory that blocks the commit, because its time is later
+    /// than the marker's; a file that was changed after the marker and counts as committed.
     #[test]
     fn unchanged_files_stay_committed_when_the_clock_reaches_their_times_again() {
         let (first, edited) = (files(&[80, 90, 90]), files(&[80, 90, 58]));
@@ -152,13 +153,13 @@ mod tests {
         assert_eq!(committed.newer(&found(60, 94, &edited), at(95)), Some(Path::new("policies")));
     }
 
-    /// In a file system with times in whole seconds, everything dates from 100 s. The second marker
-    /// has the same length as the first and is written into the same file.
+    /// The file system stores times in whole seconds, and all changes happen at 100 s. The second
+    /// marker is as long as the first and is written into the same file.
     ///
-    /// Catches: a marker with new content that is taken for the old one, because its file has the
-    /// same time and length; its commit would be lost.
+    /// Catches: a new marker that is taken for the old one, because its time and length are equal.
+    /// Its commit would be lost.
     #[test]
-    fn a_marker_with_other_content_commits_within_the_step_of_coarse_times() {
+    fn a_new_marker_within_the_same_second_is_recognised_by_its_content() {
         let one = files(&[100, 100]);
         let (path, before) = one[0].clone();
         let edited = [(path, Version { size: before.size + 1, ..before }), one[1].clone()];
@@ -169,10 +170,9 @@ mod tests {
         assert_eq!(committed.newer(&Found { content: b"42", ..same }, at(101)), None);
     }
 
-    /// Catches: a first read after a start that does not compare the times of the files with the
-    /// marker's.
+    /// Catches: a first read after a start that accepts files newer than the marker.
     #[test]
-    fn after_a_start_the_times_decide() {
+    fn after_a_start_newer_files_are_not_committed() {
         let committed = Committed::default();
         let newer = |marker, changed: u64, listed| {
             let files = files(&[changed]);

@@ -1,4 +1,5 @@
-//! Reads a directory of policies: the files of one commit, within limits of size and number.
+//! Reads a directory of policies: the files of one commit, within limits of size and number. A
+//! commit is made by writing the *marker*, the file `COMMIT`.
 //!
 //! Methods of `Directory`, whose fields are in `directory.rs`.
 
@@ -21,23 +22,23 @@ use crate::{Fault, FaultKind, Snapshot};
 /// File name of the marker, which commits the set.
 pub(super) const MARKER: &str = "COMMIT";
 
-/// Limit for the marker, in bytes. It holds a revision, one line for people.
+/// Maximum size of the marker, in bytes. The marker holds one line of text: the revision.
 const LONGEST_MARKER: u64 = 4 << 10;
 
-/// Number of characters that a revision takes from the marker.
+/// Number of characters of the marker's first line that name the revision.
 const LONGEST_REVISION: usize = 64;
 
-/// Number of attempts to read a set that changes meanwhile.
+/// Number of attempts to read a set that other programs change meanwhile.
 const ATTEMPTS: u32 = 5;
 
-/// Returns `true` if a file of this name belongs to the set. Hidden files and backups of editors do
-/// not.
+/// Returns `true` if a file of this name belongs to the set. Hidden files and backup files of
+/// editors do not belong to it.
 pub(super) fn is_of_set(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
     name.ends_with(b".toml") && !name.starts_with(b".") && !name.starts_with(b"#")
 }
 
-/// Identifies the version of a file: any change of the file yields another value.
+/// Identifies the version of a file. After any change of the file, the value differs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Version {
     pub device: u64,
@@ -65,8 +66,8 @@ fn time(seconds: i64, nanos: i64) -> Duration {
     seconds + Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
 }
 
-/// The state of a directory without the contents of its files. If two states are equal, nothing was
-/// committed in between.
+/// The state of a directory without the contents of its files. Between two equal states, no commit
+/// was made.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Look {
     directory: PathBuf,
@@ -91,15 +92,15 @@ impl Look {
         self.marker.is_some()
     }
 
-    /// The directory that holds the files: the marker's own, since the marker may be a symbolic
-    /// link.
+    /// The directory that holds the files. If the marker is a symbolic link, this is the directory
+    /// of the link's target.
     fn holder(&self) -> &Path {
         let marker = self.marker.as_ref().and_then(|(path, ..)| path.parent());
         marker.unwrap_or(&self.directory)
     }
 
-    /// The state without the parts that temporary files change. With markers, this leaves out the
-    /// directory's own version.
+    /// The state without the parts that change when temporary files are written. With markers, the
+    /// size and the times of the directory itself are left out.
     fn comparable(mut self) -> Self {
         if self.commit == Commit::Marker {
             self.itself = Version {
@@ -151,8 +152,8 @@ impl Directory {
             let found = self.found(&before, &listed)?;
             let parts = self.files(&listed)?;
             let after = self.try_look()?;
-            // If only the marker changed meanwhile, the files are still those that the first marker
-            // commits.
+            // If only the marker changed during the read, the files are still the files that the
+            // first marker commits.
             let steady = after == before
                 || attempt == ATTEMPTS
                     && before.marker.is_some()
@@ -213,8 +214,8 @@ impl Directory {
         found.and_then(|found| newer(&found)).map_or(Ok(()), Err)
     }
 
-    /// The state to compare with the marker. `None` if there is no marker, or if the marker is a
-    /// symbolic link: its target directory is replaced as a whole.
+    /// The state to compare with the marker. `None` if no comparison is needed: there is no marker,
+    /// or the marker is a symbolic link to a directory that is replaced as a whole.
     fn found<'a>(
         &self,
         look: &'a Look,
@@ -267,8 +268,7 @@ impl Directory {
         Ok(Some(parts))
     }
 
-    /// Makes a snapshot of `parts`. They may hold only policies, classes and trunks, and not too
-    /// many.
+    /// Makes a snapshot of `parts`. Fails if `parts` contains other items or too many items.
     fn snapshot(&self, revision: &str, parts: Vec<Part>) -> Result<Snapshot, Fault> {
         let mut number = 0;
         let mut digest = blake3::Hasher::new();
@@ -301,8 +301,8 @@ impl Directory {
     }
 }
 
-/// Length of the digest in a revision, in hexadecimal digits: 64 bits tell the contents of two
-/// commits apart.
+/// Length of the digest in a revision, in hexadecimal digits. 64 bits are enough to distinguish two
+/// commits.
 const DIGEST: usize = 16;
 
 /// The time since 1970.
@@ -332,7 +332,7 @@ fn marker(directory: &Path) -> Result<Option<(PathBuf, Version, Vec<u8>)>, Fault
     Ok(Some((path, Version::of(&data), content)))
 }
 
-/// The revision in the marker: its first line.
+/// The revision that the marker names in its first line.
 fn revision(look: &Look, commit: Commit) -> Result<String, Fault> {
     let Some((_, _, content)) = &look.marker else {
         if commit == Commit::EachChange {

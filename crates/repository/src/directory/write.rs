@@ -1,5 +1,5 @@
-//! Writes a set of policies into a directory. Each file is written under a temporary name, then all
-//! are renamed. The commit marker is written last.
+//! Writes a set of policies into a directory. Each file is first written under a temporary name.
+//! Then all files are renamed. The commit marker is written last.
 //!
 //! Methods of `Directory`, whose fields are in `directory.rs`.
 
@@ -55,7 +55,7 @@ impl Directory {
         self.read().map(|snapshot| snapshot.revision)
     }
 
-    /// The number in the marker plus one; 1 if the marker holds no number.
+    /// The number in the marker plus one, or 1 if the marker holds no number.
     fn next_number(&self) -> u64 {
         let text = fs::read_to_string(self.path.join(MARKER)).unwrap_or_default();
         text.trim().parse().unwrap_or(0u64).saturating_add(1)

@@ -1,6 +1,8 @@
-//! Calls of etcd's JSON gateway, with login tokens and error handling.
+//! Calls of etcd's JSON gateway, with login tokens and error handling. A *member* is a server of
+//! the etcd cluster.
 //!
-//! Source: etcd 3.4, `Documentation/dev-guide/api_grpc_gateway.md`; gRPC, `doc/statuscodes.md`.
+//! Source: etcd 3.4, `Documentation/dev-guide/api_grpc_gateway.md`; gRPC, `doc/statuscodes.md` (the
+//! error codes).
 
 use std::sync::Arc;
 
@@ -15,7 +17,8 @@ use crate::{Fault, FaultKind};
 /// Why a call has no answer.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// etcd no longer has the history at the requested revision, or does not have it yet.
+    /// etcd has no history at the requested revision: it was compacted, or the revision is still to
+    /// come.
     NoHistory,
     /// The answer exceeds the limit that the caller gave.
     TooLong,
@@ -54,7 +57,7 @@ impl<'a> Client<'a> {
 
     /// Posts `request` to `path`. The answer may have at most `limit` bytes.
     ///
-    /// If the server does not know the token, or no longer does, the client logs in again, once.
+    /// If the server does not accept the token, the client logs in again, once.
     ///
     /// # Errors
     ///
@@ -239,11 +242,11 @@ fn outdated(error: &ErrorBody) -> bool {
     error.code == UNAUTHENTICATED || error.message.contains("revision of auth store is old")
 }
 
-/// URL path that exchanges a password for a token.
+/// URL path of a login, which exchanges a password for a token.
 const AUTHENTICATE: &str = "/v3/auth/authenticate";
 
-/// Limit for answers without keys and values (headers, tokens, errors), in bytes. A JWT has up to 8
-/// KiB in practice.
+/// Maximum size of an answer without keys and values (headers, tokens, errors), in bytes. A token
+/// (JWT) has up to 8 KiB in practice.
 pub(super) const SMALL: usize = 64 * 1024;
 
 /// Number of characters of a server's message that are shown. Chosen: three lines of a terminal.

@@ -1,5 +1,5 @@
-//! The passwords and certificates in use. They are read again when a server refuses them and their
-//! files have changed.
+//! The passwords and certificates for the servers of an etcd cluster (*members*). If a member
+//! refuses them and their files have changed, the files are read again.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,7 +9,7 @@ use tidegate_config::source::Access;
 use crate::access::{self, Secret};
 use crate::{Fault, FaultKind};
 
-/// User and password, and the token for which the server exchanged them. Every member accepts the
+/// User and password, and the token that a member returned for them. Every member accepts the
 /// token.
 pub(super) struct Login {
     pub(super) user: String,
@@ -32,18 +32,18 @@ impl Login {
 /// The contents of a repository's credentials files.
 pub(super) struct Credentials {
     pub(super) login: Option<Login>,
-    /// Set if a member has an `https` URL.
+    /// Present if a member has an `https` URL.
     pub(super) tls: Option<Arc<ClientConfig>>,
-    /// Digest of the files, to notice changes.
+    /// Digest of the files' contents. It changes if a file changes.
     files: blake3::Hash,
 }
 
 impl Credentials {
-    /// Reads the credentials files of `access`; those for TLS only if `https` is set.
+    /// Reads the credentials files of `access`. Reads the files for TLS only if `https` is set.
     ///
     /// # Errors
     ///
-    /// If one of them cannot be used.
+    /// If a file cannot be used.
     pub(super) fn read(access: &Access, https: bool) -> Result<Self, Fault> {
         let files = digest(access);
         let login = access::credentials(access)?;
@@ -71,7 +71,7 @@ fn digest(access: &Access) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new();
     for path in [&access.password_file, &access.ca, &access.cert, &access.key].into_iter().flatten()
     {
-        // An unreadable file counts as empty, so its digest differs from that of a readable file.
+        // An unreadable file counts as empty. Its digest thus changes when it becomes readable.
         let text = access::content(path);
         hasher.update(blake3::hash(&text).as_bytes());
     }

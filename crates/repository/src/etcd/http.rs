@@ -1,4 +1,5 @@
-//! HTTP/1.1 over TCP or TLS. Every answer of a server is limited in time and size.
+//! HTTP/1.1 over TCP or TLS, for requests to a server of the etcd cluster (a *member*). Each answer
+//! has limits of time and size.
 //!
 //! Source: RFC 9112, HTTP/1.1.
 
@@ -94,7 +95,8 @@ impl Endpoint {
             .within(CONNECT, "a connection", TcpStream::connect((&*self.host, self.port)))
             .await?;
         let stream = stream.map_err(|error| self.fault(&error))?;
-        // The result is ignored: a request is one write, so Nagle's algorithm only makes it slower.
+        // The result is ignored: each request is one write, so Nagle's algorithm could only delay
+        // it.
         let _ = stream.set_nodelay(true);
         let (Some(name), Some(config)) = (&self.tls, config) else {
             return self.over(stream).await;
@@ -149,7 +151,7 @@ impl Endpoint {
     }
 }
 
-/// One connection to a member; one request at a time.
+/// One connection to a member. It carries one request at a time.
 pub(super) struct Connection {
     sender: SendRequest<Full<Bytes>>,
     driver: JoinHandle<()>,
@@ -216,8 +218,8 @@ impl Response<'_> {
     ///
     /// # Errors
     ///
-    /// [`Unread::TooLong`] if the body exceeds the limit. Otherwise, if the connection fails or is
-    /// silent for too long.
+    /// [`Unread::TooLong`] if the body exceeds the limit, otherwise [`Unread::Failed`] if the
+    /// connection fails or sends nothing for too long.
     pub(super) async fn read(mut self, limit: usize) -> Result<Vec<u8>, Unread> {
         let mut all = Vec::new();
         loop {
@@ -258,7 +260,7 @@ impl Response<'_> {
     }
 }
 
-/// Why a body was not read.
+/// Why a body could not be read.
 pub(super) enum Unread {
     /// The body exceeds the limit.
     TooLong,
@@ -269,18 +271,18 @@ pub(super) enum Unread {
 /// Default port of etcd for clients. Source: IANA, service `etcd-client`.
 const CLIENT_PORT: u16 = 2379;
 
-/// Time limit of a TCP connection attempt, and of a TLS handshake. Within it, a lost SYN is
-/// retransmitted twice (RFC 6298: after 1 s and 3 s).
+/// Time limit of a TCP connection attempt, and of a TLS handshake. A lost SYN is retransmitted
+/// twice within this time (after 1 s and 3 s, RFC 6298).
 const CONNECT: Duration = Duration::from_secs(4);
 
-/// Time limit of a response header. Chosen: five elections of a leader in etcd, whose default
-/// timeout is 1 s.
+/// Time limit of a response header. Chosen: five elections of a leader in etcd, each with the
+/// default timeout of 1 s.
 pub(super) const ANSWER: Duration = Duration::from_secs(5);
 
-/// Time limit of a silence within a response body. Chosen: as for the header.
+/// Time limit of a pause within a response body. Chosen: the same as for the header.
 const SILENCE: Duration = ANSWER;
 
-/// Time limit of a whole response. Chosen: 64 MiB as base64 take 60 s at 12 Mbit/s.
+/// Time limit of a whole response. Chosen: 64 MiB, encoded in base64, take 60 s at 12 Mbit/s.
 const WHOLE_ANSWER: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
@@ -288,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_is_scheme_host_and_port() {
+    fn a_url_consists_of_scheme_host_and_port() {
         let member = Endpoint::new("http://[::1]:23/").unwrap();
         assert_eq!((&*member.host, member.port, &*member.url), ("::1", 23, "http://[::1]:23"));
         assert_eq!(Endpoint::new("http://etcd").unwrap().port, CLIENT_PORT);

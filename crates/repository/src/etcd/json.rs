@@ -130,7 +130,7 @@ pub(super) struct TxnRequest {
     pub(super) success: Vec<Operation>,
 }
 
-/// A condition: a revision number of a key has this value.
+/// A condition: the creation or change revision of a key has this value.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Compare {
     key: Base64,
@@ -185,11 +185,11 @@ pub(super) enum Operation {
 pub(super) struct PutRequest {
     pub(super) key: Base64,
     pub(super) value: Base64,
-    /// The lease with whose end the key is removed; 0 for none.
+    /// The lease to which the key is bound: the key is removed when the lease ends. 0 means none.
     pub(super) lease: Number,
 }
 
-/// The answer of [`TxnRequest`] and [`PutRequest`].
+/// The answer to [`TxnRequest`] and to [`PutRequest`].
 #[derive(Debug, Deserialize)]
 pub(super) struct Written {
     pub(super) header: Header,
@@ -259,7 +259,7 @@ pub(super) struct WatchAnswer {
     pub(super) created: bool,
     #[serde(default)]
     pub(super) canceled: bool,
-    /// The oldest revision still available, if the watch was to begin earlier.
+    /// The oldest revision still available, if the watch was to begin before it.
     #[serde(default)]
     pub(super) compact_revision: Number,
     #[serde(default)]
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_is_named_by_its_request() {
+    fn an_operation_in_json_has_the_name_of_its_request() {
         let delete = Operation::Delete { key: Base64(b"a".to_vec()) };
         let text = serde_json::to_string(&delete).unwrap();
         assert_eq!(text, r#"{"request_delete_range":{"key":"YQ=="}}"#);

@@ -1,9 +1,13 @@
-//! The names of keys below a prefix: `policy/<name>`, `class/<name>`, `trunk/<name>`, `commit`,
-//! `push` and `status/<node>`.
+//! The names of keys below a prefix.
+//!
+//! - `policy/<name>`, `class/<name>` and `trunk/<name>` hold one *item* each.
+//! - `commit` is the *marker*. It is written last, and completes a set of items.
+//! - `push` is a lock that exists while a set is being written.
+//! - `status/<node>` holds the report of a gateway.
 //!
 //! The value of an item is the TOML body of its table, without the table header and the name. The
-//! prefix is read and watched in two ranges, before and after `status/`, which leaves out the
-//! reports of gateways.
+//! keys are read and watched in two ranges, before and after `status/`. This leaves out the reports
+//! of gateways.
 
 use tidegate_config::{Item, ItemKind};
 use toml::{Table, Value};
@@ -96,8 +100,8 @@ impl Keys {
     }
 }
 
-/// The first key that does not begin with `prefix`. For an empty prefix it is a null byte, which
-/// means "all keys" to etcd.
+/// The first key that does not begin with `prefix`. For an empty prefix, returns a null byte, which
+/// etcd reads as "all keys".
 fn successor(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
@@ -109,7 +113,7 @@ fn successor(prefix: &[u8]) -> Vec<u8> {
     vec![0]
 }
 
-/// A key for messages, in backquotes and cut to [`SHOWN`] bytes.
+/// The key as messages show it: in backquotes, cut to [`SHOWN`] bytes.
 pub(super) fn shown(key: &[u8]) -> String {
     let part = key.get(..SHOWN).unwrap_or(key);
     let dots = if key.len() > SHOWN { "..." } else { "" };
@@ -120,7 +124,7 @@ pub(super) fn shown(key: &[u8]) -> String {
 ///
 /// # Errors
 ///
-/// If the value is not the body of one table, or contains another name than the key.
+/// If the value is not the body of one table, or contains a name that differs from the key's.
 pub(super) fn item(kind: ItemKind, name: &str, key: &[u8], value: &[u8]) -> Result<Item, Fault> {
     let wrong =
         |what: String| Fault::new(FaultKind::Malformed, format!("key {}: {what}", shown(key)));
@@ -147,8 +151,8 @@ pub(super) fn item(kind: ItemKind, name: &str, key: &[u8], value: &[u8]) -> Resu
     }
 }
 
-/// Returns `true` if `field` belongs at the top of a policy file, not in a single item. The fields
-/// `class` and `trunk` occur in both, so `value` decides.
+/// Returns `true` if `field` is a field of a whole policy file and not of a single item. The names
+/// `class` and `trunk` occur as both, so `value` decides.
 fn document(field: &str, value: &Value) -> bool {
     match ItemKind::of_word(field) {
         Some(ItemKind::Policy) => true,
@@ -163,13 +167,13 @@ const MARKER: &str = "commit";
 /// Name of the lock of a push below the prefix.
 const LOCK: &str = "push";
 
-/// Part of the key that precedes the names of gateways.
+/// The beginning of all keys with reports of gateways.
 const STATUS: &str = "status/";
 
 /// Tables of a policy file that are not items of a repository.
 const NOT_OF_ITEMS: &[&str] = &["gateway", "source"];
 
-/// Number of bytes of a key that messages show. Names in a policy file are shorter.
+/// Number of bytes of a key that messages show. Names in a policy file are shorter than this.
 const SHOWN: usize = 200;
 
 #[cfg(test)]
@@ -180,9 +184,9 @@ mod tests {
         item(ItemKind::Policy, "web", b"/t/policy/web", value)
     }
 
-    /// Catches: ranges that contain `status/`, or that leave out `trunk/`.
+    /// Catches: ranges that include `status/` (the reports), or that leave out `trunk/`.
     #[test]
-    fn ranges_hold_all_but_status() {
+    fn the_watched_ranges_leave_out_reports() {
         let keys = Keys::new("/t/");
         let inside = |key: &str| {
             keys.ranges()
@@ -202,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_an_item_the_marker_the_lock_or_an_error() {
+    fn a_key_names_an_item_the_marker_or_the_lock_and_others_are_errors() {
         let keys = Keys::new("/t/");
         assert!(matches!(keys.holds(b"/t/trunk/a/b"), Ok(Holds::Item(ItemKind::Trunk, "a/b"))));
         assert!(matches!(keys.holds(b"/t/commit"), Ok(Holds::Marker)));
@@ -213,8 +217,8 @@ mod tests {
         }
     }
 
-    /// Catches: a name in the value that differs from the key and is accepted; the field `class` of
-    /// a policy refused; line numbers counted from 0.
+    /// Catches: a value accepted although it contains another name than its key; a policy refused
+    /// because of its field `class`; line numbers counted from 0.
     #[test]
     fn a_value_is_the_body_of_one_table() {
         let good =

@@ -1,9 +1,11 @@
-//! Writes a whole set of policies (a push). Transactions of at most 128 operations write the items,
-//! and the last one writes the marker.
+//! Writes a whole set of policies, classes and trunks (*items*) into etcd. This is a *push*.
+//! Transactions of at most 128 operations write the items. The last transaction writes the
+//! *marker*, the key that makes the set valid. If a server of the cluster (a *member*) fails, the
+//! push continues at the next member.
 //!
-//! The key `push`, attached to a lease, is the lock. Each transaction succeeds only if the lock is
-//! still ours. An interrupted push does not change the marker, so the committed set stays as it
-//! was. Its lock expires with the lease.
+//! The key `push` is the lock. It is bound to a lease of the cluster, so it expires if the push is
+//! interrupted. Each transaction succeeds only if this push still holds the lock. An
+//! interrupted push does not change the marker, so the committed set stays as it was.
 //!
 //! Source: etcd 3.4, `--max-txn-ops` and `--max-request-bytes`; `rpc.proto`, `LeaseGrantRequest`.
 //!
@@ -54,7 +56,7 @@ pub(super) fn wanted(keys: &Keys, limits: Limits, items: &[Item]) -> Result<Want
     Ok(wanted)
 }
 
-/// The lock of a push. It stays the same while the push tries several members.
+/// The lock of a push. It stays the same if the push continues at another member.
 #[derive(Clone, Copy)]
 struct Lock {
     lease: Number,
@@ -62,7 +64,7 @@ struct Lock {
     refreshed: Instant,
 }
 
-/// A push that tries one member after another.
+/// A push. If a member fails, the push continues at the next member.
 pub(super) struct Push<'a> {
     keys: &'a Keys,
     wanted: Wanted,
@@ -84,8 +86,8 @@ impl<'a> Push<'a> {
     pub(super) async fn through(&self, client: &mut Client<'_>) -> Result<String, Fault> {
         self.acquire(client).await?;
         let done = self.write(client).await;
-        // If the member became unreachable, the lock stays for the attempt at the next member.
-        // Without one, the lock expires.
+        // If the member became unreachable, the lock is kept for the attempt at the next member. If
+        // there is no next member, the lock expires.
         if done.as_ref().err().is_none_or(|fault| fault.kind != FaultKind::Unreachable) {
             self.release(client).await;
         }
@@ -118,8 +120,8 @@ impl<'a> Push<'a> {
         Ok(revision(at, &digest))
     }
 
-    /// Deletions of the keys that the new set lacks. A foreign key below the prefix is an error,
-    /// since gateways would refuse the set.
+    /// Operations that delete the items that the new set lacks. An unknown key below the prefix is
+    /// an error, because gateways would refuse the set.
     async fn stale(&self, client: &mut Client<'_>) -> Result<Vec<Operation>, Fault> {
         let limits = Limits { size: LONGEST_LIST, policies: usize::MAX };
         let found = scan(client, &self.keys.ranges(), limits, 0, true).await;
@@ -134,7 +136,8 @@ impl<'a> Push<'a> {
         Ok(stale)
     }
 
-    /// Commits one transaction, provided that the lock is still ours. Returns its revision.
+    /// Runs one transaction, which succeeds only if this push still holds the lock. Returns its
+    /// revision.
     async fn transact(
         &self,
         client: &mut Client<'_>,
@@ -157,7 +160,7 @@ impl<'a> Push<'a> {
         })
     }
 
-    /// Takes the lock. Does nothing if an attempt at another member already has it.
+    /// Takes the lock. Does nothing if the push already took it at another member.
     async fn acquire(&self, client: &mut Client<'_>) -> Result<(), Fault> {
         if self.lock().is_some() {
             return Ok(());
@@ -302,21 +305,21 @@ const LONGEST_BATCH: usize = 1024 * 1024;
 /// Limit for the keys that exist before a push, in bytes. Chosen: 100,000 keys of 640 B.
 const LONGEST_LIST: usize = 64 * 1024 * 1024;
 
-/// Lifetime of the lock after a push was cut off. Chosen: an extension after a third of it leaves
-/// time for two answers of 5 s.
+/// Lifetime of the lock after an interrupted push. Chosen: the push extends it after a third.
+/// The remaining time suffices for two answers of at most 5 s each.
 const LEASE: Duration = Duration::from_secs(20);
 
-/// Limits for messages about answers that have no keys.
+/// Limits to state in messages about answers without keys.
 const LIMITS_OF_ANSWERS: Limits = Limits { size: SMALL, policies: 0 };
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Catches: a transaction with 129 operations; a transaction cut too early, since its size is
-    /// not reset; operations reordered.
+    /// Catches: a transaction with 129 operations; a transaction that is split too early, because
+    /// the size of the previous one was not reset; operations in another order.
     #[test]
-    fn batches_keep_to_the_limits_of_the_server() {
+    fn transactions_keep_to_the_limits_of_the_server() {
         let operations: Vec<_> = (0..300).map(|n| put(&format!("{n:03}"), Vec::new())).collect();
         let batched = batches(operations);
         assert_eq!(batched.iter().map(Vec::len).collect::<Vec<_>>(), [128, 128, 44]);

@@ -1,9 +1,10 @@
-//! Reads the committed set: the keys as they were when the marker was last changed.
+//! Reads the committed set of policies, classes and trunks (*items*): the keys as they were when
+//! the *marker* was last changed. The marker is the key `commit`, which is written last.
 //!
-//! etcd keeps the history of keys. A set read at the marker's `mod_revision` is therefore complete,
-//! even while a push writes other keys. Compaction removes history. The current keys then count as
-//! the committed set, provided that no key is newer than the marker and the digest in the marker
-//! agrees.
+//! etcd keeps the history of keys. A set that is read at the marker's `mod_revision` is complete,
+//! even while a push writes other keys. If compaction has removed the history, the current keys are
+//! read instead. They count as the committed set if no key is newer than the marker and the digest
+//! in the marker matches.
 //!
 //! Source: etcd 3.4, `rpc.proto`, `RangeRequest.revision` and `CompactionRequest`.
 
@@ -35,7 +36,7 @@ pub(super) struct StoredSet {
     pub(super) snapshot: Snapshot,
 }
 
-/// The value of a marker that a push wrote. A marker written by hand has any other value.
+/// The value of a marker that a push wrote. A marker that an operator wrote has any other text.
 #[derive(Deserialize, Serialize)]
 pub(super) struct Stamp {
     /// Number of policies, classes and trunks.
@@ -46,11 +47,12 @@ pub(super) struct Stamp {
     pub(super) written_s: u64,
 }
 
-/// Reads the committed set. `None` if every change is a commit but a push is running.
+/// Reads the committed set. Without markers, returns `None` while a push is running.
 ///
 /// # Errors
 ///
-/// If there is no committed set, it cannot be read, or it contains foreign keys or values.
+/// If there is no committed set, if the set cannot be read, or if it contains unknown keys or
+/// invalid values.
 pub(super) async fn committed(
     client: &mut Client<'_>,
     keys: &Keys,
@@ -109,7 +111,8 @@ async fn marker(client: &mut Client<'_>, keys: &Keys) -> Result<(Header, Option<
     Ok((answer.header, answer.kvs.into_iter().next()))
 }
 
-/// The current keys as the set of `marker`. Fails if a key changed after the marker.
+/// Returns the current keys as the set of `marker`. Fails if a key changed after the marker was
+/// written.
 async fn unchanged(
     keys: &Keys,
     limits: Limits,
@@ -136,7 +139,7 @@ async fn unchanged(
     set(keys, limits, at, entries).await
 }
 
-/// The set of the current keys. `None` while a push runs.
+/// Returns the current keys as a set, or `None` while a push runs.
 async fn present(
     client: &mut Client<'_>,
     keys: &Keys,
@@ -151,7 +154,8 @@ async fn present(
         if found.entries.iter().any(|entry| matches!(keys.holds(&entry.key.0), Ok(Holds::Lock))) {
             return Ok(None);
         }
-        // An emptied store looks the same. Only a marker shows that an empty set is intended.
+        // A store without keys may have lost its data. Only a marker shows that an empty set is
+        // intended.
         if found.entries.is_empty() {
             return Err(uncommitted(keys));
         }
@@ -209,8 +213,8 @@ pub(super) fn digest<'a>(items: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> b
     hasher.finalize()
 }
 
-/// The name of a commit: its revision in etcd and a part of its digest. A server that lost its data
-/// counts revisions from 1 again, and may reach the same number with another set.
+/// The name of a commit: its revision in etcd, and a part of its digest. A server that lost its
+/// data counts revisions from 1 again. It may reach the same revision with another set.
 pub(super) fn revision(at: u64, digest: &blake3::Hash) -> String {
     let hex = digest.to_hex();
     format!("{at}-{}", hex.get(..SHORT_DIGEST).unwrap_or(&hex))
@@ -223,11 +227,11 @@ pub(super) struct StoredKeys {
     pub(super) entries: Vec<KeyValue>,
 }
 
-/// Reads `ranges` in pages, at `revision`. If that is 0, reads the current keys.
+/// Reads `ranges` in pages, at `revision`. With `revision` 0, reads the current keys.
 ///
 /// # Errors
 ///
-/// See [`Failure`]. Exceeding a limit is a fault too.
+/// See [`Failure`]. If a limit is exceeded, this is a fault too.
 pub(super) async fn scan(
     client: &mut Client<'_>,
     ranges: &[Range],
@@ -294,7 +298,7 @@ pub(super) async fn scan(
     Ok(found)
 }
 
-/// Bytes of the longest answer if its keys and values have `left` bytes.
+/// Maximum bytes of an answer whose keys and values have at most `left` bytes.
 fn longest_answer(left: usize) -> usize {
     let page = usize::try_from(PAGE).expect("a page has few keys");
     left.div_ceil(3).saturating_mul(4).saturating_add(page * ENTRY_OVERHEAD + SMALL)
@@ -326,8 +330,7 @@ fn too_many(limits: Limits) -> Fault {
 /// URL path that reads keys.
 pub(super) const RANGE: &str = "/v3/kv/range";
 
-/// Keys per answer. Chosen: 1,000 policies of 1 kB fit into the 4 MiB that gRPC passes on by
-/// default.
+/// Keys per answer. Chosen: 1,000 policies of 1 kB fit into 4 MiB, which gRPC accepts by default.
 const PAGE: u64 = 1000;
 
 /// Bytes of a JSON entry besides its key and value: the field names, and three numbers of 20
@@ -337,17 +340,17 @@ const ENTRY_OVERHEAD: usize = 256;
 /// Bytes of the longest answer with a marker.
 const LONGEST_MARKER: usize = SMALL;
 
-/// Number of keys that are read but are not items: the marker and the lock.
+/// Number of keys that are read but are no items: the marker and the lock.
 const NOT_ITEMS: usize = 2;
 
-/// Number of attempts, in case compactions interrupt the read.
+/// Number of attempts to read the set, because a compaction may interrupt a read.
 const TRIES: usize = 4;
 
-/// Hexadecimal digits of the digest in a commit's name. Chosen: two sets share them with a
-/// probability of 2^-32.
+/// Hexadecimal digits of the digest in a commit's name. Chosen: the digits of two different sets
+/// are equal with a probability of 2^-32.
 const SHORT_DIGEST: usize = 8;
 
-/// Number of items parsed before other tasks may run. Chosen: 12 ms of work, since a debug build
+/// Number of items parsed before other tasks may run. Chosen: 12 ms of work in a debug build, which
 /// parses 100,000 items in 12 s.
 const PARSED_AT_ONCE: usize = 100;
 

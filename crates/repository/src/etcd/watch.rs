@@ -1,9 +1,10 @@
-//! Follows an etcd source: reads the set, watches from the next revision on, and reads the set
-//! again if changes were missed.
+//! Follows an etcd source: reads the set of policies, and asks the server to report (*watch*)
+//! changes from the next revision on. If reports were missed, reads the set again.
 //!
-//! With a marker, only the marker's key is watched. A change is read when no further one has
-//! followed for [`QUIET`], at the latest [`LONGEST_BURST`] after the first. Every [`LOOK`], the
-//! newest revision is requested. This detects a stalled watch, and a server that lost its data.
+//! With a commit marker, only the marker's key is watched. A change is read when no further change
+//! has followed for [`QUIET`], but at most [`LONGEST_BURST`] after the first change. Every
+//! [`LOOK`], the newest revision is requested. This reveals a watch that reports nothing any more,
+//! and a server that lost its data.
 //!
 //! Source: etcd 3.4, `rpc.proto`, `WatchCreateRequest` and `WatchResponse.compact_revision`.
 
@@ -28,33 +29,33 @@ use crate::{Fault, FaultKind, QUIET, Snapshot};
 /// Watches `etcd` until the other end of `sender` is dropped.
 pub(super) async fn run(etcd: Arc<Etcd>, sender: Sender<Result<Snapshot, Fault>>) {
     let receiver = sender.clone();
-    let mut told = Told { sender, revision: None, fault: None };
+    let mut last_sent = LastSent { sender, revision: None, fault: None };
     tokio::select! {
         () = receiver.closed() => {}
-        () = forever(&etcd, &mut told) => {}
+        () = forever(&etcd, &mut last_sent) => {}
     }
 }
 
-async fn forever(etcd: &Etcd, told: &mut Told) {
+async fn forever(etcd: &Etcd, last_sent: &mut LastSent) {
     let mut pause = FIRST_PAUSE;
     loop {
         let began = Instant::now();
         let mut faults = Vec::new();
         let mut steady = false;
         for endpoint in &etcd.endpoints {
-            let Err(fault) = session(etcd, endpoint, told, &mut steady).await;
+            let Err(fault) = session(etcd, endpoint, last_sent, &mut steady).await;
             tracing::debug!(%fault, steady, "a watch of etcd ends");
             if steady {
                 break;
             }
             faults.push(fault);
         }
-        // A watch that worked until now is first opened again. Only if this fails is there an
-        // alarm.
+        // If a watch worked until now, it is opened again without an alarm. The alarm follows if
+        // that fails.
         if !steady {
             let fault = super::all(faults);
             etcd.renew(fault.kind);
-            told.fault(fault).await;
+            last_sent.fault(fault).await;
         } else if began.elapsed() >= LONGEST_PAUSE {
             pause = FIRST_PAUSE;
         }
@@ -63,16 +64,16 @@ async fn forever(etcd: &Etcd, told: &mut Told) {
     }
 }
 
-/// What the receiver was last sent.
-struct Told {
+/// The messages that the receiver was last sent.
+struct LastSent {
     sender: Sender<Result<Snapshot, Fault>>,
     /// Revision of the last snapshot.
     revision: Option<String>,
-    /// The fault that was reported and is not over yet.
+    /// The fault that was reported, while it lasts.
     fault: Option<Fault>,
 }
 
-impl Told {
+impl LastSent {
     async fn snapshot(&mut self, snapshot: Snapshot) {
         let recovered = self.fault.take().is_some();
         if recovered || self.revision.as_ref() != Some(&snapshot.revision) {
@@ -94,7 +95,7 @@ impl Told {
 async fn session(
     etcd: &Etcd,
     endpoint: &Endpoint,
-    told: &mut Told,
+    last_sent: &mut LastSent,
     steady: &mut bool,
 ) -> Result<Infallible, Fault> {
     let ranges = match etcd.commit {
@@ -107,7 +108,7 @@ async fn session(
     let mut lines = Lines::open(&mut listener, &ranges, newest.header + 1).await?;
     let mut state =
         SessionProgress { seen: newest.changed, read: 0, burst: None, again: None, missed: 0 };
-    state.read(etcd, endpoint, &mut client, told).await?;
+    state.read(etcd, endpoint, &mut client, last_sent).await?;
     *steady = true;
     let mut look = interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -117,7 +118,7 @@ async fn session(
         tokio::select! {
             changed = lines.next(&listener) => state.changed(changed?),
             () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
-                state.read(etcd, endpoint, &mut client, told).await?;
+                state.read(etcd, endpoint, &mut client, last_sent).await?;
             }
             _ = look.tick() => {
                 let now = self::newest(&mut client, &ranges).await?;
@@ -136,7 +137,8 @@ struct SessionProgress {
     read: u64,
     /// Times of the first and the last change that was not read yet.
     burst: Option<(Instant, Instant)>,
-    /// Time at which a set that kept changing is read again, even if no further change is reported.
+    /// Time at which the set is read again even if no further change is reported, because it kept
+    /// changing during the last read.
     again: Option<Instant>,
     /// A change that the last request for the newest revision found, but the watch had not reported
     /// yet. The watch must report it before the next request.
@@ -164,23 +166,23 @@ impl SessionProgress {
         etcd: &'a Etcd,
         endpoint: &'a Endpoint,
         client: &mut Client<'a>,
-        told: &mut Told,
+        last_sent: &mut LastSent,
     ) -> Result<(), Fault> {
         (self.burst, self.again) = (None, None);
         match committed(client, &etcd.keys, etcd.limits, etcd.commit).await {
             Ok(Some(set)) => {
                 self.read = set.at;
                 self.seen = self.seen.max(set.at);
-                told.snapshot(set.snapshot).await;
+                last_sent.snapshot(set.snapshot).await;
             }
-            // A push is running. Its end is the next change.
+            // A push is running. It will report another change when it ends.
             Ok(None) => {}
             Err(fault) if of_content(fault.kind) => {
                 if fault.kind == FaultKind::Unsteady {
                     self.again = Some(Instant::now() + LONGEST_PAUSE);
                 }
-                told.fault(fault).await;
-                // An answer that was cut off has closed its connection.
+                last_sent.fault(fault).await;
+                // The connection was closed because a part of the last answer was not read.
                 *client = etcd.connect(endpoint).await?;
             }
             Err(fault) => return Err(fault),
@@ -240,7 +242,8 @@ async fn newest(client: &mut Client<'_>, ranges: &[Range]) -> Result<Newest, Fau
 /// The lines of a watch's endless response.
 struct Lines<'a> {
     response: Response<'a>,
-    /// Received bytes that are not a whole line yet. Those before `searched` contain no line break.
+    /// Received bytes that are not a whole line yet. The bytes before `searched` contain no line
+    /// break.
     buffer: Vec<u8>,
     searched: usize,
 }
@@ -274,14 +277,14 @@ impl<'a> Lines<'a> {
         Ok(lines)
     }
 
-    /// Waits for the next changes; returns the revision of the newest. The future may be dropped
-    /// while it waits.
+    /// Waits for the next changes. Returns the revision of the newest. The future may be dropped
+    /// while it waits, without losing data.
     async fn next(&mut self, client: &Client<'_>) -> Result<u64, Fault> {
         Ok(self.answer(client).await?.1)
     }
 
-    /// Parses the next line. Returns whether it confirms a new watch, and the revision of its
-    /// newest change.
+    /// Parses the next line. Returns `true` if the line confirms a new watch, and the revision of
+    /// its newest change.
     async fn answer(&mut self, client: &Client<'_>) -> Result<(bool, u64), Fault> {
         let line = self.line(client).await?;
         let parsed: Result<WatchLine, _> = serde_json::from_slice(&line);
@@ -337,19 +340,19 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// Longest pause after a fault.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Longest time between the first change of a burst and the read. Chosen: half of the 2 s within
-/// which a commit takes effect.
+/// Longest time between the first change of a burst and the read. Chosen: half of 2 s, the time
+/// within which a commit must take effect.
 const LONGEST_BURST: Duration = Duration::from_secs(1);
 
-/// Interval of the requests for the newest revision. Chosen: as the longest pause, since each is
-/// one small request.
+/// Interval of the requests for the newest revision. Chosen: the same as the longest pause, because
+/// each is one small request.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Limit for a line of a watch, in bytes. Chosen: ten requests of the default
-/// `--max-request-bytes`, 1.5 MiB.
+/// Maximum length of a line of a watch, in bytes. Chosen: ten requests of 1.5 MiB, the default of
+/// `--max-request-bytes`.
 const LONGEST_LINE: usize = 15 * 1024 * 1024;
 
-/// Limits for messages about answers without values.
+/// Limits to state in messages about answers without values.
 const SMALL_LIMITS: read::Limits = read::Limits { size: SMALL, policies: 1 };
 
 // Source: gRPC, doc/statuscodes.md.

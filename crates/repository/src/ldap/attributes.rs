@@ -1,11 +1,11 @@
 //! The table of LDAP attributes that hold the fields of policies, classes and trunks.
 //!
-//! Each row has a field, its attribute, and the last number of the attribute's OID. Schedulers
-//! declare the fields that only their classes have, with the numbers. The schema files in
-//! `packaging/ldap` are generated from all rows.
+//! Each row has a field, its attribute, and the last number of the attribute's object identifier
+//! (OID). Fields that only one scheduler's classes have are declared, with this number, by the
+//! scheduler. The schema files in `packaging/ldap` are generated from all rows.
 //!
-//! Source: RFC 3703 (`pcim...`). Attributes that RFC 3703 and RFC 4104 lack are our own (`tg...`),
-//! in the terms of QPIM, RFC 3644.
+//! Source: RFC 3703 (`pcim...`). Attributes that are missing in RFC 3703 and RFC 4104 are our own
+//! (`tg...`), in the terms of QPIM, RFC 3644.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -19,16 +19,16 @@ use tidegate_core::scheduler::{SchedulerSpec, Term};
 pub(super) struct Field {
     /// Kinds of items with this field.
     pub(super) kinds: &'static [ItemKind],
-    /// The field's name after its table's name: `profile.mean`.
+    /// The field's name, after the name of its table: `profile.mean`.
     pub(super) path: &'static str,
     /// The attribute.
     pub(super) attribute: Cow<'static, str>,
-    /// The last number of its OID.
+    /// The last number of the attribute's OID.
     pub(super) number: u32,
 }
 
 impl Field {
-    /// The table and the field's name in it; `None` for a field outside of a table.
+    /// The table, and the field's name in the table. `None` for a field that is in no table.
     pub(super) fn in_table(&self) -> Option<(&'static str, &'static str)> {
         self.path.split_once('.')
     }
@@ -39,8 +39,8 @@ pub(super) fn fields(kind: ItemKind) -> impl Iterator<Item = &'static Field> {
     FIELDS.iter().filter(move |field| field.kinds.contains(&kind))
 }
 
-/// Prefix of the OIDs: the UUID 2c409b53-06e3-485f-a8e9-a3ea21c3ba10 as an integer. Nobody has to
-/// assign such an OID.
+/// Prefix of the OIDs: the UUID 2c409b53-06e3-485f-a8e9-a3ea21c3ba10 as an integer. Such OIDs need
+/// no registration.
 ///
 /// Source: ITU-T X.667, section 7.
 #[cfg_attr(not(test), expect(dead_code, reason = "only the schema has OIDs"))]
@@ -73,10 +73,11 @@ const fn row(
     Field { kinds, path, attribute: Cow::Borrowed(attribute), number }
 }
 
-/// All fields, in the order of the numbers. A number is never reused for another attribute.
+/// All fields, in the order of their OID numbers. A number is never reused for another attribute.
 ///
-/// Some fields also have an attribute in RFC 3703 or RFC 4104 (`standard.rs`, `filter.rs`). The
-/// attribute in this table then holds only values that the standard one cannot express.
+/// Some fields also have a standard attribute in RFC 3703 or RFC 4104 (`standard.rs`, `filter.rs`).
+/// The attribute in this table then holds only the values that the standard attribute cannot
+/// express.
 pub(super) static FIELDS: LazyLock<Vec<Field>> = LazyLock::new(|| {
     let declared = SchedulerSpec::all_terms().filter(|term| !term.is_of_the_link()).map(of_term);
     let mut all: Vec<_> = ROWS.iter().cloned().chain(declared).collect();
@@ -159,10 +160,10 @@ mod tests {
 
     use super::*;
 
-    /// Tables whose fields have one attribute each.
+    /// Tables of a policy in which each field has its own attribute.
     const TABLES: [&str; 3] = ["match", "profile", "mark"];
 
-    /// Catches: a field of policy files that has no attribute.
+    /// Catches: a field of policy files without an attribute, which a directory would lose.
     #[test]
     fn every_field_of_policy_files_has_an_attribute() {
         let schema = tidegate_config::policy_file::schema();

@@ -1,13 +1,13 @@
-//! Translates the conditions of a policy rule into one `match` table.
+//! Translates the conditions of an LDAP policy rule into one `match` table of a policy file.
 //!
-//! A rule has filters of its own, or condition associations with filters. These form a disjunctive
-//! normal form (OR of groups of ANDed conditions) or a conjunctive one (AND of groups of ORed
-//! conditions). A `match` is an AND of fields, each with a list of values. Conditions on different
-//! fields can be joined by AND, and conditions that differ in one field by OR. Every other
-//! combination is refused with the reason.
+//! A rule lists filters directly, or in *condition associations*, which are entries that list
+//! filters. The associations form a disjunctive normal form (OR of groups of ANDed conditions) or a
+//! conjunctive normal form (AND of groups of ORed conditions). A `match` is an AND of fields, each
+//! with a list of values. It can express an AND of conditions on different fields, and an OR of
+//! conditions that differ in one field. Every other combination is refused with the reason.
 //!
 //! Source: RFC 3703, sections 5.3 and 5.4; RFC 3060, section 6.3.
-//! Differs: a rule without a list type is in disjunctive normal form, the default of RFC 3060.
+//! Differs: a rule that does not state its normal form is disjunctive, the default of RFC 3060.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use super::filter;
 use super::index::Index;
 use crate::Fault;
 
-/// The fields of the `match` of `rule`, except those in our own attributes.
+/// The fields of the rule's `match`, except the fields in our own attributes (`tg...`).
 pub(super) fn read(rule: &Entry, index: &Index) -> Result<Table, Fault> {
     let own = listed(rule, index)?;
     let mut groups: BTreeMap<i64, Vec<Table>> = BTreeMap::new();
@@ -43,7 +43,7 @@ pub(super) fn read(rule: &Entry, index: &Index) -> Result<Table, Fault> {
     joined.and_then(|joined| all_of(vec![own, joined])).map_err(refused)
 }
 
-/// The condition associations of `rule`, either listed by it or found below its entry.
+/// The condition associations of `rule`. The rule lists them, or they are entries below its entry.
 fn associations<'a>(rule: &Entry, index: &'a Index) -> Result<Vec<&'a Entry>, Fault> {
     let mut found: BTreeMap<String, &Entry> = BTreeMap::new();
     for dn in rule.texts(CONDITIONS)? {
@@ -55,7 +55,8 @@ fn associations<'a>(rule: &Entry, index: &'a Index) -> Result<Vec<&'a Entry>, Fa
     Ok(found.into_values().collect())
 }
 
-/// The fields that an association matches, by its own filters or by a reusable condition.
+/// The fields that an association matches, by its own filters or by a condition that several rules
+/// share.
 fn condition(association: &Entry, index: &Index) -> Result<Table, Fault> {
     if association.boolean(NEGATED)? {
         return Err(association.malformed(NEGATED, "is TRUE; a policy cannot match what is not"));
@@ -85,7 +86,7 @@ fn listed(holder: &Entry, index: &Index) -> Result<Table, Fault> {
     all_of(filters).map_err(|why| holder.malformed(filter::LIST, &why))
 }
 
-/// A table that matches if all of `tables` match.
+/// A table that matches a packet if all of `tables` match it.
 fn all_of(tables: Vec<Table>) -> Result<Table, String> {
     let mut all = Table::new();
     for (name, value) in tables.into_iter().flatten() {
@@ -100,7 +101,7 @@ fn all_of(tables: Vec<Table>) -> Result<Table, String> {
     Ok(all)
 }
 
-/// A table that matches if any of `tables` matches.
+/// A table that matches a packet if any of `tables` matches it.
 fn any_of(tables: Vec<Table>) -> Result<Table, String> {
     let mut tables = tables.into_iter();
     let Some(mut any) = tables.next() else { return Ok(Table::new()) };
@@ -117,8 +118,8 @@ fn any_of(tables: Vec<Table>) -> Result<Table, String> {
     Ok(any)
 }
 
-/// Adds the values of field `name` in `table` to those in `any`. If `name` is `direction`, removes
-/// it instead: two different directions together are all packets.
+/// Adds the values of field `name` in `table` to its values in `any`. If the field is `direction`,
+/// removes it instead, because both directions together are all packets.
 fn join(any: &mut Table, name: &str, table: &Table) {
     let values = |table: &Table| match table.get(name) {
         Some(Value::Array(list)) => list.clone(),
@@ -159,7 +160,7 @@ mod tests {
         toml::from_str(text).unwrap()
     }
 
-    /// Catches: an OR of conditions on two fields, translated into lists of values; the result
+    /// Catches: an OR of conditions on two fields that becomes two lists of values. Such a `match`
     /// would match more packets than the rule.
     #[test]
     fn or_joins_conditions_that_differ_in_one_field() {
@@ -173,12 +174,12 @@ mod tests {
     }
 
     #[test]
-    fn both_directions_are_no_direction() {
+    fn an_or_of_both_directions_has_no_direction() {
         let joined = any_of(vec![table("direction = \"up\""), table("direction = \"down\"")]);
         assert_eq!(joined, Ok(Table::new()));
     }
 
-    /// Catches: an AND of which only the last condition remains.
+    /// Catches: an AND that keeps only its last condition.
     #[test]
     fn and_joins_conditions_on_different_fields() {
         let joined = all_of(vec![table("dst_port = 80"), table("protocol = \"tcp\"")]);

@@ -6,8 +6,8 @@ use ldap3::SearchEntry;
 
 use crate::{Fault, FaultKind};
 
-/// An entry as the server sent it. The names of attributes are in lower case, because LDAP compares
-/// them without case.
+/// An entry that the server sent. The names of its attributes are in lower case, because LDAP
+/// ignores case in them.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Entry {
     /// The distinguished name.
@@ -86,7 +86,7 @@ impl Entry {
         }
     }
 
-    /// The fault that `attribute` of this entry has a wrong value; `why` says what is wrong.
+    /// The fault for a wrong value of `attribute` in this entry. `why` completes the sentence.
     pub(super) fn malformed(&self, attribute: &str, why: &str) -> Fault {
         Fault::new(FaultKind::Malformed, format!("{}: `{attribute}` {why}", self.dn))
     }
@@ -103,16 +103,16 @@ impl From<SearchEntry> for Entry {
     }
 }
 
-/// The form of `dn` in which two spellings of one name are equal: lower case, without spaces around
-/// separators.
+/// Returns `dn` in a form in which two spellings of one name are equal: in lower case, without
+/// spaces around separators.
 ///
-/// Differs: escapes are compared literally. This program always writes a name in the same form.
+/// Differs: escapes are compared literally. This is enough for names that this program writes.
 pub(super) fn key(dn: &str) -> String {
     let part = |part: &str| part.split('=').map(str::trim).collect::<Vec<_>>().join("=");
     dn.split(',').map(part).collect::<Vec<_>>().join(",").to_lowercase()
 }
 
-/// The name of the parent of the entry `dn`; `None` if `dn` has no comma.
+/// The name of the parent of the entry `dn`, or `None` if `dn` has no comma.
 pub(super) fn parent(dn: &str) -> Option<&str> {
     let mut escaped = false;
     for (at, c) in dn.char_indices() {

@@ -49,7 +49,7 @@ pub(super) fn of_result(result: &LdapResult, what: &str) -> Fault {
     }
 }
 
-/// The fault that the server refers the client to another server.
+/// The fault if the server refers the client to another server.
 pub(super) fn referral(urls: &str, what: &str) -> Fault {
     Fault::new(
         FaultKind::Unusable,
@@ -76,17 +76,17 @@ pub(super) fn of_io(error: &io::Error, server: &str) -> Fault {
         .unwrap_or_else(|| Fault::new(FaultKind::Unreachable, format!("{server}: {error}")))
 }
 
-/// The fault that the server has closed the connection.
+/// The fault if the server has closed the connection.
 pub(super) fn closed(server: &str) -> Fault {
     Fault::new(FaultKind::Unreachable, format!("{server} has closed the connection"))
 }
 
-/// The fault that the server does not answer in time.
+/// The fault if the server does not answer in time.
 pub(super) fn silent(server: &str) -> Fault {
     Fault::new(FaultKind::Unreachable, format!("{server} does not answer in time"))
 }
 
-/// The fault that the server sends more than `limit` bytes.
+/// The fault if the server sends more than `limit` bytes.
 pub(super) fn too_large(limit: u64) -> Fault {
     Fault::new(FaultKind::TooLarge, format!("the server sends more than {limit} bytes"))
 }
@@ -98,7 +98,7 @@ const AUTH_METHOD: u32 = 7;
 const STRONGER_AUTH: u32 = 8;
 const REFERRAL: u32 = 10;
 const ADMIN_LIMIT: u32 = 11;
-/// The server lacks a control that the request needs.
+/// The server does not support a control that the request needs.
 pub(super) const UNAVAILABLE_EXTENSION: u32 = 12;
 const CONFIDENTIALITY: u32 = 13;
 const NO_SUCH_ATTRIBUTE: u32 = 16;
@@ -111,7 +111,7 @@ const INVALID_CREDENTIALS: u32 = 49;
 const INSUFFICIENT_ACCESS: u32 = 50;
 const BUSY: u32 = 51;
 const UNAVAILABLE: u32 = 52;
-/// The server does not want to perform the operation.
+/// The server refuses to perform the operation.
 pub(super) const UNWILLING: u32 = 53;
 const OBJECT_CLASS_VIOLATION: u32 = 65;
 const NOT_ON_NON_LEAF: u32 = 66;

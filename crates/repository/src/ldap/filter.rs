@@ -1,13 +1,14 @@
 //! Translates the `match` of a policy into an IP headers filter of RFC 4104 and back, as far as
 //! such a filter can express it.
 //!
-//! A filter holds one address, prefix or range, one port or range of ports, one protocol, any DS
-//! codepoints, and the direction. Everything else goes into our own attributes: lists of other
-//! values, VLANs, and spellings that a filter would not reproduce.
+//! A filter entry can hold one address, prefix or range, one port or range of ports, one protocol,
+//! any DS codepoints, and the direction. Other parts of a `match` go into our own attributes: lists
+//! of other values, VLANs, and spellings that a filter cannot reproduce.
 //!
 //! Source: RFC 4104, sections 5.20, 5.21 and 5.23; RFC 3460, section 5.9.2.
 //! Differs:
-//! - The interface of a direction is the WAN port: output (2) is `up`, input (1) is `down`.
+//! - RFC 4104 states the direction at an interface. This is the WAN port: output (2) is `up`, input
+//!   (1) is `down`.
 //! - Negated filters, flow labels, masks with holes and mirrored filters are refused with the
 //!   reason.
 //! - All filters in a list must match (`EntrySequence` 0 of RFC 3460).
@@ -22,8 +23,8 @@ use toml::{Table, Value};
 use super::entry::Entry;
 use crate::Fault;
 
-/// Moves fields of a `match` that an IP headers filter can express from `fields` to `filter`, and
-/// the direction to `rule`. Returns whether `filter` received anything.
+/// Moves fields of a `match` from `fields` to `filter`, as far as an IP headers filter can express
+/// them, and the direction to `rule`. Returns `true` if `filter` received a field.
 pub(super) fn write(fields: &mut Table, rule: &mut Entry, filter: &mut Entry) -> bool {
     let before = filter.attributes.len();
     for name in ["src", "dst", "src_port", "dst_port", "protocol", "dscp"] {
@@ -69,7 +70,7 @@ pub(super) fn read(filter: &Entry) -> Result<Table, Fault> {
     read_fields(filter)
 }
 
-/// The direction of a list of filters. `None` if it has none, or covers both.
+/// The direction of a list of filters. `None` if the list states none, or both.
 pub(super) fn read_direction(rule: &Entry) -> Result<Option<Value>, Fault> {
     let Some(number) = rule.integer(DIRECTION)? else { return Ok(None) };
     if [NOT_APPLICABLE, BOTH].contains(&number) {
@@ -100,7 +101,7 @@ fn read_fields(filter: &Entry) -> Result<Table, Fault> {
     Ok(fields)
 }
 
-/// The part of an attribute's name that denotes this end: `Source` or `Dest`.
+/// The part of an attribute's name for the end that the field `name` is about: `Source` or `Dest`.
 fn side(name: &str) -> &'static str {
     if name.starts_with("src") { "Source" } else { "Dest" }
 }
@@ -215,7 +216,7 @@ fn read_protocol(filter: &Entry) -> Result<Option<Value>, Fault> {
     Ok(Some(protocol(number)))
 }
 
-/// The name of a protocol in policy files; its number if it has no name there.
+/// The name of a protocol in policy files, or its number if it has no name there.
 pub(super) fn protocol(number: u8) -> Value {
     let is = |name: &&&str| parse::protocol(name).is_ok_and(|range| range.first == number);
     match PROTOCOL_NAMES.iter().find(is) {
@@ -233,7 +234,7 @@ fn write_codepoints(value: &Value, filter: &mut Entry) -> Option<()> {
         };
         let number = number.to_string();
         if filter.values(CODEPOINTS).contains(&number.clone().into_bytes()) {
-            // A directory keeps a repeated value only once, so it would not be reproduced.
+            // A directory stores equal values only once, so a repeated codepoint would be lost.
             return None;
         }
         filter.add(CODEPOINTS, number);
@@ -256,7 +257,7 @@ fn read_codepoints(filter: &Entry) -> Result<Option<Value>, Fault> {
     })
 }
 
-/// The name of a codepoint; its number if it has no name.
+/// The name of a codepoint, or its number if it has no name.
 pub(super) fn codepoint(codepoint: Codepoint) -> Value {
     let is = |name: &&&str| name.parse() == Ok(codepoint);
     match CODEPOINT_NAMES.iter().find(is) {
@@ -310,10 +311,10 @@ mod tests {
         filter
     }
 
-    /// Catches: a filter of which an unsupported part is ignored, so the policy matches more
-    /// packets than the filter.
+    /// Catches: a filter entry with an unsupported part that is ignored. The policy would match
+    /// more packets than the filter.
     #[test]
-    fn a_filter_that_no_match_can_express_is_refused_by_attribute() {
+    fn a_filter_that_no_match_can_express_is_refused_with_its_attribute() {
         let source = ("pcelsIPHdrSourceAddress", &[10, 0, 0, 1][..]);
         let four = ("pcelsIPHdrVersion", &b"4"[..]);
         let cases: [(&str, Values<'_>); 11] = [
@@ -343,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn masks_and_ranges_are_prefixes_and_ranges() {
+    fn masks_become_prefixes_and_ranges_stay_ranges() {
         let source = |more: Values<'_>| {
             let mut values =
                 vec![("pcelsIPHdrVersion", &b"4"[..]), ("pcelsIPHdrSourceAddress", &[10, 1, 2, 3])];

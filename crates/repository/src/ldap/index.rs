@@ -8,11 +8,11 @@ use crate::Fault;
 
 /// The entries that the server sent.
 pub(super) struct Index {
-    /// Entries by the [`key`] of their name.
+    /// Entries by the normal form of their name ([`key`]).
     entries: BTreeMap<String, Entry>,
     /// The keys of the entries below each entry.
     below: BTreeMap<String, Vec<String>>,
-    /// The keys of service categories (z/OS), by their names in lower case.
+    /// The keys of service categories (entries of the z/OS schema), by their names in lower case.
     services: BTreeMap<String, String>,
 }
 
@@ -34,7 +34,7 @@ impl Index {
         index
     }
 
-    /// The entry `dn`, to which `attribute` of `entry` refers.
+    /// The entry `dn`. `attribute` of `entry` refers to it.
     pub(super) fn named(&self, entry: &Entry, attribute: &str, dn: &str) -> Result<&Entry, Fault> {
         let found = self.entries.get(&key(dn));
         let why = || format!("names {dn}, which is no entry of a policy below the root entry");

@@ -1,8 +1,8 @@
 //! Writes policies, classes and trunks as LDAP entries, and reads them back.
 //!
-//! An item is one entry: a `pcimRuleInstance` with [`POLICY_CLASS`], a [`CLASS_CLASS`] or a
-//! [`TRUNK_CLASS`]. The filter of a policy is an entry below the policy's. The table in
-//! `attributes.rs` maps each field to its attribute.
+//! An item is one entry with one of these object classes: a `pcimRuleInstance` with
+//! [`POLICY_CLASS`], a [`CLASS_CLASS`] or a [`TRUNK_CLASS`]. The filter of a policy is an entry
+//! below the policy's entry. The table in `attributes.rs` maps each field to its attribute.
 //!
 //! Source: RFC 3703, sections 4.4 and 5.3.
 
@@ -17,7 +17,7 @@ use super::index::Index;
 use super::{conditions, filter, standard, value, zos};
 use crate::{Fault, FaultKind};
 
-/// The items in `entries`, each with the name of its entry, ordered by these names.
+/// The items in `entries`, each with the name of its entry, sorted by these names.
 pub(super) fn read(entries: Vec<Entry>) -> Result<Vec<(String, Item)>, Fault> {
     let index = Index::new(entries);
     let mut items = Vec::new();
@@ -29,7 +29,7 @@ pub(super) fn read(entries: Vec<Entry>) -> Result<Vec<(String, Item)>, Fault> {
     Ok(items)
 }
 
-/// The kind of item in `entry`, if it is one.
+/// The kind of the item in `entry`, or `None` if `entry` is no item.
 pub(super) fn kind(entry: &Entry) -> Option<ItemKind> {
     if RULE_CLASSES.iter().any(|class| entry.is_a(class)) || entry.is_a(zos::RULE_CLASS) {
         Some(ItemKind::Policy)
@@ -76,7 +76,7 @@ fn item(entry: &Entry, index: &Index) -> Result<Option<Item>, Fault> {
     Ok(Some(Item { kind, name: name(entry)?, fields }))
 }
 
-/// The action entries of a rule. A policy has one action, so more than one is refused.
+/// The action entries of a rule. A policy has one action, so a rule with several is refused.
 fn actions<'a>(rule: &Entry, index: &'a Index) -> Result<Vec<&'a Entry>, Fault> {
     let mut found = Vec::new();
     for dn in rule.texts(ACTIONS)? {
@@ -92,7 +92,7 @@ fn actions<'a>(rule: &Entry, index: &'a Index) -> Result<Vec<&'a Entry>, Fault> 
     }
 }
 
-/// The name of an item: `pcimRuleName` if present, else `cn`.
+/// The name of an item: `pcimRuleName` if the entry has it, otherwise `cn`.
 fn name(entry: &Entry) -> Result<String, Fault> {
     let name = match entry.text(RULE_NAME)? {
         Some(name) => Some(name),
@@ -101,7 +101,7 @@ fn name(entry: &Entry) -> Result<String, Fault> {
     name.map(str::to_owned).ok_or_else(|| entry.malformed(NAME, "is missing"))
 }
 
-/// The fields of an item of `kind` that are in our own attributes of `entry`.
+/// The fields of an item of `kind` that `entry` holds in our own attributes (`tg...`).
 fn own_fields(kind: ItemKind, entry: &Entry) -> Result<Table, Fault> {
     let mut read = Table::new();
     for field in fields(kind) {
@@ -131,11 +131,11 @@ fn own_fields(kind: ItemKind, entry: &Entry) -> Result<Table, Fault> {
     Ok(read)
 }
 
-/// Adds `more` to `fields`. A field must not be in both.
-fn merge(fields: &mut Table, more: Table, place: &Entry) -> Result<(), Fault> {
+/// Adds `more` to `fields`. Fails if both contain the same field.
+fn merge(fields: &mut Table, more: Table, entry: &Entry) -> Result<(), Fault> {
     for (name, value) in more {
         if fields.insert(name.clone(), value).is_some() {
-            let message = format!("{}: `{name}` is given twice", place.dn);
+            let message = format!("{}: `{name}` is given twice", entry.dn);
             return Err(Fault::new(FaultKind::Malformed, message));
         }
     }
@@ -258,8 +258,8 @@ pub(super) fn is_container(entry: &Entry) -> bool {
     entry.is_a("organizationalUnit")
 }
 
-/// Returns `true` if `entry` is one of `items`, or below one. `items` are names in the form of
-/// [`key`].
+/// Returns `true` if `entry` is one of `items`, or below one of them. `items` holds names in the
+/// form that [`key`] returns.
 pub(super) fn belongs_to_items(entry: &Entry, items: &BTreeSet<String>) -> bool {
     let dn = key(&entry.dn);
     std::iter::successors(Some(&*dn), |dn| parent(dn)).any(|dn| items.contains(dn))
@@ -292,8 +292,8 @@ mod tests {
         Item { kind: ItemKind::Policy, name: "a".to_owned(), fields: toml::from_str(text).unwrap() }
     }
 
-    /// The item after it was written and read back. As in a directory, each value is kept once and
-    /// in any order.
+    /// Writes the item and reads it back. As in a directory, equal values are stored once, and
+    /// values have no order.
     fn back(item: &Item) -> Item {
         let mut entries = write(std::slice::from_ref(item), "ou=x").unwrap();
         for values in entries.iter_mut().flat_map(|entry| entry.attributes.values_mut()) {
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_filter_is_one_of_the_standard() {
+    fn a_simple_match_uses_standard_attributes_only() {
         let item = policy(
             "match = { src = \"10.0.0.0/8\", dst = \"10.1.0.1\", dst_port = 80, protocol = \"tcp\", dscp = [\"AF11\", \"EF\"], direction = \"up\" }\naction = \"pass\"",
         );
@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(back(&item), item);
     }
 
-    /// Catches: an attribute that only earlier versions wrote, no longer read.
+    /// Catches: an attribute that earlier versions wrote, and that is not read any more.
     #[test]
     fn an_entry_with_an_earlier_name_of_a_field_is_read() {
         let item = policy("signal = \"postack\"");
@@ -371,10 +371,10 @@ mod tests {
     }
 
     proptest! {
-        /// Catches: a value written into a standard attribute that does not reproduce it, such as
-        /// `TCP` in capitals or a list of one element.
+        /// Catches: a value in a standard attribute that cannot reproduce it, such as `TCP` in
+        /// capitals or a list of one element.
         #[test]
-        fn no_match_is_lost(matched in matches(), roles in prop::collection::vec("(a|B|b|c&&d|)", 0..3), priority in -2_i64..2) {
+        fn every_match_is_read_back_unchanged(matched in matches(), roles in prop::collection::vec("(a|B|b|c&&d|)", 0..3), priority in -2_i64..2) {
             let mut item = policy("mark = { in = 10 }\nprofile = {}");
             item.fields.insert("match".to_owned(), matched);
             item.fields.insert("priority".to_owned(), Value::Integer(priority));

@@ -1,20 +1,21 @@
 //! Checks the nesting of a server's messages before the client library parses them.
 //!
-//! LDAP messages consist of nested BER elements, and the library's parser recurses for each level.
-//! A message with ten thousand levels would overflow the stack and end the program. So the relay
-//! follows the lengths of all elements. It refuses a message with more levels than any LDAP message
-//! has, and an element that is longer than the one around it.
+//! LDAP messages consist of nested BER elements (tag, length, content). The library's parser calls
+//! itself for each level. A message with ten thousand levels would overflow the stack and end the
+//! program. So the relay between server and library follows the lengths of all elements. It refuses
+//! a message with more levels than any LDAP message has, and an element that is longer than its
+//! enclosing element.
 //!
 //! Source: X.690, section 8.1; RFC 4511, section 5.1.
-//! Differs: a tag has one byte, and a length of `80` (indefinite in BER) is zero, as in the
-//! library. LDAP allows no others.
+//! Differs: a tag has one byte, and the length byte `80` means zero, not "indefinite". The library
+//! reads them in this way, and LDAP allows no other tags and lengths.
 
 use crate::{Fault, FaultKind};
 
 /// The position in a stream of messages.
 #[derive(Debug, Default)]
 pub(super) struct Nesting {
-    /// Number of bytes so far.
+    /// Number of bytes checked so far.
     position: u64,
     /// Ends of the open elements, the outermost first.
     ends: Vec<u64>,
@@ -100,7 +101,7 @@ impl Nesting {
         }
     }
 
-    /// Begins the content of an element, `length` bytes.
+    /// Begins the content of an element. The content has `length` bytes.
     fn open(&mut self, constructed: bool, length: u64) -> Result<(), Fault> {
         self.header = BerHeader::Tag;
         let end =
@@ -141,7 +142,7 @@ const CONSTRUCTED: u8 = 0x20;
 /// From this value on, a length byte holds the number of following length bytes; X.690, section
 /// 8.1.3.5.
 const LONG: u8 = 0x80;
-/// Most length bytes of an element. More do not fit into 64 bits.
+/// Maximum number of length bytes of an element. A longer length does not fit into 64 bits.
 const MOST_LENGTH_BYTES: u8 = 8;
 /// Limit for the levels of elements. The deepest response has six: message, entry, attributes,
 /// attribute, values, value.
@@ -153,7 +154,7 @@ mod tests {
 
     use super::*;
 
-    /// `levels` elements, each inside the one before.
+    /// `levels` elements, each inside the previous element.
     fn nested(levels: usize) -> Vec<u8> {
         (0..levels).fold(Vec::new(), |inner, _| {
             let length = u32::try_from(inner.len()).unwrap().to_be_bytes();
@@ -161,8 +162,8 @@ mod tests {
         })
     }
 
-    /// Catches: levels counted over several messages instead of one; a level that is not left at
-    /// the end of its element.
+    /// Catches: levels of several messages added up; a level that is still counted after the end of
+    /// its element.
     #[test]
     fn a_message_of_many_levels_is_refused() {
         let mut nesting = Nesting::default();
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn an_element_does_not_leave_the_one_around_it() {
+    fn an_element_longer_than_its_enclosing_element_is_refused() {
         assert!(Nesting::default().follow(b"\x30\x03\x04\x02a").is_err());
         assert!(Nesting::default().follow(b"\x30\x04\x04\x02ab").is_ok());
         assert!(Nesting::default().follow(b"\x30\x89").is_err());
@@ -200,10 +201,10 @@ mod tests {
     }
 
     proptest! {
-        /// Catches: a header that arrives in two parts and is misread; content that is parsed as
-        /// headers.
+        /// Catches: a header that is misread because it arrives in two parts; content that is
+        /// parsed as a header.
         #[test]
-        fn messages_pass_however_they_are_cut(messages in prop::collection::vec(element(), 1..5), cut in 1_usize..9) {
+        fn messages_pass_in_pieces_of_any_size(messages in prop::collection::vec(element(), 1..5), cut in 1_usize..9) {
             let mut nesting = Nesting::default();
             for piece in messages.concat().chunks(cut) {
                 nesting.follow(piece).unwrap();

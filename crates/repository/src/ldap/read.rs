@@ -1,11 +1,13 @@
-//! Reads the committed set from an LDAP directory.
+//! Reads the committed set of policies, classes and trunks from an LDAP directory. Programs commit
+//! a set by writing the *marker*, the attribute `tgGeneration` of the root entry.
 //!
 //! A directory has no transactions and no history, so only its current state can be read. This
-//! state is the set of its marker under three conditions:
+//! state is the set that the marker commits, under three conditions:
 //! 1. No change is being written: the root entry has no `tgPending`.
-//! 2. Nothing changed while the marker and the set were read: `contextCSN` is equal before and
-//!    after. If the server has none, or other entries are being written, the set is read twice and
-//!    the marker in between. Both reads must return the same set.
+//! 2. Nothing changed while the marker and the set were read. The server's `contextCSN` is then
+//!    equal before and after. If the server has no `contextCSN`, or other entries are being
+//!    written, the set is read twice and the marker in between. Both reads must return the same
+//!    set.
 //! 3. No entry is newer than the marker: its `entryCSN` is at most that of the root entry.
 //!
 //! Otherwise the set is read again, at most [`TRIES`] times. Condition 3 is checked only on servers
@@ -28,7 +30,8 @@ use super::session::{ANSWER, Servers, Session, controls, within};
 use super::{conditions, fault, filter, items, nesting, zos};
 use crate::{Fault, FaultKind, Snapshot};
 
-/// Reads the set: the server, the root entry, the kind of commits and the limits.
+/// Reads the committed set. The fields are the servers, the root entry, the kind of commits, and
+/// limits.
 pub(super) struct Reader {
     pub(super) servers: Servers,
     pub(super) base: String,
@@ -45,7 +48,7 @@ struct Root {
 }
 
 impl Reader {
-    /// Reads the committed set over a connection of its own.
+    /// Reads the committed set over a new connection.
     pub(super) async fn snapshot(&self) -> Result<Snapshot, Fault> {
         let mut session = self.servers.connect().await?;
         let name = session.name.clone();
@@ -109,7 +112,7 @@ impl Reader {
         })
     }
 
-    /// With markers, checks that there is one and that no change is being written.
+    /// With markers, checks that the marker exists and that no change is being written.
     fn complete(&self, root: &Root) -> Result<(), Fault> {
         if self.commit == Commit::EachChange {
             return Ok(());
@@ -141,7 +144,8 @@ impl Reader {
         }
     }
 
-    /// The `contextCSN` of the database that holds the root entry; `None` if the server has none.
+    /// The `contextCSN` of the database that holds the root entry. `None` if the server has no such
+    /// value.
     async fn context(&self, session: &mut Session) -> Result<Option<String>, Fault> {
         let known = session.context.clone();
         let mut next = Some(known.as_deref().unwrap_or(&self.base).to_owned());
@@ -211,12 +215,12 @@ fn part(dn: &str, item: &Item) -> Part {
     Part { origin: dn.to_owned(), text: item.text() }
 }
 
-/// The fault that the parsing thread has failed.
+/// The fault if the thread that parses the entries has failed.
 fn ended(error: &JoinError) -> Fault {
     Fault::new(FaultKind::Protocol, format!("the entries could not be read: {error}"))
 }
 
-/// The revision of a set without a marker: a digest of its texts.
+/// The revision of a set without a marker: a digest of the texts of its parts.
 fn digest(parts: &[Part]) -> String {
     let mut hasher = blake3::Hasher::new();
     for part in parts {
@@ -229,7 +233,7 @@ fn digest(parts: &[Part]) -> String {
     hasher.finalize().to_hex().chars().take(DIGITS).collect()
 }
 
-/// The cookie that requests the next page; empty after the last page.
+/// The cookie that requests the next page. It is empty after the last page.
 fn next_page(controls: &[Control]) -> Result<Vec<u8>, Fault> {
     let page = controls.iter().find(|control| matches!(control.0, Some(ControlType::PagedResults)));
     let Some(value) = page.and_then(|control| control.1.val.as_ref()) else {
@@ -241,7 +245,8 @@ fn next_page(controls: &[Control]) -> Result<Vec<u8>, Fault> {
 
 /// The search filter for the entries of policies.
 ///
-/// It lists each object class. Not every server finds the entries of a subclass by the superclass.
+/// It lists each object class by name, because some servers do not find the entries of a subclass
+/// by its superclass.
 pub(super) fn wanted() -> String {
     let [rule, auxiliary] = items::RULE_CLASSES;
     let classes = [
@@ -260,18 +265,18 @@ pub(super) fn wanted() -> String {
     format!("(|{classes})")
 }
 
-/// The change sequence numbers of an entry and of a database. Their alphabetical order is the order
-/// in time.
+/// The change sequence numbers (CSN) of an entry and of a database. Their alphabetical order is
+/// their order in time.
 pub(super) const ENTRY_CSN: &str = "entryCSN";
 const CONTEXT_CSN: &str = "contextCSN";
 /// All user attributes, and the change sequence number; RFC 4511, section 4.5.1.8.
 const ATTRIBUTES: [&str; 2] = ["*", ENTRY_CSN];
-/// Entries per page. A page with entries of 1 kB has 500 kB, little against the default `max_size`.
+/// Entries per page. With entries of 1 kB, a page has 500 kB, far less than the default `max_size`.
 const PAGE: i32 = 500;
 /// Number of attempts to read a changing set, over about a second.
 const TRIES: usize = 5;
 const PAUSE: Duration = Duration::from_millis(200);
 /// Time limit for reading the whole set: twelve times the limit for one answer.
 const WHOLE: Duration = Duration::from_secs(12 * ANSWER.as_secs());
-/// Length of a digest in hexadecimal digits. 64 bits tell sets apart.
+/// Length of a digest in hexadecimal digits. 64 bits are enough to distinguish two sets.
 const DIGITS: usize = 16;

@@ -1,8 +1,9 @@
 //! Relays the bytes between the LDAP client library and the server, and limits the server's bytes.
 //!
-//! The library keeps everything that a server sends. The relay closes the connection when the
-//! server exceeds its allowance of bytes, or sends a message that would harm the library
-//! (`nesting.rs`). It also does TLS, for which the library would need more dependencies.
+//! The library keeps everything that a server sends in memory. The relay closes the connection if
+//! the server exceeds its allowance of bytes, or sends a message that would harm the library
+//! (`nesting.rs`). The relay also does TLS, because the library would need more dependencies for
+//! it.
 //!
 //! Source: RFC 4511, section 5.
 
@@ -24,7 +25,8 @@ pub(super) trait Stream: AsyncRead + AsyncWrite + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Send> Stream for T {}
 
-/// The server's remaining allowance and the reason for the end. The relay and its client share it.
+/// The server's remaining allowance of bytes, and the reason why the relay closed the connection.
+/// The relay and its client share this value.
 #[derive(Clone)]
 pub(super) struct Gauge {
     left: Arc<AtomicU64>,
@@ -43,13 +45,13 @@ impl Gauge {
         self.left.store(self.limit, Ordering::Relaxed);
     }
 
-    /// Why the relay closed the connection; `None` if it did not.
+    /// The reason why the relay closed the connection, or `None` if it did not.
     pub(super) fn end(&self) -> Option<Fault> {
         self.end.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Subtracts the memory of one entry from the allowance. A small entry needs more memory than
-    /// it has bytes in the message.
+    /// Subtracts the memory of one entry from the allowance. A small entry needs more bytes in
+    /// memory than in its message.
     pub(super) fn take_entry(&self) -> Result<(), Fault> {
         self.take(ENTRY)
     }
@@ -68,7 +70,8 @@ impl Gauge {
     }
 }
 
-/// Starts a relay to `server`. Messages call the server `name`. Returns the client's end.
+/// Starts a relay to `server`, which messages call `name`. Returns the client's end of the
+/// connection.
 ///
 /// # Errors
 ///
@@ -85,7 +88,7 @@ pub(super) fn start(
         let (mut from_client, mut to_client) = client.into_split();
         let (mut from_server, mut to_server) = tokio::io::split(server);
         let up = async {
-            // The results are ignored: when the client drops its end, the server sees the end of
+            // The results are ignored: when the client closes its end, the server sees the end of
             // the connection.
             let _ = tokio::io::copy(&mut from_client, &mut to_server).await;
             let _ = to_server.shutdown().await;
@@ -125,6 +128,6 @@ async fn pass(
 /// Bytes copied at once: a TLS record (RFC 8446, section 5.1).
 const BUFFER: usize = 16 * 1024;
 
-/// Memory of an entry in bytes, besides its texts: the name, the table of attributes, and the lists
-/// of values.
+/// Memory that an entry needs besides its texts, in bytes: for the name, the table of attributes,
+/// and the lists of values.
 const ENTRY: usize = 256;

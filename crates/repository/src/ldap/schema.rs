@@ -1,10 +1,10 @@
-//! Generates the schema files in `packaging/ldap`. Ours comes from the table of attributes, and
-//! each `.ldif` from its `.schema`.
+//! Generates the schema files in `packaging/ldap`. `tidegate.schema` is generated from the table of
+//! attributes, and each `.ldif` file from the `.schema` file of the same name.
 //!
 //! `UPDATE=1 cargo test -p tidegate-repository --lib the_schema_files` rewrites them.
 //!
-//! Source: RFC 4512, section 4.1 (descriptions); slapd.conf(5) and slapd-config(5) (the two kinds
-//! of files).
+//! Source: RFC 4512, section 4.1 (descriptions); slapd.conf(5) and slapd-config(5) (the two file
+//! formats).
 
 use std::fs;
 use std::path::PathBuf;
@@ -90,7 +90,8 @@ fn class(
     )
 }
 
-/// Converts `text`, a schema file for `slapd.conf`, to an entry of `cn=config`.
+/// Converts `text`, a schema file for `slapd.conf`, to an entry of the configuration database
+/// `cn=config`.
 fn configuration(name: &str, text: &str) -> String {
     let mut ldif = format!(
         "# Made from {name}.schema, for ldapadd into cn=config.\ndn: cn={name},cn=schema,cn=config\nobjectClass: olcSchemaConfig\ncn: {name}\n"
@@ -127,7 +128,7 @@ const KEYWORDS: [(&str, &str); 3] = [
 const DIRECTORY_STRING: (&str, &str) = ("1.3.6.1.4.1.1466.115.121.1.15", "caseExactMatch");
 const INTEGER: (&str, &str) = ("1.3.6.1.4.1.1466.115.121.1.27", "integerMatch");
 
-/// Attributes that hold no fields of items. Their numbers begin at 100.
+/// Attributes that hold no fields of items. The last numbers of their OIDs begin at 100.
 const OTHERS: [(u32, &str, &str, (&str, &str)); 7] = [
     (100, GENERATION, "Commit marker: written last", DIRECTORY_STRING),
     (101, PENDING, "Token of the push that is being written", DIRECTORY_STRING),
@@ -138,13 +139,14 @@ const OTHERS: [(u32, &str, &str, (&str, &str)); 7] = [
     (106, status::ERROR, "Why the newest revision is not in force", DIRECTORY_STRING),
 ];
 
-/// The change of `cn=config` that updates the schema from the previous version to this one.
+/// The change of `cn=config` that updates the schema of the previous version to this version.
 fn upgrade(ldif: &str) -> String {
     let line = |start: &str| ldif.lines().find(|line| line.contains(start)).unwrap();
     let attribute = line(&format!("NAME '{ADDED}'"));
     let class = line(&format!("NAME '{POLICY_CLASS}'"));
     let class = class.strip_prefix("olcObjectClasses: ").unwrap();
-    // Index of the object class in `tidegate.ldif`. With it, slapd finds the value to delete.
+    // Index of the object class in `tidegate.ldif`. slapd needs it to find the value that is
+    // deleted.
     let at = ldif
         .lines()
         .filter(|line| line.starts_with("olcObjectClasses:"))
@@ -164,7 +166,7 @@ fn upgrade(ldif: &str) -> String {
 const ADDED: &str = "tgAckControl";
 
 #[test]
-fn the_schema_files_are_those_of_the_table() {
+fn the_schema_files_match_the_table_of_attributes() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../packaging/ldap");
     let update = std::env::var_os("UPDATE").is_some();
     let same = |name: &str, text: &str| {

@@ -1,8 +1,8 @@
-//! A connection to an LDAP server, logged in.
+//! A session with an LDAP server: a connection on which the gateway has logged in.
 //!
-//! `ldaps://` uses TLS from the first byte. `ldap://` with a `ca` changes to TLS by StartTLS first
-//! of all. A user logs in with a password. Without a user, a certificate logs in by SASL EXTERNAL.
-//! Referrals to other servers are never followed.
+//! `ldaps://` uses TLS from the first byte. `ldap://` with a `ca` changes to TLS by the request
+//! StartTLS, before any other request. A user logs in with a password. Without a user, the client's
+//! certificate logs in (SASL EXTERNAL). Referrals to other servers are never followed.
 //!
 //! Source: RFC 4511, sections 4.2 and 4.14; RFC 4513; RFC 4422, appendix A (EXTERNAL).
 
@@ -133,8 +133,8 @@ async fn start_tls(stream: &mut TcpStream, name: &str) -> Result<(), Fault> {
     stream.write_all(&START_TLS).await.map_err(io)?;
     let mut answer = vec![0; START_TLS_ANSWER];
     let mut filled = 0;
-    // The response consists of SEQUENCE, its length, the message number 1, and the result code as
-    // the first element.
+    // The response consists of the tag SEQUENCE, its length, the message number 1, and the result
+    // code as the first element.
     while filled < 2 || filled < 2 + usize::from(answer[1] & SHORT_LENGTH) {
         let count = stream.read(&mut answer[filled..]).await.map_err(io)?;
         if count == 0 {
@@ -191,7 +191,7 @@ pub(super) struct Session {
     /// The URL of the server.
     pub(super) name: String,
     gauge: Gauge,
-    /// The entry that has the `contextCSN` of the database, once it was found.
+    /// The entry that has the `contextCSN` of the database, once the entry was found.
     pub(super) context: Option<String>,
 }
 
@@ -213,7 +213,7 @@ impl Session {
         self.ldap.with_timeout(ANSWER)
     }
 
-    /// The client, for an operation without time limit.
+    /// The client, for an operation without a time limit.
     pub(super) fn ldap_without_limit(&mut self) -> &mut Ldap {
         &mut self.ldap
     }
@@ -223,7 +223,8 @@ impl Session {
         self.gauge.refill();
     }
 
-    /// The fault for `error`. If the relay has closed the connection, the relay's reason.
+    /// The fault for `error`. If the relay has closed the connection, returns the relay's reason
+    /// instead.
     pub(super) fn fault(&self, error: &ldap3::LdapError) -> Fault {
         self.gauge.end().unwrap_or_else(|| fault::of_error(error, &self.name))
     }
@@ -256,8 +257,8 @@ impl Session {
             if message.is_ref() || message.is_intermediate() {
                 continue;
             }
-            // More than one entry is refused. Otherwise a server could send entries without end,
-            // and the library would keep them all.
+            // More than one entry is refused. Otherwise a server could send an endless number of
+            // entries, and the library would store them all.
             if found.replace(Entry::from(SearchEntry::construct(message))).is_some() {
                 return Err(Fault::new(
                     FaultKind::Protocol,
@@ -273,7 +274,7 @@ impl Session {
         Ok(found)
     }
 
-    /// Takes the memory of one entry from the allowance of bytes.
+    /// Subtracts the memory of one entry from the server's allowance of bytes.
     pub(super) fn take_entry(&self) -> Result<(), Fault> {
         self.gauge.take_entry()
     }
@@ -299,8 +300,8 @@ impl Session {
         self.written(result, &format!("change {dn}"))
     }
 
-    /// Checks the result of a write. If the entry or its parent was removed meanwhile, the fault
-    /// says that the set changes.
+    /// Checks the result of a write. If another program has removed the entry or its parent
+    /// meanwhile, the fault says that the set is being changed.
     fn written(&self, result: ldap3::result::Result<LdapResult>, what: &str) -> Result<(), Fault> {
         let removed = result.as_ref().is_ok_and(|result| result.rc == fault::NO_SUCH_OBJECT);
         let written = self.check(result, what).map(drop);
@@ -321,7 +322,7 @@ impl Session {
 
     /// Ends the session.
     pub(super) async fn close(mut self) {
-        // The result is ignored: dropping the connection closes it even if the server gets no
+        // The result is ignored: the connection is closed even if the server does not get the
         // message.
         let _ = tokio::time::timeout(ANSWER, self.ldap.unbind()).await;
     }
@@ -344,7 +345,7 @@ pub(super) const ANYTHING: &str = "(objectClass=*)";
 /// s; RFC 6298, section 2.
 const CONNECT: Duration = Duration::from_secs(3);
 /// Time limit for an answer, and between two entries of an answer. A server that reads 10,000
-/// entries from a disk sends the first in less than a second.
+/// entries from a disk sends the first entry in less than a second.
 pub(super) const ANSWER: Duration = Duration::from_secs(5);
 
 /// Default ports; RFC 4516, section 2, and IANA for `ldaps`.
@@ -355,7 +356,8 @@ const TLS_PORT: u16 = 636;
 ///
 /// Source: RFC 4511, sections 4.12 and 4.14.1.
 const START_TLS: [u8; 31] = *b"\x30\x1d\x02\x01\x01\x77\x18\x80\x161.3.6.1.4.1.1466.20037";
-/// Limit for the answer to StartTLS, in bytes. The server sends nothing after it before TLS begins.
+/// Maximum size of the answer to StartTLS, in bytes. The server sends nothing after it before TLS
+/// begins.
 const START_TLS_ANSWER: usize = 512;
 /// The length in a BER length byte below 128; X.690, section 8.1.3.4.
 const SHORT_LENGTH: u8 = 0x7f;

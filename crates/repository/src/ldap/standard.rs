@@ -1,13 +1,13 @@
 //! Maps the fields for which RFC 3703 has an attribute: `mode`, `priority` and `roles`.
 //!
-//! A value goes into the standard attribute only if reading it yields the same value again. Any
-//! other value, such as a negative priority, goes into our own attribute for the field.
+//! A value goes into the standard attribute only if reading the attribute yields the same value
+//! again. Other values, such as a negative priority, go into our own attribute for the field.
 //!
 //! Source: RFC 3703, section 5.3.
 //! Differs:
-//! - A rule that is enabled for debugging (3) gets `mode = "observe"`. A disabled rule (2) is left
-//!   out.
-//! - Combinations of roles (`a&&b`) are refused, because a gateway selects by single roles.
+//! - A rule that is enabled for debugging (3) becomes a policy with `mode = "observe"`. A disabled
+//!   rule (2) is left out.
+//! - Combinations of roles (`a&&b`) are refused, because a gateway selects items by single roles.
 
 use tidegate_config::ItemKind;
 use toml::{Table, Value};
@@ -86,8 +86,8 @@ fn enabled(mode: &Value) -> Option<i64> {
     }
 }
 
-/// The values of `pcimRoles` for `roles`. `None` if these cannot be reproduced: they must be plain
-/// names, sorted, and different without regard to case.
+/// The values of `pcimRoles` for `roles`. `None` if reading them would not yield `roles` again. For
+/// that, they must be plain names, sorted, and different even if case is ignored.
 fn combinations(roles: &Value) -> Option<Vec<String>> {
     let roles: Vec<_> = roles.as_array()?.iter().map(Value::as_str).collect::<Option<_>>()?;
     let plain = |role: &&str| !role.is_empty() && role.trim() == *role && !role.contains("&&");
@@ -102,7 +102,8 @@ fn combinations(roles: &Value) -> Option<Vec<String>> {
 
 const RULE_PRIORITY: &str = "pcimRulePriority";
 const RULE_ENABLED: &str = "pcimRuleEnabled";
-/// The roles of gateways that an item is for; classes and trunks have it too.
+/// The roles of the gateways for which an item is meant. Classes and trunks have this attribute
+/// too.
 pub(super) const ROLES: &str = "pcimRoles";
 
 /// Values of `pcimRuleEnabled`; RFC 3703, section 5.3.

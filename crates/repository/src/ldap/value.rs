@@ -1,7 +1,7 @@
-//! Converts values of a policy file to the text of an attribute and back, without loss.
+//! Converts values of a policy file to the text of an LDAP attribute and back, without loss.
 //!
-//! A string such as `10 Mbit/s` is its own text. Any other value is inline TOML, such as `{ kind =
-//! "per-flow" }` or `20`. A string that looks like TOML, such as the string `20`, is written in
+//! The string `10 Mbit/s` is stored as it is. Values of other types are stored as TOML, such as `20`
+//! or `{ kind = "per-flow" }`. A string that looks like TOML, such as the string `20`, is stored in
 //! quotes.
 
 use toml::{Table, Value};
@@ -45,7 +45,7 @@ fn inline(value: &Value) -> String {
     }
 }
 
-/// A key; in quotes if necessary.
+/// The key of a table, in quotes if necessary.
 fn bare(key: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if !key.is_empty() && key.chars().all(plain) { key.to_owned() } else { quoted(key) }
@@ -66,7 +66,7 @@ fn quoted(text: &str) -> String {
     quoted
 }
 
-/// The TOML value in `text`; `None` if the text is not exactly one value.
+/// The TOML value in `text`, or `None` if the text is not exactly one value.
 fn inline_value(text: &str) -> Option<Value> {
     if text.contains('\n') {
         return None;
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strings_are_their_own_text_and_other_values_are_inline_toml() {
+    fn strings_are_stored_as_they_are_and_other_values_as_toml() {
         let value: Table = toml::from_str(
             "a = \"10 Mbit/s\"\nb = 20\nc = \"20\"\nd = [1, \"x\"]\ne = { kind = \"red\", ecn = false, at = 0.5 }\nf = \"\"",
         )
@@ -119,7 +119,7 @@ mod tests {
         /// Catches: a string that looks like TOML and is written without quotes; a line break that
         /// is not escaped; a key that needs quotes and gets none.
         #[test]
-        fn no_value_is_lost(value in values()) {
+        fn every_value_is_read_back_unchanged(value in values()) {
             let text = text(&value);
             prop_assert!(!text.is_empty() && !text.contains('\n') && text.trim() == text);
             prop_assert_eq!(parse(&text), value);

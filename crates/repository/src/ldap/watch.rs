@@ -1,12 +1,13 @@
-//! Watches an LDAP directory for commits, and proposes the set of each commit.
+//! Watches an LDAP directory for commits, and sends the set of each commit to the gateway. Programs
+//! commit a set by writing the *marker*, an attribute of the root entry.
 //!
-//! The server reports changes: a search with the control of RFC 4533 in the mode refreshAndPersist
-//! stays open. It covers the root entry if markers are used, and all entries for `each-change`. If
-//! the server lacks the control, the root entry is read every `poll`. The set itself is always read
-//! over a separate connection (`read.rs`).
+//! The server reports changes: a search with the control of RFC 4533, in the mode
+//! refreshAndPersist, stays open. With markers, the search covers only the root entry; with
+//! `each-change`, all entries. If the server does not support the control, the root entry is read
+//! every `poll`. The set itself is always read over a separate connection (`read.rs`).
 //!
 //! Source: RFC 4533, sections 1.3 and 3.4.
-//! Differs: the content that the control transfers is not used. It only shows that something
+//! Differs: the entries that the control transfers are not used. They only show that something has
 //! changed.
 
 use std::sync::Arc;
@@ -52,7 +53,7 @@ pub(super) async fn watch(reader: Arc<Reader>, poll: Duration, to: Sender) {
 
 struct PollState {
     to: Sender,
-    /// The fault that was sent last and is not over yet.
+    /// The fault that was last sent to the receiver, while it lasts.
     fault: Option<Fault>,
     /// The revision that was sent last.
     revision: Option<String>,
@@ -61,7 +62,8 @@ struct PollState {
 }
 
 impl PollState {
-    /// Proposes commits until the connection fails. Returns `Ok` when the receiver was dropped.
+    /// Sends commits to the receiver until the connection fails. Returns `Ok` when the receiver was
+    /// dropped.
     async fn follow(&mut self, reader: &Reader, poll: Duration) -> Result<(), Fault> {
         let mut session = reader.servers.connect().await?;
         let mut news = News::open(&mut session, reader).await?;
@@ -71,15 +73,15 @@ impl PollState {
                     if !self.propose(snapshot).await {
                         return Ok(());
                     }
-                    if news.is_for_now() {
-                        // The new search is followed by a read, which finds changes from before the
-                        // search.
+                    if news.is_temporary() {
+                        // The set is read after the new search has begun. So changes before the
+                        // search are found too.
                         news = News::open(&mut session, reader).await?;
                         continue;
                     }
                     None
                 }
-                // The fault lies with the server, not with the content. A new connection is needed.
+                // The server is at fault, not the set. A new connection is needed.
                 Err(fault) if lasts(fault.kind) => return Err(fault),
                 Err(fault) => {
                     self.fault(fault).await;
@@ -100,8 +102,8 @@ impl PollState {
         }
     }
 
-    /// Waits until no change has been reported for [`QUIET`], at most [`LATEST`] after the first.
-    /// Returns the last marker.
+    /// Waits until no change has been reported for [`QUIET`], but at most [`LATEST`] after the
+    /// first change. Returns the last marker.
     async fn settle(
         &self,
         first: Option<String>,
@@ -126,7 +128,7 @@ impl PollState {
         }
     }
 
-    /// Sends `snapshot`, unless it was the last one sent. Returns `false` if the receiver was
+    /// Sends `snapshot`, unless it was the last snapshot sent. Returns `false` if the receiver was
     /// dropped.
     async fn propose(&mut self, snapshot: Snapshot) -> bool {
         self.pause = FIRST_PAUSE;
@@ -138,7 +140,7 @@ impl PollState {
         self.to.send(Ok(snapshot)).await.is_ok()
     }
 
-    /// Sends `fault`, unless it was the last one sent.
+    /// Sends `fault`, unless it was the last fault sent.
     async fn fault(&mut self, fault: Fault) {
         if self.fault.as_ref() != Some(&fault) {
             self.fault = Some(fault.clone());
@@ -154,7 +156,7 @@ impl PollState {
     }
 }
 
-/// Returns `true` if the fault lies with the server, which will then report no changes.
+/// Returns `true` if the server is at fault and will report no changes.
 const fn lasts(kind: FaultKind) -> bool {
     matches!(
         kind,
@@ -162,13 +164,13 @@ const fn lasts(kind: FaultKind) -> bool {
     )
 }
 
-/// How changes are noticed: the server reports them, or the gateway polls.
+/// The way to notice changes: the server reports them, or the gateway polls.
 enum News {
     /// The server reports them in a search that stays open.
     Pushed(Box<SearchStream<'static, &'static str, Vec<&'static str>>>),
-    /// The gateway polls the marker, whose last value is here.
+    /// The gateway polls the marker. The value is the last marker.
     Polled(Option<String>),
-    /// The root entry does not exist yet. The gateway polls until it does.
+    /// The root entry does not exist yet. The gateway polls until it exists.
     Absent,
 }
 
@@ -218,8 +220,8 @@ impl News {
         }
     }
 
-    /// Returns `true` if polling is temporary, until the root entry exists.
-    const fn is_for_now(&self) -> bool {
+    /// Returns `true` if polling will end, because the root entry does not exist yet.
+    const fn is_temporary(&self) -> bool {
         matches!(self, Self::Absent)
     }
 
@@ -305,13 +307,13 @@ async fn sleep(time: Option<Duration>) {
 /// Tag number of the element that holds the value of an intermediate response; RFC 4511, section
 /// 4.13.
 const SYNC_INFO: u64 = 1;
-/// In place of a list of attributes: request none; RFC 4511, section 4.5.1.8.
+/// Requests no attributes, in place of a list of attributes; RFC 4511, section 4.5.1.8.
 const NO_ATTRIBUTES: &str = "1.1";
 /// Longest time between the first unread marker and the read, even if more markers follow.
 const LATEST: Duration = Duration::from_secs(1);
-/// Interval of requests that show whether a silent server is alive.
+/// Interval of requests that test whether a server without reports still answers.
 const PING: Duration = Duration::from_secs(15);
-/// Pause before the second attempt. It doubles up to the longest.
+/// Pause before the second attempt. It doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
-/// Longest pause: a server that is back is found within this time.
+/// Longest pause. A server that works again is found within this time.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);

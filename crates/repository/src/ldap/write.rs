@@ -1,13 +1,14 @@
-//! Writes a whole set into an LDAP directory, the marker last.
+//! Writes a whole set of policies, classes and trunks into an LDAP directory (a *push*). The
+//! *marker*, an attribute of the root entry that commits the set, is written last.
 //!
-//! The root entry gets `tgPending` first, and loses it when the marker is written. A reader in
-//! between sees that the set is incomplete, even after this program was killed. Only entries that
-//! differ are written.
+//! First, the root entry gets the attribute `tgPending`. It is removed when the marker is written.
+//! A reader in between sees that the set is incomplete, even if this program was killed. Only
+//! entries that differ are written.
 //!
-//! Two concurrent pushes would mix their sets. So the value of `tgPending` is a token of the push.
-//! The marker is written only if the token is still there and a second read returns the pushed set.
+//! Two concurrent pushes would mix their sets. So the value of `tgPending` is a random token. A
+//! push writes the marker only if its token is still there, and if a second read returns its set.
 //!
-//! Source: RFC 4511, sections 4.6 to 4.8.
+//! Source: RFC 4511, sections 4.6 to 4.8 (modify, add, delete).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -120,8 +121,8 @@ async fn begin(session: &mut Session, root: &Entry) -> Result<String, Fault> {
     Ok(token)
 }
 
-/// Writes the next marker. Fails if the marker is no longer the one in `root`, or the token is
-/// gone.
+/// Writes the next marker. Fails if the marker differs from the marker in `root`, or if another
+/// push has replaced the token.
 async fn commit(session: &mut Session, root: &Entry, token: &str) -> Result<String, Fault> {
     let old = root.text(GENERATION)?;
     let number = old.and_then(|old| old.parse::<u64>().ok()).unwrap_or(0);

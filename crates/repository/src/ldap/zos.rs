@@ -11,15 +11,16 @@
 //! | `OutgoingTOS`, `DiffServOutProfileTransmittedTOSByte` (eight binary digits) | `mark.in`, `mark.out` |
 //! | `FlowServiceType`, `DiffServExcessTrafficTreatment` | `action` |
 //!
-//! `ControlledLoad` means that traffic is policed and marked, and `Guaranteed` that it is shaped.
-//! Excess traffic is dropped (`Drop`), sent as best effort (`BestEffort`), or shaped (`Shape`).
-//! Names of attributes may begin with `ibm-`.
+//! `ControlledLoad` means that traffic is policed and marked, `Guaranteed` that it is shaped.
+//! Traffic above its rate is dropped (`Drop`), sent as best effort (`BestEffort`), or shaped
+//! (`Shape`). Names of attributes may begin with `ibm-`.
 //!
 //! Source: the paper `aggregates`, section 6; AIX 7.1, Networks, "IBM SecureWay Directory Server
 //! policy loads" and "QoS policy specification"; z/OS 2.1 Communications Server, "PolicyAction
 //! statement".
-//! Differs: other attributes that affect packets are refused by name. These are rates of single
-//! connections, limits on the number of connections, marks with `shape`, and marks without a rate.
+//! Differs: all other attributes that affect packets are refused by name. These are rates of single
+//! connections, limits on the number of connections, marks for shaped traffic, and marks without a
+//! rate.
 
 use std::net::IpAddr;
 
@@ -57,14 +58,14 @@ pub(super) fn read(rule: &Entry, index: &Index) -> Result<Item, Fault> {
     Ok(Item { kind: ItemKind::Policy, name: name.to_owned(), fields })
 }
 
-/// `entry` with the attribute names of AIX, which lack the prefix `ibm-`.
+/// Returns `entry` with the attribute names of AIX, which lack the prefix `ibm-`.
 fn plain(entry: &Entry) -> Entry {
     let name = |name: &String| name.strip_prefix("ibm-").unwrap_or(name).to_owned();
     let attributes = entry.attributes.iter().map(|(key, values)| (name(key), values.clone()));
     Entry { dn: entry.dn.clone(), attributes: attributes.collect() }
 }
 
-/// Refuses an attribute that is not in `names`, unless it has no effect on packets.
+/// Refuses each attribute that affects packets and is not in `names`.
 fn known(entry: &Entry, names: &[&str]) -> Result<(), Fault> {
     let is =
         |name: &str| names.iter().chain(&DESCRIPTIVE).any(|known| known.eq_ignore_ascii_case(name));
@@ -179,7 +180,7 @@ fn action(category: &Entry) -> Result<Table, Fault> {
     Ok(fields)
 }
 
-/// The policy action of a service category. `limited` tells whether the category has a rate.
+/// The policy action of a service category. `limited` is `true` if the category has a rate.
 fn treatment(category: &Entry, limited: bool) -> Result<&'static str, Fault> {
     let service = match category.text(SERVICE)? {
         None => None,
@@ -223,7 +224,7 @@ fn profile(category: &Entry, mean: i64) -> Result<Table, Fault> {
     Ok(profile)
 }
 
-/// A number above 0. `None` for 0, which means no limit.
+/// A number above 0. `None` for 0, which means "no limit".
 fn positive(category: &Entry, attribute: &str) -> Result<Option<i64>, Fault> {
     match category.integer(attribute)? {
         Some(number) if number < 0 => Err(category.malformed(attribute, "is negative")),
@@ -269,7 +270,7 @@ const MAX_PACKET: &str = "DiffServInProfileMaxPacketSize";
 const TOS: &str = "OutgoingTOS";
 const OUT_TOS: &str = "DiffServOutProfileTransmittedTOSByte";
 
-/// The attributes of rules that have a meaning here.
+/// The attributes of rules that this module translates.
 const RULE_ATTRIBUTES: [&str; 9] = [
     "PolicyName",
     "PolicyRulePriority",
@@ -282,7 +283,7 @@ const RULE_ATTRIBUTES: [&str; 9] = [
     "DestinationPortRange",
 ];
 
-/// The attributes of service categories that have a meaning here.
+/// The attributes of service categories that this module translates.
 const CATEGORY_ATTRIBUTES: [&str; 14] = [
     "serviceName",
     TAG,
@@ -340,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policed_category_of_aix_is_a_policy() {
+    fn a_category_of_aix_becomes_a_policy() {
         let item = policy(&[
             ("FlowServiceType", "ControlledLoad"),
             ("MaxRate", "1000"),
@@ -358,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_of_zos_is_a_policy_too() {
+    fn a_category_of_zos_becomes_a_policy() {
         let item = policy(&[
             ("ibm-DiffServInProfileRate", "256"),
             ("ibm-DiffServInProfilePeakRate", "512"),
@@ -377,7 +378,7 @@ mod tests {
 
     /// Catches: an attribute with an effect on packets that is silently ignored.
     #[test]
-    fn an_attribute_that_cannot_be_mapped_is_refused_by_name() {
+    fn an_attribute_without_an_equivalent_is_refused_with_its_name() {
         let cases: [(&str, &[(&str, &str)]); 8] = [
             ("MinRate", &[("MinRate", "100")]),
             ("MaxConnections", &[("MaxConnections", "5")]),

@@ -13,7 +13,7 @@ use tidegate_config::testing::{document, item_sets, respelled};
 use tidegate_config::{Item, Part};
 use tidegate_repository::PolicyRepository;
 
-/// The canonical text of `parts`: one spelling for all equal sets.
+/// The canonical text of `parts`. Equal sets have the same canonical text.
 pub(crate) fn canonical_text(parts: &[Part]) -> String {
     canonical(parts).unwrap_or_else(|found| panic!("{}", found.render(false)))
 }
@@ -30,10 +30,11 @@ pub(crate) fn random_sets(number: usize) -> Vec<Vec<Item>> {
     (0..number).map(|_| sets.new_tree(&mut runner).unwrap().current()).collect()
 }
 
-/// Pushes random sets in random spellings into `repository`, pulls them, and compares the canonical
-/// texts.
+/// Pushes random sets into `repository`, each in a random spelling, pulls them, and compares the
+/// canonical texts.
 ///
 /// Catches: an item or a field that the repository loses, adds or changes; an item of an earlier
+/// set that stays; a push and the next pull that return different revisions.
 /// set that stays; different revisions returned by a push and the next pull.
 pub(crate) async fn sets_come_back_the_same(repository: &Arc<dyn PolicyRepository>, sets: usize) {
     for (seed, set) in (0u64..).zip(random_sets(sets)) {

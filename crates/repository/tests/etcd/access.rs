@@ -63,9 +63,10 @@ async fn with_users(server: &Etcd) {
     server.call("/v3/auth/enable", json!({})).await;
 }
 
-/// Catches: no new login after the server forgot the token; a password in the text of a fault.
+/// Catches: no new login after the server has restarted and forgotten the token; a fault whose text
+/// shows the password.
 #[tokio::test]
-async fn users_read_what_they_may_and_their_tokens_are_renewed() {
+async fn users_have_their_own_permissions_and_expired_tokens_are_renewed() {
     let Some(server) = Etcd::start().await else { return };
     source(&server.url()).push(vec![policy("web", 1)]).await.unwrap();
     with_users(&server).await;
@@ -111,11 +112,11 @@ async fn a_corrected_password_and_a_renewed_certificate_are_used_without_a_resta
     assert_eq!(held(&next(&mut watch).await.unwrap()).len(), 1);
 
     let Some(server) = with_tls("127.0.0.1", 2090).await else { return };
-    let gateway = open(&with_files(&server, Some("ca.pem"), Some("stranger"))).unwrap();
+    let gateway = open(&with_files(&server, Some("ca.pem"), Some("untrusted"))).unwrap();
     fault(gateway.pull().await, FaultKind::Refused);
     for end in ["pem", "key"] {
         let file = |name: &str| server.folder().join(format!("{name}.{end}"));
-        fs::copy(file("gateway"), file("stranger")).unwrap();
+        fs::copy(file("gateway"), file("untrusted")).unwrap();
     }
     fault(gateway.pull().await, FaultKind::Uncommitted);
 }
@@ -170,7 +171,7 @@ async fn with_tls(host: &'static str, year: i32) -> Option<Etcd> {
         fs::write(folder.join("other.pem"), theirs.pem()).unwrap();
         certificate(folder, "server", &ours, host, year);
         certificate(folder, "gateway", &ours, "gw1", 2090);
-        certificate(folder, "stranger", &theirs, "gw1", 2090);
+        certificate(folder, "untrusted", &theirs, "gw1", 2090);
         let file = |name: &str| folder.join(name).display().to_string();
         let files = [
             ("cert-file", "server.pem"),
@@ -205,10 +206,10 @@ async fn certificates_of_both_sides_are_verified() {
     assert!(next(&mut watch).await.unwrap().parts.is_empty());
 
     for ca in [Some("other.pem"), None] {
-        let stranger = open(&with_files(&server, ca, Some("gateway"))).unwrap();
-        fault(stranger.pull().await, FaultKind::Untrusted);
+        let other = open(&with_files(&server, ca, Some("gateway"))).unwrap();
+        fault(other.pull().await, FaultKind::Untrusted);
     }
-    for client in [None, Some("stranger")] {
+    for client in [None, Some("untrusted")] {
         let refused = open(&with_files(&server, Some("ca.pem"), client)).unwrap();
         let refused = fault(refused.pull().await, FaultKind::Refused);
         assert!(refused.help.contains("`cert`"), "{refused}");

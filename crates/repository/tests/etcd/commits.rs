@@ -1,5 +1,5 @@
-//! Tests the sets of policies that a watcher of etcd gets, and when it gets them. The commit
-//! marker, a key that is written last, completes a set.
+//! Tests which sets of policies a watcher of etcd gets, and when it gets them. A set is complete
+//! when its commit marker (a key) is written.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use tokio::time::{Instant, timeout};
 use crate::real::Etcd;
 use crate::testing::{fault, held, next, next_snapshot, nothing, policy, source, spec};
 
-/// Catches: reports of gateways (`status/`) read as policies, or watched as changes; a report
-/// written under a wrong key.
+/// Catches: reports of gateways (keys below `status/`) that are read as policies, or that count as
+/// changes; a report written under a wrong key.
 #[tokio::test]
 async fn a_pushed_set_is_pulled_and_watched_and_reports_change_nothing() {
     let Some(server) = Etcd::start().await else { return };
@@ -41,10 +41,10 @@ async fn a_pushed_set_is_pulled_and_watched_and_reports_change_nothing() {
     assert_eq!(source.pull().await.unwrap(), seen);
 }
 
-/// Catches: a set read at the newest revision instead of the marker's; keys without a new marker
-/// taken for a commit.
+/// Catches: a set read at the newest revision instead of the marker's revision; keys that count as
+/// a commit without a new marker.
 #[tokio::test]
-async fn half_a_change_without_its_marker_is_not_seen() {
+async fn a_change_without_a_new_marker_is_not_read() {
     let Some(server) = Etcd::start().await else { return };
     let source = source(&server.url());
     server.put("/t/policy/web", b"action = \"pass\"").await;
@@ -64,13 +64,13 @@ async fn half_a_change_without_its_marker_is_not_seen() {
     fault(next(&mut watch).await, FaultKind::Uncommitted);
 }
 
-/// After compaction, the history at the marker is gone. The current keys count as the committed set
+/// Compaction removes the history at the marker. The current keys then count as the committed set
 /// if nothing changed after the marker.
 ///
-/// Catches: no fallback to the current keys; keys newer than the marker accepted; a removed key not
-/// noticed.
+/// Catches: no fallback to the current keys; keys accepted although they are newer than the marker;
+/// a removed key that is not noticed.
 #[tokio::test]
-async fn a_set_outlives_the_history_at_its_marker() {
+async fn a_set_is_read_although_the_history_at_its_marker_is_compacted() {
     let Some(server) = Etcd::start().await else { return };
     let source = source(&server.url());
     let mut watch = source.clone().watch();
@@ -94,9 +94,10 @@ async fn a_set_outlives_the_history_at_its_marker() {
     assert_eq!(held(&next(&mut watch).await.unwrap()).len(), 2);
 }
 
-/// Catches: one read for each marker; a commit that is never read while further markers follow.
+/// Catches: a separate read for each marker; a commit that is never read because further markers
+/// follow.
 #[tokio::test]
-async fn a_thousand_markers_are_few_reads_and_the_last_is_read() {
+async fn a_thousand_markers_cause_few_reads_and_the_last_one_is_read() {
     let Some(server) = Etcd::start().await else { return };
     let source = source(&server.url());
     server.put("/t/commit", b"0").await;
@@ -128,8 +129,8 @@ async fn a_thousand_markers_are_few_reads_and_the_last_is_read() {
     );
 }
 
-/// Catches: a snapshot for each changed key; an emptied store taken for an empty set; a push that
-/// is read half-written.
+/// Catches: a snapshot for each changed key; a store without any key that counts as an empty set; a
+/// push that is read half-written.
 #[tokio::test]
 async fn each_change_is_a_commit_after_a_quiet_period() {
     let Some(server) = Etcd::start().await else { return };

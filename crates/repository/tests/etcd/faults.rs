@@ -1,4 +1,5 @@
-//! Tests etcd servers that are down, killed, emptied, or hold values that no gateway can use.
+//! Tests etcd servers that are down, killed, emptied, or hold values that no gateway can use. A
+//! *marker*, the key that is written last, commits each set of policies.
 
 use std::time::Duration;
 
@@ -9,9 +10,9 @@ use tokio::time::timeout;
 use crate::real::{Etcd, free_port};
 use crate::testing::{fault, held, next, next_snapshot, nothing, policy, source, spec};
 
-/// Catches: no snapshot after a fault is over; the same fault reported at each attempt.
+/// Catches: no snapshot at the end of a fault; a fault that is reported again at each attempt.
 #[tokio::test]
-async fn a_server_that_is_killed_is_one_fault_and_its_return_one_snapshot() {
+async fn a_killed_server_causes_one_fault_and_its_restart_one_snapshot() {
     let Some(mut server) = Etcd::start().await else { return };
     let source = source(&server.url());
     source.push(vec![policy("web", 1)]).await.unwrap();
@@ -28,7 +29,7 @@ async fn a_server_that_is_killed_is_one_fault_and_its_return_one_snapshot() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_down_at_the_start_is_waited_for() {
+async fn a_watch_waits_for_a_server_that_is_down_at_the_start() {
     let Some(mut server) = Etcd::start().await else { return };
     source(&server.url()).push(vec![policy("web", 1)]).await.unwrap();
     server.kill();
@@ -38,10 +39,11 @@ async fn a_server_that_is_down_at_the_start_is_waited_for() {
     assert_eq!(held(&next_snapshot(&mut watch).await).len(), 1);
 }
 
-/// After a loss of data, the new store reaches the revision of the old one with another set.
+/// After a loss of data, the new store reaches the revision number of the old one, but holds
+/// another set.
 ///
-/// Catches: a commit's name that consists of the revision only, so that the new set seems to be the
-/// old one.
+/// Catches: a commit that is named by this number only, so that the new set seems to be the old
+/// one.
 #[tokio::test]
 async fn a_server_that_lost_its_data_keeps_the_policies_in_force() {
     let Some(mut server) = Etcd::start().await else { return };
@@ -66,9 +68,9 @@ async fn a_server_that_lost_its_data_keeps_the_policies_in_force() {
     assert_eq!((&*held(&new)[0].name, new.revision), ("mail", second));
 }
 
-/// Catches: only the first URL tried; only the last member's fault reported.
+/// Catches: a client that tries only the first URL; a report of only the last member's fault.
 #[tokio::test]
-async fn members_are_tried_in_their_order() {
+async fn members_are_tried_in_the_order_of_their_urls() {
     let Some(mut server) = Etcd::start().await else { return };
     let dead = format!("http://127.0.0.1:{}", free_port());
     let source = open(&spec(&[dead.clone(), server.url()])).unwrap();
@@ -80,10 +82,10 @@ async fn members_are_tried_in_their_order() {
     assert!(down.message.contains(&dead) && down.message.contains(&server.url()), "{down}");
 }
 
-/// Catches: the marker and the lock counted as policies; a source that is not read again once it
-/// was too large.
+/// Catches: the marker and the lock of a push counted as policies; a source that is not read again
+/// after its set was too large.
 #[tokio::test]
-async fn a_set_beyond_the_limits_is_too_large_until_a_smaller_one_is_committed() {
+async fn a_set_beyond_the_limits_is_a_fault_until_a_smaller_set_is_committed() {
     let Some(server) = Etcd::start().await else { return };
     let direct = source(&server.url());
     let set = |count: i64| (0..count).map(|n| policy(&format!("p{n}"), n)).collect::<Vec<_>>();

@@ -1,5 +1,5 @@
 //! Tests etcd servers that are slow, silent, wrong or endless. Time and memory for their answers
-//! must stay within limits.
+//! must stay within limits. A *marker*, the key that is written last, commits each set of policies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,8 +17,8 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::real::{Etcd, call};
 use crate::testing::{fault, held, next, next_snapshot, policy, source, spec};
 
-/// A proxy before a server on loopback. It cuts each of its first `cuts` connections after `up`
-/// bytes to the server or `down` bytes to the client, whichever comes first.
+/// A proxy in front of a server on loopback. It cuts each of its first `cuts` connections after
+/// `up` bytes to the server or `down` bytes to the client, whichever comes first.
 async fn proxy(port: u16, up: usize, down: usize, cuts: usize) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -79,7 +79,7 @@ enum Reply {
     /// A whole answer with this status and body.
     Whole(u16, String),
     /// An endless answer: the header and the first bytes, then the second bytes again and again,
-    /// with a pause in between.
+    /// with this pause in between.
     Endless(Vec<u8>, Vec<u8>, Duration),
     /// The header of an endless answer and these bytes, then nothing more.
     Stalled(Vec<u8>),
@@ -89,8 +89,8 @@ enum Reply {
     Silence,
 }
 
-/// A server whose answers `reply` computes from the path, the request, and the number of earlier
-/// requests.
+/// A fake server. `reply` computes each answer from the path, the request, and the number of
+/// earlier requests.
 struct False {
     url: String,
     sent: Arc<AtomicUsize>,
@@ -164,7 +164,8 @@ async fn serve(
     }
 }
 
-/// The answer of a store at `revision` that holds only the marker, last changed at `marker`.
+/// The answer of a store at revision `revision`. It holds only the marker, which was last changed
+/// at revision `marker`.
 fn only_marker(request: &Value, revision: u64, marker: u64) -> Reply {
     let bytes = |field: &str| STANDARD.decode(request[field].as_str().unwrap()).unwrap();
     let (from, end) = (bytes("key"), bytes("range_end"));
@@ -184,10 +185,12 @@ fn line(result: Value) -> Vec<u8> {
     format!("{}\n", json!({ "result": result })).into_bytes()
 }
 
-/// Catches: a size limit that is checked only after the whole answer. The server may send somewhat
-/// more than `max_size`, because of base64 (4/3) and the buffers of sockets.
+/// The server may send somewhat more than `max_size`, because of base64 (4/3) and the buffers of
+/// sockets.
+///
+/// Catches: a size limit that is checked only after the whole answer.
 #[tokio::test]
-async fn an_answer_without_end_is_cut_off_at_max_size() {
+async fn an_endless_answer_is_cut_off_at_max_size() {
     let server = False::start(|_, request, _| match request["range_end"].as_str() {
         Some("") => only_marker(request, 9, 5),
         _ => Reply::Endless(b"{\"kvs\":[".to_vec(), vec![b' '; 65536], Duration::ZERO),
@@ -200,10 +203,12 @@ async fn an_answer_without_end_is_cut_off_at_max_size() {
     assert!((4 << 20..20 << 20).contains(&sent), "{sent} B");
 }
 
-/// Time is virtual. Catches: a connection that is used again although a part of the last answer is
-/// unread, so the same set is read a second time.
+/// Time is virtual.
+///
+/// Catches: a connection that is used again although a part of the last answer is unread. The same
+/// set is then read a second time.
 #[tokio::test(start_paused = true)]
-async fn a_set_that_is_too_large_is_read_once_for_each_commit() {
+async fn a_set_beyond_max_size_is_read_once_for_each_commit() {
     let reads = Arc::<AtomicUsize>::default();
     let counted = Arc::clone(&reads);
     let server = False::start(move |path, request, _| match request["range_end"].as_str() {
@@ -223,10 +228,11 @@ async fn a_set_that_is_too_large_is_read_once_for_each_commit() {
     assert_eq!(reads.load(Ordering::Relaxed), 1);
 }
 
-/// Time is virtual. Catches: a watch that waits until no marker follows, and so never reads the
-/// set.
+/// Time is virtual.
+///
+/// Catches: a watch that waits until no further marker follows, and so never reads the set.
 #[tokio::test(start_paused = true)]
-async fn markers_that_never_pause_are_read_after_a_second() {
+async fn a_set_is_read_after_a_second_even_if_markers_never_pause() {
     let server = False::start(|path, request, n| match path {
         "/v3/watch" => {
             let marker = line(json!({ "events": [{ "kv": { "mod_revision": "15" } }] }));
@@ -242,10 +248,10 @@ async fn markers_that_never_pause_are_read_after_a_second() {
     assert!(began.elapsed() < Duration::from_millis(1500), "{:?}", began.elapsed());
 }
 
-/// Catches: a size limit that applies to the bytes of the answer, but not to the keys and values in
-/// it.
+/// Catches: a size limit that applies only to the bytes of the answer, which are more than the
+/// bytes of the keys and values in it.
 #[tokio::test]
-async fn an_answer_of_64_mib_is_too_large_for_a_source_of_63() {
+async fn max_size_limits_the_keys_and_values_in_an_answer() {
     let value = STANDARD.encode(vec![b'#'; 1 << 20]);
     let server = False::start(move |_, request, _| {
         if request["range_end"] == "" {
@@ -267,10 +273,9 @@ async fn an_answer_of_64_mib_is_too_large_for_a_source_of_63() {
     fault(open(&spec).unwrap().pull().await, FaultKind::TooLarge);
 }
 
-/// Catches: a reader that requests pages without end; a reader that accepts keys that are out of
-/// order.
+/// Catches: a reader that requests pages without end; a reader that accepts keys in a wrong order.
 #[tokio::test]
-async fn pages_without_end_are_cut_off() {
+async fn an_endless_number_of_pages_is_cut_off() {
     for same in [true, false] {
         let server = False::start(move |_, request, n| {
             let key = match (request["range_end"].as_str(), same) {
@@ -292,7 +297,7 @@ async fn pages_without_end_are_cut_off() {
 }
 
 #[tokio::test]
-async fn answers_that_are_not_etcd_are_faults_of_the_protocol() {
+async fn answers_of_other_servers_are_protocol_faults() {
     let answers: [fn() -> Reply; 8] = [
         || Reply::Raw(b"SSH-2.0-OpenSSH_9.2\r\n".to_vec()),
         || whole(200, "<html>It works!</html>"),
@@ -309,8 +314,9 @@ async fn answers_that_are_not_etcd_are_faults_of_the_protocol() {
     }
 }
 
-/// Time is virtual. Catches: a missing time limit for the header, for a silence, or for the whole
-/// answer.
+/// Time is virtual.
+///
+/// Catches: a missing time limit for the header, for a pause, or for the whole answer.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_silent_or_slow_is_unreachable() {
     let answers: [(fn() -> Reply, u64); 3] = [
@@ -326,9 +332,9 @@ async fn a_server_that_is_silent_or_slow_is_unreachable() {
     }
 }
 
-/// Catches: the server's text copied into a message, with the password in it.
+/// Catches: a message that contains the server's text, with the password in it.
 #[tokio::test]
-async fn a_server_that_repeats_the_password_does_not_get_it_into_a_fault() {
+async fn a_password_in_the_text_of_a_server_is_not_shown() {
     let server = False::start(|path, request, _| {
         let text = if path.ends_with("authenticate") {
             request["password"].to_string()
@@ -344,10 +350,10 @@ async fn a_server_that_repeats_the_password_does_not_get_it_into_a_fault() {
     assert!(refused.message.contains("***"), "{refused}");
 }
 
-/// Catches: the unchanged set reported again after the connection was cut; no new attempt after the
-/// cut.
+/// Catches: an unchanged set that is reported again after the connection was cut; no new attempt
+/// after the cut.
 #[tokio::test]
-async fn a_connection_that_is_cut_in_mid_transfer_is_opened_again() {
+async fn a_connection_cut_during_a_transfer_is_opened_again() {
     let Some(server) = Etcd::start().await else { return };
     let set: Vec<_> = (100..400).map(|n| policy(&format!("p{n}"), n)).collect();
     source(&server.url()).push(set.clone()).await.unwrap();
@@ -357,12 +363,13 @@ async fn a_connection_that_is_cut_in_mid_transfer_is_opened_again() {
     assert_eq!(held(&next(&mut watch).await.unwrap()), set);
 }
 
-/// The watch is to begin before the oldest history that the server still has.
+/// The server has compacted its history, and the watch is to begin before the oldest revision that
+/// is left.
 ///
-/// Catches: a cancelled watch that is taken for a silent one; an alarm for it; no alarm if the
-/// watch ends without a reason.
+/// Catches: a cancelled watch that counts as a silent watch; an alarm about it; no new watch after
+/// one that ended without a reason.
 #[tokio::test(start_paused = true)]
-async fn a_compacted_or_closed_watch_is_listed_again() {
+async fn after_a_compacted_or_closed_watch_the_set_is_read_again() {
     let cancelled = line(json!({ "canceled": true, "compact_revision": "12" }));
     for end in [cancelled, Vec::new()] {
         let server = False::start(move |path, request, n| {
@@ -387,10 +394,10 @@ async fn a_compacted_or_closed_watch_is_listed_again() {
     }
 }
 
-/// Catches: a stalled watch that is never noticed, although the store has a newer revision; a loss
-/// of data that is not noticed, although the store's revision went back.
+/// Catches: a watch that reports nothing and is kept, although the store has a newer revision; a
+/// loss of data that is not noticed, although the store's revision went back.
 #[tokio::test(start_paused = true)]
-async fn a_silent_watch_is_found_by_a_newer_marker_and_by_an_older_store() {
+async fn a_stalled_watch_is_noticed_by_the_revisions_of_the_server() {
     for (store, marker) in [(30, 25), (8, 4)] {
         let server = False::start(move |path, request, n| match path {
             "/v3/watch" => Reply::Stalled(line(json!({ "created": true }))),
@@ -409,7 +416,7 @@ async fn a_silent_watch_is_found_by_a_newer_marker_and_by_an_older_store() {
 
 /// Catches: a line of unlimited length that is stored.
 #[tokio::test]
-async fn a_watch_with_a_line_without_end_is_closed() {
+async fn a_watch_with_an_endless_line_is_closed() {
     let server = False::start(|path, request, _| match path {
         "/v3/watch" => {
             Reply::Endless(line(json!({ "created": true })), vec![b' '; 65536], Duration::ZERO)

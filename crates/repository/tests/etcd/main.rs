@@ -1,8 +1,8 @@
-//! Tests the etcd repository against a real server, and against fake servers with faults that a
-//! real one does not have.
+//! Tests the etcd repository against a real server, and against fake servers whose faults a real
+//! server does not have.
 //!
-//! Each test starts a server of its own on loopback, and ends this process only. Tests of silent
-//! and slow servers run in virtual time.
+//! Each test starts its own server on loopback, and ends only this process. Tests of silent and
+//! slow servers run in virtual time.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its server has failed")]
 

@@ -1,5 +1,5 @@
-//! Tests pushes to etcd. A push replaces the whole set of policies; if it is interrupted, the old
-//! set must stay committed.
+//! Tests pushes to etcd. A push replaces the whole set of policies, and writes the *marker* last,
+//! the key that commits the set. If a push is interrupted, the old set must stay committed.
 
 use std::collections::BTreeMap;
 
@@ -26,8 +26,8 @@ fn set(first: i64, count: i64) -> Vec<Item> {
 /// The push deletes 512 items and writes 1,024, in 12 full transactions. One more transaction
 /// writes the marker.
 ///
-/// Catches: the marker written before the items; keys of the old set left; a set read at the newest
-/// revision instead of the marker's.
+/// Catches: the marker written before the items; keys of the old set that stay; a set read at the
+/// newest revision instead of the marker's revision.
 #[tokio::test]
 async fn readers_during_a_large_push_get_the_old_set_or_the_new() {
     let Some(server) = Etcd::start().await else { return };
@@ -55,7 +55,7 @@ async fn readers_during_a_large_push_get_the_old_set_or_the_new() {
 
 /// Catches: a push without a lock; transactions that do not check the lock.
 #[tokio::test]
-async fn a_push_that_is_cut_off_leaves_the_old_set_and_its_lock_for_a_while() {
+async fn after_an_interrupted_push_the_old_set_is_committed_and_the_lock_expires() {
     let Some(server) = Etcd::start().await else { return };
     let direct = source(&server.url());
     direct.push(set(0, 10)).await.unwrap();
@@ -74,7 +74,7 @@ async fn a_push_that_is_cut_off_leaves_the_old_set_and_its_lock_for_a_while() {
 }
 
 #[tokio::test]
-async fn a_push_goes_on_at_the_next_member_with_its_lock() {
+async fn a_push_continues_at_the_next_member_with_its_lock() {
     let Some(server) = Etcd::start().await else { return };
     let cut = cutting_proxy(server.port(), 30_000, usize::MAX).await;
     let source = open(&spec(&[cut, server.url()])).unwrap();
@@ -97,7 +97,7 @@ async fn a_push_that_lost_its_lock_ends() {
 }
 
 #[tokio::test]
-async fn a_set_that_cannot_be_read_again_is_not_pushed() {
+async fn a_set_that_no_gateway_could_read_is_not_pushed() {
     let Some(server) = Etcd::start().await else { return };
     let mut spec = spec(&[server.url()]);
     spec.max_policies = 3;
@@ -158,8 +158,8 @@ fn set_of_items() -> impl Strategy<Value = Vec<Item>> {
         let item = |((kind, name), fields): ((ItemKind, String), BTreeMap<String, Value>)| Item {
             kind,
             name,
-            // Fields of whole documents are left out here; another test checks that they are
-            // refused.
+            // These items have no fields that only whole policy files have. Another test checks
+            // that such fields are refused.
             fields: fields
                 .into_iter()
                 .filter(|(field, _)| {
@@ -173,8 +173,8 @@ fn set_of_items() -> impl Strategy<Value = Vec<Item>> {
     })
 }
 
-/// Catches: keys of the old set left; values quoted wrongly; items of different kinds mixed up; the
-/// last page lost.
+/// Catches: keys of the old set that stay; values quoted wrongly; items of different kinds mixed
+/// up; the last page of the answer lost.
 #[tokio::test]
 async fn any_set_is_pulled_as_it_was_pushed() {
     let Some(server) = Etcd::start().await else { return };
@@ -192,5 +192,5 @@ async fn any_set_is_pulled_as_it_was_pushed() {
     }
 }
 
-/// Few cases, since each pushes up to 200 items.
+/// Number of random cases. There are few, because each pushes up to 200 items.
 const CASES: u32 = 12;

@@ -1,4 +1,4 @@
-//! A real etcd server, Debian's `etcd-server`, for one test.
+//! Runs a real etcd server, Debian's `etcd-server`, for one test.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -24,13 +24,13 @@ pub(crate) struct Etcd {
 }
 
 impl Etcd {
-    /// A running server. If etcd is not installed, prints a message and returns `None`.
+    /// A running server. Without etcd on this host, prints a message and returns `None`.
     pub(crate) async fn start() -> Option<Self> {
         Self::start_with("http", |_| Vec::new()).await
     }
 
-    /// As [`start`](Self::start), with more arguments for etcd. They may name files in the server's
-    /// folder.
+    /// As [`start`](Self::start), with more arguments for etcd. The arguments may name files in the
+    /// server's folder.
     pub(crate) async fn start_with(
         scheme: &'static str,
         arguments: impl Fn(&Path) -> Vec<String>,
@@ -185,7 +185,7 @@ impl Drop for Etcd {
     }
 }
 
-/// Number of attempts to start a server, since other programs may take a free port.
+/// Number of attempts to start a server. Another program may take a free port first.
 const ATTEMPTS: usize = 10;
 
 fn revision(answer: &Value) -> u64 {

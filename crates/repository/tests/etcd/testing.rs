@@ -47,7 +47,7 @@ pub(crate) fn sort(items: &mut [Item]) {
     items.sort_by(|a, b| (a.kind, &a.name).cmp(&(b.kind, &b.name)));
 }
 
-/// The next answer of a watch. Fails if none comes.
+/// The next answer of a watch. Fails if no answer comes.
 pub(crate) async fn next(snapshots: &mut Snapshots) -> Result<Snapshot, Fault> {
     timeout(Duration::from_secs(30), snapshots.recv())
         .await
@@ -55,7 +55,7 @@ pub(crate) async fn next(snapshots: &mut Snapshots) -> Result<Snapshot, Fault> {
         .expect("the watch has ended")
 }
 
-/// The next snapshot of a watch. Skips faults before it, and fails if none comes.
+/// The next snapshot of a watch. Skips faults before it, and fails if no snapshot comes.
 pub(crate) async fn next_snapshot(snapshots: &mut Snapshots) -> Snapshot {
     loop {
         if let Ok(snapshot) = next(snapshots).await {
@@ -70,7 +70,7 @@ pub(crate) async fn nothing(snapshots: &mut Snapshots) {
     assert!(answer.is_err(), "{answer:?}");
 }
 
-/// The fault in `answer`. Fails unless it is of this kind.
+/// The fault in `answer`. Fails unless `answer` is a fault of this kind.
 #[track_caller]
 pub(crate) fn fault<T: std::fmt::Debug>(answer: Result<T, Fault>, kind: FaultKind) -> Fault {
     let fault = answer.unwrap_err();

@@ -41,7 +41,7 @@ fn wrong_credentials_are_refused_and_never_shown() {
 }
 
 #[test]
-fn a_server_that_comes_back_is_found_again() {
+fn a_restarted_server_is_found_again() {
     let Some(mut server) = Server::start() else { return };
     run(async {
         let repository = server.repository();
@@ -69,9 +69,9 @@ fn the_next_server_is_asked_if_one_is_down() {
     run(async { open(&spec).unwrap().push(parse(ONE)).await.unwrap() });
 }
 
-/// Catches: a push that commits a mixture of its own set and that of a concurrent push.
+/// Catches: a push that commits its own set mixed with the set of a concurrent push.
 #[test]
-fn two_pushes_at_once_are_one_of_the_two_or_a_fault() {
+fn two_concurrent_pushes_never_mix_their_sets() {
     let Some(server) = Server::start() else { return };
     let sets = [0, 1].map(|set| {
         (0..60)
@@ -99,12 +99,12 @@ fn two_pushes_at_once_are_one_of_the_two_or_a_fault() {
     });
 }
 
-/// Catches: a push that still commits although another push has begun meanwhile.
+/// Catches: a push that commits although another push has begun meanwhile.
 #[test]
 fn a_push_fails_if_another_has_begun_meanwhile() {
     let Some(server) = Server::start() else { return };
     let set: String = (0..500).map(|at| ONE.replace("\"a\"", &format!("\"p{at}\""))).collect();
-    // The second push may begin too late, after the first is over. So there are five attempts.
+    // The second push may begin too late, after the first has ended. So the test tries five times.
     let ends = (0..5).map(|_| {
         run(async { server.repository().push(parse(ONE)).await.unwrap() });
         std::thread::scope(|scope| {
@@ -123,7 +123,7 @@ fn a_push_fails_if_another_has_begun_meanwhile() {
 }
 
 #[test]
-fn a_stopped_server_is_not_waited_for() {
+fn a_suspended_server_is_unreachable_after_a_time_limit() {
     let Some(server) = Server::start() else { return };
     run(async {
         let repository = server.repository();
@@ -137,7 +137,7 @@ fn a_stopped_server_is_not_waited_for() {
 }
 
 #[test]
-fn a_server_killed_in_mid_transfer_is_a_fault_and_no_half_set() {
+fn a_server_killed_during_a_transfer_causes_a_fault_and_no_partial_set() {
     let Some(mut server) = Server::start() else { return };
     let set: String =
         (0..400).map(|number| ONE.replace("\"a\"", &format!("\"p{number}\""))).collect();
@@ -175,7 +175,8 @@ fn a_referral_is_refused_with_its_address() {
     });
 }
 
-/// A server that answers every request with `answer`, without end if `endless` is set.
+/// A server that answers every request with `answer`. If `endless` is set, it repeats the answer
+/// without end.
 fn hostile(answer: Vec<u8>, endless: bool) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -196,10 +197,10 @@ fn element(tag: u8, content: &[u8]) -> Vec<u8> {
     [&[tag, 0x84][..], &length, content].concat()
 }
 
-/// Catches: a size limit that is checked only on complete messages, so an endless message never
-/// reaches it; a parser that recurses for each of 20,000 levels and overflows the stack.
+/// Catches: a size limit that is checked only at the end of a message, which an endless message
+/// never reaches; a parser that calls itself for each of 20,000 levels and overflows the stack.
 #[test]
-fn a_hostile_server_is_cut_off() {
+fn a_server_with_endless_or_deeply_nested_answers_is_cut_off() {
     // SearchResultEntry for message 1 with the name "a" and no attributes.
     let entry = b"\x30\x0a\x02\x01\x01\x64\x05\x04\x01a\x30\x00".to_vec();
     let endless_message = b"\x30\x84\x7f\xff\xff\xff\x04\x84\x7f\xff\xff\xf0".to_vec();
@@ -215,8 +216,8 @@ fn a_hostile_server_is_cut_off() {
     for (answer, endless, kind) in cases {
         let head = answer[..8.min(answer.len())].to_vec();
         let mut spec = spec(&format!("ldap://127.0.0.1:{}", hostile(answer, endless)), None);
-        // The message that never ends gets the default limit. The other cases get a lower one, to
-        // be quicker.
+        // The endless message gets the default limit. The other cases get a lower limit, which
+        // makes them quicker.
         if kind != FaultKind::TooLarge {
             spec.max_size = Bytes(1 << 20);
         }
@@ -226,7 +227,7 @@ fn a_hostile_server_is_cut_off() {
 }
 
 #[test]
-fn tls_is_verified_in_both_ways_of_asking_for_it() {
+fn certificates_are_verified_with_ldaps_and_with_starttls() {
     let Some(server) = Server::with("overlay syncprov\n# tls\n") else { return };
     run(async { server.repository().push(parse(ONE)).await.unwrap() });
     let with = |url: String, ca: bool| {
@@ -250,7 +251,7 @@ fn tls_is_verified_in_both_ways_of_asking_for_it() {
 }
 
 #[test]
-fn a_server_without_tls_is_not_trusted_with_the_password() {
+fn a_password_is_never_sent_without_tls() {
     let Some(server) = Server::with("# tls\n") else { return };
     let Some(plain) = Server::start() else { return };
     let mut spec = plain.spec();
@@ -259,7 +260,7 @@ fn a_server_without_tls_is_not_trusted_with_the_password() {
 }
 
 #[test]
-fn an_expired_certificate_is_said_to_be_expired() {
+fn an_expired_certificate_is_named_as_the_cause() {
     let Some(server) = Server::with("# tls # expired\n") else { return };
     let mut spec = spec(&server.tls_url(), Some(server.file("password")));
     spec.access.ca = Some(server.file("ca.pem"));

@@ -1,5 +1,5 @@
 //! Tests policies in an LDAP directory that other programs wrote: Table 1 of the paper `aggregates` as LDIF, rules
-//! of RFC 3703 whose conditions are entries of their own, and the z/OS schema.
+//! of RFC 3703 whose conditions are separate entries, and the z/OS schema.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::{order, parse, run, sorted};
 const ROOT: &str = "dn: ou=tidegate,dc=test\nobjectClass: organizationalUnit\nobjectClass: tgRepository\nou: tidegate\n\n";
 
 /// Writes the root entry, `entries`, and then a new `tgGeneration`. Readers read the set when this attribute
-/// changes. In `entries`, `B` stands for the name of the root entry.
+/// changes. In `entries`, `B` is replaced by the name of the root entry.
 fn commit(server: &Server, entries: &str) {
     let marker =
         format!("\n\ndn: {BASE}\nchangetype: modify\nreplace: tgGeneration\ntgGeneration: 1\n");
@@ -50,10 +50,10 @@ fn table_1_as_ldif_is_table_1_as_toml() {
     });
 }
 
-/// Catches: groups of conditions that are joined by AND although the rule states OR (disjunctive normal form);
-/// conditions that are looked up under another name.
+/// Catches: groups of conditions joined by AND although the rule states OR (disjunctive normal
+/// form); conditions that are looked up under a wrong name.
 #[test]
-fn conditions_of_their_own_entries_are_one_match() {
+fn conditions_in_separate_entries_become_one_match() {
     let Some(server) = Server::start() else { return };
     commit(
         &server,
@@ -124,7 +124,7 @@ tgAction: pass
 }
 
 #[test]
-fn policies_of_zos_load_too() {
+fn policies_in_the_zos_schema_are_read() {
     let Some(server) = Server::start() else { return };
     commit(
         &server,
@@ -162,7 +162,7 @@ SourcePortRange: 80-443
 
 /// Catches: an attribute that changes the meaning of a rule and is silently ignored.
 #[test]
-fn what_a_policy_cannot_be_is_refused_with_its_name() {
+fn rules_that_no_policy_can_express_are_refused_with_the_attribute() {
     let cases = [
         ("pcimRuleEnabled", "pcimRuleEnabled: 7\ntgAction: pass"),
         (

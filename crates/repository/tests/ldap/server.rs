@@ -91,7 +91,7 @@ impl Server {
 
     /// Stops (suspends) the server process with all its threads.
     pub(crate) fn stop(&self) {
-        let pid = self.signal("-STOP");
+        let pid = self.send_signal("-STOP");
         let stopped = |task: std::io::Result<fs::DirEntry>| {
             let state = fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
             state.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
@@ -103,10 +103,10 @@ impl Server {
 
     /// Continues the stopped process.
     pub(crate) fn go_on(&self) {
-        self.signal("-CONT");
+        self.send_signal("-CONT");
     }
 
-    fn signal(&self, signal: &str) -> String {
+    fn send_signal(&self, signal: &str) -> String {
         let pid = self.slapd.as_ref().unwrap().0.id().to_string();
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
         pid
@@ -231,7 +231,7 @@ pub(crate) fn spec(url: &str, password_file: Option<PathBuf>) -> SourceSpec {
     }
 }
 
-/// Returns `true` if the configuration `lines` request TLS. Makes the certificates in that case.
+/// Returns `true` if the configuration `lines` request TLS. Creates the certificates in that case.
 fn folder_has_certificates(folder: &Path, lines: &str) -> bool {
     let wanted = lines.contains("# tls");
     if wanted {
@@ -240,8 +240,8 @@ fn folder_has_certificates(folder: &Path, lines: &str) -> bool {
     wanted
 }
 
-/// The path of slapd. If it is missing, prints that the test is skipped; on the build server,
-/// fails.
+/// The path of slapd. If slapd is missing, prints that the test is skipped; on the build server,
+/// fails instead.
 pub(crate) fn slapd() -> Option<PathBuf> {
     let tools =
         ["ldapadd", "ldapmodify", "ldapsearch"].map(|tool| Path::new("/usr/bin").join(tool));
@@ -251,8 +251,8 @@ pub(crate) fn slapd() -> Option<PathBuf> {
     }
     let refused = std::env::var_os("CI_REFUSES_SKIPS").is_some();
     assert!(!refused, "slapd or ldapmodify is missing; .ci/setup installs them");
-    // Written to stderr directly, so it is shown even if the test passes. An error of the write is
-    // ignored.
+    // The message goes to stderr directly, so it is shown even if the test passes. An error of the
+    // write is ignored.
     let _ = writeln!(
         std::io::stderr(),
         "skipped: no slapd or ldapmodify here (Debian packages slapd, ldap-utils)"
@@ -260,7 +260,7 @@ pub(crate) fn slapd() -> Option<PathBuf> {
     None
 }
 
-/// A free port whose successor is free too.
+/// A free port. The port after it is free too.
 pub(crate) fn free_port() -> u16 {
     loop {
         let Ok(first) = TcpListener::bind("127.0.0.1:0") else { continue };

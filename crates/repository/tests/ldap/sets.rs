@@ -46,7 +46,7 @@ mode = "observe"
 "#;
 
 #[test]
-fn a_set_comes_back_as_it_was_pushed() {
+fn a_pushed_set_is_read_back_unchanged() {
     let Some(server) = Server::start() else { return };
     run(async {
         let repository = server.repository();
@@ -58,8 +58,8 @@ fn a_set_comes_back_as_it_was_pushed() {
         assert_eq!(sorted(&snapshot), order(parse(SET)));
         let origin = format!("cn=web,ou=policies,{BASE}");
         assert!(snapshot.parts.iter().any(|part| part.origin == origin), "{snapshot:?}");
-        // The standard filter can hold one port but no list of ports and no VLAN. Those are in our
-        // own attributes.
+        // A standard filter can hold one port, but no list of ports and no VLAN. These values are
+        // in our own attributes.
         let rule = server.read(&origin, "*");
         assert!(rule.contains("tgMatchDestinationPort: [80, 443]"), "{rule}");
         assert!(
@@ -69,9 +69,9 @@ fn a_set_comes_back_as_it_was_pushed() {
     });
 }
 
-/// Catches: unchanged entries written again; entries of removed policies left.
+/// Catches: unchanged entries that are written again; entries of removed policies that stay.
 #[test]
-fn a_push_writes_the_difference_only() {
+fn a_push_writes_only_the_entries_that_differ() {
     let Some(server) = Server::start() else { return };
     run(async {
         let repository = server.repository();
@@ -211,10 +211,10 @@ fn draw<T: Strategy>(strategy: &T, count: usize) -> Vec<T::Value> {
     (0..count).map(|_| strategy.new_tree(&mut runner).unwrap().current()).collect()
 }
 
-/// Catches: two fields stored in the same attribute; an attribute of the earlier set that survives
-/// a push.
+/// Catches: two fields stored in the same attribute; an attribute of the earlier set that stays
+/// after a push.
 #[test]
-fn any_set_comes_back_whatever_was_there_before() {
+fn any_set_replaces_the_previous_set_and_comes_back_unchanged() {
     let Some(server) = Server::start() else { return };
     run(async {
         let repository = server.repository();

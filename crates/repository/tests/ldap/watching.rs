@@ -1,5 +1,5 @@
-//! Tests the watch of an LDAP directory. A set of policies is committed by an attribute of the root
-//! entry, the marker. The watch must propose each commit to the gateway once, soon, and as a whole.
+//! Tests the watch of an LDAP directory. An attribute of the root entry, the marker, commits a set
+//! of policies. The watch must send each commit to the gateway once, soon, and as a whole.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use crate::server::{BASE, Server};
 use crate::{order, parse, run, sorted};
 
-/// Time limit until a commit is proposed, with a margin for a busy machine.
+/// Time limit until a commit is sent to the gateway, with a margin for a busy machine.
 const SOON: Duration = Duration::from_secs(8);
 
 pub(crate) async fn next(snapshots: &mut Snapshots) -> Result<Snapshot, Fault> {
@@ -36,9 +36,9 @@ pub(crate) fn marker(value: &str) -> String {
     format!("dn: {BASE}\nchangetype: modify\nreplace: tgGeneration\ntgGeneration: {value}\n")
 }
 
-/// Catches: a change proposed without a new marker; a set proposed twice.
+/// Catches: a change that is sent although no new marker was written; a set that is sent twice.
 #[test]
-fn a_commit_is_proposed_when_its_marker_is_written() {
+fn a_commit_is_sent_when_its_marker_is_written() {
     let Some(server) = Server::start() else { return };
     run(async {
         let repository = server.repository();
@@ -57,10 +57,10 @@ fn a_commit_is_proposed_when_its_marker_is_written() {
     });
 }
 
-/// Catches: a set that is read once for each marker of a burst; a set that is never read while
-/// further markers follow.
+/// Catches: a separate read for each marker of a burst; a set that is never read because further
+/// markers follow.
 #[test]
-fn many_markers_are_few_proposals_and_not_none() {
+fn many_markers_cause_few_snapshots() {
     let Some(server) = Server::start() else { return };
     let (written, stop) = (AtomicU32::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -98,7 +98,7 @@ const STRETCH: u32 = 200;
 /// Catches: an alarm while a push is being written; a watch that never begins, because the root
 /// entry did not exist at first.
 #[test]
-fn a_watch_begins_before_there_is_anything_and_hears_of_no_push_but_its_end() {
+fn a_watch_without_a_root_entry_waits_and_reports_only_completed_pushes() {
     let Some(server) = Server::start() else { return };
     run(async {
         let repository = server.repository();
@@ -118,7 +118,7 @@ fn a_watch_begins_before_there_is_anything_and_hears_of_no_push_but_its_end() {
 }
 
 #[test]
-fn half_a_change_is_not_a_set() {
+fn a_change_without_a_new_marker_is_not_a_commit() {
     let Some(server) = Server::start() else { return };
     run(async {
         let repository = server.repository();
@@ -129,8 +129,7 @@ fn half_a_change_is_not_a_set() {
         assert!(fault.message.contains("cn=b"), "{fault}");
         server.change("ldapmodify", &marker("2"));
         assert_eq!(repository.pull().await.unwrap().parts.len(), 2);
-        // The state after a push that was killed: it had removed an entry, and `tgPending` is still
-        // set.
+        // The state that a killed push leaves: an entry is removed, and `tgPending` is still set.
         let pending = format!(
             "dn: {BASE}\nchangetype: modify\nadd: tgPending\ntgPending: TRUE\n\ndn: cn=b,ou=policies,{BASE}\nchangetype: delete\n"
         );
@@ -144,7 +143,7 @@ fn half_a_change_is_not_a_set() {
 }
 
 #[test]
-fn each_change_is_a_commit_if_the_source_says_so() {
+fn with_each_change_no_marker_is_needed() {
     let Some(server) = Server::start() else { return };
     run(async {
         let mut spec = server.spec();
@@ -160,8 +159,8 @@ fn each_change_is_a_commit_if_the_source_says_so() {
     });
 }
 
-/// Catches: a watch that waits for the server to report changes, although this server does not
-/// support such reports (RFC 4533).
+/// Catches: a watch that waits for reports of changes although this server does not support them
+/// (RFC 4533).
 #[test]
 fn a_server_without_synchronization_is_polled() {
     for commit in [Commit::Marker, Commit::EachChange] {

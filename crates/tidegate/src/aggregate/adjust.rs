@@ -1,6 +1,7 @@
-//! Adjusts the weight of the aggregate connection by measurements, with the rate adjuster of the
-//! core. The measurements use a monotonic clock, so changes of the host's time of day have no
-//! effect.
+//! Adjusts the weight of the aggregate connection to the measured load, with the rate adjuster of
+//! the core crate. The *aggregate connection* is the QUIC connection to the peer gateway, which
+//! carries the TCP connections of all users. The measurements use a monotonic clock, so changes of
+//! the host's time of day have no effect.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -21,8 +22,8 @@ pub(super) struct Adjuster {
 }
 
 impl Adjuster {
-    /// A rate adjuster at the beginning of its random initial wait. Gateways with different values
-    /// of `seed` wait for different times.
+    /// Creates a rate adjuster that first waits for a random time, which depends on `seed`.
+    /// Gateways with different seeds thus do not adjust at the same times.
     pub(super) fn new(site: &Site, seed: u64) -> Self {
         let random = Random::named(seed, &["rate adjuster"]);
         let adjuster = RateAdjuster::new(&site.config.weight, random, Time::ZERO);
@@ -33,7 +34,7 @@ impl Adjuster {
         self.adjuster.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The latest measurement, and the numbers of decisions.
+    /// The latest measurement, and how many decisions of each kind the adjuster has made.
     pub(super) fn report(&self) -> AdjusterReport {
         self.adjuster().report()
     }

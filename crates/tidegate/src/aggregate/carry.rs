@@ -1,4 +1,5 @@
-//! Carries one TCP connection as one stream: bytes, half-close and reset, in both directions.
+//! Carries one TCP connection of a user as one stream of the aggregate connection, the QUIC
+//! connection to the peer gateway. Bytes, half-close and reset are carried in both directions.
 //!
 //! | at the TCP connection here | at the stream | at the TCP connection of the peer |
 //! |---|---|---|
@@ -31,8 +32,8 @@ use super::link::{Delivery, Link};
 use super::site::Site;
 use super::stalled::PATIENCE;
 
-/// Bytes read from a TCP connection at once: ten QUIC datagrams. With longer chunks, streams would
-/// wait for each other.
+/// Bytes read from a TCP connection at once: ten QUIC datagrams. Longer chunks of one stream would
+/// delay the other streams.
 const CHUNK: usize = 16 << 10;
 
 /// Error code of a stream whose TCP connection was reset.
@@ -49,8 +50,8 @@ pub(super) enum End {
     Lost,
     /// The peer could not open its TCP connection.
     Failed(Answer),
-    /// The TCP connection at this site accepted no bytes for long, and other connections needed its
-    /// share of the window.
+    /// The TCP connection at this site accepted no bytes for a long time, and other connections
+    /// needed the window that its bytes occupied.
     Expelled,
 }
 
@@ -101,8 +102,8 @@ pub(super) struct Carried {
     pub(super) recv: RecvStream,
 }
 
-/// Carries bytes in both directions until both have ended. Bytes of the peer are read only after
-/// `opened`.
+/// Carries bytes in both directions until both have ended. Bytes from the peer are read only once
+/// `opened` completes.
 pub(super) async fn carry(
     site: &Site,
     link: &Link,
@@ -133,8 +134,8 @@ pub(super) async fn carry(
     ended
 }
 
-/// Waits until the peer has confirmed that all bytes reached the TCP connection at its end, or
-/// until the aggregate connection is lost.
+/// Waits until the peer has confirmed that the TCP connection at its site acknowledged all bytes,
+/// or until the aggregate connection is lost.
 async fn wait_for(site: &Site, link: &Link, delivery: &Delivery) {
     tokio::select! {
         () = delivery.done() => {}
@@ -142,22 +143,22 @@ async fn wait_for(site: &Site, link: &Link, delivery: &Delivery) {
     }
 }
 
-/// Counts a connection whose client has closed, but whose acknowledged bytes never arrived at the
-/// server.
+/// If the aggregate connection is lost, counts a connection that its client has closed. The client
+/// saw all bytes acknowledged, although some never reached the server.
 fn lose(site: &Site, end: &End, unconfirmed: bool) {
     if unconfirmed && matches!(end, End::Lost) {
         site.counters.lost_after_close.one();
     }
 }
 
-/// Sets the options of a user's TCP connection. Errors are ignored: without an option, the
-/// connection is only slower, or a dead one ends later.
+/// Sets the options of a user's TCP connection. Errors are ignored: without the options, the
+/// connection is slower, or a dead host is noticed later.
 pub(super) fn set_options(tcp: &TcpStream) {
     // Sends bytes as they arrive. Under load, the kernel still combines waiting bytes into full
     // segments.
     let _ = tcp.set_nodelay(true);
-    // Keepalives detect a dead host. The end of its connection makes room for another
-    // (`max_connections`). The kernel's `tcp_keepalive_time` sets the time.
+    // Keepalives detect a dead host. Its connection then ends and makes room for another
+    // (`max_connections`). The kernel's `tcp_keepalive_time` sets the interval.
     let _ = SockRef::from(tcp).set_keepalive(true);
 }
 
@@ -176,7 +177,7 @@ struct SharedEnds<'a> {
     tcp: &'a TcpStream,
     /// The stream number, used in confirmations.
     number: u64,
-    /// Completes when the receiver at the peer's site has acknowledged all bytes of this
+    /// Completes when the TCP receiver at the peer's site has acknowledged all bytes of this
     /// connection.
     delivery: Arc<Delivery>,
     /// The client or server at this site has sent its FIN.
@@ -211,7 +212,7 @@ impl SharedEnds<'_> {
         send.finish().map_err(|_| End::There)
     }
 
-    /// Writes `bytes` to the stream as soon as it has room.
+    /// Writes `bytes` to the stream, and waits until the stream has accepted them.
     async fn write(&self, send: &mut SendStream, bytes: Bytes) -> Result<(), WriteError> {
         let mut write = pin!(send.write_chunk(bytes));
         // Most writes complete at once.
@@ -231,13 +232,13 @@ impl SharedEnds<'_> {
         if !(self.site.config.confirm_close && self.has_sent_fin().await) {
             SockRef::from(self.tcp).shutdown(Shutdown::Write)?;
             self.all_acknowledged().await?;
-            self.link.tell(self.number);
+            self.link.send_confirmation(self.number);
             return Ok(());
         }
-        // Our FIN to the TCP connection comes last. The peer may do the same and wait for our
-        // confirmation, so we send the confirmation first.
+        // Our FIN to the TCP connection comes last. The peer may also delay its FIN until it gets
+        // our confirmation, so we send the confirmation first.
         self.all_acknowledged().await?;
-        self.link.tell(self.number);
+        self.link.send_confirmation(self.number);
         tokio::select! {
             () = self.delivery.done() => {}
             _ = self.link.connection.closed() => return Err(End::Lost),
@@ -245,7 +246,7 @@ impl SharedEnds<'_> {
         Ok(SockRef::from(self.tcp).shutdown(Shutdown::Write)?)
     }
 
-    /// Writes `bytes` to the TCP connection. While it accepts none, the connection counts as
+    /// Writes `bytes` to the TCP connection. While the TCP connection accepts none, it counts as
     /// stalled.
     async fn deliver(&self, bytes: &[u8]) -> Result<(), End> {
         let mut writing = pin!(write(self.tcp, bytes));
@@ -297,7 +298,7 @@ async fn at_once<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
     }
 }
 
-/// Counts a stream that waits for room to write, while this value exists.
+/// Counts a stream that waits for room to write. Dropping the value ends the wait.
 struct Stopped<'a>(&'a Site);
 
 impl<'a> Stopped<'a> {

@@ -13,7 +13,7 @@ use super::{listener, transparent};
 use crate::code::Code;
 use crate::output::Failure;
 
-/// What was checked, with its state or the reason why a gateway cannot run.
+/// The subject of a check, with its state or the reason why a gateway cannot run.
 pub(crate) type Check = (&'static str, Result<String, Failure>);
 
 /// Checks everything that a gateway with this file needs.
@@ -28,7 +28,8 @@ pub(crate) fn checks(config: &AggregateConfig) -> Vec<Check> {
         ("peer", reaches(config)),
         (
             "max_connections",
-            listener::seats(config.max_connections).map(|it| format!("{it} connections")),
+            listener::most_connections(config.max_connections)
+                .map(|it| format!("{it} connections")),
         ),
     ]
 }

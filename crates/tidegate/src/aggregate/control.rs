@@ -1,11 +1,12 @@
-//! The congestion control of the aggregate connection: the core's weighted Vegas, driven by the
-//! events of quinn, the QUIC library.
+//! The congestion control of the *aggregate connection*, the QUIC connection to the peer gateway
+//! that carries the TCP connections of all users. It is the weighted Vegas of the core crate,
+//! driven by the events of quinn, the QUIC library.
 //!
 //! Source: `itcp`, section 3; RFC 9002, section 7 (the events of QUIC's congestion control).
 //!
-//! Differs: QUIC numbers packets instead of bytes. As acknowledged bytes, the core gets the bytes
-//! of all settled packets (acknowledged or lost), with their headers. quinn paces packets at 1.25
-//! windows per round trip.
+//! Differs: QUIC numbers packets instead of bytes. In place of acknowledged bytes, the core gets
+//! the bytes of all packets that were acknowledged or lost, headers included. quinn paces packets
+//! at 1.25 windows per round trip.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -36,7 +37,7 @@ const LEAST: u64 = 2;
 const OVERHEAD: u64 = 40;
 
 /// After this time without user bytes, the minimum round-trip time is measured again, because the
-/// path may have changed.
+/// path may have changed meanwhile.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// State that the gateway and the congestion control of its connections share.
@@ -50,14 +51,14 @@ pub(super) struct Shared {
     window: AtomicU64,
     /// Bytes of packets in flight.
     in_flight: AtomicU64,
-    /// At the last call, bytes were waiting because the congestion window was full.
+    /// After the last ACK, bytes were waiting because the congestion window was full.
     waits: AtomicBool,
     /// Total time in which bytes waited for the congestion window, in nanoseconds.
     busy: AtomicU64,
-    /// Payload that arrived at the peer during that time, in bytes.
+    /// Payload that arrived at the peer while bytes waited for the window, in bytes.
     sent_busy: AtomicU64,
-    /// Payload that arrived at the peer, in bytes. It never decreases, unlike the estimate in
-    /// `queue`.
+    /// Payload that arrived at the peer, in bytes. `queue` corrects its estimate in both
+    /// directions; this count never decreases.
     sent: AtomicU64,
 }
 
@@ -160,15 +161,15 @@ pub(super) struct QuinnControl {
     control: Mutex<Box<dyn CongestionControl>>,
     weight: Factor,
     window: Window,
-    /// Bytes of packets that were acknowledged or lost. `lost` are the bytes lost since the last
-    /// ACK frame.
+    /// Bytes of packets that were acknowledged or lost. `lost` counts only the bytes lost since the
+    /// last ACK frame.
     settled: u64,
     lost: u64,
     in_flight: u64,
     batch: Batch,
     rtts: Option<(Duration, Duration)>,
-    /// Time of the last reduction. Losses of packets sent before it cause no further reduction (RFC
-    /// 9002, section 7.3.2).
+    /// Time of the last reduction of the window. Losses of packets sent before this time cause no
+    /// further reduction (RFC 9002, section 7.3.2).
     recovery: Option<Instant>,
     /// Time of the last ACK frame. `last_data` is the last time at which the gateway held user
     /// bytes.
@@ -335,8 +336,8 @@ impl Controller for QuinnControl {
         };
         self.recovery = Some(now);
         let (time, mut window) = (self.shared.time(now), self.window);
-        // RFC 9002, section 7.3.2: a reduction is computed from the current window, not from the
-        // bytes in flight.
+        // A reduction is computed from the current window, not from the bytes in flight (RFC 9002,
+        // section 7.3.2).
         let from = window.congestion;
         self.control().on_signal(time, &mut window, from, signal);
         window.congestion = match signal {
@@ -357,7 +358,8 @@ impl Controller for QuinnControl {
         self.window.congestion
     }
 
-    /// quinn clones the controller when the path changes. The clone measures the new path.
+    /// quinn clones the controller when the path changes. The clone measures the new path from the
+    /// start.
     fn clone_box(&self) -> Box<dyn Controller> {
         let mut copy = Self::new(self.shared.clone(), self.last, self.window.segment);
         copy.window.congestion = self.window.congestion;
@@ -395,8 +397,8 @@ mod tests {
         control.acknowledged(now, in_flight);
     }
 
-    /// Simulates a round trip over a bottleneck that holds `capacity` packets without a queue.
-    /// Returns the time of its end.
+    /// Simulates one round trip over a bottleneck. The bottleneck carries `capacity` packets per
+    /// round trip without a queue. Returns the time at its end.
     fn round(control: &mut QuinnControl, start: Instant, capacity: u64) -> Instant {
         let packets = control.window() / MTU;
         let queued = u32::try_from(packets.saturating_sub(capacity)).unwrap();
@@ -409,7 +411,7 @@ mod tests {
         end
     }
 
-    /// Number of its own packets that the control keeps in the queue after 200 round trips.
+    /// Number of packets that the control keeps in the bottleneck's queue after 200 round trips.
     fn queued(control: &mut QuinnControl, mut now: Instant) -> (u64, Instant) {
         for _ in 0..200 {
             now = round(control, now, 50);
@@ -420,7 +422,7 @@ mod tests {
     /// Catches: a weight that is ignored, or used only for new connections; a window counted in
     /// bytes where the core expects packets.
     #[test]
-    fn the_core_keeps_two_packets_in_the_queue_for_each_unit_of_weight() {
+    fn the_control_keeps_two_packets_in_the_queue_for_each_unit_of_weight() {
         let (mut it, shared, now) = control(1);
         let (one, now) = queued(&mut it, now);
         shared.set_weight(Factor::whole(5));
@@ -435,7 +437,7 @@ mod tests {
     /// Catches: one reduction for each packet lost in a round trip; no reduction; a congestion mark
     /// (ECN) treated as a timeout.
     #[test]
-    fn losses_of_one_round_trip_are_one_reduction() {
+    fn all_losses_of_a_round_trip_cause_one_reduction() {
         let (mut it, _, start) = control(1);
         let (_, now) = queued(&mut it, start);
         let before = it.window();
@@ -451,10 +453,10 @@ mod tests {
         assert_eq!(it.window(), LEAST * MTU);
     }
 
-    /// Catches: time without waiting bytes counted as busy; an estimate of the queue that is never
-    /// corrected.
+    /// Catches: time counted as busy although no bytes waited; an estimate of the queue that is
+    /// never corrected.
     #[test]
-    fn only_time_in_which_bytes_wait_is_busy_and_then_the_queue_is_what_is_in_flight() {
+    fn only_time_with_waiting_bytes_is_busy_and_otherwise_the_queue_equals_the_bytes_in_flight() {
         let (mut it, shared, now) = control(1);
         shared_queue(&shared).put(100 * MTU);
         let later = now + BASE;

@@ -1,4 +1,5 @@
-//! Counters of an aggregate gateway since its start.
+//! Counters of an aggregate gateway since its start. The gateway carries the TCP connections of
+//! users over one *aggregate connection* to its peer gateway.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

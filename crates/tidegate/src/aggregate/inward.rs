@@ -1,5 +1,5 @@
-//! Serves the streams that the peer gateway opens. Each stream requests a TCP connection to a
-//! server at this site.
+//! Serves the streams that the peer gateway opens on the aggregate connection. Each stream requests
+//! a TCP connection to a server at this site.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
@@ -21,7 +21,7 @@ use super::site::Site;
 /// Time limit for a server to accept a connection.
 pub(super) const OPENING: Duration = Duration::from_secs(10);
 
-/// Opens the connection that a stream of the peer requests, and carries it to its end.
+/// Opens the connection that a stream of the peer requests, and carries its bytes until it ends.
 pub(super) async fn serve(
     site: Arc<Site>,
     link: Arc<Link>,
@@ -33,12 +33,12 @@ pub(super) async fn serve(
         if !may_reach(&site.config, header.destination.ip()) {
             return Err(Answer::Forbidden);
         }
-        let seat = site.seats.clone().try_acquire_owned().map_err(|_| Answer::Full)?;
+        let permit = site.permits.clone().try_acquire_owned().map_err(|_| Answer::Full)?;
         let tcp = timeout(OPENING, connect(&site.config, &header)).await;
         let tcp = tcp.map_err(|_| Answer::Silent)?.map_err(|error| reason(&error))?;
-        Ok((seat, tcp, header.destination))
+        Ok((permit, tcp, header.destination))
     };
-    let (seat, tcp, destination) = match opened.await {
+    let (permit, tcp, destination) = match opened.await {
         Ok(opened) => opened,
         Err(answer) => {
             site.counters.fail(answer);
@@ -58,7 +58,7 @@ pub(super) async fn serve(
         return reset(tcp);
     }
     let ended = carry(&site, &link, Carried { tcp, send, recv }, async |_| Ok(())).await;
-    drop(seat);
+    drop(permit);
     if let Err(end) = ended {
         if !matches!(end, End::There) {
             site.counters.reset.one();
@@ -77,7 +77,7 @@ async fn header(recv: &mut RecvStream) -> Result<Header, Answer> {
     Header::decode(&bytes[..FIXED + length]).map_err(|_| Answer::BadHeader)
 }
 
-/// Returns `true` if the peer may open a connection to `address` here.
+/// Returns `true` if the configuration permits the peer to open a connection to `address`.
 fn may_reach(config: &AggregateConfig, address: IpAddr) -> bool {
     // An IPv4-mapped IPv6 address would otherwise evade the IPv4 prefixes in `reachable`.
     let address = address.to_canonical();

@@ -1,4 +1,4 @@
-//! Keys for mutual authentication of the two gateways.
+//! Keys with which two aggregate gateways authenticate each other.
 //!
 //! Each gateway has an Ed25519 key, and its configuration file names the public key of the peer. No
 //! certificates are needed.
@@ -104,14 +104,14 @@ impl Keys {
         Ok(Self { seed, public, peer })
     }
 
-    /// Returns `true` if this gateway is the one that opens the aggregate connection: the one with
-    /// the smaller public key.
+    /// Returns `true` if this gateway opens the aggregate connection to its peer: the gateway with
+    /// the smaller public key does.
     pub(super) fn opens(&self) -> bool {
         self.public < self.peer
     }
 
-    /// Derives 32 secret bytes for another purpose. They are the same after each start and do not
-    /// reveal the key.
+    /// Derives 32 secret bytes for another `purpose`. Each start derives the same bytes. They do
+    /// not reveal the key.
     pub(super) fn derive(&self, purpose: &str) -> [u8; 32] {
         let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &self.seed);
         let mut bytes = [0; 32];
@@ -119,7 +119,7 @@ impl Keys {
         bytes
     }
 
-    /// The private key together with the public one, which replaces a certificate.
+    /// The private key together with the public key. TLS takes this pair in place of a certificate.
     pub(super) fn certified(&self) -> Result<Arc<CertifiedKey>, Error> {
         let private = PrivatePkcs8KeyDer::from([&PRIVATE[..], &self.seed].concat());
         let private = provider::sign::any_eddsa_type(&private)?;
@@ -161,7 +161,7 @@ impl Pinned {
     }
 }
 
-/// A TLS 1.2 handshake is always refused, as QUIC does not have it.
+/// Refuses every TLS 1.2 handshake, because QUIC requires TLS 1.3.
 fn no_tls12() -> Result<HandshakeSignatureValid, Error> {
     Err(Error::General("TLS 1.2 is not spoken here".to_owned()))
 }
@@ -262,8 +262,8 @@ pub(super) mod tests {
         if one.opens() { [one, other] } else { [other, one] }
     }
 
-    /// Keys of a gateway that the peer of `of` must refuse. It tries to open the connection if
-    /// `opens` is set.
+    /// Keys that the peer of `of` must refuse. With `opens`, their gateway is the one that opens
+    /// the connection.
     pub(crate) fn impostor(of: &Keys, opens: bool) -> Keys {
         let keys = (3..).map(|byte| [byte; 32]).map(|seed| {
             let public = public(&seed).unwrap();
@@ -273,7 +273,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_key_is_made_once_and_read_only_if_nobody_else_can() {
+    fn a_key_is_made_once_and_refused_if_other_users_can_read_it() {
         let path = std::env::temp_dir().join(format!("tidegate-identity-{}", std::process::id()));
         let _ = fs::remove_file(&path);
         let made = make(&path).unwrap();
@@ -298,7 +298,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn public_keys_are_those_of_rfc_8032() {
+    fn public_keys_equal_the_example_of_rfc_8032() {
         // RFC 8032, section 7.1, test 1.
         let seed = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60";
         let expected = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";

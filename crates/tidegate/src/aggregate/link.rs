@@ -1,5 +1,6 @@
-//! The aggregate connection to the peer, and the confirmations on it. A confirmation says that a
-//! TCP connection has acknowledged all bytes of its stream.
+//! The *aggregate connection* is the QUIC connection to the peer gateway. Each of its streams
+//! carries one TCP connection of a user. A *confirmation* states that the TCP connection at one
+//! site has acknowledged all bytes of its stream.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,8 +19,8 @@ use super::stalled::Stalls;
 pub(super) struct Link {
     /// The QUIC connection.
     pub(super) connection: Connection,
-    /// Streams to confirm to the peer: their TCP connection at this site has acknowledged all
-    /// bytes.
+    /// Numbers of streams to confirm to the peer, because their TCP connection at this site has
+    /// acknowledged all bytes.
     confirmed: mpsc::UnboundedSender<Confirmation>,
     /// Streams whose confirmation by the peer is awaited, by number.
     waiting: Mutex<HashMap<u64, Arc<Delivery>>>,
@@ -27,7 +28,7 @@ pub(super) struct Link {
     pub(super) stalls: Stalls,
 }
 
-/// Completes when the receiver at the peer's site has acknowledged all bytes of a stream.
+/// Completes when the TCP receiver at the peer's site has acknowledged all bytes of a stream.
 #[derive(Debug, Default)]
 pub(super) struct Delivery {
     is_done: AtomicBool,
@@ -45,7 +46,7 @@ impl Delivery {
         while !self.is_done() {
             self.done.notified().await;
         }
-        // Passes the notification on, as another task may wait too.
+        // Another task may wait too, and one notification wakes only one task.
         self.done.notify_one();
     }
 
@@ -84,21 +85,21 @@ impl Link {
     }
 
     /// Confirms to the peer that the TCP connection of stream `number` has acknowledged all bytes.
-    pub(super) fn tell(&self, number: u64) {
+    pub(super) fn send_confirmation(&self, number: u64) {
         // The result is ignored: if the connection is lost, nobody can be notified.
         let _ = self.confirmed.send(Confirmation(number));
     }
 
     /// Receives the peer's confirmations. Returns when the stream ends or a confirmation is
     /// invalid.
-    pub(super) async fn hear(
+    pub(super) async fn receive_confirmations(
         &self,
         mut stream: RecvStream,
     ) -> Result<(), tidegate_wire::aggregate::Bad> {
         let mut bytes = [0; CONFIRMATION];
         while stream.read_exact(&mut bytes).await.is_ok() {
             let Confirmation(number) = Confirmation::decode(bytes)?;
-            // The stream may have been reset meanwhile; its confirmation is then ignored.
+            // The stream may have been reset meanwhile. Its confirmation is then ignored.
             if let Some(delivery) = self.waiting().remove(&number) {
                 delivery.finish();
             }

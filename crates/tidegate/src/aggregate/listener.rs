@@ -1,5 +1,5 @@
-//! Accepts users' connections that the kernel redirects to this process. Their local address stays
-//! that of the server.
+//! Accepts users' connections that the kernel redirects to this process. The local address of such
+//! a socket is the address of the server that the client wanted to reach.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -18,7 +18,7 @@ use crate::output::Failure;
 /// File descriptors reserved for the aggregate connection, the control socket and files.
 const RESERVE: usize = 256;
 
-/// Connections that the kernel accepts before this process does: the default of
+/// Connections that may wait in the kernel until this process accepts them: the default of
 /// `net.core.somaxconn` since Linux 5.4.
 const BACKLOG: i32 = 4_096;
 
@@ -30,7 +30,7 @@ pub(super) fn listeners() -> Result<Vec<TcpListener>, Failure> {
     bind()?.into_iter().map(|it| TcpListener::from_std(it).map_err(failed)).collect()
 }
 
-/// The sockets for these listeners.
+/// Opens the sockets of these listeners.
 pub(super) fn bind() -> Result<Vec<std::net::TcpListener>, Failure> {
     let v4 = listen((Ipv4Addr::LOCALHOST, 0).into()).map_err(failed)?;
     let mut listeners = vec![v4];
@@ -63,7 +63,7 @@ pub(super) async fn serve(site: Arc<Site>, listener: TcpListener) {
     loop {
         match listener.accept().await {
             Ok((tcp, client)) => {
-                // The local address of a redirected connection is that of the server.
+                // The local address of a redirected connection is the server's address.
                 if let Ok(destination) = tcp.local_addr() {
                     outward::take(&site, tcp, client, destination);
                 }
@@ -78,7 +78,7 @@ pub(super) async fn serve(site: Arc<Site>, listener: TcpListener) {
 
 /// Maximum number of users' connections: `wanted`, or as many as half of the file descriptors
 /// allow. Raises the limit of descriptors as far as the system permits.
-pub(super) fn seats(wanted: Option<usize>) -> Result<usize, Failure> {
+pub(super) fn most_connections(wanted: Option<usize>) -> Result<usize, Failure> {
     let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(1_024, |(soft, hard)| {
         if setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() { hard } else { soft }
     });
@@ -107,10 +107,10 @@ fn within(wanted: Option<usize>, limit: usize) -> Result<usize, Failure> {
 mod tests {
     use super::*;
 
-    /// Catches: no descriptors kept in reserve; a default that is half of the descriptors after the
-    /// reserve, instead of half of all.
+    /// Catches: no descriptors kept in reserve; a default that is half of the descriptors outside
+    /// the reserve, instead of half of all descriptors.
     #[test]
-    fn connections_leave_descriptors_in_reserve() {
+    fn some_descriptors_are_reserved() {
         assert_eq!(within(None, 1_024).unwrap(), 512);
         assert_eq!(within(None, 400).unwrap(), 144);
         assert_eq!(within(Some(768), 1_024).unwrap(), 768);

@@ -1,5 +1,5 @@
 //! Serves the TCP connections of clients at this site. Each becomes a stream of the aggregate
-//! connection to the peer gateway.
+//! connection, the QUIC connection to the peer gateway.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,18 +16,19 @@ use super::carry::{Carried, End, carry, reset, set_options};
 use super::inward::OPENING;
 use super::site::Site;
 
-/// Time limit for the peer's answer: the time limit for the server to accept, plus a round trip.
+/// Time limit for the peer's answer: [`OPENING`], in which the server must accept, plus a round
+/// trip.
 const ANSWER: Duration = Duration::from_secs(OPENING.as_secs() + 5);
 
 /// Accepts a client's connection if there are fewer than `max_connections` and the peer is up.
 /// Resets it otherwise.
 pub(super) fn take(site: &Arc<Site>, tcp: TcpStream, client: SocketAddr, destination: SocketAddr) {
     site.counters.taken.one();
-    let Ok(seat) = site.seats.clone().try_acquire_owned() else {
+    let Ok(permit) = site.permits.clone().try_acquire_owned() else {
         site.counters.full.one();
         return reset(tcp);
     };
-    tokio::spawn(serve(site.clone(), tcp, client, destination, seat));
+    tokio::spawn(serve(site.clone(), tcp, client, destination, permit));
 }
 
 /// Carries the connection to its end.
@@ -36,7 +37,7 @@ async fn serve(
     tcp: TcpStream,
     client: SocketAddr,
     destination: SocketAddr,
-    seat: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
 ) {
     set_options(&tcp);
     let Some(link) = site.link() else {
@@ -55,7 +56,7 @@ async fn serve(
         return reset(tcp);
     };
     let ended = carry(&site, &link, Carried { tcp, send, recv }, answer).await;
-    drop(seat);
+    drop(permit);
     match ended {
         Ok(()) => {}
         Err(end) => {

@@ -1,4 +1,5 @@
-//! Keeps one aggregate connection to the peer, and opens it again after each loss.
+//! Keeps one aggregate connection (the QUIC connection to the peer gateway) open, and opens it
+//! again after each loss.
 //!
 //! Only the gateway with the smaller public key opens the connection, so there is never more than
 //! one.
@@ -18,15 +19,15 @@ use super::link::{Link, confirm};
 use super::site::Site;
 use super::{inward, transport};
 
-/// First and longest pause between two attempts. A peer that has restarted is found within about a
-/// second.
+/// First and longest pause between two attempts to connect. With these, a restarted peer is reached
+/// within about a second.
 const PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Time limit of an attempt. QUIC sends its first message after 0, 0.3, 0.9 and 2.1 s.
+/// Time limit of an attempt. In this time, QUIC sends its first message at 0, 0.3, 0.9 and 2.1 s.
 const ATTEMPT: Duration = Duration::from_secs(3);
 
-/// Maximum number of concurrent handshakes, since any host can begin one.
+/// Maximum number of concurrent handshakes. They are limited because any host can begin one.
 const HANDSHAKES: usize = 16;
 
 /// The server name in the TLS handshake. Any name would do, because the key identifies the peer.
@@ -46,7 +47,7 @@ pub(super) async fn keep(site: Arc<Site>, endpoint: Endpoint, opens: bool) {
     }
 }
 
-/// The last fault that was logged, so that each is logged once.
+/// The last fault that was logged. The same fault is not logged twice in a row.
 #[derive(Default)]
 struct Complaint(Option<String>);
 
@@ -87,23 +88,23 @@ async fn open(site: &Arc<Site>, endpoint: &Endpoint) {
 
 async fn accept(site: &Arc<Site>, endpoint: &Endpoint) {
     let (sender, mut established) = mpsc::channel(1);
-    let seats = Arc::new(Semaphore::new(HANDSHAKES));
+    let permits = Arc::new(Semaphore::new(HANDSHAKES));
     let mut complaint = Complaint::default();
     loop {
         tokio::select! {
             incoming = endpoint.accept() => {
                 let Some(incoming) = incoming else { return };
-                match seats.clone().try_acquire_owned() {
-                    Ok(seat) => {
+                match permits.clone().try_acquire_owned() {
+                    Ok(permit) => {
                         let sender = sender.clone();
                         tokio::spawn(async move {
                             let shaken = shake(incoming).await;
-                            drop(seat);
+                            drop(permit);
                             let _ = sender.send(shaken).await;
                         });
                     }
-                    // Too many handshakes run. The peer will try again, and other hosts run into
-                    // the time limit.
+                    // Too many handshakes run. The peer will try again. Attempts of other hosts end
+                    // at the time limit.
                     Err(_) => incoming.ignore(),
                 }
             }
@@ -128,8 +129,8 @@ async fn shake(incoming: Incoming) -> Result<Connection, String> {
 }
 
 /// Serves the streams of an aggregate connection until it is lost. The connection counts as up once
-/// the peer has sent its protocol version. In TLS 1.3, the opening end does not know earlier
-/// whether its key was accepted.
+/// the peer has sent its protocol version. Before that, the gateway that opened the connection does
+/// not know whether the peer accepted its key (TLS 1.3).
 async fn hold(site: Arc<Site>, connection: Connection) -> ConnectionError {
     let peer = connection.remote_address();
     let greeted = timeout(ATTEMPT, greet(&site, &connection)).await;
@@ -141,14 +142,14 @@ async fn hold(site: Arc<Site>, connection: Connection) -> ConnectionError {
     let link = Arc::new(link);
     site.counters.links.one();
     if let Some(old) = site.link.send_replace(Some(link.clone())) {
-        // The peer has restarted, or it has lost the old connection.
+        // Either the peer has restarted, or it has already lost the old connection.
         old.connection.close(VarInt::from_u32(0), b"replaced");
     }
     tracing::info!("the aggregate connection with {peer} is up");
     tokio::spawn(confirm(to_send, to_peer));
     let error = tokio::select! {
         error = streams(&site, &link) => error,
-        error = hear(&site, &link, from_peer) => error,
+        error = receive_confirmations(&site, &link, from_peer) => error,
     };
     let is_ours = |it: &mut Arc<Link>| Arc::ptr_eq(it, &link);
     if site.link.send_if_modified(|current| current.take_if(is_ours).is_some()) {
@@ -160,7 +161,7 @@ async fn hold(site: Arc<Site>, connection: Connection) -> ConnectionError {
     error
 }
 
-/// Exchanges protocol versions, on the two streams that then carry confirmations.
+/// Exchanges protocol versions, on the two streams that later carry the confirmations.
 async fn greet(site: &Site, connection: &Connection) -> Result<(SendStream, RecvStream), ()> {
     let mut to_peer = connection.open_uni().await.map_err(drop)?;
     to_peer.write_all(&[VERSION]).await.map_err(drop)?;
@@ -187,19 +188,18 @@ async fn streams(site: &Arc<Site>, link: &Arc<Link>) -> ConnectionError {
 }
 
 /// Receives the confirmations of the peer. Closes the connection if one is invalid.
-async fn hear(site: &Site, link: &Link, from_peer: RecvStream) -> ConnectionError {
-    if let Err(bad) = link.hear(from_peer).await {
+async fn receive_confirmations(site: &Site, link: &Link, from_peer: RecvStream) -> ConnectionError {
+    if let Err(bad) = link.receive_confirmations(from_peer).await {
         site.counters.bad_messages.one();
         link.connection.close(VarInt::from_u32(1), format!("{bad:?}").as_bytes());
     }
     link.connection.closed().await
 }
 
-/// Within this time, the tasks of all users' connections have noticed that the aggregate connection
-/// is lost.
+/// Time in which the tasks of all users' connections notice the loss of the aggregate connection.
 const NOTICED: Duration = Duration::from_secs(1);
 
-/// Logs how many connections have lost bytes that their clients saw acknowledged.
+/// Logs how many connections have lost bytes although their clients saw these bytes acknowledged.
 async fn report_losses(site: Arc<Site>) {
     sleep(NOTICED).await;
     let lost = site.counters.lost_after_close.get();

@@ -1,9 +1,9 @@
-//! The queue of the aggregate connection: user bytes that were read at this site and have not
-//! arrived at the peer.
+//! The queue of the aggregate connection, which carries the bytes of all users to the peer gateway.
+//! The queue consists of user bytes that were read at this site and have not arrived at the peer.
 //!
-//! Differs: QUIC reports which packets arrived, not how many user bytes. The user bytes are
-//! estimated by the share of payload in a full packet. Whenever no bytes wait, the estimate is
-//! corrected: the queue then consists of the bytes in flight.
+//! Differs: QUIC reports which packets arrived, not how many user bytes they carried. The user
+//! bytes are estimated from the share of payload in a full packet. Whenever no bytes wait, the
+//! estimate is corrected, because the queue then consists of the bytes in flight.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -45,7 +45,7 @@ impl Queue {
         self.held() >= self.most
     }
 
-    /// Waits until the queue has room. Tasks are served in the order of their calls.
+    /// Waits until the queue has room. Tasks are woken in the order of their calls.
     pub(super) async fn room(&self) {
         if !self.is_full() {
             return;
@@ -68,17 +68,18 @@ impl Queue {
     /// Removes about `bytes` that have arrived at the peer.
     pub(super) fn arrived(&self, bytes: u64) {
         self.settled.fetch_add(bytes.min(self.held()), Ordering::Relaxed);
-        self.tell();
+        self.wake_one();
     }
 
-    /// Corrects the estimate when no bytes wait: about `in_flight` bytes have not arrived.
+    /// Corrects the estimate at a time when no bytes wait: about `in_flight` bytes have not
+    /// arrived.
     pub(super) fn drained(&self, in_flight: u64) {
         let written = self.written.load(Ordering::Relaxed);
         self.settled.store(written.saturating_sub(in_flight), Ordering::Relaxed);
-        self.tell();
+        self.wake_one();
     }
 
-    fn tell(&self) {
+    fn wake_one(&self) {
         if !self.is_full() {
             self.room.notify_one();
         }
@@ -91,10 +92,10 @@ mod tests {
 
     use super::*;
 
-    /// Catches: a waiting task that is never woken; bytes read although the queue is full; more
-    /// bytes arrived than were written.
+    /// Catches: a waiting task that is never woken; bytes read although the queue is full; an
+    /// estimate of more arrived bytes than were written.
     #[tokio::test(flavor = "current_thread", start_paused = true)]
-    async fn readers_wait_while_it_is_full_and_all_go_on_when_it_is_not() {
+    async fn readers_wait_while_the_queue_is_full_and_all_continue_afterwards() {
         let queue = Arc::new(Queue::new(100));
         queue.room().await;
         queue.put(100);

@@ -1,4 +1,5 @@
-//! Starts an aggregate gateway and runs it until it is stopped.
+//! Starts an aggregate gateway and runs it until it is stopped. The gateway carries the TCP
+//! connections of users over one aggregate connection to its peer gateway.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -32,8 +33,8 @@ impl Gateway {
     /// Opens the sockets and installs the firewall rules. Must be called within the async runtime.
     pub(crate) fn start(config: AggregateConfig) -> Result<Self, Failure> {
         let keys = Keys::read(Path::new(&config.key_file), config.peer_key)?;
-        let seats = listener::seats(config.max_connections)?;
-        let (sources, endpoint) = prepare(config, &keys, seats)?;
+        let most = listener::most_connections(config.max_connections)?;
+        let (sources, endpoint) = prepare(config, &keys, most)?;
         let listeners = listener::listeners()?;
         let addresses = listeners.iter().filter_map(|it| it.local_addr().ok()).collect();
         let destinations = sources.site.config.destinations.clone();
@@ -85,14 +86,14 @@ impl Farewell {
 pub(super) fn prepare(
     config: AggregateConfig,
     keys: &Keys,
-    seats: usize,
+    most: usize,
 ) -> Result<(StatusSources, quinn::Endpoint), Failure> {
-    let site = Arc::new(Site::new(config, seats));
+    let site = Arc::new(Site::new(config, most));
     let started = Instant::now();
     let weight = site.config.weight.weight;
     let shared = Arc::new(Shared::new(site.queue.clone(), weight, started.into_std()));
     let control = Arc::new(Factory(shared.clone()));
-    let endpoint = transport::endpoint(&site.config, keys, seats, control).map_err(|error| {
+    let endpoint = transport::endpoint(&site.config, keys, most, control).map_err(|error| {
         let message = format!("cannot listen on {}: {error}", site.config.listen);
         Failure::new(Code::NoSocket, message)
     })?;
@@ -101,8 +102,8 @@ pub(super) fn prepare(
     Ok((StatusSources { site, shared, adjuster, started }, endpoint))
 }
 
-/// Redirects new connections to this gateway as the configuration says: always, or only while the
-/// peer is up.
+/// Installs the redirection of new connections that the configuration demands: always, or only
+/// while the peer is up.
 async fn follow(site: &Site, transparent: &Transparent) {
     let mut link = site.link.subscribe();
     let mut taken = None;
@@ -110,8 +111,8 @@ async fn follow(site: &Site, transparent: &Transparent) {
         let up = link.borrow_and_update().is_some();
         let take = up || site.config.on_peer_down == PeerDown::Refuse;
         if taken != Some(take) {
-            // The firewall rules change in one transaction. Without them, connections bypass the
-            // gateway.
+            // The firewall rules change in one transaction. If they are missing, connections bypass
+            // the gateway.
             match transparent.take(take) {
                 Ok(()) => taken = Some(take),
                 Err(failure) => tracing::error!("{}", failure.message),

@@ -1,4 +1,5 @@
-//! The state that all tasks of an aggregate gateway share.
+//! The state that all tasks of an aggregate gateway share. The gateway carries the TCP connections
+//! of users over one aggregate connection to its peer gateway.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +11,7 @@ use super::counters::Counters;
 use super::link::Link;
 use super::queue::Queue;
 
-/// The gateway at this site. The peer gateway runs at the other site.
+/// The gateway at this site. Its peer gateway runs at another site.
 #[derive(Debug)]
 pub(super) struct Site {
     /// The configuration file.
@@ -18,7 +19,7 @@ pub(super) struct Site {
     /// The counters of this gateway.
     pub(super) counters: Counters,
     /// Permits for users' TCP connections, `max_connections` in all. Each connection holds one.
-    pub(super) seats: Arc<Semaphore>,
+    pub(super) permits: Arc<Semaphore>,
     /// Total number of permits.
     pub(super) most: usize,
     /// The queue of the aggregate connection.
@@ -30,13 +31,13 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// A gateway without connections that permits `most` of them.
+    /// A gateway that permits `most` connections and has none yet.
     pub(super) fn new(config: AggregateConfig, most: usize) -> Self {
         Self {
             queue: Arc::new(Queue::new(config.max_queue.0)),
             config,
             counters: Counters::default(),
-            seats: Arc::new(Semaphore::new(most)),
+            permits: Arc::new(Semaphore::new(most)),
             most,
             stopped: AtomicU64::new(0),
             link: watch::Sender::new(None),
@@ -55,6 +56,6 @@ impl Site {
 
     /// Number of users' TCP connections.
     pub(super) fn connections(&self) -> usize {
-        self.most.saturating_sub(self.seats.available_permits())
+        self.most.saturating_sub(self.permits.available_permits())
     }
 }

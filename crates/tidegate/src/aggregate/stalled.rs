@@ -1,5 +1,6 @@
-//! Stalled streams: bytes for hosts that do not read must not use up the window of all other
-//! streams.
+//! Stalled streams. The aggregate connection to the peer gateway has one stream for each TCP
+//! connection. If a host does not read, the bytes for it must not use up the window that all
+//! streams share.
 //!
 //! A stream is *stalled* if its TCP connection at this site has accepted no bytes for [`PATIENCE`].
 //! Its bytes wait here, at most `stream_queue` of them (the stream's flow-control window). They
@@ -11,8 +12,8 @@
 //! ```
 //!
 //! All other streams together thus always have `max_queue`. If more than `most` streams are
-//! stalled, the one that has been stalled longest is expelled: its connection is reset. At most `2
-//! · max_queue` bytes wait.
+//! stalled, the connection of the longest-stalled stream is reset (the stream is *expelled*). At
+//! most `2 · max_queue` bytes wait.
 //!
 //! Source: RFC 9000, section 4.1 (flow control of streams and connections); `tcp_max_orphans` of
 //! Linux, `tcp(7)`, which also resets connections to bound the memory of unresponsive hosts.
@@ -25,9 +26,9 @@ use quinn::{Connection, VarInt};
 use tidegate_config::aggregate::AggregateConfig;
 use tokio::sync::Notify;
 
-/// A TCP connection that accepts no bytes for this time is stalled. It is TCP's initial
-/// retransmission timeout (RFC 6298, section 2.1), so one lost packet does not stall a connection.
-/// Meanwhile the stream may delay others.
+/// A TCP connection that accepts no bytes for this time is stalled. One lost packet must not stall
+/// a connection, so this is TCP's initial retransmission timeout (RFC 6298, section 2.1). Before
+/// this time is over, the stream may delay others.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The stalled streams of one aggregate connection.

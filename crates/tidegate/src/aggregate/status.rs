@@ -19,7 +19,7 @@ use super::metrics;
 use super::site::Site;
 use crate::daemon::{PAGE, answer, unknown};
 
-/// The state of an aggregate gateway. Counters begin at its start. Bytes are user payload.
+/// The state of an aggregate gateway. Counters begin at its start and count bytes of user payload.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct AggregateStatus {
     /// The version of the program.
@@ -57,11 +57,13 @@ pub(crate) struct Peer {
     pub(crate) links: u64,
     /// Congestion window.
     pub(crate) window_bytes: u64,
-    /// Smoothed and minimum round-trip time; `None` while the peer is down.
+    /// Smoothed round-trip time. `None` while the peer is down.
     pub(crate) rtt_us: Option<u64>,
+    /// Minimum round-trip time. `None` while the peer is down.
     pub(crate) least_rtt_us: Option<u64>,
-    /// Packets sent on this aggregate connection, and packets lost.
+    /// Packets sent on this aggregate connection.
     pub(crate) sent_packets: u64,
+    /// Packets lost on this aggregate connection.
     pub(crate) lost_packets: u64,
 }
 
@@ -85,8 +87,8 @@ pub(crate) struct Connections {
     /// Connections whose host at this site has accepted no bytes for a second.
     #[serde(default)]
     pub(crate) stalled: u64,
-    /// Connections that the gateway has reset because they were stalled and others needed their
-    /// share of the window. `reset` includes them.
+    /// Connections that the gateway has reset because they were stalled and other connections
+    /// needed the window that their bytes occupied. `reset` includes them.
     #[serde(default)]
     pub(crate) expelled: u64,
     /// Connections whose acknowledged bytes never reached the server, because the aggregate
@@ -101,13 +103,13 @@ pub(crate) struct Weight {
     pub(crate) kind: String,
     /// The weight in force, in thousandths.
     pub(crate) thousandths: u64,
-    /// The last measurement; `None` before the first.
+    /// The last measurement. `None` before the first.
     pub(crate) round: Option<Round>,
     /// Number of measurements by outcome.
     pub(crate) decisions: BTreeMap<String, u64>,
 }
 
-/// A measurement, over a period of time.
+/// A measurement over a period of time.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Round {
     /// Share of the time in which bytes waited for the aggregate connection, in thousandths.
@@ -125,7 +127,7 @@ pub(crate) struct Round {
     pub(crate) queue_bytes: u64,
 }
 
-/// Access to everything that the status reports.
+/// The parts of the gateway from which the status is collected.
 #[derive(Clone)]
 pub(super) struct StatusSources {
     pub(super) site: Arc<Site>,
@@ -138,7 +140,7 @@ impl StatusSources {
     /// The routes of the control socket, and the routes of the metrics.
     pub(super) fn routes(self) -> [Router; 2] {
         let routes = Router::new()
-            .route("/v1/aggregate", get(tell))
+            .route("/v1/aggregate", get(answer_status))
             .fallback(unknown)
             .method_not_allowed_fallback(unknown)
             .with_state(self.clone());
@@ -238,7 +240,7 @@ fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
-async fn tell(State(sources): State<StatusSources>) -> Response {
+async fn answer_status(State(sources): State<StatusSources>) -> Response {
     answer(Ok(sources.status()))
 }
 

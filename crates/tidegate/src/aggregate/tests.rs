@@ -1,5 +1,5 @@
 //! Tests two aggregate gateways on loopback. Bytes that a client sends to one gateway must arrive
-//! at a server of the other's site.
+//! at a server at the other gateway's site.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -45,13 +45,13 @@ struct Gateway {
 }
 
 fn start(keys: &Keys, config: AggregateConfig) -> Gateway {
-    let (sources, endpoint) = prepare(config, keys, SEATS).unwrap();
+    let (sources, endpoint) = prepare(config, keys, MOST).unwrap();
     let (site, opens) = (sources.site.clone(), keys.opens());
     let tasks = tokio::spawn(peer::keep(site.clone(), endpoint.clone(), opens));
     Gateway { site, endpoint, tasks }
 }
 
-const SEATS: usize = 20;
+const MOST: usize = 20;
 
 /// Two gateways that trust each other. `change` modifies the configuration of both.
 fn two(change: impl Fn(&mut AggregateConfig)) -> [Gateway; 2] {
@@ -149,7 +149,7 @@ async fn bytes_and_half_closes_are_carried_in_both_directions() {
     }
     let [a, b] = gateways.map(|it| it.site);
     for site in [&a, &b] {
-        until("seats to be given back", || site.connections() == 0).await;
+        until("permits to be returned", || site.connections() == 0).await;
         // Each gateway accepted one connection and opened one. The same content crosses in both
         // directions.
         assert_eq!((site.counters.taken.get(), site.counters.opened.get()), (1, 1));
@@ -161,8 +161,8 @@ async fn bytes_and_half_closes_are_carried_in_both_directions() {
     }
 }
 
-/// Catches: a reset carried as a FIN; a server that does not see its client's reset; a failure that
-/// is not counted.
+/// Catches: a client's reset that reaches the server as a FIN, or not at all; a failure that is not
+/// counted.
 #[tokio::test]
 async fn resets_and_refusals_are_carried() {
     let [a, b] = pair_up(|_| ()).await;
@@ -188,17 +188,17 @@ async fn resets_and_refusals_are_carried() {
     let (mut accepted, _) = listener.accept().await.unwrap();
     reset(client);
     assert!(is_reset(accepted.read(&mut [0]).await));
-    until("seats", || a.site.connections() + b.site.connections() == 0).await;
+    until("permits to be returned", || a.site.connections() + b.site.connections() == 0).await;
 }
 
-/// Catches: permits that are not returned when a connection ends; connections beyond the limit that
-/// are not counted.
+/// Catches: permits that are not returned when a connection ends; refused connections that are not
+/// counted.
 #[tokio::test]
-async fn connections_beyond_the_seats_are_reset_and_the_others_go_on() {
+async fn connections_beyond_the_limit_are_reset_and_the_others_continue() {
     let [a, b] = pair_up(|_| ()).await;
     let server = echo().await;
     let mut clients = Vec::new();
-    for _ in 0..SEATS {
+    for _ in 0..MOST {
         clients.push(a.client(server).await);
     }
     for _ in 0..3 {
@@ -213,13 +213,13 @@ async fn connections_beyond_the_seats_are_reset_and_the_others_go_on() {
         assert_eq!(back, b"still here");
     }
     drop(clients);
-    until("seats", || a.site.connections() + b.site.connections() == 0).await;
+    until("permits to be returned", || a.site.connections() + b.site.connections() == 0).await;
 }
 
 /// Catches: a gateway that reads from its client although the peer cannot deliver; one slow server
 /// that stops all connections.
 #[tokio::test]
-async fn a_slow_server_stops_its_client_and_nobody_else() {
+async fn a_slow_server_stops_only_its_own_client() {
     let [a, b] = pair_up(|it| it.stream_queue = Bytes(64 << 10)).await;
     let (listener, slow) = listener().await;
     let client = a.client(slow).await;
@@ -265,7 +265,7 @@ async fn fill(client: &TcpStream) -> usize {
 /// Catches: a window that stalled streams use up; a window that stays enlarged after a stall; the
 /// latest stalled stream expelled instead of the first; an unlimited number of stalled streams.
 #[tokio::test]
-async fn servers_that_do_not_read_stop_nobody_else_and_the_first_of_too_many_is_reset() {
+async fn servers_that_do_not_read_stop_no_other_and_the_first_of_too_many_is_reset() {
     let [a, b] = pair_up(|it| {
         (it.stream_queue, it.max_queue) = (Bytes(64 << 10), Bytes(128 << 10));
     })
@@ -323,17 +323,18 @@ async fn sees_fin_early(confirm_close: bool) -> bool {
     early.is_ok()
 }
 
-/// Catches: a FIN sent before the last byte is acknowledged; a FIN that is never sent.
+/// Catches: a FIN sent to the client before the server has acknowledged the last byte; a FIN that
+/// is never sent.
 #[tokio::test]
 async fn with_confirm_close_our_fin_waits_until_the_server_has_acknowledged_the_last_byte() {
     assert!(!sees_fin_early(true).await);
     assert!(sees_fin_early(false).await);
 }
 
-/// Catches: acknowledged bytes lost without a reset or a count; a loss counted although the client
-/// saw a reset.
+/// Catches: acknowledged bytes that are lost without a reset or a count; a loss counted although
+/// the client saw a reset.
 #[tokio::test]
-async fn what_was_acknowledged_and_is_lost_with_the_peer_resets_the_client_or_is_counted() {
+async fn lost_acknowledged_bytes_reset_the_client_or_are_counted() {
     let [a, b] = pair_up(|_| ()).await;
     let (listener, server) = listener().await;
     let mut open = a.client(server).await;
@@ -348,17 +349,17 @@ async fn what_was_acknowledged_and_is_lost_with_the_peer_resets_the_client_or_is
     assert!(is_reset(open.read(&mut [0]).await));
     until("the loss", || a.site.counters.lost_after_close.get() == 1).await;
     assert_eq!(a.site.counters.reset.get(), 2);
-    until("seats", || a.site.connections() == 0).await;
+    until("permits to be returned", || a.site.connections() == 0).await;
     // While the peer is down, new connections are reset at once.
     assert!(is_reset(a.client(server).await.read(&mut [0]).await));
     assert_eq!(a.site.counters.peer_down.get(), 1);
     drop(accepted);
 }
 
-/// Catches: a peer's key that is not verified; a connection that counts as up before the peer has
+/// Catches: a peer whose key is not verified; a connection that counts as up before the peer has
 /// accepted our key.
 #[tokio::test]
-async fn a_gateway_with_another_key_is_refused_on_either_side() {
+async fn both_gateways_refuse_a_peer_with_another_key() {
     let keys = pair();
     for at in [0, 1] {
         let ends = [free_address(), free_address()];
@@ -375,18 +376,18 @@ async fn a_gateway_with_another_key_is_refused_on_either_side() {
 }
 
 /// A peer with the right key that violates the protocol.
-async fn liar() -> (Gateway, quinn::Connection) {
+async fn misbehaving_peer() -> (Gateway, quinn::Connection) {
     let keys = pair();
     let ends = [free_address(), free_address()];
     let listen = |at: usize| config(|it| (it.listen, it.peer) = (ends[at], ends[1 - at]));
     let honest = start(&keys[1], listen(1));
-    let (_, endpoint) = prepare(listen(0), &keys[0], SEATS).unwrap();
+    let (_, endpoint) = prepare(listen(0), &keys[0], MOST).unwrap();
     (honest, endpoint.connect(ends[1], "tidegate").unwrap().await.unwrap())
 }
 
 #[tokio::test]
 async fn a_peer_of_another_version_is_refused() {
-    let (honest, connection) = liar().await;
+    let (honest, connection) = misbehaving_peer().await;
     let mut greeting = connection.open_uni().await.unwrap();
     greeting.write_all(&[VERSION + 1]).await.unwrap();
     connection.closed().await;
@@ -394,11 +395,11 @@ async fn a_peer_of_another_version_is_refused() {
     assert_eq!(honest.site.counters.links.get(), 0);
 }
 
-/// Catches: a header with unknown flags accepted; a confirmation that causes a panic; a bad header
-/// that is answered only after the time limit.
+/// Catches: a stream header with unknown flags that is accepted; a confirmation that causes a
+/// panic; a refusal of a bad header that comes only after the time limit.
 #[tokio::test]
 async fn bad_messages_are_refused_and_counted() {
-    let (honest, connection) = liar().await;
+    let (honest, connection) = misbehaving_peer().await;
     let mut greeting = connection.open_uni().await.unwrap();
     greeting.write_all(&[VERSION]).await.unwrap();
     for header in

@@ -1,4 +1,4 @@
-//! Redirects TCP connections to this process, by an nftables table and routing rules of its own
+//! Redirects users' TCP connections to this process, with its own nftables table and routing rules
 //! (transparent proxying, TPROXY).
 //!
 //! Two kinds of packets are marked and routed to this host: packets to a configured destination,
@@ -24,8 +24,8 @@ const TABLE: &str = "tidegate_aggregate";
 /// The firewall mark of packets for this process: "tg" in ASCII.
 const MARK: &str = "0x7467";
 
-/// Number of the routing table, and preference of the routing rules. Both are equal, so that
-/// leftovers can be found together. The preference precedes that of the main table (32766).
+/// Number of the routing table, and preference of the routing rules. They are equal so that
+/// leftovers of both can be found together. The rules precede the rule of the main table (32766).
 const ROUTES: &str = "29799";
 
 /// The address families, each with its default route.
@@ -39,9 +39,9 @@ pub(super) struct Transparent {
 }
 
 impl Transparent {
-    /// Installs rules that redirect connections to `destinations` to `listeners`, one listener for
-    /// each family. Replaces the rules of an earlier process. New connections are redirected only
-    /// after [`take`](Self::take).
+    /// Installs rules that redirect connections to `destinations` to `listeners`. Each address
+    /// family has its own listener. The rules replace those of an earlier process. New connections
+    /// are redirected only after [`take`](Self::take).
     pub(super) fn install(
         destinations: Vec<IpNet>,
         listeners: Vec<SocketAddr>,
@@ -64,12 +64,13 @@ impl Transparent {
         destinations: Vec<IpNet>,
         listeners: Vec<SocketAddr>,
     ) -> Result<(), Failure> {
-        // Nothing was installed, so the value must not be dropped, which would remove rules.
+        // Dropping the value would remove installed rules, and this check has installed none.
         let rules = ManuallyDrop::new(Self { destinations, listeners }).rules(true);
         run("nft", &["--check", "-f", "-"], &rules)
     }
 
-    /// Redirects new connections, or lets them bypass this gateway. Existing connections stay.
+    /// Redirects new connections to this gateway (`new`), or lets them bypass it. Existing
+    /// connections stay as they are.
     pub(super) fn take(&self, new: bool) -> Result<(), Failure> {
         run("nft", &["-f", "-"], &self.rules(new))
     }
@@ -163,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_destinations_of_a_family_are_handed_to_its_listener() {
+    fn each_listener_gets_only_destinations_of_its_address_family() {
         let transparent = Transparent {
             destinations: ["10.2.0.0/16", "2001:db8::/32"].map(|it| it.parse().unwrap()).into(),
             listeners: ["127.0.0.1:5", "[::1]:6"].map(|it| it.parse().unwrap()).into(),

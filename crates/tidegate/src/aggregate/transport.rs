@@ -1,8 +1,9 @@
-//! The QUIC endpoint of an aggregate gateway, and its settings.
+//! The QUIC endpoint of an aggregate gateway, and its settings. The *aggregate connection* to the
+//! peer gateway carries the TCP connections of all users, each as one stream.
 //!
 //! Differs: in the paper `itcp`, the aggregate connection is a TCP connection. Here it is a QUIC
-//! connection (RFC 9000), so a lost packet delays only the users whose bytes it carried. The
-//! congestion control and its weight are the core's.
+//! connection (RFC 9000), so a lost packet delays only the users whose bytes it carried. The core
+//! crate provides the congestion control and its weight.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,8 +23,8 @@ use tidegate_wire::aggregate::PROTOCOL;
 
 use super::keys::Keys;
 
-/// Longest time for which the peer may delay an acknowledgement. With QUIC's default of 25 ms,
-/// Vegas would take the delay for a queue.
+/// Longest time for which the peer may delay an acknowledgement. QUIC's default is 25 ms. The Vegas
+/// congestion control would mistake such a delay for a queue.
 const MAX_ACK_DELAY: Duration = Duration::from_millis(1);
 
 /// Interval of keepalives while no user sends. The restart of a peer is noticed within this time.
@@ -33,21 +34,23 @@ const KEEP_ALIVE: Duration = Duration::from_millis(250);
 pub(super) const SILENCE: Duration = Duration::from_secs(5);
 
 /// Round-trip time assumed before the first measurement. A handshake message is retransmitted after
-/// three times this (RFC 9002, section 6.2). The 333 ms of RFC 9002 would delay the next attempt to
-/// reach a restarted peer to 1 s.
+/// three times this value (RFC 9002, section 6.2). With the 333 ms of RFC 9002, a restarted peer
+/// would be reached 1 s later.
 const INITIAL_RTT: Duration = Duration::from_millis(100);
 
-/// Buffer sizes of the UDP socket in bytes: 500 Mbit/s for 64 ms, in case the process does not run.
-/// The kernel may grant less.
+/// Buffer sizes of the UDP socket in bytes. They hold the packets of 64 ms at 500 Mbit/s while the
+/// process does not run. The kernel may grant less.
 pub(super) const SOCKET_BUFFER: usize = 4 << 20;
 
-/// Maximum number of concurrent handshakes. The peer needs only one. Further hosts are refused.
+/// Maximum number of concurrent handshakes. The peer needs only one, and further attempts are
+/// refused.
 const HANDSHAKES: usize = 16;
 
-/// Bytes in the send buffer for packets in flight. Bytes that wait come in addition.
+/// Bytes in the send buffer for packets in flight. Bytes that wait to be sent come in addition.
 const IN_FLIGHT: u64 = 64 << 20;
 
-/// The endpoint of a gateway. It accepts connections if the peer is the one to open them.
+/// The endpoint of a gateway. It accepts connections only if the peer opens the aggregate
+/// connection.
 pub(super) fn endpoint(
     config: &AggregateConfig,
     keys: &Keys,
@@ -97,7 +100,8 @@ fn identity(keys: &Keys) -> EndpointConfig {
     let seed = keys.derive("connection identifiers");
     let seed = seed.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
     config.cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(seed)));
-    // A stateless reset never causes another one, so two gateways cannot send them back and forth.
+    // A stateless reset never causes another reset. So two gateways cannot send resets back and
+    // forth.
     config.min_reset_interval(KEEP_ALIVE / 10);
     config
 }
@@ -113,8 +117,8 @@ fn transport(
     acks.max_ack_delay(Some(MAX_ACK_DELAY));
     let mut transport = TransportConfig::default();
     transport
-        // QUIC permits twice the streams, so the header of an excess stream arrives, and the
-        // gateway can answer that it is full.
+        // QUIC permits twice as many streams as the gateway serves. The header of an excess stream
+        // thus arrives, and the gateway can answer that it is full.
         .max_concurrent_bidi_streams(var(streams.saturating_mul(2)))
         .max_concurrent_uni_streams(VarInt::from_u32(1))
         .stream_receive_window(var(config.stream_queue.0))

@@ -85,7 +85,7 @@ fn key(file: &Path, context: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The configuration in the file. If it is invalid, the exit code of the program.
+/// The configuration in the file. If the file is invalid, returns the exit code of the program.
 fn load(file: &Path, context: &Context) -> anyhow::Result<Result<AggregateConfig, Exit>> {
     let text = files::read_any(file, files::MOST).map_err(|error| error.of(file))?;
     let (config, found) = aggregate::parse(&name(file), &text);

@@ -1,4 +1,4 @@
-//! `tidegate apply FILE` puts a policy file in force; `tidegate confirm` keeps it.
+//! `tidegate apply FILE` puts a policy file in force; `tidegate confirm` prevents its rollback.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub(crate) struct ApplyArgs {
     save: bool,
 }
 
-/// Parses a time of at least a second. Nobody can confirm faster.
+/// Parses a time of at least a second. An operator cannot confirm faster.
 fn span(text: &str) -> Result<Duration, String> {
     let example = |_| format!("`{text}` is not a time; write for example 60s");
     let span = duration::parse(text).map_err(example)?;
@@ -72,8 +72,8 @@ pub(crate) fn run(args: &ApplyArgs, context: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Puts the text of `file` in force, and has the gateway save it as the policy file for its next
-/// start.
+/// Puts the text of `file` in force. The gateway also saves the text as the policy file for its
+/// next start.
 fn save(file: &Path, context: &Context) -> anyhow::Result<Exit> {
     let status: Status = client::get(&context.socket, "/v1/status")?;
     let to = PathBuf::from(status.started_file);
@@ -114,10 +114,10 @@ pub(crate) fn confirm(context: &Context) -> anyhow::Result<Exit> {
 mod tests {
     use super::*;
 
-    /// Catches: an example in the error message with a time of another length; a time accepted that
+    /// Catches: an error message whose example is not the time that was typed; a time accepted that
     /// is too short to confirm.
     #[test]
-    fn a_time_to_confirm_without_a_unit_is_answered_with_one_of_a_minute() {
+    fn a_time_without_a_unit_is_refused_with_an_example() {
         assert_eq!(span("60s"), Ok(Duration::from_secs(60)));
         assert_eq!(span("60").unwrap_err(), "`60` is not a time; write for example 60s");
         assert_eq!(span("10 ms").unwrap_err(), "give at least 1s");

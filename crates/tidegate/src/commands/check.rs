@@ -23,7 +23,7 @@ pub(crate) struct CheckArgs {
     host: bool,
 }
 
-/// Prints the findings in the file, or says that there are none.
+/// Prints the findings in the file. If there are none, prints a summary.
 pub(crate) fn run(args: &CheckArgs, context: &Context) -> anyhow::Result<Exit> {
     let text = read(&args.file)?;
     if aggregate::is_meant(&text) {

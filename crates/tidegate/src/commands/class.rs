@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_become_what_the_gateway_is_sent() {
+    fn fields_become_the_request_to_the_gateway() {
         let fields =
             |all: &[&str]| change(&all.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>());
         let sent =
@@ -262,10 +262,10 @@ mod tests {
         assert!(fields(&["ceiling=1 Mbit/s", "ceiling.up=2 Mbit/s"]).is_err());
     }
 
-    /// Catches: the text of a parser's error shown to the operator; a request with a field that
-    /// classes do not have.
+    /// Catches: a parser's raw error shown to the operator; a request with a field that classes do
+    /// not have.
     #[test]
-    fn a_wrong_field_is_answered_in_words() {
+    fn an_error_in_a_field_is_explained_to_the_operator() {
         let wrong = |field: &str| change(&[field.to_owned()]).unwrap_err().to_string();
         for (field, said) in [
             (

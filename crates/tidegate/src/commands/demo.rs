@@ -43,10 +43,10 @@ pub(crate) fn run(args: &DemoArgs, context: &Context) -> anyhow::Result<Exit> {
     demo::run(args.seconds, &args.phases, context.output, &*stop_on_signals()?)
 }
 
-/// A flag that a signal sets, so that the demonstration ends and removes its lab.
+/// Returns a flag that SIGINT, SIGTERM or SIGHUP sets. The demonstration then ends and removes its lab.
 fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&stop);
+    let flag = Arc::clone(&stop);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (mut interrupt, mut terminate, mut hang_up) = {
         use tokio::signal::unix::{SignalKind, signal};
@@ -62,7 +62,7 @@ fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
                 _ = hang_up.recv() => {}
             }
         });
-        told.store(true, Ordering::Relaxed);
+        flag.store(true, Ordering::Relaxed);
     });
     Ok(stop)
 }

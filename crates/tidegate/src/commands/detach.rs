@@ -1,5 +1,5 @@
-//! `tidegate detach INTERFACE…`: removes the bypass programs that an ended gateway left on its
-//! ports.
+//! `tidegate detach INTERFACE…` removes the bypass programs from ports. These programs forward
+//! frames while no gateway runs, and a gateway that has ended leaves them there.
 
 use std::io;
 

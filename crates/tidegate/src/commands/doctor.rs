@@ -41,13 +41,13 @@ enum Health {
     Bad,
 }
 
-/// What was checked, and the result.
+/// The subject of a check, and its result.
 #[derive(Debug, Serialize)]
 struct Finding {
     what: String,
     health: Health,
     seen: String,
-    /// What the operator can do about it.
+    /// The action that helps.
     remedy: Option<String>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &DoctorArgs, context: &Context) -> anyhow::Result<Exit> 
         let text = check::read(file)?;
         if tidegate_config::aggregate::is_meant(&text) {
             return match aggregate::findings(file, &text) {
-                Some(findings) => tell(&findings, context),
+                Some(findings) => print(&findings, context),
                 None => Ok(Exit::WrongInput),
             };
         }
@@ -77,10 +77,10 @@ pub(crate) fn run(args: &DoctorArgs, context: &Context) -> anyhow::Result<Exit> 
             "name them: tidegate doctor --lan eth1 --wan eth0",
         )),
     }
-    tell(&findings, context)
+    print(&findings, context)
 }
 
-fn tell(findings: &[Finding], context: &Context) -> anyhow::Result<Exit> {
+fn print(findings: &[Finding], context: &Context) -> anyhow::Result<Exit> {
     let worst = findings.iter().map(|it| it.health).max();
     if context.output.is_json() {
         context.output.json(&serde_json::json!({ "findings": findings }))?;
@@ -123,8 +123,8 @@ fn bad(what: &str, seen: impl Into<String>, remedy: &str) -> Finding {
 /// belong to that namespace.
 const NET_RAW: u32 = 13;
 
-/// Findings about privileges. `effective` is the set of capabilities in hexadecimal, and `uid_map`
-/// tells whether the process is in the first user namespace.
+/// Findings about privileges. `effective` is the set of capabilities in hexadecimal. `uid_map`
+/// shows whether the process is in the first user namespace.
 ///
 /// Source: Linux `include/uapi/linux/capability.h`; user_namespaces(7) for the map of the first
 /// namespace.
@@ -320,16 +320,16 @@ mod tests {
     const FIRST: &str = "         0          0 4294967295";
 
     #[test]
-    fn without_privileges_every_missing_one_has_a_remedy() {
+    fn each_missing_privilege_has_a_remedy() {
         let findings = privileges("0000000000000000", FIRST);
         assert_eq!(findings[0].health, Health::Bad);
         assert!(findings.iter().all(|it| it.remedy.is_some()));
         assert!(privileges("000001ffffffffff", FIRST).iter().all(|it| it.health == Health::Good));
     }
 
-    /// Catches: a doctor for whom a process in a user namespace has all capabilities.
+    /// Catches: a doctor that reports all capabilities for a process in a user namespace.
     #[test]
-    fn in_a_user_namespace_only_packet_sockets_are_to_be_had() {
+    fn in_a_user_namespace_only_packet_sockets_are_possible() {
         let findings = privileges("000001ffffffffff", "         0       1000          1");
         let good: Vec<_> = findings.iter().filter(|it| it.health == Health::Good).collect();
         assert!(good.len() == 1 && good[0].what == "CAP_NET_RAW", "{findings:?}");
@@ -337,16 +337,16 @@ mod tests {
     }
 
     #[test]
-    fn programs_a_lab_needs_are_missed_by_name() {
+    fn missing_programs_of_a_lab_are_named() {
         let nowhere = lab_tools(OsStr::new("/nonexistent"));
         assert_eq!(nowhere.health, Health::Lacking);
         assert!(nowhere.seen.ends_with(": ip, unshare, nsenter, mount"), "{}", nowhere.seen);
     }
 
     /// Catches: a doctor that reports "good" for an MTU with which `run` refuses to start; a doctor
-    /// that also refuses it for AF_PACKET; a limit or a name that is not that of the backend.
+    /// that applies the limit to AF_PACKET too; a limit that is not the backend's.
     #[test]
-    fn an_mtu_beyond_the_buffers_of_a_backend_is_bad_only_where_the_file_asks_for_it() {
+    fn an_mtu_beyond_the_buffers_of_a_backend_is_bad_only_if_the_file_names_this_backend() {
         let limited = |most| MtuLimit { title: "LIMITED", most: Some(most) };
         let open = || MtuLimit { title: "OPEN", most: None };
         let finding = |limits: &[MtuLimit]| {
@@ -362,7 +362,7 @@ mod tests {
         assert_eq!(mtu(9_000, 1_500, &[open()]).health, Health::Bad);
     }
 
-    /// Catches: a doctor that applies the limit of AF_XDP to a file that asks for AF_PACKET, or to
+    /// Catches: a doctor that applies the limit of AF_XDP to a file that asks for AF_PACKET, or for
     /// "auto", which also tries AF_PACKET.
     #[test]
     fn only_a_file_that_asks_for_af_xdp_limits_the_mtu() {
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn kernels_are_known_by_their_release() {
+    fn the_findings_depend_on_the_kernel_release() {
         let health = |release| kernel(release)[0].health;
         assert_eq!(health("6.18.2-amd64"), Health::Good);
         assert_eq!(health("6.1.0"), Health::Lacking);

@@ -82,7 +82,7 @@ fn show(it: &Explanation) -> String {
     text
 }
 
-/// A table of the policies that match the packet; of all policies if there are few.
+/// A table of the policies that match the packet. Also lists the other policies if there are few.
 fn policies(all: &[Candidate]) -> String {
     if all.is_empty() {
         return String::new();
@@ -114,9 +114,9 @@ mod tests {
     use super::*;
     use crate::code;
 
-    /// Catches: a line for each of many policies; a matching policy that is left out.
+    /// Catches: a row for each of many policies; a matching policy that is left out.
     #[test]
-    fn of_many_policies_those_that_match_are_shown() {
+    fn of_many_policies_only_the_matching_ones_are_shown() {
         let all = |count: usize| -> Vec<Candidate> {
             let policy = |n: usize| Candidate {
                 policy: format!("p{n}"),

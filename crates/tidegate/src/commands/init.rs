@@ -44,7 +44,7 @@ pub(crate) struct InitArgs {
 /// Writes a first policy file.
 pub(crate) fn run(args: &InitArgs, context: &Context) -> anyhow::Result<Exit> {
     if args.file.exists() {
-        // This check comes before all questions, so that nobody answers them in vain.
+        // The operator should not answer questions in vain, so this check comes first.
         return Err(exists(&args.file).into());
     }
     let mut somebody = (!args.yes && io::stdin().is_terminal()).then(|| io::stdin().lock());
@@ -217,10 +217,10 @@ mod tests {
         result.unwrap_err().downcast().unwrap()
     }
 
-    /// Catches: a first answer accepted although it is not a rate; questions without end after the
-    /// input has ended.
+    /// Catches: a first answer accepted although it is not a rate; a program that keeps asking
+    /// after the end of the input.
     #[test]
-    fn a_rate_is_asked_for_until_the_answer_is_one() {
+    fn the_operator_is_asked_until_the_answer_is_a_rate() {
         assert_eq!(asked("20\n20 Mbps\n\n  20 Mbit/s \n").unwrap(), Rate::from_mbps(20));
         let refused = refused(asked("many\n"));
         assert_eq!((refused.code, refused.exit), (Code::BadRate, Exit::WrongInput));
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_is_not_asked_for_and_where_nobody_can_answer_the_option_is_named() {
+    fn options_replace_questions_and_are_named_if_nobody_can_answer() {
         let nobody = None::<&mut io::Empty>;
         assert_eq!(rate(Some("8 Mbit/s"), "up", "", nobody).unwrap(), Rate::from_mbps(8));
         let wrong = refused(rate(Some("8 Mbps"), "up", "", None::<&mut io::Empty>));

@@ -11,7 +11,7 @@ use tidegate_core::units::duration;
 
 use super::{Context, check};
 use crate::code::Code;
-use crate::lab::{self, Lab, Place, RouteChange};
+use crate::lab::{self, Lab, LabRecords, RouteChange};
 use crate::output::{Exit, Failure};
 use crate::topology;
 
@@ -84,16 +84,16 @@ pub(crate) fn run(args: &LabArgs, context: &Context) -> anyhow::Result<Exit> {
     match &args.command {
         LabCommand::Up { file } => return up(file, context),
         LabCommand::Exec { lab, host, command } => {
-            return Err(Lab::find(&Place::open()?, lab.as_deref())?.exec(host, command));
+            return Err(Lab::find(&LabRecords::open()?, lab.as_deref())?.exec(host, command));
         }
         LabCommand::Down { lab } => down(lab.as_deref(), context)?,
         LabCommand::Network { lab } => {
-            output.json(&Lab::find(&Place::open()?, lab.as_deref())?.network()?)?;
+            output.json(&Lab::find(&LabRecords::open()?, lab.as_deref())?.network()?)?;
         }
         LabCommand::Change { lab, route, rate, delay } => {
             let delay_ns = delay.map(|it| u64::try_from(it.as_nanos()).unwrap_or(u64::MAX));
             let change = RouteChange { route: *route, rate: *rate, delay_ns };
-            output.json(&Lab::find(&Place::open()?, lab.as_deref())?.change(&change)?)?;
+            output.json(&Lab::find(&LabRecords::open()?, lab.as_deref())?.change(&change)?)?;
         }
         LabCommand::Emulate { file, answer, ports } => lab::emulate(file, answer, ports)?,
         LabCommand::Prepare { silent, wire } => lab::prepare(*silent, wire)?,
@@ -119,7 +119,7 @@ fn up(file: &Path, context: &Context) -> anyhow::Result<Exit> {
         return Err(Failure { help: help.to_owned(), ..failure }.into());
     }
     let home = file.parent().unwrap_or_else(|| Path::new("."));
-    let lab = Lab::up(&Place::open()?, &name, &topology, &text, home, false)?;
+    let lab = Lab::up(&LabRecords::open()?, &name, &topology, &text, home, false)?;
     let hosts: Vec<_> = topology.hosts.iter().map(|host| host.name.as_str()).collect();
     let gateways = topology.gateways.iter().map(|it| (it.name.as_str(), lab.socket(&it.name)));
     let gateways: BTreeMap<_, _> = gateways.collect();
@@ -137,9 +137,9 @@ fn up(file: &Path, context: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Takes the lab down. If none is up, this is an error only if a lab was named.
+/// Takes the lab down. If no lab is up, this is an error only if the command line names a lab.
 fn down(name: Option<&str>, context: &Context) -> anyhow::Result<()> {
-    let taken = match Lab::find(&Place::open()?, name) {
+    let taken = match Lab::find(&LabRecords::open()?, name) {
         Ok(lab) => {
             let name = lab.name().to_owned();
             lab.down()?;

@@ -60,7 +60,7 @@ pub(crate) fn run(args: &PlanArgs, context: &Context) -> anyhow::Result<Exit> {
     Ok(if pending { Exit::ChangesPending } else { Exit::Done })
 }
 
-/// Where the proposed policies come from.
+/// The origin of the proposed policies.
 pub(super) enum Proposed {
     /// A policy file with its included files.
     File(Proposal),
@@ -112,8 +112,8 @@ fn print_canonical(file: &Path, context: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The text of `file`, if it is valid. The gateway will read it at `to`, so paths in it are
-/// relative to `to`.
+/// The text of `file`, if it is valid. The gateway will read the text from the path `to`, so paths
+/// in it are relative to `to`.
 pub(super) fn read(
     file: &Path,
     to: &Path,
@@ -128,7 +128,7 @@ pub(super) fn read(
     Ok(Ok(Proposal { file, text, included, confirm_ms: None, save: false }))
 }
 
-/// Lists the classes whose changes at run time the file would undo.
+/// Lists the classes whose run-time changes the file would undo.
 pub(super) fn say_undone(classes: &[String]) {
     if !classes.is_empty() {
         let classes = classes.join(", ");

@@ -1,5 +1,5 @@
-//! `tidegate policy push` and `pull`: writes a set of policies to a source, or reads the set of a
-//! source.
+//! `tidegate policy push` and `pull`: writes a set of policies to a source (a policy repository),
+//! or reads the set of a source.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -80,9 +80,8 @@ pub(crate) fn run(args: &PolicyArgs, context: &Context) -> anyhow::Result<Exit> 
     Ok(Exit::Done)
 }
 
-/// The items in `part`, provided that a gateway could run them. It would have the policy file of
-/// `documents`, and get the items as the set of `source`. Items for roles that the source does not
-/// have are not checked.
+/// The items in `part`, if a gateway could run them as the set of `source` with the policy file of
+/// `documents`. Items for roles that the source does not have are not checked.
 fn checked(mut documents: Documents, source: &str, part: &Part) -> Option<Vec<Item>> {
     let items = items(part).inspect_err(check::complain).ok()?;
     let set = Snapshot { revision: String::new(), parts: vec![part.clone()] };
@@ -133,8 +132,8 @@ mod tests {
 
     use super::*;
 
-    /// Catches: items compiled although they are for other roles; a set accepted that no gateway
-    /// could run.
+    /// Catches: items that are checked although they are for other roles; a set accepted that no
+    /// gateway could run.
     #[test]
     fn a_set_is_checked_for_the_roles_of_the_source() {
         let text = "[gateway]\nlan = \"l\"\nwan = \"w\"\n[[source]]\nname = \"s\"\nkind = \"directory\"\n\

@@ -52,7 +52,7 @@ pub(crate) fn run(args: &RunArgs, context: &Context) -> anyhow::Result<Exit> {
 }
 
 fn start(args: &RunArgs, context: &Context, log: &Log) -> anyhow::Result<Exit> {
-    // SIGHUP reads the file again, so a pipe is refused from the beginning.
+    // SIGHUP reads the file again, which a pipe does not permit. So a pipe is refused at the start.
     let text = files::read_regular(&args.file, files::MOST);
     let text = text.map_err(|error| error.of(&args.file))?.text;
     // A later policy file may come from another directory, so the path must be absolute.

@@ -17,7 +17,7 @@ pub(crate) struct SchemaArgs {
     aggregate: bool,
 }
 
-/// Prints the JSON Schema of a kind of file. Editors use it to check and complete.
+/// Prints the JSON Schema of a kind of file. Editors use it to check and complete such files.
 pub(crate) fn run(args: &SchemaArgs, context: &Context) -> anyhow::Result<Exit> {
     let schema = match (args.topology, args.aggregate) {
         (true, _) => topology::schema(),
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_published_schemas_are_those_in_force() {
+    fn the_published_schemas_are_up_to_date() {
         let text = |schema| format!("{schema:#}\n");
         crate::committed::holds("docs/policy.schema.json", &text(config::schema()));
         let aggregate = tidegate_config::aggregate::schema();

@@ -75,7 +75,7 @@ fn load(args: &SimArgs, context: &Context) -> anyhow::Result<Option<Scenario>> {
 
 fn simulate(scenario: &Scenario, args: &SimArgs) -> anyhow::Result<Results> {
     let mut simulation = Simulation::new(scenario).map_err(|problems| {
-        // The file has been checked, so the problem is that it asks for too much.
+        // The file has passed all checks, so the problem is that the scenario is too large.
         let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
         Failure::input(Code::TooMuch, problems.join("\n"))
     })?;

@@ -1,4 +1,4 @@
-//! `tidegate source`: lists the policy sources, with their states and faults.
+//! `tidegate source`: lists the policy sources (repositories), with their states and faults.
 
 use std::time::Duration;
 

@@ -97,7 +97,7 @@ pub(crate) fn run(args: &TrafficArgs, context: &Context) -> anyhow::Result<Exit>
             Ok(Exit::Done)
         }
         TrafficCommand::Fetch(fetch) => {
-            // The last line holds the result. The lines before it only show the progress.
+            // The last line holds the result. Earlier lines only show the progress.
             let outcome = transfer(&fetch.transfer(), |progress| drop(output.json(&progress)))?;
             output.json(&outcome)?;
             Ok(if outcome.complete && outcome.intact { Exit::Done } else { Exit::Failed })

@@ -1,4 +1,5 @@
-//! `tidegate trunks` shows the trunks that end at the running gateway.
+//! `tidegate trunks` shows the trunks that end at the running gateway. A trunk carries the user
+//! packets between two gateways.
 
 use super::Context;
 use super::status::{columns, size};
@@ -114,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_says_how_fast_it_is_and_whether_somebody_is_there() {
+    fn a_row_shows_the_rate_of_a_trunk_and_the_state_of_its_peer() {
         let end = crate::api::OtherEnd {
             difference: None,
             state: "silent".to_owned(),

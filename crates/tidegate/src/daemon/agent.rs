@@ -1,10 +1,10 @@
-//! The policy agent follows the sources (policy repositories) that the policy file names, and puts
-//! their commits in force.
+//! The policy agent follows the sources (policy repositories) that the policy file names.
 //!
-//! A commit replaces the set of its source. The agent merges all sets with the policy file,
-//! compiles them into one generation of the configuration, and installs it as a whole. After a
-//! failure, the last good generation stays in force, and the source has one alarm. The last good
-//! sets are kept on the disk, so a restart needs no server.
+//! A source delivers its policies as one set. Each new set is a *commit*, and it replaces the
+//! previous set of this source. The agent merges the newest sets of all sources with the policy
+//! file. It compiles the result into one generation of the configuration, and installs this
+//! generation as a whole. After a failure, the last good generation stays in force, and the source
+//! has an alarm. The last good sets are stored on the disk, so a restart needs no server.
 //!
 //! Source: the policy agent of the paper `aggregates`, section 6.
 //!
@@ -28,7 +28,7 @@ use tokio::time::Instant;
 pub(crate) use store::Store;
 use watched::Watched;
 
-use super::{Daemon, Installed, Live, Refusal, Turn, aside, policy_set, whole};
+use super::{Daemon, Installed, Live, LongPermit, Refusal, aside, policy_set, whole};
 use crate::api::{Applied, Plan, Sources};
 use crate::code::Code;
 use crate::documents::Documents;
@@ -57,8 +57,8 @@ pub(crate) struct Agent {
     changed: Notify,
     /// A policy file was put in force, so credentials that a server refused must be read again.
     renewing: AtomicBool,
-    /// Tells the task of each source that a configuration was installed. A set that was refused
-    /// before may compile now.
+    /// Notifies the task of each source that a configuration was installed. A set that was refused
+    /// before may compile with it.
     installs: watch::Sender<()>,
     /// Wakes the task that writes the sets in force to the disk.
     unwritten: Notify,
@@ -77,8 +77,8 @@ impl Agent {
         }
     }
 
-    /// Adds the last good sets to `documents`. Waits a moment for sources that have none on the
-    /// disk.
+    /// Adds the last good sets to `documents`. Waits up to [`FIRST`] for sources without a set on
+    /// the disk.
     ///
     /// A set that does not compile with the policy file is left out. With `fits_host`, a set that
     /// does not suit this host is left out too. These sets are tried again when the policy file
@@ -109,13 +109,13 @@ impl Agent {
         self.sources.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells the agent that a configuration was installed, perhaps with other sources.
+    /// Notifies the agent that a configuration was installed, perhaps with other sources.
     pub(super) fn installed(&self) {
         self.changed.notify_one();
         self.installs.send_replace(());
     }
 
-    /// Tells the agent that an operator has put a policy file in force, perhaps with other
+    /// Notifies the agent that an operator has put a policy file in force, perhaps with other
     /// credentials.
     pub(super) fn renew(&self) {
         self.renewing.store(true, Ordering::Relaxed);
@@ -166,10 +166,10 @@ impl Agent {
 impl Daemon {
     /// Follows the sources of the policy file in force, until dropped.
     pub(crate) async fn follow_sources(self: &Arc<Self>) {
-        tokio::join!(self.follow_those_named(), self.write_when_told());
+        tokio::join!(self.follow_named_sources(), self.write_when_notified());
     }
 
-    async fn follow_those_named(self: &Arc<Self>) {
+    async fn follow_named_sources(self: &Arc<Self>) {
         loop {
             let installed = self.installed().await;
             let renew = self.agent.renewing.swap(false, Ordering::Relaxed);
@@ -179,17 +179,16 @@ impl Daemon {
         }
     }
 
-    /// Writes the sets to the disk, one after another. An older set thus never replaces a newer
-    /// one.
-    async fn write_when_told(&self) {
+    /// Writes the sets to the disk, one after another, so an older set never replaces a newer one.
+    async fn write_when_notified(&self) {
         loop {
             self.agent.unwritten.notified().await;
             self.write_sets().await;
         }
     }
 
-    /// Follows exactly the sources `specs`. A source that could not be opened is opened again. With
-    /// `renew`, so is a source whose server refuses its credentials.
+    /// Follows exactly the sources `specs`. Opens a source again if it could not be opened before.
+    /// With `renew`, also opens each source again whose server refuses its credentials.
     fn reconcile(self: &Arc<Self>, specs: &[SourceSpec], renew: bool) {
         let mut sources = self.agent.lock();
         sources.retain(|_, watched| specs.contains(&watched.spec));
@@ -208,9 +207,9 @@ impl Daemon {
         }
     }
 
-    /// Puts the commits of source `name` in force. While a commit waits for the confirmation of
-    /// another change, a newer one replaces it. A refused set is tried again after each
-    /// installation.
+    /// Puts the commits of source `name` in force. If a commit must wait until an operator confirms
+    /// another change, a newer commit replaces it. A refused set is tried again after each
+    /// installation of a configuration.
     async fn take_all(self: &Arc<Self>, name: &str, mut snapshots: Snapshots) {
         let mut installs = self.agent.installs.subscribe();
         let mut waiting = self.agent.with(name, |watched| watched.newest.clone()).flatten();
@@ -256,8 +255,8 @@ impl Daemon {
             self.keep_sets();
             return true;
         }
-        // After a fault, a source sends its set again. The operator did not confirm this set
-        // before, so it is not tried again.
+        // After a fault, a source sends its last set again. If this set was applied before and no
+        // operator confirmed it, the agent does not apply it again.
         let tried = |watched: &mut Watched| watched.tried.as_ref() == Some(&snapshot);
         if confirm_ms.is_some() && self.agent.with(name, tried).unwrap_or_default() {
             return true;
@@ -276,9 +275,9 @@ impl Daemon {
         snapshot: Arc<Snapshot>,
         confirm_ms: Option<u64>,
     ) -> Result<Applied, Refusal> {
-        let turn = self.patient_turn().await?;
+        let permit = self.patient_permit().await?;
         let revision = snapshot.revision.clone();
-        let applied = self.put_in(turn, name, snapshot, confirm_ms).await;
+        let applied = self.put_in(permit, name, snapshot, confirm_ms).await;
         match &applied {
             Ok(_) => {
                 self.agent.with(name, |watched| watched.refused = None);
@@ -294,7 +293,7 @@ impl Daemon {
 
     async fn put_in(
         self: &Arc<Self>,
-        _turn: Turn<'_>,
+        _permit: LongPermit<'_>,
         name: &str,
         snapshot: Arc<Snapshot>,
         confirm_ms: Option<u64>,
@@ -305,8 +304,8 @@ impl Daemon {
         whole(async move { daemon.replace(next, Live::Kept, confirm_ms, None).await }).await
     }
 
-    /// The configuration with `snapshot` as the set of source `name`. Class changes made at run
-    /// time stay in force, except for classes that the set changes.
+    /// The configuration with `snapshot` as the set of source `name`. Run-time changes of classes
+    /// stay in force, except for classes that the set changes.
     pub(super) async fn with_set(
         &self,
         name: &str,
@@ -320,8 +319,8 @@ impl Daemon {
         Ok(next)
     }
 
-    /// Requests that the sets in force are written to the disk. Does not wait, because a busy disk
-    /// takes seconds.
+    /// Requests that the sets in force are written to the disk. Does not wait for the write, which
+    /// takes seconds on a busy disk.
     pub(super) fn keep_sets(&self) {
         self.agent.unwritten.notify_one();
     }
@@ -347,7 +346,7 @@ impl Daemon {
 
     /// The changes that the newest set of source `name` would make.
     pub(crate) async fn plan_source(&self, name: &str) -> Result<Plan, Refusal> {
-        let _turn = self.turn().await?;
+        let _permit = self.long_permit().await?;
         let next = self.with_set(name, self.agent.newest(name)?).await?;
         let installed = self.installed().await;
         Ok(aside(move || installed.plan(&next)).await?)
@@ -373,7 +372,7 @@ impl Daemon {
     }
 }
 
-/// Adds to `documents` all of `sets` that compile together. Returns the others, each with the
+/// Adds to `documents` all of `sets` that compile together. Returns the refused sets, each with the
 /// reason.
 async fn add_fitting(
     documents: &mut Documents,
@@ -385,7 +384,7 @@ async fn add_fitting(
         *documents = all;
         return BTreeMap::new();
     }
-    // A set may need a class that another set defines. So after each addition, the remaining sets
+    // A set may need a class that another set defines. So after each added set, the remaining sets
     // are tried again.
     loop {
         let mut misfits = BTreeMap::new();

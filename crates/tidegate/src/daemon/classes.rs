@@ -20,7 +20,7 @@ use crate::output::Failure;
 impl Daemon {
     /// The classes that share the link, with their state.
     pub(crate) async fn classes(&self) -> Result<Classes, Failure> {
-        Ok(said(self.plane.classes().await?))
+        Ok(answer(self.plane.classes().await?))
     }
 
     /// Changes the rights of the class called `name`. Returns the class after the change.
@@ -82,7 +82,7 @@ impl Daemon {
         let last = ask.await?.map_err(|error| refused(&name, &error))?;
         self.remember(&name, None).await;
         tracing::info!(name, "class removed");
-        Ok(said(last))
+        Ok(answer(last))
     }
 
     /// Records the changed class `name`, which overrides the policy file. `None` if it was removed.
@@ -93,11 +93,11 @@ impl Daemon {
 
     async fn class(&self, name: &str) -> Result<Classes, Refusal> {
         let name = name.to_owned();
-        Ok(said(self.plane.ask(move |live| live.machine.class(&name)).await?))
+        Ok(answer(self.plane.ask(move |live| live.machine.class(&name)).await?))
     }
 }
 
-fn said(classes: Vec<ClassReport>) -> Classes {
+fn answer(classes: Vec<ClassReport>) -> Classes {
     Classes { classes: classes.into_iter().map(report::class).collect() }
 }
 
@@ -110,8 +110,7 @@ impl Installed {
         Config { classes: classes.unwrap_or_else(|_| config.classes.clone()), ..config.clone() }
     }
 
-    /// The classes whose run-time changes would be undone by `changes`, which return them to the
-    /// file.
+    /// The classes of the file whose run-time changes `changes` would undo.
     pub(super) fn undone_by(&self, changes: &[Change]) -> Vec<String> {
         let changes = |name: &&String| {
             let what = format!("class {name}");
@@ -185,7 +184,7 @@ fn in_range(term: Term, value: &TermValue) -> bool {
     }
 }
 
-/// Describes the permitted ranges of the fields of classes that are whole numbers, and of the burst.
+/// Describes the permitted ranges of class fields: those that hold whole numbers, and the burst.
 fn ranges() -> String {
     let numbers = api::ClassChange::terms().filter_map(|term| match term.form() {
         TermForm::Whole(least, most) => Some((term, least, most)),

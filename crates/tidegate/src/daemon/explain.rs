@@ -36,7 +36,7 @@ pub(crate) fn explain(config: &Config, question: &Question) -> Result<Explanatio
 /// over PPPoE.
 const LENGTHS: [u32; 2] = [52, 1_492];
 
-/// The bytes that the link is charged for `packet`, whose length is `ip_bytes`.
+/// The bytes that a packet of `ip_bytes` bytes uses of the link's rate, with the overhead.
 fn charged(config: &Config, packet: &Packet, ip_bytes: u32) -> Charged {
     /// Bytes of two addresses and the ethertype.
     const ETHERNET: u16 = 14;
@@ -197,7 +197,8 @@ fn tunnel(question: &Question) -> Result<Option<Tunnel>, Failure> {
     Ok(Some(Tunnel { key, kind, id: None, vlan: NO_VLAN, may_edit: true }))
 }
 
-/// Both addresses. If one is missing, it is the unspecified address of the other's family.
+/// Returns both addresses. A missing address becomes the unspecified address of the family that the
+/// given address has.
 fn addresses(question: &Question) -> Result<[IpAddr; 2], Failure> {
     let bad = |message: String| Failure::input(Code::BadPacket, message);
     let read = |text: &Option<String>| match text {
@@ -234,10 +235,10 @@ fn endpoint(address: IpAddr, port: Option<u16>) -> Endpoint {
 mod tests {
     use super::*;
 
-    /// Catches: a charge that leaves out the overhead; a VLAN tag charged in addition to the
-    /// overhead, although the operator's number contains it.
+    /// Catches: a charge without the configured overhead; a VLAN tag charged twice, because the
+    /// configured overhead already contains it.
     #[test]
-    fn what_the_link_is_charged_is_said_of_a_small_and_a_long_packet() {
+    fn explanations_show_the_bytes_that_short_and_long_packets_use_on_the_link() {
         let text = "[gateway]\nlan = \"lan\"\nwan = \"wan\"\nrate = { up = \"1 Mbit/s\" }\noverhead = { per_packet = 18, min = 90 }\n";
         let config = crate::config::parse("policy.toml", text, None).0.unwrap();
         let charged = |vlan| {
@@ -257,10 +258,10 @@ mod tests {
         assert_eq!(charged(Some(7)), charged(None));
     }
 
-    /// Catches: addresses compared as texts, so two spellings differ; a filter on a field that the
-    /// question does not mention; flows of the other direction listed.
+    /// Catches: addresses compared as text, so that two spellings of an address differ; a filter on
+    /// a field that the question does not mention; flows of the opposite direction in the list.
     #[test]
-    fn flows_are_those_that_the_question_describes_however_it_writes_addresses() {
+    fn the_spelling_of_an_address_does_not_change_which_flows_are_listed() {
         let question = Question {
             dst: Some("2001:db8:0:0::1".to_owned()),
             dst_port: Some(443),
@@ -289,7 +290,7 @@ mod tests {
     /// Catches: the second VLAN tag missing in the packet, or in the list of fields that do not
     /// match.
     #[test]
-    fn the_second_tag_of_a_packet_decides() {
+    fn a_policy_can_match_the_inner_vlan_tag() {
         let text = "[gateway]\nlan = \"a\"\nwan = \"b\"\n[[policy]]\nname = \"customer\"\naction = \"pass\"\n\
                     match = { vlan = { outer = 100, inner = 20 } }\n";
         let config = crate::config::parse("it.toml", text, None).0.unwrap();

@@ -1,5 +1,5 @@
-//! Wraps the stream of a client connection to the control socket, and notes when bytes move. A slow
-//! client thus does not count as idle.
+//! Wraps the stream of a client connection to the control socket, and records the time of each
+//! transferred byte. A slow client thus does not count as idle.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

@@ -31,8 +31,8 @@ pub(crate) struct Plane {
     /// Receives answers for which no task waits any more. Another thread drops them, because
     /// dropping a large answer takes long.
     unread: Sender<Box<dyn Send>>,
-    /// Held by a change of policies or classes. Also held by a survey (a report that is collected
-    /// in parts) that such changes have forced to start over too often.
+    /// Locked during a change of policies or classes. Such changes may force a survey (a report
+    /// collected in parts) to start over too often. Then the survey takes this lock too.
     still: tokio::sync::Mutex<()>,
     ports: Ports,
     guard: Guard,
@@ -45,10 +45,10 @@ pub(crate) struct PlaneSnapshot {
     pub(crate) report: Report,
     /// Counters of the ports, LAN first. Empty in a test.
     pub(crate) ports: Vec<PortCounters>,
-    /// Number of hangs of the loop.
+    /// Number of times that the loop of the data plane hung.
     pub(crate) hangs: u64,
-    /// The longest processor time of one command, or of one turn of the loop during a policy
-    /// change.
+    /// The longest processor time of a single command. During a policy change, a single iteration
+    /// of the loop also counts.
     pub(crate) occupied: Duration,
     /// The time of the last hang.
     pub(crate) hung_at: Time,
@@ -76,15 +76,14 @@ pub(crate) struct Opened {
 /// Poll interval while waiting for the end of a policy change.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Number of checks, at intervals of [`LOOK`], that a stopped data plane ends. This is twice the
-/// time that it may need to send its packets.
+/// Number of polls, at intervals of [`LOOK`], that wait for the end of the data plane. All polls
+/// together take twice the longest time in which the data plane sends its queued packets.
 const ENDS: u32 = 4_000;
 
 /// Number of times that a survey (a report that is collected in parts) may start over. After that,
 /// further changes must wait for it.
 ///
-/// Chosen: only changes that follow each other without a pause force a survey to start over so
-/// often.
+/// Chosen: a survey starts over so often only while changes follow each other without a pause.
 const ATTEMPTS: u32 = 4;
 
 /// The bypass programs, if enabled.
@@ -124,7 +123,7 @@ impl Plane {
         &self.guard
     }
 
-    /// Runs `question` between two turns of the loop, and returns its answer.
+    /// Runs `question` between two iterations of the loop, and returns its answer.
     pub(crate) async fn ask<R: Send + 'static>(
         &self,
         question: impl FnOnce(&mut Live<'_, Gateway, Wire>) -> R + Send + 'static,
@@ -191,8 +190,8 @@ impl Plane {
         Ok(survey.report())
     }
 
-    /// Share of the live flows that the policies in force have classified. A live flow had a packet
-    /// within the last `span`. 1 if there are none.
+    /// Share of the live flows that the policies in force have classified. A flow is live if it had
+    /// a packet within the last `span`. Returns 1 if no flow is live.
     pub(crate) async fn classified(&self, span: Duration) -> Result<f64, Failure> {
         let [mut live, mut current] = [0, 0];
         for part in 0.. {
@@ -204,8 +203,8 @@ impl Plane {
     }
 
     /// The report and the classes that `survey` selects. The data plane adds one part of limited
-    /// size at a time, and forwards packets in between. A change of policies or classes makes the
-    /// survey start over. After [`ATTEMPTS`] of these, further changes wait for it.
+    /// size at a time, and forwards packets in between. After a change of policies or classes, the
+    /// survey starts over. After [`ATTEMPTS`] restarts, further changes wait for it.
     async fn survey(
         &self,
         mut survey: Survey,

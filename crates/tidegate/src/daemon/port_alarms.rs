@@ -13,7 +13,7 @@ use tidegate_dataplane::{PortCounters, Refusal, Refused};
 use super::plane::PlaneSnapshot;
 use crate::api::Ports;
 
-/// Time for which an alarm outlasts its cause. Most monitoring systems poll at this interval.
+/// Time for which an alarm outlasts its cause. Most monitoring systems poll at least this often.
 const RECENT: Duration = Duration::from_secs(60);
 
 /// The alarms in force.
@@ -36,7 +36,7 @@ pub(super) fn of(seen: &PlaneSnapshot, ports: &Ports) -> Vec<String> {
     alarms
 }
 
-/// Number of hangs from which there is an alarm. One hang may come from a suspended machine.
+/// Number of hangs that raises an alarm. A single hang may come from a suspended machine.
 const HANGS: u64 = 2;
 
 fn hung(seen: &PlaneSnapshot) -> String {

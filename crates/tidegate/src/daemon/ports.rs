@@ -48,8 +48,8 @@ fn open_on(
             Ok(opened) => return Ok(described(config, backend.name(), opened, trunks, notes)),
             Err(error) if wanted.peek().is_none() => return Err(refused(&error)),
             Err(error) => {
-                // The failed ports may have kept packets of the pool. No other component has any
-                // yet, so the pool is made again.
+                // The failed ports may have kept packets of the pool. No other component holds
+                // packets yet, so a new pool can replace it.
                 *pool = PacketPool::with_capacity(config.gateway.packets);
                 notes.push(format!("{} is not possible here: {error}", backend.title()));
             }
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_a_port_from_opening_has_its_own_code_and_says_what_to_do() {
+    fn each_reason_why_a_port_cannot_open_has_its_own_code_and_remedy() {
         let name = "eth1".to_owned();
         let no_privilege = InterfaceError::NoPrivilege { name: name.clone(), doing: "open" };
         let refused = failure(no_privilege);

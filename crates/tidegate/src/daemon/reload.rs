@@ -20,7 +20,7 @@ use crate::output::Failure;
 pub(super) const READ: Duration = PATIENCE.saturating_mul(2);
 
 impl Daemon {
-    /// Reads the policy file again. Waits for any number of long requests. If the file is invalid,
+    /// Reads the policy file again. Waits while other long requests run. If the file is invalid,
     /// the running configuration stays in force, and there is an alarm.
     pub(crate) async fn reload(self: &Arc<Self>) {
         self.reload_by(read).await;
@@ -51,9 +51,9 @@ impl Daemon {
         self: &Arc<Self>,
         read: impl FnOnce(&Path) -> Result<Documents, Failure> + Send + 'static,
     ) -> Result<Applied, Refusal> {
-        // Waits until no other long request runs before it reads the file: `apply --save` may still
-        // be replacing the file.
-        let turn = self.patient_turn().await?;
+        // Waits until no other long request runs, and only then reads the file. An `apply --save`
+        // may still be replacing the file.
+        let permit = self.patient_permit().await?;
         let file = self.installed().await.documents.file.clone();
         let silent = silent(&file);
         let read = timeout(READ, aside(move || read(&file))).await;
@@ -61,7 +61,7 @@ impl Daemon {
         let (file, text) = (file.display().to_string(), text.to_string());
         let included = included.to_vec();
         let proposal = Proposal { file, text, included, confirm_ms: None, save: false };
-        self.apply_in(turn, proposal).await
+        self.apply_in(permit, proposal).await
     }
 }
 

@@ -48,7 +48,7 @@ pub(super) fn status(seen: &PlaneSnapshot) -> api::Status {
     }
 }
 
-/// The policies in `all` that have no aggregate in `seen`, since they had no packet.
+/// The policies in `all` without an aggregate in `seen`, because no packet has matched them.
 pub(super) fn idle(all: &[Policy], seen: &[api::Aggregate]) -> Vec<String> {
     let seen: HashSet<&str> = seen.iter().map(|it| it.policy.as_str()).collect();
     let names = all.iter().map(|policy| &policy.name);
@@ -164,8 +164,8 @@ fn aggregate(it: &AggregateReport) -> api::Aggregate {
 
 fn ack_control(kind: &str, it: &AggregateReport) -> api::AckControl {
     let counts = it.acks;
-    let gone = counts.delayed.saturating_sub(counts.held.into());
-    let mean_hold_us = counts.held_ns / gone.max(1) / 1_000;
+    let released = counts.delayed.saturating_sub(counts.held.into());
+    let mean_hold_us = counts.held_ns / released.max(1) / 1_000;
     api::AckControl {
         kind: kind.to_owned(),
         mean_hold_us,

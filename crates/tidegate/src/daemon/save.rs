@@ -51,7 +51,7 @@ impl Daemon {
     }
 
     /// Writes the text of `next` to a file beside the policy file. The caller must hold the
-    /// permission to run a long request (`Turn`), so no other request stages a file.
+    /// permission to run a long request (`LongPermit`), so no other request stages a file.
     pub(super) async fn stage(&self, next: &Installed) -> Result<Staged, Failure> {
         if self.saving.try_lock().is_err() {
             return Err(self.unsaved(&unended()));
@@ -112,8 +112,8 @@ impl Saved {
     }
 }
 
-/// The error if the file system does not answer in time. A text that is written late is removed
-/// again.
+/// The error if the file system does not answer in time. If it writes the text later, the text is
+/// removed again.
 fn silent() -> io::Error {
     io::Error::other(format!("its file system has not answered for {PATIENCE:?}"))
 }

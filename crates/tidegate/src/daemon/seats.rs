@@ -4,11 +4,12 @@
 //! connection is *waiting* if its client must act: send the rest of a request, or take the answer.
 //! A waiting connection on which no byte moves for [`Limits::idle`] is closed.
 //!
-//! If all seats or all memory are in use, a newer connection may take those of a waiting one, after
-//! a time of [`Limits::grace`]. The waiting connection whose last byte is oldest is closed first.
-//! For a seat, the grace counts from the beginning of the wait, so a client that sends a byte now
-//! and then cannot keep others out. For memory, it counts from the last byte, so a transfer in
-//! progress is completed.
+//! All seats or all memory may be in use when another connection needs them. Then a waiting
+//! connection is closed, once its *grace* ([`Limits::grace`]) is over. Of several such connections,
+//! the one whose last byte is oldest is closed first. If a seat is needed, the grace counts from
+//! the beginning of the wait. A client that sends a byte now and then thus cannot keep others out.
+//! If memory is needed, the grace counts from the last byte, so a transfer in progress is
+//! completed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,10 +26,10 @@ pub(crate) struct Limits {
     pub(crate) connections: usize,
     /// Maximum bytes of requests and answers in memory, summed over all connections.
     pub(crate) bytes: usize,
-    /// Time that a connection must have waited before it may be closed in favour of another one.
+    /// Time that a connection must have waited before it may be closed in favour of another connection.
     pub(crate) grace: Duration,
-    /// Time without a byte after which a waiting connection is closed even if no other needs its
-    /// seat.
+    /// Time without a byte after which a waiting connection is closed, even if no other connection
+    /// needs its seat.
     pub(crate) idle: Duration,
 }
 
@@ -77,12 +78,12 @@ struct Taken {
 
 #[derive(Debug)]
 struct Seat {
-    /// The wait for the client. `None` while the gateway works on the request or finds memory for
-    /// it.
+    /// The wait for the client. `None` while the gateway works on the request, or while the request
+    /// waits for memory.
     waiting: Option<Waiting>,
-    /// Time since when the request has waited for memory.
+    /// Time at which the request began to wait for memory.
     holding: Option<Instant>,
-    /// The request gets no memory, because a newer request needs the memory that it holds.
+    /// The request gets no more memory, because a newer request needs the memory that it occupies.
     refused: bool,
     /// Bytes of the request in memory.
     request: usize,
@@ -123,7 +124,7 @@ pub(crate) struct Charge {
     bytes: usize,
 }
 
-/// There is no memory for more of a request.
+/// The error of a request for which no memory can be freed.
 #[derive(Debug)]
 pub(crate) struct Full;
 
@@ -178,7 +179,7 @@ impl Seats {
     }
 }
 
-/// What the search for a seat or memory must wait for.
+/// The event for which the search for a seat or memory must wait.
 #[derive(Clone, Copy, Debug)]
 enum Room {
     /// A change: a closed connection has ended, or another connection starts to wait for its
@@ -200,8 +201,9 @@ impl Room {
 }
 
 impl Taken {
-    /// Closes one waiting connection that `which` accepts and whose grace is over: the one whose
-    /// last byte is oldest. `from` returns the time from which the grace counts.
+    /// Closes one waiting connection that `which` accepts and whose grace is over. Of several,
+    /// closes the connection whose last byte is oldest. `from` returns the time from which the
+    /// grace counts.
     fn make_room(
         &mut self,
         now: Instant,
@@ -214,8 +216,7 @@ impl Taken {
         }
         let asked = self.seats.iter_mut().filter(|(id, seat)| which(**id, seat));
         let waiting = asked.filter_map(|(_, seat)| Some((seat.waiting?, seat)));
-        // The grace of the first connections is over. Among them, the one with the oldest last byte
-        // comes first.
+        // Connections whose grace is over come first, sorted by the time of their last byte.
         let order = |(wait, _): &(Waiting, &mut Seat)| {
             let over = from(wait) + grace;
             if over > now { (true, over) } else { (false, wait.moved) }
@@ -232,7 +233,8 @@ impl Taken {
 }
 
 impl Connection {
-    /// Notes that the gateway works: a request has begun, or is complete.
+    /// Notes that a request has begun or is complete, so the gateway no longer waits for its
+    /// client.
     pub(crate) fn works(&self) {
         self.seat(|seat| seat.waiting = None);
     }
@@ -249,12 +251,13 @@ impl Connection {
     }
 
     /// Counts `more` bytes of a request, and waits until there is memory for them. During this
-    /// wait, the connection is not closed for another one, because its client is not the cause.
+    /// wait, the connection is not closed in favour of another, because its client is not the
+    /// cause.
     ///
     /// # Errors
     ///
-    /// If all memory is held by requests on which the gateway works. If all such requests
-    /// themselves wait for memory, the one that has waited longest is refused.
+    /// If the gateway works on requests that hold all the memory. If these requests themselves wait
+    /// for memory, the request that has waited longest is refused.
     pub(crate) async fn hold(&self, more: usize) -> Result<(), Full> {
         loop {
             let changed = self.of.changed.notified();
@@ -297,7 +300,8 @@ impl Connection {
         }
     }
 
-    /// Refuses the request that has waited longest for memory, among the others that hold some.
+    /// Of the other requests that hold memory, refuses the request that has waited longest for
+    /// more.
     fn refuse(&self, taken: &mut Taken) -> Room {
         let others =
             taken.seats.iter_mut().filter(|(id, seat)| **id != self.id && seat.request > 0);
@@ -313,8 +317,8 @@ impl Connection {
     pub(crate) fn answers(self: &Arc<Self>, bytes: usize) -> Charge {
         self.let_go();
         let mut taken = self.of.lock();
-        // The answer exists already, so its memory is counted even beyond the limit. A connection
-        // with an older answer that its client does not take is closed instead.
+        // The answer exists already, so its memory is counted even beyond the limit. If necessary,
+        // another connection whose client does not take its answer is closed.
         taken.bytes += bytes;
         taken.seats.entry(self.id).and_modify(|seat| seat.answers += bytes);
         if taken.bytes > self.of.limits.bytes {
@@ -331,8 +335,8 @@ impl Connection {
         taken.make_room(Instant::now(), self.of.limits.grace, |it| it.moved, other)
     }
 
-    /// Returns when the connection must be closed: it was idle for too long, or another one needs
-    /// its seat or memory.
+    /// Returns when the connection must be closed: it was idle for too long, or another connection
+    /// needs its seat or memory.
     pub(crate) async fn ended(&self) {
         let idle = self.of.limits.idle;
         loop {

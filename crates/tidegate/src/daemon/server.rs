@@ -68,7 +68,7 @@ impl Socket {
         }
         let listener = UnixListener::bind(path).map_err(failed)?;
         let file = RemoveOnDrop(path.to_owned());
-        // Whoever may write to the socket may change policies, so only the gateway's user may.
+        // A user who may write to the socket may change policies. So only the gateway's user may.
         fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(failed)?;
         Ok(Self { listener, file, _lock: lock })
     }
@@ -90,7 +90,7 @@ pub(crate) struct ControlServers {
 }
 
 impl ControlServers {
-    /// A server. `limits` are those of the control socket, and those of the metrics port.
+    /// A server with two limits: of the control socket, and of the metrics port.
     pub(crate) fn new(
         daemon: Arc<Daemon>,
         socket: Socket,
@@ -109,7 +109,7 @@ impl ControlServers {
 }
 
 /// Serves `routes` and `pages` on the control socket, and `pages` also on the metrics port.
-/// `control` and `scrapers` limit the connections of the two.
+/// `control` limits the connections of the first, `scrapers` of the second.
 pub(crate) async fn serve(
     socket: Socket,
     metrics: Option<TcpListener>,
@@ -128,8 +128,8 @@ pub(crate) async fn serve(
     tokio::join!(accept(listener, control, routes), scraped);
 }
 
-/// Serves the connections of `listener`. Each first waits for a free seat (one of the descriptors
-/// for connections).
+/// Serves the connections of `listener`. Each connection first waits for a free seat: one of the
+/// descriptors reserved for connections.
 pub(super) async fn accept(mut listener: impl Listener, seats: &Arc<Seats>, routes: Router) {
     loop {
         // One accepted connection waits here for a seat. The others wait in the kernel's backlog.
@@ -177,11 +177,12 @@ async fn converse(
 /// Size of a connection's read buffer, for the header of a request or a part of its body.
 const BUFFER: usize = 64 << 10;
 
-/// Marks an answer that several connections share. Its bytes are not counted for any of them.
+/// Marks an answer that several connections share. The memory of such an answer counts for none of
+/// these connections.
 #[derive(Clone, Copy)]
 struct SharedAnswer;
 
-/// The bytes of an answer. Their memory is counted until they are sent.
+/// The bytes of an answer. They count as used memory until they are sent.
 struct ChargedAnswer(Bytes, #[expect(dead_code, reason = "held, and not used")] Arc<Charge>);
 
 impl AsRef<[u8]> for ChargedAnswer {
@@ -398,7 +399,7 @@ struct Pages {
 struct Made {
     at: Instant,
     page: Arc<String>,
-    /// The page before this one, while it is still being sent.
+    /// The previous page, while it is still being sent.
     before: Weak<String>,
 }
 
@@ -406,8 +407,8 @@ struct Made {
 const PAGE_AGE: Duration = Duration::from_secs(1);
 
 impl Pages {
-    /// The newest page if it is less than a second old, otherwise a new one. No page is built while
-    /// the one before is still being sent, so at most two are in memory.
+    /// The newest page if it is less than a second old, otherwise a new page. No page is built
+    /// while the previous page is still being sent, so at most two are in memory.
     async fn page(&self) -> Result<Arc<String>, Failure> {
         let mut newest = self.newest.lock().await;
         let mut before = Weak::new();
@@ -439,14 +440,14 @@ async fn scrape(State(pages): State<Arc<Pages>>) -> Response {
     }
 }
 
-/// Answers with a report that may need hundreds of megabytes. The lock `turn` admits one report at
-/// a time, which limits the memory. Another thread writes the JSON, so other requests are not
-/// delayed.
+/// Answers with a report that may need hundreds of megabytes. The lock `one_at_a_time` admits one
+/// report at a time, which limits the memory. Another thread writes the JSON, so other requests are
+/// not delayed.
 async fn report<T: Serialize + Send + 'static>(
-    turn: &Mutex<()>,
+    one_at_a_time: &Mutex<()>,
     made: impl Future<Output = Result<T, Failure>>,
 ) -> Response {
-    let _turn = turn.lock().await;
+    let _alone = one_at_a_time.lock().await;
     let written = match made.await {
         Ok(data) => aside(move || answer(Ok(data))).await,
         Err(failure) => Err(failure),

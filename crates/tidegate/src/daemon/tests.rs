@@ -193,7 +193,7 @@ fn code<T>(answer: anyhow::Result<T>) -> Code {
 }
 
 #[tokio::test]
-async fn plan_says_what_apply_then_does() {
+async fn plan_lists_the_changes_that_apply_makes() {
     let fixture = Fixture::new(&web("5 Mbit/s")).await;
     let text = web("8 Mbit/s");
     let change = "~ policy web profile: mean 5 Mbit/s, burst 64 KiB -> mean 8 Mbit/s, burst 64 KiB";
@@ -213,7 +213,7 @@ async fn plan_says_what_apply_then_does() {
 }
 
 #[tokio::test]
-async fn a_change_nobody_confirms_is_rolled_back() {
+async fn an_unconfirmed_change_is_rolled_back() {
     let fixture = Fixture::new(NOTHING).await;
     let applied = fixture.apply(&web("5 Mbit/s"), Some(100)).await.unwrap();
     assert_eq!(code(fixture.apply(NOTHING, None).await), Code::Unconfirmed);
@@ -227,7 +227,7 @@ async fn a_change_nobody_confirms_is_rolled_back() {
 }
 
 #[tokio::test]
-async fn a_change_that_is_confirmed_stays() {
+async fn a_confirmed_change_stays() {
     let fixture = Fixture::new(NOTHING).await;
     let text = web("5 Mbit/s");
     fixture.apply(&text, Some(200)).await.unwrap();
@@ -239,7 +239,7 @@ async fn a_change_that_is_confirmed_stays() {
 }
 
 #[tokio::test]
-async fn a_wrong_file_is_refused_and_changes_nothing() {
+async fn an_invalid_file_is_refused_and_changes_nothing() {
     let fixture = Fixture::new(&web("5 Mbit/s")).await;
     let before: Status = fixture.get("/v1/status").await;
     assert_eq!(code(fixture.apply(&web("5 Mbps"), None).await), Code::UnknownUnit);
@@ -251,7 +251,7 @@ async fn a_wrong_file_is_refused_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_rate_of_the_access_link_changes_while_running() {
+async fn the_rate_of_the_link_can_change_at_run_time() {
     let fixture = Fixture::new(NOTHING).await;
     let limited = NOTHING.to_owned() + "rate = { up = \"8 Mbit/s\" }\n";
     let applied = fixture.apply(&limited, None).await.unwrap();
@@ -260,7 +260,7 @@ async fn a_rate_of_the_access_link_changes_while_running() {
 }
 
 #[tokio::test]
-async fn a_reload_takes_a_good_file_and_leaves_a_broken_one_alone() {
+async fn a_reload_applies_a_valid_file_and_ignores_an_invalid_one() {
     let fixture = Fixture::new(NOTHING).await;
     fs::write(fixture.file(), web("5 Mbit/s")).unwrap();
     fixture.daemon.reload().await;
@@ -304,7 +304,7 @@ async fn a_policy_file_that_has_become_a_fifo_or_too_large_is_refused_at_a_reloa
 }
 
 #[tokio::test]
-async fn one_socket_has_one_gateway_and_a_dead_ones_socket_is_replaced() {
+async fn a_socket_belongs_to_one_gateway_and_a_stale_socket_is_replaced() {
     let fixture = Fixture::new(NOTHING).await;
     let refused = Socket::open(&fixture.socket()).err().map(|failure| failure.code);
     assert_eq!(refused, Some(Code::AlreadyRuns));
@@ -316,7 +316,7 @@ async fn one_socket_has_one_gateway_and_a_dead_ones_socket_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_socket_is_left_alone() {
+async fn a_file_that_is_not_a_socket_is_never_replaced() {
     let fixture = Fixture::new(NOTHING).await;
     let refused = Socket::open(&fixture.file()).err().map(|failure| failure.code);
     assert_eq!(refused, Some(Code::NoSocket));
@@ -324,7 +324,7 @@ async fn a_file_that_is_no_socket_is_left_alone() {
 }
 
 #[tokio::test]
-async fn an_alarm_about_the_file_ends_when_another_is_put_in_force() {
+async fn an_alarm_about_a_file_ends_when_another_file_is_applied() {
     let fixture = Fixture::new(NOTHING).await;
     fs::remove_file(fixture.file()).unwrap();
     fixture.daemon.reload().await;
@@ -344,7 +344,7 @@ async fn a_policy_without_a_packet_is_named_as_idle() {
 }
 
 /// Catches: a status that names only the running file; a reload that reads the file of the start
-/// instead of the running one.
+/// instead of the running file.
 #[tokio::test]
 async fn after_another_file_was_applied_the_file_of_a_restart_is_named() {
     let fixture = Fixture::new(NOTHING).await;
@@ -365,9 +365,9 @@ async fn after_another_file_was_applied_the_file_of_a_restart_is_named() {
     assert_eq!(status.file, status.started_file);
 }
 
-/// Catches: the alarm about a rollback that stays although another file was applied since.
+/// Catches: an alarm about a rollback that stays after another file was applied.
 #[tokio::test]
-async fn what_is_put_in_force_ends_the_alarm_about_what_was_before() {
+async fn a_new_file_ends_the_alarm_about_a_rollback() {
     let fixture = Fixture::new(NOTHING).await;
     fixture.apply(&web("5 Mbit/s"), Some(100)).await.unwrap();
     fixture.until(|status| !status.alarms.is_empty()).await;
@@ -377,7 +377,7 @@ async fn what_is_put_in_force_ends_the_alarm_about_what_was_before() {
 }
 
 #[tokio::test]
-async fn only_the_user_it_runs_as_may_speak_to_the_socket() {
+async fn only_the_user_of_the_gateway_may_use_the_socket() {
     use std::os::unix::fs::PermissionsExt;
     let fixture = Fixture::new(NOTHING).await;
     let mode = fs::metadata(fixture.socket()).unwrap().permissions().mode();
@@ -400,7 +400,7 @@ async fn exchange(socket: PathBuf, request: String) -> String {
 /// Catches: an unknown path without an error in the usual form; a malformed body answered with the
 /// text of the HTTP library.
 #[tokio::test]
-async fn clients_that_hang_or_send_nonsense_or_too_much_disturb_nobody() {
+async fn clients_that_hang_or_send_invalid_or_large_requests_disturb_no_other() {
     let fixture = Fixture::new(&web("5 Mbit/s")).await;
     let socket = fixture.socket();
     let mut hanging = UnixStream::connect(&socket).unwrap();
@@ -450,7 +450,7 @@ async fn every_answer_carries_the_version_of_its_schema() {
 }
 
 #[test]
-fn in_table_1_row_3_beats_row_1_for_its_destination() {
+fn row_3_of_table_1_precedes_row_1_for_its_destination() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/table1.toml");
     let text = fs::read_to_string(path).unwrap();
     let config = crate::config::parse("table1.toml", &text, None).0.unwrap();
@@ -520,7 +520,7 @@ async fn classes_are_shown_and_changed_while_they_run() {
 /// Catches: a plan that compares with the running file instead of the running classes; a rollback
 /// that forgets the run-time changes; run-time changes that survive.
 #[tokio::test]
-async fn what_was_changed_of_classes_is_undone_by_the_file_and_named() {
+async fn an_applied_file_undoes_run_time_changes_of_classes_and_lists_them() {
     let text = format!(
         "{NOTHING}rate = {{ up = \"10 Mbit/s\", down = \"20 Mbit/s\" }}\n\
          [[class]]\nname = \"office\"\nguarantee = \"6 Mbit/s\"\n\
@@ -533,8 +533,11 @@ async fn what_was_changed_of_classes_is_undone_by_the_file_and_named() {
     let added: Classes = fixture.post("/v1/classes", web).await.unwrap();
     let [up, down] = &added.classes[..] else { panic!("{added:?}") };
     assert_eq!((up.guarantee_bps, down.delay_bound_us), (1_000_000, Some(20_000)));
-    let gone: Classes = fixture.delete("/v1/classes/guests").await.unwrap();
-    assert_eq!(gone.classes.iter().map(|it| it.guarantee_bps).collect::<Vec<_>>(), [1_000_000; 2]);
+    let removed: Classes = fixture.delete("/v1/classes/guests").await.unwrap();
+    assert_eq!(
+        removed.classes.iter().map(|it| it.guarantee_bps).collect::<Vec<_>>(),
+        [1_000_000; 2]
+    );
     assert_eq!(fixture.get::<Classes>("/v1/classes").await.classes.len(), 6);
     for (name, code) in [("guests", "TG0008"), ("default", "TG0210")] {
         let refused = fixture.delete(&format!("/v1/classes/{name}")).await.unwrap_err();

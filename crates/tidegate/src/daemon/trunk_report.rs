@@ -1,4 +1,5 @@
-//! The state of trunks for the API. Rates are measured between two samples.
+//! The state of trunks for the API. A trunk carries the user packets between two gateways. Its rate
+//! is measured between two samples.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use tokio::time::Instant;
 use super::{millis, report};
 use crate::api::{Encapsulation, OtherEnd, Trunk, TrunkWeight};
 
-/// For each trunk, the bytes sent until the last sample and the rate before it.
+/// For each trunk, the bytes sent until the last sample, and the rate before that sample.
 #[derive(Default)]
 pub(super) struct Rates(BTreeMap<String, Look>);
 
@@ -47,7 +48,8 @@ const fn sent(trunk: &TrunkReport) -> u64 {
     counts.elastic + counts.guaranteed + counts.past
 }
 
-/// The API's view of `trunks`. `peers` are the other ends; it is empty without ports.
+/// The API's view of `trunks`. `peers` lists the other ends of the trunks; it is empty in tests
+/// without ports.
 pub(super) fn trunks(
     trunks: &[TrunkReport],
     peers: &[PeerReport],
@@ -151,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_is_of_the_span_between_two_looks() {
+    fn a_rate_is_measured_between_two_samples() {
         let report = |bytes| TrunkReport {
             name: "t".to_owned(),
             counts: TrunkCounters { elastic: bytes, guaranteed: 500, ..TrunkCounters::default() },

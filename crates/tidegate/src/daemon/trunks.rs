@@ -1,4 +1,5 @@
-//! Sets up the trunks at the WAN port: reads their keys, and gives their addresses to the port.
+//! Sets up the trunks at the WAN port: reads their keys, and gives their addresses to the port. A
+//! trunk carries the user packets between two gateways.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -57,8 +58,8 @@ pub(super) fn ends_at_wan(config: &Config) -> Result<Vec<TrunkEnd>, Failure> {
     ends(config, wan.mtu().map_err(|error| no_interface(&error))?)
 }
 
-/// The trunks whose key in `next` differs from that in `running`. The files may be the same or not.
-/// The keys are not shown.
+/// The trunks whose key in `next` differs from the key in `running`, in the same or another file.
+/// The result does not contain the keys.
 pub(super) fn other_keys(running: &Installed, next: &Installed) -> Vec<Change> {
     let before: BTreeMap<_, _> = keys(running).collect();
     let other = keys(next).filter(|(name, key)| before.get(name).is_some_and(|it| it != key));
@@ -90,7 +91,8 @@ fn chance() -> Result<[u8; 32], Failure> {
     Ok(seed)
 }
 
-/// The trunks of `config` with their keys. The interface sends IP packets of up to `sends` bytes.
+/// The trunks of `config` with their keys. `sends` is the largest IP packet in bytes that the
+/// interface sends.
 fn ends(config: &Config, sends: u32) -> Result<Vec<TrunkEnd>, Failure> {
     let trunks = config.gateway.trunks.iter().zip(&config.trunk_ends).zip(1..);
     type Written<'a> = ((&'a trunk::Config, &'a Option<config::TrunkEnd>), u16);

@@ -1,14 +1,14 @@
 //! Monitors the ports and the bypass programs on them.
 //!
-//! A port must exist, be up and keep its MTU. The gateway's bypass programs must stay attached,
-//! before all foreign programs.
+//! A port must exist, be up and keep its MTU. A bypass program forwards frames while the gateway
+//! does not run. It must stay attached, before any program of other software.
 
 use std::fmt;
 
 use tidegate_dataplane::Interface;
 use tidegate_dataplane::fail_to_wire::{Guard, Trouble as Intrusion};
 
-/// The ports, with the state in which they were last seen.
+/// The ports, each with its state at the last check.
 #[derive(Debug, Default)]
 pub(crate) struct PortWatch {
     ports: Vec<WatchedPort>,
@@ -18,17 +18,17 @@ pub(crate) struct PortWatch {
 
 #[derive(Debug)]
 struct WatchedPort {
-    /// The interface as it was opened. Its index stays the same if it is renamed.
+    /// The interface that was opened. Its index stays the same if it is renamed.
     interface: Interface,
     mtu: u32,
     trouble: Option<Trouble>,
 }
 
-/// A fault of a port. With the first three, no frames are forwarded.
+/// A fault of a port. While a fault of the first three kinds lasts, no frames are forwarded.
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Trouble {
-    Gone,
-    /// The interface has vanished, and another one has its name.
+    Missing,
+    /// The interface has vanished, and another interface has its name.
     Replaced,
     /// The interface is down. This is its current name.
     Down(String),
@@ -39,7 +39,7 @@ enum Trouble {
 }
 
 impl PortWatch {
-    /// Watches the interfaces with these names that exist, and the programs on them.
+    /// Watches the existing interfaces among `names`, and the programs on them.
     pub(crate) fn new(names: [&str; 2], guard: Guard) -> Self {
         let watched = |name| {
             let interface = Interface::find(name).ok()?;
@@ -91,14 +91,14 @@ impl WatchedPort {
     fn look(&self) -> Option<Trouble> {
         let Ok(now) = Interface::numbered(self.interface.index()) else {
             let replaced = Interface::find(self.interface.name()).is_ok();
-            return Some(if replaced { Trouble::Replaced } else { Trouble::Gone });
+            return Some(if replaced { Trouble::Replaced } else { Trouble::Missing });
         };
         let name = || now.name().to_owned();
         match (now.is_up(), now.mtu()) {
             (Ok(true), Ok(mtu)) if mtu != self.mtu => Some(Trouble::Mtu(mtu)),
             (Ok(true), Ok(_)) => (now != self.interface).then(|| Trouble::Renamed(name())),
             (Ok(false), _) => Some(Trouble::Down(name())),
-            _ => Some(Trouble::Gone),
+            _ => Some(Trouble::Missing),
         }
     }
 }
@@ -108,7 +108,7 @@ impl fmt::Display for WatchedPort {
         let name = self.interface.name();
         match &self.trouble {
             None => write!(f, "`{name}` is well"),
-            Some(Trouble::Gone) => {
+            Some(Trouble::Missing) => {
                 write!(
                     f,
                     "`{name}` is gone: nothing crosses until the gateway starts with it again"

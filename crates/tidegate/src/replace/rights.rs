@@ -1,7 +1,7 @@
 //! Copies the permissions of a file: owner, group, mode and access control list (ACL).
 //!
-//! In a file with an ACL, the group bits of the mode are the ACL's mask: the most that any named
-//! user or group may have. Copying the mode without the ACL would grant these rights to the file's
+//! In a file with an ACL, the group bits of the mode are the ACL's mask: the maximum rights of any
+//! named user or group. Copying the mode without the ACL would grant these rights to the file's
 //! group.
 //!
 //! Source: Linux, acl(5), "Correspondence between ACL entries and file permission bits".
@@ -45,8 +45,8 @@ fn give(file: &File, old: &Metadata) -> io::Result<()> {
     })
 }
 
-/// Gives `new` the ACL of the file at `path`. If that file has none, removes an ACL that `new`
-/// inherited from its folder.
+/// Gives `new` the ACL of the file at `path`. If that file has no ACL, removes the ACL that `new`
+/// may have inherited from its folder.
 fn copy_acl(path: &Path, new: &File) -> io::Result<()> {
     let mut acl = vec![0_u8; MOST];
     let copied = match getxattr(path, ACL, acl.as_mut_slice()) {

@@ -36,7 +36,8 @@ fn udp_buffer(most: &str) -> Finding {
     }
 }
 
-/// Checks that the kernel forwards packets. It must route those that the gateway does not redirect.
+/// Checks that the kernel forwards packets. The host must still route the packets that the gateway
+/// does not redirect.
 fn forwarding(family: &str, parameter: &str, value: &str) -> Finding {
     let what = format!("{family} forwarding");
     if value == "1" {
@@ -62,7 +63,7 @@ destinations = ["10.2.0.0/16"]
 
     /// Catches: a failed check that is not reported; checks made for an invalid file.
     #[test]
-    fn a_key_that_is_missing_and_a_foreign_address_have_remedies() {
+    fn a_missing_key_and_an_address_of_another_host_have_remedies() {
         let findings = findings(Path::new("site.toml"), FILE).unwrap();
         let of = |what: &str| findings.iter().find(|it| it.what == what).unwrap();
         for what in ["key_file", "listen"] {
@@ -72,7 +73,7 @@ destinations = ["10.2.0.0/16"]
     }
 
     #[test]
-    fn small_buffers_and_hosts_that_do_not_route_are_lacking() {
+    fn small_buffers_and_missing_forwarding_are_disadvantages() {
         assert_eq!(udp_buffer("212992").health, Health::Lacking);
         assert_eq!(udp_buffer("4194304").health, Health::Good);
         let off = forwarding("IPv4", "ipv4/ip_forward", "0");

@@ -1,4 +1,4 @@
-//! Packet captures of a simulation: which links, and into which files.
+//! Packet captures of a simulation: selects the links, and opens a file for each.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ impl std::str::FromStr for Ends {
 }
 
 /// Captures packets that arrive over the link `ends` into `file`. With `None`, captures every link
-/// that has a probe in the scenario. Several links get one file each.
+/// that has a probe in the scenario, each into its own file.
 pub(super) fn begin(
     simulation: &mut Simulation<'_>,
     scenario: &Scenario,
@@ -75,7 +75,8 @@ fn probes(scenario: &Scenario) -> Result<Vec<Way>, Failure> {
     Ok(ways)
 }
 
-/// The file for one of several links. Its name is that of `file` with the link's ends added.
+/// The file for one of several links. Its name is the name of `file` with the ends of the link
+/// added.
 fn beside(file: &Path, way: &Way) -> PathBuf {
     let part = |part: Option<&std::ffi::OsStr>| {
         part.map(|it| it.to_string_lossy().into_owned()).unwrap_or_default()

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn no_number_is_nothing() {
+    fn a_missing_number_is_an_empty_cell() {
         assert_eq!(cell(&Values::Real(vec![f64::NAN, 0.25]), 0), "");
         assert_eq!(cell(&Values::Real(vec![f64::NAN, 0.25]), 1), "0.25");
     }

@@ -8,11 +8,11 @@ use tidegate_sim::Progress;
 
 use crate::clock::Clock;
 
-/// A progress bar on stderr, redrawn in place. It is not drawn if stderr is no terminal.
+/// A progress bar on stderr, redrawn in place. It is drawn only on a terminal.
 pub(super) struct Bar {
     live: bool,
     clock: Clock,
-    /// Time at which the bar is drawn next. Short runs draw none.
+    /// Time at which the bar is drawn next. A run that ends earlier draws no bar.
     next: Duration,
 }
 
@@ -31,20 +31,20 @@ impl Bar {
         let now = self.clock.elapsed();
         if self.live && now >= self.next {
             self.next = now + STEP;
-            tell(&format!("\r{}", line(progress)));
+            write_text(&format!("\r{}", line(progress)));
         }
     }
 
     /// Removes the bar from the terminal.
     pub(super) fn clear(&self) {
         if self.next > STEP {
-            tell("\r\x1b[K");
+            write_text("\r\x1b[K");
         }
     }
 }
 
 /// Writes to stderr. Errors are ignored.
-fn tell(text: &str) {
+fn write_text(text: &str) {
     let mut out = stderr().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }

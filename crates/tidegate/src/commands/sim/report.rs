@@ -143,7 +143,7 @@ fn shown(column: &str, value: f64) -> String {
     }
 }
 
-/// The rows of a table that `wanted` selects, under these headings. Empty if there are none.
+/// The rows of `table` that `wanted` selects, under these headings. Empty if it selects none.
 fn show<const N: usize>(
     table: Option<&Table>,
     headings: [(&str, &str); N],

@@ -6,8 +6,8 @@ use std::io::{self, IoSlice, Write};
 use nix::fcntl::{FallocateFlags, fallocate};
 
 /// A file that is written from its beginning, with disk space reserved in advance. This saves a
-/// third of the kernel's cost. Pipes, devices and some file systems cannot reserve space, and are
-/// written normally.
+/// third of the kernel's processor time. Pipes, devices and some file systems cannot reserve space;
+/// they are written normally.
 pub(super) struct Reserved {
     file: File,
     len: u64,
@@ -65,10 +65,10 @@ mod tests {
 
     use super::*;
 
-    /// Catches: reserved space that is still occupied at the end; reserved space that appears in
-    /// the file as zeros.
+    /// Catches: unused reserved space that stays occupied; reserved space that appears in the file
+    /// as zeros.
     #[test]
-    fn a_file_is_as_long_as_what_was_written_and_takes_no_more_room() {
+    fn a_file_occupies_no_more_space_than_was_written() {
         let path = std::env::temp_dir().join(format!("tidegate-reserved-{}", std::process::id()));
         let mut file = Reserved::new(File::create(&path).unwrap());
         let piece = vec![7; 1 << 20];
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_can_be_reserved_all_is_written_too() {
+    fn files_without_reserved_space_are_written_completely() {
         let mut file = Reserved::new(File::create("/dev/null").unwrap());
         file.write_all(&[7; 1_000]).unwrap();
         file.flush().unwrap();

@@ -1,5 +1,5 @@
-//! Reports to the policy sources which revision is in force, and how far each policy keeps its
-//! rate.
+//! Reports to the policy sources: the revision in force, and for each policy the ratio of its
+//! measured rate to the mean rate of its profile.
 //!
 //! Methods of `Daemon`, whose fields are in `daemon.rs`.
 
@@ -19,10 +19,10 @@ use crate::clock;
 /// Interval between two reports. Rates are measured over it.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Time limit for a source to accept a report. A slower source does not get this report.
+/// Time limit for a source to accept a report. A report to a slower source is abandoned.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Conforming bytes of each policy and direction, at one time.
+/// Conforming bytes counted up to time `at`, for each policy and direction.
 struct Sample {
     at: Instant,
     bytes: HashMap<(String, String), u64>,

@@ -1,7 +1,7 @@
 //! The last good set of each policy source, on the disk.
 //!
 //! Each source has one file, which is replaced atomically. The file also holds the address of the
-//! source, so the set of another server is never used.
+//! source, so a set that came from another server is never used.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -16,8 +16,8 @@ use tidegate_repository::Snapshot;
 
 use crate::files;
 
-/// Largest accepted file, in bytes. It holds a set of the largest `max_size`, with its origins and
-/// escapes.
+/// Largest accepted file, in bytes. A source's `max_size` limits its set. The file adds JSON
+/// escapes and the origin of each part.
 const MOST: usize = 2_000_000_000;
 
 /// A directory with the last good sets.
@@ -27,7 +27,7 @@ pub(crate) struct Store {
     files: Mutex<BTreeMap<String, SourceFile>>,
 }
 
-/// What is known about the file of a source.
+/// The known content of a source's file.
 enum SourceFile {
     /// The file holds this set. The first field is the address of the source.
     Holds(String, Weak<Snapshot>),
@@ -39,7 +39,8 @@ enum SourceFile {
 #[derive(Deserialize, Serialize)]
 struct Kept<S> {
     /// The address of the source.
-    place: String,
+    #[serde(rename = "place")]
+    address: String,
     set: S,
 }
 
@@ -53,21 +54,22 @@ impl Store {
     pub(super) fn load(&self, spec: &SourceSpec) -> Option<Arc<Snapshot>> {
         let text = files::read_regular(&self.file(spec), MOST).ok()?.text;
         let kept: Kept<Snapshot> = serde_json::from_str(&text).ok()?;
-        let set = (kept.place == place(spec)).then(|| Arc::new(kept.set))?;
-        self.lock().insert(spec.name.clone(), SourceFile::Holds(kept.place, Arc::downgrade(&set)));
+        let set = (kept.address == address(spec)).then(|| Arc::new(kept.set))?;
+        self.lock()
+            .insert(spec.name.clone(), SourceFile::Holds(kept.address, Arc::downgrade(&set)));
         Some(set)
     }
 
     /// Writes the set of `spec`, unless its file holds the set already. A failure is an alarm until
     /// a set of this source is written.
     pub(crate) fn keep(&self, spec: &SourceSpec, set: &Arc<Snapshot>) {
-        let (place, known) = (place(spec), Arc::downgrade(set));
-        let is_there = |state: &SourceFile| matches!(state, SourceFile::Holds(at, it) if *at == place && it.ptr_eq(&known));
+        let (address, known) = (address(spec), Arc::downgrade(set));
+        let is_there = |state: &SourceFile| matches!(state, SourceFile::Holds(at, it) if *at == address && it.ptr_eq(&known));
         if self.lock().get(&spec.name).is_some_and(is_there) {
             return;
         }
         let state = match self.write(spec, set) {
-            Ok(()) => SourceFile::Holds(place, known),
+            Ok(()) => SourceFile::Holds(address, known),
             Err(error) => {
                 let file = self.file(spec).display().to_string();
                 SourceFile::Lacks(format!(
@@ -96,7 +98,7 @@ impl Store {
         let (file, new) = (self.file(spec), self.folder.join(format!(".{}.new", spec.name)));
         let mut options = OpenOptions::new();
         let mut to = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        to.write_all(&serde_json::to_vec(&Kept { place: place(spec), set })?)?;
+        to.write_all(&serde_json::to_vec(&Kept { address: address(spec), set })?)?;
         to.sync_all()?;
         fs::rename(&new, &file)?;
         File::open(&self.folder)?.sync_all()
@@ -107,6 +109,6 @@ impl Store {
     }
 }
 
-fn place(spec: &SourceSpec) -> String {
+fn address(spec: &SourceSpec) -> String {
     format!("{:?}", spec.kind)
 }

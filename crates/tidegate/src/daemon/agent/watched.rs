@@ -21,7 +21,7 @@ pub(super) struct Watched {
     pub(super) task: Option<AbortOnDrop>,
     /// The newest set that the source delivered.
     pub(super) newest: Option<Arc<Snapshot>>,
-    /// Time at which it was delivered.
+    /// Time at which `newest` was delivered.
     delivered: Option<Instant>,
     /// The fault of the source, and when it began.
     fault: Option<(Fault, Instant)>,
@@ -35,7 +35,7 @@ pub(super) struct Watched {
 pub(super) struct Refused {
     /// The set's revision; `None` for the last good set on the disk.
     revision: Option<String>,
-    /// Why it was refused.
+    /// The reason for the operator.
     why: String,
     /// Time at which it was first refused.
     at: Instant,
@@ -81,14 +81,15 @@ impl Watched {
         }
     }
 
-    /// Returns `true` if the server or the gateway refuses the other's credentials. Other
-    /// credentials may help.
+    /// Returns `true` if the server refuses the gateway's credentials, or the gateway refuses the
+    /// server's certificate. Other credentials may help.
     pub(super) fn is_locked_out(&self) -> bool {
         let of_credentials = |kind| matches!(kind, FaultKind::Refused | FaultKind::Untrusted);
         self.fault.as_ref().is_some_and(|(fault, _)| of_credentials(fault.kind))
     }
 
-    /// The first set of the source. `None` if a fault comes first, or none has arrived at `until`.
+    /// The first set of the source. `None` if a fault comes first, or if no set has arrived at
+    /// `until`.
     pub(super) async fn first(&mut self, until: Instant) -> Option<Arc<Snapshot>> {
         let next = tokio::time::timeout_at(until, self.snapshots.as_mut()?.recv()).await;
         match next.ok()?? {
@@ -100,15 +101,15 @@ impl Watched {
         }
     }
 
-    /// Records a set that the source delivered. This ends a fault.
+    /// Records a set that the source delivered. A fault of the source ends here.
     pub(super) fn deliver(&mut self, snapshot: Snapshot) -> Arc<Snapshot> {
         let snapshot = Arc::new(snapshot);
         self.newest = Some(snapshot.clone());
         self.delivered = Some(Instant::now());
         self.fault = None;
         if self.spec.apply == Apply::Manual {
-            // The new set is applied only on request, so a refusal of an earlier set no longer
-            // matters.
+            // With `apply = "manual"`, only an operator applies the new set. A refusal of an
+            // earlier set then no longer matters.
             let of_it = |refused: &Refused| refused.revision.as_ref() == Some(&snapshot.revision);
             self.refused = self.refused.take().filter(of_it);
         }
@@ -120,7 +121,7 @@ impl Watched {
         self.newest.clone().filter(|_| self.refused.is_some())
     }
 
-    /// Records that a set was refused. A repeated refusal keeps the time of the first one.
+    /// Records that a set was refused. A repeated refusal keeps the time of the first refusal.
     pub(super) fn refuse(&mut self, revision: Option<String>, why: String) {
         let again = self.refused.take().filter(|refused| refused.revision == revision);
         let at = again.map_or_else(Instant::now, |refused| refused.at);

@@ -75,9 +75,9 @@ fn folder_with(names: &[&str]) -> PathBuf {
 }
 
 /// Catches: an invalid set that replaces a valid one; an alarm that stays after the next valid set;
-/// a set that is not merged with the policy file.
+/// a set of a source that replaces the policies of the file.
 #[tokio::test]
-async fn a_commit_is_in_force_and_a_broken_one_is_not() {
+async fn a_valid_commit_is_put_in_force_and_an_invalid_one_is_not() {
     let folder = folder_with(&["a"]);
     let text = with_sources(&folder, &["a"], "") + &pass("own", "10.9.0.0/16");
     push(&text, "a", &pass("one", "10.1.0.0/16")).await;
@@ -104,10 +104,10 @@ async fn a_commit_is_in_force_and_a_broken_one_is_not() {
     follow.abort();
 }
 
-/// Catches: a second source that takes over the name of another's policy; an error that does not
-/// name both places; a result that depends on the order of commits.
+/// Catches: a policy that replaces another source's policy of the same name; an error that does not
+/// name both sources; a result that depends on the order of commits.
 #[tokio::test]
-async fn a_name_belongs_to_one_source() {
+async fn two_sources_cannot_define_the_same_policy() {
     let folder = folder_with(&["a", "b"]);
     let text = with_sources(&folder, &["b", "a"], "");
     push(&text, "a", &pass("web", "10.1.0.0/16")).await;
@@ -124,10 +124,10 @@ async fn a_name_belongs_to_one_source() {
     follow.abort();
 }
 
-/// Catches: one invalid set on the disk because of which valid sets of other sources are left out;
-/// sets that are tried only in one order.
+/// Catches: an invalid stored set because of which the valid sets of other sources are refused;
+/// sets that are tried in one order only.
 #[tokio::test]
-async fn a_bad_set_on_the_disk_takes_no_other_with_it() {
+async fn an_invalid_stored_set_does_not_exclude_the_others() {
     let folder = folder_with(&["a", "b", "c"]);
     let text = with_sources(&folder, &["a", "b", "c"], "");
     let text = text.replacen(NOTHING, &format!("{NOTHING}rate = {{ up = \"10 Mbit/s\" }}\n"), 1);
@@ -153,7 +153,7 @@ async fn a_bad_set_on_the_disk_takes_no_other_with_it() {
     follow.abort();
     let copy = super::folder();
     fs::rename(folder.join("sets"), copy.join("sets")).unwrap();
-    // Dropping this also removes its folder, and the sources in it.
+    // Dropping the fixture also removes its folder, with the directories of the sources.
     drop(fixture);
     // The file now has a policy with the same name as the policy in the set of `b`.
     let (fixture, follow) = start(copy, &(text + &pass("three", "10.9.0.0/16"))).await;
@@ -162,10 +162,10 @@ async fn a_bad_set_on_the_disk_takes_no_other_with_it() {
     follow.abort();
 }
 
-/// Catches: sets that are not written to the disk; the stored set of another server used; a start
-/// that waits for a source although its set is on the disk.
+/// Catches: sets that are not written to the disk; a stored set used although it came from another
+/// server; a start that waits for a source although its set is on the disk.
 #[tokio::test]
-async fn a_restart_without_the_source_has_its_last_good_set() {
+async fn a_restart_without_the_source_uses_its_last_good_set() {
     let folder = folder_with(&["a"]);
     let text = with_sources(&folder, &["a"], "");
     push(&text, "a", &pass("one", "10.1.0.0/16")).await;
@@ -196,10 +196,10 @@ async fn a_restart_without_the_source_has_its_last_good_set() {
     follow.abort();
 }
 
-/// Catches: a commit of a manual source that the agent applies by itself; an unconfirmed commit
-/// that stays in force, or that is tried again after its rollback.
+/// Catches: a commit of a source with `apply = "manual"` that the agent applies by itself; an
+/// unconfirmed commit that stays in force, or that is applied again after its rollback.
 #[tokio::test]
-async fn a_source_may_wait_for_people() {
+async fn a_manual_source_waits_for_an_operator() {
     let folder = folder_with(&["a"]);
     let text = with_sources(&folder, &["a"], "apply = \"manual\"\n");
     push(&text, "a", &pass("one", "10.1.0.0/16")).await;
@@ -225,7 +225,7 @@ async fn a_source_may_wait_for_people() {
 /// Catches: a source of the previous policy file that is still followed, or whose set stays in
 /// force; a class change made at run time that is lost when another source commits.
 #[tokio::test]
-async fn sources_come_and_go_with_the_policy_file() {
+async fn the_policy_file_adds_and_removes_sources() {
     let folder = folder_with(&["a", "b"]);
     let rated = |text: String| {
         text.replacen(NOTHING, &format!("{NOTHING}rate = {{ up = \"10 Mbit/s\" }}\n"), 1)

@@ -1,5 +1,6 @@
-//! Tests bandwidth classes with guarantees for rate, delay and loss. They are shown, changed at run
-//! time, and replaced by a tree of classes and back.
+//! Tests bandwidth classes with guarantees for rate, delay and loss. Requests show the guarantees
+//! and change them at run time. Other policy files replace the scheduler by a tree of classes and
+//! back.
 
 use serde_json::json;
 
@@ -26,10 +27,11 @@ fn promises(classes: &Classes, name: &str) -> Vec<(String, f64)> {
     class.promises.iter().map(|it| (it.term.clone(), it.promised)).collect()
 }
 
-/// Catches: a scheduler that stays although the new file names another; a field accepted that the
-/// scheduler does not support; run-time changes checked by the rules of the other scheduler.
+/// Catches: a scheduler that stays although the new file names another scheduler; a request that
+/// sets a field which the scheduler does not support; changes checked by the rules of the previous
+/// scheduler.
 #[tokio::test]
-async fn promises_are_shown_and_changed_and_the_scheduler_is_swapped() {
+async fn guarantees_are_shown_and_changed_and_the_scheduler_is_replaced() {
     let fixture = Fixture::new(&file(false)).await;
     let before: Classes = fixture.get("/v1/classes").await;
     assert!(before.classes.iter().all(|it| it.promises.is_empty() && it.delays.is_none()));

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use super::*;
 
 /// Limits with an idle timeout of an hour. A connection thus loses its seat (its descriptor) or its
-/// memory only because another client needs it.
+/// memory only if another client needs them.
 fn limits(connections: usize, bytes: usize) -> Limits {
     let grace = Duration::from_millis(1);
     Limits { connections, bytes, grace, idle: Duration::from_secs(3_600) }
@@ -115,12 +115,12 @@ async fn a_request_of_60_mb_is_accepted_while_others_are_answered() {
     assert_eq!(apply.await.unwrap(), *b"HTTP/1.1 200");
 }
 
-/// Catches: a status that waits for a long request; a rollback that waits for one; an unlimited
-/// queue of long requests.
+/// Catches: a status or a rollback that waits until a long request is done; an unlimited queue of
+/// long requests.
 #[tokio::test]
-async fn a_long_request_holds_up_neither_status_nor_metrics_nor_a_roll_back() {
+async fn a_long_request_does_not_delay_the_status_the_metrics_or_a_rollback() {
     let fixture = Fixture::new(NOTHING).await;
-    let turn = fixture.daemon.turn().await.unwrap();
+    let permit = fixture.daemon.long_permit().await.unwrap();
     let waiting: Vec<_> = (1..LONG)
         .map(|_| {
             let (daemon, text) = (fixture.daemon.clone(), NOTHING.to_owned());
@@ -140,23 +140,23 @@ async fn a_long_request_holds_up_neither_status_nor_metrics_nor_a_roll_back() {
     assert_eq!(status.generation, 1);
     let classes: Classes = fixture.get("/v1/classes").await;
     assert!(classes.classes.is_empty());
-    drop(turn);
+    drop(permit);
     for plan in waiting {
         assert!(plan.await.unwrap());
     }
 
     fixture.apply(&web("5 Mbit/s"), Some(100)).await.unwrap();
-    let turn = fixture.daemon.turn().await.unwrap();
+    let permit = fixture.daemon.long_permit().await.unwrap();
     fixture.until(|status| status.unconfirmed_ms.is_none()).await;
-    drop(turn);
+    drop(permit);
     assert_eq!(fixture.plan(NOTHING).await, [""; 0]);
 }
 
 /// Catches: a reload that is refused because many long requests wait.
 #[tokio::test]
-async fn a_reload_waits_for_its_turn_and_leaves_no_alarm() {
+async fn a_reload_waits_for_other_long_requests_and_raises_no_alarm() {
     let fixture = Fixture::new(NOTHING).await;
-    let turn = fixture.daemon.turn().await.unwrap();
+    let permit = fixture.daemon.long_permit().await.unwrap();
     let daemon = &fixture.daemon;
     let waiting = (1..LONG).map(|_| {
         let (daemon, text) = (daemon.clone(), NOTHING.to_owned());
@@ -182,7 +182,7 @@ async fn a_reload_waits_for_its_turn_and_leaves_no_alarm() {
         tokio::time::sleep(Duration::from_millis(1)).await;
         assert!(!reload.is_finished(), "{:?}", daemon.state.lock().await.alarm);
     }
-    drop(turn);
+    drop(permit);
     for plan in waiting {
         assert!(plan.await.unwrap());
     }
@@ -228,7 +228,7 @@ async fn scrapers_share_a_page_and_idle_scrapers_lock_out_no_client() {
 #[tokio::test]
 async fn reports_of_classes_and_flows_are_made_one_at_a_time_while_the_status_is_answered() {
     let fixture = Fixture::new(NOTHING).await;
-    let turn = fixture.daemon.listing.lock().await;
+    let permit = fixture.daemon.listing.lock().await;
     let ask = |path| {
         let socket = fixture.socket();
         tokio::task::spawn_blocking(move || client::get::<Value>(&socket, path).unwrap())
@@ -239,7 +239,7 @@ async fn reports_of_classes_and_flows_are_made_one_at_a_time_while_the_status_is
         assert_eq!(status.generation, 1);
     }
     assert!(waiting.iter().all(|it| !it.is_finished()), "{waiting:?}");
-    drop(turn);
+    drop(permit);
     for report in waiting {
         report.await.unwrap();
     }
@@ -269,10 +269,10 @@ async fn an_apply_completes_although_its_client_disconnects() {
     client.write_all((head(body.len()) + &body).as_bytes()).unwrap();
     let plane = || fixture.daemon.plane.ask(|live| live.machine.generation());
     // The daemon records the generation when its task is next polled, which happens in this thread.
-    let mut turns = 0;
+    let mut polls = 0;
     while plane().await.unwrap() == 1 {
-        turns += 1;
-        assert!(turns < 100_000, "the policies do not come into force");
+        polls += 1;
+        assert!(polls < 100_000, "the policies do not come into force");
         tokio::task::yield_now().await;
     }
     assert_eq!(fixture.daemon.state.lock().await.generation, 1, "the client disconnects too late");

@@ -1,6 +1,6 @@
-//! Tests `apply` with `save`, while other changes run. It also replaces the policy file that a
-//! restart reads, and that file must always hold the running text. Long requests, such as `apply`
-//! and a reload, run one at a time (in turn).
+//! Tests `apply` with `save` while other changes run. A save also replaces the policy file that a
+//! restart reads. This file must always hold the text of the running policies. Long requests, such
+//! as `apply` and a reload, run one at a time.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
@@ -76,7 +76,7 @@ impl Fixture {
         save
     }
 
-    /// Waits until no temporary file is left. Another thread removes them.
+    /// Waits until another thread has removed all temporary files.
     async fn until_tidy(&self) {
         for _ in 0..10_000 {
             if self.left_over().is_empty() {
@@ -95,17 +95,17 @@ impl Fixture {
     }
 }
 
-/// Catches: a file written while an earlier change still runs, or written by the client after the
-/// answer.
+/// Catches: a file written while an earlier change still runs, or written only after the daemon has
+/// answered.
 #[tokio::test]
-async fn of_files_saved_at_the_same_time_the_running_one_is_on_the_disk() {
+async fn concurrent_saves_leave_the_running_text_on_the_disk() {
     let fixture = Fixture::new(NOTHING).await;
     for round in 0..10 {
-        let turn = fixture.daemon.turn().await.unwrap();
+        let permit = fixture.daemon.long_permit().await.unwrap();
         let texts = (1..=3).map(|number| web(&format!("{} Mbit/s", 3 * round + number)));
         let waiting: Vec<_> = texts.map(|text| fixture.applies(saved(&text))).collect();
         fixture.until_long(4).await;
-        drop(turn);
+        drop(permit);
         for apply in waiting {
             let applied = apply.await.unwrap().unwrap();
             assert_eq!(applied.saved, Some(fixture.file().display().to_string()));
@@ -120,15 +120,15 @@ async fn of_files_saved_at_the_same_time_the_running_one_is_on_the_disk() {
 /// Catches: a reload that reads the file while a save still runs, and thus puts an old text in
 /// force.
 #[tokio::test]
-async fn a_reload_that_comes_during_a_save_reads_what_was_saved() {
+async fn a_reload_during_a_save_reads_the_saved_text() {
     let fixture = Fixture::new(NOTHING).await;
-    let turn = fixture.daemon.turn().await.unwrap();
+    let permit = fixture.daemon.long_permit().await.unwrap();
     let apply = fixture.applies(saved(&web("5 Mbit/s")));
     fixture.until_long(2).await;
     let daemon = fixture.daemon.clone();
     let reload = tokio::spawn(async move { daemon.reload().await });
     fixture.until_long(3).await;
-    drop(turn);
+    drop(permit);
     apply.await.unwrap().unwrap();
     reload.await.unwrap();
     let [saved, running] = fixture.saved_and_running().await;
@@ -138,7 +138,7 @@ async fn a_reload_that_comes_during_a_save_reads_what_was_saved() {
 /// Catches: a refused text that is saved; a save while another change may be rolled back; a save
 /// accepted in a request that may itself be rolled back.
 #[tokio::test]
-async fn nothing_is_saved_that_is_refused_or_may_be_rolled_back() {
+async fn a_text_that_is_refused_or_may_be_rolled_back_is_not_saved() {
     let fixture = Fixture::new(NOTHING).await;
     let refused = |text: &str| fixture.applies(saved(text));
     assert!(refused("[gateway]\nlan = 5\n").await.unwrap().is_err());
@@ -155,10 +155,10 @@ async fn nothing_is_saved_that_is_refused_or_may_be_rolled_back() {
     fixture.until_tidy().await;
 }
 
-/// Catches: a change that stays in force although it could not be saved. The policy file vanishes
-/// before or after the text is prepared.
+/// Catches: a change that stays in force although it could not be saved. In this test, the policy
+/// file vanishes before or after the new text is written beside it.
 #[tokio::test]
-async fn what_cannot_be_saved_does_not_stay_in_force() {
+async fn policies_that_cannot_be_saved_do_not_stay_in_force() {
     let fixture = Fixture::new(NOTHING).await;
     let changing = fixture.daemon.changing.lock().await;
     let apply = fixture.applies(saved(&web("5 Mbit/s")));
@@ -179,8 +179,9 @@ async fn what_cannot_be_saved_does_not_stay_in_force() {
     fixture.until_tidy().await;
 }
 
-/// Catches: a save that blocks other changes while its file system hangs; a rollback of this save,
-/// so the late file differs from the running text; a later save that the late one overwrites.
+/// Catches: a save that blocks other changes while its file system hangs; policies rolled back
+/// after such a save, so that the file differs from the running text; a delayed write that replaces
+/// a later text.
 #[tokio::test]
 async fn a_save_whose_file_system_hangs_is_in_force_with_an_alarm() {
     let fixture = Fixture::new(NOTHING).await;
@@ -210,9 +211,10 @@ async fn a_save_whose_file_system_hangs_is_in_force_with_an_alarm() {
     fixture.until_tidy().await;
 }
 
-/// Catches: an error that says the earlier policies run, although they could not be restored.
+/// Catches: an error that claims that the earlier policies run, although they could not be
+/// restored.
 #[tokio::test]
-async fn unsaved_policies_that_stay_in_force_are_named() {
+async fn an_error_says_which_policies_run_after_a_failed_rollback() {
     let fixture = Fixture::new(NOTHING).await;
     let (next, staged, release) = fixture.hanging(&web("5 Mbit/s")).await;
     let save = fixture.replaces(next, staged).await;
@@ -240,7 +242,7 @@ async fn a_save_of_the_running_text_ends_the_alarm_about_the_file() {
 
 /// Catches: a reload that blocks other requests while the file system of an included file hangs.
 #[tokio::test]
-async fn a_reload_that_reads_for_too_long_is_an_alarm_and_ends() {
+async fn a_reload_that_reads_for_too_long_ends_with_an_alarm() {
     let fixture = Fixture::new(NOTHING).await;
     let (release, hang) = mpsc::channel::<()>();
     let begun = Arc::new(AtomicBool::new(false));

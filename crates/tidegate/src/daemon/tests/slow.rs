@@ -119,7 +119,7 @@ async fn a_client_that_reads_slowly_gets_its_whole_answer_and_one_that_stops_is_
 
 /// Catches: memory still counted for an answer that the client has received completely.
 #[tokio::test(start_paused = true)]
-async fn an_answer_holds_its_memory_until_it_is_sent_and_no_longer() {
+async fn an_answer_counts_as_used_memory_only_until_it_is_sent() {
     let pages = Pages::start(limits(8, 2 * LARGE));
     let stream = pages.sends(&asks("/large")).await;
     let mut read = some(&stream, 1_000).await.len();
@@ -138,9 +138,9 @@ async fn an_answer_holds_its_memory_until_it_is_sent_and_no_longer() {
     assert_eq!(pages.seats.used(), (1, 0));
 }
 
-/// Catches: a connection that is closed while it waits for memory that others hold.
+/// Catches: a connection that is closed while it waits for memory that other requests hold.
 #[tokio::test(start_paused = true)]
-async fn of_three_large_bodies_at_once_each_is_taken_or_refused() {
+async fn each_of_three_large_bodies_is_accepted_or_refused() {
     let most = 1 << 20;
     let pages = Arc::new(Pages::start(limits(8, most)));
     let body = format!("{:?}", "x".repeat(most * 3 / 5));
@@ -194,10 +194,10 @@ async fn a_request_that_waits_for_memory_is_not_closed_for_another_that_waits_to
     assert!(timeout(2 * GRACE, first.ended()).await.is_err(), "closed though it only waited");
 }
 
-/// 1,100 silent connections to a process with the usual limit of 1,024 descriptors.
+/// 1,100 silent connections to a process that may open 1,024 descriptors, the usual limit.
 ///
-/// Catches: a seat that stays taken until its client closes the connection; a grace that is too
-/// long for so many connections.
+/// Catches: a seat that stays taken until its client closes the connection; a grace so long that
+/// many connections block a new one.
 #[tokio::test(start_paused = true)]
 async fn a_request_is_answered_within_a_second_beside_1100_silent_connections() {
     for limits in [Limits::control(1_024), Limits::metrics(1_024)] {

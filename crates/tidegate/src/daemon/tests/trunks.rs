@@ -1,4 +1,5 @@
-//! Tests trunks and their keys, with ports that carry no frames.
+//! Tests trunks and their keys, with ports that carry no frames. A trunk carries the user packets
+//! between two gateways, which authenticate each other by the trunk's key.
 
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::PermissionsExt;
@@ -85,10 +86,10 @@ fn write_key(path: &Path, byte: u8) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-/// Catches: a rollback that reads the key file again, so a new key stays, or the trunk is lost if
-/// the file is gone.
+/// Catches: a rollback that reads the key file again. The new key would stay, or the trunk would be
+/// lost if the file was deleted.
 #[tokio::test]
-async fn a_rollback_gives_back_the_key_that_was_in_force_whatever_became_of_its_file() {
+async fn a_rollback_restores_the_key_although_its_file_was_changed_or_deleted() {
     for stays in [true, false] {
         let trunked = Trunked::new();
         let fixture = &trunked.fixture;
@@ -107,21 +108,21 @@ async fn a_rollback_gives_back_the_key_that_was_in_force_whatever_became_of_its_
 
 /// Catches: a plan that compares only the paths of key files; a plan that shows a key.
 #[tokio::test]
-async fn another_key_is_told_and_not_shown_whichever_file_it_is_in() {
+async fn a_plan_reports_another_key_and_never_shows_it() {
     let trunked = Trunked::new();
     let fixture = &trunked.fixture;
-    let told = "~ trunk t key: the one in force -> another";
+    let change = "~ trunk t key: the one in force -> another";
     assert_eq!(fixture.plan(&trunked.text).await, [""; 0]);
     write_key(&trunked.key(), 2);
-    assert_eq!(fixture.plan(&trunked.text).await, [told]);
+    assert_eq!(fixture.plan(&trunked.text).await, [change]);
     let applied = fixture.apply(&trunked.text, None).await.unwrap();
-    assert_eq!(applied.changes.iter().map(ToString::to_string).collect::<Vec<_>>(), [told]);
+    assert_eq!(applied.changes.iter().map(ToString::to_string).collect::<Vec<_>>(), [change]);
     assert_eq!(fixture.plan(&trunked.text).await, [""; 0]);
 
     let path = trunked.key().display().to_string();
     let moved = format!("~ trunk t key_file: {path} -> {path}-2");
     let elsewhere = trunked.text.replace(&path, &format!("{path}-2"));
-    for (key, expected) in [(2, vec![moved.as_str()]), (3, vec![&moved, told])] {
+    for (key, expected) in [(2, vec![moved.as_str()]), (3, vec![&moved, change])] {
         write_key(Path::new(&format!("{path}-2")), key);
         assert_eq!(fixture.plan(&elsewhere).await, expected);
     }

@@ -19,8 +19,8 @@ async fn kept(fixture: &Fixture, wanted: &str) {
     panic!("{} never had {wanted}", file.display());
 }
 
-/// Catches: a refused set that waits for its next commit although the policy file was corrected; an
-/// alarm without the time of its beginning.
+/// Catches: a refused set that is not tried again when the policy file is corrected; an alarm
+/// without the time at which it began.
 #[tokio::test]
 async fn a_refused_set_is_tried_again_when_the_policy_file_changes() {
     let folder = folder_with(&["a"]);
@@ -62,8 +62,8 @@ async fn a_set_is_on_the_disk_once_it_is_confirmed() {
     follow.abort();
 }
 
-/// Catches: a set that was rolled back, and that is applied again when its source recovers from a
-/// fault.
+/// Catches: a set that was rolled back, and that the agent applies again when its source recovers
+/// from a fault.
 #[tokio::test]
 async fn a_set_that_was_rolled_back_is_not_tried_again() {
     let folder = folder_with(&["a"]);
@@ -89,9 +89,9 @@ async fn a_set_that_was_rolled_back_is_not_tried_again() {
     follow.abort();
 }
 
-/// Catches: a class change that is lost because it was made while a set was being compiled.
+/// Catches: a run-time change of a class that is lost because a set was being compiled meanwhile.
 #[tokio::test]
-async fn a_class_keeps_what_is_changed_while_a_set_is_compiled() {
+async fn a_class_change_during_a_compilation_is_kept() {
     let folder = folder_with(&["a"]);
     let text = with_sources(&folder, &["a"], "apply = \"manual\"\n").replacen(
         NOTHING,
@@ -110,8 +110,8 @@ async fn a_class_keeps_what_is_changed_while_a_set_is_compiled() {
     follow.abort();
 }
 
-/// Catches: one invalid stored set that keeps those of all other sources out at a restart; a stored
-/// set that is forgotten, although it fits again once the policy file was corrected.
+/// Catches: an invalid stored set because of which a restart ignores the sets of all other sources;
+/// a stored set that is not tried again after the policy file was corrected.
 #[tokio::test]
 async fn a_set_that_does_not_fit_leaves_the_others_in_force() {
     let folder = folder_with(&["a", "b"]);
@@ -157,9 +157,10 @@ async fn a_set_without_its_key_file_does_not_prevent_the_start() {
     follow.abort();
 }
 
-/// Catches: an old refusal that hides that a newer set waits for an operator's request.
+/// Catches: a status that shows the refusal of an old set although a newer set waits for the
+/// operator.
 #[tokio::test]
-async fn a_newer_set_ends_the_refusal_of_one_that_people_applied() {
+async fn a_newer_set_ends_the_refusal_of_an_older_set() {
     let folder = folder_with(&["a"]);
     let text = with_sources(&folder, &["a"], "apply = \"manual\"\n") + &pass("own", "10.9.0.0/16");
     push(&text, "a", &pass("own", "10.1.0.0/16")).await;
@@ -173,10 +174,10 @@ async fn a_newer_set_ends_the_refusal_of_one_that_people_applied() {
     follow.abort();
 }
 
-/// Catches: a source that was removed from the policy file, and whose old set is in force when the
-/// source is named again.
+/// Catches: a source that was removed from the policy file and added again, and that starts with
+/// its old set.
 #[tokio::test]
-async fn a_source_that_comes_back_does_not_bring_its_old_set() {
+async fn a_source_that_is_added_again_does_not_use_its_old_set() {
     let folder = folder_with(&["a"]);
     let text = with_sources(&folder, &["a"], "");
     push(&text, "a", &pass("one", "10.1.0.0/16")).await;
@@ -191,7 +192,7 @@ async fn a_source_that_comes_back_does_not_bring_its_old_set() {
 
 /// Catches: a source that is not opened again after its password file was corrected.
 #[tokio::test]
-async fn a_source_is_opened_again_when_its_files_are_mended() {
+async fn a_source_is_opened_again_when_its_files_are_corrected() {
     let folder = folder();
     let file = folder.join("password");
     fs::write(&file, "hunter2\n").unwrap();
