@@ -1,6 +1,6 @@
 //! Tests of classes, and of findings about classes that do not form a tree.
 
-use super::{PORTS, parsed, said};
+use super::{PORTS, messages, parsed};
 use tidegate_core::Rate;
 use tidegate_core::packet::Direction;
 
@@ -23,7 +23,7 @@ fn classes_have_their_rates_each_way_and_their_defaults() {
     assert_eq!(config.policy_set().unwrap().classes(), &config.classes);
 }
 
-said! {
+messages! {
     promises_beyond_the_parent_and_the_link_name_both_lines: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
@@ -99,7 +99,7 @@ error[TG0033]: class `office`: its ceiling up is below its guarantee
   |           ^^^^^^^^^^^^^^^^^^^
   |
   = help: raise the ceiling, or lower the guarantee"#;
-    loops_and_orphans_are_no_trees: r#"[gateway]
+    classes_that_form_no_tree_are_refused: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
 rate = { up = "10 Mbit/s" }
@@ -131,7 +131,7 @@ error[TG0031]: class `c`: its parent is no class
    |          ^^^
    |
    = help: give each class a `parent` that is not one of its own parts, or no parent"#;
-    a_policy_names_a_class_that_is_there_and_has_no_parts: r#"[gateway]
+    a_policy_needs_an_existing_leaf_class: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
 rate = { up = "10 Mbit/s" }
