@@ -13,12 +13,14 @@ mod fifo;
 mod flow_fifo;
 mod fragment;
 mod hosts;
+mod index;
 mod key;
 mod outer;
 mod pool;
 mod ring;
 mod round_robin;
 mod sack;
+mod sizes;
 mod travel;
 mod tunnel;
 
@@ -27,15 +29,17 @@ pub use controlled::Controlled;
 pub use dense::make_room;
 pub use facts::Facts;
 pub use fifo::Fifo;
-pub use flow_fifo::{FlowFifo, Handover, Which};
+pub use flow_fifo::{FlowFifo, Handover, ListIndex, Which};
 pub use fragment::{Fragment, Ports};
 pub use hosts::{FlowHosts, Host};
+pub use index::{FlowIndex, Index, QueueIndex};
 pub use key::{Direction, Endpoint, FlowKey, Protocol};
 pub use outer::{Outer, Tunnel};
 pub use pool::{FlowChange, FrameCopy, Note, PacketId, PacketPool};
 pub use ring::{First, Links, Ring, Rings};
 pub use round_robin::{DeficitRoundRobin, Round};
 pub use sack::SackBlocks;
+pub use sizes::{FRAME, LEAST_MSS, USUAL_MSS};
 pub use travel::Travelling;
 pub use tunnel::TunnelKind;
 
@@ -74,8 +78,8 @@ pub struct Packet {
     /// Position in a fragmented datagram. A later fragment has no ports in `key` until the gateway
     /// has found its first fragment.
     pub fragment: Fragment,
-    /// Index of the flow in its queue or its aggregate.
-    pub member: Member,
+    /// Index of the flow in the queue that the packet is in, or enters next.
+    pub queue_index: QueueIndex,
     /// Time of arrival at the machine.
     pub arrived: Time,
     /// Time of arrival at the current queue. Only queues that measure delays set it.
@@ -125,7 +129,7 @@ pub enum Kind {
     #[default]
     User,
     /// A host or router sent the packet to keep the network alive, such as ARP, DHCP and routing.
-    /// Until the gateway accepts the packet, `member` identifies the station that sent the frame.
+    /// Until the gateway accepts the packet, `queue_index` identifies the station that sent the frame.
     Control,
     /// The machine created the packet from nothing, not as a copy of another packet. A driver with
     /// frames writes the frame when the packet departs.
@@ -151,19 +155,6 @@ impl Default for FlowId {
     #[inline]
     fn default() -> Self {
         Self::NONE
-    }
-}
-
-/// Index of a flow within one queue or one aggregate. Indices are assigned from zero.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Member(pub u32);
-
-impl Member {
-    /// The number as an index into a list.
-    #[must_use]
-    #[inline]
-    pub const fn index(self) -> usize {
-        slot(self.0)
     }
 }
 
@@ -318,6 +309,15 @@ impl TcpSegment {
 }
 
 impl Packet {
+    /// Index of the packet's flow in its aggregate: the reverse of [`QueueIndex::in_aggregate`].
+    ///
+    /// Valid from the classification of the packet until the packet enters the egress.
+    #[must_use]
+    #[inline]
+    pub const fn flow_index(&self) -> FlowIndex {
+        FlowIndex(self.queue_index.0)
+    }
+
     /// Returns `true` if the packet belongs to an ACK-controlled flow, whose ACKs the gateway may hold.
     #[must_use]
     #[inline]

@@ -25,7 +25,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use tidegate_core::Bytes;
 use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::policy::{ClassSet, Policy, PolicySet, PolicySetError};
 use toml::de::DeTable;
@@ -88,9 +87,6 @@ impl Config {
         Ok(PolicySet::new(self.policies.clone())?.with_classes(self.classes.clone()))
     }
 }
-
-/// The longest frame of an Ethernet with the usual MTU of 1500 bytes.
-const USUAL_FRAME: Bytes = Bytes(1_514);
 
 /// Reads a policy file. With `host`, also checks that the file fits this host.
 ///

@@ -45,14 +45,14 @@ mod windows;
 use std::time::Duration;
 
 use crate::meter::Profile;
-use crate::packet::{Direction, Fifo, Member, Packet};
+use crate::packet::{Direction, Fifo, FlowIndex, Packet};
 use crate::registry;
 use crate::{Bytes, Cx, PacketId, Rate, Time, choice};
 
 pub(crate) use egress::EgressGates;
 pub use egress::{Call, EgressState};
 pub use hold::Counts;
-pub(crate) use waiting::{Waiting, line};
+pub(crate) use waiting::Waiting;
 
 /// A mechanism that controls the senders of an aggregate by their ACKs.
 ///
@@ -80,7 +80,7 @@ pub(crate) use waiting::{Waiting, line};
 ///
 /// ```
 /// use tidegate_core::ack::{AckSpec, Known, Queue, Returning};
-/// use tidegate_core::packet::{Fifo, Member, Network, TcpFlags, TcpSegment};
+/// use tidegate_core::packet::{Fifo, FlowIndex, Network, TcpFlags, TcpSegment};
 /// use tidegate_core::meter::Profile;
 /// use tidegate_core::{Bytes, Cx, Packet, PacketPool, Rate, Tally, Time};
 ///
@@ -88,7 +88,7 @@ pub(crate) use waiting::{Waiting, line};
 /// let profile = Profile::new(Rate::from_mbps(8), None, Bytes(15_140), Bytes(1_514)).unwrap();
 /// let mut control = spec.build(&profile, Time::ZERO);
 /// let (mut pool, mut tally) = (PacketPool::with_capacity(16), Tally::default());
-/// let flow = Member(0);
+/// let flow = FlowIndex(0);
 ///
 /// let known = Known { sent: Some(1_448), scale: Some(7), weight: 1, ..Known::default() };
 /// let mut queue = Queue::default();
@@ -127,7 +127,7 @@ pub trait AckControl: Send {
 
     /// Notes a data packet of `member` and returns whether its sender responds to ACKs. `waiting` bytes of
     /// the member are already queued. Packets of an unresponsive sender are treated like UDP.
-    fn on_data(&mut self, now: Time, member: Member, packet: &Packet, waiting: Bytes) -> bool;
+    fn on_data(&mut self, now: Time, member: FlowIndex, packet: &Packet, waiting: Bytes) -> bool;
 
     /// Offers a returning packet. Packets that depart at once are appended to `out`, in order.
     fn on_ack(&mut self, cx: &mut Cx<'_>, back: Returning<'_>, queue: Queue, out: &mut Fifo);
@@ -140,14 +140,14 @@ pub trait AckControl: Send {
     fn ready_at(&self) -> Option<Time>;
 
     /// Number of held ACKs of `member`.
-    fn held(&self, member: Member) -> u32;
+    fn held(&self, member: FlowIndex) -> u32;
 
     /// Bytes that the sender of `member` may still send in a window that the gateway reduced. `None` if the
     /// sender has its receiver's own window.
-    fn left(&self, member: Member) -> Option<Bytes>;
+    fn left(&self, member: FlowIndex) -> Option<Bytes>;
 
     /// Returns `true` if the sender of `member` responds to ACKs.
-    fn responds(&self, _member: Member) -> bool {
+    fn responds(&self, _member: FlowIndex) -> bool {
         true
     }
 
@@ -157,25 +157,25 @@ pub trait AckControl: Send {
     }
 
     /// Appends all held packets of `member` to `out`, in order.
-    fn withdraw(&mut self, cx: &mut Cx<'_>, member: Member, out: &mut Fifo);
+    fn withdraw(&mut self, cx: &mut Cx<'_>, member: FlowIndex, out: &mut Fifo);
 
     /// A SYN claims the ports of `member`: stops its held ACKs for at most one second.
-    fn stop(&mut self, now: Time, member: Member);
+    fn stop(&mut self, now: Time, member: FlowIndex);
 
     /// The connection of `member` still exists: its held ACKs may depart again.
-    fn resume(&mut self, cx: &mut Cx<'_>, member: Member);
+    fn resume(&mut self, cx: &mut Cx<'_>, member: FlowIndex);
 
     /// The connection of `member` has ended: drops its held ACKs.
-    fn discard(&mut self, cx: &mut Cx<'_>, member: Member);
+    fn discard(&mut self, cx: &mut Cx<'_>, member: FlowIndex);
 
     /// Sequence state of `member` for the ACK control that takes over its flow, if it is known.
-    fn numbers(&self, member: Member) -> Option<Numbers>;
+    fn numbers(&self, member: FlowIndex) -> Option<Numbers>;
 
     /// Sets the sequence state of the new member `member`, as its previous ACK control knew it.
-    fn set_numbers(&mut self, member: Member, numbers: Numbers);
+    fn set_numbers(&mut self, member: FlowIndex, numbers: Numbers);
 
     /// Removes a member. None of its packets is held.
-    fn leave(&mut self, member: Member);
+    fn leave(&mut self, member: FlowIndex);
 
     /// Its counters, and the number of held ACKs.
     fn counts(&self) -> Counts;
@@ -188,7 +188,7 @@ pub struct Numbers(hold::HeldFlow);
 /// A packet that returns to the sender of a member.
 pub struct Returning<'a> {
     /// The member whose data it acknowledges.
-    pub member: Member,
+    pub member: FlowIndex,
     /// Facts about its flow.
     pub known: &'a Known,
     /// The packet.

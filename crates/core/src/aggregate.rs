@@ -26,7 +26,7 @@ pub(crate) use shaper::Debt;
 
 use crate::Count;
 use crate::allocation::Share;
-use crate::packet::{Controlled, Direction, Fifo, Handover, Member, Which};
+use crate::packet::{Controlled, Direction, Fifo, FlowIndex, Which};
 use crate::policy::{FairBetween, HostKey, Policy};
 use crate::qdisc::{Backlog, Marked};
 use crate::random::Random;
@@ -79,7 +79,7 @@ pub struct Aggregate {
     members: Members,
     fair_between: FairBetween,
     hosts: Hosts,
-    untracked: Option<Member>,
+    untracked: Option<FlowIndex>,
     senders: SenderControl,
     counts: AggregateCounters,
     tally: Tally,
@@ -149,7 +149,7 @@ impl Aggregate {
     }
 
     /// The member for a new flow of the hosts in `key`. Flows of the same hosts share a member.
-    pub fn join_hosts(&mut self, now: Time, share: Share, key: Option<HostKey>) -> Member {
+    pub fn join_hosts(&mut self, now: Time, share: Share, key: Option<HostKey>) -> FlowIndex {
         let Some(key) = key else { return self.join(now, share) };
         if let Some(member) = self.hosts.join(key) {
             return member;
@@ -161,12 +161,12 @@ impl Aggregate {
 
     /// True if several flows share this member.
     #[must_use]
-    pub fn is_shared(&self, member: Member) -> bool {
+    pub fn is_shared(&self, member: FlowIndex) -> bool {
         self.hosts.flows(member) > 1
     }
 
     /// Adds a member.
-    pub fn join(&mut self, now: Time, share: Share) -> Member {
+    pub fn join(&mut self, now: Time, share: Share) -> FlowIndex {
         let member = self.members.join(share);
         if let Some(allocation) = self.conditioner.allocation() {
             allocation.join(now, member, share);
@@ -175,7 +175,7 @@ impl Aggregate {
     }
 
     /// The member that stands for all untracked flows.
-    pub fn join_untracked(&mut self, now: Time) -> Member {
+    pub fn join_untracked(&mut self, now: Time) -> FlowIndex {
         if let Some(member) = self.untracked {
             return member;
         }
@@ -186,7 +186,7 @@ impl Aggregate {
 
     /// The member of untracked flows, if there ever was one.
     #[must_use]
-    pub const fn untracked_member(&self) -> Option<Member> {
+    pub const fn untracked_member(&self) -> Option<FlowIndex> {
         self.untracked
     }
 
@@ -196,22 +196,28 @@ impl Aggregate {
         &mut self,
         now: Time,
         pool: &mut PacketPool,
-        member: Member,
+        member: FlowIndex,
         which: Which<'_>,
     ) {
         if let Some(from) = self.untracked {
-            self.hand_over(now, pool, &mut Handover { from, to: member, which });
+            self.hand_over(now, pool, (from, member), which);
         }
     }
 
     /// Moves packets from one member to another.
-    pub fn hand_over(&mut self, now: Time, pool: &mut PacketPool, what: &mut Handover<'_>) {
-        self.conditioner.hand_over(now, pool, what);
+    pub fn hand_over(
+        &mut self,
+        now: Time,
+        pool: &mut PacketPool,
+        (from, to): (FlowIndex, FlowIndex),
+        which: Which<'_>,
+    ) {
+        self.conditioner.hand_over(now, pool, (from, to), which);
     }
 
     /// Ends the membership of a flow. If no other flow shares the member, it must have no waiting
     /// packets.
-    pub fn leave(&mut self, now: Time, member: Member) {
+    pub fn leave(&mut self, now: Time, member: FlowIndex) {
         if !self.hosts.leave(member) {
             return;
         }
@@ -224,7 +230,7 @@ impl Aggregate {
     }
 
     /// Updates the share of a member. Insignificant changes are ignored.
-    pub fn update(&mut self, now: Time, member: Member, share: Share) {
+    pub fn update(&mut self, now: Time, member: FlowIndex, share: Share) {
         if self.members.update(member, share)
             && let Some(allocation) = self.conditioner.allocation()
         {
@@ -326,7 +332,7 @@ impl Aggregate {
 
     /// Waiting bytes of `member`, as frames.
     #[must_use]
-    pub fn waiting(&self, member: Member) -> Bytes {
+    pub fn waiting(&self, member: FlowIndex) -> Bytes {
         self.conditioner.waiting(member)
     }
 
@@ -335,7 +341,7 @@ impl Aggregate {
         &mut self,
         now: Time,
         pool: &mut PacketPool,
-        member: Member,
+        member: FlowIndex,
     ) -> Option<PacketId> {
         let mut cx = Cx { now, pool, tally: &mut self.tally };
         let packet = self.conditioner.withdraw(&mut cx, member)?;
@@ -353,7 +359,7 @@ impl Aggregate {
 
     /// Removes and returns the debt of `member`: packets that departed before they had tokens.
     /// Another aggregate must charge for them.
-    pub(crate) fn take_debt(&mut self, member: Member) -> Option<Debt> {
+    pub(crate) fn take_debt(&mut self, member: FlowIndex) -> Option<Debt> {
         self.conditioner.take_debt(member)
     }
 
@@ -363,7 +369,7 @@ impl Aggregate {
     }
 
     /// Adds a debt of `member` from another aggregate to its debt here.
-    pub(crate) fn owe(&mut self, now: Time, member: Member, debt: Debt) {
+    pub(crate) fn owe(&mut self, now: Time, member: FlowIndex, debt: Debt) {
         self.conditioner.owe(now, member, debt);
     }
 
@@ -435,7 +441,7 @@ impl Aggregate {
 
     /// Weight and round-trip time of `member`.
     #[must_use]
-    pub fn share(&self, member: Member) -> Share {
+    pub fn share(&self, member: FlowIndex) -> Share {
         self.members.share(member)
     }
 

@@ -21,7 +21,7 @@ mod testing;
 use std::time::Duration;
 
 use crate::meter::Profile;
-use crate::packet::Member;
+use crate::packet::FlowIndex;
 use crate::registry;
 use crate::{Bytes, Time};
 
@@ -49,14 +49,14 @@ use crate::{Bytes, Time};
 ///
 /// ```
 /// use tidegate_core::allocation::{AllocationSpec, Grant, Heads, Share, Turn};
-/// use tidegate_core::packet::Member;
+/// use tidegate_core::packet::FlowIndex;
 /// use tidegate_core::meter::Profile;
 /// use tidegate_core::{Bytes, Rate, Time};
 ///
 /// /// Both flows always have a packet of 1,500 bytes.
 /// struct Backlogged;
 /// impl Heads for Backlogged {
-///     fn head(&self, _: Member) -> Option<Bytes> {
+///     fn head(&self, _: FlowIndex) -> Option<Bytes> {
 ///         Some(Bytes(1_500))
 ///     }
 /// }
@@ -64,14 +64,14 @@ use crate::{Bytes, Time};
 /// let spec: AllocationSpec = toml::from_str("kind = 'drr'").unwrap();
 /// let profile = Profile::new(Rate::from_mbps(8), None, Bytes(3_000), Bytes(1_500)).unwrap();
 /// let mut allocation = spec.build(&profile, Time::ZERO);
-/// for flow in [Member(0), Member(1)] {
+/// for flow in [FlowIndex(0), FlowIndex(1)] {
 ///     allocation.join(Time::ZERO, flow, Share { weight: 1, rtt: None });
 ///     allocation.wait(Time::ZERO, flow);
 /// }
 /// let (mut now, mut granted) = (Time::ZERO, [0, 0]);
 /// while now < Time::from_secs(2) {
 ///     match allocation.grant(now, &Backlogged) {
-///         Turn::Grant(Grant { member, bytes }) => granted[member.index()] += bytes.0,
+///         Turn::Grant(Grant { flow: member, bytes }) => granted[member.index()] += bytes.0,
 ///         Turn::At(next) => now = next,
 ///         Turn::Idle => unreachable!("both flows wait"),
 ///     }
@@ -84,21 +84,21 @@ pub trait Allocation: Send {
     fn set_profile(&mut self, now: Time, profile: &Profile);
 
     /// Adds a flow.
-    fn join(&mut self, now: Time, member: Member, share: Share);
+    fn join(&mut self, now: Time, member: FlowIndex, share: Share);
 
     /// Updates the share of a member.
-    fn update(&mut self, now: Time, member: Member, share: Share);
+    fn update(&mut self, now: Time, member: FlowIndex, share: Share);
 
     /// Removes a member. Its tokens go to the other members.
-    fn leave(&mut self, now: Time, member: Member);
+    fn leave(&mut self, now: Time, member: FlowIndex);
 
     /// Takes `len` tokens for a packet of `member` at once, or takes nothing: policing.
     ///
     /// Afterwards, the allocation may have forgotten that `member` waits. Call [`wait`](Self::wait) if it has more packets.
-    fn try_take(&mut self, now: Time, member: Member, len: Bytes) -> bool;
+    fn try_take(&mut self, now: Time, member: FlowIndex, len: Bytes) -> bool;
 
     /// `member` has packets waiting. Repeated calls have no effect.
-    fn wait(&mut self, now: Time, member: Member);
+    fn wait(&mut self, now: Time, member: FlowIndex);
 
     /// Tokens in the aggregate's bucket at `now`, whoever may use them.
     fn tokens(&self, now: Time) -> Bytes;
@@ -129,8 +129,8 @@ pub enum Turn {
 /// Permission to send.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Grant {
-    /// The member that may send.
-    pub member: Member,
+    /// The flow that may send.
+    pub flow: FlowIndex,
     /// Number of charged bytes.
     pub bytes: Bytes,
 }
@@ -138,7 +138,7 @@ pub struct Grant {
 /// An allocation's view of the waiting packets.
 pub trait Heads {
     /// Charged bytes of the oldest waiting packet of `member`; `None` if none waits.
-    fn head(&self, member: Member) -> Option<Bytes>;
+    fn head(&self, member: FlowIndex) -> Option<Bytes>;
 }
 
 /// The properties of a member that determine its part of the tokens.

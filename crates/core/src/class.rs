@@ -28,7 +28,7 @@ mod urgent;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::packet::{First, Links, Member, number, slot};
+use crate::packet::{First, Index, Links, number, slot};
 use crate::wheel::TimerWheel;
 use crate::{Bytes, Rate, Time};
 use excess::Excess;
@@ -38,6 +38,18 @@ use urgent::Urgent;
 /// Number of a class in a tree; numbers of removed classes are used again.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ClassId(pub u32);
+
+impl Index for ClassId {
+    #[inline]
+    fn from_number(number: u32) -> Self {
+        Self(number)
+    }
+
+    #[inline]
+    fn number(self) -> u32 {
+        self.0
+    }
+}
 
 impl ClassId {
     /// The link: the parent of classes that have no other.
@@ -135,11 +147,11 @@ pub struct ClassTree {
     /// Delay bounds by class.
     bounds: BTreeMap<ClassId, Duration>,
     /// Links of the lists of children whose guarantees have tokens. Each parent has such a list.
-    guaranteed: Links,
+    guaranteed: Links<ClassId>,
     /// Links of the lists of children with delay bounds, whose packets go first.
-    urgent: Links,
+    urgent: Links<ClassId>,
     /// Links of the lists of children that share the excess of their parents.
-    excess: Links,
+    excess: Links<ClassId>,
     /// For each class, the time at which its ceiling permits packets again, or its guarantee has tokens again.
     wheel: TimerWheel,
     /// Number of classes that may not send because of their ceilings.
@@ -153,7 +165,7 @@ struct Children {
     /// Number of children that have packets and may send.
     active: u32,
     /// The children whose guarantees have tokens.
-    guaranteed: First,
+    guaranteed: First<ClassId>,
     /// The children with delay bounds that wait. They send first.
     urgent: Urgent,
     /// The children that share the excess.
@@ -442,7 +454,7 @@ impl ClassTree {
             Some(at) if at <= now => {
                 node.due = true;
                 if let Some(children) = &mut self.nodes[parent.index()].children {
-                    self.guaranteed.push(&mut children.guaranteed, Member(id.0));
+                    self.guaranteed.push(&mut children.guaranteed, id);
                 }
             }
             Some(at) => self.wheel.set(id.0, at),
@@ -455,7 +467,7 @@ impl ClassTree {
         node.due = false;
         let parent = node.parent;
         if let Some(children) = &mut self.nodes[parent.index()].children {
-            self.guaranteed.remove(&mut children.guaranteed, Member(id.0));
+            self.guaranteed.remove(&mut children.guaranteed, id);
         }
     }
 
@@ -469,7 +481,7 @@ impl ClassTree {
             if was == is {
                 return;
             }
-            let (links, member) = (&mut self.urgent, Member(at.0));
+            let (links, member) = (&mut self.urgent, at);
             let children = self.nodes[parent.index()].children.get_or_insert_default();
             if let Some(was) = was {
                 children.urgent.remove(links, member, was);
@@ -488,8 +500,8 @@ impl ClassTree {
         let node = &self.nodes[id.index()];
         let (Some(urgency), parent) = (node.urgency, node.parent) else { return };
         if let Some(children) = &mut self.nodes[parent.index()].children {
-            children.urgent.remove(&mut self.urgent, Member(id.0), urgency);
-            children.urgent.join(&mut self.urgent, Member(id.0), urgency);
+            children.urgent.remove(&mut self.urgent, id, urgency);
+            children.urgent.join(&mut self.urgent, id, urgency);
         }
     }
 
@@ -497,7 +509,7 @@ impl ClassTree {
         let node = &self.nodes[id.index()];
         let (parent, mut claim) = (node.parent, node.claim);
         if let Some(children) = &mut self.nodes[parent.index()].children {
-            children.excess.join(&mut self.excess, Member(id.0), &mut claim);
+            children.excess.join(&mut self.excess, id, &mut claim);
         }
         self.nodes[id.index()].claim = claim;
     }
@@ -506,7 +518,7 @@ impl ClassTree {
         let node = &self.nodes[id.index()];
         let (parent, claim) = (node.parent, node.claim);
         if let Some(children) = &mut self.nodes[parent.index()].children {
-            children.excess.remove(&mut self.excess, Member(id.0), &claim);
+            children.excess.remove(&mut self.excess, id, &claim);
         }
     }
 

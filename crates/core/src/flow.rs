@@ -16,7 +16,7 @@ pub use tracker::{AckKind, Claiming, Tracker, Tracking};
 use std::time::Duration;
 
 use crate::class::ClassId;
-use crate::packet::{Direction, FlowKey, Member, NO_VLAN, Packet, Ports};
+use crate::packet::{Direction, FlowIndex, FlowKey, NO_VLAN, Packet, Ports};
 use crate::{Bytes, Time};
 use rtt::Halves;
 
@@ -117,7 +117,7 @@ pub struct Handle {
     /// Number of the policy set that was in force at the look-up. 0 before the first packet.
     pub generation: u32,
     /// Index of the flow in the aggregate.
-    pub member: Member,
+    pub flow_index: FlowIndex,
 }
 
 impl Handle {
@@ -125,7 +125,7 @@ impl Handle {
     pub const NO_AGGREGATE: u32 = u32::MAX;
     /// The handle before the first packet.
     pub const NONE: Self =
-        Self { aggregate: Self::NO_AGGREGATE, generation: 0, member: Member(u32::MAX) };
+        Self { aggregate: Self::NO_AGGREGATE, generation: 0, flow_index: FlowIndex(u32::MAX) };
 }
 
 /// Effect of an arriving packet on its flow.

@@ -38,7 +38,7 @@ use std::time::Duration;
 
 use crate::class::ClassId;
 use crate::flow::Flow;
-use crate::packet::{Direction, Ecn, FlowId, Member};
+use crate::packet::{Direction, Ecn, FlowId, QueueIndex};
 use crate::random::Random;
 use crate::registry;
 use crate::scheduler::ClassState;
@@ -104,7 +104,7 @@ pub struct Target {
     /// The flow.
     pub flow: FlowId,
     /// Queue index of the flow. Flows of one host may share a queue index.
-    pub member: Member,
+    pub queue_index: QueueIndex,
 }
 
 /// The outcome of a [`Decision::Mark`] or [`Decision::Drop`].
@@ -140,7 +140,7 @@ pub enum Outcome {
 /// ```
 /// use std::collections::VecDeque;
 /// use tidegate_core::marking::{Decision, MarkingSpec, Observed, Outcome};
-/// use tidegate_core::packet::{Direction, Ecn, FlowId, FlowKey, Member, Packet, Protocol, TcpSegment};
+/// use tidegate_core::packet::{Direction, Ecn, FlowId, FlowKey, QueueIndex, Packet, Protocol, TcpSegment};
 /// use tidegate_core::random::Random;
 /// use tidegate_core::{Bytes, Rate, Time};
 ///
@@ -164,7 +164,7 @@ pub enum Outcome {
 ///             tcp: Some(tcp),
 ///             key: FlowKey { protocol: Protocol::TCP, ..FlowKey::default() },
 ///             flow: FlowId(0),
-///             member: Member(0),
+///             queue_index: QueueIndex(0),
 ///             arrived: now,
 ///             ..Packet::default()
 ///         };

@@ -29,7 +29,7 @@ pub use length::Measure;
 pub use marked::{Marked, with_marking};
 pub use pi::{Gain, Gains, pi_design};
 
-use crate::packet::{FlowFifo, Handover, Member};
+use crate::packet::{FlowFifo, Handover, QueueIndex};
 use crate::random::Random;
 use crate::registry;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate};
@@ -86,7 +86,7 @@ pub trait Qdisc: Send {
 
     /// Removes the oldest packet of the flow `member`. The packet has the length that
     /// [`head`](Self::head) returned.
-    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId>;
+    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: QueueIndex) -> Option<PacketId>;
 
     /// Removes the newest packet, for a caller that will drop it. `None` if the discipline does not
     /// know its newest packet.
@@ -110,7 +110,7 @@ pub trait Qdisc: Send {
     }
 
     /// Charged bytes of the oldest packet of the flow `member`.
-    fn head(&self, pool: &PacketPool, member: Member) -> Option<Bytes> {
+    fn head(&self, pool: &PacketPool, member: QueueIndex) -> Option<Bytes> {
         self.packets().peek_flow(pool, member).map(Packet::charged)
     }
 
@@ -121,7 +121,7 @@ pub trait Qdisc: Send {
     }
 
     /// Frame bytes of the flow `member` in the queue.
-    fn bytes_of(&self, member: Member) -> Bytes {
+    fn bytes_of(&self, member: QueueIndex) -> Bytes {
         self.packets().bytes_of(member)
     }
 
@@ -142,7 +142,7 @@ pub trait Qdisc: Send {
     fn visit(
         &self,
         pool: &mut PacketPool,
-        member: Member,
+        member: QueueIndex,
         which: &mut dyn FnMut(&mut Packet) -> bool,
     ) {
         self.packets().visit(pool, member, which);

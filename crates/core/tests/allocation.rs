@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use shaping::{Arrival, Departure, Shaping, constant, served};
 use tidegate_core::allocation::{Allocation, AllocationSpec, Share};
 use tidegate_core::meter::Profile;
-use tidegate_core::packet::Member;
+use tidegate_core::packet::FlowIndex;
 use tidegate_core::{Bytes, Rate, Time};
 
 const LONGEST: u64 = 1_500;
@@ -78,7 +78,7 @@ impl Scene {
             for (phase, percent) in (0u32..).zip(&flow.phases) {
                 let from = Time::ZERO + PHASE * phase;
                 let rate = Rate::from_bps(self.kbps * 10 * percent);
-                let member = Member(number);
+                let member = FlowIndex(number);
                 arrivals.extend(constant(member, flow.len, rate, from, from + PHASE));
             }
         }
@@ -89,7 +89,7 @@ impl Scene {
     fn run(&self, name: &str, looks: Option<Duration>) -> Vec<Departure> {
         let mut shaping = Shaping::new(build(name, &self.profile()));
         for (number, flow) in (0..).zip(&self.members) {
-            shaping.allocation.join(Time::ZERO, Member(number), flow.share);
+            shaping.allocation.join(Time::ZERO, FlowIndex(number), flow.share);
         }
         shaping.run(&self.arrivals(), looks, Time::from_secs(10));
         shaping.departures
@@ -152,7 +152,7 @@ proptest! {
             let bytes: u64 = arrivals.iter().map(|arrival| arrival.bytes).sum();
             let mut shaping = Shaping::new(build(name, &scene.profile()));
             for (number, flow) in (0..).zip(&scene.members) {
-                shaping.allocation.join(Time::ZERO, Member(number), flow.share);
+                shaping.allocation.join(Time::ZERO, FlowIndex(number), flow.share);
             }
             let weights: u64 = scene.members.iter().map(|flow| u64::from(flow.share.weight)).sum();
             let span = Rate::from_kbps(scene.kbps).time_for(Bytes(bytes * weights));
@@ -185,7 +185,7 @@ proptest! {
         let tolerance = scene.burst + 2 * LONGEST * shares.len() as u64;
         let model = shaping::recurrence(&scene.profile(), &shares, &scene.arrivals(), end);
         for (number, expected) in (0..).zip(model) {
-            let got = served(&departures, Member(number), Time::ZERO, end);
+            let got = served(&departures, FlowIndex(number), Time::ZERO, end);
             prop_assert!(got.abs_diff(expected) <= tolerance,
                 "{number}: {got}, not {expected} +- {tolerance}");
         }
@@ -203,7 +203,7 @@ proptest! {
             let departures = scene.run(name, None);
             let (from, to) = (Time::from_secs(1), Time::from_secs(4));
             let all: u64 = (0..).zip(&scene.members)
-                .map(|(number, _)| served(&departures, Member(number), from, to)).sum();
+                .map(|(number, _)| served(&departures, FlowIndex(number), from, to)).sum();
             let rate = Rate::from_kbps(scene.kbps).bytes_in(to.since(from)).0;
             prop_assert!(all + scene.burst + LONGEST >= rate, "{name}: {all} of {rate}");
         }
@@ -223,13 +223,13 @@ fn offered(name: &str, demands: &[u64], shares: &[Share]) -> Vec<u64> {
     let mut shaping = Shaping::new(build(name, &profile(800, 32_000)));
     let mut arrivals = Vec::new();
     for (number, (demand, share)) in (0..).zip(demands.iter().zip(shares)) {
-        shaping.allocation.join(Time::ZERO, Member(number), *share);
+        shaping.allocation.join(Time::ZERO, FlowIndex(number), *share);
         let rate = Rate::from_kbps(*demand);
-        arrivals.extend(constant(Member(number), 1_000, rate, Time::ZERO, end));
+        arrivals.extend(constant(FlowIndex(number), 1_000, rate, Time::ZERO, end));
     }
     arrivals.sort_by_key(|arrival| (arrival.at, arrival.member));
     shaping.run(&arrivals, None, end);
-    let members = (0..).zip(demands).map(|(number, _)| Member(number));
+    let members = (0..).zip(demands).map(|(number, _)| FlowIndex(number));
     members.map(|it| served(&shaping.departures, it, Time::from_secs(10), end)).collect()
 }
 
@@ -280,13 +280,13 @@ fn weights_divide_the_rate_and_the_unused_part_of_a_flow() {
 fn no_tokens_are_reserved_for_removed_or_idle_members() {
     let mut shaping = Shaping::new(build("logical-partitions", &profile(800, 32_000)));
     for number in 0..3 {
-        shaping.allocation.join(Time::ZERO, Member(number), share(1, 100));
+        shaping.allocation.join(Time::ZERO, FlowIndex(number), share(1, 100));
     }
     let (end, at) = (Time::from_secs(1), Time::from_secs(4));
-    let busy = constant(Member(0), 1_000, Rate::from_kbps(500), Time::ZERO, end);
+    let busy = constant(FlowIndex(0), 1_000, Rate::from_kbps(500), Time::ZERO, end);
     shaping.run(&busy, None, Time::from_secs(3));
-    shaping.allocation.leave(Time::from_secs(3), Member(2));
-    let burst = [Arrival { at, member: Member(1), bytes: 1_000 }; 32];
+    shaping.allocation.leave(Time::from_secs(3), FlowIndex(2));
+    let burst = [Arrival { at, member: FlowIndex(1), bytes: 1_000 }; 32];
     shaping.departures.clear();
     shaping.run(&burst, None, Time::from_secs(5));
     assert!(shaping.departures.iter().all(|departure| departure.at == at));
@@ -298,11 +298,11 @@ fn no_tokens_are_reserved_for_removed_or_idle_members() {
 /// of the profile is 300 Mbit/s.
 fn questions_per_packet(name: &str, members: u32, mbps: u64) -> f64 {
     let mut shaping = Shaping::new(build(name, &profile(300_000, 3_750_000)));
-    (0..members).for_each(|it| shaping.allocation.join(Time::ZERO, Member(it), share(1, 0)));
+    (0..members).for_each(|it| shaping.allocation.join(Time::ZERO, FlowIndex(it), share(1, 0)));
     let every = Rate::from_mbps(mbps).time_for(Bytes(200));
     let arrivals: Vec<_> = (0..20_000u32)
         .flat_map(|nth| {
-            let (at, member) = (Time::ZERO + every * nth, Member(nth % members));
+            let (at, member) = (Time::ZERO + every * nth, FlowIndex(nth % members));
             [Arrival { at, member, bytes: 100 }; 2]
         })
         .collect();
@@ -332,14 +332,14 @@ fn a_packet_takes_at_most_three_look_ups_among_100_and_among_10_000_members() {
 #[test]
 fn a_flow_gets_its_share_while_other_flows_use_their_savings() {
     let mut shaping = Shaping::new(build("logical-partitions", &profile(30_000, 375_000)));
-    (0..100).for_each(|it| shaping.allocation.join(Time::ZERO, Member(it), share(1, 0)));
-    let eager = Member(99);
+    (0..100).for_each(|it| shaping.allocation.join(Time::ZERO, FlowIndex(it), share(1, 0)));
+    let eager = FlowIndex(99);
     let [joins, busy_at, end] = [2_500, 3_000, 5_000].map(Time::from_millis);
     let mut arrivals = constant(eager, 1_000, Rate::from_mbps(40), joins, end);
     for it in 0..99 {
         let begins = Time::from_millis(it.into());
-        arrivals.extend(constant(Member(it), 1_000, Rate::from_kbps(27), begins, busy_at));
-        arrivals.extend(constant(Member(it), 1_000, Rate::from_kbps(600), busy_at, end));
+        arrivals.extend(constant(FlowIndex(it), 1_000, Rate::from_kbps(27), begins, busy_at));
+        arrivals.extend(constant(FlowIndex(it), 1_000, Rate::from_kbps(600), busy_at, end));
     }
     arrivals.sort_by_key(|arrival| (arrival.at, arrival.member));
     shaping.run(&arrivals, None, end);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tidegate_core::flow::{FlowTable, Handle, IDLE_LIMIT, Tracking};
 use tidegate_core::packet::{
-    Direction, Endpoint, FlowId, FlowKey, Member, NO_VLAN, Protocol, TcpFlags, TcpSegment,
+    Direction, Endpoint, FlowId, FlowIndex, FlowKey, NO_VLAN, Protocol, TcpFlags, TcpSegment,
 };
 use tidegate_core::{Packet, Time};
 
@@ -156,7 +156,7 @@ fn two_tenants_with_equal_addresses_stay_apart() {
 fn handles_and_counts_are_kept_for_each_direction() {
     let mut table = FlowTable::new(10, 1);
     let id = insert(&mut table, Time::ZERO, 1);
-    let handle = Handle { aggregate: 3, generation: 7, member: Member(9) };
+    let handle = Handle { aggregate: 3, generation: 7, flow_index: FlowIndex(9) };
     table[id].set_handle(Direction::Down, handle, 0);
     table[id].on_arrival(Time::ZERO, &mut answer(1), Direction::Down);
     assert_eq!(table[id].handle(Direction::Down), handle);

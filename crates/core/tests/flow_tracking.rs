@@ -7,7 +7,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tidegate_core::flow::{AckKind, Arrival, Claiming, Flow, FlowTable, Handle, Tracking};
 use tidegate_core::packet::{
-    Direction, Endpoint, FlowKey, Member, Options, Protocol, TcpFlags, TcpSegment,
+    Direction, Endpoint, FlowIndex, FlowKey, Options, Protocol, TcpFlags, TcpSegment,
 };
 use tidegate_core::{Packet, Time};
 
@@ -195,7 +195,7 @@ fn a_reused_port_begins_a_new_connection() {
     let mut wire = Wire::new();
     wire.opens(0, 100, 900);
     let id = wire.table.iter().next().unwrap().0;
-    let handle = Handle { aggregate: 1, generation: 2, member: Member(3) };
+    let handle = Handle { aggregate: 1, generation: 2, flow_index: FlowIndex(3) };
     wire.table[id].set_handle(Down, handle, 0);
     assert!(!wire.passes(60, 0, Up, syn(5_000)).connection, "the old one is at work");
     wire.passes(100, 0, Up, with(TcpFlags::FIN, segment(101, 901, 0)));

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use tidegate_core::class::delay::Part;
 use tidegate_core::gateway::{ClassChangeError, ClassContents, Gateway, GatewayConfig};
 use tidegate_core::link::Overhead;
-use tidegate_core::packet::{Direction, Endpoint, FlowKey, Kind, Member, Network, Protocol};
+use tidegate_core::packet::{Direction, Endpoint, FlowKey, Kind, Network, Protocol, QueueIndex};
 use tidegate_core::policy::{
     Action, Class, ClassChange, ClassFaultKind, ClassSet, Filter, Mode, Policy, PolicySet, Range,
 };
@@ -95,7 +95,7 @@ impl Run {
             segments: 1,
             network_offset,
             kind,
-            member: Member(host.into()),
+            queue_index: QueueIndex(host.into()),
             ..Packet::default()
         };
         *number += 1;

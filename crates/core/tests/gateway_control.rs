@@ -13,7 +13,7 @@ use gateway_run::{Run, allocation, config, policy, queue, shape};
 use tidegate_core::class::control::{allowance, burst};
 use tidegate_core::gateway::{Gateway, GatewayConfig};
 use tidegate_core::meter::Profile;
-use tidegate_core::packet::{Endpoint, FlowKey, Kind, Member, Network, Protocol};
+use tidegate_core::packet::{Endpoint, FlowKey, Kind, Network, Protocol, QueueIndex};
 use tidegate_core::policy::{
     Action, Class, ClassFaultKind, ClassSet, Conditioning, Exceed, Filter, Policy, PolicySet, Range,
 };
@@ -35,7 +35,7 @@ fn user(host: u8, len: u32) -> Packet {
 
 /// A control packet of the station `host`.
 fn control(host: u8, len: u32) -> Packet {
-    Packet { kind: Kind::Control, member: Member(host.into()), ..user(host, len) }
+    Packet { kind: Kind::Control, queue_index: QueueIndex(host.into()), ..user(host, len) }
 }
 
 fn linked(name: &str, rate: Option<Rate>) -> GatewayConfig {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tidegate_core::gateway::{ClassChangeError, ClassContents, Gateway, GatewayConfig};
 use tidegate_core::link::Overhead;
-use tidegate_core::packet::{Direction, Endpoint, FlowKey, Member, Network, Protocol};
+use tidegate_core::packet::{Direction, Endpoint, FlowKey, Network, Protocol, QueueIndex};
 use tidegate_core::policy::{
     Action, Class, ClassChange, ClassFaultKind, ClassSet, Filter, Mode, Policy, PolicySet, Range,
 };
@@ -91,7 +91,7 @@ impl Run {
             segments: 1,
             // The packet's number is stored in `network_offset`, which the gateway does not read.
             network_offset: *number,
-            member: Member(host.into()),
+            queue_index: QueueIndex(host.into()),
             ..Packet::default()
         };
         *number += 1;

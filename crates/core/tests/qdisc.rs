@@ -9,7 +9,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use serde::Deserialize;
 use tidegate_core::packet::{
-    Ecn, Endpoint, FlowKey, Handover, Member, Outer, TcpFlags, TcpSegment,
+    Ecn, Endpoint, FlowKey, Handover, Outer, QueueIndex, TcpFlags, TcpSegment,
 };
 use tidegate_core::qdisc::{Backlog, Qdisc, QdiscSpec};
 use tidegate_core::random::Random;
@@ -112,7 +112,7 @@ impl Run {
                 let packet = Packet { ecn, dscp, ..packet(member, len, number) };
                 let id = self.pool.insert(packet).unwrap();
                 self.offered += 1;
-                self.inside[Member(member).index()].push_back((number, len));
+                self.inside[QueueIndex(member).index()].push_back((number, len));
                 self.with(|qdisc, cx| qdisc.enqueue(cx, id));
             }
             Step::Dequeue => {
@@ -120,12 +120,12 @@ impl Run {
                 self.depart(id);
             }
             Step::DequeueFlow { member } => {
-                let promised = self.qdisc.head(&self.pool, Member(member));
-                let id = self.with(|qdisc, cx| qdisc.dequeue_flow(cx, Member(member)));
+                let promised = self.qdisc.head(&self.pool, QueueIndex(member));
+                let id = self.with(|qdisc, cx| qdisc.dequeue_flow(cx, QueueIndex(member)));
                 let len = id.as_ref().map(|id| self.pool[id].charged());
                 assert_eq!(promised, len, "the packet whose length was reported");
                 if let Some(id) = &id {
-                    assert_eq!(self.pool[id].member, Member(member));
+                    assert_eq!(self.pool[id].queue_index, QueueIndex(member));
                 }
                 self.depart(id);
             }
@@ -139,7 +139,7 @@ impl Run {
     /// Moves the packets of the flow `from` with even numbers to the flow `to`, if `to` has no
     /// packets.
     fn hand_over(&mut self, from: u32, to: u32) {
-        let [from, to] = [from, to].map(Member);
+        let [from, to] = [from, to].map(QueueIndex);
         if self.qdisc.bytes_of(to) > Bytes::ZERO {
             return;
         }
@@ -156,7 +156,7 @@ impl Run {
     /// Counts a departure. Earlier packets of the same flow have departed or were dropped.
     fn depart(&mut self, id: Option<PacketId>) {
         let Some(id) = id else { return };
-        let (member, number) = (self.pool[&id].member, self.pool[&id].vlan);
+        let (member, number) = (self.pool[&id].queue_index, self.pool[&id].vlan);
         let inside = &mut self.inside[member.index()];
         let at = inside.iter().position(|(n, _)| *n == u32::from(number));
         inside.drain(..=at.expect("it left twice, or overtook one of its member"));
@@ -169,10 +169,10 @@ impl Run {
         let waiting = u64::from(backlog.packets);
         assert_eq!(self.offered, self.left + self.tally.drops.total() + waiting);
         assert_eq!(self.pool.in_use(), backlog.packets);
-        let of_members: Bytes = (0..6).map(|member| self.qdisc.bytes_of(Member(member))).sum();
+        let of_members: Bytes = (0..6).map(|member| self.qdisc.bytes_of(QueueIndex(member))).sum();
         assert_eq!(of_members, backlog.bytes);
         assert!(backlog.bytes <= self.limit.bytes && backlog.packets <= self.limit.packets);
-        for member in (0..6).map(Member) {
+        for member in (0..6).map(QueueIndex) {
             let some = self.qdisc.bytes_of(member) > Bytes::ZERO;
             assert_eq!(self.qdisc.head(&self.pool, member).is_some(), some);
         }
@@ -189,7 +189,7 @@ fn packet(member: u32, len: u32, number: u32) -> Packet {
     };
     let ack = TcpSegment { ack: number, flags: TcpFlags(TcpFlags::ACK), ..TcpSegment::default() };
     let tcp = (len == 60).then_some(ack);
-    Packet { member: Member(member), len, cost: len, vlan, key, tcp, ..Packet::default() }
+    Packet { queue_index: QueueIndex(member), len, cost: len, vlan, key, tcp, ..Packet::default() }
 }
 
 proptest! {

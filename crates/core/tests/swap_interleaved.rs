@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tidegate_core::gateway::{Gateway, GatewayConfig, Generation, Survey};
-use tidegate_core::packet::{Kind, Member};
+use tidegate_core::packet::{Kind, QueueIndex};
 use tidegate_core::policy::{
     Action, Class, ClassChange, ClassSet, Conditioning, Exceed, Policy, PolicySet, Profile,
 };
@@ -258,8 +258,8 @@ impl Mixed {
                 let host = STATION + station + if down { DOWN } else { 0 };
                 for _ in 0..packets {
                     let plain = packet(host, self.number, len);
-                    let member = Member(host.into());
-                    self.offer(down, Packet { kind: Kind::Control, member, ..plain });
+                    let queue_index = QueueIndex(host.into());
+                    self.offer(down, Packet { kind: Kind::Control, queue_index, ..plain });
                 }
             }
             Step::Wait { micros } => self.wait(micros),

@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use known::{LINUX, NS2, RFC};
 
+use tidegate_base::packet::LEAST_MSS;
 use tidegate_base::parameters::{Declared, Parameter};
 use tidegate_base::{Bytes, choice, parameters};
 
@@ -391,11 +392,6 @@ impl Default for Config {
         Self::new(Profile::default())
     }
 }
-
-/// The smallest maximum segment size (MSS) that leaves room for options.
-///
-/// Source: Linux, `TCP_MIN_MSS`.
-pub(super) const LEAST_MSS: u16 = 88;
 
 /// The largest window that RFC 7323 can express (section 2.3).
 const LARGEST_WINDOW: Bytes = Bytes((1 << 30) - 1);

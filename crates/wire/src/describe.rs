@@ -11,7 +11,9 @@ mod transport;
 use std::ops::Range;
 
 use tidegate_core::Packet;
-use tidegate_core::packet::{Endpoint, FlowKey, Kind, Member, NO_VLAN, Network, Outer, Protocol};
+use tidegate_core::packet::{
+    Endpoint, FlowKey, Kind, NO_VLAN, Network, Outer, Protocol, QueueIndex,
+};
 
 pub(crate) use ip::behind_extensions;
 pub use oddity::{Oddities, Oddity};
@@ -24,7 +26,7 @@ use crate::ethertype;
 ///
 /// `head` is the whole frame, or its first contiguous part, which should contain all headers. The
 /// function overwrites every field of `packet`: `cost` becomes `len`, `segments` becomes one, and
-/// `arrived`, `flow` and `member` get their defaults. For control traffic, `member` identifies the
+/// `arrived`, `flow` and `queue_index` get their defaults. For control traffic, `queue_index` identifies the
 /// sending station instead.
 ///
 /// Returns the first fault of the frame, which the caller counts. A faulty frame is described up to
@@ -125,7 +127,7 @@ pub(crate) fn behind_link(frame: &[u8]) -> Option<(Network, Range<usize>, u16)> 
 /// Marks `packet` as control traffic from `source`.
 const fn is_control(packet: &mut Packet, source: u32) {
     packet.kind = Kind::Control;
-    packet.member = Member(source);
+    packet.queue_index = QueueIndex(source);
 }
 
 const fn opaque(ethertype: u16) -> FlowKey {

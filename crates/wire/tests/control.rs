@@ -195,7 +195,7 @@ fn control_traffic_is_distinguished_from_near_misses_with_tags_and_without() {
 fn a_sender_is_identified_by_its_mac_address_and_beyond_a_router_by_its_ip_address_too() {
     let source = |(frame, hop_limit): Sample, station: u8| {
         let frame = Frame { source: [2, 0, 0, 0, 0, station], ..frame };
-        describe_of(&frame, hop_limit).member
+        describe_of(&frame, hop_limit).queue_index
     };
     let arp = || link([0xff; 6], 0x0806, &[]);
     assert_ne!(source(arp(), 1), source(arp(), 2));
@@ -206,7 +206,7 @@ fn a_sender_is_identified_by_its_mac_address_and_beyond_a_router_by_its_ip_addre
     let bgp = |from| of_codepoint(tcp((from, 40_000), (HOST, 179), 64), 48);
     assert_ne!(source(bgp("192.0.2.8"), 1), source(bgp("192.0.2.9"), 1));
     let user = udp((HOST, 40_000), (ROUTER, 53), 64);
-    assert_eq!(source(user, 1), Packet::default().member);
+    assert_eq!(source(user, 1), Packet::default().queue_index);
 }
 
 #[test]

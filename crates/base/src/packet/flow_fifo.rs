@@ -1,41 +1,53 @@
 //! A first-in-first-out queue that can also remove the oldest packet of any flow.
 
 use super::pool::NIL;
-use super::{Fifo, Member, Outer, Packet, PacketId, PacketPool, make_room, number, slot};
+use super::{Fifo, Outer, Packet, PacketId, PacketPool, QueueIndex, make_room, number, slot};
 use crate::Bytes;
 
 /// Packets in order of arrival, and for each flow a list of its packets in the same order.
 ///
 /// The lists are linked through the pool. Every operation takes constant time, except
-/// [`hand_over`](Self::hand_over) and [`visit`](Self::visit). [`Packet::member`] is the index of a
+/// [`hand_over`](Self::hand_over) and [`visit`](Self::visit). [`Packet::queue_index`] is the index of a
 /// packet's flow, and must not change while the packet is in the queue. A flow without packets
 /// costs four bytes. A flow with packets also has a list record.
 #[derive(Debug)]
 pub struct FlowFifo {
     all: Fifo,
-    /// By flow index, the index of the flow's list record; [`NIL`] without packets.
-    line_of: Vec<u32>,
-    lines: Vec<Line>,
+    /// By queue index of a flow, the index of the flow's list record; [`NIL`] without packets.
+    list_of: Vec<u32>,
+    lists: Vec<List>,
     /// The first free list record. The `head` of a free record is the index of the next one.
     free: u32,
 }
 
 /// The list record of a flow: its first and last packet, and its frame bytes.
 #[derive(Clone, Copy, Debug)]
-struct Line {
+struct List {
     head: u32,
     tail: u32,
     bytes: u32,
 }
 
-const EMPTY: Line = Line { head: NIL, tail: NIL, bytes: 0 };
+/// Index of a list record. A flow has the same record as long as it has packets in the queue.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ListIndex(pub u32);
+
+impl ListIndex {
+    /// The number as an index into a list.
+    #[inline]
+    const fn index(self) -> usize {
+        slot(self.0)
+    }
+}
+
+const EMPTY: List = List { head: NIL, tail: NIL, bytes: 0 };
 
 /// A request to assign packets of one flow to another flow.
 pub struct Handover<'a> {
-    /// The present flow index.
-    pub from: Member,
-    /// The new flow index.
-    pub to: Member,
+    /// The present index of the flow.
+    pub from: QueueIndex,
+    /// The new index.
+    pub to: QueueIndex,
     /// Selects the packets, and may change them.
     pub which: Which<'a>,
 }
@@ -43,7 +55,7 @@ pub struct Handover<'a> {
 /// A function that selects packets. Its second argument is the packet's tunnel headers.
 pub type Which<'a> = &'a mut dyn FnMut(&mut Packet, Option<&Outer>) -> bool;
 
-impl Line {
+impl List {
     /// Appends the packet in the slot `at`.
     #[inline]
     fn append(&mut self, pool: &mut PacketPool, at: u32) {
@@ -70,22 +82,22 @@ impl FlowFifo {
     #[must_use]
     #[inline]
     pub const fn new() -> Self {
-        Self { all: Fifo::new(), line_of: Vec::new(), lines: Vec::new(), free: NIL }
+        Self { all: Fifo::new(), list_of: Vec::new(), lists: Vec::new(), free: NIL }
     }
 
     /// Appends `id`.
     #[inline]
     pub fn push(&mut self, pool: &mut PacketPool, id: PacketId) {
-        self.push_to_line(pool, id);
+        self.push_to_list(pool, id);
     }
 
     /// Appends `id`. Returns the index of the list record of its flow.
     #[inline]
-    pub fn push_to_line(&mut self, pool: &mut PacketPool, id: PacketId) -> Member {
-        let member = pool[&id].member;
-        let at = self.line(member).unwrap_or_else(|| self.begin(member));
+    pub fn push_to_list(&mut self, pool: &mut PacketPool, id: PacketId) -> ListIndex {
+        let flow = pool[&id].queue_index;
+        let at = self.list(flow).unwrap_or_else(|| self.begin(flow));
         pool.links_mut(id.0).previous = self.all.last();
-        self.lines[at.index()].append(pool, id.0);
+        self.lists[at.index()].append(pool, id.0);
         self.all.push(pool, id);
         at
     }
@@ -93,10 +105,10 @@ impl FlowFifo {
     /// Removes the oldest packet.
     #[inline]
     pub fn pop(&mut self, pool: &mut PacketPool) -> Option<PacketId> {
-        let member = self.all.peek(pool)?.member;
+        let flow = self.all.peek(pool)?.queue_index;
         // The oldest packet is also the first of its flow's list, unless a handover moved it to
         // that flow.
-        self.pop_flow(pool, member)
+        self.pop_flow(pool, flow)
     }
 
     /// Removes the newest packet.
@@ -107,41 +119,41 @@ impl FlowFifo {
             return None;
         }
         let id = PacketId(newest);
-        let member = pool[&id].member;
-        let at = self.line(member)?;
-        let line = &mut self.lines[at.index()];
+        let flow = pool[&id].queue_index;
+        let at = self.list(flow)?;
+        let list = &mut self.lists[at.index()];
         let (next, previous) =
             (pool.links(newest).next_of_flow(), pool.links(newest).previous_of_flow());
         // After a handover, the last packet of a flow's list may be older than packets before it.
-        let is_first = line.head == newest;
+        let is_first = list.head == newest;
         if is_first {
-            line.head = next;
+            list.head = next;
         } else {
             pool.links_mut(previous).set_next_of_flow(next);
         }
         if next == NIL {
-            line.tail = if is_first { NIL } else { previous };
+            list.tail = if is_first { NIL } else { previous };
         } else {
             pool.links_mut(next).set_previous_of_flow(previous);
         }
-        line.bytes -= pool[&id].len;
-        if line.head == NIL {
-            self.end(member, at);
+        list.bytes -= pool[&id].len;
+        if list.head == NIL {
+            self.end(flow, at);
         }
         self.all.unlink(pool, &id);
         Some(id)
     }
 
-    /// Removes the oldest packet of `member`.
+    /// Removes the oldest packet of `flow`.
     #[inline]
-    pub fn pop_flow(&mut self, pool: &mut PacketPool, member: Member) -> Option<PacketId> {
-        let at = self.line(member)?;
-        let line = &mut self.lines[at.index()];
-        let id = PacketId(line.head);
-        line.head = pool.links(id.0).next_of_flow();
-        line.bytes -= pool[&id].len;
-        if line.head == NIL {
-            self.end(member, at);
+    pub fn pop_flow(&mut self, pool: &mut PacketPool, flow: QueueIndex) -> Option<PacketId> {
+        let at = self.list(flow)?;
+        let list = &mut self.lists[at.index()];
+        let id = PacketId(list.head);
+        list.head = pool.links(id.0).next_of_flow();
+        list.bytes -= pool[&id].len;
+        if list.head == NIL {
+            self.end(flow, at);
         }
         self.all.unlink(pool, &id);
         Some(id)
@@ -154,33 +166,33 @@ impl FlowFifo {
     pub fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
         let Handover { from, to, which } = what;
         let (from, to) = (*from, *to);
-        let Some(old) = self.line(from) else { return false };
+        let Some(old) = self.list(from) else { return false };
         let Some((mut stay, first)) = self.before_first(pool, old, which) else { return false };
-        let mut move_on = self.line(to).map_or(EMPTY, |line| self.lines[line.index()]);
+        let mut move_on = self.list(to).map_or(EMPTY, |list| self.lists[list.index()]);
         let mut at = pool.links(first).next_of_flow();
         if stay.tail != NIL {
             pool.links_mut(stay.tail).set_next_of_flow(NIL);
         }
-        pool[&PacketId(first)].member = to;
+        pool[&PacketId(first)].queue_index = to;
         move_on.append(pool, first);
         while at != NIL {
             let next = pool.links(at).next_of_flow();
             let id = PacketId(at);
             let (packet, outer) = pool.with_outer(&id);
             if which(packet, outer) {
-                pool[&id].member = to;
+                pool[&id].queue_index = to;
                 move_on.append(pool, at);
             } else {
                 stay.append(pool, at);
             }
             at = next;
         }
-        self.lines[old.index()] = stay;
+        self.lists[old.index()] = stay;
         if stay.head == NIL {
             self.end(from, old);
         }
-        let new = self.line(to).unwrap_or_else(|| self.begin(to));
-        self.lines[new.index()] = move_on;
+        let new = self.list(to).unwrap_or_else(|| self.begin(to));
+        self.lists[new.index()] = move_on;
         true
     }
 
@@ -190,10 +202,10 @@ impl FlowFifo {
     fn before_first(
         &self,
         pool: &mut PacketPool,
-        line: Member,
+        list: ListIndex,
         which: Which<'_>,
-    ) -> Option<(Line, u32)> {
-        let (mut before, mut at) = (EMPTY, self.lines[line.index()].head);
+    ) -> Option<(List, u32)> {
+        let (mut before, mut at) = (EMPTY, self.lists[list.index()].head);
         while at != NIL {
             let (packet, outer) = pool.with_outer(&PacketId(at));
             let len = packet.len;
@@ -210,67 +222,67 @@ impl FlowFifo {
         None
     }
 
-    /// Index of the list record of the flow `member`. `None` if the flow has no packets.
+    /// Index of the list record of `flow`. `None` if the flow has no packets.
     #[must_use]
     #[inline]
-    pub fn line(&self, member: Member) -> Option<Member> {
-        self.line_of.get(member.index()).filter(|line| **line != NIL).copied().map(Member)
+    pub fn list(&self, flow: QueueIndex) -> Option<ListIndex> {
+        self.list_of.get(flow.index()).filter(|list| **list != NIL).copied().map(ListIndex)
     }
 
     /// The flow whose packets are in the list with this index.
     #[inline]
-    pub fn member_in(&self, pool: &PacketPool, line: Member) -> Member {
-        pool.at(self.lines[line.index()].head).member
+    pub fn flow_in(&self, pool: &PacketPool, list: ListIndex) -> QueueIndex {
+        pool.at(self.lists[list.index()].head).queue_index
     }
 
-    /// Takes a list record for the flow `member`.
+    /// Takes a list record for `flow`.
     #[inline]
-    fn begin(&mut self, member: Member) -> Member {
-        let line = match self.lines.get(slot(self.free)) {
+    fn begin(&mut self, flow: QueueIndex) -> ListIndex {
+        let list = match self.lists.get(slot(self.free)) {
             Some(free) => std::mem::replace(&mut self.free, free.head),
-            None => number(self.lines.len()),
+            None => number(self.lists.len()),
         };
-        make_room(&mut self.lines, slot(line), EMPTY);
-        make_room(&mut self.line_of, member.index(), NIL);
-        self.line_of[member.index()] = line;
-        Member(line)
+        make_room(&mut self.lists, slot(list), EMPTY);
+        make_room(&mut self.list_of, flow.index(), NIL);
+        self.list_of[flow.index()] = list;
+        ListIndex(list)
     }
 
-    /// Frees the list record of the flow `member`, which has no packets.
+    /// Frees the list record of `flow`, which has no packets.
     #[inline]
-    fn end(&mut self, member: Member, line: Member) {
-        self.lines[line.index()] =
-            Line { head: std::mem::replace(&mut self.free, line.0), ..EMPTY };
-        self.line_of[member.index()] = NIL;
+    fn end(&mut self, flow: QueueIndex, list: ListIndex) {
+        self.lists[list.index()] =
+            List { head: std::mem::replace(&mut self.free, list.0), ..EMPTY };
+        self.list_of[flow.index()] = NIL;
     }
 
-    /// The oldest packet of the flow `member`, which stays in the queue.
+    /// The oldest packet of `flow`, which stays in the queue.
     #[must_use]
     #[inline]
-    pub fn peek_flow<'p>(&self, pool: &'p PacketPool, member: Member) -> Option<&'p Packet> {
-        Some(pool.at(self.lines[self.line(member)?.index()].head))
+    pub fn peek_flow<'p>(&self, pool: &'p PacketPool, flow: QueueIndex) -> Option<&'p Packet> {
+        Some(pool.at(self.lists[self.list(flow)?.index()].head))
     }
 
-    /// Calls `which` for each packet of the flow `member`, oldest first, until `which` returns
+    /// Calls `which` for each packet of `flow`, oldest first, until `which` returns
     /// `true`.
     #[inline]
     pub fn visit(
         &self,
         pool: &mut PacketPool,
-        member: Member,
+        flow: QueueIndex,
         which: &mut dyn FnMut(&mut Packet) -> bool,
     ) {
-        let mut at = self.line(member).map_or(NIL, |line| self.lines[line.index()].head);
+        let mut at = self.list(flow).map_or(NIL, |list| self.lists[list.index()].head);
         while at != NIL && !which(&mut pool[&PacketId(at)]) {
             at = pool.links(at).next_of_flow();
         }
     }
 
-    /// Frame bytes of the flow `member`.
+    /// Frame bytes of `flow`.
     #[must_use]
     #[inline]
-    pub fn bytes_of(&self, member: Member) -> Bytes {
-        Bytes(self.line(member).map_or(0, |line| u64::from(self.lines[line.index()].bytes)))
+    pub fn bytes_of(&self, flow: QueueIndex) -> Bytes {
+        Bytes(self.list(flow).map_or(0, |list| u64::from(self.lists[list.index()].bytes)))
     }
 
     /// Number of packets.
@@ -309,39 +321,39 @@ mod tests {
     #[derive(Default)]
     struct Model {
         all: Vec<u32>,
-        lines: BTreeMap<u32, VecDeque<u32>>,
+        lists: BTreeMap<u32, VecDeque<u32>>,
     }
 
     impl Model {
-        fn push(&mut self, member: u32, n: u32) {
+        fn push(&mut self, flow: u32, n: u32) {
             self.all.push(n);
-            self.lines.entry(member).or_default().push_back(n);
+            self.lists.entry(flow).or_default().push_back(n);
         }
 
         fn pop(&mut self) -> Option<u32> {
             let first = self.all.first()?;
-            let member =
-                self.lines.iter().find(|(_, line)| line.contains(first)).map(|(of, _)| *of)?;
-            self.pop_flow(member)
+            let flow =
+                self.lists.iter().find(|(_, list)| list.contains(first)).map(|(of, _)| *of)?;
+            self.pop_flow(flow)
         }
 
-        fn pop_flow(&mut self, member: u32) -> Option<u32> {
-            let n = self.lines.get_mut(&member)?.pop_front()?;
+        fn pop_flow(&mut self, flow: u32) -> Option<u32> {
+            let n = self.lists.get_mut(&flow)?.pop_front()?;
             self.all.retain(|other| *other != n);
             Some(n)
         }
 
         fn pop_last(&mut self) -> Option<u32> {
             let last = self.all.pop()?;
-            self.lines.values_mut().for_each(|line| line.retain(|n| *n != last));
+            self.lists.values_mut().for_each(|list| list.retain(|n| *n != last));
             Some(last)
         }
 
         fn hand_over(&mut self, from: u32, to: u32, odd: u32) -> bool {
-            let old = self.lines.remove(&from).unwrap_or_default();
+            let old = self.lists.remove(&from).unwrap_or_default();
             let (go, stay): (Vec<_>, Vec<_>) = old.into_iter().partition(|n| n % 2 == odd);
-            self.lines.insert(from, stay.into());
-            self.lines.entry(to).or_default().extend(&go);
+            self.lists.insert(from, stay.into());
+            self.lists.entry(to).or_default().extend(&go);
             !go.is_empty()
         }
     }
@@ -369,7 +381,7 @@ mod tests {
         const MARK: u32 = 77;
         let mut pool = PacketPool::with_capacity(8);
         let mut fifo = FlowFifo::default();
-        let packet = |len| Packet { len, member: Member(0), ..Packet::default() };
+        let packet = |len| Packet { len, queue_index: QueueIndex(0), ..Packet::default() };
         let ids: Vec<u32> = (0..6)
             .map(|len| {
                 let id = pool.insert(packet(len)).unwrap();
@@ -385,12 +397,12 @@ mod tests {
                 seen.push(packet.len);
                 packet.len == wanted
             };
-            let mut what = Handover { from: Member(0), to: Member(1), which };
+            let mut what = Handover { from: QueueIndex(0), to: QueueIndex(1), which };
             assert_eq!(fifo.hand_over(&mut pool, &mut what), moved);
             assert_eq!(seen, [0, 1, 2, 3, 4, 5]);
             assert_eq!(pool.links(ids[0]).previous_of_flow(), MARK, "{wanted}");
         }
-        assert_eq!([0, 1].map(|member| fifo.bytes_of(Member(member)).0), [11, 4]);
+        assert_eq!([0, 1].map(|flow| fifo.bytes_of(QueueIndex(flow)).0), [11, 4]);
     }
 
     proptest! {
@@ -407,21 +419,21 @@ mod tests {
             let mut most = 0;
             for (n, step) in (1u32..).zip(steps) {
                 let (taken, expected) = match step {
-                    Step::Push(member) => {
-                        let packet = Packet { len: n, member: Member(member), ..Packet::default() };
+                    Step::Push(flow) => {
+                        let packet = Packet { len: n, queue_index: QueueIndex(flow), ..Packet::default() };
                         let id = pool.insert(packet).unwrap();
                         fifo.push(&mut pool, id);
-                        model.push(member, n);
+                        model.push(flow, n);
                         (None, None)
                     }
                     Step::Pop => (fifo.pop(&mut pool), model.pop()),
                     Step::PopLast => (fifo.pop_last(&mut pool), model.pop_last()),
-                    Step::PopFlow(member) => {
-                        (fifo.pop_flow(&mut pool, Member(member)), model.pop_flow(member))
+                    Step::PopFlow(flow) => {
+                        (fifo.pop_flow(&mut pool, QueueIndex(flow)), model.pop_flow(flow))
                     }
                     Step::HandOver { from, to, odd } if from != to => {
                         let which = &mut |packet: &mut Packet, _: Option<&Outer>| packet.len % 2 == odd;
-                        let mut what = Handover { from: Member(from), to: Member(to), which };
+                        let mut what = Handover { from: QueueIndex(from), to: QueueIndex(to), which };
                         let moved = fifo.hand_over(&mut pool, &mut what);
                         prop_assert_eq!(moved, model.hand_over(from, to, odd));
                         (None, None)
@@ -430,15 +442,15 @@ mod tests {
                 };
                 prop_assert_eq!(taken.as_ref().map(|id| pool[id].len), expected);
                 if let Some(id) = taken { pool.release(id) }
-                most = most.max(model.lines.values().filter(|line| !line.is_empty()).count());
-                prop_assert_eq!(fifo.lines.len(), most);
+                most = most.max(model.lists.values().filter(|list| !list.is_empty()).count());
+                prop_assert_eq!(fifo.lists.len(), most);
                 prop_assert_eq!(fifo.bytes(), Bytes(model.all.iter().copied().map(u64::from).sum()));
-                for member in 0..5 {
-                    let line = model.lines.entry(member).or_default();
-                    let bytes = line.iter().copied().map(u64::from).sum();
-                    prop_assert_eq!(fifo.bytes_of(Member(member)), Bytes(bytes));
-                    let head = fifo.peek_flow(&pool, Member(member)).map(|packet| packet.len);
-                    prop_assert_eq!(head, line.front().copied());
+                for flow in 0..5 {
+                    let list = model.lists.entry(flow).or_default();
+                    let bytes = list.iter().copied().map(u64::from).sum();
+                    prop_assert_eq!(fifo.bytes_of(QueueIndex(flow)), Bytes(bytes));
+                    let head = fifo.peek_flow(&pool, QueueIndex(flow)).map(|packet| packet.len);
+                    prop_assert_eq!(head, list.front().copied());
                 }
             }
             prop_assert_eq!(usize::try_from(fifo.packets()).unwrap(), model.all.len());

@@ -26,43 +26,55 @@
 //! flows before a list of old flows: a new flow whose credit is used up
 //! [`refills`](DeficitRoundRobin::refills) it and moves to the end of the old flows.
 
-use super::{First, Links, Member, make_room};
+use super::{First, Index, Links, make_room, slot};
 
 /// Links of members in rings, and the credit of each member. The caller stores the [`First`] of each ring.
 ///
 /// A member is in at most one ring.
-#[derive(Clone, Debug, Default)]
-pub struct DeficitRoundRobin {
-    links: Links,
+#[derive(Clone, Debug)]
+pub struct DeficitRoundRobin<I> {
+    links: Links<I>,
     /// Bytes that each member may still send in its turn. Negative if the member sent more.
     credits: Vec<i64>,
 }
 
 /// A ring whose members use [`covers`](DeficitRoundRobin::covers).
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Round {
-    ring: First,
+#[derive(Clone, Copy, Debug)]
+pub struct Round<I> {
+    ring: First<I>,
     /// The first member has received the quantum of its present turn.
     paid: bool,
 }
 
-impl Round {
+impl<I: Index> Default for Round<I> {
+    fn default() -> Self {
+        Self { ring: First::NOBODY, paid: false }
+    }
+}
+
+impl<I: Index> Round<I> {
     /// The member whose turn it is.
     #[inline]
-    pub fn member(self) -> Option<Member> {
+    pub fn member(self) -> Option<I> {
         self.ring.member()
     }
 }
 
-impl DeficitRoundRobin {
+impl<I> Default for DeficitRoundRobin<I> {
+    fn default() -> Self {
+        Self { links: Links::default(), credits: Vec::new() }
+    }
+}
+
+impl<I: Index> DeficitRoundRobin<I> {
     /// Appends `member` with a credit of `quantum` to `ring`, unless the member is in a ring. Returns `true` if it was
     /// appended.
     #[inline]
-    pub fn join(&mut self, ring: &mut First, member: Member, quantum: i64) -> bool {
+    pub fn join(&mut self, ring: &mut First<I>, member: I, quantum: i64) -> bool {
         let joined = self.links.push(ring, member);
         if joined {
-            make_room(&mut self.credits, member.index(), 0);
-            self.credits[member.index()] = quantum;
+            make_room(&mut self.credits, slot(member.number()), 0);
+            self.credits[slot(member.number())] = quantum;
         }
         joined
     }
@@ -70,7 +82,7 @@ impl DeficitRoundRobin {
     /// The next member of `ring` with credit. Each member without credit before it gets its
     /// `quantum` and goes to the end.
     #[inline]
-    pub fn next(&mut self, ring: &mut First, quantum: impl Fn(Member) -> i64) -> Option<Member> {
+    pub fn next(&mut self, ring: &mut First<I>, quantum: impl Fn(I) -> i64) -> Option<I> {
         loop {
             let member = ring.member()?;
             if !self.ends_turn(ring, &quantum) {
@@ -82,7 +94,7 @@ impl DeficitRoundRobin {
     /// Returns `true` if the first member of `ring` had no credit. The member has then received its `quantum` and is at
     /// the end of the ring.
     #[inline]
-    pub fn ends_turn(&mut self, ring: &mut First, quantum: impl FnOnce(Member) -> i64) -> bool {
+    pub fn ends_turn(&mut self, ring: &mut First<I>, quantum: impl FnOnce(I) -> i64) -> bool {
         let Some(member) = ring.member() else { return false };
         let spent = self.refills(member, quantum);
         if spent {
@@ -93,17 +105,17 @@ impl DeficitRoundRobin {
 
     /// Returns `true` if `member` had no credit. It has then received its `quantum`, for its next turn.
     #[inline]
-    pub fn refills(&mut self, member: Member, quantum: impl FnOnce(Member) -> i64) -> bool {
-        let spent = self.credits[member.index()] <= 0;
+    pub fn refills(&mut self, member: I, quantum: impl FnOnce(I) -> i64) -> bool {
+        let spent = self.credits[slot(member.number())] <= 0;
         if spent {
-            self.credits[member.index()] += quantum(member);
+            self.credits[slot(member.number())] += quantum(member);
         }
         spent
     }
 
     /// Appends `member` to `round`, unless the member is in a ring. Until its first turn it has `credit`.
     #[inline]
-    pub fn join_round(&mut self, round: &mut Round, member: Member, credit: i64) -> bool {
+    pub fn join_round(&mut self, round: &mut Round<I>, member: I, credit: i64) -> bool {
         self.join(&mut round.ring, member, credit)
     }
 
@@ -113,12 +125,12 @@ impl DeficitRoundRobin {
     #[inline]
     pub fn covers(
         &mut self,
-        round: &mut Round,
+        round: &mut Round<I>,
         length: i64,
         quantum: impl FnOnce() -> i64,
     ) -> bool {
         let Some(member) = round.member() else { return false };
-        let credit = &mut self.credits[member.index()];
+        let credit = &mut self.credits[slot(member.number())];
         if *credit < length && !round.paid {
             round.paid = true;
             *credit = credit.saturating_add(quantum());
@@ -133,7 +145,7 @@ impl DeficitRoundRobin {
 
     /// Removes `member` from `round`, if the member is there. Its credit stays readable.
     #[inline]
-    pub fn leave_round(&mut self, round: &mut Round, member: Member) {
+    pub fn leave_round(&mut self, round: &mut Round<I>, member: I) {
         if round.member() == Some(member) {
             round.paid = false;
         }
@@ -142,39 +154,39 @@ impl DeficitRoundRobin {
 
     /// Ends the turn of the first member of `ring`, whatever its credit. It gets no quantum.
     #[inline]
-    pub fn rotate(&self, ring: &mut First) {
+    pub fn rotate(&self, ring: &mut First<I>) {
         self.links.rotate(ring);
     }
 
     /// The credit of a member that is, or was, in a ring.
     #[inline]
-    pub fn credit(&self, member: Member) -> i64 {
-        self.credits[member.index()]
+    pub fn credit(&self, member: I) -> i64 {
+        self.credits[slot(member.number())]
     }
 
     /// Takes `bytes` from the credit of `member`. A member that never was in a ring has no credit, so nothing changes.
     #[inline]
-    pub fn charge(&mut self, member: Member, bytes: i64) {
-        if let Some(credit) = self.credits.get_mut(member.index()) {
+    pub fn charge(&mut self, member: I, bytes: i64) {
+        if let Some(credit) = self.credits.get_mut(slot(member.number())) {
             *credit -= bytes;
         }
     }
 
     /// Removes `member` from `ring`, if the member is there. No other ring may contain it.
     #[inline]
-    pub fn leave(&mut self, ring: &mut First, member: Member) {
+    pub fn leave(&mut self, ring: &mut First<I>, member: I) {
         self.links.remove(ring, member);
     }
 
     /// Appends `member` to `ring`, unless the member is in a ring. It keeps its credit.
     #[inline]
-    pub fn rejoin(&mut self, ring: &mut First, member: Member) {
+    pub fn rejoin(&mut self, ring: &mut First<I>, member: I) {
         self.links.push(ring, member);
     }
 
     /// Moves `member` from one ring to the end of another. It keeps its credit.
     #[inline]
-    pub fn relocate(&mut self, from: &mut First, to: &mut First, member: Member) {
+    pub fn relocate(&mut self, from: &mut First<I>, to: &mut First<I>, member: I) {
         self.links.remove(from, member);
         self.links.push(to, member);
     }
@@ -185,6 +197,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::packet::FlowIndex;
 
     /// The longest packet of the tests, and the smallest quantum.
     const LONGEST: i64 = 1_514;
@@ -202,11 +215,11 @@ mod tests {
     fn serve(
         members: &[(i64, Vec<i64>)],
         packets: usize,
-        mut choose: impl FnMut(&dyn Fn(Member) -> i64) -> Member,
+        mut choose: impl FnMut(&dyn Fn(FlowIndex) -> i64) -> FlowIndex,
     ) -> Result<(), TestCaseError> {
         let mut sent = vec![(0_i64, 0_usize); members.len()];
         for _ in 0..packets {
-            let next = |member: Member| {
+            let next = |member: FlowIndex| {
                 let lengths = &members[member.index()].1;
                 lengths[sent[member.index()].1 % lengths.len()]
             };
@@ -232,7 +245,7 @@ mod tests {
         fn members_share_by_their_quanta_if_any_positive_credit_covers_a_packet(members in members()) {
             let (mut robin, mut ring) = (DeficitRoundRobin::default(), First::NOBODY);
             for (number, (quantum, _)) in (0..).zip(&members) {
-                prop_assert!(robin.join(&mut ring, Member(number), *quantum));
+                prop_assert!(robin.join(&mut ring, FlowIndex(number), *quantum));
             }
             serve(&members, 300, |length| {
                 let member = robin.next(&mut ring, |it| members[it.index()].0).unwrap();
@@ -248,7 +261,7 @@ mod tests {
         fn members_share_by_their_quanta_if_the_credit_is_at_least_the_packet(members in members()) {
             let (mut robin, mut round) = (DeficitRoundRobin::default(), Round::default());
             for number in (0..).take(members.len()) {
-                prop_assert!(robin.join_round(&mut round, Member(number), 0));
+                prop_assert!(robin.join_round(&mut round, FlowIndex(number), 0));
             }
             let mut least = 0;
             serve(&members, 300, |length| {
@@ -273,12 +286,12 @@ mod tests {
     fn after_a_member_was_removed_in_its_turn_the_next_one_gets_its_quantum() {
         let (mut robin, mut round) = (DeficitRoundRobin::default(), Round::default());
         for number in 0..2 {
-            robin.join_round(&mut round, Member(number), 0);
+            robin.join_round(&mut round, FlowIndex(number), 0);
         }
         assert!(robin.covers(&mut round, 100, || 1_000));
-        robin.leave_round(&mut round, Member(0));
+        robin.leave_round(&mut round, FlowIndex(0));
         assert!(robin.covers(&mut round, 1_000, || 1_000));
-        assert_eq!((round.member(), robin.credit(Member(1))), (Some(Member(1)), 1_000));
+        assert_eq!((round.member(), robin.credit(FlowIndex(1))), (Some(FlowIndex(1)), 1_000));
     }
 
     /// Catches: a quantum for a flow that still has credit; a flow that gets no quantum when its
@@ -287,16 +300,16 @@ mod tests {
     fn a_new_flow_becomes_an_old_flow_when_its_credit_is_used_up() {
         let mut robin = DeficitRoundRobin::default();
         let (mut new, mut old) = (First::NOBODY, First::NOBODY);
-        robin.join(&mut new, Member(1), 1_000);
-        assert!(!robin.join(&mut old, Member(1), 9_999));
-        robin.charge(Member(1), 999);
-        assert!(!robin.refills(Member(1), |_| 1_000), "a byte is left");
-        robin.charge(Member(1), 501);
-        assert!(robin.refills(Member(1), |_| 1_000));
-        robin.relocate(&mut new, &mut old, Member(1));
-        assert_eq!((new.member(), old.member()), (None, Some(Member(1))));
-        assert_eq!(robin.credit(Member(1)), 500);
-        robin.leave(&mut old, Member(1));
+        robin.join(&mut new, FlowIndex(1), 1_000);
+        assert!(!robin.join(&mut old, FlowIndex(1), 9_999));
+        robin.charge(FlowIndex(1), 999);
+        assert!(!robin.refills(FlowIndex(1), |_| 1_000), "a byte is left");
+        robin.charge(FlowIndex(1), 501);
+        assert!(robin.refills(FlowIndex(1), |_| 1_000));
+        robin.relocate(&mut new, &mut old, FlowIndex(1));
+        assert_eq!((new.member(), old.member()), (None, Some(FlowIndex(1))));
+        assert_eq!(robin.credit(FlowIndex(1)), 500);
+        robin.leave(&mut old, FlowIndex(1));
         assert_eq!(robin.next(&mut old, |_| 1_000), None);
     }
 }

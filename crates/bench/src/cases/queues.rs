@@ -4,7 +4,7 @@
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::{Error, StrDeserializer};
-use tidegate_core::packet::{Ecn, Member};
+use tidegate_core::packet::{Ecn, QueueIndex};
 use tidegate_core::qdisc::{Qdisc, QdiscSpec};
 use tidegate_core::random::Random;
 use tidegate_core::{Bytes, Cx, Packet, PacketPool, Rate, Tally, Time};
@@ -44,8 +44,9 @@ impl Queue {
     }
 
     fn come(&mut self) {
-        let member = Member(self.order.next());
-        let packet = Packet { len: LEN, cost: LEN, member, ecn: Ecn::Ect0, ..Packet::default() };
+        let queue_index = QueueIndex(self.order.next());
+        let packet =
+            Packet { len: LEN, cost: LEN, queue_index, ecn: Ecn::Ect0, ..Packet::default() };
         let Some(id) = self.pool.insert(packet) else { return };
         let mut cx = Cx { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
         self.qdisc.enqueue(&mut cx, id);
@@ -54,9 +55,9 @@ impl Queue {
     fn depart(&mut self) -> u64 {
         let mut cx = Cx { now: self.now, pool: &mut self.pool, tally: &mut self.tally };
         let Some(id) = self.qdisc.dequeue(&mut cx) else { return 0 };
-        let member = self.pool[&id].member;
+        let flow = self.pool[&id].queue_index;
         self.pool.release(id);
-        u64::from(member.0)
+        u64::from(flow.0)
     }
 }
 

@@ -8,7 +8,7 @@ use serde::de::IntoDeserializer;
 use serde::de::value::{Error, StrDeserializer};
 use tidegate_core::allocation::{Allocation, AllocationSpec, Heads, Share, Turn};
 use tidegate_core::meter::Profile;
-use tidegate_core::packet::Member;
+use tidegate_core::packet::FlowIndex;
 use tidegate_core::random::Random;
 use tidegate_core::{Bytes, Rate, Time};
 
@@ -39,7 +39,7 @@ pub(super) fn share(random: &mut Random) -> Share {
 /// An allocation with `size` members.
 fn allocation(name: &str, size: u32, random: &mut Random) -> anyhow::Result<Box<dyn Allocation>> {
     let mut allocation = spec(name)?.build(&profile(RATE, Profile::MAX_BURST)?, Time::ZERO);
-    for member in (0..size).map(Member) {
+    for member in (0..size).map(FlowIndex) {
         allocation.join(Time::ZERO, member, share(random));
     }
     Ok(allocation)
@@ -59,7 +59,7 @@ pub(super) struct Backlog {
 struct AllWait;
 
 impl Heads for AllWait {
-    fn head(&self, _member: Member) -> Option<Bytes> {
+    fn head(&self, _member: FlowIndex) -> Option<Bytes> {
         Some(PACKET)
     }
 }
@@ -69,7 +69,7 @@ impl Backlog {
         let mut allocation = allocation(name, size, &mut random)?;
         let mut order = Order::new(size, &mut random);
         for _ in 0..size {
-            allocation.wait(Time::ZERO, Member(order.next()));
+            allocation.wait(Time::ZERO, FlowIndex(order.next()));
         }
         Ok(Self { allocation, now: Time::ZERO })
     }
@@ -82,7 +82,7 @@ impl Case for Backlog {
         while granted < operations {
             self.now = Time::from_nanos(self.now.nanos() + spacing);
             if let Turn::Grant(grant) = self.allocation.grant(self.now, &AllWait) {
-                (sum, granted) = (sum + u64::from(grant.member.0), granted + 1);
+                (sum, granted) = (sum + u64::from(grant.flow.0), granted + 1);
             }
         }
         sum
@@ -97,10 +97,10 @@ pub(super) struct SparseMembers {
     now: Time,
 }
 
-struct OneWaits(Member);
+struct OneWaits(FlowIndex);
 
 impl Heads for OneWaits {
-    fn head(&self, member: Member) -> Option<Bytes> {
+    fn head(&self, member: FlowIndex) -> Option<Bytes> {
         (member == self.0).then_some(PACKET)
     }
 }
@@ -118,10 +118,10 @@ impl Case for SparseMembers {
         let spacing = 2 * nanos(RATE.time_for(PACKET));
         for _ in 0..operations {
             self.now = Time::from_nanos(self.now.nanos() + spacing);
-            let member = Member(self.order.next());
+            let member = FlowIndex(self.order.next());
             self.allocation.wait(self.now, member);
             if let Turn::Grant(grant) = self.allocation.grant(self.now, &OneWaits(member)) {
-                sum += u64::from(grant.member.0);
+                sum += u64::from(grant.flow.0);
             }
         }
         sum

@@ -7,6 +7,7 @@ use tidegate_core::aggregate::TriggerSet;
 use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::link::Overhead;
+use tidegate_core::packet::FRAME;
 use tidegate_core::policy::{
     Action, Conditioning, Exceed, Filter, FlowWeight, Policy, PolicySet, Profile, ProfileError,
     Sharers,
@@ -133,7 +134,7 @@ fn longest_frame(raw: Option<&raw::Gateway>, host: Option<&Host>) -> Bytes {
     let names: Vec<_> =
         raw.iter().flat_map(|raw| [name(raw.lan.get()), name(raw.wan.get())]).flatten().collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
-    host.and_then(|host| host.longest_frame(&names)).unwrap_or(super::USUAL_FRAME)
+    host.and_then(|host| host.longest_frame(&names)).unwrap_or_else(|| Bytes(FRAME.into()))
 }
 
 /// The settings of the gateway. `controlled` selects the default queue of the link.
@@ -183,7 +184,7 @@ fn scheduler(raw: &raw::Gateway, found: &mut Findings) -> SchedulerSpec {
         let help = "leave it out: each class has a queue of its own; or write scheduler = \"jobs\"";
         found.push(Diagnostic::error(Code::NotOfScheduler, buffer.span(), message).help(help));
     }
-    let least = charged(super::USUAL_FRAME, Some(raw));
+    let least = charged(Bytes(FRAME.into()), Some(raw));
     if *buffer.get_ref() < least {
         let message = "a full-size packet does not fit into this `buffer`";
         let help = format!("write at least {least}");

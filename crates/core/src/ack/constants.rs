@@ -1,27 +1,12 @@
 //! The tuned constants of ACK control, in one table: name, value, and source or experiment.
 //!
-//! Simple parts of these, such as half of the longest hold, stand in their formulas and are not counted.
+//! Simple parts and multiples of these, such as half of the longest hold, stand in their formulas and are
+//! not counted. Sizes of packets are in `base/src/packet/sizes.rs`.
 //!
 //! `docs/understand/ack-control-constants.md` shows how results change if a constant is halved or
 //! doubled. An architecture test counts these constants: there may only be fewer.
 
 use std::time::Duration;
-
-use crate::Bytes;
-
-/// Charged bytes of a full Ethernet frame, until a segment of the flow was observed.
-///
-/// Source: IEEE 802.3 (1,500 bytes of payload, 14 of header).
-pub(super) const FRAME: u32 = 1_514;
-
-/// Payload bytes of that frame: IPv4, TCP and its timestamps take 52.
-///
-/// Source: RFC 7323, appendix A.
-pub(super) const USUAL_MSS: u32 = 1_448;
-
-/// Payload bytes below which a segment does not count as a full one, and the least `mss` of TCR. It leaves
-/// room for TCP options.
-pub(super) const LEAST_MSS: Bytes = Bytes(88);
 
 /// Full segments that an ACK usually acknowledges. The target has room for one ACK's data beyond a round
 /// trip, a turn is as long, and an ACK of more than twice as many departs in steps of this length.
@@ -63,45 +48,31 @@ pub(super) const GROWTH: u32 = 8;
 pub(super) const SMOOTHING: u32 = 8;
 
 /// Shortest retransmission timeout of a sender. After a request, data that is later by more than this is
-/// unrequested. P1 drains its queue in this time.
+/// unrequested. P1 drains its queue in this time. A hold grows by at most three quarters of it. A flow without
+/// a packet for twice this time may count as inactive.
 ///
-/// Source: Linux, `tcp_rto_min`; `postack`, R001-9 (0.2 s).
+/// Source: Linux, `tcp_rto_min`; `postack`, R001-9 (0.2 s) and R001-11 (b) (no spurious timeout).
 pub(super) const SHORTEST_RTO: Duration = Duration::from_millis(200);
 
-/// Most by which a hold may grow at once: three quarters of that timeout.
-///
-/// Source: `postack`, R001-11 (b) (no spurious timeout).
-pub(super) const LONGER: Duration = Duration::from_millis(150);
-
-/// Retransmission timeout of a SYN: the time for which it stops the held ACKs of its ports.
-///
-/// Source: RFC 6298, section 2.1.
-pub(super) const FIRST_RTO: Duration = Duration::from_secs(1);
-
-/// An unresponsive flow without data for so long counts as responsive: the first two timeouts of a sender that
-/// only retransmits, 1 and 2 s.
+/// Retransmission timeout of a SYN: the time for which it stops the held ACKs of its ports. The next timeout
+/// is twice as long.
 ///
 /// Source: RFC 6298, sections 2.1 and 5.5.
-pub(super) const SILENT: Duration = Duration::from_secs(3);
+pub(super) const FIRST_RTO: Duration = Duration::from_secs(1);
 
 /// Default of the longest hold. Half of it bridges the halved window after a loss, on paths whose round trip is
-/// at most as long. The data of this time may be uncalled.
+/// at most as long. The data of this time may be uncalled. Credit lasts for no more than a round trip of this
+/// length, and its half.
 pub(super) const MAX_HOLD: Duration = Duration::from_secs(1);
 
-/// Least length of an interval in which a flow counts as active: a few round trips of most flows.
-pub(super) const INTERVAL: Duration = Duration::from_millis(400);
-
-/// Shortest and longest lifetime of credit.
+/// Shortest lifetime of credit.
+///
+/// Chosen: at half, data of reads of 16 KiB waits 12 % longer. At double, such reads lose 8 % of the rate.
 pub(super) const SHORTEST: Duration = Duration::from_millis(2);
-pub(super) const LONGEST: Duration = Duration::from_millis(1_500);
 
 /// Requests are ahead of the rate by this time at most. Requests to application-limited flows get no credit
 /// while the rate carries earlier ones within this time.
 pub(super) const AHEAD: Duration = Duration::from_millis(20);
-
-/// Time in which P2 drains its queue while packets of others wait too, and the rate of a flow is unknown. A
-/// decision of P2 takes effect only after the hold. With a shorter time the queue and the rate oscillate.
-pub(super) const WITHIN_OTHERS: Duration = Duration::from_millis(500);
 
 /// The least part of its share that a drained flow keeps, in 1024ths.
 ///
@@ -112,12 +83,3 @@ pub(super) const FLOOR: u64 = 307;
 /// arrives while its own queue is short. With 2 %, P1 leaves 8 % more data waiting in the cell of four flows
 /// of `sim/tests/postack.rs`.
 pub(super) const SLIGHTLY: u64 = 41;
-
-/// Full segments beyond a round trip that a flow may have if all its ACKs are kept whole: an eighth of the
-/// whole ACKs that a flow may keep.
-pub(super) const HOLDABLE: u32 = 512;
-
-/// With more held ACKs than this, a plain ACK of the flow takes the place of the one before it.
-///
-/// Source: `postack`, R001-16.
-pub(super) const COALESCE_BEYOND: u32 = 256;

@@ -13,9 +13,10 @@
 
 use std::time::Duration;
 
-use super::constants::{FRAME, LEAST_TARGET, LONGEST, PER_ACK, UNSCALED};
+use super::constants::{LEAST_TARGET, PER_ACK, UNSCALED};
+use super::release::lasts;
 use super::takers::Takers;
-use crate::packet::{DeficitRoundRobin, First, Member, make_room};
+use crate::packet::{DeficitRoundRobin, FRAME, First, make_room, slot};
 use crate::{Bytes, Rate};
 
 /// State of an egress: its backlog, its rate, and the room for requests.
@@ -143,7 +144,7 @@ impl Wanted {
 
     /// [`way`](Self::way) in microseconds.
     fn on_its_way_us(&self) -> u64 {
-        let lasts = super::release::lasts(Duration::from_micros(self.near_us));
+        let lasts = lasts(Duration::from_micros(self.near_us));
         let most = u64::try_from(lasts.as_micros()).unwrap_or(u64::MAX);
         self.near_us.max(self.response_us.min(most))
     }
@@ -188,7 +189,7 @@ impl Wanted {
 
 /// Microseconds of `span`, up to the longest lifetime of credit.
 fn micros(span: Duration) -> u64 {
-    u64::try_from(span.min(LONGEST).as_micros()).unwrap_or(u64::MAX)
+    u64::try_from(span.min(lasts(Duration::MAX)).as_micros()).unwrap_or(u64::MAX)
 }
 
 /// The egresses of one direction, and the aggregates that send there.
@@ -196,7 +197,7 @@ fn micros(span: Duration) -> u64 {
 pub(crate) struct EgressGates {
     places: Vec<Place>,
     /// Aggregates that wait for room, in the order of their turns at each egress.
-    turns: DeficitRoundRobin,
+    turns: DeficitRoundRobin<u32>,
     senders: Vec<Sender>,
     /// Number of aggregates that wait for room.
     waiting: u32,
@@ -209,7 +210,7 @@ struct Place {
     outstanding: u64,
     asked: Asked,
     wanted: Wanted,
-    turns: First,
+    turns: First<u32>,
 }
 
 /// An aggregate that sends to an egress.
@@ -284,9 +285,9 @@ impl EgressGates {
     /// The report replaces the last one of the aggregate, even one for another place. In a swap of policies,
     /// routes change before the accounts are closed.
     pub(crate) fn note(&mut self, place: usize, number: u32, call: Call, most: Option<Rate>) {
-        let member = Member(number);
-        make_room(&mut self.senders, member.index(), Sender::default());
-        let former = std::mem::replace(&mut self.senders[member.index()].place, place);
+        let member = number;
+        make_room(&mut self.senders, slot(member), Sender::default());
+        let former = std::mem::replace(&mut self.senders[slot(member)].place, place);
         if former != place {
             self.note_at(former, member, Call::default(), None);
         }
@@ -294,9 +295,9 @@ impl EgressGates {
     }
 
     /// Replaces the last report of `member`, which was for `place`, by `call`.
-    fn note_at(&mut self, place: usize, member: Member, call: Call, most: Option<Rate>) {
+    fn note_at(&mut self, place: usize, member: u32, call: Call, most: Option<Rate>) {
         make_room(&mut self.places, place, Place::default());
-        let (place, sender) = (&mut self.places[place], &mut self.senders[member.index()]);
+        let (place, sender) = (&mut self.places[place], &mut self.senders[slot(member)]);
         place.update(sender, &call, most);
         match (sender.call.more, call.more) {
             (false, true) => {
@@ -332,7 +333,7 @@ impl EgressGates {
         let quantum = place.quantum();
         let member = self.turns.next(&mut place.turns, |_| quantum)?;
         let credit = self.turns.credit(member).unsigned_abs();
-        Some((member.0, Bytes(room.min(credit))))
+        Some((member, Bytes(room.min(credit))))
     }
 }
 
@@ -381,7 +382,7 @@ mod tests {
         for _ in 0..3_000 {
             let (sender, room) = places.turn(7, || behind(0)).unwrap();
             assert!(room > Bytes::ZERO);
-            let at = Member(sender).index();
+            let at = slot(sender);
             called[at] += worth[at];
             places.note(7, sender, more(worth[at]), MOST);
         }

@@ -20,11 +20,12 @@ mod stop;
 pub use counts::Counts;
 pub(super) use flow::HeldFlow;
 
-use super::constants::COALESCE_BEYOND;
 use super::record::{Kind, NONE, Record, Records};
 use super::{Numbers, Returning};
 use crate::flow::before;
-use crate::packet::{Ecn, Facts, Fifo, Member, Options, Packet, TcpFlags, TcpSegment, make_room};
+use crate::packet::{
+    Ecn, Facts, Fifo, FlowIndex, Options, Packet, TcpFlags, TcpSegment, make_room,
+};
 use crate::wheel::TimerWheel;
 use crate::{Bytes, Cx, PacketId, PacketPool, Time};
 
@@ -66,20 +67,20 @@ impl Holds {
         }
     }
 
-    pub(super) fn flow(&mut self, member: Member) -> &mut HeldFlow {
+    pub(super) fn flow(&mut self, member: FlowIndex) -> &mut HeldFlow {
         make_room(&mut self.flows, member.index(), HeldFlow::default());
         &mut self.flows[member.index()]
     }
 
     /// Notes a data packet of `member`.
-    pub(super) fn on_data(&mut self, now: Time, member: Member, packet: &Packet) {
+    pub(super) fn on_data(&mut self, now: Time, member: FlowIndex, packet: &Packet) {
         if let Some(tcp) = &packet.tcp {
             self.flow(member).on_data(now, packet, tcp);
         }
     }
 
     /// Forgets a flow without held ACKs.
-    pub(super) fn leave(&mut self, member: Member) {
+    pub(super) fn leave(&mut self, member: FlowIndex) {
         if let Some(flow) = self.flows.get_mut(member.index()) {
             debug_assert_eq!(flow.count, 0, "an ACK is forgotten");
             *flow = HeldFlow::default();
@@ -88,13 +89,13 @@ impl Holds {
     }
 
     /// Sequence state of `member`, if it is known.
-    pub(super) fn numbers(&self, member: Member) -> Option<Numbers> {
+    pub(super) fn numbers(&self, member: FlowIndex) -> Option<Numbers> {
         let flow = self.flows.get(member.index()).filter(|flow| flow.is_known())?;
         Some(Numbers(flow.as_departed()))
     }
 
     /// Sets the sequence state of `member` to that of another ACK control, unless it is known already.
-    pub(super) fn set_numbers(&mut self, member: Member, Numbers(flow): Numbers) {
+    pub(super) fn set_numbers(&mut self, member: FlowIndex, Numbers(flow): Numbers) {
         let own = self.flow(member);
         if !own.is_known() {
             *own = flow;
@@ -102,18 +103,18 @@ impl Holds {
     }
 
     /// Number of held ACKs of `member`.
-    pub(super) fn held(&self, member: Member) -> u32 {
+    pub(super) fn held(&self, member: FlowIndex) -> u32 {
         self.flows.get(member.index()).map_or(0, |flow| flow.count)
     }
 
     /// Number of held ACKs of `member` that may depart.
-    pub(super) fn releasable(&self, member: Member) -> u32 {
+    pub(super) fn releasable(&self, member: FlowIndex) -> u32 {
         self.flows.get(member.index()).map_or(0, HeldFlow::releasable)
     }
 
     /// Bytes that the sender of `member` may still send in a window that the gateway reduced. `None` if the
     /// window was not reduced.
-    pub(super) fn left(&self, member: Member) -> Option<Bytes> {
+    pub(super) fn left(&self, member: FlowIndex) -> Option<Bytes> {
         self.flows.get(member.index())?.left_of_smaller()
     }
 
@@ -122,7 +123,7 @@ impl Holds {
     pub(super) fn acknowledges(
         &self,
         pool: &PacketPool,
-        member: Member,
+        member: FlowIndex,
         packet: &PacketId,
     ) -> bool {
         let flow = self.flows.get(member.index()).filter(|flow| flow.is_known());
@@ -131,7 +132,7 @@ impl Holds {
     }
 
     /// Time for which the oldest held ACK of `member` has waited. `None` if no ACK may depart.
-    pub(super) fn age(&self, member: Member, now: Time) -> Option<std::time::Duration> {
+    pub(super) fn age(&self, member: FlowIndex, now: Time) -> Option<std::time::Duration> {
         let flow = self.flows.get(member.index()).filter(|flow| flow.releasable() > 0)?;
         Some(self.records.get(flow.first).held(now))
     }
@@ -194,7 +195,7 @@ impl Holds {
 
     /// Returns `true` if a record can store all that the pure ACK `packet` states, and the template of the flow has
     /// the same options.
-    fn can_be_record(&self, pool: &PacketPool, member: Member, packet: &PacketId) -> bool {
+    fn can_be_record(&self, pool: &PacketPool, member: FlowIndex, packet: &PacketId) -> bool {
         let flow = &self.flows[member.index()];
         let Some(tcp) = pool[packet].tcp else { return false };
         let has_timestamps =
@@ -206,7 +207,13 @@ impl Holds {
     }
 
     /// Sends `packet` without holding it. Returns the charged bytes of data that it requests.
-    fn pass(&mut self, cx: &mut Cx<'_>, member: Member, packet: PacketId, out: &mut Fifo) -> u32 {
+    fn pass(
+        &mut self,
+        cx: &mut Cx<'_>,
+        member: FlowIndex,
+        packet: PacketId,
+        out: &mut Fifo,
+    ) -> u32 {
         let flow = &mut self.flows[member.index()];
         let tcp = cx.pool[&packet].tcp.unwrap_or_default();
         let mut cost = 0;
@@ -225,7 +232,7 @@ impl Holds {
     fn pass_all(
         &mut self,
         cx: &mut Cx<'_>,
-        member: Member,
+        member: FlowIndex,
         packet: PacketId,
         out: &mut Fifo,
     ) -> Taken {
@@ -235,7 +242,7 @@ impl Holds {
 
     /// Sends `packet`. Its window, sequence number and timestamp are adapted to the packets that departed
     /// before it.
-    fn go(&mut self, pool: &mut PacketPool, member: Member, packet: PacketId, out: &mut Fifo) {
+    fn go(&mut self, pool: &mut PacketPool, member: FlowIndex, packet: PacketId, out: &mut Fifo) {
         let flow = &mut self.flows[member.index()];
         let it = &mut pool[&packet];
         if let Some(tcp) = &mut it.tcp
@@ -261,7 +268,7 @@ impl Holds {
     fn stale(
         &mut self,
         cx: &mut Cx<'_>,
-        member: Member,
+        member: FlowIndex,
         packet: PacketId,
         out: &mut Fifo,
     ) -> Taken {
@@ -283,7 +290,7 @@ impl Holds {
     fn piggybacked(
         &mut self,
         cx: &mut Cx<'_>,
-        member: Member,
+        member: FlowIndex,
         packet: PacketId,
         open: bool,
         out: &mut Fifo,
@@ -324,7 +331,13 @@ impl Holds {
     }
 
     /// Appends the ACK to the held ACKs of its flow.
-    fn hold(&mut self, cx: &mut Cx<'_>, member: Member, packet: PacketId, out: &mut Fifo) -> Taken {
+    fn hold(
+        &mut self,
+        cx: &mut Cx<'_>,
+        member: FlowIndex,
+        packet: PacketId,
+        out: &mut Fifo,
+    ) -> Taken {
         let tcp = cx.pool[&packet].tcp.unwrap_or_default();
         // `postack`, R001-17: congestion echoes are kept whole.
         let own = !self.can_be_record(cx.pool, member, &packet);
@@ -370,16 +383,18 @@ impl Holds {
 
     /// Counts one more whole ACK of `member`. Returns `false` if the budget of the flow or of the pool is
     /// exhausted.
-    fn has_room_for_whole(&self, pool: &mut PacketPool, member: Member) -> bool {
+    fn has_room_for_whole(&self, pool: &mut PacketPool, member: FlowIndex) -> bool {
         self.flows[member.index()].whole < WHOLE_OF_FLOW && pool.keep_whole_ack()
     }
 
-    /// Returns `true` if a plain ACK replaces the newest held ACK. The flow then has more than
-    /// [`COALESCE_BEYOND`] held ACKs, or the ACK has the `same` number and another window.
-    fn takes_the_place(&self, member: Member, same: bool) -> bool {
+    /// Returns `true` if a plain ACK replaces the newest held ACK. The flow then has more than a sixteenth of
+    /// [`MOST_OF_FLOW`] held ACKs, or the ACK has the `same` number and another window.
+    ///
+    /// Source: `postack`, R001-16.
+    fn takes_the_place(&self, member: FlowIndex, same: bool) -> bool {
         let flow = &self.flows[member.index()];
         let last = flow.template != NONE && flow.template == flow.last;
-        last && (same || flow.count > COALESCE_BEYOND)
+        last && (same || flow.count > MOST_OF_FLOW / 16)
             && !self.records.get(flow.last).kind().any(Kind::DUPLICATE)
     }
 
@@ -389,7 +404,7 @@ impl Holds {
     fn replace_template(
         &mut self,
         pool: &mut PacketPool,
-        member: Member,
+        member: FlowIndex,
         packet: PacketId,
         tcp: &TcpSegment,
     ) {
@@ -404,7 +419,7 @@ impl Holds {
     }
 
     /// Turns the newest plain ACK into a record and releases its buffer. A newer ACK becomes the template.
-    fn absorb_template(&mut self, pool: &mut PacketPool, member: Member) {
+    fn absorb_template(&mut self, pool: &mut PacketPool, member: FlowIndex) {
         let flow = &mut self.flows[member.index()];
         let at = std::mem::replace(&mut flow.template, NONE);
         if at == NONE {
@@ -422,7 +437,7 @@ impl Holds {
         self.counts.packets -= 1;
     }
 
-    fn append(&mut self, member: Member, at: u32, template: bool) {
+    fn append(&mut self, member: FlowIndex, at: u32, template: bool) {
         let flow = &mut self.flows[member.index()];
         if flow.count == 0 {
             flow.first = at;

@@ -28,7 +28,7 @@ use super::uncalled::Uncalled;
 use super::windows::clamp;
 use super::{AckControl, Call, Counts, EgressState, Numbers, Placement, Queue, Returning};
 use crate::meter::Profile;
-use crate::packet::{Fifo, Member, Packet};
+use crate::packet::{Fifo, FlowIndex, Packet};
 use crate::{Bytes, Cx, Rate, Time, choice, parameters};
 
 parameters! {
@@ -92,7 +92,7 @@ pub(super) struct PostAck {
 impl PostAck {
     /// Returns `true` if `member` would send more: its ACKs are held for long, or it fills a reduced
     /// window.
-    fn is_pressed(&mut self, member: Member) -> bool {
+    fn is_pressed(&mut self, member: FlowIndex) -> bool {
         self.holds.flow(member).is_pressed(self.config.max_hold / 4)
     }
 
@@ -124,7 +124,7 @@ impl PostAck {
     /// Longest hold of the next ACK of `member`, after an ACK for `cost` bytes departed at its bound.
     /// Before that ACK, `before` was the highest departed number. Zero if the ACK did not restart the
     /// sender's timer, or if data waits here.
-    fn pause(&mut self, now: Time, member: Member, before: u32, cost: u32) -> Duration {
+    fn pause(&mut self, now: Time, member: FlowIndex, before: u32, cost: u32) -> Duration {
         let flow = self.holds.flow(member);
         if !self.queue.passes || flow.departed() == before {
             return Duration::ZERO;
@@ -135,7 +135,7 @@ impl PostAck {
     }
 
     /// Schedules the held ACKs of `member`: by the release rule, and at their bound.
-    fn wait(&mut self, cx: &Cx<'_>, member: Member, weight: u32, queue: Queue) {
+    fn wait(&mut self, cx: &Cx<'_>, member: FlowIndex, weight: u32, queue: Queue) {
         let longest = self.holds.flow(member).longest(self.config.max_hold);
         self.bound.watch(cx.now, member, longest);
         let quantum = quantum(&mut self.holds, member, weight);
@@ -147,7 +147,7 @@ impl PostAck {
     }
 
     /// Schedules the held ACKs of `member` again after a stop.
-    fn go_on(&mut self, cx: &Cx<'_>, member: Member) {
+    fn go_on(&mut self, cx: &Cx<'_>, member: FlowIndex) {
         if self.holds.held(member) > 0 {
             self.rule.go_on(cx.now, member);
             self.wait(cx, member, self.shares.weight(member), self.queue);
@@ -155,13 +155,13 @@ impl PostAck {
     }
 
     /// Counts an ACK for `cost` bytes of `member` that departed neither by the rule nor at its bound.
-    fn gone(&mut self, cx: &Cx<'_>, member: Member, cost: u32) {
+    fn gone(&mut self, cx: &Cx<'_>, member: FlowIndex, cost: u32) {
         self.uncalled.asked(member, cost);
         self.called(cx, member, cost);
     }
 
     /// Charges the release rule for an ACK for `cost` bytes of `member` that departed without it.
-    fn called(&mut self, cx: &Cx<'_>, member: Member, cost: u32) {
+    fn called(&mut self, cx: &Cx<'_>, member: FlowIndex, cost: u32) {
         if self.uncalled.refuses(member) {
             return;
         }
@@ -186,7 +186,7 @@ impl AckControl for PostAck {
         self.shares.set_rate(profile.mean());
     }
 
-    fn on_data(&mut self, now: Time, member: Member, packet: &Packet, waiting: Bytes) -> bool {
+    fn on_data(&mut self, now: Time, member: FlowIndex, packet: &Packet, waiting: Bytes) -> bool {
         self.holds.on_data(now, member, packet);
         self.shares.waits(member, waiting);
         // `most` treats bytes of unresponsive flows as taken, and would leave such a flow nothing.
@@ -289,15 +289,15 @@ impl AckControl for PostAck {
         others.into_iter().fold(rule, Time::earliest)
     }
 
-    fn held(&self, member: Member) -> u32 {
+    fn held(&self, member: FlowIndex) -> u32 {
         self.holds.held(member)
     }
 
-    fn left(&self, member: Member) -> Option<Bytes> {
+    fn left(&self, member: FlowIndex) -> Option<Bytes> {
         self.holds.left(member)
     }
 
-    fn responds(&self, member: Member) -> bool {
+    fn responds(&self, member: FlowIndex) -> bool {
         !self.uncalled.refuses(member)
     }
 
@@ -305,34 +305,34 @@ impl AckControl for PostAck {
         self.uncalled.refusing()
     }
 
-    fn withdraw(&mut self, cx: &mut Cx<'_>, member: Member, out: &mut Fifo) {
+    fn withdraw(&mut self, cx: &mut Cx<'_>, member: FlowIndex, out: &mut Fifo) {
         self.holds.resume(member);
         let cost = self.holds.withdraw(cx, member, out);
         self.gone(cx, member, cost);
     }
 
-    fn stop(&mut self, now: Time, member: Member) {
+    fn stop(&mut self, now: Time, member: FlowIndex) {
         self.holds.stop(now, member);
     }
 
-    fn resume(&mut self, cx: &mut Cx<'_>, member: Member) {
+    fn resume(&mut self, cx: &mut Cx<'_>, member: FlowIndex) {
         self.holds.resume(member);
         self.go_on(cx, member);
     }
 
-    fn discard(&mut self, cx: &mut Cx<'_>, member: Member) {
+    fn discard(&mut self, cx: &mut Cx<'_>, member: FlowIndex) {
         self.holds.discard(cx, member);
     }
 
-    fn numbers(&self, member: Member) -> Option<Numbers> {
+    fn numbers(&self, member: FlowIndex) -> Option<Numbers> {
         self.holds.numbers(member)
     }
 
-    fn set_numbers(&mut self, member: Member, numbers: Numbers) {
+    fn set_numbers(&mut self, member: FlowIndex, numbers: Numbers) {
         self.holds.set_numbers(member, numbers);
     }
 
-    fn leave(&mut self, member: Member) {
+    fn leave(&mut self, member: FlowIndex) {
         self.bound.forget(member);
         match &mut self.rule {
             Rule::Gate(_) => {}

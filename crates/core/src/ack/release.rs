@@ -21,7 +21,7 @@ pub(super) use paced::{Bound, Paced};
 pub(super) use virtual_queue::VirtualQueue;
 
 use crate::Time;
-use crate::packet::Member;
+use crate::packet::FlowIndex;
 
 /// A release rule of PostACK and its state.
 pub(super) enum Rule {
@@ -32,7 +32,7 @@ pub(super) enum Rule {
 
 impl Rule {
     /// ACKs of `member` that were stopped may depart again.
-    pub(super) fn go_on(&mut self, now: Time, member: Member) {
+    pub(super) fn go_on(&mut self, now: Time, member: FlowIndex) {
         if let Self::VirtualQueue(queue) = self {
             queue.go_on(now, member);
         }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::constants::{FLOOR, FRAME, INTERVAL, LEAST_TARGET, SLIGHTLY};
+use super::constants::{FLOOR, LEAST_TARGET, SHORTEST_RTO, SLIGHTLY};
 use super::takers::{Takers, part};
-use crate::packet::{Member, make_room, slot};
+use crate::packet::{FRAME, FlowIndex, make_room, slot};
 use crate::time::nanos;
 use crate::{Bytes, Rate, Time};
 
@@ -73,18 +73,24 @@ struct Others {
     before: u64,
 }
 
+/// Shortest time over which packets are counted: two of the shortest timeouts. A sender that waits for a
+/// timeout has sent a packet by then.
+pub(super) fn least_interval() -> Duration {
+    SHORTEST_RTO * 2
+}
+
 /// The longest smoothing time, in nanoseconds.
 const LONGEST: u64 = 1 << 40;
 
 impl Shares {
-    /// Shares in `rate`. An interval lasts for `span`, and at least for [`INTERVAL`].
+    /// Shares in `rate`. An interval lasts for `span`, and at least for [`least_interval`].
     pub(super) fn new(rate: Rate, span: Duration) -> Self {
         Self {
             rate,
             leaves: rate,
             seen: Vec::new(),
             interval: 0,
-            span_us: nanos(span.max(INTERVAL)) / 1_000,
+            span_us: nanos(span.max(least_interval())) / 1_000,
             now: Takers::default(),
             before: Takers::default(),
             others: Others::default(),
@@ -107,7 +113,7 @@ impl Shares {
     }
 
     /// Marks `member` as active at `now`. `None` keeps its weight.
-    pub(super) fn note(&mut self, now: Time, member: Member, weight: Option<u32>) {
+    pub(super) fn note(&mut self, now: Time, member: FlowIndex, weight: Option<u32>) {
         self.advance(now);
         make_room(&mut self.seen, member.index(), Seen::default());
         let before = self.seen[slot(member.0)];
@@ -132,7 +138,7 @@ impl Shares {
     }
 
     /// Forgets `member`, whose index another flow may get next. The other flows get its share at once.
-    pub(super) fn leave(&mut self, member: Member) {
+    pub(super) fn leave(&mut self, member: FlowIndex) {
         let Some(seen) = self.seen.get_mut(member.index()).map(std::mem::take) else { return };
         if seen.interval == 0 {
             return;
@@ -151,7 +157,7 @@ impl Shares {
 
     /// Counts `bytes` of arrived data of the active flow `member`, as charged. The flow is backlogged if it
     /// is `pressed`, or if it sends more than half of its max-min share.
-    pub(super) fn came(&mut self, member: Member, bytes: u32, pressed: bool) {
+    pub(super) fn came(&mut self, member: FlowIndex, bytes: u32, pressed: bool) {
         let Some(seen) = self.seen.get(member.index()).copied() else { return };
         let Some(before) = seen.came.filter(|_| bytes > 0 || pressed) else { return };
         let came = before.saturating_add(bytes);
@@ -163,7 +169,7 @@ impl Shares {
     }
 
     /// Notes the backlog of `member`.
-    pub(super) fn waits(&mut self, member: Member, bytes: Bytes) {
+    pub(super) fn waits(&mut self, member: FlowIndex, bytes: Bytes) {
         make_room(&mut self.seen, member.index(), Seen::default());
         self.seen[slot(member.0)].waits = u32::try_from(bytes.0).unwrap_or(u32::MAX);
     }
@@ -174,7 +180,7 @@ impl Shares {
     /// down all flows.
     ///
     /// Source: `postack`, R001-9: `r * (1 - (B - Q) / (C * 0.2 s))`, at least 0.3.
-    pub(super) fn drained(&self, member: Member, queue: Bytes, within: Duration) -> Rate {
+    pub(super) fn drained(&self, member: FlowIndex, queue: Bytes, within: Duration) -> Rate {
         let of = self.of(member);
         let own = u64::from(self.seen.get(member.index()).map_or(0, |seen| seen.waits));
         let less =
@@ -196,22 +202,22 @@ impl Shares {
     }
 
     /// The weight of `member`.
-    pub(super) fn weight(&self, member: Member) -> u32 {
+    pub(super) fn weight(&self, member: FlowIndex) -> u32 {
         self.seen.get(member.index()).map_or(1, |seen| seen.weight)
     }
 
     /// Share of `member` in the rate by weight, among all active flows: never zero.
-    pub(super) fn of(&self, member: Member) -> Rate {
+    pub(super) fn of(&self, member: FlowIndex) -> Rate {
         self.part(self.rate.bps(), member)
     }
 
     /// Max-min share of `member` in the egress rate, less the packets without ACK control: never zero.
-    pub(super) fn most(&self, member: Member) -> Rate {
+    pub(super) fn most(&self, member: FlowIndex) -> Rate {
         self.level(self.weight(member))
     }
 
     /// The share of `member` if it and all `excluded` flows were active with its weight: never zero.
-    pub(super) fn part_if_active(&self, member: Member, excluded: u32) -> Rate {
+    pub(super) fn part_if_active(&self, member: FlowIndex, excluded: u32) -> Rate {
         let weight = self.weight(member);
         let more = u64::from(weight) * u64::from(excluded.max(1));
         let all = self.now.weight().max(self.before.weight()) + more;
@@ -220,11 +226,11 @@ impl Shares {
 
     /// Share of `member` by weight in the egress rate, less the packets without ACK control: never zero. A
     /// flow that has not been seen yet counts as active.
-    pub(super) fn equal(&self, member: Member) -> Rate {
+    pub(super) fn equal(&self, member: FlowIndex) -> Rate {
         self.part(self.leaves.bps().saturating_sub(self.taken()), member)
     }
 
-    fn part(&self, rate: u64, member: Member) -> Rate {
+    fn part(&self, rate: u64, member: FlowIndex) -> Rate {
         let weight = self.weight(member);
         let is_new = self.seen.get(member.index()).is_none_or(|seen| seen.interval == 0);
         let all = self.now.weight().max(self.before.weight())
@@ -263,7 +269,7 @@ impl Shares {
     pub(super) fn note_others(&mut self, now: Time, left: Bytes) {
         let Others { looked: (at, before), .. } = self.others;
         let time = now.since(at);
-        if time >= INTERVAL {
+        if time >= least_interval() {
             let bits = u128::from(left.0.saturating_sub(before.0)) * 8 * 1_000_000_000;
             let rate = u64::try_from(bits / time.as_nanos()).unwrap_or(u64::MAX);
             self.others = Others { looked: (now, left), now: rate, before: self.others.now };
@@ -305,13 +311,13 @@ mod tests {
         fn who_leaves_leaves_its_part_to_the_others_at_once(
             steps in prop::collection::vec((0u64..150, 0u32..3, 1u32..4, 0u8..4), 1..60),
         ) {
-            const CLOCK: Member = Member(3);
+            const CLOCK: FlowIndex = FlowIndex(3);
             let last = |member| {
                 let left = |it: &&(usize, &(u64, u32, u32, u8))| it.1.1 == member && it.1.3 == 0;
                 steps.iter().enumerate().filter(|it| left(&it)).map(|(at, _)| at).next_back()
             };
             let play = |all: bool| {
-                let (mut shares, mut ms) = (Shares::new(Rate::from_mbps(100), INTERVAL), 0);
+                let (mut shares, mut ms) = (Shares::new(Rate::from_mbps(100), Duration::ZERO), 0);
                 for (at, (wait, member, weight, what)) in steps.iter().enumerate() {
                     ms += wait;
                     let now = Time::from_millis(ms);
@@ -319,7 +325,7 @@ mod tests {
                     if !all && last(*member).is_some_and(|last| at <= last) {
                         continue;
                     }
-                    let member = Member(*member);
+                    let member = FlowIndex(*member);
                     if *what == 0 {
                         shares.leave(member);
                         continue;
@@ -336,13 +342,13 @@ mod tests {
     /// Catches: windows that shrink after a short burst of UDP, or long after the UDP has ended.
     #[test]
     fn what_others_take_for_long_is_taken_from_the_part_of_each() {
-        let mut shares = Shares::new(Rate::from_mbps(12), INTERVAL);
+        let mut shares = Shares::new(Rate::from_mbps(12), Duration::ZERO);
         let mut looks = vec![];
         for (ms, left) in
             [(400, 400_000), (800, 400_000), (1_200, 600_000), (1_300, 900_000), (1_600, 1_000_000)]
         {
             for member in [0, 1] {
-                shares.note(Time::from_millis(ms), Member(member), None);
+                shares.note(Time::from_millis(ms), FlowIndex(member), None);
             }
             shares.note_others(Time::from_millis(ms), Bytes(left));
             looks.push(shares.taken());
@@ -356,7 +362,7 @@ mod tests {
     /// Catches: a rate that rises as slowly as it falls; a clock that steps back.
     #[test]
     fn what_may_leave_next_is_followed_slowly_down_and_eight_times_as_fast_up() {
-        let mut shares = Shares::new(Rate::from_mbps(12), INTERVAL);
+        let mut shares = Shares::new(Rate::from_mbps(12), Duration::ZERO);
         let mut look = |ms, mbps| {
             let (now, second) = (Time::from_millis(ms), Duration::from_secs(1));
             shares.note_ahead(now, Some(Rate::from_mbps(mbps)), second);
@@ -379,12 +385,12 @@ mod tests {
     /// Shares of 12 Mbit/s after `intervals`. In each, `came` bytes of two flows arrive. A `pressed` flow
     /// would send more.
     fn shared(intervals: u64, came: [u32; 2], pressed: [bool; 2]) -> Shares {
-        let mut shares = Shares::new(Rate::from_mbps(12), INTERVAL);
+        let mut shares = Shares::new(Rate::from_mbps(12), Duration::ZERO);
         for ms in (0..intervals).map(|n| 400 * n) {
             for member in [0, 1] {
                 let now = Time::from_millis(ms + 10);
-                shares.note(now, Member(member), None);
-                shares.came(Member(member), came[slot(member)], pressed[slot(member)]);
+                shares.note(now, FlowIndex(member), None);
+                shares.came(FlowIndex(member), came[slot(member)], pressed[slot(member)]);
             }
         }
         shares
@@ -395,23 +401,26 @@ mod tests {
     /// overflow.
     #[test]
     fn who_would_send_more_may_have_what_the_others_leave() {
-        let most = |shares: &Shares, member| shares.most(Member(member)).bps() / 1_000;
+        let most = |shares: &Shares, member| shares.most(FlowIndex(member)).bps() / 1_000;
         let chatty = shared(3, [5_000, 0], [false, true]);
         assert_eq!(most(&chatty, 1), 11_900);
-        assert_eq!(chatty.of(Member(1)), Rate::from_mbps(6));
-        assert_eq!([1, 2].map(|member| chatty.equal(Member(member))), [6, 4].map(Rate::from_mbps));
+        assert_eq!(chatty.of(FlowIndex(1)), Rate::from_mbps(6));
+        assert_eq!(
+            [1, 2].map(|member| chatty.equal(FlowIndex(member))),
+            [6, 4].map(Rate::from_mbps)
+        );
         assert_eq!(most(&shared(3, [5_000, 0], [true, true]), 1), 6_000);
         assert_eq!(most(&shared(3, [320_000, 320_000], [false, false]), 1), 6_000);
         assert_eq!(most(&shared(3, [u32::MAX, u32::MAX], [false, false]), 0), 6_000);
         let mut gone = shared(3, [0, 0], [true, true]);
-        gone.note(Time::from_millis(1_300), Member(0), None);
+        gone.note(Time::from_millis(1_300), FlowIndex(0), None);
         assert_eq!(most(&gone, 0), 6_000); // the other was there an interval ago
-        gone.note(Time::from_millis(1_700), Member(0), None);
+        gone.note(Time::from_millis(1_700), FlowIndex(0), None);
         assert_eq!(most(&gone, 0), 12_000);
         gone.leaves(Rate::from_mbps(3));
         assert_eq!(most(&gone, 0), 3_000);
         assert_eq!(
-            (gone.equal(Member(0)), gone.of(Member(0))),
+            (gone.equal(FlowIndex(0)), gone.of(FlowIndex(0))),
             (Rate::from_mbps(3), Rate::from_mbps(12))
         );
     }
@@ -419,15 +428,15 @@ mod tests {
     /// Catches: a new flow that inherits the activity of an earlier flow with the same index.
     #[test]
     fn who_leaves_leaves_nothing_to_the_next_with_its_number() {
-        let mut shares = Shares::new(Rate::from_mbps(12), INTERVAL);
+        let mut shares = Shares::new(Rate::from_mbps(12), Duration::ZERO);
         for (member, weight) in [(0, 100), (1, 1)] {
-            shares.note(Time::ZERO, Member(member), Some(weight));
+            shares.note(Time::ZERO, FlowIndex(member), Some(weight));
         }
-        shares.leave(Member(0));
-        shares.leave(Member(7)); // never seen
-        shares.note(Time::from_secs(60), Member(0), None);
-        shares.note(Time::from_secs(60), Member(1), None);
-        assert_eq!(shares.of(Member(1)), Rate::from_mbps(6));
+        shares.leave(FlowIndex(0));
+        shares.leave(FlowIndex(7)); // never seen
+        shares.note(Time::from_secs(60), FlowIndex(0), None);
+        shares.note(Time::from_secs(60), FlowIndex(1), None);
+        assert_eq!(shares.of(FlowIndex(1)), Rate::from_mbps(6));
     }
 
     /// Catches: a weight subtracted from the sum of the wrong interval after a clock that stepped back.
@@ -435,24 +444,24 @@ mod tests {
     fn a_clock_that_steps_back_ends_no_interval() {
         let mut shares = shared(3, [5_000, 0], [false, true]);
         for ms in [1_300, 500, 500, 1_300] {
-            shares.note(Time::from_millis(ms), Member(1), None);
-            shares.came(Member(1), 0, true);
+            shares.note(Time::from_millis(ms), FlowIndex(1), None);
+            shares.came(FlowIndex(1), 0, true);
         }
-        assert_eq!(shares.most(Member(1)), Rate::from_bps(11_900_000));
+        assert_eq!(shares.most(FlowIndex(1)), Rate::from_bps(11_900_000));
     }
 
     #[test]
     fn the_rate_is_shared_by_weight_among_those_that_are_active() {
-        let mut shares = Shares::new(Rate::from_mbps(12), INTERVAL);
-        shares.note(Time::ZERO, Member(0), None);
-        assert_eq!(shares.of(Member(0)), Rate::from_mbps(12));
-        shares.note(Time::ZERO, Member(3), Some(3));
-        shares.note(Time::ZERO, Member(3), Some(2));
-        assert_eq!(shares.of(Member(0)), Rate::from_mbps(4));
-        assert_eq!(shares.of(Member(3)), Rate::from_mbps(8));
+        let mut shares = Shares::new(Rate::from_mbps(12), Duration::ZERO);
+        shares.note(Time::ZERO, FlowIndex(0), None);
+        assert_eq!(shares.of(FlowIndex(0)), Rate::from_mbps(12));
+        shares.note(Time::ZERO, FlowIndex(3), Some(3));
+        shares.note(Time::ZERO, FlowIndex(3), Some(2));
+        assert_eq!(shares.of(FlowIndex(0)), Rate::from_mbps(4));
+        assert_eq!(shares.of(FlowIndex(3)), Rate::from_mbps(8));
         for ms in [500, 900] {
-            shares.note(Time::from_millis(ms), Member(0), None);
+            shares.note(Time::from_millis(ms), FlowIndex(0), None);
         }
-        assert_eq!(shares.of(Member(0)), Rate::from_mbps(12)); // 3 was last seen two intervals ago
+        assert_eq!(shares.of(FlowIndex(0)), Rate::from_mbps(12)); // 3 was last seen two intervals ago
     }
 }

@@ -8,14 +8,14 @@
 
 use std::time::Duration;
 
-use super::constants::{FIRST_FLIGHT, LEAST_MSS};
+use super::constants::FIRST_FLIGHT;
 use super::hold::{Holds, Taken};
 use super::release::Paced;
 use super::shares::Shares;
 use super::windows::round_trip;
 use super::{AckControl, Call, Counts, Known, Numbers, Placement, Queue, Returning};
 use crate::meter::Profile;
-use crate::packet::{Fifo, Member, Packet, TcpFlags, TcpSegment, make_room};
+use crate::packet::{Fifo, FlowIndex, LEAST_MSS, Packet, TcpFlags, TcpSegment, make_room};
 use crate::{Bytes, Cx, Rate, Time, parameters};
 
 parameters! {
@@ -26,7 +26,7 @@ parameters! {
         // Source: `postack`, R001-6; RFC 9293, section 3.7.1 (without the option senders take 536).
         /// Largest segments that SYNs of uploads ask for, in bytes of the MSS option, for rates below some 10 kbit/s.
         /// Default: the option of the receiver.
-        mss: Option<Bytes> = None, in LEAST_MSS..=GREATEST_MSS;
+        mss: Option<Bytes> = None, in Bytes(LEAST_MSS.into())..=GREATEST_MSS;
     }
 }
 
@@ -57,7 +57,12 @@ pub(super) struct Tcr {
 
 impl Tcr {
     /// The window of a flow. `None` if a round trip is unknown. The first flight then does not count as begun.
-    fn window(&mut self, member: Member, known: &Known, tcp: Option<TcpSegment>) -> Option<Bytes> {
+    fn window(
+        &mut self,
+        member: FlowIndex,
+        known: &Known,
+        tcp: Option<TcpSegment>,
+    ) -> Option<Bytes> {
         let way = known.near? + known.far?;
         let first = tcp.map_or(0, |tcp| self.rest_of_first_flight(member, &tcp));
         let mss = self.holds.flow(member).mss();
@@ -65,7 +70,7 @@ impl Tcr {
     }
 
     /// Bytes of the first flight of `member` beyond those that `tcp` acknowledges.
-    fn rest_of_first_flight(&mut self, member: Member, tcp: &TcpSegment) -> u64 {
+    fn rest_of_first_flight(&mut self, member: FlowIndex, tcp: &TcpSegment) -> u64 {
         if !tcp.flags.any(TcpFlags::ACK) {
             return 0;
         }
@@ -83,13 +88,13 @@ impl Tcr {
         most.saturating_sub(acknowledged).into()
     }
 
-    fn rate(&self, member: Member) -> Rate {
+    fn rate(&self, member: FlowIndex) -> Rate {
         self.shares.of(member)
     }
 
     /// Schedules the held ACKs of `member` for the time at which its rate has carried the data requested
     /// before.
-    fn wait(&mut self, now: Time, member: Member) {
+    fn wait(&mut self, now: Time, member: FlowIndex) {
         if !self.pace.is_set(member) && self.holds.held(member) > 0 {
             let at = *self.pace.free(member);
             self.pace.set(member, at.max(now));
@@ -97,7 +102,7 @@ impl Tcr {
     }
 
     /// Charges an ACK for `cost` bytes whose departure was scheduled at `at`.
-    fn gone(&mut self, at: Time, member: Member, cost: u32) {
+    fn gone(&mut self, at: Time, member: FlowIndex, cost: u32) {
         let takes = self.rate(member).time_for(Bytes(u64::from(cost)));
         let free = self.pace.free(member);
         *free = (*free).max(at) + takes;
@@ -113,7 +118,7 @@ impl AckControl for Tcr {
         self.shares.set_rate(profile.mean());
     }
 
-    fn on_data(&mut self, now: Time, member: Member, packet: &Packet, _: Bytes) -> bool {
+    fn on_data(&mut self, now: Time, member: FlowIndex, packet: &Packet, _: Bytes) -> bool {
         self.holds.on_data(now, member, packet);
         if self.holds.flow(member).has_ended() {
             self.shares.leave(member);
@@ -162,41 +167,41 @@ impl AckControl for Tcr {
         Time::earliest(self.pace.next(), self.holds.next_unanswered())
     }
 
-    fn held(&self, member: Member) -> u32 {
+    fn held(&self, member: FlowIndex) -> u32 {
         self.holds.held(member)
     }
 
-    fn left(&self, member: Member) -> Option<Bytes> {
+    fn left(&self, member: FlowIndex) -> Option<Bytes> {
         self.holds.left(member)
     }
 
-    fn withdraw(&mut self, cx: &mut Cx<'_>, member: Member, out: &mut Fifo) {
+    fn withdraw(&mut self, cx: &mut Cx<'_>, member: FlowIndex, out: &mut Fifo) {
         self.holds.resume(member);
         self.holds.withdraw(cx, member, out);
     }
 
-    fn stop(&mut self, now: Time, member: Member) {
+    fn stop(&mut self, now: Time, member: FlowIndex) {
         self.holds.stop(now, member);
     }
 
-    fn resume(&mut self, cx: &mut Cx<'_>, member: Member) {
+    fn resume(&mut self, cx: &mut Cx<'_>, member: FlowIndex) {
         self.holds.resume(member);
         self.wait(cx.now, member);
     }
 
-    fn discard(&mut self, cx: &mut Cx<'_>, member: Member) {
+    fn discard(&mut self, cx: &mut Cx<'_>, member: FlowIndex) {
         self.holds.discard(cx, member);
     }
 
-    fn numbers(&self, member: Member) -> Option<Numbers> {
+    fn numbers(&self, member: FlowIndex) -> Option<Numbers> {
         self.holds.numbers(member)
     }
 
-    fn set_numbers(&mut self, member: Member, numbers: Numbers) {
+    fn set_numbers(&mut self, member: FlowIndex, numbers: Numbers) {
         self.holds.set_numbers(member, numbers);
     }
 
-    fn leave(&mut self, member: Member) {
+    fn leave(&mut self, member: FlowIndex) {
         self.pace.forget(member);
         if let Some(begun) = self.begun.get_mut(member.index()) {
             *begun = None;
@@ -280,7 +285,7 @@ mod tests {
             bench.data_with(at, 0, FIRST_FLIGHT * MSS, TcpFlags::FIN);
             let went = bench.back(at, 0, plain(FIRST_FLIGHT * MSS), &[]);
             assert_eq!(went.last().map(|tcp| (u32::from(tcp.window) << 7) / MSS), Some(2));
-            bench.control.leave(Member(0));
+            bench.control.leave(FlowIndex(0));
         }
     }
 
@@ -292,7 +297,7 @@ mod tests {
                 bench.known.sent = Some(0);
                 bench.ack(US(0), 0, 0);
                 bench.data(US(0), 0, MSS);
-                bench.control.leave(Member(0));
+                bench.control.leave(FlowIndex(0));
             }
         });
         assert_eq!(used, alone());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{AckControl, AckSpec, EgressState, Known, Queue, Returning};
 use crate::meter::Profile;
-use crate::packet::{Fifo, Member, Network, SackBlocks, TcpFlags, TcpSegment};
+use crate::packet::{Fifo, FlowIndex, Network, SackBlocks, TcpFlags, TcpSegment};
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Tally, Time};
 
 pub(super) const MSS: u32 = 1_448;
@@ -76,7 +76,7 @@ impl Bench {
         let tcp = TcpSegment { seq, payload: MSS, flags, ..TcpSegment::default() };
         let packet =
             Packet { len: FRAME, cost: FRAME, segments: 1, tcp: Some(tcp), ..Packet::default() };
-        self.control.on_data(now, Member(member), &packet, self.queue.own);
+        self.control.on_data(now, FlowIndex(member), &packet, self.queue.own);
         self.known.sent = Some(end);
     }
 
@@ -104,7 +104,7 @@ impl Bench {
         self.ins += 1;
         let mut out = Fifo::new();
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.tally };
-        let back = Returning { member: Member(member), known: &self.known, packet: id };
+        let back = Returning { member: FlowIndex(member), known: &self.known, packet: id };
         self.control.on_ack(&mut cx, back, self.queue, &mut out);
         self.control.serve(&mut cx, self.queue, &mut out);
         self.taken(out)
@@ -132,14 +132,14 @@ impl Bench {
     pub(super) fn withdraw(&mut self, now: Time, member: u32) -> Vec<TcpSegment> {
         let mut out = Fifo::new();
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.tally };
-        self.control.withdraw(&mut cx, Member(member), &mut out);
+        self.control.withdraw(&mut cx, FlowIndex(member), &mut out);
         self.taken(out)
     }
 
     /// ACKs of `member` that were stopped may depart again.
     pub(super) fn resume(&mut self, now: Time, member: u32) {
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.tally };
-        self.control.resume(&mut cx, Member(member));
+        self.control.resume(&mut cx, FlowIndex(member));
     }
 
     /// Serves whenever an event is due, up to `end`.

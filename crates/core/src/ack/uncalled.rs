@@ -14,8 +14,11 @@
 //!
 //! Source: RFC 2914, section 3.2 (unresponsive flows); constants: `postack/aggressors`.
 
-use super::constants::{GROWTH, INTERVAL, MAX_HOLD, SILENT, UNSCALED};
-use crate::packet::{Member, make_room};
+use std::time::Duration;
+
+use super::constants::{FIRST_RTO, GROWTH, MAX_HOLD, UNSCALED};
+use super::shares::least_interval;
+use crate::packet::{FlowIndex, make_room};
 use crate::wheel::TimerWheel;
 use crate::{Rate, Time};
 
@@ -45,7 +48,7 @@ impl Uncalled {
     pub(super) fn came(
         &mut self,
         now: Time,
-        member: Member,
+        member: FlowIndex,
         bytes: u32,
         rate: impl FnOnce(bool) -> Rate,
     ) -> bool {
@@ -64,23 +67,23 @@ impl Uncalled {
         let may = u32::try_from(may.saturating_add(may / u64::from(GROWTH))).unwrap_or(u32::MAX);
         let count = count.saturating_sub(may).min(limit);
         let refuses = count >= limit || (refused && count > limit / 2);
-        if span >= INTERVAL {
+        if span >= least_interval() {
             *flow = UncalledFlow { bytes: count, since: now, ..UncalledFlow::default() };
         }
         self.refusing = self.refusing - u32::from(refused) + u32::from(refuses);
         if refuses && !refused {
-            self.looks.set(member.0, now + INTERVAL + SILENT);
+            self.looks.set(member.0, now + silence());
         } else if refused && !refuses {
             self.looks.cancel(member.0);
         }
         !refuses
     }
 
-    /// Unresponsive flows of which no data has come for three seconds, or up to [`INTERVAL`] longer, count as
-    /// responsive.
+    /// Unresponsive flows of which no data has come for three seconds, or up to [`least_interval`] longer,
+    /// count as responsive.
     pub(super) fn expire(&mut self, now: Time) {
         while let Some(number) = self.looks.pop(now) {
-            let until = self.flows[Member(number).index()].since + INTERVAL + SILENT;
+            let until = self.flows[FlowIndex(number).index()].since + silence();
             if until > now {
                 self.looks.set(number, until);
             } else {
@@ -95,14 +98,14 @@ impl Uncalled {
     }
 
     /// Counts an ACK of `member` that departed and requests `bytes`.
-    pub(super) fn asked(&mut self, member: Member, bytes: u32) {
+    pub(super) fn asked(&mut self, member: FlowIndex, bytes: u32) {
         if let Some(flow) = self.flows.get_mut(member.index()) {
             flow.asked = flow.asked.saturating_add(bytes);
         }
     }
 
     /// Returns `true` if the sender of `member` does not respond.
-    pub(super) fn refuses(&self, member: Member) -> bool {
+    pub(super) fn refuses(&self, member: FlowIndex) -> bool {
         self.looks.deadline(member.0).is_some()
     }
 
@@ -112,7 +115,7 @@ impl Uncalled {
     }
 
     /// Forgets `member`, whose index another flow may get next.
-    pub(super) fn leave(&mut self, member: Member) {
+    pub(super) fn leave(&mut self, member: FlowIndex) {
         self.refusing -= u32::from(self.looks.cancel(member.0));
         if let Some(flow) = self.flows.get_mut(member.index()) {
             *flow = UncalledFlow::default();
@@ -120,12 +123,20 @@ impl Uncalled {
     }
 }
 
+/// After so long without a new count, an unresponsive flow is silent. A sender that only retransmits sends
+/// within its first two timeouts, of which the second is twice as long.
+///
+/// Source: RFC 6298, sections 2.1 and 5.5.
+fn silence() -> Duration {
+    least_interval() + FIRST_RTO + FIRST_RTO * 2
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::packet::FRAME;
 
-    const FRAME: u32 = 1_514;
-    const MEMBER: Member = Member(3);
+    const MEMBER: FlowIndex = FlowIndex(3);
     const RATE: fn(bool) -> Rate = |_| Rate::from_mbps(4);
 
     /// Sends frames at `kbps` for `ms` milliseconds. ACKs request `asked` 1024ths of each frame. Returns the

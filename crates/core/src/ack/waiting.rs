@@ -1,7 +1,7 @@
 //! The queue downstream of aggregates, and the backlog of ACK-controlled flows in it.
 
 use super::EgressState;
-use crate::packet::{Controlled, FlowId, Handover, Member};
+use crate::packet::{Controlled, FlowId, Handover, QueueIndex};
 use crate::qdisc::{Backlog, Marked, Qdisc};
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate};
 
@@ -23,7 +23,7 @@ impl Waiting {
 
     /// Frame bytes of `flow` in the queue.
     pub(crate) fn bytes_of(&self, flow: FlowId) -> Bytes {
-        self.queue.bytes_of(line(flow))
+        self.queue.bytes_of(QueueIndex::at_egress(flow))
     }
 
     /// State of the queue for ACK control, at an egress rate of `rate`.
@@ -48,7 +48,7 @@ impl Waiting {
         flow: FlowId,
         which: &mut dyn FnMut(&mut Packet) -> bool,
     ) {
-        self.queue.visit(pool, line(flow), which);
+        self.queue.visit(pool, QueueIndex::at_egress(flow), which);
     }
 
     /// Marking of the queue, if any.
@@ -76,7 +76,7 @@ impl Waiting {
 
     /// Takes out the oldest packet of `flow`.
     pub(crate) fn dequeue_flow(&mut self, cx: &mut Cx<'_>, flow: FlowId) -> Option<PacketId> {
-        self.take(cx, |queue, cx| queue.dequeue_flow(cx, line(flow)))
+        self.take(cx, |queue, cx| queue.dequeue_flow(cx, QueueIndex::at_egress(flow)))
     }
 
     /// Removes the newest packet, for a caller that drops it.
@@ -110,15 +110,6 @@ impl Waiting {
         dropped -= before;
         self.controlled -= dropped;
         result
-    }
-}
-
-/// Index of a flow in a queue. Packets without a flow have the first two indexes. So a queue for a few
-/// flows stays small whatever the size of the flow table.
-pub(crate) const fn line(flow: FlowId) -> Member {
-    match flow {
-        FlowId::NONE | FlowId::MOVED => Member(u32::MAX - flow.0),
-        FlowId(number) => Member(number.wrapping_add(2)),
     }
 }
 

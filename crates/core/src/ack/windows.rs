@@ -23,7 +23,7 @@ use super::Known;
 use super::constants::UNSCALED;
 use super::hold::HeldFlow;
 use super::shares::Shares;
-use crate::packet::{Member, TcpSegment};
+use crate::packet::{FlowIndex, TcpSegment};
 use crate::{Bytes, Rate};
 
 /// Window of TCR: the data of a round trip at `rate` and a segment more, in full segments of `mss` bytes, and
@@ -42,7 +42,7 @@ pub(super) fn round_trip(rate: Rate, way: Duration, mss: u32, first: u64) -> Byt
 /// is unknown.
 pub(super) fn clamp(
     flow: &HeldFlow,
-    member: Member,
+    member: FlowIndex,
     shares: &Shares,
     known: &Known,
     tcp: &TcpSegment,

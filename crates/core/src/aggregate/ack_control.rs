@@ -6,7 +6,7 @@ use super::Aggregate;
 use crate::ack::{
     AckControl, AckSpec, Call, Counts, EgressState, Known, Numbers, Queue, Returning,
 };
-use crate::packet::{Controlled, Direction, Fifo, Member};
+use crate::packet::{Controlled, Direction, Fifo, FlowIndex};
 use crate::policy::{Mode, Policy, Profile};
 use crate::{Bytes, Cx, PacketId, PacketPool, Time};
 
@@ -36,7 +36,7 @@ impl SenderControl {
         Self { passes, control: Some(control), spec: Some(spec.clone()), ..Self::default() }
     }
 
-    pub(super) fn leave(&mut self, member: Member) {
+    pub(super) fn leave(&mut self, member: FlowIndex) {
         if let Some(control) = &mut self.control {
             control.leave(member);
         }
@@ -71,14 +71,14 @@ impl Aggregate {
     pub fn on_data(&mut self, now: Time, pool: &PacketPool, packet: &PacketId) -> bool {
         let Some(control) = &mut self.senders.control else { return false };
         let packet = &pool[packet];
-        let waiting = self.conditioner.backlog_of(packet.member);
-        control.on_data(now, packet.member, packet, waiting)
+        let waiting = self.conditioner.backlog_of(packet.flow_index());
+        control.on_data(now, packet.flow_index(), packet, waiting)
     }
 
     /// Returns `false` if ACK control applies to the sender of `member` and the sender does not
     /// respond.
     #[must_use]
-    pub fn responds(&self, member: Member) -> bool {
+    pub fn responds(&self, member: FlowIndex) -> bool {
         self.senders.control.as_ref().is_none_or(|control| control.responds(member))
     }
 
@@ -137,14 +137,14 @@ impl Aggregate {
 
     /// Number of held ACKs of `member`.
     #[must_use]
-    pub fn held_acks(&self, member: Member) -> u32 {
+    pub fn held_acks(&self, member: FlowIndex) -> u32 {
         self.senders.control.as_ref().map_or(0, |control| control.held(member))
     }
 
     /// Bytes that the sender of `member` may still send in a window that the gateway reduced. `None` if the
     /// window was not reduced.
     #[must_use]
-    pub fn window_left(&self, member: Member) -> Option<Bytes> {
+    pub fn window_left(&self, member: FlowIndex) -> Option<Bytes> {
         self.senders.control.as_ref()?.left(member)
     }
 
@@ -153,7 +153,7 @@ impl Aggregate {
         &mut self,
         now: Time,
         pool: &mut PacketPool,
-        member: Member,
+        member: FlowIndex,
         acks: &mut Fifo,
     ) {
         if let Some(control) = &mut self.senders.control {
@@ -164,12 +164,12 @@ impl Aggregate {
 
     /// Sequence state of `member` for the ACK control of another aggregate, if it is known.
     #[must_use]
-    pub fn ack_numbers(&self, member: Member) -> Option<Numbers> {
+    pub fn ack_numbers(&self, member: FlowIndex) -> Option<Numbers> {
         self.senders.control.as_ref()?.numbers(member)
     }
 
     /// Sets the sequence state of the new member `member`, as another ACK control knew it.
-    pub fn set_ack_numbers(&mut self, member: Member, numbers: Numbers) {
+    pub fn set_ack_numbers(&mut self, member: FlowIndex, numbers: Numbers) {
         if let Some(control) = &mut self.senders.control {
             control.set_numbers(member, numbers);
         }
@@ -191,7 +191,7 @@ impl Aggregate {
         }
         let all = self.members.numbers();
         for _ in 0..all {
-            let member = Member(self.senders.taken % all);
+            let member = FlowIndex(self.senders.taken % all);
             self.senders.taken = member.0 + 1;
             if self.held_acks(member) > 0 {
                 let numbers = self.ack_numbers(member);
@@ -205,14 +205,14 @@ impl Aggregate {
     }
 
     /// A SYN claims the ports of `member`: stops its held ACKs for at most one second.
-    pub fn stop_acks(&mut self, now: Time, member: Member) {
+    pub fn stop_acks(&mut self, now: Time, member: FlowIndex) {
         if let Some(control) = &mut self.senders.control {
             control.stop(now, member);
         }
     }
 
     /// The connection of `member` still exists: its held ACKs may depart again.
-    pub fn resume_acks(&mut self, now: Time, pool: &mut PacketPool, member: Member) {
+    pub fn resume_acks(&mut self, now: Time, pool: &mut PacketPool, member: FlowIndex) {
         if let Some(control) = &mut self.senders.control {
             let mut cx = Cx { now, pool, tally: &mut self.tally };
             control.resume(&mut cx, member);
@@ -220,7 +220,7 @@ impl Aggregate {
     }
 
     /// The connection of `member` has ended: drops its held ACKs and its sequence state.
-    pub fn discard_acks(&mut self, now: Time, pool: &mut PacketPool, member: Member) {
+    pub fn discard_acks(&mut self, now: Time, pool: &mut PacketPool, member: FlowIndex) {
         if let Some(control) = &mut self.senders.control {
             let mut cx = Cx { now, pool, tally: &mut self.tally };
             control.discard(&mut cx, member);

@@ -5,7 +5,7 @@ use super::progress::Progress;
 use super::shaper::{Debt, Shaper};
 use super::{ShapingTimer, Tokens};
 use crate::allocation::Allocation;
-use crate::packet::{Fifo, Handover, Member};
+use crate::packet::{FRAME, Fifo, FlowIndex, Which};
 use crate::policy::{Action, Conditioning, Mode, Policy, Profile};
 use crate::qdisc::{Backlog, Marked};
 use crate::random::Random;
@@ -43,9 +43,6 @@ impl Trigger {
     }
 }
 
-/// Size of a full-size Ethernet frame.
-const FRAME: Bytes = Bytes(1_514);
-
 /// The allocation of `conditioning` with initial `tokens`.
 pub(super) fn allocation(
     conditioning: &Conditioning,
@@ -56,7 +53,8 @@ pub(super) fn allocation(
     match tokens {
         Tokens::Burst => allocation.build(profile, now),
         Tokens::OneFrame { since } => {
-            let mut allocation = allocation.build(&profile.with_burst_of(FRAME), since);
+            let mut allocation =
+                allocation.build(&profile.with_burst_of(Bytes(FRAME.into())), since);
             allocation.set_profile(since, profile);
             allocation
         }
@@ -152,17 +150,17 @@ impl Conditioner {
     }
 
     /// Removes and returns the debt of `member`: bytes that passed and are not yet paid for.
-    pub(super) fn take_debt(&mut self, member: Member) -> Option<Debt> {
+    pub(super) fn take_debt(&mut self, member: FlowIndex) -> Option<Debt> {
         self.shaper_mut()?.take_debt(member)
     }
 
     /// Removes and returns the debt of some member.
-    pub(super) fn take_any_debt(&mut self) -> Option<(Member, Debt)> {
+    pub(super) fn take_any_debt(&mut self) -> Option<(FlowIndex, Debt)> {
         self.shaper_mut()?.take_any_debt()
     }
 
     /// Adds `debt` to the debt of `member`. Only a shaper collects debts.
-    pub(super) fn owe(&mut self, now: Time, member: Member, debt: Debt) {
+    pub(super) fn owe(&mut self, now: Time, member: FlowIndex, debt: Debt) {
         if let Self::Shape(shaper) = self {
             shaper.owe(now, member, debt);
         }
@@ -179,7 +177,7 @@ impl Conditioner {
     }
 
     /// Backlog of `member`: frame bytes in the queue, or bytes that passed and are not yet paid for.
-    pub(super) fn backlog_of(&self, member: Member) -> Bytes {
+    pub(super) fn backlog_of(&self, member: FlowIndex) -> Bytes {
         self.shaper().map_or(Bytes::ZERO, |it| it.waiting(member) + it.owed_by(member))
     }
 
@@ -209,13 +207,19 @@ impl Conditioner {
         self.shaper_mut()?.take_any(cx)
     }
 
-    pub(super) fn withdraw(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
+    pub(super) fn withdraw(&mut self, cx: &mut Cx<'_>, member: FlowIndex) -> Option<PacketId> {
         self.shaper_mut()?.withdraw(cx, member)
     }
 
-    pub(super) fn hand_over(&mut self, now: Time, pool: &mut PacketPool, what: &mut Handover<'_>) {
+    pub(super) fn hand_over(
+        &mut self,
+        now: Time,
+        pool: &mut PacketPool,
+        (from, to): (FlowIndex, FlowIndex),
+        which: Which<'_>,
+    ) {
         if let Self::Shape(shaper) = self {
-            shaper.hand_over(now, pool, what);
+            shaper.hand_over(now, pool, (from, to), which);
         }
     }
 
@@ -226,7 +230,7 @@ impl Conditioner {
         }
     }
 
-    pub(super) fn waiting(&self, member: Member) -> Bytes {
+    pub(super) fn waiting(&self, member: FlowIndex) -> Bytes {
         self.shaper().map_or(Bytes::ZERO, |shaper| shaper.waiting(member))
     }
 

@@ -2,20 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use crate::packet::Member;
+use crate::packet::FlowIndex;
 use crate::policy::HostKey;
 
 /// Members by host, and the number of flows of each host.
 #[derive(Debug, Default)]
 pub(super) struct Hosts {
-    members: BTreeMap<HostKey, Member>,
+    members: BTreeMap<HostKey, FlowIndex>,
     /// By member index.
     of: BTreeMap<u32, (HostKey, u32)>,
 }
 
 impl Hosts {
     /// Adds a flow of `key` to its member, if there is one.
-    pub(super) fn join(&mut self, key: HostKey) -> Option<Member> {
+    pub(super) fn join(&mut self, key: HostKey) -> Option<FlowIndex> {
         let member = self.members.get(&key).copied()?;
         if let Some((_, flows)) = self.of.get_mut(&member.0) {
             *flows += 1;
@@ -24,18 +24,18 @@ impl Hosts {
     }
 
     /// Records `member` for `key`, with one flow.
-    pub(super) fn found(&mut self, key: HostKey, member: Member) {
+    pub(super) fn found(&mut self, key: HostKey, member: FlowIndex) {
         self.members.insert(key, member);
         self.of.insert(member.0, (key, 1));
     }
 
     /// Number of flows of a member; zero if it stands for no host.
-    pub(super) fn flows(&self, member: Member) -> u32 {
+    pub(super) fn flows(&self, member: FlowIndex) -> u32 {
         self.of.get(&member.0).map_or(0, |(_, flows)| *flows)
     }
 
     /// A flow of `member` ends. Returns true if the membership ends with it.
-    pub(super) fn leave(&mut self, member: Member) -> bool {
+    pub(super) fn leave(&mut self, member: FlowIndex) -> bool {
         let Some((key, flows)) = self.of.get_mut(&member.0) else { return true };
         *flows -= 1;
         if *flows > 0 {

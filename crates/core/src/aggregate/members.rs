@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use crate::allocation::Share;
-use crate::packet::{Member, make_room, number};
+use crate::packet::{FlowIndex, make_room, number};
 
 /// Members and their shares; indices are used again.
 #[derive(Debug, Default)]
 pub(super) struct Members {
     known: Vec<MemberShare>,
-    free: Vec<Member>,
+    free: Vec<FlowIndex>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -23,8 +23,8 @@ struct MemberShare {
 const FREE: MemberShare = MemberShare { weight: 0, rtt_micros: 0 };
 
 impl Members {
-    pub(super) fn join(&mut self, share: Share) -> Member {
-        let next = Member(number(self.known.len()));
+    pub(super) fn join(&mut self, share: Share) -> FlowIndex {
+        let next = FlowIndex(number(self.known.len()));
         let member = self.free.pop().unwrap_or(next);
         make_room(&mut self.known, member.index(), FREE);
         let weight = share.weight.max(1);
@@ -32,14 +32,14 @@ impl Members {
         member
     }
 
-    pub(super) fn leave(&mut self, member: Member) {
+    pub(super) fn leave(&mut self, member: FlowIndex) {
         self.known[member.index()] = FREE;
         self.free.push(member);
     }
 
     /// Stores `share`. Returns true if it differs enough to matter: another weight, or a round-trip
     /// time that changed by an eighth.
-    pub(super) fn update(&mut self, member: Member, share: Share) -> bool {
+    pub(super) fn update(&mut self, member: FlowIndex, share: Share) -> bool {
         let known = &mut self.known[member.index()];
         let rtt = micros(share.rtt);
         let matters =
@@ -51,14 +51,14 @@ impl Members {
         matters
     }
 
-    pub(super) fn share(&self, member: Member) -> Share {
+    pub(super) fn share(&self, member: FlowIndex) -> Share {
         let MemberShare { weight, rtt_micros, .. } = self.known[member.index()];
         let rtt = (rtt_micros > 0).then(|| Duration::from_micros(rtt_micros.into()));
         Share { weight, rtt }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Member, Share)> {
-        let members = (0..).map(Member).zip(&self.known);
+    pub(super) fn iter(&self) -> impl Iterator<Item = (FlowIndex, Share)> {
+        let members = (0..).map(FlowIndex).zip(&self.known);
         members
             .filter(|(_, known)| known.weight != FREE.weight)
             .map(|(member, _)| (member, self.share(member)))

@@ -63,7 +63,7 @@ impl Policer {
         let len = arrived.charged();
         let conforms = !self.profile.is_too_long(arrived)
             && self.peak.ready_at() <= cx.now
-            && self.allocation.try_take(cx.now, arrived.member, len);
+            && self.allocation.try_take(cx.now, arrived.flow_index(), len);
         if conforms {
             self.peak.take(cx.now, len);
         }

@@ -6,7 +6,10 @@ use super::peak::Peak;
 use super::progress::Progress;
 use super::{ShapingTimer, Tokens, TriggerSet, conditioner};
 use crate::allocation::{Allocation, AllocationSpec, Grant, Heads, Turn};
-use crate::packet::{Controlled, Fifo, FlowId, Handover, Member, Packet, make_room, number};
+use crate::packet::{
+    Controlled, FRAME, Fifo, FlowId, FlowIndex, Handover, Packet, QueueIndex, Which, make_room,
+    number,
+};
 use crate::policy::{Conditioning, Profile};
 use crate::qdisc::{Backlog, Marked, Qdisc, QdiscSpec};
 use crate::random::Random;
@@ -55,9 +58,6 @@ struct WaitingPackets<'a> {
     debts: &'a [Debt],
 }
 
-/// Most debt that is paid at once: a full-size frame.
-const PART: u64 = 1_514;
-
 /// Packets pass while the debt is at most the bytes of this time at the mean rate.
 ///
 /// If only a part of a flow's first window passes, the rest waits until the debt of that part is
@@ -70,10 +70,10 @@ const MOST_OWED: Duration = Duration::from_secs(2);
 const FEW_OWED: Bytes = Bytes(64 << 10);
 
 impl Heads for WaitingPackets<'_> {
-    fn head(&self, member: Member) -> Option<Bytes> {
+    fn head(&self, member: FlowIndex) -> Option<Bytes> {
         match self.debts.get(member.index()) {
-            Some(debt) if debt.bytes > 0 => Some(Bytes(PART.min(debt.bytes))),
-            _ => self.queue.head(self.pool, member),
+            Some(debt) if debt.bytes > 0 => Some(Bytes(debt.bytes.min(FRAME.into()))),
+            _ => self.queue.head(self.pool, QueueIndex::in_aggregate(member)),
         }
     }
 }
@@ -130,7 +130,7 @@ impl Shaper {
     }
 
     pub(super) fn offer(&mut self, cx: &mut Cx<'_>, packet: PacketId, out: &mut Fifo) -> Progress {
-        let member = cx.pool[&packet].member;
+        let member = cx.pool[&packet].flow_index();
         if let Some(marked) = self.queue.marked_mut() {
             let tokens = self.allocation.tokens(cx.now);
             marked.set_tokens(tokens.saturating_sub(Bytes(self.owed)));
@@ -146,9 +146,10 @@ impl Shaper {
     /// Charges `packet`, which passes at once and pays when its turn comes. Returns `None` if the packet
     /// must wait behind others of its flow, or if the debt is too large.
     pub(super) fn pass(&mut self, cx: &mut Cx<'_>, packet: &PacketId) -> Option<Progress> {
-        let Packet { member, cost, flow, .. } = cx.pool[packet];
+        let Packet { queue_index, cost, flow, .. } = cx.pool[packet];
+        let member = cx.pool[packet].flow_index();
         let most = self.profile.mean().bytes_in(MOST_OWED).max(FEW_OWED);
-        if self.queue.bytes_of(member) > Bytes::ZERO || self.owed >= most.0 {
+        if self.queue.bytes_of(queue_index) > Bytes::ZERO || self.owed >= most.0 {
             return None;
         }
         let mut progress = Progress::default();
@@ -159,7 +160,7 @@ impl Shaper {
     }
 
     /// Adds `debt` to the debt of `member`.
-    pub(super) fn owe(&mut self, now: Time, member: Member, debt: Debt) {
+    pub(super) fn owe(&mut self, now: Time, member: FlowIndex, debt: Debt) {
         if debt.bytes == 0 {
             return;
         }
@@ -184,12 +185,12 @@ impl Shaper {
     }
 
     /// Debt of `member` in bytes.
-    pub(super) fn owed_by(&self, member: Member) -> Bytes {
+    pub(super) fn owed_by(&self, member: FlowIndex) -> Bytes {
         Bytes(self.debts.get(member.index()).map_or(0, |debt| debt.bytes))
     }
 
     /// Removes and returns the debt of `member`.
-    pub(super) fn take_debt(&mut self, member: Member) -> Option<Debt> {
+    pub(super) fn take_debt(&mut self, member: FlowIndex) -> Option<Debt> {
         let debt = self.debts.get_mut(member.index()).filter(|debt| debt.bytes > 0)?;
         let debt = std::mem::replace(debt, Debt::NONE);
         self.owed -= debt.bytes;
@@ -197,13 +198,13 @@ impl Shaper {
     }
 
     /// Removes and returns the debt of some member.
-    pub(super) fn take_any_debt(&mut self) -> Option<(Member, Debt)> {
+    pub(super) fn take_any_debt(&mut self) -> Option<(FlowIndex, Debt)> {
         while self.owed > 0
             && let Some(debt) = self.debts.pop()
         {
             self.owed -= debt.bytes;
             if debt.bytes > 0 {
-                return Some((Member(number(self.debts.len())), debt));
+                return Some((FlowIndex(number(self.debts.len())), debt));
             }
         }
         None
@@ -211,12 +212,13 @@ impl Shaper {
 
     /// Lets the oldest packet of `member` depart, if it has tokens. It precedes packets that have
     /// waited longer, which only the timer serves.
-    fn demand(&mut self, cx: &mut Cx<'_>, member: Member, out: &mut Fifo) -> Progress {
+    fn demand(&mut self, cx: &mut Cx<'_>, member: FlowIndex, out: &mut Fifo) -> Progress {
         let mut progress = Progress::default();
-        if let Some(bytes) = self.queue.head(cx.pool, member)
+        let at = QueueIndex::in_aggregate(member);
+        if let Some(bytes) = self.queue.head(cx.pool, at)
             && self.peak.ready_at() <= cx.now
             && self.allocation.try_take(cx.now, member, bytes)
-            && let Some(packet) = self.queue.dequeue_flow(cx, member)
+            && let Some(packet) = self.queue.dequeue_flow(cx, at)
         {
             self.peak.take(cx.now, bytes);
             progress.conforms(&cx.pool[&packet], cx.now);
@@ -249,7 +251,8 @@ impl Shaper {
                         self.peak.take(cx.now, grant.bytes);
                         continue;
                     }
-                    let Some(packet) = self.queue.dequeue_flow(cx, grant.member) else { continue };
+                    let at = QueueIndex::in_aggregate(grant.flow);
+                    let Some(packet) = self.queue.dequeue_flow(cx, at) else { continue };
                     self.peak.take(cx.now, grant.bytes);
                     progress.conforms(&cx.pool[&packet], cx.now);
                     progress.late += u64::from(late);
@@ -262,7 +265,7 @@ impl Shaper {
 
     /// Pays a part of the member's debt, if there is any. Returns false without a debt.
     fn pay(&mut self, grant: Grant) -> bool {
-        let debt = self.debts.get_mut(grant.member.index()).filter(|debt| debt.bytes > 0);
+        let debt = self.debts.get_mut(grant.flow.index()).filter(|debt| debt.bytes > 0);
         let Some(debt) = debt else { return false };
         let paid = grant.bytes.0.min(debt.bytes);
         debt.bytes -= paid;
@@ -285,13 +288,20 @@ impl Shaper {
         self.queue.dequeue(cx)
     }
 
-    pub(super) fn withdraw(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
-        self.queue.dequeue_flow(cx, member)
+    pub(super) fn withdraw(&mut self, cx: &mut Cx<'_>, member: FlowIndex) -> Option<PacketId> {
+        self.queue.dequeue_flow(cx, QueueIndex::in_aggregate(member))
     }
 
-    pub(super) fn hand_over(&mut self, now: Time, pool: &mut PacketPool, what: &mut Handover<'_>) {
-        if self.queue.hand_over(pool, what) {
-            self.allocation.wait(now, what.to);
+    pub(super) fn hand_over(
+        &mut self,
+        now: Time,
+        pool: &mut PacketPool,
+        (from, to): (FlowIndex, FlowIndex),
+        which: Which<'_>,
+    ) {
+        let [old, new] = [from, to].map(QueueIndex::in_aggregate);
+        if self.queue.hand_over(pool, &mut Handover { from: old, to: new, which }) {
+            self.allocation.wait(now, to);
         }
     }
 
@@ -299,8 +309,8 @@ impl Shaper {
         self.ready_at
     }
 
-    pub(super) fn waiting(&self, member: Member) -> Bytes {
-        self.queue.bytes_of(member)
+    pub(super) fn waiting(&self, member: FlowIndex) -> Bytes {
+        self.queue.bytes_of(QueueIndex::in_aggregate(member))
     }
 
     pub(super) fn backlog(&self) -> Backlog {
@@ -359,14 +369,18 @@ mod tests {
             let mut shaper =
                 Shaper::new(&conditioning, &queue, timer, random, Tokens::Burst, Time::ZERO);
             let share = Share { weight: 1, rtt: None };
-            (0..2).for_each(|it| shaper.allocation.join(Time::ZERO, Member(it), share));
+            (0..2).for_each(|it| shaper.allocation.join(Time::ZERO, FlowIndex(it), share));
             Self { pool: PacketPool::with_capacity(16), tally: Tally::default(), shaper }
         }
 
         /// Members whose packets depart when a packet of `member` arrives at `ms`.
         fn offer(&mut self, ms: u64, member: u32) -> Vec<u32> {
-            let packet =
-                Packet { len: 1_000, cost: 1_000, member: Member(member), ..Packet::default() };
+            let packet = Packet {
+                len: 1_000,
+                cost: 1_000,
+                queue_index: QueueIndex(member),
+                ..Packet::default()
+            };
             let id = self.pool.insert(packet).unwrap();
             self.call(ms, |shaper, cx, out| shaper.offer(cx, id, out))
         }
@@ -386,7 +400,7 @@ mod tests {
             what(&mut self.shaper, &mut cx, &mut out);
             let mut left = Vec::new();
             while let Some(id) = out.pop(&self.pool) {
-                left.push(self.pool[&id].member.0);
+                left.push(self.pool[&id].queue_index.0);
                 self.pool.release(id);
             }
             left

@@ -5,31 +5,31 @@
 use super::{Allocation, Grant, Heads, Share, Turn};
 use crate::meter::Profile;
 use crate::meter::TokenBucket;
-use crate::packet::Member;
+use crate::packet::FlowIndex;
 use crate::{Bytes, Time};
 
 /// Order in which waiting members are served.
 pub(super) trait Order: Send {
     /// Adds a member, which may wait later.
-    fn join(&mut self, member: Member, share: Share);
+    fn join(&mut self, member: FlowIndex, share: Share);
 
     /// `member` has packets waiting. Repeated calls have no effect.
-    fn wait(&mut self, member: Member);
+    fn wait(&mut self, member: FlowIndex);
 
     /// The next member.
-    fn first(&mut self) -> Option<Member>;
+    fn first(&mut self) -> Option<FlowIndex>;
 
     /// The first member received `len` bytes, and may have more packets.
-    fn served(&mut self, member: Member, len: Bytes);
+    fn served(&mut self, member: FlowIndex, len: Bytes);
 
     /// The first member has no more packets.
-    fn done(&mut self, member: Member);
+    fn done(&mut self, member: FlowIndex);
 
     /// `member`, which was served last, has no more packets.
-    fn emptied(&mut self, _member: Member) {}
+    fn emptied(&mut self, _member: FlowIndex) {}
 
     /// Removes `member`; its index may be used again.
-    fn leave(&mut self, member: Member);
+    fn leave(&mut self, member: FlowIndex);
 }
 
 /// One bucket, and an order.
@@ -37,7 +37,7 @@ pub(super) struct CommonBucket<O> {
     bucket: TokenBucket,
     order: O,
     /// The member of the last grant.
-    last: Option<Member>,
+    last: Option<FlowIndex>,
 }
 
 impl<O: Order> CommonBucket<O> {
@@ -52,20 +52,20 @@ impl<O: Order> Allocation for CommonBucket<O> {
         self.bucket.set(now, profile.mean(), profile.burst());
     }
 
-    fn join(&mut self, _now: Time, member: Member, share: Share) {
+    fn join(&mut self, _now: Time, member: FlowIndex, share: Share) {
         self.order.join(member, share);
     }
 
-    fn update(&mut self, _now: Time, member: Member, share: Share) {
+    fn update(&mut self, _now: Time, member: FlowIndex, share: Share) {
         self.order.join(member, share);
     }
 
-    fn leave(&mut self, _now: Time, member: Member) {
+    fn leave(&mut self, _now: Time, member: FlowIndex) {
         self.last = self.last.filter(|last| *last != member);
         self.order.leave(member);
     }
 
-    fn try_take(&mut self, now: Time, member: Member, len: Bytes) -> bool {
+    fn try_take(&mut self, now: Time, member: FlowIndex, len: Bytes) -> bool {
         let taken = self.bucket.try_take(now, len);
         if taken {
             self.order.served(member, len);
@@ -73,7 +73,7 @@ impl<O: Order> Allocation for CommonBucket<O> {
         taken
     }
 
-    fn wait(&mut self, _now: Time, member: Member) {
+    fn wait(&mut self, _now: Time, member: FlowIndex) {
         self.order.wait(member);
     }
 
@@ -97,7 +97,7 @@ impl<O: Order> Allocation for CommonBucket<O> {
             }
             self.order.served(member, bytes);
             self.last = Some(member);
-            return Turn::Grant(Grant { member, bytes });
+            return Turn::Grant(Grant { flow: member, bytes });
         }
         Turn::Idle
     }

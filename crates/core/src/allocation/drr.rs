@@ -6,7 +6,7 @@
 use super::common::{CommonBucket, Order};
 use super::{Allocation, Share};
 use crate::meter::Profile;
-use crate::packet::{DeficitRoundRobin, First, Member, make_room};
+use crate::packet::{DeficitRoundRobin, First, FlowIndex, make_room};
 use crate::{Bytes, Time, parameters};
 
 parameters! {
@@ -23,42 +23,42 @@ impl Config {
 /// The waiting members, and the weights of all members.
 #[derive(Default)]
 struct Drr {
-    turns: DeficitRoundRobin,
-    waiting: First,
+    turns: DeficitRoundRobin<FlowIndex>,
+    waiting: First<FlowIndex>,
     weights: Vec<u32>,
 }
 
 /// Bytes that a member of weight 1 may send in a turn: a full-size Ethernet frame.
 const QUANTUM: i64 = 1_514;
 
-fn quantum(weights: &[u32], member: Member) -> i64 {
+fn quantum(weights: &[u32], member: FlowIndex) -> i64 {
     QUANTUM * i64::from(weights[member.index()])
 }
 
 impl Order for Drr {
-    fn join(&mut self, member: Member, share: Share) {
+    fn join(&mut self, member: FlowIndex, share: Share) {
         make_room(&mut self.weights, member.index(), 0);
         self.weights[member.index()] = share.weight.max(1);
     }
 
-    fn wait(&mut self, member: Member) {
+    fn wait(&mut self, member: FlowIndex) {
         self.turns.join(&mut self.waiting, member, quantum(&self.weights, member));
     }
 
-    fn first(&mut self) -> Option<Member> {
+    fn first(&mut self) -> Option<FlowIndex> {
         let weights = &self.weights;
         self.turns.next(&mut self.waiting, |member| quantum(weights, member))
     }
 
-    fn served(&mut self, member: Member, len: Bytes) {
+    fn served(&mut self, member: FlowIndex, len: Bytes) {
         self.turns.charge(member, len.0.cast_signed());
     }
 
-    fn done(&mut self, member: Member) {
+    fn done(&mut self, member: FlowIndex) {
         self.turns.leave(&mut self.waiting, member);
     }
 
-    fn leave(&mut self, member: Member) {
+    fn leave(&mut self, member: FlowIndex) {
         self.turns.leave(&mut self.waiting, member);
     }
 }

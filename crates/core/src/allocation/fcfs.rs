@@ -7,7 +7,7 @@
 use super::common::{CommonBucket, Order};
 use super::{Allocation, Share};
 use crate::meter::Profile;
-use crate::packet::{Member, Ring};
+use crate::packet::{FlowIndex, Ring};
 use crate::{Bytes, Time, parameters};
 
 parameters! {
@@ -23,34 +23,34 @@ impl Config {
 
 /// The waiting members, in the order of waiting.
 #[derive(Default)]
-struct Fcfs(Ring);
+struct Fcfs(Ring<FlowIndex>);
 
 impl Order for Fcfs {
-    fn join(&mut self, _member: Member, _share: Share) {}
+    fn join(&mut self, _member: FlowIndex, _share: Share) {}
 
-    fn wait(&mut self, member: Member) {
+    fn wait(&mut self, member: FlowIndex) {
         self.0.push(member);
     }
 
-    fn first(&mut self) -> Option<Member> {
+    fn first(&mut self) -> Option<FlowIndex> {
         self.0.first()
     }
 
-    fn served(&mut self, member: Member, _len: Bytes) {
+    fn served(&mut self, member: FlowIndex, _len: Bytes) {
         if self.0.first() == Some(member) {
             self.0.rotate();
         }
     }
 
-    fn done(&mut self, member: Member) {
+    fn done(&mut self, member: FlowIndex) {
         self.0.remove(member);
     }
 
-    fn emptied(&mut self, member: Member) {
+    fn emptied(&mut self, member: FlowIndex) {
         self.0.remove(member);
     }
 
-    fn leave(&mut self, member: Member) {
+    fn leave(&mut self, member: FlowIndex) {
         self.0.remove(member);
     }
 }
@@ -68,7 +68,7 @@ mod tests {
     struct Waiting([u32; 3]);
 
     impl Heads for Waiting {
-        fn head(&self, member: Member) -> Option<Bytes> {
+        fn head(&self, member: FlowIndex) -> Option<Bytes> {
             (self.0[member.index()] > 0).then_some(Bytes(1_000))
         }
     }
@@ -80,22 +80,23 @@ mod tests {
         let profile = Profile::new(Rate::from_mbps(8), None, Bytes(1_000), Bytes(1_000)).unwrap();
         let mut fcfs = Config {}.build(&profile, Time::ZERO);
         let share = Share { weight: 1, rtt: None };
-        (0..3).for_each(|member| fcfs.join(Time::ZERO, Member(member), share));
+        (0..3).for_each(|member| fcfs.join(Time::ZERO, FlowIndex(member), share));
         for leaves in [false, true] {
             let at = Time::from_millis(10 + u64::from(leaves) * 10);
             let mut waiting = Waiting([1, 9, 0]);
-            [0, 1].into_iter().for_each(|member| fcfs.wait(at, Member(member)));
-            let grant = |member| Turn::Grant(Grant { member: Member(member), bytes: Bytes(1_000) });
+            [0, 1].into_iter().for_each(|member| fcfs.wait(at, FlowIndex(member)));
+            let grant =
+                |member| Turn::Grant(Grant { flow: FlowIndex(member), bytes: Bytes(1_000) });
             assert_eq!(fcfs.grant(at, &waiting), grant(0));
             waiting.0[0] = 0;
             if leaves {
-                fcfs.leave(at, Member(0));
-                fcfs.join(at, Member(0), share);
+                fcfs.leave(at, FlowIndex(0));
+                fcfs.join(at, FlowIndex(0), share);
             } else {
                 assert!(matches!(fcfs.grant(at, &waiting), Turn::At(_)));
             }
             waiting.0 = [1, 9, 1];
-            [2, 0].into_iter().for_each(|member| fcfs.wait(at, Member(member)));
+            [2, 0].into_iter().for_each(|member| fcfs.wait(at, FlowIndex(member)));
             for (later, member) in (1..).zip([1, 2, 0]) {
                 assert_eq!(fcfs.grant(at + Duration::from_millis(later), &waiting), grant(member));
             }

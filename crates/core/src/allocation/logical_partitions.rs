@@ -25,7 +25,7 @@
 use super::shares::{MemberPart, TokenShares};
 use super::{Allocation, Grant, Heads, Share, Turn};
 use crate::meter::{Nanobits, Profile, nanobits};
-use crate::packet::{DeficitRoundRobin, Member, Rings, Round, make_room};
+use crate::packet::{DeficitRoundRobin, FlowIndex, Rings, Round, make_room};
 use crate::wheel::TimerWheel;
 use crate::{Bytes, Time, parameters};
 
@@ -49,10 +49,10 @@ pub(super) struct LogicalPartitions {
     accounts: Vec<Account>,
     /// Members that save, with packets ([`READY`]) or without packets ([`SAVING`]). Members without
     /// packets are in the order of the next check for idleness.
-    rings: Rings<2>,
+    rings: Rings<FlowIndex, 2>,
     /// Members that wait for the excess.
-    robin: DeficitRoundRobin,
-    round: Round,
+    robin: DeficitRoundRobin<FlowIndex>,
+    round: Round<FlowIndex>,
     /// Length of the longest packet seen. This is the quantum, so each turn can send a packet.
     quantum: Nanobits,
     /// Times at which members may have reached their maximum savings, in steps of `shares`.
@@ -153,7 +153,7 @@ impl LogicalPartitions {
     }
 
     /// Time and member of the next check for idleness.
-    fn next_look(&self) -> Option<(Time, Member)> {
+    fn next_look(&self) -> Option<(Time, FlowIndex)> {
         let member = self.rings.first_of(SAVING)?;
         let look = self.accounts[member.index()].look;
         (look < u32::MAX).then(|| (Time::from_nanos(u64::from(look) << TICK), member))
@@ -171,7 +171,7 @@ impl LogicalPartitions {
     #[cold]
     fn settle_the_full(&mut self) {
         while let Some(number) = self.full.pop(Time::from_nanos(self.shares.earned())) {
-            self.settle(Member(number));
+            self.settle(FlowIndex(number));
         }
         self.full_at = self.full.next_deadline().map_or(u64::MAX, Time::nanos);
     }
@@ -192,7 +192,7 @@ impl LogicalPartitions {
     }
 
     /// Updates a member's savings and its maximum.
-    fn settle(&mut self, member: Member) {
+    fn settle(&mut self, member: FlowIndex) {
         if let State::Saving | State::Ready = self.accounts[member.index()].state {
             self.withdraw(member);
             let depth = self.cut(member);
@@ -201,7 +201,7 @@ impl LogicalPartitions {
     }
 
     /// Removes a member's savings from the sum before a change.
-    fn withdraw(&mut self, member: Member) {
+    fn withdraw(&mut self, member: FlowIndex) {
         let account = &mut self.accounts[member.index()];
         if account.filling {
             let step = self.shares.step_of(account.part());
@@ -218,7 +218,7 @@ impl LogicalPartitions {
     }
 
     /// Limits a member's savings to its maximum. Returns the maximum.
-    fn cut(&mut self, member: Member) -> Nanobits {
+    fn cut(&mut self, member: FlowIndex) -> Nanobits {
         let account = &mut self.accounts[member.index()];
         let depth = self.shares.depth(account.part()) / 2;
         account.tokens = account.tokens.min(depth);
@@ -227,7 +227,7 @@ impl LogicalPartitions {
 
     /// Adds a member's savings to the sum. The member continues to save up to `depth`. The timer
     /// for full savings is never set too late.
-    fn deposit(&mut self, member: Member, depth: Nanobits) {
+    fn deposit(&mut self, member: FlowIndex, depth: Nanobits) {
         let account = &mut self.accounts[member.index()];
         account.earned = self.shares.earned();
         self.savings.sum += i128::from(account.tokens);
@@ -247,7 +247,7 @@ impl LogicalPartitions {
     }
 
     /// Notes that a member sends or waits, so that it earns tokens. Returns its state.
-    fn touch(&mut self, member: Member) -> State {
+    fn touch(&mut self, member: FlowIndex) -> State {
         let now = tick(self.shares.now());
         let Some(account) = self.accounts.get_mut(member.index()) else { return State::Absent };
         account.active = now;
@@ -258,14 +258,14 @@ impl LogicalPartitions {
     }
 
     /// Lets a member earn tokens. It has no savings yet.
-    fn begin(&mut self, member: Member) {
+    fn begin(&mut self, member: FlowIndex) {
         self.shares.count(self.accounts[member.index()].part());
         self.accounts[member.index()].tokens = 0;
         self.save(member);
     }
 
     /// A member outside the rings starts to save, with its current tokens.
-    fn save(&mut self, member: Member) {
+    fn save(&mut self, member: FlowIndex) {
         let account = &mut self.accounts[member.index()];
         account.state = State::Saving;
         account.active = tick(self.shares.now());
@@ -277,7 +277,7 @@ impl LogicalPartitions {
     }
 
     /// Lets a member earn no more tokens. Its savings become excess.
-    fn end(&mut self, member: Member, state: State) {
+    fn end(&mut self, member: FlowIndex, state: State) {
         let account = &mut self.accounts[member.index()];
         let (part, old) = (account.part(), std::mem::replace(&mut account.state, state));
         self.full.cancel(member.0);
@@ -295,7 +295,7 @@ impl LogicalPartitions {
     }
 
     /// Checks the first saving member for idleness.
-    fn look(&mut self, member: Member) {
+    fn look(&mut self, member: FlowIndex) {
         let now = tick(self.shares.now());
         let account = &mut self.accounts[member.index()];
         if now.saturating_sub(account.active) >= patience(account.part()) {
@@ -331,7 +331,7 @@ impl LogicalPartitions {
             }
             self.deposit(member, depth);
             return Some(match taken {
-                true => Turn::Grant(Grant { member, bytes }),
+                true => Turn::Grant(Grant { flow: member, bytes }),
                 false => Turn::At(self.shares.ready_at(bytes)),
             });
         }
@@ -359,14 +359,14 @@ impl LogicalPartitions {
             }
             self.robin.charge(member, len);
             self.shares.charge(len);
-            return Turn::Grant(Grant { member, bytes });
+            return Turn::Grant(Grant { flow: member, bytes });
         }
         Turn::Idle
     }
 
     /// A member outside the rings enters the round. Its timer is cancelled, because it saves
     /// nothing.
-    fn enter_round(&mut self, member: Member) {
+    fn enter_round(&mut self, member: FlowIndex) {
         let account = &mut self.accounts[member.index()];
         account.state = State::Round;
         self.full.cancel(member.0);
@@ -376,7 +376,7 @@ impl LogicalPartitions {
     /// A member without further packets leaves the round. It saves its remaining credit, as far as
     /// the excess covers this credit.
     #[inline(never)]
-    fn leave_round(&mut self, member: Member) {
+    fn leave_round(&mut self, member: FlowIndex) {
         self.robin.leave_round(&mut self.round, member);
         let there =
             Nanobits::try_from(self.savings.excess(&self.shares).max(0)).unwrap_or(Nanobits::MAX);
@@ -428,7 +428,7 @@ fn tick(now: Time) -> u32 {
 }
 
 impl Allocation for LogicalPartitions {
-    fn join(&mut self, now: Time, member: Member, share: Share) {
+    fn join(&mut self, now: Time, member: FlowIndex, share: Share) {
         self.advance(now);
         make_room(&mut self.accounts, member.index(), Account::default());
         let account = &mut self.accounts[member.index()];
@@ -438,7 +438,7 @@ impl Allocation for LogicalPartitions {
         }
     }
 
-    fn update(&mut self, now: Time, member: Member, share: Share) {
+    fn update(&mut self, now: Time, member: FlowIndex, share: Share) {
         self.advance(now);
         let part = MemberPart::of(share);
         let Some(account) = self.accounts.get_mut(member.index()) else { return };
@@ -463,7 +463,7 @@ impl Allocation for LogicalPartitions {
         }
     }
 
-    fn leave(&mut self, now: Time, member: Member) {
+    fn leave(&mut self, now: Time, member: FlowIndex) {
         self.advance(now);
         if member.index() < self.accounts.len() {
             self.end(member, State::Absent);
@@ -475,7 +475,7 @@ impl Allocation for LogicalPartitions {
         self.shares.set_profile(profile);
     }
 
-    fn try_take(&mut self, now: Time, member: Member, len: Bytes) -> bool {
+    fn try_take(&mut self, now: Time, member: FlowIndex, len: Bytes) -> bool {
         self.advance(now);
         let state = self.touch(member);
         if !matches!(state, State::Saving | State::Ready) {
@@ -509,7 +509,7 @@ impl Allocation for LogicalPartitions {
         taken
     }
 
-    fn wait(&mut self, now: Time, member: Member) {
+    fn wait(&mut self, now: Time, member: FlowIndex) {
         if self.accounts.get(member.index()).is_some_and(Account::waits) {
             return;
         }
@@ -545,7 +545,7 @@ mod tests {
     struct Waiting([u32; 6]);
 
     impl Heads for Waiting {
-        fn head(&self, member: Member) -> Option<Bytes> {
+        fn head(&self, member: FlowIndex) -> Option<Bytes> {
             (self.0[member.index()] > 0).then_some(Bytes(1_000))
         }
     }
@@ -569,13 +569,13 @@ mod tests {
         let mut all = LogicalPartitions::new(&profile, Time::ZERO);
         let mut waiting = Waiting([0; 6]);
         for (number, weight) in (0..).zip([1, 1, 2, 3, 1, 2]) {
-            all.join(Time::ZERO, Member(number), Share { weight, rtt: None });
+            all.join(Time::ZERO, FlowIndex(number), Share { weight, rtt: None });
         }
         let mut random = 1u64;
         for step in 1..20_000u64 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let now = Time::from_micros(step * 900);
-            let member = Member(u32::try_from((random >> 33) % 6).unwrap());
+            let member = FlowIndex(u32::try_from((random >> 33) % 6).unwrap());
             // Bursts of different members at different times, so that all of them save, wait and
             // become idle. For a while they exceed the rate, so that no excess remains.
             if (step / 700 + u64::from(member.0)) % 3 > 0 {
@@ -583,7 +583,7 @@ mod tests {
                 all.wait(now, member);
             }
             while let Turn::Grant(grant) = all.grant(now, &waiting) {
-                waiting.0[grant.member.index()] -= 1;
+                waiting.0[grant.flow.index()] -= 1;
             }
             assert_eq!(all.savings.sum, saved(&all), "after {now:?}");
             for number in (0..6).filter(|number| all.accounts[*number].state == State::Round) {

@@ -6,7 +6,7 @@ use super::bits::Bits;
 use super::common::{CommonBucket, Order};
 use super::{Allocation, Share};
 use crate::meter::Profile;
-use crate::packet::{Member, Ring, make_room};
+use crate::packet::{FlowIndex, Ring, make_room};
 use crate::{Bytes, Time, parameters};
 
 parameters! {
@@ -25,17 +25,17 @@ impl Config {
 #[derive(Default)]
 struct Lru {
     /// The member at each position, if the position has one.
-    places: Vec<Option<Member>>,
+    places: Vec<Option<FlowIndex>>,
     /// The position of each member. `None` before the member's first packet.
     place_of: Vec<Option<usize>>,
     /// Positions of waiting members.
     waiting: Bits,
     /// Waiting members that were never served.
-    fresh: Ring,
+    fresh: Ring<FlowIndex>,
 }
 
 impl Lru {
-    fn known(&mut self, member: Member) -> Option<usize> {
+    fn known(&mut self, member: FlowIndex) -> Option<usize> {
         make_room(&mut self.place_of, member.index(), None);
         self.place_of[member.index()]
     }
@@ -62,11 +62,11 @@ impl Lru {
 const SPARE: usize = 64;
 
 impl Order for Lru {
-    fn join(&mut self, member: Member, _share: Share) {
+    fn join(&mut self, member: FlowIndex, _share: Share) {
         self.known(member);
     }
 
-    fn wait(&mut self, member: Member) {
+    fn wait(&mut self, member: FlowIndex) {
         match self.known(member) {
             Some(place) => self.waiting.insert(place),
             None => {
@@ -75,11 +75,11 @@ impl Order for Lru {
         }
     }
 
-    fn first(&mut self) -> Option<Member> {
+    fn first(&mut self) -> Option<FlowIndex> {
         self.fresh.first().or_else(|| self.places[self.waiting.first()?])
     }
 
-    fn served(&mut self, member: Member, _len: Bytes) {
+    fn served(&mut self, member: FlowIndex, _len: Bytes) {
         let waits = match self.known(member) {
             Some(place) => {
                 self.places[place] = None;
@@ -97,7 +97,7 @@ impl Order for Lru {
         self.places.push(Some(member));
     }
 
-    fn done(&mut self, member: Member) {
+    fn done(&mut self, member: FlowIndex) {
         match self.known(member) {
             Some(place) => self.waiting.remove(place),
             None => self.fresh.remove(member),
@@ -105,7 +105,7 @@ impl Order for Lru {
     }
 
     /// A member that reuses the index counts as never served.
-    fn leave(&mut self, member: Member) {
+    fn leave(&mut self, member: FlowIndex) {
         self.done(member);
         if let Some(place) = self.known(member) {
             self.places[place] = None;
@@ -123,13 +123,13 @@ mod tests {
     #[test]
     fn a_new_member_with_the_index_of_a_removed_member_was_never_served() {
         let mut lru = Lru::default();
-        for member in [0, 1].map(Member) {
+        for member in [0, 1].map(FlowIndex) {
             lru.wait(member);
             lru.served(member, Bytes(1));
         }
-        lru.leave(Member(1));
-        [0, 1].into_iter().for_each(|member| lru.wait(Member(member)));
-        assert_eq!(lru.first(), Some(Member(1)));
+        lru.leave(FlowIndex(1));
+        [0, 1].into_iter().for_each(|member| lru.wait(FlowIndex(member)));
+        assert_eq!(lru.first(), Some(FlowIndex(1)));
     }
 
     proptest! {
@@ -146,22 +146,22 @@ mod tests {
             for (step, (what, member)) in (1..).zip(steps) {
                 match what {
                     0 => {
-                        lru.wait(Member(member));
+                        lru.wait(FlowIndex(member));
                         if !waits.contains(&member) { waits.push(member) }
                     }
                     1 => {
-                        lru.served(Member(member), Bytes(1));
-                        served[Member(member).index()] = step;
+                        lru.served(FlowIndex(member), Bytes(1));
+                        served[FlowIndex(member).index()] = step;
                     }
                     _ => {
-                        let expected = waits.iter().min_by_key(|it| served[Member(**it).index()]).copied();
-                        prop_assert_eq!(lru.first(), expected.map(Member));
+                        let expected = waits.iter().min_by_key(|it| served[FlowIndex(**it).index()]).copied();
+                        prop_assert_eq!(lru.first(), expected.map(FlowIndex));
                         let Some(first) = expected else { continue };
                         if member < 3 {
-                            lru.served(Member(first), Bytes(1));
-                            served[Member(first).index()] = step;
+                            lru.served(FlowIndex(first), Bytes(1));
+                            served[FlowIndex(first).index()] = step;
                         } else {
-                            lru.done(Member(first));
+                            lru.done(FlowIndex(first));
                             waits.retain(|it| *it != first);
                         }
                     }

@@ -9,7 +9,7 @@
 use super::shares::{MemberPart, TokenShares};
 use super::{Allocation, Grant, Heads, Share, Turn};
 use crate::meter::{Nanobits, Profile, nanobits};
-use crate::packet::{Member, Ring, make_room};
+use crate::packet::{FlowIndex, Ring, make_room};
 use crate::wheel::TimerWheel;
 use crate::{Bytes, Time, choice, parameters};
 
@@ -50,7 +50,7 @@ struct Partitioned {
     depth: Depth,
     accounts: Vec<MemberBucket>,
     /// Members that wait and may have enough tokens.
-    ready: Ring,
+    ready: Ring<FlowIndex>,
     /// Timers of members that wait for tokens. A timer expires when the member has enough tokens;
     /// times are in steps of `shares`.
     filled: TimerWheel,
@@ -76,7 +76,7 @@ impl Partitioned {
 
     /// Updates a member's bucket. Returns the part and the tokens; `None` if there is no such
     /// member.
-    fn settle(&mut self, member: Member) -> Option<(MemberPart, Nanobits)> {
+    fn settle(&mut self, member: FlowIndex) -> Option<(MemberPart, Nanobits)> {
         let part = self.accounts.get(member.index())?.part?;
         let depth = self.depth(part);
         let account = &mut self.accounts[member.index()];
@@ -88,7 +88,7 @@ impl Partitioned {
     }
 
     /// Removes a member. Its tokens expire.
-    fn end(&mut self, member: Member) {
+    fn end(&mut self, member: FlowIndex) {
         self.ready.remove(member);
         self.filled.cancel(member.0);
         let account = self.accounts.get_mut(member.index());
@@ -108,7 +108,7 @@ impl Allocation for Partitioned {
         self.shares.set_profile(profile);
     }
 
-    fn join(&mut self, now: Time, member: Member, share: Share) {
+    fn join(&mut self, now: Time, member: FlowIndex, share: Share) {
         self.shares.advance(now);
         self.end(member);
         make_room(&mut self.accounts, member.index(), MemberBucket::default());
@@ -118,7 +118,7 @@ impl Allocation for Partitioned {
         self.accounts[member.index()] = MemberBucket { tokens, earned, part: Some(part) };
     }
 
-    fn update(&mut self, now: Time, member: Member, share: Share) {
+    fn update(&mut self, now: Time, member: FlowIndex, share: Share) {
         self.shares.advance(now);
         let part = MemberPart::of(share);
         let Some((old, _)) = self.settle(member).filter(|(old, _)| !old.resembles(part)) else {
@@ -132,12 +132,12 @@ impl Allocation for Partitioned {
         }
     }
 
-    fn leave(&mut self, now: Time, member: Member) {
+    fn leave(&mut self, now: Time, member: FlowIndex) {
         self.shares.advance(now);
         self.end(member);
     }
 
-    fn try_take(&mut self, now: Time, member: Member, len: Bytes) -> bool {
+    fn try_take(&mut self, now: Time, member: FlowIndex, len: Bytes) -> bool {
         self.shares.advance(now);
         let Some((part, tokens)) = self.settle(member) else { return false };
         let conforms = tokens >= nanobits(len).min(self.depth(part));
@@ -148,7 +148,7 @@ impl Allocation for Partitioned {
         taken
     }
 
-    fn wait(&mut self, _now: Time, member: Member) {
+    fn wait(&mut self, _now: Time, member: FlowIndex) {
         let is_member = self.accounts.get(member.index()).is_some_and(|it| it.part.is_some());
         if is_member && self.filled.deadline(member.0).is_none() {
             self.ready.push(member);
@@ -162,7 +162,7 @@ impl Allocation for Partitioned {
     fn grant(&mut self, now: Time, heads: &dyn Heads) -> Turn {
         self.shares.advance(now);
         while let Some(number) = self.filled.pop(Time::from_nanos(self.shares.earned())) {
-            self.ready.push(Member(number));
+            self.ready.push(FlowIndex(number));
         }
         while let Some(member) = self.ready.first() {
             let (Some(bytes), Some((part, tokens))) = (heads.head(member), self.settle(member))
@@ -184,7 +184,7 @@ impl Allocation for Partitioned {
             }
             self.accounts[member.index()].tokens -= nanobits(bytes);
             self.ready.rotate();
-            return Turn::Grant(Grant { member, bytes });
+            return Turn::Grant(Grant { flow: member, bytes });
         }
         match self.filled.next_deadline() {
             Some(filled) => Turn::At(self.shares.when(filled.nanos())),

@@ -11,7 +11,7 @@ use super::bits::Bits;
 use super::common::{CommonBucket, Order};
 use super::{Allocation, Share};
 use crate::meter::Profile;
-use crate::packet::{Member, number};
+use crate::packet::{FlowIndex, number};
 use crate::{Bytes, Time, parameters};
 
 parameters! {
@@ -30,23 +30,23 @@ impl Config {
 struct Sequential(Bits);
 
 impl Order for Sequential {
-    fn join(&mut self, _member: Member, _share: Share) {}
+    fn join(&mut self, _member: FlowIndex, _share: Share) {}
 
-    fn wait(&mut self, member: Member) {
+    fn wait(&mut self, member: FlowIndex) {
         self.0.insert(member.index());
     }
 
-    fn first(&mut self) -> Option<Member> {
-        self.0.first().map(number).map(Member)
+    fn first(&mut self) -> Option<FlowIndex> {
+        self.0.first().map(number).map(FlowIndex)
     }
 
-    fn served(&mut self, _member: Member, _len: Bytes) {}
+    fn served(&mut self, _member: FlowIndex, _len: Bytes) {}
 
-    fn done(&mut self, member: Member) {
+    fn done(&mut self, member: FlowIndex) {
         self.0.remove(member.index());
     }
 
-    fn leave(&mut self, member: Member) {
+    fn leave(&mut self, member: FlowIndex) {
         self.0.remove(member.index());
     }
 }
@@ -66,10 +66,10 @@ mod tests {
     #[test]
     fn a_flow_with_new_packets_is_served_before_the_flows_after_it_in_the_list() {
         let mut order = Sequential::default();
-        [2, 1].into_iter().for_each(|member| order.wait(Member(member)));
-        assert_eq!(order.first(), Some(Member(1)));
-        order.done(Member(1));
-        order.wait(Member(0));
-        assert_eq!(order.first(), Some(Member(0)));
+        [2, 1].into_iter().for_each(|member| order.wait(FlowIndex(member)));
+        assert_eq!(order.first(), Some(FlowIndex(1)));
+        order.done(FlowIndex(1));
+        order.wait(FlowIndex(0));
+        assert_eq!(order.first(), Some(FlowIndex(0)));
     }
 }

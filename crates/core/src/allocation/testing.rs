@@ -2,7 +2,7 @@
 
 use super::{Allocation, Grant, Heads, Share, Turn};
 use crate::meter::Profile;
-use crate::packet::Member;
+use crate::packet::FlowIndex;
 use crate::{Bytes, Rate, Time};
 
 /// Members that always have packets waiting, each with its own packet length.
@@ -15,7 +15,7 @@ impl<const N: usize> AllWait<N> {
 }
 
 impl<const N: usize> Heads for AllWait<N> {
-    fn head(&self, member: Member) -> Option<Bytes> {
+    fn head(&self, member: FlowIndex) -> Option<Bytes> {
         Some(Bytes(self.0[member.index()]))
     }
 }
@@ -28,7 +28,7 @@ pub(super) fn shares<A: Allocation, const N: usize>(
 ) -> [u64; N] {
     let profile = Profile::new(Rate::from_mbps(8), None, Bytes(3_000), Bytes(1_514)).unwrap();
     let mut allocation = build(&profile);
-    for (member, weight) in (0..).map(Member).zip(weights) {
+    for (member, weight) in (0..).map(FlowIndex).zip(weights) {
         allocation.join(Time::ZERO, member, Share { weight, rtt: None });
         allocation.wait(Time::ZERO, member);
     }
@@ -36,7 +36,7 @@ pub(super) fn shares<A: Allocation, const N: usize>(
     let mut now = Time::ZERO;
     while now < Time::from_secs(2) {
         match allocation.grant(now, heads) {
-            Turn::Grant(Grant { member, bytes }) => sent[member.index()] += bytes.0,
+            Turn::Grant(Grant { flow: member, bytes }) => sent[member.index()] += bytes.0,
             Turn::At(at) => now = at,
             Turn::Idle => unreachable!("all wait"),
         }

@@ -14,9 +14,9 @@
 //! 10.1109/TNET.2012.2215881). All weights between two powers of two share one row of slots. A slot
 //! is 1 KiB divided by the lower power of two. Children within a slot go in the order of arrival.
 
-use super::Terms;
+use super::{ClassId, Terms};
 use crate::Bytes;
-use crate::packet::{First, Links, Member, slot};
+use crate::packet::{First, Links, slot};
 
 /// Weight and priority of a class, and its use of its parent's excess.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +83,7 @@ struct Row {
     bit: u32,
     /// Bit `n` is set if slot `n` has children.
     busy: u64,
-    slots: [First; SLOTS],
+    slots: [First<ClassId>; SLOTS],
 }
 
 /// Number of slots in a row, as many as `busy` has bits.
@@ -91,7 +91,7 @@ const SLOTS: usize = 64;
 
 impl Excess {
     /// Adds the child `member`.
-    pub(super) fn join(&mut self, links: &mut Links, member: Member, claim: &mut Claim) {
+    pub(super) fn join(&mut self, links: &mut Links<ClassId>, member: ClassId, claim: &mut Claim) {
         let priority = usize::from(claim.priority);
         if self.bands.len() <= priority {
             self.bands.resize_with(priority + 1, Band::default);
@@ -101,7 +101,7 @@ impl Excess {
     }
 
     /// Removes the child `member`.
-    pub(super) fn remove(&mut self, links: &mut Links, member: Member, claim: &Claim) {
+    pub(super) fn remove(&mut self, links: &mut Links<ClassId>, member: ClassId, claim: &Claim) {
         let band = &mut self.bands[usize::from(claim.priority)];
         if band.remove(links, member, claim) {
             self.busy &= !(1 << claim.priority);
@@ -109,14 +109,14 @@ impl Excess {
     }
 
     /// The child that sends next.
-    pub(super) fn first(&mut self) -> Option<Member> {
+    pub(super) fn first(&mut self) -> Option<ClassId> {
         let band = self.busy.checked_ilog2()?;
         self.bands[slot(band)].first()
     }
 }
 
 impl Band {
-    fn join(&mut self, links: &mut Links, member: Member, claim: &mut Claim) {
+    fn join(&mut self, links: &mut Links<ClassId>, member: ClassId, claim: &mut Claim) {
         claim.start = claim.start.max(self.reached);
         let bit = claim.weight.ilog2();
         let reached = self.reached >> width(bit);
@@ -133,7 +133,7 @@ impl Band {
     }
 
     /// Removes the child `member`. Returns `true` if the band has no other children.
-    fn remove(&mut self, links: &mut Links, member: Member, claim: &Claim) -> bool {
+    fn remove(&mut self, links: &mut Links<ClassId>, member: ClassId, claim: &Claim) -> bool {
         let bit = claim.weight.ilog2();
         let Some(row) = self.rows.iter_mut().find(|row| row.bit == bit) else { return false };
         let first = &mut row.slots[usize::from(claim.slot)];
@@ -144,7 +144,7 @@ impl Band {
         self.rows.iter().all(|row| row.busy == 0)
     }
 
-    fn first(&mut self) -> Option<Member> {
+    fn first(&mut self) -> Option<ClassId> {
         let reached = self.reached;
         let busy = self.rows.iter().filter(|row| row.busy != 0);
         let (start, first) = busy.map(|row| row.first(reached)).min_by_key(|(start, _)| *start)?;
@@ -155,7 +155,7 @@ impl Band {
 
 impl Row {
     /// The least start in the first slot with children, and the list of these children.
-    fn first(&self, reached: u128) -> (u128, First) {
+    fn first(&self, reached: u128) -> (u128, First<ClassId>) {
         let reached = reached >> width(self.bit);
         let ahead = self.busy.rotate_right(low_bits(reached).into()).trailing_zeros();
         let at = reached + u128::from(ahead);

@@ -10,7 +10,8 @@
 
 use std::time::Duration;
 
-use crate::packet::{First, Links, Member};
+use super::ClassId;
+use crate::packet::{First, Links};
 
 /// Urgency of a delay bound: the binary logarithm of its nanoseconds. Children with lower values go first.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -33,13 +34,13 @@ impl Urgency {
 pub(super) struct Urgent {
     /// Bit `n` is set if the ring of urgency `n` has children.
     busy: u64,
-    rings: Vec<First>,
+    rings: Vec<First<ClassId>>,
 }
 
 impl Urgent {
     /// The child that sends next.
     #[inline]
-    pub(super) fn first(&self) -> Option<Member> {
+    pub(super) fn first(&self) -> Option<ClassId> {
         self.tightest().and_then(|at| self.rings[at.index()].member())
     }
 
@@ -49,7 +50,7 @@ impl Urgent {
     }
 
     /// Appends `member` to the ring of `urgency`.
-    pub(super) fn join(&mut self, links: &mut Links, member: Member, urgency: Urgency) {
+    pub(super) fn join(&mut self, links: &mut Links<ClassId>, member: ClassId, urgency: Urgency) {
         let at = urgency.index();
         if self.rings.len() <= at {
             self.rings.resize(at + 1, First::NOBODY);
@@ -59,7 +60,7 @@ impl Urgent {
     }
 
     /// Removes `member`.
-    pub(super) fn remove(&mut self, links: &mut Links, member: Member, urgency: Urgency) {
+    pub(super) fn remove(&mut self, links: &mut Links<ClassId>, member: ClassId, urgency: Urgency) {
         let Some(ring) = self.rings.get_mut(urgency.index()) else { return };
         links.remove(ring, member);
         if ring.member().is_none() {

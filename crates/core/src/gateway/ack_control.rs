@@ -16,7 +16,7 @@ use crate::ack::{Call, EgressState, Known, Returning};
 use crate::aggregate::Aggregate;
 use crate::class::ClassId;
 use crate::flow::{Arrival, Claiming, Flow, Handle, Tracking};
-use crate::packet::{Direction, Facts, Fifo, FlowId};
+use crate::packet::{Direction, Facts, Fifo, FlowId, QueueIndex};
 use crate::report::UnresponsiveFlow;
 use crate::{PacketId, Time};
 
@@ -59,7 +59,7 @@ impl Gateway {
         let ahead = self.ahead_of(way, data.aggregate);
         let known = self.known(of, way);
         let Some(aggregate) = self.aggregates.meant(data) else { return Some(id) };
-        let back = Returning { member: data.member, known: &known, packet: id };
+        let back = Returning { member: data.flow_index, known: &known, packet: id };
         let mut acks = Fifo::new();
         aggregate.on_ack(now, &mut self.pool, ahead, back, &mut acks);
         self.go_on(now, direction, acks);
@@ -77,7 +77,7 @@ impl Gateway {
             else {
                 continue;
             };
-            let member = handle.member;
+            let member = handle.flow_index;
             let forgets = arrival.connection || aggregate.held_acks(member) > 0;
             match arrival.claiming {
                 Claiming::Asked if aggregate.held_acks(member) > 0 => {
@@ -100,7 +100,8 @@ impl Gateway {
         let named = self.sorter.unresponsive().filter_map(|(id, direction)| {
             let flow = self.sorter.flows().get(id)?;
             let (key, handle) = (flow.key(direction), flow.handle(direction));
-            let aggregate = self.aggregates.now(handle).filter(|it| !it.responds(handle.member))?;
+            let aggregate =
+                self.aggregates.now(handle).filter(|it| !it.responds(handle.flow_index))?;
             let [src, dst] = show(&key);
             Some(UnresponsiveFlow { src, dst, direction, policy: aggregate.policy().to_owned() })
         });
@@ -226,7 +227,7 @@ impl Gateway {
     pub(super) fn go_on(&mut self, now: Time, direction: Direction, mut acks: Fifo) {
         while let Some(id) = acks.pop(&self.pool) {
             let handle = self.sorter.flow(self.pool[&id].flow).handle(direction);
-            self.pool[&id].member = handle.member;
+            self.pool[&id].queue_index = QueueIndex::in_aggregate(handle.flow_index);
             let data = self.pool[&id].tcp.is_some_and(|tcp| tcp.sequence_len() > 0);
             let Some(aggregate) = self.aggregates.meant(handle) else {
                 let (egress, mut up) = self.at_egress(now, direction);

@@ -14,7 +14,7 @@ use super::egress::EgressRoute;
 use crate::Time;
 use crate::aggregate::Aggregate;
 use crate::flow::{Flow, Handle};
-use crate::packet::{Direction, Member, make_room};
+use crate::packet::{Direction, QueueIndex, make_room};
 use crate::policy::{PolicyIndex, Succession};
 
 /// The aggregates, each in a numbered slot.
@@ -165,7 +165,7 @@ impl Aggregates {
     pub(super) fn part(&mut self, now: Time, flow: &Flow) {
         for handle in Direction::BOTH.map(|way| flow.handle(way)) {
             if let Some(aggregate) = self.meant(handle) {
-                aggregate.leave(now, handle.member);
+                aggregate.leave(now, handle.flow_index);
             }
         }
     }
@@ -245,5 +245,5 @@ impl Aggregates {
 }
 
 const fn index(slot: u32) -> usize {
-    Member(slot).index()
+    QueueIndex(slot).index()
 }

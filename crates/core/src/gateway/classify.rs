@@ -13,7 +13,7 @@ use super::egress::EgressRoute;
 use crate::aggregate::{Aggregate, Tokens};
 use crate::allocation::Share;
 use crate::flow::{Flow, Handle};
-use crate::packet::{Direction, Fifo, FlowId, Handover, Member, Outer};
+use crate::packet::{Direction, Fifo, FlowId, FlowIndex, Outer, QueueIndex};
 use crate::policy::PolicyIndex;
 use crate::{Bytes, Packet, PacketId, PacketPool, Time};
 
@@ -44,7 +44,7 @@ impl Gateway {
             let controlled = self.aggregates.now(handle).is_some_and(Aggregate::has_ack_control);
             self.sorter.note_host(&mut self.pool, direction, flow, id, controlled);
         }
-        self.pool[id].member = handle.member;
+        self.pool[id].queue_index = QueueIndex::in_aggregate(handle.flow_index);
         (Some(flow), handle.aggregate)
     }
 
@@ -79,7 +79,7 @@ impl Gateway {
         let policy = self.sorter.lookup(&self.pool, id, direction)?;
         let slot = self.slot_of(now, policy, direction)?;
         let member = self.aggregates.get_mut(slot)?.join_untracked(now);
-        self.pool[id].member = member;
+        self.pool[id].queue_index = QueueIndex::in_aggregate(member);
         Some(slot)
     }
 
@@ -98,7 +98,7 @@ impl Gateway {
         let to = Handle {
             aggregate: aggregate.unwrap_or(Handle::NO_AGGREGATE),
             generation: self.sorter.generation(),
-            member: self.pool[&id].member,
+            flow_index: self.pool[&id].flow_index(),
         };
         let mut one = Fifo::new();
         one.push(&mut self.pool, id);
@@ -148,7 +148,7 @@ impl Gateway {
         if slot == Some(old.aggregate)
             && let Some(aggregate) = before
         {
-            aggregate.update(now, old.member, share);
+            aggregate.update(now, old.flow_index, share);
             let same = Handle { generation, ..old };
             if first.packets() > 0 {
                 self.move_to(now, direction, same, first);
@@ -158,25 +158,25 @@ impl Gateway {
         let (mut waiting, mut acks) = (first, Fifo::new());
         let (mut debt, mut numbers) = (None, None);
         if let Some(aggregate) = before {
-            if vanished || !aggregate.is_shared(old.member) {
-                debt = aggregate.take_debt(old.member);
+            if vanished || !aggregate.is_shared(old.flow_index) {
+                debt = aggregate.take_debt(old.flow_index);
             }
-            if !aggregate.is_shared(old.member) {
-                numbers = aggregate.ack_numbers(old.member);
-                aggregate.withdraw_acks(now, &mut self.pool, old.member, &mut acks);
-                withdraw_all(aggregate, now, &mut self.pool, old.member, &mut waiting);
+            if !aggregate.is_shared(old.flow_index) {
+                numbers = aggregate.ack_numbers(old.flow_index);
+                aggregate.withdraw_acks(now, &mut self.pool, old.flow_index, &mut acks);
+                withdraw_all(aggregate, now, &mut self.pool, old.flow_index, &mut waiting);
             } else if vanished {
                 withdraw_flow(
                     aggregate,
                     now,
                     &mut self.pool,
-                    old.member,
+                    old.flow_index,
                     packet.flow,
                     &mut waiting,
                 );
             }
             // Otherwise the backlog of a shared member stays: it may belong to other flows.
-            aggregate.leave(now, old.member);
+            aggregate.leave(now, old.flow_index);
         }
         let handle = match slot.and_then(|slot| Some((slot, self.aggregates.get_mut(slot)?))) {
             Some((slot, aggregate)) => {
@@ -184,7 +184,7 @@ impl Gateway {
                 let member = aggregate.join_hosts(now, share, hosts);
                 debt.into_iter().for_each(|debt| aggregate.owe(now, member, debt));
                 numbers.into_iter().for_each(|it| aggregate.set_ack_numbers(member, it));
-                Handle { aggregate: slot, generation, member }
+                Handle { aggregate: slot, generation, flow_index: member }
             }
             None => Handle { generation, ..Handle::NONE },
         };
@@ -221,7 +221,7 @@ impl Gateway {
             mine
         };
         if let Some(aggregate) = self.aggregates.get_mut(to.aggregate) {
-            aggregate.give_back(now, &mut self.pool, to.member, &mut which);
+            aggregate.give_back(now, &mut self.pool, to.flow_index, &mut which);
         }
         let route = self.aggregates.route(to.aggregate);
         let egress = &mut self.egress[direction.index()];
@@ -243,7 +243,7 @@ impl Gateway {
     ) {
         let mut moved = Fifo::new();
         while let Some(id) = waiting.pop(&self.pool) {
-            self.pool[&id].member = to.member;
+            self.pool[&id].queue_index = QueueIndex::in_aggregate(to.flow_index);
             moved.push(&mut self.pool, id);
         }
         let swapping = self.aggregates.is_swapping();
@@ -306,13 +306,13 @@ fn withdraw_flow(
     aggregate: &mut Aggregate,
     now: Time,
     pool: &mut PacketPool,
-    member: Member,
+    member: FlowIndex,
     flow: FlowId,
     waiting: &mut Fifo,
 ) {
     let own = aggregate.join(now, Share { weight: 1, rtt: None });
     let mut which = |packet: &mut Packet, _: Option<&Outer>| packet.flow == flow;
-    aggregate.hand_over(now, pool, &mut Handover { from: member, to: own, which: &mut which });
+    aggregate.hand_over(now, pool, (member, own), &mut which);
     withdraw_all(aggregate, now, pool, own, waiting);
     aggregate.leave(now, own);
 }
@@ -321,7 +321,7 @@ fn withdraw_all(
     aggregate: &mut Aggregate,
     now: Time,
     pool: &mut PacketPool,
-    member: Member,
+    member: FlowIndex,
     waiting: &mut Fifo,
 ) {
     while let Some(packet) = aggregate.withdraw(now, pool, member) {

@@ -14,7 +14,7 @@ impl Gateway {
     /// A policy conditions the packet only if it drops the protocol by name. A policy with a trunk
     /// carries it through the trunk like other traffic.
     pub(super) fn handle_control(&mut self, now: Time, direction: Direction, id: PacketId) {
-        let source = self.pool[&id].member;
+        let source = self.pool[&id].queue_index;
         let (flow, slot) = self.classify(now, direction, &id);
         let EgressRoute { trunk, drops_control, .. } = self.aggregates.route(slot);
         if trunk.is_some() && !stays_here(&self.pool, &id) {

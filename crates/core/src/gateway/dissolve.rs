@@ -29,7 +29,9 @@ impl Gateway {
             if let Some(first) = acks.peek(&self.pool).copied() {
                 let data = self.renewed(now, direction, &first);
                 if let Some(aggregate) = self.aggregates.get_mut(data.aggregate) {
-                    numbers.into_iter().for_each(|it| aggregate.set_ack_numbers(data.member, it));
+                    numbers
+                        .into_iter()
+                        .for_each(|it| aggregate.set_ack_numbers(data.flow_index, it));
                 }
                 self.offer_acks_again(now, direction, data, acks);
             }
@@ -60,7 +62,7 @@ impl Gateway {
         let new = self.renew(now, direction, (&packet, outer.as_ref()), old, Fifo::new());
         self.sorter.flow_mut(debt.flow).set_handle(direction, new, dscp);
         if let Some(aggregate) = self.aggregates.get_mut(new.aggregate) {
-            aggregate.owe(now, new.member, debt);
+            aggregate.owe(now, new.flow_index, debt);
             let ready_at = aggregate.ready_at();
             self.aggregates.arm(new.aggregate, ready_at);
         }
@@ -113,7 +115,7 @@ impl Gateway {
             let known = self.known(self.pool[&id].flow, direction);
             let ahead = self.ahead_of(direction, data.aggregate);
             let Some(aggregate) = self.aggregates.get_mut(data.aggregate) else { return };
-            let returning = Returning { member: data.member, known: &known, packet: id };
+            let returning = Returning { member: data.flow_index, known: &known, packet: id };
             let mut out = Fifo::new();
             aggregate.on_ack(now, &mut self.pool, ahead, returning, &mut out);
             self.go_on(now, back, out);

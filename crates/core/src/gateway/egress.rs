@@ -32,11 +32,11 @@ pub(super) use trunks::{TrunkId, Trunks, stays_here};
 use super::GatewayConfig;
 use super::aggregates::Aggregates;
 use super::sorter::Sorter;
-use crate::ack::{EgressGates, line};
+use crate::ack::EgressGates;
 use crate::class::ClassId;
 use crate::flow::Flow;
 use crate::link::Overhead;
-use crate::packet::{Direction, Fifo, FlowId, Member, Which};
+use crate::packet::{Direction, Fifo, FlowId, QueueIndex, Which};
 use crate::policy::{Policy, PolicySet};
 use crate::{Cx, Packet, PacketId, PacketPool, Rate, Time};
 
@@ -136,7 +136,8 @@ impl Egress {
         while let Some(packet) = packets.pop(up.cx.pool) {
             match route.trunk {
                 Some(id) if !stays_here(up.cx.pool, &packet) => {
-                    up.cx.pool[&packet].member = line(up.cx.pool[&packet].flow);
+                    up.cx.pool[&packet].queue_index =
+                        QueueIndex::at_egress(up.cx.pool[&packet].flow);
                     self.call_trunk(up, id, |trunk, cx, out| trunk.send(cx, packet, out));
                 }
                 _ => self.send(up, route.class, packet),
@@ -157,7 +158,7 @@ impl Egress {
             flow.set_class(direction, leaf);
         }
         if up.sorter.has_markings() {
-            up.cx.pool[&packet].member = line(up.cx.pool[&packet].flow);
+            up.cx.pool[&packet].queue_index = QueueIndex::at_egress(up.cx.pool[&packet].flow);
             let described = &up.cx.pool[&packet];
             let flow = up.sorter.flow_of(described);
             self.link.sight(up.cx.now, leaf, described, flow.as_deref());
@@ -192,7 +193,7 @@ impl Egress {
     }
 
     /// Sends a packet of control traffic that `source` has sent.
-    pub(super) fn send_control(&mut self, cx: &mut Cx<'_>, source: Member, packet: PacketId) {
+    pub(super) fn send_control(&mut self, cx: &mut Cx<'_>, source: QueueIndex, packet: PacketId) {
         self.link.push_control(cx, source, packet);
     }
 

@@ -281,10 +281,10 @@ impl Gateway {
             protocol: key.protocol.0,
             direction: direction.name(),
             policy: aggregate.map(|aggregate| aggregate.policy().to_owned()),
-            weight: aggregate.map_or(1, |aggregate| aggregate.share(handle.member).weight),
+            weight: aggregate.map_or(1, |aggregate| aggregate.share(handle.flow_index).weight),
             offered: Count { packets: flow.packets(direction), bytes: flow.bytes(direction).0 },
             waiting_bytes: places.iter().map(|(bytes, _)| bytes).sum(),
-            held_acks: aggregate.map_or(0, |aggregate| aggregate.held_acks(handle.member)),
+            held_acks: aggregate.map_or(0, |aggregate| aggregate.held_acks(handle.flow_index)),
             limit: self.limit(now, flow, direction, places),
             rtt_lan_us: micros(rtt.near),
             rtt_wan_us: micros(rtt.far),
@@ -300,8 +300,8 @@ impl Gateway {
     fn places_of(&self, id: FlowId, flow: &Flow, direction: Direction) -> [(u64, Limit); 3] {
         let handle = flow.handle(direction);
         let aggregate = self.aggregates.now(handle);
-        let bytes = aggregate.map_or(0, |it| it.waiting(handle.member).0);
-        let shared = aggregate.is_some_and(|it| it.is_shared(handle.member));
+        let bytes = aggregate.map_or(0, |it| it.waiting(handle.flow_index).0);
+        let shared = aggregate.is_some_and(|it| it.is_shared(handle.flow_index));
         let policy = (bytes, Limit::Policy { bytes, shared });
 
         let trunk = aggregate.and_then(|_| self.aggregates.route(handle.aggregate).trunk);
@@ -335,7 +335,7 @@ impl Gateway {
         let (data, back) = (flow.handle(direction), flow.handle(direction.reverse()));
         let [of, against] = [data, back].map(|it| self.aggregates.now(it));
         let held = |aggregate: Option<&Aggregate>, handle: Handle| {
-            aggregate.map_or(0, |it| it.held_acks(handle.member))
+            aggregate.map_or(0, |it| it.held_acks(handle.flow_index))
         };
         if let acks @ 1.. = held(of, data) {
             return Limit::HeldAcks { acks };
@@ -347,7 +347,7 @@ impl Gateway {
         if room(flow, direction).is_some_and(|room| room < segment) {
             return Limit::Receiver;
         }
-        let left = of.and_then(|it| it.window_left(data.member));
+        let left = of.and_then(|it| it.window_left(data.flow_index));
         if left.is_some_and(|left| left < Bytes(segment.into())) {
             return Limit::Window;
         }

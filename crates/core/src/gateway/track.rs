@@ -34,8 +34,8 @@ impl Gateway {
     fn learned(&mut self, now: Time, handles: [Handle; 2], rtt: Rtt) {
         for handle in handles {
             if let Some(aggregate) = self.aggregates.meant(handle) {
-                let weight = aggregate.share(handle.member).weight;
-                aggregate.update(now, handle.member, Share { weight, rtt: rtt.end_to_end() });
+                let weight = aggregate.share(handle.flow_index).weight;
+                aggregate.update(now, handle.flow_index, Share { weight, rtt: rtt.end_to_end() });
             }
         }
     }
@@ -57,7 +57,7 @@ impl Gateway {
         };
         let acknowledged = handles[direction.reverse().index()];
         let Some(aggregate) = self.aggregates.meant(acknowledged) else { return };
-        let has_data = aggregate.waiting(acknowledged.member) > Bytes::ZERO;
+        let has_data = aggregate.waiting(acknowledged.flow_index) > Bytes::ZERO;
         let why = if has_data { with_data } else { without };
         self.trigger(now, acknowledged.aggregate, why);
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::packet::{FlowKey, Member};
+use crate::packet::{FlowKey, QueueIndex};
 use crate::qdisc::{Backlog, Qdisc, QdiscSpec};
 use crate::random::{Random, halves, mixed};
 use crate::units::NANOBITS_PER_BYTE;
@@ -70,7 +70,7 @@ impl Transmitter {
             return Some(self.begin(cx, packet));
         }
         let apart = !self.queue.is_one_line();
-        waiting.member = if apart { bucket(&waiting.key) } else { Member::default() };
+        waiting.queue_index = if apart { bucket(&waiting.key) } else { QueueIndex::default() };
         self.queue.enqueue(cx, packet);
         self.waiting = self.queue.backlog().packets;
         None
@@ -135,10 +135,10 @@ impl Transmitter {
 /// Index of a flow's queue in the discipline. Two flows with the same index share a queue.
 ///
 /// Source: RFC 8290, section 4.1 (a hash of the flow's key into 1,024 queues).
-fn bucket(key: &FlowKey) -> Member {
+fn bucket(key: &FlowKey) -> QueueIndex {
     let ends = [key.src, key.dst].map(|end| hash(hash(0, end.number()), u128::from(end.port)));
     let flow = hash(hash(ends[0], u128::from(ends[1])), u128::from(key.protocol.0));
-    Member(u32::try_from(flow % BUCKETS).unwrap_or(0))
+    QueueIndex(u32::try_from(flow % BUCKETS).unwrap_or(0))
 }
 
 fn hash(so_far: u64, number: u128) -> u64 {

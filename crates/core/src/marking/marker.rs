@@ -178,8 +178,8 @@ impl Marker {
                     return (!self.mark(cx, packet)).then_some(Reason::Predicted);
                 }
                 Decision::Drop => {
-                    let Packet { flow, member, .. } = cx.pool[packet];
-                    self.marking.done(cx.now, Target { flow, member }, Outcome::Dropped);
+                    let Packet { flow, queue_index, .. } = cx.pool[packet];
+                    self.marking.done(cx.now, Target { flow, queue_index }, Outcome::Dropped);
                     return Some(Reason::Unmarkable);
                 }
                 Decision::Mark(target) => {

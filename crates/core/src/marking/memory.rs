@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use super::Target;
 use super::tracker::{Sighting, Track, TrackerSpec};
 use crate::Packet;
-use crate::packet::{FlowId, Member, TcpFlags, make_room, number, slot};
+use crate::packet::{FlowId, QueueIndex, TcpFlags, make_room, number, slot};
 
 /// A tracked flow.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +36,7 @@ const _: () = assert!(size_of::<TrackedFlow>() <= 96);
 #[derive(Clone, Copy, Debug)]
 struct WaitingPacket {
     entry: u32,
-    member: Member,
+    queue_index: QueueIndex,
     arrived: u32,
 }
 
@@ -190,7 +190,7 @@ impl Memory {
         } else if self.waiting.len() == MOST_WAITING {
             self.pop();
         }
-        self.waiting.push_back(WaitingPacket { entry, member: packet.member, arrived });
+        self.waiting.push_back(WaitingPacket { entry, queue_index: packet.queue_index, arrived });
     }
 
     fn pop(&mut self) {
@@ -235,7 +235,7 @@ impl Memory {
             if !self.is_waiting(packet) {
                 self.stale += 1;
             } else if chosen(self.class(packet.entry), it) {
-                return Some(Target { flow: it.flow, member: packet.member });
+                return Some(Target { flow: it.flow, queue_index: packet.queue_index });
             }
         }
         if 2 * self.stale > self.waiting.len() {

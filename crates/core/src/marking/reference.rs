@@ -23,7 +23,7 @@ use super::largest::Largest;
 use super::rounds::{FutureRound, Net, RoundSlots, signed};
 use super::tracker::{Estimate, Sighting, Track, TrackerSpec};
 use super::{Decision, Marking, Observed, Outcome, Target, Tracked, acknowledges, last_resort};
-use crate::packet::{FlowId, Member, Ring, TcpFlags, make_room, number, slot};
+use crate::packet::{FlowId, Ring, TcpFlags, make_room, number, slot};
 use crate::parameters::more_than;
 use crate::random::Random;
 use crate::time::nanos;
@@ -94,7 +94,7 @@ pub(super) struct Reference {
     /// Entry number of each flow, or [`NONE`].
     entry_of: Vec<u32>,
     /// Entries of flows that are not in the projection. The flow that has been idle for longest is first.
-    idle: Ring,
+    idle: Ring<u32>,
     /// Future rounds of the flows. Entry `n` owns `rounds_each` of them from number `n * rounds_each` on, the earliest
     /// first.
     rounds: RoundSlots,
@@ -201,13 +201,13 @@ impl Reference {
         let (entry, mut changed) = match self.entry(packet.flow) {
             Some(entry) => (entry, self.entries[slot(entry)].track.on_arrival(&sighting)),
             None => {
-                let target = Target { flow: packet.flow, member: packet.member };
+                let target = Target { flow: packet.flow, queue_index: packet.queue_index };
                 let Some(entry) = self.begin(target, &sighting) else { return false };
                 (entry, true)
             }
         };
         let it = &mut self.entries[slot(entry)];
-        it.target.member = packet.member;
+        it.target.queue_index = packet.queue_index;
         changed |= std::mem::replace(&mut it.is_empty, false);
         let estimate = it.track.estimate(now);
         if !estimate.responds {
@@ -232,9 +232,9 @@ impl Reference {
         let entry = if self.entries.len() < MOST_FLOWS {
             number(self.entries.len())
         } else {
-            self.idle.first()?.0
+            self.idle.first()?
         };
-        self.idle.remove(Member(entry));
+        self.idle.remove(entry);
         let is_timed = self.entries.get(slot(entry)).is_some_and(|old| old.is_timed);
         if let Some(old) =
             self.entries.get(slot(entry)).filter(|old| old.target.flow != FlowId::NONE)
@@ -262,7 +262,7 @@ impl Reference {
         let due = estimate.next_round();
         let bytes = estimate.next_window().max(estimate.growth);
         it.expires = (due + estimate.rtt).max(now + Duration::from_nanos(1));
-        self.idle.remove(Member(entry));
+        self.idle.remove(entry);
         self.longest_now = self.longest_now.max(estimate.rtt);
         if estimate.rtt > self.longest_rtt {
             self.longest_rtt = estimate.rtt;
@@ -295,7 +295,7 @@ impl Reference {
         let number = entry * self.rounds_each;
         (number..number + self.rounds_each).for_each(|round| self.rounds.set(round, None));
         self.largest.set(entry, 0);
-        self.idle.push(Member(entry));
+        self.idle.push(entry);
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{Decision, Marking, Observed, Outcome, Target};
-use crate::packet::{Direction, Ecn, Endpoint, FlowId, FlowKey, Member, Protocol, TcpFlags};
+use crate::packet::{Direction, Ecn, Endpoint, FlowId, FlowKey, Protocol, QueueIndex, TcpFlags};
 use crate::packet::{Packet, TcpSegment};
 use crate::{Bytes, Rate, Time};
 
@@ -54,8 +54,8 @@ impl<M: Marking> TestQueue<M> {
         let [a, b, c, d] = flow.to_be_bytes();
         let (src, dst) = (Endpoint::v4([a, b, c, d], 9), Endpoint::v4([192, 0, 2, 1], 80));
         let key = FlowKey { src, dst, protocol };
-        let (flow, member) = (FlowId(flow), Member(flow));
-        Packet { len, key, flow, member, segments: 1, arrived: self.now, ..Packet::default() }
+        let (flow, queue_index) = (FlowId(flow), QueueIndex(flow));
+        Packet { len, key, flow, queue_index, segments: 1, arrived: self.now, ..Packet::default() }
     }
 
     /// A packet arrives. Packets are marked and dropped as by [`Marker`](super::Marker).
@@ -71,7 +71,7 @@ impl<M: Marking> TestQueue<M> {
                     return self.queue.push_back(packet);
                 }
                 Decision::Drop => {
-                    let target = Target { flow: packet.flow, member: packet.member };
+                    let target = Target { flow: packet.flow, queue_index: packet.queue_index };
                     self.marking.done(self.now, target, Outcome::Dropped);
                     return self.dropped += 1;
                 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::Qdisc;
 use super::law::{CodelLaw, CodelQueue, Leaves, Standing};
-use crate::packet::{FlowFifo, Member};
+use crate::packet::{FlowFifo, QueueIndex};
 use crate::parameters::more_than;
 use crate::random::Random;
 use crate::{Bytes, Cx, PacketId, Rate, Reason, parameters};
@@ -69,7 +69,7 @@ pub(super) struct Codel {
 /// The packets from which the law removes the oldest: all packets, or the packets of the flow `of`.
 struct CodelPackets<'a> {
     line: &'a mut FlowFifo,
-    of: Option<Member>,
+    of: Option<QueueIndex>,
 }
 
 impl CodelQueue for CodelPackets<'_> {
@@ -108,7 +108,7 @@ impl Qdisc for Codel {
         self.law.dequeue(&self.standing, cx, &mut line, Leaves::Oldest)
     }
 
-    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
+    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: QueueIndex) -> Option<PacketId> {
         // A flow without packets must not end the dropping state: the queue may have packets of
         // other flows.
         self.line.peek_flow(cx.pool, member)?;

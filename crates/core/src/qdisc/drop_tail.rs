@@ -4,7 +4,7 @@
 //! Differs: the limit is in bytes, so that small packets take less room than large ones.
 
 use super::Qdisc;
-use crate::packet::{FlowFifo, Member};
+use crate::packet::{FlowFifo, QueueIndex};
 use crate::parameters::more_than;
 use crate::random::Random;
 use crate::{Bytes, Cx, PacketId, Rate, Reason, parameters};
@@ -54,7 +54,7 @@ impl Qdisc for DropTail {
         self.line.as_mut()?.pop(cx.pool)
     }
 
-    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
+    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: QueueIndex) -> Option<PacketId> {
         self.line.as_mut()?.pop_flow(cx.pool, member)
     }
 

@@ -14,7 +14,7 @@ use super::Qdisc;
 use super::codel;
 use super::law::{CodelLaw, CodelQueue, Leaves, Standing};
 use super::longest::Longest;
-use crate::packet::{DeficitRoundRobin, First, FlowFifo, Handover, Member, make_room};
+use crate::packet::{DeficitRoundRobin, First, FlowFifo, Handover, QueueIndex, make_room};
 use crate::parameters::more_than;
 use crate::random::Random;
 use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Reason, parameters};
@@ -82,11 +82,11 @@ pub(super) struct FqCodel {
     usual: Standing,
     standing: Standing,
     lines: FlowQueues,
-    turns: DeficitRoundRobin,
+    turns: DeficitRoundRobin<QueueIndex>,
     /// The first new flow and the first old flow. `turns` links the other flows of each list to
     /// them.
-    new: First,
-    old: First,
+    new: First<QueueIndex>,
+    old: First<QueueIndex>,
     /// State of CoDel, by flow index.
     laws: Vec<CodelLaw>,
 }
@@ -108,13 +108,13 @@ pub(super) fn drop_half<L: CodelQueue>(cx: &mut Cx<'_>, line: &mut L, bytes: imp
 #[derive(Default)]
 struct FlowQueues {
     all: FlowFifo,
-    longest: Longest,
+    longest: Longest<QueueIndex>,
 }
 
 /// The packets of one flow.
 struct FlowQueue<'a> {
     lines: &'a mut FlowQueues,
-    member: Member,
+    member: QueueIndex,
 }
 
 impl CodelQueue for FlowQueue<'_> {
@@ -147,13 +147,13 @@ impl FqCodel {
 
     /// Records that packets of `member` have arrived. If the flow was in neither list, it becomes a
     /// new flow.
-    fn has_come(&mut self, member: Member) {
+    fn has_come(&mut self, member: QueueIndex) {
         self.lines.longest.set(member, self.lines.all.bytes_of(member));
         make_room(&mut self.laws, member.index(), CodelLaw::default());
         self.turns.join(&mut self.new, member, self.quantum);
     }
 
-    fn take(&mut self, cx: &mut Cx<'_>, member: Member, leaves: Leaves) -> Option<PacketId> {
+    fn take(&mut self, cx: &mut Cx<'_>, member: QueueIndex, leaves: Leaves) -> Option<PacketId> {
         let law = self.laws.get_mut(member.index())?;
         let mut line = FlowQueue { lines: &mut self.lines, member };
         law.dequeue(&self.standing, cx, &mut line, leaves)
@@ -204,7 +204,7 @@ impl Qdisc for FqCodel {
     fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
         let waiting = &mut cx.pool[&packet];
         waiting.queued = cx.now;
-        let member = waiting.member;
+        let member = waiting.queue_index;
         self.lines.all.push(cx.pool, packet);
         self.has_come(member);
         self.make_room(cx);
@@ -214,7 +214,7 @@ impl Qdisc for FqCodel {
         self.of_new(cx).or_else(|| self.of_old(cx))
     }
 
-    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
+    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: QueueIndex) -> Option<PacketId> {
         self.lines.all.peek_flow(cx.pool, member)?;
         self.take(cx, member, Leaves::Promised)
     }
@@ -366,7 +366,7 @@ mod tests {
             for n in 1..1_000 {
                 bench.now = Time::from_millis(12 * n);
                 let (member, _) = bench.dequeue().unwrap();
-                let waits = |member: &u32| bench.qdisc.bytes_of(Member(*member)) > Bytes::ZERO;
+                let waits = |member: &u32| bench.qdisc.bytes_of(QueueIndex(*member)) > Bytes::ZERO;
                 let lost: Vec<_> = (0..flows).filter(|it| *it != member && !waits(it)).collect();
                 bench.enqueue(member, 1_500);
                 lost.into_iter().for_each(|member| bench.enqueue(member, 1_500));

@@ -35,7 +35,7 @@ use super::law::{CodelLaw, Leaves, Standing};
 use super::thinning::{Merging, only_acknowledges};
 use super::{Qdisc, fq_codel};
 use crate::packet::{
-    DeficitRoundRobin, First, FlowFifo, FlowId, Handover, Host, Links, Member, make_room,
+    DeficitRoundRobin, First, FlowFifo, FlowId, Handover, Host, Links, QueueIndex, make_room,
 };
 use crate::parameters::more_than;
 use crate::random::Random;
@@ -111,15 +111,15 @@ pub(super) struct HostFairQueue {
     /// State of CoDel, by flow index.
     laws: Vec<CodelLaw>,
     /// Round robin of flows, within the rings of each host.
-    flow_turns: DeficitRoundRobin,
+    flow_turns: DeficitRoundRobin<QueueIndex>,
     /// Round robin of hosts. A host stays in the round robin until it is served and has credit but
     /// no packet.
-    host_turns: DeficitRoundRobin,
-    due: First,
+    host_turns: DeficitRoundRobin<Host>,
+    due: First<Host>,
     /// Eager hosts: their ACKs and packets of new flows may depart before the host is served in the
     /// round robin.
-    eager_links: Links,
-    eager: First,
+    eager_links: Links<Host>,
+    eager: First<Host>,
 }
 
 impl HostFairQueue {
@@ -135,7 +135,7 @@ impl HostFairQueue {
 
     /// Records that packets of `member` have arrived. Before this arrival, the flow had `before`
     /// bytes in the queue. Adds the `host` to the round robin if the host is not there.
-    fn has_come(&mut self, member: Member, host: Host, before: Bytes, is_ack: bool) {
+    fn has_come(&mut self, member: QueueIndex, host: Host, before: Bytes, is_ack: bool) {
         make_room(&mut self.lines.flows, member.index(), HostedFlow::default());
         make_room(&mut self.laws, member.index(), CodelLaw::default());
         make_room(&mut self.lines.hosts, index(host), HostState::default());
@@ -156,12 +156,12 @@ impl HostFairQueue {
             self.relocate(member, HostRing::Acks);
         }
         self.lines.changed(member, counted);
-        self.host_turns.join(&mut self.due, Member(host.0), self.quantum);
+        self.host_turns.join(&mut self.due, host, self.quantum);
         self.settle(host);
     }
 
     /// Removes a flow from its ring.
-    fn remove(&mut self, member: Member) {
+    fn remove(&mut self, member: QueueIndex) {
         let flow = &mut self.lines.flows[member.index()];
         if let Some(place) = flow.place.take() {
             let ring = self.lines.hosts[index(flow.host)].ring(place);
@@ -170,7 +170,7 @@ impl HostFairQueue {
     }
 
     /// Moves a flow to the end of another ring of its host.
-    fn relocate(&mut self, member: Member, to: HostRing) {
+    fn relocate(&mut self, member: QueueIndex, to: HostRing) {
         let flow = &mut self.lines.flows[member.index()];
         let state = &mut self.lines.hosts[index(flow.host)];
         if let Some(from) = flow.place.replace(to) {
@@ -182,17 +182,16 @@ impl HostFairQueue {
     /// Adds `host` to the eager hosts, or removes it, according to its rings and its credit.
     fn settle(&mut self, host: Host) {
         let state = &self.lines.hosts[index(host)];
-        let member = Member(host.0);
         let eager = state.first(self.quantum).is_some_and(|place| place != HostRing::Bulk)
-            && self.host_turns.credit(member) > -OVERDRAFT * self.quantum;
+            && self.host_turns.credit(host) > -OVERDRAFT * self.quantum;
         if eager {
-            self.eager_links.push(&mut self.eager, member);
+            self.eager_links.push(&mut self.eager, host);
         } else {
-            self.eager_links.remove(&mut self.eager, member);
+            self.eager_links.remove(&mut self.eager, host);
         }
     }
 
-    fn take(&mut self, cx: &mut Cx<'_>, member: Member, leaves: Leaves) -> Option<PacketId> {
+    fn take(&mut self, cx: &mut Cx<'_>, member: QueueIndex, leaves: Leaves) -> Option<PacketId> {
         let law = self.laws.get_mut(member.index())?;
         let may = self.thin_acks && leaves == Leaves::Oldest;
         let head = self.lines.all.peek_flow(cx.pool, member).filter(|_| may);
@@ -280,9 +279,8 @@ impl HostFairQueue {
 
     /// Removes the next ACK, or packet of a new flow, of an eager host.
     fn of_eager(&mut self, cx: &mut Cx<'_>) -> Option<(Host, PacketId)> {
-        while let Some(member) = self.eager.member() {
+        while let Some(host) = self.eager.member() {
             self.eager_links.rotate(&mut self.eager);
-            let host = Host(member.0);
             if let Some(packet) = self.of_host(cx, host, false) {
                 return Some((host, packet));
             }
@@ -299,14 +297,13 @@ impl HostFairQueue {
             if eager.is_some() {
                 return eager;
             }
-            let member = self.due.member()?;
-            let host = Host(member.0);
+            let host = self.due.member()?;
             if self.host_turns.ends_turn(&mut self.due, |_| self.quantum) {
                 self.settle(host);
             } else if let Some(packet) = self.of_host(cx, host, true) {
                 return Some((host, packet));
             } else {
-                self.host_turns.leave(&mut self.due, member);
+                self.host_turns.leave(&mut self.due, host);
             }
         }
     }
@@ -324,7 +321,7 @@ impl Qdisc for HostFairQueue {
     fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
         let waiting = &mut cx.pool[&packet];
         waiting.queued = cx.now;
-        let (member, acks) = (waiting.member, only_acknowledges(waiting));
+        let (member, acks) = (waiting.queue_index, only_acknowledges(waiting));
         let host = host_of(cx.pool, &cx.pool[&packet]);
         let before = self.lines.all.bytes_of(member);
         self.lines.all.push(cx.pool, packet);
@@ -334,12 +331,12 @@ impl Qdisc for HostFairQueue {
 
     fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         let (host, packet) = self.next(cx)?;
-        self.host_turns.charge(Member(host.0), i64::from(cx.pool[&packet].cost));
+        self.host_turns.charge(host, i64::from(cx.pool[&packet].cost));
         self.settle(host);
         Some(packet)
     }
 
-    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
+    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: QueueIndex) -> Option<PacketId> {
         self.lines.all.peek_flow(cx.pool, member)?;
         self.take(cx, member, Leaves::Promised)
     }

@@ -2,7 +2,7 @@
 //! it arrives.
 
 use super::{Backlog, Qdisc};
-use crate::packet::{FlowFifo, Member};
+use crate::packet::{FlowFifo, QueueIndex};
 use crate::{Bytes, Cx, Packet, PacketId, Rate, Reason, Time};
 
 /// Active queue management (AQM): decides which packets are dropped or marked, so that senders
@@ -100,7 +100,7 @@ impl<A: Aqm> Qdisc for Managed<A> {
         self.departs(cx, packet)
     }
 
-    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
+    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: QueueIndex) -> Option<PacketId> {
         let packet = self.line.pop_flow(cx.pool, member);
         self.departs(cx, packet)
     }

@@ -10,7 +10,7 @@ use super::per_flow::LONGEST_WAIT;
 use super::{Qdisc, QdiscSpec};
 use crate::flow::Flow;
 use crate::marking::{MarkedBuffer, Marker, MarkingSpec, Observed, ServiceRate, Target};
-use crate::packet::{Direction, FlowFifo, FlowId, Handover, Member};
+use crate::packet::{Direction, FlowFifo, FlowId, Handover, QueueIndex};
 use crate::parameters::Written;
 use crate::random::Random;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Time};
@@ -128,11 +128,11 @@ impl MarkedBuffer for ObservedQueue {
     }
 
     fn visit(&self, pool: &mut PacketPool, of: Target, which: &mut dyn FnMut(&mut Packet) -> bool) {
-        self.queue.visit(pool, of.member, which);
+        self.queue.visit(pool, of.queue_index, which);
     }
 
     fn take(&mut self, cx: &mut Cx<'_>, of: Target) -> Option<PacketId> {
-        self.queue.dequeue_flow(cx, of.member)
+        self.queue.dequeue_flow(cx, of.queue_index)
     }
 }
 
@@ -207,7 +207,7 @@ impl Qdisc for Marked {
         self.departs(cx, packet)
     }
 
-    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
+    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: QueueIndex) -> Option<PacketId> {
         let packet = self.place.queue.dequeue_flow(cx, member);
         self.departs(cx, packet)
     }
@@ -266,7 +266,7 @@ mod tests {
         }
 
         fn done(&mut self, _: Time, target: Target, outcome: Outcome) {
-            assert_eq!((target.member, outcome), (Member(1), Outcome::Dropped));
+            assert_eq!((target.queue_index, outcome), (QueueIndex(1), Outcome::Dropped));
             self.0.fetch_add(1, Ordering::Relaxed);
         }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::Qdisc;
 use super::longest::Longest;
-use crate::packet::{DeficitRoundRobin, First, FlowFifo, Handover, Member};
+use crate::packet::{DeficitRoundRobin, First, FlowFifo, Handover, ListIndex, QueueIndex};
 use crate::parameters::more_than;
 use crate::random::Random;
 use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Reason, parameters};
@@ -61,32 +61,32 @@ pub(super) struct PerFlow {
     by_rate: bool,
     lines: FlowFifo,
     /// The round robin's credits, and its first flow.
-    turns: DeficitRoundRobin,
-    waiting: First,
-    longest: Longest,
+    turns: DeficitRoundRobin<ListIndex>,
+    waiting: First<ListIndex>,
+    longest: Longest<ListIndex>,
 }
 
 impl PerFlow {
     /// Drops packets from the front of the longest flow queue until the limit holds.
     fn make_room(&mut self, cx: &mut Cx<'_>) {
         while self.lines.bytes() > self.limit {
-            let Some(line) = self.longest.member() else { return };
-            let Some(packet) = self.take(cx, self.lines.member_in(cx.pool, line)) else { return };
+            let Some(list) = self.longest.member() else { return };
+            let Some(packet) = self.take(cx, self.lines.flow_in(cx.pool, list)) else { return };
             cx.drop(packet, Reason::QueueFull);
         }
     }
 
     /// Adds a flow to the round robin if the flow is not there.
-    fn take_turns(&mut self, line: Member) {
-        self.turns.join(&mut self.waiting, line, QUANTUM);
+    fn take_turns(&mut self, list: ListIndex) {
+        self.turns.join(&mut self.waiting, list, QUANTUM);
     }
 
-    fn take(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
-        let line = self.lines.line(member)?;
+    fn take(&mut self, cx: &mut Cx<'_>, member: QueueIndex) -> Option<PacketId> {
+        let list = self.lines.list(member)?;
         let packet = self.lines.pop_flow(cx.pool, member)?;
-        self.longest.set(line, self.lines.bytes_of(member));
-        if self.lines.line(member).is_none() {
-            self.turns.leave(&mut self.waiting, line);
+        self.longest.set(list, self.lines.bytes_of(member));
+        if self.lines.list(member).is_none() {
+            self.turns.leave(&mut self.waiting, list);
         }
         Some(packet)
     }
@@ -102,41 +102,41 @@ impl Qdisc for PerFlow {
     }
 
     fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
-        let (member, len) = (cx.pool[&packet].member, cx.pool[&packet].frame_len());
+        let (member, len) = (cx.pool[&packet].queue_index, cx.pool[&packet].frame_len());
         let bytes = self.lines.bytes_of(member) + len;
         if bytes > self.flow_limit.max(len) {
             cx.drop(packet, Reason::FlowFull);
             return;
         }
-        let line = self.lines.push_to_line(cx.pool, packet);
-        self.longest.set(line, bytes);
-        self.take_turns(line);
+        let list = self.lines.push_to_list(cx.pool, packet);
+        self.longest.set(list, bytes);
+        self.take_turns(list);
         self.make_room(cx);
     }
 
     fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
-        let line = self.turns.next(&mut self.waiting, |_| QUANTUM)?;
-        let member = self.lines.member_in(cx.pool, line);
+        let list = self.turns.next(&mut self.waiting, |_| QUANTUM)?;
+        let member = self.lines.flow_in(cx.pool, list);
         let cost = self.lines.peek_flow(cx.pool, member)?.cost;
-        self.turns.charge(line, i64::from(cost));
+        self.turns.charge(list, i64::from(cost));
         self.take(cx, member)
     }
 
-    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
+    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: QueueIndex) -> Option<PacketId> {
         self.take(cx, member)
     }
 
     fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
         let (from, to) = (what.from, what.to);
-        let Some(old) = self.lines.line(from) else { return false };
+        let Some(old) = self.lines.list(from) else { return false };
         if !self.lines.hand_over(pool, what) {
             return false;
         }
         self.longest.set(old, self.lines.bytes_of(from));
-        if self.lines.line(from).is_none() {
+        if self.lines.list(from).is_none() {
             self.turns.leave(&mut self.waiting, old);
         }
-        if let Some(new) = self.lines.line(to) {
+        if let Some(new) = self.lines.list(to) {
             self.longest.set(new, self.lines.bytes_of(to));
             self.take_turns(new);
         }

@@ -14,7 +14,7 @@
 //! - A flow is active if it has sent in the present period of two seconds or in the period before.
 
 use super::{Qdisc, drop_tail};
-use crate::packet::{FlowFifo, Member, make_room};
+use crate::packet::{FlowFifo, QueueIndex, make_room};
 use crate::parameters::more_than;
 use crate::random::Random;
 use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Reason, parameters};
@@ -68,7 +68,7 @@ struct SparedFlow {
 
 impl Sparing {
     /// Records that a packet of the flow `member` arrives.
-    fn note(&mut self, cx: &Cx<'_>, member: Member) {
+    fn note(&mut self, cx: &Cx<'_>, member: QueueIndex) {
         let era = cx.now.nanos() / ERA + 1;
         if era != self.era {
             let last = if era == self.era + 1 { self.active[0] } else { 0 };
@@ -100,7 +100,7 @@ impl Sparing {
     }
 
     fn left(&mut self, packet: Option<PacketId>, pool: &PacketPool) -> Option<PacketId> {
-        let member = packet.as_ref().map(|packet| pool[packet].member);
+        let member = packet.as_ref().map(|packet| pool[packet].queue_index);
         if let Some(flow) = member.and_then(|member| self.flows.get_mut(member.index())) {
             flow.spared = flow.spared.saturating_sub(1);
         }
@@ -126,7 +126,7 @@ impl Qdisc for Sparing {
     }
 
     fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
-        let (member, len) = (cx.pool[&packet].member, cx.pool[&packet].frame_len().0);
+        let (member, len) = (cx.pool[&packet].queue_index, cx.pool[&packet].frame_len().0);
         self.note(cx, member);
         let waiting = self.line.bytes_of(member).0;
         if self.flows[member.index()].spared == 0 && self.tells(waiting) {
@@ -143,7 +143,7 @@ impl Qdisc for Sparing {
         self.left(packet, cx.pool)
     }
 
-    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
+    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: QueueIndex) -> Option<PacketId> {
         let packet = self.line.dequeue_flow(cx, member);
         self.left(packet, cx.pool)
     }

@@ -1,7 +1,7 @@
 //! A test bench for queue disciplines: enqueues and dequeues packets by flow index and length.
 
 use super::Qdisc;
-use crate::packet::{Direction, FlowId, Host, Member};
+use crate::packet::{Direction, FlowId, Host, QueueIndex};
 use crate::random::Random;
 use crate::{Cx, Packet, PacketId, PacketPool, Tally, Time};
 
@@ -27,7 +27,7 @@ impl<Q: Qdisc> Bench<Q> {
     }
 
     pub(super) fn enqueue(&mut self, member: u32, len: u32) {
-        let packet = Packet { len, cost: len, member: Member(member), ..self.kind };
+        let packet = Packet { len, cost: len, queue_index: QueueIndex(member), ..self.kind };
         let id = self.pool.insert(packet).unwrap();
         self.with(|qdisc, cx| qdisc.enqueue(cx, id));
     }
@@ -51,7 +51,7 @@ impl<Q: Qdisc> Bench<Q> {
     }
 
     pub(super) fn dequeue_flow(&mut self, member: u32) -> Option<(u32, u32)> {
-        let id = self.with(|qdisc, cx| qdisc.dequeue_flow(cx, Member(member)))?;
+        let id = self.with(|qdisc, cx| qdisc.dequeue_flow(cx, QueueIndex(member)))?;
         Some(self.end(id))
     }
 
@@ -81,7 +81,7 @@ impl<Q: Qdisc> Bench<Q> {
     }
 
     fn end(&mut self, id: PacketId) -> (u32, u32) {
-        let sent = (self.pool[&id].member.0, self.pool[&id].len);
+        let sent = (self.pool[&id].queue_index.0, self.pool[&id].len);
         self.pool.release(id);
         sent
     }

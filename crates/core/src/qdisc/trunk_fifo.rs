@@ -21,7 +21,7 @@
 use std::time::Duration;
 
 use super::{Qdisc, drop_tail};
-use crate::packet::{Codepoint, FlowFifo, Member};
+use crate::packet::{Codepoint, FlowFifo, QueueIndex};
 use crate::parameters::more_than;
 use crate::random::Random;
 use crate::{Bytes, Cx, Packet, PacketId, Rate, Reason, Time, parameters};
@@ -138,7 +138,7 @@ impl Qdisc for TrunkFifo {
         self.left(packet, cx)
     }
 
-    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
+    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: QueueIndex) -> Option<PacketId> {
         let packet = self.line.dequeue_flow(cx, member);
         self.left(packet, cx)
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Arriving, Config, Trunk};
 use crate::link::{Link, LinkConfig};
-use crate::packet::{Fifo, FlowKey, Member};
+use crate::packet::{Fifo, FlowKey, QueueIndex};
 use crate::qdisc::QdiscSpec;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Tally, Time, tcp};
 
@@ -104,7 +104,7 @@ impl Pair {
 
     /// A user packet arrives at the first gateway.
     pub(super) fn offer(&mut self, member: u32, len: u32) {
-        self.offer_packet(Packet { member: Member(member), ..user(len) });
+        self.offer_packet(Packet { queue_index: QueueIndex(member), ..user(len) });
     }
 
     /// A packet of another trunk, which this trunk carries, arrives at the first gateway.

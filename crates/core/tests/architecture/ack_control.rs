@@ -8,8 +8,8 @@ use super::{Complaints, File, about, code_of, production, rust};
 /// Most fields today. The aim is 60 (`docs/understand/ack-control-constants.md`).
 const MOST_FIELDS: usize = 173;
 
-/// Most tuned constants today. The aim is 15.
-const MOST_CONSTANTS: usize = 24;
+/// Most tuned constants today.
+const MOST_CONSTANTS: usize = 14;
 
 /// Constants whose value was not chosen: the file, the name, and the kind.
 const NOT_TUNED: &[(&str, &str, &str)] = &[

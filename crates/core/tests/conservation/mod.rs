@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use proptest::prelude::*;
 use tidegate_core::Time;
 use tidegate_core::allocation::AllocationSpec;
-use tidegate_core::packet::Member;
+use tidegate_core::packet::FlowIndex;
 
 use super::membership::{Dense, tokens};
 use super::shaping::{Arrival, Departure};
@@ -67,7 +67,7 @@ impl Observer {
     ///
     /// The bucket must have enough tokens for every waiting packet, because the allocation chooses
     /// the next packet.
-    fn waits_in_vain(&mut self, now: Time) -> Option<Member> {
+    fn waits_in_vain(&mut self, now: Time) -> Option<FlowIndex> {
         let longest = self.queues.iter().filter_map(VecDeque::front).max()?;
         let reserved = match self.reserve {
             Reserve::Half => self.bucket.depth / 2,
@@ -77,7 +77,7 @@ impl Observer {
         if self.bucket.content < self.bucket.depth.min(tokens(*longest) + reserved) {
             return None;
         }
-        let waits = (0..).map(Member).zip(self.queues.iter().zip(&mut self.parts));
+        let waits = (0..).map(FlowIndex).zip(self.queues.iter().zip(&mut self.parts));
         waits.filter_map(|(member, (queue, part))| Some((member, queue.front()?, part))).find_map(
             |(member, head, part)| {
                 part.pass(now);
@@ -97,7 +97,7 @@ impl Observer {
 
 /// Time and member of a packet that waited although the bucket had enough tokens. Between
 /// departures the bucket only fills, so a check directly before each departure suffices.
-fn in_vain(scene: &Scene, name: &str, departures: &[Departure]) -> Option<(Time, Member)> {
+fn in_vain(scene: &Scene, name: &str, departures: &[Departure]) -> Option<(Time, FlowIndex)> {
     let mut observer = Observer::new(scene, Reserve::of(name));
     let arrivals = scene.arrivals();
     let mut arrivals = arrivals.iter().peekable();

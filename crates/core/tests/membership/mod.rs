@@ -9,7 +9,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::meter::Profile;
-use tidegate_core::packet::Member;
+use tidegate_core::packet::FlowIndex;
 use tidegate_core::{Bytes, Time};
 
 use super::shaping::{Arrival, Change, Departure, Shaping, Triggers};
@@ -43,8 +43,8 @@ fn unrest() -> impl Strategy<Value = Unrest> {
             let mut present = vec![true; scene.members.len()];
             let possible = |(millis, number, change): (u64, u32, Change)| {
                 let number = number % u32::try_from(scene.members.len()).ok()?;
-                let is_there = &mut present[Member(number).index()];
-                let change = of(change, Member(number));
+                let is_there = &mut present[FlowIndex(number).index()];
+                let change = of(change, FlowIndex(number));
                 let sound = match change {
                     Change::Join(..) => !std::mem::replace(is_there, true),
                     Change::Remove(_) => std::mem::replace(is_there, false),
@@ -62,15 +62,15 @@ fn unrest() -> impl Strategy<Value = Unrest> {
 fn change() -> impl Strategy<Value = Change> {
     let part = (1u32..5, prop_oneof![1 => Just(0u64), 3 => 10u64..600]);
     prop_oneof![
-        4 => part.clone().prop_map(|(weight, rtt)| Change::Join(Member(0), share(weight, rtt))),
-        2 => part.prop_map(|(weight, rtt)| Change::Update(Member(0), share(weight, rtt))),
-        2 => Just(Change::Remove(Member(0))),
+        4 => part.clone().prop_map(|(weight, rtt)| Change::Join(FlowIndex(0), share(weight, rtt))),
+        2 => part.prop_map(|(weight, rtt)| Change::Update(FlowIndex(0), share(weight, rtt))),
+        2 => Just(Change::Remove(FlowIndex(0))),
         1 => (200u64..3_000, LONGEST..60_000)
             .prop_map(|(kbps, burst)| Change::Profile(profile(kbps, burst))),
     ]
 }
 
-const fn of(change: Change, member: Member) -> Change {
+const fn of(change: Change, member: FlowIndex) -> Change {
     match change {
         Change::Join(_, share) => Change::Join(member, share),
         Change::Update(_, share) => Change::Update(member, share),
@@ -83,7 +83,7 @@ impl Unrest {
     /// The aggregate with its first members, at the start of the scene.
     fn aggregate(&self, name: &str) -> Shaping {
         let mut shaping = Shaping::new(build(name, &self.scene.profile()));
-        for (member, Flow { share, .. }) in (0..).map(Member).zip(&self.scene.members) {
+        for (member, Flow { share, .. }) in (0..).map(FlowIndex).zip(&self.scene.members) {
             shaping.allocation.join(Time::ZERO, member, *share);
         }
         shaping.changes = self.changes.iter().copied().collect();
@@ -100,7 +100,7 @@ impl Unrest {
     /// The departures if the aggregate polices: a packet that may not depart at once is dropped.
     fn police(&self, name: &str) -> Vec<Departure> {
         let mut allocation = build(name, &self.scene.profile());
-        for (member, Flow { share, .. }) in (0..).map(Member).zip(&self.scene.members) {
+        for (member, Flow { share, .. }) in (0..).map(FlowIndex).zip(&self.scene.members) {
             allocation.join(Time::ZERO, member, *share);
         }
         let mut changes = self.changes.iter().peekable();

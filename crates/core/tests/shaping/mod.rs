@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use tidegate_core::allocation::{Allocation, Grant, Heads, Share, Turn};
 use tidegate_core::meter::Profile;
-use tidegate_core::packet::Member;
+use tidegate_core::packet::FlowIndex;
 use tidegate_core::{Bytes, Rate, Time};
 
 /// The arrival of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) at: Time,
-    pub(crate) member: Member,
+    pub(crate) member: FlowIndex,
     pub(crate) bytes: u64,
 }
 
@@ -25,17 +25,17 @@ pub(crate) struct Arrival {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Departure {
     pub(crate) at: Time,
-    pub(crate) member: Member,
+    pub(crate) member: FlowIndex,
     pub(crate) bytes: u64,
 }
 
 /// A change of the members or of the profile during a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
-    Join(Member, Share),
-    Update(Member, Share),
+    Join(FlowIndex, Share),
+    Update(FlowIndex, Share),
     /// Removes the member. Its waiting packets and its later packets are dropped.
-    Remove(Member),
+    Remove(FlowIndex),
     Profile(Profile),
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Shaping {
     /// Changes to make, in order of time.
     pub(crate) changes: VecDeque<(Time, Change)>,
     /// Members that were removed.
-    removed: BTreeSet<Member>,
+    removed: BTreeSet<FlowIndex>,
     /// Bytes that were dropped because their member was removed.
     pub(crate) dropped: u64,
 }
@@ -77,7 +77,7 @@ pub(crate) struct Queues {
 }
 
 impl Queues {
-    fn push(&mut self, member: Member, bytes: u64) {
+    fn push(&mut self, member: FlowIndex, bytes: u64) {
         if member.index() >= self.waiting.len() {
             self.waiting.resize(member.index() + 1, VecDeque::new());
         }
@@ -85,7 +85,7 @@ impl Queues {
         self.packets += 1;
     }
 
-    fn front(&self, member: Member) -> Option<Bytes> {
+    fn front(&self, member: FlowIndex) -> Option<Bytes> {
         self.waiting.get(member.index())?.front().copied().map(Bytes)
     }
 
@@ -93,14 +93,14 @@ impl Queues {
         self.packets == 0
     }
 
-    fn pop(&mut self, member: Member) -> Option<u64> {
+    fn pop(&mut self, member: FlowIndex) -> Option<u64> {
         let bytes = self.waiting.get_mut(member.index())?.pop_front()?;
         self.packets -= 1;
         Some(bytes)
     }
 
     /// Removes all packets of a member. Returns their bytes.
-    fn clear(&mut self, member: Member) -> u64 {
+    fn clear(&mut self, member: FlowIndex) -> u64 {
         std::iter::from_fn(|| self.pop(member)).sum()
     }
 }
@@ -108,7 +108,7 @@ impl Queues {
 impl Heads for Queues {
     /// For a grant, the allocation may look up three first packets per member: one for the savings
     /// of the member, one at the start and one at the end of its round.
-    fn head(&self, member: Member) -> Option<Bytes> {
+    fn head(&self, member: FlowIndex) -> Option<Bytes> {
         self.questions.set(self.questions.get() + 1);
         self.asked.set(self.asked.get() + 1);
         assert!(self.questions.get() <= 3 * self.waiting.len(), "a grant without end");
@@ -178,7 +178,7 @@ impl Shaping {
         }
     }
 
-    fn depart(&mut self, at: Time, member: Member, bytes: Bytes) {
+    fn depart(&mut self, at: Time, member: FlowIndex, bytes: Bytes) {
         assert_eq!(self.queues.pop(member), Some(bytes.0), "a grant of another length");
         self.departures.push(Departure { at, member, bytes: bytes.0 });
     }
@@ -204,7 +204,7 @@ impl Shaping {
         loop {
             self.queues.questions.set(0);
             match self.allocation.grant(now, &self.queues) {
-                Turn::Grant(Grant { member, bytes }) => self.depart(now, member, bytes),
+                Turn::Grant(Grant { flow: member, bytes }) => self.depart(now, member, bytes),
                 Turn::At(at) => return Some(at),
                 Turn::Idle => {
                     assert!(self.queues.are_empty(), "idle while some wait");
@@ -216,7 +216,13 @@ impl Shaping {
 }
 
 /// Packets of `len` bytes that arrive at `rate` in the time from `from` to `to`.
-pub(crate) fn constant(member: Member, len: u64, rate: Rate, from: Time, to: Time) -> Vec<Arrival> {
+pub(crate) fn constant(
+    member: FlowIndex,
+    len: u64,
+    rate: Rate,
+    from: Time,
+    to: Time,
+) -> Vec<Arrival> {
     let mut arrivals = Vec::new();
     let mut at = from;
     while rate.bps() > 0 && at < to {
@@ -227,7 +233,7 @@ pub(crate) fn constant(member: Member, len: u64, rate: Rate, from: Time, to: Tim
 }
 
 /// Bytes of `member` that departed in the time from `from` to `to`.
-pub(crate) fn served(departures: &[Departure], member: Member, from: Time, to: Time) -> u64 {
+pub(crate) fn served(departures: &[Departure], member: FlowIndex, from: Time, to: Time) -> u64 {
     let within = |it: &&Departure| it.member == member && from <= it.at && it.at < to;
     departures.iter().filter(within).map(|it| it.bytes).sum()
 }

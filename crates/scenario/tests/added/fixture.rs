@@ -7,7 +7,7 @@ use tidegate_core::allocation::{Allocation, Grant, Heads, Share, Turn};
 use tidegate_core::class::{ClassId, Sent, Terms};
 use tidegate_core::marking::{Decision, Marking, Observed, Outcome, Target, Tracked};
 use tidegate_core::meter::{Profile, TokenBucket};
-use tidegate_core::packet::{FlowFifo, FlowId, Member};
+use tidegate_core::packet::{FlowFifo, FlowId, FlowIndex, QueueIndex};
 use tidegate_core::parameters::more_than;
 use tidegate_core::qdisc::Qdisc;
 use tidegate_core::scheduler::{Scheduler, Term};
@@ -60,8 +60,8 @@ impl Qdisc for DropHead {
         self.line.pop(cx.pool)
     }
 
-    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
-        self.line.pop_flow(cx.pool, member)
+    fn dequeue_flow(&mut self, cx: &mut Cx<'_>, flow: QueueIndex) -> Option<PacketId> {
+        self.line.pop_flow(cx.pool, flow)
     }
 }
 
@@ -70,13 +70,13 @@ pub(crate) fn fill(queue: &mut dyn Qdisc) -> Vec<u32> {
     let (mut pool, mut tally) = (PacketPool::with_capacity(16), Tally::default());
     let mut cx = Cx { now: Time::ZERO, pool: &mut pool, tally: &mut tally };
     for number in 0..15 {
-        let packet = Packet { len: 10_000, member: Member(number), ..Packet::default() };
+        let packet = Packet { len: 10_000, queue_index: QueueIndex(number), ..Packet::default() };
         let packet = cx.pool.insert(packet).unwrap();
         queue.enqueue(&mut cx, packet);
     }
     let mut left = Vec::new();
     while let Some(packet) = queue.dequeue(&mut cx) {
-        left.push(cx.pool[&packet].member.0);
+        left.push(cx.pool[&packet].queue_index.0);
         cx.pool.release(packet);
     }
     left
@@ -85,7 +85,7 @@ pub(crate) fn fill(queue: &mut dyn Qdisc) -> Vec<u32> {
 /// An allocation that serves flows in the order in which they began to wait.
 pub(crate) struct FirstCome {
     bucket: TokenBucket,
-    waiting: Vec<Member>,
+    waiting: Vec<FlowIndex>,
 }
 
 impl FirstCome {
@@ -100,21 +100,21 @@ impl Allocation for FirstCome {
         self.bucket.set(now, profile.mean(), profile.burst());
     }
 
-    fn join(&mut self, _: Time, _: Member, _: Share) {}
+    fn join(&mut self, _: Time, _: FlowIndex, _: Share) {}
 
-    fn update(&mut self, _: Time, _: Member, _: Share) {}
+    fn update(&mut self, _: Time, _: FlowIndex, _: Share) {}
 
-    fn leave(&mut self, _: Time, member: Member) {
-        self.waiting.retain(|waiting| *waiting != member);
+    fn leave(&mut self, _: Time, flow: FlowIndex) {
+        self.waiting.retain(|waiting| *waiting != flow);
     }
 
-    fn try_take(&mut self, now: Time, _: Member, len: Bytes) -> bool {
+    fn try_take(&mut self, now: Time, _: FlowIndex, len: Bytes) -> bool {
         self.bucket.try_take(now, len)
     }
 
-    fn wait(&mut self, _: Time, member: Member) {
-        if !self.waiting.contains(&member) {
-            self.waiting.push(member);
+    fn wait(&mut self, _: Time, flow: FlowIndex) {
+        if !self.waiting.contains(&flow) {
+            self.waiting.push(flow);
         }
     }
 
@@ -123,15 +123,15 @@ impl Allocation for FirstCome {
     }
 
     fn grant(&mut self, now: Time, heads: &dyn Heads) -> Turn {
-        while let Some(member) = self.waiting.first().copied() {
-            let Some(bytes) = heads.head(member) else {
+        while let Some(flow) = self.waiting.first().copied() {
+            let Some(bytes) = heads.head(flow) else {
                 self.waiting.remove(0);
                 continue;
             };
             if !self.bucket.try_take(now, bytes) {
                 return Turn::At(self.bucket.ready_at(bytes));
             }
-            return Turn::Grant(Grant { member, bytes });
+            return Turn::Grant(Grant { flow, bytes });
         }
         Turn::Idle
     }

@@ -10,7 +10,7 @@ use tidegate_core::Count;
 use tidegate_core::ack::Counts as AckCounts;
 use tidegate_core::emulator::{Emulator, EmulatorConfig, EmulatorReport, RouteReport};
 use tidegate_core::gateway::{Gateway, GatewayConfig};
-use tidegate_core::packet::{Direction, Facts, FlowId, Member};
+use tidegate_core::packet::{Direction, Facts, FlowId, QueueIndex};
 use tidegate_core::random::Random;
 use tidegate_core::report::{AggregateReport, ClassReport, Report};
 use tidegate_core::trunk::TrunkReport;
@@ -439,7 +439,7 @@ fn outside(packet: &Packet) -> Packet {
     Packet {
         cost: packet.len,
         flow: FlowId::NONE,
-        member: Member::default(),
+        queue_index: QueueIndex::default(),
         seen_before: false,
         facts: Facts::default(),
         rewritten: false,

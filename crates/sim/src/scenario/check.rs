@@ -12,6 +12,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use tidegate_core::link::LinkConfig;
+use tidegate_core::packet::LEAST_MSS;
 use tidegate_core::{Bytes, Rate, tcp, trunk};
 
 use super::{
@@ -438,9 +439,6 @@ impl<'a> Check<'a> {
         }
     }
 }
-
-/// Smallest maximum segment size (Linux, `TCP_MIN_MSS`): leaves room for TCP options.
-const LEAST_MSS: u16 = 88;
 
 /// Largest receive window: 65,535 bytes scaled by 2^14, rounded (RFC 7323, section 2.3).
 const LARGEST_WINDOW: Bytes = Bytes((1 << 30) - 1);

@@ -5,10 +5,10 @@
 use std::time::Duration;
 
 use tidegate_base::Time;
-use tidegate_base::packet::{Ecn, TcpFlags, TcpSegment};
+use tidegate_base::packet::{Ecn, LEAST_MSS, TcpFlags, TcpSegment};
 
 use super::{Connection, MOST_SYNS, State};
-use crate::profile::{Config, Details, EcnMode, LEAST_MSS, Recovery};
+use crate::profile::{Config, Details, EcnMode, Recovery};
 use crate::segment::Segment;
 use crate::sender::{Agreed, Cx};
 

@@ -6,10 +6,11 @@ mod window;
 use std::time::Duration;
 
 use super::super::Known;
-use super::super::constants::{FRAME, HOLDABLE, LEAST_MSS, LONGER, SMOOTHING, USUAL_MSS};
+use super::super::constants::{SHORTEST_RTO, SMOOTHING};
 use super::super::record::NONE;
+use super::WHOLE_OF_FLOW;
 use crate::flow::before;
-use crate::packet::{Packet, SackBlocks, TcpFlags, TcpSegment};
+use crate::packet::{FRAME, LEAST_MSS, Packet, SackBlocks, TcpFlags, TcpSegment, USUAL_MSS};
 use crate::{Bytes, Time};
 
 /// State of a flow, and the list of its held ACKs.
@@ -171,7 +172,7 @@ impl HeldFlow {
     /// Most data beyond its round trip that a flow may have if all its ACKs are kept whole. This keeps its
     /// held ACKs within an eighth of their budget.
     pub(in crate::ack) fn holdable(&self) -> Bytes {
-        Bytes(u64::from(self.mss) * u64::from(HOLDABLE))
+        Bytes(u64::from(self.mss) * u64::from(WHOLE_OF_FLOW / 8))
     }
 
     /// Number of held ACKs that may depart.
@@ -222,7 +223,7 @@ impl HeldFlow {
         }
         let segments = u32::from(packet.segments.max(1));
         let payload = tcp.payload / segments;
-        let long = u64::from(payload) >= LEAST_MSS.0;
+        let long = payload >= u32::from(LEAST_MSS);
         let full = payload > self.mss || (segments > 1 && long);
         // The first segment may be shorter than a usual one.
         let first = self.marks & SIZED == 0 && long;
@@ -278,7 +279,8 @@ impl HeldFlow {
     pub(in crate::ack) fn more(&self) -> Duration {
         let span = |us: u32| Duration::from_micros(u64::from(us));
         let round_trip = span(self.near_us) + span(self.far_us) + span(self.hold_us);
-        if self.far_us == 0 { LONGER } else { LONGER.min(round_trip) }
+        let most = SHORTEST_RTO * 3 / 4;
+        if self.far_us == 0 { most } else { most.min(round_trip) }
     }
 
     /// The highest acknowledgement number that departed.

@@ -5,7 +5,7 @@
 use super::super::constants::PER_ACK;
 use super::super::record::{Kind, NONE, Record};
 use super::Holds;
-use crate::packet::{Fifo, Member, Packet, TcpFlags, TcpSegment};
+use crate::packet::{Fifo, FlowIndex, Packet, TcpFlags, TcpSegment};
 use crate::{Cx, PacketPool};
 
 /// Effect of the oldest held ACK of a flow, if it departs now.
@@ -21,12 +21,12 @@ pub(in crate::ack) struct Head {
 
 impl Holds {
     /// Effect of the oldest held ACK of `member`, if it departs now. `None` if no ACK may depart.
-    pub(in crate::ack) fn head(&self, pool: &PacketPool, member: Member) -> Option<Head> {
+    pub(in crate::ack) fn head(&self, pool: &PacketPool, member: FlowIndex) -> Option<Head> {
         self.first(pool, member, self.for_data)
     }
 
     /// [`head`](Self::head), with or without `steps`.
-    fn first(&self, pool: &PacketPool, member: Member, steps: bool) -> Option<Head> {
+    fn first(&self, pool: &PacketPool, member: FlowIndex, steps: bool) -> Option<Head> {
         let flow = self.flows.get(member.index()).filter(|flow| flow.releasable() > 0)?;
         let record = self.records.get(flow.first);
         let (ack, window) = shown(pool, record);
@@ -50,7 +50,7 @@ impl Holds {
     pub(in crate::ack) fn release(
         &mut self,
         cx: &mut Cx<'_>,
-        member: Member,
+        member: FlowIndex,
         out: &mut Fifo,
     ) -> Option<u32> {
         self.go_first(cx, member, self.for_data, out)
@@ -59,7 +59,7 @@ impl Holds {
     fn go_first(
         &mut self,
         cx: &mut Cx<'_>,
-        member: Member,
+        member: FlowIndex,
         steps: bool,
         out: &mut Fifo,
     ) -> Option<u32> {
@@ -95,7 +95,7 @@ impl Holds {
     pub(in crate::ack) fn withdraw(
         &mut self,
         cx: &mut Cx<'_>,
-        member: Member,
+        member: FlowIndex,
         out: &mut Fifo,
     ) -> u32 {
         let mut cost = 0_u32;
@@ -110,7 +110,7 @@ impl Holds {
     pub(in crate::ack) fn ends_with(
         &mut self,
         cx: &mut Cx<'_>,
-        member: Member,
+        member: FlowIndex,
         tcp: &TcpSegment,
         out: &mut Fifo,
     ) -> bool {
@@ -123,7 +123,7 @@ impl Holds {
 
     /// Returns `true` if the returning `tcp` requests nothing: it is RST, or the sender of `member` has
     /// sent FIN and no data is missing.
-    pub(in crate::ack) fn has_ended_with(&mut self, member: Member, tcp: &TcpSegment) -> bool {
+    pub(in crate::ack) fn has_ended_with(&mut self, member: FlowIndex, tcp: &TcpSegment) -> bool {
         let flow = self.flow(member);
         if tcp.flags.any(TcpFlags::RST) {
             flow.on_reset();
@@ -135,7 +135,7 @@ impl Holds {
     pub(super) fn unlink(
         &mut self,
         cx: &mut Cx<'_>,
-        member: Member,
+        member: FlowIndex,
         record: &Record,
     ) -> (u32, u16) {
         let shown = shown(cx.pool, record);
@@ -162,7 +162,13 @@ impl Holds {
     }
 
     /// Sends the packet that a record kept. Returns the charged bytes that it requests.
-    fn let_go(&mut self, cx: &mut Cx<'_>, member: Member, record: &Record, out: &mut Fifo) -> u32 {
+    fn let_go(
+        &mut self,
+        cx: &mut Cx<'_>,
+        member: FlowIndex,
+        record: &Record,
+        out: &mut Fifo,
+    ) -> u32 {
         self.counts.packets -= 1;
         let Some(packet) = cx.pool.take_back(record.number) else { return 0 };
         let tcp = cx.pool[&packet].tcp.unwrap_or_default();
@@ -178,7 +184,7 @@ impl Holds {
     fn make(
         &mut self,
         cx: &mut Cx<'_>,
-        member: Member,
+        member: FlowIndex,
         head: &Head,
         echo: u32,
         out: &mut Fifo,

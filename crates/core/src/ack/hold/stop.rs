@@ -10,12 +10,12 @@
 use super::super::constants::FIRST_RTO;
 use super::super::record::Kind;
 use super::Holds;
-use crate::packet::Member;
+use crate::packet::FlowIndex;
 use crate::{Cx, Time};
 
 impl Holds {
     /// A SYN claims the ports of `member`: stops its held ACKs for [`FIRST_RTO`].
-    pub(in crate::ack) fn stop(&mut self, now: Time, member: Member) {
+    pub(in crate::ack) fn stop(&mut self, now: Time, member: FlowIndex) {
         if self.releasable(member) > 0 {
             self.flow(member).set_stopped(true);
             self.stops.set(member.0, now + FIRST_RTO);
@@ -23,15 +23,15 @@ impl Holds {
     }
 
     /// The old connection still exists: its held ACKs may depart again.
-    pub(in crate::ack) fn resume(&mut self, member: Member) {
+    pub(in crate::ack) fn resume(&mut self, member: FlowIndex) {
         if self.stops.cancel(member.0) {
             self.flow(member).set_stopped(false);
         }
     }
 
     /// Returns a member whose SYN remained unanswered for [`FIRST_RTO`]. Its held ACKs may depart again.
-    pub(in crate::ack) fn unanswered(&mut self, now: Time) -> Option<Member> {
-        let member = Member(self.stops.pop(now)?);
+    pub(in crate::ack) fn unanswered(&mut self, now: Time) -> Option<FlowIndex> {
+        let member = FlowIndex(self.stops.pop(now)?);
         self.flow(member).set_stopped(false);
         Some(member)
     }
@@ -42,7 +42,7 @@ impl Holds {
     }
 
     /// The old connection of `member` has ended: drops its held ACKs.
-    pub(in crate::ack) fn discard(&mut self, cx: &mut Cx<'_>, member: Member) {
+    pub(in crate::ack) fn discard(&mut self, cx: &mut Cx<'_>, member: FlowIndex) {
         while self.held(member) > 0 {
             let first = self.flow(member).first;
             let record = *self.records.get(first);

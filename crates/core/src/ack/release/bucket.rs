@@ -8,7 +8,7 @@ use crate::ack::constants::SHORTEST_RTO;
 use crate::ack::hold::Holds;
 use crate::ack::shares::Shares;
 use crate::ack::uncalled::Uncalled;
-use crate::packet::{Fifo, Member};
+use crate::packet::{Fifo, FlowIndex};
 use crate::{Bytes, Cx, Time};
 
 /// Scheduled departures of the flows' oldest held ACKs.
@@ -19,7 +19,13 @@ pub(in crate::ack) struct Bucket {
 
 impl Bucket {
     /// Charges `member` for an ACK of `cost` bytes that departed before its scheduled time.
-    pub(in crate::ack) fn passed(&mut self, now: Time, member: Member, cost: u32, shares: &Shares) {
+    pub(in crate::ack) fn passed(
+        &mut self,
+        now: Time,
+        member: FlowIndex,
+        cost: u32,
+        shares: &Shares,
+    ) {
         let takes = shares.of(member).time_for(Bytes(u64::from(cost)));
         let free = self.pace.free(member);
         *free = (*free).max(now) + takes;
@@ -28,7 +34,7 @@ impl Bucket {
     pub(in crate::ack) fn arm(
         &mut self,
         cx: &Cx<'_>,
-        member: Member,
+        member: FlowIndex,
         holds: &Holds,
         shares: &Shares,
         queue: Queue,
@@ -66,7 +72,7 @@ impl Bucket {
         self.pace.next()
     }
 
-    pub(in crate::ack) fn forget(&mut self, member: Member) {
+    pub(in crate::ack) fn forget(&mut self, member: FlowIndex) {
         self.pace.forget(member);
     }
 }

@@ -29,13 +29,13 @@
 use std::time::Duration;
 
 use super::calendar::Calendar;
-use crate::ack::constants::{AHEAD, LONGEST, PER_ACK, SHORTEST, UNSCALED};
+use crate::ack::constants::{AHEAD, MAX_HOLD, PER_ACK, SHORTEST, UNSCALED};
 use crate::ack::egress::Wanted;
 use crate::ack::hold::{HeldFlow, Holds};
 use crate::ack::shares::Shares;
 use crate::ack::uncalled::Uncalled;
 use crate::ack::{Call, EgressState, Queue};
-use crate::packet::{DeficitRoundRobin, Fifo, First, Member};
+use crate::packet::{DeficitRoundRobin, Fifo, First, FlowIndex};
 use crate::time::nanos;
 use crate::{Bytes, Cx, Rate, Time};
 
@@ -44,8 +44,8 @@ use crate::{Bytes, Cx, Rate, Time};
 pub(in crate::ack) struct Gate {
     outstanding: Calendar,
     /// Deficit round robin of the flows with held ACKs, and the flow whose turn it is.
-    turns: DeficitRoundRobin,
-    waiting: First,
+    turns: DeficitRoundRobin<FlowIndex>,
+    waiting: First<FlowIndex>,
     wanted: Wanted,
     /// Bytes that ACKs of this aggregate requested since the last report to the egress.
     called: u64,
@@ -139,7 +139,7 @@ impl Gate {
     }
 
     /// Adds `member`, which has held ACKs, to the flows that release ACKs in turn.
-    pub(in crate::ack) fn wait(&mut self, member: Member, quantum: u32) {
+    pub(in crate::ack) fn wait(&mut self, member: FlowIndex, quantum: u32) {
         if self.turns.join(&mut self.waiting, member, quantum.into()) {
             self.wanted.waiting += 1;
         }
@@ -250,15 +250,16 @@ impl Response {
 /// A little more than the error of a time that is computed from bytes.
 const TICK: Duration = Duration::from_micros(1);
 
-/// Lifetime of credit for a sender at a round trip of `near`.
+/// Lifetime of credit for a sender at a round trip of `near`, which counts as [`MAX_HOLD`] at most.
 pub(in crate::ack) fn lasts(near: Duration) -> Duration {
-    (near + near / 2).clamp(SHORTEST, LONGEST)
+    let near = near.min(MAX_HOLD);
+    (near + near / 2).max(SHORTEST)
 }
 
 /// Two full segments for each unit of weight.
 ///
 /// Source: `postack`, R001-9.
-pub(in crate::ack) fn quantum(holds: &mut Holds, member: Member, weight: u32) -> u32 {
+pub(in crate::ack) fn quantum(holds: &mut Holds, member: FlowIndex, weight: u32) -> u32 {
     holds.flow(member).segment().saturating_mul(PER_ACK).saturating_mul(weight.max(1))
 }
 
@@ -266,8 +267,7 @@ pub(in crate::ack) fn quantum(holds: &mut Holds, member: Member, weight: u32) ->
 mod tests {
     use super::*;
     use crate::ack::EgressState;
-
-    const FRAME: u32 = 1_514;
+    use crate::packet::FRAME;
 
     /// Departures in 5,000 turns of one segment each, and the mean backlog in segments. Data arrives up to
     /// `varies` us later than the shortest round trip of 200 us.

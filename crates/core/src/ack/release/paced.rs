@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::packet::{Member, make_room};
+use crate::packet::{FlowIndex, make_room};
 use crate::wheel::TimerWheel;
 use crate::{Cx, PacketPool, Rate, Time};
 
@@ -19,29 +19,29 @@ pub(in crate::ack) struct Paced {
 
 impl Paced {
     /// Scheduled departure of the last departed ACK of `member`, or earliest departure of its next ACK.
-    pub(in crate::ack) fn free(&mut self, member: Member) -> &mut Time {
+    pub(in crate::ack) fn free(&mut self, member: FlowIndex) -> &mut Time {
         make_room(&mut self.free, member.index(), Time::ZERO);
         &mut self.free[member.index()]
     }
 
-    pub(in crate::ack) fn is_set(&self, member: Member) -> bool {
+    pub(in crate::ack) fn is_set(&self, member: FlowIndex) -> bool {
         self.wheel.deadline(member.0).is_some()
     }
 
-    pub(in crate::ack) fn set(&mut self, member: Member, at: Time) {
+    pub(in crate::ack) fn set(&mut self, member: FlowIndex, at: Time) {
         self.wheel.set(member.0, at);
     }
 
     /// A member whose oldest held ACK is due at `now`, and the time for which the ACK was scheduled.
-    pub(in crate::ack) fn due(&mut self, now: Time) -> Option<(Time, Member)> {
-        self.wheel.pop_next(now).map(|(at, number)| (at, Member(number)))
+    pub(in crate::ack) fn due(&mut self, now: Time) -> Option<(Time, FlowIndex)> {
+        self.wheel.pop_next(now).map(|(at, number)| (at, FlowIndex(number)))
     }
 
     pub(in crate::ack) fn next(&self) -> Option<Time> {
         self.wheel.next_deadline()
     }
 
-    pub(in crate::ack) fn forget(&mut self, member: Member) {
+    pub(in crate::ack) fn forget(&mut self, member: FlowIndex) {
         self.wheel.cancel(member.0);
         *self.free(member) = Time::ZERO;
     }
@@ -53,7 +53,7 @@ pub(in crate::ack) struct Bound(TimerWheel);
 
 impl Bound {
     /// Schedules a check of `member` after the time `longest`, unless a check is scheduled already.
-    pub(in crate::ack) fn watch(&mut self, now: Time, member: Member, longest: Duration) {
+    pub(in crate::ack) fn watch(&mut self, now: Time, member: FlowIndex, longest: Duration) {
         if self.0.deadline(member.0).is_none() {
             self.set(member, now, longest);
         }
@@ -61,7 +61,7 @@ impl Bound {
 
     /// Schedules a check of `member` after `span`. The check is late by at most `span / 64` and two ticks (2.1
     /// ms). So many flows are checked together, with few timer events.
-    fn set(&mut self, member: Member, now: Time, span: Duration) {
+    fn set(&mut self, member: FlowIndex, now: Time, span: Duration) {
         let at = now + span;
         let digits = ((at.nanos() - now.nanos()) / 64).checked_ilog2();
         let grain = digits.map_or(0, |digits| 1 << digits.min(TICK_BITS + 1));
@@ -75,9 +75,9 @@ impl Bound {
         cx: &Cx<'_>,
         holds: &mut Holds,
         policy: Duration,
-    ) -> Option<Member> {
+    ) -> Option<FlowIndex> {
         while let Some(number) = self.0.pop(cx.now) {
-            let member = Member(number);
+            let member = FlowIndex(number);
             let Some(age) = holds.age(member, cx.now) else { continue };
             let longest = holds.flow(member).longest(policy);
             self.set(member, cx.now, longest.saturating_sub(age).max(LEAST));
@@ -92,7 +92,7 @@ impl Bound {
         self.0.next_deadline()
     }
 
-    pub(in crate::ack) fn forget(&mut self, member: Member) {
+    pub(in crate::ack) fn forget(&mut self, member: FlowIndex) {
         self.0.cancel(member.0);
     }
 }
@@ -104,7 +104,7 @@ const LEAST: Duration = Duration::from_millis(1);
 pub(in crate::ack) fn takes(
     holds: &Holds,
     pool: &PacketPool,
-    member: Member,
+    member: FlowIndex,
     rate: Rate,
 ) -> Duration {
     let cost = holds.head(pool, member).map_or(0, |head| head.cost);
@@ -121,7 +121,7 @@ mod tests {
         for (now, span) in [(7, 1), (1_234_567, 999), (98_765_432, 240_001), (1, 1_000_000)] {
             let (now, span) = (Time::from_micros(now), Duration::from_micros(span));
             let mut bound = Bound::default();
-            bound.watch(now, Member(0), span);
+            bound.watch(now, FlowIndex(0), span);
             let at = bound.next().unwrap();
             assert!(
                 at >= now + span
@@ -131,7 +131,7 @@ mod tests {
         }
         let mut bound = Bound::default();
         let (first, span) = (Time::from_millis(3_000), Duration::from_millis(240));
-        (0..100).for_each(|n| bound.watch(first + span / 1_000 * n, Member(n), span));
+        (0..100).for_each(|n| bound.watch(first + span / 1_000 * n, FlowIndex(n), span));
         let mut times = Vec::new();
         while let Some((at, _)) = bound.0.pop_next(Time::MAX) {
             times.push(at);

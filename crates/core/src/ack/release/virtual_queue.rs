@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use super::paced::Paced;
 use crate::ack::Queue;
-use crate::ack::constants::{SHORTEST_RTO, WITHIN_OTHERS};
+use crate::ack::constants::{MAX_HOLD, SHORTEST_RTO};
 use crate::ack::hold::Holds;
 use crate::ack::shares::Shares;
 use crate::ack::uncalled::Uncalled;
 use crate::flow::before;
-use crate::packet::{Fifo, Member, Packet};
+use crate::packet::{Fifo, FlowIndex, Packet};
 use crate::{Cx, PacketId, Time};
 
 /// The virtual queues of all flows, and the scheduled departures of their oldest held ACKs.
@@ -43,13 +43,15 @@ impl VirtualQueue {
     pub(in crate::ack) fn on_data(
         &mut self,
         now: Time,
-        member: Member,
+        member: FlowIndex,
         packet: &Packet,
         shares: &Shares,
         queue: Queue,
     ) {
         let Some(tcp) = packet.tcp.filter(|tcp| tcp.payload > 0) else { return };
-        let within = if queue.others > 0 { WITHIN_OTHERS } else { SHORTEST_RTO };
+        // Beside packets of others, a decision takes effect only after the hold, for which windows have room.
+        // With a shorter time, the queue and the rate oscillate.
+        let within = if queue.others > 0 { MAX_HOLD / 2 } else { SHORTEST_RTO };
         let rate = shares.drained(member, queue.own + queue.ahead.waiting, within);
         let flow = self.flow(member);
         flow.free = flow.free.max(now) + rate.time_for(packet.charged());
@@ -62,7 +64,7 @@ impl VirtualQueue {
     pub(in crate::ack) fn on_ack(
         &mut self,
         cx: &Cx<'_>,
-        member: Member,
+        member: FlowIndex,
         packet: &PacketId,
     ) -> bool {
         let Some(tcp) = cx.pool[packet].tcp else { return true };
@@ -81,7 +83,7 @@ impl VirtualQueue {
         wait.is_none() && flow.times.is_empty()
     }
 
-    pub(in crate::ack) fn arm(&mut self, cx: &Cx<'_>, member: Member, holds: &Holds) {
+    pub(in crate::ack) fn arm(&mut self, cx: &Cx<'_>, member: FlowIndex, holds: &Holds) {
         if self.pace.is_set(member) {
             return;
         }
@@ -96,7 +98,7 @@ impl VirtualQueue {
 
     /// ACKs of `member` that were stopped may depart again. If the first one is late by now, all depart later by
     /// as much, with the same gaps.
-    pub(in crate::ack) fn go_on(&mut self, now: Time, member: Member) {
+    pub(in crate::ack) fn go_on(&mut self, now: Time, member: FlowIndex) {
         let times = &mut self.flow(member).times;
         let late = times.front().map_or(Duration::ZERO, |(_, at)| now.since(*at));
         if late > Duration::ZERO {
@@ -127,12 +129,12 @@ impl VirtualQueue {
         self.pace.next()
     }
 
-    pub(in crate::ack) fn forget(&mut self, member: Member) {
+    pub(in crate::ack) fn forget(&mut self, member: FlowIndex) {
         self.pace.forget(member);
         *self.flow(member) = Virtual::default();
     }
 
-    fn flow(&mut self, member: Member) -> &mut Virtual {
+    fn flow(&mut self, member: FlowIndex) -> &mut Virtual {
         crate::packet::make_room(&mut self.flows, member.index(), Virtual::default());
         &mut self.flows[member.index()]
     }
@@ -152,7 +154,7 @@ mod tests {
             bench.ack(US(0), 0, 0);
             (1..=100).for_each(|n| assert!(bench.ack(US(1), 0, n * MSS).is_empty()));
             if stop {
-                bench.control.stop(US(2), Member(0));
+                bench.control.stop(US(2), FlowIndex(0));
                 assert!(bench.run_until(US(50_000)).is_empty());
                 bench.resume(US(50_000), 0);
             }

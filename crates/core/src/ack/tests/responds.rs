@@ -1,7 +1,7 @@
 //! Flows that become responsive again.
 
 use crate::ack::testing::{Bench, FRAME, MSS, US};
-use crate::packet::Member;
+use crate::packet::FlowIndex;
 use crate::{Bytes, Rate, Time};
 
 /// Catches: a lone flow that never becomes responsive again, because its own bytes count as those of other
@@ -18,7 +18,7 @@ fn a_lone_flow_is_responsive_again_once_it_sends_no_more_than_its_acks_call_for(
         bench.data(at, 0, sent * MSS);
         at += takes(25_000);
     }
-    assert!(!bench.control.responds(Member(0)));
+    assert!(!bench.control.responds(FlowIndex(0)));
     let mut acked = 0;
     let mut go = |until| {
         while at < Time::from_secs(until) {
@@ -27,11 +27,11 @@ fn a_lone_flow_is_responsive_again_once_it_sends_no_more_than_its_acks_call_for(
             bench.queue.left += Bytes(FRAME.into());
             assert_eq!(bench.ack(at, 0, acked * MSS).len(), 1);
             at += takes(10_000);
-            if bench.control.responds(Member(0)) {
+            if bench.control.responds(FlowIndex(0)) {
                 break;
             }
         }
-        bench.control.responds(Member(0))
+        bench.control.responds(FlowIndex(0))
     };
     assert!(!go(3));
     assert!(go(8));
@@ -45,8 +45,8 @@ fn a_flow_whose_sender_stopped_is_no_longer_counted_as_unresponsive() {
     (1..=2_000).for_each(|n| bench.data(US(u64::from(n) * 500), 0, n * MSS));
     assert_eq!(bench.control.unresponsive(), 1);
     bench.run_until(Time::from_secs(2));
-    assert!(!bench.control.responds(Member(0)), "a second is no pause");
+    assert!(!bench.control.responds(FlowIndex(0)), "a second is no pause");
     bench.run_until(Time::from_secs(10));
     assert_eq!(bench.control.unresponsive(), 0);
-    assert!(bench.control.responds(Member(0)));
+    assert!(bench.control.responds(FlowIndex(0)));
 }

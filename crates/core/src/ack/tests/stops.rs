@@ -3,7 +3,7 @@
 use super::{EVERY, MSS, sent};
 use crate::Time;
 use crate::ack::testing::US;
-use crate::packet::Member;
+use crate::packet::FlowIndex;
 
 /// A SYN may stop the ACKs of a flow while the time of the first of them comes.
 ///
@@ -14,7 +14,7 @@ fn stopped_acks_keep_their_departure_times() {
         let mut bench = sent(spec, 60);
         bench.fill(US(0), true);
         let held = (1..=60).filter(|n| bench.ack(US(1_000), 0, n * MSS).is_empty()).count();
-        bench.control.stop(US(2_000), Member(0));
+        bench.control.stop(US(2_000), FlowIndex(0));
         assert!(bench.run_until(US(20_000)).is_empty(), "{spec}");
         bench.resume(US(20_000), 0);
         let at_once = bench.serve(US(20_000)).len();

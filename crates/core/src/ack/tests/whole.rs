@@ -87,7 +87,7 @@ fn all_flows_together_keep_a_quarter_of_the_buffers_whole_and_give_it_back() {
         }
         (0..8).for_each(|member| drop(bench.withdraw(US(2), member)));
         assert_eq!(bench.pool.in_use(), 0);
-        (0..8).for_each(|member| bench.control.leave(crate::packet::Member(member)));
+        (0..8).for_each(|member| bench.control.leave(crate::packet::FlowIndex(member)));
         (0..8).for_each(|member| drop(bench.ack(US(2), member, 0)));
     }
     assert!(bench.pool.keep_whole_ack());

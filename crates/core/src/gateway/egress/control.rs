@@ -16,7 +16,7 @@ use std::time::Duration;
 use foldhash::fast::FixedState;
 
 use crate::class::control::{self, Allowance};
-use crate::packet::{Direction, Member};
+use crate::packet::{Direction, QueueIndex};
 use crate::qdisc::{Backlog, Qdisc, QdiscSpec};
 use crate::random::Random;
 use crate::report::ControlReport;
@@ -53,9 +53,14 @@ impl Control {
     /// Enqueues a packet that `source` has sent.
     ///
     /// The packet is dropped if buffers are scarce and other packets of its source wait.
-    pub(in crate::gateway) fn push(&mut self, cx: &mut Cx<'_>, source: Member, packet: PacketId) {
+    pub(in crate::gateway) fn push(
+        &mut self,
+        cx: &mut Cx<'_>,
+        source: QueueIndex,
+        packet: PacketId,
+    ) {
         let line = self.seed.hash_one(source) % LINES;
-        let line = Member(u32::try_from(line).unwrap_or(0));
+        let line = QueueIndex(u32::try_from(line).unwrap_or(0));
         self.report.arrived += 1;
         if cx.pool.is_scarce() && self.queue.bytes_of(line) > Bytes::ZERO {
             return cx.drop(packet, Reason::NoBuffer);
@@ -66,7 +71,7 @@ impl Control {
         }
         // Queues here belong to sources, not to flows.
         cx.pool.leave_flow(&packet);
-        cx.pool[&packet].member = line;
+        cx.pool[&packet].queue_index = line;
         self.queue.enqueue(cx, packet);
     }
 

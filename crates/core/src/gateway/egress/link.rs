@@ -3,13 +3,13 @@
 use super::balance::Balance;
 use super::classes::{Classes, plus};
 use super::control::Control;
-use crate::ack::{EgressState, Waiting, line};
+use crate::ack::{EgressState, Waiting};
 use crate::class::ClassId;
 use crate::flow::Flow;
 use crate::gateway::GatewayConfig;
 use crate::link::Overhead;
 use crate::marking::{Marker, Marks};
-use crate::packet::{Direction, Fifo, FlowId, Handover, Member, Which};
+use crate::packet::{Direction, Fifo, FlowId, Handover, QueueIndex, Which};
 use crate::policy::{Class, ClassSet};
 use crate::qdisc::{Backlog, QdiscSpec};
 use crate::random::Random;
@@ -235,7 +235,7 @@ impl AccessLink {
             self.next.push(cx.pool, packet);
             return;
         }
-        cx.pool[&packet].member = line(cx.pool[&packet].flow);
+        cx.pool[&packet].queue_index = QueueIndex::at_egress(cx.pool[&packet].flow);
         if let Some(classes) = &mut self.classes {
             classes.push(cx, leaf, packet);
         } else if cx.pool.is_scarce() && self.queue.backlog().packets > 0 {
@@ -260,7 +260,7 @@ impl AccessLink {
     pub(in crate::gateway) fn push_control(
         &mut self,
         cx: &mut Cx<'_>,
-        source: Member,
+        source: QueueIndex,
         packet: PacketId,
     ) {
         let Some(balance) = &self.balance else { return self.next.push(cx.pool, packet) };
@@ -324,7 +324,11 @@ impl AccessLink {
         flow: FlowId,
         which: Which<'_>,
     ) -> bool {
-        let mut what = Handover { from: line(FlowId::NONE), to: line(flow), which };
+        let mut what = Handover {
+            from: QueueIndex::at_egress(FlowId::NONE),
+            to: QueueIndex::at_egress(flow),
+            which,
+        };
         match &mut self.classes {
             Some(classes) => classes.hand_over(pool, leaf, &mut what),
             None => self.queue.hand_over(pool, &mut what),

@@ -11,9 +11,9 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use super::{Egress, EgressQueue, Upstream};
-use crate::ack::{EgressState, line};
+use crate::ack::EgressState;
 use crate::class::ClassId;
-use crate::packet::{Fifo, FlowId, FlowKey, Handover, Kind, Member, Network, Which};
+use crate::packet::{Fifo, FlowId, FlowKey, Handover, Kind, Network, QueueIndex, Which, slot};
 use crate::trunk::{Arriving, Trunk, Wire};
 use crate::wheel::TimerWheel;
 use crate::{Bytes, Cx, PacketId, PacketPool, Time};
@@ -55,7 +55,7 @@ pub(in crate::gateway) struct TrunkId(u32);
 
 impl TrunkId {
     pub(in crate::gateway) const fn index(self) -> usize {
-        Member(self.0).index()
+        slot(self.0)
     }
 }
 
@@ -113,7 +113,11 @@ impl Trunks {
         flow: FlowId,
         which: Which<'_>,
     ) {
-        let mut what = Handover { from: line(FlowId::NONE), to: line(flow), which };
+        let mut what = Handover {
+            from: QueueIndex::at_egress(FlowId::NONE),
+            to: QueueIndex::at_egress(flow),
+            which,
+        };
         self.places[id.index()].trunk.hand_over(pool, &mut what);
     }
 

@@ -2,16 +2,16 @@
 
 use super::super::longest::Group;
 use super::super::thinning::Last;
-use crate::packet::{First, FlowId, Host, Member};
+use crate::packet::{First, FlowId, Host, QueueIndex, slot};
 use crate::random::{halves, mixed};
 use crate::{Bytes, Packet, PacketPool};
 
 /// A host, with its rings of flows.
 #[derive(Clone, Debug)]
 pub(super) struct HostState {
-    acks: First,
-    new: First,
-    bulk: First,
+    acks: First<QueueIndex>,
+    new: First<QueueIndex>,
+    bulk: First<QueueIndex>,
     /// Charged bytes of ACKs that departed while packets of the other rings waited, minus the
     /// charged bytes of the other rings since then.
     acks_ahead: i64,
@@ -50,7 +50,7 @@ impl Default for HostState {
 }
 
 impl HostState {
-    pub(super) const fn ring(&mut self, place: HostRing) -> &mut First {
+    pub(super) const fn ring(&mut self, place: HostRing) -> &mut First<QueueIndex> {
         match place {
             HostRing::Acks => &mut self.acks,
             HostRing::New => &mut self.new,
@@ -61,7 +61,7 @@ impl HostState {
     /// The ring that is served next. A ring that is a `quantum` ahead of later rings waits until
     /// the later rings have sent packets.
     pub(super) fn first(&self, quantum: i64) -> Option<HostRing> {
-        let waits = |ring: First| ring.member().is_some();
+        let waits = |ring: First<QueueIndex>| ring.member().is_some();
         let [acks, new, bulk] = [self.acks, self.new, self.bulk].map(waits);
         if acks && (self.acks_ahead < quantum || !(new || bulk)) {
             Some(HostRing::Acks)
@@ -107,7 +107,7 @@ pub(super) fn host_of(pool: &PacketPool, packet: &Packet) -> Host {
     if packet.flow != FlowId::NONE {
         return pool.hosts().of(packet.flow);
     }
-    if packet.member == Member::default() {
+    if packet.queue_index == QueueIndex::default() {
         return Host::UNKNOWN;
     }
     let (high, low) = halves(packet.key.src.number());
@@ -116,7 +116,7 @@ pub(super) fn host_of(pool: &PacketPool, packet: &Packet) -> Host {
 
 /// The index of a host in lists.
 pub(super) const fn index(host: Host) -> usize {
-    Member(host.0).index()
+    slot(host.0)
 }
 
 /// Number of hash values for senders: as many as FQ-CoDel has queues (RFC 8290, section 4.1).

@@ -6,7 +6,7 @@ use super::super::law::CodelQueue;
 use super::super::longest::{Groups, Longest};
 use super::super::thinning::Merging;
 use super::host::{HostState, HostedFlow, index};
-use crate::packet::{FlowFifo, Member};
+use crate::packet::{FlowFifo, Host, QueueIndex};
 use crate::{Bytes, Cx, PacketId, Reason};
 
 /// The packets of all flows, with the state of each flow and each host.
@@ -16,41 +16,41 @@ pub(super) struct HostFlowQueues {
     /// State of each flow, by flow index.
     pub(super) flows: Vec<HostedFlow>,
     /// The flows of each host, grouped by backlog to find the longest flow queue.
-    groups: Groups,
+    groups: Groups<QueueIndex>,
     /// State of each host, by host index.
     pub(super) hosts: Vec<HostState>,
-    longest: Longest,
+    longest: Longest<Host>,
 }
 
 impl HostFlowQueues {
     /// Records that the backlog of the flow `member` has changed from `before`.
-    pub(super) fn changed(&mut self, member: Member, before: Bytes) {
+    pub(super) fn changed(&mut self, member: QueueIndex, before: Bytes) {
         let now = self.all.bytes_of(member);
         let Some(flow) = self.flows.get(member.index()) else { return };
         let host = &mut self.hosts[index(flow.host)];
         host.bytes = Bytes((host.bytes.0 + now.0).saturating_sub(before.0));
         self.groups.set(&mut host.lines, member, now);
-        self.longest.set(Member(flow.host.0), host.bytes);
+        self.longest.set(flow.host, host.bytes);
     }
 
     /// Subtracts the `backlog` of the flow `member` from its host, because the flow moves to
     /// another host.
-    pub(super) fn leave_host(&mut self, member: Member, backlog: Bytes) {
+    pub(super) fn leave_host(&mut self, member: QueueIndex, backlog: Bytes) {
         let old = self.flows[member.index()].host;
         let Some(host) = self.hosts.get_mut(index(old)) else { return };
         host.bytes = Bytes(host.bytes.0.saturating_sub(backlog.0));
         self.groups.set(&mut host.lines, member, Bytes::ZERO);
-        self.longest.set(Member(old.0), host.bytes);
+        self.longest.set(old, host.bytes);
     }
 
     /// The longest flow queue of the host with the most bytes. Both are found to within a factor of
     /// two.
-    pub(super) fn longest_line(&self) -> Option<Member> {
+    pub(super) fn longest_line(&self) -> Option<QueueIndex> {
         let host = self.longest.member()?;
-        self.groups.member(self.hosts[host.index()].lines)
+        self.groups.member(self.hosts[index(host)].lines)
     }
 
-    fn take(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
+    fn take(&mut self, cx: &mut Cx<'_>, member: QueueIndex) -> Option<PacketId> {
         let before = self.all.bytes_of(member);
         let packet = self.all.pop_flow(cx.pool, member)?;
         self.changed(member, before);
@@ -61,7 +61,7 @@ impl HostFlowQueues {
 /// The packets of one flow.
 pub(super) struct HostFlowQueue<'a> {
     pub(super) lines: &'a mut HostFlowQueues,
-    pub(super) member: Member,
+    pub(super) member: QueueIndex,
     /// If set, redundant ACKs are dropped.
     pub(super) merging: Option<Merging>,
 }

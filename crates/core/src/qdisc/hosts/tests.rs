@@ -20,7 +20,7 @@ fn serve(bench: &mut Bench<HostFairQueue>, bulk: &[(u32, u32)], packets: u32) ->
     });
     for _ in 0..packets {
         let (member, len) = bench.dequeue().unwrap();
-        sent[Member(member).index()] += len;
+        sent[QueueIndex(member).index()] += len;
         if let Some((host, member)) = bulk.iter().find(|(_, it)| *it == member) {
             bench.enqueue_of(*host, *member, FULL);
         }
@@ -133,7 +133,7 @@ fn data_that_arrives_just_in_time_does_not_stay_new_but_acks_keep_priority() {
         for _ in 0..40 {
             bench.enqueue_of(1, 9, 60);
             first += u32::from(bench.dequeue().unwrap() == (9, 60));
-            while bench.qdisc.bytes_of(Member(9)) > Bytes::ZERO {
+            while bench.qdisc.bytes_of(QueueIndex(9)) > Bytes::ZERO {
                 bench.dequeue();
             }
             bulk.iter().for_each(|(host, member)| {
@@ -210,7 +210,7 @@ fn a_full_queue_drops_from_the_host_with_the_largest_backlog() {
     (0..6).for_each(|_| bench.enqueue_of(1, 1, 1_500));
     (0..40).for_each(|flow| bench.enqueue_of(2, 10 + flow, 1_000));
     assert!(bench.tally.drops.of(Reason::QueueFull) > 0);
-    assert_eq!(bench.qdisc.bytes_of(Member(1)), Bytes(9_000));
+    assert_eq!(bench.qdisc.bytes_of(QueueIndex(1)), Bytes(9_000));
     bench.drain();
 }
 

@@ -15,7 +15,7 @@ use super::message::CongestionAck;
 use super::senders::Senders;
 use super::virtual_flows::{VirtualFeedback, VirtualFlows};
 use crate::link::{LinkConfig, Loss};
-use crate::packet::{Ecn, Endpoint, FlowKey, Member, Network, Protocol, TcpFlags, TcpSegment};
+use crate::packet::{Ecn, Endpoint, FlowKey, Network, Protocol, QueueIndex, TcpFlags, TcpSegment};
 use crate::random::Random;
 use crate::tcp::congestion::copa::Arrived;
 use crate::trunk::packet::network_len;
@@ -53,7 +53,7 @@ proptest! {
     ) {
         let here = segment(port, seq, v6);
         let mut there = here;
-        (there.dscp, there.ecn, there.vlan, there.member) = (dscp, Ecn::Ce, vlan, Member(flow));
+        (there.dscp, there.ecn, there.vlan, there.queue_index) = (dscp, Ecn::Ce, vlan, QueueIndex(flow));
         there.tcp.as_mut().unwrap().window = window;
         let spacing = Spacing::of_power(power);
         prop_assert_eq!(boundary(&here, spacing), boundary(&there, spacing));
@@ -419,7 +419,7 @@ fn greedy(deep: u32) -> impl FnMut(&mut Pair) {
         while pair.ends[0].backlog().packets < deep {
             let port = u16::try_from(sent % 3).unwrap();
             pair.offer_packet(Packet {
-                member: Member(sent % 3),
+                queue_index: QueueIndex(sent % 3),
                 ..segment(port, 1_448 * sent, false)
             });
             sent += 1;

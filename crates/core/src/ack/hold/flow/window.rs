@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::{AGAIN, CAPPED, EDGE, HeldFlow};
 use crate::Bytes;
-use crate::ack::constants::{GROWTH, LEAST_WINDOW, USUAL_MSS};
+use crate::ack::constants::{GROWTH, LEAST_WINDOW};
 use crate::flow::before;
-use crate::packet::{TcpFlags, TcpSegment};
+use crate::packet::{TcpFlags, TcpSegment, USUAL_MSS};
 
 impl HeldFlow {
     /// Wire bytes of data that `tcp` requests. It reports `news` bytes beyond its number. With `for_data`,

@@ -5,10 +5,9 @@
 use std::sync::Arc;
 
 use super::{Class, ClassSet, Classes, Gone, Parts};
-use crate::ack::line;
 use crate::aggregate::Aggregate;
 use crate::class::ClassId;
-use crate::packet::{Fifo, FlowId, Handover, Outer};
+use crate::packet::{Fifo, FlowId, Handover, Outer, QueueIndex};
 use crate::policy::PolicySet;
 use crate::qdisc::QdiscSpec;
 use crate::{Cx, Packet, Rate, Time};
@@ -145,12 +144,15 @@ impl Classes {
         let mut which = |packet: &mut Packet, outer: Option<&Outer>| {
             packet.flow == FlowId::NONE && leaf_of(self, packet, outer) != leaf
         };
-        let mut what =
-            Handover { from: line(FlowId::NONE), to: line(FlowId::MOVED), which: &mut which };
+        let mut what = Handover {
+            from: QueueIndex::at_egress(FlowId::NONE),
+            to: QueueIndex::at_egress(FlowId::MOVED),
+            which: &mut which,
+        };
         let any = queue.hand_over(cx.pool, &mut what);
         self.lines[leaf.index()].queue = Some(queue);
         while any && let Some(packet) = self.withdraw(cx, FlowId::MOVED, leaf) {
-            cx.pool[&packet].member = line(FlowId::NONE);
+            cx.pool[&packet].queue_index = QueueIndex::at_egress(FlowId::NONE);
             let to = leaf_of(self, &cx.pool[&packet], cx.pool.outer(&packet));
             self.enqueue(cx, to, packet);
         }
@@ -172,7 +174,7 @@ mod tests {
     use crate::ack::Waiting;
     use crate::aggregate::TriggerSet;
     use crate::gateway::GatewayConfig;
-    use crate::packet::{Direction, FlowFifo, Member};
+    use crate::packet::{Direction, FlowFifo, QueueIndex};
     use crate::qdisc::Qdisc;
     use crate::random::Random;
     use crate::{PacketId, PacketPool, Tally};
@@ -180,18 +182,18 @@ mod tests {
     /// Notes all members that a queue learns of.
     struct Noting {
         queue: Box<dyn Qdisc>,
-        members: Arc<Mutex<Vec<Member>>>,
+        members: Arc<Mutex<Vec<QueueIndex>>>,
     }
 
     impl Noting {
-        fn note(&self, member: Member) {
+        fn note(&self, member: QueueIndex) {
             self.members.lock().unwrap().push(member);
         }
     }
 
     impl Qdisc for Noting {
         fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
-            self.note(cx.pool[&packet].member);
+            self.note(cx.pool[&packet].queue_index);
             self.queue.enqueue(cx, packet);
         }
 
@@ -207,7 +209,7 @@ mod tests {
             self.queue.packets_mut()
         }
 
-        fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: Member) -> Option<PacketId> {
+        fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: QueueIndex) -> Option<PacketId> {
             self.queue.dequeue_flow(cx, member)
         }
 
@@ -258,8 +260,13 @@ mod tests {
         noting(other, &mut classes);
         let flow = FlowId(0);
         for flow in [FlowId::NONE, FlowId::NONE, flow] {
-            let packet =
-                Packet { len: 100, cost: 100, flow, member: line(flow), ..Packet::default() };
+            let packet = Packet {
+                len: 100,
+                cost: 100,
+                flow,
+                queue_index: QueueIndex::at_egress(flow),
+                ..Packet::default()
+            };
             let packet = cx.pool.insert(packet).unwrap();
             classes.enqueue(&mut cx, one, packet);
         }
@@ -267,6 +274,10 @@ mod tests {
         let packets = [one, other].map(|id| classes.backlog(id).packets);
         assert_eq!((moved, packets), (true, [1, 2]));
         let most = members.lock().unwrap().iter().max().copied();
-        assert_eq!(most, Some(line(flow)), "no larger number than that of the first flow");
+        assert_eq!(
+            most,
+            Some(QueueIndex::at_egress(flow)),
+            "no larger number than that of the first flow"
+        );
     }
 }
