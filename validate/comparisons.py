@@ -108,8 +108,8 @@ def compare(
             }
             rows.append(report.judged(scenario.name, quantity, values["ours"], others, explained))
             causes += [
-                report.toggled(scenario.name, quantity, cause, values["ours"], turned, others)
-                for cause, turned in explained.items()
+                report.toggled(scenario.name, quantity, cause, values["ours"], toggled, others)
+                for cause, toggled in explained.items()
             ]
     report.table(title, ["scenario", "quantity", "ours", *references, "ratio", "verdict"], rows)
     report.table(
@@ -202,9 +202,9 @@ def losses(report: Report, pool: Executor) -> None:
             # The wrong assumption is in the formula, so the toggle changes the value of the
             # formula. But the report expects a changed value of ours. So ours is scaled by the
             # ratio of both formulas.
-            turned = without(*of) if without else expected["formula"]
+            toggled = without(*of) if without else expected["formula"]
             explained = (
-                {assumed: segments["ours"] / turned * expected["formula"]} if without else {}
+                {assumed: segments["ours"] / toggled * expected["formula"]} if without else {}
             )
             cells = report.judged(scenario.name, rate, segments["ours"], expected, explained)
             rows.append(
@@ -222,7 +222,7 @@ def losses(report: Report, pool: Executor) -> None:
                 )
                 ratios = [
                     f"{segments[who] / value:.2f}"
-                    for value in (expected["formula"], turned)
+                    for value in (expected["formula"], toggled)
                     for who in segments
                 ]
                 causes.append([scenario.name, name, assumed, *ratios, cause[-1]])

@@ -37,7 +37,7 @@ TRANSFERS: dict[str, tuple[dict[str, int], str]] = {  # name: (sysctls of the ke
     ),
 }
 SECONDS = 40
-TURNS = 3
+REPETITIONS = 3
 RATE = 10e6  # bit/s
 
 
@@ -152,21 +152,21 @@ def windows(report: Report, pool: Executor) -> None:
         for sender in ("ours", "kernel")
     }
     jobs = {
-        (which, turn): pool.submit(try_out, {}, setup)
-        for turn in range(TURNS)
+        (which, repetition): pool.submit(try_out, {}, setup)
+        for repetition in range(REPETITIONS)
         for which, setup in setups.items()
     }
-    turns: dict[tuple[str, str], list[dict[str, float]]] = {}
+    runs_of: dict[tuple[str, str], list[dict[str, float]]] = {}
     for ((control, sender), _), job in jobs.items():
         progress(f"{control}, {sender}")
         run = job.result()
-        turns.setdefault((control, sender), []).append(
+        runs_of.setdefault((control, sender), []).append(
             seen(run["trace" if sender == "ours" else "kernel_trace"])
         )
     # On a busy machine, bursts of packets cause losses. So the median over several runs counts.
     traces = {
         which: {name: median(run[name] for run in runs) for name in runs[0]}
-        for which, runs in turns.items()
+        for which, runs in runs_of.items()
     }
     progress("")
     quantities = [

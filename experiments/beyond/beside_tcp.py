@@ -7,10 +7,9 @@ downloads go from one site to the other. From 5 to 45 of 60 seconds, one kind of
 beside them. TCP traffic is 1, 4 or 10 CUBIC downloads, or 4 Reno downloads, all with the access
 links of sites. Web requests have at most 100 kB and offer a quarter of the rate. UDP sends at half
 of the rate. A share is the rate of the four downloads in the last 25 of these seconds, over their
-rate in the same run without a trunk.
-The bounds were fixed before anything was measured. The lower bound is 0.7: the 0.82 of the source
-minus an allowance for another sawtooth of TCP. The upper bound is 1/0.7, so that the trunk does not
-starve the cross traffic.
+rate in the same run without a trunk. The bounds were fixed before anything was measured. The lower
+bound is 0.7: the 0.82 of the source minus an allowance for another sawtooth of TCP. The upper bound
+is 1/0.7, so that the trunk does not starve the cross traffic.
 """
 
 from collections.abc import Sequence

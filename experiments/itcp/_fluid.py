@@ -125,12 +125,12 @@ def share_by_weight(
     times = [*arrivals.time.tolist(), inf]
     works, owners = arrivals.work.tolist(), arrivals.owner.tolist()
     while True:
-        leaver = min(range(len(run.next)), key=run.next.__getitem__)
-        now = min(run.next[leaver], times[number], run.due, sample)
+        departing = min(range(len(run.next)), key=run.next.__getitem__)
+        now = min(run.next[departing], times[number], run.due, sample)
         if now > seconds:
             break
-        if now == run.next[leaver]:
-            departed[run.depart(leaver, now)] = now
+        if now == run.next[departing]:
+            departed[run.depart(departing, now)] = now
         elif now == times[number]:
             run.arrive(owners[number], now, works[number], number)
             number += 1

@@ -92,8 +92,8 @@ def figure(runs: Table) -> Any:
     columns = {"rate": 1e-6, "goodput": 1e-6, "took": 1e3}
     for axes, (column, scale) in zip(panels, columns.items(), strict=True):
         for ack_control in SHOWN:
-            turns = [runs.where(ack_control=ack_control, cell=cell) for cell in CELLS]
-            means = [it[column].mean() * scale for it in turns]
+            chosen = [runs.where(ack_control=ack_control, cell=cell) for cell in CELLS]
+            means = [it[column].mean() * scale for it in chosen]
             axes.plot(list(CELLS), means, marker="o", linestyle="", label=ack_control)
         axes.tick_params(axis="x", rotation=90)
         axes.legend()

@@ -73,8 +73,8 @@ def measure(seed: int, ack_control: str, cell: str) -> dict[str, float]:
 
 def over_queue(runs: Table, column: str, cell: str, of: str = "goodput") -> np.ndarray:
     """A column with ACKs held, over the column ``of`` with a queue for each flow."""
-    turn = runs.where(cell=cell)
-    return turn.where(ack_control="gate")[column] / turn.where(ack_control="none")[of]
+    chosen = runs.where(cell=cell)
+    return chosen.where(ack_control="gate")[column] / chosen.where(ack_control="none")[of]
 
 
 def worst(columns: Iterable[np.ndarray], choose: Callable[..., np.ndarray]) -> np.ndarray:
@@ -155,11 +155,11 @@ def figure(runs: Table) -> Any:
     titles = ["goodput over that of a queue for each flow", "queued data, kB, mean"]
     figure, (share, waits) = plots.panels(titles)
     for ack_control in SHOWN:
-        turns = [runs.where(ack_control=ack_control, cell=cell) for cell in cells]
+        chosen = [runs.where(ack_control=ack_control, cell=cell) for cell in cells]
         bases = [runs.where(ack_control="none", cell=cell)["goodput"].mean() for cell in cells]
-        parts = [it["goodput"].mean() / base for it, base in zip(turns, bases, strict=True)]
+        parts = [it["goodput"].mean() / base for it, base in zip(chosen, bases, strict=True)]
         share.plot(cells, parts, marker="o", linestyle="", label=ack_control)
-        means = [max(it["data"].mean() / 1e3, 0.1) for it in turns]
+        means = [max(it["data"].mean() / 1e3, 0.1) for it in chosen]
         waits.plot(cells, means, marker="o", linestyle="", label=ack_control)
     waits.set_yscale("log")
     for axes in (share, waits):

@@ -33,20 +33,22 @@ def measure(seed: int, ack_control: str, flows: int) -> dict[str, float]:
 
 def over_queue(runs: Table, flows: int) -> np.ndarray:
     """Goodput with ACKs held over that with a queue for each flow."""
-    turn = runs.where(flows=flows)
-    return turn.where(ack_control="gate")["goodput"] / turn.where(ack_control="none")["goodput"]
+    chosen = runs.where(flows=flows)
+    return chosen.where(ack_control="gate")["goodput"] / chosen.where(ack_control="none")["goodput"]
 
 
 def more(runs: Table, flows: int) -> np.ndarray:
     """Timeouts with ACKs held minus those of a queue for each flow."""
-    turn = runs.where(flows=flows)
-    return turn.where(ack_control="gate")["timeouts"] - turn.where(ack_control="none")["timeouts"]
+    chosen = runs.where(flows=flows)
+    return (
+        chosen.where(ack_control="gate")["timeouts"] - chosen.where(ack_control="none")["timeouts"]
+    )
 
 
 @together.claim("A001-7", "10 to 100 downloads, all together: timeouts", at_most=0)
 def timeouts(runs: Table) -> Numbers:
-    turns = (runs.where(ack_control="gate", flows=flows) for flows in FLOWS if flows <= 100)
-    return np.sum([turn["timeouts"] for turn in turns], axis=0)
+    chosen = (runs.where(ack_control="gate", flows=flows) for flows in FLOWS if flows <= 100)
+    return np.sum([each["timeouts"] for each in chosen], axis=0)
 
 
 @together.claim("A001-7", "200 downloads: timeouts, gate minus a queue for each flow", at_most=0)

@@ -112,8 +112,8 @@ class Scenario:
 
         ``kind``: greedy, file, on-off, web, arrivals, cbr, trace, relay or aggregate. Several
         senders and receivers are paired in order. A single sender is paired with all receivers, and
-        a single receiver with all senders.
-        Further fields have the names of the file: ``flows`` (of each pair), ``start``, ``stop``.
+        a single receiver with all senders. Further fields have the names of the file: ``flows`` (of
+        each pair), ``start``, ``stop``.
 
         A relay forwards the traffic ``of``, added before it. ``buffer`` limits the waiting data of
         a flow::

@@ -102,7 +102,7 @@ fn compare(report: &mut Report, what: &str, samples: &[Vec<Sample>; 2]) {
     };
     let [queued, controlled] = middle(|sample| sample.gateway);
     let [all_queued, all_controlled] = middle(|sample| sample.all);
-    let [crossed, crossed_signalled] = middle(|sample| sample.mbps);
+    let [forwarded, forwarded_controlled] = middle(|sample| sample.mbps);
     report.add(Line {
         what: format!("{what}: of the gateway and softirqs"),
         value: controlled / queued,
@@ -117,10 +117,10 @@ fn compare(report: &mut Report, what: &str, samples: &[Vec<Sample>; 2]) {
     });
     report.add(Line {
         what: format!("{what}: throughput with a queue for each flow, to PostACK"),
-        value: crossed / crossed_signalled,
+        value: forwarded / forwarded_controlled,
         unit: "x",
         most: Some(FORWARDED),
-        beside: format!("{crossed:.1} Mbit/s, {crossed_signalled:.1} Mbit/s"),
+        beside: format!("{forwarded:.1} Mbit/s, {forwarded_controlled:.1} Mbit/s"),
     });
 }
 

@@ -36,7 +36,7 @@ pub(crate) fn ourselves(host: &Host, words: &[&str]) -> anyhow::Result<Command> 
 pub(crate) fn ready(host: &Host, words: &[&str]) -> anyhow::Result<Process> {
     let mut process = Process::start(&mut ourselves(host, words)?);
     until(&format!("{words:?} to be ready"), Duration::from_secs(20), || {
-        assert!(process.runs(), "{}", process.said());
+        assert!(process.runs(), "{}", process.all_output());
         process.lines().pop()
     });
     Ok(process)

@@ -187,7 +187,7 @@ fn sample(bed: &Testbed, kind: ForwarderKind) -> anyhow::Result<Option<RunResult
     let acks = (after.2[1] - before.2[1]) / ACK;
     if let Forwarder::Gateway(gateway) = &forwarder {
         let flows = gateway.status()["flows"].as_u64().unwrap_or_default();
-        anyhow::ensure!(flows >= connections, "only {flows} flows: {}", sender.said());
+        anyhow::ensure!(flows >= connections, "only {flows} flows: {}", sender.all_output());
     }
     anyhow::ensure!(packets > 10_000, "only {packets} packets");
     let elapsed = after.0.duration_since(before.0);

@@ -16,11 +16,11 @@ fn replay(target: &str, check: fn(&[u8])) -> usize {
 }
 
 #[test]
-fn the_corpus_of_policy_holds() {
+fn the_policy_fuzzer_passes_its_corpus() {
     assert!(replay("policy", files::policy_any) >= 10);
 }
 
 #[test]
-fn the_corpus_of_scenario_holds() {
+fn the_scenario_fuzzer_passes_its_corpus() {
     assert!(replay("scenario", files::scenario_any) >= 40);
 }

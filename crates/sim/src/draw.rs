@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_have_numbers_of_their_own() {
+    fn random_streams_are_independent() {
         let mut all: Vec<_> = ["a", "b", "ab"]
             .iter()
             .flat_map(|name| (0..3).map(|n| stream("link", name, n)))

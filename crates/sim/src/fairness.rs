@@ -81,7 +81,7 @@ mod tests {
 
     /// Catches: a water-filling that satisfies the smallest demands last.
     #[test]
-    fn water_fills_the_small_demands_first() {
+    fn water_filling_satisfies_small_demands_first() {
         let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-9);
         let none = f64::INFINITY;
         let shares = fair_shares(12.0, &[none, 2.0, none, 4.0]);

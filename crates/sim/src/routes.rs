@@ -288,7 +288,7 @@ mod tests {
     /// Catches: a path with less delay but more links; the last of several equal paths; a path
     /// through a host.
     #[test]
-    fn the_fewest_links_then_the_least_delay_then_the_first_given() {
+    fn routes_have_the_fewest_links_then_the_least_delay_then_the_first_links() {
         let links = [
             ("a", "A", 9),
             ("A", "B", 9),
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_may_be_neighbours_and_islands_are_out_of_reach() {
+    fn hosts_may_be_linked_directly_and_need_a_path() {
         let network = network("abcd", &[("a", "b", 1), ("c", "d", 1)]);
         assert_eq!(path(&network, "a", "b").unwrap(), "ab");
         assert_eq!(path(&network, "a", "c"), None);

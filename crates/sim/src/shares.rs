@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_that_can_take_no_more_does_not_lower_the_max_min_index() {
+    fn a_flow_limited_by_its_access_link_does_not_lower_the_max_min_index() {
         let constant = Kind::Constant { rate: Rate::from_mbps(4), packet: 1_000 };
         for kind in [constant, Kind::Greedy] {
             let [jain, fair] = indices(kind.clone());

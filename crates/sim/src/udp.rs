@@ -98,14 +98,14 @@ mod tests {
     }
 
     #[test]
-    fn a_constant_rate_is_one_packet_after_the_other() {
+    fn a_constant_rate_sends_packets_at_equal_intervals() {
         let kind = Kind::Constant { rate: Rate::from_mbps(1), packet: 1_000 };
         assert_eq!(times(&kind, 4), [10, 18, 26, 34]);
     }
 
     /// Catches: a source that starts every burst with a packet.
     #[test]
-    fn bursts_send_their_rate_in_the_time_they_are_on() {
+    fn bursts_send_at_their_rate_while_they_last() {
         let ms = |n| Distribution::Constant(Duration::from_millis(n));
         let (rate, packet) = (Rate::from_mbps(1), 1_000);
         let kind = Kind::Bursts { rate, packet, on: ms(20), off: ms(100) };

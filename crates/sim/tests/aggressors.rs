@@ -61,11 +61,11 @@ fn gateway(case: &Case, controlled: bool) -> Gateway {
         weights: Vec::new(),
         fair_between: Default::default(),
     };
-    let signal = format!(r#"{{ "kind": "postack", "release": "{}" }}"#, case.release);
+    let control = format!(r#"{{ "kind": "postack", "release": "{}" }}"#, case.release);
     let action = Action::Shape {
         conditioning,
         queue: spec("\"per-flow\""),
-        ack_control: controlled.then(|| spec(&signal)),
+        ack_control: controlled.then(|| spec(&control)),
     };
     let policy = Policy {
         name: "all".into(),

@@ -116,7 +116,7 @@ fn frames_equal_their_packets_and_have_right_checksums() {
 /// Catches: a link that counts four bytes less for each packet; TCP timestamps counted as ten
 /// bytes, without their padding.
 #[test]
-fn a_link_counts_the_bytes_a_capture_shows() {
+fn a_link_counts_as_many_bytes_as_a_capture_shows() {
     let scenario = busy();
     let [there] = captured(&scenario, [way("l", "r")]);
     let results = networks::run(&scenario);

@@ -161,7 +161,7 @@ fn the_marking_reference_loses_nothing_where_drop_tail_loses_a_tenth() {
 /// The projection of the paper counts one round for each flow. But flows with short round trips
 /// send several rounds until the queue overflows.
 #[test]
-fn one_round_of_each_flow_is_not_enough() {
+fn projecting_one_round_of_each_flow_is_not_enough() {
     let paper = outcome(1, Some(r#"{"kind":"reference","tracker":"paper","rounds":1}"#));
     assert!(paper.dropped() > 0 && paper.loss() < 0.08, "{paper:?}");
 }

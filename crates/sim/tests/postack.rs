@@ -201,7 +201,7 @@ fn acks_wait_in_place_of_upstream_data() {
 }
 
 #[test]
-fn downloads_keep_to_their_rate_and_no_data_waits_here() {
+fn downloads_keep_to_their_rate_and_no_data_waits_in_the_gateway() {
     let window = Some(Bytes(65_536));
     let case = |control| Case { control, way: Direction::Down, flows: 4, loss: 0, window };
     let fair = outcome(&case(None));

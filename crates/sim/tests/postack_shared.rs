@@ -202,7 +202,7 @@ fn policies_share_a_common_queue_equally_whatever_their_flows_and_hardly_queue()
 /// down because another one requests much data; a standing queue that never drains because data
 /// without credit uses up credit.
 #[test]
-fn a_policy_of_a_small_rate_gets_it_beside_one_of_twice_the_common_rate() {
+fn a_policy_keeps_its_small_rate_beside_one_of_twice_the_common_rate() {
     let small = Rate::from_mbps(2);
     each_way(&[(small, 2), (LINK, 2)], |it| {
         let carried = 2.0 * 1_448.0 / 1_514.0;

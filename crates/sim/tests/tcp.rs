@@ -133,7 +133,7 @@ fn a_greedy_connection_that_is_stopped_ends() {
 
 /// Catches: flows that use the same random numbers in every run.
 #[test]
-fn the_same_seed_gives_the_same_run_and_another_seed_another() {
+fn the_same_seed_gives_the_same_run_and_other_seeds_give_others() {
     let mut scenario = dumbbell(4, Kind::Greedy);
     let first = run(&scenario);
     assert!(first == run(&scenario));

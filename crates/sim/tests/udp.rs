@@ -72,7 +72,7 @@ fn offered_packets_are_delivered_dropped_or_held_and_a_busy_link_is_never_idle()
 
 /// Catches: flows that use the same random numbers in every run.
 #[test]
-fn the_same_seed_gives_the_same_run_and_another_seed_another() {
+fn the_same_seed_gives_the_same_run_and_other_seeds_give_others() {
     let mut scenario = dumbbell(5, bursts());
     let first = run(&scenario);
     assert!(first == run(&scenario));

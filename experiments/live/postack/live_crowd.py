@@ -39,8 +39,8 @@ def least(runs: Table, column: str) -> Numbers:
 
 def over_queue(runs: Table, way: str, column: str, of: str) -> np.ndarray:
     """A column with ACKs held, divided by ``of`` with a queue for each flow."""
-    turn = runs.where(way=way)
-    return turn[f"gate {column}"] / turn[f"none {of}"]
+    chosen = runs.where(way=way)
+    return chosen[f"gate {column}"] / chosen[f"none {of}"]
 
 
 @live_crowd.claim("A001-4", "live: 100 flows up: goodput over that of a queue for each flow",
@@ -76,8 +76,8 @@ def memory(runs: Table) -> Numbers:
     "A001-7", "live: 100 flows up: timeouts, gate minus a queue for each flow", at_most=0
 )
 def timeouts(runs: Table) -> Numbers:
-    turn = runs.where(way="up")
-    return turn["gate timeouts"] - turn["none timeouts"]
+    chosen = runs.where(way="up")
+    return chosen["gate timeouts"] - chosen["none timeouts"]
 
 
 @live_crowd.claim(
@@ -89,8 +89,8 @@ def timeouts(runs: Table) -> Numbers:
     "time, each run had 58. In the simulator (`postack/together`) there is none",
 )
 def timeouts_down(runs: Table) -> Numbers:
-    turn = runs.where(way="down")
-    return turn["gate timeouts"] - turn["none timeouts"]
+    chosen = runs.where(way="down")
+    return chosen["gate timeouts"] - chosen["none timeouts"]
 
 
 @live_crowd.figure

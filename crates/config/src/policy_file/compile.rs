@@ -445,7 +445,7 @@ fn weight(raw: &raw::Weight, found: &mut Findings) -> Option<FlowWeight> {
     let filter = raw.filter.get().and_then(|it| filter::filter(it.get_ref(), found));
     let weight = raw.weight.get()?;
     if weight.get_ref().0 == 0 {
-        let message = "a flow of weight zero would never get its turn";
+        let message = "a flow of weight zero would never be served";
         found.push(Diagnostic::error(Code::ZeroWeight, weight.span(), message));
         return None;
     }

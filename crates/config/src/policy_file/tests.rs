@@ -24,17 +24,17 @@ use crate::host::{Host, Interface};
 use crate::testing::damaged;
 
 /// Declares tests that compare the complete rendered findings about a file.
-macro_rules! said {
-    ($($name:ident: $text:literal => $said:literal;)+) => {
+macro_rules! messages {
+    ($($name:ident: $text:literal => $expected:literal;)+) => {
         $(#[test]
         fn $name() {
             let (config, found) = crate::policy_file::parse("office.toml", $text, None);
-            assert_eq!(format!("\n{}", found.render(false)), $said);
+            assert_eq!(format!("\n{}", found.render(false)), $expected);
             assert_eq!(config.is_none(), found.has_errors());
         })+
     };
 }
-use said;
+use messages;
 
 const PORTS: &str = "[gateway]\nlan = \"eth1\"\nwan = \"eth0\"\n";
 

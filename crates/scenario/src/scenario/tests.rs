@@ -328,10 +328,10 @@ fn help_for_a_misspelt_name_suggests_the_nearest_and_lists_some_others() {
     assert!(help.ends_with(", h39 and 20 more"), "{help}");
 }
 
-/// One mistake in each line, as `text -> replacement -> code at marked -> field`: a text of `SMALL`
-/// (`\
-/// ` for a line break), its wrong replacement, then code, marked text and field of the expected
-/// finding.
+/// One mistake in each line: `text -> replacement -> code at marked -> field`.
+///
+/// The replacement of this text in `SMALL` is wrong (`\n` is a line break). The expected finding has
+/// the code, marks the marked text, and names the field.
 const MISTAKES: &str = r#"
 duration = "10 s" -> duration = "10" -> TG0005 at "10" -> run.duration
 duration = "10 s" -> duration = "-10 s" -> TG0007 at "-10 s" -> run.duration

@@ -267,10 +267,13 @@ mod tests {
             }
             let results = Results::new(&scenario, engine);
             let flows = results.table("flows").unwrap();
-            let told = flows.whole("acknowledged_bytes")[0];
+            let acknowledged = flows.whole("acknowledged_bytes")[0];
             let there = flows.whole("goodput_bytes")[1];
-            assert!(told <= there + BUFFER.0 + WINDOW, "{percent}: {told} of {there}");
-            assert!(told > there + BUFFER.0 / 2, "{percent}: {told} of {there}");
+            assert!(
+                acknowledged <= there + BUFFER.0 + WINDOW,
+                "{percent}: {acknowledged} of {there}"
+            );
+            assert!(acknowledged > there + BUFFER.0 / 2, "{percent}: {acknowledged} of {there}");
         }
     }
 
@@ -330,8 +333,11 @@ mod tests {
         assert_eq!(results.table("groups").unwrap().whole("failed_transfers"), [1, 1]);
         let flows = results.table("flows").unwrap();
         assert_eq!(flows.whole("goodput_bytes"), [BUFFER.0, 0]);
-        let told = flows.whole("acknowledged_bytes")[0];
-        assert!((BUFFER.0 + WINDOW - 1_500..=BUFFER.0 + WINDOW).contains(&told), "{told}");
+        let acknowledged = flows.whole("acknowledged_bytes")[0];
+        assert!(
+            (BUFFER.0 + WINDOW - 1_500..=BUFFER.0 + WINDOW).contains(&acknowledged),
+            "{acknowledged}"
+        );
     }
 
     /// Catches: a first connection that stays open, but is never read, after the second connection

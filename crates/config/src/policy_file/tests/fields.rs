@@ -1,8 +1,8 @@
 //! Complete messages about fields that cannot be read.
 
-use super::said;
+use super::messages;
 
-said! {
+messages! {
     an_empty_file_lacks_the_gateway: r#""# => r#"
 error[TG0003]: `gateway` is missing in the file
  --> office.toml:1:1
@@ -258,7 +258,7 @@ error[TG0030]: `limits` is not a parameter of `drop-tail`
   |                               ^^^^^^
   |
   = help: did you mean `limit`? there are: limit"#;
-    parameters_that_left_are_named_with_what_to_write: r#"[gateway]
+    removed_parameters_are_named_with_a_correction: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
 [[policy]]
@@ -282,7 +282,7 @@ error[TG0030]: `retransmissions` is not a parameter of `postack` any more
   |                                                        ^^^^^^^^^^^^^^^
   |
   = help: remove it; retransmitted data now waits like all other data, as with `retransmissions = "in-turn"`"#;
-    a_field_has_one_of_its_names: r#"[gateway]
+    a_field_under_both_its_names_is_refused: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
 [[policy]]

@@ -1,6 +1,6 @@
 //! Tests of markings, and of findings about markings that cannot work.
 
-use super::{PORTS, parse, parsed, said};
+use super::{PORTS, messages, parse, parsed};
 use tidegate_core::marking::MarkingSpec;
 use tidegate_core::policy::Action;
 use tidegate_core::qdisc::QdiscSpec;
@@ -53,7 +53,7 @@ fn invalid_parameters_of_trackers_are_refused_by_name() {
     }
 }
 
-said! {
+messages! {
     a_queue_that_marks_by_itself_takes_no_marking: r#"[gateway]
 lan = "eth1"
 wan = "eth0"

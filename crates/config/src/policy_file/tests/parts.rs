@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{PORTS, parsed, said};
+use super::{PORTS, messages, parsed};
 use crate::policy_file::{Head, parse_parts};
 use crate::source::{Access, Apply, Commit, SourceKind, SourceSpec};
 use crate::{Item, Part, items};
@@ -149,8 +149,8 @@ fn items_have_the_new_names_of_renamed_fields() {
     assert_eq!(fields(both), table(both));
 }
 
-said! {
-    a_source_lacks_its_place: r#"[gateway]
+messages! {
+    a_source_needs_the_address_of_its_repository: r#"[gateway]
 lan = "l"
 wan = "w"
 [[source]]

@@ -2,7 +2,7 @@
 
 use super::*;
 
-said! {
+messages! {
     an_invalid_address_is_refused: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
@@ -349,14 +349,14 @@ action = "shape"
 profile = { mean = "5 Mbit/s" }
 weights = [{ match = { src = "10.0.0.1" }, weight = 0 }]
 "# => r#"
-error[TG0025]: a flow of weight zero would never get its turn
+error[TG0025]: a flow of weight zero would never be served
  --> office.toml:8:53
   |
 8 | weights = [{ match = { src = "10.0.0.1" }, weight = 0 }]
   |                                                     ^
   |
   = help: the smallest weight is 1; to exclude flows, match them with another policy"#;
-    police_mark_needs_the_codepoint_for_what_is_out_of_profile: r#"[gateway]
+    police_mark_needs_a_codepoint_for_packets_out_of_profile: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
 [[policy]]
@@ -371,7 +371,7 @@ error[TG0026]: police-mark needs the codepoint of packets out of profile
   |          ^^^^^^^^^^^^^
   |
   = help: write a codepoint for packets out of profile: mark = { in = "AF11", out = "AF12" }"#;
-    a_field_the_action_has_no_use_for_is_refused: r#"[gateway]
+    a_field_that_the_action_does_not_use_is_refused: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
 [[policy]]
@@ -400,7 +400,7 @@ error[TG0027]: `mark` has no meaning with this action
   |        ^^^^^^^^^^^^^^
   |
   = help: leave the field out, or choose the action that uses it"#;
-    a_policy_that_can_never_match_is_warned_of: r#"[gateway]
+    a_policy_that_can_never_match_causes_a_warning: r#"[gateway]
 lan = "eth1"
 wan = "eth0"
 [[policy]]
@@ -424,7 +424,7 @@ warning[TG0028]: policy `one` can never match
    |        ^^^^^
    |
    = help: a policy with precedence matches all its packets: raise the priority of this policy, narrow the other, or remove this one"#;
-    everything_wrong_is_said_at_once: r#"[gateway]
+    all_errors_are_reported_at_once: r#"[gateway]
 lan = "eth1"
 wann = "eth0"
 [[policy]]
