@@ -2,12 +2,11 @@
 //!
 //! Tokens come at the rate of the profile. A member (flow) is in one of two phases:
 //!
-//! 1. It saves. Its share of the arriving tokens is its own, up to its part of half the burst.
-//! While it has packets, it
-//!    sends them with its own savings.
+//! 1. It saves. Its share of the arriving tokens is its own, up to its part of half the burst. While
+//!    it has packets, it sends them with its own savings.
 //! 2. Its savings are used up. It then joins the *round*: the waiting members share the *excess*,
-//! all tokens that nobody has saved, by deficit round robin. The remainder of its savings is its
-//! first credit in the round.
+//!    all tokens that nobody has saved, by deficit round robin. The remainder of its savings is its
+//!    first credit in the round.
 //!
 //! Source: `aggregates`, figure 9 (each flow has a logical partition of one bucket); "Efficient fair queuing
 //! using deficit round robin" (SIGCOMM 1995).
