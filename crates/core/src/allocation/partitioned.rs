@@ -1,4 +1,5 @@
-//! Partitioned: each flow (*member* of the aggregate) has its own token bucket, and shares none of its tokens.
+//! Partitioned: each flow (*member* of the aggregate) has its own token bucket, and shares none of
+//! its tokens.
 //!
 //! Source: `aggregates`, section 4.2 (each flow has its own bucket), with weights.
 //! Differs: a flow's part of the burst may be smaller than a packet. The packet then departs once
