@@ -372,7 +372,7 @@ impl LogicalPartitions {
         self.robin.join_round(&mut self.round, member, account.tokens);
     }
 
-    /// A member without further packets leaves the round. It saves its remaining credit, as far as
+    /// Removes a member without further packets. The member saves its remaining credit, as far as
     /// the excess covers this credit.
     #[inline(never)]
     fn remove_from_round(&mut self, member: FlowIndex) {
@@ -462,7 +462,7 @@ impl Allocation for LogicalPartitions {
         }
     }
 
-    fn leave(&mut self, now: Time, member: FlowIndex) {
+    fn remove(&mut self, now: Time, member: FlowIndex) {
         self.advance(now);
         if member.index() < self.accounts.len() {
             self.end(member, State::Absent);

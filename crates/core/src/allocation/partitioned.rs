@@ -133,7 +133,7 @@ impl Allocation for Partitioned {
         }
     }
 
-    fn leave(&mut self, now: Time, member: FlowIndex) {
+    fn remove(&mut self, now: Time, member: FlowIndex) {
         self.shares.advance(now);
         self.end(member);
     }
