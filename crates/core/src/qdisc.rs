@@ -31,8 +31,9 @@ pub use pi::{Gain, Gains, pi_design};
 
 use crate::packet::{FlowFifo, Handover, QueueIndex};
 use crate::random::Random;
-use crate::registry;
+use crate::reports::{Parts, Quantify, ReportValue};
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate};
+use crate::{registry, report};
 
 /// A queue of packets.
 ///
@@ -179,13 +180,25 @@ pub trait Qdisc: Send {
     }
 }
 
-/// Content of a queue.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Backlog {
-    /// Number of packets.
-    pub packets: u32,
-    /// Total length of the frames in bytes.
-    pub bytes: Bytes,
+report! {
+    /// Content of a queue.
+    #[derive(Copy, Eq)]
+    pub Backlog {
+        /// Number of packets.
+        packets: u32;
+        /// Total length of the frames in bytes.
+        bytes: Bytes;
+    }
+}
+
+impl Parts for Backlog {
+    fn packets(&self) -> ReportValue {
+        self.packets.quantity()
+    }
+
+    fn bytes(&self) -> ReportValue {
+        self.bytes.quantity()
+    }
 }
 
 registry! {
