@@ -222,7 +222,7 @@ impl Aggregate {
             return;
         }
         if let Some(allocation) = self.conditioner.allocation() {
-            allocation.leave(now, member);
+            allocation.remove(now, member);
         }
         self.conditioner.take_debt(member);
         self.senders.leave(member);

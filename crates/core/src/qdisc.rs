@@ -252,7 +252,7 @@ mod tests {
     fn every_discipline_refuses_a_limit_of_zero() {
         for mechanism in QdiscSpec::mechanisms() {
             let is_limit = |it: &&Parameter| it.name == "limit";
-            // A limit may stand in a nested table.
+            // A limit may be in a nested table.
             let direct = mechanism.parameters.iter().any(|it| is_limit(&it));
             let inner = |it: &&Parameter| matches!(&it.form, Form::Table(all) if all.iter().any(|it| is_limit(&it)));
             let table = mechanism.parameters.iter().find(inner).map(|it| it.name);
