@@ -242,11 +242,11 @@ impl TcpFlags {
     pub const SYN: u8 = 0x02;
     /// Reset the connection.
     pub const RST: u8 = 0x04;
-    /// Push.
+    /// Push: deliver the data at once.
     pub const PSH: u8 = 0x08;
     /// The acknowledgement field is significant.
     pub const ACK: u8 = 0x10;
-    /// Urgent.
+    /// The urgent pointer is significant.
     pub const URG: u8 = 0x20;
     /// ECN echo.
     pub const ECE: u8 = 0x40;

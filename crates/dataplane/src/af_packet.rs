@@ -353,6 +353,6 @@ impl<S: SocketIo> PacketPort<S> {
     }
 }
 
-/// Most frames dropped at once. No socket holds so many, but the limit ensures that a flood cannot
-/// block the loop.
+/// Largest number of frames dropped at once. No socket holds so many, but the limit ensures that a
+/// flood cannot block the loop.
 const MOST_DISCARDED: usize = 1 << 16;

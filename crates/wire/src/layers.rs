@@ -386,10 +386,10 @@ fn word(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().map(|word| u16::from_be_bytes(*word))
 }
 
-/// Most nested tunnels that are read, as in `describe`.
+/// Largest number of nested tunnels that are parsed, as in `describe`.
 const MOST_TUNNELS: usize = 2;
 
-/// Most headers in the list: PPPoE, three IP headers with a transport header each, and two tunnel
+/// Largest number of headers in the list: PPPoE, three IP headers with a transport header each, and two tunnel
 /// headers.
 const MOST: usize = 12;
 

@@ -30,7 +30,7 @@ pub struct Tunnel {
 }
 
 impl Outer {
-    /// Most nested tunnels that are read. Deeper tunnels count as payload.
+    /// Largest number of nested tunnels that are parsed. Deeper tunnels count as payload.
     pub const MOST: usize = 2;
 
     /// Adds a tunnel inside the previous ones. Returns `false` if there are already

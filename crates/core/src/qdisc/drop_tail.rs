@@ -12,7 +12,7 @@ use crate::{Bytes, Cx, PacketId, Rate, Reason, parameters};
 parameters! {
     /// Limit of the queue.
     pub Config {
-        /// Most frame bytes that may wait.
+        /// Largest backlog in frame bytes.
         limit: Bytes = Bytes(1 << 20), in more_than(Bytes::ZERO), "nothing could wait";
     }
 }

@@ -22,7 +22,7 @@ use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Reason, parameters};
 parameters! {
     /// Limits of the queue.
     pub Config {
-        /// Most frame bytes that may wait.
+        /// Largest backlog in frame bytes.
         limit: Bytes = Bytes(150_000), in more_than(Bytes::ZERO), "nothing could wait";
         /// Backlog that the queue exceeds only for a short time. A value above `limit` counts as
         /// `limit`.

@@ -152,7 +152,7 @@ fn is_ipv6(ahead: &[u8], left: usize) -> bool {
     }
 }
 
-/// Most VLAN tags, or MPLS labels, in a row that are parsed.
+/// Largest number of VLAN tags, or MPLS labels, in a row that are parsed.
 const MAX_HEADERS: usize = 8;
 /// The VLAN identifier in a tag's control information (IEEE 802.1Q, section 9.6).
 const VLAN_ID: u16 = 0x0fff;

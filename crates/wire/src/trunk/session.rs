@@ -123,7 +123,7 @@ const USER_HEADER: usize = 7;
 const _: () =
     assert!(tidegate_core::trunk::TAG_LEN == 16 && tidegate_core::trunk::USER_HEADER == 7);
 
-/// Most unverified nonces that are answered per second, about 50 kbit/s of answers. To use up the
+/// Largest number of unverified nonces that are answered per second, about 50 kbit/s of answers. To use up the
 /// limit, an attacker would have to record hellos of as many restarts of the peer.
 const ANSWERS: usize = 64;
 
