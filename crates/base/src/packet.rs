@@ -87,7 +87,7 @@ pub struct Packet {
     /// Index of the flow in the flow table, for this direction. [`FlowId::NONE`] before the
     /// look-up.
     pub flow: FlowId,
-    /// The TCP header, if the packet has a complete one.
+    /// The TCP header, if the packet has a complete TCP header.
     pub tcp: Option<TcpSegment>,
     /// Addresses, ports and protocol of the innermost header that was read.
     pub key: FlowKey,

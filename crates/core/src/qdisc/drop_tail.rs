@@ -1,7 +1,7 @@
 //! Drop-Tail: one queue in order of arrival. A packet that does not fit is dropped.
 //!
 //! Source: RFC 7567, section 1 ("tail drop").
-//! Differs: the limit is in bytes, so that small packets take less room than large ones.
+//! Differs: the limit is in bytes, so that small packets take less room than large packets.
 
 use super::Qdisc;
 use crate::packet::{FlowFifo, QueueIndex};

@@ -270,7 +270,7 @@ mod tests {
     }
 
     /// RFC 8290, section 4.2: a queue that becomes active is appended to the new queues, which are
-    /// served before the old ones.
+    /// served before the old queues.
     ///
     /// Catches: one list for new and old queues.
     #[test]

@@ -71,7 +71,7 @@ pub(super) enum Departing {
 enum Hit {
     Marked,
     Dropped,
-    /// No packet could be dropped: the packet that must depart was the only one.
+    /// No packet could be dropped: the packet that must depart was the only packet.
     NoPacket,
 }
 

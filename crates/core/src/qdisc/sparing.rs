@@ -163,8 +163,8 @@ mod tests {
         Bench::new(Config::default().build(None, chance()))
     }
 
-    /// Enqueues packets of `flows` in turn, two for each departure. Returns, for each signal, the
-    /// number of packets of the flow that departed since its last signal.
+    /// Enqueues packets of `flows` flows in rotation, two for each departure. Returns, for each
+    /// signal, the number of packets of the flow that departed since its last signal.
     fn gaps(flows: u32, window: u64) -> Vec<u32> {
         let mut bench = bench();
         bench.qdisc.set_window(Bytes(window));

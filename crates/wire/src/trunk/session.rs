@@ -4,9 +4,10 @@
 //! An operator gives both gateways the same secret key. Each gateway draws a random *nonce* when it
 //! starts. A *hello* message holds the nonce of its sender, and the last nonce that the sender has
 //! received. A gateway that finds its own nonce in a hello knows that the hello is recent. Both
-//! then know two nonces, and neither gateway chose both. The secret and these nonces yield the keys
-//! of the *session*, one for each direction. The session keys authenticate all later packets, which
-//! are numbered. Packets recorded in an earlier session therefore fail the check.
+//! gateways then know two nonces, and each gateway chose only one of them. The secret and these
+//! nonces yield the keys of the *session*, one for each direction. The session keys authenticate
+//! all later packets, which are numbered. Packets recorded in an earlier session therefore fail the
+//! check.
 //!
 //! ```text
 //! A asking                                  B asking
