@@ -435,6 +435,7 @@ impl Index<FlowId> for FlowTable {
 }
 
 impl IndexMut<FlowId> for FlowTable {
+    #[inline]
     fn index_mut(&mut self, id: FlowId) -> &mut Flow {
         match &mut self.slots[slot(id.0)] {
             FlowSlot::Used(flow, _) => flow,
