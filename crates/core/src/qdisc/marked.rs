@@ -171,7 +171,7 @@ impl Marked {
     }
 
     /// Sets the bounds of the measured departure rate, for the queue of a class.
-    pub(crate) fn set_range(&mut self, least: Rate, most: Rate) {
+    pub fn set_range(&mut self, least: Rate, most: Rate) {
         self.place.service.set_range(least, most);
         self.place.set_limit();
     }

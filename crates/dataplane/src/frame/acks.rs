@@ -10,12 +10,12 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tidegate_core::ack::AckSpec;
 use tidegate_core::allocation::AllocationSpec;
-use tidegate_core::gateway::{Gateway, GatewayConfig};
 use tidegate_core::link::Overhead;
 use tidegate_core::packet::{FrameCopy, TcpFlags, TcpSegment};
-use tidegate_core::policy::{Action, Conditioning, Filter, Mode, Policy, PolicySet, Profile};
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::{Bytes, Machine, Packet, PacketId, PacketPool, Rate, Time};
+use tidegate_gateway::policy::{Action, Conditioning, Filter, Mode, Policy, PolicySet, Profile};
+use tidegate_gateway::{Gateway, GatewayConfig};
 use tidegate_wire::build::{Frame as Built, Link};
 use tidegate_wire::{Completed, complete_checksum, describe};
 
