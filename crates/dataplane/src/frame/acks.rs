@@ -260,7 +260,7 @@ fn ones(bytes: &[u8]) -> u16 {
     u16::try_from(sum).unwrap()
 }
 
-/// The sum over the TCP segment and the pseudo header. It is 0xffff if the checksum is right.
+/// The sum over the TCP segment and the pseudo header. The sum is 0xffff if the checksum is right.
 fn sum(frame: &[u8], packet: &Packet) -> u16 {
     let segment = &frame[usize::from(packet.transport_offset)..];
     ones(&[&pseudo_header(frame, packet), segment].concat())
