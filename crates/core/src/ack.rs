@@ -14,7 +14,7 @@
 //! | account | the gate of the aggregate, and that of its bottleneck: trunk, class or link | `release/gate.rs`, `egress.rs` |
 //! | backlog | bytes of ACK-controlled flows that wait or have passed before they conform | [`Queue::own`], [`EgressState::waiting`] |
 //! | outstanding credit | bytes that departed ACKs requested and that have not arrived yet | `release/calendar.rs` |
-//! | target | bytes that the rate carries in a round trip to the sender, and two segments; at least three | `Wanted::within` in `egress.rs` |
+//! | target | bytes that the rate carries in a round trip to the sender, and two segments; at least three | `CreditAccount::within` in `egress.rs` |
 //!
 //! An ACK control has two independent parts. The window rule limits how much data a sender has in flight
 //! (`windows.rs`). The release rule decides when the next held ACK departs (`release.rs`). The tuned
@@ -50,7 +50,7 @@ use crate::registry;
 use crate::{Bytes, Cx, PacketId, Rate, Time, choice};
 
 pub(crate) use egress::EgressGates;
-pub use egress::{Call, EgressState};
+pub use egress::{CreditAccount, EgressState};
 pub use hold::Counts;
 pub(crate) use waiting::Waiting;
 
@@ -134,7 +134,7 @@ pub trait AckControl: Send {
 
     /// Appends packets that may depart now to `out`. Returns the data that the senders were asked
     /// for.
-    fn serve(&mut self, cx: &mut Cx<'_>, queue: Queue, out: &mut Fifo) -> Call;
+    fn serve(&mut self, cx: &mut Cx<'_>, queue: Queue, out: &mut Fifo) -> CreditAccount;
 
     /// Next time at which a packet may depart without another event.
     fn ready_at(&self) -> Option<Time>;

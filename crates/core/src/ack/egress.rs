@@ -28,62 +28,34 @@ pub struct EgressState {
     pub others: u64,
     /// Highest rate of this egress. `None`: packets never wait at it.
     pub rate: Option<Rate>,
-    /// Rates of the aggregates that request data here.
-    pub(crate) asked: Asked,
+    /// Sum of the rates of the aggregates that request data here, in bits per second.
+    pub(crate) asked: u64,
+    /// The aggregates that request data here.
+    pub(crate) takers: Takers,
     /// Bytes that may be requested: the target less backlog and credit.
     pub room: Bytes,
     /// Poll interval: the longest time until the gateway looks at the queue again.
     pub poll_interval: Duration,
 }
 
-/// Profile rates of the aggregates that request data for one egress.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Asked {
-    /// Sum of the rates, in bits per second.
-    all: u64,
-    takers: Takers,
-}
-
-impl Asked {
-    /// Aggregates of these rates at an egress of rate `most`.
-    #[cfg(test)]
-    pub(super) fn of(rates: &[u64], most: u64) -> Self {
-        let mut asked = Self::default();
-        for rate in rates {
-            asked.add(*rate, most);
-        }
-        asked
-    }
-
-    /// Max-min share of an aggregate of `rate` at an egress of rate `most`. It is `rate` if the egress
-    /// carries all.
-    fn part_of(&self, rate: u64, most: u64) -> u64 {
-        if self.all <= most { rate } else { rate.min(self.takers.level(most, 1)).max(1) }
-    }
-
-    /// Removes an aggregate of `rate`. `modest` is the result of its [`add`](Self::add).
-    fn remove(&mut self, rate: u64, modest: bool) {
-        self.all = self.all.saturating_sub(rate);
-        self.takers.remove(u32::from(rate > 0), modest.then_some(rate));
-    }
-
-    /// Adds an aggregate of `rate` at an egress of rate `most`. Returns `true` if it is satisfied: its
-    /// max-min share exceeds `rate`.
-    fn add(&mut self, rate: u64, most: u64) -> bool {
-        let mut others = self.takers;
-        others.add(u32::from(rate > 0), None);
-        let modest = rate > 0 && rate < others.level(most, 1);
-        self.all = self.all.saturating_add(rate);
-        self.takers.add(u32::from(rate > 0), modest.then_some(rate));
-        modest
-    }
-}
-
 impl EgressState {
     /// Max-min share of an aggregate of `rate` at this egress. It is `rate` if the egress carries all.
     pub(super) fn part_of(&self, rate: Rate) -> Rate {
-        let Some(most) = self.rate else { return rate };
-        Rate::from_bps(self.asked.part_of(rate.bps(), most.bps()))
+        let Some(most) = self.rate.map(Rate::bps).filter(|most| self.asked > *most) else {
+            return rate;
+        };
+        Rate::from_bps(rate.bps().min(self.takers.level(most, 1)).max(1))
+    }
+
+    /// Adds aggregates of these rates at an egress of rate `most`.
+    #[cfg(test)]
+    pub(super) fn ask(&mut self, rates: &[u64], most: u64) {
+        let mut place = Place::default();
+        for rate in rates {
+            let report = CreditAccount { rate: *rate, ..CreditAccount::default() };
+            place.update(&mut Sender::default(), &report, Some(Rate::from_bps(most)));
+        }
+        (self.asked, self.takers) = (place.account.rate, place.takers);
     }
 
     /// The smaller of [`part_of`](Self::part_of) and the egress rate.
@@ -92,23 +64,18 @@ impl EgressState {
     }
 }
 
-/// Requests of an aggregate to its senders.
+/// An account of requests: the credit, and the measurements that determine the target. Each aggregate has an
+/// account, and so has each egress for the sum of its aggregates.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Call {
+pub struct CreditAccount {
     /// Outstanding credit, in charged bytes.
-    pub(super) outstanding: u64,
-    /// Bytes requested since the last report.
+    pub(super) credit: u64,
+    /// Bytes that an aggregate has requested since its last report. An egress has no reports of its own.
     pub(super) called: u64,
-    /// Rate of the aggregate in bits per second. Zero if it requests no data.
-    pub(super) rate: u64,
-    pub(super) wanted: Wanted,
-    /// The aggregate holds ACKs only because the egress has no room for their data.
+    /// An aggregate holds ACKs only because its egress has no room.
     pub(super) more: bool,
-}
-
-/// Measurements that determine the target of a gate.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Wanted {
+    /// Rate of the aggregate in bits per second, or zero if it requests no data. The sum of an egress.
+    pub(super) rate: u64,
     /// Round trip to the senders in microseconds, averaged over the requested bytes. While one flow waits,
     /// a longer one counts at once.
     near_us: u64,
@@ -120,15 +87,16 @@ pub(super) struct Wanted {
     pub(super) waiting: u32,
 }
 
-impl Wanted {
+impl CreditAccount {
     /// Notes a segment of `segment` charged bytes.
     pub(super) fn see(&mut self, segment: u32) {
         self.segment = self.segment.max(segment);
     }
 
     /// Notes a request for `bytes` to a sender at a round trip of `near`.
-    pub(super) fn called(&mut self, near: Duration, bytes: u32) {
+    pub(super) fn ask(&mut self, near: Duration, bytes: u32) {
         self.follow(micros(near), bytes.into());
+        self.called += u64::from(bytes);
     }
 
     /// Notes that credit was outstanding for `span` on average.
@@ -159,14 +127,9 @@ impl Wanted {
         self.near_us = if at_once { average.max(near_us) } else { average };
     }
 
-    /// Target for backlog plus credit, for an egress of `rate` that is polled once in a `poll_interval`. Beside
-    /// `others` packets, it has room for a segment of every flow with held ACKs. One other packet is a
-    /// ping, which needs no room.
-    pub(super) fn bytes(&self, rate: Rate, poll_interval: Duration, others: u64) -> u64 {
-        self.within(Duration::MAX, rate, poll_interval, others)
-    }
-
-    /// The [target](Self::bytes), if data comes `longest` after its request at the latest.
+    /// Target for backlog plus credit, for an egress of `rate` that is polled once in a `poll_interval`. Data comes
+    /// `longest` after its request at the latest. Beside `others` packets, the target has room for a segment
+    /// of every flow with held ACKs. One other packet is a ping, which needs no room.
     pub(super) fn within(
         &self,
         longest: Duration,
@@ -206,18 +169,16 @@ pub(crate) struct EgressGates {
 /// An egress that several aggregates share.
 #[derive(Clone, Copy)]
 struct Place {
-    /// Outstanding credit of all aggregates that send to this egress, in charged bytes.
-    outstanding: u64,
-    asked: Asked,
-    wanted: Wanted,
+    account: CreditAccount,
+    takers: Takers,
     turns: First<u32>,
 }
 
 /// An aggregate that sends to an egress.
 #[derive(Clone, Copy, Default)]
 struct Sender {
-    /// The last report of the aggregate.
-    call: Call,
+    /// The account as the aggregate last reported it.
+    account: CreditAccount,
     /// Index of the egress for which the aggregate made that report.
     place: usize,
     /// The rate of the aggregate was below its max-min share, so it counts as satisfied.
@@ -226,40 +187,44 @@ struct Sender {
 
 impl Default for Place {
     fn default() -> Self {
-        Self {
-            outstanding: 0,
-            asked: Asked::default(),
-            wanted: Wanted::default(),
-            turns: First::NOBODY,
-        }
+        Self { account: CreditAccount::default(), takers: Takers::default(), turns: First::NOBODY }
     }
 }
 
 impl Place {
     /// Replaces the report of `sender` by `now`. The egress rate is `most`.
-    fn update(&mut self, sender: &mut Sender, now: &Call, most: Option<Rate>) {
-        let before = &sender.call;
-        self.outstanding = self.outstanding - before.outstanding + now.outstanding;
-        self.asked.remove(before.rate, sender.modest);
-        sender.modest = self.asked.add(now.rate, most.map_or(u64::MAX, Rate::bps));
-        self.wanted.waiting = self.wanted.waiting - before.wanted.waiting + now.wanted.waiting;
-        self.wanted.see(now.wanted.segment);
-        self.wanted.follow(now.wanted.on_its_way_us(), now.called);
+    fn update(&mut self, sender: &mut Sender, now: &CreditAccount, most: Option<Rate>) {
+        let (sum, before) = (&mut self.account, &sender.account);
+        sum.credit = sum.credit - before.credit + now.credit;
+        sum.waiting = sum.waiting - before.waiting + now.waiting;
+        sum.see(now.segment);
+        sum.follow(now.on_its_way_us(), now.called);
+        sum.rate = sum.rate.saturating_sub(before.rate).saturating_add(now.rate);
+        self.takers.remove(u32::from(before.rate > 0), sender.modest.then_some(before.rate));
+        sender.modest = self.is_modest(now.rate, most.map_or(u64::MAX, Rate::bps));
+        self.takers.add(u32::from(now.rate > 0), sender.modest.then_some(now.rate));
+    }
+
+    /// Returns `true` if one more aggregate of `rate` is satisfied: its max-min share of `most` exceeds `rate`.
+    fn is_modest(&self, rate: u64, most: u64) -> bool {
+        let mut all = self.takers;
+        all.add(u32::from(rate > 0), None);
+        rate > 0 && rate < all.level(most, 1)
     }
 
     /// Bytes of a turn: two full segments.
     fn quantum(&self) -> i64 {
-        i64::from(self.wanted.segment()) * i64::from(PER_ACK)
+        i64::from(self.account.segment()) * i64::from(PER_ACK)
     }
 
     /// Bytes that may be requested: the target less backlog and credit.
     fn room(&self, ahead: EgressState) -> u64 {
         let Some(most) = ahead.rate else { return u64::MAX };
         // An aggregate that has requested nothing yet may request data at its own rate.
-        let rate =
-            if self.asked.all == 0 { most } else { most.min(Rate::from_bps(self.asked.all)) };
-        let wanted = self.wanted.bytes(rate, ahead.poll_interval, ahead.others);
-        wanted.saturating_sub(ahead.waiting.0.saturating_add(self.outstanding))
+        let asked = self.account.rate;
+        let rate = if asked == 0 { most } else { most.min(Rate::from_bps(asked)) };
+        let target = self.account.within(Duration::MAX, rate, ahead.poll_interval, ahead.others);
+        target.saturating_sub(ahead.waiting.0.saturating_add(self.account.credit))
     }
 }
 
@@ -272,7 +237,7 @@ impl EgressGates {
         }
         let place = self.places.get(place).copied().unwrap_or_default();
         let room = if place.turns.member().is_none() { place.room(ahead) } else { 0 };
-        EgressState { asked: place.asked, room: Bytes(room), ..ahead }
+        EgressState { asked: place.account.rate, takers: place.takers, room: Bytes(room), ..ahead }
     }
 
     /// Returns `true` if an aggregate waits for room at any egress.
@@ -280,26 +245,31 @@ impl EgressGates {
         self.waiting > 0
     }
 
-    /// Notes the report `call` of aggregate `number`, which sends to `place` at an egress rate of `most`.
+    /// Notes the `report` of aggregate `number`, which sends to `place` at an egress rate of `most`.
     ///
     /// The report replaces the last one of the aggregate, even one for another place. In a swap of policies,
     /// routes change before the accounts are closed.
-    pub(crate) fn note(&mut self, place: usize, number: u32, call: Call, most: Option<Rate>) {
-        let member = number;
-        make_room(&mut self.senders, slot(member), Sender::default());
-        let former = std::mem::replace(&mut self.senders[slot(member)].place, place);
+    pub(crate) fn note(
+        &mut self,
+        place: usize,
+        number: u32,
+        report: CreditAccount,
+        most: Option<Rate>,
+    ) {
+        make_room(&mut self.senders, slot(number), Sender::default());
+        let former = std::mem::replace(&mut self.senders[slot(number)].place, place);
         if former != place {
-            self.note_at(former, member, Call::default(), None);
+            self.note_at(former, number, CreditAccount::default(), None);
         }
-        self.note_at(place, member, call, most);
+        self.note_at(place, number, report, most);
     }
 
-    /// Replaces the last report of `member`, which was for `place`, by `call`.
-    fn note_at(&mut self, place: usize, member: u32, call: Call, most: Option<Rate>) {
+    /// Replaces the last report of aggregate `member`, which was for `place`, by `report`.
+    fn note_at(&mut self, place: usize, member: u32, report: CreditAccount, most: Option<Rate>) {
         make_room(&mut self.places, place, Place::default());
         let (place, sender) = (&mut self.places[place], &mut self.senders[slot(member)]);
-        place.update(sender, &call, most);
-        match (sender.call.more, call.more) {
+        place.update(sender, &report, most);
+        match (sender.account.more, report.more) {
             (false, true) => {
                 let quantum = place.quantum();
                 self.turns.join(&mut place.turns, member, quantum);
@@ -310,11 +280,11 @@ impl EgressGates {
                 self.waiting -= 1;
             }
             (true, true) => {
-                self.turns.charge(member, i64::try_from(call.called).unwrap_or(i64::MAX));
+                self.turns.charge(member, i64::try_from(report.called).unwrap_or(i64::MAX));
             }
             (false, false) => {}
         }
-        sender.call = call;
+        sender.account = report;
     }
 
     /// The aggregate whose turn it is at `place`, and the bytes that it may request. `None` without room.
@@ -346,25 +316,31 @@ mod tests {
     /// Catches: room for a segment of every flow although one ping waits; no such room beside a queue.
     #[test]
     fn a_waiting_ping_adds_nothing_to_the_target_and_a_queue_adds_a_segment_for_each_flow() {
-        let wanted = Wanted { waiting: 8, ..Wanted::default() };
-        let target = |others| wanted.bytes(Rate::from_kbps(1_500), Duration::ZERO, others);
+        let account = CreditAccount { waiting: 8, ..CreditAccount::default() };
+        let target =
+            |others| account.within(Duration::MAX, Rate::from_kbps(1_500), Duration::ZERO, others);
         assert_eq!([0, 1, 2, 100].map(target), [3, 3, 8, 8].map(|segments| segments * 1_514));
     }
 
     /// Catches: a target that is too small for the first requests; a target that stays long on a shorter path.
     #[test]
     fn a_longer_round_trip_counts_at_once_and_a_shorter_one_with_its_requests() {
-        let mut wanted = Wanted::default();
-        wanted.called(Duration::from_millis(40), 1_514);
-        assert_eq!(wanted.near_us, 40_000);
-        (0..400).for_each(|_| wanted.called(Duration::from_millis(4), 1_514));
-        assert!((4_000..4_100).contains(&wanted.near_us), "{}", wanted.near_us);
+        let mut account = CreditAccount::default();
+        account.ask(Duration::from_millis(40), 1_514);
+        assert_eq!(account.near_us, 40_000);
+        (0..400).for_each(|_| account.ask(Duration::from_millis(4), 1_514));
+        assert!((4_000..4_100).contains(&account.near_us), "{}", account.near_us);
     }
 
     /// Report of an aggregate that has requested `called` bytes and would request more.
-    fn more(called: u64) -> Call {
-        let wanted = Wanted { near_us: 3_000, ..Wanted::default() };
-        Call { called, rate: 10_000_000, wanted, more: true, ..Call::default() }
+    fn more(called: u64) -> CreditAccount {
+        CreditAccount {
+            called,
+            rate: 10_000_000,
+            near_us: 3_000,
+            more: true,
+            ..CreditAccount::default()
+        }
     }
 
     fn behind(waiting: u64) -> EgressState {
@@ -398,17 +374,17 @@ mod tests {
         let room = |places: &EgressGates, waiting| places.complete(0, behind(waiting)).room.0;
         // Three full segments; or two, and 3 ms at 10 Mbit/s (the round trip of the senders).
         assert_eq!(room(&places, 1_000), 3 * 1_514 - 1_000);
-        let idle = Call { more: false, ..more(1 << 20) };
-        places.note(0, 1, Call { outstanding: 700, ..idle }, MOST);
-        places.note(0, 1, Call { outstanding: 500, ..idle }, MOST);
-        places.note(0, 2, Call { outstanding: 600, ..idle }, MOST);
+        let idle = CreditAccount { more: false, ..more(1 << 20) };
+        places.note(0, 1, CreditAccount { credit: 700, ..idle }, MOST);
+        places.note(0, 1, CreditAccount { credit: 500, ..idle }, MOST);
+        places.note(0, 2, CreditAccount { credit: 600, ..idle }, MOST);
         assert_eq!(room(&places, 0), 3_750 + 2 * 1_514 - 1_100);
         places.note(0, 2, more(0), MOST);
         assert!(places.is_waited_for());
         assert_eq!(room(&places, 0), 0);
         assert_eq!(places.turn(0, || behind(7_000)), None);
         assert_eq!(places.turn(0, || behind(0)).unwrap().0, 2);
-        places.note(0, 2, Call::default(), MOST);
+        places.note(0, 2, CreditAccount::default(), MOST);
         assert_eq!((places.turn(0, || behind(0)), places.is_waited_for()), (None, false));
         assert_eq!(places.complete(0, EgressState::default()).room.0, u64::MAX);
         places.note(0, 2, more(0), MOST);
@@ -420,7 +396,7 @@ mod tests {
     #[test]
     fn who_changes_its_place_is_forgotten_at_the_former_one() {
         let mut places = EgressGates::default();
-        let waits = |outstanding| Call { outstanding, ..more(0) };
+        let waits = |credit| CreditAccount { credit, ..more(0) };
         for sender in 0..2 {
             places.note(3, sender, waits(700), MOST);
         }
@@ -428,16 +404,30 @@ mod tests {
         places.note(5, 2, waits(100), MOST);
         let turn = |places: &mut EgressGates, at| places.turn(at, || behind(0)).map(|(who, _)| who);
         assert_eq!([3, 5].map(|at| turn(&mut places, at)), [Some(1), Some(0)]);
-        places.note(3, 1, Call::default(), MOST);
-        assert_eq!((places.places[3].outstanding, places.places[3].asked), Default::default());
-        assert_eq!(places.places[5].outstanding, 500);
-        assert_eq!(places.places[3].wanted.waiting, 0);
+        places.note(3, 1, CreditAccount::default(), MOST);
+        assert_eq!(
+            (
+                places.places[3].account.credit,
+                places.places[3].account.rate,
+                places.places[3].takers
+            ),
+            Default::default()
+        );
+        assert_eq!(places.places[5].account.credit, 500);
+        assert_eq!(places.places[3].account.waiting, 0);
         assert_eq!(turn(&mut places, 3), None);
         for sender in [0, 2] {
             assert!(places.is_waited_for());
-            places.note(3, sender, Call::default(), MOST);
+            places.note(3, sender, CreditAccount::default(), MOST);
         }
-        assert_eq!((places.places[5].outstanding, places.places[5].asked), Default::default());
+        assert_eq!(
+            (
+                places.places[5].account.credit,
+                places.places[5].account.rate,
+                places.places[5].takers
+            ),
+            Default::default()
+        );
         assert!(!places.is_waited_for(), "no aggregate waits twice");
     }
 
@@ -449,7 +439,12 @@ mod tests {
         let mut parts = |asked: [u64; 3]| {
             for _ in 0..2 {
                 for (number, mbps) in (0..).zip(asked) {
-                    places.note(0, number, Call { rate: mbps * 1_000_000, ..more(0) }, MOST);
+                    places.note(
+                        0,
+                        number,
+                        CreditAccount { rate: mbps * 1_000_000, ..more(0) },
+                        MOST,
+                    );
                 }
             }
             asked.map(|mbps| {

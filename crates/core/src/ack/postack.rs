@@ -26,7 +26,7 @@ use super::release::{Bound, Bucket, Rule, VirtualQueue, quantum};
 use super::shares::Shares;
 use super::uncalled::Uncalled;
 use super::windows::clamp;
-use super::{AckControl, Call, Counts, EgressState, Numbers, Placement, Queue, Returning};
+use super::{AckControl, Counts, CreditAccount, EgressState, Numbers, Placement, Queue, Returning};
 use crate::meter::Profile;
 use crate::packet::{Fifo, FlowIndex, Packet};
 use crate::{Bytes, Cx, Rate, Time, choice, parameters};
@@ -259,7 +259,7 @@ impl AckControl for PostAck {
         }
     }
 
-    fn serve(&mut self, cx: &mut Cx<'_>, queue: Queue, out: &mut Fifo) -> Call {
+    fn serve(&mut self, cx: &mut Cx<'_>, queue: Queue, out: &mut Fifo) -> CreditAccount {
         self.queue = queue;
         self.spend(queue);
         self.uncalled.expire(cx.now);
@@ -275,7 +275,7 @@ impl AckControl for PostAck {
             Rule::Bucket(bucket) => bucket.serve(cx, queue, holds, shares, called, out),
             Rule::VirtualQueue(it) => it.serve(cx, holds, called, out),
         }
-        Call::default()
+        CreditAccount::default()
     }
 
     fn ready_at(&self) -> Option<Time> {
@@ -351,7 +351,6 @@ impl AckControl for PostAck {
 
 #[cfg(test)]
 mod tests {
-    use super::super::egress::Asked;
     use super::super::testing::{Bench, MSS, US, plain};
     use super::*;
     use crate::Rate;
@@ -425,7 +424,7 @@ mod tests {
         if profile > 10 {
             let rate = Rate::from_mbps(10);
             bench.queue.ahead.rate = Some(rate);
-            bench.queue.ahead.asked = Asked::of(&[profile * 1_000_000], rate.bps());
+            bench.queue.ahead.ask(&[profile * 1_000_000], rate.bps());
         }
         (0..2).for_each(|n| bench.data(US(0), 0, end(0, n)));
         (0..2).for_each(|n| assert_eq!(bench.ack(US(0), 0, end(0, n)).len(), 1));
@@ -444,7 +443,7 @@ mod tests {
     #[test]
     fn no_sender_stops_when_what_may_leave_falls_and_its_window_follows() {
         let mut bench = Bench::new("'postack'", 100);
-        bench.queue.ahead.asked = Asked::of(&[100_000_000], 10_000_000);
+        bench.queue.ahead.ask(&[100_000_000], 10_000_000);
         let mut acked = 0;
         // Right edge of the window after `times` ACKs of two segments every 5 ms, at an egress rate of
         // `mbps`.
@@ -475,7 +474,7 @@ mod tests {
     fn an_ack_with_which_the_window_does_not_move_goes_on_as_it_came() {
         for (kbps, acks) in [(100, 1), (10_000, 19)] {
             let mut bench = Bench::new("'postack'", 10);
-            bench.queue.ahead.asked = Asked::of(&[10_000_000], 1_000_000);
+            bench.queue.ahead.ask(&[10_000_000], 1_000_000);
             let ack = |acked| TcpSegment { window: 60_000, ..plain(acked * MSS) };
             bench.queue.ahead.rate = Some(Rate::from_mbps(10));
             assert_eq!(bench.back(US(0), 0, ack(0), &[]).len(), 1);

@@ -13,7 +13,7 @@ use super::hold::{Holds, Taken};
 use super::release::Paced;
 use super::shares::Shares;
 use super::windows::round_trip;
-use super::{AckControl, Call, Counts, Known, Numbers, Placement, Queue, Returning};
+use super::{AckControl, Counts, CreditAccount, Known, Numbers, Placement, Queue, Returning};
 use crate::meter::Profile;
 use crate::packet::{Fifo, FlowIndex, LEAST_MSS, Packet, TcpFlags, TcpSegment, make_room};
 use crate::{Bytes, Cx, Rate, Time, parameters};
@@ -148,7 +148,7 @@ impl AckControl for Tcr {
         }
     }
 
-    fn serve(&mut self, cx: &mut Cx<'_>, _: Queue, out: &mut Fifo) -> Call {
+    fn serve(&mut self, cx: &mut Cx<'_>, _: Queue, out: &mut Fifo) -> CreditAccount {
         while let Some(member) = self.holds.unanswered(cx.now) {
             self.wait(cx.now, member);
         }
@@ -160,7 +160,7 @@ impl AckControl for Tcr {
                 self.pace.set(member, next);
             }
         }
-        Call::default()
+        CreditAccount::default()
     }
 
     fn ready_at(&self) -> Option<Time> {

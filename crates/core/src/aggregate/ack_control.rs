@@ -4,7 +4,7 @@
 
 use super::Aggregate;
 use crate::ack::{
-    AckControl, AckSpec, Call, Counts, EgressState, Known, Numbers, Queue, Returning,
+    AckControl, AckSpec, Counts, CreditAccount, EgressState, Known, Numbers, Queue, Returning,
 };
 use crate::packet::{Controlled, Direction, Fifo, FlowIndex};
 use crate::policy::{Mode, Policy, Profile};
@@ -122,9 +122,9 @@ impl Aggregate {
         pool: &mut PacketPool,
         ahead: EgressState,
         acks: &mut Fifo,
-    ) -> Call {
+    ) -> CreditAccount {
         let queue = self.queue(now, ahead);
-        let Some(control) = &mut self.senders.control else { return Call::default() };
+        let Some(control) = &mut self.senders.control else { return CreditAccount::default() };
         let mut cx = Cx { now, pool, tally: &mut self.tally };
         control.serve(&mut cx, queue, acks)
     }

@@ -12,7 +12,7 @@
 use super::Gateway;
 use super::egress::{Egress, EgressQueue};
 use super::status::show;
-use crate::ack::{Call, EgressState, Known, Returning};
+use crate::ack::{CreditAccount, EgressState, Known, Returning};
 use crate::aggregate::Aggregate;
 use crate::class::ClassId;
 use crate::flow::{Arrival, Claiming, Flow, Handle, Tracking};
@@ -177,14 +177,14 @@ impl Gateway {
         let egress = &mut self.egress[way.index()];
         let there = self.aggregates.get_mut(slot).filter(|it| it.direction() == way);
         let Some(aggregate) = there else {
-            return egress.note_call(at, slot, Call::default(), ahead.rate);
+            return egress.note_report(at, slot, CreditAccount::default(), ahead.rate);
         };
         let mut acks = Fifo::new();
-        let call = aggregate.release(now, &mut self.pool, ahead, &mut acks);
+        let report = aggregate.release(now, &mut self.pool, ahead, &mut acks);
         let ready_at = aggregate.ready_at();
         self.aggregates.arm(slot, ready_at);
         if ahead.rate.is_some() {
-            egress.note_call(at, slot, call, ahead.rate);
+            egress.note_report(at, slot, report, ahead.rate);
         }
         self.go_on(now, way.reverse(), acks);
     }

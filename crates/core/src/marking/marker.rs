@@ -55,7 +55,8 @@ pub struct Tracked {
     pub threshold: Bytes,
     /// Flows that were in the projection throughout the last interval, but sent less than the threshold in it.
     ///
-    /// Flows that passed the filter during the interval are not counted, because their bytes before that are unknown.
+    /// Flows that passed the filter during the interval are not counted, because the number of
+    /// bytes that they sent before is unknown.
     pub false_positives: u64,
 }
 

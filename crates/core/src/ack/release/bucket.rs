@@ -13,9 +13,7 @@ use crate::{Bytes, Cx, Time};
 
 /// Scheduled departures of the flows' oldest held ACKs.
 #[derive(Default)]
-pub(in crate::ack) struct Bucket {
-    pace: Paced,
-}
+pub(in crate::ack) struct Bucket(Paced);
 
 impl Bucket {
     /// Charges `member` for an ACK of `cost` bytes that departed before its scheduled time.
@@ -27,7 +25,7 @@ impl Bucket {
         shares: &Shares,
     ) {
         let takes = shares.of(member).time_for(Bytes(u64::from(cost)));
-        let free = self.pace.free(member);
+        let free = self.0.free(member);
         *free = (*free).max(now) + takes;
     }
 
@@ -39,11 +37,11 @@ impl Bucket {
         shares: &Shares,
         queue: Queue,
     ) {
-        if !self.pace.is_set(member) && holds.releasable(member) > 0 {
+        if !self.0.is_set(member) && holds.releasable(member) > 0 {
             let rate = shares.drained(member, queue.own + queue.ahead.waiting, SHORTEST_RTO);
             let takes = takes(holds, cx.pool, member, rate);
-            let from = (*self.pace.free(member)).max(cx.now);
-            self.pace.set(member, from + takes);
+            let from = (*self.0.free(member)).max(cx.now);
+            self.0.set(member, from + takes);
         }
     }
 
@@ -56,23 +54,23 @@ impl Bucket {
         uncalled: &mut Uncalled,
         out: &mut Fifo,
     ) {
-        while let Some((at, member)) = self.pace.due(cx.now) {
+        while let Some((at, member)) = self.0.due(cx.now) {
             let Some(cost) = holds.release(cx, member, out) else { continue };
             uncalled.asked(member, cost);
-            *self.pace.free(member) = at;
+            *self.0.free(member) = at;
             if holds.releasable(member) > 0 {
                 // The next ACK arrived before this departure, so its arrival time does not matter.
                 let rate = shares.drained(member, queue.own + queue.ahead.waiting, SHORTEST_RTO);
-                self.pace.set(member, at + takes(holds, cx.pool, member, rate));
+                self.0.set(member, at + takes(holds, cx.pool, member, rate));
             }
         }
     }
 
     pub(in crate::ack) fn ready_at(&self) -> Option<Time> {
-        self.pace.next()
+        self.0.next()
     }
 
     pub(in crate::ack) fn forget(&mut self, member: FlowIndex) {
-        self.pace.forget(member);
+        self.0.forget(member);
     }
 }

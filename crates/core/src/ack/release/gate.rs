@@ -30,11 +30,10 @@ use std::time::Duration;
 
 use super::calendar::Calendar;
 use crate::ack::constants::{AHEAD, MAX_HOLD, PER_ACK, SHORTEST, UNSCALED};
-use crate::ack::egress::Wanted;
 use crate::ack::hold::{HeldFlow, Holds};
 use crate::ack::shares::Shares;
 use crate::ack::uncalled::Uncalled;
-use crate::ack::{Call, EgressState, Queue};
+use crate::ack::{CreditAccount, EgressState, Queue};
 use crate::packet::{DeficitRoundRobin, Fifo, First, FlowIndex};
 use crate::time::nanos;
 use crate::{Bytes, Cx, Rate, Time};
@@ -46,9 +45,8 @@ pub(in crate::ack) struct Gate {
     /// Deficit round robin of the flows with held ACKs, and the flow whose turn it is.
     turns: DeficitRoundRobin<FlowIndex>,
     waiting: First<FlowIndex>,
-    wanted: Wanted,
-    /// Bytes that ACKs of this aggregate requested since the last report to the egress.
-    called: u64,
+    /// Its credit, rate and `more` are those of the last report.
+    account: CreditAccount,
     response: Response,
     /// Time at which the rate has carried all requests to application-limited flows.
     answers: Time,
@@ -63,15 +61,15 @@ impl Gate {
     pub(in crate::ack) fn on_data(&mut self, now: Time, near: Duration, bytes: u32, segments: u16) {
         self.response.look(now, self.outstanding.total(now));
         self.outstanding.take(now, lasts(near).saturating_sub(near), bytes);
-        self.wanted.see(bytes / u32::from(segments.max(1)));
+        self.account.see(bytes / u32::from(segments.max(1)));
         if let Some(span) = self.response.came(bytes) {
-            self.wanted.respond(span);
+            self.account.respond(span);
         }
     }
 
     /// Returns `true` if the class wants more data, and its egress has room.
     pub(in crate::ack) fn is_open(&mut self, now: Time, rate: Rate, queue: Queue) -> bool {
-        queue.ahead.room.0 > self.called && self.wants_more(now, rate, queue)
+        queue.ahead.room.0 > self.account.called && self.wants_more(now, rate, queue)
     }
 
     /// Returns `true` if backlog plus credit is below the target, and the next request is not too early.
@@ -91,7 +89,7 @@ impl Gate {
     /// Target for backlog plus credit in bytes, if data comes `longest` after its request at the latest.
     fn target(&self, longest: Duration, rate: Rate, queue: Queue) -> u64 {
         let others = if queue.apart { u64::MAX } else { queue.others.max(queue.ahead.others) };
-        self.wanted.within(longest, rate, queue.ahead.poll_interval, others)
+        self.account.within(longest, rate, queue.ahead.poll_interval, others)
     }
 
     /// Notes that an ACK of `flow` departed and requested `bytes`. `rate` is that of the aggregate, and `ahead`
@@ -112,7 +110,7 @@ impl Gate {
             flow.asked(now);
         }
         if (is_silent || flow.is_answering()) && self.carries(now, ahead.carries_of(rate), bytes) {
-            self.called += u64::from(bytes);
+            self.account.called += u64::from(bytes);
         } else {
             self.carried = self.carried.max(now) + rate.time_for(Bytes(bytes.into()));
             self.give(now, flow.near(), bytes);
@@ -132,8 +130,7 @@ impl Gate {
 
     /// Adds credit for `bytes` that were requested from a sender at a round trip of `near`.
     fn give(&mut self, now: Time, near: Duration, bytes: u32) {
-        self.wanted.called(near, bytes);
-        self.called += u64::from(bytes);
+        self.account.ask(near, bytes);
         self.response.look(now, self.outstanding.total(now));
         self.outstanding.add(now, lasts(near), bytes);
     }
@@ -141,7 +138,7 @@ impl Gate {
     /// Adds `member`, which has held ACKs, to the flows that release ACKs in turn.
     pub(in crate::ack) fn wait(&mut self, member: FlowIndex, quantum: u32) {
         if self.turns.join(&mut self.waiting, member, quantum.into()) {
-            self.wanted.waiting += 1;
+            self.account.waiting += 1;
         }
     }
 
@@ -157,18 +154,18 @@ impl Gate {
         holds: &mut Holds,
         uncalled: &mut Uncalled,
         out: &mut Fifo,
-    ) -> Call {
+    ) -> CreditAccount {
         let (rate, mut more) = (shares.rate(), false);
         while let Some(member) = self.waiting.member() {
             if holds.releasable(member) == 0 {
                 self.turns.leave(&mut self.waiting, member);
-                self.wanted.waiting -= 1;
+                self.account.waiting -= 1;
                 continue;
             }
             if !self.wants_more(cx.now, rate, queue) {
                 break;
             }
-            if queue.ahead.room.0 <= self.called {
+            if queue.ahead.room.0 <= self.account.called {
                 more = true;
                 break;
             }
@@ -181,11 +178,13 @@ impl Gate {
             uncalled.asked(member, cost);
             self.asks(cx.now, rate, queue.ahead, holds.flow(member), cost);
         }
-        let called = std::mem::take(&mut self.called);
-        let outstanding = self.outstanding.total(cx.now);
-        let active = outstanding > 0 || !self.is_idle();
+        let credit = self.outstanding.total(cx.now);
+        let active = credit > 0 || !self.is_idle();
         let rate = if active { rate.bps() } else { 0 };
-        Call { outstanding, called, rate, wanted: self.wanted, more }
+        (self.account.credit, self.account.rate, self.account.more) = (credit, rate, more);
+        let report = self.account;
+        self.account.called = 0;
+        report
     }
 
     /// Time at which enough credit has expired for the gate to open, or requests are no longer too early. With
@@ -205,7 +204,7 @@ impl Gate {
 
     /// Time from a request to its data.
     pub(in crate::ack) fn way(&self) -> Duration {
-        self.wanted.way()
+        self.account.way()
     }
 
     /// Returns `true` if no ACK waits for a turn.
@@ -291,7 +290,7 @@ mod tests {
             waited += queue.own.0;
             while gate.is_open(now, rate, queue) {
                 gate.give(now, near, FRAME);
-                gate.called = 0;
+                gate.account.called = 0;
                 called += 1;
                 coming.push(now + near + Duration::from_micros(called * 617 % (varies + 1)));
             }
@@ -321,7 +320,7 @@ mod tests {
         let mut ask = |now| {
             let mut bytes = 0;
             while gate.wants_more(now, rate, queue) {
-                gate.wanted.called(near, FRAME);
+                gate.account.ask(near, FRAME);
                 gate.asks(now, rate, ahead, &mut flow, FRAME);
                 bytes += FRAME;
             }

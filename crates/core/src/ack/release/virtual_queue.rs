@@ -22,14 +22,13 @@ use crate::{Cx, PacketId, Time};
 #[derive(Default)]
 pub(in crate::ack) struct VirtualQueue {
     flows: Vec<Virtual>,
+    /// The `free` time of a flow is when all arrived data would have departed from its virtual queue.
     pace: Paced,
 }
 
 /// The virtual queue of a flow.
 #[derive(Clone, Default)]
 struct Virtual {
-    /// Time at which all arrived data would have departed from the virtual queue.
-    free: Time,
     /// For each segment in flight: the sequence number after it, and its time in the virtual queue.
     waits: VecDeque<(u32, Duration)>,
     /// Acknowledgement numbers, each with the time at which an ACK of this number may depart.
@@ -53,10 +52,12 @@ impl VirtualQueue {
         // With a shorter time, the queue and the rate oscillate.
         let within = if queue.others > 0 { MAX_HOLD / 2 } else { SHORTEST_RTO };
         let rate = shares.drained(member, queue.own + queue.ahead.waiting, within);
-        let flow = self.flow(member);
-        flow.free = flow.free.max(now) + rate.time_for(packet.charged());
-        if !packet.seen_before && flow.waits.len() < MOST {
-            flow.waits.push_back((tcp.end_seq(), flow.free.since(now)));
+        let free = self.pace.free(member);
+        *free = (*free).max(now) + rate.time_for(packet.charged());
+        let wait = free.since(now);
+        let waits = &mut self.flow(member).waits;
+        if !packet.seen_before && waits.len() < MOST {
+            waits.push_back((tcp.end_seq(), wait));
         }
     }
 

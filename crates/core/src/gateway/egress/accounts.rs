@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{AccessLink, Egress, EgressRoute, TrunkId, Trunks};
-use crate::ack::{Call, EgressGates, EgressState};
+use crate::ack::{CreditAccount, EgressGates, EgressState};
 use crate::class::ClassId;
 use crate::packet::make_room;
 use crate::{Packet, Rate};
@@ -58,16 +58,16 @@ impl Egress {
         Some((slot, EgressState { room, ..self.ahead(at) }))
     }
 
-    /// Notes the requests of the aggregate in `slot`, whose bottleneck has this egress rate.
-    pub(in crate::gateway) fn note_call(
+    /// Notes the account that the aggregate in `slot` reports. Its bottleneck has this egress `rate`.
+    pub(in crate::gateway) fn note_report(
         &mut self,
         at: EgressQueue,
         slot: u32,
-        call: Call,
+        report: CreditAccount,
         rate: Option<Rate>,
     ) {
         let account = self.account(at);
-        self.accounts.note(account, slot, call, rate);
+        self.accounts.note(account, slot, report, rate);
     }
 
     /// Closes all accounts. The aggregates must repeat their calls, because their routes may have
