@@ -1,6 +1,6 @@
 //! Quantities with a unit, such as `20 Mbit/s`, as integer types with one notation.
 //!
-//! Integers give the same bits on every machine, which floating point does not. Text always names
+//! Integer arithmetic gives equal results on every machine, unlike floating point. Text always names
 //! the unit. Three ambiguous notations are refused: a bare number, `kbps` (kilobits or kilobytes?)
 //! and `KB` (1,000 or 1,024 bytes?).
 

@@ -74,8 +74,8 @@ impl Protocol {
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Endpoint {
     address: [u8; 16],
-    /// TCP or UDP port, ICMP identifier, or the ethertype of an opaque frame. Zero if the protocol
-    /// has none.
+    /// TCP or UDP port, ICMP identifier, or the ethertype of an opaque frame. Zero for other
+    /// protocols.
     pub port: u16,
 }
 

@@ -70,7 +70,7 @@ impl Control {
             self.lead = self.lead.max(0);
         }
         // Queues here belong to sources, not to flows.
-        cx.pool.leave_flow(&packet);
+        cx.pool.remove_from_flow(&packet);
         cx.pool[&packet].queue_index = line;
         self.queue.enqueue(cx, packet);
     }
