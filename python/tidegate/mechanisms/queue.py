@@ -28,9 +28,9 @@ def per_flow(
     limit: str | None = None,
     flow_limit: str | None = None,
 ) -> dict[str, Any]:
-    """A queue for each flow, served in turn.
+    """A queue for each flow, served in round robin.
 
-    When the whole is full, the longest queue loses packets.
+    When all queues together are full, the longest queue loses packets.
 
     Args:
         limit: Most frame bytes that may wait. Values: above zero. Default: ``"4 MiB"``.
@@ -73,8 +73,8 @@ def red(
             above zero. Default: ``"0.2 %"``.
         gentle: Above ``max``, the probability rises linearly to 1 at twice ``max``. If false,
             it is 1 above ``max``. Default: ``true``.
-        wait: With probability ``p``, from ``1/p`` to ``2/p`` packets pass between two drops or
-            marks. If false, less than ``1/p``. Default: ``false``.
+        wait: At the probability ``p``, ``1/p`` to ``2/p`` packets pass between two drops or
+            marks. If false, fewer than ``1/p``. Default: ``false``.
         ecn: ECN-capable packets are marked in place of being dropped. Default: ``true``.
         mark_up_to: Packets are marked while the probability is at most this value, and dropped
             above it. Default: ``"100 %"``.
@@ -106,7 +106,7 @@ def ered(
     in_profile: Sequence[str | int] | None = None,
     red: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """RED that drops or marks packets in profile less often than others.
+    """RED that drops or marks packets in profile less often than packets out of profile.
 
     Args:
         k: Probability of a drop or mark for packets out of profile, divided by the probability
@@ -238,7 +238,7 @@ def fq_codel(
     interval: str | None = None,
     ecn: bool | None = None,
 ) -> dict[str, Any]:
-    """A queue for each flow, served in turn, with controlled delay in each.
+    """A queue for each flow, served in round robin, with controlled delay in each queue.
 
     Args:
         limit: Most frame bytes that may wait. Values: above zero. Default: ``"32 MiB"``.
