@@ -49,7 +49,7 @@ use crate::{Bytes, Time};
 
 /// Descriptor of one packet. Mechanisms read the descriptor, and may rewrite some of its fields.
 ///
-/// The order of the fields in memory is as below: the fields that every hop reads come first.
+/// The order of the fields in memory is the order below. The fields that every hop reads come first.
 ///
 /// A super-packet is one descriptor of several frames, which the kernel has joined (GRO) or will
 /// split (GSO). On the wire, each frame has its own headers:
@@ -197,7 +197,7 @@ pub struct TcpSegment {
     pub payload: u32,
     /// Timestamp value and echo reply (RFC 7323).
     pub timestamps: Option<(u32, u32)>,
-    /// Window field as it stands in the header, before scaling.
+    /// Window field of the header, before scaling.
     pub window: u16,
     /// Value of the MSS option. Zero if the option is absent.
     pub mss: u16,

@@ -40,7 +40,7 @@ pub struct Bytes(pub u64);
 /// // The bandwidth-delay product for a round-trip time of 40 ms.
 /// assert_eq!(line.bytes_in(Duration::from_millis(40)), Bytes(100_000));
 /// ```
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Rate(u64);
 
 impl Bytes {

@@ -31,8 +31,9 @@ pub use pi::{Gain, Gains, pi_design};
 
 use crate::packet::{FlowFifo, Handover, QueueIndex};
 use crate::random::Random;
-use crate::registry;
+use crate::reports::{Parts, Quantify, ReportValue};
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate};
+use crate::{registry, report};
 
 /// A queue of packets.
 ///
@@ -179,13 +180,25 @@ pub trait Qdisc: Send {
     }
 }
 
-/// Content of a queue.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Backlog {
-    /// Number of packets.
-    pub packets: u32,
-    /// Total length of the frames in bytes.
-    pub bytes: Bytes,
+report! {
+    /// Content of a queue.
+    #[derive(Copy, Eq)]
+    pub Backlog {
+        /// Number of packets.
+        packets: u32;
+        /// Total length of the frames in bytes.
+        bytes: Bytes;
+    }
+}
+
+impl Parts for Backlog {
+    fn packets(&self) -> ReportValue {
+        self.packets.quantity()
+    }
+
+    fn bytes(&self) -> ReportValue {
+        self.bytes.quantity()
+    }
 }
 
 registry! {
@@ -239,7 +252,7 @@ mod tests {
     fn every_discipline_refuses_a_limit_of_zero() {
         for mechanism in QdiscSpec::mechanisms() {
             let is_limit = |it: &&Parameter| it.name == "limit";
-            // A limit may stand in a nested table.
+            // A limit may be in a nested table.
             let direct = mechanism.parameters.iter().any(|it| is_limit(&it));
             let inner = |it: &&Parameter| matches!(&it.form, Form::Table(all) if all.iter().any(|it| is_limit(&it)));
             let table = mechanism.parameters.iter().find(inner).map(|it| it.name);

@@ -1,7 +1,7 @@
 //! Deficit round robin: members share a link in proportion to their quanta, whatever the length of
 //! their packets.
 //!
-//! Each member has a credit in bytes, which the paper calls its deficit counter. Members stand in a ring:
+//! Each member has a credit in bytes, which the paper calls its deficit counter. The members form a ring:
 //!
 //! ```text
 //! turn of member i:    credit[i] += quantum[i]

@@ -174,7 +174,7 @@ impl FqCodel {
                 return Some(packet);
             } else if self.old.member().is_some() {
                 // Otherwise the flow could be new again with its next packet, and so delay the old
-                // flows for ever.
+                // flows forever.
                 self.robin.relocate(&mut self.new, &mut self.old, member);
             } else {
                 self.robin.remove(&mut self.new, member);

@@ -241,7 +241,7 @@ impl HostFairQueue {
                 return Some(packet);
             } else if self.lines.hosts[index(host)].ring(HostRing::Bulk).member().is_some() {
                 // Otherwise the flow could be new again with its next packet, and so delay the bulk
-                // flows for ever.
+                // flows forever.
                 self.relocate(member, HostRing::Bulk);
             } else {
                 self.remove(member);

@@ -93,7 +93,7 @@ impl Control {
     /// Removes the next packet beyond the allowance.
     pub(in crate::gateway) fn pop_borrowed(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         let packet = self.pop(cx)?;
-        self.report.sent.borrowed += cx.pool[&packet].charged().0;
+        self.report.borrowed_bytes += cx.pool[&packet].charged().0;
         Some(packet)
     }
 
