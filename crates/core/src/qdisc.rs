@@ -237,7 +237,7 @@ registry! {
 
 impl QdiscSpec {
     /// A queue in order of arrival, for at most `limit` bytes.
-    pub(crate) const fn one_line(limit: Bytes) -> Self {
+    pub const fn one_line(limit: Bytes) -> Self {
         Self::DropTail(drop_tail::Config { limit })
     }
 }

@@ -213,11 +213,11 @@ pub(crate) fn number(index: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_core::gateway::GatewayConfig;
     use tidegate_core::link::LinkConfig;
     use tidegate_core::link::Overhead;
-    use tidegate_core::policy::PolicySet;
     use tidegate_core::qdisc::QdiscSpec;
+    use tidegate_gateway::GatewayConfig;
+    use tidegate_gateway::policy::PolicySet;
 
     use super::*;
     use crate::scenario::{Gateway, Host, Link};

@@ -8,14 +8,14 @@ mod networks;
 use std::time::Duration;
 
 use networks::run;
-use tidegate_core::aggregate::TriggerSet;
-use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::link::LinkConfig;
 use tidegate_core::link::Overhead;
 use tidegate_core::packet::Direction;
-use tidegate_core::policy::PolicySet;
 use tidegate_core::tcp::{Config, EcnMode, Profile};
 use tidegate_core::{Bytes, Rate, qdisc::QdiscSpec};
+use tidegate_gateway::GatewayConfig;
+use tidegate_gateway::aggregate::TriggerSet;
+use tidegate_gateway::policy::PolicySet;
 use tidegate_sim::scenario::{
     End, Gateway, Host, Kind, Link, Node, NodeKind, Pair, Place, Probe, Run, Scenario, Side,
     Traffic,

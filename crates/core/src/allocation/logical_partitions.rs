@@ -87,7 +87,7 @@ struct Account {
     look: u32,
 }
 
-// Half a cache line.
+// An account takes half a cache line.
 const _: () = assert!(size_of::<Account>() <= 32);
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

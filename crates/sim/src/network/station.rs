@@ -9,12 +9,12 @@ use std::time::Duration;
 use tidegate_core::Count;
 use tidegate_core::ack::Counts as AckCounts;
 use tidegate_core::emulator::{Emulator, EmulatorConfig, EmulatorReport, RouteReport};
-use tidegate_core::gateway::{Gateway, GatewayConfig};
 use tidegate_core::packet::{Direction, Facts, FlowId, QueueIndex};
 use tidegate_core::random::Random;
-use tidegate_core::report::{AggregateReport, ClassReport, Report};
 use tidegate_core::trunk::TrunkReport;
 use tidegate_core::{Machine, Packet, PacketId, PortId, Reason, Tally, Time};
+use tidegate_gateway::report::{AggregateReport, ClassReport, Report};
+use tidegate_gateway::{Gateway, GatewayConfig};
 
 use super::passage::Passages;
 use super::{NO_WAY, Network, Tag};
