@@ -30,7 +30,7 @@ const WAN: PortId = tidegate_gateway::Gateway::WAN;
 /// A departure: time, port, and all fields of the packet as text.
 type Passage = (Time, PortId, String);
 
-/// Six hosts behind a gateway. Each has a server beyond the gateway, at its own distance.
+/// Six hosts on the LAN side of a gateway. Each has a server on the WAN side, at its own distance.
 fn scenario(gateway: Gateway) -> Scenario {
     let node = |name: String, kind| Node { name, kind };
     let end = |node: &str, side| End { node: node.to_owned(), side };

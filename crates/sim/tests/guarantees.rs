@@ -34,8 +34,8 @@ use tidegate_sim::scenario::{
 const RATE: Rate = Rate::from_mbps(45);
 const SEGMENT: u64 = 460;
 
-/// The four classes. The first has absolute promises. The second and third have half the delay and
-/// loss of the next class.
+/// The four classes. The first has absolute promises. The second has half the delay and loss of the
+/// third, and the third half of the fourth.
 fn classes() -> Vec<Class> {
     let class = |n: usize| Class::new(&n.to_string(), QdiscSpec::DropTail(Default::default()));
     let half = |of: &str| Ratio { of: of.to_owned(), factor: Factor::from_millionths(500_000) };

@@ -234,7 +234,7 @@ fn losses_cost_ack_control_no_more_than_fair_queueing_and_less_than_small_window
 }
 
 /// Catches: a smallest window of 64 kB (the largest unscaled one), with which a hundred senders
-/// have 5 s of data in flight; senders that the gateway holds back counted as satisfied.
+/// have 5 s of data in flight; senders counted as satisfied although the gateway limits them.
 #[test]
 fn a_hundred_senders_leave_no_more_data_waiting_than_four() {
     let window = Some(Bytes(65_536));

@@ -15,8 +15,8 @@ use tidegate_gateway::policy::{Action, Conditioning, Filter, Mode, Policy, Polic
 
 use super::{Case, flows, gateway, index, sharing};
 
-/// A gateway between senders and receivers that answer at once. Two segments of each flow are in
-/// flight, or the gateway holds their ACKs.
+/// A gateway between senders and receivers that respond immediately. Two segments of each flow are
+/// in flight, or the gateway holds their ACKs.
 pub(super) struct Circuit {
     gateway: Gateway,
     flows: Vec<Round>,

@@ -50,8 +50,8 @@ pub(super) struct Live {
     trunked: bool,
 }
 
-/// Backlog of a trunk in packets. In the case without trunks, a tenth of the number
-/// that wait in the shaper.
+/// Backlog of a trunk in packets. In the case without trunks, a tenth of the number that wait in
+/// the shaper.
 const BACKLOG: usize = 20;
 
 /// Time between two operations, the same as in the shaping cases.

@@ -1,4 +1,4 @@
-//! A station: a gateway or a cloud in the network, and the code that drives it.
+//! A station: a gateway or a cloud (a network of emulated routes), and the code that drives it.
 //!
 //! Methods of `Network`, whose fields are in `network.rs`.
 
@@ -25,7 +25,7 @@ use crate::scenario::{Node, NodeKind, Side};
 
 /// A gateway or cloud, and the links at its ports.
 pub(crate) struct Station {
-    /// Its node.
+    /// Index of its node.
     pub(crate) node: u32,
     works: Works,
     /// The tag of the packet in each slot of the station's own pool.
