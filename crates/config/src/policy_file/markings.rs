@@ -11,7 +11,7 @@ use crate::diagnostic::{Diagnostic, Findings};
 /// A queue and a marking, as the file has them.
 pub(super) type Written<'a> = (Option<&'a Spanned<QdiscSpec>>, Option<&'a Spanned<MarkingSpec>>);
 
-/// Where a queue is.
+/// The position of a queue.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Place {
     /// At the link or a class, where all traffic of the hosts meets.

@@ -108,7 +108,7 @@ fn usual() -> Config {
     Config { weight: Factor::whole(INITIAL), most, ..Config::default() }
 }
 
-/// The initial weight. A trunk without a weight has as many connections.
+/// The initial weight: the number of connections of a trunk without a weight.
 const INITIAL: u32 = 4;
 
 fn most() -> Factor {

@@ -45,8 +45,8 @@ impl Adjustment {
         self.adjuster.insert(RateAdjuster::new(&self.config, random, now)).weight()
     }
 
-    /// Time of the adjuster's next call, computed at `now`. If the number of local connections
-    /// bounds the weight, the adjuster is called in each sampling interval.
+    /// The time at which the adjuster must be called next, as computed at `now`. If the number of
+    /// local connections bounds the weight, the adjuster is called in each sampling interval.
     pub(crate) fn due(&self, now: Time) -> Option<Time> {
         let due = self.adjuster.as_ref()?.poll_timeout();
         Some(match self.config.most {
