@@ -136,6 +136,7 @@ def seen(trace: Trace) -> dict[str, float]:
 
 def windows(report: Report, pool: Executor) -> None:
     """Compares the window of our sender over time with the window of the kernel's sender.
+
     Our sender sends to the kernel's receiver, and the kernel's sender to ours.
     """
     link = (

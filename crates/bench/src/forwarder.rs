@@ -13,8 +13,8 @@ use tidegate_e2e::pause;
 /// Number of packet buffers, the same as in the gateway.
 const PACKETS: u32 = 16_384;
 
-/// Forwards frames between the interfaces `lan` and `wan` until the process is killed. If `loops` is
-/// `true`, the loop forwards frames; otherwise, the XDP programs do.
+/// Forwards frames between the interfaces `lan` and `wan` until the process is killed. If `loops`
+/// is `true`, the loop forwards frames; otherwise, the XDP programs do.
 pub(crate) fn run(loops: bool) -> anyhow::Result<()> {
     let mut clock = Monotonic::start();
     let pair = [&Interface::find("lan")?, &Interface::find("wan")?];
