@@ -118,8 +118,21 @@ impl FlowFifo {
         if newest == NIL {
             return None;
         }
+        let flow = pool.at(newest).queue_index;
+        self.unlink(pool, flow, newest)
+    }
+
+    /// Removes the newest packet of `flow`. After a handover to `flow`, it may be older than others of the flow.
+    #[inline]
+    pub fn pop_flow_last(&mut self, pool: &mut PacketPool, flow: QueueIndex) -> Option<PacketId> {
+        let newest = self.lists[self.list(flow)?.index()].tail;
+        self.unlink(pool, flow, newest)
+    }
+
+    /// Removes the packet in slot `newest` from the list of `flow`.
+    #[inline]
+    fn unlink(&mut self, pool: &mut PacketPool, flow: QueueIndex, newest: u32) -> Option<PacketId> {
         let id = PacketId(newest);
-        let flow = pool[&id].queue_index;
         let at = self.list(flow)?;
         let list = &mut self.lists[at.index()];
         let (next, previous) =

@@ -6,6 +6,7 @@
 mod began;
 mod hosts;
 mod unresponsive;
+mod untracked;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +14,8 @@ use std::time::Duration;
 use began::Began;
 use hosts::LanHosts;
 use unresponsive::Unresponsive;
+use untracked::HeldUntracked;
+pub(super) use untracked::PER_STEP;
 
 use super::GatewayConfig;
 use super::egress::Retired;
@@ -47,6 +50,7 @@ struct SwapState {
     /// The swap in progress.
     swap: Option<Box<Swap>>,
     began: Began,
+    untracked: HeldUntracked,
     /// State that swaps have replaced.
     retired: Retired,
     /// Number of changes of the policies, classes and links, without the steps of a swap.

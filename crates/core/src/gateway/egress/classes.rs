@@ -389,7 +389,7 @@ impl Classes {
         }
     }
 
-    fn enqueue(&mut self, cx: &mut Cx<'_>, leaf: ClassId, packet: PacketId) {
+    pub(in crate::gateway) fn enqueue(&mut self, cx: &mut Cx<'_>, leaf: ClassId, packet: PacketId) {
         let Some(packet) = self.prevent(cx, leaf, packet) else {
             self.lines[leaf.index()].arrived += 1;
             return;
@@ -468,7 +468,7 @@ impl Classes {
         from: ClassId,
         to: ClassId,
     ) {
-        while let Some(packet) = self.withdraw(cx, flow, from) {
+        while let Some(packet) = self.withdraw(cx, from, |queue, cx| queue.dequeue_flow(cx, flow)) {
             self.enqueue(cx, to, packet);
         }
     }
@@ -484,9 +484,29 @@ impl Classes {
         queue.is_some_and(|queue| queue.hand_over(pool, what))
     }
 
-    fn withdraw(&mut self, cx: &mut Cx<'_>, flow: FlowId, from: ClassId) -> Option<PacketId> {
+    /// Removes the newest packet of untracked flows from class `from`.
+    pub(in crate::gateway) fn withdraw_newest_untracked(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: ClassId,
+    ) -> Option<PacketId> {
+        self.withdraw(cx, from, Waiting::dequeue_newest_untracked)
+    }
+
+    /// Returns `true` if the number of the class is in use, or was.
+    pub(in crate::gateway) const fn contains(&self, id: ClassId) -> bool {
+        id.index() < self.lines.len()
+    }
+
+    /// Removes the packet that `take` removes from the queue of class `from`, for another class.
+    fn withdraw(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: ClassId,
+        take: impl FnOnce(&mut Waiting, &mut Cx<'_>) -> Option<PacketId>,
+    ) -> Option<PacketId> {
         let packet =
-            marking::withdraw(cx, &mut self.lines, &mut *self.scheduler, flow, from.index())?;
+            marking::withdraw(cx, &mut self.lines, &mut *self.scheduler, from.index(), take)?;
         let old = &mut self.lines[from.index()];
         old.arrived = old.arrived.saturating_sub(1);
         Some(packet)

@@ -3,6 +3,7 @@
 use super::balance::Balance;
 use super::classes::{Classes, plus};
 use super::control::Control;
+use super::untracked::Gathered;
 use crate::ack::{EgressState, Waiting};
 use crate::class::ClassId;
 use crate::flow::Flow;
@@ -28,6 +29,8 @@ pub(in crate::gateway) struct AccessLink {
     classes: Option<Box<Classes>>,
     /// Packets that a swap of policies left over. They precede the queue.
     rest: Fifo,
+    /// Packets of untracked flows that wait for their new class during a swap.
+    pub(super) gathered: Gathered,
     /// Control traffic, from its first packet on. Only with a rate.
     control: Option<Box<Control>>,
     seed: u64,
@@ -47,6 +50,7 @@ impl AccessLink {
             queue_spec: config.queue.clone(),
             classes: None,
             rest: Fifo::new(),
+            gathered: Gathered::default(),
             control: None,
             seed: config.seed,
             next: Fifo::new(),
@@ -432,6 +436,7 @@ impl AccessLink {
         if let Some(mut classes) = self.classes.take() {
             classes.clear_all(cx, &mut waiting);
         }
+        append(cx, &mut self.take_gathered(), &mut waiting);
         self.empty(cx, &mut waiting);
         append(cx, &mut waiting, &mut self.next);
     }
@@ -453,7 +458,7 @@ impl AccessLink {
     pub(in crate::gateway) fn beside_classes(&self) -> Backlog {
         let control = self.control.as_ref().map_or_else(Backlog::default, |it| it.backlog());
         let line = |it: &Fifo| Backlog { packets: it.packets(), bytes: it.bytes() };
-        let lines = [line(&self.rest), line(&self.next)];
+        let lines = [line(&self.rest), line(self.gathered()), line(&self.next)];
         lines.into_iter().fold(plus(self.queue.backlog(), control), plus)
     }
 

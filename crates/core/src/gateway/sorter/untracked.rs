@@ -1,0 +1,74 @@
+//! Packets of untracked flows wait here during a swap of policies, until no older packets wait at another place.
+//!
+//! An untracked flow has no table entry, so nothing else keeps its packets in order when their aggregate changes. From
+//! the moment at which the new policies are in force, arriving packets of untracked flows are appended to this list. The
+//! swap puts the packets of each aggregate before them, the newest first. When all are here, it offers them to the
+//! policies in force, the oldest first.
+
+use super::Sorter;
+use crate::packet::{Direction, Fifo};
+use crate::{PacketId, PacketPool};
+
+/// Most packets of untracked flows that one step of a swap moves. A packet takes a look-up of its policy, so a step takes
+/// about as long as one that adds a class.
+pub(in crate::gateway) const PER_STEP: u32 = 32;
+
+/// Packets of untracked flows during a swap.
+#[derive(Debug, Default)]
+pub(super) struct HeldUntracked {
+    holds: bool,
+    /// By direction, in the order of arrival.
+    waiting: [Fifo; 2],
+}
+
+impl Sorter {
+    /// From now on, packets of untracked flows wait.
+    pub(in crate::gateway) const fn begin_holding(&mut self) {
+        self.change.untracked.holds = true;
+    }
+
+    /// Packets of untracked flows no longer wait.
+    pub(in crate::gateway) const fn end_holding(&mut self) {
+        self.change.untracked.holds = false;
+    }
+
+    /// Returns `true` if arriving packets of untracked flows wait.
+    pub(in crate::gateway) const fn is_holding(&self) -> bool {
+        self.change.untracked.holds
+    }
+
+    /// Number of packets that wait.
+    pub(in crate::gateway) fn held(&self) -> u32 {
+        self.change.untracked.waiting.iter().map(Fifo::packets).sum()
+    }
+
+    /// Appends an arriving packet.
+    #[cold]
+    pub(in crate::gateway) fn hold(
+        &mut self,
+        pool: &mut PacketPool,
+        direction: Direction,
+        id: PacketId,
+    ) {
+        self.change.untracked.waiting[direction.index()].push(pool, id);
+    }
+
+    /// Puts a packet before all others. It is older.
+    pub(in crate::gateway) fn hold_first(
+        &mut self,
+        pool: &mut PacketPool,
+        direction: Direction,
+        id: PacketId,
+    ) {
+        self.change.untracked.waiting[direction.index()].push_front(pool, id);
+    }
+
+    /// Removes the oldest packet of `direction`.
+    pub(in crate::gateway) fn next_held(
+        &mut self,
+        pool: &PacketPool,
+        direction: Direction,
+    ) -> Option<PacketId> {
+        self.change.untracked.waiting[direction.index()].pop(pool)
+    }
+}
