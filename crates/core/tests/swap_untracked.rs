@@ -64,7 +64,11 @@ impl Shape {
         let class = |host| Class::new(&name(host), queue(self.queue));
         let set = PolicySet::new((1..4).map(host).collect()).unwrap();
         if self.classes {
-            set.with_classes(ClassSet::new((1..4).map(class).collect(), RATE).unwrap())
+            // With further classes, a swap has steps for several slices.
+            let further =
+                (0..50).map(|n| Class::new(&format!("f{n}-{}", self.number), queue(self.queue)));
+            let all = (1..4).map(class).chain(further).collect();
+            set.with_classes(ClassSet::new(all, RATE).unwrap())
         } else {
             set
         }
@@ -139,6 +143,7 @@ proptest! {
             let report = run.gateway.report();
             prop_assert_eq!(run.gateway.pool().in_use(), report.held);
         }
+        while run.gateway.go_on_installing(run.now) {}
         run.until(run.now + Duration::from_secs(100));
         let (left, report) = run.end();
         prop_assert_eq!((report.held, report.drops.total()), (0, 0));
