@@ -46,7 +46,7 @@ pub use survey::{FlowSurvey, Survey};
 use crate::Count;
 use crate::aggregate::Trigger;
 use crate::machine::{Machine, PortId};
-use crate::packet::{Direction, Fifo, FlowId, Kind};
+use crate::packet::{Direction, Facts, Fifo, FlowId, Kind};
 use crate::policy::PolicySet;
 use crate::{Cx, PacketId, PacketPool, Tally, Time};
 
@@ -214,8 +214,11 @@ impl Gateway {
             self.counts.without_first[direction.index()] += 1;
         }
         let (flow, slot) = self.classify(now, direction, &id);
-        if flow.is_none() && self.sorter.is_holding() {
-            return self.sorter.hold(&mut self.pool, direction, id);
+        if flow.is_none() {
+            self.sorter.count_untracked(&mut self.pool[&id]);
+            if self.sorter.is_holding() {
+                return self.sorter.hold(&mut self.pool, direction, id);
+            }
         }
         self.handle_classified(now, direction, flow, slot, id);
     }
@@ -324,6 +327,7 @@ impl Machine for Gateway {
         packet.arrived = now;
         // Another gateway may have written its flow.
         packet.flow = FlowId::NONE;
+        packet.facts = packet.facts.with(Facts::UNTRACKED, false);
         packet.cost = self.egress[direction.index()].charge(packet);
         self.counts.received[direction.index()].add(packet.wire_len());
         self.take_in(now, direction, id);

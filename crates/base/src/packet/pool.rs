@@ -389,8 +389,9 @@ impl PacketPool {
     #[inline]
     pub fn release(&mut self, id: PacketId) {
         if let Some(changes) = &mut self.changes {
-            let flow = std::mem::take(&mut self.slots[slot(id.0)].packet.flow);
-            if flow != FlowId::NONE {
+            let packet = &mut self.slots[slot(id.0)].packet;
+            let flow = std::mem::take(&mut packet.flow);
+            if flow != FlowId::NONE || packet.facts.has(Facts::UNTRACKED) {
                 changes.push(FlowChange::Released(flow));
             }
         }

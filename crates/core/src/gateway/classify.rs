@@ -14,7 +14,7 @@ use super::sorter::PER_STEP;
 use crate::aggregate::{Aggregate, Tokens};
 use crate::allocation::Share;
 use crate::flow::{Flow, Handle};
-use crate::packet::{Direction, Fifo, FlowId, FlowIndex, Outer, QueueIndex};
+use crate::packet::{Direction, Facts, Fifo, FlowId, FlowIndex, Outer, QueueIndex};
 use crate::policy::PolicyIndex;
 use crate::{Packet, PacketId, PacketPool, Time};
 
@@ -55,7 +55,7 @@ impl Gateway {
         if let Some(flow) = self.sorter.find(packet, outer, direction) {
             return Some(flow);
         }
-        if self.has_held() {
+        if self.sorter.refuses_flows() {
             return None;
         }
         let inserted = self.sorter.insert(now, (packet, outer), direction)?;
@@ -117,13 +117,6 @@ impl Gateway {
             self.offer_untracked(now, direction, id);
         }
         true
-    }
-
-    /// Returns `true` if packets of untracked flows wait for the end of a swap. A flow gets no table entry then, because
-    /// its later packets would pass the waiting ones.
-    fn has_held(&self) -> bool {
-        let gathered = || self.egress.iter().any(|egress| egress.link().gathered().packets() > 0);
-        self.sorter.is_holding() && (self.sorter.held() > 0 || gathered())
     }
 
     /// Reclassifies a packet of an untracked flow and moves it to its new aggregate.
@@ -230,7 +223,8 @@ impl Gateway {
                 && waiting.flow == FlowId::NONE;
             if mine {
                 waiting.flow = packet.flow;
-                moved += 1;
+                waiting.facts = waiting.facts.with(Facts::UNTRACKED, false);
+                moved += 1_u32;
             }
             mine
         };
@@ -240,6 +234,7 @@ impl Gateway {
         let route = self.aggregates.route(to.aggregate);
         let egress = &mut self.egress[direction.index()];
         let leaf = egress.give_back(&mut self.pool, route, packet.flow, &mut which);
+        self.sorter.count_untracked_released(moved);
         let flow = self.sorter.flow_mut(packet.flow);
         flow.enter(moved);
         if let Some(leaf) = leaf {

@@ -200,6 +200,7 @@ impl Sorter {
         match (self.flows.get_mut(id), change) {
             (Some(flow), FlowChange::Made(_)) => flow.enter(1),
             (Some(flow), FlowChange::Released(_)) => flow.leave(),
+            (None, FlowChange::Released(FlowId::NONE)) => self.count_untracked_released(1),
             (None, _) => {}
         }
     }

@@ -6,8 +6,8 @@
 //! policies in force, the oldest first.
 
 use super::Sorter;
-use crate::packet::{Direction, Fifo};
-use crate::{PacketId, PacketPool};
+use crate::packet::{Direction, Facts, Fifo};
+use crate::{Packet, PacketId, PacketPool};
 
 /// Most packets of untracked flows that one step of a swap moves. A packet takes a look-up of its policy, so a step takes
 /// about as long as one that adds a class.
@@ -16,6 +16,9 @@ pub(in crate::gateway) const PER_STEP: u32 = 32;
 /// Packets of untracked flows during a swap.
 #[derive(Debug, Default)]
 pub(super) struct HeldUntracked {
+    /// Packets of untracked flows anywhere in the gateway.
+    inside: u32,
+    /// Arriving packets wait.
     holds: bool,
     /// By direction, in the order of arrival.
     waiting: [Fifo; 2],
@@ -35,6 +38,25 @@ impl Sorter {
     /// Returns `true` if arriving packets of untracked flows wait.
     pub(in crate::gateway) const fn is_holding(&self) -> bool {
         self.change.untracked.holds
+    }
+
+    /// Counts an arriving packet of an untracked flow.
+    #[cold]
+    pub(in crate::gateway) fn count_untracked(&mut self, packet: &mut Packet) {
+        packet.facts = packet.facts.with(Facts::UNTRACKED, true);
+        self.change.untracked.inside += 1;
+    }
+
+    /// Counts packets that were released, or whose flow has got a table entry.
+    pub(in crate::gateway) const fn count_untracked_released(&mut self, packets: u32) {
+        let inside = &mut self.change.untracked.inside;
+        *inside = inside.saturating_sub(packets);
+    }
+
+    /// Returns `true` if no flow may get a table entry. The flow may have older packets that the swap moves, and later
+    /// packets of a tracked flow do not wait for them.
+    pub(in crate::gateway) const fn refuses_flows(&self) -> bool {
+        self.change.untracked.holds && self.change.untracked.inside > 0
     }
 
     /// Number of packets that wait.
