@@ -98,8 +98,8 @@ fn the_share_of_a_host_does_not_depend_on_its_number_of_flows() {
     }
 }
 
-/// Catches: a prefix length that is ignored, or is that of the other end; 64 bits compared although
-/// the prefix has 56.
+/// Catches: a prefix length that is ignored, or is the length for the other end; 64 bits compared
+/// although the prefix has 56.
 #[test]
 fn addresses_with_the_same_prefix_are_one_host() {
     let packet = |subnet: u8, host: u8| {

@@ -59,7 +59,7 @@ fn run(rule: WithoutFirst) -> Run {
 }
 
 /// Catches: flows of first fragments without their ports; later fragments that do not look up their
-/// first fragment; only one direction handled.
+/// first fragment; fragments that are handled in one direction only.
 #[test]
 fn a_policy_for_a_port_drops_all_fragments_of_its_datagrams() {
     for network in [Network::Ipv4, Network::Ipv6] {

@@ -1,5 +1,6 @@
 //! Control traffic (ARP, DHCP, routing) is never starved, and starves no other traffic. A policy
-//! affects it only if it drops a protocol by name.
+//! affects it only if it drops a protocol by name. The *allowance* of control traffic is the rate
+//! at which it precedes all other traffic.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(dead_code, reason = "other test files use these helpers")]
@@ -127,16 +128,16 @@ fn arp_and_dhcp_complete_on_a_saturated_link_with_a_priority_class() {
         saturate(&mut run, &[1, 2, 3], Duration::from_millis(300), |_, _| {});
         run.left.clear();
         let longest = exchanges(&mut run, &[1, 2, 3]);
-        // The frame in transmission, the frame that departs next, and the time until the allowance
-        // has recovered from the previous control packet.
+        // A packet waits for the frame in transmission, for the frame that departs next, and until
+        // the allowance has recovered from the previous control packet.
         let most = 2 * LINK.time_for(Bytes(1_538)) + allowance(LINK).time_for(Bytes(342));
         assert!(longest <= most, "{name}: {longest:?} of {most:?}");
         assert_eq!(run.gateway.control().iter().flatten().map(|it| it.drops).sum::<u64>(), 0);
     }
 }
 
-/// Catches: one queue for all stations; a quantum of a full-size frame, with which one station
-/// sends many short packets in a row.
+/// Catches: all stations in one queue; a quantum of a full-size frame, with which one station sends
+/// many short packets in a row.
 #[test]
 fn a_flood_of_one_station_does_not_delay_another() {
     let classes = vec![class("urgent", 7, 0)];
@@ -154,8 +155,8 @@ fn a_flood_of_one_station_does_not_delay_another() {
     let answered: Vec<_> = run.left.iter().filter(|it| it.host == 101).map(|it| it.at).collect();
     assert_eq!(answered.len(), asked.len());
     for (asked, answered) in asked.into_iter().zip(answered) {
-        // Two frames, the recovery of the allowance from the other station's packet, and the packet
-        // itself.
+        // A packet waits for two frames, and until the allowance has recovered from the packet of
+        // the other station. Then the packet itself is transmitted.
         let most = 2 * LINK.time_for(Bytes(1_538)) + allowance(LINK).time_for(Bytes(2 * 60));
         assert!(answered.since(asked) <= most, "{:?} of {most:?}", answered.since(asked));
     }
@@ -202,7 +203,7 @@ fn control_traffic_takes_its_allowance_from_a_priority_class_and_no_more() {
             );
         }
         let report = run.gateway.control()[0].unwrap();
-        assert_eq!((report.sent.borrowed, report.allowance), (0, allowance(link)));
+        assert_eq!((report.borrowed_bytes, report.allowance), (0, allowance(link)));
     }
 }
 

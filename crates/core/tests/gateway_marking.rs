@@ -196,10 +196,10 @@ impl Bench {
         for _ in 0..rounds {
             self.round(window, ecn);
             self.advance(ROUND_MS);
-            let gone = self.report().drops.total();
-            let told = std::mem::take(&mut self.marked) > 0 || gone > dropped;
-            dropped = gone;
-            window = if told { (window / 2).max(1) } else { window + 1 };
+            let drops = self.report().drops.total();
+            let notified = std::mem::take(&mut self.marked) > 0 || drops > dropped;
+            dropped = drops;
+            window = if notified { (window / 2).max(1) } else { window + 1 };
             after(self);
         }
         self.report()
@@ -239,8 +239,8 @@ fn one_flow_is_marked_before_it_fills_a_queue_per_flow() {
         bench.round(window, Ecn::Ect0);
         bench.advance(ROUND_MS);
         most = most.max(bench.report().link[0].bytes.0);
-        let told = std::mem::take(&mut bench.marked) > 0;
-        window = if told { (window / 2).max(1) } else { window + 1 };
+        let notified = std::mem::take(&mut bench.marked) > 0;
+        window = if notified { (window / 2).max(1) } else { window + 1 };
     }
     assert_eq!(bench.report().drops.total(), 0);
     assert!((60_000..RATE.bytes_in(Duration::from_secs(1)).0).contains(&most), "{most}");
@@ -309,8 +309,8 @@ fn a_class_is_marked_for_the_rate_at_which_it_is_served() {
             bench.udp(2_500);
             bench.advance(ROUND_MS / 10);
         }
-        let told = std::mem::take(&mut bench.marked) > 0;
-        window = if told { (window / 2).max(1) } else { window + 1 };
+        let notified = std::mem::take(&mut bench.marked) > 0;
+        window = if notified { (window / 2).max(1) } else { window + 1 };
     }
     assert_eq!(bench.drops_of_default(), 0);
     let marks = bench.report().marks.of(Reason::Predicted);

@@ -238,8 +238,8 @@ fn reported(action: Action) -> tidegate_core::report::Mechanisms {
     run.gateway.report().aggregates.remove(0).mechanisms
 }
 
-/// Catches: a mechanism of a policy that the report omits, or whose name comes from a list that a
-/// registered mechanism has to be added to.
+/// Catches: a mechanism of a policy that the report omits; a report that takes the names from a
+/// list of its own, in which a new mechanism may be missing.
 #[test]
 fn a_policy_reports_each_registered_mechanism_by_its_name() {
     for name in QdiscSpec::NAMES {

@@ -103,7 +103,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Packets of untracked flows depart in the order of their arrival, whatever the policies do meanwhile. No packet is
     /// lost. Each packet is counted at any time.

@@ -1,4 +1,4 @@
-//! Congestion controls: how much data may be in flight.
+//! Congestion controls: they decide how much data may be in flight.
 //!
 //! The sender detects acknowledged, lost and marked data, and selects retransmissions. A congestion control
 //! only sets the window. To add one, write `congestion/<name>.rs` with a `Config` and its `build`. Then add
@@ -102,7 +102,7 @@ pub struct Ack {
 /// Source: draft-cheng-iccrg-delivery-rate-estimation, section 3.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Delivery {
-    /// Bytes per second, as a rate.
+    /// The rate at which bytes are delivered.
     pub rate: Rate,
     /// Bytes delivered since the connection began.
     pub delivered: u64,

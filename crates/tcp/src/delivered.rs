@@ -10,16 +10,18 @@ use super::scoreboard::Sent;
 pub(super) struct Delivered {
     /// Bytes delivered.
     pub(super) bytes: u64,
-    /// Send times of the first and the last segment acknowledged cumulatively and sent once.
+    /// Send times of the first and the last of the segments that were acknowledged cumulatively and
+    /// sent only once.
     pub(super) first_once: Option<Time>,
     pub(super) last_once: Option<Time>,
-    /// Send time of the first segment acknowledged selectively and sent once.
+    /// Send time of the first of the segments that were acknowledged selectively and sent only
+    /// once.
     pub(super) selective_once: Option<Time>,
     /// A segment acknowledged cumulatively was sent more than once.
     pub(super) repeated: bool,
     /// A segment that was sent once arrived after segments with higher offsets (reordering).
     pub(super) overtaken: bool,
-    /// Lowest end among the segments that were sent once.
+    /// Lowest end offset of the segments that were sent only once.
     original: Option<u64>,
     /// The segment that was sent last.
     pub(super) latest: Option<Sent>,

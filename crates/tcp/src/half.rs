@@ -40,7 +40,7 @@ struct Begun {
 }
 
 impl Half {
-    /// As [`Sender::establish`].
+    /// Stores the result of the handshake, for [`Sender::establish`].
     pub(super) fn establish(
         &mut self,
         cx: Cx<'_>,
@@ -56,7 +56,7 @@ impl Half {
         self.idle = Some(Box::new(idle));
     }
 
-    /// As [`Sender::acknowledge`]. Without a sender, only the window is stored.
+    /// Passes an ACK to [`Sender::acknowledge`]. Without a sender, only the window is stored.
     pub(super) fn acknowledge(&mut self, config: &Config, now: Time, info: &AckInfo) {
         let cx = Cx { now, details: &config.details };
         match &mut self.busy {

@@ -48,7 +48,7 @@ impl Path {
                 (false, _) => return None,
             }
         }
-        while self.waiting.front().is_some_and(|leaves| *leaves <= at) {
+        while self.waiting.front().is_some_and(|departs| *departs <= at) {
             self.waiting.pop_front();
         }
         // ns-2 counts the arriving packet against the limit.
@@ -301,7 +301,7 @@ fn every_detail_of_ns2_shows_in_some_pattern() {
     let lines = patterns();
     let differing =
         |change| lines.iter().filter(|line| difference(RANDOM, line, change).is_some()).count();
-    let counts: Vec<_> = REVERTED.iter().map(|(name, turn)| (name, differing(*turn))).collect();
+    let counts: Vec<_> = REVERTED.iter().map(|(name, change)| (name, differing(*change))).collect();
     println!("patterns of {} that differ: {counts:?}", lines.len());
     assert!(counts.iter().all(|(_, differ)| *differ > 0), "{counts:?}");
 }

@@ -30,9 +30,9 @@ fn play_all(profile: &str, scripts: &[(&str, &str)]) {
     assert!(failures.is_empty(), "{failures}");
 }
 
-/// Catches: PRR without rounding up to segments; RACK before undo; an RTO from the head after a
-/// tail probe; backoff that ends with an ambiguous ACK or an undo; a deviation that shrinks with
-/// each ACK.
+/// Catches: PRR without rounding up to segments; RACK that runs before an undo; a retransmission
+/// timeout that counts from the first segment after a tail probe; a backoff that ends with an
+/// ambiguous ACK or an undo; a deviation that shrinks with each ACK.
 /// - F-RTO that is missing, is repeated for each ACK, or starts in a fast recovery. F-RTO that does
 ///   not send new data first, or continues without new data. F-RTO that continues after a selective
 ///   acknowledgement of new data.

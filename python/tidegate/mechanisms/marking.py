@@ -62,8 +62,8 @@ def heuristic(
             Default: 0.9. Values: from 0 to 1.
         interval: Interval over which bytes are counted. Values: above zero. Default:
             ``"1 s"``.
-        threshold: Bytes within an interval after which a flow passes the filter at the latest.
-            Values: from "1 B" to "2147483647 B". Default: ``"12500 B"``.
+        threshold: A flow that sends this many bytes within an interval passes the filter. Some
+            smaller flows pass too. Values: from "1 B" to "2147483647 B". Default: ``"12500 B"``.
         stages: Stages of the filter. Values: from 1 to 16. Default: ``3``.
         buckets: Counters of a stage of the filter. Values: from 1 to 1048576. Default: ``8``.
         rounds: The rounds of a flow that the projection counts: one in each round trip, or only
@@ -105,7 +105,7 @@ def coverage(
             Default: 0.9. Values: from 0 to 1.
         interval: Interval over which bytes are counted. Values: above zero. Default:
             ``"1 s"``.
-        threshold: Bytes within the first interval after which a flow is tracked at the latest.
+        threshold: A flow that sends this many bytes within the first interval gets a tracker.
             The threshold then follows the traffic. Values: from "1 B" to "2147483647 B". Default:
             ``"12500 B"``.
         stages: Stages of the filter. Values: from 1 to 16. Default: ``4``.

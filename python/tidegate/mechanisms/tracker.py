@@ -10,7 +10,7 @@ def two_way(
     k: int | None = None,
     a: float | None = None,
 ) -> dict[str, Any]:
-    """Compares the numbers of data and ACKs.
+    """Compares the sequence numbers of data and ACKs.
 
     It sees both directions.
 
@@ -54,7 +54,7 @@ def paper_idle(
     k: int | None = None,
     a: float | None = None,
 ) -> dict[str, Any]:
-    """As ``paper``, but a gap of more than two round trips gives no sample of the round-trip time.
+    """The same as ``paper``, but a gap of more than two round trips gives no sample of the round-trip time.
 
     Args:
         k: A gap of more than ``RTT / k`` between packets ends a round. Values: at least 1.

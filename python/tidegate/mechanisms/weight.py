@@ -23,9 +23,9 @@ def fixed(
     """The weight does not change.
 
     Args:
-        samples: Samples of a round. Values: from 3 to 10000. Default: ``180``.
-        every: Time between two samples. It is not below the round-trip time. Values: above
-            zero. Default: ``"500 ms"``.
+        samples: Number of samples in a round. Values: from 3 to 10000. Default: ``180``.
+        every: Time between two samples, at least the round-trip time. Values: above zero.
+            Default: ``"500 ms"``.
         weight: The initial weight, from ``least`` to ``most``. Values: at least 1. Default:
             ``10``.
         least: The least weight. Values: at least 1. Default: ``1``.
@@ -80,9 +80,9 @@ def literal(
     """The slope of the gateway's queue decides, as in the paper.
 
     Args:
-        samples: Samples of a round. Values: from 3 to 10000. Default: ``180``.
-        every: Time between two samples. It is not below the round-trip time. Values: above
-            zero. Default: ``"500 ms"``.
+        samples: Number of samples in a round. Values: from 3 to 10000. Default: ``180``.
+        every: Time between two samples, at least the round-trip time. Values: above zero.
+            Default: ``"500 ms"``.
         weight: The initial weight, from ``least`` to ``most``. Values: at least 1. Default:
             ``10``.
         least: The least weight. Values: at least 1. Default: ``1``.
@@ -137,9 +137,9 @@ def measured(
     """The measured load and the measured service rate decide.
 
     Args:
-        samples: Samples of a round. Values: from 3 to 10000. Default: ``180``.
-        every: Time between two samples. It is not below the round-trip time. Values: above
-            zero. Default: ``"500 ms"``.
+        samples: Number of samples in a round. Values: from 3 to 10000. Default: ``180``.
+        every: Time between two samples, at least the round-trip time. Values: above zero.
+            Default: ``"500 ms"``.
         weight: The initial weight, from ``least`` to ``most``. Values: at least 1. Default:
             ``10``.
         least: The least weight. Values: at least 1. Default: ``1``.
@@ -194,9 +194,9 @@ def proportional(
     """The weight is the measured load, as a part of the rate of the bottleneck.
 
     Args:
-        samples: Samples of a round. Values: from 3 to 10000. Default: ``180``.
-        every: Time between two samples. It is not below the round-trip time. Values: above
-            zero. Default: ``"500 ms"``.
+        samples: Number of samples in a round. Values: from 3 to 10000. Default: ``180``.
+        every: Time between two samples, at least the round-trip time. Values: above zero.
+            Default: ``"500 ms"``.
         weight: The initial weight, from ``least`` to ``most``. Values: at least 1. Default:
             ``10``.
         least: The least weight. Values: at least 1. Default: ``1``.

@@ -21,9 +21,9 @@ parameters! {
     pub Config, checked; named by kind {
         /// The law that changes the weight.
         kind: LawKind = LawKind::Fixed;
-        /// Samples of a round.
+        /// Number of samples in a round.
         samples: u32 = 180, in LEAST_SAMPLES..=MOST_SAMPLES;
-        /// Time between two samples. It is not below the round-trip time.
+        /// Time between two samples, at least the round-trip time.
         every: Duration = Duration::from_millis(500), in more_than(Duration::ZERO);
         /// The initial weight, from `least` to `most`.
         weight: Factor = Factor::whole(10), in Factor::ONE..;

@@ -1,6 +1,7 @@
 //! The law `literal`: the slope of the gateway's queue decides, as in the paper.
 //!
-//! Let `b` be the slope of the queue, `q` its mean, and `delta' = b minRTT / cwnd`. The first case that applies decides:
+//! Let `w` be the weight of the aggregate connection, `b` the slope of the queue, `q` its mean, and
+//! `delta' = b minRTT / cwnd`. The first case that applies decides:
 //!
 //! - `q > high_threshold max_queue` and `b >= 0`: `w += max(1, 0.5 (delta' + epsilon) w)`;
 //! - `q > low_threshold max_queue` and `b > 0`: `w += 0.5 (delta' + epsilon) w` (equation 10);

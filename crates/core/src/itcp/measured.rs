@@ -1,6 +1,7 @@
 //! The law `measured`: it compares the offered load with the service rate of the aggregate connection.
 //!
-//! Let `busy` be the busy part of a round, `a` the offered load, and `s` the service rate (see `round`):
+//! Let `w` be the weight of the aggregate connection, `busy` the busy part of a round, `a` the
+//! offered load, and `s` the service rate (see `round`):
 //!
 //! - `busy > 0.95`: `w += 0.5 (max((a - s) / s, 0) + margin) w`;
 //! - `busy < 0.95` and `a (1 + margin) < s` in two consecutive rounds: `w *= 1 - beta`.
@@ -29,7 +30,7 @@ pub(super) struct Measured {
 
 /// A gateway whose busy part is larger than this is saturated.
 ///
-/// Chosen: a busy gateway pauses for a short time between two files.
+/// Chosen below one, because a busy gateway pauses for a short time between two files.
 const SATURATED: Factor = Factor::from_millionths(950_000);
 
 /// Consecutive rounds with a spare service rate that a decrease needs.

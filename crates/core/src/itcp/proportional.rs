@@ -1,4 +1,5 @@
-//! The law `proportional`: the weight is proportional to the offered load.
+//! The law `proportional`: the weight `w` of the aggregate connection is proportional to the
+//! offered load.
 //!
 //! `w = n a / c`, where
 //!

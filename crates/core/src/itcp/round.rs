@@ -72,7 +72,7 @@ pub(super) struct Sampling {
     most_connections: u32,
     /// Service rates of the samples that were busy for long enough, with [`ServiceSamples::Contended`].
     rates: Vec<Rate>,
-    /// As [`RoundObservation::fastest`].
+    /// The value of [`RoundObservation::fastest`] so far.
     fastest: Rate,
 }
 
@@ -171,7 +171,7 @@ const BUSY_SAMPLE: Factor = Factor::from_millionths(200_000);
 
 /// A sample counts as always busy if at least this part of it was busy.
 ///
-/// Chosen: a busy gateway pauses for a short time between two files.
+/// Chosen below one, because a busy gateway pauses for a short time between two files.
 const WHOLE_SAMPLE: Factor = Factor::from_millionths(950_000);
 
 /// With fewer busy samples than this, the service rate is the mean.

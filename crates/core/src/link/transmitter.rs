@@ -15,7 +15,8 @@ use crate::{Bytes, Cx, PacketId, Rate, Time};
 pub(super) struct Transmitter {
     rate: Rate,
     queue: Box<dyn Qdisc>,
-    /// Length of the longest packet that may bypass an empty queue. Zero if no packet may.
+    /// Length of the longest packet that may bypass an empty queue. Zero if all packets must be
+    /// queued.
     passes: Bytes,
     /// Number of packets in the queue.
     waiting: u32,

@@ -3,8 +3,8 @@
 //! A flow gets a tracker when it has passed a filter (see [`Parallel`]). At the end of each
 //! interval, the threshold of the filter changes. It is lowered if less than 80 % of the bytes
 //! belong to tracked flows. It is raised if more than 90 % belong to tracked flows, or if the
-//! memory for trackers is full. The projection adds all other traffic at its rate of the last
-//! interval.
+//! memory for trackers is full. The *projection*, the predicted backlog, adds all other traffic at
+//! its rate of the last interval.
 //!
 //! Two rules of the source apply:
 //!
@@ -33,7 +33,7 @@ use crate::{Bytes, Factor, Rate, Time, parameters};
 parameters! {
     /// Filter and tracker.
     ///
-    /// As `heuristic`, with the largest filter that is allowed.
+    /// The same parameters as for `heuristic`, with the largest filter that is allowed.
     pub Config, checked {
         /// Estimator of the window and the round trips of a flow.
         tracker: TrackerSpec = TrackerSpec::default();
@@ -44,8 +44,8 @@ parameters! {
         a: Option<Factor> = None, in Factor::ZERO..=Factor::ONE, "write 0.9 to give a new sample a tenth";
         /// Interval over which bytes are counted.
         interval: Duration = Duration::from_secs(1), in more_than(Duration::ZERO);
-        /// Bytes within the first interval after which a flow is tracked at the latest. The threshold then follows
-        /// the traffic.
+        /// A flow that sends this many bytes within the first interval gets a tracker. The
+        /// threshold then follows the traffic.
         threshold: Bytes = Bytes(12_500), in Bytes(1)..=MOST_BYTES;
         /// Stages of the filter.
         stages: u32 = 4, in 1..=MOST_STAGES;
@@ -96,7 +96,7 @@ impl Config {
 pub(super) struct Coverage {
     common: Common,
     filter: Parallel,
-    /// A flow gets a tracker at the latest when it has sent this many bytes in this interval.
+    /// A flow that has sent this many bytes in this interval has a tracker.
     threshold: u32,
     /// A tracked flow stays tracked if it sent at least this many bytes in the last interval.
     preserves: u32,

@@ -1,8 +1,9 @@
 //! Common part of two markings, `heuristic` and `coverage`. A marking marks packets before the buffer overflows.
 //!
-//! A filter finds the flows with many bytes. Only these have trackers, which estimate a flow's window and round trip.
-//! The *projection* predicts the backlog from the tracked flows: how many bytes they will send until each one has
-//! reacted. It needs only sums over these flows (see `sums`).
+//! A filter finds the flows with many bytes. Only these have trackers, which estimate a flow's
+//! window and round trip. The *projection* predicts the backlog from the tracked flows: the bytes
+//! that they will send until each flow has reacted to a mark. The projection needs only sums over
+//! these flows (see `sums`).
 //!
 //! Both markings count bytes in *intervals* of about a second. At the end of an interval, the list of tracked flows
 //! changes.

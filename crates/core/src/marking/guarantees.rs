@@ -7,7 +7,8 @@
 //! r_n = max(mu_n, B_n / (d_n - D_n))     (11), and the whole link rate C if d_n <= D_n
 //! ```
 //!
-//! All bounds hold while the sum of these rates is at most `C` (12). For class `n`, this is a limit of its backlog:
+//! All bounds hold while the sum of these rates is at most `C`, the rate of the link (equation 12).
+//! For class `n`, this is a limit of its backlog:
 //!
 //! ```text
 //! B_n <= (d_n - D_n) * (C - sum of r_m of the other classes)

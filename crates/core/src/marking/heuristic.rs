@@ -4,9 +4,11 @@
 //! Two lists hold the flows with trackers. `L_1` has the flows that have passed the filter in the present interval. At
 //! the end of an interval, `L_1` becomes `L_0`, and a new, empty `L_1` begins.
 //!
-//! The projection adds up the rounds of the flows in `L_0`, and multiplies the sum by `rho`. If these flows sent a third of
-//! all bytes, `rho` is 3. If the projection exceeds the limit, the waiting packets of these flows are marked, the oldest
-//! first, and at most one for each flow in its round. Enough packets are marked to compensate the excess.
+//! The *projection* predicts the backlog. It adds up the next rounds of the flows in `L_0`, and
+//! multiplies the sum by `rho`. A round is the packets of one window. If the flows in `L_0` sent a
+//! third of all bytes, `rho` is 3. If the projection exceeds the limit, the waiting packets of
+//! these flows are marked, the oldest first, and at most one for each flow in its round. Enough
+//! packets are marked to compensate the excess.
 //!
 //! Source: `marking`, section 2.3 (lists and `rho`) and section 10 (number of marks; `rho` after the end of an interval).
 //! Differs: if no flow of `L_0` is left to mark, an arriving packet of another flow is dropped, unless it is ECN-capable.
@@ -36,7 +38,8 @@ parameters! {
         a: Option<Factor> = None, in Factor::ZERO..=Factor::ONE, "write 0.9 to give a new sample a tenth";
         /// Interval over which bytes are counted.
         interval: Duration = Duration::from_secs(1), in more_than(Duration::ZERO);
-        /// Bytes within an interval after which a flow passes the filter at the latest.
+        /// A flow that sends this many bytes within an interval passes the filter. Some smaller
+        /// flows pass too.
         threshold: Bytes = Bytes(12_500), in Bytes(1)..=MOST_BYTES;
         /// Stages of the filter.
         stages: u32 = 3, in 1..=MOST_STAGES;
@@ -89,7 +92,8 @@ pub(super) struct Heuristic {
     common: Common,
     rounds: ProjectedRounds,
     filter: Serial,
-    /// A flow passes the filter at the latest when it has sent this many bytes in an interval.
+    /// A flow that has sent this many bytes in an interval passes the filter. Some smaller flows
+    /// pass too.
     threshold: u32,
     /// Sums over the flows in `L_1` only. A flow is in one of the sums `fresh`, `both` and `stale`, so that a change of the
     /// flow changes one sum only.

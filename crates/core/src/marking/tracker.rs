@@ -1,8 +1,9 @@
 //! Trackers: a tracker estimates the window, the round-trip time and the rounds of one TCP flow.
 //!
-//! The tracker sees the packets of the flow at a gateway in the middle of the path. A *round* consists of the packets of
-//! one window, which arrive within one round-trip time. A tracker belongs to one flow in one direction. A
-//! marking, the algorithm that marks packets early, has a tracker for each large flow. So it takes at most 76 bytes.
+//! The tracker sees the packets of the flow at a gateway in the middle of the path. A *round*
+//! consists of the packets of one window, which arrive within one round-trip time. A tracker
+//! belongs to one flow in one direction. A marking, the algorithm that marks packets early, has a
+//! tracker for each large flow. So a tracker takes at most 76 bytes.
 //!
 //! Source: `marking`, section 2.1 (tracker).
 
@@ -100,11 +101,12 @@ impl Brief {
 registry! { @names
     /// A tracker as a policy file names it.
     TrackerSpec, "a tracker":
-    /// Compares the numbers of data and ACKs. It sees both directions.
+    /// Compares the sequence numbers of data and ACKs. It sees both directions.
     TwoWay => two_way, "two-way";
     /// Counts packets; a gap between two packets ends a round. It sees one direction.
     Paper => paper, "paper";
-    /// As `paper`, but a gap of more than two round trips gives no sample of the round-trip time.
+    /// The same as `paper`, but a gap of more than two round trips gives no sample of the
+    /// round-trip time.
     PaperIdle => paper, "paper+idle";
 }
 

@@ -187,14 +187,17 @@ impl fmt::Display for ClassFaultKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Duplicate => f.write_str("two classes have the same name"),
-            Self::Orphan => f.write_str("its parent is no class"),
-            Self::Loop => f.write_str("it lies below itself"),
+            Self::Orphan => f.write_str("its parent does not exist"),
+            Self::Loop => f.write_str("it is its own ancestor"),
             Self::CeilingBelowGuarantee(way) => {
                 write!(f, "its ceiling {} is below its guarantee", way.name())
             }
             Self::PromisedTooMuch { direction, promised, of } => {
                 let way = direction.name();
-                write!(f, "with it, guarantees {way} come to {promised}, of {of}")
+                write!(
+                    f,
+                    "with this class, the sum of guarantees {way} is {promised}, more than {of}"
+                )
             }
             Self::BoundBelowPacket { direction, least } => {
                 let (way, least) = (direction.name(), flat::shown(*least));
@@ -202,7 +205,10 @@ impl fmt::Display for ClassFaultKind {
             }
             Self::NothingLeft { direction, promised, of } => {
                 let way = direction.name();
-                write!(f, "with it, guarantees {way} come to {promised}, and leave nothing of {of}")
+                write!(
+                    f,
+                    "with this class, the sum of guarantees {way} is {promised}, and nothing of {of} is left"
+                )
             }
             Self::RatioToNone(term) => {
                 write!(f, "its `{}` refers to a class that does not exist", term.name())
@@ -213,9 +219,9 @@ impl fmt::Display for ClassFaultKind {
             Self::ZeroFactor(term) => {
                 write!(f, "the factor of its `{}` must be above zero", term.name())
             }
-            Self::BoundWithParts => {
-                f.write_str("it has a delay bound, and parts: no packets wait there")
-            }
+            Self::BoundWithParts => f.write_str(
+                "it has a delay bound and parts, but no packets wait at a class with parts",
+            ),
             Self::DelayBound { direction, longest: Some(longest), part } => {
                 let way = direction.name();
                 write!(f, "its delay bound {way} cannot be met: a packet may wait ")?;
@@ -229,9 +235,11 @@ impl fmt::Display for ClassFaultKind {
             Self::DelayBound { direction, longest: None, part } => {
                 let why = match part {
                     Part::Guarantee => "it has no guarantee",
-                    Part::Order => "later packets may go first, and its guarantee is all there is",
+                    Part::Order => {
+                        "later packets may go first, and its guarantee is the whole rate"
+                    }
                     Part::ShortBurst => {
-                        "the burst is too small for what the ceiling is to make up for"
+                        "its burst is too small for the bytes that its ceiling delays"
                     }
                     Part::Burst | Part::Ceiling | Part::Control | Part::Link => {
                         "a packet may wait forever"
@@ -248,7 +256,7 @@ const fn name(part: Part) -> &'static str {
     match part {
         Part::Guarantee | Part::Order => "its guarantee",
         Part::Burst | Part::ShortBurst => "a burst",
-        Part::Ceiling => "a packet to be paid off at a ceiling",
+        Part::Ceiling => "a packet that took the tokens of a ceiling",
         Part::Control => "control traffic",
         Part::Link => "a packet that is being sent",
     }
@@ -272,7 +280,8 @@ impl ClassSet {
         Self::of(classes, rate, FULL_SIZE, &SchedulerSpec::default())
     }
 
-    /// As [`new`](Self::new), for packets that are charged with at most `frame`, and with the terms of `scheduler`.
+    /// The same as [`new`](Self::new), for packets that are charged with at most `frame`, and with
+    /// the terms of `scheduler`.
     ///
     /// # Errors
     ///

@@ -191,7 +191,8 @@ impl PolicySet {
         self.matching_inside(packet, None, direction)
     }
 
-    /// As [`matching`](Self::matching), for a packet in a tunnel with the outer headers `outer`.
+    /// The same as [`matching`](Self::matching), for a packet in a tunnel with the outer headers
+    /// `outer`.
     pub fn matching_inside(
         &self,
         packet: &Packet,

@@ -10,7 +10,7 @@ parameters! {
 }
 
 impl Config {
-    /// The terms of its classes.
+    /// The terms that classes of this scheduler can have.
     pub(super) const TERMS: &'static [Term] = &[
         Term::PARENT,
         Term::GUARANTEE,

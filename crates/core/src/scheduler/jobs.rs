@@ -2,11 +2,12 @@
 //!
 //! A class `i` has up to five promises:
 //!
-//! - ALC, the term `loss_bound`: its loss `p_i` is at most `L_i`.
-//! - ADC, `delay_bound`: its delay `D_i` is at most `d_i`.
-//! - ARC, `guarantee`: its rate `r_i` is at least `mu_i` while it is backlogged.
-//! - RDC, `delay_ratio`: `D_i = factor * D_of`.
-//! - RLC, `loss_ratio`: `p_i = factor * p_of`.
+//! - ALC (absolute loss constraint), the term `loss_bound`: its loss `p_i` is at most `L_i`.
+//! - ADC (absolute delay constraint), `delay_bound`: its delay `D_i` is at most `d_i`.
+//! - ARC (absolute rate constraint), `guarantee`: its rate `r_i` is at least `mu_i` while it is
+//!   backlogged.
+//! - RDC (relative delay constraint), `delay_ratio`: `D_i = factor * D_of`.
+//! - RLC (relative loss constraint), `loss_ratio`: `p_i = factor * p_of`.
 //!
 //! Each class has three curves: input `R_in`, output `R_out`, and theoretical output `R_th`, which grows at the
 //! class's rate `r_i`. The backlogged class with the largest `R_th - R_out` sends next. Every arrival adjusts
@@ -23,7 +24,8 @@
 //! violations are counted for each class and promise (`record.rs`). Loss and input curves count from the start
 //! of a busy period: the time in which packets wait without interruption.
 //!
-//! Cost: each arrival and departure visits all classes, so a packet costs O(classes). The algorithm requires it.
+//! Cost: each arrival and departure visits all classes, so a packet costs O(classes). The algorithm
+//! requires this.
 //!
 //! Source: `marking`, section 3 (its scheduler is JoBS of INFOCOM 2001); ns-2 2.35, `queue/jobs.cc` (gain).
 //! Differs:
@@ -107,7 +109,7 @@ terms! {
 }
 
 impl Config {
-    /// The terms of its classes.
+    /// The terms that classes of this scheduler can have.
     pub(super) const TERMS: &'static [Term] = &Promises::ALL;
 
     /// Bytes that may wait, as in the second experiment of `marking`.
@@ -141,7 +143,7 @@ pub(super) struct Jobs {
     output: Output,
     buffer: Bytes,
     link: Rate,
-    /// By class number; the first is the link.
+    /// The classes, by class number. The first is the link.
     classes: Vec<JobsClass>,
     free: Vec<u32>,
     /// Indices of the classes, the highest priority first.

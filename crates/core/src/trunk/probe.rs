@@ -1,9 +1,10 @@
 //! Bandwidth probes: the interface between a trunk and the congestion control that finds its rate.
 //!
-//! A [`Trunk`](super::Trunk) owns the tunnel queue, the guarantee and the ceiling. Its [`BandwidthProbe`] decides when the
-//! next user packet may depart. The probe measures the path with ACKs from the other gateway, where a
-//! [`ProbeReceiver`] sends them. Two pairs implement the traits: TCP connections without payload (`management`),
-//! and delay measurements of user packets (`epochs`).
+//! A [`Trunk`](super::Trunk) owns the tunnel queue, the guarantee and the ceiling. Its
+//! [`BandwidthProbe`] decides when the next user packet may depart. The probe measures the path
+//! with ACKs from the other gateway, where a [`ProbeReceiver`] sends them. Two pairs of a probe and
+//! a receiver implement these traits: TCP connections without payload (`management`), and delay
+//! measurements of user packets (`epochs`).
 //!
 //! The *share* of a trunk is the bandwidth that the probe permits. The guaranteed bandwidth is
 //! added to it.

@@ -21,12 +21,12 @@ const LOSSLESS: &str = "{ kind = \"trunk-fifo\", limit = \"256 kB\", threshold =
 
 /// Keeps `deep` packets of three flows in the tunnel queue. Their lengths repeat `lengths`.
 fn greedy(deep: u32, lengths: &[u32]) -> impl FnMut(&mut Pair) + '_ {
-    let mut turn = 0;
+    let mut number = 0;
     move |pair| {
         while pair.ends[0].backlog().packets < deep {
-            let len = lengths[usize::try_from(turn).unwrap() % lengths.len()];
-            pair.offer(turn % 3, len);
-            turn += 1;
+            let len = lengths[usize::try_from(number).unwrap() % lengths.len()];
+            pair.offer(number % 3, len);
+            number += 1;
         }
     }
 }

@@ -53,7 +53,7 @@ fn documentation(text: &str, declaration: &str) -> Option<String> {
 /// Complaints about the documentation of `declaration` in `text`.
 fn unexplained(path: &str, text: &str, declaration: &str) -> Vec<String> {
     let Some(doc) = documentation(text, declaration) else {
-        return vec![format!("{path}: `{declaration}` is gone; change EXPLAINED")];
+        return vec![format!("{path}: `{declaration}` does not exist; change EXPLAINED")];
     };
     let missing = PARTS.iter().filter(|part| !doc.contains(*part));
     let mut complaints: Vec<_> =

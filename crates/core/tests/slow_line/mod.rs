@@ -13,7 +13,7 @@ const VOICE: u8 = 2;
 /// Lengths of a full frame, and of a frame with a G.729 voice sample (RTP, UDP, IPv4).
 const FULL: u32 = 1_514;
 const SMALL: u32 = 74;
-/// Interval of voice packets. It is no multiple of the upload's interval, so all relative times
+/// Interval of voice packets. It is not a multiple of the upload's interval, so all relative times
 /// occur.
 const EVERY: Duration = Duration::from_micros(20_013);
 
@@ -28,7 +28,7 @@ fn play(queue_name: &str, rate: Rate, line: Rate) -> (Duration, i64) {
     let mut run = Run::new(&config, Vec::new());
     let (mut line_free, mut longest, mut bytes) = (Time::ZERO, Duration::ZERO, 0);
     let (mut uploads, mut seen) = (0, 0);
-    // Frames for two intervals, and some more that wait.
+    // Send enough frames for two intervals, and some more that wait.
     let frames = rate.bytes_in(2 * EVERY).0 / u64::from(FULL);
     let backlog = u32::try_from(frames).unwrap() + 4;
     for n in 0..u32::try_from(SECONDS * 50).unwrap() {

@@ -16,15 +16,15 @@ use super::Ack;
 /// Mode of slow start after an ACK.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Verdict {
-    /// Full growth.
+    /// The window grows at the full rate.
     Full,
-    /// Growth divided by [`GROWTH_DIVISOR`].
+    /// The growth is divided by [`GROWTH_DIVISOR`].
     Conservative,
     /// Slow start ends.
     Leave,
 }
 
-/// Divides growth in conservative slow start (`CSS_GROWTH_DIVISOR`).
+/// Divisor of the growth in conservative slow start (`CSS_GROWTH_DIVISOR`).
 pub(super) const GROWTH_DIVISOR: u64 = 4;
 
 /// Observes round-trip times in slow start.
@@ -83,7 +83,7 @@ fn threshold(last: Duration) -> Duration {
     (last / MIN_RTT_DIVISOR).clamp(MIN_RTT_THRESH, MAX_RTT_THRESH)
 }
 
-// RFC 9406, section 4.3.
+// Bounds of the threshold (RFC 9406, section 4.3).
 const MIN_RTT_THRESH: Duration = Duration::from_millis(4);
 const MAX_RTT_THRESH: Duration = Duration::from_millis(16);
 const MIN_RTT_DIVISOR: u32 = 8;
@@ -114,7 +114,8 @@ mod tests {
     #[test]
     fn growth_slows_down_when_the_round_trip_time_has_grown_by_an_eighth() {
         // RFC 9406: RttThresh = max(4 ms, min(lastRoundMinRTT / 8, 16 ms)).
-        // Catches: `>` in place of `>=`; no clamping; an eighth of the current round's value.
+        // Catches: `>` in place of `>=`; a threshold without its bounds; an eighth of the current
+        // round's value.
         for (base, least) in [(100_000, 112_500), (10_000, 14_000), (400_000, 416_000)] {
             for (micros, expected) in [(least - 1, Verdict::Full), (least, Verdict::Conservative)] {
                 let mut hystart = HyStart::default();

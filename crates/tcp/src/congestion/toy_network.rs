@@ -1,4 +1,4 @@
-//! A toy network for tests: bulk senders on one queue. Of TCP, it has only the window.
+//! A toy network for tests: bulk senders on one queue. The only part of TCP in it is the window.
 //!
 //! Every packet is full-sized and acknowledged. A loss is detected when three later packets would
 //! have been acknowledged. Lost data is simply sent again as new data. The long run therefore shows
@@ -23,7 +23,7 @@ pub(super) struct Bottleneck {
     pub mark_above: Option<u64>,
     /// Interval of random losses of each sender.
     pub lose_every: Option<Duration>,
-    /// Each sender loses one packet in this number, at random.
+    /// Each sender loses one of this many packets, at random.
     pub lose_one_in: Option<u64>,
 }
 

@@ -350,7 +350,8 @@ mod tests {
         // path without it. Between theta and 3 theta queued segments the window does not move.
         // Weights of 1 and 3 then share 1:1.6 if started together, and 1:1.9 half a minute apart.
         // (The paper `itcp`, with ns-2 on another path, has 1:2.80 together and 1:1.08 apart.)
-        // Catches: a base that only the first round sets; one threshold for both directions.
+        // Catches: a base that only the first round sets; the same threshold for growth and
+        // reduction.
         let ratio = |beta, gap| {
             let [one, other] = shares([1, 3], beta, false, gap);
             other / one

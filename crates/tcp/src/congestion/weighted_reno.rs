@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_round_trip_adds_the_weight_in_segments() {
-        // Catches: one segment for any weight; `set_weight` without effect.
+        // Catches: growth by one segment for any weight; `set_weight` without effect.
         let grown = |control: &mut WeightedReno| {
             let mut window = window(100, 0);
             real(rounds(control, &mut window, 10, 1)[9]) / real(SEGMENT) - 100.0

@@ -209,9 +209,9 @@ mod tests {
         assert!(whole.iter().all(|error| error.abs() < 0.1), "{whole:?}");
     }
 
-    /// Runs two connections in a buffer of 10,000 segments, the second after `gap`. Returns the
-    /// ratio of rates, second to first. Also returns the window of the first, in segments, at the
-    /// start of the second.
+    /// Runs two connections in a buffer of 10,000 segments, the second after `gap`. Returns two
+    /// values: the rate of the second connection divided by that of the first, and the window of
+    /// the first connection in segments when the second starts.
     fn late(weights: [u32; 2], link: Rate, delay: Duration, gap: Duration) -> (f64, f64) {
         let mut pipe = ToyNetwork::new(Bottleneck::new(link, 10_000));
         for (number, theta) in (0..).zip(weights) {

@@ -81,7 +81,7 @@ fn the_block_that_grew_last_is_reported_first() {
 
 /// RFC 2883, sections 4.1.1 to 4.1.3 and 4.2.
 ///
-/// Catches: a duplicate reported twice; no block for the range around a duplicate.
+/// Catches: a duplicate reported twice; a missing block for the range around a duplicate.
 #[test]
 fn duplicates_are_reported_once_as_the_first_block() {
     let mut example = Example::at(3_000);
@@ -143,7 +143,7 @@ fn a_mark_is_echoed_until_the_sender_sets_cwr() {
 }
 
 /// RFC 8257, section 3.2, figure 1: when marks begin or end, earlier segments are first
-/// acknowledged with the old state.
+/// acknowledged with the old state of ECN-Echo.
 #[test]
 fn the_accurate_echo_reports_exactly_the_marked_segments() {
     let mut example = Example::at(0);

@@ -85,7 +85,7 @@ impl Sender {
             }
         };
         if self.phase == Phase::Fast && self.holds(cx) {
-            // The recovery continues until more is acknowledged.
+            // The recovery continues until data beyond it is acknowledged.
             self.implied = 0;
         } else if advanced && over {
             self.end_recovery(cx);
@@ -171,7 +171,8 @@ impl Sender {
         }
         if cx.details.duplicates == Duplicates::Deliver {
             if advanced {
-                // One segment filled the hole. Duplicate ACKs have already reported the others.
+                // One segment filled the hole. Duplicate ACKs have already reported the other
+                // segments.
                 let eaten = acknowledged.saturating_sub(self.window.segment);
                 self.implied = self.implied.saturating_sub(eaten);
                 self.board.lose_first();

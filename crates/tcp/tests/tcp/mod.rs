@@ -151,12 +151,12 @@ impl Net {
         if out.segment.ecn != Ecn::NotEct && self.random.happens(wire.marking) {
             out.segment.ecn = Ecn::Ce;
         }
-        let leaves = self.now + waits + wire.rate.time_for(Bytes(len));
-        self.ends[from].busy_until = leaves;
+        let departs = self.now + waits + wire.rate.time_for(Bytes(len));
+        self.ends[from].busy_until = departs;
         let copies = 1 + usize::from(self.random.happens(wire.duplication));
         for _ in 0..copies {
             let jitter = self.random.below(wire.jitter.as_nanos().try_into().unwrap_or(0) + 1);
-            let at = leaves + wire.delay + Duration::from_nanos(jitter);
+            let at = departs + wire.delay + Duration::from_nanos(jitter);
             self.on_wire.push(Reverse((at, self.sequence, 1 - from, Carried(out))));
             self.sequence += 1;
         }

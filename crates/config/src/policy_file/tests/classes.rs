@@ -39,7 +39,7 @@ guarantee = { up = "9 Mbit/s" }
 name = "guests"
 guarantee = { up = "3 Mbit/s" }
 "# => r#"
-error[TG0032]: class `web`: with it, guarantees up come to 9 Mbit/s, of 8 Mbit/s
+error[TG0032]: class `web`: with this class, the sum of guarantees up is 9 Mbit/s, more than 8 Mbit/s
   --> office.toml:11:13
    |
  7 | guarantee = "8 Mbit/s"
@@ -50,7 +50,7 @@ error[TG0032]: class `web`: with it, guarantees up come to 9 Mbit/s, of 8 Mbit/s
    |
    = help: lower one of the guarantees, or raise that of the parent or the rate of the link
 
-error[TG0032]: class `guests`: with it, guarantees up come to 11 Mbit/s, of 10 Mbit/s
+error[TG0032]: class `guests`: with this class, the sum of guarantees up is 11 Mbit/s, more than 10 Mbit/s
   --> office.toml:14:13
    |
  4 | rate = { up = "10 Mbit/s", down = "50 Mbit/s" }
@@ -113,7 +113,7 @@ parent = "a"
 name = "c"
 parent = "d"
 "# => r#"
-error[TG0031]: class `a`: it lies below itself
+error[TG0031]: class `a`: it is its own ancestor
  --> office.toml:7:10
   |
 7 | parent = "b"
@@ -124,7 +124,7 @@ error[TG0031]: class `a`: it lies below itself
   |
   = help: give each class a `parent` that is not one of its own parts, or no parent
 
-error[TG0031]: class `c`: its parent is no class
+error[TG0031]: class `c`: its parent does not exist
   --> office.toml:13:10
    |
 13 | parent = "d"
@@ -181,7 +181,7 @@ name = "web"
 parent = "office"
 guarantee = "300 kbit/s"
 "# => r#"
-error[TG0038]: class `office`: it has a delay bound, and parts: no packets wait there
+error[TG0038]: class `office`: it has a delay bound and parts, but no packets wait at a class with parts
   --> office.toml:8:15
    |
  8 | delay_bound = "1 s"

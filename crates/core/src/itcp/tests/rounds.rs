@@ -8,7 +8,8 @@ use super::*;
 
 /// The times at which gateways change their weights must be independent (A002-6).
 ///
-/// Catches: equal waits of all gateways; no wait; a wait that is drawn only once.
+/// Catches: equal waits of all gateways; a gateway that does not wait; a wait that is drawn only
+/// once.
 #[test]
 fn two_gateways_do_not_update_at_the_same_time() {
     let updates = |component| {

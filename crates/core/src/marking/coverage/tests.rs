@@ -80,7 +80,7 @@ fn flows_that_send_the_threshold_are_preserved() {
     }
     other.pass(SECOND * 3);
     other.send(2, FRAME, 4_200);
-    assert!(!is_tracked(&other, 1), "its turn came");
+    assert!(!is_tracked(&other, 1), "the cyclic search has found it");
 }
 
 /// A datagram flow sends 4 Mbit/s into a queue with a rate of 8 Mbit/s. After an interval, the

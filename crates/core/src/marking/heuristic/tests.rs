@@ -96,8 +96,8 @@ fn rho_is_evaluated_on_increments_after_the_swap() {
 ///
 /// In frames: `rho = 9 / 6`, `excess = 13 + rho * 3 * 4 - limit`, and the number of marks is `excess / (rho * (3 / 2 + 1))`.
 ///
-/// Catches: the newest packets marked first; two marks for one flow; a number of marks that is rounded down; marks although no
-/// overflow is projected.
+/// Catches: the newest packets marked first; a flow that gets two marks; a number of marks that is
+/// rounded down; marks although no overflow is projected.
 #[test]
 fn the_oldest_packets_are_marked_until_the_excess_is_compensated() {
     for (limit, marks) in [(31, 0), (30, 1), (28, 1), (27, 2), (24, 2), (23, 3), (1, 3)] {

@@ -4,8 +4,9 @@
 //! `RTT / k` after the previous packet. The time between the starts of two rounds is a sample of the round-trip time:
 //! `RTT = a * RTT + (1 - a) * sample`. The packets of a round are the window.
 //!
-//! A window grows by at most one segment per round. After a round of 10 segments, the next round has at most 11, so the
-//! twelfth segment begins another round even without a gap. The paper calls this rule the safeguard.
+//! A window grows by at most one segment per round. After a round of 10 segments, the next round
+//! has at most 11, so the twelfth segment begins another round even without a gap. The paper calls
+//! this rule the *safeguard*.
 //!
 //! Source: `marking`, section 2.1, equation (4) (gap) and the safeguard.
 //!

@@ -171,8 +171,8 @@ impl RoundState {
         self.window() != before
     }
 
-    /// As [`count`](Self::count), for the tracker `two-way`. It recognises the moment at which the sender reduces its
-    /// window: a retransmission, or a segment with the flag CWR.
+    /// The same as [`count`](Self::count), for the tracker `two-way`. It recognises the moment at
+    /// which the sender reduces its window: a retransmission, or a segment with the flag CWR.
     pub(super) fn count_reaction(
         &mut self,
         seen: &Sighting<'_>,
@@ -207,8 +207,8 @@ impl RoundState {
         self.set(MARKED_BEFORE, marked);
     }
 
-    /// As [`begin`](Self::begin), for the tracker `two-way`. If the sender has not reduced its window after a mark, the mark
-    /// stays for one more round.
+    /// The same as [`begin`](Self::begin), for the tracker `two-way`. If the sender has not reduced
+    /// its window after a mark, the mark stays for one more round.
     pub(super) fn begin_reaction(&mut self, now: Time) {
         let pending = self.has(MARKED) && !self.has(PENDING);
         self.start_round(now);

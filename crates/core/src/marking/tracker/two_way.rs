@@ -12,7 +12,8 @@
 //! In this time exactly one window arrives, with any spacing of its packets. So the tracker also works with pacing,
 //! super-packets and delayed ACKs.
 //!
-//! Without ACKs, or while the round-trip time to the sender is unknown, gaps begin rounds as in the tracker `paper`.
+//! Without ACKs, or while the round-trip time to the sender is unknown, a gap between packets
+//! begins a round, as in the tracker `paper`.
 //!
 //! Source: `marking`, section 8 (use of both directions); RFC 7323, section 3.2 (echo of timestamps). RFC 6298, section 3
 //! (Karn's algorithm): a round whose first segment is retransmitted gives no sample.
@@ -58,7 +59,7 @@ enum AckState {
     Met,
     /// The tracker waits for the ACK for the first segment of the round.
     Waiting,
-    /// As `Waiting`, but the segment was sent twice. Its ACK gives no sample of the RTT.
+    /// The same as `Waiting`, but the segment was sent twice. Its ACK gives no sample of the RTT.
     Repeated,
     /// The ACK has departed. The tracker waits for the sender's reaction to it.
     Acked,

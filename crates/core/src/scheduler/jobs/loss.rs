@@ -1,8 +1,9 @@
 //! Full buffer: selects the class that drops its newest packet.
 //!
 //! A newcomer without a loss ratio drops its own packet, if its loss bound permits this. Otherwise
-//! the class with the smallest `e_i = w_i p_i - mean(w_j p_j)` drops its newest packet, over
-//! backlogged classes `j` with loss ratios. This class has lost least in relation to the others. If
+//! the class with the smallest `e_i = w_i p_i - mean(w_j p_j)` drops its newest packet. Here `w_i`
+//! is the weight of a class and `p_i` its loss. The mean is over the backlogged classes `j` with
+//! loss ratios. The class with the smallest `e_i` has lost least in relation to the others. If
 //! several classes have the same `e_i`, the lowest priority decides. If the drop would break the
 //! loss bound of this class, the class furthest below its loss bound drops.
 //!
@@ -79,7 +80,8 @@ pub(super) fn may_drop(class: &JobsClass) -> bool {
     class.newest().is_some_and(|len| class.keeps_loss_bound(len))
 }
 
-/// Group and weighted loss of a class that has packets and a loss ratio.
+/// The root of the tree of ratios to which a class belongs, and its weighted loss. `None` unless
+/// the class has packets and a loss ratio.
 fn weighted_loss(class: &JobsClass) -> Option<(usize, f64)> {
     let weight = class.loss_weight.filter(|_| class.newest().is_some())?;
     Some((weight.group, weight.part * class.loss()))

@@ -1,4 +1,5 @@
-//! The rates of the classes: work conservation, absolute promises, and delay ratios.
+//! The rates of the classes: work conservation, absolute promises (delay bounds and guarantees),
+//! and delay ratios.
 //!
 //! Delay ratios are kept by a proportional controller. Let `D_i` be the age of the oldest packet of class `i`,
 //! `w_i` its weight, and `R` the backlogged classes with delay ratios. With one adjustment for each arrival,
@@ -9,7 +10,9 @@
 //! ```
 //!
 //! - `upper`: rate of the link without the rates of backlogged classes that have no delay ratio.
-//! - `share`: the smallest `R_in` of a class with promises, divided by the sum over classes with delay ratios.
+//! - `share`: the smallest `R_in` of a class with promises, divided by the sum of `R_in` over
+//!   classes with delay ratios. `R_in` is the number of bytes that arrived in the busy period and
+//!   were not dropped.
 //! - `load`: offered load of the current window, relative to the link.
 //!
 //! No rate falls below the need of the absolute promises of its class. Classes of the lowest

@@ -34,7 +34,7 @@ pub(super) struct ClassRecord {
     pub(super) relaxed: Relaxed,
 }
 
-/// Number of times each promise was relaxed for promises with precedence.
+/// Number of times each promise was relaxed, because other promises have precedence.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Relaxed {
     pub(super) loss_bound: u64,

@@ -202,8 +202,8 @@ fn a_guarantee_is_kept_beside_a_delay_bound_that_is_not_feasible() {
     assert!(late.violations > 1_000 && late.relaxed > 1_000, "{late:?}");
 }
 
-/// Catches: drops beyond the loss bound in favour of a delay bound; no drops within the loss bound;
-/// a loss bound that is checked only before the drop.
+/// Catches: drops beyond the loss bound in favour of a delay bound; a class that never drops,
+/// although its loss bound permits drops; a loss bound that is checked only before the drop.
 #[test]
 fn a_loss_bound_precedes_a_delay_bound() {
     let run = |loss| {

@@ -162,8 +162,8 @@ impl AggregateWindow {
         }
         match self.mode {
             CopaMode::Delay if self.path.filled_for(now) >= (5 * srtt).max(PATIENCE) => {
-                // Begin with half of the rate before the cross traffic arrived. At the longer
-                // round-trip time of now, this rate needs a larger window.
+                // Begin with half of the rate before the cross traffic arrived. At the present
+                // round-trip time, which is longer, this rate needs a larger window.
                 self.ensemble.begin(self.count, self.path.lengthened(self.before) / 2);
                 self.set_mode(now, CopaMode::Competition);
             }

@@ -66,7 +66,7 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// Most boundaries remembered. A round trip has six to sixteen.
+    /// Largest number of boundaries in the record. A round trip has six to sixteen boundaries.
     const MOST: usize = 512;
 
     /// Records a boundary that departs.

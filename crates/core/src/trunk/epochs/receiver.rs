@@ -1,6 +1,6 @@
-//! The receiving gateway of a trunk with epochs: it sends a congestion ACK for each *boundary*.
-//! Boundaries are the user packets that both gateways select by a hash. The *spacing* is the mean
-//! number of packets from one boundary to the next.
+//! The receiving gateway of a trunk with epochs. *Boundaries* are the user packets that both
+//! gateways select by a hash. The receiving gateway reports the arrival of each boundary with a
+//! *congestion ACK*. The *spacing* is the mean number of packets from one boundary to the next.
 
 use super::boundary::{Spacing, boundary, frames};
 use super::message::{CongestionAck, micros};

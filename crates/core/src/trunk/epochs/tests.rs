@@ -104,7 +104,7 @@ fn a_spacing_is_kept_while_a_round_trip_has_six_to_sixteen_epochs() {
     }
 }
 
-/// Fate of a packet and its congestion ACK.
+/// The fate of a packet, and of its congestion ACK.
 #[derive(Clone, Copy, Debug)]
 struct Fate {
     name: u32,
@@ -122,9 +122,9 @@ fn fates() -> impl Strategy<Value = Vec<Fate>> {
 }
 
 proptest! {
-    /// Losses and reordering in both directions do not falsify the measurements. Each round-trip time is that of the
-    /// packet that arrived. The acknowledged totals never decrease. All missing bytes together are those that had not
-    /// arrived at the last congestion ACK.
+    /// Losses and reordering in both directions do not change the measurements. Each round-trip
+    /// time is that of the packet that arrived. The acknowledged totals never decrease. The sum of
+    /// all missing bytes is the number of bytes that had not arrived at the last congestion ACK.
     ///
     /// Catches: names of acknowledged boundaries that are forgotten, so that a second packet with the same name gives a
     /// wrong round-trip time.
@@ -528,8 +528,8 @@ fn without_congestion_acks_only_the_guarantee_is_sent() {
     assert!(back > 1_250_000 * 10 * 85 / 100, "{back}");
 }
 
-/// While the other gateway is considered dead, each keepalive makes this
-/// gateway send its next packet sooner.
+/// While the other gateway is considered dead, each keepalive makes this gateway send its next
+/// packet sooner.
 ///
 /// Catches: keepalives without effect; a packet sent for each keepalive.
 #[test]

@@ -253,8 +253,8 @@ const SILENCE: u32 = 2;
 mod tests {
     use super::*;
 
-    /// Catches: a connection with credit that is skipped while user packets wait; two segments written at once; a timer
-    /// that is missed.
+    /// Catches: a connection with credit that is skipped while user packets wait; two segments that
+    /// are written at once; a timer that is missed.
     #[test]
     fn a_connection_is_skipped_until_a_segment_a_user_packet_or_its_timer() {
         let config = Arc::new(Config::default());
