@@ -150,7 +150,7 @@ impl Qdisc for Sparing {
 
     fn dequeue_newest(&mut self, cx: &mut Cx<'_>, flow: QueueIndex) -> Option<PacketId> {
         let packet = self.line.dequeue_newest(cx, flow);
-        self.left(packet, cx.pool)
+        self.departed(packet, cx.pool)
     }
 
     fn set_window(&mut self, window: Bytes) {

@@ -146,7 +146,7 @@ impl Qdisc for TrunkFifo {
 
     fn dequeue_newest(&mut self, cx: &mut Cx<'_>, flow: QueueIndex) -> Option<PacketId> {
         let packet = self.line.dequeue_newest(cx, flow);
-        self.left(packet, cx)
+        self.departed(packet, cx)
     }
 
     fn passes(&self) -> Option<Bytes> {
