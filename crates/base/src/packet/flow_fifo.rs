@@ -327,6 +327,7 @@ mod tests {
         Pop,
         PopLast,
         PopFlow(u32),
+        PopFlowLast(u32),
         HandOver { from: u32, to: u32, odd: u32 },
     }
 
@@ -356,6 +357,12 @@ mod tests {
             Some(n)
         }
 
+        fn pop_flow_last(&mut self, flow: u32) -> Option<u32> {
+            let n = self.lists.get_mut(&flow)?.pop_back()?;
+            self.all.retain(|other| *other != n);
+            Some(n)
+        }
+
         fn pop_last(&mut self) -> Option<u32> {
             let last = self.all.pop()?;
             self.lists.values_mut().for_each(|list| list.retain(|n| *n != last));
@@ -377,6 +384,7 @@ mod tests {
             1 => Just(Step::Pop),
             1 => Just(Step::PopLast),
             2 => (0u32..5).prop_map(Step::PopFlow),
+            1 => (0u32..5).prop_map(Step::PopFlowLast),
             1 => (0u32..4, 0u32..4, 0u32..2)
                 .prop_map(|(from, to, odd)| Step::HandOver { from, to, odd }),
         ];
@@ -441,6 +449,10 @@ mod tests {
                     }
                     Step::Pop => (fifo.pop(&mut pool), model.pop()),
                     Step::PopLast => (fifo.pop_last(&mut pool), model.pop_last()),
+                    Step::PopFlowLast(flow) => (
+                        fifo.pop_flow_last(&mut pool, QueueIndex(flow)),
+                        model.pop_flow_last(flow),
+                    ),
                     Step::PopFlow(flow) => {
                         (fifo.pop_flow(&mut pool, QueueIndex(flow)), model.pop_flow(flow))
                     }
