@@ -1,6 +1,7 @@
 //! The classes of one direction of the link: their scheduler, and a queue for each leaf class.
 
 mod marking;
+mod moves;
 mod rights;
 mod shared;
 mod swap;
@@ -17,13 +18,13 @@ use crate::class::{ClassId, Terms};
 use crate::gateway::GatewayConfig;
 use crate::gateway::survey::{ClassLine, Parts};
 use crate::marking::Marker;
-use crate::packet::{Direction, Fifo, FlowId, Handover, number};
+use crate::packet::{Direction, Fifo, FlowId, number};
 use crate::policy::{Class, ClassSet};
 use crate::qdisc::{Backlog, QdiscSpec};
 use crate::random::Random;
 use crate::report::{ClassReport, Mechanisms};
 use crate::scheduler::{Scheduler, SchedulerSpec, TermValues};
-use crate::{Bytes, Count, Cx, PacketId, PacketPool, Rate, Reason, Time};
+use crate::{Bytes, Count, Cx, PacketId, Rate, Reason, Time};
 
 /// Classes of the link in one direction.
 pub(in crate::gateway) struct Classes {
@@ -458,58 +459,6 @@ impl Classes {
     /// Earliest time at which the classes permit a packet.
     pub(in crate::gateway) fn ready_at(&mut self, now: Time) -> Option<Time> {
         self.scheduler.ready_at(now)
-    }
-
-    /// Moves the backlog of `flow` to another leaf class.
-    pub(in crate::gateway) fn move_flow(
-        &mut self,
-        cx: &mut Cx<'_>,
-        flow: FlowId,
-        from: ClassId,
-        to: ClassId,
-    ) {
-        while let Some(packet) = self.withdraw(cx, from, |queue, cx| queue.dequeue_flow(cx, flow)) {
-            self.enqueue(cx, to, packet);
-        }
-    }
-
-    /// Hands packets at a leaf class over to another queue index. Returns `true` if there were any.
-    pub(in crate::gateway) fn hand_over(
-        &mut self,
-        pool: &mut PacketPool,
-        leaf: ClassId,
-        what: &mut Handover<'_>,
-    ) -> bool {
-        let queue = self.lines.get_mut(leaf.index()).and_then(|line| line.queue.as_mut());
-        queue.is_some_and(|queue| queue.hand_over(pool, what))
-    }
-
-    /// Removes the newest packet of untracked flows from class `from`.
-    pub(in crate::gateway) fn withdraw_newest_untracked(
-        &mut self,
-        cx: &mut Cx<'_>,
-        from: ClassId,
-    ) -> Option<PacketId> {
-        self.withdraw(cx, from, Waiting::dequeue_newest_untracked)
-    }
-
-    /// Returns `true` if the number of the class is in use, or was.
-    pub(in crate::gateway) const fn contains(&self, id: ClassId) -> bool {
-        id.index() < self.lines.len()
-    }
-
-    /// Removes the packet that `take` removes from the queue of class `from`, for another class.
-    fn withdraw(
-        &mut self,
-        cx: &mut Cx<'_>,
-        from: ClassId,
-        take: impl FnOnce(&mut Waiting, &mut Cx<'_>) -> Option<PacketId>,
-    ) -> Option<PacketId> {
-        let packet =
-            marking::withdraw(cx, &mut self.lines, &mut *self.scheduler, from.index(), take)?;
-        let old = &mut self.lines[from.index()];
-        old.arrived = old.arrived.saturating_sub(1);
-        Some(packet)
     }
 
     /// Rights of a class.
