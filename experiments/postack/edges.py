@@ -57,8 +57,8 @@ CHARGED = (
 )
 
 RESERVE = (
-    "the queue of the link serves all uploads in turn, and the ping waits for one packet of each "
-    "upload"
+    "the queue of the link serves all uploads in round robin, and the ping waits for one packet "
+    "of each upload"
 )
 
 SIZED = (

@@ -49,7 +49,7 @@ use crate::{Bytes, Time};
 
 /// Descriptor of one packet. Mechanisms read the descriptor, and may rewrite some of its fields.
 ///
-/// The order of the fields in memory is as below: the fields that every hop reads come first.
+/// The order of the fields in memory is the order below. The fields that every hop reads come first.
 ///
 /// A super-packet is one descriptor of several frames, which the kernel has joined (GRO) or will
 /// split (GSO). On the wire, each frame has its own headers:
@@ -87,7 +87,7 @@ pub struct Packet {
     /// Index of the flow in the flow table, for this direction. [`FlowId::NONE`] before the
     /// look-up.
     pub flow: FlowId,
-    /// The TCP header, if the packet has a complete one.
+    /// The TCP header, if the packet has a complete TCP header.
     pub tcp: Option<TcpSegment>,
     /// Addresses, ports and protocol of the innermost header that was read.
     pub key: FlowKey,
@@ -194,7 +194,7 @@ pub struct TcpSegment {
     pub payload: u32,
     /// Timestamp value and echo reply (RFC 7323).
     pub timestamps: Option<(u32, u32)>,
-    /// Window field as it stands in the header, before scaling.
+    /// Window field of the header, before scaling.
     pub window: u16,
     /// Value of the MSS option. Zero if the option is absent.
     pub mss: u16,
@@ -239,11 +239,11 @@ impl TcpFlags {
     pub const SYN: u8 = 0x02;
     /// Reset the connection.
     pub const RST: u8 = 0x04;
-    /// Push.
+    /// Push: deliver the data at once.
     pub const PSH: u8 = 0x08;
     /// The acknowledgement field is significant.
     pub const ACK: u8 = 0x10;
-    /// Urgent.
+    /// The urgent pointer is significant.
     pub const URG: u8 = 0x20;
     /// ECN echo.
     pub const ECE: u8 = 0x40;

@@ -36,7 +36,7 @@ use crate::{Bytes, Time};
 /// 2. Shaping: report a flow with packets by [`wait`](Self::wait). Call [`grant`](Self::grant) until it
 ///    returns no grant, and transmit the granted packets.
 /// 3. Policing: call [`try_take`](Self::try_take) for each packet.
-/// 4. [`leave`](Self::leave) comes last. The index may then be used for another flow.
+/// 4. [`remove`](Self::remove) comes last. The index may then be used for another flow.
 ///
 /// # Time
 ///
@@ -90,7 +90,7 @@ pub trait Allocation: Send {
     fn update(&mut self, now: Time, member: FlowIndex, share: Share);
 
     /// Removes a member. Its tokens go to the other members.
-    fn leave(&mut self, now: Time, member: FlowIndex);
+    fn remove(&mut self, now: Time, member: FlowIndex);
 
     /// Takes `len` tokens for a packet of `member` at once, or takes nothing: policing.
     ///

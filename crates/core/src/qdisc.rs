@@ -244,7 +244,7 @@ registry! {
 
 impl QdiscSpec {
     /// A queue in order of arrival, for at most `limit` bytes.
-    pub(crate) const fn one_line(limit: Bytes) -> Self {
+    pub const fn one_line(limit: Bytes) -> Self {
         Self::DropTail(drop_tail::Config { limit })
     }
 }
@@ -259,7 +259,7 @@ mod tests {
     fn every_discipline_refuses_a_limit_of_zero() {
         for mechanism in QdiscSpec::mechanisms() {
             let is_limit = |it: &&Parameter| it.name == "limit";
-            // A limit may stand in a nested table.
+            // A limit may be in a nested table.
             let direct = mechanism.parameters.iter().any(|it| is_limit(&it));
             let inner = |it: &&Parameter| matches!(&it.form, Form::Table(all) if all.iter().any(|it| is_limit(&it)));
             let table = mechanism.parameters.iter().find(inner).map(|it| it.name);

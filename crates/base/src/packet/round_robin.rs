@@ -1,7 +1,7 @@
 //! Deficit round robin: members share a link in proportion to their quanta, whatever the length of
 //! their packets.
 //!
-//! Each member has a credit in bytes, which the paper calls its deficit counter. Members stand in a ring:
+//! Each member has a credit in bytes, which the paper calls its deficit counter. The members form a ring:
 //!
 //! ```text
 //! turn of member i:    credit[i] += quantum[i]
@@ -255,8 +255,8 @@ mod tests {
         }
 
         /// Catches: a member that gets its quantum once per packet instead of once per turn; a
-        /// member that gets no quantum, because the member before it had just received one; a
-        /// negative credit.
+        /// member that gets no quantum, because the member before it had just received its quantum;
+        /// a negative credit.
         #[test]
         fn members_share_by_their_quanta_if_the_credit_is_at_least_the_packet(members in members()) {
             let (mut robin, mut round) = (DeficitRoundRobin::default(), Round::default());

@@ -29,10 +29,10 @@ pub(super) trait Order: Send {
     fn emptied(&mut self, _member: FlowIndex) {}
 
     /// Removes `member`; its index may be used again.
-    fn leave(&mut self, member: FlowIndex);
+    fn remove(&mut self, member: FlowIndex);
 }
 
-/// One bucket, and an order.
+/// One bucket for all flows, and the order in which flows are served.
 pub(super) struct CommonBucket<O> {
     bucket: TokenBucket,
     order: O,
@@ -60,9 +60,9 @@ impl<O: Order> Allocation for CommonBucket<O> {
         self.order.join(member, share);
     }
 
-    fn leave(&mut self, _now: Time, member: FlowIndex) {
+    fn remove(&mut self, _now: Time, member: FlowIndex) {
         self.last = self.last.filter(|last| *last != member);
-        self.order.leave(member);
+        self.order.remove(member);
     }
 
     fn try_take(&mut self, now: Time, member: FlowIndex, len: Bytes) -> bool {

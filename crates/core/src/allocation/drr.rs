@@ -58,7 +58,7 @@ impl Order for Drr {
         self.robin.remove(&mut self.waiting, member);
     }
 
-    fn leave(&mut self, member: FlowIndex) {
+    fn remove(&mut self, member: FlowIndex) {
         self.robin.remove(&mut self.waiting, member);
     }
 }

@@ -1,12 +1,12 @@
 //! Logical partitions: one bucket for all flows, in which each flow may save tokens for later.
 //!
-//! Tokens come at the rate of the profile. A member (flow) is in one of two phases:
+//! Tokens arrive at the rate of the profile. A member (flow) is in one of two phases:
 //!
-//! 1. It saves. Its share of the arriving tokens is its own, up to its part of half the burst. While
-//!    it has packets, it sends them with its own savings.
-//! 2. Its savings are used up. It then joins the *round*: the waiting members share the *excess*,
-//!    all tokens that nobody has saved, by deficit round robin. The remainder of its savings is its
-//!    first credit in the round.
+//! 1. The member saves. Its share of the arriving tokens is its own, up to its part of half the
+//!    burst. While it has packets, it sends them with its own savings.
+//! 2. The savings are used up. The member then joins the *round*: the waiting members share the
+//!    *excess*, all tokens that no member has saved, by deficit round robin. The remainder of its
+//!    savings is its first credit in the round.
 //!
 //! Source: `aggregates`, figure 9 (each flow has a logical partition of one bucket); "Efficient fair queuing
 //! using deficit round robin" (SIGCOMM 1995).
@@ -17,7 +17,7 @@
 //!   weights, so the member gets as much.
 //! - All members together may save half of the burst. If more than half of the bucket would remain,
 //!   any packet may use the tokens. The savings may be too large for a while, after new members
-//!   have made the parts of the others smaller.
+//!   have made the parts of earlier members smaller.
 //! - A full bucket serves any packet.
 //! - While no packet waits, an arriving packet may use the excess.
 
@@ -52,7 +52,7 @@ pub(super) struct LogicalPartitions {
     /// Members that wait for the excess.
     robin: DeficitRoundRobin<FlowIndex>,
     round: Round<FlowIndex>,
-    /// Length of the longest packet seen. This is the quantum, so each turn can send a packet.
+    /// Length of the longest packet seen. This is the quantum, so a member can send a packet whenever it is served.
     quantum: Nanobits,
     /// Times at which members may have reached their maximum savings, in steps of `shares`.
     full: TimerWheel,
@@ -87,7 +87,7 @@ struct Account {
     look: u32,
 }
 
-// Half a cache line.
+// An account takes half a cache line.
 const _: () = assert!(size_of::<Account>() <= 32);
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -372,7 +372,7 @@ impl LogicalPartitions {
         self.robin.join_round(&mut self.round, member, account.tokens);
     }
 
-    /// A member without further packets leaves the round. It saves its remaining credit, as far as
+    /// Removes a member without further packets. The member saves its remaining credit, as far as
     /// the excess covers this credit.
     #[inline(never)]
     fn remove_from_round(&mut self, member: FlowIndex) {
@@ -462,7 +462,7 @@ impl Allocation for LogicalPartitions {
         }
     }
 
-    fn leave(&mut self, now: Time, member: FlowIndex) {
+    fn remove(&mut self, now: Time, member: FlowIndex) {
         self.advance(now);
         if member.index() < self.accounts.len() {
             self.end(member, State::Absent);

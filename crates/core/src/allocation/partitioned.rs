@@ -1,4 +1,5 @@
-//! Partitioned: each flow (*member* of the aggregate) has its own token bucket, and shares none of its tokens.
+//! Partitioned: each flow (*member* of the aggregate) has its own token bucket, and shares none of
+//! its tokens.
 //!
 //! Source: `aggregates`, section 4.2 (each flow has its own bucket), with weights.
 //! Differs: a flow's part of the burst may be smaller than a packet. The packet then departs once
@@ -132,7 +133,7 @@ impl Allocation for Partitioned {
         }
     }
 
-    fn leave(&mut self, now: Time, member: FlowIndex) {
+    fn remove(&mut self, now: Time, member: FlowIndex) {
         self.shares.advance(now);
         self.end(member);
     }

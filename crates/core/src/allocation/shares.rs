@@ -219,7 +219,7 @@ impl TokenShares {
         self.divide();
     }
 
-    /// Removes a member. Returns the number of steps that the carried remainder now amounts to.
+    /// Removes a member. Returns the number of whole steps in the carried remainder.
     pub(super) fn discount(&mut self, part: MemberPart) -> u64 {
         self.weight -= part.weight();
         if part.rtt > 0 {

@@ -24,9 +24,9 @@ parameters! {
     ///
     /// Source: RFC 8290, section 5.2; Linux, `tc-fq_codel(8)` (the limit in bytes).
     pub Config, checked {
-        /// Most frame bytes that may wait.
+        /// Largest backlog in frame bytes.
         limit: Bytes = Bytes(32 << 20), in more_than(Bytes::ZERO), "nothing could wait";
-        /// Most packets that may wait.
+        /// Largest number of waiting packets.
         packets: u32 = 10_240, in 1.., "no packet could wait";
         /// Bytes that a flow may send per round of the scheduler.
         quantum: Bytes = Bytes(1_514), in LEAST_QUANTUM..;
@@ -36,7 +36,7 @@ parameters! {
         /// Time for which a longer queueing delay is tolerated: the longest usual round-trip time.
         /// If `target` rises at low rates, the interval rises by as much.
         interval: Duration = Duration::from_millis(100);
-        /// ECN-capable packets are marked in place of being dropped.
+        /// ECN-capable packets are marked instead of being dropped.
         ecn: bool = true;
     }
 }
@@ -174,7 +174,7 @@ impl FqCodel {
                 return Some(packet);
             } else if self.old.member().is_some() {
                 // Otherwise the flow could be new again with its next packet, and so delay the old
-                // flows for ever.
+                // flows forever.
                 self.robin.relocate(&mut self.new, &mut self.old, member);
             } else {
                 self.robin.remove(&mut self.new, member);
@@ -276,7 +276,7 @@ mod tests {
     }
 
     /// RFC 8290, section 4.2: a queue that becomes active is appended to the new queues, which are
-    /// served before the old ones.
+    /// served before the old queues.
     ///
     /// Catches: one list for new and old queues.
     #[test]

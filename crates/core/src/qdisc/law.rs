@@ -5,7 +5,7 @@
 //!
 //! Source: RFC 8289, section 5; Linux, `include/net/codel_impl.h` (at most one mark per dequeue).
 //! Differs:
-//! - The square root is exact to the nanosecond. Linux approximates it by Newton steps.
+//! - The square root is exact to the nanosecond. Linux approximates it with Newton's method.
 //! - An allocation (a scheme that divides the tokens of a policy between flows) may have paid for
 //!   the oldest packet of a flow before it dequeues. That packet must depart, so the law drops the
 //!   next packet instead. Without a next packet, the drop remains due: see [`CodelLaw::dequeue`].
@@ -25,7 +25,7 @@ pub(super) struct Standing {
     /// Length of one full packet (MTU). No packet is hit while the backlog of the whole queue is at
     /// most this.
     pub(super) packet: Bytes,
-    /// ECN-capable packets are marked in place of being dropped.
+    /// ECN-capable packets are marked instead of being dropped.
     pub(super) ecn: bool,
 }
 
@@ -71,7 +71,7 @@ pub(super) enum Departing {
 enum Hit {
     Marked,
     Dropped,
-    /// No packet could be dropped: the packet that must depart was the only one.
+    /// No packet could be dropped: the packet that must depart was the only packet.
     NoPacket,
 }
 
@@ -98,8 +98,8 @@ impl CodelLaw {
     /// 8289, 5.5).
     ///
     /// [`Hit::NoPacket`] ends the loop. One drop is then due at the next call, and earlier overdue
-    /// drops are forgiven. Otherwise, many calls with a single packet would accumulate drops, and
-    /// the first longer backlog would suffer them all. `count` does not count [`Hit::NoPacket`].
+    /// drops are forgiven. Otherwise, many calls with a single packet would accumulate drops, which
+    /// would all hit the first longer backlog. `count` does not include [`Hit::NoPacket`].
     pub(super) fn dequeue(
         &mut self,
         standing: &Standing,
@@ -372,7 +372,7 @@ mod tests {
     }
 
     proptest! {
-        /// Catches: rounding the square of the interval before the division.
+        /// Catches: a spacing with a wrong last digit, because a value is rounded before the root is taken.
         #[test]
         fn the_root_is_exact_to_the_nanosecond(nanos in 1u64..10_000_000_000, count in 1u32..100_000) {
             let spaced = spacing(Duration::from_nanos(nanos), count).as_nanos();

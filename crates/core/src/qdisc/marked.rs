@@ -2,7 +2,7 @@
 //!
 //! The predictor expects an overflow at the limit of the whole queue, or at the bytes that depart
 //! within 1 s if these are less. The queue `per-flow` has no limit per flow here, unless the file
-//! sets one: such a limit would drop packets before the predictor expects a drop.
+//! sets it. By default, such a limit would drop packets before the predictor expects a drop.
 //!
 //! For each arriving packet, the gateway calls [`Marked::sight`] and then enqueues the packet.
 
@@ -32,7 +32,7 @@ pub fn with_marking(queue: QdiscSpec, marking: Option<MarkingSpec>) -> QdiscSpec
 }
 
 impl QdiscSpec {
-    /// The marking predictor of the queue, if it has one.
+    /// The marking predictor of the queue, if it has a predictor.
     #[must_use]
     pub const fn marking(&self) -> Option<&MarkingSpec> {
         match self {
@@ -137,7 +137,7 @@ impl MarkedBuffer for ObservedQueue {
 }
 
 impl Marked {
-    /// Tells the predictor that `packet` is about to be enqueued. `flow` is `None` if the flow has
+    /// Notifies the predictor that `packet` is about to be enqueued. `flow` is `None` if the flow has
     /// no table entry.
     pub fn sight(&mut self, now: Time, direction: Direction, packet: &Packet, flow: Option<&Flow>) {
         if self.place.service.is_measured() {
@@ -147,7 +147,7 @@ impl Marked {
         self.marker.sight(&seen, packet);
     }
 
-    /// Tells the predictor that `ack` departs to the sender of `flow`, whose data goes in
+    /// Notifies the predictor that `ack` departs to the sender of `flow`, whose data goes in
     /// `direction`.
     pub fn acknowledge(&mut self, now: Time, direction: Direction, ack: &Packet, flow: &Flow) {
         let seen = Observed { flow: Some(flow), ..self.place.observed(now, direction) };
@@ -171,7 +171,7 @@ impl Marked {
     }
 
     /// Sets the bounds of the measured departure rate, for the queue of a class.
-    pub(crate) fn set_range(&mut self, least: Rate, most: Rate) {
+    pub fn set_range(&mut self, least: Rate, most: Rate) {
         self.place.service.set_range(least, most);
         self.place.set_limit();
     }

@@ -193,7 +193,7 @@ impl Shaping {
             Change::Remove(member) => {
                 self.removed.insert(member);
                 self.dropped += self.queues.clear(member);
-                self.allocation.leave(now, member);
+                self.allocation.remove(now, member);
             }
             Change::Profile(profile) => self.allocation.set_profile(now, &profile),
         }

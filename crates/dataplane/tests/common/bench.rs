@@ -98,7 +98,7 @@ impl Bench {
 pub(crate) enum Across {
     /// The XDP program itself.
     Xdp,
-    /// The tc program beneath the XDP program.
+    /// The tc program, which runs after the XDP program.
     Tc,
 }
 

@@ -104,7 +104,7 @@ impl Allocation for FirstCome {
 
     fn update(&mut self, _: Time, _: FlowIndex, _: Share) {}
 
-    fn leave(&mut self, _: Time, flow: FlowIndex) {
+    fn remove(&mut self, _: Time, flow: FlowIndex) {
         self.waiting.retain(|waiting| *waiting != flow);
     }
 

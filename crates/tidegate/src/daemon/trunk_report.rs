@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use tidegate_core::Rate;
-use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::trunk::{Probing, TrunkReport};
 use tidegate_dataplane::trunk::PeerReport;
+use tidegate_gateway::GatewayConfig;
 use tokio::time::Instant;
 
 use super::{millis, report};

@@ -190,7 +190,7 @@ fn set_partial_checksum(frame: &mut [u8], transport: usize, spec: &Spec) {
 proptest! {
     /// Catches: a length, identification or checksum of any header that is not updated; an outer
     /// checksum of zero (no checksum) that gets a value; an inner checksum that is computed after
-    /// an outer one.
+    /// an outer checksum.
     #[test]
     fn the_frames_of_a_split_super_packet_equal_frames_sent_one_by_one(
         spec in specs(0..3),
@@ -214,8 +214,8 @@ proptest! {
     }
 
     /// Catches: checksums that are completed at one depth of tunnels only; an outer checksum that
-    /// is changed although it is already correct for the completed inner one; unfinished checksums
-    /// beyond two tunnels that are not reported; finished checksums that are reported as
+    /// is changed although it is already correct for the completed inner checksum; unfinished
+    /// checksums beyond two tunnels that are not reported; finished checksums that are reported as
     /// unfinished.
     #[test]
     fn checksums_are_completed_in_up_to_two_tunnels_and_a_third_tunnel_is_reported(

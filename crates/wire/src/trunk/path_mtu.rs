@@ -31,7 +31,7 @@ impl PathMtu {
     /// Source: RFC 8200, section 5.
     pub const LEAST: u32 = 1_280 + 40 + 8 + 7 + 16;
 
-    /// A path with the MTU `configured`, until a router reports a smaller one.
+    /// A path with the MTU `configured`, until a router reports a smaller MTU.
     #[must_use]
     pub fn new(configured: u32) -> Self {
         let configured = configured.max(Self::LEAST);

@@ -48,7 +48,7 @@ fn sojourns(transfers: &Table, flow: u64) -> Vec<f64> {
     took.filter(|(it, _)| **it == flow).map(|(_, took)| *took).collect()
 }
 
-/// Loses packets from `a` to `b`.
+/// Makes the link from `a` to `b` lose `percent` of its packets.
 fn lossy(scenario: &mut Scenario, a: &str, b: &str, percent: u32) {
     let link = scenario.links.iter_mut().find(|it| it.a.node == a && it.b.node == b);
     let there = link.and_then(|it| it.forward.as_mut()).unwrap();
