@@ -45,7 +45,7 @@ pub use survey::{FlowSurvey, Survey};
 
 use tidegate_core::Count;
 use tidegate_core::machine::{Machine, PortId};
-use tidegate_core::packet::{Direction, Facts, Fifo, FlowId, Kind};
+use tidegate_core::packet::{Direction, Fifo, FlowId, Kind};
 use tidegate_core::{Cx, PacketId, PacketPool, Tally, Time};
 
 use crate::aggregate::Trigger;
@@ -328,7 +328,6 @@ impl Machine for Gateway {
         packet.arrived = now;
         // Another gateway may have written its flow.
         packet.flow = FlowId::NONE;
-        packet.facts = packet.facts.with(Facts::UNTRACKED, false);
         packet.cost = self.egress[direction.index()].charge(packet);
         self.counts.received[direction.index()].add(packet.wire_len());
         self.take_in(now, direction, id);
