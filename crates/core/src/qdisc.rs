@@ -37,7 +37,7 @@ use crate::{registry, report};
 
 /// A queue of packets.
 ///
-/// The queue keeps the packets of each flow in order. [`Packet::member`](crate::Packet::member) is
+/// The queue keeps the packets of each flow in order. [`Packet::queue_index`](crate::Packet::queue_index) is
 /// the index of a packet's flow. [`dequeue`](Self::dequeue) lets the discipline select the next
 /// packet. [`dequeue_flow`](Self::dequeue_flow) lets the caller select the flow.
 ///

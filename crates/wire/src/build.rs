@@ -1,5 +1,5 @@
-//! Builds frames for tests. A test sets the fields that matter to it, and lengths and checksums are
-//! computed.
+//! Builds frames for tests and for the messages of the gateway itself. The caller sets the fields
+//! that matter to it, and lengths and checksums are computed.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

@@ -3,7 +3,7 @@
 //! flows).
 //!
 //! Source: RFC 8290; Linux, `net/sched/sch_fq_codel.c` (drops from a full queue).
-//! Differs: the index of a flow's queue is its [`member`](crate::Packet::member). At a link, this is a hash of the
+//! Differs: the index of a flow's queue is its [`queue_index`](crate::Packet::queue_index). At a link, this is a hash of the
 //! flow's key, from 0 to 1,023, as in the RFC. In the gateway, each flow has its own index, so
 //! flows never share a queue. The longest queue is found in constant time, but only to within a
 //! factor of two.

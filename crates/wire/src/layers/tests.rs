@@ -334,7 +334,7 @@ fn the_last_destination_of_a_source_route_is_in_the_checksum() {
         let mut direct = Frame::udp(src, last);
         direct.payload = vec![3; 50];
         let checksum = direct.bytes()[14 + 40 + 6..][..2].to_vec();
-        // While segments are left, the destination in the IPv6 header is the next router.
+        // While the routing header has segments left, the IPv6 destination is the next router.
         let next = if left == 0 { last } else { "[2001:db8:5::5]:443".parse().unwrap() };
         let mut routed = Frame { payload: direct.payload.clone(), ..Frame::udp(src, next) };
         routed.ip_mut().unwrap().extensions = vec![(43, routing(kind, left))];

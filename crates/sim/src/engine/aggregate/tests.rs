@@ -178,7 +178,7 @@ fn withheld_acks_bound_the_mean_queue() {
 /// Catches: several bursts or writes of a trace counted as one transfer; a pause that starts only
 /// when the sink has all bytes.
 #[test]
-fn transfers_of_longer_local_connections_are_told_apart() {
+fn transfers_of_longer_local_connections_are_distinguished() {
     let burst = Distribution::Constant(Bytes(20_000));
     let pause = Distribution::Constant(Duration::from_millis(200));
     let writes = (0..20).map(|n| (Duration::from_millis(300 * n), Bytes(20_000))).collect();
