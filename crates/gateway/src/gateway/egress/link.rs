@@ -1,5 +1,8 @@
 //! The access link in one direction: its rate, and its queue or classes.
 
+mod gathered;
+
+use gathered::Gathered;
 use tidegate_core::ack::{EgressState, Waiting};
 use tidegate_core::class::ClassId;
 use tidegate_core::flow::Flow;
@@ -13,7 +16,6 @@ use tidegate_core::{Bytes, Cx, Packet, PacketId, PacketPool, Rate, Reason, Time}
 use super::balance::Balance;
 use super::classes::{Classes, plus};
 use super::control::Control;
-use super::untracked::Gathered;
 use crate::gateway::GatewayConfig;
 use crate::policy::{Class, ClassSet};
 use crate::report::Mechanisms;
@@ -31,7 +33,7 @@ pub(in crate::gateway) struct AccessLink {
     /// Packets that a swap of policies left over. They precede the queue.
     rest: Fifo,
     /// Packets of untracked flows that wait for their new class during a swap.
-    pub(super) gathered: Gathered,
+    gathered: Gathered,
     /// Control traffic, from its first packet on. Only with a rate.
     control: Option<Box<Control>>,
     seed: u64,

@@ -4,6 +4,8 @@
 //! the moment at which the new policies are in force, arriving packets of untracked flows are appended to this list. The
 //! swap puts the packets of each aggregate before them, the newest first. When all are here, it offers them to the
 //! policies in force, the oldest first.
+//!
+//! Methods of `Sorter`, whose fields are in `sorter.rs`.
 
 use super::Sorter;
 use tidegate_core::packet::{Direction, Facts, Fifo};
