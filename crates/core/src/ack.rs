@@ -31,6 +31,7 @@ mod hold;
 mod postack;
 mod record;
 mod release;
+mod reserve;
 mod shares;
 mod takers;
 mod tcr;

@@ -23,6 +23,7 @@ use std::time::Duration;
 use super::constants::{AHEAD, MAX_HOLD};
 use super::hold::{Holds, Taken};
 use super::release::{Bound, Bucket, Rule, VirtualQueue, quantum};
+use super::reserve::Reserve;
 use super::shares::Shares;
 use super::uncalled::Uncalled;
 use super::windows::clamp;
@@ -65,6 +66,7 @@ impl Config {
             mean: profile.mean(),
             bound: Bound::default(),
             uncalled: Uncalled::default(),
+            reserve: Reserve::new(self.max_hold),
             queue: Queue::default(),
             rule: match self.release {
                 Release::Bucket => Rule::Bucket(Bucket::default()),
@@ -85,6 +87,7 @@ pub(super) struct PostAck {
     bound: Bound,
     uncalled: Uncalled,
     rule: Rule,
+    reserve: Reserve,
     /// State of the aggregate at the last `serve`.
     queue: Queue,
 }
@@ -229,8 +232,12 @@ impl AckControl for PostAck {
         self.shares.note_ahead(cx.now, queue.ahead.rate, self.config.max_hold);
         let ahead = EgressState { rate: self.shares.ahead(), ..queue.ahead };
         self.shares.leaves(ahead.part_of(self.shares.rate()));
-        let (flow, longest) = (self.holds.flow(member), self.config.max_hold);
-        let window = tcp.and_then(|it| clamp(flow, member, &self.shares, known, &it, longest));
+        if let (Rule::Gate(_), Some(near), Some(far)) = (&self.rule, known.near, known.far) {
+            let longest = self.config.max_hold;
+            self.reserve.look(cx.now, near + far, longest, &self.holds.counts);
+        }
+        let (flow, reserve) = (self.holds.flow(member), self.reserve.span());
+        let window = tcp.and_then(|it| clamp(flow, member, &self.shares, known, &it, reserve));
         flow.cap_to(window);
         let rate = self.shares.rate();
         let open = match &mut self.rule {
