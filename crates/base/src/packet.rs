@@ -49,7 +49,7 @@ use crate::{Bytes, Time};
 
 /// Descriptor of one packet. Mechanisms read the descriptor, and may rewrite some of its fields.
 ///
-/// The order of the fields in memory is as below: the fields that every hop reads come first.
+/// The order of the fields in memory is the order below. The fields that every hop reads come first.
 ///
 /// A super-packet is one descriptor of several frames, which the kernel has joined (GRO) or will
 /// split (GSO). On the wire, each frame has its own headers:
@@ -197,7 +197,7 @@ pub struct TcpSegment {
     pub payload: u32,
     /// Timestamp value and echo reply (RFC 7323).
     pub timestamps: Option<(u32, u32)>,
-    /// Window field as it stands in the header, before scaling.
+    /// Window field of the header, before scaling.
     pub window: u16,
     /// Value of the MSS option. Zero if the option is absent.
     pub mss: u16,
@@ -494,7 +494,7 @@ mod tests {
             ..Packet::default()
         };
         assert_eq!(tagged.longest_ip_len(), Bytes(1_500));
-        // Ethernet 14, IPv4 20, TCP 20; three segments of 1,000 bytes and one of 10.
+        // Headers of 14 (Ethernet), 20 (IPv4) and 20 bytes (TCP); payloads of 3 x 1,000 and 10 bytes.
         let tcp = Some(TcpSegment { payload: 3_010, ..TcpSegment::default() });
         let joined = Packet { len: 54 + 3_010, network_offset: 14, tcp, segments: 4, ..tagged };
         assert_eq!(Packet { segment: 1_000, ..joined }.longest_ip_len(), Bytes(1_040));

@@ -283,7 +283,7 @@ impl TimerWheel {
         self.file(number, deadline);
     }
 
-    /// Links `previous` and `next` in the list of `slot`. `NIL` stands for an end of the list.
+    /// Links `previous` and `next` in the list of `slot`. `NIL` means an end of the list.
     #[inline]
     fn join(&mut self, previous: u32, next: u32, slot: usize) {
         match previous {

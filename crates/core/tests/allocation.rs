@@ -285,7 +285,7 @@ fn no_tokens_are_reserved_for_removed_or_idle_members() {
     let (end, at) = (Time::from_secs(1), Time::from_secs(4));
     let busy = constant(FlowIndex(0), 1_000, Rate::from_kbps(500), Time::ZERO, end);
     shaping.run(&busy, None, Time::from_secs(3));
-    shaping.allocation.leave(Time::from_secs(3), FlowIndex(2));
+    shaping.allocation.remove(Time::from_secs(3), FlowIndex(2));
     let burst = [Arrival { at, member: FlowIndex(1), bytes: 1_000 }; 32];
     shaping.departures.clear();
     shaping.run(&burst, None, Time::from_secs(5));

@@ -131,7 +131,7 @@ impl Machine for Works {
     }
 }
 
-/// The host's clock. The processor time is the one that the machine has counted.
+/// The host's clock, but with the processor time that the machine has counted.
 struct Used(Monotonic, Arc<AtomicU64>);
 
 impl Clock for Used {
@@ -203,11 +203,11 @@ impl Machine for Holds {
     }
 }
 
-/// A virtual clock. Its time advances only in a wait for an inexact alarm. If `stands` is `true`,
+/// A virtual clock. Its time advances only in a wait for an inexact alarm. If `frozen` is `true`,
 /// it does not advance at all.
 struct Virtual {
     now: Time,
-    stands: bool,
+    frozen: bool,
     waits: u32,
 }
 
@@ -224,7 +224,7 @@ impl Clock for Virtual {
     ) -> bool {
         self.waits += 1;
         assert!(self.waits < 1_000_000, "it never ends");
-        let asleep = alarm.filter(|alarm| !alarm.exact && !self.stands);
+        let asleep = alarm.filter(|alarm| !alarm.exact && !self.frozen);
         self.now = asleep.map_or(self.now, |alarm| alarm.at.max(self.now));
         // The loop was stopped before it began.
         self.waits == 1
@@ -235,16 +235,16 @@ impl Clock for Virtual {
 /// virtual time does not advance.
 #[test]
 fn a_loop_ends_within_its_time_and_a_number_of_iterations_whatever_it_holds() {
-    for stands in [false, true] {
+    for frozen in [false, true] {
         let (remote, inbox) = inbox().unwrap();
         remote.stop().unwrap();
         let mut pool = PacketPool::with_capacity(8);
         let _held = pool.insert(Packet::default()).unwrap();
-        let mut clock = Virtual { now: Time::ZERO, stands, waits: 0 };
+        let mut clock = Virtual { now: Time::ZERO, frozen, waits: 0 };
         let options = Options::default();
         Driver::new(Holds(pool), Vec::new(), (), inbox, options).run(&mut clock);
         let limit = Time::ZERO + options.drain;
-        assert!(clock.now == if stands { Time::ZERO } else { limit }, "{:?}", clock.now);
+        assert!(clock.now == if frozen { Time::ZERO } else { limit }, "{:?}", clock.now);
         assert!((19_000..=20_002).contains(&clock.waits), "{} waits", clock.waits);
     }
 }

@@ -21,7 +21,7 @@ impl Config {
     }
 }
 
-/// The waiting members, in the order of waiting.
+/// The waiting members (flows with packets), in the order in which they began to wait.
 #[derive(Default)]
 struct Fcfs(Ring<FlowIndex>);
 
@@ -50,7 +50,7 @@ impl Order for Fcfs {
         self.0.remove(member);
     }
 
-    fn leave(&mut self, member: FlowIndex) {
+    fn remove(&mut self, member: FlowIndex) {
         self.0.remove(member);
     }
 }
@@ -60,7 +60,7 @@ mod tests {
     use std::time::Duration;
 
     use super::super::testing::{AllWait, shares};
-    use super::super::{Grant, Heads, Turn};
+    use super::super::{Grant, Heads, NextGrant};
     use super::*;
     use crate::Rate;
 
@@ -81,19 +81,19 @@ mod tests {
         let mut fcfs = Config {}.build(&profile, Time::ZERO);
         let share = Share { weight: 1, rtt: None };
         (0..3).for_each(|member| fcfs.join(Time::ZERO, FlowIndex(member), share));
-        for leaves in [false, true] {
-            let at = Time::from_millis(10 + u64::from(leaves) * 10);
+        for removed in [false, true] {
+            let at = Time::from_millis(10 + u64::from(removed) * 10);
             let mut waiting = Waiting([1, 9, 0]);
             [0, 1].into_iter().for_each(|member| fcfs.wait(at, FlowIndex(member)));
             let grant =
-                |member| Turn::Grant(Grant { flow: FlowIndex(member), bytes: Bytes(1_000) });
+                |member| NextGrant::Grant(Grant { flow: FlowIndex(member), bytes: Bytes(1_000) });
             assert_eq!(fcfs.grant(at, &waiting), grant(0));
             waiting.0[0] = 0;
-            if leaves {
-                fcfs.leave(at, FlowIndex(0));
+            if removed {
+                fcfs.remove(at, FlowIndex(0));
                 fcfs.join(at, FlowIndex(0), share);
             } else {
-                assert!(matches!(fcfs.grant(at, &waiting), Turn::At(_)));
+                assert!(matches!(fcfs.grant(at, &waiting), NextGrant::At(_)));
             }
             waiting.0 = [1, 9, 1];
             [2, 0].into_iter().for_each(|member| fcfs.wait(at, FlowIndex(member)));
@@ -101,7 +101,7 @@ mod tests {
                 assert_eq!(fcfs.grant(at + Duration::from_millis(later), &waiting), grant(member));
             }
             waiting.0 = [0; 3];
-            assert_eq!(fcfs.grant(at, &waiting), Turn::Idle);
+            assert_eq!(fcfs.grant(at, &waiting), NextGrant::Idle);
         }
     }
 

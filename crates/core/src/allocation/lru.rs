@@ -105,7 +105,7 @@ impl Order for Lru {
     }
 
     /// A member that reuses the index counts as never served.
-    fn leave(&mut self, member: FlowIndex) {
+    fn remove(&mut self, member: FlowIndex) {
         self.done(member);
         if let Some(place) = self.known(member) {
             self.places[place] = None;
@@ -127,7 +127,7 @@ mod tests {
             lru.wait(member);
             lru.served(member, Bytes(1));
         }
-        lru.leave(FlowIndex(1));
+        lru.remove(FlowIndex(1));
         [0, 1].into_iter().for_each(|member| lru.wait(FlowIndex(member)));
         assert_eq!(lru.first(), Some(FlowIndex(1)));
     }

@@ -46,7 +46,7 @@ impl Order for Sequential {
         self.0.remove(member.index());
     }
 
-    fn leave(&mut self, member: FlowIndex) {
+    fn remove(&mut self, member: FlowIndex) {
         self.0.remove(member.index());
     }
 }

@@ -1,4 +1,5 @@
-//! Tokens that the members of an aggregate earn, and the part of the bucket that each may save.
+//! Tokens that the members (flows) of an aggregate earn, and the part of the bucket that each may save.
+//! An aggregate is the flows of one policy in one direction.
 
 use std::num::NonZero;
 use std::time::Duration;
@@ -218,7 +219,7 @@ impl TokenShares {
         self.divide();
     }
 
-    /// Removes a member. Returns the number of steps that the carried remainder now amounts to.
+    /// Removes a member. Returns the number of whole steps in the carried remainder.
     pub(super) fn discount(&mut self, part: MemberPart) -> u64 {
         self.weight -= part.weight();
         if part.rtt > 0 {

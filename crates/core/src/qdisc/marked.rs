@@ -1,4 +1,4 @@
-//! A queue with a marking predictor, which marks flows before the queue overflows.
+//! A queue with a marking predictor. The predictor drops or marks packets of selected flows before the queue overflows.
 //!
 //! The predictor expects an overflow at the limit of the whole queue, or at the bytes that depart
 //! within 1 s if these are less. The queue `per-flow` has no limit per flow here, unless the file
@@ -137,7 +137,7 @@ impl MarkedBuffer for ObservedQueue {
 }
 
 impl Marked {
-    /// Tells the predictor that `packet` is about to be enqueued. `flow` is `None` if the flow has
+    /// Notifies the predictor that `packet` is about to be enqueued. `flow` is `None` if the flow has
     /// no table entry.
     pub fn sight(&mut self, now: Time, direction: Direction, packet: &Packet, flow: Option<&Flow>) {
         if self.place.service.is_measured() {
@@ -147,7 +147,7 @@ impl Marked {
         self.marker.sight(&seen, packet);
     }
 
-    /// Tells the predictor that `ack` departs to the sender of `flow`, whose data goes in
+    /// Notifies the predictor that `ack` departs to the sender of `flow`, whose data goes in
     /// `direction`.
     pub fn acknowledge(&mut self, now: Time, direction: Direction, ack: &Packet, flow: &Flow) {
         let seen = Observed { flow: Some(flow), ..self.place.observed(now, direction) };

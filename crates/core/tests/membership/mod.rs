@@ -110,7 +110,7 @@ impl Unrest {
                 match *change {
                     Change::Join(member, share) => allocation.join(*at, member, share),
                     Change::Update(member, share) => allocation.update(*at, member, share),
-                    Change::Remove(member) => allocation.leave(*at, member),
+                    Change::Remove(member) => allocation.remove(*at, member),
                     Change::Profile(profile) => allocation.set_profile(*at, &profile),
                 }
             }

@@ -73,7 +73,7 @@ impl<T: Copy> Ring<T> {
     }
 
     fn producer(&self) -> &AtomicU32 {
-        // SAFETY: `new` checked that it lies in the mapping, which lives as long as `self`. The
+        // SAFETY: `new` checked that the position lies in the mapping, which lives as long as `self`. The
         // kernel also writes it only atomically.
         unsafe { self.producer.as_ref() }
     }

@@ -232,7 +232,7 @@ const V4_OFFSET: u16 = 0x1fff;
 /// Bits that are zero unless the packet is a fragment: the offset and "more fragments" (RFC 8200,
 /// section 4.5).
 const V6_FRAGMENT: u16 = 0xfff9;
-/// Position of the fragment offset, which stands above the flags. Its unit is 8 bytes.
+/// Position of the fragment offset, which is above the flags. Its unit is 8 bytes.
 const V6_OFFSET_SHIFT: u32 = 3;
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
