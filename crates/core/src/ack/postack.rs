@@ -236,7 +236,10 @@ impl AckControl for PostAck {
             let longest = self.config.max_hold;
             self.reserve.look(cx.now, near + far, longest, &self.holds.counts);
         }
-        let (flow, reserve) = (self.holds.flow(member), self.reserve.span());
+        // A flow without held ACKs may be one that others outrun.
+        let is_short = matches!(self.rule, Rule::Gate(_)) && self.holds.held(member) > 0;
+        let reserve = if is_short { self.reserve.span() } else { self.config.max_hold / 2 };
+        let flow = self.holds.flow(member);
         let window = tcp.and_then(|it| clamp(flow, member, &self.shares, known, &it, reserve));
         flow.cap_to(window);
         let rate = self.shares.rate();
