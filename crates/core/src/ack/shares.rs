@@ -25,10 +25,8 @@ pub(super) struct Shares {
     interval: u32,
     /// Length of an interval, in microseconds.
     span_us: u64,
-    /// Flows that were active in the current interval.
-    now: Takers,
-    /// Flows that were active in the preceding interval.
-    before: Takers,
+    /// Flows that were active in the current interval, and in the preceding one.
+    active: [Takers; 2],
     /// Time of the last update of `others`, and the bytes without ACK control that had departed by then.
     looked: (Time, Bytes),
     /// Rate of packets without ACK control in bits per second: between the last two updates, and between the
@@ -75,8 +73,7 @@ impl Shares {
             seen: Vec::new(),
             interval: 0,
             span_us: nanos(span.max(least_interval())) / 1_000,
-            now: Takers::default(),
-            before: Takers::default(),
+            active: [Takers::default(); 2],
             looked: (Time::ZERO, Bytes::ZERO),
             others: [0; 2],
             ahead: None,
@@ -106,13 +103,13 @@ impl Shares {
         let weight = weight.unwrap_or(former).max(1);
         let mut seen = Seen { weight: [weight, before.weight[1]], ..before };
         if before.interval == interval {
-            self.now.remove(former, self.modest(before.came[0]));
+            self.active[0].remove(former, self.modest(before.came[0]));
         } else {
             let follows = before.interval != 0 && before.interval.saturating_add(1) == interval;
             let weight = [weight, if follows { former } else { 0 }];
             seen = Seen { interval, weight, came: [Some(0), before.came[0]], ..before };
         }
-        self.now.add(weight, self.modest(seen.came[0]));
+        self.active[0].add(weight, self.modest(seen.came[0]));
         self.seen[slot(member.0)] = seen;
     }
 
@@ -124,12 +121,12 @@ impl Shares {
         }
         let modest = seen.came.map(|came| self.modest(came));
         if seen.interval == self.interval {
-            self.now.remove(seen.weight[0], modest[0]);
+            self.active[0].remove(seen.weight[0], modest[0]);
             if seen.weight[1] > 0 {
-                self.before.remove(seen.weight[1], modest[1]);
+                self.active[1].remove(seen.weight[1], modest[1]);
             }
         } else if seen.interval.saturating_add(1) == self.interval {
-            self.before.remove(seen.weight[0], modest[0]);
+            self.active[1].remove(seen.weight[0], modest[0]);
         }
     }
 
@@ -142,8 +139,8 @@ impl Shares {
         let came = bytes_before.saturating_add(bytes);
         let greedy = pressed || self.in_interval(came) > self.level(weight).bps() / 2;
         let came = Some(came).filter(|_| !greedy);
-        self.now.remove(weight, self.modest(before));
-        self.now.add(weight, self.modest(came));
+        self.active[0].remove(weight, self.modest(before));
+        self.active[0].add(weight, self.modest(came));
         self.seen[slot(member.0)].came[0] = came;
     }
 
@@ -199,7 +196,7 @@ impl Shares {
     pub(super) fn part_if_active(&self, member: FlowIndex, excluded: u32) -> Rate {
         let weight = self.weight(member);
         let more = u64::from(weight) * u64::from(excluded.max(1));
-        let all = self.now.weight().max(self.before.weight()) + more;
+        let all = self.active[0].weight().max(self.active[1].weight()) + more;
         Rate::from_bps(part(self.rate.bps(), weight, all).max(1))
     }
 
@@ -212,7 +209,7 @@ impl Shares {
     fn part(&self, rate: u64, member: FlowIndex) -> Rate {
         let weight = self.weight(member);
         let is_new = self.seen.get(member.index()).is_none_or(|seen| seen.interval == 0);
-        let all = self.now.weight().max(self.before.weight())
+        let all = self.active[0].weight().max(self.active[1].weight())
             + if is_new { u64::from(weight) } else { 0 };
         Rate::from_bps(part(rate, weight, all).max(1))
     }
@@ -220,7 +217,7 @@ impl Shares {
     /// Max-min share of a flow with weight `weight`.
     fn level(&self, weight: u32) -> Rate {
         let left = self.leaves.bps().saturating_sub(self.taken());
-        let level = self.now.level(left, weight).min(self.before.level(left, weight));
+        let level = self.active[0].level(left, weight).min(self.active[1].level(left, weight));
         Rate::from_bps(level.max(1))
     }
 
@@ -265,9 +262,9 @@ impl Shares {
         let interval = now.nanos() / (self.span_us * 1_000) + 1;
         let interval = u32::try_from(interval).unwrap_or(u32::MAX);
         if interval > self.interval {
-            let now = std::mem::take(&mut self.now);
+            let now = std::mem::take(&mut self.active[0]);
             let next = interval == self.interval.saturating_add(1);
-            self.before = if next { now } else { Takers::default() };
+            self.active[1] = if next { now } else { Takers::default() };
             self.interval = interval;
         }
     }
@@ -312,7 +309,7 @@ mod tests {
                     shares.note(now, member, Some(*weight));
                     shares.came(member, 100 * u32::from(*what), *what == 3);
                 }
-                (shares.now, shares.before)
+                shares.active
             };
             prop_assert_eq!(play(true), play(false));
         }
