@@ -51,8 +51,8 @@ TAKES: dict[str, Any] = {
 """The application reads a whole chunk at once. One ACK then acknowledges the chunk."""
 
 RESERVE = (
-    "the queue of the link serves all uploads in turn, and the ping waits for one packet of each "
-    "upload"
+    "the queue of the link serves all uploads in round robin, and the ping waits for one packet "
+    "of each upload"
 )
 
 

@@ -41,7 +41,7 @@ class Kept:
         return self._rows.get(_name(experiment, case))
 
     def add(self, experiment: Experiment, case: Case, row: Row) -> None:
-        """Writes this run to the file at once."""
+        """Writes this run to the file immediately."""
         if self._path is None:
             return
         measured = {name: float(value) for name, value in row.items()}

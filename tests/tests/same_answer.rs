@@ -7,17 +7,17 @@ use std::io::BufReader;
 use std::time::Duration;
 
 use tidegate_core::allocation::AllocationSpec;
-use tidegate_core::gateway::{Gateway, GatewayConfig};
 use tidegate_core::link::Overhead;
-use tidegate_core::policy::{
-    Action, Conditioning, Exceed, Filter, Mode, Policy, PolicySet, Profile, Range,
-};
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::{ByReason, Bytes, Machine, Packet, PortId, Rate, Reason, Time};
 use tidegate_dataplane::Options;
 use tidegate_dataplane::testing::{Command, Script, play_with};
 use tidegate_e2e::recording::{Arrival, MIXED, Recording};
 use tidegate_e2e::{Recorder, Testbed, on_each_backend, send, until};
+use tidegate_gateway::policy::{
+    Action, Conditioning, Exceed, Filter, Mode, Policy, PolicySet, Profile, Range,
+};
+use tidegate_gateway::{Gateway, GatewayConfig};
 use tidegate_wire::{Checksum, rewrite};
 
 on_each_backend! {

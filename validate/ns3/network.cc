@@ -74,8 +74,8 @@ void StateChanged(TcpSocketState::TcpCongState_t, TcpSocketState::TcpCongState_t
 
 void Received(Ptr<const Packet> packet, const Address&) { total.delivered += packet->GetSize(); }
 
-// Hands data to one connection: without end, or in bursts. A burst follows a pause after the last burst is
-// acknowledged.
+// Hands data to one connection, without end or in bursts. When a burst is acknowledged, a pause
+// begins, and then the next burst.
 class Source {
 public:
   Source(Ptr<Node> node, InetSocketAddress to, bool greedy, const Options& options)
@@ -213,7 +213,7 @@ int main(int argc, char* argv[]) {
 
   Ptr<Node> near = CreateObject<Node>(), far = CreateObject<Node>();
   internet.Install(NodeContainer(near, far));
-  // The queue discipline is the queue: the device holds one packet besides the one that it sends.
+  // Packets wait in the queue discipline. The device itself holds one packet besides the one that it sends.
   NetDeviceContainer bottleneck = connect(near, far, o.rate, o.delay, "1p");
   TrafficControlHelper discipline;
   uint32_t limit = o.buffer - (o.payload + 40);

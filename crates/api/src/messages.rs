@@ -15,7 +15,7 @@ pub use trunks::{Encapsulation, OtherEnd, Trunk, TrunkWeight, Trunks};
 
 pub use tidegate_core::Count;
 pub use tidegate_core::marking::Marks as Marking;
-pub use tidegate_core::report::{
+pub use tidegate_gateway::report::{
     AckControlReport as AckControl, AggregateReport as Aggregate, ControlReport as Control,
     Mechanisms,
 };

@@ -87,7 +87,7 @@ pub struct Packet {
     /// Index of the flow in the flow table, for this direction. [`FlowId::NONE`] before the
     /// look-up.
     pub flow: FlowId,
-    /// The TCP header, if the packet has a complete one.
+    /// The TCP header, if the packet has a complete TCP header.
     pub tcp: Option<TcpSegment>,
     /// Addresses, ports and protocol of the innermost header that was read.
     pub key: FlowKey,
@@ -242,11 +242,11 @@ impl TcpFlags {
     pub const SYN: u8 = 0x02;
     /// Reset the connection.
     pub const RST: u8 = 0x04;
-    /// Push.
+    /// Push: deliver the data at once.
     pub const PSH: u8 = 0x08;
     /// The acknowledgement field is significant.
     pub const ACK: u8 = 0x10;
-    /// Urgent.
+    /// The urgent pointer is significant.
     pub const URG: u8 = 0x20;
     /// ECN echo.
     pub const ECE: u8 = 0x40;

@@ -2,7 +2,7 @@
 //!
 //! In a policy file or scenario, a name alone selects the mechanism with default parameters. A
 //! table with `kind = "<name>"` also sets parameters. Errors about unknown names and misspelt
-//! fields list the valid ones.
+//! fields list the valid names and fields.
 
 /// Defines the enum `$spec` with a variant for each mechanism, which holds the mechanism's
 /// `Config`. Its method `build` takes the given arguments and makes the `$mechanism`.

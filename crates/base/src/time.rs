@@ -87,7 +87,7 @@ impl Time {
         }
     }
 
-    /// The first multiple of `interval` at or after `self`. `self` if `interval` is zero.
+    /// The first multiple of `interval` at or after `self`. Returns `self` if `interval` is zero.
     #[must_use]
     #[inline]
     pub fn round_up_to(self, interval: Duration) -> Self {
@@ -120,7 +120,7 @@ impl fmt::Debug for Time {
     }
 }
 
-/// `span` in nanoseconds. The largest `u64` for 584 years and more.
+/// `span` in nanoseconds. Spans of 584 years and more yield the largest `u64`.
 #[inline]
 pub fn nanos(span: Duration) -> u64 {
     span.as_secs().saturating_mul(1_000_000_000).saturating_add(span.subsec_nanos().into())

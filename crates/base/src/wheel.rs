@@ -60,7 +60,7 @@ struct WheelSlot {
 /// How soon an announced timer expires.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Near {
-    /// The timer is in the slot after the next one.
+    /// The timer is in the slot after the next slot.
     Soon,
     /// The timer is in the next slot.
     Now,

@@ -3,8 +3,8 @@
 use std::alloc::System;
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-use tidegate_core::gateway::Gateway;
 use tidegate_core::qdisc::QdiscSpec;
+use tidegate_gateway::Gateway;
 
 use crate::cases::{self, GROUP};
 use crate::number::real;

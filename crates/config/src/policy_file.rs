@@ -25,8 +25,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use tidegate_core::gateway::GatewayConfig;
-use tidegate_core::policy::{ClassSet, Policy, PolicySet, PolicySetError};
+use tidegate_gateway::GatewayConfig;
+use tidegate_gateway::policy::{ClassSet, Policy, PolicySet, PolicySetError};
 use toml::de::DeTable;
 
 use crate::added::Mechanisms;

@@ -50,10 +50,10 @@ use crate::packet::{Direction, Fifo, FlowIndex, Packet};
 use crate::registry;
 use crate::{Bytes, Cx, PacketId, Rate, Time, choice};
 
-pub(crate) use egress::EgressGates;
+pub use egress::EgressGates;
 pub use egress::{CreditAccount, EgressState};
 pub use hold::Counts;
-pub(crate) use waiting::Waiting;
+pub use waiting::Waiting;
 
 /// A mechanism that controls the senders of an aggregate by their ACKs.
 ///

@@ -371,7 +371,7 @@ const fn low_half(number: u64) -> u32 {
 }
 
 /// Returns `true` if `a` precedes `b`, where numbers wrap (RFC 9293, section 3.4).
-pub(crate) const fn before(a: u32, b: u32) -> bool {
+pub const fn before(a: u32, b: u32) -> bool {
     a.wrapping_sub(b) > u32::MAX / 2
 }
 

@@ -10,26 +10,23 @@
 //!
 //! The modules in order of their dependencies. `·` separates groups. A module uses only modules of
 //! its own group and of earlier groups in this list: `cx`, `machine` · `class` · `scheduler` · `flow` ·
-//! `allocation` · `marking` · `qdisc` · `ack` · `policy` · `report` · `aggregate` · `link` · `itcp` ·
-//! `trunk` · `gateway` · `emulator`.
+//! `allocation` · `marking` · `qdisc` · `ack` · `link` · `itcp` · `trunk` · `emulator`.
+//!
+//! The crate `tidegate-gateway` connects the mechanisms.
 
 #![forbid(unsafe_code)]
 
 pub mod ack;
-pub mod aggregate;
 pub mod allocation;
 pub mod class;
 pub mod cx;
 pub mod emulator;
 pub mod flow;
-pub mod gateway;
 pub mod itcp;
 pub mod link;
 pub mod machine;
 pub mod marking;
-pub mod policy;
 pub mod qdisc;
-pub mod report;
 pub mod scheduler;
 pub mod trunk;
 

@@ -37,7 +37,7 @@ use crate::{registry, report};
 
 /// A queue of packets.
 ///
-/// The queue keeps the packets of each flow in order. [`Packet::member`](crate::Packet::member) is
+/// The queue keeps the packets of each flow in order. [`Packet::queue_index`](crate::Packet::queue_index) is
 /// the index of a packet's flow. [`dequeue`](Self::dequeue) lets the discipline select the next
 /// packet. [`dequeue_flow`](Self::dequeue_flow) lets the caller select the flow.
 ///
@@ -237,7 +237,7 @@ registry! {
 
 impl QdiscSpec {
     /// A queue in order of arrival, for at most `limit` bytes.
-    pub(crate) const fn one_line(limit: Bytes) -> Self {
+    pub const fn one_line(limit: Bytes) -> Self {
         Self::DropTail(drop_tail::Config { limit })
     }
 }

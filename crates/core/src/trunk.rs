@@ -316,7 +316,7 @@ impl Trunk {
     }
 
     /// Returns `true` if user packets that depart now are encapsulated in UDP datagrams.
-    pub(crate) fn carries(&self) -> bool {
+    pub fn carries(&self) -> bool {
         self.config.wire.overhead(self.config.local) > 0 && !self.is_passing()
     }
 

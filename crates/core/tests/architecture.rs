@@ -108,7 +108,7 @@ fn the_workspace_keeps_its_shape() {
     let rules = [
         beginnings,
         lengths,
-        order_in_core,
+        order_of_modules,
         purity,
         unsafety,
         sources,
@@ -165,10 +165,16 @@ fn lengths(files: &[File]) -> Complaints {
         .collect()
 }
 
-/// In the core, a module uses only modules of its own layer and of earlier layers, in the order of
-/// `lib.rs`.
-fn order_in_core(files: &[File]) -> Complaints {
-    let Some(lib) = files.iter().find(|file| file.path == "crates/core/src/lib.rs") else {
+/// In the core and in the gateway's crate, a module uses only modules of its own layer and of earlier
+/// layers, in the order of `lib.rs`.
+fn order_of_modules(files: &[File]) -> Complaints {
+    ["crates/core/src/", "crates/gateway/src/"].iter().flat_map(|it| order_in(files, it)).collect()
+}
+
+/// The complaints of [`order_of_modules`] about the crate with its sources in `folder`.
+fn order_in(files: &[File], folder: &str) -> Complaints {
+    let path = format!("{folder}lib.rs");
+    let Some(lib) = files.iter().find(|file| file.path == path) else {
         return Complaints::new();
     };
     let layers = layers(&lib.text);
@@ -177,11 +183,13 @@ fn order_in_core(files: &[File]) -> Complaints {
     let mut complaints: Complaints = modules(&lib.text)
         .filter(|module| rank(module).is_none())
         .map(|module| {
-            format!("crates/core/src/lib.rs: module `{module}` is not in the list of layers above; give it its place")
+            format!(
+                "{path}: module `{module}` is not in the list of layers above; give it its place"
+            )
         })
         .collect();
     for file in rust(files) {
-        let Some(inside) = file.path.strip_prefix("crates/core/src/") else { continue };
+        let Some(inside) = file.path.strip_prefix(folder) else { continue };
         let module = inside.split(['/', '.']).next().unwrap();
         let Some(own) = rank(module).filter(|_| !inside.contains("tests")) else { continue };
         let code: String = production(&file.text).lines().map(code_of).collect();
@@ -259,7 +267,8 @@ fn listed(list: &str) -> Vec<&str> {
 /// neither a clock nor I/O.
 fn purity(files: &[File]) -> Complaints {
     let mut complaints = Complaints::new();
-    let mechanisms = ["crates/base/src/", "crates/tcp/src/", "crates/core/src/"];
+    let mechanisms =
+        ["crates/base/src/", "crates/tcp/src/", "crates/core/src/", "crates/gateway/src/"];
     let of_mechanisms = |file: &&File| mechanisms.iter().any(|it| file.path.starts_with(it));
     for file in rust(files).filter(of_mechanisms) {
         for (word, remedy) in NOT_IN_CORE {
@@ -384,7 +393,8 @@ fn a_file_without_purpose_or_beyond_its_length_is_refused() {
 fn a_module_that_uses_a_later_layer_is_refused() {
     let lib = "//! Order.\n//!\n//! Only those above in this list: `time`, `units` ·\n//! `meter` · `policy`.\n\n\
         pub mod time;\npub mod units;\nmod meter;\nmod policy;\npub use policy::{Policy, Filter};\npub use time::Time;\n";
-    let about = |path, text| about(order_in_core, &[("crates/core/src/lib.rs", lib), (path, text)]);
+    let about =
+        |path, text| about(order_of_modules, &[("crates/core/src/lib.rs", lib), (path, text)]);
     let meter = |text| about("crates/core/src/meter/bucket.rs", text);
     assert!(meter("use crate::policy::Rule;").contains("`meter` must not use `policy`"));
     assert!(meter("use crate::{Time, Filter};").contains("`policy` (as `crate::Filter`)"));
@@ -415,7 +425,7 @@ fn unsafe_code_outside_its_places_is_refused() {
 #[test]
 fn a_module_without_a_layer_is_refused() {
     let lib = "//! Only those above in this list: `time`.\nmod time;\nmod later;\n";
-    let complaints = about(order_in_core, &[("crates/core/src/lib.rs", lib)]);
+    let complaints = about(order_of_modules, &[("crates/core/src/lib.rs", lib)]);
     assert!(complaints.contains("`later` is not in the list"), "{complaints}");
 }
 

@@ -43,7 +43,7 @@ const HEADROOM: usize = 64;
 pub struct AfPacket(PacketPort<PacketSocket>);
 
 impl AfPacket {
-    /// Buffer size for the longest super-packet with a tag before it.
+    /// Buffer size for the longest super-packet and a VLAN tag.
     pub const BUFFER: u32 = 17 * 4_096;
 
     /// A port on `interface`, with its frames in `memory`.
@@ -353,6 +353,6 @@ impl<S: SocketIo> PacketPort<S> {
     }
 }
 
-/// Most frames dropped at once. No socket holds so many, but the limit ensures that a flood cannot
-/// block the loop.
+/// Largest number of frames dropped at once. No socket holds so many, but the limit ensures that a
+/// flood cannot block the loop.
 const MOST_DISCARDED: usize = 1 << 16;

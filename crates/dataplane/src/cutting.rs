@@ -113,7 +113,7 @@ mod tests {
     }
 
     /// Catches: a first frame that keeps the length of the whole super-packet; bytes lost or
-    /// duplicated; an earlier frame marked as the last one.
+    /// duplicated; an earlier frame that is marked as the last frame.
     #[test]
     fn the_frames_of_a_super_packet_are_in_order_and_contain_all_its_bytes() {
         let payload = 44 * usize::from(MSS) + 7;

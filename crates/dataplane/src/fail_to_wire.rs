@@ -438,7 +438,7 @@ impl Attaching {
             object.set_peer(peer.interface)?;
         }
         // The tc program also redirects frames in the time between the detachment of one XDP
-        // program and the attachment of the next one.
+        // program and the attachment of the next program.
         let mut beneath = None;
         if !by_itself || matches!(gives_way, GivesWay::Detached(_)) {
             let tc = Object::swallow(peer.interface)?.attach_tc(interface, self.tc)?;

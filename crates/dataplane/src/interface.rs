@@ -71,7 +71,7 @@ impl Interface {
     ///
     /// # Errors
     ///
-    /// If it no longer exists.
+    /// If the interface no longer exists.
     pub fn numbered(index: u32) -> io::Result<Self> {
         let mut name = [0_u8; libc::IF_NAMESIZE];
         // SAFETY: the kernel writes a zero-terminated name into the field, which is long enough for

@@ -34,7 +34,7 @@ impl Mapping {
         Ok(Self { base, len })
     }
 
-    /// Pointer to `count` values of `T` at `offset`, valid as long as the mapping.
+    /// Pointer to `count` values of `T` at `offset`, valid as long as the mapping exists.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! Requests real-time scheduling for a thread, so it wakes up when its timers expire.
+//! Requests real-time scheduling for a thread, so that the thread wakes up as soon as its timers
+//! expire.
 
 use std::fmt;
 use std::io;

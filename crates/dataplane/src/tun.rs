@@ -14,8 +14,8 @@ use crate::interface::Interface;
 pub struct Tun(File);
 
 impl Tun {
-    /// Creates the device `name` in the network namespace of this thread. It is down and has no
-    /// address.
+    /// Creates the device `name` in the network namespace of this thread. The device is down and
+    /// has no address.
     ///
     /// # Errors
     ///

@@ -217,8 +217,8 @@ fn during_a_bypass_no_frame_is_forwarded_a_second_time() {
     assert_eq!(heartbeat.beats.borrow()[0], Time::from_millis(5));
 }
 
-/// A heartbeat and a port in one. When the loop requests bypass, one last frame arrives at the
-/// port.
+/// A type that is both a heartbeat and a port. When the loop requests bypass, a last frame arrives
+/// at the port.
 #[derive(Clone, Default)]
 struct Cable(Rc<RefCell<Vec<Packet>>>);
 

@@ -10,16 +10,16 @@ use std::sync::Arc;
 use tidegate_config::added::Mechanisms;
 use tidegate_config::policy_file;
 use tidegate_core::allocation::AllocationSpec;
-use tidegate_core::gateway::Gateway;
 use tidegate_core::marking::MarkingSpec;
 use tidegate_core::packet::{FlowKey, Protocol};
 use tidegate_core::parameters::Value;
-use tidegate_core::policy::{Action, PolicySet};
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::random::Random;
 use tidegate_core::scheduler::SchedulerSpec;
 use tidegate_core::tcp::congestion::{CongestionSpec, Counting};
 use tidegate_core::{Machine, Packet, Time};
+use tidegate_gateway::Gateway;
+use tidegate_gateway::policy::{Action, PolicySet};
 use tidegate_scenario::scenario;
 
 /// One added mechanism of each kind.

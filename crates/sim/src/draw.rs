@@ -160,8 +160,8 @@ mod tests {
     /// is 1.4624 times the mean, by the gamma function. For Pareto, it is `mean / sqrt(3)` with
     /// shape 3, and `mean / sqrt(15)` with shape 5.
     ///
-    /// Catches: the deviation used as that of the logarithm; Box and Muller's formula without its
-    /// factor 2; an inverted shape.
+    /// Catches: the deviation of the length used as the deviation of its logarithm; Box and
+    /// Muller's formula without its factor 2; an inverted shape.
     #[test]
     fn deviations_are_the_requested_ones() {
         let cases = [

@@ -47,7 +47,7 @@ pub(crate) struct Tag {
     pub(crate) end: u32,
     /// Its flow.
     pub(crate) flow: u32,
-    /// Tells successive connections with the same number apart.
+    /// Distinguishes successive connections that have the same number.
     pub(crate) life: u16,
     /// Header fields for the fingerprint of the run; set by [`insert`](Network::insert).
     pub(crate) numbers: u64,
@@ -258,7 +258,7 @@ impl Network {
     }
 }
 
-/// The number that stands for "no link direction".
+/// The number that means "no link direction".
 pub(crate) const NO_WAY: u32 = NOWHERE;
 
 /// Gives each gateway with trunks the nodes at which the peers of its trunks are.

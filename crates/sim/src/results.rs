@@ -36,10 +36,11 @@ pub struct Results {
     pub events: u64,
     /// Packets sent by hosts in the whole run.
     pub packets: u64,
-    /// Packets that arrived over a link in the whole run: each packet counts once for each link.
+    /// Packets that arrived over a link in the whole run. A packet counts once for each link that
+    /// it crosses.
     pub packet_hops: u64,
-    /// A hash over every arrival of every packet at the end of a link. Two runs with the same value
-    /// had the same course.
+    /// A hash over every arrival of every packet at the end of a link. Two runs with the same hash
+    /// had the same events.
     pub fingerprint: u64,
     /// The tables of figures.
     pub tables: Vec<Table>,

@@ -2,7 +2,7 @@
 //!
 //! The shortest path is the path with the fewest links. Among these, the path with the least delay
 //! wins, and then the path whose links come first in the scenario. A gateway is two vertices, one
-//! for each direction. So packets cross a gateway and never turn round inside it.
+//! for each direction. So packets cross a gateway and never depart on the side on which they entered.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -156,7 +156,7 @@ struct Attachment {
     last: u32,
 }
 
-/// The number that stands for "none": no vertex, no link direction, no target.
+/// The number that means "none": no vertex, no link direction, no target.
 pub(crate) const NOWHERE: u32 = u32::MAX;
 
 impl Routes {
@@ -213,11 +213,11 @@ pub(crate) fn number(index: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_core::gateway::GatewayConfig;
     use tidegate_core::link::LinkConfig;
     use tidegate_core::link::Overhead;
-    use tidegate_core::policy::PolicySet;
     use tidegate_core::qdisc::QdiscSpec;
+    use tidegate_gateway::GatewayConfig;
+    use tidegate_gateway::policy::PolicySet;
 
     use super::*;
     use crate::scenario::{Gateway, Host, Link};
@@ -316,7 +316,7 @@ mod tests {
 
     /// Catches: a gateway with one vertex, inside which packets could turn round.
     #[test]
-    fn a_gateway_is_crossed_and_packets_do_not_turn_round_in_it() {
+    fn packets_cross_a_gateway_and_never_return_inside_it() {
         let links = [("a", "1.lan", 1), ("b", "1.lan", 1), ("1.wan", "A", 1), ("A", "c", 1)];
         let network = network("abc1A", &links);
         assert_eq!(path(&network, "a", "c").unwrap(), "a1Ac");

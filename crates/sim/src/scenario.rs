@@ -14,11 +14,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::emulator::EmulatorConfig;
-use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::link::{LinkChange, LinkConfig};
 use tidegate_core::packet::Direction;
-use tidegate_core::policy::PolicySet;
 use tidegate_core::{tcp, trunk};
+use tidegate_gateway::GatewayConfig;
+use tidegate_gateway::policy::PolicySet;
 
 pub use demand::Demand;
 pub use problem::{Place, Problem, What};

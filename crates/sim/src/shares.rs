@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tidegate_core::Packet;
 use tidegate_core::emulator::Route;
-use tidegate_core::gateway::Gateway;
 use tidegate_core::packet::Direction;
+use tidegate_gateway::Gateway;
 
 use crate::agenda::Agenda;
 use crate::draw::real;

@@ -20,7 +20,7 @@ pub(crate) struct Streams {
 /// A connection. Side 0 is at the sender of the flow's data, side 1 at its receiver.
 pub(crate) struct Stream {
     pub(crate) flow: u32,
-    /// Tells successive connections with the same number apart.
+    /// Distinguishes successive connections that have the same number.
     pub(crate) life: u16,
     /// Addresses and ports of packets from side 0 to side 1.
     pub(crate) key: FlowKey,

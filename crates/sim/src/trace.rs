@@ -4,7 +4,7 @@
 use tidegate_core::packet::Ecn;
 use tidegate_core::{Packet, Time};
 
-/// Sequence and acknowledgement number, which tell the packets of a flow apart. The simulator
+/// Sequence and acknowledgement number, which identify a packet within its flow. The simulator
 /// stores them in the packet's tag, so that a hop need not read the packet's descriptor.
 pub(crate) fn numbers(packet: &Packet) -> u64 {
     packet.tcp.map_or(0, |tcp| u64::from(tcp.seq) << 32 | u64::from(tcp.ack))

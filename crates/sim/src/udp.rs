@@ -14,8 +14,8 @@ use crate::scenario::{Distribution, Kind};
 /// that did not fit into one burst counts in the next.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Emitter {
-    /// Start of sending. With bursts, moved later by every pause, as if the source had started
-    /// later and never paused.
+    /// Start of sending. With bursts, every pause moves this time later, as if the source had
+    /// started later and never paused.
     began: Time,
     /// Packets sent.
     sent: u64,

@@ -40,7 +40,7 @@ fn delays(scenario: &Scenario) -> [f64; 2] {
     ["delay_mean_seconds", "delay_max_seconds"].map(|it| 1e3 * links.real(it)[0])
 }
 
-/// The delay changes after 950 of 1,900 ms, so half of the packets have the new one.
+/// The delay changes after 950 of 1,900 ms, so half of the packets have the new delay.
 ///
 /// Catches: a change that is not made, is made at the start, or is made in the other direction; two
 /// changes at the same time of which the first prevails.

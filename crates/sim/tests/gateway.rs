@@ -9,28 +9,28 @@ use std::time::Duration;
 
 use networks::captured;
 use tidegate_core::allocation::AllocationSpec;
-use tidegate_core::gateway::{self, GatewayConfig};
 use tidegate_core::link::Overhead;
 use tidegate_core::link::{Jitter, LinkConfig};
 use tidegate_core::packet::SackBlocks;
-use tidegate_core::policy::{
-    Action, Conditioning, Exceed, Filter, Mode, Policy, PolicySet, Profile, Range,
-};
 use tidegate_core::tcp::{self, Config};
 use tidegate_core::{Bytes, Machine, Packet, PortId, Rate, Time};
+use tidegate_gateway::GatewayConfig;
+use tidegate_gateway::policy::{
+    Action, Conditioning, Exceed, Filter, Mode, Policy, PolicySet, Profile, Range,
+};
 use tidegate_sim::scenario::{
     Distribution, End, Gateway, Host, Kind, Link, Node, NodeKind, Pair, Run, Scenario, Side, Start,
     Traffic, Way,
 };
 use tidegate_wire::{describe, pcap::Record, segment::sack};
 
-const LAN: PortId = gateway::Gateway::LAN;
-const WAN: PortId = gateway::Gateway::WAN;
+const LAN: PortId = tidegate_gateway::Gateway::LAN;
+const WAN: PortId = tidegate_gateway::Gateway::WAN;
 
 /// A departure: time, port, and all fields of the packet as text.
 type Passage = (Time, PortId, String);
 
-/// Six hosts behind a gateway. Each has a server beyond the gateway, at its own distance.
+/// Six hosts on the LAN side of a gateway. Each has a server on the WAN side, at its own distance.
 fn scenario(gateway: Gateway) -> Scenario {
     let node = |name: String, kind| Node { name, kind };
     let end = |node: &str, side| End { node: node.to_owned(), side };
@@ -119,9 +119,9 @@ fn said((packet, sack): &Seen) -> String {
 /// Drives the same gateway directly, by the call order of a `Machine`.
 fn driven(gateway: &Gateway, arrivals: Vec<(Time, PortId, Seen)>, end: Time) -> Vec<Passage> {
     let (config, policies) = (&gateway.config, gateway.policies.clone());
-    let mut machine = gateway::Gateway::new(config, policies, Time::ZERO);
+    let mut machine = tidegate_gateway::Gateway::new(config, policies, Time::ZERO);
     let mut left = Vec::new();
-    let mut drain = |machine: &mut gateway::Gateway, now| {
+    let mut drain = |machine: &mut tidegate_gateway::Gateway, now| {
         for port in [LAN, WAN] {
             while let Some(id) = machine.poll_transmit(now, port) {
                 let pool = machine.pool();

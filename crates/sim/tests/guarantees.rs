@@ -13,18 +13,18 @@ mod networks;
 use std::time::Duration;
 
 use networks::run;
-use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::link::LinkConfig;
 use tidegate_core::link::Overhead;
 use tidegate_core::marking::MarkingSpec;
 use tidegate_core::packet::Direction;
-use tidegate_core::policy::{Action, Class, ClassSet, Filter, Mode, Policy, PolicySet, Range};
 use tidegate_core::qdisc::{QdiscSpec, with_marking};
 use tidegate_core::random::Random;
 use tidegate_core::scheduler::jobs::{self, Output, Promises, Search};
 use tidegate_core::scheduler::{Ratio, SchedulerSpec, TermValues};
 use tidegate_core::tcp::{Config, EcnMode, Profile};
 use tidegate_core::{Bytes, Chance, Factor, Rate};
+use tidegate_gateway::GatewayConfig;
+use tidegate_gateway::policy::{Action, Class, ClassSet, Filter, Mode, Policy, PolicySet, Range};
 use tidegate_sim::Results;
 use tidegate_sim::scenario::{
     Distribution, End, Gateway, Host, Kind, Link, Node, NodeKind, Pair, Probe, Run, Scenario, Side,
@@ -34,8 +34,8 @@ use tidegate_sim::scenario::{
 const RATE: Rate = Rate::from_mbps(45);
 const SEGMENT: u64 = 460;
 
-/// The four classes. The first has absolute promises. The second and third have half the delay and
-/// loss of the next class.
+/// The four classes. The first has absolute promises. The second has half the delay and loss of the
+/// third, and the third half of the fourth.
 fn classes() -> Vec<Class> {
     let class = |n: usize| Class::new(&n.to_string(), QdiscSpec::DropTail(Default::default()));
     let half = |of: &str| Ratio { of: of.to_owned(), factor: Factor::from_millionths(500_000) };

@@ -10,15 +10,15 @@ mod networks;
 use std::time::Duration;
 
 use networks::run;
-use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::link::LinkConfig;
 use tidegate_core::link::Overhead;
 use tidegate_core::marking::MarkingSpec;
 use tidegate_core::packet::Direction;
-use tidegate_core::policy::PolicySet;
 use tidegate_core::qdisc::{QdiscSpec, with_marking};
 use tidegate_core::random::Random;
 use tidegate_core::{Bytes, Rate, tcp};
+use tidegate_gateway::GatewayConfig;
+use tidegate_gateway::policy::PolicySet;
 use tidegate_sim::scenario::{
     Distribution, End, Gateway, Host, Kind, Link, Node, NodeKind, Pair, Probe, Run, Scenario, Side,
     Start, Traffic,

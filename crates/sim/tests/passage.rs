@@ -8,14 +8,14 @@ mod networks;
 use std::time::Duration;
 
 use networks::run;
-use tidegate_core::aggregate::TriggerSet;
-use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::link::LinkConfig;
 use tidegate_core::link::Overhead;
 use tidegate_core::packet::Direction;
-use tidegate_core::policy::PolicySet;
 use tidegate_core::tcp::{Config, EcnMode, Profile};
 use tidegate_core::{Bytes, Rate, qdisc::QdiscSpec};
+use tidegate_gateway::GatewayConfig;
+use tidegate_gateway::aggregate::TriggerSet;
+use tidegate_gateway::policy::PolicySet;
 use tidegate_sim::scenario::{
     End, Gateway, Host, Kind, Link, Node, NodeKind, Pair, Place, Probe, Run, Scenario, Side,
     Traffic,
@@ -100,7 +100,7 @@ fn last(results: &Results, column: &str) -> u64 {
     *series.whole(column).last().unwrap_or_else(|| panic!("no {column}"))
 }
 
-/// Catches: a dropped packet that is counted under the other traffic, too late, or not at all.
+/// Catches: a dropped packet that is counted for the wrong traffic, too late, or not at all.
 #[test]
 fn each_packet_is_counted_as_departed_dropped_or_waiting() {
     let results = run(&scenario(DROP_TAIL, [constant(6), constant(2)]));
@@ -153,8 +153,8 @@ fn marks_of_the_passage_equal_marks_of_the_queue() {
     let counted = results.table("drops").unwrap().whole("marked_packets").iter().sum::<u64>();
     let marked = last(&results, "a_marked_packets") + last(&results, "b_marked_packets");
     assert!(marked > 10 && marked == counted, "{marked}, {counted}");
-    // ACKs of both traffics pass downwards. The gateway has no rate there, so it neither delays nor
-    // marks them.
+    // ACKs of both traffic entries pass downwards. The gateway has no rate there, so it neither
+    // delays nor marks them.
     let passages = results.table("passages").unwrap();
     assert_eq!(passages.text("direction"), ["up", "up", "down", "down"]);
     assert_eq!(passages.whole("marked_packets")[2..], [0, 0]);

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use networks::run;
 use tidegate_core::ack::AckSpec;
-use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::link::LinkConfig;
 use tidegate_core::link::Overhead;
 use tidegate_core::packet::Direction;
-use tidegate_core::policy::{Action, Conditioning, Filter, Mode, Policy, PolicySet, Profile};
 use tidegate_core::tcp::{self, Config};
 use tidegate_core::{Bytes, Rate};
+use tidegate_gateway::GatewayConfig;
+use tidegate_gateway::policy::{Action, Conditioning, Filter, Mode, Policy, PolicySet, Profile};
 use tidegate_sim::scenario::{
     Distribution, End, Gateway, Host, Kind, Link, Node, NodeKind, Pair, Run, Scenario, Side, Start,
     Traffic,
@@ -234,7 +234,7 @@ fn losses_cost_ack_control_no_more_than_fair_queueing_and_less_than_small_window
 }
 
 /// Catches: a smallest window of 64 kB (the largest unscaled one), with which a hundred senders
-/// have 5 s of data in flight; senders that the gateway holds back counted as satisfied.
+/// have 5 s of data in flight; senders counted as satisfied although the gateway limits them.
 #[test]
 fn a_hundred_senders_leave_no_more_data_waiting_than_four() {
     let window = Some(Bytes(65_536));

@@ -8,14 +8,14 @@ mod networks;
 use std::time::Duration;
 
 use networks::run;
-use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::link::LinkConfig;
 use tidegate_core::link::Overhead;
 use tidegate_core::packet::Direction;
-use tidegate_core::policy::{
+use tidegate_core::{Bytes, Rate};
+use tidegate_gateway::GatewayConfig;
+use tidegate_gateway::policy::{
     Action, Class, ClassSet, Conditioning, Filter, Mode, Policy, PolicySet, Profile, Range,
 };
-use tidegate_core::{Bytes, Rate};
 use tidegate_sim::scenario::{
     End, Gateway, Host, Kind, Link, Node, NodeKind, Pair, Run, Scenario, Side, Start, Traffic,
 };

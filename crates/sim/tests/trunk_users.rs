@@ -9,16 +9,16 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use networks::run;
-use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::link::LinkConfig;
 use tidegate_core::link::Overhead;
 use tidegate_core::packet::Direction;
-use tidegate_core::policy::{
+use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::{Bytes, Rate, tcp, trunk};
+use tidegate_gateway::GatewayConfig;
+use tidegate_gateway::policy::{
     Action, Class, ClassSet, Conditioning, FairBetween, Filter, FlowWeight, Mode, Policy,
     PolicySet, Profile, Range, Sharers,
 };
-use tidegate_core::qdisc::QdiscSpec;
-use tidegate_core::{Bytes, Rate, tcp, trunk};
 use tidegate_sim::Results;
 use tidegate_sim::scenario::{
     End, Gateway, Host, Kind, Link, Node, NodeKind, Pair, Run, Scenario, Side, Start, Traffic,

@@ -26,9 +26,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_config::Findings;
-use tidegate_core::gateway::FlowSurvey;
-use tidegate_core::policy::{Class, PolicySet};
 use tidegate_dataplane::trunk::{TrunkEnd, TrunkPort};
+use tidegate_gateway::FlowSurvey;
+use tidegate_gateway::policy::{Class, PolicySet};
 use tokio::sync::{Mutex, MutexGuard, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 

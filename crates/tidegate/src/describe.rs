@@ -6,20 +6,20 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use tidegate_config::source::{Access, Apply, Commit, SourceKind, SourceSpec};
-use tidegate_core::aggregate::TriggerSet;
 use tidegate_core::flow::WithoutFirst;
 use tidegate_core::link::{Headers, Overhead};
 use tidegate_core::packet::{Direction, NO_VLAN};
 use tidegate_core::parameters::{Value, Written};
-use tidegate_core::policy::parse::show_addresses;
-use tidegate_core::policy::{
-    Action, Class, Conditioning, Exceed, FairBetween, Filter, Mode, Policy, Range, Sharers,
-};
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::scheduler::SchedulerSpec;
 use tidegate_core::trunk::Wire;
 use tidegate_core::units::duration;
 use tidegate_core::{Rate, itcp, trunk};
+use tidegate_gateway::aggregate::TriggerSet;
+use tidegate_gateway::policy::parse::show_addresses;
+use tidegate_gateway::policy::{
+    Action, Class, Conditioning, Exceed, FairBetween, Filter, Mode, Policy, Range, Sharers,
+};
 
 pub use tidegate_api::Change;
 
@@ -326,7 +326,7 @@ fn shared(it: &Conditioning, fields: &mut Fields) {
         length => ("fair_between", format!("{between}, IPv6 /{length}")),
     }));
     if !it.weights.is_empty() {
-        let weight = |it: &tidegate_core::policy::FlowWeight| {
+        let weight = |it: &tidegate_gateway::policy::FlowWeight| {
             let filter = filter(&it.filter);
             let filter: Vec<_> =
                 filter.iter().map(|(name, text)| format!("{name} {text}")).collect();

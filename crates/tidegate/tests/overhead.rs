@@ -6,9 +6,9 @@
 use std::time::Duration;
 
 use tidegate_config::policy_file;
-use tidegate_core::gateway::{Gateway, GatewayConfig};
-use tidegate_core::policy::PolicySet;
 use tidegate_core::{Machine, Time};
+use tidegate_gateway::policy::PolicySet;
+use tidegate_gateway::{Gateway, GatewayConfig};
 use tidegate_wire::build::{Frame, Link};
 use tidegate_wire::describe;
 

@@ -15,7 +15,8 @@ fn main() -> io::Result<()> {
     }
     for (name, frame) in named() {
         fs::write(corpus.join("describe").join(&name), &frame)?;
-        // DSCP 46 and CE, then an ACK number and a window whose checksum updates carry.
+        // New values for a rewrite: DSCP 46, ECN codepoint CE, an ACK number and a window. The
+        // updates of the checksum produce carries.
         let values = [0xbb, 0xff, 0xff, 0, 1, 0x80, 0];
         fs::write(corpus.join("rewrite").join(&name), [&values[..], &frame].concat())?;
     }

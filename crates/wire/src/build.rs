@@ -1,5 +1,5 @@
-//! Builds frames for tests. A test sets the fields that matter to it, and lengths and checksums are
-//! computed.
+//! Builds frames for tests and for the messages of the gateway itself. The caller sets the fields
+//! that matter to it, and lengths and checksums are computed.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -356,7 +356,7 @@ impl Transport {
     }
 
     /// Appends a transport header for `payload` bytes, with a checksum of zero. Returns the offset
-    /// of the checksum in the header, if the protocol has one.
+    /// of the checksum in the header, if the protocol has a checksum.
     fn append(&self, payload: usize, out: &mut Vec<u8>) -> Option<usize> {
         match self {
             Self::Tcp(tcp) => {

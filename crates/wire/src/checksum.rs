@@ -31,7 +31,7 @@ pub enum Completed {
 ///
 /// Source: Linux, `net/core/dev.c` (`skb_checksum_help`, `skb_crc32c_csum_help`); Linux,
 /// `Documentation/networking/checksum-offloads.rst`, "LCO" (outer checksums are already correct for
-/// the completed inner ones, so inner ones are completed first).
+/// completed inner checksums, so inner checksums are completed first).
 pub fn complete(frame: &mut [u8], packet: &Packet) -> Completed {
     if is_finished(frame, packet) {
         return Completed::Nothing;

@@ -109,7 +109,7 @@ fn read(
     described.err().or(frame.odd)
 }
 
-/// Offset of the PPPoE header in `frame`; `None` without one.
+/// Offset of the PPPoE header in `frame`. `None` without a PPPoE header.
 pub(crate) fn pppoe_session(frame: &[u8]) -> Option<usize> {
     let mut frame = Cursor::new(frame, frame.len());
     link::skip(&mut frame, &mut Packet::default()).ok()?;
@@ -152,7 +152,7 @@ struct Cursor<'a> {
     second_vlan: u16,
     /// The frame has an authentication header before the current position.
     authenticated: bool,
-    /// Offset of the PPPoE header; zero without one.
+    /// Offset of the PPPoE header. Zero without a PPPoE header.
     session: usize,
     /// A fault of the link layer after which the IP header can still be read.
     odd: Option<Oddity>,

@@ -118,7 +118,8 @@ impl Layers {
         })
     }
 
-    /// The headers inside the tunnel that is nested too deeply for this list. `None` without one.
+    /// The headers inside the tunnel that is nested too deeply for this list. `None` without such a
+    /// tunnel.
     pub(crate) fn beneath(&self, bytes: &[u8]) -> Option<Self> {
         let mut layers = Self::none();
         layers.walk(bytes, self.deeper?, None);
@@ -228,7 +229,7 @@ impl Layer {
     ///
     /// Source: RFC 9293, section 3.1; RFC 8200, section 8.1; RFC 1122, section 4.1.3.5. The pseudo
     /// header contains the final destination, even while a routing header or a source route names
-    /// intermediate ones.
+    /// intermediate routers.
     pub(crate) fn pseudo_header(&self, bytes: &[u8], transport: Kind, len: usize) -> Option<u16> {
         let protocol = match transport {
             Kind::Tcp => Protocol::TCP,
@@ -386,10 +387,10 @@ fn word(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().map(|word| u16::from_be_bytes(*word))
 }
 
-/// Most nested tunnels that are read, as in `describe`.
+/// Largest number of nested tunnels that are parsed, as in `describe`.
 const MOST_TUNNELS: usize = 2;
 
-/// Most headers in the list: PPPoE, three IP headers with a transport header each, and two tunnel
+/// Largest number of headers in the list: PPPoE, three IP headers with a transport header each, and two tunnel
 /// headers.
 const MOST: usize = 12;
 

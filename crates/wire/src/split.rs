@@ -13,8 +13,9 @@ use crate::vlan::VlanTag;
 /// The payload is the payload of the innermost TCP or UDP header. `transport` is the offset of this
 /// header, if the kernel states it. The checksums of `frame` may be unfinished.
 ///
-/// `None` if a header is missing, a length is wrong, or a tunnel numbers its packets. Also `None`
-/// if the headers of all frames together would exceed 16 times the length of the super-packet.
+/// Returns `None` if a header is missing, a length is wrong, or a tunnel numbers its packets. Also
+/// returns `None` if the headers of all frames together would exceed 16 times the length of the
+/// super-packet.
 ///
 /// Source: Linux, `tcp_gso_segment`, `__udp_gso_segment`, `skb_udp_tunnel_segment` and
 /// `gre_gso_segment` (only the last segment keeps FIN and PSH, only the first keeps CWR, and an
@@ -32,8 +33,8 @@ pub fn segments(packet: &[u8], size: u16, transport: Option<usize>) -> Option<Ve
 
 /// Returns `true` if Linux can split this super-packet itself when a packet socket sends it.
 ///
-/// Linux can if only Ethernet and VLAN tags precede the IP header, and if the transport header
-/// follows the IP header directly.
+/// This is possible if only Ethernet and VLAN tags precede the IP header, and if the transport
+/// header follows the IP header directly.
 ///
 /// Source: Linux `include/linux/virtio_net.h`, `virtio_net_hdr_to_skb` (the header that describes
 /// the super-packet has no field for tunnels).

@@ -4,7 +4,8 @@
 //! A trunk carries user packets between two gateways. TCP connections between these gateways, its
 //! management connections, determine its rate. The segments of these connections carry no payload.
 //! A datagram with such a segment is a management packet. Only a gateway that knows the trunk's key
-//! can make one. The receiver accepts it once, and only in the session for which it was made.
+//! can make a management packet. The receiver accepts each of them once, and only in the session
+//! for which it was made.
 //!
 //! If both ends are configured for it, user packets travel in datagrams with the same
 //! authentication. [`admit`] decides whether such a user packet may be forwarded, and [`PathMtu`]

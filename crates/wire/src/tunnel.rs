@@ -225,7 +225,8 @@ const L2TP: Protocol = Protocol(115);
 const L2TP_PORT: u16 = 1701;
 const GTP_PORT: u16 = 2152;
 const VXLAN_PORT: u16 = 4789;
-/// The VXLAN port of Linux before IANA assigned one, and still its default (ip-link(8)).
+/// The VXLAN port that Linux used before IANA assigned a port, and still uses by default
+/// (ip-link(8)).
 const OLD_VXLAN_PORT: u16 = 8472;
 const GENEVE_PORT: u16 = 6081;
 /// The first byte of a VXLAN header, in which only the I flag is set (RFC 7348, section 5).

@@ -21,7 +21,7 @@ impl VlanTag {
         Self { tpid: ethertype::VLAN, tci: id }
     }
 
-    /// The outermost tag of `frame`, if it has one.
+    /// The outermost tag of `frame`, if it has a tag.
     #[must_use]
     pub fn of(frame: &[u8]) -> Option<Self> {
         let [a, b, c, d] = *frame.get(MACS..)?.first_chunk()?;

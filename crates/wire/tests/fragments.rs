@@ -11,10 +11,10 @@ use std::time::Duration;
 use frames::described;
 use gateways::{conditioning, gateway};
 use tidegate_core::flow::{FragmentTable, WithoutFirst};
-use tidegate_core::gateway::Gateway;
 use tidegate_core::packet::{Fragment, Kind, Ports, Protocol};
-use tidegate_core::policy::{Action, Exceed, Filter, Range};
 use tidegate_core::{Bytes, Machine, Rate, Time};
+use tidegate_gateway::Gateway;
+use tidegate_gateway::policy::{Action, Exceed, Filter, Range};
 use tidegate_wire::build::{Frame, Transport};
 use tidegate_wire::describe;
 

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use scripted::{EcnScript, End, MSS, Run, Script, SegmentFields};
 use tidegate_core::packet::TcpFlags;
-use tidegate_core::report::Report;
+use tidegate_gateway::report::Report;
 
 const CONTROLS: [&str; 4] = [
     "\"postack\"",

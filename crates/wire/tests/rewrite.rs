@@ -176,7 +176,7 @@ proptest! {
         }
     }
 
-    /// Catches: a partial checksum that is treated as a finished one.
+    /// Catches: a partial checksum that is treated as a finished checksum.
     #[test]
     fn an_ack_cut_from_a_super_packet_keeps_a_partial_checksum(frame in frames()) {
         let mut bytes = frame.bytes();

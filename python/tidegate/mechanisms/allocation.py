@@ -45,5 +45,5 @@ def logical_partitions() -> dict[str, Any]:
 
 
 def drr() -> dict[str, Any]:
-    """One bucket; flows take turns, byte for byte (deficit round robin)."""
+    """One bucket; flows send bytes in proportion to their weights (deficit round robin)."""
     return table("drr")

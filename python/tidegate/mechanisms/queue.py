@@ -15,7 +15,7 @@ def drop_tail(
     When it is full, arriving packets are dropped.
 
     Args:
-        limit: Most frame bytes that may wait. Values: above zero. Default: ``"1 MiB"``.
+        limit: Largest backlog in frame bytes. Values: above zero. Default: ``"1 MiB"``.
     """
     return table(
         "drop-tail",
@@ -28,13 +28,13 @@ def per_flow(
     limit: str | None = None,
     flow_limit: str | None = None,
 ) -> dict[str, Any]:
-    """A queue for each flow, served in turn.
+    """A queue for each flow, served in round robin.
 
-    When the whole is full, the longest queue loses packets.
+    When all queues together are full, the longest queue loses packets.
 
     Args:
-        limit: Most frame bytes that may wait. Values: above zero. Default: ``"4 MiB"``.
-        flow_limit: Most frame bytes of one flow that may wait. A single packet always fits.
+        limit: Largest backlog in frame bytes. Values: above zero. Default: ``"4 MiB"``.
+        flow_limit: Largest backlog of one flow in frame bytes. A single packet always fits.
             Default: the bytes that the rate carries in 1 s, at most 256 KiB. With a ``marking``,
             the default is ``limit``. Values: above zero.
     """
@@ -63,7 +63,7 @@ def red(
     """Random early detection: drops and marks become more likely as the average queue grows.
 
     Args:
-        limit: Most frame bytes that may wait. Values: above zero. Default: ``"400 kB"``.
+        limit: Largest backlog in frame bytes. Values: above zero. Default: ``"400 kB"``.
         min: Average length below which no packet is marked or dropped. Default: ``"30 kB"``.
         max: Average length at which packets are dropped or marked with probability ``max_p``.
             More than ``min``. Default: ``"90 kB"``.
@@ -73,9 +73,9 @@ def red(
             above zero. Default: ``"0.2 %"``.
         gentle: Above ``max``, the probability rises linearly to 1 at twice ``max``. If false,
             it is 1 above ``max``. Default: ``true``.
-        wait: With probability ``p``, from ``1/p`` to ``2/p`` packets pass between two drops or
-            marks. If false, less than ``1/p``. Default: ``false``.
-        ecn: ECN-capable packets are marked in place of being dropped. Default: ``true``.
+        wait: At the probability ``p``, ``1/p`` to ``2/p`` packets pass between two drops or
+            marks. If false, fewer than ``1/p``. Default: ``false``.
+        ecn: ECN-capable packets are marked instead of being dropped. Default: ``true``.
         mark_up_to: Packets are marked while the probability is at most this value, and dropped
             above it. Default: ``"100 %"``.
         measure: Unit of the queue length: bytes or packets. Default: ``"bytes"``.
@@ -106,7 +106,7 @@ def ered(
     in_profile: Sequence[str | int] | None = None,
     red: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """RED that drops or marks packets in profile less often than others.
+    """RED that drops or marks packets in profile less often than packets out of profile.
 
     Args:
         k: Probability of a drop or mark for packets out of profile, divided by the probability
@@ -137,13 +137,13 @@ def pi(
     """A controller that holds the queue at a target length.
 
     Args:
-        limit: Most frame bytes that may wait. Values: above zero. Default: ``"300 kB"``.
+        limit: Largest backlog in frame bytes. Values: above zero. Default: ``"300 kB"``.
         target: Target length of the queue. Default: ``"200 kB"``.
         every: Interval at which the probability is computed. Default: ``"6250 us"``.
         gains: Strength of the reaction: the coefficients ``a`` and ``b`` per packet, or the
             traffic (``flows`` and ``rtt``) from which they are computed. Default:
             ``{ flows = 60, rtt = "246 ms" }``.
-        ecn: ECN-capable packets are marked in place of being dropped. Default: ``true``.
+        ecn: ECN-capable packets are marked instead of being dropped. Default: ``true``.
         measure: Unit of the queue length: bytes or packets. Default: ``"bytes"``.
         packet: Size of a typical packet, the unit of lengths and gains. Default: ``"1514 B"``.
         by_size: Longer packets are more likely to be dropped or marked. Default: ``false``.
@@ -174,13 +174,13 @@ def pie(
     """A controller that holds the queueing delay at a target.
 
     Args:
-        limit: Most frame bytes that may wait. Values: above zero. Default: ``"4 MiB"``.
+        limit: Largest backlog in frame bytes. Values: above zero. Default: ``"4 MiB"``.
         target: Target delay of packets. Values: above zero. Default: ``"15 ms"``.
         every: Interval at which the probability is computed. Values: above zero. Default:
             ``"15 ms"``.
         burst: Duration of a burst after which the first packet may be dropped or marked.
             Default: ``"150 ms"``.
-        ecn: ECN-capable packets are marked in place of being dropped. Default: ``true``.
+        ecn: ECN-capable packets are marked instead of being dropped. Default: ``true``.
         mark_up_to: Packets are marked while the probability is at most this value, and dropped
             above it. Default: ``"10 %"``.
         packet: Size of a typical packet. While at most two of them wait, no packet is dropped
@@ -209,7 +209,7 @@ def codel(
     """Controlled delay: drops packets if the delay exceeds a target for longer than an interval.
 
     Args:
-        limit: Most frame bytes that may wait. Values: above zero. Default: ``"4 MiB"``.
+        limit: Largest backlog in frame bytes. Values: above zero. Default: ``"4 MiB"``.
         target: Queueing delay that is tolerated permanently. At low rates, it rises to the time
             that two full packets take. Default: ``"5 ms"``.
         interval: Time for which a longer queueing delay is tolerated: the longest usual
@@ -217,7 +217,7 @@ def codel(
             Default: ``"100 ms"``.
         packet: Size of a full packet. While the backlog is at most this, no packet is dropped
             or marked. Default: ``"1514 B"``.
-        ecn: ECN-capable packets are marked in place of being dropped. Default: ``true``.
+        ecn: ECN-capable packets are marked instead of being dropped. Default: ``true``.
     """
     return table(
         "codel",
@@ -238,11 +238,11 @@ def fq_codel(
     interval: str | None = None,
     ecn: bool | None = None,
 ) -> dict[str, Any]:
-    """A queue for each flow, served in turn, with controlled delay in each.
+    """A queue for each flow, served in round robin, with controlled delay in each queue.
 
     Args:
-        limit: Most frame bytes that may wait. Values: above zero. Default: ``"32 MiB"``.
-        packets: Most packets that may wait. Values: at least 1. Default: ``10240``.
+        limit: Largest backlog in frame bytes. Values: above zero. Default: ``"32 MiB"``.
+        packets: Largest number of waiting packets. Values: at least 1. Default: ``10240``.
         quantum: Bytes that a flow may send per round of the scheduler. Values: at least "256
             B". Default: ``"1514 B"``.
         target: Queueing delay that is tolerated permanently. At low rates, it rises to the time
@@ -250,7 +250,7 @@ def fq_codel(
         interval: Time for which a longer queueing delay is tolerated: the longest usual
             round-trip time. If ``target`` rises at low rates, the interval rises by as much.
             Default: ``"100 ms"``.
-        ecn: ECN-capable packets are marked in place of being dropped. Default: ``true``.
+        ecn: ECN-capable packets are marked instead of being dropped. Default: ``true``.
     """
     return table(
         "fq-codel",
@@ -278,8 +278,8 @@ def hosts(
     Each flow has controlled delay, and redundant ACKs are dropped.
 
     Args:
-        limit: Most frame bytes that may wait. Values: above zero. Default: ``"32 MiB"``.
-        packets: Most packets that may wait. Values: at least 1. Default: ``10240``.
+        limit: Largest backlog in frame bytes. Values: above zero. Default: ``"32 MiB"``.
+        packets: Largest number of waiting packets. Values: at least 1. Default: ``10240``.
         quantum: Bytes that a host, and each of its flows, may send per round of the scheduler.
             Values: at least "256 B". Default: ``"1514 B"``.
         target: Queueing delay that is tolerated permanently. At low rates, it rises to the time
@@ -287,7 +287,7 @@ def hosts(
         interval: Time for which a longer queueing delay is tolerated: the longest usual
             round-trip time. If ``target`` rises at low rates, the interval rises by as much.
             Default: ``"100 ms"``.
-        ecn: ECN-capable packets are marked in place of being dropped. Default: ``true``.
+        ecn: ECN-capable packets are marked instead of being dropped. Default: ``true``.
         thin_acks: An ACK without data is dropped if the next ACK of its flow waits and
             supersedes it. Default: ``true``.
     """
@@ -313,7 +313,7 @@ def sparing(
     A flow loses or gets marked packets again only after it has recovered.
 
     Args:
-        limit: Most frame bytes that may wait. Values: above zero. Default: ``"150 kB"``.
+        limit: Largest backlog in frame bytes. Values: above zero. Default: ``"150 kB"``.
         threshold: Backlog that the queue exceeds only for a short time. A value above ``limit``
             counts as ``limit``. Values: above zero. Default: ``"50 kB"``.
     """
@@ -333,9 +333,9 @@ def trunk_fifo(
     """One queue for trunks: drops management packets early, and user packets only when it is full.
 
     Args:
-        limit: Most frame bytes that may wait. Values: above zero. Default: ``"1 MiB"``.
-        threshold: Most management packets that may wait. Eight per expected connection are a
-            good value. Values: at least 1. Default: ``64``.
+        limit: Largest backlog in frame bytes. Values: above zero. Default: ``"1 MiB"``.
+        threshold: Largest number of waiting management packets. Eight per expected connection
+            are a good value. Values: at least 1. Default: ``64``.
         early: Drops or marks some management packets while more than half of ``threshold`` wait
             on average. Default: ``true``.
     """

@@ -54,7 +54,7 @@ def paper_idle(
     k: int | None = None,
     a: float | None = None,
 ) -> dict[str, Any]:
-    """The same as ``paper``, but a gap of more than two round trips gives no sample of the round-trip time.
+    """Like ``paper``, but a gap of more than two round trips gives no round-trip sample.
 
     Args:
         k: A gap of more than ``RTT / k`` between packets ends a round. Values: at least 1.

@@ -6,14 +6,14 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
-use tidegate_core::policy;
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::scheduler::{Ratio, SchedulerSpec, Term, TermForm, TermValue};
 use tidegate_core::units::duration;
 use tidegate_core::{Bytes, Chance, Factor, Rate};
+use tidegate_gateway::policy;
 
-pub use tidegate_core::report::{ClassReport as Class, PromiseReport as Promise};
 pub use tidegate_core::scheduler::Delays as ClassDelays;
+pub use tidegate_gateway::report::{ClassReport as Class, PromiseReport as Promise};
 
 /// The classes that share the link.
 #[derive(Clone, Debug, Deserialize, Serialize)]

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-
-use super::Count;
+use tidegate_core::qdisc::Backlog;
+use tidegate_core::report;
+use tidegate_core::reports::{Quantify, ReportValue};
+use tidegate_core::trunk::TrunkCounters;
 
 /// The trunks that terminate at the gateway.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -13,123 +15,203 @@ pub struct Trunks {
     pub trunks: Vec<Trunk>,
 }
 
-/// The state of a trunk.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Trunk {
-    /// Its name.
-    pub name: String,
-    /// The address of this gateway for the trunk.
-    pub local: String,
-    /// The address of the gateway at the other end.
-    pub peer: String,
-    /// State of the gateway at the other end. None without ports.
-    pub other_end: Option<OtherEnd>,
-    /// Counters of encapsulated user packets. None if user packets travel without encapsulation.
-    pub encapsulation: Option<Encapsulation>,
-    /// User traffic sent through the trunk in the last second, in bit/s. User bytes count from the
-    /// IP header on.
-    pub rate_bps: u64,
-    /// Management packets that may be in flight.
-    pub window_packets: u64,
-    /// Smoothed round-trip time of management packets in microseconds, averaged over the trunk's
-    /// connections.
-    pub rtt_us: Option<u64>,
-    /// User bytes that the trunk may send now. Below zero, the trunk has borrowed. With epochs,
-    /// this is the room in the window.
-    pub credit_bytes: i64,
-    /// Management packets sent.
-    pub management_packets: u64,
-    /// Management packets sent again after a loss.
-    pub lost_packets: u64,
-    /// User bytes that did not arrive at the other end, as epochs report them. None without epochs.
-    pub missing_bytes: Option<u64>,
-    /// User bytes sent by credit, from the IP header on.
-    pub elastic_bytes: u64,
-    /// User bytes sent under the guarantee, from the IP header on.
-    pub guaranteed_bytes: u64,
-    /// User bytes that bypassed the trunk while the other end was considered dead, from the IP
-    /// header on.
-    pub past_bytes: u64,
-    /// User packets that wait.
-    pub waiting: Count,
-    /// Management connections that the trunk may use.
-    pub connections: u64,
-    /// Management connections in use: all, or the rounded weight.
-    pub active: u64,
-    /// The weight. None for a trunk without one.
-    pub weight: Option<TrunkWeight>,
-    /// Management connections without an answer for three retransmission timeouts.
-    pub silent: u64,
+report! {
+    /// The state of a trunk.
+    pub Trunk {
+        /// Its name.
+        name: String => { column "trunk" };
+        /// The address of this gateway for the trunk.
+        local: String;
+        /// The address of the gateway at the other end.
+        peer: String => { column "peer" };
+        /// State of the gateway at the other end. None without ports.
+        other_end: Option<OtherEnd> => { column "state" = |it| ReportValue::Text(it.state()) };
+        /// Counters of encapsulated user packets. None if user packets travel without encapsulation.
+        encapsulation: Option<Encapsulation>;
+        /// User bytes that departed within the last second, from the IP header on.
+        rate_bps: u64, in Bps => {
+            gauge "tidegate_trunk_rate_bytes_per_second",
+            column "rate" = |it| ReportValue::Text(mbps(it.rate_bps)),
+        };
+        /// Management packets that may be in flight; with epochs, 1500 user bytes each.
+        window_packets: u64 => { gauge "tidegate_trunk_window_packets", column "window" };
+        /// The weight. None for a trunk without one.
+        weight: Option<TrunkWeight> => {
+            column "weight" = |it| it.weight.as_ref().map(|it| it.weight).quantity(),
+        };
+        /// Smoothed round-trip time of management packets, or of boundaries of epochs.
+        rtt_us: Option<u64>, in Micros => {
+            gauge "tidegate_trunk_rtt_seconds",
+            column "rtt" = |it| it.rtt_us.map(|rtt| format!("{} ms", thousandths(rtt))).quantity(),
+        };
+        /// User bytes that did not arrive, according to the epochs' reports.
+        missing_bytes: Option<u64>, in Bytes => {
+            counter "tidegate_trunk_missing_bytes_total",
+            column "management" = |it| it.counts.management.quantity(),
+            column "lost" = |it| {
+                it.missing_bytes.map_or(ReportValue::Whole(it.counts.again), ReportValue::Bytes)
+            },
+        };
+        /// Credit: user bytes that may be sent now. Negative credit is borrowed.
+        credit_bytes: i64 => {
+            gauge "tidegate_trunk_credit_bytes",
+            column "credit" = |it| ReportValue::Text(format!("{} B", it.credit_bytes)),
+        };
+        /// User packets that wait.
+        waiting: Backlog => {
+            gauge "tidegate_trunk_waiting_bytes" of bytes "User bytes that wait at the trunk.",
+            column "waiting" of bytes,
+            column "sent" = |it| ReportValue::Bytes(it.counts.sent_bytes()),
+            column "refused" = |it| ReportValue::Whole(it.refused()),
+        };
+        /// Management connections that the trunk may use.
+        connections: u64;
+        /// Management connections in use.
+        active: u64 => { gauge "tidegate_trunk_active_connections" };
+        /// Management connections without an answer for three RTO.
+        silent: u64 => { gauge "tidegate_trunk_silent_connections" };
+    }
+    flatten {
+        /// Counters of packets and bytes.
+        counts: TrunkCounters;
+    }
 }
 
-/// The weight of a trunk, with the measurements and decisions of its rate adjuster.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct TrunkWeight {
-    /// The weight in force.
-    pub weight: f64,
-    /// How the weight is found: "fixed" or "measured".
-    pub kind: String,
-    /// Fraction of the last measurement round during which packets waited. None before the first
-    /// round has ended.
-    pub busy: Option<f64>,
-    /// User traffic that arrived in the last round, in bit/s, from the IP header on (`a` in the
-    /// formulas).
-    pub offered_bps: Option<u64>,
-    /// User traffic that the trunk sends while packets wait, in bit/s (`s` in the formulas). None
-    /// if the last round could not measure it.
-    pub service_bps: Option<u64>,
-    /// Rounds that ended with a greater weight.
-    pub increased: u64,
-    /// Rounds that ended with a smaller weight.
-    pub decreased: u64,
-    /// Rounds that did not change the weight.
-    pub held: u64,
-    /// Rounds without a decision, because samples were missing.
-    pub abandoned: u64,
+impl Trunk {
+    /// The state of the other gateway. If some management connections (TCP connections of the two
+    /// gateways, which find the trunk's rate) get no answer, their number follows in brackets.
+    fn state(&self) -> String {
+        let state = self.other_end.as_ref().map_or("no port", |end| end.state.as_str());
+        match self.silent {
+            0 => state.to_owned(),
+            silent => format!("{state} ({silent} of {} without an answer)", self.connections),
+        }
+    }
+
+    fn refused(&self) -> u64 {
+        self.other_end.as_ref().map_or(0, |end| end.refused.values().sum())
+    }
 }
 
-/// Counters of user packets that travel encapsulated in the datagrams of a trunk.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Encapsulation {
-    /// The longest IP packet in bytes that the path is known to carry.
-    pub path_mtu_bytes: u64,
-    /// Datagrams sent.
-    pub sent_packets: u64,
-    /// Datagrams received.
-    pub received_packets: u64,
-    /// Datagrams sent that carry a fragment, because the user packet did not fit.
-    pub fragments: u64,
-    /// User packets dropped because they did not fit and must not be fragmented.
-    pub too_big_packets: u64,
-    /// ICMP messages "packet too big" sent to the senders of such packets.
-    pub told_senders: u64,
-    /// ICMP messages "packet too big" from routers that the gateway ignored, or that reported a
-    /// known size.
-    pub ignored_reports: u64,
+report! {
+    /// The weight of a trunk, with the measurements and decisions of its rate adjuster.
+    pub TrunkWeight {
+        /// How the weight is found: "fixed" or "measured".
+        kind: String => { column "law" };
+        /// Weight of the trunk.
+        weight: f64 => { gauge "tidegate_trunk_weight_ratio", column "weight" };
+        /// Share of the weight's last measurement in which packets waited.
+        busy: Option<f64> => {
+            gauge "tidegate_trunk_busy_ratio",
+            column "busy" = |it| it.busy.map(|busy| format!("{:.0} %", 100.0 * busy)).quantity(),
+        };
+        /// User bytes per second that arrived during the weight's last measurement.
+        offered_bps: Option<u64>, in Bps => {
+            gauge "tidegate_trunk_offered_bytes_per_second",
+            column "offered" = |it| it.offered_bps.map(mbps).quantity(),
+        };
+        /// User bytes per second that the trunk sent while packets waited, during the weight's last
+        /// measurement.
+        service_bps: Option<u64>, in Bps => {
+            gauge "tidegate_trunk_service_bytes_per_second",
+            column "service" = |it| it.service_bps.map(mbps).quantity(),
+        };
+        /// Rounds that ended with a greater weight.
+        increased: u64 => {
+            counter "tidegate_trunk_weight_decisions_total"
+                "Measurements of the weight's adjuster, by decision." = |it| it.decisions(),
+            column "increased",
+        };
+        /// Rounds that ended with a smaller weight.
+        decreased: u64 => { column "decreased" };
+        /// Rounds that did not change the weight.
+        held: u64 => { column "held" };
+        /// Rounds without a decision, because samples were missing.
+        abandoned: u64;
+    }
 }
 
-/// State of the gateway at the other end of a trunk.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct OtherEnd {
-    /// "up"; "silent"; "unknown" before the first message from it; or "mismatch", if the policy
-    /// files of both ends differ in `encapsulation`, `probing` or the presence of a `weight`.
-    pub state: String,
-    /// With "mismatch": the field in which the policy files differ.
-    #[serde(default)]
-    pub difference: Option<String>,
-    /// Milliseconds since the last datagram from it.
-    pub heard_ms: Option<u64>,
-    /// Number of sessions so far. Each restart of either gateway begins another session.
-    pub sessions: u64,
-    /// The hardware address of the next hop towards it, once known.
-    pub next_hop: Option<String>,
-    /// Hello messages accepted from the other end. Each datagram to this end's address counts once:
-    /// here, in `segments`, in `received_packets` of the encapsulation, or in `refused`.
-    #[serde(default)]
-    pub hellos: u64,
-    /// Segments of management connections accepted from the other end.
-    #[serde(default)]
-    pub segments: u64,
-    /// Datagrams refused, by reason; only reasons that occurred.
-    pub refused: BTreeMap<String, u64>,
+impl TrunkWeight {
+    fn decisions(&self) -> ReportValue {
+        let Self { increased, decreased, held, abandoned, .. } = *self;
+        let all = [
+            ("increased", increased),
+            ("decreased", decreased),
+            ("held", held),
+            ("abandoned", abandoned),
+        ];
+        each("decision", all)
+    }
+}
+
+report! {
+    /// Counters of user packets that travel encapsulated in the datagrams of a trunk.
+    pub Encapsulation {
+        /// Path MTU of the trunk, in bytes of IP packet.
+        path_mtu_bytes: u64 => { gauge "tidegate_trunk_path_mtu_bytes" };
+        /// Datagrams with user packets sent.
+        sent_packets: u64 => { counter "tidegate_trunk_encapsulated_packets_total" };
+        /// Datagrams with user packets received.
+        received_packets: u64 => { counter "tidegate_trunk_decapsulated_packets_total" };
+        /// Fragments sent of user packets that did not fit a datagram.
+        fragments: u64 => { counter "tidegate_trunk_fragments_total" };
+        /// User packets dropped because they did not fit a datagram and may not be fragmented.
+        too_big_packets: u64 => { counter "tidegate_trunk_too_big_packets_total" };
+        /// ICMP messages "packet too big" sent to the senders of such packets.
+        told_senders: u64;
+        /// ICMP errors about too big datagrams that were ignored: not credible, or not new.
+        ignored_reports: u64 => { counter "tidegate_trunk_ignored_reports_total" };
+    }
+}
+
+/// The states of the gateway at the other end.
+const STATES: [&str; 4] = ["up", "silent", "unknown", "mismatch"];
+
+report! {
+    /// State of the gateway at the other end of a trunk.
+    pub OtherEnd {
+        /// "up"; "silent"; "unknown" before the first message from it; or "mismatch", if the policy
+        /// files of both ends differ in `encapsulation`, `probing` or the presence of a `weight`.
+        state: String => {
+            gauge "tidegate_trunk_up" "1 if the other gateway of the trunk answers."
+                = |it| (it.state == "up").quantity(),
+            gauge "tidegate_trunk_peer_state"
+                "State of the other gateway: 1 for the present state, 0 for each other state."
+                = |it| each("state", STATES.map(|state| (state, u64::from(it.state == state)))),
+        };
+        /// With "mismatch": the field in which the policy files differ.
+        difference: Option<String>;
+        /// Milliseconds since the last datagram from it.
+        heard_ms: Option<u64>;
+        /// Sessions agreed on with the other gateway.
+        sessions: u64 => { counter "tidegate_trunk_sessions_total" };
+        /// The hardware address of the next hop towards it, once known.
+        next_hop: Option<String>;
+        /// Hello messages accepted from the other end. Each datagram to this end's address counts
+        /// once: here, in `segments`, in `received_packets` of the encapsulation, or in `refused`.
+        hellos: u64 => {
+            counter "tidegate_trunk_taken_packets_total"
+                "Accepted datagrams of the other gateway, except those with user packets."
+                = |it| each("kind", [("hello", it.hellos), ("segment", it.segments)]),
+        };
+        /// Segments of management connections accepted from the other end.
+        segments: u64;
+        /// Refused datagrams to the trunk.
+        refused: BTreeMap<String, u64> => { counter "tidegate_trunk_refused_packets_total" };
+    }
+}
+
+/// A value for each value of `label`.
+fn each<const N: usize>(label: &'static str, counts: [(&str, u64); N]) -> ReportValue {
+    ReportValue::Each(label, counts.map(|(name, count)| (name.to_owned(), count)).into())
+}
+
+/// A rate in Mbit/s, rounded down to one decimal.
+fn mbps(bps: u64) -> String {
+    format!("{} Mbit/s", thousandths(bps / 1_000))
+}
+
+/// Formats a number given in thousandths, rounded down to one decimal.
+fn thousandths(n: u64) -> String {
+    format!("{}.{}", n / 1_000, n % 1_000 / 100)
 }

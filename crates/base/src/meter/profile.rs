@@ -88,7 +88,7 @@ impl Profile {
         self.peak
     }
 
-    /// Most bytes that may be sent at once at the peak rate.
+    /// Largest number of bytes that may be sent at once, at the peak rate.
     #[must_use]
     #[inline]
     pub const fn burst(&self) -> Bytes {

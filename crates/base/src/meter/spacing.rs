@@ -47,7 +47,7 @@ impl PeakSpacing {
         Self { rate, tolerance, due: Time::ZERO, early: 0 }
     }
 
-    /// Changes the rate for packets after the last one.
+    /// Changes the rate for packets that depart from now on.
     #[inline]
     pub const fn set_rate(&mut self, rate: Rate) {
         self.rate = rate;

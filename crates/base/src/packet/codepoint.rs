@@ -45,7 +45,7 @@ impl Codepoint {
     /// The largest number of a codepoint.
     pub const MOST: u8 = 63;
 
-    /// The name of the codepoint in lower case, if it has one.
+    /// The name of the codepoint in lower case, if it has a name.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
         NAMES.iter().find(|(_, number)| *number == self.0).map(|(name, _)| *name)

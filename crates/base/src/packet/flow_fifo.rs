@@ -16,7 +16,8 @@ pub struct FlowFifo {
     /// By queue index of a flow, the index of the flow's list record; [`NIL`] without packets.
     list_of: Vec<u32>,
     lists: Vec<List>,
-    /// The first free list record. The `head` of a free record is the index of the next one.
+    /// The first free list record. The `head` of a free record is the index of the next free
+    /// record.
     free: u32,
 }
 
@@ -374,7 +375,7 @@ mod tests {
     /// a list has no predecessor, so no code reads its link to the previous packet. The test stores
     /// a mark in this link, which a needless write would replace.
     ///
-    /// Catches: a write to the oldest packet although no packet, or only a later one, moves; a
+    /// Catches: a write to the oldest packet although no packet, or only a later packet, moves; a
     /// packet that is offered to `which` twice.
     #[test]
     fn a_transfer_writes_nothing_before_the_first_packet_that_it_moves() {

@@ -2,13 +2,13 @@
 //! known.
 //!
 //! Only the first fragment contains the ports. The gateway looks up the first fragment for each
-//! later one.
+//! later fragment.
 //!
 //! Source: RFC 791, section 3.2 (IPv4); RFC 8200, section 4.5 (IPv6).
 //!
 //! Differs: `Packet` has no field of its own for the identification, which is stored in its fields
-//! `segment` and `checksum`. A fragment needs neither: it is no super-packet, and its UDP checksum
-//! covers other packets too.
+//! `segment` and `checksum`. A fragment needs neither of these fields: it is no super-packet, and
+//! its UDP checksum also covers other fragments.
 //!
 //! This file also has methods of `Packet`, whose fields are in `packet.rs`.
 
@@ -30,8 +30,8 @@ pub enum Ports {
     /// The ports are unknown. Filters that name ports do not match.
     Unknown,
     /// The ports are unknown, and every filter for ports matches. Every filter for protocols
-    /// matches too if later fragments do not state the protocol of their datagram. These are
-    /// fragments of IPv6, and fragments of IPv4 with an authentication header.
+    /// matches too if later fragments do not state the protocol of their datagram. This applies to
+    /// fragments of IPv6, and to fragments of IPv4 with an authentication header.
     Any,
 }
 
@@ -56,9 +56,9 @@ impl Fragment {
         }
     }
 
-    /// This first fragment, with a note that an IPv4 authentication header precedes its transport
-    /// header. The protocol field of the later fragments then names only the authentication header.
-    /// Other fragments are returned unchanged.
+    /// This first fragment, marked: an IPv4 authentication header precedes its transport header.
+    /// The protocol field of the later fragments then names only the authentication header. Other
+    /// fragments are returned unchanged.
     #[must_use]
     #[inline]
     pub const fn authenticated(self) -> Self {

@@ -30,10 +30,10 @@ pub struct Tunnel {
 }
 
 impl Outer {
-    /// Most nested tunnels that are read. Deeper tunnels count as payload.
+    /// Largest number of nested tunnels that are parsed. Deeper tunnels count as payload.
     pub const MOST: usize = 2;
 
-    /// Adds a tunnel inside the previous ones. Returns `false` if there are already
+    /// Adds a tunnel inside the previous tunnels. Returns `false` if there are already
     /// [`MOST`](Self::MOST).
     #[inline]
     pub fn push(&mut self, tunnel: Tunnel) -> bool {

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use super::{Index, make_room, slot};
 
-/// A ring of members, each at most once. The first member has the turn.
+/// A ring of members, each at most once. The first member is served next.
 pub type Ring<I> = Rings<I, 1>;
 
 /// `N` rings that share their links. A member is in at most one ring. Every operation takes

@@ -255,8 +255,8 @@ mod tests {
         }
 
         /// Catches: a member that gets its quantum once per packet instead of once per turn; a
-        /// member that gets no quantum, because the member before it had just received one; a
-        /// negative credit.
+        /// member that gets no quantum, because the member before it had just received its quantum;
+        /// a negative credit.
         #[test]
         fn members_share_by_their_quanta_if_the_credit_is_at_least_the_packet(members in members()) {
             let (mut robin, mut round) = (DeficitRoundRobin::default(), Round::default());

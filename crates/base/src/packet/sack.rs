@@ -22,7 +22,7 @@ pub struct SackBlocks {
 }
 
 impl SackBlocks {
-    /// Most SACK blocks of a segment.
+    /// Largest number of SACK blocks in a segment.
     pub const MOST: usize = 4;
 
     /// Appends a block. Returns `false` if there is no room for it.

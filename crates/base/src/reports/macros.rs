@@ -16,7 +16,8 @@
 /// - `"HELP"`: another help text.
 /// - `= |report| VALUE`: another value, as a [`ReportValue`](crate::reports::ReportValue).
 ///
-/// `summed` after the name of the struct makes two reports addable. Fields after `flatten` are
+/// `summed` after the name of the struct makes two reports addable. `counted` does so for a struct of
+/// counters alone, and adds a method for the increase since an earlier reading. Fields after `flatten` are
 /// reports whose fields are written to the same object. Fields after `apart` are not in JSON. A field that is missing in JSON has its
 /// default, because earlier versions of the gateway do not know it. Unknown fields are skipped.
 ///
@@ -112,7 +113,7 @@ macro_rules! report {
         }
 
         $crate::told!($report);
-        $crate::report!(@sum [$($summed)?] $report $($field)*);
+        $crate::report!(@sum [$($summed)?] $report $($field)* $($($apart)+)?);
     };
     (@name $field:ident) => { stringify!($field) };
     (@name $field:ident $json:literal) => { $json };
@@ -146,6 +147,27 @@ macro_rules! report {
         value
     }};
     (@sum [] $report:ident $($field:ident)*) => {};
+    (@sum [counted] $report:ident $($field:ident)*) => {
+        $crate::report!(@sum [summed] $report $($field)*);
+
+        impl std::ops::Add for $report {
+            type Output = Self;
+
+            fn add(mut self, more: Self) -> Self {
+                self += more;
+                self
+            }
+        }
+
+        impl $report {
+            /// The increase of each counter since `before`, an earlier reading.
+            #[must_use]
+            #[allow(unreachable_pub, reason = "the report itself may be private")]
+            pub const fn since(&self, before: &Self) -> Self {
+                Self { $($field: self.$field - before.$field,)* }
+            }
+        }
+    };
     (@sum [summed] $report:ident $($field:ident)*) => {
         impl std::ops::AddAssign for $report {
             fn add_assign(&mut self, more: Self) {

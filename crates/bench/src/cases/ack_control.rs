@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use tidegate_core::ack::AckSpec;
-use tidegate_core::gateway::Gateway;
 use tidegate_core::packet::{Direction, FlowKey, TcpFlags, TcpSegment};
-use tidegate_core::policy::{Action, Conditioning, Filter, Mode, Policy, PolicySet};
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::random::Random;
 use tidegate_core::{Bytes, Machine, Packet, PortId, Rate, Time};
+use tidegate_gateway::Gateway;
+use tidegate_gateway::policy::{Action, Conditioning, Filter, Mode, Policy, PolicySet};
 
 use super::{Case, flows, gateway, index, sharing};
 
-/// A gateway between senders and receivers that answer at once. Two segments of each flow are in
-/// flight, or the gateway holds their ACKs.
+/// A gateway between senders and receivers that respond immediately. Two segments of each flow are
+/// in flight, or the gateway holds their ACKs.
 pub(super) struct Circuit {
     gateway: Gateway,
     flows: Vec<Round>,

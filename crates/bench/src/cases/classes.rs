@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use tidegate_core::class::{ClassId, ClassTree, Terms};
-use tidegate_core::gateway::Gateway;
-use tidegate_core::policy::{Class, ClassChange, ClassSet, PolicySet};
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::random::Random;
 use tidegate_core::scheduler::Term;
 use tidegate_core::{Bytes, Rate, Time};
+use tidegate_gateway::Gateway;
+use tidegate_gateway::policy::{Class, ClassChange, ClassSet, PolicySet};
 
 use super::{Case, Order};
 

@@ -6,14 +6,14 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::{Error, StrDeserializer};
-use tidegate_core::gateway::{Gateway, GatewayConfig};
 use tidegate_core::link::Overhead;
 use tidegate_core::marking::MarkingSpec;
 use tidegate_core::packet::{Direction, Ecn, FlowKey};
-use tidegate_core::policy::{Action, Conditioning, Filter, Mode, Policy, PolicySet};
 use tidegate_core::qdisc::{QdiscSpec, with_marking};
 use tidegate_core::random::Random;
 use tidegate_core::{Bytes, Machine, Packet, PortId, Rate, Time};
+use tidegate_gateway::policy::{Action, Conditioning, Filter, Mode, Policy, PolicySet};
+use tidegate_gateway::{Gateway, GatewayConfig};
 
 use super::mixes::{self, Mix};
 use super::{Case, flows, index, sharing};

@@ -9,14 +9,14 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use anyhow::bail;
-use tidegate_core::gateway::Gateway;
-use tidegate_core::policy::{Policy, PolicySet};
 use tidegate_core::random::Random;
 use tidegate_core::trunk::{Config, Encapsulation, Wire};
 use tidegate_core::{Bytes, Machine, Packet, Time, tcp};
 use tidegate_dataplane::testing::{Cable, Frames};
 use tidegate_dataplane::trunk::{TrunkEnd, TrunkPort};
 use tidegate_dataplane::{PacketMemory, Port, iterate};
+use tidegate_gateway::Gateway;
+use tidegate_gateway::policy::{Policy, PolicySet};
 use tidegate_wire::build::Frame;
 use tidegate_wire::neighbour::NextHop;
 use tidegate_wire::trunk::{Ends, Key};
@@ -50,8 +50,8 @@ pub(super) struct Live {
     trunked: bool,
 }
 
-/// Backlog of a trunk in packets. In the case without trunks, a tenth of the number
-/// that wait in the shaper.
+/// Backlog of a trunk in packets. In the case without trunks, a tenth of the number that wait in
+/// the shaper.
 const BACKLOG: usize = 20;
 
 /// Time between two operations, the same as in the shaping cases.

@@ -3,8 +3,8 @@
 use anyhow::bail;
 use tidegate_core::Packet;
 use tidegate_core::packet::{Direction, Endpoint, FlowKey, Network, Protocol};
-use tidegate_core::policy::{Action, Filter, Mode, Policy, PolicySet, Range};
 use tidegate_core::random::Random;
+use tidegate_gateway::policy::{Action, Filter, Mode, Policy, PolicySet, Range};
 
 use super::{any_index, port};
 

@@ -2,8 +2,8 @@
 
 use tidegate_core::Packet;
 use tidegate_core::packet::Direction;
-use tidegate_core::policy::PolicySet;
 use tidegate_core::random::Random;
+use tidegate_gateway::policy::PolicySet;
 
 use super::mixes::{self, Mix};
 use super::{Case, index};

@@ -49,8 +49,8 @@ fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// All flows of an allocation are always backlogged. An operation selects one flow and sends its packet, and the time
-/// advances by that packet at the rate of the token bucket.
+/// All flows of an allocation are always backlogged. An operation selects one flow and sends its
+/// packet, and the time advances by that packet at the rate of the token bucket.
 pub(super) struct Backlog {
     allocation: Box<dyn Allocation>,
     now: Time,
@@ -89,8 +89,8 @@ impl Case for Backlog {
     }
 }
 
-/// One flow at a time has a single packet, and packets come at half of the rate of the token bucket. An operation
-/// enqueues and dequeues a packet.
+/// One flow at a time has a single packet, and packets come at half of the rate of the token bucket.
+/// An operation enqueues and dequeues a packet.
 pub(super) struct SparseMembers {
     allocation: Box<dyn Allocation>,
     order: Order,

@@ -3,13 +3,13 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use tidegate_core::gateway::{Gateway, Generation, Retired, Survey};
 use tidegate_core::packet::{Direction, Endpoint, FlowKey, Protocol};
-use tidegate_core::policy::{
-    Action, Class, ClassSet, Conditioning, Filter, Policy, PolicySet, Range,
-};
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::{Bytes, Machine, Rate, Time};
+use tidegate_gateway::policy::{
+    Action, Class, ClassSet, Conditioning, Filter, Policy, PolicySet, Range,
+};
+use tidegate_gateway::{Gateway, Generation, Retired, Survey};
 
 use super::{Case, flows, gateway, index, sharing};
 

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use tidegate_core::gateway::Gateway;
 use tidegate_core::packet::{Direction, FlowKey, TcpFlags, TcpSegment};
-use tidegate_core::policy::{Action, Filter, Mode, Policy, PolicySet, Range};
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::random::Random;
 use tidegate_core::{Bytes, Machine, Packet, Time, tcp, trunk};
+use tidegate_gateway::Gateway;
+use tidegate_gateway::policy::{Action, Filter, Mode, Policy, PolicySet, Range};
 
 use super::{Case, flows, gateway, index};
 

@@ -25,26 +25,26 @@ tables! {
         "peer" => peer: Required<String>,
         /// The file with the private key of this gateway, as `tidegate aggregate key FILE` writes it.
         "key_file" => key_file: Required<String>,
-        /// The public key of the peer: 64 hexadecimal digits, as `tidegate aggregate key FILE` prints them there.
+        /// The public key of the peer: 64 hexadecimal digits, as `tidegate aggregate key FILE` prints them at the peer.
         "peer_key" => peer_key: Required<String>,
         /// TCP connections to these prefixes are carried to the peer.
         "destinations" => destinations: Required<List<String>>,
-        /// The peer may open connections to these prefixes. Default: to all addresses but loopback, link-local and
-        /// multicast ones.
+        /// The peer may open connections to these prefixes. Default: all addresses except loopback, link-local and
+        /// multicast addresses.
         "reachable" => reachable: Option<Spanned<List<String>>>,
-        /// The source address of connections that are opened here for the peer: "client" needs the return route
-        /// through this gateway. Default: "gateway".
+        /// The source address of connections that this gateway opens for the peer: its own ("gateway"), or that of
+        /// the client ("client"), whose return route must lead through this gateway. Default: "gateway".
         "source" => source: Option<Spanned<Source>>,
-        /// Most connections at once; further ones are reset. Default: half of the descriptor limit.
+        /// Largest number of connections at once. Further connections are reset. Default: half of the descriptor limit.
         "max_connections" => max_connections: Option<Spanned<Number>>,
         /// New connections while the peer is down: "pass" routes them past the gateway, "refuse" resets them.
         /// Default: "pass".
         "on_peer_down" => on_peer_down: Option<Spanned<PeerDown>>,
-        /// Send our FIN to a client only when the server has acknowledged the client's last byte. Default: false.
+        /// True to send FIN to a client only after the server has acknowledged the client's last byte. Default: false.
         "confirm_close" => confirm_close: Option<Spanned<Flag>>,
-        /// Most bytes of one connection, in one direction, that wait in a gateway. Default: "256 KiB".
+        /// Largest number of bytes that wait in a gateway for one connection and direction. Default: "256 KiB".
         "stream_queue" => stream_queue: Option<Spanned<Bytes>>,
-        /// Most bytes of all connections that wait in a gateway. Default: "64 MiB".
+        /// Largest number of bytes of all connections that wait in a gateway. Default: "64 MiB".
         "max_queue" => max_queue: Option<Spanned<Bytes>>,
         /// The rule for the weight of the aggregate connection: "fixed", "literal", "measured" or "proportional", or a
         /// table of its parameters. The `max_queue` of "literal" is that of the gateway. Default: "measured".

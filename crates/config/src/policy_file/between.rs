@@ -2,7 +2,7 @@
 //! table with a prefix length.
 
 use serde_json::{Value, json};
-use tidegate_core::policy::{FairBetween, Sharers};
+use tidegate_gateway::policy::{FairBetween, Sharers};
 use toml::Spanned;
 use toml::de::DeValue;
 

@@ -3,11 +3,11 @@
 use std::collections::{HashMap, HashSet};
 
 use tidegate_core::class::{control, delay::Part};
-use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::packet::Direction;
-use tidegate_core::policy::{Class, ClassFault, ClassFaultKind, ClassSet, Profile};
 use tidegate_core::scheduler::{Term, TermForm, TermValue};
 use tidegate_core::{Bytes, Rate};
+use tidegate_gateway::GatewayConfig;
+use tidegate_gateway::policy::{Class, ClassFault, ClassFaultKind, ClassSet, Profile};
 use toml::Spanned;
 
 use super::compile::usable_name;

@@ -3,17 +3,17 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use tidegate_core::aggregate::TriggerSet;
 use tidegate_core::allocation::AllocationSpec;
-use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::link::Overhead;
 use tidegate_core::packet::FRAME;
-use tidegate_core::policy::{
+use tidegate_core::scheduler::SchedulerSpec;
+use tidegate_core::{Bytes, Packet, Rate};
+use tidegate_gateway::GatewayConfig;
+use tidegate_gateway::aggregate::TriggerSet;
+use tidegate_gateway::policy::{
     Action, Conditioning, Exceed, Filter, FlowWeight, Policy, PolicySet, Profile, ProfileError,
     Sharers,
 };
-use tidegate_core::scheduler::SchedulerSpec;
-use tidegate_core::{Bytes, Packet, Rate};
 use toml::Spanned;
 
 use super::{Config, classes, filter, markings, rates, raw, sources, trunks};

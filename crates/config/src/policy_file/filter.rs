@@ -4,8 +4,8 @@ use std::marker::PhantomData;
 
 use serde_json::{Value, json};
 use tidegate_core::packet::{NO_VLAN, Protocol};
-use tidegate_core::policy::parse::{self, FieldError};
-use tidegate_core::policy::{Filter, Range};
+use tidegate_gateway::policy::parse::{self, FieldError};
+use tidegate_gateway::policy::{Filter, Range};
 use toml::Spanned;
 use toml::de::DeValue;
 

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::packet::Direction;
-use tidegate_core::policy::{Policy, Profile};
 use tidegate_core::{Bytes, Rate};
+use tidegate_gateway::GatewayConfig;
+use tidegate_gateway::policy::{Policy, Profile};
 use toml::Spanned;
 
 use super::raw;

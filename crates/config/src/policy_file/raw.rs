@@ -5,17 +5,17 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 use tidegate_core::ack::AckSpec;
-use tidegate_core::aggregate::TriggerSet;
 use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::flow::WithoutFirst;
 use tidegate_core::marking::MarkingSpec;
 use tidegate_core::packet::Direction;
 use tidegate_core::parameters::Registered;
-use tidegate_core::policy::Mode;
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::scheduler::SchedulerSpec;
 use tidegate_core::trunk::{Encapsulation, Fallback, Probing};
 use tidegate_core::{Bytes, Factor, Rate};
+use tidegate_gateway::aggregate::TriggerSet;
+use tidegate_gateway::policy::Mode;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 

@@ -14,9 +14,9 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use serde_json::json;
-use tidegate_core::policy::{Action, Exceed};
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::{Bytes, Rate};
+use tidegate_gateway::policy::{Action, Exceed};
 
 use super::*;
 use crate::Code;

@@ -2,11 +2,11 @@
 
 use std::net::IpAddr;
 
-use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::packet::Direction;
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::trunk::{Encapsulation, Probing, Wire};
 use tidegate_core::{Bytes, Rate, tcp, trunk};
+use tidegate_gateway::GatewayConfig;
 use toml::Spanned;
 
 use super::classes::keep_allowance;

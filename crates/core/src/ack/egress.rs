@@ -29,9 +29,9 @@ pub struct EgressState {
     /// Highest rate of this egress. `None`: packets never wait at it.
     pub rate: Option<Rate>,
     /// Sum of the rates of the aggregates that request data here, in bits per second.
-    pub(crate) asked: u64,
+    pub asked: u64,
     /// The aggregates that request data here.
-    pub(crate) takers: Takers,
+    pub takers: Takers,
     /// Bytes that may be requested: the target less backlog and credit.
     pub room: Bytes,
     /// Poll interval: the longest time until the gateway looks at the queue again.
@@ -157,7 +157,7 @@ fn micros(span: Duration) -> u64 {
 
 /// The egresses of one direction, and the aggregates that send there.
 #[derive(Default)]
-pub(crate) struct EgressGates {
+pub struct EgressGates {
     places: Vec<Place>,
     /// Aggregates that wait for room, in the order of their turns at each egress.
     turns: DeficitRoundRobin<u32>,
@@ -231,7 +231,7 @@ impl Place {
 impl EgressGates {
     /// Adds to `ahead` the rates of the aggregates at `place`, and the room for a request out of turn.
     /// There is no room while an aggregate waits for its turn, and no limit without an egress rate.
-    pub(crate) fn complete(&self, place: usize, ahead: EgressState) -> EgressState {
+    pub fn complete(&self, place: usize, ahead: EgressState) -> EgressState {
         if ahead.rate.is_none() {
             return EgressState { room: Bytes(u64::MAX), ..ahead };
         }
@@ -241,7 +241,7 @@ impl EgressGates {
     }
 
     /// Returns `true` if an aggregate waits for room at any egress.
-    pub(crate) const fn is_waited_for(&self) -> bool {
+    pub const fn is_waited_for(&self) -> bool {
         self.waiting > 0
     }
 
@@ -249,13 +249,7 @@ impl EgressGates {
     ///
     /// The report replaces the last one of the aggregate, even one for another place. In a swap of policies,
     /// routes change before the accounts are closed.
-    pub(crate) fn note(
-        &mut self,
-        place: usize,
-        number: u32,
-        report: CreditAccount,
-        most: Option<Rate>,
-    ) {
+    pub fn note(&mut self, place: usize, number: u32, report: CreditAccount, most: Option<Rate>) {
         make_room(&mut self.senders, slot(number), Sender::default());
         let former = std::mem::replace(&mut self.senders[slot(number)].place, place);
         if former != place {
@@ -288,7 +282,7 @@ impl EgressGates {
     }
 
     /// The aggregate whose turn it is at `place`, and the bytes that it may request. `None` without room.
-    pub(crate) fn turn(
+    pub fn turn(
         &mut self,
         place: usize,
         ahead: impl FnOnce() -> EgressState,

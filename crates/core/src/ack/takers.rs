@@ -6,7 +6,7 @@
 /// others get more (max-min fairness). Each flow reports whether it is satisfied. So no share needs a loop
 /// over all flows.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Takers {
+pub struct Takers {
     weight: u64,
     /// Bits per second that satisfied flows take.
     modest: u64,

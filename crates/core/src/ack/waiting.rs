@@ -6,28 +6,30 @@ use crate::qdisc::{Backlog, Marked, Qdisc};
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate};
 
 /// A queue at the link, or of a trunk.
-pub(crate) struct Waiting {
+pub struct Waiting {
     queue: Box<dyn Qdisc>,
     /// Backlog of ACK-controlled flows.
     controlled: Controlled,
 }
 
 impl Waiting {
-    pub(crate) fn new(queue: Box<dyn Qdisc>) -> Self {
+    /// Wraps `queue`, which is empty.
+    pub fn new(queue: Box<dyn Qdisc>) -> Self {
         Self { queue, controlled: Controlled::default() }
     }
 
-    pub(crate) fn backlog(&self) -> Backlog {
+    /// Packets and bytes in the queue.
+    pub fn backlog(&self) -> Backlog {
         self.queue.backlog()
     }
 
     /// Frame bytes of `flow` in the queue.
-    pub(crate) fn bytes_of(&self, flow: FlowId) -> Bytes {
+    pub fn bytes_of(&self, flow: FlowId) -> Bytes {
         self.queue.bytes_of(QueueIndex::at_egress(flow))
     }
 
     /// State of the queue for ACK control, at an egress rate of `rate`.
-    pub(crate) fn ahead(&self, rate: Rate) -> EgressState {
+    pub fn ahead(&self, rate: Rate) -> EgressState {
         EgressState {
             waiting: Bytes(self.controlled.bytes),
             others: u64::from(self.backlog().packets).saturating_sub(self.controlled.packets),
@@ -42,7 +44,7 @@ impl Waiting {
     }
 
     /// Offers the packets of `flow` to `which`, the oldest first, until it returns `true`.
-    pub(crate) fn visit(
+    pub fn visit(
         &self,
         pool: &mut PacketPool,
         flow: FlowId,
@@ -52,39 +54,43 @@ impl Waiting {
     }
 
     /// Marking of the queue, if any.
-    pub(crate) fn marked(&self) -> Option<&Marked> {
+    pub fn marked(&self) -> Option<&Marked> {
         self.queue.marked()
     }
 
     /// Marking of the queue, if any.
-    pub(crate) fn marked_mut(&mut self) -> Option<&mut Marked> {
+    pub fn marked_mut(&mut self) -> Option<&mut Marked> {
         self.queue.marked_mut()
     }
 
-    pub(crate) fn set_rate(&mut self, rate: Rate) {
+    /// Sets the egress rate of the queue.
+    pub fn set_rate(&mut self, rate: Rate) {
         self.queue.set_rate(rate);
     }
 
-    pub(crate) fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
+    /// Adds `packet`. The queue may drop this packet, or others.
+    pub fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
         self.controlled.add(&cx.pool[&packet]);
         self.without_drops(cx, |queue, cx| queue.enqueue(cx, packet));
     }
 
-    pub(crate) fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+    /// Takes out the next packet.
+    pub fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         self.take(cx, |queue, cx| queue.dequeue(cx))
     }
 
     /// Takes out the oldest packet of `flow`.
-    pub(crate) fn dequeue_flow(&mut self, cx: &mut Cx<'_>, flow: FlowId) -> Option<PacketId> {
+    pub fn dequeue_flow(&mut self, cx: &mut Cx<'_>, flow: FlowId) -> Option<PacketId> {
         self.take(cx, |queue, cx| queue.dequeue_flow(cx, QueueIndex::at_egress(flow)))
     }
 
     /// Removes the newest packet, for a caller that drops it.
-    pub(crate) fn dequeue_last(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+    pub fn dequeue_last(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         self.take(cx, |queue, cx| queue.dequeue_last(cx))
     }
 
-    pub(crate) fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
+    /// As [`Qdisc::hand_over`].
+    pub fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
         self.queue.hand_over(pool, what)
     }
 

@@ -32,7 +32,7 @@ pub(super) trait Order: Send {
     fn remove(&mut self, member: FlowIndex);
 }
 
-/// One bucket, and an order.
+/// One bucket for all flows, and the order in which flows are served.
 pub(super) struct CommonBucket<O> {
     bucket: TokenBucket,
     order: O,

@@ -14,11 +14,11 @@
 //! - The excess is the content of the bucket less all savings. The paper estimates it, and can give out the same tokens
 //!   twice.
 //! - The share of a member in the round is excess, too. The round shares the excess by the same
-//!   weights, so the member gets as much.
+//!   weights, so the member gets the same amount.
 //! - All members together may save half of the burst. If more than half of the bucket would remain,
 //!   any packet may use the tokens. The savings may be too large for a while, after new members
 //!   have made the parts of earlier members smaller.
-//! - A full bucket serves any packet.
+//! - If the bucket is full, any packet may use its tokens.
 //! - While no packet waits, an arriving packet may use the excess.
 
 use super::shares::{MemberPart, TokenShares};
@@ -87,7 +87,7 @@ struct Account {
     look: u32,
 }
 
-// Half a cache line.
+// An account takes half a cache line.
 const _: () = assert!(size_of::<Account>() <= 32);
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

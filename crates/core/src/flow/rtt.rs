@@ -54,6 +54,7 @@ pub(super) struct Halves {
 
 impl Halves {
     /// A segment departs in direction `to`.
+    #[inline]
     pub(super) fn on_departure(
         &mut self,
         to: Direction,
@@ -107,10 +108,12 @@ impl Halves {
         }
     }
 
+    #[inline]
     pub(super) fn smoothed(&self) -> Rtt {
         self.each(Half::smoothed)
     }
 
+    #[inline]
     pub(super) fn shortest(&self) -> Rtt {
         self.each(Half::shortest)
     }
@@ -143,6 +146,7 @@ enum Probe {
 
 impl Half {
     /// A segment departs to the host.
+    #[inline]
     fn on_departure(
         &mut self,
         probe: &mut Probe,
@@ -224,10 +228,12 @@ impl Half {
         self.shortest = self.shortest.min(span);
     }
 
+    #[inline]
     fn smoothed(&self) -> Option<Duration> {
         (self.smoothed != 0).then(|| Duration::from_micros(u64::from(self.smoothed / 8)))
     }
 
+    #[inline]
     fn shortest(&self) -> Option<Duration> {
         (self.smoothed != 0).then(|| Duration::from_micros(u64::from(self.shortest)))
     }

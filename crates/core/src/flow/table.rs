@@ -261,7 +261,7 @@ impl FlowTable {
 
     /// Records that ACKs in the tunnel of the flow `id` must stay whole, if the headers `outer`
     /// require it.
-    pub(crate) fn restrict(&mut self, id: FlowId, outer: &Outer) {
+    pub fn restrict(&mut self, id: FlowId, outer: &Outer) {
         if let Some(flow) = self.slots.get(slot(id.0)).and_then(FlowSlot::flow) {
             self.tunnels.restrict(flow.key.tunnel, outer);
         }
@@ -274,11 +274,7 @@ impl FlowTable {
 
     /// The flows in up to `most` places of the table, beginning with place `from`. `None` if `from` is beyond
     /// the table.
-    pub(crate) fn some(
-        &self,
-        from: u32,
-        most: usize,
-    ) -> Option<impl Iterator<Item = (FlowId, &Flow)>> {
+    pub fn some(&self, from: u32, most: usize) -> Option<impl Iterator<Item = (FlowId, &Flow)>> {
         let places = self.slots.get(slot(from)..).filter(|places| !places.is_empty())?;
         let numbered = (from..).map(FlowId).zip(places.iter().take(most));
         Some(numbered.filter_map(|(id, place)| Some((id, place.flow()?))))
@@ -435,6 +431,7 @@ impl Index<FlowId> for FlowTable {
 }
 
 impl IndexMut<FlowId> for FlowTable {
+    #[inline]
     fn index_mut(&mut self, id: FlowId) -> &mut Flow {
         match &mut self.slots[slot(id.0)] {
             FlowSlot::Used(flow, _) => flow,

@@ -42,25 +42,43 @@ report! {
 
 report! {
     /// Statistics of the flows whose rounds are in the projection, and of the filter that selected
-    /// them.
+    /// them. The `*` in a metric is `link` or `class`.
     #[derive(Copy)]
     pub Tracked {
         /// Number of flows in the projection now.
-        flows as "tracked_flows": u64;
+        flows as "tracked_flows": u64 => {
+            gauge "tidegate_*_marking_tracked_flows"
+                "Flows that the marking projects by their rounds now.",
+        };
         /// Bytes of packets that arrived.
-        all_bytes: u64;
+        all_bytes: u64 => {
+            counter "tidegate_*_marking_all_bytes_total"
+                "Bytes of packets that arrived at the queue of the marking.",
+        };
         /// Bytes of packets whose flows were in the projection when the packet arrived.
-        tracked_bytes: u64;
+        tracked_bytes: u64 => {
+            counter "tidegate_*_marking_tracked_bytes_total"
+                "Bytes of packets whose flows the marking projected by their rounds when they arrived.",
+        };
         /// Factor that multiplies the rounds of tracked flows, so that these flows represent all
         /// traffic. The factor is 1 if the projection adds untracked traffic by its rate.
-        rho: f64;
+        rho: f64 => {
+            gauge "tidegate_*_marking_rho"
+                "Factor of the rounds of these flows; 1 if other traffic is counted at its rate.",
+        };
         /// Threshold of the filter in the last interval: a flow that sent this many bytes was
         /// tracked. Zero without a filter.
-        threshold as "threshold_bytes": Bytes;
+        threshold as "threshold_bytes": Bytes => {
+            gauge "tidegate_*_marking_threshold_bytes"
+                "Bytes in the last interval from which on a flow was to be tracked; 0 without a filter.",
+        };
         /// Flows that were in the projection throughout the last interval, but sent less than the
         /// threshold in it. Flows that passed the filter during the interval are not counted, because
         /// their bytes before that are unknown.
-        false_positives: u64;
+        false_positives: u64 => {
+            gauge "tidegate_*_marking_false_positives"
+                "Flows that were projected throughout the last interval and sent less than the threshold in it.",
+        };
     }
     apart {
         /// Intervals of the filter that have ended.

@@ -105,8 +105,7 @@ registry! { @names
     TwoWay => two_way, "two-way";
     /// Counts packets; a gap between two packets ends a round. It sees one direction.
     Paper => paper, "paper";
-    /// The same as `paper`, but a gap of more than two round trips gives no sample of the
-    /// round-trip time.
+    /// Like `paper`, but a gap of more than two round trips gives no round-trip sample.
     PaperIdle => paper, "paper+idle";
 }
 

@@ -19,7 +19,7 @@ parameters! {
     ///
     /// Source: RFC 8289, section 4.
     pub Config, checked {
-        /// Most frame bytes that may wait.
+        /// Largest backlog in frame bytes.
         limit: Bytes = Bytes(4 << 20), in more_than(Bytes::ZERO), "nothing could wait";
         /// Queueing delay that is tolerated permanently. At low rates, it rises to the time that
         /// two full packets take.
@@ -30,7 +30,7 @@ parameters! {
         /// Size of a full packet. While the backlog is at most this, no packet is dropped or
         /// marked.
         packet: Bytes = Bytes(1_514);
-        /// ECN-capable packets are marked in place of being dropped.
+        /// ECN-capable packets are marked instead of being dropped.
         ecn: bool = true;
     }
 }

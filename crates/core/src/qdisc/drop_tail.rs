@@ -1,7 +1,7 @@
 //! Drop-Tail: one queue in order of arrival. A packet that does not fit is dropped.
 //!
 //! Source: RFC 7567, section 1 ("tail drop").
-//! Differs: the limit is in bytes, so that small packets take less room than large ones.
+//! Differs: the limit is in bytes, so that small packets take less room than large packets.
 
 use super::Qdisc;
 use crate::packet::{FlowFifo, QueueIndex};
@@ -12,7 +12,7 @@ use crate::{Bytes, Cx, PacketId, Rate, Reason, parameters};
 parameters! {
     /// Limit of the queue.
     pub Config {
-        /// Most frame bytes that may wait.
+        /// Largest backlog in frame bytes.
         limit: Bytes = Bytes(1 << 20), in more_than(Bytes::ZERO), "nothing could wait";
     }
 }

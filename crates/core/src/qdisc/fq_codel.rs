@@ -3,7 +3,7 @@
 //! flows).
 //!
 //! Source: RFC 8290; Linux, `net/sched/sch_fq_codel.c` (drops from a full queue).
-//! Differs: the index of a flow's queue is its [`member`](crate::Packet::member). At a link, this is a hash of the
+//! Differs: the index of a flow's queue is its [`queue_index`](crate::Packet::queue_index). At a link, this is a hash of the
 //! flow's key, from 0 to 1,023, as in the RFC. In the gateway, each flow has its own index, so
 //! flows never share a queue. The longest queue is found in constant time, but only to within a
 //! factor of two.
@@ -24,9 +24,9 @@ parameters! {
     ///
     /// Source: RFC 8290, section 5.2; Linux, `tc-fq_codel(8)` (the limit in bytes).
     pub Config, checked {
-        /// Most frame bytes that may wait.
+        /// Largest backlog in frame bytes.
         limit: Bytes = Bytes(32 << 20), in more_than(Bytes::ZERO), "nothing could wait";
-        /// Most packets that may wait.
+        /// Largest number of waiting packets.
         packets: u32 = 10_240, in 1.., "no packet could wait";
         /// Bytes that a flow may send per round of the scheduler.
         quantum: Bytes = Bytes(1_514), in LEAST_QUANTUM..;
@@ -36,7 +36,7 @@ parameters! {
         /// Time for which a longer queueing delay is tolerated: the longest usual round-trip time.
         /// If `target` rises at low rates, the interval rises by as much.
         interval: Duration = Duration::from_millis(100);
-        /// ECN-capable packets are marked in place of being dropped.
+        /// ECN-capable packets are marked instead of being dropped.
         ecn: bool = true;
     }
 }
@@ -270,7 +270,7 @@ mod tests {
     }
 
     /// RFC 8290, section 4.2: a queue that becomes active is appended to the new queues, which are
-    /// served before the old ones.
+    /// served before the old queues.
     ///
     /// Catches: one list for new and old queues.
     #[test]

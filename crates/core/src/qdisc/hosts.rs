@@ -1,7 +1,7 @@
 //! The queue `hosts`: shares the rate equally among hosts, and each host's part equally among its
 //! flows. Sparse flows and ACKs depart first, and CoDel limits the delay of each flow.
 //!
-//! - Hosts are served in deficit round robin. With `n` backlogged hosts, each gets `rate / n`,
+//! - Hosts are served in deficit round robin. With `n` backlogged hosts, each host gets `rate / n`,
 //!   regardless of its number of flows.
 //! - Each host has three rings of flows, served in this order: flows with an ACK at the front, new
 //!   flows, bulk flows. A new flow becomes a bulk flow as in RFC 8290, 4.2: after sending a
@@ -47,9 +47,9 @@ parameters! {
     ///
     /// Source: RFC 8290, section 5.2; Linux, `tc-fq_codel(8)` (the limit in bytes).
     pub Config, checked {
-        /// Most frame bytes that may wait.
+        /// Largest backlog in frame bytes.
         limit: Bytes = fq_codel::Config::default().limit, in more_than(Bytes::ZERO), "nothing could wait";
-        /// Most packets that may wait.
+        /// Largest number of waiting packets.
         packets: u32 = fq_codel::Config::default().packets, in 1.., "no packet could wait";
         /// Bytes that a host, and each of its flows, may send per round of the scheduler.
         quantum: Bytes = fq_codel::Config::default().quantum, in fq_codel::LEAST_QUANTUM..;
@@ -59,7 +59,7 @@ parameters! {
         /// Time for which a longer queueing delay is tolerated: the longest usual round-trip time.
         /// If `target` rises at low rates, the interval rises by as much.
         interval: Duration = fq_codel::Config::default().interval;
-        /// ECN-capable packets are marked in place of being dropped.
+        /// ECN-capable packets are marked instead of being dropped.
         ecn: bool = fq_codel::Config::default().ecn;
         /// An ACK without data is dropped if the next ACK of its flow waits and supersedes it.
         thin_acks: bool = true;

@@ -25,7 +25,7 @@ pub(super) struct Standing {
     /// Length of one full packet (MTU). No packet is hit while the backlog of the whole queue is at
     /// most this.
     pub(super) packet: Bytes,
-    /// ECN-capable packets are marked in place of being dropped.
+    /// ECN-capable packets are marked instead of being dropped.
     pub(super) ecn: bool,
 }
 
@@ -71,7 +71,7 @@ pub(super) enum Departing {
 enum Hit {
     Marked,
     Dropped,
-    /// No packet could be dropped: the packet that must depart was the only one.
+    /// No packet could be dropped: the packet that must depart was the only packet.
     NoPacket,
 }
 

@@ -34,9 +34,9 @@ pub(super) enum Verdict {
 /// Limit of a queue, in bytes and in packets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QueueLimit {
-    /// Most frame bytes.
+    /// Largest backlog in frame bytes.
     pub(super) bytes: Bytes,
-    /// Most packets.
+    /// Largest number of waiting packets.
     pub(super) packets: u32,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The predictor expects an overflow at the limit of the whole queue, or at the bytes that depart
 //! within 1 s if these are less. The queue `per-flow` has no limit per flow here, unless the file
-//! sets one: such a limit would drop packets before the predictor expects a drop.
+//! sets it. By default, such a limit would drop packets before the predictor expects a drop.
 //!
 //! For each arriving packet, the gateway calls [`Marked::sight`] and then enqueues the packet.
 
@@ -32,7 +32,7 @@ pub fn with_marking(queue: QdiscSpec, marking: Option<MarkingSpec>) -> QdiscSpec
 }
 
 impl QdiscSpec {
-    /// The marking predictor of the queue, if it has one.
+    /// The marking predictor of the queue, if it has a predictor.
     #[must_use]
     pub const fn marking(&self) -> Option<&MarkingSpec> {
         match self {
@@ -171,7 +171,7 @@ impl Marked {
     }
 
     /// Sets the bounds of the measured departure rate, for the queue of a class.
-    pub(crate) fn set_range(&mut self, least: Rate, most: Rate) {
+    pub fn set_range(&mut self, least: Rate, most: Rate) {
         self.place.service.set_range(least, most);
         self.place.set_limit();
     }

@@ -18,9 +18,9 @@ use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Reason, parameters};
 parameters! {
     /// Limits of the queue.
     pub Config {
-        /// Most frame bytes that may wait.
+        /// Largest backlog in frame bytes.
         limit: Bytes = Bytes(4 << 20), in more_than(Bytes::ZERO), "nothing could wait";
-        /// Most frame bytes of one flow that may wait. A single packet always fits. Default: the
+        /// Largest backlog of one flow in frame bytes. A single packet always fits. Default: the
         /// bytes that the rate carries in 1 s, at most 256 KiB. With a `marking`, the default is
         /// `limit`.
         flow_limit: Option<Bytes> = None, in more_than(Bytes::ZERO), "nothing could wait";

@@ -32,7 +32,7 @@ parameters! {
     /// Source: doi 10.1109/INFCOM.2001.916670 (60 flows, 246 ms, 160 Hz); `marking`, section 5.1 (a
     /// target of two thirds of the limit).
     pub Config, checked {
-        /// Most frame bytes that may wait.
+        /// Largest backlog in frame bytes.
         limit: Bytes = Bytes(300_000), in more_than(Bytes::ZERO), "nothing could wait";
         /// Target length of the queue.
         target: Bytes = Bytes(200_000);
@@ -41,7 +41,7 @@ parameters! {
         /// Strength of the reaction: the coefficients `a` and `b` per packet, or the traffic
         /// (`flows` and `rtt`) from which they are computed.
         gains: Gains = Gains::Designed { flows: 60, rtt: Duration::from_millis(246), rate: None };
-        /// ECN-capable packets are marked in place of being dropped.
+        /// ECN-capable packets are marked instead of being dropped.
         ecn: bool = true;
         /// Unit of the queue length: bytes or packets.
         measure: Measure = Measure::Bytes;

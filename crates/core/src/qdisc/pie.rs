@@ -28,7 +28,7 @@ parameters! {
     ///
     /// Source: RFC 8033, section 4 (15 ms, 150 ms) and section 5.1 (10 %).
     pub Config {
-        /// Most frame bytes that may wait.
+        /// Largest backlog in frame bytes.
         limit: Bytes = Bytes(4 << 20), in more_than(Bytes::ZERO), "nothing could wait";
         /// Target delay of packets.
         target: Duration = Duration::from_millis(15), in more_than(Duration::ZERO);
@@ -36,7 +36,7 @@ parameters! {
         every: Duration = Duration::from_millis(15), in more_than(Duration::ZERO);
         /// Duration of a burst after which the first packet may be dropped or marked.
         burst: Duration = Duration::from_millis(150);
-        /// ECN-capable packets are marked in place of being dropped.
+        /// ECN-capable packets are marked instead of being dropped.
         ecn: bool = true;
         /// Packets are marked while the probability is at most this value, and dropped above it.
         mark_up_to: Chance = Chance::from_ppb(100_000_000);
@@ -216,7 +216,8 @@ const BETA: f64 = 1.25;
 /// 8033, sections 5.5 and 4.2).
 const LARGEST_STEP: f64 = 0.02;
 const DECAY: f64 = 0.98;
-/// Most ticks that one event computes. An idle queue falls from probability 1 to 0 in about 300.
+/// Largest number of ticks that one event computes. The probability of an idle queue falls from 1 to
+/// 0 in about 300 ticks.
 const MOST_TICKS: u64 = 1_024;
 
 fn nanos(span: Duration) -> u64 {

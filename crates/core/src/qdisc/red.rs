@@ -19,7 +19,7 @@ parameters! {
     ///
     /// The defaults are the example of Linux, `tc-red(8)`, with packets of full size.
     pub Config, checked {
-        /// Most frame bytes that may wait.
+        /// Largest backlog in frame bytes.
         limit: Bytes = Bytes(400_000), in more_than(Bytes::ZERO), "nothing could wait";
         /// Average length below which no packet is marked or dropped.
         min: Bytes = Bytes(30_000);
@@ -36,7 +36,7 @@ parameters! {
         /// At the probability `p`, `1/p` to `2/p` packets pass between two drops or marks. If false,
         /// fewer than `1/p`.
         wait: bool = false;
-        /// ECN-capable packets are marked in place of being dropped.
+        /// ECN-capable packets are marked instead of being dropped.
         ecn: bool = true;
         /// Packets are marked while the probability is at most this value, and dropped above it.
         mark_up_to: Chance = Chance::ALWAYS;

@@ -22,7 +22,7 @@ use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Reason, parameters};
 parameters! {
     /// Limits of the queue.
     pub Config {
-        /// Most frame bytes that may wait.
+        /// Largest backlog in frame bytes.
         limit: Bytes = Bytes(150_000), in more_than(Bytes::ZERO), "nothing could wait";
         /// Backlog that the queue exceeds only for a short time. A value above `limit` counts as
         /// `limit`.
@@ -163,8 +163,8 @@ mod tests {
         Bench::new(Config::default().build(None, chance()))
     }
 
-    /// Enqueues packets of `flows` in turn, two for each departure. Returns, for each signal, the
-    /// number of packets of the flow that departed since its last signal.
+    /// Enqueues packets of `flows` flows in rotation, two for each departure. Returns, for each
+    /// signal, the number of packets of the flow that departed since its last signal.
     fn gaps(flows: u32, window: u64) -> Vec<u32> {
         let mut bench = bench();
         bench.qdisc.set_window(Bytes(window));

@@ -33,7 +33,7 @@ use crate::flow::before;
 use crate::packet::{Ecn, Kind, Options, TcpFlags};
 use crate::{Packet, Time};
 
-/// Most ACKs that are merged into one while the egress rate permits. If a receiver sends an ACK for
+/// Largest number of ACKs that are merged into one while the egress rate permits. If a receiver sends an ACK for
 /// every second segment, a merged ACK then lets the sender transmit 8 segments at once.
 ///
 /// Source: RFC 9002, section 7.7 (bursts up to the initial window of 10 packets).

@@ -11,7 +11,7 @@
 //! Source: `trunking`, section 5 (`threshold` is MP_Th of equation 1).
 //! Differs: the paper does not print its "simple RED-like scheme". The option `early` replaces it:
 //! - The probability rises from 0, at an average of `threshold / 2`, to 1, at an average of
-//!   `threshold`. ECN-capable packets are marked in place of being dropped.
+//!   `threshold`. ECN-capable packets are marked instead of being dropped.
 //! - The average rises within about 16 arrivals, which is fast enough for slow start. It falls
 //!   within about 64 arrivals, a round trip. A faster fall would favour trunks with a small VMSS:
 //!   their management packets arrive while the queue grows and the average lags behind. Management
@@ -30,9 +30,9 @@ use crate::{Bytes, Cx, Packet, PacketId, Rate, Reason, Time, parameters};
 parameters! {
     /// Limits of the queue.
     pub Config {
-        /// Most frame bytes that may wait.
+        /// Largest backlog in frame bytes.
         limit: Bytes = Bytes(1 << 20), in more_than(Bytes::ZERO), "nothing could wait";
-        /// Most management packets that may wait. Eight per expected connection are a good value.
+        /// Largest number of waiting management packets. Eight per expected connection are a good value.
         threshold: u32 = 64, in 1.., "no trunk could probe";
         /// Drops or marks some management packets while more than half of `threshold` wait on
         /// average.

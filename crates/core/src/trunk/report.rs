@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use crate::itcp;
 use crate::qdisc::Backlog;
+use crate::report;
+use crate::reports::ReportValue;
 
 /// Report of a trunk.
 #[derive(Clone, Debug)]
@@ -38,64 +40,49 @@ pub struct TrunkState {
     pub active: u16,
 }
 
-/// Counters of a trunk at one gateway.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct TrunkCounters {
-    /// Management packets sent.
-    pub management: u64,
-    /// Management packets that were retransmissions.
-    pub again: u64,
-    /// Bytes of user packets sent for credit, from the IP header on.
-    pub elastic: u64,
-    /// Bytes of user packets sent for the guarantee, from the IP header on.
-    pub guaranteed: u64,
-    /// Bytes of user packets that bypassed the trunk because the other gateway was considered dead.
-    pub past: u64,
-    /// With epochs: bytes of user packets that did not reach the other gateway in time, by its reports. The counter
-    /// does not decrease if such a packet arrives late.
-    pub missing: u64,
-    /// Packets that the trunk created: management packets, handshakes and ACKs.
-    pub made: u64,
-    /// Packets of the other gateway that ended here: management packets, handshakes and ACKs.
-    pub absorbed: u64,
+report! {
+    /// Counters of a trunk at one gateway.
+    #[derive(Copy, Eq)]
+    pub TrunkCounters, counted {
+        /// Management packets sent.
+        management as "management_packets": u64 => {
+            counter "tidegate_trunk_management_packets_total",
+        };
+        /// Management packets sent again, because one was lost.
+        again as "lost_packets": u64 => { counter "tidegate_trunk_lost_packets_total" };
+        /// Bytes of user packets sent for credit, from the IP header on.
+        elastic as "elastic_bytes": u64 => {
+            counter "tidegate_trunk_sent_bytes_total"
+                "User bytes sent, from the IP header on: paid by credit, by the guarantee, or sent without the trunk."
+                = |it| it.sent(),
+        };
+        /// Bytes of user packets sent for the guarantee, from the IP header on.
+        guaranteed as "guaranteed_bytes": u64;
+        /// Bytes of user packets that bypassed the trunk because the other gateway was considered
+        /// dead.
+        past as "past_bytes": u64;
+    }
+    apart {
+        /// With epochs: bytes of user packets that did not reach the other gateway in time, by its
+        /// reports. The counter does not decrease if such a packet arrives late.
+        missing: u64;
+        /// Packets that the trunk created: management packets, handshakes and ACKs.
+        made: u64;
+        /// Packets of the other gateway that ended here: management packets, handshakes and ACKs.
+        absorbed: u64;
+    }
 }
 
 impl TrunkCounters {
-    /// The increase of each counter since `before`, an earlier reading.
+    /// Bytes of all user packets that were sent.
     #[must_use]
-    pub const fn since(&self, before: &Self) -> Self {
-        Self {
-            management: self.management - before.management,
-            again: self.again - before.again,
-            elastic: self.elastic - before.elastic,
-            guaranteed: self.guaranteed - before.guaranteed,
-            past: self.past - before.past,
-            missing: self.missing - before.missing,
-            made: self.made - before.made,
-            absorbed: self.absorbed - before.absorbed,
-        }
+    pub const fn sent_bytes(&self) -> u64 {
+        self.elastic + self.guaranteed + self.past
     }
-}
 
-impl std::ops::Add for TrunkCounters {
-    type Output = Self;
-
-    fn add(self, more: Self) -> Self {
-        Self {
-            management: self.management + more.management,
-            again: self.again + more.again,
-            elastic: self.elastic + more.elastic,
-            guaranteed: self.guaranteed + more.guaranteed,
-            past: self.past + more.past,
-            missing: self.missing + more.missing,
-            made: self.made + more.made,
-            absorbed: self.absorbed + more.absorbed,
-        }
-    }
-}
-
-impl std::ops::AddAssign for TrunkCounters {
-    fn add_assign(&mut self, more: Self) {
-        *self = *self + more;
+    /// The same bytes, by the credit that paid for them.
+    fn sent(&self) -> ReportValue {
+        let all = [("credit", self.elastic), ("guarantee", self.guaranteed), ("past", self.past)];
+        ReportValue::Each("by", all.map(|(by, bytes)| (by.to_owned(), bytes)).into())
     }
 }

@@ -79,7 +79,7 @@ impl Wire {
 
     /// Bytes by which each frame of `packet` becomes longer on the link. Negative if it becomes shorter, because the
     /// link-layer header of the datagram is shorter.
-    pub(crate) fn longer(&self, local: IpAddr, packet: &Packet) -> i32 {
+    pub fn longer(&self, local: IpAddr, packet: &Packet) -> i32 {
         let Some(frame) = self.frame() else { return 0 };
         let signed = |bytes: u32| i32::try_from(bytes).unwrap_or(i32::MAX);
         let link = i32::from(frame.network_offset) - i32::from(packet.network_offset);
@@ -88,7 +88,7 @@ impl Wire {
 
     /// Bytes of the link-layer header of datagrams. `None` with [`Wire::Headers`]: packets of the trunk then get
     /// the link-layer header of user packets.
-    pub(crate) fn network_offset(&self) -> Option<u16> {
+    pub fn network_offset(&self) -> Option<u16> {
         self.frame().map(|frame| frame.network_offset)
     }
 

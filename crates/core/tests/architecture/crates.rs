@@ -13,7 +13,7 @@ const MECHANISMS_MAY_USE: &[&str] =
     &["foldhash", "hashbrown", "ipnet", "rand_core", "rand_pcg", "serde", "thiserror"];
 
 /// The crates of the mechanisms.
-const MECHANISMS: &[&str] = &["base", "tcp", "core"];
+const MECHANISMS: &[&str] = &["base", "tcp", "core", "gateway"];
 
 /// The only crates that may use an async executor, or libraries that need one.
 const ONLY_ASYNC: &[&str] = &["tidegate", "api", "repository"];

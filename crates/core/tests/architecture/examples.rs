@@ -7,9 +7,9 @@ use std::path::Path;
 /// The file and the declaration of each type whose documentation must state its contract and an
 /// example.
 const EXPLAINED: &[(&str, &str)] = &[
-    ("crates/core/src/gateway.rs", "pub struct Gateway {"),
+    ("crates/gateway/src/gateway.rs", "pub struct Gateway {"),
     ("crates/core/src/machine.rs", "pub trait Machine {"),
-    ("crates/core/src/policy/set.rs", "pub struct PolicySet {"),
+    ("crates/gateway/src/policy/set.rs", "pub struct PolicySet {"),
     ("crates/core/src/qdisc.rs", "pub trait Qdisc:"),
     ("crates/core/src/allocation.rs", "pub trait Allocation:"),
     ("crates/core/src/ack.rs", "pub trait AckControl:"),

@@ -346,7 +346,7 @@ fn after_part_of_a_batch_the_socket_is_not_called_again_in_the_same_iteration() 
     assert!(bench.receive().is_none());
     assert_eq!(*bench.port.socket.calls.borrow(), 1);
     let rest: Vec<_> = std::iter::from_fn(|| bench.receive()).collect();
-    // The port calls the socket again after a full batch, but not after a partial one.
+    // The port calls the socket again after a full batch, but not after a partial batch.
     assert_eq!((rest.len(), *bench.port.socket.calls.borrow()), (BATCH, 3));
     rest.into_iter().chain([first]).for_each(|packet| bench.pool.release(packet));
 }
@@ -463,7 +463,7 @@ proptest! {
     /// For any answers of the interface, each frame is sent once or dropped once, in order.
     ///
     /// Catches: a frame that is released although it was not sent; a later frame of the flow that
-    /// is offered although the interface has no room for an earlier one.
+    /// is offered although the interface has no room for an earlier frame.
     #[test]
     fn each_frame_is_sent_or_dropped_once_in_order(
         answers in prop::collection::vec(prop_oneof![

@@ -60,7 +60,7 @@ pub(super) fn is_filled(map: &MapData) -> bool {
     unsafe { call(MAP_LOOKUP_ELEM, &mut request) }.is_ok()
 }
 
-/// A program attached at the ingress of an interface, and its BPF link, if it has one. Both are
+/// A program attached at the ingress of an interface, and its BPF link, if it has a link. Both are
 /// ids.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Place {

@@ -54,7 +54,7 @@ impl Counters {
 }
 
 impl Object {
-    /// The XDP programs.
+    /// Loads the XDP programs.
     pub(super) fn wire() -> Result<Self, WireError> {
         let mut object = EbpfLoader::new().btf(None).load(WIRE)?;
         program::<Xdp>(&mut object, XDP)?.load()?;

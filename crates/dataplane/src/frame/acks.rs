@@ -10,12 +10,12 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tidegate_core::ack::AckSpec;
 use tidegate_core::allocation::AllocationSpec;
-use tidegate_core::gateway::{Gateway, GatewayConfig};
 use tidegate_core::link::Overhead;
 use tidegate_core::packet::{FrameCopy, TcpFlags, TcpSegment};
-use tidegate_core::policy::{Action, Conditioning, Filter, Mode, Policy, PolicySet, Profile};
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::{Bytes, Machine, Packet, PacketId, PacketPool, Rate, Time};
+use tidegate_gateway::policy::{Action, Conditioning, Filter, Mode, Policy, PolicySet, Profile};
+use tidegate_gateway::{Gateway, GatewayConfig};
 use tidegate_wire::build::{Frame as Built, Link};
 use tidegate_wire::{Completed, complete_checksum, describe};
 
@@ -260,7 +260,7 @@ fn ones(bytes: &[u8]) -> u16 {
     u16::try_from(sum).unwrap()
 }
 
-/// The sum over the TCP segment and the pseudo header. It is 0xffff if the checksum is right.
+/// The sum over the TCP segment and the pseudo header. The sum is 0xffff if the checksum is right.
 fn sum(frame: &[u8], packet: &Packet) -> u16 {
     let segment = &frame[usize::from(packet.transport_offset)..];
     ones(&[&pseudo_header(frame, packet), segment].concat())

@@ -15,7 +15,7 @@ use crate::port::{Port, PortCounters};
 /// Frames in transit on a cable, in order.
 pub type Frames = Rc<RefCell<VecDeque<Vec<u8>>>>;
 
-/// A port whose ends are two lists of frames.
+/// A port that receives the frames of one list, and appends sent frames to another list.
 #[derive(Debug)]
 pub struct Cable {
     memory: PacketMemory,
@@ -36,7 +36,7 @@ impl Cable {
 
     /// A port that sends frames in byte vectors from `spare`. The port puts the vectors of received
     /// frames into `spare`. If a port that mostly sends shares `spare` with a port that mostly
-    /// receives, neither of them allocates memory, like real ports.
+    /// receives, neither of them allocates memory.
     #[must_use]
     pub fn with_spare(self, spare: Frames) -> Self {
         Self { spare, ..self }

@@ -28,7 +28,7 @@ pub(super) struct Stations {
     old: HashMap<IpAddr, Station>,
 }
 
-/// Most stations in one half.
+/// Largest number of stations in one half.
 const HALF: usize = 4_096;
 
 /// Bytes of an Ethernet header.

@@ -1,12 +1,12 @@
 //! Tests two gateways with a trunk between them, by the frames at all four ports. The gateways
 //! exchange management packets (TCP segments that probe the path) and hellos (keepalives).
 
-use tidegate_core::gateway::{Gateway, GatewayConfig};
 use tidegate_core::link::Overhead;
-use tidegate_core::policy::{Action, Filter, Mode, Policy, PolicySet};
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::trunk::Wire;
 use tidegate_core::{Bytes, Machine, tcp, trunk};
+use tidegate_gateway::policy::{Action, Filter, Mode, Policy, PolicySet};
+use tidegate_gateway::{Gateway, GatewayConfig};
 use tidegate_wire::build::Frame as Built;
 use tidegate_wire::describe;
 use tidegate_wire::neighbour::NextHop;

@@ -72,7 +72,7 @@ impl Bench {
         }
     }
 
-    /// Sends `frames` in both directions. Each must arrive once, in order and unchanged.
+    /// Sends `frames` in both directions. Each frame must arrive once, in order and unchanged.
     pub(crate) fn crosses(&mut self, frames: &[Vec<u8>], gate: &mut Gate, how: &str) {
         let arrived = self.exchange(frames, gate);
         let heads = |frames: &[Vec<u8>]| -> Vec<(usize, String)> {

@@ -17,7 +17,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use tidegate_core::packet::Codepoint;
-use tidegate_core::policy::parse;
+use tidegate_gateway::policy::parse;
 use toml::{Table, Value};
 
 use super::entry::Entry;

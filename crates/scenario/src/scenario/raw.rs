@@ -38,8 +38,8 @@ tables! {
         /// Name of the group in reports: letters, digits, dashes, underscores.
         "name" => name: Required<String>,
         /// Source of its data. "greedy" sends without end. "file" sends one file, and "arrivals"
-        /// starts files at random times. "on-off" sends bursts with pauses between. "web" has
-        /// clients that request answers and think. "cbr" sends at a constant rate, and "trace" at
+        /// starts files at random times. "on-off" sends bursts, separated by pauses. "web" has
+        /// clients that request answers, and wait before the next request. "cbr" sends at a constant rate, and "trace" at
         /// given times. "relay" forwards other traffic, flow by flow. "aggregate" carries other
         /// traffic over one connection.
         "kind" => kind: Required<Kind>,
@@ -54,7 +54,7 @@ tables! {
         "flows" => flows: Option<Spanned<Number>>,
         /// Time at which each flow begins: a time, or { uniform = [FIRST, LAST] }. Default: "0 s".
         "start" => start: Option<Spanned<Draw<Period>>>,
-        /// Time from which on senders offer no more data. Default: the end of the run.
+        /// Time after which senders offer no more data. Default: the end of the run.
         "stop" => stop: Option<Spanned<Period>>,
         /// Length of a file, a burst or an answer: a size, { uniform = [LEAST, MOST] },
         /// { exponential = MEAN }, { pareto = { mean = MEAN, shape = 2.5 } },
@@ -83,18 +83,19 @@ tables! {
         /// With kind "trace": pairs of a time after the start and a size, or the path of a file with
         /// such a pair in each line.
         "trace" => trace: Option<Spanned<Trace>>,
-        /// With kind "relay" or "aggregate": the traffic to forward, which must stand before this
-        /// table. Its receivers are the senders here. An aggregate connection may carry several.
+        /// With kind "relay" or "aggregate": the traffic to forward, which must be defined before
+        /// this table. Its receivers are the senders here. An aggregate connection may carry several.
         "of" => of: Option<Spanned<List<String>>>,
-        /// With kind "relay": most bytes of a flow that the relay stores. With kind
-        /// "aggregate" and overflow "slow": most bytes of one local connection that wait. Default: no bound.
+        /// With kind "relay": largest number of bytes of a flow that the relay stores. With kind
+        /// "aggregate" and overflow "slow": largest number of bytes of one local connection that wait.
+        /// Default: no limit.
         "buffer" => buffer: Option<Spanned<Bytes>>,
         /// With kind "aggregate": what the gateway does when its queue is long. "grow": nothing;
         /// "slow": it stops reading local connections; "withhold": it withholds their ACKs while
         /// the mean queue is too long. Default: "grow".
         "overflow" => overflow: Option<Spanned<Overflow>>,
-        /// With overflow "slow": most bytes that wait, over all local connections. With "withhold":
-        /// threshold of the mean queue.
+        /// With overflow "slow": largest number of bytes of all local connections that wait. With
+        /// "withhold": threshold of the mean queue.
         "queue" => queue: Option<Spanned<Bytes>>,
         /// With kind "aggregate": the rule that adjusts its weight, "fixed", "literal" (the paper's), "measured" or
         /// "proportional", or a table with `kind` and parameters. Default: the weight of its congestion control.
@@ -109,8 +110,8 @@ tables! {
         "tcp" => tcp: Option<Spanned<Tcp>>,
     }
 
-    /// A change of one direction of a link during the run. Packets already on the link arrive at
-    /// their old time, so after a shorter delay, later packets overtake them. Routes do not change.
+    /// A change of one direction of a link during the run. Packets already on the link keep
+    /// their arrival times, so if the delay becomes shorter, later packets overtake them. Routes do not change.
     "[[change]]" Change {
         /// Time since the beginning of the run.
         "at" => at: Required<Period>,
@@ -118,9 +119,9 @@ tables! {
         "from" => from: Required<String>,
         /// The other end of the link.
         "to" => to: Required<String>,
-        /// Delay of the link from then on. Default: as before.
+        /// Delay of the link from this time on. Default: as before.
         "delay" => delay: Option<Spanned<Period>>,
-        /// Rate of the link from then on. Default: as before.
+        /// Rate of the link from this time on. Default: as before.
         "rate" => rate: Option<Spanned<Rate>>,
     }
 

@@ -16,7 +16,7 @@ fn to(sink: usize, overflow: Overflow) -> Aggregate {
     Aggregate::new(9, sink, &Traffic { kind, ..Traffic::default() }, &tcp)
 }
 
-/// Takes up to `n` segments. Resegments the file and the length of each.
+/// Takes up to `n` segments. Returns the file and the length of each.
 fn segments(aggregate: &mut Aggregate, n: usize) -> Vec<(u32, u64)> {
     let segment = |_| {
         let bytes = aggregate.next()?;

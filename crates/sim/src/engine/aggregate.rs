@@ -117,7 +117,7 @@ impl<A: Agenda> Engine<'_, A> {
         }
     }
 
-    /// Reads one segment of each file in `stopped` in turn, while the queue has room.
+    /// Reads one segment of each file in `stopped`, in round robin, while the queue has room.
     fn resume(&mut self, gateway: usize, resumed: &mut Vec<EndId>) {
         while let Some((file, stream, room)) = self.aggregates[gateway].resume() {
             let id = EndId::new(stream, 1);

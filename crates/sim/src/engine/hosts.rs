@@ -90,8 +90,8 @@ impl<A: Agenda> Engine<'_, A> {
         self.attend(end);
     }
 
-    /// Does all that is possible now at one end of a connection: handles events, forwards data,
-    /// sends segments.
+    /// Does all work that is possible now at one end of a connection: handles events, forwards
+    /// data, and sends segments.
     pub(super) fn attend(&mut self, end: EndId) {
         self.notice(end);
         if self.streams.end_mut(end).awaits_acks {

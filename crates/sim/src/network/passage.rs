@@ -1,4 +1,5 @@
-//! Counts the packets that pass a gateway, for each traffic and direction.
+//! Counts the packets that pass a gateway, for each traffic entry of the scenario and each
+//! direction.
 //!
 //! A *passage* covers one direction of a gateway. It counts each packet when it enters, when it
 //! departs, and when the gateway drops it. The delay of a packet is the time from its entry to its

@@ -2,7 +2,7 @@
 //! that a marking can use). A round is one window of data of a flow, sent in one round trip.
 //!
 //! At the end of each round the tracker projects the start time and the size of the next round. The
-//! table has one row for each round: the projection beside the bytes that arrived.
+//! table has one row for each round, with the projection and the bytes that arrived.
 //!
 //! Source: `marking`, section 2.1 and figure 1 (projection of rounds).
 

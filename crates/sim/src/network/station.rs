@@ -1,4 +1,4 @@
-//! A station: a gateway or a cloud in the network, and the code that drives it.
+//! A station: a gateway or a cloud (a network of emulated routes), and the code that drives it.
 //!
 //! Methods of `Network`, whose fields are in `network.rs`.
 
@@ -9,12 +9,12 @@ use std::time::Duration;
 use tidegate_core::Count;
 use tidegate_core::ack::Counts as AckCounts;
 use tidegate_core::emulator::{Emulator, EmulatorConfig, EmulatorReport, RouteReport};
-use tidegate_core::gateway::{Gateway, GatewayConfig};
 use tidegate_core::packet::{Direction, Facts, FlowId, QueueIndex};
 use tidegate_core::random::Random;
-use tidegate_core::report::{AggregateReport, ClassReport, Report};
 use tidegate_core::trunk::TrunkReport;
 use tidegate_core::{Machine, Packet, PacketId, PortId, Reason, Tally, Time};
+use tidegate_gateway::report::{AggregateReport, ClassReport, Report};
+use tidegate_gateway::{Gateway, GatewayConfig};
 
 use super::passage::Passages;
 use super::{NO_WAY, Network, Tag};
@@ -25,7 +25,7 @@ use crate::scenario::{Node, NodeKind, Side};
 
 /// A gateway or cloud, and the links at its ports.
 pub(crate) struct Station {
-    /// Its node.
+    /// Index of its node.
     pub(crate) node: u32,
     works: Works,
     /// The tag of the packet in each slot of the station's own pool.

@@ -1,8 +1,8 @@
 //! Compares the flows that a marking tracks with the bytes that each flow really sent.
 //!
 //! The marking finds large flows with a filter of hashed counters, which it restarts at fixed
-//! intervals. It does not know how many bytes a flow sent before the flow passed the filter; the
-//! simulator does. Each row stands for one interval:
+//! intervals. It does not know how many bytes a flow sent before the flow passed the filter, but
+//! the simulator knows. Each row covers one interval:
 //!
 //! - `true_false_positives`: tracked flows that sent less than the threshold.
 //! - `missed_flows`: flows that sent at least the threshold, but are not tracked.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::report::{ClassReport, PromiseReport};
+use tidegate_gateway::report::{ClassReport, PromiseReport};
 
 use super::{reals, whole};
 use crate::network::Station;

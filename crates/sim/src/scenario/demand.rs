@@ -20,7 +20,7 @@ use crate::routes::{Graph, Names, Routes, index, names, number};
 /// The demand of all gateways that send to one sink.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Demand {
-    /// Index in [`Scenario::traffic`] of the last of their aggregates.
+    /// Index in [`Scenario::traffic`] of the last aggregate connection to this sink.
     pub traffic: usize,
     /// `sum (rho_i + epsilon)`, which should be below 1.
     pub sum: Factor,

@@ -122,7 +122,7 @@ pub enum Kind {
     },
     /// One long-lived connection over which a gateway at `from` carries the data of local
     /// connections. The local connections belong to other groups and end at `from`. The gateway
-    /// sends one segment of each waiting local connection in turn.
+    /// sends one segment of each waiting local connection, in round robin.
     ///
     /// A transfer of these groups is complete when the receiver at `to` has its last byte, in
     /// order.

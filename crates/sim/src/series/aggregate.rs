@@ -14,11 +14,13 @@ use crate::table::Table;
 #[derive(Default)]
 pub(super) struct AggregateSeries {
     gateway: usize,
-    /// Current number of waiting bytes, files and local connections. Bytes since the start of the
-    /// run: arrived, sent, sent while busy, sent while all gateways of the same sink were busy.
+    /// Numbers of waiting bytes, files and local connections now. Then totals of bytes since the
+    /// start of the run: arrived, sent, sent while this gateway was busy, and sent while all
+    /// gateways of the same sink were busy.
     whole: [Vec<u64>; 7],
-    /// Current weight, its share of all weights at the same sink, congestion window. Seconds since
-    /// the start of the run: busy, and all gateways of the same sink busy.
+    /// The weight, its share of all weights at the same sink, and the congestion window now. Then
+    /// seconds since the start of the run in which this gateway was busy, and in which all gateways
+    /// of the same sink were busy.
     real: [Vec<f64>; 5],
 }
 

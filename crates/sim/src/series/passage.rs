@@ -23,8 +23,8 @@ struct GroupSeries {
     real: [Vec<f64>; MEASURES.len()],
 }
 
-/// Columns of counts: totals since the start of the run, the current backlog in bytes, and bytes of
-/// the gateway's current busy period.
+/// Columns of counts: totals since the start of the run, the backlog in bytes now, and bytes of the
+/// gateway's current busy period.
 const COUNTS: [&str; 11] = [
     "arrived_packets",
     "arrived_bytes",
@@ -39,7 +39,7 @@ const COUNTS: [&str; 11] = [
     "busy_dropped_bytes",
 ];
 
-/// Columns of delays: of packets that departed since the last sample.
+/// Columns of delays, for packets that departed since the last sample.
 const MEASURES: [&str; 2] = ["delay_mean_seconds", "delay_max_seconds"];
 
 impl PassageSeries {

@@ -234,9 +234,9 @@ mod tests {
         assert!(window.congestion > before / 2, "{before} to {}", window.congestion);
     }
 
-    /// Milliseconds until the window is 40 segments, after `seldom` ms with a segment every `delay`
-    /// + 60 ms. The path has an RTT of 50 ms. The receiver answers every second segment, and a
-    /// single segment after `delay` ms.
+    /// Milliseconds until the window is 40 segments, after `seldom` ms with a segment every
+    /// `delay + 60` ms. The path has an RTT of 50 ms. The receiver answers every second segment, and
+    /// a single segment after `delay` ms.
     fn grown_after(target: u32, delay: u64, seldom: u64) -> Option<u64> {
         let (mut control, mut window) = (build(target), window(10, u64::MAX));
         let mut receiver = Delaying { delay, ..Delaying::default() };

@@ -5,10 +5,10 @@
 use std::sync::Arc;
 
 use tidegate_core::Rate;
-use tidegate_core::gateway::ClassChangeError;
-use tidegate_core::policy::{self, Class, ClassChange, ClassFaultKind, Profile};
-use tidegate_core::report::ClassReport;
 use tidegate_core::scheduler::{Term, TermForm, TermValue};
+use tidegate_gateway::ClassChangeError;
+use tidegate_gateway::policy::{self, Class, ClassChange, ClassFaultKind, Profile};
+use tidegate_gateway::report::ClassReport;
 
 use super::{Daemon, Installed, Refusal};
 use crate::api::{self, Classes, NewClass};

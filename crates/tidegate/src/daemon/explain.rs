@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use tidegate_core::packet::{
     Direction, Endpoint, FlowKey, NO_VLAN, Network, Outer, Packet, Protocol, Tunnel, TunnelKind,
 };
-use tidegate_core::policy::{Filter, Mode, Policy, PolicySet, Range, parse};
+use tidegate_gateway::policy::{Filter, Mode, Policy, PolicySet, Range, parse};
 
 use super::policy_set;
 use crate::api::{Candidate, Charged, Explanation, Question};

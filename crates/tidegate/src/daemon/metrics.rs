@@ -1,9 +1,6 @@
 //! Metrics in the Prometheus text format: in base units. The number of label values does not depend
 //! on traffic.
 
-mod datagrams;
-mod weights;
-
 mod classes;
 mod info;
 mod marking;
@@ -12,7 +9,9 @@ mod text;
 
 pub(crate) use text::{Labels, Page, float, labels};
 
-use crate::api::{Aggregate, Class, OtherEnd, Source, Status, Trunk};
+use text::Pairs;
+
+use crate::api::{Aggregate, Class, Source, Status, Trunk};
 
 /// Formats `status`, `all_classes`, `all_trunks` and `all_sources` as metrics.
 pub(super) fn page(
@@ -89,82 +88,17 @@ fn ack_controls(all: &[Aggregate], page: &mut Page) {
 }
 
 fn trunks(all: &[Trunk], page: &mut Page) {
-    let name = |it: &Trunk| labels(&[("trunk", &it.name)]);
-    let mut metric = |name_of: &str, kind: &str, help: &str, value: fn(&Trunk) -> Option<f64>| {
-        let samples = all.iter().filter_map(|it| Some((name(it), value(it)?)));
-        page.metric(name_of, kind, help, samples);
-    };
-    let help = "1 if the other gateway of the trunk answers.";
-    metric("tidegate_trunk_up", "gauge", help, |it| {
-        Some(f64::from(u8::from(it.other_end.as_ref()?.state == "up")))
-    });
-    let help = "User bytes that departed within the last second, from the IP header on.";
-    metric("tidegate_trunk_rate_bytes_per_second", "gauge", help, |it| {
-        Some(float(it.rate_bps) / 8.0)
-    });
-    let help = "Management connections without an answer for three RTO.";
-    metric("tidegate_trunk_silent_connections", "gauge", help, |it| Some(float(it.silent)));
-    let help = "Management packets that may be in flight; with epochs, 1500 user bytes each.";
-    metric("tidegate_trunk_window_packets", "gauge", help, |it| Some(float(it.window_packets)));
-    let help = "Smoothed round-trip time of management packets, or of boundaries of epochs.";
-    metric("tidegate_trunk_rtt_seconds", "gauge", help, |it| Some(float(it.rtt_us?) / 1e6));
-    let help = "Credit: user bytes that may be sent now. Negative credit is borrowed.";
-    metric("tidegate_trunk_credit_bytes", "gauge", help, |it| Some(text::signed(it.credit_bytes)));
-    let help = "User bytes that wait at the trunk.";
-    metric("tidegate_trunk_waiting_bytes", "gauge", help, |it| Some(float(it.waiting.bytes)));
-    let help = "Management packets sent.";
-    metric("tidegate_trunk_management_packets_total", "counter", help, |it| {
-        Some(float(it.management_packets))
-    });
-    let help = "Management packets sent again, because one was lost.";
-    metric("tidegate_trunk_lost_packets_total", "counter", help, |it| Some(float(it.lost_packets)));
-    let help = "User bytes that did not arrive, according to the epochs' reports.";
-    metric("tidegate_trunk_missing_bytes_total", "counter", help, |it| {
-        Some(float(it.missing_bytes?))
-    });
-    let help = "Sessions agreed on with the other gateway.";
-    metric("tidegate_trunk_sessions_total", "counter", help, |it| {
-        Some(float(it.other_end.as_ref()?.sessions))
-    });
-    let sent = all.iter().flat_map(|it| {
-        let kinds = [
-            ("credit", it.elastic_bytes),
-            ("guarantee", it.guaranteed_bytes),
-            ("past", it.past_bytes),
-        ];
-        kinds.map(|(by, bytes)| (labels(&[("trunk", &it.name), ("by", by)]), float(bytes)))
-    });
-    let help = "User bytes sent, from the IP header on: paid by credit, by the guarantee, or sent without the trunk.";
-    page.metric("tidegate_trunk_sent_bytes_total", "counter", help, sent);
-    weights::write(all, page);
-    let states = all.iter().flat_map(|it| {
-        let now = it.other_end.as_ref().map(|end| end.state.as_str());
-        let of = move |state| {
-            let is = f64::from(u8::from(now? == state));
-            Some((labels(&[("trunk", &it.name), ("state", state)]), is))
-        };
-        ["up", "silent", "unknown", "mismatch"].into_iter().filter_map(of)
-    });
-    let help = "State of the other gateway: 1 for the present state, 0 for each other state.";
-    page.metric("tidegate_trunk_peer_state", "gauge", help, states);
-    let refused = all.iter().flat_map(|it| {
-        let by_reason = it.other_end.iter().flat_map(|end| &end.refused);
-        by_reason.map(|(reason, count)| {
-            (labels(&[("trunk", &it.name), ("reason", reason)]), float(*count))
-        })
-    });
-    let taken = all.iter().flat_map(|it| {
-        let kinds = |end: &OtherEnd| [("hello", end.hellos), ("segment", end.segments)];
-        it.other_end
-            .iter()
-            .flat_map(kinds)
-            .map(|(kind, count)| (labels(&[("trunk", &it.name), ("kind", kind)]), float(count)))
-    });
-    let help = "Accepted datagrams of the other gateway, except those with user packets.";
-    page.metric("tidegate_trunk_taken_packets_total", "counter", help, taken);
-    let help = "Refused datagrams to the trunk.";
-    page.metric("tidegate_trunk_refused_packets_total", "counter", help, refused);
-    datagrams::write(all, page);
+    page.reports(&each_trunk(all, |it| Some(it)));
+    page.reports(&each_trunk(all, |it| Some(&it.counts)));
+    page.reports(&each_trunk(all, |it| it.other_end.as_ref()));
+    page.reports(&each_trunk(all, |it| it.weight.as_ref()));
+    page.reports(&each_trunk(all, |it| it.encapsulation.as_ref()));
+}
+
+/// A part of each trunk, with the labels of the trunk.
+fn each_trunk<T>(all: &[Trunk], part: fn(&Trunk) -> Option<&T>) -> Vec<(Pairs<'_>, &T)> {
+    let parts = all.iter().filter_map(|it| Some((vec![("trunk", it.name.as_str())], part(it)?)));
+    parts.collect()
 }
 
 #[cfg(test)]

@@ -7,9 +7,6 @@ use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use tidegate_core::gateway::{FlowSurvey, Gateway, GatewayConfig, Generation, Survey};
-use tidegate_core::policy::PolicySet;
-use tidegate_core::report::{ClassReport, FlowReport, Report};
 use tidegate_core::{Machine, PacketPool, Time};
 use tidegate_dataplane::fail_to_wire::{Bypassed, Guard};
 use tidegate_dataplane::trunk::TrunkPort;
@@ -17,6 +14,9 @@ use tidegate_dataplane::{
     Clock, Driver, FailToWire, Heartbeat, Inbox, Live, Monotonic, Options, Port, PortCounters,
     Remote, Stopped, Wish, inbox, keep_time,
 };
+use tidegate_gateway::policy::PolicySet;
+use tidegate_gateway::report::{ClassReport, FlowReport, Report};
+use tidegate_gateway::{FlowSurvey, Gateway, GatewayConfig, Generation, Survey};
 use tokio::sync::oneshot;
 
 use super::trunks::Seeded;

@@ -76,7 +76,7 @@ fn unfinished(port: &PortCounters, name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use tidegate_core::packet::{Endpoint, FlowKey, Protocol};
-    use tidegate_core::report::Report;
+    use tidegate_gateway::report::Report;
 
     use super::*;
 

@@ -5,11 +5,11 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use tidegate_core::packet::Direction;
-use tidegate_core::policy::{Action, Mode, Policy};
 use tidegate_core::qdisc::Backlog;
-use tidegate_core::report::{FlowReport, Limit, TunnelReport, UnresponsiveFlow};
 use tidegate_core::{Count, Reason};
 use tidegate_dataplane::fail_to_wire::{Bypassed, FrameCount};
+use tidegate_gateway::policy::{Action, Mode, Policy};
+use tidegate_gateway::report::{FlowReport, Limit, TunnelReport, UnresponsiveFlow};
 
 use super::plane::PlaneSnapshot;
 use crate::api;

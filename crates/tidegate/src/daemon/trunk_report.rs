@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use tidegate_core::Rate;
-use tidegate_core::gateway::GatewayConfig;
 use tidegate_core::trunk::{Probing, TrunkReport};
 use tidegate_dataplane::trunk::PeerReport;
+use tidegate_gateway::GatewayConfig;
 use tokio::time::Instant;
 
-use super::{millis, report};
+use super::millis;
 use crate::api::{Encapsulation, OtherEnd, Trunk, TrunkWeight};
 
 /// For each trunk, the bytes sent until the last sample, and the rate before that sample.
@@ -27,7 +27,7 @@ impl Rates {
     /// Samples `trunks`. Must be called about once a second.
     pub(super) fn look(&mut self, now: Instant, trunks: &[TrunkReport]) {
         for trunk in trunks {
-            let bytes = sent(trunk);
+            let bytes = trunk.counts.sent_bytes();
             let rate = self.0.get(&trunk.name).map_or(0, |before| {
                 let nanos = now.saturating_duration_since(before.at).as_nanos().max(1);
                 let bits = u128::from(bytes.saturating_sub(before.bytes)) * 8;
@@ -41,11 +41,6 @@ impl Rates {
     fn of(&self, name: &str) -> u64 {
         self.0.get(name).map_or(0, |look| look.rate)
     }
-}
-
-const fn sent(trunk: &TrunkReport) -> u64 {
-    let counts = &trunk.counts;
-    counts.elastic + counts.guaranteed + counts.past
 }
 
 /// The API's view of `trunks`. `peers` lists the other ends of the trunks; it is empty in tests
@@ -68,13 +63,9 @@ pub(super) fn trunks(
             window_packets: it.state.window,
             rtt_us: it.state.rtt.and_then(|rtt| u64::try_from(rtt.as_micros()).ok()),
             credit_bytes: it.state.credit,
-            management_packets: it.counts.management,
-            lost_packets: it.counts.again,
             missing_bytes: (config.probing == Probing::Epochs).then_some(it.counts.missing),
-            elastic_bytes: it.counts.elastic,
-            guaranteed_bytes: it.counts.guaranteed,
-            past_bytes: it.counts.past,
-            waiting: report::waiting(it.backlog),
+            counts: it.counts,
+            waiting: it.backlog,
             connections: u64::from(config.channels()),
             active: u64::from(it.state.active),
             weight: weight(it, config),

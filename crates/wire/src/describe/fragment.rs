@@ -1,5 +1,5 @@
 //! Parses fragments of IPv4 and IPv6 datagrams: the ports of a first fragment, and the position of
-//! a later one.
+//! a later fragment.
 //!
 //! Source: RFC 791, section 3.2; RFC 8200, section 4.5; RFC 1858, section 3 (tiny fragments).
 //!

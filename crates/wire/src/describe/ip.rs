@@ -74,7 +74,7 @@ pub(super) fn pass_authentication(
     Some(protocol)
 }
 
-/// Marks the packet as control traffic if it keeps the network alive.
+/// Marks the packet as control traffic if it is of a control protocol, such as DHCP or OSPF.
 #[inline]
 fn note_control(frame: &Cursor<'_>, packet: &mut Packet, hop_limit: u8) {
     if control::is_of_ip(frame, packet, hop_limit) {

@@ -44,7 +44,7 @@ const fn note_vlan(frame: &mut Cursor<'_>, packet: &mut Packet, vlan: u16) {
 /// Advances past an IEEE 802.2 SNAP header, if it carries IP. The frame then has a length field in
 /// place of the ethertype.
 ///
-/// The length of the frame is not used, because the IP header has its own.
+/// The length of the frame is not used, because the IP header states its own length.
 ///
 /// Source: RFC 1042, header format.
 fn snap(frame: &mut Cursor<'_>) -> Network {
@@ -137,7 +137,7 @@ fn guess(frame: &Cursor<'_>) -> Network {
 /// `left` is the length on the wire.
 ///
 /// If the packet is shorter than `left`, padding or a trailer follows it. Then the next header must
-/// be a common one, and the bytes must not fit an Ethernet header.
+/// be a common protocol, and the bytes must not fit an Ethernet header.
 fn is_ipv6(ahead: &[u8], left: usize) -> bool {
     let Some(header) = ahead.first_chunk::<40>() else { return false };
     let payload = usize::from(be16(header[4], header[5]));
@@ -152,7 +152,7 @@ fn is_ipv6(ahead: &[u8], left: usize) -> bool {
     }
 }
 
-/// Most VLAN tags, or MPLS labels, in a row that are parsed.
+/// Largest number of VLAN tags, or MPLS labels, in a row that are parsed.
 const MAX_HEADERS: usize = 8;
 /// The VLAN identifier in a tag's control information (IEEE 802.1Q, section 9.6).
 const VLAN_ID: u16 = 0x0fff;

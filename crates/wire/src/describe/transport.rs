@@ -165,5 +165,5 @@ const TCP_FLAGS: usize = 16;
 /// Types of echo request and reply (RFC 792; RFC 4443, section 4).
 const ICMP_ECHO: [u8; 2] = [8, 0];
 const ICMPV6_ECHO: [u8; 2] = [128, 129];
-/// The largest window scale, which larger values count as (RFC 7323, section 2.3).
+/// The largest window scale. Larger values count as this value (RFC 7323, section 2.3).
 const MAX_SHIFT: u8 = 14;

@@ -190,7 +190,7 @@ fn set_partial_checksum(frame: &mut [u8], transport: usize, spec: &Spec) {
 proptest! {
     /// Catches: a length, identification or checksum of any header that is not updated; an outer
     /// checksum of zero (no checksum) that gets a value; an inner checksum that is computed after
-    /// an outer one.
+    /// an outer checksum.
     #[test]
     fn the_frames_of_a_split_super_packet_equal_frames_sent_one_by_one(
         spec in specs(0..3),
@@ -214,8 +214,8 @@ proptest! {
     }
 
     /// Catches: checksums that are completed at one depth of tunnels only; an outer checksum that
-    /// is changed although it is already correct for the completed inner one; unfinished checksums
-    /// beyond two tunnels that are not reported; finished checksums that are reported as
+    /// is changed although it is already correct for the completed inner checksum; unfinished
+    /// checksums beyond two tunnels that are not reported; finished checksums that are reported as
     /// unfinished.
     #[test]
     fn checksums_are_completed_in_up_to_two_tunnels_and_a_third_tunnel_is_reported(
@@ -334,7 +334,7 @@ fn the_last_destination_of_a_source_route_is_in_the_checksum() {
         let mut direct = Frame::udp(src, last);
         direct.payload = vec![3; 50];
         let checksum = direct.bytes()[14 + 40 + 6..][..2].to_vec();
-        // While segments are left, the destination in the IPv6 header is the next router.
+        // While the routing header has segments left, the IPv6 destination is the next router.
         let next = if left == 0 { last } else { "[2001:db8:5::5]:443".parse().unwrap() };
         let mut routed = Frame { payload: direct.payload.clone(), ..Frame::udp(src, next) };
         routed.ip_mut().unwrap().extensions = vec![(43, routing(kind, left))];

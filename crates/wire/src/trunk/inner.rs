@@ -16,9 +16,9 @@ use crate::checksum;
 ///
 /// # Errors
 ///
-/// [`Refusal::Inner`] if it is not exactly one IP packet, or if one of its addresses cannot belong
-/// to a host beyond a router. [`Refusal::Congested`] if the datagram was marked CE and the user
-/// packet is not ECN-capable.
+/// [`Refusal::Inner`] if the user packet is not exactly one IP packet, or if one of its addresses
+/// cannot belong to a host beyond a router. [`Refusal::Congested`] if the datagram was marked CE
+/// and the user packet is not ECN-capable.
 pub fn admit(packet: &mut [u8], outer: Ecn) -> Result<IpAddr, Refusal> {
     let (src, dst) = ends(packet).ok_or(Refusal::Inner)?;
     if !is_host(src) || !is_host(dst) {

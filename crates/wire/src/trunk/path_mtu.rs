@@ -31,7 +31,7 @@ impl PathMtu {
     /// Source: RFC 8200, section 5.
     pub const LEAST: u32 = 1_280 + 40 + 8 + 7 + 16;
 
-    /// A path with the MTU `configured`, until a router reports a smaller one.
+    /// A path with the MTU `configured`, until a router reports a smaller MTU.
     #[must_use]
     pub fn new(configured: u32) -> Self {
         let configured = configured.max(Self::LEAST);
@@ -55,7 +55,7 @@ impl PathMtu {
     pub fn report(&mut self, now: Time, error: &TooBig, number: u64) -> bool {
         let was_sent = error.checksum != 0 && self.sent[place(number)] == error.checksum;
         let mtu = error.mtu.max(Self::LEAST);
-        // A router with an MTU of at least the datagram's length would have forwarded it.
+        // A router with an MTU of at least the datagram's length would have forwarded the datagram.
         let believed = was_sent && error.mtu < error.len && mtu < self.get(now);
         if believed {
             self.reported = Some((mtu, now));

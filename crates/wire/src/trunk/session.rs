@@ -4,9 +4,10 @@
 //! An operator gives both gateways the same secret key. Each gateway draws a random *nonce* when it
 //! starts. A *hello* message holds the nonce of its sender, and the last nonce that the sender has
 //! received. A gateway that finds its own nonce in a hello knows that the hello is recent. Both
-//! then know two nonces, and neither gateway chose both. The secret and these nonces yield the keys
-//! of the *session*, one for each direction. The session keys authenticate all later packets, which
-//! are numbered. Packets recorded in an earlier session therefore fail the check.
+//! gateways then know two nonces, and each gateway chose only one of them. The secret and these
+//! nonces yield the keys of the *session*, one for each direction. The session keys authenticate
+//! all later packets, which are numbered. Packets recorded in an earlier session therefore fail the
+//! check.
 //!
 //! ```text
 //! A asking                                  B asking
@@ -123,7 +124,7 @@ const USER_HEADER: usize = 7;
 const _: () =
     assert!(tidegate_core::trunk::TAG_LEN == 16 && tidegate_core::trunk::USER_HEADER == 7);
 
-/// Most unverified nonces that are answered per second, about 50 kbit/s of answers. To use up the
+/// Largest number of unverified nonces that are answered per second, about 50 kbit/s of answers. To use up the
 /// limit, an attacker would have to record hellos of as many restarts of the peer.
 const ANSWERS: usize = 64;
 

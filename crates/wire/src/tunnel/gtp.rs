@@ -32,7 +32,7 @@ pub(super) fn in_udp(bytes: &[u8], left: usize) -> Option<Inside> {
     Some(Inside { numbered, ..Inside::new(TunnelKind::GtpU, at, payload) })
 }
 
-/// The offset after the optional word of four bytes and the extension headers. Without `extended`,
+/// The offset after the optional word of four bytes and the extension headers. If `extended` is false,
 /// no extension header follows.
 fn behind_extensions(bytes: &[u8], extended: bool) -> Option<usize> {
     let mut at = UDP + HEADER + 4;
@@ -61,5 +61,5 @@ const VERSION_1: u8 = 0x30;
 const OPTIONAL: u8 = 0x07;
 const EXTENDED: u8 = 0x04;
 const SEQUENCE: u8 = 0x02;
-/// Most extension headers in a row that are parsed. TS 29.281, section 5.2.1 defines seven.
+/// Largest number of extension headers in a row that are parsed. TS 29.281, section 5.2.1 defines seven.
 const MAX_EXTENSIONS: usize = 8;

@@ -80,7 +80,7 @@ fn network(bytes: &[u8], left: usize, padded: bool) -> Option<Network> {
     }
 }
 
-/// Most VLAN tags in a row that are parsed.
+/// Largest number of VLAN tags in a row that are parsed.
 const MAX_TAGS: usize = 8;
 /// Lengths of an Ethernet header and of a VLAN tag.
 const ETHERNET: usize = 14;

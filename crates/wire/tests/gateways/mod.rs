@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use tidegate_core::allocation::AllocationSpec;
-use tidegate_core::gateway::{Gateway, GatewayConfig};
 use tidegate_core::link::Overhead;
-use tidegate_core::policy::{Action, Conditioning, Filter, Mode, Policy, PolicySet, Profile};
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::{Bytes, Rate, Time};
+use tidegate_gateway::policy::{Action, Conditioning, Filter, Mode, Policy, PolicySet, Profile};
+use tidegate_gateway::{Gateway, GatewayConfig};
 
 /// A profile of `rate` and `burst`, shared by all flows in round robin.
 pub(crate) fn conditioning(rate: Rate, burst: Bytes) -> Conditioning {

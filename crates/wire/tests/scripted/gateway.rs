@@ -1,11 +1,11 @@
 //! A gateway with complete frames, in virtual time.
 
 use tidegate_core::ack::AckSpec;
-use tidegate_core::gateway::Gateway;
-use tidegate_core::policy::{Action, Filter};
 use tidegate_core::qdisc::QdiscSpec;
-use tidegate_core::report::Report;
 use tidegate_core::{Bytes, Machine, Packet, PortId, Rate, Time};
+use tidegate_gateway::Gateway;
+use tidegate_gateway::policy::{Action, Filter};
+use tidegate_gateway::report::Report;
 use tidegate_wire::{Checksum, cut, describe, rewrite, segment};
 
 use crate::gateways::{conditioning, gateway};

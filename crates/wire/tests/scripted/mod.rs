@@ -6,10 +6,10 @@ mod gateway;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tidegate_core::gateway::Gateway;
 use tidegate_core::packet::TcpFlags;
-use tidegate_core::report::Report;
 use tidegate_core::{Packet, Time};
+use tidegate_gateway::Gateway;
+use tidegate_gateway::report::Report;
 use tidegate_wire::describe;
 
 pub(crate) use end::{EcnScript, End, MSS, Script, SegmentFields};

@@ -31,7 +31,7 @@ impl PacketPool {
         }
     }
 
-    /// Takes one of the recorded changes. `None` if all are taken.
+    /// Takes one of the recorded changes. `None` if no recorded change remains.
     #[inline]
     #[must_use]
     pub fn flow_change(&mut self) -> Option<FlowChange> {

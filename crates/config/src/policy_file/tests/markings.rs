@@ -2,8 +2,8 @@
 
 use super::{PORTS, messages, parse, parsed};
 use tidegate_core::marking::MarkingSpec;
-use tidegate_core::policy::Action;
 use tidegate_core::qdisc::QdiscSpec;
+use tidegate_gateway::policy::Action;
 
 /// The name of a queue, and the name of its marking.
 fn names(queue: &QdiscSpec) -> (&'static str, Option<&'static str>) {

@@ -48,7 +48,7 @@ fn sojourns(transfers: &Table, flow: u64) -> Vec<f64> {
     took.filter(|(it, _)| **it == flow).map(|(_, took)| *took).collect()
 }
 
-/// Loses packets from `a` to `b`.
+/// Makes the link from `a` to `b` lose `percent` of its packets.
 fn lossy(scenario: &mut Scenario, a: &str, b: &str, percent: u32) {
     let link = scenario.links.iter_mut().find(|it| it.a.node == a && it.b.node == b);
     let there = link.and_then(|it| it.forward.as_mut()).unwrap();
@@ -178,7 +178,7 @@ fn withheld_acks_bound_the_mean_queue() {
 /// Catches: several bursts or writes of a trace counted as one transfer; a pause that starts only
 /// when the sink has all bytes.
 #[test]
-fn transfers_of_longer_local_connections_are_told_apart() {
+fn transfers_of_longer_local_connections_are_distinguished() {
     let burst = Distribution::Constant(Bytes(20_000));
     let pause = Distribution::Constant(Duration::from_millis(200));
     let writes = (0..20).map(|n| (Duration::from_millis(300 * n), Bytes(20_000))).collect();

@@ -41,7 +41,7 @@ fn scenario(kind: &Kind) -> Scenario {
     scenario
 }
 
-/// Loses packets from the router `from` to the router `to`.
+/// Makes the link from router `from` to router `to` lose `percent` of its packets.
 fn lossy(scenario: &mut Scenario, from: &str, to: &str, percent: u32) {
     let link = scenario.links.iter_mut().find(|it| it.a.node == from && it.b.node == to);
     let there = link.and_then(|it| it.forward.as_mut()).unwrap();

@@ -40,6 +40,11 @@ impl Page {
 impl Page {
     /// Adds the metrics of `all` reports. The labels of each report tell it from the others.
     pub(crate) fn reports<R: Report>(&mut self, all: &[(Pairs<'_>, &R)]) {
+        self.reports_at("", all);
+    }
+
+    /// As [`reports`](Self::reports). The `*` in the names of the metrics becomes `place`.
+    pub(crate) fn reports_at<R: Report>(&mut self, place: &str, all: &[(Pairs<'_>, &R)]) {
         for shown in R::shown() {
             let kind = match shown.form {
                 ShownAs::Counter => "counter",
@@ -47,7 +52,7 @@ impl Page {
                 ShownAs::Column => continue,
             };
             let samples = all.iter().flat_map(|(pairs, it)| samples(pairs, (shown.value)(it)));
-            self.metric(shown.name, kind, shown.help, samples);
+            self.metric(&shown.name.replace('*', place), kind, shown.help, samples);
         }
     }
 }
@@ -81,7 +86,7 @@ fn base_unit(value: &ReportValue) -> Option<f64> {
 }
 
 #[expect(clippy::as_conversions, reason = "a metric is a real: exact up to 2^53")]
-pub(super) const fn signed(count: i64) -> f64 {
+const fn signed(count: i64) -> f64 {
     count as f64
 }
 
