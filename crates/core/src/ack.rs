@@ -31,7 +31,6 @@ mod hold;
 mod postack;
 mod record;
 mod release;
-mod reserve;
 mod shares;
 mod takers;
 mod tcr;

@@ -23,7 +23,6 @@ use std::time::Duration;
 use super::constants::{AHEAD, MAX_HOLD};
 use super::hold::{Holds, Taken};
 use super::release::{Bound, Bucket, Rule, VirtualQueue, quantum};
-use super::reserve::Reserve;
 use super::shares::Shares;
 use super::uncalled::Uncalled;
 use super::windows::clamp;
@@ -66,7 +65,6 @@ impl Config {
             mean: profile.mean(),
             bound: Bound::default(),
             uncalled: Uncalled::default(),
-            reserve: Reserve::new(self.max_hold),
             queue: Queue::default(),
             rule: match self.release {
                 Release::Bucket => Rule::Bucket(Bucket::default()),
@@ -87,7 +85,6 @@ pub(super) struct PostAck {
     bound: Bound,
     uncalled: Uncalled,
     rule: Rule,
-    reserve: Reserve,
     /// State of the aggregate at the last `serve`.
     queue: Queue,
 }
@@ -232,15 +229,8 @@ impl AckControl for PostAck {
         self.shares.note_ahead(cx.now, queue.ahead.rate, self.config.max_hold);
         let ahead = EgressState { rate: self.shares.ahead(), ..queue.ahead };
         self.shares.leaves(ahead.part_of(self.shares.rate()));
-        if let (Rule::Gate(_), Some(near), Some(far)) = (&self.rule, known.near, known.far) {
-            let longest = self.config.max_hold;
-            self.reserve.look(cx.now, near + far, longest, &self.holds.counts);
-        }
-        // A flow without held ACKs may be one that others outrun.
-        let is_short = matches!(self.rule, Rule::Gate(_)) && self.holds.held(member) > 0;
-        let reserve = if is_short { self.reserve.span() } else { self.config.max_hold / 2 };
-        let flow = self.holds.flow(member);
-        let window = tcp.and_then(|it| clamp(flow, member, &self.shares, known, &it, reserve));
+        let (flow, longest) = (self.holds.flow(member), self.config.max_hold);
+        let window = tcp.and_then(|it| clamp(flow, member, &self.shares, known, &it, longest));
         flow.cap_to(window);
         let rate = self.shares.rate();
         let open = match &mut self.rule {
