@@ -1,4 +1,5 @@
-//! ACK control in a network, and its effect on the senders of an aggregate.
+//! ACK control in a network, and its effect on the senders of an aggregate. A gateway with ACK
+//! control holds ACKs, or reduces windows in ACKs, so that data waits at the senders.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

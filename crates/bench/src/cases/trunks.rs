@@ -1,4 +1,5 @@
-//! Packets through trunks. Each packet departs with credit that a management packet has granted.
+//! Packets through trunks. A trunk is a path between two gateways. Each user packet departs with
+//! credit that a management packet (a TCP segment without user data) has granted.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;

@@ -1,4 +1,5 @@
-//! The queue of a link, class or policy, with its optional marking.
+//! The queue of a link, class or policy, with its optional marking: an algorithm that predicts when
+//! the queue will overflow, and marks packets before.
 
 use tidegate_core::marking::MarkingSpec;
 use tidegate_core::qdisc::{QdiscSpec, with_marking};

@@ -1,5 +1,5 @@
 //! The weight of a trunk: a number, the name of a rule, or a table with the parameters of a rate
-//! adjuster.
+//! adjuster. Competing trunks share a path by their weights.
 
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -1,4 +1,5 @@
-//! The rate adjuster of an aggregate gateway, and a record of its measurement rounds.
+//! The rate adjuster, which sets the weight of an aggregate connection, and a record of its
+//! measurement rounds.
 
 use tidegate_core::itcp::{Config, Decisions, GatewayLoad, Most, RateAdjuster};
 use tidegate_core::random::Random;
