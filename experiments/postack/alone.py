@@ -4,9 +4,9 @@ Source: postack; docs/ledger.md, R001-9 (the rule `gate`): a held ACK departs wh
 room for its data.
 Differs: `_line.py` describes the access line. docs/ledger.md has no numbers for this case. One
 download has 400 kB or 1 MB, on lines of 25 and 50 Mbit/s, with round trips of 40 and 100 ms. It is
-the first download, or it follows four seconds after another one: 3 MB from a server 1 ms away.
-Times are divided by those of the same policy without ACK control, with the same seed. The bound of
-1.02 is a goal, set before the code was changed to reach it.
+the first download, or it follows four seconds after another one: 3 MB from a server 1 ms away. Each
+time is divided by the time of the same download without ACK control, with the same seed. The bound
+of 1.02 is a goal, set before the code was changed to reach it.
 """
 
 from typing import Any

@@ -49,7 +49,7 @@ def straw(runs: Table, percent: float, expected: Callable[[float], float] = form
 
 
 def simulated(runs: Table, percent: float) -> np.ndarray:
-    """The same ratio, minus that of Reno in whole packets."""
+    """The same ratio, minus the ratio of Reno in whole packets."""
     seeds = runs.where(ack_control="tcr", congestion="reno", loss=percent)["seed"]
     mean = float(np.mean([reno(percent, seed=int(it)) for it in seeds]))
     return straw(runs, percent, lambda _: mean)

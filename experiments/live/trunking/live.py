@@ -29,7 +29,7 @@ CASES = {
     "c": (EQUAL, GUARANTEES["a"], 1),
     "half": (EQUAL, GUARANTEES["a"], 0.5),
 }
-"""For each case: VMSS, guarantees, and the router's buffer over that of equation 2."""
+"""For each case: VMSS, guarantees, and the router's buffer as a multiple of equation 2's."""
 
 WARMUP, SECONDS = 15, 200
 SITES = (1, 2)

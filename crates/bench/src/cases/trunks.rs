@@ -53,8 +53,8 @@ impl Trunked {
         let gateway = Gateway::new(&config, PolicySet::new(policies.collect())?, Time::ZERO);
         let (now, unanswered) = (Time::from_millis(1), VecDeque::new());
         let mut this = Self { gateway, users, at: 0, now, unanswered, second: false, left: 0 };
-        // Runs until the windows of all trunks have grown to that of the other end, and then until
-        // enough packets wait.
+        // Runs until the windows of all trunks have grown to the receive window of the other end,
+        // and then until enough packets wait.
         for _ in 0..index(u64::from(trunks) * 1_000) {
             this.step();
         }

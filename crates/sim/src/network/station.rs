@@ -39,9 +39,9 @@ pub(crate) struct Station {
     tally: Tally,
     /// Counters of packets that pass a gateway, if a probe requests them.
     pub(crate) passages: Option<Box<Passages>>,
-    /// Its part number in the agenda.
+    /// The station's part number in the agenda.
     pub(crate) part: u32,
-    /// Its counters at the end of the warm-up.
+    /// The station's counters at the end of the warm-up.
     pub(crate) before: Tally,
     passed_before: Vec<Passed>,
     trunks_before: Vec<TrunkReport>,
