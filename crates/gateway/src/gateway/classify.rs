@@ -5,7 +5,7 @@
 //! Differs: after a change of policies, the next packet of a flow renews its handle. The AIX
 //! original scans all sockets.
 //!
-//! Methods of `Gateway`, whose fields are in `gateway.rs`.
+//! This file contains methods of `Gateway`, whose fields are in `gateway.rs`.
 
 use tidegate_core::allocation::Share;
 use tidegate_core::flow::{Flow, Handle};
@@ -87,7 +87,7 @@ impl Gateway {
     /// Reclassifies packets of untracked flows in the aggregate in `slot` after a change of policies. Packets
     /// that still match the aggregate's policy keep their place.
     pub(super) fn renew_untracked(&mut self, now: Time, slot: u32) {
-        let Some((direction, mut waiting)) = self.withdraw_strangers(now, slot) else { return };
+        let Some((direction, mut waiting)) = self.withdraw_untracked(now, slot) else { return };
         while let Some(id) = waiting.pop(&self.pool) {
             self.offer_untracked(now, direction, id);
         }
@@ -107,7 +107,7 @@ impl Gateway {
     }
 
     /// Removes packets of untracked flows from an aggregate whose policy they no longer match.
-    fn withdraw_strangers(&mut self, now: Time, slot: u32) -> Option<(Direction, Fifo)> {
+    fn withdraw_untracked(&mut self, now: Time, slot: u32) -> Option<(Direction, Fifo)> {
         let own = self.aggregates.policy(slot);
         let aggregate = self.aggregates.get_mut(slot)?;
         let untracked = aggregate.untracked_member()?;
