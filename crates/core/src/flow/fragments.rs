@@ -41,7 +41,8 @@ pub enum WithoutFirst {
 }
 
 /// The first fragments of the last two seconds, at most [`ENTRIES`](Self::ENTRIES).
-/// || Entries with equal hashes form a list, as in the flow table. All entries form a ring: a new entry
+///
+/// Entries with equal hashes form a list, as in the flow table. All entries form a ring: a new entry
 /// replaces the oldest.
 #[derive(Debug)]
 pub struct FragmentTable {
@@ -104,7 +105,8 @@ impl FragmentTable {
 
     /// Remembers a first fragment, or gives a later fragment the ports of its first fragment. `packet` is a
     /// fragment inside the headers `outer`.
-    /// || Returns `false` for a later fragment whose first fragment is unknown. Its ports stay zero, and
+    ///
+    /// Returns `false` for a later fragment whose first fragment is unknown. Its ports stay zero, and
     /// filters then treat it as `rule` says. A fragment of IPv4 with a protocol without ports needs no first
     /// fragment.
     pub fn take(

@@ -213,7 +213,8 @@ impl Half {
     }
 
     /// Adds a sample of `span` microseconds.
-    /// || Source: RFC 6298, section 2; scaled so that no fraction is lost; `postack`, R001-2 (the shortest
+    ///
+    /// Source: RFC 6298, section 2; scaled so that no fraction is lost; `postack`, R001-2 (the shortest
     /// round trip).
     /// Differs: the shortest round trip is that of the whole connection, not of the last 10 s, in which
     /// queues downstream may never have been empty. If a path becomes longer, windows stay those of the
