@@ -86,7 +86,7 @@ fn duplicates_keep_their_number_their_blocks_and_their_order() {
 }
 
 #[test]
-fn what_is_never_held_goes_on_at_once_and_what_was_before_it_goes_first() {
+fn packets_that_are_never_held_depart_at_once_after_the_acks_held_before_them() {
     let never = [
         TcpSegment { flags: TcpFlags(TcpFlags::ACK | TcpFlags::FIN), ..plain(4 * MSS) },
         TcpSegment { flags: TcpFlags(TcpFlags::ACK | TcpFlags::RST), ..plain(4 * MSS) },

@@ -135,7 +135,7 @@ mod tests {
 
     /// Catches: frame lengths compared with charged bytes.
     #[test]
-    fn a_packet_of_others_is_seen_beside_super_packets_and_none_where_there_is_none() {
+    fn packets_of_other_flows_are_counted_beside_super_packets() {
         let (mut pool, mut tally) = (PacketPool::with_capacity(4), Tally::default());
         let mut cx = Cx { now: Time::ZERO, pool: &mut pool, tally: &mut tally };
         let rate = Rate::from_mbps(10);

@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_worth_what_the_ack_before_did_not_tell() {
+    fn a_block_counts_the_bytes_that_the_ack_before_did_not_report() {
         assert_eq!(news((100, 200), &blocks(&[]), 0), 100);
         assert_eq!(news((100, 300), &blocks(&[(100, 200)]), 0), 100);
         // A hole is filled, and two blocks become one.

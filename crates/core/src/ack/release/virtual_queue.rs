@@ -1,6 +1,6 @@
 //! P2, the virtual queue: an ACK is held for as long as its data would have waited in a queue of its flow.
 //!
-//! Source: `postack`, R001-9 (a queue that exists for each flow only in calculation).
+//! Source: `postack`, R001-9 (the release rule P2).
 //!
 //! Differs: P2 has the drain (a lower rate while the queue is long) that the source has for the bucket P1
 //! alone. Otherwise P2 would keep the queue of slow start too, and half of the backlog would be data.
