@@ -23,7 +23,7 @@ pub use tidegate_gateway::report::{
 use serde::{Deserialize, Serialize};
 use tidegate_config::Part;
 use tidegate_core::reports::{Quantify, ReportValue};
-use tidegate_core::{ByReason, Reason, report, told};
+use tidegate_core::{ByReason, Reason, json_values, report};
 
 report! {
     /// The state of the running gateway.
@@ -105,7 +105,7 @@ pub struct Ports {
     pub notes: Vec<String>,
 }
 
-told!(Ports);
+json_values!(Ports);
 
 /// Conditions under which the kernel passes frames from port to port without the gateway.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]

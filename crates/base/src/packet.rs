@@ -146,9 +146,6 @@ pub struct FlowId(pub u32);
 impl FlowId {
     /// The flow has no entry in the flow table.
     pub const NONE: Self = Self(u32::MAX);
-
-    /// The flow has no entry in the flow table, and its packet is moving from one queue to another.
-    pub const MOVED: Self = Self(u32::MAX - 1);
 }
 
 impl Default for FlowId {

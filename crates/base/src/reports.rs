@@ -5,11 +5,11 @@
 //! list of what [`Shown`] describes. The metrics page, its manual and the tables of the commands are
 //! generated from this list.
 
+mod json;
 mod macros;
-mod told;
 mod value;
 
-pub use told::{Reading, Report, Telling, Told, read, write};
+pub use json::{AsJson, FromJson, JsonValue, Report, read, write};
 pub use value::{Parts, Quantify, ReportValue, Unit};
 
 use std::ops::AddAssign;
@@ -91,9 +91,9 @@ mod tests {
     /// that becomes an object of its own.
     #[test]
     fn json_has_each_field_once_and_under_its_earlier_name() {
-        let told = toml::Table::try_from(full()).unwrap();
+        let written = toml::Table::try_from(full()).unwrap();
         let expected = "arrived_letters = 6\nletters = 6\nlimit = 20\nsize = 40\n";
-        assert_eq!(told.to_string(), expected);
+        assert_eq!(written.to_string(), expected);
     }
 
     /// Catches: an earlier name that is not read; an unknown field that is refused; a missing field

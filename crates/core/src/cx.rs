@@ -14,7 +14,7 @@ pub use count_by::{CountBy, Countable};
 
 use crate::countable;
 use crate::packet::Controlled;
-use crate::reports::{Quantify, ReportValue, Told};
+use crate::reports::{JsonValue, Quantify, ReportValue};
 use crate::{PacketId, PacketPool, Time};
 
 /// The time, the packets and the counters, lent to a mechanism for one call.
@@ -129,8 +129,8 @@ impl Quantify for ByReason {
     }
 }
 
-impl Told for ByReason {
-    fn tell<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+impl JsonValue for ByReason {
+    fn write<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         self.by_name().serialize(to)
     }
 

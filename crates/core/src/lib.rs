@@ -36,7 +36,7 @@ pub use tidegate_base::packet::{Packet, PacketId, PacketPool};
 pub use tidegate_base::time::Time;
 pub use tidegate_base::units::{Bytes, Chance, Factor, Rate};
 pub use tidegate_base::{
-    choice, meter, packet, parameters, random, registry, report, reports, time, told, units, value,
-    wheel,
+    choice, json_values, meter, packet, parameters, random, registry, report, reports, time, units,
+    value, wheel,
 };
 pub use tidegate_tcp as tcp;

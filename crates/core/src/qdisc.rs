@@ -96,6 +96,13 @@ pub trait Qdisc: Send {
         None
     }
 
+    /// Removes the newest packet of `flow`, for a caller that moves all packets of the flow to another queue.
+    ///
+    /// A discipline with state for each flow or packet overrides this method.
+    fn dequeue_newest(&mut self, cx: &mut Cx<'_>, flow: QueueIndex) -> Option<PacketId> {
+        self.packets_mut().pop_flow_last(cx.pool, flow)
+    }
+
     /// The packets in the queue, by flow.
     fn packets(&self) -> &FlowFifo;
 

@@ -54,6 +54,7 @@ enum Step {
     Enqueue { member: u32, len: u32, ecn: Ecn, dscp: u8 },
     Dequeue,
     DequeueFlow { member: u32 },
+    DequeueNewest { member: u32 },
     Wait { micros: u64 },
     Rate { mbps: u64 },
     HandOver { from: u32, to: u32 },
@@ -67,6 +68,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             .prop_map(|(member, len, ecn, dscp)| Step::Enqueue { member, len, ecn, dscp }),
         2 => Just(Step::Dequeue),
         2 => (0u32..6).prop_map(|member| Step::DequeueFlow { member }),
+        1 => (0u32..6).prop_map(|member| Step::DequeueNewest { member }),
         3 => prop_oneof![0u64..2_000, 5_000u64..400_000].prop_map(|micros| Step::Wait { micros }),
         1 => (0u64..50).prop_map(|mbps| Step::Rate { mbps }),
         1 => (0u32..6, 0u32..6).prop_map(|(from, to)| Step::HandOver { from, to }),
@@ -129,6 +131,10 @@ impl Run {
                 }
                 self.depart(id);
             }
+            Step::DequeueNewest { member } => {
+                let id = self.with(|qdisc, cx| qdisc.dequeue_newest(cx, QueueIndex(member)));
+                self.depart_newest(QueueIndex(member), id);
+            }
             Step::Wait { micros } => self.now += Duration::from_micros(micros),
             Step::HandOver { from, to } => self.hand_over(from, to),
             Step::Rate { mbps } => self.qdisc.set_rate(Rate::from_mbps(mbps)),
@@ -160,6 +166,18 @@ impl Run {
         let inside = &mut self.inside[member.index()];
         let at = inside.iter().position(|(n, _)| *n == u32::from(number));
         inside.drain(..=at.expect("it left twice, or overtook one of its member"));
+        self.pool.release(id);
+        self.left += 1;
+    }
+
+    /// Counts a departure of the newest packet of `flow`. Later packets of the flow were dropped.
+    fn depart_newest(&mut self, flow: QueueIndex, id: Option<PacketId>) {
+        let Some(id) = id else { return assert_eq!(self.qdisc.bytes_of(flow), Bytes::ZERO) };
+        let (index, number) = (self.pool[&id].queue_index, u32::from(self.pool[&id].vlan));
+        assert_eq!(index, flow);
+        let inside = &mut self.inside[flow.index()];
+        let at = inside.iter().position(|(n, _)| *n == number).expect("it was removed twice");
+        inside.truncate(at);
         self.pool.release(id);
         self.left += 1;
     }

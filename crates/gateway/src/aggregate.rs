@@ -185,12 +185,6 @@ impl Aggregate {
         member
     }
 
-    /// The member of untracked flows, if there ever was one.
-    #[must_use]
-    pub const fn untracked_member(&self) -> Option<FlowIndex> {
-        self.untracked
-    }
-
     /// Moves packets of a flow from the member of untracked flows to `member`, when the flow gets a
     /// table entry. `which` selects its packets.
     pub fn give_back(
@@ -346,6 +340,18 @@ impl Aggregate {
     ) -> Option<PacketId> {
         let mut cx = Cx { now, pool, tally: &mut self.tally };
         let packet = self.conditioner.withdraw(&mut cx, member)?;
+        self.senders.entered -= Controlled::of(&pool[&packet]);
+        Some(packet)
+    }
+
+    /// Removes the newest packet of untracked flows, conforming or not, for another aggregate.
+    pub fn withdraw_newest_untracked(
+        &mut self,
+        now: Time,
+        pool: &mut PacketPool,
+    ) -> Option<PacketId> {
+        let mut cx = Cx { now, pool, tally: &mut self.tally };
+        let packet = self.conditioner.withdraw_newest(&mut cx, self.untracked?)?;
         self.senders.entered -= Controlled::of(&pool[&packet]);
         Some(packet)
     }

@@ -215,6 +215,12 @@ impl Gateway {
             self.counts.without_first[direction.index()] += 1;
         }
         let (flow, slot) = self.classify(now, direction, &id);
+        if flow.is_none() {
+            self.sorter.count_untracked(&mut self.pool[&id]);
+            if self.sorter.is_holding() {
+                return self.sorter.hold(&mut self.pool, direction, id);
+            }
+        }
         self.handle_classified(now, direction, flow, slot, id);
     }
 

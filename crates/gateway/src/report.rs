@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use tidegate_core::marking::Marks;
 use tidegate_core::packet::Direction;
 use tidegate_core::qdisc::{Backlog, QdiscSpec};
-use tidegate_core::{ByReason, Count, told};
+use tidegate_core::{ByReason, Count, json_values};
 
 pub use classes::{ClassReport, PromiseReport};
 pub use control::ControlReport;
@@ -90,7 +90,7 @@ pub struct Mechanisms {
     pub ack_control: Option<MechanismName>,
 }
 
-told!(Mechanisms);
+json_values!(Mechanisms);
 
 impl Mechanisms {
     /// Each kind of mechanism with the name of the mechanism. The name is empty for `None`.

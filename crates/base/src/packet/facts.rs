@@ -15,6 +15,8 @@ impl Facts {
     pub const PPPOE: Self = Self(4);
     /// The protocol field of the PPP header has only one byte.
     pub const SHORT_PPP: Self = Self(8);
+    /// A gateway has counted the packet, because its flow has no entry in the flow table.
+    pub const UNTRACKED: Self = Self(16);
 
     /// Returns `true` if the set contains all of `facts`.
     #[must_use]

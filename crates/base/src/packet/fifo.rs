@@ -55,6 +55,19 @@ impl Fifo {
         self.tail = id.0;
     }
 
+    /// Puts `id` before the oldest packet.
+    #[expect(clippy::needless_pass_by_value, reason = "the list owns it from here on")]
+    #[inline]
+    pub fn push_front(&mut self, pool: &mut PacketPool, id: PacketId) {
+        self.bytes += pool[&id].frame_len();
+        self.packets += 1;
+        pool.links_mut(id.0).next = self.head;
+        if self.head == NIL {
+            self.tail = id.0;
+        }
+        self.head = id.0;
+    }
+
     /// Removes the oldest packet.
     #[inline]
     pub fn pop(&mut self, pool: &PacketPool) -> Option<PacketId> {

@@ -119,8 +119,21 @@ impl FlowFifo {
         if newest == NIL {
             return None;
         }
+        let flow = pool.at(newest).queue_index;
+        self.unlink(pool, flow, newest)
+    }
+
+    /// Removes the newest packet of `flow`. After a handover to `flow`, it may be older than others of the flow.
+    #[inline]
+    pub fn pop_flow_last(&mut self, pool: &mut PacketPool, flow: QueueIndex) -> Option<PacketId> {
+        let newest = self.lists[self.list(flow)?.index()].tail;
+        self.unlink(pool, flow, newest)
+    }
+
+    /// Removes the packet in slot `newest` from the list of `flow`.
+    #[inline]
+    fn unlink(&mut self, pool: &mut PacketPool, flow: QueueIndex, newest: u32) -> Option<PacketId> {
         let id = PacketId(newest);
-        let flow = pool[&id].queue_index;
         let at = self.list(flow)?;
         let list = &mut self.lists[at.index()];
         let (next, previous) =
@@ -315,6 +328,7 @@ mod tests {
         Pop,
         PopLast,
         PopFlow(u32),
+        PopFlowLast(u32),
         HandOver { from: u32, to: u32, odd: u32 },
     }
 
@@ -344,6 +358,12 @@ mod tests {
             Some(n)
         }
 
+        fn pop_flow_last(&mut self, flow: u32) -> Option<u32> {
+            let n = self.lists.get_mut(&flow)?.pop_back()?;
+            self.all.retain(|other| *other != n);
+            Some(n)
+        }
+
         fn pop_last(&mut self) -> Option<u32> {
             let last = self.all.pop()?;
             self.lists.values_mut().for_each(|list| list.retain(|n| *n != last));
@@ -365,6 +385,7 @@ mod tests {
             1 => Just(Step::Pop),
             1 => Just(Step::PopLast),
             2 => (0u32..5).prop_map(Step::PopFlow),
+            1 => (0u32..5).prop_map(Step::PopFlowLast),
             1 => (0u32..4, 0u32..4, 0u32..2)
                 .prop_map(|(from, to, odd)| Step::HandOver { from, to, odd }),
         ];
@@ -429,6 +450,10 @@ mod tests {
                     }
                     Step::Pop => (fifo.pop(&mut pool), model.pop()),
                     Step::PopLast => (fifo.pop_last(&mut pool), model.pop_last()),
+                    Step::PopFlowLast(flow) => (
+                        fifo.pop_flow_last(&mut pool, QueueIndex(flow)),
+                        model.pop_flow_last(flow),
+                    ),
                     Step::PopFlow(flow) => {
                         (fifo.pop_flow(&mut pool, QueueIndex(flow)), model.pop_flow(flow))
                     }

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! queue of an aggregate:  queue index = flow index                     (in_aggregate, and back: Packet::flow_index)
-//! queue of an egress:     queue index = index in the flow table + 2    (at_egress)
+//! queue of an egress:     queue index = index in the flow table + 1    (at_egress)
 //! ```
 //!
 //! Rings, such as those of a round robin, contain indices of one kind. The compiler refuses a mixture.
@@ -50,15 +50,13 @@ impl QueueIndex {
 
     /// The index of a flow in each queue of an egress.
     ///
-    /// Packets without a flow have the first two indices, so a queue for a few flows stays small, whatever the size of
-    /// the flow table.
+    /// Packets without a flow have the first index, so a queue for a few flows stays small, whatever the size of the
+    /// flow table.
     #[must_use]
     #[inline]
     pub const fn at_egress(flow: FlowId) -> Self {
-        match flow {
-            FlowId::NONE | FlowId::MOVED => Self(u32::MAX - flow.0),
-            FlowId(number) => Self(number.wrapping_add(2)),
-        }
+        // `FlowId::NONE` is the largest number, so its successor is zero.
+        Self(flow.0.wrapping_add(1))
     }
 
     /// The number as an index into a list.

@@ -389,9 +389,9 @@ impl PacketPool {
     #[inline]
     pub fn release(&mut self, id: PacketId) {
         if let Some(changes) = &mut self.changes {
-            let flow = std::mem::take(&mut self.slots[slot(id.0)].packet.flow);
-            if flow != FlowId::NONE {
-                changes.push(FlowChange::Released(flow));
+            let Packet { flow, facts, .. } = &mut self.slots[slot(id.0)].packet;
+            if *flow != FlowId::NONE || facts.has(Facts::UNTRACKED) {
+                changes.push(FlowChange::Released(std::mem::take(flow)));
             }
         }
         self.links_mut(id.0).next = self.free;

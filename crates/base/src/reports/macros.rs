@@ -62,17 +62,17 @@ macro_rules! report {
         }
 
         impl $crate::reports::Report for $report {
-            fn tell_fields<M: $crate::parameters::serde::ser::SerializeMap>(
+            fn write_fields<M: $crate::parameters::serde::ser::SerializeMap>(
                 &self,
                 object: &mut M,
             ) -> Result<(), M::Error> {
-                use $crate::reports::Telling;
+                use $crate::reports::AsJson;
                 $(object.serialize_entry(
                     $crate::report!(@name $field $($json)?),
-                    &Telling(&self.$field),
+                    &AsJson(&self.$field),
                 )?;)*
-                $($($crate::reports::Report::tell_fields(&self.$flat, object)?;)+)?
-                $($(object.serialize_entry($earlier, &Telling(&self.$field))?;)?)*
+                $($($crate::reports::Report::write_fields(&self.$flat, object)?;)+)?
+                $($(object.serialize_entry($earlier, &AsJson(&self.$field))?;)?)*
                 Ok(())
             }
 
@@ -82,7 +82,7 @@ macro_rules! report {
                 object: &mut A,
             ) -> Result<bool, A::Error> {
                 $(if name == $crate::report!(@name $field $($json)?) $(|| name == $earlier)? {
-                    self.$field = object.next_value::<$crate::reports::Reading<_>>()?.0;
+                    self.$field = object.next_value::<$crate::reports::FromJson<_>>()?.0;
                     return Ok(true);
                 })*
                 $($(if $crate::reports::Report::read_field(&mut self.$flat, name, object)? {
@@ -112,7 +112,7 @@ macro_rules! report {
             }
         }
 
-        $crate::told!($report);
+        $crate::json_values!($report);
         $crate::report!(@sum [$($summed)?] $report $($field)* $($($apart)+)?);
     };
     (@name $field:ident) => { stringify!($field) };

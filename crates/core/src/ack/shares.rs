@@ -25,11 +25,13 @@ pub(super) struct Shares {
     interval: u32,
     /// Length of an interval, in microseconds.
     span_us: u64,
-    /// Flows that were active in the current interval.
-    now: Takers,
-    /// Flows that were active in the preceding interval.
-    before: Takers,
-    others: Others,
+    /// Flows that were active in the current interval, and in the preceding one.
+    active: [Takers; 2],
+    /// Time of the last update of `others`, and the bytes without ACK control that had departed by then.
+    looked: (Time, Bytes),
+    /// Rate of packets without ACK control in bits per second: between the last two updates, and between the
+    /// two before.
+    others: [u64; 2],
     /// Time of the last update of the egress rate, and its smoothed value.
     ahead: Option<(Time, Rate)>,
 }
@@ -38,39 +40,19 @@ pub(super) struct Shares {
 #[derive(Clone, Copy)]
 struct Seen {
     interval: u32,
-    weight: u32,
-    /// Charged bytes that arrived in that interval. `None` if the flow is backlogged: it would have sent more,
-    /// or it sent much.
-    came: Option<u32>,
+    /// Weight in that interval, and in the one before. Zero: the flow was not active then.
+    weight: [u32; 2],
+    /// Charged bytes that arrived in that interval, and in the one before. `None` if the flow was backlogged:
+    /// it would have sent more, or it sent much.
+    came: [Option<u32>; 2],
     /// Backlog of the flow at the arrival of its newest data, in bytes.
     waits: u32,
-    /// Weight in the interval before. Zero: the flow was not active then.
-    weight_before: u32,
-    /// Charged bytes that arrived in the interval before. `None` if the flow was backlogged then.
-    came_before: Option<u32>,
 }
 
 impl Default for Seen {
     fn default() -> Self {
-        Self {
-            interval: 0,
-            weight: 1,
-            came: Some(0),
-            waits: 0,
-            weight_before: 0,
-            came_before: Some(0),
-        }
+        Self { interval: 0, weight: [1, 0], came: [Some(0); 2], waits: 0 }
     }
-}
-
-/// Rate of packets without ACK control.
-#[derive(Default)]
-struct Others {
-    /// Time of the last update, and the bytes that had departed by then.
-    looked: (Time, Bytes),
-    /// Bits per second between the last two updates, and between the two before.
-    now: u64,
-    before: u64,
 }
 
 /// Shortest time over which packets are counted: two of the shortest timeouts. A sender that waits for a
@@ -91,9 +73,9 @@ impl Shares {
             seen: Vec::new(),
             interval: 0,
             span_us: nanos(span.max(least_interval())) / 1_000,
-            now: Takers::default(),
-            before: Takers::default(),
-            others: Others::default(),
+            active: [Takers::default(); 2],
+            looked: (Time::ZERO, Bytes::ZERO),
+            others: [0; 2],
             ahead: None,
         }
     }
@@ -117,23 +99,17 @@ impl Shares {
         self.advance(now);
         make_room(&mut self.seen, member.index(), Seen::default());
         let before = self.seen[slot(member.0)];
-        let weight = weight.unwrap_or(before.weight).max(1);
-        let mut seen = Seen { weight, ..before };
-        if before.interval == self.interval {
-            self.now.remove(before.weight, self.modest(&before));
+        let (former, interval) = (before.weight[0], self.interval);
+        let weight = weight.unwrap_or(former).max(1);
+        let mut seen = Seen { weight: [weight, before.weight[1]], ..before };
+        if before.interval == interval {
+            self.active[0].remove(former, self.modest(before.came[0]));
         } else {
-            let follows =
-                before.interval != 0 && before.interval.saturating_add(1) == self.interval;
-            seen = Seen {
-                interval: self.interval,
-                weight,
-                came: Some(0),
-                weight_before: if follows { before.weight } else { 0 },
-                came_before: before.came,
-                ..before
-            };
+            let follows = before.interval != 0 && before.interval.saturating_add(1) == interval;
+            let weight = [weight, if follows { former } else { 0 }];
+            seen = Seen { interval, weight, came: [Some(0), before.came[0]], ..before };
         }
-        self.now.add(weight, self.modest(&seen));
+        self.active[0].add(weight, self.modest(seen.came[0]));
         self.seen[slot(member.0)] = seen;
     }
 
@@ -143,15 +119,14 @@ impl Shares {
         if seen.interval == 0 {
             return;
         }
-        let modest = self.modest(&seen);
+        let modest = seen.came.map(|came| self.modest(came));
         if seen.interval == self.interval {
-            self.now.remove(seen.weight, modest);
-            if seen.weight_before > 0 {
-                let modest = self.modest(&Seen { came: seen.came_before, ..seen });
-                self.before.remove(seen.weight_before, modest);
+            self.active[0].remove(seen.weight[0], modest[0]);
+            if seen.weight[1] > 0 {
+                self.active[1].remove(seen.weight[1], modest[1]);
             }
         } else if seen.interval.saturating_add(1) == self.interval {
-            self.before.remove(seen.weight, modest);
+            self.active[1].remove(seen.weight[0], modest[0]);
         }
     }
 
@@ -159,13 +134,14 @@ impl Shares {
     /// is `pressed`, or if it sends more than half of its max-min share.
     pub(super) fn came(&mut self, member: FlowIndex, bytes: u32, pressed: bool) {
         let Some(seen) = self.seen.get(member.index()).copied() else { return };
-        let Some(before) = seen.came.filter(|_| bytes > 0 || pressed) else { return };
-        let came = before.saturating_add(bytes);
-        let greedy = pressed || self.in_interval(came) > self.level(seen.weight).bps() / 2;
-        let new = Seen { came: Some(came).filter(|_| !greedy), ..seen };
-        self.now.remove(seen.weight, self.modest(&seen));
-        self.now.add(seen.weight, self.modest(&new));
-        self.seen[slot(member.0)] = new;
+        let (weight, before) = (seen.weight[0], seen.came[0]);
+        let Some(bytes_before) = before.filter(|_| bytes > 0 || pressed) else { return };
+        let came = bytes_before.saturating_add(bytes);
+        let greedy = pressed || self.in_interval(came) > self.level(weight).bps() / 2;
+        let came = Some(came).filter(|_| !greedy);
+        self.active[0].remove(weight, self.modest(before));
+        self.active[0].add(weight, self.modest(came));
+        self.seen[slot(member.0)].came[0] = came;
     }
 
     /// Notes the backlog of `member`.
@@ -191,9 +167,9 @@ impl Shares {
         Rate::from_bps(u64::try_from(part).unwrap_or(u64::MAX).max(1))
     }
 
-    /// Rate of `seen` in this interval. `None` if it is backlogged.
-    fn modest(&self, seen: &Seen) -> Option<u64> {
-        Some(self.in_interval(seen.came?))
+    /// Rate of `came` bytes in an interval. `None` for a backlogged flow.
+    fn modest(&self, came: Option<u32>) -> Option<u64> {
+        Some(self.in_interval(came?))
     }
 
     /// Rate of `bytes` in an interval, in bits per second.
@@ -203,7 +179,7 @@ impl Shares {
 
     /// The weight of `member`.
     pub(super) fn weight(&self, member: FlowIndex) -> u32 {
-        self.seen.get(member.index()).map_or(1, |seen| seen.weight)
+        self.seen.get(member.index()).map_or(1, |seen| seen.weight[0])
     }
 
     /// Share of `member` in the rate by weight, among all active flows: never zero.
@@ -220,7 +196,7 @@ impl Shares {
     pub(super) fn part_if_active(&self, member: FlowIndex, excluded: u32) -> Rate {
         let weight = self.weight(member);
         let more = u64::from(weight) * u64::from(excluded.max(1));
-        let all = self.now.weight().max(self.before.weight()) + more;
+        let all = self.active[0].weight().max(self.active[1].weight()) + more;
         Rate::from_bps(part(self.rate.bps(), weight, all).max(1))
     }
 
@@ -233,7 +209,7 @@ impl Shares {
     fn part(&self, rate: u64, member: FlowIndex) -> Rate {
         let weight = self.weight(member);
         let is_new = self.seen.get(member.index()).is_none_or(|seen| seen.interval == 0);
-        let all = self.now.weight().max(self.before.weight())
+        let all = self.active[0].weight().max(self.active[1].weight())
             + if is_new { u64::from(weight) } else { 0 };
         Rate::from_bps(part(rate, weight, all).max(1))
     }
@@ -241,7 +217,7 @@ impl Shares {
     /// Max-min share of a flow with weight `weight`.
     fn level(&self, weight: u32) -> Rate {
         let left = self.leaves.bps().saturating_sub(self.taken());
-        let level = self.now.level(left, weight).min(self.before.level(left, weight));
+        let level = self.active[0].level(left, weight).min(self.active[1].level(left, weight));
         Rate::from_bps(level.max(1))
     }
 
@@ -267,18 +243,18 @@ impl Shares {
 
     /// Notes that other flows had sent `left` bytes in all by `now`.
     pub(super) fn note_others(&mut self, now: Time, left: Bytes) {
-        let Others { looked: (at, before), .. } = self.others;
+        let (at, before) = self.looked;
         let time = now.since(at);
         if time >= least_interval() {
             let bits = u128::from(left.0.saturating_sub(before.0)) * 8 * 1_000_000_000;
             let rate = u64::try_from(bits / time.as_nanos()).unwrap_or(u64::MAX);
-            self.others = Others { looked: (now, left), now: rate, before: self.others.now };
+            (self.looked, self.others) = ((now, left), [rate, self.others[0]]);
         }
     }
 
     /// Rate of other flows in bits per second: the smaller of two updates, so a short burst has no effect.
     fn taken(&self) -> u64 {
-        self.others.now.min(self.others.before)
+        self.others[0].min(self.others[1])
     }
 
     fn advance(&mut self, now: Time) {
@@ -286,9 +262,9 @@ impl Shares {
         let interval = now.nanos() / (self.span_us * 1_000) + 1;
         let interval = u32::try_from(interval).unwrap_or(u32::MAX);
         if interval > self.interval {
-            let now = std::mem::take(&mut self.now);
+            let now = std::mem::take(&mut self.active[0]);
             let next = interval == self.interval.saturating_add(1);
-            self.before = if next { now } else { Takers::default() };
+            self.active[1] = if next { now } else { Takers::default() };
             self.interval = interval;
         }
     }
@@ -333,7 +309,7 @@ mod tests {
                     shares.note(now, member, Some(*weight));
                     shares.came(member, 100 * u32::from(*what), *what == 3);
                 }
-                (shares.now, shares.before)
+                shares.active
             };
             prop_assert_eq!(play(true), play(false));
         }

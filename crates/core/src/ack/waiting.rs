@@ -84,6 +84,12 @@ impl Waiting {
         self.take(cx, |queue, cx| queue.dequeue_flow(cx, QueueIndex::at_egress(flow)))
     }
 
+    /// Removes the newest packet of untracked flows, for a caller that moves them all.
+    pub fn dequeue_newest_untracked(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+        let untracked = QueueIndex::at_egress(FlowId::NONE);
+        self.take(cx, |queue, cx| queue.dequeue_newest(cx, untracked))
+    }
+
     /// Removes the newest packet, for a caller that drops it.
     pub fn dequeue_last(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         self.take(cx, |queue, cx| queue.dequeue_last(cx))

@@ -224,6 +224,12 @@ impl Qdisc for FqCodel {
         self.take(cx, member, Departing::Promised)
     }
 
+    fn dequeue_newest(&mut self, cx: &mut Cx<'_>, flow: QueueIndex) -> Option<PacketId> {
+        let packet = self.lines.all.pop_flow_last(cx.pool, flow)?;
+        self.lines.longest.set(flow, self.lines.all.bytes_of(flow));
+        Some(packet)
+    }
+
     fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
         let moved = self.lines.all.hand_over(pool, what);
         if moved {

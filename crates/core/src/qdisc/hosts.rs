@@ -346,6 +346,13 @@ impl Qdisc for HostFairQueue {
         self.take(cx, member, Departing::Promised)
     }
 
+    fn dequeue_newest(&mut self, cx: &mut Cx<'_>, flow: QueueIndex) -> Option<PacketId> {
+        let before = self.lines.all.bytes_of(flow);
+        let packet = self.lines.all.pop_flow_last(cx.pool, flow)?;
+        self.lines.changed(flow, before);
+        Some(packet)
+    }
+
     fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
         let (from, to) = (what.from, what.to);
         let [of_from, of_to] = [from, to].map(|member| self.lines.all.bytes_of(member));

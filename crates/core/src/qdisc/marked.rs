@@ -212,6 +212,11 @@ impl Qdisc for Marked {
         self.departs(cx, packet)
     }
 
+    fn dequeue_newest(&mut self, cx: &mut Cx<'_>, flow: QueueIndex) -> Option<PacketId> {
+        let packet = self.place.queue.dequeue_newest(cx, flow);
+        self.departs(cx, packet)
+    }
+
     fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
         self.place.queue.hand_over(pool, what)
     }

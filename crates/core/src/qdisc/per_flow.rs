@@ -81,14 +81,20 @@ impl PerFlow {
         self.robin.join(&mut self.waiting, list, QUANTUM);
     }
 
+    /// Removes the oldest packet of a flow.
     fn take(&mut self, cx: &mut Cx<'_>, member: QueueIndex) -> Option<PacketId> {
         let list = self.lines.list(member)?;
-        let packet = self.lines.pop_flow(cx.pool, member)?;
-        self.longest.set(list, self.lines.bytes_of(member));
-        if self.lines.list(member).is_none() {
+        let packet = self.lines.pop_flow(cx.pool, member);
+        self.shortened(member, list);
+        packet
+    }
+
+    /// Records that a packet of `flow`, which had this list, was removed.
+    fn shortened(&mut self, flow: QueueIndex, list: ListIndex) {
+        self.longest.set(list, self.lines.bytes_of(flow));
+        if self.lines.list(flow).is_none() {
             self.robin.remove(&mut self.waiting, list);
         }
-        Some(packet)
     }
 }
 
@@ -124,6 +130,13 @@ impl Qdisc for PerFlow {
 
     fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: QueueIndex) -> Option<PacketId> {
         self.take(cx, member)
+    }
+
+    fn dequeue_newest(&mut self, cx: &mut Cx<'_>, flow: QueueIndex) -> Option<PacketId> {
+        let list = self.lines.list(flow)?;
+        let packet = self.lines.pop_flow_last(cx.pool, flow);
+        self.shortened(flow, list);
+        packet
     }
 
     fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {

@@ -148,6 +148,11 @@ impl Qdisc for Sparing {
         self.departed(packet, cx.pool)
     }
 
+    fn dequeue_newest(&mut self, cx: &mut Cx<'_>, flow: QueueIndex) -> Option<PacketId> {
+        let packet = self.line.dequeue_newest(cx, flow);
+        self.departed(packet, cx.pool)
+    }
+
     fn set_window(&mut self, window: Bytes) {
         self.window = window.0;
     }

@@ -144,6 +144,11 @@ impl Qdisc for TrunkFifo {
         self.departed(packet, cx)
     }
 
+    fn dequeue_newest(&mut self, cx: &mut Cx<'_>, flow: QueueIndex) -> Option<PacketId> {
+        let packet = self.line.dequeue_newest(cx, flow);
+        self.departed(packet, cx)
+    }
+
     fn passes(&self) -> Option<Bytes> {
         self.line.passes()
     }

@@ -9,7 +9,7 @@ use super::{Complaints, File, about, code_of, production, rust};
 
 /// Number of fields today, which is also the maximum. The aim is 60
 /// (`docs/understand/ack-control-constants.md`).
-const MOST_FIELDS: usize = 166;
+const MOST_FIELDS: usize = 161;
 
 /// Number of tuned constants today, which is also the maximum.
 const MOST_CONSTANTS: usize = 14;

@@ -212,6 +212,11 @@ impl Conditioner {
         self.shaper_mut()?.withdraw(cx, member)
     }
 
+    /// Removes the newest packet of `flow`, conforming or not.
+    pub(super) fn withdraw_newest(&mut self, cx: &mut Cx<'_>, flow: FlowIndex) -> Option<PacketId> {
+        self.shaper_mut()?.withdraw_newest(cx, flow)
+    }
+
     pub(super) fn hand_over(
         &mut self,
         now: Time,

@@ -293,6 +293,11 @@ impl Shaper {
         self.queue.dequeue_flow(cx, QueueIndex::in_aggregate(member))
     }
 
+    /// Removes the newest packet of `flow`, conforming or not.
+    pub(super) fn withdraw_newest(&mut self, cx: &mut Cx<'_>, flow: FlowIndex) -> Option<PacketId> {
+        self.queue.dequeue_newest(cx, QueueIndex::in_aggregate(flow))
+    }
+
     pub(super) fn hand_over(
         &mut self,
         now: Time,

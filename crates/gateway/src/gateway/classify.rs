@@ -9,12 +9,13 @@
 
 use tidegate_core::allocation::Share;
 use tidegate_core::flow::{Flow, Handle};
-use tidegate_core::packet::{Direction, Fifo, FlowId, FlowIndex, Outer, QueueIndex};
-use tidegate_core::{Bytes, Packet, PacketId, PacketPool, Time};
+use tidegate_core::packet::{Direction, Facts, Fifo, FlowId, FlowIndex, Outer, QueueIndex};
+use tidegate_core::{Packet, PacketId, PacketPool, Time};
 
 use super::Gateway;
 use super::aggregates::Fate;
 use super::egress::EgressRoute;
+use super::sorter::PER_STEP;
 use crate::aggregate::{Aggregate, Tokens};
 use crate::policy::PolicyIndex;
 
@@ -55,6 +56,9 @@ impl Gateway {
         if let Some(flow) = self.sorter.find(packet, outer, direction) {
             return Some(flow);
         }
+        if self.sorter.refuses_flows() {
+            return None;
+        }
         let inserted = self.sorter.insert(now, (packet, outer), direction)?;
         if let Some(evicted) = inserted.evicted {
             self.forget(now, inserted.id, &evicted);
@@ -84,13 +88,36 @@ impl Gateway {
         Some(slot)
     }
 
-    /// Reclassifies packets of untracked flows in the aggregate in `slot` after a change of policies. Packets
-    /// that still match the aggregate's policy keep their place.
-    pub(super) fn renew_untracked(&mut self, now: Time, slot: u32) {
-        let Some((direction, mut waiting)) = self.withdraw_strangers(now, slot) else { return };
-        while let Some(id) = waiting.pop(&self.pool) {
+    /// Gathers up to [`PER_STEP`] packets of untracked flows from the aggregate in `slot`. Returns `true` if there may be
+    /// more, and `None` if the slot does not exist.
+    pub(super) fn gather_untracked(&mut self, now: Time, slot: u32) -> Option<bool> {
+        if slot >= self.aggregates.slots() {
+            return None;
+        }
+        let Some(aggregate) = self.aggregates.get_mut(slot) else { return Some(false) };
+        let direction = aggregate.direction();
+        for _ in 0..PER_STEP {
+            let newest = aggregate.withdraw_newest_untracked(now, &mut self.pool);
+            let Some(id) = newest else { return Some(false) };
+            self.sorter.hold_first(&mut self.pool, direction, id);
+        }
+        Some(true)
+    }
+
+    /// Offers up to [`PER_STEP`] packets of untracked flows, the oldest first, to the policies in force. Returns `false`
+    /// if no packets are left. Later packets then no longer wait behind them.
+    pub(super) fn offer_held(&mut self, now: Time) -> bool {
+        for _ in 0..PER_STEP {
+            let next = Direction::BOTH
+                .into_iter()
+                .find_map(|way| Some((way, self.sorter.next_held(&self.pool, way)?)));
+            let Some((direction, id)) = next else {
+                self.sorter.end_holding();
+                return false;
+            };
             self.offer_untracked(now, direction, id);
         }
+        true
     }
 
     /// Reclassifies a packet of an untracked flow and moves it to its new aggregate.
@@ -104,26 +131,6 @@ impl Gateway {
         let mut one = Fifo::new();
         one.push(&mut self.pool, id);
         self.move_to(now, direction, to, one);
-    }
-
-    /// Removes packets of untracked flows from an aggregate whose policy they no longer match.
-    fn withdraw_strangers(&mut self, now: Time, slot: u32) -> Option<(Direction, Fifo)> {
-        let own = self.aggregates.policy(slot);
-        let aggregate = self.aggregates.get_mut(slot)?;
-        let untracked = aggregate.untracked_member()?;
-        if aggregate.waiting(untracked) == Bytes::ZERO {
-            return None;
-        }
-        let (policies, direction) = (self.sorter.policies(), aggregate.direction());
-        let mut strange = |packet: &mut Packet, outer: Option<&Outer>| {
-            policies.lookup_inside(packet, outer, direction) != own
-        };
-        let strangers = aggregate.join(now, Share { weight: 1, rtt: None });
-        aggregate.give_back(now, &mut self.pool, strangers, &mut strange);
-        let mut waiting = Fifo::new();
-        withdraw_all(aggregate, now, &mut self.pool, strangers, &mut waiting);
-        aggregate.leave(now, strangers);
-        Some((direction, waiting))
     }
 
     /// The handle of the flow of `packet` under the policies in force. Moves the backlog of `old` to the new
@@ -217,7 +224,8 @@ impl Gateway {
                 && waiting.flow == FlowId::NONE;
             if mine {
                 waiting.flow = packet.flow;
-                moved += 1;
+                waiting.facts = waiting.facts.with(Facts::UNTRACKED, false);
+                moved += 1_u32;
             }
             mine
         };
@@ -227,6 +235,7 @@ impl Gateway {
         let route = self.aggregates.route(to.aggregate);
         let egress = &mut self.egress[direction.index()];
         let leaf = egress.give_back(&mut self.pool, route, packet.flow, &mut which);
+        self.sorter.count_untracked_released(moved);
         let flow = self.sorter.flow_mut(packet.flow);
         flow.enter(moved);
         if let Some(leaf) = leaf {

@@ -18,6 +18,7 @@ mod classes;
 mod control;
 mod link;
 mod trunks;
+mod untracked;
 
 use std::num::NonZeroU16;
 use std::time::Duration;

@@ -5,10 +5,12 @@
 //!
 //! - Classes are added and changed.
 //! - All new policies come into force at once.
+//! - Packets of untracked flows are gathered from the aggregates, and later from the classes.
 //! - Each aggregate is taken over with its first packet, or in its slice.
 //! - Packets and ACKs in an aggregate of a vanished policy are offered to the policies in force.
 //! - Classes that the new set does not name are removed. If it names none, the packets of the class `default` go
 //!   back into the queue of the link.
+//! - The packets of untracked flows return, the oldest first: to the classes, then to the aggregates.
 //!
 //! Source: `aggregates`, section 6, R000-3.
 //! Differs: the AIX original scans all sockets and has a "short window" of best-effort service. Here every
@@ -88,16 +90,18 @@ enum Stage {
     Classes,
     /// Notes since when each policy is in force.
     Began,
-    /// Moves packets of untracked flows at the link to their new classes.
-    Lines,
+    /// Gathers packets of untracked flows from the aggregates.
+    GatherAggregates,
     /// Takes aggregates over, or dissolves them.
     Aggregates,
-    /// Moves packets of untracked flows to their new aggregates.
-    Untracked,
+    /// Gathers packets of untracked flows from the classes of the link.
+    GatherClasses,
     /// Classes that the set does not name are removed.
     Removal,
-    /// Moves packets of untracked flows again, to classes that have lost their parts.
-    LinesAgain,
+    /// Returns packets of untracked flows to the classes of their policies.
+    ReturnToClasses,
+    /// Offers packets of untracked flows to the aggregates of their policies.
+    Offer,
     /// Aggregates with held ACKs record the data that these requested, at its present egress.
     Calls,
 }
@@ -188,9 +192,20 @@ impl Gateway {
                 let (egress, mut up) = self.at_egress(now, swap.way);
                 egress.put_class(&mut up, swap.generation.class(at))
             }
-            Stage::Lines | Stage::LinesAgain => {
+            Stage::GatherAggregates => {
+                let more = self.gather_untracked(now, at);
+                swap.at -= u32::from(more == Some(true));
+                more.is_some()
+            }
+            Stage::GatherClasses => {
                 let (egress, mut up) = self.at_egress(now, swap.way);
-                egress.move_untracked(&mut up, at)
+                let more = egress.gather(&mut up, at);
+                swap.at -= u32::from(more == Some(true));
+                more.is_some()
+            }
+            Stage::ReturnToClasses => {
+                let (egress, mut up) = self.at_egress(now, swap.way);
+                egress.return_gathered(&mut up)
             }
             Stage::Removal => {
                 let (egress, mut up) = self.at_egress(now, swap.way);
@@ -203,10 +218,7 @@ impl Gateway {
                 }
                 at < self.aggregates.slots()
             }
-            Stage::Untracked => {
-                self.renew_untracked(now, at);
-                at < self.aggregates.slots()
-            }
+            Stage::Offer => self.offer_held(now),
             Stage::Calls => {
                 self.may_release(at);
                 at < self.aggregates.slots()
@@ -221,7 +233,11 @@ impl Gateway {
         swap.at = 0;
         let once = matches!(
             swap.stage,
-            Stage::Began | Stage::Aggregates | Stage::Untracked | Stage::Calls
+            Stage::Began
+                | Stage::GatherAggregates
+                | Stage::Aggregates
+                | Stage::Offer
+                | Stage::Calls
         );
         if !once && swap.way == Direction::Up {
             swap.way = Direction::Down;
@@ -233,18 +249,19 @@ impl Gateway {
                 self.enforce(now, &mut swap.generation);
                 Stage::Began
             }
-            Stage::Began => Stage::Lines,
-            Stage::Lines => Stage::Aggregates,
-            Stage::Aggregates => Stage::Untracked,
-            Stage::Untracked => {
-                self.aggregates.end_swap();
-                self.sorter.end_swap();
-                Stage::Removal
-            }
-            Stage::Removal => Stage::LinesAgain,
-            Stage::LinesAgain => {
+            Stage::Began => Stage::GatherAggregates,
+            Stage::GatherAggregates => Stage::Aggregates,
+            Stage::Aggregates => Stage::GatherClasses,
+            Stage::GatherClasses => Stage::Removal,
+            Stage::Removal => Stage::ReturnToClasses,
+            Stage::ReturnToClasses => {
                 self.close_links(now);
                 self.close_accounts();
+                Stage::Offer
+            }
+            Stage::Offer => {
+                self.aggregates.end_swap();
+                self.sorter.end_swap();
                 Stage::Calls
             }
             Stage::Calls => return false,
@@ -261,6 +278,7 @@ impl Gateway {
         }
         let list = std::mem::take(&mut generation.began);
         self.sorter.enforce(now, generation.policies.clone(), list);
+        self.sorter.begin_holding();
         if self.sorter.has_ack_control() {
             self.pool.keep_sack();
         }
@@ -445,6 +463,13 @@ impl Gateway {
             for (way, packets) in [(direction, out), (direction.reverse(), acks)] {
                 let (egress, mut up) = self.at_egress(now, way);
                 egress.send_all(&mut up, None, packets);
+            }
+        }
+        self.sorter.end_holding();
+        for way in Direction::BOTH {
+            while let Some(id) = self.sorter.next_held(&self.pool, way) {
+                let (egress, mut up) = self.at_egress(now, way);
+                egress.send(&mut up, None, id);
             }
         }
         let (egress, mut up) = self.at_egress(now, Direction::Up);

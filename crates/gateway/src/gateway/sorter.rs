@@ -6,6 +6,7 @@
 mod began;
 mod hosts;
 mod unresponsive;
+mod untracked;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +14,8 @@ use std::time::Duration;
 use began::Began;
 use hosts::LanHosts;
 use unresponsive::Unresponsive;
+use untracked::HeldUntracked;
+pub(super) use untracked::PER_STEP;
 
 use tidegate_core::flow::{Flow, FlowTable, FragmentTable, Handle, Inserted};
 use tidegate_core::packet::{Direction, FlowChange, FlowId, Outer};
@@ -48,6 +51,7 @@ struct SwapState {
     /// The swap in progress.
     swap: Option<Box<Swap>>,
     began: Began,
+    untracked: HeldUntracked,
     /// State that swaps have replaced.
     retired: Retired,
     /// Number of changes of the policies, classes and links, without the steps of a swap.
@@ -197,6 +201,7 @@ impl Sorter {
         match (self.flows.get_mut(id), change) {
             (Some(flow), FlowChange::Made(_)) => flow.enter(1),
             (Some(flow), FlowChange::Released(_)) => flow.leave(),
+            (None, FlowChange::Released(FlowId::NONE)) => self.count_untracked_released(1),
             (None, _) => {}
         }
     }

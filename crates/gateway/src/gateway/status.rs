@@ -143,7 +143,9 @@ impl Gateway {
             generation: self.sorter.generation().into(),
             received: self.counts.received,
             transmitted: self.counts.transmitted,
-            held: links.iter().map(|link| link.packets).sum::<u32>() + at_trunks,
+            held: links.iter().map(|link| link.packets).sum::<u32>()
+                + at_trunks
+                + self.sorter.held(),
             link: links,
             link_mechanisms: Direction::BOTH
                 .map(|way| self.egress[way.index()].link().mechanisms()),
@@ -246,7 +248,7 @@ impl Gateway {
         let aggregates = self.aggregates.in_order().map(inside);
         let links = self.egress.iter().map(|egress| egress.link().backlog().packets);
         let trunks = self.egress.iter().map(Egress::packets_at_trunks);
-        aggregates.chain(links).chain(trunks).sum()
+        aggregates.chain(links).chain(trunks).sum::<u32>() + self.sorter.held()
     }
 
     /// The tunnels around `flow` in `direction`, outermost first.

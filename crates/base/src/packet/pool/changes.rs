@@ -10,7 +10,8 @@ use crate::packet::FlowId;
 pub enum FlowChange {
     /// A packet of the flow was made as a copy of another packet.
     Made(FlowId),
-    /// A packet of the flow was released, or was removed from the flow.
+    /// A packet of the flow was released, or was removed from the flow. For [`FlowId::NONE`], a packet with
+    /// [`Facts::UNTRACKED`](crate::packet::Facts::UNTRACKED) was released.
     Released(FlowId),
 }
 

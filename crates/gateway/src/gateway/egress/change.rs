@@ -4,11 +4,11 @@
 //!
 //! Methods of `Egress`, whose fields are in `egress.rs`.
 
+use tidegate_core::Time;
 use tidegate_core::class::{ClassId, Terms};
-use tidegate_core::packet::{Fifo, Outer};
-use tidegate_core::{Packet, Time};
+use tidegate_core::packet::Fifo;
 
-use super::{Classes, Egress, Upstream};
+use super::{Egress, Upstream};
 use crate::gateway::GatewayConfig;
 use crate::policy::{Class, ClassChange, ClassSet};
 
@@ -36,18 +36,6 @@ impl Egress {
         classes.put_next(&mut up.cx, class, &mut displaced);
         self.send_displaced(up, None, displaced);
         true
-    }
-
-    /// Moves packets of untracked flows at class `nth` to the class of their policy, so that later packets do not
-    /// overtake them. Returns `false` if class `nth` does not exist.
-    pub(in crate::gateway) fn move_untracked(&mut self, up: &mut Upstream<'_>, nth: u32) -> bool {
-        let (policies, way) = (up.sorter.policies(), self.direction);
-        let Some(classes) = self.link.classes_mut() else { return false };
-        let leaf_of = |classes: &Classes, packet: &Packet, outer: Option<&Outer>| {
-            let policy = policies.lookup_inside(packet, outer, way).and_then(|at| policies.get(at));
-            classes.leaf(policy.and_then(|policy| classes.find(policy.class.as_deref()?)))
-        };
-        classes.move_untracked(&mut up.cx, nth, leaf_of)
     }
 
     /// Removes class `nth`, if the set in force does not name it. Returns `false` if `nth` is beyond the last class.

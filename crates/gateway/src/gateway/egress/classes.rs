@@ -1,6 +1,7 @@
 //! The classes of one direction of the link: their scheduler, and a queue for each leaf class.
 
 mod marking;
+mod moves;
 mod rights;
 mod shared;
 mod swap;
@@ -14,11 +15,11 @@ pub use swap::Retired;
 use tidegate_core::ack::{EgressState, Waiting};
 use tidegate_core::class::{ClassId, Terms};
 use tidegate_core::marking::Marker;
-use tidegate_core::packet::{Direction, Fifo, FlowId, Handover, number};
+use tidegate_core::packet::{Direction, Fifo, FlowId, number};
 use tidegate_core::qdisc::{Backlog, QdiscSpec};
 use tidegate_core::random::Random;
 use tidegate_core::scheduler::{Scheduler, SchedulerSpec, TermValues};
-use tidegate_core::{Bytes, Count, Cx, PacketId, PacketPool, Rate, Reason, Time};
+use tidegate_core::{Bytes, Count, Cx, PacketId, Rate, Reason, Time};
 
 use super::control::Control;
 use crate::gateway::GatewayConfig;
@@ -390,7 +391,7 @@ impl Classes {
         }
     }
 
-    fn enqueue(&mut self, cx: &mut Cx<'_>, leaf: ClassId, packet: PacketId) {
+    pub(in crate::gateway) fn enqueue(&mut self, cx: &mut Cx<'_>, leaf: ClassId, packet: PacketId) {
         let Some(packet) = self.prevent(cx, leaf, packet) else {
             self.lines[leaf.index()].arrived += 1;
             return;
@@ -459,38 +460,6 @@ impl Classes {
     /// Earliest time at which the classes permit a packet.
     pub(in crate::gateway) fn ready_at(&mut self, now: Time) -> Option<Time> {
         self.scheduler.ready_at(now)
-    }
-
-    /// Moves the backlog of `flow` to another leaf class.
-    pub(in crate::gateway) fn move_flow(
-        &mut self,
-        cx: &mut Cx<'_>,
-        flow: FlowId,
-        from: ClassId,
-        to: ClassId,
-    ) {
-        while let Some(packet) = self.withdraw(cx, flow, from) {
-            self.enqueue(cx, to, packet);
-        }
-    }
-
-    /// Hands packets at a leaf class over to another queue index. Returns `true` if there were any.
-    pub(in crate::gateway) fn hand_over(
-        &mut self,
-        pool: &mut PacketPool,
-        leaf: ClassId,
-        what: &mut Handover<'_>,
-    ) -> bool {
-        let queue = self.lines.get_mut(leaf.index()).and_then(|line| line.queue.as_mut());
-        queue.is_some_and(|queue| queue.hand_over(pool, what))
-    }
-
-    fn withdraw(&mut self, cx: &mut Cx<'_>, flow: FlowId, from: ClassId) -> Option<PacketId> {
-        let packet =
-            marking::withdraw(cx, &mut self.lines, &mut *self.scheduler, flow, from.index())?;
-        let old = &mut self.lines[from.index()];
-        old.arrived = old.arrived.saturating_sub(1);
-        Some(packet)
     }
 
     /// Rights of a class.

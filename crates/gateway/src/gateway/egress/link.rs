@@ -1,5 +1,8 @@
 //! The access link in one direction: its rate, and its queue or classes.
 
+mod gathered;
+
+use gathered::Gathered;
 use tidegate_core::ack::{EgressState, Waiting};
 use tidegate_core::class::ClassId;
 use tidegate_core::flow::Flow;
@@ -29,6 +32,8 @@ pub(in crate::gateway) struct AccessLink {
     classes: Option<Box<Classes>>,
     /// Packets that a swap of policies left over. They precede the queue.
     rest: Fifo,
+    /// Packets of untracked flows that wait for their new class during a swap.
+    gathered: Gathered,
     /// Control traffic, from its first packet on. Only with a rate.
     control: Option<Box<Control>>,
     seed: u64,
@@ -48,6 +53,7 @@ impl AccessLink {
             queue_spec: config.queue.clone(),
             classes: None,
             rest: Fifo::new(),
+            gathered: Gathered::default(),
             control: None,
             seed: config.seed,
             next: Fifo::new(),
@@ -433,6 +439,7 @@ impl AccessLink {
         if let Some(mut classes) = self.classes.take() {
             classes.clear_all(cx, &mut waiting);
         }
+        append(cx, &mut self.take_gathered(), &mut waiting);
         self.empty(cx, &mut waiting);
         append(cx, &mut waiting, &mut self.next);
     }
@@ -454,7 +461,7 @@ impl AccessLink {
     pub(in crate::gateway) fn beside_classes(&self) -> Backlog {
         let control = self.control.as_ref().map_or_else(Backlog::default, |it| it.backlog());
         let line = |it: &Fifo| Backlog { packets: it.packets(), bytes: it.bytes() };
-        let lines = [line(&self.rest), line(&self.next)];
+        let lines = [line(&self.rest), line(self.gathered()), line(&self.next)];
         lines.into_iter().fold(plus(self.queue.backlog(), control), plus)
     }
 

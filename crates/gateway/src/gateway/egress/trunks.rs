@@ -251,6 +251,10 @@ impl Egress {
                 _ => self.overhead.charge(described),
             };
             controlled |= described.is_controlled();
+            if self.link.holds_back(&up.cx.pool[&packet]) {
+                self.link.hold(&mut up.cx, packet);
+                continue;
+            }
             let class = self.class_from_trunk(up, id, &packet);
             self.send(up, class, packet);
         }

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use tidegate_core::ack::Waiting;
 use tidegate_core::class::ClassId;
 use tidegate_core::flow::Flow;
 use tidegate_core::marking::{MarkedBuffer, Marker, Observed, Target};
@@ -54,20 +55,20 @@ impl MarkedBuffer for Buffer<'_> {
         let leaf = self.lines.iter().position(|line| {
             line.queue.as_ref().is_some_and(|queue| queue.bytes_of(of.flow) > Bytes::ZERO)
         })?;
-        withdraw(cx, self.lines, self.scheduler, of.flow, leaf)
+        withdraw(cx, self.lines, self.scheduler, leaf, |queue, cx| queue.dequeue_flow(cx, of.flow))
     }
 }
 
-/// Removes the oldest packet of `flow` from the queue of class `leaf`, and from the scheduler's counts.
+/// Removes the packet that `take` removes from the queue of class `leaf`, and subtracts it from the scheduler's counts.
 pub(super) fn withdraw(
     cx: &mut Cx<'_>,
     lines: &mut [Line],
     scheduler: &mut dyn Scheduler,
-    flow: FlowId,
     leaf: usize,
+    take: impl FnOnce(&mut Waiting, &mut Cx<'_>) -> Option<PacketId>,
 ) -> Option<PacketId> {
     let line = lines.get_mut(leaf)?;
-    let packet = line.queue.as_mut()?.dequeue_flow(cx, flow);
+    let packet = take(line.queue.as_mut()?, cx);
     let leaf = ClassId(number(leaf));
     if let Some(packet) = packet.as_ref().filter(|_| scheduler.buffer().is_some()) {
         scheduler.withdrawn(leaf, cx.pool[packet].queued);

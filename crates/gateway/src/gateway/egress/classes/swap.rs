@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use tidegate_core::class::ClassId;
-use tidegate_core::packet::{Fifo, FlowId, Handover, Outer, QueueIndex};
+use tidegate_core::packet::Fifo;
 use tidegate_core::qdisc::QdiscSpec;
-use tidegate_core::{Cx, Packet, Rate, Time};
+use tidegate_core::{Cx, Rate, Time};
 
 use super::{Class, ClassSet, Classes, Gone, Parts};
 use crate::aggregate::Aggregate;
@@ -131,155 +131,9 @@ impl Classes {
         true
     }
 
-    /// Moves packets of untracked flows from class `nth` to the leaf that `leaf_of` returns, in their order.
-    /// Returns `false` if class `nth` does not exist.
-    pub(in crate::gateway) fn move_untracked(
-        &mut self,
-        cx: &mut Cx<'_>,
-        nth: u32,
-        leaf_of: impl Fn(&Self, &Packet, Option<&Outer>) -> ClassId,
-    ) -> bool {
-        let leaf = ClassId(nth);
-        let Some(line_there) = self.lines.get_mut(leaf.index()) else { return false };
-        let Some(mut queue) = line_there.queue.take() else { return true };
-        let mut which = |packet: &mut Packet, outer: Option<&Outer>| {
-            packet.flow == FlowId::NONE && leaf_of(self, packet, outer) != leaf
-        };
-        let mut what = Handover {
-            from: QueueIndex::at_egress(FlowId::NONE),
-            to: QueueIndex::at_egress(FlowId::MOVED),
-            which: &mut which,
-        };
-        let any = queue.hand_over(cx.pool, &mut what);
-        self.lines[leaf.index()].queue = Some(queue);
-        while any && let Some(packet) = self.withdraw(cx, FlowId::MOVED, leaf) {
-            cx.pool[&packet].queue_index = QueueIndex::at_egress(FlowId::NONE);
-            let to = leaf_of(self, &cx.pool[&packet], cx.pool.outer(&packet));
-            self.enqueue(cx, to, packet);
-        }
-        true
-    }
-
     /// Returns `true` if the class exists and the set does not name it.
     fn is_unnamed(&self, id: ClassId) -> bool {
         let there = self.find(&self.lines[id.index()].name) == Some(id);
         there && self.named.get(id.index()) == Some(&false)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Mutex;
-
-    use tidegate_core::ack::Waiting;
-    use tidegate_core::packet::{Direction, FlowFifo, QueueIndex};
-    use tidegate_core::qdisc::Qdisc;
-    use tidegate_core::random::Random;
-    use tidegate_core::{PacketId, PacketPool, Tally};
-
-    use super::*;
-    use crate::aggregate::TriggerSet;
-    use crate::gateway::GatewayConfig;
-
-    /// Notes all members that a queue learns of.
-    struct Noting {
-        queue: Box<dyn Qdisc>,
-        members: Arc<Mutex<Vec<QueueIndex>>>,
-    }
-
-    impl Noting {
-        fn note(&self, member: QueueIndex) {
-            self.members.lock().unwrap().push(member);
-        }
-    }
-
-    impl Qdisc for Noting {
-        fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
-            self.note(cx.pool[&packet].queue_index);
-            self.queue.enqueue(cx, packet);
-        }
-
-        fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
-            self.queue.dequeue(cx)
-        }
-
-        fn packets(&self) -> &FlowFifo {
-            self.queue.packets()
-        }
-
-        fn packets_mut(&mut self) -> &mut FlowFifo {
-            self.queue.packets_mut()
-        }
-
-        fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: QueueIndex) -> Option<PacketId> {
-            self.queue.dequeue_flow(cx, member)
-        }
-
-        fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
-            self.note(what.from);
-            self.note(what.to);
-            self.queue.hand_over(pool, what)
-        }
-    }
-
-    fn config(queue: QdiscSpec) -> GatewayConfig {
-        GatewayConfig {
-            rate: [None; 2],
-            overhead: Default::default(),
-            queue,
-            packets: 64,
-            flows: 1_000_000,
-            shaping_interval: Default::default(),
-            shaping_triggers: TriggerSet::All,
-            fragments_without_first: Default::default(),
-            trunks: Vec::new(),
-            seed: 1,
-            scheduler: Default::default(),
-        }
-    }
-
-    /// Queues keep lists with a place for each member, up to the largest number that they learnt of.
-    ///
-    /// Catches: moving packets through an index beyond those of all flows, for which a queue then
-    /// makes room; an index that a flow has.
-    #[test]
-    fn packets_in_no_flow_change_their_class_without_room_for_all_flows() {
-        let (mut pool, mut tally) = (PacketPool::with_capacity(64), Tally::default());
-        let mut cx = Cx { now: Time::ZERO, pool: &mut pool, tally: &mut tally };
-        let spec = QdiscSpec::Hosts(Default::default());
-        let mut classes = Classes::new(Direction::Up, Rate::from_mbps(10), &config(spec.clone()));
-        for name in ["one", "other"] {
-            classes.put_next(&mut cx, &Class::new(name, spec.clone()), &mut Fifo::new());
-        }
-        let [one, other] = ["one", "other"].map(|name| classes.find(name).unwrap());
-        let members = Arc::new(Mutex::new(Vec::new()));
-        let noting = |id: ClassId, classes: &mut Classes| {
-            let queue = spec.build(None, Random::new(1, 1));
-            let noting = Noting { queue, members: members.clone() };
-            classes.lines[id.index()].queue = Some(Box::new(Waiting::new(Box::new(noting))));
-        };
-        noting(one, &mut classes);
-        noting(other, &mut classes);
-        let flow = FlowId(0);
-        for flow in [FlowId::NONE, FlowId::NONE, flow] {
-            let packet = Packet {
-                len: 100,
-                cost: 100,
-                flow,
-                queue_index: QueueIndex::at_egress(flow),
-                ..Packet::default()
-            };
-            let packet = cx.pool.insert(packet).unwrap();
-            classes.enqueue(&mut cx, one, packet);
-        }
-        let moved = classes.move_untracked(&mut cx, one.0, |_, _, _| other);
-        let packets = [one, other].map(|id| classes.backlog(id).packets);
-        assert_eq!((moved, packets), (true, [1, 2]));
-        let most = members.lock().unwrap().iter().max().copied();
-        assert_eq!(
-            most,
-            Some(QueueIndex::at_egress(flow)),
-            "no larger number than that of the first flow"
-        );
     }
 }

@@ -21,7 +21,7 @@ pub trait Report: Default {
     /// # Errors
     ///
     /// If the serializer fails.
-    fn tell_fields<M: SerializeMap>(&self, object: &mut M) -> Result<(), M::Error>;
+    fn write_fields<M: SerializeMap>(&self, object: &mut M) -> Result<(), M::Error>;
 
     /// Reads the next value of an object into the field `name`. Returns `false`, and reads nothing,
     /// if there is no such field.
@@ -46,7 +46,7 @@ pub trait Report: Default {
 /// If the serializer fails.
 pub fn write<R: Report, S: Serializer>(report: &R, to: S) -> Result<S::Ok, S::Error> {
     let mut object = to.serialize_map(None)?;
-    report.tell_fields(&mut object)?;
+    report.write_fields(&mut object)?;
     object.end()
 }
 
@@ -81,13 +81,13 @@ impl<'de, R: Report> Visitor<'de> for ReportVisitor<R> {
 }
 
 /// A type with a form in JSON. Quantities become numbers: rates in bit/s, times in microseconds.
-pub trait Told: Sized {
+pub trait JsonValue: Sized {
     /// Writes the value.
     ///
     /// # Errors
     ///
     /// If the serializer fails.
-    fn tell<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error>;
+    fn write<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error>;
 
     /// Reads a value.
     ///
@@ -97,50 +97,50 @@ pub trait Told: Sized {
     fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error>;
 }
 
-/// Serializes a [`Told`] value.
-pub struct Telling<'a, T>(pub &'a T);
+/// Serializes a [`JsonValue`] value.
+pub struct AsJson<'a, T>(pub &'a T);
 
-impl<T: Told> Serialize for Telling<'_, T> {
+impl<T: JsonValue> Serialize for AsJson<'_, T> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        self.0.tell(to)
+        self.0.write(to)
     }
 }
 
-/// Deserializes a [`Told`] value.
-pub struct Reading<T>(pub T);
+/// Deserializes a [`JsonValue`] value.
+pub struct FromJson<T>(pub T);
 
-impl<'de, T: Told> Deserialize<'de> for Reading<T> {
+impl<'de, T: JsonValue> Deserialize<'de> for FromJson<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         T::read(from).map(Self)
     }
 }
 
-impl<T: Told> Told for Option<T> {
-    fn tell<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        self.as_ref().map(Telling).serialize(to)
+impl<T: JsonValue> JsonValue for Option<T> {
+    fn write<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.as_ref().map(AsJson).serialize(to)
     }
 
     fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        Ok(Option::<Reading<T>>::deserialize(from)?.map(|it| it.0))
+        Ok(Option::<FromJson<T>>::deserialize(from)?.map(|it| it.0))
     }
 }
 
-impl<T: Told> Told for Vec<T> {
-    fn tell<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_seq(self.iter().map(Telling))
+impl<T: JsonValue> JsonValue for Vec<T> {
+    fn write<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(self.iter().map(AsJson))
     }
 
     fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        Ok(Vec::<Reading<T>>::deserialize(from)?.into_iter().map(|it| it.0).collect())
+        Ok(Vec::<FromJson<T>>::deserialize(from)?.into_iter().map(|it| it.0).collect())
     }
 }
 
-/// Implements [`Told`] by the type's own serialization.
+/// Implements [`JsonValue`] by the type's own serialization.
 #[macro_export]
-macro_rules! told {
+macro_rules! json_values {
     ($($type:ty),+ $(,)?) => {
-        $(impl $crate::reports::Told for $type {
-            fn tell<S: $crate::parameters::serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        $(impl $crate::reports::JsonValue for $type {
+            fn write<S: $crate::parameters::serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
                 $crate::parameters::serde::Serialize::serialize(self, to)
             }
 
@@ -151,13 +151,13 @@ macro_rules! told {
     };
 }
 
-told!(u8, u16, u32, u64, i64, f64, bool, String, Cow<'static, str>, BTreeMap<String, u64>);
+json_values!(u8, u16, u32, u64, i64, f64, bool, String, Cow<'static, str>, BTreeMap<String, u64>);
 
-/// Implements [`Told`] for types that become a number.
+/// Implements [`JsonValue`] for types that become a number.
 macro_rules! as_number {
     ($($type:ty: $number:ty, |$it:ident| $written:expr, |$read:ident| $made:expr;)+) => {
-        $(impl Told for $type {
-            fn tell<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        $(impl JsonValue for $type {
+            fn write<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
                 let $it = self;
                 Serialize::serialize(&$written, to)
             }
@@ -177,8 +177,8 @@ as_number! {
     Peak: u32, |it| it.0, |number| Self(number);
 }
 
-impl Told for Direction {
-    fn tell<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+impl JsonValue for Direction {
+    fn write<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(self.name())
     }
 

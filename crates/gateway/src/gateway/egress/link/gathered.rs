@@ -1,0 +1,81 @@
+//! The packets of untracked flows that a swap of policies has gathered from the classes: see `egress/untracked.rs`.
+//!
+//! Methods of `AccessLink`, whose fields are in `link.rs`.
+
+use tidegate_core::class::ClassId;
+use tidegate_core::packet::{Fifo, FlowId};
+use tidegate_core::{Cx, Packet, PacketId};
+
+use super::AccessLink;
+use crate::gateway::sorter::PER_STEP;
+
+/// Packets of untracked flows that wait outside of the classes during a swap, in the order of their arrival.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    /// The swap is between its first step of gathering and its last step of returning.
+    holds: bool,
+    waiting: Fifo,
+}
+
+impl AccessLink {
+    /// Packets of untracked flows that wait outside of the classes.
+    pub(in crate::gateway) const fn gathered(&self) -> &Fifo {
+        &self.gathered.waiting
+    }
+
+    /// Returns `true` if `packet` must wait behind the gathered packets.
+    pub(in crate::gateway) fn holds_back(&self, packet: &Packet) -> bool {
+        self.gathered.holds && packet.flow == FlowId::NONE
+    }
+
+    /// Appends `packet` to the gathered packets.
+    pub(in crate::gateway) fn hold(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
+        self.gathered.waiting.push(cx.pool, packet);
+    }
+
+    /// Removes all gathered packets.
+    pub(in crate::gateway) fn take_gathered(&mut self) -> Fifo {
+        std::mem::take(&mut self.gathered).waiting
+    }
+
+    /// Gathers up to [`PER_STEP`] packets of untracked flows from class `nth`. Returns `true` if there may be more, and
+    /// `None` if class `nth` does not exist.
+    pub(in crate::gateway) fn gather(&mut self, cx: &mut Cx<'_>, nth: u32) -> Option<bool> {
+        let (classes, id) = (self.classes_mut()?, ClassId(nth));
+        if !classes.contains(id) {
+            return None;
+        }
+        let mut newest = Fifo::new();
+        while newest.packets() < PER_STEP
+            && let Some(packet) = classes.withdraw_newest_untracked(cx, id)
+        {
+            newest.push(cx.pool, packet);
+        }
+        let more = newest.packets() == PER_STEP;
+        self.gathered.holds = true;
+        while let Some(packet) = newest.pop(cx.pool) {
+            self.gathered.waiting.push_front(cx.pool, packet);
+        }
+        Some(more)
+    }
+
+    /// Puts a gathered packet into class `leaf`. Nothing is dropped for want of buffers, since the packet has one.
+    pub(in crate::gateway) fn put_back(
+        &mut self,
+        cx: &mut Cx<'_>,
+        leaf: ClassId,
+        packet: PacketId,
+    ) {
+        match self.classes_mut() {
+            Some(classes) => classes.enqueue(cx, leaf, packet),
+            None => self.push(cx, leaf, packet),
+        }
+    }
+
+    /// Removes the oldest gathered packet. If there is none, packets no longer wait behind it.
+    pub(in crate::gateway) fn next_gathered(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
+        let packet = self.gathered.waiting.pop(cx.pool);
+        self.gathered.holds &= packet.is_some();
+        packet
+    }
+}

@@ -1,0 +1,98 @@
+//! Packets of untracked flows wait here during a swap of policies, until no older packets wait at another place.
+//!
+//! An untracked flow has no table entry, so nothing else keeps its packets in order when their aggregate changes. From
+//! the moment at which the new policies are in force, arriving packets of untracked flows are appended to this list. The
+//! swap puts the packets of each aggregate before them, the newest first. When all are here, it offers them to the
+//! policies in force, the oldest first.
+//!
+//! Methods of `Sorter`, whose fields are in `sorter.rs`.
+
+use super::Sorter;
+use tidegate_core::packet::{Direction, Facts, Fifo};
+use tidegate_core::{Packet, PacketId, PacketPool};
+
+/// Most packets of untracked flows that one step of a swap moves. A packet takes a look-up of its policy, so a step takes
+/// about as long as one that adds a class.
+pub(in crate::gateway) const PER_STEP: u32 = 32;
+
+/// Packets of untracked flows during a swap.
+#[derive(Debug, Default)]
+pub(super) struct HeldUntracked {
+    /// Packets of untracked flows anywhere in the gateway.
+    inside: u32,
+    /// Arriving packets wait.
+    holds: bool,
+    /// By direction, in the order of arrival.
+    waiting: [Fifo; 2],
+}
+
+impl Sorter {
+    /// From now on, packets of untracked flows wait.
+    pub(in crate::gateway) const fn begin_holding(&mut self) {
+        self.change.untracked.holds = true;
+    }
+
+    /// Packets of untracked flows no longer wait.
+    pub(in crate::gateway) const fn end_holding(&mut self) {
+        self.change.untracked.holds = false;
+    }
+
+    /// Returns `true` if arriving packets of untracked flows wait.
+    pub(in crate::gateway) const fn is_holding(&self) -> bool {
+        self.change.untracked.holds
+    }
+
+    /// Counts an arriving packet of an untracked flow.
+    #[cold]
+    pub(in crate::gateway) fn count_untracked(&mut self, packet: &mut Packet) {
+        packet.facts = packet.facts.with(Facts::UNTRACKED, true);
+        self.change.untracked.inside += 1;
+    }
+
+    /// Counts packets that were released, or whose flow has got a table entry.
+    pub(in crate::gateway) const fn count_untracked_released(&mut self, packets: u32) {
+        let inside = &mut self.change.untracked.inside;
+        *inside = inside.saturating_sub(packets);
+    }
+
+    /// Returns `true` if no flow may get a table entry. The flow may have older packets that the swap moves, and later
+    /// packets of a tracked flow do not wait for them.
+    pub(in crate::gateway) const fn refuses_flows(&self) -> bool {
+        self.change.untracked.holds && self.change.untracked.inside > 0
+    }
+
+    /// Number of packets that wait.
+    pub(in crate::gateway) fn held(&self) -> u32 {
+        self.change.untracked.waiting.iter().map(Fifo::packets).sum()
+    }
+
+    /// Appends an arriving packet.
+    #[cold]
+    pub(in crate::gateway) fn hold(
+        &mut self,
+        pool: &mut PacketPool,
+        direction: Direction,
+        id: PacketId,
+    ) {
+        self.change.untracked.waiting[direction.index()].push(pool, id);
+    }
+
+    /// Puts a packet before all others. It is older.
+    pub(in crate::gateway) fn hold_first(
+        &mut self,
+        pool: &mut PacketPool,
+        direction: Direction,
+        id: PacketId,
+    ) {
+        self.change.untracked.waiting[direction.index()].push_front(pool, id);
+    }
+
+    /// Removes the oldest packet of `direction`.
+    pub(in crate::gateway) fn next_held(
+        &mut self,
+        pool: &PacketPool,
+        direction: Direction,
+    ) -> Option<PacketId> {
+        self.change.untracked.waiting[direction.index()].pop(pool)
+    }
+}
