@@ -370,8 +370,7 @@ fn addresses_are_read_from_headers_with_inconsistent_lengths() {
         if value == 0x4f {
             bytes[17] = 59;
         }
-        // For IPv6, this byte is the length of an extension header. For IPv4, it is a part of a
-        // sequence number.
+        // A wrong extension header length in IPv6. In IPv4, a byte of a sequence number.
         bytes[15 + 40] = 0xff;
         let (packet, oddity) = described(&bytes);
         assert_eq!((packet.network, oddity), (plain.network, Some(expected)), "{at} {value:#x}");
