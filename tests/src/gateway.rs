@@ -125,14 +125,14 @@ impl Gateway<'_> {
         self.ask("status")
     }
 
-    /// The output of the command `what`, such as `trunks`, with `--json`.
+    /// The output of `subcommand`, such as `trunks`, with `--json`.
     ///
     /// # Panics
     ///
     /// If the gateway does not answer.
     #[must_use]
-    pub fn ask(&self, what: &str) -> Value {
-        let status = &mut self.bed.tidegate(&[what, "--json"]);
+    pub fn ask(&self, subcommand: &str) -> Value {
+        let status = &mut self.bed.tidegate(&[subcommand, "--json"]);
         let answer = Process::start(status).finish(ANSWER_LIMIT);
         assert!(answered(&answer), "{answer:?}, {}", self.all_output());
         let text = answer.output;

@@ -153,9 +153,9 @@ impl Lab {
         run(command.arg(program()).arg("--socket").arg(socket).arg("apply").arg(file), LIMIT);
     }
 
-    fn request(&self, gateway: &str, what: &str) -> Finished {
+    fn request(&self, gateway: &str, subcommand: &str) -> Finished {
         let mut command = Command::new(program());
-        command.arg("--socket").arg(self.file_of(gateway, "sock")).args([what, "--json"]);
+        command.arg("--socket").arg(self.file_of(gateway, "sock")).args([subcommand, "--json"]);
         Process::start(&mut command).finish(LIMIT)
     }
 
@@ -179,14 +179,14 @@ impl Lab {
         run(&mut command, LIMIT);
     }
 
-    /// The output of the command `what`, such as `trunks`, of `gateway`.
+    /// The output of `subcommand`, such as `trunks`, of `gateway`.
     ///
     /// # Panics
     ///
     /// If the gateway does not answer.
     #[must_use]
-    pub fn ask(&self, gateway: &str, what: &str) -> Value {
-        let answer = self.request(gateway, what);
+    pub fn ask(&self, gateway: &str, subcommand: &str) -> Value {
+        let answer = self.request(gateway, subcommand);
         assert!(answered(&answer), "{answer:?}");
         let text = answer.output;
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in\n{text}"))

@@ -99,46 +99,46 @@ impl<'a> Sites<'a> {
         Self { bed, client, gateways: [a, b], server, keys, _keepers: keepers.into() }
     }
 
-    /// Starts the gateway of the first site (`at` is 0) or the second site (1). Adds the lines
-    /// `more` to its configuration file. Returns as soon as the gateway answers.
+    /// Starts the gateway of the first site (`site` is 0) or the second site (1). Adds the lines
+    /// `more` to the gateway's configuration file. Returns as soon as the gateway answers.
     ///
     /// # Panics
     ///
     /// If the gateway does not answer in time.
     #[must_use]
-    pub fn start(&self, at: usize, more: &str) -> Process {
-        let file = self.file(at, more);
-        let mut command = self.gateways[at].command(program());
+    pub fn start(&self, site: usize, more: &str) -> Process {
+        let file = self.file(site, more);
+        let mut command = self.gateways[site].command(program());
         let mut process = Process::start(command.arg("aggregate").arg(file));
         until("an aggregate gateway", LIMIT, || {
             assert!(process.runs(), "{}", process.all_output());
-            self.asked(at).map(drop)
+            self.asked(site).map(drop)
         });
         process
     }
 
-    /// The configuration file of a gateway.
+    /// Writes the configuration file of the gateway at `site`, with the additional lines `more`.
     #[must_use]
-    pub fn file(&self, at: usize, more: &str) -> PathBuf {
-        let (own, peer) = (&self.gateways[at], &self.gateways[1 - at]);
-        let name = ["a", "b"][at];
+    pub fn file(&self, site: usize, more: &str) -> PathBuf {
+        let (own, peer) = (&self.gateways[site], &self.gateways[1 - site]);
+        let name = ["a", "b"][site];
         let key_file = self.bed.folder.join(format!("{name}.key"));
-        let network = if at == 0 { 2 } else { 1 };
+        let network = if site == 0 { 2 } else { 1 };
         let text = format!(
             "[aggregate]\nlisten = \"{}:4755\"\npeer = \"{}:4755\"\nkey_file = \"{}\"\npeer_key = \"{}\"\n\
              destinations = [\"{}/24\", \"{}/64\"]\n{more}\n",
             own.v4,
             peer.v4,
             key_file.display(),
-            self.keys[1 - at],
+            self.keys[1 - site],
             v4(network, 0),
             v6(network.into(), 0),
         );
         self.bed.file(&format!("{name}.toml"), &text)
     }
 
-    fn asked(&self, at: usize) -> Option<Value> {
-        let mut command = self.gateways[at].command(program());
+    fn asked(&self, site: usize) -> Option<Value> {
+        let mut command = self.gateways[site].command(program());
         let said = Process::start(command.args(["aggregate", "status", "--json"])).finish(LIMIT);
         // Exit status 3 means that the peer is down.
         matches!(said.status.code(), Some(0 | 3))
@@ -151,8 +151,8 @@ impl<'a> Sites<'a> {
     ///
     /// If the gateway does not answer.
     #[must_use]
-    pub fn status(&self, at: usize) -> Value {
-        self.asked(at).expect("the gateway answers")
+    pub fn status(&self, site: usize) -> Value {
+        self.asked(site).expect("the gateway answers")
     }
 
     /// Waits until both gateways are connected.

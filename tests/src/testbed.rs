@@ -398,11 +398,11 @@ fn remove_abandoned() {
     });
 }
 
-/// Removes the test namespaces whose name `is` accepts.
-fn remove_all(is: impl Fn(&str) -> bool) {
+/// Removes the test namespaces whose name `accepts` selects.
+fn remove_all(accepts: impl Fn(&str) -> bool) {
     let Ok(entries) = fs::read_dir("/run/netns") else { return };
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    names.filter(|name| is(name)).collect::<Vec<_>>().iter().for_each(|name| remove(name));
+    names.filter(|name| accepts(name)).collect::<Vec<_>>().iter().for_each(|name| remove(name));
 }
 
 /// Removes a test namespace, and kills the processes in it.

@@ -261,13 +261,14 @@ pub fn counted(lab: &Lab) -> BTreeMap<String, u64> {
     COUNTERS.map(|name| (name.to_owned(), of(&near, name) + of(&far, name))).into()
 }
 
-/// Number of segments since `before` that either host rejected as old (RFC 7323, section 5).
+/// Number of segments that either host rejected as old (RFC 7323, section 5) since the counters had
+/// the values `earlier`.
 /// Returns zero if the gateway hung, because newer segments then bypassed it and overtook the held
 /// ones.
 #[must_use]
-pub fn taken_for_old(lab: &Lab, before: &BTreeMap<String, u64>) -> u64 {
+pub fn taken_for_old(lab: &Lab, earlier: &BTreeMap<String, u64>) -> u64 {
     let hung = lab.status(GATEWAY)["hangs"] != 0;
-    if hung { 0 } else { counted(lab)["PAWSEstab"] - before["PAWSEstab"] }
+    if hung { 0 } else { counted(lab)["PAWSEstab"] - earlier["PAWSEstab"] }
 }
 
 /// Number of packets that policies dropped, according to `status`, a status of the gateway.
@@ -299,20 +300,20 @@ impl Look {
         Self { at, fetched, left, waited: number("/waited_ns") / 1e9 }
     }
 
-    /// The results between `from` and `self`.
-    fn since(&self, from: &Self) -> Findings {
+    /// The results of the time between the measurements `begin` and `self`.
+    fn since(&self, begin: &Self) -> Findings {
         let rate = |((t1, b1), (t0, b0)): (&(Duration, u64), &(Duration, u64))| {
             float(8 * (b1 - b0)) / (*t1 - *t0).as_secs_f64()
         };
-        let each: Vec<f64> = self.fetched.iter().zip(&from.fetched).map(rate).collect();
-        let [packets, bytes] = [0, 1].map(|n| self.left[n] - from.left[n]);
-        let seconds = (self.at - from.at).as_secs_f64();
+        let each: Vec<f64> = self.fetched.iter().zip(&begin.fetched).map(rate).collect();
+        let [packets, bytes] = [0, 1].map(|n| self.left[n] - begin.left[n]);
+        let seconds = (self.at - begin.at).as_secs_f64();
         Findings {
             goodput: each.iter().sum(),
             jain: jain(&each),
             // Little's law: the mean number of waiting bytes is the rate in bytes per second, times
             // the mean waiting time.
-            waiting: bytes / seconds * (self.waited - from.waited) / packets,
+            waiting: bytes / seconds * (self.waited - begin.waited) / packets,
             drops: 0,
             hangs: 0,
             counted: BTreeMap::new(),

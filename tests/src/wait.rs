@@ -19,14 +19,14 @@ pub fn pause(duration: Duration) {
 ///
 /// # Panics
 ///
-/// If no value was returned within `limit`. The message contains `what`.
-pub fn until<T>(what: &str, limit: Duration, mut answer: impl FnMut() -> Option<T>) -> T {
+/// If no value was returned within `limit`. The message contains `event`.
+pub fn until<T>(event: &str, limit: Duration, mut answer: impl FnMut() -> Option<T>) -> T {
     let start = now();
     loop {
         if let Some(answer) = answer() {
             return answer;
         }
-        assert!(start.elapsed() < limit, "waited {limit:?} for {what}, in vain");
+        assert!(start.elapsed() < limit, "waited {limit:?} for {event}, in vain");
         pause(Duration::from_millis(10));
     }
 }

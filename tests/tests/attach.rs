@@ -51,10 +51,10 @@ struct Gateway<'a> {
 }
 
 impl<'a> Gateway<'a> {
-    fn start(bed: &'a Testbed, backend: &str, by: Launcher) -> Self {
+    fn start(bed: &'a Testbed, backend: &str, launcher: Launcher) -> Self {
         let text = format!("[gateway]\nbackend = \"{backend}\"{SHAPED}");
         let file = bed.file("policies.toml", &text);
-        let mut command = match by {
+        let mut command = match launcher {
             Launcher::NetnsExec => bed.middle.netns_exec(program()),
             Launcher::Nsenter => bed.middle.command(program()),
         };

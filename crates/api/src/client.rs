@@ -66,8 +66,9 @@ pub fn delete<T: DeserializeOwned>(socket: &Path, path: &str) -> anyhow::Result<
 /// Maximum wait for an answer. A running gateway answers `status` within milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Waits for the answer `asked`. The gateway may take longer than [`PATIENCE`], for example for a
-/// large policy file, as long as it answers `status` requests meanwhile.
+/// Sends the request of the future `asked`, and waits for its answer. The gateway may take longer
+/// than [`PATIENCE`], for example for a large policy file, as long as it answers `status` requests
+/// meanwhile.
 async fn wait(
     socket: &Path,
     asked: impl Future<Output = anyhow::Result<Bytes>>,

@@ -1,7 +1,7 @@
 //! Messages of the control socket, shared by the daemon, the commands and `--json`.
 //!
-//! Reports of the core are messages as they are. Their declarations also contain the metrics and
-//! the columns of tables.
+//! Some messages are reports of the core crate, sent without conversion. The declaration of a report
+//! also names the metrics and the table columns that show its fields.
 
 mod change;
 mod classes;
@@ -36,7 +36,7 @@ report! {
         file: String;
         /// The policy file that a restart reads: the file that was named when the gateway was started.
         started_file: String;
-        /// State of its ports.
+        /// State of the gateway's ports.
         ports: Ports => {
             gauge "tidegate_fail_to_wire_enabled"
                 "1 if the kernel lets frames bypass a gateway that has ended."
@@ -80,7 +80,7 @@ report! {
         /// Times that the loop was so late that arrived frames were too old to send.
         hangs: u64 => { counter "tidegate_hangs_total" };
         /// Longest processor time of the data plane for one command, or for one slice of a policy
-        /// change with the packets of its turn, since the start.
+        /// change with the packets of the same iteration, since the start.
         occupied_us: u64, in Micros => { gauge "tidegate_longest_occupation_seconds" };
         /// The aggregates that have seen a packet, in the order of precedence. An aggregate is a policy
         /// in one direction.
@@ -187,11 +187,11 @@ report! {
 }
 
 impl Bypassed {
-    /// A value for each reason.
-    fn each(&self, of: fn(&Count) -> u64) -> ReportValue {
+    /// The report value with one number for each reason: the part of the count that `part` returns.
+    fn each(&self, part: fn(&Count) -> u64) -> ReportValue {
         let Self { idle, told, silent, no_socket } = self;
         let all = [("idle", idle), ("told", told), ("silent", silent), ("no-socket", no_socket)];
-        ReportValue::Each("reason", all.map(|(reason, it)| (reason.to_owned(), of(it))).into())
+        ReportValue::Each("reason", all.map(|(reason, it)| (reason.to_owned(), part(it))).into())
     }
 }
 

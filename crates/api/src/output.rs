@@ -117,7 +117,7 @@ pub fn prompt(text: impl fmt::Display) {
     let _ = write!(stderr, "{text}").and_then(|()| stderr.flush());
 }
 
-/// The destination and format of a command's data.
+/// The format in which a command prints its data on stdout: JSON, or text for people.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
     json: bool,

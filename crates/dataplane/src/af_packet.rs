@@ -223,7 +223,8 @@ impl<S: SocketIo> PacketPort<S> {
         (0..packets).for_each(|_| self.counters.drops.count(reason));
     }
 
-    /// Drops about `most` of the frames in the socket. Returns their number.
+    /// Drops frames from the socket until at least `most` are dropped, or the socket is empty.
+    /// Returns the number of dropped frames.
     fn discard(&self, most: usize) -> u64 {
         let mut discarded = 0;
         while discarded < most {

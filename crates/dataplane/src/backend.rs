@@ -20,13 +20,13 @@ pub const BACKENDS: &[&dyn Backend] = &[&XdpBackend, &PacketBackend];
 
 /// A way to open ports.
 pub trait Backend: Sync {
-    /// Its name in policy files.
+    /// The name of the backend in policy files.
     fn name(&self) -> &'static str;
 
-    /// Its name in messages.
+    /// The name of the backend in messages.
     fn title(&self) -> &'static str;
 
-    /// The largest MTU of its ports. `None` if any MTU is possible.
+    /// The largest MTU that the backend's ports support. `None` if any MTU is possible.
     fn most_mtu(&self) -> Option<u32> {
         None
     }

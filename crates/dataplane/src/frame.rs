@@ -34,7 +34,8 @@ pub(crate) fn arrive(
     }
     let finished = finish_other(memory, packet, described);
     if memory.frame(packet).vnet.partial_checksum() && !is_part && !finished {
-        // The unfinished checksum would differ from the one that the peer gateway sees.
+        // The checksum field holds an unfinished sum. The peer gateway sees the finished checksum,
+        // which differs.
         described.checksum = 0;
     }
     if let Some(outer) = outer {

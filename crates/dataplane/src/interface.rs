@@ -83,14 +83,15 @@ impl Interface {
         Ok(Self { name: text(&name), index })
     }
 
-    /// Creates the interface `name` by the request `code` on the descriptor `of`.
+    /// Creates the interface `name` by the ioctl request `code` on the descriptor `control`.
+    /// `fill` sets the fields of the request after the name.
     pub(crate) fn make(
         name: &str,
-        of: BorrowedFd<'_>,
+        control: BorrowedFd<'_>,
         code: libc::c_ulong,
         fill: impl FnOnce(&mut libc::ifreq),
     ) -> Result<Self, InterfaceError> {
-        Self { name: name.to_owned(), index: 0 }.request("make", of, code, fill)?;
+        Self { name: name.to_owned(), index: 0 }.request("make", control, code, fill)?;
         Self::find(name)
     }
 
@@ -163,7 +164,8 @@ impl Interface {
         Ok(unsafe { request.ifr_ifru.ifru_flags })
     }
 
-    /// Makes one request about this interface. `fill` sets the fields after the name.
+    /// Makes the ioctl request `code` about this interface, on a new socket. `fill` sets the fields
+    /// of the request after the name. `doing` describes the request in errors.
     pub(crate) fn ioctl(
         &self,
         doing: &'static str,
@@ -174,11 +176,11 @@ impl Interface {
         self.request(doing, socket.as_fd(), code, fill)
     }
 
-    /// Makes one request about this interface on the descriptor `of`.
+    /// Makes the ioctl request `code` about this interface, on the descriptor `control`.
     fn request(
         &self,
         doing: &'static str,
-        of: BorrowedFd<'_>,
+        control: BorrowedFd<'_>,
         code: libc::c_ulong,
         fill: impl FnOnce(&mut libc::ifreq),
     ) -> Result<libc::ifreq, InterfaceError> {
@@ -194,7 +196,7 @@ impl Interface {
         fill(&mut request);
         // SAFETY: `request` is a whole ifreq for the request `code`. A pointer that `fill` stored
         // in it outlives the call.
-        let result = unsafe { libc::ioctl(of.as_raw_fd(), code, &raw mut request) };
+        let result = unsafe { libc::ioctl(control.as_raw_fd(), code, &raw mut request) };
         check(result).map_err(|e| self.error(doing, e))?;
         Ok(request)
     }

@@ -160,8 +160,8 @@ mod tests {
     }
 
     impl Scribe {
-        fn note(&self, what: &str) {
-            self.log.borrow_mut().push(format!("{} {what}", self.name));
+        fn note(&self, call: &str) {
+            self.log.borrow_mut().push(format!("{} {call}", self.name));
         }
     }
 

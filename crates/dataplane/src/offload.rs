@@ -76,7 +76,8 @@ impl Interface {
     ///
     /// # Errors
     ///
-    /// Without CAP_NET_ADMIN, if the interface no longer exists, or if its driver cannot switch it.
+    /// Without CAP_NET_ADMIN, if the interface no longer exists, or if its driver cannot switch this
+    /// offload.
     pub fn set_offload(&self, offload: Offload, on: bool) -> Result<(), InterfaceError> {
         let (read, write, bit) = offload.commands();
         let others = if bit == 1 { 0 } else { self.value(read, "read the offloads of", 0)? & !bit };

@@ -16,8 +16,8 @@ pub trait Port: Any {
     /// have arrived.
     fn receive(&mut self, pool: &mut PacketPool, now: Time) -> Option<PacketId>;
 
-    /// Sets whether super-packets (GSO, GRO) that arrive from now on are split into frames. A port that never gets
-    /// super-packets ignores the call.
+    /// Sets whether super-packets (GSO, GRO) that arrive from now on are split into frames. A port
+    /// that never gets super-packets ignores the call.
     fn set_cutting(&mut self, cuts: bool) {
         let _ = cuts;
     }
@@ -53,7 +53,8 @@ pub trait Port: Any {
 
     /// Drops all frames that have arrived and were not yet received. Returns their number. After
     /// the drop, calls `copies`, which returns how many of these frames were copies of frames that
-    /// bypassed the gateway; `u64::MAX` means all of them. The other dropped frames count as stale (too old to forward).
+    /// bypassed the gateway; `u64::MAX` means all of them. The other dropped frames count as stale
+    /// (too old to forward).
     fn drop_arrived(&mut self, pool: &mut PacketPool, copies: &dyn Fn() -> u64) -> u64;
 
     /// A descriptor that becomes readable when frames arrive, if the port has such a descriptor.

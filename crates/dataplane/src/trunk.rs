@@ -2,9 +2,10 @@
 //! that TCP congestion windows set. The port has addresses, and exchanges UDP datagrams with the
 //! other ends.
 //!
-//! The machine (the gateway) creates management packets: TCP segments without a frame, which probe
-//! the path. The port sends each of them as a UDP datagram of one 5-tuple to the next hop of its
-//! trunk. The key of the trunk authenticates the datagram.
+//! The gateway's logic (the *machine*) creates management packets: segments of TCP connections
+//! between the two gateways, which probe the path. They have no Ethernet frame yet. The port sends
+//! each of them as a UDP datagram to the next hop of its trunk. All datagrams of a trunk have the
+//! same 5-tuple. The key of the trunk authenticates each datagram.
 //!
 //! The port consumes every packet to its own addresses. It authenticates datagrams, and passes
 //! their segments to the machine. For a hello, the keepalive message, it passes an empty packet. It
@@ -59,7 +60,8 @@ pub struct TrunkPort {
     /// The port's own IP addresses, as 128-bit numbers.
     ours: HashSet<u128, FixedState>,
     trunks: Vec<Peer>,
-    /// Index and channel of a trunk, by the flow key of its management packets.
+    /// Index of a trunk, and number of one of its management connections (its *channel*), by the
+    /// flow key of the management packets that the machine creates.
     made: HashMap<FlowKey, (usize, u8), FixedState>,
     /// Index of a trunk, by the flow key of received datagrams.
     coming: HashMap<FlowKey, usize, FixedState>,
@@ -73,7 +75,7 @@ pub struct TrunkPort {
     carries: bool,
     stations: Stations,
     /// Frames with ICMP errors for senders, which `receive` returns like arrivals. `errors` limits
-    /// their rate: it is the number of errors since the given time.
+    /// their rate: it holds a time, and the number of errors since that time.
     answers: VecDeque<PacketId>,
     errors: (u32, Time),
 }
@@ -96,8 +98,8 @@ impl TrunkPort {
         })
     }
 
-    /// Sets the trunks that end at this port, each with unique random bytes. Removes earlier trunks
-    /// that are not in the list.
+    /// Sets the trunks that end at this port. Each comes with random bytes that are unique for each
+    /// run, from which a new session starts. Removes earlier trunks that are not in the list.
     pub fn end_trunks(&mut self, trunks: Vec<(TrunkEnd, [u8; 32])>) {
         self.change(trunks);
     }
@@ -113,8 +115,8 @@ impl TrunkPort {
         self.trunks.iter().map(|peer| self.report(peer)).collect()
     }
 
-    /// Decides where the arrived `packet` goes. Before the machine gets a datagram, the content of
-    /// the datagram replaces it.
+    /// Decides where the arrived `packet` goes. If it is a datagram of a trunk, its content replaces
+    /// the datagram before the machine gets the packet.
     fn arrival(&mut self, pool: &mut PacketPool, packet: &PacketId) -> Arrival {
         // A tunnelled packet is for the address in its outermost header.
         let (key, tunnelled) = (pool.outermost(packet), pool.is_tunnelled(packet));
@@ -326,11 +328,11 @@ impl TrunkPort {
     }
 }
 
-/// The ethertype of ARP. For a frame that is not IP, the descriptor has the ethertype as both
-/// ports.
+/// The ethertype of ARP. A frame that is not IP has no ports, so its descriptor holds the ethertype
+/// in both port fields.
 const ARP: u16 = 0x0806;
 
-/// The flow key of management packets on channel `channel` to the other end.
+/// The flow key of packets to the other end on the management connection number `channel`.
 fn key_of(ends: Ends, channel: u8) -> FlowKey {
     let at = |address: IpAddr, channel: u8| {
         Endpoint::at(address, ends.port.wrapping_add(u16::from(channel)))

@@ -71,10 +71,13 @@ fn troubles(gate: &Gate) -> Vec<String> {
 
 /// Waits until `holds` returns `true`, at most 10 s. The kernel frees programs late: a child
 /// process of a parallel test inherits all descriptors until it executes its program.
-fn eventually(what: &str, holds: impl Fn() -> bool) {
+fn eventually(condition: &str, holds: impl Fn() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(10), "10 s, and it is not so that {what}");
+        assert!(
+            start.elapsed() < Duration::from_secs(10),
+            "10 s, and it is not so that {condition}"
+        );
         std::thread::sleep(Duration::from_millis(10));
     }
 }

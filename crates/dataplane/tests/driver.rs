@@ -145,8 +145,8 @@ fn held_packets_are_sent_after_a_stop_unless_this_takes_too_long() {
     assert_eq!((played.departures[1].len(), played.machine.pool().in_use()), (0, 1));
 }
 
-/// A heartbeat that records the beats and their end. [`Heartbeat::passing`] returns `true` for the
-/// first `passing` calls, then `false`.
+/// A heartbeat that records the time of each beat. `Time::MAX` stands for a call of `set_passing`.
+/// [`Heartbeat::passing`] returns `true` for the first `passing` calls, then `false`.
 #[derive(Clone, Default)]
 struct Recorder {
     beats: Rc<RefCell<Vec<Time>>>,

@@ -16,7 +16,7 @@ use self::figures::Demo;
 use self::phase::{PHASES, Phase};
 use self::view::View;
 
-/// Names of the phases.
+/// Names of the demonstration's phases.
 pub fn names() -> impl Iterator<Item = &'static str> {
     PHASES.iter().map(|phase| phase.name)
 }

@@ -32,7 +32,7 @@ pub struct Lab {
     records: LabRecords,
     folder: PathBuf,
     state: State,
-    /// The processes of the lab end when the thread that started it ends.
+    /// The processes of the lab end when the thread that started the lab ends.
     owned: bool,
 }
 
@@ -277,8 +277,8 @@ impl Lab {
         process::wait_for("the gateway", gateway, &self.log(name), ready)
     }
 
-    fn log(&self, of: &str) -> PathBuf {
-        self.folder.join(format!("{of}.log"))
+    fn log(&self, process_name: &str) -> PathBuf {
+        self.folder.join(format!("{process_name}.log"))
     }
 }
 

@@ -22,9 +22,9 @@ fn is_root() -> bool {
     root
 }
 
-fn namespaces(of: u32) -> usize {
+fn namespaces(demo: u32) -> usize {
     let names = Command::new("ip").arg("netns").output().unwrap();
-    String::from_utf8(names.stdout).unwrap().matches(&format!("tidegate-demo-{of}-")).count()
+    String::from_utf8(names.stdout).unwrap().matches(&format!("tidegate-demo-{demo}-")).count()
 }
 
 fn start(command: &mut Command) -> Child {
@@ -239,11 +239,11 @@ fn an_interrupted_demo_cleans_up_and_does_not_disturb_another() {
     }
 }
 
-/// The processes of the demonstration whose process number is `of`.
-fn processes(of: u32) -> Vec<String> {
+/// The processes of the demonstration whose process number is `demo`.
+fn processes(demo: u32) -> Vec<String> {
     let hosts = ["client", "server-1", "server-4", "the-network-between-all-the-hosts"];
     let inside = |host: &str| {
-        let name = format!("tidegate-demo-{of}-{host}");
+        let name = format!("tidegate-demo-{demo}-{host}");
         let pids = Command::new("ip").args(["netns", "pids", &name]).output().unwrap();
         String::from_utf8(pids.stdout).unwrap().lines().map(str::to_owned).collect::<Vec<_>>()
     };

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// A topology file, and the lab with the same name. Dropping it takes the lab down.
+/// A topology file, and the lab with the same name. Dropping this value takes the lab down.
 struct Lab {
     name: String,
     /// The folder that holds the file and everything else the lab needs.

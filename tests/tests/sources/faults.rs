@@ -57,7 +57,7 @@ struct Case<'a> {
     gateway: Gateway<'a>,
 }
 
-/// A fault, what the gateway reports about it, and its repair.
+/// A fault, the gateway's report of the fault, and the repair.
 struct Row {
     fault: &'static str,
     /// The kinds of repositories in which this fault can occur.
@@ -141,7 +141,8 @@ impl Case<'_> {
         self.gateway.apply("af-packet", sources);
     }
 
-    /// Commits the source's set, and waits until its mean rate, `mean` Mbit/s, is in force.
+    /// Commits the source's set, and waits until the mean rate of its policy, `mean` Mbit/s, is in
+    /// force.
     fn commit(&mut self, mean: u64) {
         self.site.commit();
         until(&format!("{mean} Mbit/s"), LIMIT, || {

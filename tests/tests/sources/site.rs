@@ -127,8 +127,8 @@ impl<'a> Site<'a> {
         file
     }
 
-    /// Starts the server. A directory has no server; instead, it gets its name back if `kill` has
-    /// changed it.
+    /// Starts the server. A directory has no server; instead, the directory gets its name back if
+    /// `kill` has changed the name.
     pub(crate) fn run(&mut self) {
         let folder = &self.bed.folder;
         let mut command = match self.kind {
@@ -357,9 +357,9 @@ fn base64(digits: &str) -> String {
     digits.as_bytes().chunks(3).flat_map(letters).collect()
 }
 
-/// The gateway's output for the command `what`.
-pub(crate) fn ask(bed: &Testbed, what: &str) -> Value {
-    let finished = Process::start(&mut bed.tidegate(&[what, "--json"])).finish(LIMIT);
+/// The gateway's output for `subcommand` of `tidegate`, in JSON.
+pub(crate) fn ask(bed: &Testbed, subcommand: &str) -> Value {
+    let finished = Process::start(&mut bed.tidegate(&[subcommand, "--json"])).finish(LIMIT);
     serde_json::from_str(&finished.output).unwrap_or_else(|error| panic!("{error}: {finished:?}"))
 }
 

@@ -41,8 +41,8 @@ pub struct NewClass {
 
 /// Changes of a class: a field for each term that changes.
 ///
-/// A value may be a table of one value for each direction, if a policy file may write that. A value "none" removes a
-/// ceiling, a bound or a ratio.
+/// A value may be a table of one value for each direction, if a policy file may contain such a
+/// table. A value "none" removes a ceiling, a bound or a ratio.
 #[derive(Clone, Debug, Default)]
 pub struct ClassChange(pub policy::ClassChange);
 

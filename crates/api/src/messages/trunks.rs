@@ -1,4 +1,7 @@
-//! Trunks: their rates, their datagrams, and the gateways at their other ends.
+//! Messages about trunks: their rates, their datagrams, and the gateways at their other ends.
+//!
+//! A trunk carries the user packets between two gateways. TCP connections between the two gateways
+//! (*management connections*) find its rate.
 
 use std::collections::BTreeMap;
 
@@ -96,7 +99,7 @@ impl Trunk {
 report! {
     /// The weight of a trunk, with the measurements and decisions of its rate adjuster.
     pub TrunkWeight {
-        /// How the weight is found: "fixed" or "measured".
+        /// The name of the rule that finds the weight, such as "fixed" or "measured".
         kind: String => { column "law" };
         /// Weight of the trunk.
         weight: f64 => { gauge "tidegate_trunk_weight_ratio", column "weight" };
@@ -201,7 +204,7 @@ report! {
     }
 }
 
-/// A value for each value of `label`.
+/// The report value with one count for each value of `label`.
 fn each<const N: usize>(label: &'static str, counts: [(&str, u64); N]) -> ReportValue {
     ReportValue::Each(label, counts.map(|(name, count)| (name.to_owned(), count)).into())
 }

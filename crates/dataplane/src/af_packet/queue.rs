@@ -21,15 +21,15 @@ use crate::vnet::VnetHeader;
 /// Refusals after which a frame is dropped. The interface's own queue would have dropped it.
 pub(super) const ATTEMPTS: u32 = 64;
 
-/// Number of other flows that are offered after a refusal. If the kernel never sends the frames of
-/// eight flows, a ninth flow is still not delayed.
+/// Number of other flows whose first frames are offered to the kernel after a refusal. If the
+/// kernel never sends the frames of eight flows, a ninth flow is still not delayed.
 const PROBES: usize = 8;
 
 /// A refusal counts as 16 refusals if the kernel then accepts a frame of another flow: the kernel
 /// has room, so the fault lies in the refused frame. Four such refusals drop it.
 const OVERTAKEN: u32 = ATTEMPTS / 4;
 
-/// Number of flows whose drops are counted: all flows that one flush can offer.
+/// Number of flows whose drops are counted: all flows whose frames one flush can offer.
 const REMEMBERED: usize = PROBES + 1;
 
 /// A frame that waits.
@@ -141,7 +141,7 @@ impl Queue {
         self.waiting.push_back(frame);
     }
 
-    /// The one frame at index `at`, or all frames if `at` is 0.
+    /// The frames to offer in one system call: the frame at index `at`, or all frames if `at` is 0.
     pub(super) fn from(&mut self, at: usize) -> &[Waiting] {
         let all = self.waiting.make_contiguous();
         let end = if at == 0 { all.len() } else { at + 1 };

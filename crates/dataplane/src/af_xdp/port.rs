@@ -28,7 +28,8 @@ pub struct AfXdp {
     any: Option<OwnedFd>,
     memory: PacketMemory,
     chunks: Chunks,
-    /// Received frames may have an unfinished checksum, and nothing marks these frames.
+    /// Received frames may have an unfinished checksum (left to hardware), and nothing marks these
+    /// frames.
     unfinished: bool,
     /// The queue to receive from next.
     next: usize,

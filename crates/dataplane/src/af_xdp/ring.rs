@@ -83,7 +83,7 @@ impl<T: Copy> Ring<T> {
         unsafe { self.consumer.as_ref() }
     }
 
-    /// The kernel sleeps on this ring and needs a system call to continue.
+    /// Returns `true` if the kernel sleeps on this ring and needs a system call to continue.
     fn needs_wakeup(&self) -> bool {
         // SAFETY: as in `producer`.
         let flags = unsafe { self.flags.as_ref() }.load(Ordering::Relaxed);
@@ -138,7 +138,7 @@ impl<T: Copy> Producer<T> {
         self.next.wrapping_sub(self.consumed.get())
     }
 
-    /// The kernel sleeps on this ring and needs a system call to continue.
+    /// Returns `true` if the kernel sleeps on this ring and needs a system call to continue.
     pub(super) fn needs_wakeup(&self) -> bool {
         self.ring.needs_wakeup()
     }

@@ -43,10 +43,10 @@ impl Guard {
     }
 
     /// Checks all ports, and returns their troubles. Detaches programs of dead gateways. If a port
-    /// cannot be checked, its troubles in `before`, the result of the last check, remain.
+    /// cannot be checked, its troubles in `last_troubles` (the result of the last check) remain.
     #[must_use]
-    pub fn look(&self, before: &[Trouble]) -> Vec<Trouble> {
-        let look = |port: &Guarded| port.look(Survey::of(&port.interface), before);
+    pub fn look(&self, last_troubles: &[Trouble]) -> Vec<Trouble> {
+        let look = |port: &Guarded| port.look(Survey::of(&port.interface), last_troubles);
         self.0.iter().flat_map(look).collect()
     }
 }
@@ -56,14 +56,14 @@ impl Guarded {
         Self { interface: interface.clone(), xdp, tc }
     }
 
-    fn look(&self, survey: io::Result<Survey>, before: &[Trouble]) -> Vec<Trouble> {
+    fn look(&self, survey: io::Result<Survey>, last_troubles: &[Trouble]) -> Vec<Trouble> {
         let survey = match survey {
             Ok(survey) => survey,
             // The daemon's watch of the ports reports an interface that no longer exists.
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO)) => {
                 return Vec::new();
             }
-            Err(error) => return self.unseen(&error, before),
+            Err(error) => return self.unseen(&error, last_troubles),
         };
         for orphan in survey.ours().filter(|found| !self.is_mine(found) && !found.is_alive()) {
             match orphan.detach(&self.interface) {
@@ -80,19 +80,20 @@ impl Guarded {
                 troubles.push(self.trouble(Kind::Missing(name)));
             }
         }
-        // A foreign program that runs after our last one sees only the frames that ours pass on.
+        // A foreign program that runs after our last program sees only the frames that our programs
+        // pass on.
         let last = found.iter().rposition(|found| self.is_mine(found)).unwrap_or(found.len());
         let before = found.iter().take(last).filter(|found| !self.is_mine(found));
         troubles.extend(before.map(|found| self.trouble(Kind::Foreign(found.to_string()))));
         troubles
     }
 
-    /// The troubles of this port in `before`, plus the failure of this check.
-    fn unseen(&self, error: &io::Error, before: &[Trouble]) -> Vec<Trouble> {
+    /// The troubles of this port in `last_troubles`, plus the failure of this check.
+    fn unseen(&self, error: &io::Error, last_troubles: &[Trouble]) -> Vec<Trouble> {
         let seen = |it: &&Trouble| {
             it.interface == self.interface.name() && !matches!(it.kind, Kind::Unseen(_))
         };
-        let mut troubles: Vec<_> = before.iter().filter(seen).cloned().collect();
+        let mut troubles: Vec<_> = last_troubles.iter().filter(seen).cloned().collect();
         troubles.push(self.trouble(Kind::Unseen(error.to_string())));
         troubles
     }

@@ -131,22 +131,22 @@ impl Peer {
         &self.end
     }
 
-    /// The peer of trunk `end`, whose next hop is neighbour number `neighbour`. `before` is the
-    /// earlier state of this trunk, if any. `mac` is the own MAC address, and `random` is unique
-    /// for each run.
+    /// The peer of trunk `end`, whose next hop is neighbour number `neighbour`. `earlier` is the
+    /// earlier state of this trunk, if any. `mac` is the MAC address of this gateway's port, and
+    /// `random` is unique for each run.
     fn new(
         end: TrunkEnd,
         random: [u8; 32],
         neighbour: usize,
         mac: Mac,
         memory: &PacketMemory,
-        before: Option<Self>,
+        earlier: Option<Self>,
     ) -> Self {
         let overhead = end.wire.overhead(end.ends.local);
         let form = end.form();
-        let counted = before.as_ref().map(|it| (it.carried, it.taken));
+        let counted = earlier.as_ref().map(|it| (it.carried, it.taken));
         let (carried, taken) = counted.unwrap_or_default();
-        let same = before.filter(|it| {
+        let same = earlier.filter(|it| {
             (it.end.ends, it.end.key.0, it.overhead, it.end.form())
                 == (end.ends, end.key.0, overhead, form)
         });

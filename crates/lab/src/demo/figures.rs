@@ -19,7 +19,7 @@ pub(super) struct Demo {
 /// The main figures of the downloads whose bottleneck is upstream of the gateway.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Inbound {
-    /// Rate of the downloads, divided by the rate of the profile.
+    /// Rate of the downloads, divided by the rate that the policy intends for them (the profile).
     pub(super) of_profile: f64,
     /// Added delay of the ping, divided by the added delay without a gateway.
     pub(super) added_of_unmanaged: Option<f64>,

@@ -82,8 +82,8 @@ ack_control = "postack"
 /// The rate of the bottleneck, which the downloads share.
 pub(super) const RATE: Rate = Rate::from_mbps(8);
 
-/// The rate of a profile at a gateway downstream of the bottleneck. It is a little lower than the
-/// bottleneck's rate, so the bottleneck's queue drains.
+/// The rate that a gateway downstream of the bottleneck allows (its profile). It is a little lower
+/// than the bottleneck's rate, so the bottleneck's queue drains.
 pub(super) const INBOUND: Rate = Rate::from_kbps(7_600);
 
 /// The round-trip time of each download, without time in queues.

@@ -118,9 +118,9 @@ pub(super) fn missing(command: &Command, error: &io::Error) -> anyhow::Error {
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Waits until `ready` returns `true`. If the process ends first, returns an error with the last
-/// output of the process.
+/// output of the process. The error calls the process `name`.
 pub(super) fn wait_for(
-    what: &str,
+    name: &str,
     process: Process,
     log: &Path,
     mut ready: impl FnMut() -> bool,
@@ -136,7 +136,7 @@ pub(super) fn wait_for(
     let said = fs::read_to_string(log).unwrap_or_default();
     let last: Vec<_> = said.lines().rev().take(8).collect();
     let last: Vec<_> = last.into_iter().rev().collect();
-    let message = format!("{what} did not start:\n{}", last.join("\n"));
+    let message = format!("{name} did not start:\n{}", last.join("\n"));
     Err(Failure::new(Code::LabFailed, message).into())
 }
 

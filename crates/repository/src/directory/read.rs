@@ -1,7 +1,7 @@
 //! Reads a directory of policies: the files of one commit, within limits of size and number. A
 //! commit is made by writing the *marker*, the file `COMMIT`.
 //!
-//! Methods of `Directory`, whose fields are in `directory.rs`.
+//! This file has methods of `Directory`, whose fields are in `directory.rs`.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, OpenOptions};

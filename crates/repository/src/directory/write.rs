@@ -1,7 +1,7 @@
 //! Writes a set of policies into a directory. Each file is first written under a temporary name.
 //! Then all files are renamed. The commit marker is written last.
 //!
-//! Methods of `Directory`, whose fields are in `directory.rs`.
+//! This file has methods of `Directory`, whose fields are in `directory.rs`.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

@@ -219,14 +219,14 @@ impl<'a> Client<'a> {
         text.chars().filter(|c| !c.is_control()).take(LONGEST_MESSAGE).collect()
     }
 
-    /// The fault of a server that violates the protocol.
-    pub(super) fn protocol(&self, what: &str) -> Fault {
-        Fault::new(FaultKind::Protocol, format!("{} {what}", self.endpoint.url))
+    /// The fault of a server that violates the protocol. `violation` follows the URL in the message.
+    pub(super) fn protocol(&self, violation: &str) -> Fault {
+        Fault::new(FaultKind::Protocol, format!("{} {violation}", self.endpoint.url))
     }
 
-    /// The fault of a member that does not answer requests.
-    pub(super) fn unreachable(&self, what: &str) -> Fault {
-        Fault::new(FaultKind::Unreachable, format!("{} {what}", self.endpoint.url))
+    /// The fault of a member that does not answer requests. `reason` follows the URL in the message.
+    pub(super) fn unreachable(&self, reason: &str) -> Fault {
+        Fault::new(FaultKind::Unreachable, format!("{} {reason}", self.endpoint.url))
     }
 }
 

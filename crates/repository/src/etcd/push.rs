@@ -9,7 +9,7 @@
 //!
 //! Source: etcd 3.4, `--max-txn-ops` and `--max-request-bytes`; `rpc.proto`, `LeaseGrantRequest`.
 //!
-//! Methods of `Operation`, whose fields are in `json.rs`.
+//! This file has methods of `Operation`, whose fields are in `json.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

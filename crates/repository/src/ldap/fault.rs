@@ -6,54 +6,54 @@ use ldap3::{LdapError, LdapResult};
 
 use crate::{Fault, FaultKind, access};
 
-/// The fault for an unsuccessful `result`. `what` is the attempted operation, with its entry.
-pub(super) fn of_result(result: &LdapResult, what: &str) -> Fault {
+/// The fault for an unsuccessful `result`. `operation` is the attempted operation, with its entry.
+pub(super) fn of_result(result: &LdapResult, operation: &str) -> Fault {
     let said = if result.text.is_empty() { String::new() } else { format!(" ({})", result.text) };
     match result.rc {
-        REFERRAL => referral(&result.refs.join(", "), what),
+        REFERRAL => referral(&result.refs.join(", "), operation),
         NO_SUCH_OBJECT => Fault::new(
             FaultKind::Uncommitted,
-            format!("{what}: the entry does not exist, or may not be read{said}"),
+            format!("{operation}: the entry does not exist, or may not be read{said}"),
         ),
         INVALID_CREDENTIALS => {
-            Fault::new(FaultKind::Refused, format!("{what}: user or password is wrong{said}"))
+            Fault::new(FaultKind::Refused, format!("{operation}: user or password is wrong{said}"))
         }
         AUTH_METHOD | STRONGER_AUTH | CONFIDENTIALITY | INAPPROPRIATE_AUTH
         | INSUFFICIENT_ACCESS => Fault::new(
             FaultKind::Refused,
-            format!("{what}: the server refuses it, code {}{said}", result.rc),
+            format!("{operation}: the server refuses it, code {}{said}", result.rc),
         ),
         SIZE_LIMIT | ADMIN_LIMIT => Fault::new(
             FaultKind::Refused,
-            format!("{what}: the server limits the number of entries{said}"),
+            format!("{operation}: the server limits the number of entries{said}"),
         )
         .help("let this user read all entries, such as with `olcLimits` in slapd"),
         TIME_LIMIT | BUSY | UNAVAILABLE => Fault::new(
             FaultKind::Unreachable,
-            format!("{what}: the server is busy, code {}{said}", result.rc),
+            format!("{operation}: the server is busy, code {}{said}", result.rc),
         ),
         UNDEFINED_TYPE | INVALID_SYNTAX | OBJECT_CLASS_VIOLATION => Fault::new(
             FaultKind::Unusable,
-            format!("{what}: the schema does not allow it, code {}{said}", result.rc),
+            format!("{operation}: the schema does not allow it, code {}{said}", result.rc),
         )
         .help("load tidegate.ldif of packaging/ldap into the server; upgrade.ldif if it has an earlier one"),
         NO_SUCH_ATTRIBUTE | NOT_ON_NON_LEAF | ALREADY_EXISTS => Fault::new(
             FaultKind::Unsteady,
-            format!("{what}: somebody else writes at the same time, code {}{said}", result.rc),
+            format!("{operation}: somebody else writes at the same time, code {}{said}", result.rc),
         )
         .help("push again; if it stays so, remove the entries below this one"),
         code => Fault::new(
             FaultKind::Protocol,
-            format!("{what}: the server answers with code {code}{said}"),
+            format!("{operation}: the server answers with code {code}{said}"),
         ),
     }
 }
 
 /// The fault if the server refers the client to another server.
-pub(super) fn referral(urls: &str, what: &str) -> Fault {
+pub(super) fn referral(urls: &str, operation: &str) -> Fault {
     Fault::new(
         FaultKind::Unusable,
-        format!("{what}: the server refers to {urls}, which is not followed"),
+        format!("{operation}: the server refers to {urls}, which is not followed"),
     )
     .help("point `url` at the server that holds these entries")
 }

@@ -229,17 +229,17 @@ impl Session {
         self.gauge.end().unwrap_or_else(|| fault::of_error(error, &self.name))
     }
 
-    /// The result if it is a success, otherwise the fault of the operation `what`.
+    /// The result if it is a success, otherwise the fault of `operation`.
     pub(super) fn check(
         &self,
         result: ldap3::result::Result<LdapResult>,
-        what: &str,
+        operation: &str,
     ) -> Result<LdapResult, Fault> {
         let result = result.map_err(|error| self.fault(&error))?;
         if result.rc == 0 {
             Ok(result)
         } else {
-            Err(fault::of_result(&result, &format!("{}: {what}", self.name)))
+            Err(fault::of_result(&result, &format!("{}: {operation}", self.name)))
         }
     }
 
@@ -302,9 +302,13 @@ impl Session {
 
     /// Checks the result of a write. If another program has removed the entry or its parent
     /// meanwhile, the fault says that the set is being changed.
-    fn written(&self, result: ldap3::result::Result<LdapResult>, what: &str) -> Result<(), Fault> {
+    fn written(
+        &self,
+        result: ldap3::result::Result<LdapResult>,
+        operation: &str,
+    ) -> Result<(), Fault> {
         let removed = result.as_ref().is_ok_and(|result| result.rc == fault::NO_SUCH_OBJECT);
-        let written = self.check(result, what).map(drop);
+        let written = self.check(result, operation).map(drop);
         written.map_err(|fault| match removed {
             true => Fault::new(FaultKind::Unsteady, fault.message).help("push again"),
             false => fault,

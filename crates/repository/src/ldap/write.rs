@@ -71,16 +71,16 @@ pub(super) async fn push(
     commit(session, &root, &token).await
 }
 
-/// Checks that `after` has the items of `expected` and no others.
-fn verify(base: &str, expected: &[&Entry], after: &[Entry]) -> Result<(), Fault> {
-    let after: BTreeMap<_, _> = after.iter().map(|entry| (key(&entry.dn), entry)).collect();
+/// Checks that the entries `found` contain the items in `expected`, and no other items.
+fn verify(base: &str, expected: &[&Entry], found: &[Entry]) -> Result<(), Fault> {
+    let found: BTreeMap<_, _> = found.iter().map(|entry| (key(&entry.dn), entry)).collect();
     let same = |entry: &&&Entry| {
-        after.get(&key(&entry.dn)).is_some_and(|after| changes(after, entry).is_empty())
+        found.get(&key(&entry.dn)).is_some_and(|found| changes(found, entry).is_empty())
     };
     let names: BTreeSet<_> = expected.iter().map(|entry| key(&entry.dn)).collect();
     let foreign =
         |(name, entry): &(&String, &&Entry)| items::kind(entry).is_some() && !names.contains(*name);
-    if expected.iter().all(|entry| same(&entry)) && !after.iter().any(|entry| foreign(&entry)) {
+    if expected.iter().all(|entry| same(&entry)) && !found.iter().any(|entry| foreign(&entry)) {
         return Ok(());
     }
     let message = format!("somebody else writes below {base} at the same time");
@@ -136,9 +136,9 @@ async fn commit(session: &mut Session, root: &Entry, token: &str) -> Result<Stri
     Ok(next)
 }
 
-/// The changes that turn `before` into `after`.
-fn changes(before: &Entry, after: &Entry) -> Vec<Mod<Vec<u8>>> {
-    let names: BTreeSet<_> = before.attributes.keys().chain(after.attributes.keys()).collect();
+/// The changes that turn `old` into `new`.
+fn changes(old: &Entry, new: &Entry) -> Vec<Mod<Vec<u8>>> {
+    let names: BTreeSet<_> = old.attributes.keys().chain(new.attributes.keys()).collect();
     let written = names.into_iter().filter(|name| !name.eq_ignore_ascii_case(ENTRY_CSN));
     let differing = written.filter(|name| {
         let folded = |entry: &Entry| -> BTreeSet<Vec<u8>> {
@@ -149,9 +149,9 @@ fn changes(before: &Entry, after: &Entry) -> Vec<Mod<Vec<u8>>> {
             };
             entry.values(name).iter().map(fold).collect()
         };
-        folded(before) != folded(after)
+        folded(old) != folded(new)
     });
-    differing.map(|name| Mod::Replace(bytes(name), set(after.values(name)))).collect()
+    differing.map(|name| Mod::Replace(bytes(name), set(new.values(name)))).collect()
 }
 
 fn bytes(text: &str) -> Vec<u8> {

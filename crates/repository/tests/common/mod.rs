@@ -35,7 +35,6 @@ pub(crate) fn random_sets(number: usize) -> Vec<Vec<Item>> {
 ///
 /// Catches: an item or a field that the repository loses, adds or changes; an item of an earlier
 /// set that stays; a push and the next pull that return different revisions.
-/// set that stays; different revisions returned by a push and the next pull.
 pub(crate) async fn sets_come_back_the_same(repository: &Arc<dyn PolicyRepository>, sets: usize) {
     for (seed, set) in (0u64..).zip(random_sets(sets)) {
         let revision = repository.push(respelled(&set, seed)).await.unwrap();

@@ -157,8 +157,8 @@ pub(super) fn set_options(tcp: &TcpStream) {
     // Sends bytes as they arrive. Under load, the kernel still combines waiting bytes into full
     // segments.
     let _ = tcp.set_nodelay(true);
-    // Keepalives detect a dead host. Its connection then ends and makes room for another
-    // (`max_connections`). The kernel's `tcp_keepalive_time` sets the interval.
+    // Keepalives detect a dead host. Its connection then ends, and another connection may take its
+    // place (`max_connections`). The kernel's `tcp_keepalive_time` sets the interval.
     let _ = SockRef::from(tcp).set_keepalive(true);
 }
 

@@ -262,12 +262,12 @@ pub(super) mod tests {
         if one.opens() { [one, other] } else { [other, one] }
     }
 
-    /// Keys that the peer of `of` must refuse. With `opens`, their gateway is the one that opens
-    /// the connection.
-    pub(crate) fn impostor(of: &Keys, opens: bool) -> Keys {
+    /// Keys that the peer of the gateway with the keys `victim` must refuse. With `opens`, a gateway
+    /// with these keys opens the connection.
+    pub(crate) fn impostor(victim: &Keys, opens: bool) -> Keys {
         let keys = (3..).map(|byte| [byte; 32]).map(|seed| {
             let public = public(&seed).unwrap();
-            Keys { seed, public, peer: of.peer }
+            Keys { seed, public, peer: victim.peer }
         });
         keys.into_iter().find(|it| it.opens() == opens).unwrap()
     }

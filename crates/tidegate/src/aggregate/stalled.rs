@@ -71,7 +71,7 @@ impl Stalls {
         streams.next += 1;
         streams.stalled.insert(number, expelled.clone());
         self.make_room(&streams);
-        Stall { of: self, number, expelled }
+        Stall { stalls: self, number, expelled }
     }
 
     /// Sets the window of the connection. Expels the longest-stalled stream if there are too many.
@@ -88,7 +88,7 @@ impl Stalls {
 /// The mark of one stalled stream.
 #[derive(Debug)]
 pub(super) struct Stall<'a> {
-    of: &'a Stalls,
+    stalls: &'a Stalls,
     number: u64,
     expelled: Arc<Notify>,
 }
@@ -102,8 +102,8 @@ impl Stall<'_> {
 
 impl Drop for Stall<'_> {
     fn drop(&mut self) {
-        let mut streams = self.of.streams();
+        let mut streams = self.stalls.streams();
         streams.stalled.remove(&self.number);
-        self.of.make_room(&streams);
+        self.stalls.make_room(&streams);
     }
 }

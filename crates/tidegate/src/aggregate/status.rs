@@ -101,7 +101,9 @@ pub(crate) struct Connections {
 /// The weight of the aggregate connection, and the last measurement for it.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Weight {
-    /// `fixed`, `literal` or `measured`.
+    /// The rule that finds the weight: `fixed`, or one of three laws of the rate adjuster:
+    /// `literal` (by the growth of the queue), `measured` (by offered load and service rate) or
+    /// `proportional` (by the load alone).
     pub(crate) kind: String,
     /// The weight in force, in thousandths.
     pub(crate) thousandths: u64,
@@ -116,12 +118,12 @@ pub(crate) struct Weight {
 pub(crate) struct Round {
     /// Share of the time in which bytes waited for the aggregate connection, in thousandths.
     pub(crate) busy_thousandths: u64,
-    /// Rate at which bytes arrived from users, `a` in the formula of the weight.
+    /// Offered load: the rate at which bytes arrived from users.
     pub(crate) offered_bps: u64,
     /// Rate at which bytes were sent.
     pub(crate) sent_bps: u64,
-    /// Rate of the aggregate connection while bytes waited, `s` in the formula of the weight.
-    /// `None` if no bytes waited long enough.
+    /// Service rate: the rate of the aggregate connection while bytes waited. `None` if it is
+    /// unknown.
     pub(crate) service_bps: Option<u64>,
     /// Growth of the queue in bytes per second.
     pub(crate) slope: i64,

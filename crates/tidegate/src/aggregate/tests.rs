@@ -116,14 +116,14 @@ async fn pair_up(change: impl Fn(&mut AggregateConfig)) -> [Gateway; 2] {
     gateways
 }
 
-/// Waits until `is` returns `true`.
-async fn until(what: &str, is: impl Fn() -> bool) {
+/// Waits until `holds` returns `true`. `event` names the awaited event in the message of a failure.
+async fn until(event: &str, holds: impl Fn() -> bool) {
     let wait = async {
-        while !is() {
+        while !holds() {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    tokio::time::timeout(LIMIT, wait).await.unwrap_or_else(|_| panic!("waited for {what}"));
+    tokio::time::timeout(LIMIT, wait).await.unwrap_or_else(|_| panic!("waited for {event}"));
 }
 
 fn is_reset<T: std::fmt::Debug>(result: std::io::Result<T>) -> bool {

@@ -16,7 +16,7 @@ use crate::output::{Exit, Failure, progress};
 #[derive(Debug, clap::Args)]
 pub(crate) struct ApplyArgs {
     #[command(flatten)]
-    what: plan::ProposedFile,
+    proposed: plan::ProposedFile,
 
     /// Roll the change back unless `tidegate confirm` follows within this time, such as 60s
     #[arg(long, value_name = "TIME", value_parser = span)]
@@ -36,11 +36,11 @@ fn span(text: &str) -> Result<Duration, String> {
 
 /// Puts the file, or the newest set of a source, in force.
 pub(crate) fn run(args: &ApplyArgs, context: &Context) -> anyhow::Result<Exit> {
-    if let (true, Some(file)) = (args.save, &args.what.file) {
+    if let (true, Some(file)) = (args.save, &args.proposed.file) {
         return save(file, context);
     }
     let confirm_ms = args.confirm.map(|span| u64::try_from(span.as_millis())).transpose()?;
-    let applied: Applied = match plan::propose(&args.what, context)? {
+    let applied: Applied = match plan::propose(&args.proposed, context)? {
         Ok(Proposed::File(proposal)) => {
             let proposal = Proposal { confirm_ms, ..proposal };
             client::post(&context.socket, "/v1/apply", &proposal)?

@@ -45,7 +45,7 @@ pub(crate) fn run(args: &CheckArgs, context: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// As [`run`], for the file of an aggregate gateway.
+/// Does the same as [`run`] for the file of an aggregate gateway.
 fn of_aggregate(file: &Path, text: &str, context: &Context) -> anyhow::Result<Exit> {
     let (config, found) = aggregate::parse(&name(file), text);
     if context.output.is_json() {
@@ -100,7 +100,7 @@ pub(crate) fn load(
     take(file, read(file)?, host, context)
 }
 
-/// As [`load`], for a file whose content is `text`.
+/// Does the same as [`load`] for a file whose content is `text`.
 pub(crate) fn take(
     file: &Path,
     text: String,

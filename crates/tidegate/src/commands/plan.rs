@@ -18,7 +18,7 @@ use crate::output::{Exit, Failure, progress};
 #[derive(Debug, clap::Args)]
 pub(crate) struct PlanArgs {
     #[command(flatten)]
-    what: ProposedFile,
+    proposed: ProposedFile,
 
     /// Print the policies, classes and trunks of the file in canonical form instead; needs no gateway
     #[arg(long, conflicts_with = "source")]
@@ -40,10 +40,10 @@ pub(super) struct ProposedFile {
 /// Prints how the file, or the newest set of a source, differs from the running policies. With
 /// `--canonical`, prints the canonical text instead.
 pub(crate) fn run(args: &PlanArgs, context: &Context) -> anyhow::Result<Exit> {
-    if let (true, Some(file)) = (args.canonical, &args.what.file) {
+    if let (true, Some(file)) = (args.canonical, &args.proposed.file) {
         return print_canonical(file, context);
     }
-    let plan: Plan = match propose(&args.what, context)? {
+    let plan: Plan = match propose(&args.proposed, context)? {
         Ok(Proposed::File(proposal)) => client::post(&context.socket, "/v1/plan", &proposal)?,
         Ok(Proposed::Source(name)) => {
             client::post(&context.socket, &format!("/v1/sources/{name}/plan"), &())?
@@ -68,12 +68,12 @@ pub(super) enum Proposed {
     Source(String),
 }
 
-/// The policies that `what` names, if they are valid.
+/// The policies in the file or source that `named` states, if they are valid.
 pub(super) fn propose(
-    what: &ProposedFile,
+    named: &ProposedFile,
     context: &Context,
 ) -> anyhow::Result<Result<Proposed, Exit>> {
-    let file = match (&what.file, &what.source) {
+    let file = match (&named.file, &named.source) {
         (Some(file), _) => file,
         (None, Some(name)) if is_usable_name(name) => {
             return Ok(Ok(Proposed::Source(name.clone())));
@@ -112,18 +112,18 @@ fn print_canonical(file: &Path, context: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The text of `file`, if it is valid. The gateway will read the text from the path `to`, so paths
-/// in it are relative to `to`.
+/// The text of `file`, if it is valid. The gateway will read the text from the path `destination`,
+/// so paths in the text are relative to `destination`.
 pub(super) fn read(
     file: &Path,
-    to: &Path,
+    destination: &Path,
     context: &Context,
 ) -> anyhow::Result<Result<Proposal, Exit>> {
-    let (documents, _) = match check::take(to, check::read(file)?, None, context)? {
+    let (documents, _) = match check::take(destination, check::read(file)?, None, context)? {
         Ok(loaded) => loaded,
         Err(exit) => return Ok(Err(exit)),
     };
-    let file = std::path::absolute(to)?.display().to_string();
+    let file = std::path::absolute(destination)?.display().to_string();
     let (text, included) = (documents.text.to_string(), documents.included.to_vec());
     Ok(Ok(Proposal { file, text, included, confirm_ms: None, save: false }))
 }

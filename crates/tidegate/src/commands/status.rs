@@ -220,7 +220,7 @@ pub(crate) fn show_flows(flows: &[Flow]) -> String {
     columns(&rows)
 }
 
-/// What limits `flow`, and its VLANs and tunnels.
+/// The cause that limits the rate of `flow`, and the flow's VLANs and tunnels.
 fn inside(flow: &Flow) -> String {
     let vlans = flow.vlans.iter().map(|it| format!("; in VLAN {it}"));
     let tunnels = flow.tunnels.iter().map(|it| format!("; in {}", it.text()));

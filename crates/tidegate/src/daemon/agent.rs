@@ -8,7 +8,7 @@
 //!
 //! Source: the policy agent of the paper `aggregates`, section 6.
 //!
-//! Methods of `Daemon`, whose fields are in `daemon.rs`.
+//! This file has methods of `Daemon`, whose fields are in `daemon.rs`.
 
 mod reports;
 mod store;

@@ -1,6 +1,6 @@
 //! Changes of classes at run time (`tidegate class`). They last until policies are applied.
 //!
-//! Methods of `Daemon` and `Installed`, whose fields are in `daemon.rs`.
+//! This file has methods of `Daemon` and `Installed`, whose fields are in `daemon.rs`.
 
 use std::sync::Arc;
 

@@ -36,7 +36,8 @@ pub(crate) fn explain(config: &Config, question: &Question) -> Result<Explanatio
 /// over PPPoE.
 const LENGTHS: [u32; 2] = [52, 1_492];
 
-/// The bytes that a packet of `ip_bytes` bytes uses of the link's rate, with the overhead.
+/// The bytes, with the overhead of the link, that the link is charged for a packet like `packet`
+/// that has `ip_bytes` bytes from its IP header on.
 fn charged(config: &Config, packet: &Packet, ip_bytes: u32) -> Charged {
     /// Bytes of two addresses and the ethertype.
     const ETHERNET: u16 = 14;

@@ -67,7 +67,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
         self.written(result)
     }
 
-    /// Asks the wrapped stream. Without this, answers would first be copied into one buffer.
+    /// Returns `true` if the wrapped stream writes several buffers at once. By default, this method
+    /// returns `false`, and each answer would first be copied into one buffer.
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
     }

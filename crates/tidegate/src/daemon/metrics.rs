@@ -1,5 +1,5 @@
-//! Metrics in the Prometheus text format: in base units. The number of label values does not depend
-//! on traffic.
+//! Writes the metrics of a gateway in the Prometheus text format, in base units. The number of
+//! label values does not depend on traffic.
 
 mod classes;
 mod info;
@@ -95,7 +95,7 @@ fn trunks(all: &[Trunk], page: &mut Page) {
     page.reports(&each_trunk(all, |it| it.encapsulation.as_ref()));
 }
 
-/// A part of each trunk, with the labels of the trunk.
+/// For each trunk of which `part` returns a part: the labels of the trunk, and this part.
 fn each_trunk<T>(all: &[Trunk], part: fn(&Trunk) -> Option<&T>) -> Vec<(Pairs<'_>, &T)> {
     let parts = all.iter().filter_map(|it| Some((vec![("trunk", it.name.as_str())], part(it)?)));
     parts.collect()

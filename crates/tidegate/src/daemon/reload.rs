@@ -1,6 +1,6 @@
 //! Reloads the policy file that was applied last, after SIGHUP.
 //!
-//! Methods of `Daemon`, whose fields are in `daemon.rs`.
+//! This file has methods of `Daemon`, whose fields are in `daemon.rs`.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -6,7 +6,7 @@
 //! changes, rollbacks and reloads. Only if the file system hangs may the file hold an earlier text;
 //! then there is an alarm.
 //!
-//! Methods of `Daemon`, whose fields are in `daemon.rs`.
+//! This file has methods of `Daemon`, whose fields are in `daemon.rs`.
 
 use std::io;
 use std::sync::Arc;

@@ -201,28 +201,28 @@ impl Room {
 }
 
 impl Taken {
-    /// Closes one waiting connection that `which` accepts and whose grace is over. Of several,
-    /// closes the connection whose last byte is oldest. `from` returns the time from which the
+    /// Closes one waiting connection that `accepts` selects and whose grace is over. Of several,
+    /// closes the connection whose last byte is oldest. `start` returns the time from which the
     /// grace counts.
     fn make_room(
         &mut self,
         now: Instant,
         grace: Duration,
-        from: impl Fn(&Waiting) -> Instant,
-        which: impl Fn(u64, &Seat) -> bool,
+        start: impl Fn(&Waiting) -> Instant,
+        accepts: impl Fn(u64, &Seat) -> bool,
     ) -> Room {
         if self.seats.values().any(|seat| seat.ending || seat.refused) {
             return Room::Changed;
         }
-        let asked = self.seats.iter_mut().filter(|(id, seat)| which(**id, seat));
+        let asked = self.seats.iter_mut().filter(|(id, seat)| accepts(**id, seat));
         let waiting = asked.filter_map(|(_, seat)| Some((seat.waiting?, seat)));
         // Connections whose grace is over come first, sorted by the time of their last byte.
         let order = |(wait, _): &(Waiting, &mut Seat)| {
-            let over = from(wait) + grace;
+            let over = start(wait) + grace;
             if over > now { (true, over) } else { (false, wait.moved) }
         };
         let Some((wait, seat)) = waiting.min_by_key(order) else { return Room::Busy };
-        let over = from(&wait) + grace;
+        let over = start(&wait) + grace;
         if over > now {
             return Room::At(over);
         }
@@ -251,8 +251,8 @@ impl Connection {
     }
 
     /// Counts `more` bytes of a request, and waits until there is memory for them. During this
-    /// wait, the connection is not closed in favour of another, because its client is not the
-    /// cause.
+    /// wait, the connection is not closed in favour of another connection, because its client is
+    /// not the cause.
     ///
     /// # Errors
     ///
@@ -301,7 +301,7 @@ impl Connection {
     }
 
     /// Of the other requests that hold memory, refuses the request that has waited longest for
-    /// more.
+    /// more memory.
     fn refuse(&self, taken: &mut Taken) -> Room {
         let others =
             taken.seats.iter_mut().filter(|(id, seat)| **id != self.id && seat.request > 0);

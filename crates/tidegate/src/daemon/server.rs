@@ -109,7 +109,8 @@ impl ControlServers {
 }
 
 /// Serves `routes` and `pages` on the control socket, and `pages` also on the metrics port.
-/// `control` limits the connections of the first, `scrapers` of the second.
+/// `control` limits the connections of the control socket, and `scrapers` those of the metrics
+/// port.
 pub(crate) async fn serve(
     socket: Socket,
     metrics: Option<TcpListener>,

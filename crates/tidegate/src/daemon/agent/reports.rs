@@ -1,7 +1,7 @@
 //! Reports to the policy sources: the revision in force, and for each policy the ratio of its
 //! measured rate to the mean rate of its profile.
 //!
-//! Methods of `Daemon`, whose fields are in `daemon.rs`.
+//! This file has methods of `Daemon`, whose fields are in `daemon.rs`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;

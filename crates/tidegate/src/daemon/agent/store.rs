@@ -50,7 +50,7 @@ impl Store {
         Self { folder, files: Mutex::default() }
     }
 
-    /// The last good set of `spec`, if it can be read.
+    /// The last good set of the source `spec`, if the source's file can be read.
     pub(super) fn load(&self, spec: &SourceSpec) -> Option<Arc<Snapshot>> {
         let text = files::read_regular(&self.file(spec), MOST).ok()?.text;
         let kept: Kept<Snapshot> = serde_json::from_str(&text).ok()?;
@@ -60,8 +60,8 @@ impl Store {
         Some(set)
     }
 
-    /// Writes the set of `spec`, unless its file holds the set already. A failure is an alarm until
-    /// a set of this source is written.
+    /// Writes `set` to the file of the source `spec`, unless the file holds this set already. A
+    /// failure is an alarm until a set of this source is written.
     pub(crate) fn keep(&self, spec: &SourceSpec, set: &Arc<Snapshot>) {
         let (address, known) = (address(spec), Arc::downgrade(set));
         let is_there = |state: &SourceFile| matches!(state, SourceFile::Holds(at, it) if *at == address && it.ptr_eq(&known));

@@ -38,26 +38,26 @@ fn page_of_a_test() -> String {
     page(&status, &classes.classes, &trunks.trunks, &sources.sources)
 }
 
-/// The values in `told` that `written` lacks, or has otherwise. More fields are permitted, so that a
-/// new counter needs no line here.
-fn missing(told: &Value, written: &Value) -> Vec<String> {
+/// Lists the values in `expected` that `written` lacks, or for which `written` has another value.
+/// `written` may have more fields, so a new counter needs no line here.
+fn missing(expected: &Value, written: &Value) -> Vec<String> {
     let nested = |found: Vec<String>, name: String| {
         found.into_iter().map(move |rest| format!("{name}.{rest}"))
     };
-    match (told, written) {
-        (Value::Object(told), Value::Object(written)) => told
+    match (expected, written) {
+        (Value::Object(expected), Value::Object(written)) => expected
             .iter()
             .flat_map(|(name, value)| {
                 let written = written.get(name).unwrap_or(&Value::Null);
                 nested(missing(value, written), name.clone())
             })
             .collect(),
-        (Value::Array(told), Value::Array(written)) if told.len() == written.len() => {
-            let each = told.iter().zip(written).enumerate();
+        (Value::Array(expected), Value::Array(written)) if expected.len() == written.len() => {
+            let each = expected.iter().zip(written).enumerate();
             each.flat_map(|(at, (a, b))| nested(missing(a, b), at.to_string())).collect()
         }
-        _ if told == written => Vec::new(),
-        _ => vec![format!("{told} became {written}")],
+        _ if expected == written => Vec::new(),
+        _ => vec![format!("{expected} became {written}")],
     }
 }
 

@@ -43,7 +43,8 @@ impl Page {
         self.reports_at("", all);
     }
 
-    /// As [`reports`](Self::reports). The `*` in the names of the metrics becomes `place`.
+    /// Adds the metrics as [`reports`](Self::reports) does, with `place` instead of the `*` in the
+    /// names of the metrics.
     pub(crate) fn reports_at<R: Report>(&mut self, place: &str, all: &[(Pairs<'_>, &R)]) {
         for shown in R::shown() {
             let kind = match shown.form {

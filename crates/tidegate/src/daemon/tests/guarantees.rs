@@ -1,6 +1,6 @@
 //! Tests bandwidth classes with guarantees for rate, delay and loss. Requests show the guarantees
-//! and change them at run time. Other policy files replace the scheduler by a tree of classes and
-//! back.
+//! and change them at run time. Other policy files replace the scheduler by a tree of classes, and
+//! later the tree by the scheduler.
 
 use serde_json::json;
 
