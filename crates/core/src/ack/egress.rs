@@ -130,9 +130,9 @@ impl CreditAccount {
         self.near_us = if at_once { average.max(near_us) } else { average };
     }
 
-    /// Target for backlog plus credit, for an egress of `rate` that is polled once in a `poll_interval`. Data comes
-    /// `longest` after its request at the latest. Beside `others` packets, the target has room for a segment
-    /// of every flow with held ACKs. One other packet is a ping, which needs no room.
+    /// Target for backlog plus credit, for an egress of `rate` that is polled once in a `poll_interval`. Data arrives
+    /// at most `longest` after its request. While `others` packets of other flows wait, the target has room for
+    /// a segment of every flow with held ACKs. A single other packet is a ping, which needs no room.
     pub(super) fn within(
         &self,
         longest: Duration,

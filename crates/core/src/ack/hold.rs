@@ -309,7 +309,7 @@ impl Holds {
         }
         let released = flow.released;
         // Data that repeats a held ACK is no duplicate (RFC 5681, section 2).
-        let tells = flow.tells_beside_data(&tcp);
+        let tells = flow.has_news_beside_data(&tcp);
         let field = flow.field(released, &tcp);
         let ack = field.filter(|_| tells).and_then(|_| pure_ack(cx.pool, &packet, &tcp));
         let (Some(window), true) = (field, ack.is_some() || !tells) else {

@@ -49,8 +49,7 @@ impl VirtualQueue {
     ) {
         let Some(tcp) = packet.tcp.filter(|tcp| tcp.payload > 0) else { return };
         // While packets of other flows wait, a decision takes effect only after the hold, for which windows
-        // have room.
-        // With a shorter time, the queue and the rate oscillate.
+        // have room. With a shorter time, the queue and the rate oscillate.
         let within = if queue.others > 0 { MAX_HOLD / 2 } else { SHORTEST_RTO };
         let rate = shares.drained(member, queue.own + queue.ahead.waiting, within);
         let free = self.pace.free(member);

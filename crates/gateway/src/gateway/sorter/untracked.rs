@@ -2,9 +2,9 @@
 //! list.
 //!
 //! An untracked flow has no table entry, so nothing else keeps its packets in order when their aggregate changes. From
-//! the moment at which the new policies are in force, arriving packets of untracked flows are appended to this list. The
-//! list. The swap puts the packets of each aggregate before them, the newest first. When all packets of
-//! untracked flows are in the list, the swap offers them to the policies in force, the oldest first.
+//! the moment at which the new policies are in force, arriving packets of untracked flows are appended to this list.
+//! The swap puts the packets of each aggregate before them, the newest first. When all packets of untracked flows are
+//! in the list, the swap offers them to the policies in force, the oldest first.
 //!
 //! This file contains methods of `Sorter`, whose fields are in `sorter.rs`.
 
