@@ -389,8 +389,8 @@ mod tests {
         assert_eq!(places.turn(0, EgressState::default), None, "nothing is ever to wait there");
     }
 
-    /// Catches: the last report at the former place subtracted at the new one.
-    /// Catches: an aggregate that stays in the turns of its former place.
+    /// Catches: the last report for the former egress, subtracted at the new egress.
+    /// Catches: an aggregate that still takes turns at its former egress.
     #[test]
     fn an_aggregate_that_moves_is_removed_from_its_former_egress() {
         let mut places = EgressGates::default();

@@ -285,7 +285,7 @@ impl Holds {
         Taken::Passed(0)
     }
 
-    /// Sends data with the number of the last released ACK, and holds the ACK that it carries apart from it.
+    /// Sends data with the number of the last released ACK. The ACK that the data carries is held separately.
     /// If flags or options tie the ACK to its number, all held ACKs of the flow depart before the data.
     ///
     /// Source: `postack`, R001-12 (data departs, and its ACK is held).

@@ -103,21 +103,21 @@ impl Waiting {
     fn take(
         &mut self,
         cx: &mut Cx<'_>,
-        what: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> Option<PacketId>,
+        action: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> Option<PacketId>,
     ) -> Option<PacketId> {
-        let packet = self.without_drops(cx, what)?;
+        let packet = self.without_drops(cx, action)?;
         self.controlled -= Controlled::of(&cx.pool[&packet]);
         Some(packet)
     }
 
-    /// Runs `what`, and subtracts the packets that `what` drops from the backlog of ACK-controlled flows.
+    /// Runs `action`, and subtracts the packets that `action` drops from the backlog of ACK-controlled flows.
     fn without_drops<T>(
         &mut self,
         cx: &mut Cx<'_>,
-        what: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> T,
+        action: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> T,
     ) -> T {
         let before = cx.tally.controlled;
-        let result = what(&mut *self.queue, cx);
+        let result = action(&mut *self.queue, cx);
         let mut dropped = cx.tally.controlled;
         dropped -= before;
         self.controlled -= dropped;

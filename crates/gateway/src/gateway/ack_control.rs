@@ -116,7 +116,7 @@ impl Gateway {
     }
 
     /// Releases the ACKs for which the egresses have room, and counts the packets of flows that were
-    /// made or released. Every call that changes the gateway ends with it.
+    /// made or released. Every call that changes the gateway ends with this function.
     #[inline]
     pub(super) fn drain(&mut self, now: Time) {
         if self.sorter.has_ack_control() {
