@@ -36,7 +36,7 @@ pub struct EgressState {
     pub takers: Takers,
     /// Bytes that may be requested: the target less backlog and credit.
     pub room: Bytes,
-    /// Poll interval: the longest time until the gateway looks at the queue again.
+    /// Poll interval: the longest time until the gateway serves the queue again.
     pub poll_interval: Duration,
 }
 

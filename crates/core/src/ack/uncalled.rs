@@ -27,7 +27,7 @@ use crate::{Rate, Time};
 pub(super) struct Uncalled {
     flows: Vec<UncalledFlow>,
     refusing: u32,
-    /// For each unresponsive flow, the time at which to look whether its data still comes.
+    /// For each unresponsive flow, the time at which to check whether its data still arrives.
     looks: TimerWheel,
 }
 

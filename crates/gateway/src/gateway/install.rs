@@ -12,7 +12,7 @@
 //!   back into the queue of the link.
 //! - The packets of untracked flows return, the oldest first: to the classes, then to the aggregates.
 //!
-//! Source: `aggregates`, section 6, R000-3.
+//! Source: `aggregates`, section 6, R000-3 (a changed policy set replaces the old one at once).
 //! Differs: the AIX original scans all sockets and has a "short window" of best-effort service. Here every
 //! packet has a policy at any time.
 //!

@@ -146,8 +146,8 @@ impl Gate {
 
     /// Releases ACKs in turn, byte for byte, while the gate is open. Returns the requests.
     ///
-    /// Source: `postack`, R001-9. With one ACK a turn, flows would share by the bytes that each ACK
-    /// acknowledges.
+    /// Source: `postack`, R001-9 (deficit round robin). If each turn released one ACK, a flow whose ACKs acknowledge
+    /// more bytes would get more.
     pub(in crate::ack) fn serve(
         &mut self,
         cx: &mut Cx<'_>,
