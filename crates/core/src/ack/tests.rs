@@ -537,8 +537,8 @@ proptest! {
         prop_assert!(split <= u64::from(3 * DATA), "{split} steps");
     }
 
-    /// A sender sees no difference between P1 (bucket), P2 (virtual queue) and a queue for its flow. This needs an ACK of every segment, and a
-    /// constant path to the receiver.
+    /// A sender sees no difference between P1 (bucket), P2 (virtual queue) and a queue for its flow.
+    /// This needs an ACK of every segment, and a constant path to the receiver.
     ///
     /// Source: `postack`, R001-9, theorem: `d(k) = max(a(k), d(k-1)) + L/r` does not change when `a` is
     /// shifted.

@@ -146,7 +146,7 @@ impl Gate {
 
     /// Releases ACKs in turn, byte for byte, while the gate is open. Returns the requests.
     ///
-    /// Source: `postack`, R001-9 (deficit round robin). If each turn released one ACK, a flow whose ACKs acknowledge
+    /// Source: `postack`, R001-9 (flows take turns byte for byte). If each turn released one ACK, a flow whose ACKs acknowledge
     /// more bytes would get more.
     pub(in crate::ack) fn serve(
         &mut self,
