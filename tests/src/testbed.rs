@@ -175,15 +175,16 @@ impl Drop for Testbed {
 }
 
 impl Host {
-    /// A UDP datagram from this host to `to`, over IPv4 or IPv6. Returns the fields of its frame.
+    /// A UDP datagram from this host to the host `receiver`, over IPv4 or IPv6. Returns the fields
+    /// of its frame.
     #[must_use]
-    pub fn datagram(&self, to: &Self, v6: bool, ports: (u16, u16), payload: &[u8]) -> Frame {
+    pub fn datagram(&self, receiver: &Self, v6: bool, ports: (u16, u16), payload: &[u8]) -> Frame {
         let at = |host: &Self, port| SocketAddr::new(if v6 { host.v6 } else { host.v4 }, port);
         Frame {
             source: self.mac,
-            destination: to.mac,
+            destination: receiver.mac,
             payload: payload.to_vec(),
-            ..Frame::udp(at(self, ports.0), at(to, ports.1))
+            ..Frame::udp(at(self, ports.0), at(receiver, ports.1))
         }
     }
 

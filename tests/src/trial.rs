@@ -230,10 +230,10 @@ pub fn undisturbed_runs<T: Debug, const N: usize>(
     })
 }
 
-/// The number of hangs of all gateways.
+/// The total number of hangs of the gateways in `findings`.
 #[must_use]
-pub fn hangs(them: &[Findings]) -> u64 {
-    them.iter().map(|it| it.hangs).sum()
+pub fn hangs(findings: &[Findings]) -> u64 {
+    findings.iter().map(|it| it.hangs).sum()
 }
 
 /// Runs a function on all elements of `all` at the same time.
@@ -262,9 +262,8 @@ pub fn counted(lab: &Lab) -> BTreeMap<String, u64> {
 }
 
 /// Number of segments that either host rejected as old (RFC 7323, section 5) since the counters had
-/// the values `earlier`.
-/// Returns zero if the gateway hung, because newer segments then bypassed it and overtook the held
-/// ones.
+/// the values `earlier`. Returns zero if the gateway hung, because newer segments then bypassed the
+/// gateway and overtook held segments.
 #[must_use]
 pub fn taken_for_old(lab: &Lab, earlier: &BTreeMap<String, u64>) -> u64 {
     let hung = lab.status(GATEWAY)["hangs"] != 0;

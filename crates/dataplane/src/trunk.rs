@@ -90,7 +90,7 @@ impl TrunkPort {
         })
     }
 
-    /// The port with trunks among `ports`, if there is one, for changes.
+    /// The port with trunks among `ports`, if there is one, as a mutable reference.
     pub fn among_mut(ports: &mut [Box<dyn Port>]) -> Option<&mut Self> {
         ports.iter_mut().find_map(|port| {
             let port: &mut dyn Any = &mut **port;

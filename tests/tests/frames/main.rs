@@ -146,8 +146,8 @@ fn fragments(bed: &Testbed, v6: bool, n: u16, with_first: bool) -> Vec<Frame> {
     first.into_iter().chain([part(offset, len)]).collect()
 }
 
-/// Sends the frames. Asserts that all match the policy, and that the policy drops those beyond its
-/// profile.
+/// Sends the frames. Asserts that all match the policy, and that the policy drops the frames
+/// beyond its profile.
 fn are_policed(bed: &Testbed, gateway: &Gateway<'_>, frames: &[Frame]) {
     let count = |status: &Value| {
         let at = &status["aggregates"][0];

@@ -167,7 +167,7 @@ const GUARANTEE: f64 = 200_000.0;
 
 /// Both gateways work, but the path carries nothing in either direction for ten seconds. The
 /// gateway sends at the guaranteed rate. It counts the packets for which its queue has no room, and
-/// keeps the others.
+/// keeps the other packets.
 fn outlives_an_outage(bed: &Testbed, key: &str) {
     let (lab, _server, fetch) = under_way(bed, key, "guarantee = \"1.6 Mbit/s\"", "8 MB");
     let change = |rate| (1..=2).for_each(|route| lab.change(route, &["--rate", rate]));

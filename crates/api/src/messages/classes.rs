@@ -26,7 +26,7 @@ pub struct Classes {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewClass {
-    /// Its name.
+    /// The name of the class.
     pub name: String,
     /// The parent class. None for a class directly below the link.
     #[serde(default)]

@@ -228,7 +228,8 @@ impl Plane {
         aside(move || survey.report()).await
     }
 
-    /// Puts `policies`, `config` and the trunks `ends` in force. Returns the new generation.
+    /// Puts `policies`, `config` and the trunks `ends` in force. Returns the number of the new
+    /// configuration (its generation).
     ///
     /// The data plane works in parts of limited length, and forwards packets in between. Work whose
     /// time grows with the number of policies is done in other threads.
