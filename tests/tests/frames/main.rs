@@ -267,7 +267,7 @@ action = "police-drop"
 }
 
 /// Catches: a second VLAN tag that is not read, or that is read at the position of the first; a
-/// filter `{ inner }` that matches any tag.
+/// filter whose value for the inner tag also matches an outer tag.
 fn a_policy_for_an_inner_vlan_does_not_affect_other_inner_vlans(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(
         backend,

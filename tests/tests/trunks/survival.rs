@@ -64,8 +64,9 @@ fn transfers_survive_a_killed_peer_and_an_outage_of_the_path() {
 
 /// The killed gateway lets no frame pass for ten seconds.
 ///
-/// Catches: a gateway that needs a third retransmission timeout to consider its peer dead; a
-/// recovery that waits for a retransmission timeout instead of the first hello.
+/// Catches: a gateway that considers its peer dead only at the third retransmission timeout,
+/// although each is twice as long as the previous one; a recovery that waits for a retransmission
+/// timeout instead of the first hello.
 fn outlives_gateways(bed: &Testbed, key: &str) {
     let (lab, _server, fetch) = under_way(bed, key, "", "12 MB");
     lab.cut("south");
@@ -126,7 +127,7 @@ fn outlives_changes(bed: &Testbed, key: &str) {
     is_whole(fetch);
 }
 
-/// Asserts that the trunk sends at the `rate` of the path for five seconds, in bytes per second.
+/// Asserts that the trunk sends at the path's `rate` (bytes per second) for five seconds.
 fn is_full(lab: &Lab, rate: f64) {
     let (from, before) = (now(), sent(lab, "north"));
     pause(Duration::from_secs(5));

@@ -1,4 +1,5 @@
-//! `tidegate traffic serve|fetch|ping`: the programs that the hosts of a lab run.
+//! `tidegate traffic serve|watch|fetch|ping`: the programs that generate and count traffic on the
+//! hosts of a lab.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
