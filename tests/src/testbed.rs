@@ -143,8 +143,8 @@ impl Testbed {
         ip(&format!("-n {middle} link set bridge up"));
     }
 
-    /// Another host, without a network. It is removed with the test bed. Its number in addresses is
-    /// not used.
+    /// Another host, without a network. It is removed with the test bed. The addresses in the
+    /// returned value are placeholders, and the host does not have them.
     pub(crate) fn another_host(&self, part: &str) -> Host {
         let name = self.folder.file_name().map(|name| name.to_string_lossy().into_owned());
         let host = Host::new(format!("{}-{part}", name.unwrap_or_default()), 0);

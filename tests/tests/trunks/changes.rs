@@ -67,14 +67,14 @@ fn transfers_stay_intact_while_trunks_are_added_changed_and_removed() {
 }
 
 /// The policy files of north and south. Both files have these trunks, each with its fields. All
-/// traffic goes through the trunk `through`.
-fn both(key: &str, trunks: &[(&str, &str)], through: Option<&str>) -> [String; 2] {
+/// traffic goes through the trunk `used`.
+fn both(key: &str, trunks: &[(&str, &str)], used: Option<&str>) -> [String; 2] {
     [([1, 2], 1), ([2, 1], 0)].map(|(ends, next_hop)| {
         let trunk =
             |(name, fields): &(&str, &str)| Site { name, ends, next_hop, fields }.trunk(key);
         let trunks: String = trunks.iter().map(trunk).collect();
-        let through = through.map(|name| format!("trunk = \"{name}\"\n")).unwrap_or_default();
-        format!("{trunks}[[policy]]\nname = \"all\"\naction = \"pass\"\n{through}")
+        let used = used.map(|name| format!("trunk = \"{name}\"\n")).unwrap_or_default();
+        format!("{trunks}[[policy]]\nname = \"all\"\naction = \"pass\"\n{used}")
     })
 }
 

@@ -101,12 +101,12 @@ fn topology(key: &str) -> String {
     )
 }
 
-/// Host `number`, whose name begins with `kind`. In addition, it has the addresses `also` of
+/// Host `number`, whose name begins with `kind`. In addition, it has the addresses `extra` of
 /// gateways.
-fn host(kind: &str, number: u8, gateway: &str, also: impl Iterator<Item = u8>) -> String {
-    let also: String = also.map(|it| format!(", \"10.73.9.{it}\"")).collect();
+fn host(kind: &str, number: u8, gateway: &str, extra: impl Iterator<Item = u8>) -> String {
+    let extra: String = extra.map(|it| format!(", \"10.73.9.{it}\"")).collect();
     format!(
-        "[[host]]\nname = \"{kind}{}\"\naddress = [\"10.73.0.{}\"{also}]\ngateway = \"{gateway}\"\n",
+        "[[host]]\nname = \"{kind}{}\"\naddress = [\"10.73.0.{}\"{extra}]\ngateway = \"{gateway}\"\n",
         number % SINK,
         number + 1,
     )

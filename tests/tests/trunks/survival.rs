@@ -98,8 +98,8 @@ fn outlives_gateways(bed: &Testbed, key: &str) {
 }
 
 /// Asserts that the restarted gateway answers soon after its first hello. Without hellos, the
-/// connection would wait for its next timeout. This would take at least half of `silence`, the time
-/// without an answer.
+/// connection would wait for its next timeout. This wait would take at least half of `silence`,
+/// the time without an answer.
 fn answers_soon(lab: &Lab, silence: Duration) {
     let is = |what: &str, reached: &dyn Fn(&Value) -> bool| {
         until(what, LIMIT, || reached(&trunks(lab, "north")[0]).then(now))
@@ -154,8 +154,8 @@ fn outlives_the_peer(bed: &Testbed, key: &str) {
         let outcome = fetch.finish(LIMIT);
         println!("past the trunk after {taken:?}: {outcome:?}");
         assert!(outcome.complete && outcome.intact, "{outcome:?}");
-        // If a sender's timeout expired meanwhile, the sender waits for its next timeout. This
-        // takes about as long as the time before.
+        // If a sender's timeout expired meanwhile, the sender waits for its next timeout. Each
+        // timeout is twice as long as the previous one.
         assert!(outcome.longest_pause < 2 * GIVEN_UP, "{outcome:?}");
     }
     let trunk = &trunks(&lab, "north")[0];

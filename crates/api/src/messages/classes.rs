@@ -1,4 +1,5 @@
-//! Classes of the link: their state, the promises to them, and changes of classes.
+//! Messages about the bandwidth classes that share the link: their state, the promises to them
+//! (guarantees of rate, delay and loss), and changes of classes.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -428,10 +428,10 @@ fn network_len(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// The range in `frame` of the user packet in the datagram whose UDP header is at `at`.
-fn inside(frame: &[u8], at: usize) -> Option<Range<usize>> {
-    let len = payload(frame, at)?.len().checked_sub(index(USER_HEADER + TAG_LEN))?;
-    let start = at + UDP + index(USER_HEADER);
+/// The range in `frame` of the user packet in the datagram whose UDP header is at `offset`.
+fn inside(frame: &[u8], offset: usize) -> Option<Range<usize>> {
+    let len = payload(frame, offset)?.len().checked_sub(index(USER_HEADER + TAG_LEN))?;
+    let start = offset + UDP + index(USER_HEADER);
     Some(start..start + len)
 }
 
