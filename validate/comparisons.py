@@ -46,7 +46,7 @@ VECTORS = HERE.parent / "crates/tcp/tests/vectors/ns2"
 
 
 def changed_by(tcp: Mapping[str, Any]) -> Simulate:
-    """Our simulator with additional TCP settings."""
+    """Returns our simulator with additional TCP settings."""
     return lambda scenario, seed: ours(scenario, seed, **{**scenario.tcp, **tcp})
 
 
@@ -149,7 +149,7 @@ def golden(report: Report, _pool: Executor) -> None:
 
 
 def networks(report: Report, pool: Executor) -> None:
-    """Flows through one bottleneck."""
+    """Compares flows through one bottleneck."""
 
     def quantities(scenario: Scenario) -> Sequence[Quantity]:
         return [GOODPUT, DROPS, RECOVERIES, TIMEOUTS, queue_of(scenario.buffer)]
@@ -158,7 +158,7 @@ def networks(report: Report, pool: Executor) -> None:
 
 
 def aqms(report: Report, pool: Executor) -> None:
-    """Experiment 1 of the paper `marking`."""
+    """Compares queues in experiment 1 of the paper `marking`."""
 
     def quantities(scenario: Scenario) -> Sequence[Quantity]:
         repaired = TIMEOUTS if scenario.ecn else RECOVERIES
@@ -248,7 +248,7 @@ def losses(report: Report, pool: Executor) -> None:
 
 
 def kernel(report: Report, pool: Executor) -> None:
-    """The profile `linux`, compared with measurements of a kernel."""
+    """Compares the profile `linux` with measurements of a kernel."""
     compare(
         report,
         "As Linux 6.12 in virtual time",

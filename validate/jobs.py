@@ -70,7 +70,7 @@ def figures(all: Mapping[int, Class], rates: Mapping[int, Sequence[float]]) -> d
 
 
 def of_events(lines: Iterable[str], bound: float) -> dict[str, float]:
-    """Numbers from an ns-2 trace of the events at one queue."""
+    """The figures of an ns-2 trace of one queue. A delay above `bound` counts as late."""
     entered: dict[str, float] = {}
     all = {each: Class() for each in CLASSES}
     sent = {each: [0] * round((UNTIL - SINCE) / STEP) for each in CLASSES}
@@ -328,7 +328,7 @@ def quantities() -> list[Quantity]:
 
 
 def jobs(report: Report, pool: Executor) -> None:
-    """Adds the tables of both networks."""
+    """Adds the tables of both networks to the report."""
     for key, network in NETWORKS.items():
         theirs = [pool.submit(ns2, key, seed, network.ratio) for seed in SEEDS]
         own = [pool.submit(ours, key, seed, network.ratio) for seed in SEEDS]

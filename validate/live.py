@@ -116,7 +116,7 @@ def reductions(trace: Trace) -> list[tuple[float, float]]:
 
 
 def seen(trace: Trace) -> dict[str, float]:
-    """Numbers from a trace of a window, until the last byte is acknowledged."""
+    """Goodput, round-trip time and window of a trace, until the last byte is acknowledged."""
     whole = next(
         n for n, sample in enumerate(trace) if sample["acknowledged"] == trace[-1]["acknowledged"]
     )
@@ -135,9 +135,9 @@ def seen(trace: Trace) -> dict[str, float]:
 
 
 def windows(report: Report, pool: Executor) -> None:
-    """Compares the window of our sender over time with the kernel's.
+    """Compares the window of our sender over time with the window of the kernel's sender.
 
-    Each sends to the other's receiver.
+    Our sender sends to the kernel's receiver, and the kernel's sender to ours.
     """
     link = (
         f'[link]\ndelay = "25 ms"\nrate = "{RATE:.0f} bit/s"\n'

@@ -1,4 +1,4 @@
-"""Runs ns-2 and ns-3 of Debian's packages on a scenario."""
+"""Runs ns-2 and ns-3, as Debian packages them, on a scenario."""
 
 import subprocess
 import tempfile

@@ -22,7 +22,7 @@ from .report import Report, progress
 from .scenarios import DUMBBELL, Scenario
 
 TURNS = 7
-MOST_RUNS = {"ns2": 3, "ns3": 1}  # They take up to a minute.
+MOST_RUNS = {"ns2": 3, "ns3": 1}  # A run takes up to a minute.
 SCENARIO = replace(DUMBBELL, sack=False)
 LIMITS = {"ns2": 5, "ns3": 80}
 MOST_TRACED = 2

@@ -22,7 +22,7 @@ ONE_BY_ONE: dict[str, Any] = {"kind": "partitioned", "depth": "rtt"}
 
 
 def gain(runs: Table, policed: str, column: str, cross: int) -> np.ndarray:
-    """A column with this policing over the same with one policer per flow, for each seed."""
+    """A column with this policing, divided by the same with one policer per flow, for each seed."""
     cell = runs.where(cross=cross)
     return paired(cell.where(policed=policed), cell.where(policed="one by one"), column)
 

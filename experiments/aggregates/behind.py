@@ -3,11 +3,11 @@
 Source: aggregates, sections 4 and 5: the rate of an aggregate is controlled where it begins, and
 section 5 begins with bottlenecks elsewhere; docs/ledger.md, A000-1 (without control, long round
 trips get least), A000-11 (logical partitions) and R000-12 (aggregate-fair growth).
-Differs: see `_server.py`. The access link leads to a core link, which all four connections share
-before their own links. The paper shows no such network. The core link has a RED queue as in
-`section5.py`. A core of 1 Mbit/s has room for the aggregate's 800 kbit/s, a core of 600 kbit/s has
-not. The connections have windows of 50 packets, which fill this queue. The shaper uses logical
-partitions.
+Differs: `_server.py` describes the network. The access link leads to a core link, which all four
+connections share before their own links. The paper shows no such network. The core link has a RED
+queue as in `section5.py`. A core of 1 Mbit/s has room for the aggregate's 800 kbit/s, a core of 600
+kbit/s has not. The connections have windows of 50 packets, which fill this queue. The shaper uses
+logical partitions.
 """
 
 from collections.abc import Mapping

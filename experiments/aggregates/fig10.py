@@ -1,8 +1,8 @@
 """Logical partitions are as fair as partitions, and waste no tokens.
 
 Source: aggregates, section 4.2.3, figure 10, and abstract.
-Differs: see `_server.py`. The caption of figure 10 says that links are equal; the text says that
-they differ in part (b). Here they differ in part (b).
+Differs: `_server.py` describes the network. The caption of figure 10 says that links are equal; the
+text says that they differ in part (b). Here they differ in part (b).
 """
 
 from typing import Any

@@ -1,9 +1,10 @@
 """With logical partitions, more packets are in profile than with one policer per flow.
 
 Source: aggregates, section 4.2.3, figure 11.
-Differs: see `_server.py`, `_compare.py` and figure 6. Links are unequal, as the caption says.
-Without background traffic, the four connections use 95 % of the access link with either policer.
-The rate in profile grows, the total rate stays the same, and 1 % fewer packets are lost.
+Differs: `_server.py` describes the network, `_compare.py` the comparison, and `fig6.py` ERED. Links
+are unequal, as the caption says. Without background traffic, the four connections use 95 % of the
+access link with either policer. The rate in profile grows, the total rate stays the same, and 1 %
+fewer packets are lost.
 """
 
 from typing import Any

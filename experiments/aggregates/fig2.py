@@ -2,15 +2,15 @@
 
 Source: aggregates, figure 2; docs/ledger.md, R000-5: the rate window is W = r rtt. A window of W
 sends exactly the rate r: all packets conform, and no tokens are lost.
-Differs: see `_server.py`. Each of the four connections has a policer, as in figure 6. Four
-downloads in the background share the access link. Without them, a window of 20 packets rarely falls
-below W when it is halved. The profile has no peak rate, because a packet may exceed a peak rate
-with any window. W is computed from the smoothed round-trip time of each connection, queues
-included, and counts payload, as windows do. Samples are 0.1 s apart. A window counts as halved if
-it is at most 0.7 of the previous sample. The paper draws one connection and prints no number. In
-the first measurement, the connection with 600 ms was above W for 0.1 % of the time. Since then it
-has its own claim. In further runs, the window of each connection is at most its W without queues,
-with and without the background downloads.
+Differs: `_server.py` describes the network. Each of the four connections has a policer, as in
+figure 6. Four downloads in the background share the access link. Without them, a window of 20
+packets rarely falls below W when it is halved. The profile has no peak rate, because a packet may
+exceed a peak rate with any window. W is computed from the smoothed round-trip time of each
+connection, queues included, and counts payload, as windows do. Samples are 0.1 s apart. A window
+counts as halved if it is at most 0.7 of the previous sample. The paper draws one connection and
+prints no number. In the first measurement, the connection with 600 ms was above W for 0.1 % of the
+time. Since then it has its own claim. In further runs, the window of each connection is at most its
+W without queues, with and without the background downloads.
 """
 
 from collections.abc import Mapping

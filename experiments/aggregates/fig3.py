@@ -1,7 +1,7 @@
 """Without rate control, connections with long round trips get least.
 
 Source: aggregates, section 4.2, figure 3.
-Differs: see `_server.py`.
+Differs: `_server.py` describes the network.
 """
 
 from typing import Any

@@ -1,12 +1,12 @@
 """With equal links, a part of the bucket for each connection makes their rates equal.
 
 Source: aggregates, section 4.2.1, figure 4.
-Differs: see `_server.py`. In the paper, depths in proportion to the round-trip time are a little
-fairer than equal depths: a Jain index of 0.996 instead of 0.99. With windows of 20 packets our
-queue never empties. Each partition then always has a waiting packet. Its depth has no effect,
-because it only limits saved tokens. Depths have an effect in a bucket of 8 kB. There, depths by
-round trip are less fair, in ns-2 as well (0.9976). The depth of the 50 ms connection is then less
-than its share of the 15 ms between two expiries of the timer, and tokens are lost.
+Differs: `_server.py` describes the network. In the paper, depths in proportion to the round-trip
+time are a little fairer than equal depths: a Jain index of 0.996 instead of 0.99. With windows of
+20 packets our queue never empties. Each partition then always has a waiting packet. Its depth has
+no effect, because it only limits saved tokens. Depths have an effect in a bucket of 8 kB. There,
+depths by round trip are less fair, in ns-2 as well (0.9976). The depth of the 50 ms connection is
+then less than its share of the 15 ms between two expiries of the timer, and tokens are lost.
 """
 
 from typing import Any

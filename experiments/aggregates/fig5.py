@@ -1,10 +1,10 @@
 """With partitions, tokens that a slow link cannot use are lost.
 
 Source: aggregates, section 4.2.1, figure 5.
-Differs: see `_server.py`. The paper does not print the depths. Depths in proportion to the measured
-round-trip time use less of the rate: packets that wait at the slow link raise this time to seconds.
-The 50 ms connection then gets too little of the burst for a timer of 15 ms, and 3 % more tokens are
-lost.
+Differs: `_server.py` describes the network. The paper does not print the depths. Depths in
+proportion to the measured round-trip time use less of the rate: packets that wait at the slow link
+raise this time to seconds. The 50 ms connection then gets too little of the burst for a timer of 15
+ms, and 3 % more tokens are lost.
 """
 
 from typing import Any

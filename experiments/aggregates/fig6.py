@@ -1,7 +1,8 @@
 """With one policer per flow, connections exceed their rate, but use less of it in profile.
 
 Source: aggregates, section 4.2.1, figure 6.
-Differs: see `_server.py`. ERED's parameters are ns-2's for RED, with the paper's factor of 1.5.
+Differs: `_server.py` describes the network. ERED's parameters are ns-2's for RED, with the paper's
+factor of 1.5.
 """
 
 from typing import Any

@@ -1,9 +1,9 @@
 """With a common bucket, fairness depends on the order of service.
 
 Source: aggregates, section 4.2.2, figure 7.
-Differs: see `_server.py`. Only the timer serves waiting packets, as in the paper before its section
-6, and an arriving packet takes tokens that are there (`shaping_triggers = "timer"`). With all
-triggers, the default of a gateway, FCFS and LRU are as fair as partitions.
+Differs: `_server.py` describes the network. Only the timer serves waiting packets, as in the paper
+before its section 6, and an arriving packet takes tokens that are there (`shaping_triggers =
+"timer"`). With all triggers, the default of a gateway, FCFS and LRU are as fair as partitions.
 
 `sequential` serves connections in the order in which they began. The paper does not print this
 order. Here the connection with the shortest round trip begins first; another case has the reverse

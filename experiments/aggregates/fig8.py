@@ -1,9 +1,10 @@
 """One policer for all connections passes more, in profile and in total, than one policer per flow.
 
 Source: aggregates, section 4.2.2, figure 8, against figure 6.
-Differs: see `_server.py`, `_compare.py` and figure 6. Without background traffic the four
-connections fill the access link with either policer (93 % of it), and the total rate does not gain
-1 %. Beside background traffic the total rate gains too, because more packets are in profile.
+Differs: `_server.py` describes the network, `_compare.py` the comparison, and `fig6.py` ERED.
+Without background traffic the four connections fill the access link with either policer (93 % of
+it), and the total rate does not gain 1 %. Beside background traffic the total rate gains too,
+because more packets are in profile.
 """
 
 from typing import Any

@@ -1,10 +1,10 @@
 """A packet of a known flow needs one look-up, whatever the number of policies and flows.
 
 Source: aggregates, section 6.1 (the QoS handle).
-Differs: see `_cost.py`. The paper tags sockets; a gateway finds the flow of a packet in its flow
-table. `crates/gateway/tests/gateway.rs` and, with real TCP, `tests/tests/swap.rs` test that new
-policies apply to a live flow from its next packet on. The number of instructions is the same with
-every seed, so one seed is run.
+Differs: as `_cost.py` explains, instructions are counted. The paper tags sockets; a gateway finds
+the flow of a packet in its flow table. `crates/gateway/tests/gateway.rs` and, with real TCP,
+`tests/tests/swap.rs` test that new policies apply to a live flow from its next packet on. The
+number of instructions is the same with every seed, so one seed is run.
 """
 
 from typing import Any

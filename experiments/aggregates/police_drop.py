@@ -3,9 +3,9 @@
 Source: aggregates, section 4: the paper shows a policer that marks packets out of profile. It says
 that its results also apply to a policer that drops them. See docs/ledger.md, A000-5 (one policer
 per flow), A000-6 (one bucket in order), A000-10 (one bucket) and A000-13 (logical partitions).
-Differs: see `_server.py`. Packets out of profile are dropped before the access link, so that all
-departing packets conform. The profile has no peak rate: hosts send several packets at once, and a
-peak rate drops all but the first with every allocation (`#peak`).
+Differs: `_server.py` describes the network. Packets out of profile are dropped before the access
+link, so that all departing packets conform. The profile has no peak rate: hosts send several
+packets at once, and a peak rate drops all but the first with every allocation (`#peak`).
 """
 
 from typing import Any

@@ -101,7 +101,7 @@ def measure(seed: int, growth: str) -> dict[str, float]:
 
 
 def longest_to_shortest(run: Result) -> float:
-    """Mean rate of files for the client with 600 ms, over that for the client with 50 ms."""
+    """Mean rate of files for the client with 600 ms, divided by the mean rate for 50 ms."""
     files = run["transfers"].where(group="short")
     rates = files["bytes"] / files["took_seconds"]
     client = run.flows["to"][files["flow"]]

@@ -1,11 +1,11 @@
 """With triggers, shaping by a coarse timer is as exact as by a fine timer.
 
 Source: aggregates, section 6.3.
-Differs: see `_server.py`. A *trigger* is an event, such as an ACK, at which the gateway also looks
-for packets that conform. The claim counts packets that depart more than 2 ms after they conformed.
-So the claim needs no estimate of a delay quantile. The bound of 2 ms is ours, and so is the number
-of ACKs that suffices for it, 50 a second. The paper says that triggers make up for a coarse timer,
-and prints no number.
+Differs: `_server.py` describes the network. A *trigger* is an event, such as an ACK, at which the
+gateway also looks for packets that conform. The claim counts packets that depart more than 2 ms
+after they conformed. So the claim needs no estimate of a delay quantile. The bound of 2 ms is ours,
+and so is the number of ACKs that suffices for it, 50 a second. The paper says that triggers make up
+for a coarse timer, and prints no number.
 """
 
 from typing import Any

@@ -49,26 +49,29 @@ FIRST = {
 BUFFERS = {"packets": 131_072}
 """Number of packet buffers of a gateway.
 
-They hold as many packets as the receive window of a user allows in flight. With the default of
+The receive window of a single user allows this number of packets in flight. With the default of
 16,384 buffers, one seed of ten ran out of buffers.
 """
 
 MANAGEMENT: dict[str, Any] = {"connections": 8, "tcp": {"congestion": "cubic"}}
-"""The best of the settings that were tried with the seeds 101 to 103. Verdicts use other seeds."""
+"""Settings of a trunk that probes with management packets (small TCP segments without user data).
+
+They are the best of the settings that were tried with seeds 101 to 103. Claims use other seeds.
+"""
 
 COPA: dict[str, Any] = {
     "connections": 1,
     "vmss": "3000 B",
     "tcp": {"profile": "linux", "congestion": {"kind": "copa", "target": 1}},
 }
-"""One connection with Copa and a VMSS of 3000 bytes, found with seeds 101 to 103.
+"""Settings of a trunk with Copa: one connection, and a management packet for 3000 user bytes.
 
-Copa's target queue is one management packet. The packet represents as many user bytes as wait with
-epochs.
+They were found with seeds 101 to 103. Copa keeps one management packet in the path's queue. Beside
+it wait about as many user bytes as with the probing method `epochs`, which has no such packets.
 """
 
 THRESHOLD = 64
-"""Capacity of the queue in management packets: 8 for each connection."""
+"""Capacity of the path's queue in management packets: 8 for each connection of a trunk."""
 
 EPOCHS = {"probing": "epochs"}
 

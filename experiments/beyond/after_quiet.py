@@ -1,11 +1,12 @@
 """After an idle period, requests between two sites fill the path within seconds.
 
 Source: Copa (NSDI 2018), section 2.1; RFC 5681, section 4.2, for delayed ACKs.
-Differs: see `_site.py`. For 5 s, the first site sends 3 Mbit/s to the second site, which sends back
-100 kbit/s. Each management packet of the second site is then acknowledged alone, and 40 ms late.
-Then requests begin. Their data goes to the second site, so their ACKs go through the trunk that had
-sent little. A small request has less than 100 kB. The bound of 4 s was chosen when the results were
-known: 2.6 s, and 11.2 s if Copa's target queue is one segment in place of two.
+Differs: `_site.py` describes the sites and their requests. For 5 s, the first site sends 3 Mbit/s
+to the second site, which sends back 100 kbit/s. Each management packet of the second site is then
+acknowledged alone, and 40 ms late. Then requests begin. Their data goes to the second site, so
+their ACKs go through the trunk that had sent little. A small request has less than 100 kB. The
+bound of 4 s was chosen when the results were known: 2.6 s, and 11.2 s if Copa's target queue is one
+segment in place of two.
 """
 
 import numpy as np
@@ -19,7 +20,7 @@ from ._site import PARTS, RATE, network, requests
 after_quiet = Experiment(__file__, seeds=20)
 
 QUIET, DURATION = 5, 24
-"""Seconds."""
+"""Length of the idle period and of a run, in seconds."""
 
 SMALL = 100_000
 """Size below which a request is small, bytes."""

@@ -2,9 +2,10 @@
 
 Source: Bundler (EuroSys 2021, doi 10.1145/3447786.3456260), figure 7. Its published gain is a
 median slowdown that is 28 % lower. The trunk with epochs has to reproduce this gain first.
-Differs: see `_site.py`. The slowdown of a request is the time it takes, divided by the time that a
-request of its size takes on an empty network. Requests that have not ended do not count. Lost user
-packets are counted twice: on the path alone, and on the path and at the gateways together.
+Differs: `_site.py` describes the sites and their requests. The slowdown of a request is the time it
+takes, divided by the time that a request of its size takes on an empty network. Requests that have
+not ended do not count. Lost user packets are counted twice: on the path alone, and on the path and
+at the gateways together.
 """
 
 from typing import Any

@@ -98,7 +98,7 @@ class _Aggregate:
         self.work = self.busy = self.done = 0.0
 
     def advance(self, now: float) -> None:
-        """Serves its files until now."""
+        """Serves the files of the aggregate until the time ``now``."""
         if self.heap:
             elapsed = now - self.now
             self.virtual += elapsed * self.rate / len(self.heap)

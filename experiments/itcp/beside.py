@@ -2,12 +2,12 @@
 
 Source: integrated TCP, sections 1, 2 and 5 (open questions); docs/ledger.md, A002-7 (other traffic
 at the bottleneck).
-Differs: see `_network.py`. Runs use the two subnets E1, last 4,000 s and have fixed weights of 10.
-In some cases one greedy connection shares the bottleneck. The buffer is the paper's 10,000 packets
-("large"), 100 packets ("small", twice the bandwidth-delay product), or RED with the same 100
-packets. "carried" is the goodput of both aggregates divided by their offered load. The aggregate
-connection has no mode switch such as that of Nimbus. The case "switched" uses weighted Reno with
-weight 10 all the time. No switch can do better beside Reno.
+Differs: `_network.py` describes the network. Runs use the two subnets E1, last 4,000 s and have
+fixed weights of 10. In some cases one greedy connection shares the bottleneck. The buffer is the
+paper's 10,000 packets ("large"), 100 packets ("small", twice the bandwidth-delay product), or RED
+with the same 100 packets. "carried" is the goodput of both aggregates divided by their offered
+load. The aggregate connection has no mode switch such as that of Nimbus. The case "switched" uses
+weighted Reno with weight 10 all the time. No switch can do better beside Reno.
 """
 
 from typing import Any

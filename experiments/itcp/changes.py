@@ -2,9 +2,9 @@
 
 Source: integrated TCP, section 5 (open questions); docs/ledger.md, A002-12 (a changed path, and a
 changing number of connections).
-Differs: see `_network.py`. In the cases "connections" the largest weight is the number n_i of open
-local connections, the other reading of the paper's text. In the cases "half", half of the clients
-of subnet 1 stop at 2,000 s, so that its load falls to 0.27.
+Differs: `_network.py` describes the network. In the cases "connections" the largest weight is the
+number n_i of open local connections, the other reading of the paper's text. In the cases "half",
+half of the clients of subnet 1 stop at 2,000 s, so that its load falls to 0.27.
 
 `path.py` simulates paths that become longer or shorter; here is a formula for them. A Vegas
 connection of weight w remembers the base round-trip time d. When the path's round-trip time rises

@@ -2,10 +2,10 @@
 
 Source: integrated TCP, section 3, equation (3), figure 1; docs/ledger.md, A002-1 (ratios of
 weighted Vegas).
-Differs: see `_network.py`. Here each sender is greedy, from 10 s on. The paper does not print its
-weights. Each connection first sends 5 kB alone, so that it measures the true base round-trip time.
-Only in the cases "late" does the second connection start 30 s after the first. The first connection
-has then filled the queue of the path.
+Differs: `_network.py` describes the network. Here each sender is greedy, from 10 s on. The paper
+does not print its weights. Each connection first sends 5 kB alone, so that it measures the true
+base round-trip time. Only in the cases "late" does the second connection start 30 s after the
+first. The first connection has then filled the queue of the path.
 
 Vegas of ns-2 rounds the number of queued packets. With alpha = beta = 1, a connection of weight 1
 may therefore keep between 0.5 and 1.5 packets in the queue, and shares deviate from the weights by

@@ -2,7 +2,7 @@
 
 Source: integrated TCP, section 4.2, figures 3 to 5; docs/ledger.md, A002-2 (sojourns), A002-4
 (shares above the loads) and A002-6 (limits of weights).
-Differs: see `_network.py`, which also explains the modes. One run serves the three figures. The
+Differs: `_network.py` describes the network and the modes. One run serves the three figures. The
 modes `measured`, `proportional` and `by load` are ours. `by load` knows the loads, which no gateway
 does. It shows the best that an adjuster could reach. The transfer times of class 2 (tail index 1.2)
 have no finite variance, so modes are compared by the median of ratios.

@@ -1,8 +1,9 @@
 """Figure 6: shares of four subnets, with rounds of 120 samples.
 
 Source: integrated TCP, section 4.3, figure 6 (subnets E3).
-Differs: see `_network.py`. Each subnet has ten clients; the paper does not print their number. The
-paper's own sufficient condition does not hold here: sum(rho_i + eps) is 1.08, or 1.11 with headers.
+Differs: `_network.py` describes the network. Each subnet has ten clients; the paper does not print
+their number. The paper's own sufficient condition does not hold here: sum(rho_i + eps) is 1.08, or
+1.11 with headers.
 """
 
 from typing import Any

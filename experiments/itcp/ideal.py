@@ -2,11 +2,12 @@
 
 Source: integrated TCP, sections 3.1 and 4; docs/ledger.md, A002-2 (sojourns) and A002-4 (shares
 above the loads).
-Differs: see `_fluid.py` and `_adjust.py`. Shares follow the weights without delay, so no adjuster
-of weights can reach more. `by load` has fixed weights in proportion to the loads, which no gateway
-knows. `proportional` is a law of ours: each gateway sets its weight in proportion to its own load,
-averaged over many rounds. Transfer times of files with tail index 1.2 have no finite variance. So
-modes are compared by the median of the ratios at equal seeds.
+Differs: `_fluid.py` describes the ideal model, and `_adjust.py` the laws of weights. Shares follow
+the weights without delay, so no adjuster of weights can reach more. `by load` has fixed weights in
+proportion to the loads, which no gateway knows. `proportional` is a law of ours: each gateway sets
+its weight in proportion to its own load, averaged over many rounds. Transfer times of files with
+tail index 1.2 have no finite variance. So modes are compared by the median of the ratios at equal
+seeds.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """Growth of queues beside one giant file, and under a load above the bottleneck.
 
 Source: integrated TCP, section 2; docs/ledger.md, A002-3 (a giant file) and A002-9 (overload).
-Differs: see `_network.py`. The giant file has 400 MB and arrives at subnet 2 at 600 s. In the
-overload, class 1 offers 0.85 of the bottleneck's rate and class 2 offers 0.25.
+Differs: `_network.py` describes the network. The giant file has 400 MB and arrives at subnet 2 at
+600 s. In the overload, class 1 offers 0.85 of the bottleneck's rate and class 2 offers 0.25.
 """
 
 from typing import Any

@@ -2,9 +2,10 @@
 
 Source: integrated TCP, section 3 (equation 8) and section 5 (open questions); docs/ledger.md,
 A002-12 (a path that changes).
-Differs: see `_network.py`. The run has 2,000 s. At 1,000 s the delay between the gateway of subnet
-1 and the router changes: the round-trip time of the aggregate connection rises from 41 to 81 ms
-("longer") or falls from 81 to 41 ms ("shorter"). Packets on the link arrive at their old time.
+Differs: `_network.py` describes the network. The run has 2,000 s. At 1,000 s the delay between the
+gateway of subnet 1 and the router changes: the round-trip time of the aggregate connection rises
+from 41 to 81 ms ("longer") or falls from 81 to 41 ms ("shorter"). Packets on the link arrive at
+their old time.
 
 Vegas stores the least round-trip time d that it ever measured. When the path's round-trip time
 rises to D, Vegas mistakes the difference for queueing delay. It then keeps `w alpha D / (D - d)`

@@ -1,8 +1,9 @@
 """Sweeps of the adjusters' parameters: eps or margin, beta, length of a round, initial weight.
 
 Source: integrated TCP, section 3.2; docs/ledger.md, A002-11 (sweeps of parameters).
-Differs: see `_network.py`. Runs use the two subnets E1 and last 4,000 s. "until" is the time until
-both shares exceed their loads for the first time. If this never happens, a run counts as 4,000 s.
+Differs: `_network.py` describes the network. Runs use the two subnets E1 and last 4,000 s. "until"
+is the time until both shares exceed their loads for the first time. If this never happens, a run
+counts as 4,000 s.
 """
 
 from typing import Any

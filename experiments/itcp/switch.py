@@ -2,11 +2,12 @@
 
 Source: integrated TCP, section 5 (coexistence with Reno); docs/ledger.md, A002-7 (other traffic at
 the bottleneck). Bundler (doi 10.1145/3447786.3456260) and Nimbus switch between such modes.
-Differs: see `_network.py` and `beside.py`. No algorithm detects the greedy connection (the rival).
-"off" is Vegas of weight 10, and "on" is weighted Reno of weight 10, each for a whole run of 500 s
-with the same files. For each rival, the runs "off" and "on" show the greatest gain of any switch.
-The two runs without a rival show the cost of a switch that stays on after the rival has ended. The
-buffer holds 100 packets. "carried" is the goodput of both aggregates divided by their offered load.
+Differs: `_network.py` describes the network, and `beside.py` the other traffic. No algorithm
+detects the greedy connection (the rival). "off" is Vegas of weight 10, and "on" is weighted Reno of
+weight 10, each for a whole run of 500 s with the same files. For each rival, the runs "off" and
+"on" show the greatest gain of any switch. The two runs without a rival show the cost of a switch
+that stays on after the rival has ended. The buffer holds 100 packets. "carried" is the goodput of
+both aggregates divided by their offered load.
 """
 
 from typing import Any

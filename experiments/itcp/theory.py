@@ -1,14 +1,14 @@
 """The paper's theorems, compared with event simulations of one queue and of two queues.
 
 Source: integrated TCP, section 2, theorems 1 to 3, and appendix, theorems 4, 5.
-Differs: see `_fluid.py`. Equation (1) is judged with files of tail indices 1.9 and 1.6 at the loads
-of E1. With E1's own index 1.2, the load of a run is not near its mean even after 50,000 s; with its
-index 2.5, the tails need probabilities far below 1e-4. Equation (2) with theorem 4 reads `P[W_1 >
-x] = rho_2 / (1 - rho_1 - rho_2) P[S_2^r > y]` with `y = x (phi_2 - rho_2) / (rho_1 - phi_1)`. The
-tail of `S_2^r` is computed from the files of the run. The tail of the distribution itself would
-need runs of 10^7 s at index 1.4. Class 1 sends files of 6.5 kB at ten times E1's rate, and its
-share is 0.3. With E1's own files and its margin of 0.02, equation (2) is too small at 1 s. The
-bound of theorem 3 is only drawn, because at 10 s it is 2e-6.
+Differs: `_fluid.py` describes the ideal models. Equation (1) is judged with files of tail indices
+1.9 and 1.6 at the loads of E1. With E1's own index 1.2, the load of a run is not near its mean even
+after 50,000 s; with its index 2.5, the tails need probabilities far below 1e-4. Equation (2) with
+theorem 4 reads `P[W_1 > x] = rho_2 / (1 - rho_1 - rho_2) P[S_2^r > y]` with `y = x (phi_2 - rho_2)
+/ (rho_1 - phi_1)`. The tail of `S_2^r` is computed from the files of the run. The tail of the
+distribution itself would need runs of 10^7 s at index 1.4. Class 1 sends files of 6.5 kB at ten
+times E1's rate, and its share is 0.3. With E1's own files and its margin of 0.02, equation (2) is
+too small at 1 s. The bound of theorem 3 is only drawn, because at 10 s it is 2e-6.
 """
 
 from typing import Any

@@ -1,13 +1,13 @@
 """Weights of trunks: two trunks carry E1's load, and user connections stay end to end.
 
 Source: ours; integrated TCP, sections 3 and 4, and trunking, section 4.
-Differs: see `_network.py`. Each site has a gateway, and so has the server. The clients' connections
-go from client to server, with Vegas. The tunnel queue of a site (where user packets wait for the
-trunk) has a queue for each flow and the size of E1's buffer. The weight `w` of a trunk is 1 to 10.
-In the cases "vegas" it is `theta` of the trunk's one management connection. In the cases
-"connections" the trunk has `M = round(w)` management connections. VMSS is one packet of 1,040 B.
-The router is `trunk-fifo`, with the capacity that equation 2 of trunking gives for 16 connections
-of each trunk.
+Differs: `_network.py` describes the network. Each site has a gateway, and so has the server. The
+clients' connections go from client to server, with Vegas. The tunnel queue of a site (where user
+packets wait for the trunk) has a queue for each flow and the size of E1's buffer. The weight `w` of
+a trunk is 1 to 10. In the cases "vegas" it is `theta` of the trunk's one management connection. In
+the cases "connections" the trunk has `M = round(w)` management connections. VMSS is one packet of
+1,040 B. The router is `trunk-fifo`, with the capacity that equation 2 of trunking gives for 16
+connections of each trunk.
 
 "fixed" weights are 10. Adjusters begin with weight 10, and their rounds have 60 samples, because
 runs last only 2,000 s. "aggregates" are the aggregate connections of `_network.py`, which carry the
@@ -89,7 +89,7 @@ def trunk(site: int, kind: str, law: str) -> dict[str, Any]:
 
 
 def network(kind: str, law: str, beside: bool, seconds: int = SECONDS) -> Scenario:
-    """E1's sites with trunks to the gateway `far` of the server; the bottleneck is `r > e`."""
+    """E1's sites with trunks to the server's gateway `far`; the bottleneck is from `r` to `e`."""
     net = Scenario(duration=f"{seconds} s", sample="10 s", link_header="0 B",
                    tcp={**TCP, "congestion": "newreno" if beside else VEGAS})  # fmt: skip
     net.router("r", "e")

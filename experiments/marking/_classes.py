@@ -1,9 +1,9 @@
 """Four classes with guarantees at one bottleneck, with greedy and on-off flows in each.
 
 Source: marking, section 5.2.
-Differs: see `_network.py`. The fractions in the paper's table of guarantees are unreadable. Runs
-use 1/2 and 1/4; claims judge the runs with 1/2. The paper prints no packet length; here packets
-have 500 B.
+Differs: `_network.py` describes the network. The fractions in the paper's table of guarantees are
+unreadable. Runs use 1/2 and 1/4; claims judge the runs with 1/2. The paper prints no packet length;
+here packets have 500 B.
 """
 
 from typing import Any

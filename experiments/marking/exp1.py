@@ -1,14 +1,14 @@
 """With predictive marking, a bottleneck that 240 flows share drops no packet and has a short queue.
 
 Source: marking, section 5.1, figures 3, 4 and 5.
-Differs: see `_network.py`. A seventh algorithm, `coverage`, is ours. The packets of one round trip
-of a flow are a round. For each flow, the paper predicts one round, until the last flow's next round
-begins. Flows with short round trips send several rounds in this time. `reference` and `heuristic`
-count all of them here. With one round they lose packets, which two claims show. In the figure,
-goodput is the payload that applications received, in packets of 500 B; data after a lost packet
-counts when the loss is repaired. Claims compare throughput and goodput by the number of packets
-that arrive twice: retransmitted packets minus dropped ones. Markings have the same buffer of
-150,000 B as Drop-Tail.
+Differs: `_network.py` describes the network. A seventh algorithm, `coverage`, is ours. The packets
+of one round trip of a flow are a round. For each flow, the paper predicts one round, until the last
+flow's next round begins. Flows with short round trips send several rounds in this time. `reference`
+and `heuristic` count all of them here. With one round they lose packets, which two claims show. In
+the figure, goodput is the payload that applications received, in packets of 500 B; data after a
+lost packet counts when the loss is repaired. Claims compare throughput and goodput by the number of
+packets that arrive twice: retransmitted packets minus dropped ones. Markings have the same buffer
+of 150,000 B as Drop-Tail.
 """
 
 from typing import Any

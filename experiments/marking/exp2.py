@@ -1,12 +1,13 @@
 """Marking keeps the guarantees of four classes, some of which JoBS alone has to break.
 
 Source: marking, section 5.2, figures 6, 7 and 8.
-Differs: see `_network.py` and `_classes.py`. (a) is the scheduler JoBS alone, (b) JoBS with the
-heuristic marking. JoBS is the authors' scheduler with a repaired search for the class that loses a
-packet; `make validate` compares it with theirs. `coverage` instead of the heuristic is ours. Figure
-7 shows the loss of the current busy period. A delay ratio of (a) is a median over those windows of
-0.5 s in which both classes have a queue all the time. (b) has no such windows. Its ratios use
-samples that are 50 ms apart, where both classes have a queue at two successive samples.
+Differs: `_network.py` describes the network, and `_classes.py` the classes. (a) is the scheduler
+JoBS alone, (b) JoBS with the heuristic marking. JoBS is the authors' scheduler with a repaired
+search for the class that loses a packet; `make validate` compares it with theirs. `coverage`
+instead of the heuristic is ours. Figure 7 shows the loss of the current busy period. A delay ratio
+of (a) is a median over those windows of 0.5 s in which both classes have a queue all the time. (b)
+has no such windows. Its ratios use samples that are 50 ms apart, where both classes have a queue at
+two successive samples.
 """
 
 from typing import Any

@@ -2,10 +2,10 @@
 
 Source: marking, section 2.1, figure 1, equations (4) to (6) and (9); docs/ledger.md, A004-11 (error
 of predicted arrivals).
-Differs: see `_network.py`. The paper's figure is a drawing; this one is measured. The tracker
-`paper` predicts a round at the end of the previous round. There is one greedy flow of 100 ms, or
-there are the 60 greedy flows of experiment 1, on the link of experiment 1 with the marking
-`reference`.
+Differs: `_network.py` describes the network. The paper's figure is a drawing; this one is measured.
+The tracker `paper` predicts a round at the end of the previous round. There is one greedy flow of
+100 ms, or there are the 60 greedy flows of experiment 1, on the link of experiment 1 with the
+marking `reference`.
 """
 
 from collections.abc import Callable

@@ -5,8 +5,9 @@ bytes in an interval of Delta seconds.
 
 Source: marking, section 3.1 (with a larger Delta the data is older, with a larger M the projection
 is less accurate); docs/ledger.md, A004-12 (a sweep of Delta and M).
-Differs: see `_network.py`. The network of experiment 1 has 240 flows. A network of 10,000 flows has
-41.7 times its rate and buffer, and runs for 12 s, of which 4 s count. There are three filters:
+Differs: `_network.py` describes the network. The network of experiment 1 has 240 flows. A network
+of 10,000 flows has 41.7 times its rate and buffer, and runs for 12 s, of which 4 s count. There are
+three filters:
 
 - "3 x 8" is the paper's, with 3 stages of 8 counters. It selects nearly all flows.
 - "3 x 256" is the same filter with 256 counters in each stage.

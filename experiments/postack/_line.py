@@ -3,8 +3,8 @@
 Source: postack; docs/ledger.md, R001-10 (placement D: the gateway is downstream of the bottleneck).
 The gateway's `rate` is a little below the line's rate, and one policy with this rate holds the ACKs
 of all downloads.
-Differs: the ledger gives no numbers for this. The line has 25 Mbit/s and a buffer of 100 ms. Hosts
-are like Linux 6 with CUBIC, and each server has its own round-trip time.
+Differs: docs/ledger.md has no numbers for this case. The line has 25 Mbit/s and a buffer of 100 ms.
+Hosts are like Linux 6 with CUBIC, and each server has its own round-trip time.
 """
 
 from collections.abc import Mapping

@@ -1,15 +1,15 @@
 """ACK control protects honest flows: senders that ignore congestion gain nothing from it.
 
-Source: postack; docs/ledger.md, R001-9 (packets of other traffic do not close the gate); RFC 2914,
+Source: postack; docs/ledger.md, R001-9 (packets of other traffic do not delay held ACKs); RFC 2914,
 section 3.2; Savage and others, doi 10.1145/505696.505704 (ACK division, optimistic ACKs).
-Differs: see `_network.py`. The paper has no aggressors. Four honest flows share 10 Mbit/s with one
-to eight aggressors of one kind. `blind` is TCP that sends 12.5 Mbit/s and ignores its window.
-`slow` is TCP that ignores its window and sends one and a half times its share. `udp` is UDP of 12.5
-Mbit/s. With `division`, the receiver acknowledges 100 bytes at a time, and the sender counts ACKs.
-With `optimistic`, the receiver acknowledges four segments that have not arrived. The queue is
-`per-flow` with its defaults. Runs take 20 s. Rates count the bytes that arrive in the last 12 s. A
-case is a kind and number of aggressors, a round trip, a direction and an allocation. All cases take
-a quarter of an hour on two cores.
+Differs: `_network.py` describes the network. The paper has no aggressors. Four honest flows share
+10 Mbit/s with one to eight aggressors of one kind. `blind` is TCP that sends 12.5 Mbit/s and
+ignores its window. `slow` is TCP that ignores its window and sends one and a half times its share.
+`udp` is UDP of 12.5 Mbit/s. With `division`, the receiver acknowledges 100 bytes at a time, and the
+sender counts ACKs. With `optimistic`, the receiver acknowledges four segments that have not
+arrived. The queue is `per-flow` with its defaults. Runs take 20 s. Rates count the bytes that
+arrive in the last 12 s. A case is a kind and number of aggressors, a round trip, a direction and an
+allocation. All cases take a quarter of an hour on two cores.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,12 +1,12 @@
 """A download that has the line to itself takes no longer when its ACKs are held.
 
-Source: postack; docs/ledger.md, R001-9: the gate releases an ACK while the queue has room for its
-data.
-Differs: see `_line.py`. The ledger has no numbers for this. One download has 400 kB or 1 MB, on
-lines of 25 and 50 Mbit/s, with round trips of 40 and 100 ms. It is the first download, or it
-follows four seconds after another one: 3 MB from a server 1 ms away. Times are divided by those of
-the same policy without ACK control, with the same seed. The bound of 1.02 is a goal, set before the
-code was changed to reach it.
+Source: postack; docs/ledger.md, R001-9 (the rule `gate`): a held ACK departs while the queue has
+room for its data.
+Differs: `_line.py` describes the access line. docs/ledger.md has no numbers for this case. One
+download has 400 kB or 1 MB, on lines of 25 and 50 Mbit/s, with round trips of 40 and 100 ms. It is
+the first download, or it follows four seconds after another one: 3 MB from a server 1 ms away. Each
+time is divided by the time of the same download without ACK control, with the same seed. The bound
+of 1.02 is a goal, set before the code was changed to reach it.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ LINES = [25, 50]
 """Rates of the line, Mbit/s."""
 
 ROUND_TRIPS = [40, 100]
-"""In milliseconds."""
+"""Round-trip times, milliseconds."""
 
 BEFORE = ["first of all", "after one from nearby"]
 ASKED: dict[str, Any] = {"request": "200 B", "think": "100 s"}

@@ -1,10 +1,10 @@
 """Short answers beside long transfers: with ACKs held, no throughput is lost.
 
 Source: postack; docs/ledger.md, A001-4 (no throughput is lost), for traffic that comes and goes.
-Differs: see `_network.py`. The ledger has endless transfers only. Here fifty senders answer
-requests beside four endless transfers. An answer has 10 kB on average, and the next request follows
-0.8 s after the answer. Answers use about half of the rate, or more if they take less time.
-Connections are ``kept``, or ``ended`` after each answer. Windows have no limit.
+Differs: `_network.py` describes the network. docs/ledger.md has endless transfers only. Here fifty
+senders answer requests beside four endless transfers. An answer has 10 kB on average, and the next
+request follows 0.8 s after the answer. Answers use about half of the rate, or more if they take
+less time. Connections are ``kept``, or ``ended`` after each answer. Windows have no limit.
 """
 
 from typing import Any

@@ -1,11 +1,12 @@
 """Beside ACK-controlled senders, a sender without ACK control gets its share of the line.
 
 Source: none. The reference is the share that a queue for each flow gives.
-Differs: see `_line.py`. The policy matches 1 or 4 endless downloads. It does not match a download
-of 10 MB, which represents QUIC or a tunnel over UDP. Both respond to loss, but have no ACKs that a
-gateway can hold. The simulation uses TCP with CUBIC on another port. The link's queue is `fq-codel`
-or the default. Times are divided by those of the same policy file without ACK control, with the
-same seed. The bound of 1.03 is a goal, set before the code was changed to reach it.
+Differs: `_line.py` describes the access line. The policy matches 1 or 4 endless downloads. It does
+not match a download of 10 MB, which represents QUIC or a tunnel over UDP. Both respond to loss, but
+have no ACKs that a gateway can hold. The simulation uses TCP with CUBIC on another port. The link's
+queue is `fq-codel` or the default. Each time is divided by the time in a run of the same policy
+file without ACK control, with the same seed. The bound of 1.03 is a goal, set before the code was
+changed to reach it.
 """
 
 from typing import Any
@@ -22,7 +23,7 @@ beside_udp = Experiment(__file__)
 
 DOWNLOADS = [1, 4]
 ROUND_TRIPS = [10, 30, 80]
-"""In milliseconds."""
+"""Round-trip times, milliseconds."""
 
 QUEUES = ["fq-codel", "hosts"]
 SHOWN = ["none", "gate"]

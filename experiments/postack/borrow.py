@@ -1,11 +1,11 @@
 """When a class borrows rate or returns it, its senders follow, and the queue stays small.
 
-Source: postack; docs/ledger.md, R001-9 (the gate needs no estimate of any rate) and A001-6 (new
-rates within 200 ms and three near round trips).
-Differs: see `_network.py`. The link has 10 Mbit/s and two classes, each with a guarantee of half of
-the rate and a limit of the whole rate. One class has TCP. The other has UDP of 12 Mbit/s from 15 s
-to 25 s. The policy of TCP has the rate of the link, so that the class limits TCP. Without ACK
-control, data waits at the class.
+Source: postack; docs/ledger.md, R001-9 (the rule `gate` for held ACKs needs no estimate of any
+rate) and A001-6 (new rates within 200 ms and three near round trips).
+Differs: `_network.py` describes the network. The link has 10 Mbit/s and two classes, each with a
+guarantee of half of the rate and a limit of the whole rate. One class has TCP. The other has UDP of
+12 Mbit/s from 15 s to 25 s. The policy of TCP has the rate of the link, so that the class limits
+TCP. Without ACK control, data waits at the class.
 """
 
 from typing import Any

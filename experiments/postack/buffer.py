@@ -1,9 +1,9 @@
 """With ACKs held instead of data, the gateway needs a fraction of a per-flow queue's memory.
 
 Source: postack, abstract ("a buffer smaller by 96 %"); docs/ledger.md, A001-2 (the buffer).
-Differs: see `_network.py`. A held ACK counts with the bytes of its record, and each flow with those
-of one kept packet. The mean is over 30 s after slow start. The peak is over the whole run, slow
-start included. All claims divide by the data in a queue for each flow.
+Differs: `_network.py` describes the network. A held ACK counts with the bytes of its record, and
+each flow with the bytes of one kept packet. The mean is over 30 s after slow start. The peak is
+over the whole run, slow start included. All claims divide by the data in a queue for each flow.
 """
 
 from typing import Any

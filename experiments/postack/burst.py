@@ -1,12 +1,12 @@
 """A profile with a burst also holds for downloads: the burst passes at the peak rate at once.
 
-Source: postack; docs/ledger.md, R001-9 (the gate follows the rate of the policy), with a profile of
-two rates.
-Differs: see `_line.py`. The ledger has no numbers for this. The profile has a mean of 5 Mbit/s, a
-peak of 20 Mbit/s and a burst of 10 MB, all of it unused when a download of 5 MB begins. The
-queueing delay is the delay of data packets minus the one-way delay from server to client. It is
-compared with that of a profile whose mean is the peak rate. The bounds are goals, set before the
-code was changed to reach them: 1.05, and 1.1 for delays.
+Source: postack; docs/ledger.md, R001-9 (the release of held ACKs follows the rate of the policy),
+with a profile of two rates.
+Differs: `_line.py` describes the access line. docs/ledger.md has no numbers for this case. The
+profile has a mean of 5 Mbit/s, a peak of 20 Mbit/s and a burst of 10 MB, all of it unused when a
+download of 5 MB begins. The queueing delay is the delay of data packets minus the one-way delay
+from server to client. It is compared with the queueing delay of a profile whose mean is the peak
+rate. The bounds are goals, set before the code was changed to reach them: 1.05, and 1.1 for delays.
 """
 
 from typing import Any

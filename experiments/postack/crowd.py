@@ -1,10 +1,11 @@
 """With ACKs held, senders get the rates of a per-flow queue, for any number, rate and distance.
 
 Source: postack; docs/ledger.md, A001-1 (rate), A001-2 (buffer) and A001-4 (goodput).
-Differs: see `_network.py`. The cases have 2 and 10 Mbit/s, 10 to 300 ms, 1 to 100 flows and jitter
-of up to 10 ms. Losses and jitter are on the WAN side of the gateway. With windows of 64 KiB, 100
-flows fill a queue for each flow, but one flow of 52 ms hardly fills it. The cases `few` have two
-greedy flows with unlimited windows, beside fifty flows that send 500 bytes five times a second.
+Differs: `_network.py` describes the network. The cases have 2 and 10 Mbit/s, 10 to 300 ms, 1 to 100
+flows and jitter of up to 10 ms. Losses and jitter are on the WAN side of the gateway. With windows
+of 64 KiB, 100 flows fill a queue for each flow, but one flow of 52 ms hardly fills it. The cases
+`few` have two greedy flows with unlimited windows, beside fifty flows that send 500 bytes five
+times a second.
 """
 
 from collections.abc import Callable, Iterable
@@ -71,10 +72,10 @@ def measure(seed: int, ack_control: str, cell: str) -> dict[str, float]:
     return measured(net.run(seed))
 
 
-def over_queue(runs: Table, column: str, cell: str, of: str = "goodput") -> np.ndarray:
-    """A column with ACKs held, over the column ``of`` with a queue for each flow."""
+def over_queue(runs: Table, column: str, cell: str, base: str = "goodput") -> np.ndarray:
+    """A column with ACKs held, over the column ``base`` with a queue for each flow."""
     chosen = runs.where(cell=cell)
-    return chosen.where(ack_control="gate")[column] / chosen.where(ack_control="none")[of]
+    return chosen.where(ack_control="gate")[column] / chosen.where(ack_control="none")[base]
 
 
 def worst(columns: Iterable[np.ndarray], choose: Callable[..., np.ndarray]) -> np.ndarray:

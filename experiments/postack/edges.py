@@ -2,8 +2,8 @@
 
 Source: postack; docs/ledger.md, R001-8 (the cost of an ACK is the data it requests) and R001-9 (the
 target).
-Differs: the ledger has no numbers for this. In each case data goes up through a gateway whose link
-is the bottleneck, with a round trip of 40 ms to the receivers. Hosts are like Linux 6.
+Differs: docs/ledger.md has no numbers for this case. In each case data goes up through a gateway
+whose link is the bottleneck, with a round trip of 40 ms to the receivers. Hosts are like Linux 6.
 
 - `reads`: four uploads at 10 Mbit/s with windows of 64 KiB, to an application that reads 16 KiB at
   a time (a relay whose own connection acknowledges eleven segments at once, 48 ms later). One ACK

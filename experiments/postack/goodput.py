@@ -2,9 +2,9 @@
 
 Source: postack, abstract ("emulates per-flow queuing"); docs/ledger.md, A001-1 (rate) and A001-4
 (goodput).
-Differs: see `_network.py`. Goodput must be within 1 % of that of a queue for each flow, which is
-stricter than the 3 % of A001-4. Data goes up, through the queue of the policy, or down. Downward
-data has already crossed the path when it reaches the gateway, and its ACKs go up.
+Differs: `_network.py` describes the network. Goodput must be within 1 % of that of a queue for each
+flow, which is stricter than the 3 % of A001-4. Data goes up, through the queue of the policy, or
+down. Downward data has already crossed the path when it reaches the gateway, and its ACKs go up.
 """
 
 from typing import Any

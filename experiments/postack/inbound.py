@@ -2,11 +2,11 @@
 
 Source: postack; docs/ledger.md, R001-10 (placement D: the gateway is downstream of the bottleneck)
 and A001-5 (a ping beside downloads); `tidegate demo` shows the same with real hosts.
-Differs: the ledger has no numbers for this. Four clients request endless downloads from servers
-with round trips of 50, 300, 300 and 600 ms. The downloads share the provider's 8 Mbit/s with one
-buffer of 256 KiB. The gateway downstream of it has a policy of 7.6 Mbit/s. A ping of 64 bytes in
-the same class comes every 100 ms. Shares, delays and throughput count for 30 s after the first 10
-s; losses count from the start. `queue` is a queue for each flow at the gateway that never
+Differs: docs/ledger.md has no numbers for this case. Four clients request endless downloads from
+servers with round trips of 50, 300, 300 and 600 ms. The downloads share the provider's 8 Mbit/s
+with one buffer of 256 KiB. The gateway downstream of it has a policy of 7.6 Mbit/s. A ping of 64
+bytes in the same class comes every 100 ms. Shares, delays and throughput count for 30 s after the
+first 10 s; losses count from the start. `queue` is a queue for each flow at the gateway that never
 overflows.
 """
 

@@ -1,10 +1,11 @@
 """Even if the delay to the senders varies, the gate requests as much data as the rate carries.
 
-Source: postack; docs/ledger.md, R001-9 (the gate) and A001-4 (goodput).
-Differs: in the ledger the path to the senders has a constant delay, and the gate requests the data
-that the rate carries in the shortest round trip. Here each ACK gets a random delay on its 0.1 ms
-link to the sender. Eight senders are 10 ms from their receivers and have unlimited windows. Runs
-take 12 s, of which 8 s count.
+Source: postack; docs/ledger.md, R001-9 (the rule `gate`: a held ACK departs while the queue has
+room for its data) and A001-4 (goodput).
+Differs: in docs/ledger.md the path to the senders has a constant delay, and the rule `gate`
+requests the data that the rate carries in the shortest round trip. Here each ACK gets a random
+delay on its 0.1 ms link to the sender. Eight senders are 10 ms from their receivers and have
+unlimited windows. Runs take 12 s, of which 8 s count.
 """
 
 from typing import Any

@@ -1,12 +1,12 @@
 """On long paths the release rule "gate" gets the rate of "bucket", and drops no more packets.
 
-Source: postack; docs/ledger.md, R001-9: both rules release the same data, the gate without an
-estimate of rates.
-Differs: see `_line.py`. The ledger has no numbers for this. 1, 4 and 32 downloads have the same
-round trip of 1 ms to 1 s, and windows of 64 MiB. Runs last 60 s, and 120 s with a round trip of one
-second. Rates count in the last 40 s; packets dropped by the provider or the gateway count in the
-whole run. Both rules have the same seeds. A claim judges the worst of the three numbers of
-downloads. The bounds are goals, set before the code was changed to reach them.
+Source: postack; docs/ledger.md, R001-9: both rules for held ACKs release the same data, `gate`
+without an estimate of rates.
+Differs: `_line.py` describes the access line. docs/ledger.md has no numbers for this case. 1, 4 and
+32 downloads have the same round trip of 1 ms to 1 s, and windows of 64 MiB. Runs last 60 s, and 120
+s with a round trip of one second. Rates count in the last 40 s; packets dropped by the provider or
+the gateway count in the whole run. Both rules have the same seeds. A claim judges the worst of the
+three numbers of downloads. The bounds are goals, set before the code was changed to reach them.
 """
 
 from collections.abc import Callable

@@ -1,10 +1,10 @@
 """If packets are lost on the path, holding ACKs gives more goodput than TCR's small windows.
 
 Source: postack, abstract ("10 % more goodput than TCR"); docs/ledger.md, A001-1, A001-3 and A001-4.
-Differs: see `_network.py`. Windows are unlimited, so that only TCR's windows are small. To show
-that our TCR is a fair rival, its goodput is compared with the ledger's formula, 1/(1 + p W^2/8)
-with W = 10.8 packets, and with a model of Reno in whole packets (`_reno.py`). Under the formula's
-own assumptions, the model agrees with the formula.
+Differs: `_network.py` describes the network. Windows are unlimited, so that only TCR's windows are
+small. To show that our TCR is a fair rival, its goodput is compared with the ledger's formula, 1/(1
++ p W^2/8) with W = 10.8 packets, and with a model of Reno in whole packets (`_reno.py`). Under the
+formula's own assumptions, the model agrees with the formula.
 """
 
 from collections.abc import Callable
@@ -49,7 +49,7 @@ def straw(runs: Table, percent: float, expected: Callable[[float], float] = form
 
 
 def simulated(runs: Table, percent: float) -> np.ndarray:
-    """The same ratio, minus that of Reno in whole packets."""
+    """The same ratio, minus the ratio of Reno in whole packets."""
     seeds = runs.where(ack_control="tcr", congestion="reno", loss=percent)["seed"]
     mean = float(np.mean([reno(percent, seed=int(it)) for it in seeds]))
     return straw(runs, percent, lambda _: mean)

@@ -1,9 +1,9 @@
 """A ping in the same class waits hardly longer than with a queue for each flow.
 
 Source: postack; docs/ledger.md, A001-5 (a ping beside downloads).
-Differs: see `_network.py`. The ping is a packet of 64 bytes every 100 ms from a host of its own, in
-one direction. FIFO is one queue of 256 KiB for all packets at a link of the policy's rate, without
-a policy.
+Differs: `_network.py` describes the network. The ping is a packet of 64 bytes every 100 ms from a
+host of its own, in one direction. FIFO is one queue of 256 KiB for all packets at a link of the
+policy's rate, without a policy.
 """
 
 from typing import Any

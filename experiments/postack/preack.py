@@ -1,14 +1,14 @@
 """A relay that acknowledges early keeps the rate filled, despite losses beyond the relay.
 
 Source: postack; docs/ledger.md, R001-21 (PreAck).
-Differs: see `_network.py`. `Kind::Relay` in `crates/sim/src/scenario/traffic.rs` lists the
-differences between a relay and PreAck. Relays are next to the gateway, on its WAN side. The gateway
-limits the senders to the rate; packets are lost between relays and receivers. A relay buffers 64
-KiB of a flow in addition to a receive window of 64 KiB. At the end of the warm-up it can hold 1.5 %
-of the measured bytes. It forwards data with Reno like the senders, or with BBR, which does not
-reduce its rate at every loss. Runs without a warm-up count the acknowledged bytes that never
-arrive. The paper prints a gain of 45 %, but neither the losses nor the senders. So each loss rate
-and both senders have a claim.
+Differs: `_network.py` describes the network. `Kind::Relay` in `crates/sim/src/scenario/traffic.rs`
+lists the differences between a relay and PreAck. Relays are next to the gateway, on its WAN side.
+The gateway limits the senders to the rate; packets are lost between relays and receivers. A relay
+buffers 64 KiB of a flow in addition to a receive window of 64 KiB. At the end of the warm-up it can
+hold 1.5 % of the measured bytes. It forwards data with Reno like the senders, or with BBR, which
+does not reduce its rate at every loss. Runs without a warm-up count the acknowledged bytes that
+never arrive. The paper prints a gain of 45 %, but neither the losses nor the senders. So each loss
+rate and both senders have a claim.
 """
 
 from typing import Any

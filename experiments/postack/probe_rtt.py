@@ -2,10 +2,10 @@
 
 Source: BBR (draft-ietf-ccwg-bbr), section 5.3.4.3 (ProbeRTT): every 10 s a sender reduces its data
 in flight for 200 ms to measure the path; the time for which ACKs are held is part of the path.
-Differs: see `_line.py`. One BBR download is alone, or runs beside one CUBIC download. Time from 10
-s to 60 s is divided into steps of 20 ms. A step is idle if the client gets less than a tenth of the
-policy's rate, and slow if it gets less than nine tenths. The bounds are goals, set before the code
-was changed to reach them.
+Differs: `_line.py` describes the access line. One BBR download is alone, or runs beside one CUBIC
+download. Time from 10 s to 60 s is divided into steps of 20 ms. A step is idle if the client gets
+less than a tenth of the policy's rate, and slow if it gets less than nine tenths. The bounds are
+goals, set before the code was changed to reach them.
 """
 
 from typing import Any

@@ -1,9 +1,9 @@
 """The window that losses allow limits the possible gain over TCR.
 
 Source: postack; docs/ledger.md, A001-3 (gate over TCR at 2 % loss).
-Differs: see `_network.py` and `loss.py` for the network. The path loses 2 % of the packets at every
-rate. At 200 Mbit/s no policy limits a sender. Reno then has windows of about eight packets. At
-10 Mbit/s a flow needs a window of 10.8 packets for its share, and 7.6 at 7 Mbit/s. At 7 Mbit/s,
+Differs: `_network.py` and `loss.py` describe the network. The path loses 2 % of the packets at
+every rate. At 200 Mbit/s no policy limits a sender. Reno then has windows of about eight packets.
+At 10 Mbit/s a flow needs a window of 10.8 packets for its share, and 7.6 at 7 Mbit/s. At 7 Mbit/s,
 p W^2 has the same value as at 1 % of loss and 10 Mbit/s.
 """
 

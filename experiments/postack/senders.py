@@ -1,10 +1,10 @@
 """With held ACKs, no kind of TCP sender stalls or times out.
 
 Source: postack; docs/ledger.md, A001-7 (compatibility) and A001-10 (ten sessions at 20 kbit/s).
-Differs: see `_network.py`. Senders are the simulator's Linux TCP with one changed setting at a
-time. There is no loss, so every timeout is the gateway's fault. Windows are 64 KiB, or 48 kB with a
-given window scale or none. The class of 20 kbit/s has ten flows, a warm-up of one minute and five
-minutes that count.
+Differs: `_network.py` describes the network. Senders are the simulator's Linux TCP with one changed
+setting at a time. There is no loss, so every timeout is the gateway's fault. Windows are 64 KiB, or
+48 kB with a given window scale or none. The class of 20 kbit/s has ten flows, a warm-up of one
+minute and five minutes that count.
 """
 
 from typing import Any

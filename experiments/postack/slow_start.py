@@ -3,11 +3,11 @@
 Source: postack, abstract ("a buffer smaller by 96 %"); docs/ledger.md, A001-2: with ACKs held, the
 largest queue is at most 25 % of the largest queue without ACK control. After slow start it is at
 most 6 %.
-Differs: see `_network.py`. A probe of the gateway counts the queued bytes every 10 ms. The largest
-queue of the whole run is exact. Slow start counts as over after 10 s of 40. The claims "queued data
-and held ACKs" count three things: the queued data after slow start, 20 bytes for each held ACK, and
-a kept packet for each flow. They use the largest number of held ACKs of the whole run, slow start
-included, so the sum is too large rather than too small.
+Differs: `_network.py` describes the network. A probe of the gateway counts the queued bytes every
+10 ms. The largest queue of the whole run is exact. Slow start counts as over after 10 s of 40. The
+claims "queued data and held ACKs" count three things: the queued data after slow start, 20 bytes
+for each held ACK, and a kept packet for each flow. They use the largest number of held ACKs of the
+whole run, slow start included, so the sum is too large rather than too small.
 
 "Unlimited windows" are receive windows of 4 MiB, the default. No packet is lost. Without ACK
 control the receive windows limit the queue, and with ACKs held the gateway does. Neither depends on

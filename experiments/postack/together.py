@@ -1,9 +1,9 @@
 """When up to 100 downloads begin together, none times out, although their first windows wait.
 
 Source: postack; docs/ledger.md, A001-7 (no timeouts) and R001-11 (b) (the hold is limited).
-Differs: see `_network.py`. CUBIC downloads with unlimited windows begin within a tenth of a second.
-The first windows of a hundred senders take 1.2 s at 10 Mbit/s. All of 10 s count, the start
-included. `live_crowd` runs such downloads between real hosts.
+Differs: `_network.py` describes the network. CUBIC downloads with unlimited windows begin within a
+tenth of a second. The first windows of a hundred senders take 1.2 s at 10 Mbit/s. All of 10 s
+count, the start included. `live_crowd` runs such downloads between real hosts.
 """
 
 from typing import Any

@@ -1,10 +1,10 @@
 """UDP in the same class gets its share, and TCP keeps its own.
 
-Source: postack; docs/ledger.md, R001-9 (non-TCP has a queue of its own and does not close the
-gate).
-Differs: see `_network.py`. Four flows are TCP, and four are UDP. At 1.25 Mbit/s each, UDP offers
-half of the rate, exactly its share; at 2.5 Mbit/s, the whole rate, twice its share. A flow's queue
-holds 128 KiB here, two of TCP's windows.
+Source: postack; docs/ledger.md, R001-9 (other packets have queues of their own, and do not delay
+held ACKs).
+Differs: `_network.py` describes the network. Four flows are TCP, and four are UDP. At 1.25 Mbit/s
+each, UDP offers half of the rate, exactly its share; at 2.5 Mbit/s, the whole rate, twice its
+share. A flow's queue holds 128 KiB here, two of TCP's windows.
 """
 
 from typing import Any

@@ -4,12 +4,13 @@ Source: trunking, section 5, equations 1 and 2. A trunk finds its rate by TCP co
 gateways, which send small management packets; alpha is the number of these that may wait per
 connection. The paper uses 8, because a window of eight packets survives a loss without a timeout;
 docs/ledger.md, R003-5, R003-6 (equations) and A003-3 (no loss).
-Differs: see `_network.py`. The paper runs alpha = 8 only. Here alpha is 2, 4, 8 and 16, in the
-paper's experiment TT1 (c), with the buffer of equation 2 for each; flows start at random in the
-first 0.2 s. Further runs with eight times this buffer show the greatest occupancy, which may then
-exceed equation 2. The first slow start of a management connection ends at alpha packets. If it
-ended at the default of eight, runs with alpha 2 and 4 would lose user packets, but only in this
-slow start. Routers drop by equation 1, as in `fig6.py`. Runs take 200 s, start included.
+Differs: `_network.py` describes the network. The paper runs alpha = 8 only. Here alpha is 2, 4, 8
+and 16, in the paper's experiment TT1 (c), with the buffer of equation 2 for each; flows start at
+random in the first 0.2 s. Further runs with eight times this buffer show the greatest occupancy,
+which may then exceed equation 2. The first slow start of a management connection ends at alpha
+packets. If it ended at the default of eight, runs with alpha 2 and 4 would lose user packets, but
+only in this slow start. Routers drop by equation 1, as in `fig6.py`. Runs take 200 s, start
+included.
 """
 
 from typing import Any

@@ -2,7 +2,7 @@
 
 Source: trunking, section 7.1, whose end mentions "much larger bandwidth variations" with one
 connection; docs/ledger.md, A003-4 (variation with one connection).
-Differs: see `_network.py`. The paper shows no run with one connection.
+Differs: `_network.py` describes the network. The paper shows no run with one connection.
 """
 
 import numpy as np

@@ -1,11 +1,12 @@
 """A trunk for each site protects small transfers from the greedy transfers of other sites.
 
 Source: trunking, section 7.3, experiment TT3, figure 10; docs/ledger.md, A003-6 (web transfers).
-Differs: see `_web.py` and `_network.py`. The paper leaves some parameters open. They were chosen
-once, so that two cases come near the paper's numbers: the web alone (a), and the web beside ftp
-(b). The middle router is 35 ms from the clients. There are 22 clients, and each of two sites has 10
-ftp sessions with windows of 64 KiB. Case (c) follows from these choices. In all cases the middle
-router has the buffer of equation 2 for three trunks, 167 kB; without trunks it is Drop-Tail.
+Differs: `_web.py` describes the small transfers, and `_network.py` the trunks. The paper leaves
+some parameters open. They were chosen once, so that two cases come near the paper's numbers: the
+web alone (a), and the web beside ftp (b). The middle router is 35 ms from the clients. There are 22
+clients, and each of two sites has 10 ftp sessions with windows of 64 KiB. Case (c) follows from
+these choices. In all cases the middle router has the buffer of equation 2 for three trunks, 167 kB;
+without trunks it is Drop-Tail.
 """
 
 from typing import Any

@@ -2,7 +2,8 @@
 
 Source: trunking, section 7.1, experiment TT1 (b), figure 5; docs/ledger.md, A003-1 (average rates)
 and A003-2 (rates of each second).
-Differs: see `_network.py`. The paper's prediction leaves out management packets, which take 1.2 %.
+Differs: `_network.py` describes the network. The paper's prediction leaves out management packets,
+which take 1.2 %.
 """
 
 from typing import Any

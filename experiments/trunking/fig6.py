@@ -2,11 +2,11 @@
 
 Source: trunking, section 7.1, experiment TT1 (c), figure 6; docs/ledger.md, A003-3 (no user packet
 lost).
-Differs: see `_network.py`. The occupancy is sampled every 5 ms, the time of four packets; the paper
-logged every packet. Runs take 600 s, start included, and flows start at random in the first 0.2 s.
-The paper prints the drop rule of equation 1, but its experiments used a RED-like scheme that it
-does not print. Both are run. The occupancy is judged with equation 1, because our RED-like rule
-drops earlier.
+Differs: `_network.py` describes the network. The occupancy is sampled every 5 ms, the time of four
+packets; the paper logged every packet. Runs take 600 s, start included, and flows start at random
+in the first 0.2 s. The paper prints the drop rule of equation 1, but its experiments used a
+RED-like scheme that it does not print. Both are run. The occupancy is judged with equation 1,
+because our RED-like rule drops earlier.
 """
 
 from typing import Any

@@ -2,16 +2,16 @@
 
 Source: trunking, section 7.2, experiment TT2, figures 7 to 9; docs/ledger.md, A003-5 (shares of
 nested trunks).
-Differs: see `_network.py` for trunks and rates. Each level-2 trunk has its own gateway, source and
-sink. Two level-2 trunks meet at the gateway of the level-1 trunk that carries both. The bottleneck
-has a delay of 10 ms, as in TT1; other links have almost no delay. The paper prints no delays. The
-tunnel queue of level-1 trunks is `trunk-fifo` with 100 packets. To slow down level-2 trunks, it
-drops their management packets, a mechanism that the paper does not specify. A second case gives it
-the size of the router's buffer. The router has four and a half times the buffer of equation 2. The
-trunks begin one by one into an empty queue, and their slow start would exceed the buffer of
-equation 2 (docs/understand/trunking.md). Shares are fractions of the rate of all level-2 trunks,
-because two levels of management packets take 6.5 % of the link here, and less in the paper. The
-paper shows rates over time. Here means over all seeds run from 5 s after an event to the next
+Differs: `_network.py` describes trunks and rates. Each level-2 trunk has its own gateway, source
+and sink. Two level-2 trunks meet at the gateway of the level-1 trunk that carries both. The
+bottleneck has a delay of 10 ms, as in TT1; other links have almost no delay. The paper prints no
+delays. The tunnel queue of level-1 trunks is `trunk-fifo` with 100 packets. To slow down level-2
+trunks, it drops their management packets, a mechanism that the paper does not specify. A second
+case gives it the size of the router's buffer. The router has four and a half times the buffer of
+equation 2. The trunks begin one by one into an empty queue, and their slow start would exceed the
+buffer of equation 2 (docs/understand/trunking.md). Shares are fractions of the rate of all level-2
+trunks, because two levels of management packets take 6.5 % of the link here, and less in the paper.
+The paper shows rates over time. Here means over all seeds run from 5 s after an event to the next
 event. Single runs are judged by means of 10 s, each of which must be within 20 % of its share; both
 numbers are ours. A quarter of these means deviates by more than 10 %.
 """

@@ -2,8 +2,9 @@
 
 Source: trunking, section 4: VMSS of 1500 and 1499 give rates in the ratio of 100.0667 %. The paper
 prints "1.000667 %", which docs/ledger.md (R003-2) treats as a misprint.
-Differs: see `_network.py`. The paper makes no such run; it derives the ratio from the formula.
-Trunks have no guarantees, runs take 400 s, and flows start at random in the first 0.2 s.
+Differs: `_network.py` describes the network. The paper makes no such run; it derives the ratio from
+the formula. Trunks have no guarantees, runs take 400 s, and flows start at random in the first 0.2
+s.
 """
 
 from typing import Any

@@ -3,10 +3,10 @@
 Source: trunking, section 5, equation 2 in bytes, which the actual maximum exceeds by a few percent;
 docs/ledger.md, R003-6 (the buffer of a router). A credit of VMSS bytes may arrive as VMSS / (length
 of the shortest user packet) packets, rounded up.
-Differs: see `_network.py`. The paper's buffers are in bytes. Here the buffer has ample bytes, and
-the queued packets are counted every 5 ms. All user packets of a run have the same length: 1500, 500
-or 200 bytes. Trunks have no guarantees, because equation 2 expresses guarantees as a fraction of
-the link in bytes.
+Differs: `_network.py` describes the network. The paper's buffers are in bytes. Here the buffer has
+ample bytes, and the queued packets are counted every 5 ms. All user packets of a run have the same
+length: 1500, 500 or 200 bytes. Trunks have no guarantees, because equation 2 expresses guarantees
+as a fraction of the link in bytes.
 """
 
 from typing import Any

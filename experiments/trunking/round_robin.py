@@ -4,12 +4,13 @@ Source: trunking, section 6; docs/ledger.md, R003-7 (drops at the trunk sender).
 its rate, its queue overflows, and flows that lose several packets at once time out. Round robin
 alone does not prevent this. The rule of U/2 does: after a flow loses a packet, the queue drops none
 of its next U/2 packets.
-Differs: see `_network.py` and `sender.py`. The paper prints no numbers. Two sites of 4 or 16 greedy
-TCP connections each lose packets in a queue of 100 packets. The queue is one FIFO, a queue for each
-flow with the same total size, or one FIFO with the rule. Users have TCP as in the RFCs, with SACK,
-NewReno, or Reno (the TCP of the paper's FreeBSD 2.2.8). With SACK and 4 connections a site, the
-FIFO has no timeouts (`#sack-fifo-4`). So the rule has none to avoid, and no claim. `#sack-16` has
-the bound of `#sack-4`, and was added after it had been measured.
+Differs: `_network.py` describes the network, and `sender.py` the sites. The paper prints no
+numbers. Two sites of 4 or 16 greedy TCP connections each lose packets in a queue of 100 packets.
+The queue is one FIFO, a queue for each flow with the same total size, or one FIFO with the rule.
+Users have TCP as in the RFCs, with SACK, NewReno, or Reno (the TCP of the paper's FreeBSD 2.2.8).
+With SACK and 4 connections a site, the FIFO has no timeouts (`#sack-fifo-4`). So the rule has none
+to avoid, and no claim. `#sack-16` has the bound of `#sack-4`, and was added after it had been
+measured.
 """
 
 from typing import Any

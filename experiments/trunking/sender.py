@@ -3,11 +3,12 @@
 Source: trunking, section 6, for the FIFO that protects a flow after a loss; postack, section 5, for
 ACKs held in place of data; docs/ledger.md, R003-7 (drops at the trunk sender) and goal G4 (no user
 packet lost in routers).
-Differs: see `_network.py`. The paper shows no such comparison, and does not combine trunks with ACK
-control of senders. Two sites share the link of figure 3 with one trunk each, without guarantees.
-Each site has four greedy TCP connections as in the RFCs. The FIFO holds 100 packets, as in the
-paper. `sparing` has the same size and uses a third of it. The queue for each flow is `per-flow`
-with its defaults. PostACK uses this queue too, and the rate of its policy is the rate of the port.
+Differs: `_network.py` describes the network. The paper shows no such comparison, and does not
+combine trunks with ACK control of senders. Two sites share the link of figure 3 with one trunk
+each, without guarantees. Each site has four greedy TCP connections as in the RFCs. The FIFO holds
+100 packets, as in the paper. `sparing` has the same size and uses a third of it. The queue for each
+flow is `per-flow` with its defaults. PostACK uses this queue too, and the rate of its policy is the
+rate of the port.
 """
 
 from collections.abc import Mapping

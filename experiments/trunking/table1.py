@@ -2,16 +2,16 @@
 
 Source: trunking, section 7.4, experiment TT4, figures 11 and 12, table 1; docs/ledger.md, A003-7
 (short transfers on a ring).
-Differs: see `_web.py` and `_network.py`. The ring of five routers has one direction. Only then do
-transfers from node 2 to node 1 meet all other traffic. The two greedy TCP connections of (d) use no
-trunk: the caption of figure 12 calls them external. Over links without delay 8 KB take a few
-milliseconds, not the paper's 452, so the paper's hosts must have added a delay. Two choices were
-made once. To come near table 1 (a) with its deviation and longest delay, node 1 has a delay of 20
-ms, varying by 10, and loses 0.2 % of all packets. To come near (b), hosts and edges send at 19
-Mbit/s. UDP in its 10 ms then exceeds the rate of the ring. The paper's hosts sent "as many as
-possible", over links of 10 or 100 Mbit/s. (c) and (d) follow from these choices. The queue of 50
-packets is 75 kB with at most 40 management packets, because equation 2 allows no more for two
-trunks.
+Differs: `_web.py` describes the small transfers, and `_network.py` the trunks. The ring of five
+routers has one direction. Only then do transfers from node 2 to node 1 meet all other traffic. The
+two greedy TCP connections of (d) use no trunk: the caption of figure 12 calls them external. Over
+links without delay 8 KB take a few milliseconds, not the paper's 452, so the paper's hosts must
+have added a delay. Two choices were made once. To come near table 1 (a) with its deviation and
+longest delay, node 1 has a delay of 20 ms, varying by 10, and loses 0.2 % of all packets. To come
+near (b), hosts and edges send at 19 Mbit/s. UDP in its 10 ms then exceeds the rate of the ring. The
+paper's hosts sent "as many as possible", over links of 10 or 100 Mbit/s. (c) and (d) follow from
+these choices. The queue of 50 packets is 75 kB with at most 40 management packets, because equation
+2 allows no more for two trunks.
 """
 
 from typing import Any

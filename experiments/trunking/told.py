@@ -1,7 +1,7 @@
 """ACK-controlled senders fill a trunk with any congestion control, with hardly any queue.
 
-Source: postack, section 5, R001-9 (the gate) and R001-11 (rules for held ACKs); trunking, section
-4; docs/ledger.md, goal G4 ("PostACK towards the local senders").
+Source: postack, section 5, R001-9 (the rule `gate`) and R001-11 (rules for held ACKs); trunking,
+section 4; docs/ledger.md, goal G4 ("PostACK towards the local senders").
 Differs: neither paper combines the two. One site sends to another over 10 Mbit/s with 10 ms each
 way, or with 100 ms. The profile of the site's policy would permit ten times this rate, so the trunk
 limits it. The credit of a trunk rises and falls with the windows of its management connections. The

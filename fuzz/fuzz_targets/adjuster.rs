@@ -1,5 +1,5 @@
-//! Fuzzes the rate adjuster with samples of an aggregate gateway: its weight stays within its
-//! bounds.
+//! Fuzzes the rate adjuster, which sets the weight of an aggregate connection. Its input is samples
+//! of the gateway's queue and traffic. The weight must stay within its bounds.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Fuzzes the trackers of markings with packets of one flow in any order.
+//! Fuzzes the trackers of markings, which estimate the window and the rounds of a flow, with
+//! packets of one flow in any order.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Fuzzes the datagrams of a trunk: a trunk accepts only authentic datagrams.
+//! Fuzzes the datagrams of a trunk, a path between two gateways: an end of the trunk accepts only
+//! authentic datagrams.
 
 #![no_main]
 

@@ -30,7 +30,7 @@ def panels(titles: Sequence[str], columns: int = 2) -> tuple[Figure, list[Axes]]
 
 
 def mean_throughput(axes: Axes, flows: Table, names: Sequence[str], **line: Any) -> None:
-    """For each flow, its mean throughput since the start, in kbit/s, over time.
+    """Draws the mean throughput of each flow since the start, in kbit/s, over time.
 
     ``flows`` is the series of a ``throughput`` probe; ``names`` are those of its flows.
     """
@@ -45,7 +45,7 @@ def mean_throughput(axes: Axes, flows: Table, names: Sequence[str], **line: Any)
 
 
 def total_throughput(axes: Axes, flows: Table, name: str, **line: Any) -> None:
-    """Like :func:`mean_throughput`, but for the sum of all flows."""
+    """Like :func:`mean_throughput`, but draws the sum of all flows."""
     seconds = flows["time_seconds"][1:]
     columns = [column for column in flows.columns if column.startswith("flow_")]
     arrived = np.sum([flows[column][1:] for column in columns], axis=0)

@@ -58,10 +58,11 @@ def gather(
     progress: Callable[[int, int], None] | None = None,
     keep: Callable[[int, Any], None] | None = None,
 ) -> list[Any]:
-    """Calls ``call`` with each of the arguments, on all workers. Returns the answers in order.
+    """Calls ``call`` with each tuple of ``arguments``, on all workers.
 
-    After an interrupt, no further call begins, and missing answers are ``None``. ``keep`` is called
-    with each complete answer and its index, as soon as the answer is there.
+    Returns the results in the order of the arguments. After an interrupt, no further call begins,
+    and missing results are ``None``. ``keep`` is called with each result and its index, as soon as
+    the result is there.
     """
     answers: list[Any] = [None] * len(arguments)
     with _executor(engine, jobs) as pool:

@@ -20,7 +20,8 @@ VECTORS = Path(__file__).resolve().parents[2] / "crates/tcp/tests/vectors/ns2"
 SEED = 2003
 VARIANTS = ("Tahoe", "Reno", "Newreno", "Sack1")
 EACH = 32
-# Odd numbers, so that few events coincide. Rounding would decide the order of such events.
+# Values that are not round, so that few events coincide. Rounding would decide the order of such
+# events.
 LINKS = ("7.3Mb", "97.317ms")
 HEADER = """\
 # What ns-2.35 sends under random loss patterns: made by validate/ns2/patterns.py (seed 2003) with

@@ -1,5 +1,5 @@
-//! Processor time of a data packet with its ACK on the live gateway: under PostACK, relative to a
-//! queue for each flow without ACK control.
+//! Processor time of a data packet with its ACK on the live gateway: under PostACK (the gateway
+//! holds ACKs in place of data), relative to a queue for each flow without ACK control.
 //!
 //! The load is the kernel's TCP in the lab. Both variants shape the same traffic. The cost of a
 //! packet depends on the rate, so the benchmark checks that both variants forward equally many

@@ -55,7 +55,8 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     apply(&bed, &gateway, &socket, report)
 }
 
-/// Sends a body of the largest size, and a body of one byte more. Adds the number of wrong answers.
+/// Sends a body of the largest size, and a body of one byte more. Adds the number of wrong answers
+/// to `report`.
 fn largest(socket: &Socket, report: &mut Report) -> anyhow::Result<()> {
     let mut wrong = 0;
     let mut said = Vec::new();
@@ -70,8 +71,8 @@ fn largest(socket: &Socket, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Adds the time and memory of an `apply`, and the time of `status` requests that are sent during
-/// the `apply`.
+/// Adds to `report` the time and memory of an `apply`, and the time of `status` requests that are
+/// sent during the `apply`.
 fn apply(
     bed: &Testbed,
     gateway: &Gateway<'_>,

@@ -36,8 +36,8 @@ const CACHE: [&str; 4] =
 /// function is one iteration of the loop of the measured gateway.
 const LIVE: &str = "*cases::live::counted*";
 
-/// Two patterns for one function, which makes counted calls into a gateway. Callgrind accepts a
-/// pattern in one option only, and two options need it.
+/// Two patterns for the function that makes the counted calls into a gateway. Two options of
+/// callgrind need a pattern of this function, and callgrind accepts a pattern in one option only.
 const CALL: &str = "*cases::swaps::counted*";
 const CALL_ENDS: &str = "*swaps::counted*";
 
@@ -116,14 +116,14 @@ impl<'a> Counting<'a> {
         Ok(Self { run, file, process })
     }
 
-    /// Waits for the end. Returns the name and total of each counted event.
+    /// Waits for the end of the process. Returns the name and total of each counted event.
     fn finish(self) -> anyhow::Result<Vec<(String, u64)>> {
         let run = self.run;
         let text = self.text()?;
         totals(&text).with_context(|| format!("callgrind wrote no totals for {run:?}"))
     }
 
-    /// Waits for the end. Returns the output file of callgrind.
+    /// Waits for the end of the process. Returns the output file of callgrind.
     fn text(self) -> anyhow::Result<String> {
         let Self { run, file, process } = self;
         let output = process.wait_with_output()?;

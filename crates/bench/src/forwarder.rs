@@ -13,9 +13,9 @@ use tidegate_e2e::pause;
 /// Number of packet buffers, the same as in the gateway.
 const PACKETS: u32 = 16_384;
 
-/// Forwards frames between the interfaces `lan` and `wan` until the process is killed. With `beat`,
-/// the loop forwards frames; otherwise, the XDP programs do.
-pub(crate) fn run(beat: bool) -> anyhow::Result<()> {
+/// Forwards frames between the interfaces `lan` and `wan` until the process is killed. If `loops`
+/// is `true`, the loop forwards frames; otherwise, the XDP programs do.
+pub(crate) fn run(loops: bool) -> anyhow::Result<()> {
     let mut clock = Monotonic::start();
     let pair = [&Interface::find("lan")?, &Interface::find("wan")?];
     let wire =
@@ -24,7 +24,7 @@ pub(crate) fn run(beat: bool) -> anyhow::Result<()> {
     let mut machine = Bare::new(PACKETS);
     let opened = af_xdp::open(pair, None, &wire, &memory, machine.pool())?;
     println!("ready");
-    if !beat {
+    if !loops {
         pause(Duration::MAX);
     }
     let [lan, wan] = opened.ports;

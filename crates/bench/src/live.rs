@@ -54,9 +54,9 @@ pub(crate) fn tc(bed: &Testbed, commands: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Starts this program as the [`forwarder`](crate::forwarder) `what`.
-pub(crate) fn ours(bed: &Testbed, what: &str) -> anyhow::Result<Forwarder<'static>> {
-    let process = ready(&bed.middle, &[what])?;
+/// Starts this program as the [`forwarder`](crate::forwarder) `name`.
+pub(crate) fn ours(bed: &Testbed, name: &str) -> anyhow::Result<Forwarder<'static>> {
+    let process = ready(&bed.middle, &[name])?;
     let id = process.id();
     Ok(Forwarder::Ours(process, id))
 }

@@ -157,7 +157,7 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Measures Tidegate and HTB alternately. Returns `None` if this machine cannot.
+/// Measures Tidegate and HTB alternately. Returns `None` if this machine cannot measure them.
 fn alternately<T>(
     report: &mut Report,
     measure: impl Fn(&Testbed, Sharer) -> anyhow::Result<T>,

@@ -1,4 +1,5 @@
-//! Mechanisms of other crates. Files name them like the mechanisms in the core's registries.
+//! Mechanisms (queue disciplines, schedulers, congestion controls and so on) that other crates
+//! define. Files name them like the mechanisms in the core's registries.
 
 use std::fmt;
 

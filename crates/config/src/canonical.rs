@@ -1,7 +1,8 @@
 //! The canonical form of TOML values: one text for all spellings of the same value.
 //!
 //! Quantities are written in their base unit: `bit/s`, `B` or `ns`; probabilities in `%` with the
-//! fewest digits. A mechanism whose parameters all have their defaults is written as its name.
+//! fewest digits. A mechanism (such as a queue discipline) whose parameters all have their defaults
+//! is written as its name.
 
 use serde::de::DeserializeOwned;
 use tidegate_core::packet::Codepoint;

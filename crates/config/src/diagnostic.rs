@@ -96,7 +96,7 @@ pub struct Findings {
 /// Where a part of the text comes from.
 #[derive(Clone, Debug)]
 struct Origin {
-    /// Its name in messages.
+    /// The name of the part in messages.
     path: String,
     /// Offset of the part's first byte in the text, which is the start of a line.
     start: usize,

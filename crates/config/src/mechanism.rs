@@ -1,4 +1,5 @@
-//! Reads mechanisms, written as a name, or as a table with `kind` and parameters.
+//! Reads mechanisms (queue disciplines, schedulers and so on). A mechanism is written as a name, or
+//! as a table with `kind` and parameters.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -43,7 +43,8 @@ pub struct Config {
     pub wan: String,
     /// The kind of ports (AF_XDP or AF_PACKET).
     pub backend: Backend,
-    /// If the gateway gives no sign of life for this time, the kernel passes frames without it.
+    /// Longest time between two heartbeats of the gateway. After a longer time, the kernel passes
+    /// frames without the gateway.
     pub heartbeat: Duration,
     /// The configuration of the core's gateway. Its seed is not in the file.
     pub gateway: GatewayConfig,
@@ -136,7 +137,7 @@ pub fn parse_parts(
     read_into(Findings::new(path, text), text, parts, host)
 }
 
-/// Like [`parse`], for a file that may name the mechanisms `added` of other crates.
+/// Like [`parse`], for a file that may name mechanisms of other crates, which `added` lists.
 pub fn parse_with(
     path: &str,
     text: &str,

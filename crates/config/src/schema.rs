@@ -1,4 +1,5 @@
-//! Generates JSON Schemas of mechanisms from the declarations of their parameters.
+//! Generates JSON Schemas of mechanisms (queue disciplines, schedulers and so on) from the
+//! declarations of their parameters.
 
 use serde_json::{Map, Value, json};
 use tidegate_core::parameters::{Form, Mechanism, Parameter, Written};

@@ -68,8 +68,8 @@ pub struct Settings<'a> {
     document: &'a DeTable<'a>,
     /// The settings of the run; `None` if the file has none.
     run: Option<Config>,
-    /// The settings of the run are invalid. Settings that only change single fields of them cannot
-    /// be read.
+    /// The settings of the run are invalid. Then other settings that change only single fields of
+    /// the run's settings cannot be read.
     wrong: bool,
 }
 

@@ -24,8 +24,8 @@ use crate::{Findings, read};
 /// policy file of a gateway. The error is the reason, as text.
 pub type Fetch<'a> = &'a mut dyn FnMut(&str) -> Result<String, String>;
 
-/// Reads a scenario file. `path` is the file's name in messages. If the findings contain only
-/// warnings, there is a scenario.
+/// Reads a scenario file. `path` is the file's name in messages. Returns a scenario if the findings
+/// contain only warnings.
 ///
 /// ```
 /// use std::ops::ControlFlow;
@@ -65,7 +65,7 @@ pub fn parse(path: &str, text: &str, fetch: Fetch<'_>) -> (Option<Scenario>, Fin
     parse_with(path, text, fetch, Arc::default())
 }
 
-/// Like [`parse`], but the file may also name the mechanisms `added`, which come from other crates.
+/// Like [`parse`], but the file may also name mechanisms of other crates, which `added` lists.
 pub fn parse_with(
     path: &str,
     text: &str,

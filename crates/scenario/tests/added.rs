@@ -1,4 +1,5 @@
-//! Mechanisms that another crate (this test) adds, and that files name like those of the core.
+//! Mechanisms (such as queue disciplines) that another crate adds: this test. Files name them like
+//! the mechanisms of the core.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read its file has failed")]
 

@@ -9,7 +9,7 @@ use tidegate_core::wheel::{Near, TimerWheel};
 /// The agenda calls parts in the order of their times. At equal times, the part that was scheduled
 /// first comes first.
 pub(crate) trait Agenda: Default {
-    /// Schedules part `number` at `at`. Replaces the part's earlier entry, if any.
+    /// Schedules part `number` at the time `at`. Replaces the part's earlier entry, if any.
     fn set(&mut self, number: u32, at: Time);
 
     /// Removes part `number` from the schedule.
@@ -19,7 +19,7 @@ pub(crate) trait Agenda: Default {
     /// soon to `near`, so that the caller can prefetch them.
     fn next(&mut self, end: Time, near: impl FnMut(Near, u32)) -> Option<(Time, u32)>;
 
-    /// The part after the one that `next` returned, if it is known.
+    /// The part that `next` will return next time, if it is known.
     fn upcoming(&self) -> Option<u32>;
 }
 

@@ -32,7 +32,7 @@ pub(crate) const AHEAD: u64 = 2;
 
 /// An aggregate gateway and its aggregate connection.
 pub(crate) struct Aggregate {
-    /// The flow of the aggregate connection, and its stream once it is open.
+    /// The flow of the aggregate connection, and the number of the connection once it is open.
     pub(crate) flow: u32,
     pub(crate) stream: Option<u32>,
     /// Index of the receiver among the [`Sinks`]. Several aggregates may share a receiver.
@@ -54,8 +54,8 @@ pub(crate) struct Aggregate {
     stopped: VecDeque<u32>,
     /// Number of files in state [`Stop::Parked`].
     parked: usize,
-    /// Bytes written to the aggregate connection that the sink has not read, in order, each with
-    /// its file.
+    /// Writes to the aggregate connection that the sink has not read, in order: the file, and the
+    /// number of its bytes.
     passing: VecDeque<(u32, u64)>,
     /// Waiting bytes of all files.
     waiting: u64,
@@ -105,7 +105,7 @@ pub(crate) struct Withheld {
 #[derive(Default)]
 struct File {
     flow: u32,
-    /// The stream of its local connection, while open.
+    /// The number of the file's local connection; `None` after the connection has closed.
     stream: Option<u32>,
     /// Payload bytes so far: read from the local connection, written to the aggregate connection,
     /// and read by the sink.
@@ -119,7 +119,7 @@ struct File {
     stop: Stop,
 }
 
-/// Reading from a local connection: does it continue, or why not?
+/// State of the reading from a local connection: it continues, or has stopped for a reason.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum Stop {
     #[default]
@@ -347,7 +347,8 @@ impl Aggregate {
         Some(bytes)
     }
 
-    /// The sink has read `bytes` more. Completes the transfers that end within these bytes.
+    /// The sink has read another `bytes` bytes. Completes the transfers that end within these
+    /// bytes.
     ///
     /// # Panics
     ///
@@ -494,7 +495,7 @@ impl Aggregate {
         matches!(self.overflow, Overflow::Withhold { .. })
     }
 
-    /// Updates the busy times up to `now`. Must follow each change of the queue.
+    /// Updates the busy times up to `now`. Call this after each change of the queue.
     pub(crate) fn note(&mut self, now: Time, sinks: &mut Sinks) {
         let is_busy = self.queue() > 0 || self.is_blocked();
         if is_busy == self.load.is_busy {

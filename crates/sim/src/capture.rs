@@ -32,7 +32,7 @@ impl Capture {
         Self { writer, error, options: Vec::new(), bytes: Vec::new() }
     }
 
-    /// Adds `packet`, which arrives at `now`.
+    /// Adds `packet`, which arrives at `now`, to the capture.
     pub(crate) fn write(&mut self, now: Time, packet: &Packet, sack: &SackBlocks) {
         let Some(writer) = &mut self.writer else { return };
         let (mut frame, zeros) = describe(packet);

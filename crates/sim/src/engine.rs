@@ -53,8 +53,8 @@ pub(crate) struct Engine<'a, A> {
     pub(crate) counts: Totals,
 }
 
-/// The agenda numbers all parts without gaps. Links have the smallest numbers; each field here is
-/// the first number of the next kind of part.
+/// The agenda numbers all parts without gaps. Links have the smallest numbers, from zero. For each
+/// kind of part that follows, a field has the number of the first part.
 #[derive(Clone, Copy)]
 struct Parts {
     stations: u32,

@@ -89,7 +89,7 @@ pub(crate) struct Group<'a> {
     /// aggregate gateway whose aggregate connection this group is.
     pub(crate) carrier: Option<u32>,
     pub(crate) gateway: Option<u32>,
-    /// Its congestion control needs the mean round-trip time of the whole group.
+    /// The congestion control of the group needs the mean round-trip time of the whole group.
     pub(crate) shares_rtt: bool,
     /// Sum of the round-trip times in nanoseconds, over those connections that have measured one.
     rtt_sum: u64,

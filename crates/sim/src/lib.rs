@@ -7,7 +7,7 @@
 //!
 //! Words of this crate:
 //!
-//! - *lane*: one direction of a link. *Way*: the two ends of a lane, which name it.
+//! - *lane*: one direction of a link. *Way*: the name of a lane, namely its two ends.
 //! - *station*: a gateway, or a cloud of emulated routes.
 //! - *group*: all flows of one `traffic` entry of the scenario.
 //! - *stream*: a TCP connection with its two ends. Side 0 is the sender of the data, side 1 the

@@ -45,7 +45,7 @@ pub(crate) struct Tag {
     pub(crate) host: u32,
     /// The receiving connection end, as the number of an [`EndId`](crate::stream::EndId).
     pub(crate) end: u32,
-    /// Its flow.
+    /// The flow of the packet.
     pub(crate) flow: u32,
     /// Distinguishes successive connections that have the same number.
     pub(crate) life: u16,
@@ -97,7 +97,7 @@ pub(crate) enum Leads {
 /// Memory in bytes for each packet in the network.
 pub const PACKET_BYTES: usize = PacketPool::SLOT_BYTES;
 
-/// Packets by which the pool grows at least, and its first capacity.
+/// Smallest number of packets by which the pool grows; also its initial capacity.
 const PACKETS: u32 = 256;
 
 impl Network {
@@ -261,7 +261,7 @@ impl Network {
 /// The number that means "no link direction".
 pub(crate) const NO_WAY: u32 = NOWHERE;
 
-/// Gives each gateway with trunks the nodes at which the peers of its trunks are.
+/// Passes the nodes of the trunks' peers to each gateway with trunks.
 fn lead_trunks(scenario: &Scenario, stations: &mut [Station]) {
     let nodes = || (0_u32..).zip(&scenario.nodes);
     let node_of = |address| {

@@ -313,7 +313,8 @@ fn aggregates(
         .with("smaller_windows", whole(&all, |it| it.acks.windows))
 }
 
-/// Packets of each traffic that passed a watched gateway. Traffic without packets there has no row.
+/// Packets of each traffic entry that passed a gateway with a probe. Traffic without packets there
+/// has no row.
 fn passages(scenario: &Scenario, stations: &[Station], groups: &[String], span: Duration) -> Table {
     let (mut gateways, mut ways, mut names) = (Vec::new(), Vec::new(), Vec::new());
     let mut all: Vec<&GroupPassage> = Vec::new();

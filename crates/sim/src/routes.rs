@@ -133,7 +133,7 @@ impl Graph {
     }
 }
 
-/// The routing tables: for each place and destination, the next link direction.
+/// The routing tables: for each vertex and destination, the next link direction.
 pub(crate) struct Routes {
     /// `next[target][vertex]`: the next link direction.
     next: Vec<Vec<u32>>,

@@ -104,13 +104,14 @@ impl<'a> Shares<'a> {
         rate.map_or(f64::INFINITY, |rate| real(rate.bps()))
     }
 
-    /// Both indices of an aggregate's flows. NaN if the aggregate has no flows or no throughput.
+    /// Jain's index and the max-min index of an aggregate's flows. NaN if the aggregate has no
+    /// flows or no throughput.
     pub(crate) fn of_aggregate(&self, node: u32, direction: Direction, policy: &str) -> [f64; 2] {
         let members = self.members.get(&(node, direction.name(), policy));
         self.of(members.map_or(&[], Vec::as_slice))
     }
 
-    /// Both indices of these flows: Jain's index and the max-min index of their throughput.
+    /// Jain's index and the max-min index of the throughput of these flows.
     pub(crate) fn of(&self, flows: &[usize]) -> [f64; 2] {
         let [got, asked] =
             [&self.got, &self.asked].map(|all| flows.iter().map(|it| all[*it]).collect::<Vec<_>>());
@@ -144,7 +145,8 @@ mod tests {
     use crate::testing::dumbbell;
     use crate::{Results, Simulation};
 
-    /// Both indices of three flows. The last flow has an access link of 1 Mbit/s.
+    /// Jain's index and the max-min index of three flows. The last flow has an access link of 1
+    /// Mbit/s.
     fn indices(kind: Kind) -> [f64; 2] {
         let mut scenario = dumbbell(3, kind);
         scenario.run.warmup = Duration::from_millis(500);

@@ -50,7 +50,8 @@ use crate::scenario::{Problem, Scenario, Way};
 /// assert_eq!(results.table("flows").unwrap().whole("received_packets"), [374]);
 /// ```
 ///
-/// A file of 1 MB takes a second at 8 Mbit/s. The handshake, slow start and the headers take more:
+/// A file of 1 MB takes a second at 8 Mbit/s. The handshake, slow start and the headers add to this
+/// time:
 ///
 /// ```
 /// use std::ops::ControlFlow;

@@ -1,5 +1,5 @@
 //! Senders and receivers that ignore congestion, and their effect on honest flows under ACK
-//! control.
+//! control: a gateway that holds ACKs, so that data waits at the senders.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -116,7 +116,7 @@ fn said((packet, sack): &Seen) -> String {
     format!("{:?}", (len, key, tcp, sack, network, dscp, ecn))
 }
 
-/// Drives the same gateway directly, by the call order of a `Machine`.
+/// Drives the same gateway directly, in the call order that the trait `Machine` requires.
 fn driven(gateway: &Gateway, arrivals: Vec<(Time, PortId, Seen)>, end: Time) -> Vec<Passage> {
     let (config, policies) = (&gateway.config, gateway.policies.clone());
     let mut machine = tidegate_gateway::Gateway::new(config, policies, Time::ZERO);

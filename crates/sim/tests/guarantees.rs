@@ -1,5 +1,6 @@
-//! The scheduler JoBS without a marking, as in the second experiment of `marking` but shorter: four
-//! classes of TCP flows share a buffer that overflows.
+//! The scheduler JoBS (Joint Buffer Management and Scheduling): four classes of TCP flows share a
+//! buffer that overflows. The tests repeat the second experiment of the paper `marking`, but
+//! shorter. The first tests run JoBS alone; the last ones add a marking algorithm.
 
 #![expect(
     clippy::as_conversions,
@@ -85,8 +86,8 @@ fn gateway((victim, output): (Search, Output), marking: Option<&str>) -> Gateway
     Gateway { config, policies: policies(&scheduler) }
 }
 
-/// The senders of the experiment: 12 greedy and 50 on-off flows, profile `ns2-2003`. The run takes
-/// 25 s, with 5 s of warm-up.
+/// The senders of the experiment: 12 greedy and 50 on-off flows. Their TCP is like that of ns-2 in
+/// 2003. The run takes 25 s, with 5 s of warm-up.
 fn scenario(variant: (Search, Output), marking: Option<&str>, seed: u64) -> Scenario {
     let node = |name: String, kind| Node { name, kind };
     let side = |side| End { node: "edge".into(), side };
@@ -195,9 +196,10 @@ fn came(results: &Results) -> Vec<Came> {
     (1..5).map(of).collect()
 }
 
-/// ns-2 with the authors' code gives over 60 s: class 1 has 3.9 to 4.1 % late packets and a loss of
-/// 0.97 %. The delay of class 3 is 2.07 to 2.10 times that of class 2, and class 4 has 1.82 to 1.90
-/// times that of class 3. All classes together send 44.9 Mbit/s.
+/// Results of ns-2 with the authors' code over 60 s: in class 1, 3.9 to 4.1 % of the packets are
+/// late, and 0.97 % are lost. The delay of class 3 is 2.07 to 2.10 times the delay of class 2. The
+/// delay of class 4 is 1.82 to 1.90 times the delay of class 3. All classes together send 44.9
+/// Mbit/s.
 ///
 /// Catches: service rates that ignore the delay bound or the ratios; drops that ignore the loss
 /// bounds.
@@ -217,7 +219,7 @@ fn four_classes_keep_the_order_of_promises_under_overload() {
     assert!(ratios.iter().all(|ratio| (1.5..2.5).contains(ratio)), "{ratios:?}");
     let losses = [third.loss / second.loss, fourth.loss / third.loss];
     assert!(losses.iter().all(|ratio| (1.5..2.6).contains(ratio)), "{losses:?}");
-    // The counters of the gateway agree with the probe, for all packets and for each promise.
+    // The gateway's own counters of classes, and its report of each promise.
     let classes = results.table("classes").unwrap();
     let sent: u64 = classes.whole("sent_packets").iter().sum();
     let dropped: u64 = classes.whole("dropped_packets").iter().sum();
@@ -231,7 +233,7 @@ fn four_classes_keep_the_order_of_promises_under_overload() {
     assert_eq!(promises.whole("violations")[2], promises.whole("relaxed")[2]);
 }
 
-/// Catches: a delay estimate whose model of the output grows only when packets arrive.
+/// Catches: an estimate of delays that takes a class's output between two arrivals for zero.
 #[test]
 fn with_continuous_output_the_delay_bound_holds_and_so_do_the_ratios() {
     let results = run(&scenario((Search::Furthest, Output::Continuous), None, 1));

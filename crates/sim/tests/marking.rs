@@ -1,4 +1,5 @@
-//! A gateway with a marking, as the router of the paper's first experiment.
+//! A gateway with a marking, as the router of the paper's first experiment. A marking predicts when
+//! the queue will overflow, and marks packets before.
 //!
 //! Source: `marking`, section 5.1: 60 greedy and 180 on-off flows of 500-byte packets, round-trip
 //! times of 24 to 180 ms, a link of 10 Mbit/s with a buffer of 150,000 bytes.

@@ -1,4 +1,5 @@
-//! A marking in the queue of an aggregate: the aggregate's rate and its losses.
+//! A marking in the queue of an aggregate: the aggregate's rate and its losses. A marking predicts
+//! when the queue will overflow, and marks packets before.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

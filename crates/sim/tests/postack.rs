@@ -1,4 +1,5 @@
-//! ACK control in a network, and its effect on the senders of an aggregate.
+//! ACK control in a network, and its effect on the senders of an aggregate. A gateway with ACK
+//! control holds ACKs, or reduces windows in ACKs, so that data waits at the senders.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -191,8 +192,8 @@ fn acks_wait_in_place_of_upstream_data() {
         let it = outcome(&case(Some(control)));
         assert!((it.goodput / fair.goodput - 1.0).abs() < 0.01, "{control}: {it:?}, {fair:?}");
         assert!(it.jain > 0.999 && it.dropped == 0 && it.timeouts == 0, "{control}: {it:?}");
-        // The release rule `bucket` drains the queue less than the gate, so slightly more data
-        // waits.
+        // The release rule `bucket` drains the queue less than the rule `gate`, so slightly more
+        // data waits.
         let most = if control == BUCKET { 0.04 } else { 0.03 };
         assert!(it.data < most * fair.data, "{control}: {it:?}, {fair:?}");
         let all = it.data + it.acks * RECORD + KEPT;

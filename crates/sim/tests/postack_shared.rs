@@ -1,5 +1,5 @@
-//! Several policies with ACK control whose data waits in one common queue: the queue of a class, or
-//! of the link.
+//! Several policies with ACK control (the gateway holds ACKs, so that data waits at the senders).
+//! The data of all policies waits in one common queue: the queue of a class, or of the link.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

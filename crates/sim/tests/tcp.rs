@@ -80,8 +80,8 @@ fn web_clients_ask_think_and_ask_again() {
     scenario.run.duration = Duration::from_secs(20);
     let results = run(&scenario);
     let (transfers, flows) = (results.table("transfers").unwrap(), results.table("flows").unwrap());
-    // A cycle takes two round trips of 20 ms, those of slow start, and the think time: about 120
-    // ms.
+    // A cycle takes two round trips of 20 ms, the round trips of slow start, and the think time:
+    // about 120 ms.
     assert!((500..1_200).contains(&transfers.rows()), "{}", transfers.rows());
     let arrived: u64 = transfers.whole("bytes").iter().sum();
     let goodput: u64 = flows.whole("goodput_bytes").iter().sum();

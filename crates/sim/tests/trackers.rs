@@ -1,5 +1,8 @@
 //! Compares the trackers of a marking with the true windows and round trips of the senders.
 //!
+//! A marking predicts when a queue will overflow, and marks packets before. Its tracker estimates
+//! the window and the round-trip time of each flow from the packets that pass.
+//!
 //! Six connections share a marking queue of 10 Mbit/s. Senders and receivers are TCP end points of
 //! the core. So the test can read their true windows, and it records when each segment is sent and
 //! acknowledged.

@@ -39,7 +39,8 @@ type Flood = (&'static str, u16, u32);
 const BOTTLENECK: Rate = Rate::from_mbps(10);
 const SPAN: Duration = Duration::from_secs(15);
 
-/// Length in bytes of a frame with a management packet.
+/// Length in bytes of a frame with a management packet: a TCP header without data, by which the
+/// trunk probes the path.
 const MANAGEMENT: f64 = 66.0;
 /// The fraction of a trunk's bytes that are user packets. A user frame has 1,500 bytes, of which
 /// 1,486 count from the IP header on. The trunk sends a management packet for every 1,500 such

@@ -2,13 +2,13 @@
 
 Source: integrated TCP, section 4.2, figures 3 to 5; docs/ledger.md, A002-2 (sojourns under E1) and
 A002-4 (shares above loads); the parameters are ours.
-Differs: see `_live.py` and `_files.py`. The adjusters have P = 50 ms and C = 60. There are three
-seeds with files for 180 s. For a seed, each mode has a lab of its own. The labs run in the same
-seconds with the same files. After the first 30 s there are five intervals of 30 s. Modes are
-compared interval by interval, so a claim has 15 pairs for the sign test, and its column of seeds
-shows the number of pairs. A file that is incomplete 10 s after the last one began counts with its
-time so far. The simulator runs the same parameters with files of its own, the control
-`weighted-vegas` and packets with QUIC's payload.
+Differs: `_live.py` describes the hosts, and `_files.py` their files. The adjusters have P = 50 ms
+and C = 60. There are three seeds with files for 180 s. For a seed, each mode has a lab of its own.
+The labs run in the same seconds with the same files. After the first 30 s there are five intervals
+of 30 s. Modes are compared interval by interval, so a claim has 15 pairs for the sign test, and its
+column of seeds shows the number of pairs. A file that is incomplete 10 s after the last one began
+counts with its time so far. The simulator runs the same parameters with files of its own, the
+control `weighted-vegas` and packets with QUIC's payload.
 """
 
 import json

@@ -1,11 +1,11 @@
 """With predictive marking on the live gateway, kernel TCP loses a tenth of Drop-Tail's packets.
 
 Source: marking, section 5.1.
-Differs: see `../postack/_live.py` and `_senders.py`. Senders use Reno of this kernel with ECN. The
-link has 20 Mbit/s and a buffer of 300 kB. 120 greedy and 360 on-off flows in eight groups have
-round trips of 24 to 180 ms and packets of 500 B. A second case has half as many flows. All
-algorithms run at the same time, each in a lab of its own. The simulator runs the same scenario with
-profile `linux` and Reno.
+Differs: `../postack/_live.py` describes labs of real hosts, and `_senders.py` the senders. Senders
+use Reno of this kernel with ECN. The link has 20 Mbit/s and a buffer of 300 kB. 120 greedy and 360
+on-off flows in eight groups have round trips of 24 to 180 ms and packets of 500 B. A second case
+has half as many flows. All algorithms run at the same time, each in a lab of its own. The simulator
+runs the same scenario with profile `linux` and Reno.
 """
 
 import sys

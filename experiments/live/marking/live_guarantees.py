@@ -1,11 +1,12 @@
 """The guarantees of four classes hold on the live gateway; with Drop-Tail the load breaks them.
 
 Source: marking, section 5.2.
-Differs: see `../postack/_live.py` and `_senders.py`. The policy file is `examples/guarantees.toml`,
-with its rate of 45 Mbit/s. The calls are UDP at 4 Mbit/s (`_calls.py`). Each of the other three
-classes has 4 greedy and 10 on-off flows of Reno of this kernel with ECN, at 44 ms. Drop-Tail with
-the same buffer and no classes runs at the same time in a lab of its own. The waiting time of a
-packet of a call is its transit time minus the least transit time of all packets.
+Differs: `../postack/_live.py` describes labs of real hosts, and `_senders.py` the senders. The
+policy file is `examples/guarantees.toml`, with its rate of 45 Mbit/s. The calls are UDP at 4 Mbit/s
+(`_calls.py`). Each of the other three classes has 4 greedy and 10 on-off flows of Reno of this
+kernel with ECN, at 44 ms. Drop-Tail with the same buffer and no classes runs at the same time in a
+lab of its own. The waiting time of a packet of a call is its transit time minus the least transit
+time of all packets.
 """
 
 import json

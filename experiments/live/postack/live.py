@@ -2,10 +2,11 @@
 
 Source: postack; docs/ledger.md, A001-1 to A001-4, A001-7 and A001-12 (rate, buffer, goodput,
 compatibility, and agreement with the simulator).
-Differs: see `_live.py`. Senders use Reno, CUBIC or BBR of this kernel; four flows go up. Runs
-without loss have windows of 64 KiB, runs with 1 % of loss have windows without a limit. Three cases
-run at the same time: a queue for each flow ("none"), ACKs held ("gate") and TCR ("tcr"). The
-published claims `#memory…` count 16 bytes for a held ACK; a record now has 20.
+Differs: `_live.py` describes labs of real hosts. Senders use Reno, CUBIC or BBR of this kernel;
+four flows go up. Runs without loss have windows of 64 KiB, runs with 1 % of loss have windows
+without a limit. Three cases run at the same time: a queue for each flow ("none"), ACKs held
+("gate") and TCR ("tcr"). The published claims `#memory…` count 16 bytes for a held ACK; a record
+now has 20.
 """
 
 from collections.abc import Iterable, Sequence

@@ -2,10 +2,11 @@
 
 Source: postack; docs/ledger.md, R001-9 (trees of classes) and A001-6 (new rates within 200 ms and
 three near round trips).
-Differs: see `_live.py`. The policy file is that of `borrow.py`. Four CUBIC flows have windows of 64
-KiB, as in `borrow.py`: with larger windows, a queue for each flow at the class needs seconds to
-drain. UDP of 12 Mbit/s starts after 6 s and lasts 6 s. Rates are those at which the policy passes
-TCP's packets to the class, over 150 ms. Levels are means of the last 3 s before each change.
+Differs: `_live.py` describes labs of real hosts. The policy file is that of `borrow.py`. Four CUBIC
+flows have windows of 64 KiB, as in `borrow.py`: with larger windows, a queue for each flow at the
+class needs seconds to drain. UDP of 12 Mbit/s starts after 6 s and lasts 6 s. Rates are those at
+which the policy passes TCP's packets to the class, over 150 ms. Levels are means of the last 3 s
+before each change.
 """
 
 import sys

@@ -2,11 +2,11 @@
 
 Source: postack; docs/ledger.md, A001-8 (transfers in both directions) and R001-13 (PAWS rejects
 segments whose timestamps look old).
-Differs: see `_live.py`. One CUBIC connection sends in both directions, without offloads of the
-hosts. The policy holds 10 Mbit/s in each direction. Payload is counted from the 15th to the 25th
-second, when the connection has found its rate. Bytes that the policy sent, ACKs included, are
-counted over about the same time. From the 5th to the 15th second, the direction with less traffic
-had 0.952 and 0.961 of its rate in two runs.
+Differs: `_live.py` describes labs of real hosts. One CUBIC connection sends in both directions,
+without offloads of the hosts. The policy holds 10 Mbit/s in each direction. Payload is counted from
+the 15th to the 25th second, when the connection has found its rate. Bytes that the policy sent,
+ACKs included, are counted over about the same time. From the 5th to the 15th second, the direction
+with less traffic had 0.952 and 0.961 of its rate in two runs.
 """
 
 import sys

@@ -2,9 +2,9 @@
 
 Source: postack; docs/ledger.md, A001-1 (rate and fairness), A001-2 (buffer), A001-4 (goodput) and
 A001-7 (timeouts).
-Differs: see `_live.py`. CUBIC connections with autotuned windows share 10 Mbit/s at 52 ms, up and
-down. They are compared with a queue for each flow. All flows begin within a tenth of a second. The
-warm-up of 10 s counts for timeouts only.
+Differs: `_live.py` describes labs of real hosts. CUBIC connections with autotuned windows share 10
+Mbit/s at 52 ms, up and down. They are compared with a queue for each flow. All flows begin within a
+tenth of a second. The warm-up of 10 s counts for timeouts only.
 """
 
 from typing import Any
@@ -37,10 +37,10 @@ def least(runs: Table, column: str) -> Numbers:
     return [min(both) for both in zip(*(runs.where(way=it)[column] for it in WAYS), strict=True)]
 
 
-def over_queue(runs: Table, way: str, column: str, of: str) -> np.ndarray:
-    """A column with ACKs held, divided by ``of`` with a queue for each flow."""
+def over_queue(runs: Table, way: str, column: str, base: str) -> np.ndarray:
+    """A column with ACKs held, divided by the column ``base`` with a queue for each flow."""
     chosen = runs.where(way=way)
-    return chosen[f"gate {column}"] / chosen[f"none {of}"]
+    return chosen[f"gate {column}"] / chosen[f"none {base}"]
 
 
 @live_crowd.claim("A001-4", "live: 100 flows up: goodput over that of a queue for each flow",

@@ -1,11 +1,11 @@
 """When a gateway that holds ACKs is killed, transfers continue within 2 s.
 
 Source: postack; docs/ledger.md, A001-11 (`kill -9` with ACKs held) and R001-20 (failures).
-Differs: see `_bed.py`. Two transfers go up and two down through 20 Mbit/s, with CUBIC or Reno of
-this kernel. In a second bed the same transfers run without ACK control, with a queue for each flow.
-The gateway is killed after 3 s. The result is the longest pause of a transfer in the next 4 s, in
-steps of 20 ms. A pause that began up to 0.2 s before the kill counts in full. Odd seeds use AF_XDP,
-even seeds AF_PACKET.
+Differs: `_bed.py` describes the test bed. Two transfers go up and two down through 20 Mbit/s, with
+CUBIC or Reno of this kernel. In a second bed the same transfers run without ACK control, with a
+queue for each flow. The gateway is killed after 3 s. The result is the longest pause of a transfer
+in the next 4 s, in steps of 20 ms. A pause that began up to 0.2 s before the kill counts in full.
+Odd seeds use AF_XDP, even seeds AF_PACKET.
 """
 
 import itertools

@@ -2,8 +2,8 @@
 
 Source: postack, abstract ("10 % more goodput than TCR"); docs/ledger.md, A001-3 (at 2 %
 loss, at least 1.12 times the goodput of TCR).
-Differs: see `_live.py`; `loss.py` and `reach.py` simulate the same. Four flows of Reno or CUBIC go
-up through 10 Mbit/s. Their windows have no limit.
+Differs: `_live.py` describes labs of real hosts; `loss.py` and `reach.py` simulate the same. Four
+flows of Reno or CUBIC go up through 10 Mbit/s. Their windows have no limit.
 """
 
 import numpy as np

@@ -1,9 +1,9 @@
 """Between real hosts, a ping in the same class waits hardly longer than with a queue for each flow.
 
 Source: postack; docs/ledger.md, A001-5 (a ping in the class waits at most 10 ms longer).
-Differs: see `_live.py`. Four CUBIC flows go up with windows of 64 KiB. Every 50 ms the far host
-sends a datagram, which the near host echoes. FIFO means one queue of 256 KiB for all packets at a
-link of the policy's rate.
+Differs: `_live.py` describes labs of real hosts. Four CUBIC flows go up with windows of 64 KiB.
+Every 50 ms the far host sends a datagram, which the near host echoes. FIFO means one queue of 256
+KiB for all packets at a link of the policy's rate.
 """
 
 import json

@@ -2,9 +2,10 @@
 
 Source: postack; docs/ledger.md, A001-7 (compatibility), R001-15 (ACKs of much data) and R001-18
 (packets that cannot be parsed).
-Differs: see `_live.py`. Senders use CUBIC of this kernel. Each kind of sender has one changed TCP
-setting. Two flows go up and, for some kinds, two down. Each kind runs without offloads, and then
-with those of the kernel (TSO, GRO). There is no loss, so every timeout is the gateway's fault.
+Differs: `_live.py` describes labs of real hosts. Senders use CUBIC of this kernel. Each kind of
+sender has one changed TCP setting. Two flows go up and, for some kinds, two down. Each kind runs
+without offloads, and then with those of the kernel (TSO, GRO). There is no loss, so every timeout
+is the gateway's fault.
 
 Segments of 256 and 536 bytes get a quarter and a half of the rate, because two cores with eight
 labs cannot forward four times the packets. At the full rate, gateways hung for 50 ms and more with

@@ -1,8 +1,8 @@
 """Ten real flows share 20 kbit/s, and all of them progress.
 
 Source: postack; docs/ledger.md, A001-10 (ten sessions in a class of 20 kbit/s).
-Differs: see `_live.py`. Segments have 536 bytes. After 30 s of warm-up, 120 s count; the simulated
-runs in `senders` are longer.
+Differs: `_live.py` describes labs of real hosts. Segments have 536 bytes. After 30 s of warm-up,
+120 s count; the simulated runs in `senders` are longer.
 """
 
 from tidegate import Table

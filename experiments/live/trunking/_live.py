@@ -97,7 +97,7 @@ def sites(
 
 
 def address(number: int) -> list[str]:
-    """The address of a host and that of its gateway. The lab's network routes both to the host."""
+    """Addresses of a host and of its gateway. The lab's network routes both to the host."""
     return [f"10.73.0.{number}", f"10.73.9.{number}"]
 
 

@@ -2,10 +2,10 @@
 
 Source: trunking, section 7.1, experiment TT1 (a), (b) and (c), figures 3 to 6; docs/ledger.md,
 A003-1 (average rates) and A003-3 (no user packet lost).
-Differs: see `_live.py` and `_network.py`. All cases run at the same time, with 15 s of warm-up and
-200 s of measurement, for five seeds; three seeds are as long as the paper's 600 s. The router's
-queue and the rates of single seconds (A003-2) are not recorded; `fig4` and `fig5` have them. Losses
-are counted from the start on.
+Differs: `_live.py` describes hosts and trunks, and `_network.py` the paper's network. All cases run
+at the same time, with 15 s of warm-up and 200 s of measurement, for five seeds; three seeds are as
+long as the paper's 600 s. The router's queue and the rates of single seconds (A003-2) are not
+recorded; `fig4` and `fig5` have them. Losses are counted from the start on.
 """
 
 import time
@@ -29,7 +29,7 @@ CASES = {
     "c": (EQUAL, GUARANTEES["a"], 1),
     "half": (EQUAL, GUARANTEES["a"], 0.5),
 }
-"""For each case: VMSS, guarantees, and the router's buffer over that of equation 2."""
+"""For each case: VMSS, guarantees, and the router's buffer as a multiple of equation 2's."""
 
 WARMUP, SECONDS = 15, 200
 SITES = (1, 2)

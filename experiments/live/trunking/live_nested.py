@@ -2,12 +2,13 @@
 
 Source: trunking, section 7.2, experiment TT2, figures 7 to 9; docs/ledger.md, A003-5 (shares of
 nested trunks).
-Differs: see `_live.py`; `fig9.py` lists the values that the paper does not print. One file
-describes the network for the simulator and for the lab. In the lab, the gateways of level-2 trunks
-are on the LAN side of those of level 1. One emulated network replaces routers and links. Shares are
-computed from the bytes that real UDP sockets received. The rate of level-1 trunk 1 varies by some 5
-% between spans (simulated 0.98 with a deviation of 0.06, in 80 seeds that are not used for claims).
-Thirty seeds and a margin decide the claim. With twenty seeds it was undecided.
+Differs: `_live.py` describes hosts and trunks; `fig9.py` lists the values that the paper does not
+print. One file describes the network for the simulator and for the lab. In the lab, the gateways of
+level-2 trunks are on the LAN side of those of level 1. One emulated network replaces routers and
+links. Shares are computed from the bytes that real UDP sockets received. The rate of level-1 trunk
+1 varies by some 5 % between spans (simulated 0.98 with a deviation of 0.06, in 80 seeds that are
+not used for claims). Thirty seeds and a margin decide the claim. With twenty seeds it was
+undecided.
 """
 
 import json

@@ -2,11 +2,11 @@
 
 Source: trunking, section 7.3, experiment TT3, figure 10; docs/ledger.md, A003-6 (web transfers
 beside other traffic).
-Differs: see `_live.py`; `fig10.py` lists the values that the paper does not print. In place of the
-paper's ftp, one other site sends UDP at the rate of the whole bottleneck, and another site has ten
-CUBIC connections. TCP is this kernel's, whose first window holds a whole transfer. There are 20
-clients. A run has 60 s and begins 5 s after the other traffic. A transfer that is unfinished at the
-end counts with its time so far, which favours the case without trunks.
+Differs: `_live.py` describes hosts and trunks; `fig10.py` lists the values that the paper does not
+print. In place of the paper's ftp, one other site sends UDP at the rate of the whole bottleneck,
+and another site has ten CUBIC connections. TCP is this kernel's, whose first window holds a whole
+transfer. There are 20 clients. A run has 60 s and begins 5 s after the other traffic. A transfer
+that is unfinished at the end counts with its time so far, which favours the case without trunks.
 
 With trunks the router has four and a half times the buffer of equation 2, as in `fig9.py`. Here
 trunks start on an idle link, and lost user packets count from the start on. With the buffer of

@@ -1,5 +1,5 @@
-//! Flows under ACK control: a data segment departs upwards, and its ACK comes back and triggers the
-//! next segment.
+//! Flows under ACK control (the gateway holds ACKs in place of data): a data segment departs
+//! upwards, and its ACK comes back and triggers the next segment.
 
 use std::ops::Range;
 use std::time::Duration;

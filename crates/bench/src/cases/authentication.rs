@@ -1,4 +1,5 @@
 //! Authentication of a trunk's management packets, between two ends that have agreed on a session.
+//! Management packets are TCP segments without user data, which find the rate of the trunk.
 
 use std::net::Ipv4Addr;
 

@@ -52,7 +52,7 @@ pub(crate) fn segment(key: FlowKey) -> Packet {
     Packet { len: 1_514, key, tcp, network: Network::Ipv4, segments: 1, ..Packet::default() }
 }
 
-/// An operation looks up the flow of a packet. Packets of even flows are upwards, those of odd
+/// An operation looks up the flow of a packet. Packets of even flows are upwards, packets of odd
 /// flows downwards.
 pub(super) struct Lookup {
     table: FlowTable,

@@ -64,14 +64,14 @@ const WINDOW: Bytes = Bytes(10_000);
 const SHORT: usize = 200;
 
 impl Live {
-    /// Builds the case `what`: "shaped", or "bare" or "udp" (the encapsulation) followed by
+    /// Builds the case `name`: "shaped", or "bare" or "udp" (the encapsulation) followed by
     /// "-sends" or "-receives" (the measured gateway).
-    pub(super) fn new(what: &str, trunks: u32, seed: u64) -> anyhow::Result<Self> {
-        let (form, end) = what.split_once('-').unwrap_or((what, "sends"));
+    pub(super) fn new(name: &str, trunks: u32, seed: u64) -> anyhow::Result<Self> {
+        let (form, end) = name.split_once('-').unwrap_or((name, "sends"));
         let encapsulation = match form {
             "shaped" | "bare" => Encapsulation::None,
             "udp" => Encapsulation::Udp,
-            _ => bail!("there is no case \"live/{what}\""),
+            _ => bail!("there is no case \"live/{name}\""),
         };
         let counted = if end == "receives" { Counted::Receives } else { Counted::Sends };
         let trunked = form != "shaped";

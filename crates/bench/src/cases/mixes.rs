@@ -16,8 +16,8 @@ pub(super) enum Mix {
     /// As at a provider: for each host, one filter for its upward traffic and one for its downward
     /// traffic.
     Hosts,
-    /// Each filter has a source and a destination prefix, which are short and overlap those of
-    /// other filters, and ports.
+    /// Each filter has a source and a destination prefix, and ports. The prefixes are short and
+    /// overlap the prefixes of other filters.
     Nested,
     /// Each filter has a source prefix and a port.
     Sources,

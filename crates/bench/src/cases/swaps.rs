@@ -41,21 +41,21 @@ const WAIT: u32 = 1_000;
 const LINK: Rate = Rate::from_mbps(10_000);
 
 impl Calls {
-    /// Builds a gateway with `size` policies or classes (selected by `of`). `what` selects swaps,
-    /// commits or scrapes.
-    pub(super) fn new(what: &str, of: &str, size: u32) -> anyhow::Result<Self> {
-        let set = |version| match of {
+    /// Builds a gateway with `size` policies or classes (selected by `objects`). `operation`
+    /// selects swaps, commits or scrapes.
+    pub(super) fn new(operation: &str, objects: &str, size: u32) -> anyhow::Result<Self> {
+        let set = |version| match objects {
             "policies" => policies(size, version),
             "classes" => classes(size, version),
             "classes-or-none" => classes_or_none(size, version),
-            _ => anyhow::bail!("there is no case with {of}"),
+            _ => anyhow::bail!("there is no case with {objects}"),
         };
         let config = gateway::config(Some(LINK), size.max(64), 1);
         let mut gateway = Gateway::new(&config, set(0)?, Time::ZERO);
-        if of != "classes" {
+        if objects != "classes" {
             fill(&mut gateway, size);
         }
-        let what = match what {
+        let what = match operation {
             "swap" => SwapOperation::Swap(Box::new([set(1)?, set(0)?])),
             "commit" => SwapOperation::Commit(Box::new([set(1)?, set(0)?])),
             _ => SwapOperation::Scrape,

@@ -1,4 +1,5 @@
-//! Packets through trunks. Each packet departs with credit that a management packet has granted.
+//! Packets through trunks. A trunk is a path between two gateways. Each user packet departs with
+//! credit that a management packet (a TCP segment without user data) has granted.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -52,8 +53,8 @@ impl Trunked {
         let gateway = Gateway::new(&config, PolicySet::new(policies.collect())?, Time::ZERO);
         let (now, unanswered) = (Time::from_millis(1), VecDeque::new());
         let mut this = Self { gateway, users, at: 0, now, unanswered, second: false, left: 0 };
-        // Runs until the windows of all trunks have grown to that of the other end, and then until
-        // enough packets wait.
+        // Runs until the windows of all trunks have grown to the receive window of the other end,
+        // and then until enough packets wait.
         for _ in 0..index(u64::from(trunks) * 1_000) {
             this.step();
         }

@@ -94,10 +94,10 @@ impl Played {
         self.0.iter().filter(move |it| it.leaf == leaf)
     }
 
-    /// Total rate in Mbit/s, in a period, of the leaf classes for which `are` returns `true`.
-    fn rate(&self, are: impl Fn(usize) -> bool, from: f64, to: f64) -> f64 {
-        let counts = |it: &&FrameArrival| are(it.leaf) && (from..to).contains(&it.at);
-        let frames = self.0.iter().filter(counts).map(|_| FRAME_KBIT);
+    /// Total rate in Mbit/s, in a period, of the leaf classes for which `counts` returns `true`.
+    fn rate(&self, counts: impl Fn(usize) -> bool, from: f64, to: f64) -> f64 {
+        let is_counted = |it: &&FrameArrival| counts(it.leaf) && (from..to).contains(&it.at);
+        let frames = self.0.iter().filter(is_counted).map(|_| FRAME_KBIT);
         frames.sum::<f64>() / (to - from)
     }
 
@@ -129,11 +129,11 @@ impl Played {
         200.0 * (1.0 - self.rate(|it| it != leaf, end, end + 200.0) / f64::from(LINK))
     }
 
-    /// The delay in milliseconds that one of `of` frames of `leaf` exceeds.
-    pub(super) fn delay(&self, leaf: usize, of: usize) -> f64 {
+    /// The delay in milliseconds that one of `frames` frames of `leaf` exceeds.
+    pub(super) fn delay(&self, leaf: usize, frames: usize) -> f64 {
         let mut all: Vec<_> = self.of(leaf).map(|it| it.delay).collect();
         all.sort_by(f64::total_cmp);
-        all.get(all.len() - all.len().div_ceil(of)).copied().unwrap_or(f64::NAN)
+        all.get(all.len() - all.len().div_ceil(frames)).copied().unwrap_or(f64::NAN)
     }
 }
 

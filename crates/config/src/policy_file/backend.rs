@@ -1,5 +1,5 @@
-//! Names of the backends that open ports. `BACKENDS` of the data plane has an entry for each name
-//! except "auto".
+//! Names of the backends, the ways to receive and send frames at the ports. `BACKENDS` of the data
+//! plane has an entry for each name except "auto".
 
 use tidegate_core::choice;
 

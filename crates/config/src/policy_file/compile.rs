@@ -127,8 +127,8 @@ fn interface<'a>(
     Some(name)
 }
 
-/// The longest frame that the ports carry. Without information about the host, the usual frame of
-/// Ethernet.
+/// The longest frame that the ports carry. If nothing is known about the host, this is the usual
+/// longest frame of Ethernet.
 fn longest_frame(raw: Option<&raw::Gateway>, host: Option<&Host>) -> Bytes {
     let name = |name: Option<&Spanned<String>>| name.map(|name| name.get_ref().clone());
     let names: Vec<_> =

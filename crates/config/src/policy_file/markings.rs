@@ -1,4 +1,5 @@
-//! The queue of a link, class or policy, with its optional marking.
+//! The queue of a link, class or policy, with its optional marking: an algorithm that predicts when
+//! the queue will overflow, and marks packets before.
 
 use tidegate_core::marking::MarkingSpec;
 use tidegate_core::qdisc::{QdiscSpec, with_marking};
@@ -11,7 +12,7 @@ use crate::diagnostic::{Diagnostic, Findings};
 /// A queue and a marking, as the file has them.
 pub(super) type Written<'a> = (Option<&'a Spanned<QdiscSpec>>, Option<&'a Spanned<MarkingSpec>>);
 
-/// Where a queue is.
+/// The position of a queue.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Place {
     /// At the link or a class, where all traffic of the hosts meets.

@@ -1,5 +1,5 @@
-//! The tables of a policy file, with the fields as the operator wrote them. Their descriptions are
-//! also those of the published schema.
+//! The tables of a policy file, with the fields as the operator wrote them. The published
+//! schema has the same descriptions of the fields.
 
 use std::net::IpAddr;
 

@@ -67,8 +67,7 @@ fn every_example_is_accepted_without_a_finding() {
     }
 }
 
-/// The profiles of `examples/table1.toml` are those of the paper (ledger of `aggregates`, section
-/// 2).
+/// The profiles of `examples/table1.toml` are those of the paper `aggregates`, table 1.
 #[test]
 fn table_1_has_the_profiles_of_the_paper() {
     let (_, text) = examples().into_iter().find(|(name, _)| name == "table1").unwrap();

@@ -1,4 +1,5 @@
-//! Compiles the trunks of a policy file, and reports trunks that cannot work.
+//! Compiles the trunks of a policy file, and reports trunks that cannot work. A trunk is a path
+//! between two gateways, whose rate is found by congestion control.
 
 use std::net::IpAddr;
 

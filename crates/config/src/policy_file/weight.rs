@@ -1,5 +1,5 @@
 //! The weight of a trunk: a number, the name of a rule, or a table with the parameters of a rate
-//! adjuster.
+//! adjuster. Competing trunks share a path by their weights.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -108,7 +108,7 @@ fn usual() -> Config {
     Config { weight: Factor::whole(INITIAL), most, ..Config::default() }
 }
 
-/// The initial weight. A trunk without a weight has as many connections.
+/// The initial weight: the number of connections of a trunk without a weight.
 const INITIAL: u32 = 4;
 
 fn most() -> Factor {

@@ -379,24 +379,24 @@ impl Fields<'_> {
     }
 }
 
-/// Converts a distribution as read to one of the simulator. `of` converts its values.
-fn drawn<T, U>(draw: &Draw<T>, of: impl Fn(&T) -> U) -> Distribution<U> {
+/// Converts a distribution of the file to one of the simulator. `convert` converts its values.
+fn drawn<T, U>(draw: &Draw<T>, convert: impl Fn(&T) -> U) -> Distribution<U> {
     match draw {
-        Draw::Constant(value) => Distribution::Constant(of(value)),
+        Draw::Constant(value) => Distribution::Constant(convert(value)),
         Draw::Uniform(least, most) => {
-            Distribution::Uniform(of(least.get_ref()), of(most.get_ref()))
+            Distribution::Uniform(convert(least.get_ref()), convert(most.get_ref()))
         }
-        Draw::Exponential(mean) => Distribution::Exponential(of(mean.get_ref())),
+        Draw::Exponential(mean) => Distribution::Exponential(convert(mean.get_ref())),
         Draw::Pareto(mean, shape) => {
             let Real(shape) = *shape.get_ref();
-            Distribution::Pareto(of(mean.get_ref()), shape)
+            Distribution::Pareto(convert(mean.get_ref()), shape)
         }
         Draw::Lognormal(mean, deviation) => {
-            Distribution::Lognormal(of(mean.get_ref()), of(deviation.get_ref()))
+            Distribution::Lognormal(convert(mean.get_ref()), convert(deviation.get_ref()))
         }
         Draw::Weibull(mean, shape) => {
             let Real(shape) = *shape.get_ref();
-            Distribution::Weibull(of(mean.get_ref()), shape)
+            Distribution::Weibull(convert(mean.get_ref()), shape)
         }
     }
 }

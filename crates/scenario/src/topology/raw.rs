@@ -1,5 +1,5 @@
-//! The tables of a topology file, with the fields as the author wrote them. Their descriptions are
-//! also those of the published schema.
+//! The tables of a topology file, with the fields as the author wrote them. The published
+//! schema has the same descriptions of the fields.
 
 use serde_json::{Value, json};
 use tidegate_core::Rate;

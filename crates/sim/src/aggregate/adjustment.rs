@@ -1,4 +1,5 @@
-//! The rate adjuster of an aggregate gateway, and a record of its measurement rounds.
+//! The rate adjuster, which sets the weight of an aggregate connection, and a record of its
+//! measurement rounds.
 
 use tidegate_core::itcp::{Config, Decisions, GatewayLoad, Most, RateAdjuster};
 use tidegate_core::random::Random;
@@ -45,8 +46,8 @@ impl Adjustment {
         self.adjuster.insert(RateAdjuster::new(&self.config, random, now)).weight()
     }
 
-    /// Time of the adjuster's next call, computed at `now`. If the number of local connections
-    /// bounds the weight, the adjuster is called in each sampling interval.
+    /// The time at which the adjuster must be called next, as computed at `now`. If the number of
+    /// local connections bounds the weight, the adjuster is called in each sampling interval.
     pub(crate) fn due(&self, now: Time) -> Option<Time> {
         let due = self.adjuster.as_ref()?.poll_timeout();
         Some(match self.config.most {

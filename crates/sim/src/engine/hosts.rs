@@ -43,7 +43,7 @@ impl<A: Agenda> Engine<'_, A> {
         self.count_data(tag.end, len, tag);
     }
 
-    /// The application of `flow` received `bytes` more.
+    /// The application of `flow` has received another `bytes` bytes.
     fn count_goodput(&mut self, flow: u32, bytes: u64) {
         let flow = &mut self.flows[index(flow)];
         flow.counts.goodput += bytes;

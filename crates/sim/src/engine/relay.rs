@@ -14,7 +14,7 @@ impl<A: Agenda> Engine<'_, A> {
     /// ends.
     pub(super) fn open_relay(&mut self, flow: u32) {
         if matches!(self.chain(flow), Chain::Each | Chain::Asks) {
-            return; // These open one connection for each incoming one.
+            return; // Such relays open a connection for each incoming one.
         }
         let stream = self.open(flow, 0);
         self.streams.get_mut(stream).size = u64::MAX;

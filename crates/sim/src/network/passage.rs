@@ -26,7 +26,8 @@ use crate::routes::index;
 
 /// The passages of one gateway.
 pub(crate) struct Passages {
-    /// For upward and downward packets.
+    /// The passage of upward packets, and the passage of downward packets. `None` for a direction
+    /// without a probe.
     ways: [Option<Passage>; 2],
     /// The group of each flow.
     groups: Vec<u32>,

@@ -43,7 +43,8 @@ struct Rows {
 }
 
 impl Default for Rounds {
-    /// No flows yet. The tracker is `paper`, because it needs packets of one direction only.
+    /// No flows yet. The tracker is `paper`, because this tracker needs packets of one direction
+    /// only.
     fn default() -> Self {
         let spec = TrackerSpec::Paper(Default::default());
         Self { spec, flows: Vec::new(), rows: Rows::default() }

@@ -39,9 +39,9 @@ pub(crate) struct Station {
     tally: Tally,
     /// Counters of packets that pass a gateway, if a probe requests them.
     pub(crate) passages: Option<Box<Passages>>,
-    /// Its part number in the agenda.
+    /// The station's part number in the agenda.
     pub(crate) part: u32,
-    /// Its counters at the end of the warm-up.
+    /// The station's counters at the end of the warm-up.
     pub(crate) before: Tally,
     passed_before: Vec<Passed>,
     trunks_before: Vec<TrunkReport>,
@@ -74,7 +74,7 @@ pub(crate) struct Passed {
     pub(crate) acks: AckCounts,
 }
 
-/// The machine of a station.
+/// The gateway or emulator of the core that a station drives.
 enum Works {
     Gateway(Box<Gateway>),
     Cloud(Box<Emulator>),
@@ -334,7 +334,8 @@ impl Station {
         }
     }
 
-    /// Schedules the station's next call. Follows each call and each arrival.
+    /// Schedules the station's next call. Call this after each call of the station and each
+    /// arrival.
     fn arm(&mut self, agenda: &mut impl Agenda, now: Time) {
         let at = self.machine().poll_timeout(now).map_or(Time::MAX, |at| at.max(now));
         // The call may have copied ACKs and dropped packets.
@@ -434,7 +435,7 @@ const fn entered_by(port: u8) -> Direction {
     if port == Gateway::LAN.0 { Direction::Up } else { Direction::Down }
 }
 
-/// The packet as it travels on: a copy without the fields that only the machine uses.
+/// The packet as it travels on: a copy without the fields that only the gateway or emulator uses.
 fn outside(packet: &Packet) -> Packet {
     Packet {
         cost: packet.len,

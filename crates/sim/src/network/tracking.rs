@@ -1,8 +1,9 @@
 //! Compares the flows that a marking tracks with the bytes that each flow really sent.
 //!
-//! The marking finds large flows with a filter of hashed counters, which it restarts at fixed
-//! intervals. It does not know how many bytes a flow sent before the flow passed the filter, but
-//! the simulator knows. Each row covers one interval:
+//! A marking predicts when a queue will overflow, and marks packets before. It finds large flows
+//! with a filter of hashed counters, which it restarts at fixed intervals. It does not know how
+//! many bytes a flow sent before the flow passed the filter, but the simulator knows. Each row
+//! covers one interval:
 //!
 //! - `true_false_positives`: tracked flows that sent less than the threshold.
 //! - `missed_flows`: flows that sent at least the threshold, but are not tracked.

@@ -53,8 +53,9 @@ impl<'a> Paths<'a> {
 }
 
 impl Scenario {
-    /// The demand at each sink, for aggregates whose rate adjuster is `literal`. A demand is known
-    /// only if all local traffic is [`Kind::Arrivals`] and some link on the path has a rate.
+    /// The demand at each sink, for aggregates whose rate adjuster is `literal` (the paper's rule).
+    /// A demand is known only if all local traffic is [`Kind::Arrivals`] and some link on the path
+    /// has a rate.
     #[must_use]
     pub fn demands(&self) -> Vec<Demand> {
         let is_aggregate = |kind: &Kind| matches!(kind, Kind::Aggregate { weight: Some(_), .. });
@@ -86,10 +87,10 @@ impl Scenario {
         sinks.iter().filter_map(demand).collect()
     }
 
-    /// The mean payload rate of the traffic groups `of`, as a fraction of `rate`.
-    fn load(&self, of: &[String], rate: Rate) -> Option<Factor> {
+    /// The mean payload rate of the traffic groups `names`, as a fraction of `rate`.
+    fn load(&self, names: &[String], rate: Rate) -> Option<Factor> {
         let mut bits = 0.0;
-        for traffic in self.traffic.iter().filter(|it| of.contains(&it.name)) {
+        for traffic in self.traffic.iter().filter(|it| names.contains(&it.name)) {
             let Kind::Arrivals { every, size } = &traffic.kind else { return None };
             let flows = traffic.pairs.len() * index(traffic.flows);
             bits += real(u64::try_from(flows).ok()?) * 8.0 * mean(size) / every.as_secs_f64();

@@ -109,9 +109,9 @@ pub enum Kind {
     /// it); RFC 3135, section 2.4 (split connections).
     ///
     /// Differs: PreAck keeps addresses and sequence numbers, and acknowledges early only while a
-    /// sender recovers from a loss. This relay always acknowledges early. Benefit and drawback are
-    /// those of PreAck: later losses are repaired from the buffer, but data is acknowledged before
-    /// the receiver has it.
+    /// sender recovers from a loss. This relay always acknowledges early. PreAck has the same
+    /// benefit and drawback: later losses are repaired from the buffer, but data is acknowledged
+    /// before the receiver has it.
     Relay {
         /// The group to forward. The relay must have as many flows as this group.
         of: String,
@@ -133,8 +133,8 @@ pub enum Kind {
         of: Vec<String>,
         /// What the gateway does when its queue is long.
         overflow: Overflow,
-        /// The rate adjuster that sets the weight of the connection; `None` for a constant weight,
-        /// that of its congestion control.
+        /// The rate adjuster that sets the weight of the connection; `None` for the
+        /// constant weight of its congestion control.
         weight: Option<Box<itcp::Config>>,
     },
     /// UDP packets of equal length at a constant rate.

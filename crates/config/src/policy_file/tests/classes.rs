@@ -14,7 +14,7 @@ fn classes_have_their_rates_each_way_and_their_defaults() {
     ));
     let [office, voice] = config.classes.classes() else { panic!("{:?}", config.classes) };
     assert_eq!((office.name.as_str(), voice.parent.as_deref()), ("office", Some("office")));
-    assert_eq!(office.guarantee, [Rate::from_mbps(2); 2]); // That of its subclass.
+    assert_eq!(office.guarantee, [Rate::from_mbps(2); 2]); // The guarantee of its subclass.
     assert_eq!(office.ceiling, [Some(Rate::from_mbps(5)), None]);
     assert_eq!((office.weight, voice.weight, voice.priority), (3, 1, 7));
     assert_eq!(voice.queue.name(), "drop-tail");

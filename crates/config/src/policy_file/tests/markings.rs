@@ -1,4 +1,5 @@
-//! Tests of markings, and of findings about markings that cannot work.
+//! Tests of markings (which mark packets before a queue overflows), and of findings about markings
+//! that cannot work.
 
 use super::{PORTS, messages, parse, parsed};
 use tidegate_core::marking::MarkingSpec;

@@ -1,4 +1,4 @@
-//! Tests of trunks, and of findings about trunks that cannot work.
+//! Tests of trunks (paths between two gateways), and of findings about trunks that cannot work.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Scenario files with ACK control, as users write them.
+//! Scenario files with ACK control, as users write them. A gateway with ACK control holds ACKs, or
+//! reduces windows in ACKs, so that data waits at the senders.
 
 use super::trunks::results;
 

@@ -1,4 +1,5 @@
-//! Scenario files with trunks, as users write them.
+//! Scenario files with trunks, as users write them. A trunk is a path between two gateways, whose
+//! rate is found by congestion control.
 
 use std::ops::ControlFlow;
 
