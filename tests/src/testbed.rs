@@ -54,7 +54,7 @@ pub struct Host {
     namespace: String,
     /// A process that keeps the namespace alive.
     keeper: u32,
-    /// If `true`, commands see the mounts of that process instead of this machine's mounts.
+    /// If `true`, commands see the mounts of the process `keeper` instead of this machine's mounts.
     own_mounts: bool,
     /// IPv4 address of interface `eth0`.
     pub v4: IpAddr,

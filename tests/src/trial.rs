@@ -40,7 +40,7 @@ pub struct Trial<'a> {
     pub backend: &'a str,
     /// The ACK control: `none`, `postack` or `tcr`.
     pub ack_control: &'a str,
-    /// The direction of the data: `up` from the LAN side, or `down` to it.
+    /// The direction of the data: `up` from the LAN side, or `down` to the LAN side.
     pub way: &'a str,
     /// The congestion control of the senders.
     pub congestion: &'a str,
@@ -70,7 +70,7 @@ pub struct Findings {
 }
 
 /// A topology of two hosts with a round-trip time of 52 ms. The gateway is in front of the first
-/// host. It has a policy for each direction.
+/// host. Its policy limits each direction separately.
 #[must_use]
 pub fn topology(backend: &str, ack_control: &str, offload: &str) -> String {
     format!(

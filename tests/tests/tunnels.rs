@@ -13,7 +13,7 @@ on_each_backend! { witnessed_beside_others:
 
 const LIMIT: Duration = Duration::from_secs(40);
 
-/// A policy for packets inside tunnels of any kind, for each direction.
+/// A policy for TCP packets inside tunnels of any kind. It limits each direction separately.
 const POLICY: &str = r#"
 [[policy]]
 name = "inside"

@@ -41,7 +41,7 @@ enum TrafficCommand {
     Fetch(Fetch),
     /// Measure round trips of small datagrams; prints a line of JSON per echo
     Ping {
-        /// Address and port of a `serve`
+        /// Address and port of a server (`serve`)
         server: SocketAddr,
         /// Address to send from
         #[arg(long)]
@@ -60,7 +60,7 @@ enum TrafficCommand {
 
 #[derive(Debug, clap::Args)]
 struct Fetch {
-    /// Address and port of a `serve`
+    /// Address and port of a server (`serve`)
     server: SocketAddr,
     /// Send to the server instead of receiving
     #[arg(long)]

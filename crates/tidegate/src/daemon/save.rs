@@ -62,7 +62,7 @@ impl Daemon {
     }
 
     /// Makes `staged` the policy file. If this fails, restores the configuration `earlier`. The
-    /// caller must hold `changing`.
+    /// caller must hold the lock `Daemon::changing`.
     pub(super) async fn put_or_undo(
         &self,
         staged: Option<Staged>,
