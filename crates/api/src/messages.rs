@@ -355,7 +355,7 @@ pub struct Sources {
 pub struct Source {
     /// The name of the source.
     pub name: String,
-    /// The kind of the source, such as "etcd".
+    /// The kind of repository, such as "etcd".
     pub kind: String,
     /// The state: "in force"; "starting" before its first set; "new" while its set is being put in
     /// force; "waits" for `tidegate apply` or `tidegate confirm`; "refused" if its newest set

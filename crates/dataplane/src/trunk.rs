@@ -4,7 +4,7 @@
 //!
 //! The gateway's logic (the *machine*) creates management packets: segments of TCP connections
 //! between the two gateways, which probe the path. The segments have no Ethernet frame yet. The
-//! port sends each of them as a UDP datagram to the next hop of its trunk. All datagrams of a trunk
+//! port sends each segment as a UDP datagram to the next hop of its trunk. All datagrams of a trunk
 //! have the same 5-tuple. The key of the trunk authenticates each datagram.
 //!
 //! The port consumes every packet to its own addresses. It authenticates datagrams, and passes
@@ -60,8 +60,8 @@ pub struct TrunkPort {
     /// The port's own IP addresses, as 128-bit numbers.
     ours: HashSet<u128, FixedState>,
     trunks: Vec<Peer>,
-    /// Index of a trunk, and number of one of its management connections (its *channel*), by the
-    /// flow key of the management packets that the machine creates.
+    /// Index of a trunk and number of a management connection (the *channel*), by the flow key of
+    /// the management packets that the machine creates.
     made: HashMap<FlowKey, (usize, u8), FixedState>,
     /// Index of a trunk, by the flow key of received datagrams.
     coming: HashMap<FlowKey, usize, FixedState>,
