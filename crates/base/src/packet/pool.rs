@@ -178,8 +178,8 @@ impl PacketPool {
         Some(id)
     }
 
-    /// Puts `packet` into a free slot, and requests a copy of the frame of `original` for it. `None` if
-    /// every buffer is in use, or if the driver cannot [copy](Self::make_copies).
+    /// Puts `packet` into a free slot, and requests a copy of the frame of `original` for this slot.
+    /// `None` if every buffer is in use, or if the driver cannot [copy](Self::make_copies).
     #[inline]
     pub fn insert_copy(&mut self, original: &PacketId, packet: Packet) -> Option<PacketId> {
         if !self.makes_copies {
