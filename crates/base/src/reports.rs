@@ -37,7 +37,7 @@ pub enum ShownAs {
     Column,
 }
 
-/// The largest value so far. The sum of two is the larger one.
+/// The largest value so far. The sum of two such values is the larger value.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Peak(pub u32);
 

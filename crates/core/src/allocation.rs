@@ -100,7 +100,7 @@ pub trait Allocation: Send {
     /// Notes that packets of `member` wait. Repeated calls have no effect.
     fn wait(&mut self, now: Time, member: FlowIndex);
 
-    /// Tokens in the aggregate's bucket at `now`, whoever may use them.
+    /// Tokens in the aggregate's bucket at `now`, regardless of which flows may use them.
     fn tokens(&self, now: Time) -> Bytes;
 
     /// Returns `true` if a flow may use tokens that other flows leave unused.

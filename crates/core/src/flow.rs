@@ -278,8 +278,7 @@ impl Flow {
         self.tally[direction.index()].bytes()
     }
 
-    /// Segments in `direction` with data that was seen before. 65,535 stands for that number or
-    /// more.
+    /// Segments in `direction` with data that was seen before. The value 65,535 means that number or more.
     #[must_use]
     pub const fn retransmissions(&self, direction: Direction) -> u16 {
         self.tracker.retransmissions(direction)

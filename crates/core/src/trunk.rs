@@ -120,7 +120,7 @@ pub enum Arriving {
 ///         let mut cx = Cx { now, pool: &mut pool, tally: &mut tally };
 ///         for packet in std::mem::take(&mut path[end]) {
 ///             match keys[end].get(&cx.pool[&packet].key) {
-///                 Some(what) => ends[end].handle(&mut cx, *what, packet, &mut out),
+///                 Some(kind) => ends[end].handle(&mut cx, *kind, packet, &mut out),
 ///                 None => {
 ///                     delivered += 1;
 ///                     cx.pool.release(packet);

@@ -12,8 +12,8 @@ def partitioned(
     """Each flow has its own bucket, and shares no tokens.
 
     Args:
-        depth: What a member's part of the burst depends on, besides its weight. Default:
-            ``"equal"``.
+        depth: The property, other than the weight, that determines a member's part of the
+            burst. Default: ``"equal"``.
     """
     return table(
         "partitioned",

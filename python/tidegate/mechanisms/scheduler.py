@@ -21,12 +21,14 @@ def jobs(
     """JoBS: bounds and ratios of delay and loss for classes that share one buffer.
 
     Args:
-        victim: Search of a full buffer for the class that is furthest below its loss bound.
-            ``ns2`` takes the last backlogged class, as a fault in ns-2 does, for comparison.
-            Default: ``"furthest"``.
-        output: Events at which the theoretical output of a class grows: transmissions of the
-            link (``continuous``), or arrivals of the class, as in the authors' code, for
-            comparison. Default: ``"continuous"``.
+        victim: Rule that selects the class that drops a packet when the buffer is full.
+            ``furthest`` selects the class that is furthest below its loss bound. ``ns2`` selects
+            the last backlogged class, as a fault in ns-2 does, for comparison. Default:
+            ``"furthest"``.
+        output: Events at which the theoretical output of a class (the bytes that it should have
+            sent at its rate) grows: transmissions of the link (``continuous``), or arrivals of the
+            class (``arrivals``), as in the authors' code, for comparison. Default:
+            ``"continuous"``.
     """
     return table(
         "jobs",

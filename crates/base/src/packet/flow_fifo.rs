@@ -123,7 +123,8 @@ impl FlowFifo {
         self.unlink(pool, flow, newest)
     }
 
-    /// Removes the newest packet of `flow`. After a handover to `flow`, it may be older than others of the flow.
+    /// Removes the newest packet of `flow`. After a handover to `flow`, this packet may be
+    /// older than other packets of the flow.
     #[inline]
     pub fn pop_flow_last(&mut self, pool: &mut PacketPool, flow: QueueIndex) -> Option<PacketId> {
         let newest = self.lists[self.list(flow)?.index()].tail;

@@ -152,7 +152,7 @@ impl<I: Index> DeficitRoundRobin<I> {
         self.links.remove(&mut round.ring, member);
     }
 
-    /// Ends the turn of the first member of `ring`, whatever its credit. It gets no quantum.
+    /// Ends the turn of the first member of `ring`, whatever its credit. The member gets no quantum.
     #[inline]
     pub fn rotate(&self, ring: &mut First<I>) {
         self.links.rotate(ring);

@@ -31,7 +31,8 @@ pub(super) const LEAST_WINDOW: u32 = 4;
 pub(super) const FIRST_FLIGHT: u32 = 10;
 
 /// 64 KiB, a byte more than the largest window without scaling: the first window, an application's answer
-/// after a pause, and the bytes over which round trips are averaged. Twice as much may be uncalled.
+/// after a pause, and the bytes over which round trips are averaged. Twice as many bytes may arrive that no
+/// ACK requested.
 ///
 /// Source: RFC 7323, section 2.2.
 pub(super) const UNSCALED: u32 = 1 << 16;

@@ -36,7 +36,7 @@ pub struct EgressState {
     pub takers: Takers,
     /// Bytes that may be requested: the target less backlog and credit.
     pub room: Bytes,
-    /// Poll interval: the longest time until the gateway looks at the queue again.
+    /// Poll interval: the longest time until the gateway serves the queue again.
     pub poll_interval: Duration,
 }
 
@@ -130,9 +130,9 @@ impl CreditAccount {
         self.near_us = if at_once { average.max(near_us) } else { average };
     }
 
-    /// Target for backlog plus credit, for an egress of `rate` that is polled once in a `poll_interval`. Data comes
-    /// `longest` after its request at the latest. Beside `others` packets, the target has room for a segment
-    /// of every flow with held ACKs. One other packet is a ping, which needs no room.
+    /// Target for backlog plus credit, for an egress of `rate` that is polled once in a `poll_interval`. Data arrives
+    /// at most `longest` after its request. While `others` packets of other flows wait, the target has room for
+    /// a segment of every flow with held ACKs. A single other packet is a ping, which needs no room.
     pub(super) fn within(
         &self,
         longest: Duration,
@@ -389,8 +389,8 @@ mod tests {
         assert_eq!(places.turn(0, EgressState::default), None, "nothing is ever to wait there");
     }
 
-    /// Catches: the last report at the former place subtracted at the new one.
-    /// Catches: an aggregate that stays in the turns of its former place.
+    /// Catches: the last report for the former egress, subtracted at the new egress.
+    /// Catches: an aggregate that still takes turns at its former egress.
     #[test]
     fn an_aggregate_that_moves_is_removed_from_its_former_egress() {
         let mut places = EgressGates::default();

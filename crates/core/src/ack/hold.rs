@@ -285,10 +285,10 @@ impl Holds {
         Taken::Passed(0)
     }
 
-    /// Sends data with the number of the last released ACK, and holds the ACK that it carries apart from it.
+    /// Sends data with the number of the last released ACK. The ACK that the data carries is held separately.
     /// If flags or options tie the ACK to its number, all held ACKs of the flow depart before the data.
     ///
-    /// Source: `postack`, R001-12.
+    /// Source: `postack`, R001-12 (data departs, and its ACK is held).
     fn piggybacked(
         &mut self,
         cx: &mut Cx<'_>,
@@ -309,7 +309,7 @@ impl Holds {
         }
         let released = flow.released;
         // Data that repeats a held ACK is no duplicate (RFC 5681, section 2).
-        let tells = flow.tells_beside_data(&tcp);
+        let tells = flow.has_news_beside_data(&tcp);
         let field = flow.field(released, &tcp);
         let ack = field.filter(|_| tells).and_then(|_| pure_ack(cx.pool, &packet, &tcp));
         let (Some(window), true) = (field, ack.is_some() || !tells) else {
@@ -392,7 +392,7 @@ impl Holds {
     /// Returns `true` if a plain ACK replaces the newest held ACK. The flow then has more than a sixteenth of
     /// [`MOST_OF_FLOW`] held ACKs, or the ACK has the `same` number and another window.
     ///
-    /// Source: `postack`, R001-16.
+    /// Source: `postack`, R001-16 (held ACKs take little memory).
     fn takes_the_place(&self, member: FlowIndex, same: bool) -> bool {
         let flow = &self.flows[member.index()];
         let last = flow.template != NONE && flow.template == flow.last;
@@ -461,7 +461,7 @@ impl Holds {
 
 /// Returns `true` if a packet is never held. The held ACKs of its flow depart before it.
 ///
-/// Source: `postack`, R001-11 (c).
+/// Source: `postack`, R001-11 (c) (packets that are never held).
 ///
 /// Differs: a keep-alive, its answer and a challenge ACK repeat an earlier ACK. They wait behind the held
 /// ACKs of their flow, since they would reveal the numbers of these held ACKs.

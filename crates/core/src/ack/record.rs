@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_store_is_bounded_and_gives_out_every_place_again() {
+    fn the_store_is_bounded_and_uses_each_record_again() {
         let mut records = Records::default();
         let record = Record::new(1, 2, 3, Kind::PLAIN, Time::ZERO);
         let numbers: Vec<_> = (0..MOST).map(|_| records.insert(record).unwrap()).collect();

@@ -86,7 +86,7 @@ fn duplicates_keep_their_number_their_blocks_and_their_order() {
 }
 
 #[test]
-fn what_is_never_held_goes_on_at_once_and_what_was_before_it_goes_first() {
+fn packets_that_are_never_held_depart_at_once_after_the_acks_held_before_them() {
     let never = [
         TcpSegment { flags: TcpFlags(TcpFlags::ACK | TcpFlags::FIN), ..plain(4 * MSS) },
         TcpSegment { flags: TcpFlags(TcpFlags::ACK | TcpFlags::RST), ..plain(4 * MSS) },
@@ -537,8 +537,8 @@ proptest! {
         prop_assert!(split <= u64::from(3 * DATA), "{split} steps");
     }
 
-    /// P1, P2 and a queue for the flow look the same to a sender. This needs an ACK of every segment, and a
-    /// constant path to the receiver.
+    /// A sender sees no difference between P1 (bucket), P2 (virtual queue) and a queue for its flow.
+    /// This needs an ACK of every segment, and a constant path to the receiver.
     ///
     /// Source: `postack`, R001-9, theorem: `d(k) = max(a(k), d(k-1)) + L/r` does not change when `a` is
     /// shifted.

@@ -27,7 +27,7 @@ use crate::{Rate, Time};
 pub(super) struct Uncalled {
     flows: Vec<UncalledFlow>,
     refusing: u32,
-    /// For each unresponsive flow, the time at which to look whether its data still comes.
+    /// For each unresponsive flow, the time at which to check whether its data still arrives.
     looks: TimerWheel,
 }
 
@@ -155,7 +155,7 @@ mod tests {
     /// Catches: a sender that counts as unresponsive although ACKs requested its data, or its fair share carries
     /// the data; a sender that counts as unresponsive for 11 % of losses.
     #[test]
-    fn a_sender_is_unresponsive_only_beyond_its_rate_and_the_calls_of_its_acks() {
+    fn a_sender_is_unresponsive_only_beyond_its_rate_and_the_requests_of_its_acks() {
         // 4 Mbit/s carry 500 kB in a second. Of 25 Mbit/s, 20.5 are uncalled beyond the tolerance.
         let found = play(&mut Uncalled::default(), 0, 10_000, 25_000, 0).unwrap();
         assert!((170..230).contains(&found), "{found} ms");
@@ -201,7 +201,7 @@ mod tests {
     /// arrives.
     /// Catches: a silence that forgives earlier excess; a deadline of a removed flow.
     #[test]
-    fn a_sender_that_falls_silent_no_longer_counts_and_is_found_again_when_it_goes_on() {
+    fn a_silent_sender_no_longer_counts_and_is_detected_again_when_it_sends() {
         let mut uncalled = Uncalled::default();
         let slow = |_| Rate::from_kbps(8);
         let send =

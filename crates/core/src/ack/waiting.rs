@@ -103,21 +103,21 @@ impl Waiting {
     fn take(
         &mut self,
         cx: &mut Cx<'_>,
-        what: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> Option<PacketId>,
+        action: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> Option<PacketId>,
     ) -> Option<PacketId> {
-        let packet = self.without_drops(cx, what)?;
+        let packet = self.without_drops(cx, action)?;
         self.controlled -= Controlled::of(&cx.pool[&packet]);
         Some(packet)
     }
 
-    /// Runs `what`, and subtracts the packets that `what` drops from the backlog of ACK-controlled flows.
+    /// Runs `action`, and subtracts the packets that `action` drops from the backlog of ACK-controlled flows.
     fn without_drops<T>(
         &mut self,
         cx: &mut Cx<'_>,
-        what: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> T,
+        action: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> T,
     ) -> T {
         let before = cx.tally.controlled;
-        let result = what(&mut *self.queue, cx);
+        let result = action(&mut *self.queue, cx);
         let mut dropped = cx.tally.controlled;
         dropped -= before;
         self.controlled -= dropped;
@@ -135,7 +135,7 @@ mod tests {
 
     /// Catches: frame lengths compared with charged bytes.
     #[test]
-    fn a_packet_of_others_is_seen_beside_super_packets_and_none_where_there_is_none() {
+    fn packets_of_other_flows_are_counted_beside_super_packets() {
         let (mut pool, mut tally) = (PacketPool::with_capacity(4), Tally::default());
         let mut cx = Cx { now: Time::ZERO, pool: &mut pool, tally: &mut tally };
         let rate = Rate::from_mbps(10);

@@ -17,16 +17,16 @@ use crate::{Bytes, Time, choice, parameters};
 parameters! {
     /// Division of the burst.
     pub Config {
-        /// What a member's part of the burst depends on, besides its weight.
+        /// The property, other than the weight, that determines a member's part of the burst.
         depth: Depth = Depth::default();
     }
 }
 
 choice! {
-    /// What a member's part of the burst depends on, besides its weight.
+    /// The property, other than the weight, that determines a member's part of the burst.
     #[derive(Default)]
     pub enum Depth {
-        /// Nothing else: parts are proportional to the weights.
+        /// No other property: parts are proportional to the weights.
         Equal = "equal" [default],
         /// The round-trip time: tokens earned while the flow waits for ACKs then fit into its bucket.
         Rtt = "rtt",

@@ -150,7 +150,7 @@ struct Network<'a> {
     below: BTreeMap<Option<usize>, BTreeMap<Urgency, Load>>,
 }
 
-/// Traffic of leaves with delay bounds that precedes others.
+/// Traffic of leaves with delay bounds, which precedes other traffic.
 #[derive(Clone, Copy, Debug, Default)]
 struct Load {
     /// Bytes that the leaves may send at once.
@@ -204,7 +204,7 @@ impl<'a> Network<'a> {
         Urgency::of(self.bound(leaf))
     }
 
-    /// The most that `leaf` sends before others, even if its arrivals do not conform.
+    /// The most traffic that `leaf` sends before other leaves, even if its arrivals do not conform.
     fn load(&self, leaf: usize) -> Load {
         let terms = self.classes[leaf].terms;
         let late = u128::from(terms.guarantee.bps()).saturating_mul(self.bound(leaf).as_nanos());

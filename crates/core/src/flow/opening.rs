@@ -19,7 +19,7 @@ pub(super) struct Openings {
 struct Opening {
     /// Hash of addresses and ports, without the VLAN.
     hash: u64,
-    /// The flow of the SYN; [`FlowId::NONE`] if SYNs with these addresses and ports came under two tags.
+    /// The flow of the SYN; [`FlowId::NONE`] if SYNs with these addresses and ports arrived under two VLAN tags.
     flow: FlowId,
     /// The sequence number after the SYN, without its data.
     number: u32,
@@ -37,7 +37,7 @@ impl Openings {
     /// Adds `flow`, opened by a SYN before sequence number `number` that arrived at `now`, in
     /// [`ticks`](super::ticks).
     ///
-    /// `is_rival` returns `true` for a flow of the same addresses and ports under another tag. Then neither
+    /// `is_rival` returns `true` for a flow of the same addresses and ports under another VLAN tag. Then neither
     /// flow can be found for `memory` ticks.
     pub(super) fn add(
         &mut self,
@@ -64,6 +64,6 @@ fn place_of(hash: u64) -> usize {
     usize::try_from(hash % PLACES_IN_HASH).unwrap_or(0)
 }
 
-/// SYNs without an answer: 40,000 new connections per second with a round-trip time of 100 ms.
+/// Number of SYNs in the list: enough for 40,000 new connections per second with a round-trip time of 100 ms.
 const PLACES: usize = 4_096;
 const PLACES_IN_HASH: u64 = 4_096;

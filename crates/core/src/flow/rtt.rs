@@ -17,7 +17,7 @@ pub struct Rtt {
 }
 
 impl Rtt {
-    /// The sum of both halves. `None` if one is unknown.
+    /// The sum of both halves. `None` if either half is unknown.
     #[must_use]
     pub fn end_to_end(&self) -> Option<Duration> {
         Some(self.near? + self.far?)

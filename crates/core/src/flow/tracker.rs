@@ -382,7 +382,7 @@ impl SynClaim {
     }
 }
 
-/// Most sequence space a SYN can take, data with it (RFC 7413).
+/// Most sequence space that a SYN can take, with its data (RFC 7413).
 const MAX_SYN: u32 = 1 << 16;
 
 impl End {

@@ -28,7 +28,7 @@ pub(super) struct Literal {
 
 /// Consecutive rounds with a negative slope that a decrease needs.
 ///
-/// Source: `itcp`, section 4.
+/// Source: `itcp`, section 4 (two consecutive rounds).
 const ROUNDS_TO_DECREASE: u32 = 2;
 
 impl Literal {

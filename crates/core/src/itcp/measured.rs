@@ -35,7 +35,7 @@ const SATURATED: Factor = Factor::from_millionths(950_000);
 
 /// Consecutive rounds with a spare service rate that a decrease needs.
 ///
-/// Source: `itcp`, section 4.
+/// Source: `itcp`, section 4 (two consecutive rounds).
 const ROUNDS_TO_DECREASE: u32 = 2;
 
 impl Measured {

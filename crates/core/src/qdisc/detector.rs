@@ -5,7 +5,7 @@
 //!
 //! Source: doi 10.1109/90.251892, section 4. As in ns-2.35, `queue/red.cc`, the average is updated
 //! at each arrival and decays while the queue is empty. `gentle` and the two ways to space signals
-//! are also from there.
+//! are also from ns-2.35.
 //! Differs:
 //! - While a queue is idle for `m` packet times, its average decays by the power `m` of a factor,
 //!   computed by repeated squaring. The cost hardly depends on the length of the idle time. ns-2

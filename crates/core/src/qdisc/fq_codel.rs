@@ -344,7 +344,7 @@ mod tests {
         assert_eq!(left.iter().filter(|(member, _)| *member == 0).count(), 2);
     }
 
-    /// CoDel works in each flow by itself: the flow with a standing queue loses packets, the other
+    /// CoDel works in each flow separately: the flow with a standing queue loses packets, the other
     /// flow loses none.
     #[test]
     fn only_a_flow_that_keeps_a_queue_is_hit() {

@@ -58,11 +58,13 @@ use rates::OfferedLoad;
 parameters! {
     /// Parameters of JoBS.
     pub Config {
-        /// Search of a full buffer for the class that is furthest below its loss bound. `ns2` takes the last
-        /// backlogged class, as a fault in ns-2 does, for comparison.
+        /// Rule that selects the class that drops a packet when the buffer is full. `furthest` selects the class
+        /// that is furthest below its loss bound. `ns2` selects the last backlogged class, as a fault in ns-2 does,
+        /// for comparison.
         victim: Search = Search::default();
-        /// Events at which the theoretical output of a class grows: transmissions of the link (`continuous`), or
-        /// arrivals of the class, as in the authors' code, for comparison.
+        /// Events at which the theoretical output of a class (the bytes that it should have sent at its rate) grows:
+        /// transmissions of the link (`continuous`), or arrivals of the class (`arrivals`), as in the authors' code,
+        /// for comparison.
         output: Output = Output::default();
     }
     apart {
@@ -72,10 +74,10 @@ parameters! {
 }
 
 choice! {
-    /// The search of a full buffer for the class that is furthest below its loss bound.
+    /// The rule that selects the class that drops a packet when the buffer is full.
     #[derive(Default)]
     pub enum Search {
-        /// The class that can lose most; among equal classes the one of lower priority.
+        /// The class that is furthest below its loss bound. Among equal classes, the class of lower priority.
         Furthest = "furthest" [default],
         /// The backlogged class of lowest priority, as in ns-2, whose search has a fault. Only for
         /// comparison.

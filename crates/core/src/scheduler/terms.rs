@@ -1,4 +1,4 @@
-//! Terms of classes: what a scheduler promises to a class, and what it permits.
+//! Terms of classes: the promises of a scheduler to a class, and the limits of the class.
 //!
 //! Each term is declared once, with a text and a form. Policy files, their schema, the manual, the API and the
 //! commands are made from the declarations. The terms below belong to the link, and several schedulers know

@@ -1,5 +1,5 @@
 //! Configuration of a trunk, which carries user packets between two gateways. The packet keys and
-//! DS codepoints are derived from it.
+//! DS codepoints are derived from the configuration.
 
 use std::net::IpAddr;
 

@@ -86,7 +86,7 @@ pub(super) fn depth(rate: Rate) -> Bytes {
 
 /// Period of the timer.
 ///
-/// Source: `trunking`, section 4.3.
+/// Source: `trunking`, section 4.3 (period of the GMB controller).
 pub(super) const TICK: Duration = Duration::from_millis(1);
 
 /// Depth of the bucket as a time: ten periods of the timer.

@@ -80,7 +80,7 @@ impl TrunkCounters {
         self.elastic + self.guaranteed + self.past
     }
 
-    /// The same bytes, by the credit that paid for them.
+    /// The bytes of [`sent_bytes`](Self::sent_bytes), by the reason for which they were sent.
     fn sent(&self) -> ReportValue {
         let all = [("credit", self.elastic), ("guarantee", self.guaranteed), ("past", self.past)];
         ReportValue::Each("by", all.map(|(by, bytes)| (by.to_owned(), bytes)).into())

@@ -180,8 +180,7 @@ impl Aggregate {
     /// sequence state as it was before these ACKs.
     ///
     /// After the last member, the search begins again with the first. Between two calls, members that held no
-    /// ACK may
-    /// hold one: a flow keeps its handle until its next packet with data.
+    /// ACK may hold one: a flow keeps its handle until its next packet with data.
     pub fn take_any_acks(
         &mut self,
         now: Time,

@@ -15,7 +15,7 @@ use crate::report::{Mechanisms, Triggers};
 
 /// Event that made an aggregate check for departures.
 ///
-/// Source: `aggregates`, section 6, R000-10.
+/// Source: `aggregates`, section 6, R000-10 (the events that start the work of an aggregate).
 /// Differs: the arrival of a packet replaces the send call of an application, which a gateway
 /// cannot observe.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

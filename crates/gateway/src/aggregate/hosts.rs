@@ -1,4 +1,4 @@
-//! Members that stand for hosts: all flows of a host, or of a pair of hosts, are one member.
+//! Members that represent hosts: all flows of a host, or of a pair of hosts, are one member.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ impl Hosts {
         self.of.insert(member.0, (key, 1));
     }
 
-    /// Number of flows of a member; zero if it stands for no host.
+    /// Number of flows of a member. Zero if the member represents no host.
     pub(super) fn flows(&self, member: FlowIndex) -> u32 {
         self.of.get(&member.0).map_or(0, |(_, flows)| *flows)
     }

@@ -36,7 +36,7 @@ pub(super) struct Shaper {
 /// If the shaper is called later than this after its [`ready_at`](Shaper::ready_at), the packets that
 /// it sends count as late.
 ///
-/// Source: `aggregates`, section 6 (ledger A000-16).
+/// Source: `aggregates`, section 6 (the delay error of a shaper is below 2 ms).
 const LATE: Duration = Duration::from_millis(2);
 
 /// Packets that departed before they had tokens.
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn what_arrives_makes_room_for_who_has_waited_longest() {
+    fn an_arrival_lets_the_flow_that_has_waited_longest_send() {
         let mut bench = Bench::new(TriggerSet::All);
         assert_eq!(
             (bench.offer(0, 0), bench.offer(0, 0), bench.offer(0, 0)),
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn with_the_timer_alone_what_arrives_goes_before_who_waits() {
+    fn with_the_timer_alone_an_arriving_packet_precedes_waiting_packets() {
         let mut bench = Bench::new(TriggerSet::Timer);
         assert_eq!(
             (bench.offer(0, 0), bench.offer(0, 0), bench.offer(0, 0)),
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_more_than_two_milliseconds_after_it_conformed_is_late() {
+    fn a_packet_that_departs_more_than_two_milliseconds_after_it_conformed_is_late() {
         let late = |looks: &[u64]| {
             let mut bench = Bench::new(TriggerSet::All);
             (0..4).for_each(|_| drop(bench.offer(0, 0)));

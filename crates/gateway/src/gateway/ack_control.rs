@@ -3,7 +3,7 @@
 //!
 //! Source: `postack`, R001-7 (ACKs are held, data is not), R001-19 (a flow with one visible
 //! direction is queued like any other).
-//! Differs: a departing ACK passes the aggregate of its own direction at once, and is charged
+//! Differs: a departing ACK passes the aggregate of its direction at once, and is charged
 //! there.
 //!
 //! This file contains methods of `Gateway`, whose fields are in `gateway.rs`.
@@ -116,7 +116,7 @@ impl Gateway {
     }
 
     /// Releases the ACKs for which the egresses have room, and counts the packets of flows that were
-    /// made or released. Every call that changes the gateway ends with it.
+    /// made or released. Every call that changes the gateway ends with this function.
     #[inline]
     pub(super) fn drain(&mut self, now: Time) {
         if self.sorter.has_ack_control() {

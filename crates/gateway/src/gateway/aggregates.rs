@@ -1,9 +1,9 @@
 //! The aggregates: which policy each belongs to, and when each checks its queue again.
 //!
-//! An aggregate is the traffic of one policy in one direction. Its number is called its *slot*. A slot is used again
-//! after its aggregate was removed. A flow keeps a [`Handle`] to its aggregate: the slot, and the number of
-//! the policy set
-//! in force at that time, its *generation*. A handle older than the aggregate in its slot is void.
+//! An aggregate is the traffic of one policy in one direction. Its number is called its *slot*. A slot is
+//! used again after its aggregate was removed. A flow keeps a [`Handle`] to its aggregate: the slot, and the
+//! number of the policy set in force at that time, its *generation*. A handle older than the aggregate in its
+//! slot is void.
 
 mod timers;
 

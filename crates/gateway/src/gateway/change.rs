@@ -78,8 +78,8 @@ impl Gateway {
     ///
     /// # Errors
     ///
-    /// If no class has that name, it has parts, a policy or a ratio names it, or packets wait
-    /// there.
+    /// If no class has that name, or if the class has parts, is named by a policy or a ratio, or holds
+    /// packets.
     pub fn remove_class(&mut self, name: &str) -> Result<(), ClassChangeError> {
         if self.sharing().next().is_none() {
             return Err(ClassChangeError::NoClass);

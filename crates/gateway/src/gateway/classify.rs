@@ -1,5 +1,5 @@
-//! Finds the flow and the aggregate of a packet. A flow keeps the number of its aggregate and its own index there in a
-//! [`Handle`], so that most packets need one look-up only.
+//! Finds the flow and the aggregate of a packet. A flow keeps the number of its aggregate, and its own index
+//! in the aggregate, in a [`Handle`]. So most packets need one look-up only.
 //!
 //! Source: `aggregates`, section 6.1: the handle of a flow saves all look-ups but one.
 //! Differs: after a change of policies, the next packet of a flow renews its handle. The AIX
@@ -204,8 +204,8 @@ impl Gateway {
         handle
     }
 
-    /// Moves the packets of a flow that were queued as untracked, when the flow gets a table entry.
-    /// Later packets are then not reordered before them. `packet` is the first one in `direction`.
+    /// Moves the packets of a flow that were queued as untracked, when the flow gets a table entry. Later
+    /// packets then do not overtake them. `packet` is the first packet in `direction`.
     fn give_back(
         &mut self,
         now: Time,
@@ -294,8 +294,8 @@ impl Gateway {
         Some(self.aggregates.add(policy, aggregate, route, self.sorter.generation()))
     }
 
-    /// The route of the aggregate in `slot`, under the policies in force. `None` if none of them
-    /// has this aggregate.
+    /// The route of the aggregate in `slot`, under the policies in force. `None` if no policy in force has
+    /// this aggregate.
     pub(super) fn route_of(&self, slot: u32) -> Option<EgressRoute> {
         let direction = self.aggregates.get(slot)?.direction();
         let policies = self.sorter.policies();

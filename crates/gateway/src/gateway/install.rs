@@ -12,7 +12,7 @@
 //!   back into the queue of the link.
 //! - The packets of untracked flows return, the oldest first: to the classes, then to the aggregates.
 //!
-//! Source: `aggregates`, section 6, R000-3.
+//! Source: `aggregates`, section 6, R000-3 (a changed policy set replaces the old one at once).
 //! Differs: the AIX original scans all sockets and has a "short window" of best-effort service. Here every
 //! packet has a policy at any time.
 //!
@@ -30,7 +30,7 @@ use crate::policy::{Class, PolicyIndex, PolicySet, Succession};
 
 /// A policy set that is ready to be put in force.
 ///
-/// Its construction takes time in proportion to its policies, so it belongs in a thread that forwards no
+/// Its construction takes time in proportion to its policies, so it should run in a thread that forwards no
 /// packets.
 #[derive(Clone, Debug)]
 pub struct Generation {
@@ -88,7 +88,7 @@ pub(super) struct Swap {
 enum Stage {
     /// Adds and changes classes.
     Classes,
-    /// Notes since when each policy is in force.
+    /// Records the time since which each policy is in force.
     Began,
     /// Gathers packets of untracked flows from the aggregates.
     GatherAggregates,
@@ -132,8 +132,8 @@ impl Gateway {
         self.sorter.policies().clone()
     }
 
-    /// Begins to put `generation` in force. Calls of [`go_on_installing`](Self::go_on_installing)
-    /// do the rest. Each call of `poll_timeout` also does a slice.
+    /// Begins to put `generation` in force. Calls of [`go_on_installing`](Self::go_on_installing) complete
+    /// the swap. Each call of `poll_timeout` also does a slice.
     ///
     /// # Errors
     ///

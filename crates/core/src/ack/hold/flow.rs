@@ -274,8 +274,8 @@ impl HeldFlow {
         policy.min(Duration::from_micros(self.hold_us.into()) + self.more())
     }
 
-    /// Permitted growth of a hold. It also bounds the hold of the next ACK after one that restarted the
-    /// sender's timer.
+    /// Permitted growth of a hold. This growth also bounds the hold of the ACK that follows an ACK by which the
+    /// sender's timer restarted.
     pub(in crate::ack) fn more(&self) -> Duration {
         let span = |us: u32| Duration::from_micros(u64::from(us));
         let round_trip = span(self.near_us) + span(self.far_us) + span(self.hold_us);
@@ -336,7 +336,7 @@ impl HeldFlow {
     }
 
     /// Returns `true` if the data packet `tcp` has a new number or window for the sender, or SACK blocks.
-    pub(super) fn tells_beside_data(&self, tcp: &TcpSegment) -> bool {
+    pub(super) fn has_news_beside_data(&self, tcp: &TcpSegment) -> bool {
         let opens = tcp.ack == self.seen && tcp.window != self.window;
         tcp.has_sack || before(self.seen, tcp.ack) || opens
     }
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_worth_what_the_ack_before_did_not_tell() {
+    fn a_block_counts_the_bytes_that_the_ack_before_did_not_report() {
         assert_eq!(news((100, 200), &blocks(&[]), 0), 100);
         assert_eq!(news((100, 300), &blocks(&[(100, 200)]), 0), 100);
         // A hole is filled, and two blocks become one.
@@ -452,7 +452,7 @@ mod tests {
 
     /// Catches: a receiver whose false SACK block requests more data than is in flight.
     #[test]
-    fn blocks_count_for_no_more_than_is_outstanding_however_long_they_are() {
+    fn blocks_count_for_at_most_the_outstanding_bytes() {
         let mut flow = HeldFlow { sent: 10_000, ..HeldFlow::default() };
         flow.note(&TcpSegment { ack: 1_000, ..TcpSegment::default() });
         let tcp = TcpSegment { ack: 1_000, has_sack: true, ..TcpSegment::default() };
@@ -484,7 +484,7 @@ mod tests {
 
     /// Catches: a full segment that is taken for a short last segment, because an earlier segment was short.
     #[test]
-    fn segments_are_as_long_as_the_longest_that_was_seen() {
+    fn segments_are_as_long_as_the_longest_observed_segment() {
         let mut flow = HeldFlow::default();
         for (payload, mss) in
             [(80, 1_448), (517, 517), (1_448, 1_448), (100, 1_448), (8_948, 8_948)]

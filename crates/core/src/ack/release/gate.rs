@@ -13,8 +13,7 @@
 //! credit only, and the queue would run empty until the rest expires.
 //!
 //! Differs: data uses credit that was given one round trip earlier, not the oldest credit. Otherwise newer
-//! credit would
-//! keep unused credit from expiring, and the gate would request less than the rate for ever.
+//! credit would keep unused credit from expiring, and the gate would request less than the rate for ever.
 //!
 //! Differs: the time that credit is outstanding is measured (Little's law). The shortest round trip is too
 //! little: if round trips vary by 1 ms, the gate would request nine tenths of 300 Mbit/s.
@@ -147,8 +146,8 @@ impl Gate {
 
     /// Releases ACKs in turn, byte for byte, while the gate is open. Returns the requests.
     ///
-    /// Source: `postack`, R001-9. With one ACK a turn, flows would share by the bytes that each ACK
-    /// acknowledges.
+    /// Source: `postack`, R001-9 (flows take turns byte for byte). If each turn released one ACK, a flow whose ACKs acknowledge
+    /// more bytes would get more.
     pub(in crate::ack) fn serve(
         &mut self,
         cx: &mut Cx<'_>,

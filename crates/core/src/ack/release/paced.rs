@@ -64,8 +64,8 @@ impl Bound {
     fn set(&mut self, member: FlowIndex, now: Time, span: Duration) {
         let at = now + span;
         let digits = ((at.nanos() - now.nanos()) / 64).checked_ilog2();
-        let grain = digits.map_or(0, |digits| 1 << digits.min(TICK_BITS + 1));
-        self.0.set(member.0, at.round_up_to(Duration::from_nanos(grain)));
+        let multiple = digits.map_or(0, |digits| 1 << digits.min(TICK_BITS + 1));
+        self.0.set(member.0, at.round_up_to(Duration::from_nanos(multiple)));
     }
 
     /// A member whose oldest ACK has been held for as long as permitted. `policy` is the longest hold that the

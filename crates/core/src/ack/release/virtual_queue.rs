@@ -1,6 +1,6 @@
 //! P2, the virtual queue: an ACK is held for as long as its data would have waited in a queue of its flow.
 //!
-//! Source: `postack`, R001-9 (a queue that exists for each flow only in calculation).
+//! Source: `postack`, R001-9 (the release rule P2).
 //!
 //! Differs: P2 has the drain (a lower rate while the queue is long) that the source has for the bucket P1
 //! alone. Otherwise P2 would keep the queue of slow start too, and half of the backlog would be data.
@@ -49,8 +49,7 @@ impl VirtualQueue {
     ) {
         let Some(tcp) = packet.tcp.filter(|tcp| tcp.payload > 0) else { return };
         // While packets of other flows wait, a decision takes effect only after the hold, for which windows
-        // have room.
-        // With a shorter time, the queue and the rate oscillate.
+        // have room. With a shorter time, the queue and the rate oscillate.
         let within = if queue.others > 0 { MAX_HOLD / 2 } else { SHORTEST_RTO };
         let rate = shares.drained(member, queue.own + queue.ahead.waiting, within);
         let free = self.pace.free(member);

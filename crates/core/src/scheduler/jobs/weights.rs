@@ -5,7 +5,7 @@
 //! product of the factors on the path to the root. With `w_i = min t / t_i` all `w_i D_i` are equal
 //! if all ratios hold, and the largest weight is 1.
 //!
-//! Source: `marking`, section 3.
+//! Source: `marking`, section 3 (relative constraints of JoBS).
 //! Differs: the paper has one chain of classes. Here the classes form trees.
 //!
 //! This file contains methods of `Jobs`, whose fields are in `jobs.rs`.

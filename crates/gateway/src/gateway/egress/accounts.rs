@@ -113,7 +113,7 @@ impl Egress {
     }
 }
 
-/// A work list: each item is there at most once, whatever the number of notes.
+/// A work list, which contains each item at most once, however often the item was noted.
 pub(super) struct WorkList<T> {
     due: VecDeque<(usize, T)>,
     /// `true` for each item in the list, by index of the item.
@@ -127,7 +127,7 @@ impl<T> Default for WorkList<T> {
 }
 
 impl<T> WorkList<T> {
-    /// Adds `item`, which has this index, unless it is there.
+    /// Adds `item`, which has this index, unless the list contains the item.
     fn note(&mut self, index: usize, item: T) {
         make_room(&mut self.noted, index, false);
         if !std::mem::replace(&mut self.noted[index], true) {

@@ -20,7 +20,7 @@ impl Egress {
         self.send_displaced(up, None, displaced);
     }
 
-    /// Adds or changes `class`. `None` ends the change: all classes of the set are there. Returns `false` if the change
+    /// Adds or changes `class`. `None` ends the change: all classes of the set exist. Returns `false` if the change
     /// has ended, or the link has no classes.
     pub(in crate::gateway) fn put_class(
         &mut self,
@@ -105,7 +105,7 @@ impl Egress {
         }
     }
 
-    /// Removes the class of that name, if there is one. No packets wait there.
+    /// Removes the class called `name`, if it exists. No packets wait at this class.
     pub(in crate::gateway) fn take_out_class(&mut self, name: &str) {
         if let Some(classes) = self.link.classes_mut() {
             classes.take_out(name);

@@ -497,7 +497,7 @@ impl Classes {
         Some(self.report_of(id, inside))
     }
 
-    /// Backlog of a class itself, and packets dropped there.
+    /// Backlog of a class itself, and the packets that were dropped at the class.
     fn inside(&self, id: ClassId) -> Inside {
         let line = &self.lines[id.index()];
         let waiting = line.backlog();
@@ -551,7 +551,7 @@ impl Classes {
     }
 }
 
-/// Backlog of a class and its parts, and packets dropped there.
+/// Backlog of a class and its parts, and the packets that were dropped at these classes.
 #[derive(Clone, Copy, Default)]
 struct Inside {
     waiting: Backlog,

@@ -292,7 +292,7 @@ impl Egress {
     }
 }
 
-/// Returns `true` if `id` must not enter a trunk, because it is for this network only. These are
+/// Returns `true` if `id` must not enter a trunk, because `id` is for this network only. Such packets are
 /// frames without IP, such as ARP, and IP packets to a group, to a link-local address, or to all.
 pub(in crate::gateway) fn stays_here(pool: &PacketPool, id: &PacketId) -> bool {
     pool[id].network == Network::Opaque

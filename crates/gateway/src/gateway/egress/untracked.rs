@@ -11,7 +11,7 @@
 //! The packets of a flow keep their order. Packets that still wait in a class are older than all packets of the list,
 //! so they may depart in the meantime. The list is complete before its first packet returns.
 //!
-//! Methods of `Egress`, whose fields are in `egress.rs`.
+//! This file contains methods of `Egress`, whose fields are in `egress.rs`.
 
 use super::{Egress, Upstream};
 use crate::gateway::sorter::PER_STEP;

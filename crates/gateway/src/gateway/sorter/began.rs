@@ -2,7 +2,7 @@
 //!
 //! A policy of the first set begins with the tokens of a whole burst. A policy that comes later begins with the tokens of
 //! one frame at that time. Otherwise each change of the policies would admit a burst. If a policy takes over from a
-//! former policy, it keeps the time of the former one.
+//! former policy, it keeps the time of that former policy.
 //!
 //! The list is filled in steps of bounded length. The time of a policy that is not in the list yet is that of the policy
 //! from which it takes over.

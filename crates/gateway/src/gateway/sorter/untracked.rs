@@ -1,11 +1,12 @@
-//! Packets of untracked flows wait here during a swap of policies, until no older packets wait at another place.
+//! Packets of untracked flows that wait during a swap of policies, until all older packets are in the same
+//! list.
 //!
 //! An untracked flow has no table entry, so nothing else keeps its packets in order when their aggregate changes. From
-//! the moment at which the new policies are in force, arriving packets of untracked flows are appended to this list. The
-//! swap puts the packets of each aggregate before them, the newest first. When all are here, it offers them to the
-//! policies in force, the oldest first.
+//! the moment at which the new policies are in force, arriving packets of untracked flows are appended to this list.
+//! The swap puts the packets of each aggregate before them, the newest first. When all packets of untracked flows are
+//! in the list, the swap offers them to the policies in force, the oldest first.
 //!
-//! Methods of `Sorter`, whose fields are in `sorter.rs`.
+//! This file contains methods of `Sorter`, whose fields are in `sorter.rs`.
 
 use super::Sorter;
 use tidegate_core::packet::{Direction, Facts, Fifo};
@@ -18,21 +19,21 @@ pub(in crate::gateway) const PER_STEP: u32 = 32;
 /// Packets of untracked flows during a swap.
 #[derive(Debug, Default)]
 pub(super) struct HeldUntracked {
-    /// Packets of untracked flows anywhere in the gateway.
+    /// Number of packets of untracked flows in the gateway, wherever they wait.
     inside: u32,
-    /// Arriving packets wait.
+    /// `true` if arriving packets of untracked flows must wait.
     holds: bool,
-    /// By direction, in the order of arrival.
+    /// The waiting packets by direction, in the order of arrival.
     waiting: [Fifo; 2],
 }
 
 impl Sorter {
-    /// From now on, packets of untracked flows wait.
+    /// Lets arriving packets of untracked flows wait from now on.
     pub(in crate::gateway) const fn begin_holding(&mut self) {
         self.change.untracked.holds = true;
     }
 
-    /// Packets of untracked flows no longer wait.
+    /// Ends the wait: arriving packets of untracked flows pass again.
     pub(in crate::gateway) const fn end_holding(&mut self) {
         self.change.untracked.holds = false;
     }
@@ -77,7 +78,7 @@ impl Sorter {
         self.change.untracked.waiting[direction.index()].push(pool, id);
     }
 
-    /// Puts a packet before all others. It is older.
+    /// Puts a packet, which is older than all others, before them.
     pub(in crate::gateway) fn hold_first(
         &mut self,
         pool: &mut PacketPool,

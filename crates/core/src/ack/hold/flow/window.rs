@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_capped_to_what_the_rate_needs_and_never_to_nothing() {
+    fn a_window_is_capped_to_the_need_of_the_rate_and_never_to_zero() {
         let mut flow = HeldFlow { scale: Some(2), ..HeldFlow::default() };
         let mut tcp = TcpSegment { ack: 0, window: 2_500, ..TcpSegment::default() };
         assert_eq!(flow.capped(&tcp), None);

@@ -74,7 +74,7 @@ impl Classes {
         self.scheduler.reserve(more);
     }
 
-    /// Adds or changes one class. Its parent must be there. If the parent had packets, they are appended to
+    /// Adds or changes one class. Its parent must exist. If the parent had packets, they are appended to
     /// `displaced`.
     pub(in crate::gateway) fn put_next(
         &mut self,
@@ -101,7 +101,7 @@ impl Classes {
         self.put(cx, &Class::new(Class::DEFAULT, spec.clone()), u32::MAX);
     }
 
-    /// Ends the change: all classes of the set are there.
+    /// Ends the change: all classes of the set exist.
     pub(in crate::gateway) fn end_change(&mut self, now: Time) {
         self.default = self.find(Class::DEFAULT).unwrap_or(ClassId::ROOT);
         self.set_control(now);

@@ -1,6 +1,6 @@
 //! The packets of untracked flows that a swap of policies has gathered from the classes: see `egress/untracked.rs`.
 //!
-//! Methods of `AccessLink`, whose fields are in `link.rs`.
+//! This file contains methods of `AccessLink`, whose fields are in `link.rs`.
 
 use tidegate_core::class::ClassId;
 use tidegate_core::packet::{Fifo, FlowId};
@@ -12,7 +12,8 @@ use crate::gateway::sorter::PER_STEP;
 /// Packets of untracked flows that wait outside of the classes during a swap, in the order of their arrival.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
-    /// The swap is between its first step of gathering and its last step of returning.
+    /// `true` from the first step in which the swap gathers packets to the last step in which it returns
+    /// them.
     holds: bool,
     waiting: Fifo,
 }
@@ -59,7 +60,8 @@ impl AccessLink {
         Some(more)
     }
 
-    /// Puts a gathered packet into class `leaf`. Nothing is dropped for want of buffers, since the packet has one.
+    /// Puts a gathered packet into class `leaf`. The packet is not dropped for lack of buffers, because it
+    /// has a buffer.
     pub(in crate::gateway) fn put_back(
         &mut self,
         cx: &mut Cx<'_>,
@@ -72,7 +74,7 @@ impl AccessLink {
         }
     }
 
-    /// Removes the oldest gathered packet. If there is none, packets no longer wait behind it.
+    /// Removes the oldest gathered packet. If no gathered packet is left, later packets no longer wait.
     pub(in crate::gateway) fn next_gathered(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         let packet = self.gathered.waiting.pop(cx.pool);
         self.gathered.holds &= packet.is_some();
