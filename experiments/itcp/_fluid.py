@@ -49,8 +49,8 @@ def processor_sharing(time: np.ndarray, work: np.ndarray, rate: float = 1.0) -> 
 def gps_workloads(arrivals: Files, share: float) -> np.ndarray:
     """Work in queue 1, in seconds, at each arrival of a file for queue 2.
 
-    Two queues share a server by GPS. Queue 1 has the guaranteed ``share``. Poisson arrivals see
-    time averages, so these values are averages over time.
+    Two queues share a server by GPS (generalized processor sharing). Queue 1 has the guaranteed
+    ``share``. Poisson arrivals see time averages, so these values are averages over time.
     """
     first = second = last = 0.0
     met = []

@@ -224,8 +224,8 @@ fn progress(end: &Process) -> Option<[u64; 3]> {
     numbers.try_into().ok()
 }
 
-/// Prepares interfaces. Hosts receive frames one by one, so that most data packets get an ACK of
-/// their own.
+/// Prepares interfaces. Hosts receive frames one by one, so that most data packets get their
+/// own ACK.
 fn prepare(bed: &Testbed) {
     for host in [&bed.lan, &bed.wan] {
         host.run("ip link set dev eth0 gro_max_size 1514");

@@ -93,7 +93,7 @@ pub struct Findings {
     added: Arc<Mechanisms>,
 }
 
-/// Where a part of the text comes from.
+/// The origin of a part of the text.
 #[derive(Clone, Debug)]
 struct Origin {
     /// The name of the part in messages.
@@ -127,7 +127,7 @@ impl Findings {
         Self { text: text.to_owned(), parts: vec![only], list: Vec::new(), added: Arc::default() }
     }
 
-    /// Like `new`, for a file that may name the mechanisms `added`.
+    /// Like `new`, for a file that may name mechanisms of other crates, which `added` lists.
     #[must_use]
     pub fn with(path: &str, text: &str, added: Arc<Mechanisms>) -> Self {
         Self { added, ..Self::new(path, text) }

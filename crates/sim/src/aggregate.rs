@@ -495,7 +495,7 @@ impl Aggregate {
         matches!(self.overflow, Overflow::Withhold { .. })
     }
 
-    /// Updates the busy times up to `now`. Call this after each change of the queue.
+    /// Updates the busy times up to `now`. Must be called whenever the queue has changed.
     pub(crate) fn note(&mut self, now: Time, sinks: &mut Sinks) {
         let is_busy = self.queue() > 0 || self.is_blocked();
         if is_busy == self.load.is_busy {

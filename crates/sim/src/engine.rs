@@ -38,7 +38,7 @@ pub(crate) struct Engine<'a, A> {
     pub(crate) groups: Vec<Group<'a>>,
     pub(crate) flows: Vec<Flow>,
     pub(crate) hosts: Hosts<'a>,
-    /// All different TCP settings of end points, without duplicates.
+    /// The TCP settings of all end points.
     configs: Vec<Arc<Config>>,
     pub(crate) streams: Streams,
     pub(crate) transfers: Transfers,

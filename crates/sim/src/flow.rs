@@ -101,7 +101,7 @@ pub(crate) struct Flows<'a> {
     pub(crate) groups: Vec<Group<'a>>,
     pub(crate) flows: Vec<Flow>,
     pub(crate) hosts: Hosts<'a>,
-    /// All distinct TCP settings of the end points.
+    /// The TCP settings of all end points.
     pub(crate) configs: Vec<Arc<Config>>,
     pub(crate) aggregates: Vec<Aggregate>,
     pub(crate) sinks: Sinks,
@@ -259,7 +259,8 @@ impl Chain {
     }
 }
 
-/// All distinct TCP settings: those of the run, of hosts, and of groups.
+/// All TCP settings: of the run, of hosts with their own settings, and of groups with their own
+/// settings.
 struct Configs {
     all: Vec<Arc<Config>>,
     /// Index of the settings of each node.

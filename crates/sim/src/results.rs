@@ -48,7 +48,8 @@ pub struct Results {
 
 impl Results {
     /// A table by its name: `groups`, `flows`, `links`, `drops`, `aggregates`, `trunks`, `classes`,
-    /// `promises`, `passages`, `transfers`, or the name of a probe's table.
+    /// `promises`, `passages`, `transfers`, or the name of a table of a time series, a probe or a
+    /// rate adjuster.
     #[must_use]
     pub fn table(&self, name: &str) -> Option<&Table> {
         self.tables.iter().find(|table| table.name == name)

@@ -134,7 +134,7 @@ fn losses_of_a_busy_period_are_reset_when_the_gateway_is_empty() {
     let packets =
         |from: u64, count: u64| (0..count).map(move |_| (Duration::from_millis(from), PACKET));
     // 60 packets arrive at once: 4 pass before the link's tokens run out, 40 fit into the buffer,
-    // 16 are dropped. After a pause, all of 20 packets pass.
+    // 16 are dropped. After a pause, another 20 packets all pass.
     let all = packets(50, 60).chain(packets(1_050, 20)).collect();
     let quiet = Kind::Packets { packets: vec![(Duration::from_secs(4), PACKET)] };
     let results = run(&scenario(DROP_TAIL, [Kind::Packets { packets: all }, quiet]));

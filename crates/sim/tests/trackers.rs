@@ -60,7 +60,7 @@ struct Conversation {
     /// Direction of the data.
     direction: Direction,
     id: FlowId,
-    /// Delay in seconds between the gateway and either end.
+    /// Delay between the gateway and the sender, and between the gateway and the receiver.
     delays: [Duration; 2],
     busy_until: [Time; 2],
     /// Time of each end's next timeout.

@@ -53,9 +53,9 @@ COUNTERS = {
     "TCPDSACKRecv": "twice",
     "TCPLostRetransmit": "lost_again",
 }
-"""Counters of the hosts' TCP: the name in `nstat`, and the column here. The columns count timeouts,
-retransmitted segments, segments rejected as old (PAWS), spurious timeouts, duplicates that arrived,
-and retransmissions that were lost again."""
+"""Counters of the hosts' TCP: the name in `/proc/net`, and the column here. The columns count
+timeouts, retransmitted segments, segments rejected as old (PAWS), spurious timeouts, duplicates
+that arrived, and retransmissions that were lost again."""
 
 
 def program() -> Path:

@@ -105,8 +105,8 @@ impl Live {
         Ok(this)
     }
 
-    /// The gateways agree on sessions. Then each receiver sends a packet, from which its gateway
-    /// learns the receiver's MAC address.
+    /// Each receiver sends a packet, from which its gateway learns the receiver's MAC address. Then
+    /// the gateways exchange frames until they agree on sessions.
     fn meet(&mut self, users: &[Packet]) {
         for user in users {
             let back = Packet { key: user.key.reverse(), ..*user };

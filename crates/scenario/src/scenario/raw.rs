@@ -50,7 +50,7 @@ tables! {
         /// The hosts that receive the data: one for each sender, a single one for all senders, or
         /// several for a single sender.
         "to" => to: Required<List<String>>,
-        /// Number of flows of each pair; with kind "web", number of its clients. Default: 1.
+        /// Number of flows for each pair; with kind "web", the number of clients. Default: 1.
         "flows" => flows: Option<Spanned<Number>>,
         /// Time at which each flow begins: a time, or { uniform = [FIRST, LAST] }. Default: "0 s".
         "start" => start: Option<Spanned<Draw<Period>>>,

@@ -333,8 +333,8 @@ impl Station {
         }
     }
 
-    /// Schedules the station's next call. Call this after each call of the station and each
-    /// arrival.
+    /// Schedules the station's next call. Must be called whenever the agenda has
+    /// called the station, and whenever a packet has arrived.
     fn arm(&mut self, agenda: &mut impl Agenda, now: Time) {
         let at = self.machine().poll_timeout(now).map_or(Time::MAX, |at| at.max(now));
         // The call may have copied ACKs and dropped packets.
