@@ -17,6 +17,7 @@ use super::constants::{LEAST_TARGET, PER_ACK, UNSCALED};
 use super::release::{lasts_us, micros};
 use super::takers::Takers;
 use crate::packet::{DeficitRoundRobin, FRAME, First, make_room, slot};
+use crate::time::nanos;
 use crate::{Bytes, Rate};
 
 /// State of an egress: its backlog, its rate, and the room for requests.
@@ -136,7 +137,8 @@ impl CreditAccount {
         others: u64,
     ) -> u64 {
         let segment = u64::from(self.segment());
-        let on_its_way = rate.bytes_in(self.way().min(longest) + poll_interval).0;
+        let way_us = self.on_its_way_us().min(micros(longest));
+        let on_its_way = rate.bytes_in_nanos(way_us * 1_000 + nanos(poll_interval)).0;
         let beside = if others > 1 { self.waiting } else { 0 };
         let least = segment * u64::from(LEAST_TARGET);
         least.max(on_its_way + segment * u64::from(PER_ACK.max(beside)))

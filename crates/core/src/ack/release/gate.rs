@@ -264,7 +264,7 @@ pub(in crate::ack) fn lasts_us(near_us: u64) -> u64 {
 
 /// Whole microseconds of `span`.
 pub(in crate::ack) fn micros(span: Duration) -> u64 {
-    span.as_secs().saturating_mul(1_000_000) + u64::from(span.subsec_micros())
+    span.as_secs().saturating_mul(1_000_000).saturating_add(span.subsec_micros().into())
 }
 
 /// Two full segments for each unit of weight.
