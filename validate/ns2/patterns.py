@@ -24,9 +24,10 @@ EACH = 32
 # events.
 LINKS = ("7.3Mb", "97.317ms")
 HEADER = """\
-# What ns-2.35 sends under random loss patterns: made by validate/ns2/patterns.py (seed 2003) with
-# golden.tcl. Variant, window, queue, drop, packets dropped | every data segment sent: microseconds
-# since the one before, `xN` for N of these in a row, and its number where that is not the next.
+# Segments that ns-2.35 sends under random loss patterns: written by validate/ns2/patterns.py (seed 2003)
+# with golden.tcl. Variant, window, queue, drop, numbers of dropped packets | each data segment sent:
+# microseconds since the previous segment, `xN` for N such segments in a row, and the number of the
+# segment if it is not the next number.
 """
 
 

@@ -1,9 +1,9 @@
 //! Declarations of reports: state that is shown as JSON, as metrics and as tables.
 //!
-//! A report declares each field once with [`report!`](crate::report!): documentation, name, type and
-//! unit, and the metrics and columns that show it. The macro generates the struct, its JSON, and a
-//! list of what [`Shown`] describes. The metrics page, its manual and the tables of the commands are
-//! generated from this list.
+//! A report declares each field once with [`report!`](crate::report!): documentation, name, type and unit,
+//! and the metrics and columns that show it. The macro generates the struct, its JSON, and a list of the
+//! metrics and columns ([`Shown`]). The metrics page, its manual and the tables of the commands are generated
+//! from this list.
 
 mod json;
 mod macros;

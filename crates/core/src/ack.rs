@@ -1,8 +1,8 @@
 //! ACK control: mechanisms that slow down senders by holding their ACKs or reducing their windows.
 //!
-//! An ACK requests data: its sender may send as much as the ACK acknowledges. So the gateway holds the
-//! ACK instead of the data. The default release rule, the gate, is one inequality. In turn, a held ACK departs
-//! if, at every account on the path of its data,
+//! An ACK requests data: its sender may send as much as the ACK acknowledges. So the gateway holds the ACK
+//! instead of the data. The default release rule, the gate, is one inequality. Flows with held ACKs take
+//! turns. The oldest held ACK of a flow departs if, at every account (table below) on the path of its data,
 //!
 //! `backlog + outstanding credit < target`.
 //!
@@ -67,7 +67,7 @@ pub use waiting::Waiting;
 /// 4. [`withdraw`](Self::withdraw) or [`discard`](Self::discard), and then [`leave`](Self::leave), when the
 ///    flow ends.
 ///
-/// ACKs of a flow depart in their order.
+/// The ACKs of a flow depart in the order of their arrival.
 ///
 /// # Time
 ///
@@ -159,7 +159,7 @@ pub trait AckControl: Send {
     /// Appends all held packets of `member` to `out`, in order.
     fn withdraw(&mut self, cx: &mut Cx<'_>, member: FlowIndex, out: &mut Fifo);
 
-    /// A SYN claims the ports of `member`: stops its held ACKs for at most one second.
+    /// Stops the held ACKs of `member` for at most one second, because a SYN claims its ports.
     fn stop(&mut self, now: Time, member: FlowIndex);
 
     /// The connection of `member` still exists: its held ACKs may depart again.
@@ -177,7 +177,7 @@ pub trait AckControl: Send {
     /// Removes a member. None of its packets is held.
     fn leave(&mut self, member: FlowIndex);
 
-    /// Its counters, and the number of held ACKs.
+    /// Counters of the mechanism, and the number of held ACKs.
     fn counts(&self) -> Counts;
 }
 
@@ -187,15 +187,15 @@ pub struct Numbers(hold::HeldFlow);
 
 /// A packet that returns to the sender of a member.
 pub struct Returning<'a> {
-    /// The member whose data it acknowledges.
+    /// The member whose data the packet acknowledges.
     pub member: FlowIndex,
-    /// Facts about its flow.
+    /// Facts about the flow of the member.
     pub known: &'a Known,
     /// The packet.
     pub packet: PacketId,
 }
 
-/// Facts about a flow, seen from between its ends.
+/// Facts about a flow, as the gateway between its two ends observes them.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Known {
     /// The sequence number after the highest that the sender of the data sent.
@@ -210,25 +210,25 @@ pub struct Known {
     pub far: Option<Duration>,
     /// AccECN or MPTCP was negotiated: each ACK is valid only with its own number.
     pub extended: bool,
-    /// Its weight relative to the other members.
+    /// Weight of the flow relative to the other members.
     pub weight: u32,
 }
 
-/// State of the aggregate, between departing ACKs and its rate.
+/// State of an aggregate's queue and of its egress. Held ACKs depart according to this state.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Queue {
-    /// Charged bytes of its ACK-controlled flows that wait in the queue, or have passed before they
-    /// conform.
+    /// Charged bytes of the aggregate's ACK-controlled flows that wait in the queue, or have passed before
+    /// they conform.
     pub own: Bytes,
-    /// Packets of other flows that wait too.
+    /// Number of packets of other flows that wait in the queue too.
     pub others: u64,
     /// Each flow has its own tokens, and unused tokens are not lent to other flows.
     pub apart: bool,
-    /// Data passes the aggregate before it is paid for.
+    /// Data passes the aggregate before tokens pay for it.
     pub passes: bool,
     /// Total of the charged bytes that other flows have sent.
     pub left: Bytes,
-    /// Tokens beyond the debts.
+    /// Tokens in the bucket, less the tokens that packets still owe.
     pub tokens: Bytes,
     /// Peak rate, at which the tokens may be spent.
     pub peak: Option<Rate>,

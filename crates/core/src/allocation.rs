@@ -97,7 +97,7 @@ pub trait Allocation: Send {
     /// Afterwards, the allocation may have forgotten that `member` waits. Call [`wait`](Self::wait) if it has more packets.
     fn try_take(&mut self, now: Time, member: FlowIndex, len: Bytes) -> bool;
 
-    /// `member` has packets waiting. Repeated calls have no effect.
+    /// Notes that packets of `member` wait. Repeated calls have no effect.
     fn wait(&mut self, now: Time, member: FlowIndex);
 
     /// Tokens in the aggregate's bucket at `now`, whoever may use them.

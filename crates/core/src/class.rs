@@ -1,4 +1,4 @@
-//! Link sharing: selects the class of a tree that sends next.
+//! Link sharing: the classes of a link form a tree, which selects the class that sends next.
 //!
 //! The root is a link. A class has a guaranteed rate, and may have a ceiling. The guarantees of a class's
 //! children add up to no more than its own. The excess is the rate of a link or class beyond these
@@ -62,7 +62,7 @@ impl ClassId {
     }
 }
 
-/// Terms of a class.
+/// Terms of a class: its rights to the rate of the link.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Terms {
     /// Rate that the class gets regardless of its siblings; zero for none.
@@ -369,7 +369,8 @@ impl ClassTree {
         }
     }
 
-    /// Handles the timers until `now`: classes whose ceilings permit packets again, and guarantees with tokens.
+    /// Handles the timers until `now`: ceilings that permit packets again, and guarantees that have tokens
+    /// again.
     fn advance(&mut self, now: Time) {
         while let Some(number) = self.wheel.pop(now) {
             let id = ClassId(number);

@@ -31,7 +31,7 @@ pub struct Flow {
     tally: [FlowTally; 2],
     tracker: Tracker,
     halves: Halves,
-    /// Arrival of its last packet, in [`ticks`].
+    /// Arrival time of the flow's last packet, in [`ticks`].
     seen: u32,
     /// DS codepoints of the packets with which the policies of the flow were looked up, by direction.
     dscp: [u8; 2],
@@ -44,11 +44,11 @@ pub struct Flow {
 /// The key of a flow. The same addresses on another VLAN or in another tunnel are other hosts.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 struct Key {
-    /// In the direction up: the LAN host is the source.
+    /// Addresses and ports of the direction up, in which the LAN host is the source.
     ends: FlowKey,
     /// The [`tag`] of each direction. They differ only in a flow that was [joined](FlowTable::join_inside).
     vlans: [u16; 2],
-    /// The number of its tunnel.
+    /// Number of the tunnel that carries the flow.
     tunnel: u32,
 }
 
@@ -107,7 +107,8 @@ const VLAN_ID: u16 = 0x0fff;
 const UNKNOWN_PORTS: u16 = 1 << 12;
 const ANY_PORTS: u16 = 2 << 12;
 
-/// The aggregate of a flow in one direction. A flow keeps it, so that later packets need no look-up of their policy.
+/// The aggregate of a flow in one direction. The flow stores it, so that later packets need no look-up of
+/// their policy.
 ///
 /// Source: `aggregates`, section 6.1 (the QoS handle of a socket).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -131,7 +132,7 @@ impl Handle {
 /// Effect of an arriving packet on its flow.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Arrival {
-    /// What the packet tells the other end as an ACK, such as a larger window.
+    /// Effect of the packet as an ACK on the sender at the other end, such as a larger window.
     pub ack: AckKind,
     /// The packet opens a connection. The state of an earlier connection with this key is reset,
     /// except for the handles.
@@ -271,7 +272,7 @@ impl Flow {
         self.tally[direction.index()].packets()
     }
 
-    /// Frame bytes of these packets.
+    /// Frame bytes of the packets that arrived in `direction`.
     #[must_use]
     pub fn bytes(&self, direction: Direction) -> Bytes {
         self.tally[direction.index()].bytes()
@@ -333,7 +334,7 @@ impl Flow {
 struct FlowTally {
     packets: u32,
     bytes: u32,
-    /// The high 16 bits of both.
+    /// High 16 bits of the two numbers.
     packets_high: u16,
     bytes_high: u16,
 }
@@ -380,7 +381,7 @@ mod tests {
     use super::*;
     use crate::packet::Fragment;
 
-    /// Catches: a tag of two VLANs, or of fragments with and without known ports.
+    /// Catches: the same tag for two VLANs, or for fragments with and without known ports.
     #[test]
     fn a_tag_tells_vlans_and_unknown_ports_apart() {
         let parts = [Fragment::WHOLE, Fragment::later(9), Fragment::later(9).without_first(true)];

@@ -249,7 +249,7 @@ impl RateAdjuster {
         *count += 1;
     }
 
-    /// Begins the random wait before a round. It keeps the gateways of one bottleneck from changing
+    /// Begins the random wait before a round. The wait keeps the gateways of one bottleneck from changing
     /// their weights at the same time.
     fn wait(&mut self, now: Time) {
         let span = self.random.below(nanos(self.config.round()));

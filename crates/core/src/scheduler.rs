@@ -1,4 +1,5 @@
-//! Schedulers of a link: the class that sends next, and the class that loses a packet to a full buffer.
+//! Schedulers of a link. A scheduler selects the class that sends next, and the class that drops a packet if
+//! the buffer is full.
 //!
 //! A scheduler knows no packets. Its caller keeps a queue for each class, reports arrivals and departures, and
 //! asks for the next class. Some schedulers have one buffer for all classes. They answer an arrival with the
@@ -8,8 +9,9 @@
 //! add its `mod` line and its line in `registry!` below. Policy files, the simulator and the live
 //! gateway know it by that name.
 //!
-//! To add a term of its classes: write one line in the `terms!` of its file, and use its value in
-//! [`Scheduler::set_own`]. Policy files, their schema, the manual, the API and `tidegate class` know it by its name.
+//! To add a term of the scheduler's classes: write one line in the `terms!` of the scheduler's file, and use
+//! the value of the term in [`Scheduler::set_own`]. Policy files, their schema, the manual, the API and
+//! `tidegate class` know the term by its name.
 
 mod class_tree;
 pub mod jobs;
@@ -63,7 +65,7 @@ use crate::{Bytes, Factor, Rate, Time, registry, report};
 /// assert_eq!(scheduler.counts(office).packets, 300);
 /// assert_eq!(scheduler.counts(guests).packets, 100);
 ///
-/// // Without packets nobody is next.
+/// // Without packets, no class is next.
 /// [office, guests].map(|class| scheduler.idle(class));
 /// assert_eq!(scheduler.next(Time::from_millis(400)), None);
 /// ```
@@ -88,9 +90,9 @@ pub trait Scheduler: Send {
         let _ = (now, id, parent);
     }
 
-    /// Sets the terms of a class that only this scheduler [declares](crate::terms!). All classes that they name
-    /// exist. `rank` is the position of the class in the file: a class that comes earlier has the higher priority.
-    /// Not called if the scheduler declares terms of the link only.
+    /// Sets those terms of a class that only this scheduler [declares](crate::terms!). All classes that these
+    /// terms name exist. `rank` is the position of the class in the file: a class that comes earlier has the
+    /// higher priority. Not called if the scheduler declares terms of the link only.
     fn set_own(&mut self, id: ClassId, rank: u32, own: &OwnTerms<'_>) {
         let _ = (id, rank, own);
     }

@@ -214,12 +214,12 @@ impl Trunk {
         self.observe_backlog(cx.now);
     }
 
-    /// Receives and consumes a packet from the other gateway. `what` is the kind that
+    /// Receives and consumes a packet from the other gateway. `kind` is the kind that
     /// [`arriving`](Self::arriving) assigns to its flow key.
-    pub fn handle(&mut self, cx: &mut Cx<'_>, what: Arriving, packet: PacketId, out: &mut Fifo) {
+    pub fn handle(&mut self, cx: &mut Cx<'_>, kind: Arriving, packet: PacketId, out: &mut Fifo) {
         self.counts.absorbed += 1;
         let mut to = TrunkOutput { cx, counts: &mut self.counts, out };
-        match what {
+        match kind {
             Arriving::Feedback(number) => {
                 let segment = to.take_in(packet);
                 let (now, segment) = (to.cx.now, segment.as_ref());

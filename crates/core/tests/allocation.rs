@@ -86,18 +86,18 @@ impl Scene {
         arrivals
     }
 
-    fn run(&self, name: &str, looks: Option<Duration>) -> Vec<Departure> {
+    fn run(&self, name: &str, interval: Option<Duration>) -> Vec<Departure> {
         let mut shaping = Shaping::new(build(name, &self.profile()));
         for (number, flow) in (0..).zip(&self.members) {
             shaping.allocation.join(Time::ZERO, FlowIndex(number), flow.share);
         }
-        shaping.run(&self.arrivals(), looks, Time::from_secs(10));
+        shaping.run(&self.arrivals(), interval, Time::from_secs(10));
         shaping.departures
     }
 }
 
-/// Returns the first departure that exceeds `burst + rate * window` in any window. Computed as the
-/// backlog of a queue that is served at `rate`.
+/// Returns the first departure that exceeds `burst + rate * window` in any window. The function
+/// computes the backlog of a queue that is served at `rate`. This backlog may not exceed `burst`.
 fn exceeds(profile: &Profile, departures: &[Departure]) -> Option<String> {
     let (mut held, mut last) = (0u128, Time::ZERO);
     let burst = u128::from(profile.burst().0) * 8_000_000_000;
@@ -128,17 +128,17 @@ proptest! {
         }
     }
 
-    /// Additional calls release no packet earlier. The time that an allocation returns is never too
-    /// late, and a call without a grant changes nothing.
+    /// Additional calls of the allocation release no packet earlier. The time that it
+    /// returns is never too late, and a call without a grant changes nothing.
     ///
     /// Catches: a time computed without the excess of members whose part becomes full; a time
     /// computed without the unassigned part of the bucket; fractions of tokens that are lost
     /// between calls; a member that saves more than its part.
     #[test]
-    fn additional_calls_change_nothing(scene in scenes(), looks in 100_000u64..3_000_000) {
+    fn additional_calls_change_nothing(scene in scenes(), interval in 100_000u64..3_000_000) {
         for name in AllocationSpec::NAMES {
             let (seldom, often) =
-                (scene.run(name, None), scene.run(name, Some(Duration::from_nanos(looks))));
+                (scene.run(name, None), scene.run(name, Some(Duration::from_nanos(interval))));
             let differs = seldom.iter().zip(&often).position(|(seldom, often)| seldom != often);
             prop_assert!(seldom == often, "{name}: {:?}", differs.map(|at| (seldom[at], often[at])));
         }
@@ -296,7 +296,7 @@ fn no_tokens_are_reserved_for_removed_or_idle_members() {
 /// Average number of look-ups of a flow's first packet, for each packet sent. Flows send two
 /// packets of 100 bytes each, one flow after the other. The total rate is `mbps`, and the mean rate
 /// of the profile is 300 Mbit/s.
-fn questions_per_packet(name: &str, members: u32, mbps: u64) -> f64 {
+fn look_ups_per_packet(name: &str, members: u32, mbps: u64) -> f64 {
     let mut shaping = Shaping::new(build(name, &profile(300_000, 3_750_000)));
     (0..members).for_each(|it| shaping.allocation.join(Time::ZERO, FlowIndex(it), share(1, 0)));
     let every = Rate::from_mbps(mbps).time_for(Bytes(200));
@@ -308,7 +308,7 @@ fn questions_per_packet(name: &str, members: u32, mbps: u64) -> f64 {
         .collect();
     shaping.run(&arrivals, None, Time::from_secs(100));
     assert_eq!(shaping.departures.len(), arrivals.len(), "{name}");
-    shaping.queues.asked.get() as f64 / arrivals.len() as f64
+    shaping.queues.look_ups.get() as f64 / arrivals.len() as f64
 }
 
 /// The offered load is a tenth of the mean rate, and then one and a half times the mean rate.
@@ -318,9 +318,9 @@ fn questions_per_packet(name: &str, members: u32, mbps: u64) -> f64 {
 #[test]
 fn a_packet_takes_at_most_three_look_ups_among_100_and_among_10_000_members() {
     for (name, mbps) in AllocationSpec::NAMES.iter().flat_map(|name| [(name, 31), (name, 450)]) {
-        let questions = [100, 10_000].map(|it| questions_per_packet(name, it, mbps));
-        println!("{name}, {mbps} Mbit/s: {questions:?}");
-        assert!(questions.iter().all(|it| *it <= 3.0), "{name}, {mbps} Mbit/s: {questions:?}");
+        let look_ups = [100, 10_000].map(|it| look_ups_per_packet(name, it, mbps));
+        println!("{name}, {mbps} Mbit/s: {look_ups:?}");
+        assert!(look_ups.iter().all(|it| *it <= 3.0), "{name}, {mbps} Mbit/s: {look_ups:?}");
     }
 }
 

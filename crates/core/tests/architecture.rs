@@ -20,7 +20,7 @@ mod names;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Most lines of a source file.
+/// Maximum number of lines of a source file.
 const MAX_LINES: usize = 600;
 
 /// Words that are forbidden in the core, and their replacements.

@@ -12,8 +12,8 @@ use tidegate_core::{Bytes, Rate, Time};
 
 const FRAME: f64 = 1_514.0;
 
-/// A random class, whose parent is an earlier class. In thousandths: the guarantee as a part of the
-/// parent's unused guarantee, and the ceiling's position between the guarantee and the link rate.
+/// A random class, whose parent is an earlier class. The guarantee is given in thousandths of the
+/// parent's unused guarantee. The ceiling lies between the guarantee (0) and the link rate (1000).
 #[derive(Clone, Debug)]
 struct Drawn {
     parent: usize,
@@ -66,11 +66,11 @@ fn loads() -> impl Strategy<Value = Vec<(u8, u64, bool)>> {
     prop::collection::vec((0u8..4, 0u64..1_000, any::<bool>()), 12)
 }
 
-fn load((kind, of, small): (u8, u64, bool), rate: u64) -> Load {
+fn load((kind, per_mille, small): (u8, u64, bool), rate: u64) -> Load {
     let len = if small { 300 } else { 1_514 };
     match kind {
         0 => Load { rate: Some(0), len },
-        1 => Load { rate: Some(rate * of / 2_000), len },
+        1 => Load { rate: Some(rate * per_mille / 2_000), len },
         _ => Load { rate: None, len },
     }
 }

@@ -209,7 +209,8 @@ fn a_reused_port_begins_a_new_connection() {
 }
 
 /// Catches: a SYN that ends an existing connection (RFC 5961, section 4); a wrong answer to a SYN
-/// that ends it; sequence numbers or options of the old connection that are kept for the new one.
+/// that ends the existing connection; sequence numbers or options of the old connection that are
+/// kept for the new one.
 #[test]
 fn a_syn_for_the_ports_of_a_connection_counts_once_it_is_acknowledged() {
     let mut wire = Wire::new();
@@ -229,8 +230,9 @@ fn a_syn_for_the_ports_of_a_connection_counts_once_it_is_acknowledged() {
     assert_eq!((connection.mss(Up), connection.tracking()), (Some(536), Tracking::Full));
 }
 
-/// Catches: a SYN whose send time is lost, or replaces the handshake's round-trip time; a flow that
-/// measures no round-trip time after a SYN.
+/// Catches: a SYN whose send time is forgotten, so that its SYN-ACK gives no round-trip time; a SYN
+/// that gets no SYN-ACK and still discards the handshake's round-trip time; a flow that measures no
+/// round-trip time after a SYN.
 #[test]
 fn a_syn_for_the_ports_of_a_connection_costs_no_round_trip() {
     let mut wire = Wire::new();

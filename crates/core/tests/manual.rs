@@ -30,7 +30,8 @@ use tidegate_core::trunk::MOST_WEIGHT;
 struct Registry {
     title: &'static str,
     fields: &'static str,
-    /// A sentence about uses with fewer mechanisms or other defaults. May be empty.
+    /// A sentence about file fields that accept fewer mechanisms or have another default. May be
+    /// empty.
     differs: String,
     module: &'static str,
     mechanisms: Vec<Mechanism>,

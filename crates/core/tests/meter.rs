@@ -30,9 +30,11 @@ fn pauses() -> impl Strategy<Value = u128> {
     prop_oneof![8 => 50u128..120, 1 => 120u128..2_000]
 }
 
-/// Bytes that departed at `from`. They count in windows that begin before `to`.
+/// Bytes of one granted request.
 struct Sent {
+    /// Start of a window that begins with these bytes.
     from: Time,
+    /// End of a window that ends with these bytes.
     to: Time,
     bytes: u64,
 }

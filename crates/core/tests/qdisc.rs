@@ -142,10 +142,10 @@ impl Run {
         self.check();
     }
 
-    /// Moves the packets of the flow `from` with even numbers to the flow `to`, if `to` has no
-    /// packets.
-    fn hand_over(&mut self, from: u32, to: u32) {
-        let [from, to] = [from, to].map(QueueIndex);
+    /// Moves the packets with even numbers from flow `old_flow` to flow `new_flow`, if `new_flow`
+    /// has no packets.
+    fn hand_over(&mut self, old_flow: u32, new_flow: u32) {
+        let [from, to] = [old_flow, new_flow].map(QueueIndex);
         if self.qdisc.bytes_of(to) > Bytes::ZERO {
             return;
         }

@@ -34,7 +34,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..200)
 }
 
-/// Timers ordered by deadline, and then by the order of their calls.
+/// Timers ordered by deadline. Timers with equal deadlines are in the order in which they were set.
 #[derive(Default)]
 struct Model {
     timers: BTreeMap<(u64, u64), u32>,

@@ -64,7 +64,7 @@ pub enum Tokens {
     /// Tokens that the rate has earned since `since`, beginning with one full-size frame. Frequent
     /// swaps of policies therefore admit no bursts.
     OneFrame {
-        /// Time at which its policy was put in force.
+        /// Time at which the policy of the aggregate was put in force.
         since: Time,
     },
 }
@@ -130,7 +130,7 @@ impl Aggregate {
         &self.policy
     }
 
-    /// Renames its policy.
+    /// Renames the policy of the aggregate.
     pub fn rename(&mut self, policy: &str) {
         if self.policy != policy {
             policy.clone_into(&mut self.policy);
@@ -175,7 +175,7 @@ impl Aggregate {
         member
     }
 
-    /// The member that stands for all untracked flows.
+    /// The member that all untracked flows share.
     pub fn join_untracked(&mut self, now: Time) -> FlowIndex {
         if let Some(member) = self.untracked {
             return member;
@@ -269,13 +269,13 @@ impl Aggregate {
         }
     }
 
-    /// Marking of its queue, if any.
+    /// Marking of the aggregate's queue, if any.
     #[must_use]
     pub fn marked(&self) -> Option<&Marked> {
         self.conditioner.marked()
     }
 
-    /// Marking of its queue, if any.
+    /// Marking of the aggregate's queue, if any.
     pub fn marked_mut(&mut self) -> Option<&mut Marked> {
         self.conditioner.marked_mut()
     }
@@ -294,19 +294,19 @@ impl Aggregate {
         self.counts.peak_backlog = self.counts.peak_backlog.max(backlog);
     }
 
-    /// Checks for departures after event `why` and appends them to `out`. Returns true if a check
-    /// was necessary.
+    /// Checks for departures after the event `event`, and appends the packets that depart to `out`. Returns
+    /// `true` if a check was necessary.
     pub fn trigger(
         &mut self,
         now: Time,
         pool: &mut PacketPool,
-        why: Trigger,
+        event: Trigger,
         out: &mut Fifo,
     ) -> bool {
-        if self.timer.triggers == TriggerSet::Timer && why != Trigger::Timer {
+        if self.timer.triggers == TriggerSet::Timer && event != Trigger::Timer {
             return false;
         }
-        why.count(&mut self.counts.triggers);
+        event.count(&mut self.counts.triggers);
         if self.conditioner.ready_at().is_none_or(|ready_at| ready_at > now) {
             return false;
         }

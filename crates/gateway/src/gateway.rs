@@ -5,8 +5,8 @@
 //! - `sorter` looks up the flow of the packet and the policy of the flow.
 //! - `aggregates` has one aggregate for each policy and direction. The aggregate queues the packet until the packet
 //!   conforms to the rate of the policy, drops it, or lets it pass.
-//! - `egress`, one for each direction, queues the packet for the access link: in a trunk, in a class of the link, or in
-//!   the only queue of the link.
+//! - `egress`, one for each direction, queues the packet for the access link: in a trunk (a tunnel to another
+//!   gateway), in a class of the link, or in the only queue of the link.
 //!
 //! This file moves packets from stage to stage. Steps that need several stages have files of their own:
 //!
@@ -122,7 +122,7 @@ pub struct Gateway {
     pool: PacketPool,
     sorter: Sorter,
     aggregates: Aggregates,
-    /// By direction.
+    /// The egress of each direction.
     egress: [Egress; 2],
     counts: GatewayCounters,
 }
@@ -186,7 +186,7 @@ impl Gateway {
         self.sorter.policies()
     }
 
-    /// The settings beside the policies.
+    /// The settings other than the policies.
     #[must_use]
     pub const fn config(&self) -> &GatewayConfig {
         self.sorter.config()
@@ -258,7 +258,7 @@ impl Gateway {
         self.settle(now, slot, out);
     }
 
-    /// Forwards packets that the aggregate in `slot` has released. It may release ACKs afterwards.
+    /// Forwards packets that the aggregate in `slot` has released. The aggregate may then release ACKs.
     fn settle(&mut self, now: Time, slot: u32, out: Fifo) {
         let Some(aggregate) = self.aggregates.get(slot) else { return };
         let (direction, has_ack_control) = (aggregate.direction(), aggregate.has_ack_control());
@@ -292,7 +292,7 @@ impl Gateway {
         }
     }
 
-    /// Runs expired timers: checks of aggregates, sweeps of the flow table, and turns of trunks.
+    /// Runs expired timers: checks of aggregates, sweeps of the flow table, and timers of trunks.
     #[inline(never)]
     fn advance(&mut self, now: Time) {
         while let Some(slot) = self.aggregates.next_due(now) {
@@ -306,8 +306,8 @@ impl Gateway {
         self.drain(now);
     }
 
-    /// Hands `id`, which arrives in `direction`, to the trunk at which it terminates. Returns `id`
-    /// if there is none.
+    /// Hands `id`, which arrives in `direction`, to the trunk at which it terminates. Returns `id` if it
+    /// terminates at no trunk.
     fn end_at_trunk(&mut self, now: Time, direction: Direction, id: PacketId) -> Option<PacketId> {
         if direction == Direction::Up {
             return Some(id);
@@ -326,7 +326,7 @@ impl Machine for Gateway {
         let direction = if port == Self::LAN { Direction::Up } else { Direction::Down };
         let packet = &mut self.pool[&id];
         packet.arrived = now;
-        // Another gateway may have written its flow.
+        // In a simulation, the previous gateway on the path may have set the flow.
         packet.flow = FlowId::NONE;
         packet.cost = self.egress[direction.index()].charge(packet);
         self.counts.received[direction.index()].add(packet.wire_len());

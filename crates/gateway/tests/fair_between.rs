@@ -37,8 +37,8 @@ fn policies(fair_between: impl Into<FairBetween>, allocation: &str) -> PolicySet
     PolicySet::new(vec![policy]).unwrap()
 }
 
-/// Packets of 1,000 bytes that each source host sends through 8 Mbit/s in a second. Host 10.0.0.1
-/// has three flows to different hosts, and host 10.0.0.2 has one flow.
+/// Number of packets of 1,000 bytes that each source host sends through 8 Mbit/s in a second. Host
+/// 10.0.0.1 has three flows to different hosts, and host 10.0.0.2 has one flow.
 fn shares(fair_between: impl Into<FairBetween>, allocation: &str) -> BTreeMap<u8, u32> {
     let config = GatewayConfig {
         rate: [None; 2],
@@ -98,8 +98,8 @@ fn the_share_of_a_host_does_not_depend_on_its_number_of_flows() {
     }
 }
 
-/// Catches: a prefix length that is ignored, or is the length for the other end; 64 bits compared
-/// although the prefix has 56.
+/// Catches: a prefix length that is ignored; source addresses compared in place of
+/// destination addresses; 64 bits compared although the prefix has 56.
 #[test]
 fn addresses_with_the_same_prefix_are_one_host() {
     let packet = |subnet: u8, host: u8| {

@@ -80,8 +80,8 @@ fn policing_marks_or_drops_excess_packets_and_delays_none() {
     assert_eq!(report.drops.of(Reason::OutOfProfile), 7);
 }
 
-/// Catches: a check of the super-packet's length in place of its segments'; a limit that is off by
-/// one byte; packets that wait forever.
+/// Catches: a check of a super-packet's length, not of its segments' lengths; a limit that is off
+/// by one byte; packets that wait forever.
 #[test]
 fn packets_longer_than_max_packet_never_conform() {
     let profile = conditioning().profile.with_max_packet(Bytes(900)).unwrap();

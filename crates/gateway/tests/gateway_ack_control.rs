@@ -156,7 +156,7 @@ impl Run {
     }
 }
 
-/// A set of `policies`, and `class`, if any, with half of the link.
+/// A set of `policies`. `class`, if any, has half of the link's rate.
 fn in_class(policies: Vec<Policy>, class: Option<&str>) -> PolicySet {
     let half = [Rate::from_mbps(5); 2];
     let classes = class.map(|name| Class {

@@ -21,7 +21,7 @@ use tidegate_gateway::{Gateway, GatewayConfig};
 const RATE: Rate = Rate::from_mbps(10);
 const HEADERS: u32 = 66;
 
-/// Delay between the gateway and the host at each of its ports.
+/// Delay between the gateway and the host, for each port of the gateway.
 const DELAYS: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(26)];
 
 /// Two TCP end points, the gateway between them, and the segments in transit.

@@ -29,8 +29,8 @@ fn class(name: &str, parent: Option<&str>, mbps: u64) -> Class {
     Class { parent: parent.map(str::to_owned), guarantee, ..Class::new(name, queue()) }
 }
 
-/// Policies that assign host 10.0.0.`n` to the class `of[n]`.
-fn policies(of: &[Option<&str>], classes: Vec<Class>) -> PolicySet {
+/// Policies that assign host 10.0.0.`n` to the class `names[n]`.
+fn policies(names: &[Option<&str>], classes: Vec<Class>) -> PolicySet {
     let policy = |(host, class): (u8, &Option<&str>)| {
         let number = Endpoint::v4([10, 0, 0, host], 0).number();
         let filter =
@@ -39,7 +39,7 @@ fn policies(of: &[Option<&str>], classes: Vec<Class>) -> PolicySet {
         let (name, action) = (format!("host {host}"), Action::Pass);
         Policy { name, priority: 0, filter, action, mode: Mode::Enforce, class, trunk: None }
     };
-    let policies = (0..).zip(of).map(policy).collect();
+    let policies = (0..).zip(names).map(policy).collect();
     let classes = ClassSet::new(classes, [Some(LINK); 2]).unwrap();
     PolicySet::new(policies).unwrap().with_classes(classes)
 }
@@ -207,7 +207,8 @@ fn terms_change_while_packets_wait_and_contradictions_are_refused() {
 }
 
 /// Catches: removal of a class that a policy names, or in which packets wait; a new class whose
-/// guarantee is not checked against its parent's; a removed class whose guarantee still counts.
+/// guarantee is not compared with the guarantee of its parent; a removed class whose guarantee
+/// still counts.
 #[test]
 fn classes_are_added_and_removed_but_not_while_they_are_in_use() {
     let mut run = Run::new(policies(&[Some("office"), None], vec![class("office", None, 4)]));

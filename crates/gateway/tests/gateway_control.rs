@@ -56,22 +56,30 @@ fn class(name: &str, priority: u8, mbps: u64) -> Class {
     Class { priority, guarantee, ..Class::new(name, queue("drop-tail")) }
 }
 
-/// A policy that assigns `host` to the class `to`.
-fn of_class(host: u8, to: &str) -> Policy {
+/// A policy that assigns `host` to the class `class`.
+fn of_class(host: u8, class: &str) -> Policy {
     let filter = gateway_run::from(host);
-    Policy { class: Some(to.to_owned()), ..policy(&format!("host {host}"), filter, Action::Pass) }
+    Policy {
+        class: Some(class.to_owned()),
+        ..policy(&format!("host {host}"), filter, Action::Pass)
+    }
 }
 
 /// Offers more than the rate of the link from each of `hosts`, in both directions, for `span`.
-/// Calls `also` each millisecond.
-fn saturate(run: &mut Run, hosts: &[u8], span: Duration, mut also: impl FnMut(&mut Run, u64)) {
+/// Calls `each_millisecond` with the number of each millisecond.
+fn saturate(
+    run: &mut Run,
+    hosts: &[u8],
+    span: Duration,
+    mut each_millisecond: impl FnMut(&mut Run, u64),
+) {
     let begin = run.now;
     for millis in 0..u64::try_from(span.as_millis()).unwrap() {
         run.until(begin + Duration::from_millis(millis));
         for (port, _) in WAYS {
             hosts.iter().for_each(|host| run.offer_packet(port, user(*host, FRAME)));
         }
-        also(run, millis);
+        each_millisecond(run, millis);
     }
 }
 

@@ -1,4 +1,5 @@
-//! A gateway whose classes share one buffer under the scheduler `jobs`: drops, changes while
+//! A gateway whose classes share one buffer under the scheduler `jobs` (JoBS: joint buffer
+//! management and scheduling): drops, changes while
 //! packets wait, and swaps. A swap replaces the policies, classes or scheduler.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -220,9 +221,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..300)
 }
 
-/// The classes whose bits are set in `of`. With `jobs`, they have bounds and ratios.
-fn classes(of: usize, jobs: bool) -> Vec<Class> {
-    let names = ["a", "b", "c"].into_iter().enumerate().filter(|(at, _)| of & (1 << at) != 0);
+/// The classes whose bits are set in `mask`. With `jobs`, they have bounds and ratios.
+fn classes(mask: usize, jobs: bool) -> Vec<Class> {
+    let names = ["a", "b", "c"].into_iter().enumerate().filter(|(at, _)| mask & (1 << at) != 0);
     let class = |(at, name): (usize, &str)| {
         let mut class = class(name);
         if jobs {
@@ -241,7 +242,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     /// Catches: packets that are lost, duplicated or reordered by a swap of scheduler or classes; a
-    /// class that counts bytes of another class, and drops packets until none is left.
+    /// class that counts bytes of another class, and drops all its packets.
     #[test]
     fn swaps_of_classes_and_schedulers_lose_no_packets(steps in steps()) {
         let names = ["a", "b", "c", "d"];

@@ -206,9 +206,9 @@ impl Bench {
     }
 }
 
-/// Catches: an egress (a queue) whose packets the predictor does not see; a queue that is full before the first
-/// mark; marks of the newest packet, which come too late; a report without a packet or a tracked
-/// flow.
+/// Catches: an egress (a place where packets wait) whose packets the predictor does not see; a
+/// queue that is full before the first mark; marks on the newest packet, which reach the sender too
+/// late; a report without a packet or a tracked flow.
 #[test]
 fn a_flow_is_marked_before_its_queue_overflows_at_every_egress() {
     for egress in EGRESSES {
@@ -350,8 +350,8 @@ fn a_burst_for_which_there_are_tokens_is_not_marked() {
     assert!(marks(Bytes(1_514)).0 > 0);
 }
 
-/// Catches: trackers that are lost when an unchanged file is applied, so that no window is known
-/// for a round.
+/// Catches: trackers (the predictor's state of each flow) that are lost when an unchanged file is
+/// applied, so that no window is known for a round.
 #[test]
 fn an_unchanged_marking_keeps_its_trackers_over_an_apply() {
     for egress in EGRESSES {

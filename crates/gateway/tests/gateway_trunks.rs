@@ -158,8 +158,8 @@ impl World {
         }
     }
 
-    /// Asserts that each received or created packet departed, was consumed by a trunk, is held, or
-    /// was dropped with a reason.
+    /// Asserts that each packet that a gateway received or created departed, was consumed by a
+    /// trunk, is held, or was dropped with a reason.
     fn check(&mut self) {
         for end in &mut self.ends {
             let report = end.report();

@@ -161,8 +161,8 @@ fn equal_addresses_in_two_tunnels_are_two_flows_and_both_directions_are_one() {
     assert_eq!(found, expected);
 }
 
-/// Catches: a flow that gets a free entry in the full flow table, and with it packets of another
-/// tunnel that have equal inner addresses.
+/// Catches: a flow that gets an entry when the flow table is no longer full, and also gets packets
+/// of another tunnel that have equal inner addresses.
 #[test]
 fn a_flow_that_gets_a_table_entry_takes_no_packets_of_another_tunnel() {
     let mut gateway = with_flows(1, Some(Rate::from_mbps(1)), "per-flow", Vec::new());
@@ -246,7 +246,7 @@ fn a_flow_in_a_tunnel_that_gets_a_table_entry_keeps_its_order() {
 }
 
 /// Catches: a flow that is missing in the report because another flow has the same addresses and
-/// tunnel in text; a report without the VLAN inside the tunnel.
+/// the same text for its tunnel; a report without the VLAN inside the tunnel.
 #[test]
 fn flows_that_differ_in_their_inner_vlan_or_their_unknown_ports_are_all_listed() {
     let mut gateway = gateway(None, "per-flow", Vec::new());

@@ -12,8 +12,9 @@ use tidegate_core::{Machine, Packet, Rate, Time};
 use tidegate_gateway::policy::PolicySet;
 use tidegate_gateway::{Gateway, GatewayConfig};
 
-/// Packets of 1,000 bytes that each address sends through an uplink of 8 Mbit/s in a second. Each
-/// of `addresses` is an address number and the MAC address of its station, and offers 8 Mbit/s.
+/// Number of packets of 1,000 bytes that each address sends through an uplink of 8 Mbit/s in a
+/// second. `addresses` are pairs: the number of an address, and the MAC address of its station.
+/// Each address offers 8 Mbit/s.
 fn shares(addresses: &[(u8, u64)]) -> BTreeMap<u8, u32> {
     let config = GatewayConfig {
         rate: [Some(Rate::from_mbps(8)), None],
@@ -61,7 +62,7 @@ fn near(packets: u32, expected: u32) -> bool {
 }
 
 /// A host with four addresses competes with a host with one address. A queue that is fair between
-/// flows gave the former 30.2 of 37.7 Mbit/s.
+/// flows gave the host with four addresses 30.2 of 37.7 Mbit/s.
 ///
 /// Catches: each address that counts as a host; packets without a known MAC address (0) that count
 /// as one host.

@@ -40,7 +40,7 @@ fn from(text: &str) -> Filter {
     Filter { src: parse::addresses(text).unwrap(), ..Filter::default() }
 }
 
-/// `aggregates`, Table 1: mean rate and peak rate in kbit/s, burst in kB.
+/// The policies of `aggregates`, Table 1, with mean and peak rate in kbit/s, and burst in kB.
 fn table_1() -> Vec<Policy> {
     let conditioning = |mean, peak, burst: u64, allocation: &str| Conditioning {
         profile: Profile::new(
@@ -262,14 +262,15 @@ fn tagged_packets() -> impl Strategy<Value = (Packet, Option<Outer>)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// For any number of policies, the index finds the same policy as a linear search. With more
-    /// than 512 policies, the index has several blocks. Most policies match nothing in one of their
-    /// fields.
+    /// For any number of policies, the index of the filters finds the same policy as a linear
+    /// search. With more than 512 policies, the index has several blocks. Most policies match
+    /// nothing in one of their fields.
     ///
     /// Catches: the last matching policy returned in place of the first; ranges without their last
     /// value; overlapping ranges that are not merged; unknown ports of fragments that are compared.
     /// Catches: policies in another order than their precedence; ranges without their first value;
-    /// only one of two headers compared; a later match returned.
+    /// only one of two headers compared; a later matching policy
+    /// returned.
     #[test]
     fn the_index_agrees_with_a_linear_search(
         some in prop::collection::vec((filters(), 0i32..3), 0..40),

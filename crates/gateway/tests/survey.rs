@@ -76,8 +76,8 @@ fn check(run: &Run, report: &Report) {
     assert_eq!(report.generation, now.generation);
 }
 
-/// Catches: a report that continues after a swap has begun; a swap that proceeds while parts are
-/// added.
+/// Catches: a report that continues, and does not restart, after a swap has begun; a swap that
+/// proceeds while parts are added to the report.
 #[test]
 fn a_survey_during_a_swap_has_each_aggregate_once_and_all_packets() {
     // The swap begins after `parts` parts. Between two parts, `slices` slices of the swap are done.
@@ -157,7 +157,7 @@ fn a_flow_that_begins_again_between_two_parts_is_listed_once() {
     assert_eq!(found.len(), names.len(), "each is listed once");
 }
 
-/// Catches: an order by bytes alone, in which idle flows precede active ones.
+/// Catches: flows sorted by bytes alone, so that idle flows precede active flows.
 #[test]
 fn flows_without_a_recent_packet_come_after_active_ones() {
     let mut run = Run::new(&GatewayConfig { flows: 256, ..config() }, Vec::new());
@@ -173,8 +173,8 @@ fn flows_without_a_recent_packet_come_after_active_ones() {
     assert_eq!(flows[2].offered.bytes, 9 * 1_514);
 }
 
-/// Catches: idle flows that are counted; flows that count as matched against the new policies
-/// although they were only matched against the old policies.
+/// Catches: idle flows that are counted as active; flows that are counted as matched against the
+/// new policies although they were only matched against the old policies.
 #[test]
 fn flows_use_the_new_policies_from_their_next_packet_on() {
     let mut run = run();

@@ -188,8 +188,8 @@ run.gateway.begin_install(run.now, generation).unwrap();
     }
 }
 
-/// If each rename released a burst and the backlog, 1,000 renames in 0.8 s would let 277 MB pass at
-/// 20 Mbit/s.
+/// Renames a policy of 20 Mbit/s 1,000 times in 0.8 s. If each rename released a burst and the
+/// backlog, 277 MB would pass.
 #[test]
 fn a_thousand_renames_pass_no_more_than_one_policy() {
     let profile = Profile::new(Rate::from_mbps(20), None, Bytes(250_000), Bytes(FRAME)).unwrap();

@@ -23,8 +23,8 @@ use gateway_run::{
     Run, assert_in_order, conditioning, config, from, packet, policy, queue, shape_by,
 };
 
-/// Number of hosts that policies match. Hosts 1 to `HOSTS` send upstream. Hosts with `DOWN` added to
-/// their number send downstream.
+/// Number of hosts that policies match. Hosts 1 to `HOSTS` send upstream. Hosts `DOWN + 1` to
+/// `DOWN + HOSTS` send downstream.
 const HOSTS: u8 = 5;
 const DOWN: u8 = 20;
 /// Base of the host numbers of stations that send control traffic.
@@ -68,7 +68,7 @@ enum Step {
 struct Set {
     /// Number in the policies' names. Policies with equal names are the same policy.
     name: u8,
-    /// Selects the action of the policies: see [`action`].
+    /// Selects the action of the policies, such as shaping or policing, in [`action`].
     action: u8,
     /// One policy applies to all hosts. Otherwise each host has its own policy.
     joined: bool,
@@ -220,7 +220,7 @@ struct Mixed {
     set: Option<Set>,
     number: u32,
     survey: Option<Survey>,
-    /// A class was added or removed since the last set.
+    /// `true` if a class was added or removed since the last set.
     altered: bool,
 }
 
@@ -341,8 +341,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 192, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// No packet is lost or duplicated. All waiting packets depart, although the test calls the
-    /// gateway only at the times that the gateway returns. No packet of a flow or station is overtaken. If the flow table is full, the
-    /// order is only guaranteed for swaps in one slice.
+    /// gateway only at the times that the gateway returns. No packet of a flow or station is
+    /// overtaken. If the flow table is full, the order is only guaranteed for swaps in one slice.
     ///
     /// Catches: untracked packets that enter a class with child classes, and stop the link for
     /// ever; untracked packets that stay in a class after it lost its children; packets that are

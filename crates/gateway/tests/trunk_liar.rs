@@ -1,5 +1,5 @@
-//! A trunk whose other gateway (the peer) knows the key and sends false acknowledgements. The gain
-//! of the peer is bounded.
+//! A trunk carries packets to another gateway (the peer). Here the peer knows the key and sends
+//! false acknowledgements to get a higher rate. Its gain is bounded.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -157,8 +157,8 @@ fn a_peer_that_acknowledges_unsent_data_gains_at_most_the_rate_of_the_link() {
     assert!(bounded > most / 2, "{bounded} of {most}: it carries next to nothing");
 }
 
-/// In any time span, the trunk sends at most its ceiling, plus 10 ms of ceiling and guarantee, plus
-/// one packet that is paid for later. User packets are almost all of these bytes.
+/// In any time span, the trunk sends at most these bytes: its ceiling, 10 ms of ceiling and
+/// guarantee, and one packet that is charged later. Almost all of these bytes are user packets.
 ///
 /// Catches: user or management packets that are not charged; a ceiling that is ignored by credit,
 /// by management packets, or by user packets sent after the peer failed.

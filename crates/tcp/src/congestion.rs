@@ -46,7 +46,7 @@ pub struct Window {
     /// Size of a full segment, which converts between segments and bytes.
     pub segment: u64,
     /// The least window after a reduction: two segments (RFC 5681, section 3.1), or the profile's
-    /// value for this signal. The sender sets it before every signal.
+    /// value for this signal. The sender sets this field before every signal.
     pub floor: u64,
 }
 
@@ -122,7 +122,7 @@ pub enum Signal {
     Echo,
     /// The retransmission timer expired.
     Timeout {
-        /// The timer expired for the same segment before.
+        /// `true` if the timer expired for the same segment before.
         again: bool,
     },
 }
@@ -197,11 +197,11 @@ pub trait CongestionControl: Send {
     fn on_ack(&mut self, window: &mut Window, ack: &Ack);
 
     /// Sets `window.threshold` to the window after the reduction, at least `window.floor`. The
-    /// sender then reduces `window.congestion` to it.
+    /// sender then reduces `window.congestion` to this threshold.
     ///
     /// `flight` is the base of the reduction: the bytes sent and not acknowledged cumulatively,
     /// without the segments of limited transmit (`FlightSize` of RFC 5681). With the profiles of
-    /// ns-2 and Linux it is the window instead.
+    /// ns-2 and Linux, `flight` is the window instead.
     fn on_signal(&mut self, now: Time, window: &mut Window, flight: u64, signal: Signal);
 
     /// The last reduction was spurious (RFC 4015, F-RTO, DSACK). The sender has already restored

@@ -64,7 +64,8 @@ enum State {
     Listen,
     SynSent,
     SynReceived,
-    /// ESTABLISHED and the closing states after it; the FINs of both streams tell them apart.
+    /// ESTABLISHED and the closing states after it; the FINs of both streams distinguish these
+    /// states.
     Open,
     TimeWait,
     Closed,

@@ -1,8 +1,8 @@
 //! TCP end points: the behaviour of a host's stack, without I/O.
 //!
-//! Like every mechanism of this project, an end point reads no clock and moves no bytes. Its input
-//! are segments. Its output are the segments to send, each with the stream offset of its payload.
-//! The driver keeps the bytes. Drivers are the simulator's hosts and the management connections of
+//! Like every mechanism of this project, an end point reads no clock and moves no bytes. It takes
+//! segments, and returns the segments to send, each with the stream offset of its payload. The
+//! driver keeps the bytes. Drivers are the simulator's hosts and the management connections of
 //! gateways.
 
 pub mod congestion;

@@ -68,16 +68,18 @@ impl Rack {
         }
     }
 
-    /// The reordering window: the wait beyond a round-trip time before a segment is lost.
-    fn patience(&self, rto: &Rto, impatient: bool) -> Duration {
-        if !self.reordered && impatient {
+    /// The reordering window: the wait beyond a round-trip time before a segment is lost. It is
+    /// zero if `may_skip` is `true` and no reordering was seen.
+    fn reordering_window(&self, rto: &Rto, may_skip: bool) -> Duration {
+        if !self.reordered && may_skip {
             return Duration::ZERO;
         }
         let quarter = rto.least().unwrap_or_default() / 4;
         (quarter * u32::from(self.quarters.max(1))).min(rto.smoothed().unwrap_or_default())
     }
 
-    /// Marks lost segments. Returns the time at which the next segment may be lost.
+    /// Marks lost segments. Returns the time at which the next segment may be lost. `recovering` is
+    /// `true` in a fast recovery and after a timeout.
     ///
     /// Source: RFC 8985, section 6.2, step 5.
     pub(super) fn detect(
@@ -91,8 +93,8 @@ impl Rack {
         if !details.rack || self.end == 0 {
             return None;
         }
-        let impatient = recovering || board.delivered_out_of_order() >= DUPLICATES;
-        let wait = self.rtt + self.patience(rto, impatient);
+        let may_skip = recovering || board.delivered_out_of_order() >= DUPLICATES;
+        let wait = self.rtt + self.reordering_window(rto, may_skip);
         let (at, end) = (self.at, self.end);
         let waiting =
             board.lose_older(|sent| sent.sent_before(at, end) && sent.at + wait <= now)?;

@@ -51,7 +51,7 @@ impl RateSampler {
     }
 
     /// Counts `bytes` as delivered. `latest` is the segment among them that was sent last. Returns
-    /// no sample without a stamp, or if the interval is shorter than `least`, the least round-trip
+    /// `None` without a stamp, or if the interval is shorter than `least`, the least round-trip
     /// time.
     pub(super) fn deliver(
         &mut self,

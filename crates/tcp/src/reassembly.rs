@@ -10,7 +10,7 @@ pub(super) struct Reassembly {
 /// Result of inserting a range.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Taken {
-    /// A part of the range is new. The field is the merged range that now holds it.
+    /// A part of the range is new. The field is the merged range that contains it.
     New((u64, u64)),
     /// The whole range had arrived before.
     Known,

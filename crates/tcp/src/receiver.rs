@@ -50,8 +50,8 @@ pub(super) struct Receiver {
     offered: u64,
     buffer: u64,
     segment: u64,
-    /// If less than this was left of the window, reads of the application cause a window update at
-    /// once.
+    /// A number of bytes. If less of the window was left, a read by the application causes a window
+    /// update at once.
     updated_below: u64,
     /// The first SACK block reports duplicate segments (RFC 2883).
     dsack: bool,
@@ -74,8 +74,8 @@ pub(super) struct Receiver {
     quick: u8,
     /// ACKs carry ECN-Echo. In accurate mode: the last data segment was marked.
     echo: bool,
-    /// Accurate mode: acknowledgement number and ECN-Echo of the ACK that is due since the marks
-    /// changed.
+    /// Accurate mode: acknowledgement number and ECN-Echo of the ACK that is due because the
+    /// marks changed.
     pub(super) before_change: Option<Box<(u64, bool)>>,
     ecn: EcnMode,
     pub(super) marks: u64,
@@ -122,7 +122,7 @@ impl Receiver {
         }
     }
 
-    /// The next expected offset; a received FIN counts as one.
+    /// The next expected offset; a received FIN counts as one byte.
     pub(super) fn next(&self) -> u64 {
         self.next + u64::from(self.is_finished())
     }
@@ -142,8 +142,8 @@ impl Receiver {
         self.end == self.next
     }
 
-    /// The application has read `bytes` more. If the window grows considerably, an ACK reports that
-    /// at once.
+    /// The application has read `bytes` more. If the window grows considerably, an ACK reports
+    /// the new window at once.
     ///
     /// Source: RFC 9293, section 3.8.6.2.2 (silly window syndrome).
     pub(super) fn read(&mut self, bytes: u64) {

@@ -170,11 +170,11 @@ impl Rto {
     }
 
     /// Wait in ns before a tail loss probe: two smoothed round-trip times plus `slack`, at most the
-    /// timeout. `unknown` replaces the sum before the first measurement.
+    /// timeout. Before the first measurement, `initial_wait` replaces the sum.
     #[inline]
-    pub(super) fn probe(&self, details: &Details, slack: Duration, unknown: Duration) -> u64 {
+    pub(super) fn probe(&self, details: &Details, slack: Duration, initial_wait: Duration) -> u64 {
         let wait = match self.smoothed {
-            0 => nanos(unknown),
+            0 => nanos(initial_wait),
             smoothed => smoothed.saturating_mul(2).saturating_add(nanos(slack)),
         };
         wait.min(self.doubled(details, self.backoff))

@@ -68,7 +68,7 @@ pub(super) struct Scoreboard {
     sacked_segments: u32,
     lost: u64,
     copies: u64,
-    /// At least one segment is [`Sent::NAMED`].
+    /// At least one segment has the flag [`Sent::NAMED`]: a SACK block reported it.
     named: bool,
     /// Total of bytes ever found lost.
     lost_ever: u64,
@@ -284,13 +284,13 @@ impl Scoreboard {
         }
     }
 
-    /// Marks as lost all segments with at least `enough` delivered segments above them.
-    pub(super) fn lose_by_count(&mut self, enough: u32) {
-        while self.above_edge >= enough {
+    /// Marks as lost all segments with at least `duplicates` delivered segments above them.
+    pub(super) fn lose_by_count(&mut self, duplicates: u32) {
+        while self.above_edge >= duplicates {
             let index = self.index(self.edge);
             let Some(sent) = self.sent.get(index) else { break };
             if sent.is(Sent::SACKED) {
-                if self.above_edge == enough {
+                if self.above_edge == duplicates {
                     break;
                 }
                 self.above_edge -= 1;
@@ -373,7 +373,7 @@ impl Scoreboard {
         }
     }
 
-    /// After a spurious timeout: removes the marks of lost segments.
+    /// Removes the marks of lost segments, because the timeout was spurious.
     pub(super) fn forget_losses(&mut self) {
         for index in 0..self.sent.len() {
             let lost = |sent: &Sent| sent.is(Sent::LOST) && !sent.is(Sent::COPY);

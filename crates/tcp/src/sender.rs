@@ -369,7 +369,7 @@ impl Sender {
         }
     }
 
-    /// True if more than `until` is acknowledged.
+    /// True if data beyond the stream offset `until` is acknowledged.
     fn is_past(&self, until: Option<u64>) -> bool {
         until.is_none_or(|until| self.board.una() > until)
     }

@@ -58,9 +58,10 @@ fn the_linux_profile_behaves_like_the_recorded_kernel() {
 
 /// Catches: retransmissions used as RTT samples (also when one segment is timed); a second rescue
 /// in a recovery; growth of a window that is not validated.
-/// Catches: a reduction from the data in flight alone, from `pipeACK` alone, without `R`, or by all
-/// of `R`. A period of three minutes, a period that never ends, or a period that excludes idle
-/// time. A threshold that is not raised after it; a window below the initial window.
+/// Catches: a reduction from the data in flight alone, from `pipeACK` alone, without the
+/// retransmitted bytes (`R` of RFC 7661), or by all of them instead of half. A period of three
+/// minutes, a period that never ends, or a period that excludes idle time. A threshold that is not
+/// raised after the period; a window below the initial window.
 #[test]
 fn the_rfc_profile_behaves_as_specified() {
     let scripts: &[(&str, &str)] = scripts!["rfc":

@@ -15,7 +15,7 @@ struct Pair {
     events: [Vec<Event>; 2],
     /// All segments of each end, including lost ones.
     sent: [Vec<(Time, TcpSegment)>; 2],
-    /// By end: the numbers of the segments to lose.
+    /// For each end: the numbers of the segments to lose.
     lost: [Vec<usize>; 2],
 }
 

@@ -57,7 +57,7 @@ proptest! {
         bytes in [0..200_000u64, 0..100_000u64],
         seed: u64,
     ) {
-        // Long enough for the other end to repeat its FIN.
+        // TIME-WAIT lasts long enough for the other end to repeat its FIN.
         let configs = profiles.map(|n| {
             let mut config = Config::new(PROFILES[n]);
             config.details.time_wait = Duration::from_secs(600);

@@ -9,26 +9,26 @@ use crate::checksum;
 use crate::option::{self, MSS};
 use crate::rewrite::Checksum;
 
-/// Lowers the MSS option of a SYN so that full segments fit into IP packets of `fits` bytes.
+/// Lowers the MSS option of a SYN so that full segments fit into IP packets of `max_len` bytes.
 /// Returns `true` if the option was larger.
 ///
 /// `packet` begins with its IP header, and its checksum is finished. Offsets in `described` count
 /// from this header. A packet without SYN, without the option, or with a TCP digest does not
 /// change.
-pub fn clamp_segment_size(packet: &mut [u8], described: &Packet, fits: u32) -> bool {
-    try_clamp(packet, described, fits).is_some()
+pub fn clamp_segment_size(packet: &mut [u8], described: &Packet, max_len: u32) -> bool {
+    try_clamp(packet, described, max_len).is_some()
 }
 
-fn try_clamp(packet: &mut [u8], described: &Packet, fits: u32) -> Option<()> {
+fn try_clamp(packet: &mut [u8], described: &Packet, max_len: u32) -> Option<()> {
     let tcp = described.tcp.filter(|it| it.flags.any(TcpFlags::SYN) && !it.authenticated)?;
     let headers = match described.network {
         Network::Opaque => return None,
         Network::Ipv4 => 20 + TCP,
         Network::Ipv6 => 40 + TCP,
     };
-    // Headers of tunnels also take a part of `fits`.
+    // Headers of tunnels also take a part of `max_len`.
     let headers = headers.max(u32::from(described.transport_offset) + TCP);
-    let most = u16::try_from(fits.checked_sub(headers)?).unwrap_or(u16::MAX);
+    let most = u16::try_from(max_len.checked_sub(headers)?).unwrap_or(u16::MAX);
     if tcp.mss <= most {
         return None;
     }

@@ -69,16 +69,16 @@ fn try_cut(frame: &[u8], head: &mut [u8], packet: &Packet, checksum: Checksum) -
     link.write(head)
 }
 
-/// Returns `true` if the length field of each header in `others` can state that the packet ends at
-/// offset `starts`.
-fn can_shorten(frame: &[u8], others: &[Layer], starts: usize) -> bool {
-    others.iter().enumerate().all(|(number, layer)| {
+/// Returns `true` if the length field of each header in `outer_headers` can state that the packet
+/// ends at offset `starts`.
+fn can_shorten(frame: &[u8], outer_headers: &[Layer], starts: usize) -> bool {
+    outer_headers.iter().enumerate().all(|(number, layer)| {
         let new = starts.checked_sub(layer.at).and_then(|new| u16::try_from(new).ok());
         let shortest = match layer.kind {
             Kind::Ipv4 => V4,
             Kind::Ipv6 => V6,
             Kind::Udp => {
-                let ip = number.checked_sub(1).and_then(|before| others.get(before));
+                let ip = number.checked_sub(1).and_then(|before| outer_headers.get(before));
                 if ip.and_then(|ip| ip.pseudo_header(frame, Kind::Udp, 0)).is_none() {
                     return false;
                 }
@@ -114,8 +114,8 @@ fn shorten_tcp(
     Some(())
 }
 
-/// The change of the one's complement sum over all bytes inside a header. It grows from the inside
-/// out: each inner length or checksum field that changes is added.
+/// The change of the one's complement sum over all bytes inside a header. It is computed from the
+/// inside out: each inner length or checksum field that changes is added.
 struct CutEffect {
     /// One's complement sum of the changes of all words up to `end`.
     change: u16,
@@ -158,26 +158,26 @@ impl CutEffect {
     }
 
     /// Corrects the length and checksum of the UDP header `udp` in the IP packet `ip`, for a
-    /// datagram of `new` bytes. Writes to `head`; `frame` is unchanged.
+    /// datagram of `new_len` bytes. Writes to `head`; `frame` is unchanged.
     fn shorten_udp(
         &mut self,
         (frame, head): (&[u8], &mut [u8]),
         (ip, udp): (&Layer, &Layer),
-        new: u16,
+        new_len: u16,
         checksum: Checksum,
     ) -> Option<()> {
-        let pseudo = ip.pseudo_header(head, Kind::Udp, new.into())?;
+        let pseudo = ip.pseudo_header(head, Kind::Udp, new_len.into())?;
         let field = header::<8>(head, udp.at)?;
         let (written, sum) = (u32::from(read(field, 4)), read(field, UDP_CHECKSUM));
-        write(field, 4, new);
-        self.add(written, new.into());
+        write(field, 4, new_len);
+        self.add(written, new_len.into());
         if sum == 0 {
             return Some(());
         }
         let old = u32::try_from(udp.end.checked_sub(udp.at)?).ok()?;
         let sum = match checksum {
             Checksum::Finished => {
-                self.add(old, new.into());
+                self.add(old, new_len.into());
                 self.exclude_trailer(frame, udp);
                 checksum::update(sum, u16::MAX, self.change)
             }
@@ -190,7 +190,8 @@ impl CutEffect {
         // Zero would mean that the datagram has no checksum (RFC 768).
         let sum = if sum == 0 { u16::MAX } else { sum };
         write(header::<8>(head, udp.at)?, UDP_CHECKSUM, sum);
-        *self = Self { change: change(new.into(), old), from: udp.at, end: udp.end, sum: !pseudo };
+        *self =
+            Self { change: change(new_len.into(), old), from: udp.at, end: udp.end, sum: !pseudo };
         Some(())
     }
 }

@@ -15,11 +15,11 @@ use crate::checksum;
 /// Builds the ICMP error that reports `mtu` to the sender of `packet`. The MTU counts the IP
 /// header.
 ///
-/// The source of the error is `from`, or the destination of `packet` if `from` is of the other IP
-/// version. `None` if `packet` is an ICMP error or a later fragment, or if its source is not the
+/// The source of the error is `source`, or the destination of `packet` if `source` is of the other
+/// IP version. `None` if `packet` is an ICMP error or a later fragment, or if its source is not the
 /// address of a single host.
 #[must_use]
-pub fn too_big(packet: &[u8], described: &Packet, mtu: u32, from: IpAddr) -> Option<Vec<u8>> {
+pub fn too_big(packet: &[u8], described: &Packet, mtu: u32, source: IpAddr) -> Option<Vec<u8>> {
     let v4 = described.network == Network::Ipv4;
     if described.network == Network::Opaque || is_error(packet, described) {
         return None;
@@ -35,7 +35,7 @@ pub fn too_big(packet: &[u8], described: &Packet, mtu: u32, from: IpAddr) -> Opt
     if later || nobody {
         return None;
     }
-    let from = if from.is_ipv4() == v4 { from } else { was_for };
+    let source = if source.is_ipv4() == v4 { source } else { was_for };
     let (transport, longest) = if v4 {
         let [high, low] = u16::try_from(mtu).unwrap_or(u16::MAX).to_be_bytes();
         (Transport::Icmp(UNREACHABLE, FRAGMENTATION_NEEDED, [0, 0, high, low]), 576 - 20 - 8)
@@ -43,7 +43,7 @@ pub fn too_big(packet: &[u8], described: &Packet, mtu: u32, from: IpAddr) -> Opt
         (Transport::Icmp(PACKET_TOO_BIG, 0, mtu.to_be_bytes()), 1_280 - 40 - 8)
     };
     let quoted = packet.get(..packet.len().min(longest))?.to_vec();
-    let frame = Frame { payload: quoted, ..Frame::ip(from, to, transport) };
+    let frame = Frame { payload: quoted, ..Frame::ip(source, to, transport) };
     frame.bytes().get(ETHERNET..).map(<[u8]>::to_vec)
 }
 

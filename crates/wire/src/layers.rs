@@ -265,12 +265,12 @@ struct UpperLayer {
 }
 
 impl IpLayer {
-    /// The valid IP header that ends at offset `transport` and begins at `from` or later.
+    /// The valid IP header that ends at offset `transport` and begins at `earliest` or later.
     ///
     /// An IPv4 header is valid if its checksum is correct, an IPv6 header if its length is.
-    fn before(bytes: &[u8], from: usize, transport: usize, end: usize) -> Option<Self> {
+    fn before(bytes: &[u8], earliest: usize, transport: usize, end: usize) -> Option<Self> {
         let v4 = (5..16_usize).find_map(|words| {
-            let at = transport.checked_sub(words * 4).filter(|at| *at >= from)?;
+            let at = transport.checked_sub(words * 4).filter(|at| *at >= earliest)?;
             let header = bytes.get(at..transport)?;
             let version = usize::from(*header.first()?) == 0x40 | words;
             (version && checksum::sum(0, header) == u16::MAX).then_some(at)
@@ -278,7 +278,7 @@ impl IpLayer {
         if let Some(at) = v4 {
             return Some(Self { network: Network::Ipv4, at, end });
         }
-        let at = transport.checked_sub(V6).filter(|at| *at >= from)?;
+        let at = transport.checked_sub(V6).filter(|at| *at >= earliest)?;
         let header = bytes.get(at..transport)?;
         let (len, left) = (usize::from(word(header, 4)?), end.checked_sub(transport)?);
         let holds = len == left || len == 0 && left > usize::from(u16::MAX);

@@ -129,20 +129,20 @@ pub struct Record {
 /// Reads a capture, of either byte order.
 #[derive(Debug)]
 pub struct Reader<R> {
-    from: R,
+    input: R,
     word: fn([u8; 4]) -> u32,
     nanos_per_tick: u64,
 }
 
 impl<R: Read> Reader<R> {
-    /// Opens the capture in `from`, which should be buffered.
+    /// Opens the capture in `input`, which should be buffered.
     ///
     /// # Errors
     ///
     /// If reading fails, or this is not a classic pcap file of Ethernet frames.
-    pub fn new(mut from: R) -> io::Result<Self> {
+    pub fn new(mut input: R) -> io::Result<Self> {
         let mut header = [[0; 4]; 6];
-        from.read_exact(header.as_flattened_mut())?;
+        input.read_exact(header.as_flattened_mut())?;
         let little: fn([u8; 4]) -> u32 = u32::from_le_bytes;
         let big: fn([u8; 4]) -> u32 = u32::from_be_bytes;
         let formats = [little, big].map(|word| (word, word(header[0])));
@@ -159,7 +159,7 @@ impl<R: Read> Reader<R> {
         if word(header[5]) & 0xffff != ETHERNET {
             return Err(invalid("the capture is not of Ethernet frames"));
         }
-        Ok(Self { from, word, nanos_per_tick })
+        Ok(Self { input, word, nanos_per_tick })
     }
 
     /// Reads the next frame. `None` at the end of the capture.
@@ -167,16 +167,16 @@ impl<R: Read> Reader<R> {
         let mut header = [[0; 4]; 4];
         let bytes = header.as_flattened_mut();
         // The capture ends only at a record boundary.
-        if self.from.read(&mut bytes[..1])? == 0 {
+        if self.input.read(&mut bytes[..1])? == 0 {
             return Ok(None);
         }
-        self.from.read_exact(&mut bytes[1..])?;
+        self.input.read_exact(&mut bytes[1..])?;
         let [seconds, ticks, kept, len] = header.map(self.word);
         let mut bytes = vec![0; usize::try_from(kept.min(LONGEST)).map_err(io::Error::other)?];
         if kept > LONGEST {
             return Err(invalid("a record is longer than any frame: the capture is damaged"));
         }
-        self.from.read_exact(&mut bytes)?;
+        self.input.read_exact(&mut bytes)?;
         let nanos = u64::from(seconds) * SECOND + u64::from(ticks) * self.nanos_per_tick;
         Ok(Some(Record { time: Time::from_nanos(nanos), len, bytes }))
     }

@@ -90,13 +90,12 @@ struct Place {
 }
 /// Corrects the fields of the header `layer` in a segment. All inner headers are already correct.
 ///
-/// `before` is the next outer header. `innermost` says that `layer` is the header whose payload was
-/// split.
+/// `outer` is the next outer header. `is_innermost` is `true` if the payload of `layer` was split.
 fn adapt(
     piece: &mut [u8],
     layer: &Layer,
-    before: Option<&Layer>,
-    innermost: bool,
+    outer: Option<&Layer>,
+    is_innermost: bool,
     place: &Place,
 ) -> Option<()> {
     let at = layer.at;
@@ -112,12 +111,12 @@ fn adapt(
         Kind::Ipv6 => set(piece, at + 4, behind(V6)?),
         Kind::Tcp => {
             move_segment(piece.get_mut(at..)?, place)?;
-            set_checksum(piece, layer, before?)
+            set_checksum(piece, layer, outer?)
         }
         Kind::Udp => {
             let has_checksum = read(piece, at + UDP_CHECKSUM)? != 0;
             set(piece, at + 4, behind(0)?)?;
-            if innermost || has_checksum { set_checksum(piece, layer, before?) } else { Some(()) }
+            if is_innermost || has_checksum { set_checksum(piece, layer, outer?) } else { Some(()) }
         }
         Kind::GreChecksum => {
             set(piece, at + 4, 0)?;
@@ -157,20 +156,20 @@ fn set_checksum(piece: &mut [u8], transport: &Layer, ip: &Layer) -> Option<()> {
     set(piece, field, checksum)
 }
 
-/// Splits an IPv4 packet into fragments of at most `fits` bytes. `None` if the packet is not IPv4,
-/// if its DF bit is set, or if `fits` has no room for eight bytes of payload. A fragment can be
-/// split again.
+/// Splits an IPv4 packet into fragments of at most `max_len` bytes. `None` if the packet is not
+/// IPv4, if its DF bit is set, or if `max_len` has no room for eight bytes of payload. A fragment
+/// can be split again.
 ///
 /// Source: RFC 791, section 3.2.
 #[must_use]
-pub fn fragments(packet: &[u8], fits: usize) -> Option<Vec<Vec<u8>>> {
+pub fn fragments(packet: &[u8], max_len: usize) -> Option<Vec<Vec<u8>>> {
     if packet.first()? >> 4 != 4 || may_not_be_fragmented(packet) {
         return None;
     }
     let header = usize::from(packet.first()? & 0xf) * 4;
     let (header, data) = packet.split_at_checked(header).filter(|(it, _)| it.len() >= 20)?;
     let later = later_header(header);
-    let size = fits.checked_sub(header.len())? & !7;
+    let size = max_len.checked_sub(header.len())? & !7;
     if size == 0 {
         return None;
     }

@@ -1,4 +1,5 @@
-//! Each control protocol is recognised, and frames that differ from it in one field are not.
+//! Each control protocol (such as ARP, DHCP and OSPF) is recognised. Frames that differ from a
+//! control protocol in one field are not.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

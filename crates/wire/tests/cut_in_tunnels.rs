@@ -78,8 +78,8 @@ fn described(frame: &[u8]) -> Packet {
     packet
 }
 
-/// All combinations of one or two tunnels of each kind, over both versions of IP and with both
-/// versions inside.
+/// All combinations of one or two tunnels of each kind, with outer and inner packets of both IP
+/// versions.
 fn cases() -> Vec<(bool, Vec<(Kind, bool)>)> {
     let mut cases = Vec::new();
     for (first, inner_v6) in KINDS.iter().flat_map(|kind| [(*kind, false), (*kind, true)]) {

@@ -254,8 +254,8 @@ fn a_long_chain_of_extension_headers_hides_nothing() {
     }
 }
 
-/// Catches: an IPv4 authentication header that is not parsed; TCP after this header in the
-/// descriptor, so that it may be rewritten; a header length computed from the wrong byte.
+/// Catches: an IPv4 authentication header that is not parsed; a descriptor with the TCP header
+/// after it, which would then be rewritten; a header length computed from the wrong byte.
 #[test]
 fn after_ipv4_authentication_headers_ports_are_read_but_tcp_is_not() {
     let header = |next: u8| [&[next, 4][..], &[0; 22]].concat();
@@ -370,7 +370,7 @@ fn addresses_are_read_from_headers_with_inconsistent_lengths() {
         if value == 0x4f {
             bytes[17] = 59;
         }
-        // For IPv6 the length of an extension header, for IPv4 a sequence number.
+        // A wrong extension header length in IPv6. In IPv4, a byte of a sequence number.
         bytes[15 + 40] = 0xff;
         let (packet, oddity) = described(&bytes);
         assert_eq!((packet.network, oddity), (plain.network, Some(expected)), "{at} {value:#x}");
@@ -462,7 +462,7 @@ fn options_before_an_option_of_invalid_length_are_read_and_later_options_are_not
 }
 
 /// Catches: parsing that stops at an option with a wrong length, or uses the option; a segment with
-/// such an option that counts as bare.
+/// such an option that counts as bare (with timestamps as the only option).
 #[test]
 fn an_option_of_wrong_length_for_its_kind_is_skipped() {
     let wrong: [&[u8]; 6] = [
@@ -572,7 +572,7 @@ fn a_pseudowire_that_looks_like_ip_is_not_parsed_as_ip() {
     }
 }
 
-/// Catches: a priority tag that is read as VLAN 0; a tag behind it that is not read.
+/// Catches: a priority tag that is read as VLAN 0; a tag after the priority tag that is not read.
 #[test]
 fn a_priority_tag_is_no_vlan() {
     let priority = |tpid| Link::Vlan(VlanTag { tpid, tci: 0xe000 });

@@ -171,9 +171,9 @@ fn police() -> Gateway {
 }
 
 /// Offers 24 Mbit/s of datagrams in two fragments each, for ten seconds of virtual time.
+///
 /// Catches: first fragments without ports; later fragments to which the policy does not apply,
 /// because they do not look up their first fragment.
-/// fragment.
 #[test]
 fn fragments_of_a_policed_port_pass_at_the_rate_of_the_policy() {
     for (src, dst) in ends() {

@@ -31,7 +31,7 @@ pub struct PacketPool {
     hosts: FlowHosts,
     /// Tunnel headers and second VLAN tags by slot. Empty until the first packet has some.
     outers: Vec<Outer>,
-    /// Frames that the driver must copy, as requested since its last call.
+    /// Frames that the driver must copy, requested since the driver last called `copies`.
     copies: Vec<FrameCopy>,
     /// The driver is able to copy frames.
     makes_copies: bool,
@@ -178,24 +178,29 @@ impl PacketPool {
         Some(id)
     }
 
-    /// Puts `packet` into a free slot, and requests that its frame become a copy of the frame of
-    /// `of`. `None` if every buffer is in use, or if the driver cannot [copy](Self::make_copies).
+    /// Puts `packet` into a free slot, and requests that its frame become a copy of the frame of `original`.
+    /// `None` if every buffer is in use, or if the driver cannot [copy](Self::make_copies).
     #[inline]
-    pub fn insert_copy(&mut self, of: &PacketId, packet: Packet) -> Option<PacketId> {
+    pub fn insert_copy(&mut self, original: &PacketId, packet: Packet) -> Option<PacketId> {
         if !self.makes_copies {
             return None;
         }
-        let whole = self[of].len;
+        let whole = self[original].len;
         let id = self.insert(packet)?;
         if let Some(changes) = &mut self.changes {
             changes.push(FlowChange::Made(packet.flow));
         }
-        self.copies.push(FrameCopy { from: of.index(), to: id.index(), whole, len: packet.len });
+        self.copies.push(FrameCopy {
+            from: original.index(),
+            to: id.index(),
+            whole,
+            len: packet.len,
+        });
         if packet.tcp.is_some_and(|tcp| tcp.has_sack) {
-            let blocks = self.sack(of);
+            let blocks = self.sack(original);
             self.set_sack(&id, blocks);
         }
-        if let Some(outer) = self.outer(of).copied() {
+        if let Some(outer) = self.outer(original).copied() {
             self.set_outer(&id, outer);
         }
         Some(id)

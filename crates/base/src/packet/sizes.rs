@@ -10,7 +10,7 @@ pub const FRAME: u32 = 1_514;
 /// Source: RFC 7323, appendix A.
 pub const USUAL_MSS: u32 = 1_448;
 
-/// Smallest maximum segment size: leaves room for TCP options.
+/// Smallest maximum segment size. It leaves room for TCP options.
 ///
 /// Source: Linux, `TCP_MIN_MSS`.
 pub const LEAST_MSS: u16 = 88;

@@ -14,7 +14,8 @@ use std::time::Duration;
 /// Source: RFC 1122, section 4.2.3.2 (delayed ACKs); `postack`, R001-9 (2 MTU, quantum) and R001-15 (steps).
 pub(super) const PER_ACK: u32 = 2;
 
-/// Full segments of the least target, and of the queue that P1 and P2 do not drain.
+/// Full segments of the least target, and of the queue that the release rules P1 (bucket) and P2 (virtual
+/// queue) do not drain.
 ///
 /// Source: `postack`, R001-9 (2 to 4 MTU).
 pub(super) const LEAST_TARGET: u32 = 3;

@@ -1,4 +1,5 @@
-//! Gates of egresses that several aggregates share: a class of the link, or the link.
+//! Gates of egresses that several aggregates share: a class of the link, or the link. A gate decides when the
+//! next held ACK may depart.
 //!
 //! The gate of an aggregate sees only the aggregate's backlog. Each egress has a gate too, over its own
 //! backlog and the credit of all aggregates that send to it. While that gate wants more data, the
@@ -6,7 +7,8 @@
 //!
 //! `room = target(min(rate, sum of profiles)) - backlog - credit`.
 //!
-//! Source: `postack`, R001-9 P3: a gate for each class, `O_C` and `B_C` of the whole class.
+//! Source: `postack`, R001-9 P3: a gate for each class, with the credit `O_C` and the backlog `B_C` of the
+//! whole class.
 //!
 //! Differs: the rate of a class is unknown. The gate takes the sum of the profiles instead, and at most the
 //! rate of the link or the ceiling of the class.
@@ -40,7 +42,7 @@ pub struct EgressState {
 }
 
 impl EgressState {
-    /// Max-min share of an aggregate of `rate` at this egress. It is `rate` if the egress carries all.
+    /// Max-min share of an aggregate of `rate` at this egress: `rate` if the egress carries the rates of all.
     pub(super) fn part_of(&self, rate: Rate) -> Rate {
         let Some(most) = self.rate.map(Rate::bps).filter(|most| self.asked > *most) else {
             return rate;
@@ -75,10 +77,11 @@ pub struct CreditAccount {
     pub(super) called: u64,
     /// An aggregate holds ACKs only because its egress has no room.
     pub(super) more: bool,
-    /// Rate of the aggregate in bits per second, or zero if it requests no data. The sum of an egress.
+    /// Rate of the aggregate in bits per second, or zero if it requests no data. For an egress, the sum of
+    /// these rates.
     pub(super) rate: u64,
-    /// Round trip to the senders in microseconds, averaged over the requested bytes. While one flow waits,
-    /// a longer one counts at once.
+    /// Round trip to the senders in microseconds, averaged over the requested bytes. While a single flow
+    /// waits, a longer round trip counts at once.
     near_us: u64,
     /// Smoothed time for which credit is outstanding, in microseconds.
     response_us: u64,
@@ -116,8 +119,8 @@ impl CreditAccount {
         self.near_us.max(self.response_us.min(lasts_us(self.near_us)))
     }
 
-    /// A longer round trip counts at once while one flow waits: nobody else is there. Of flows that begin
-    /// together, each first request would be for a whole round trip.
+    /// A longer round trip counts at once while a single flow waits, because no other flow requests data. If
+    /// several flows began together, each first request would otherwise be for a whole round trip.
     fn follow(&mut self, near_us: u64, bytes: u64) {
         let all = u64::from(UNSCALED);
         let part = bytes.min(all);
@@ -191,17 +194,17 @@ impl Default for Place {
 }
 
 impl Place {
-    /// Replaces the report of `sender` by `now`. The egress rate is `most`.
-    fn update(&mut self, sender: &mut Sender, now: &CreditAccount, most: Option<Rate>) {
+    /// Replaces the last report of `sender` by `report`. The egress rate is `most`.
+    fn update(&mut self, sender: &mut Sender, report: &CreditAccount, most: Option<Rate>) {
         let (sum, before) = (&mut self.account, &sender.account);
-        sum.credit = sum.credit - before.credit + now.credit;
-        sum.waiting = sum.waiting - before.waiting + now.waiting;
-        sum.see(now.segment);
-        sum.follow(now.on_its_way_us(), now.called);
-        sum.rate = sum.rate.saturating_sub(before.rate).saturating_add(now.rate);
+        sum.credit = sum.credit - before.credit + report.credit;
+        sum.waiting = sum.waiting - before.waiting + report.waiting;
+        sum.see(report.segment);
+        sum.follow(report.on_its_way_us(), report.called);
+        sum.rate = sum.rate.saturating_sub(before.rate).saturating_add(report.rate);
         self.takers.remove(u32::from(before.rate > 0), sender.modest.then_some(before.rate));
-        sender.modest = self.is_modest(now.rate, most.map_or(u64::MAX, Rate::bps));
-        self.takers.add(u32::from(now.rate > 0), sender.modest.then_some(now.rate));
+        sender.modest = self.is_modest(report.rate, most.map_or(u64::MAX, Rate::bps));
+        self.takers.add(u32::from(report.rate > 0), sender.modest.then_some(report.rate));
     }
 
     /// Returns `true` if one more aggregate of `rate` is satisfied: its max-min share of `most` exceeds `rate`.
@@ -306,7 +309,8 @@ mod tests {
 
     const MOST: Option<Rate> = Some(Rate::from_mbps(10));
 
-    /// Catches: room for a segment of every flow although one ping waits; no such room beside a queue.
+    /// Catches: room for a segment of every flow although only a ping waits; no such room while a queue of
+    /// other packets waits.
     #[test]
     fn a_waiting_ping_adds_nothing_to_the_target_and_a_queue_adds_a_segment_for_each_flow() {
         let account = CreditAccount { waiting: 8, ..CreditAccount::default() };
@@ -342,7 +346,7 @@ mod tests {
 
     /// Catches: aggregates that share by ACKs instead of bytes; an aggregate whose turn never ends.
     #[test]
-    fn who_waits_takes_turns_byte_for_byte_whatever_an_ack_is_worth() {
+    fn waiting_aggregates_take_turns_byte_for_byte_whatever_an_ack_requests() {
         let (mut places, worth) = (EgressGates::default(), [1_514, 3_028, 6_056]);
         let mut called = [0_u64; 3];
         for sender in 0..3 {
@@ -359,10 +363,10 @@ mod tests {
         assert!(most - least <= 2 * 6_056, "{called:?}");
     }
 
-    /// Catches: room for an aggregate that has not waited; uncounted requests of others; earlier reports that
-    /// still count.
+    /// Catches: room for an aggregate that has not waited; requests of other aggregates that do not count;
+    /// earlier reports that still count.
     #[test]
-    fn room_is_what_nobody_has_called_for_and_is_for_those_who_wait() {
+    fn room_excludes_all_requests_and_goes_to_aggregates_that_wait() {
         let mut places = EgressGates::default();
         let room = |places: &EgressGates, waiting| places.complete(0, behind(waiting)).room.0;
         // Three full segments; or two, and 3 ms at 10 Mbit/s (the round trip of the senders).
@@ -387,7 +391,7 @@ mod tests {
     /// Catches: the last report at the former place subtracted at the new one.
     /// Catches: an aggregate that stays in the turns of its former place.
     #[test]
-    fn who_changes_its_place_is_forgotten_at_the_former_one() {
+    fn an_aggregate_that_moves_is_removed_from_its_former_egress() {
         let mut places = EgressGates::default();
         let waits = |credit| CreditAccount { credit, ..more(0) };
         for sender in 0..2 {
@@ -424,10 +428,10 @@ mod tests {
         assert!(!places.is_waited_for(), "no aggregate waits twice");
     }
 
-    /// Catches: an equal reduction of all rates, which puts small ones below an equal share.
+    /// Catches: an equal reduction of all rates, which puts small rates below an equal share.
     /// Catches: a removed aggregate, or its former larger rate, that still counts.
     #[test]
-    fn what_is_asked_for_together_is_cut_down_to_what_may_leave_from_the_largest_down() {
+    fn requests_beyond_the_egress_rate_are_reduced_from_the_largest_down() {
         let mut places = EgressGates::default();
         let mut parts = |asked: [u64; 3]| {
             for _ in 0..2 {

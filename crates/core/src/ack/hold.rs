@@ -4,13 +4,14 @@
 //! release the driver clones the flow's newest such ACK, which keeps its buffer, and patches these fields.
 //! Every other ACK is kept whole: it departs in its order, with its own number, flags and options.
 //!
-//! Source: `postack`, R001-8 (data that an ACK requests), R001-11 to R001-17.
+//! Source: `postack`, R001-8 (data that an ACK requests), R001-11 to R001-17 (rules for holding, merging and
+//! cutting ACKs).
 //!
 //! Differs: an ACK with flags or options of its own is kept whole, as these belong to its number. ACKs of a
 //! flow that negotiated AccECN (RFC 9768) or MPTCP (RFC 8684) are neither made, merged nor cut from data.
 //! The window of a whole ACK may be reduced, like the window of any other ACK. A pure ACK departs with the
-//! highest sequence number of its direction. The sequence number from before the data that overtook it
-//! would be refused (RFC 9293, section 3.10.7.4).
+//! highest sequence number of its direction. If later data overtook the ACK, its own sequence number is old,
+//! and the sender would refuse it (RFC 9293, section 3.10.7.4).
 
 mod counts;
 mod flow;
@@ -51,9 +52,9 @@ const WHOLE_OF_FLOW: u16 = 4_096;
 /// Outcome of a returning packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Taken {
-    /// It departed, and requests so many charged bytes.
+    /// The packet departed, and requests this number of charged bytes.
     Passed(u32),
-    /// It requests no data now: its ACK is held, absorbed, or has nothing new.
+    /// The packet requests no data now: its ACK is held, absorbed, or has nothing new.
     Held,
 }
 
@@ -138,7 +139,7 @@ impl Holds {
         Some(self.records.get(flow.first).held(now))
     }
 
-    /// Takes in a returning packet. With `open`, an ACK departs at once if its flow has no held ACKs.
+    /// Takes in a returning packet. If `open` is true, an ACK departs at once if its flow has no held ACKs.
     pub(super) fn take_in(
         &mut self,
         cx: &mut Cx<'_>,
@@ -158,7 +159,7 @@ impl Holds {
         };
         flow.sent = sent;
         if tcp.flags.any(TcpFlags::ACK) && before(sent, tcp.ack) {
-            // RFC 9293, section 3.10.7.4: the sender ignores it and answers with an ACK.
+            // RFC 9293, section 3.10.7.4: the sender ignores this ACK and answers with an ACK.
             self.counts.unsent += 1;
             out.push(cx.pool, packet);
             return Taken::Passed(0);
@@ -463,7 +464,7 @@ impl Holds {
 /// Source: `postack`, R001-11 (c).
 ///
 /// Differs: a keep-alive, its answer and a challenge ACK repeat an earlier ACK. They wait behind the held
-/// ACKs of their flow, since they would reveal their numbers.
+/// ACKs of their flow, since they would reveal the numbers of these held ACKs.
 fn is_urgent(flow: &HeldFlow, tcp: &TcpSegment) -> bool {
     const NEVER: u8 = TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST | TcpFlags::URG;
     tcp.flags.any(NEVER)

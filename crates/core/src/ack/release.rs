@@ -31,7 +31,7 @@ pub(super) enum Rule {
 }
 
 impl Rule {
-    /// ACKs of `member` that were stopped may depart again.
+    /// Lets ACKs of `member` that were stopped depart again.
     pub(super) fn go_on(&mut self, now: Time, member: FlowIndex) {
         if let Self::VirtualQueue(queue) = self {
             queue.go_on(now, member);

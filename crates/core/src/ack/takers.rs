@@ -1,6 +1,9 @@
 //! Max-min fair shares of a rate, by weight:
 //!
 //! `share = max(w * rate / W, w * (rate - satisfied) / (W - W_satisfied))`.
+//!
+//! Here `w` is the weight of a flow, and `W` the sum of all weights. `satisfied` is the rate that satisfied
+//! flows take, and `W_satisfied` the sum of their weights.
 
 /// Flows or aggregates that share a rate. A satisfied (`modest`) flow takes less than its share, so the
 /// others get more (max-min fairness). Each flow reports whether it is satisfied. So no share needs a loop
@@ -62,7 +65,7 @@ mod tests {
     /// rate falls.
     /// Catches: a removed flow that still counts; a share that is rounded down for each unit of weight.
     #[test]
-    fn who_takes_more_than_its_part_has_what_the_modest_leave() {
+    fn other_flows_share_the_rate_that_satisfied_flows_leave() {
         let mut takers = Takers::default();
         assert_eq!(takers.level(12, 1), 12);
         takers.add(1, None);

@@ -1,10 +1,11 @@
 //! TCP rate control (TCR): each sender's window is `rate * RTT`, and its ACKs are paced.
 //!
-//! Source: `postack`, section 4 (R001-1 to R001-6); US 6,038,216.
+//! Source: `postack`, section 4 (R001-1 to R001-6); US patent 6,038,216.
 //!
 //! Differs: without observed SYNs, or with a window below the step of its scale, ACKs are only paced
 //! (R001-1, R001-3). The window of a SYN is not changed: its right edge stays until ACKs have caught up
-//! with it. A SYN that opens a download keeps its segment size, as it passes before its policy is known.
+//! with it. A SYN that opens a download keeps its segment size, because it passes before the policy of its
+//! flow is known.
 
 use std::time::Duration;
 
@@ -220,8 +221,8 @@ mod tests {
     use super::super::testing::{Bench, FRAME, MSS, US, plain};
     use super::*;
 
-    /// Departure of the second ACK of member 0, at 10 Mbit/s and after `before`. Each ACK requests two
-    /// segments.
+    /// Departure of the second ACK of member 0, at 10 Mbit/s and after the events in `before`. Each ACK
+    /// requests two segments.
     fn second(before: impl Fn(&mut Bench)) -> Time {
         let mut bench = Bench::new("'tcr'", 10);
         before(&mut bench);
@@ -240,7 +241,7 @@ mod tests {
 
     /// Catches: a share of the rate for a connection that ended by FIN or RST, or that repeats its FIN.
     #[test]
-    fn connections_that_have_ended_have_no_part_of_the_rate() {
+    fn connections_that_have_ended_have_no_share_of_the_rate() {
         assert_eq!(second(|_| {}), alone());
         let ended = |sent: u8, back: u8| {
             second(move |bench| {
@@ -291,7 +292,7 @@ mod tests {
 
     /// Catches: a share of the rate for each earlier connection on the same ports.
     #[test]
-    fn a_port_that_is_used_again_has_one_part_of_the_rate() {
+    fn a_port_that_is_used_again_has_one_share_of_the_rate() {
         let used = second(|bench| {
             for _ in 0..20 {
                 bench.known.sent = Some(0);

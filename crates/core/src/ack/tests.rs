@@ -39,7 +39,7 @@ fn a_closed_gate_holds_acks_and_an_open_one_lets_them_go_in_order() {
     }
     let counts = bench.control.counts();
     assert_eq!((counts.held, counts.packets, counts.absorbed), (20, 1, 19));
-    // The target of the queue; and after its credit has expired, as much again.
+    // ACKs depart up to the target of the queue. After their credit has expired, as many depart again.
     let first = bench.fill(US(30), false);
     assert_eq!(first.iter().map(|tcp| tcp.ack).collect::<Vec<_>>(), [2 * MSS, 4 * MSS]);
     let rest = bench.run_until(US(200_000));
@@ -70,7 +70,7 @@ fn an_ack_that_is_made_again_says_what_it_said() {
 
 /// Catches: a duplicate ACK that is merged with a plain ACK, so that the sender misses a loss.
 #[test]
-fn duplicates_keep_their_number_their_blocks_and_their_place() {
+fn duplicates_keep_their_number_their_blocks_and_their_order() {
     let mut bench = sent(EVERY[0], 40);
     bench.fill(US(0), true);
     bench.ack(US(1), 0, 2 * MSS);
@@ -157,9 +157,9 @@ fn data_passes_held_acks_and_they_are_not_too_old_afterwards() {
     }
 }
 
-/// Catches: an ACK that data has overtaken, with its own timestamp, or with its own sequence number.
+/// Catches: an ACK that departs after data has overtaken it, with its own old timestamp or sequence number.
 #[test]
-fn an_ack_that_data_has_passed_is_not_too_old_although_the_data_told_nothing() {
+fn an_ack_that_data_has_overtaken_is_not_too_old() {
     let mut bench = sent(EVERY[0], 40);
     bench.fill(US(0), true);
     let ack = TcpSegment { timestamps: Some((7, 1)), ..plain(2 * MSS) };
@@ -173,7 +173,7 @@ fn an_ack_that_data_has_passed_is_not_too_old_although_the_data_told_nothing() {
 
 /// Catches: a duplicate cut from data that repeats a held ACK.
 #[test]
-fn data_that_says_again_what_is_held_is_no_duplicate() {
+fn data_that_repeats_a_held_ack_is_no_duplicate() {
     let mut bench = sent(EVERY[0], 40);
     bench.fill(US(0), true);
     assert!(bench.ack(US(1), 0, 2 * MSS).is_empty());
@@ -236,7 +236,7 @@ fn flows_take_turns_byte_for_byte() {
         bench.data(US(0), member, first(member));
         bench.ack(US(0), member, first(member));
     }
-    // One acknowledges every segment, the other every fourth.
+    // One flow acknowledges every segment, the other every fourth.
     for n in 1..=400 {
         for member in [0, 1] {
             let end = first(member) + n * MSS;
@@ -259,7 +259,8 @@ fn flows_take_turns_byte_for_byte() {
 #[test]
 fn tcr_makes_the_window_what_the_rate_needs_and_paces() {
     let mut bench = sent(EVERY[3], 40);
-    // 10 Mbit/s for 50.2 ms are 62,750 bytes; one segment more, and whole ones: 45 of 1,448.
+    // 10 Mbit/s carry 62,750 bytes in 50.2 ms. With one segment more, rounded up, these are 45 segments of
+    // 1,448 bytes.
     bench.known.scale = Some(2);
     let went = bench.back(US(1_000), 0, TcpSegment { window: 60_000, ..plain(2 * MSS) }, &[]);
     assert_eq!(u32::from(went[0].window) << 2, 45 * MSS);
@@ -272,7 +273,7 @@ fn tcr_makes_the_window_what_the_rate_needs_and_paces() {
 
 /// Catches: a window computed in 32 bits, which overflows.
 #[test]
-fn no_window_becomes_smaller_where_the_rate_needs_more_than_can_be_told() {
+fn no_window_is_reduced_if_the_rate_needs_more_than_a_field_can_advertise() {
     for spec in ["'postack'", "'tcr'"] {
         for gbps in [1, 10, 40, 100, 400, 1_000] {
             let mut bench = Bench::new(spec, gbps * 1_000);
@@ -290,7 +291,7 @@ fn no_window_becomes_smaller_where_the_rate_needs_more_than_can_be_told() {
 
 /// Catches: a share of the rate for a flow that only receives.
 #[test]
-fn a_flow_whose_data_goes_the_other_way_has_no_part_of_the_rate() {
+fn a_flow_whose_data_goes_the_other_way_has_no_share_of_the_rate() {
     let mut bench = sent(EVERY[3], 40);
     bench.known.scale = Some(2);
     for n in 0..10 {
@@ -301,10 +302,11 @@ fn a_flow_whose_data_goes_the_other_way_has_no_part_of_the_rate() {
     assert_eq!(u32::from(went[0].window) << 2, 45 * MSS);
 }
 
-/// Catches: P1 that keeps a long queue for ever; P1 that stops while the queue is long.
+/// Catches: P1 (the release rule with a bucket) that keeps a long queue for ever, or that stops while the queue
+/// is long.
 #[test]
-fn a_bucket_lets_less_go_while_the_queue_is_longer_than_three_frames() {
-    // Of 200 ms at 10 Mbit/s, no byte, a half, and far more is in excess.
+fn a_bucket_releases_less_while_the_queue_is_longer_than_three_frames() {
+    // The backlog beyond three frames is zero, a half, and far more than the bytes of 200 ms at 10 Mbit/s.
     for (waits, part) in [(3 * 1_514, 1.0), (3 * 1_514 + 125_000, 0.5), (1 << 30, 0.3)] {
         let mut bench = sent(EVERY[1], 9);
         bench.queue.own = Bytes(waits);
@@ -328,7 +330,7 @@ fn a_bucket_paces_a_flow_without_backlog_at_its_rate_whatever_the_common_backlog
     assert!(takes < carries(2) * 105 / 100, "{takes:?}");
 }
 
-/// Catches: P2 that keeps a long queue for ever.
+/// Catches: P2 (the release rule with a virtual queue) that keeps a long queue for ever.
 #[test]
 fn a_virtual_queue_is_slower_while_the_queue_is_longer_than_three_frames() {
     for (waits, part) in [(3 * 1_514, 1.0), (3 * 1_514 + 125_000, 0.5)] {
@@ -350,7 +352,7 @@ fn carries(segments: u32) -> Duration {
 
 /// Catches: P1 that releases more than the rate, as ACKs that did not wait cost nothing.
 #[test]
-fn a_bucket_is_charged_for_what_went_on_before_its_time() {
+fn a_bucket_is_charged_for_acks_that_departed_early() {
     let mut bench = sent(EVERY[1], 40);
     let flags = TcpFlags(TcpFlags::ACK | TcpFlags::URG);
     let urgent = TcpSegment { flags, ..plain(4 * MSS) };
@@ -361,7 +363,7 @@ fn a_bucket_is_charged_for_what_went_on_before_its_time() {
 
 /// Catches: P1 that releases less than the rate if it is called late.
 #[test]
-fn a_bucket_that_is_looked_at_late_loses_nothing() {
+fn a_bucket_that_is_served_late_loses_nothing() {
     let mut bench = sent(EVERY[1], 40);
     assert!(bench.ack(US(0), 0, 2 * MSS).is_empty());
     assert!(bench.ack(US(0), 0, 4 * MSS).is_empty());
@@ -393,7 +395,7 @@ fn a_gate_that_is_seldom_looked_at_asks_for_what_is_carried_in_between() {
 
 /// Catches: a flood of duplicate ACKs that takes unlimited memory.
 #[test]
-fn of_a_flood_of_duplicates_a_bounded_number_is_held_and_the_oldest_go_on() {
+fn a_flood_of_duplicates_holds_a_bounded_number_and_the_oldest_depart() {
     let mut bench = sent(EVERY[0], 40);
     bench.fill(US(0), true);
     let went: usize = (0..10_000).map(|_| bench.ack(US(1), 0, 0).len()).sum();
@@ -416,7 +418,7 @@ fn a_flood_of_selective_acks_leaves_buffers_for_others() {
 
 /// Catches: ACKs of single bytes that take unlimited memory.
 #[test]
-fn acks_of_single_bytes_are_few_records_and_no_more_go_on_than_came() {
+fn acks_of_single_bytes_take_few_records_and_no_more_depart_than_arrived() {
     let mut bench = sent(EVERY[0], 40);
     bench.fill(US(0), true);
     (1..=20_000).for_each(|n| assert!(bench.ack(US(1), 0, n).is_empty()));
@@ -427,7 +429,7 @@ fn acks_of_single_bytes_are_few_records_and_no_more_go_on_than_came() {
 
 /// Catches: SACK blocks of data never sent that are not counted, or that keep their ACK from being held.
 #[test]
-fn selective_acks_that_lie_are_counted_and_what_else_they_say_is_held() {
+fn false_selective_acks_are_counted_and_held() {
     for (blocks, lies) in [
         ([(2 * MSS, 3 * MSS), (39 * MSS, 40 * MSS)], 0),
         ([(2 * MSS, 3 * MSS), (40 * MSS, 41 * MSS)], 1),
@@ -454,7 +456,7 @@ fn acks_of_what_was_never_sent_and_of_less_than_before_are_counted_and_release_n
     assert_eq!(bench.withdraw(US(4), 0).len(), 1);
 }
 
-/// Sent segments.
+/// Number of segments that were sent.
 const DATA: u32 = 100;
 
 /// Packets that a hostile receiver, or a host in between, may send.
@@ -497,7 +499,7 @@ proptest! {
     ///
     /// Catches: counting a stale ACK's packet twice; steps for data that was never carried.
     #[test]
-    fn whatever_comes_back_nothing_is_lost_nor_amplified(
+    fn returning_packets_are_neither_lost_nor_amplified(
         lies in prop::collection::vec(lie(), 1..300),
         which in 0_usize..4,
     ) {
@@ -543,7 +545,7 @@ proptest! {
     ///
     /// Catches: P1 that releases the next ACK before the rate has carried the data of the last one.
     #[test]
-    fn bucket_and_virtual_queue_are_what_a_sender_sees_behind_a_queue_for_its_flow(
+    fn a_sender_sees_no_difference_between_bucket_virtual_queue_and_a_queue_for_its_flow(
         gaps in prop::collection::vec(prop_oneof![Just(0_u64), 0_u64..4_000], 1..60),
     ) {
         const FAR: u64 = 40_000;

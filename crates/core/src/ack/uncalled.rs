@@ -5,12 +5,12 @@
 //!
 //! `uncalled = max(0, uncalled + came - 9/8 * max(asked, rate * time))`.
 //!
-//! The flow's max-min fair share is `rate`, and `asked` counts the ACKs that departed by the release rule.
-//! An ACK that departs at its bound does not count: an unresponsive flow closes the gate, and all its ACKs
-//! depart at their bound. A flow is unresponsive once `uncalled` exceeds one second of its rate, or 128
-//! KiB. It is responsive again once `uncalled` has fallen to a half of that, or once no data has come for
-//! three seconds. The data of an unresponsive flow is queued like UDP, outside the queue by which the ACKs
-//! of other flows are held.
+//! Here `came` is the data that arrived, and `rate` is the flow's max-min fair share. `asked` counts the ACKs
+//! that departed by the release rule. An ACK that departs at its longest hold does not count: an unresponsive
+//! flow closes the gate, and all its ACKs depart at their longest hold. A flow is unresponsive once `uncalled`
+//! exceeds one second of its rate, or 128 KiB. It is responsive again once `uncalled` has fallen to a half of
+//! that, or once no data has come for three seconds. The data of an unresponsive flow is queued like UDP,
+//! outside the queue by which the ACKs of other flows are held.
 //!
 //! Source: RFC 2914, section 3.2 (unresponsive flows); constants: `postack/aggressors`.
 

@@ -95,7 +95,7 @@ impl Waiting {
         self.take(cx, |queue, cx| queue.dequeue_last(cx))
     }
 
-    /// As [`Qdisc::hand_over`].
+    /// The same as [`Qdisc::hand_over`].
     pub fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
         self.queue.hand_over(pool, what)
     }

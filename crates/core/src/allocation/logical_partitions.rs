@@ -2,8 +2,8 @@
 //!
 //! Tokens arrive at the rate of the profile. A member (flow) is in one of two phases:
 //!
-//! 1. The member saves. Its share of the arriving tokens is its own, up to its part of half the
-//!    burst. While it has packets, it sends them with its own savings.
+//! 1. The member saves. Its share of the arriving tokens belongs to this member alone, until its savings
+//!    reach its part of half the burst. While it has packets, it sends them with its own savings.
 //! 2. The savings are used up. The member then joins the *round*: the waiting members share the
 //!    *excess*, all tokens that no member has saved, by deficit round robin. The remainder of its
 //!    savings is its first credit in the round.
@@ -400,7 +400,7 @@ impl Account {
 }
 
 impl Savings {
-    /// All members earned `steps` steps.
+    /// Notes that all members earned `steps` steps.
     fn earn(&mut self, steps: u64) {
         self.sum += (u128::from(steps) * u128::from(self.step)).cast_signed();
     }

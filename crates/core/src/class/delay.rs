@@ -14,8 +14,8 @@
 //!
 //! - Control traffic precedes all classes. It takes its [allowance](super::control), its burst and a packet.
 //! - A packet in transmission takes `frame`, once.
-//! - At each class on this way, other leaves below the class join. Those with equal or tighter
-//!   bounds take their bursts and guarantees.
+//! - At each class on this path, the traffic of other leaves below the class joins. Leaves with equal or
+//!   tighter bounds take their bursts and guarantees.
 //! - A ceiling takes its rate, and the time of a packet for which tokens are still owed.
 //!
 //! Joining leaves may exceed their burst by a packet. After a ceiling has held them back, they may also catch
@@ -405,7 +405,7 @@ mod tests {
         let both = found(&[voice, video]);
         assert_eq!(both[0], (Some(10_338), Part::Burst, 1));
         assert_eq!(both[1], (Some(9_163), Part::Burst, 1));
-        // Less urgent traffic precedes no other.
+        // Less urgent traffic does not precede more urgent traffic.
         let later = Sharer {
             terms: Terms { delay_bound: Some(Duration::from_millis(40)), ..video.terms },
             ..video

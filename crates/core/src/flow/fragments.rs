@@ -1,17 +1,18 @@
 //! The ports of first fragments, for the later fragments of their datagrams.
 //!
-//! A later fragment carries no ports. The table keeps those of the newest
-//! [`FragmentTable::ENTRIES`] first fragments for two seconds. All fragments of a datagram then
-//! belong to the flow of its ports.
+//! A later fragment carries no ports. The table keeps the ports of the newest [`FragmentTable::ENTRIES`]
+//! first fragments for two seconds. All fragments of a datagram then belong to the flow of its ports.
 //!
 //! Sources: RFC 791, section 3.2 and RFC 8200, section 4.5 (the common fields of a datagram's
 //! fragments);
 //! RFC 1858, section 3 (tiny and overlapping fragments).
 //!
-//! Differs: RFC 1858 drops a tiny first fragment and a fragment that overlaps the first one's headers. Here both
-//! are fragments without a first one: the receiver drops them (RFC 5722), and a policy may.
-//! Differs: of IPv6 the table takes the protocol from the first fragment, because RFC 8200 ignores the others' Next
-//! Header. It does so too for IPv4 datagrams with an authentication header: their later fragments have protocol 51.
+//! Differs: RFC 1858 drops a tiny first fragment and a fragment that overlaps the headers of the first one.
+//! Here, both count as fragments whose first fragment is unknown: the receiver drops them (RFC 5722), and a
+//! policy may drop them.
+//! Differs: for IPv6, the table takes the protocol from the first fragment, because RFC 8200 ignores the Next
+//! Header of later fragments. The same applies to IPv4 datagrams with an authentication header, whose later
+//! fragments have protocol 51.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::time::Duration;
@@ -29,19 +30,20 @@ use crate::packet::{Direction, Fragment, Network, Outer, Packet, Protocol, slot}
 /// Chosen: longer than any queue here, shorter than a 16-bit identification takes to repeat at 32,768 datagrams/s.
 const LIFETIME: Duration = Duration::from_secs(2);
 
-/// The policy of a fragment whose first fragment is unknown.
+/// The policies that match a fragment whose first fragment is unknown.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum WithoutFirst {
-    /// Policies that name ports do not match it.
+    /// Policies that name ports do not match the fragment.
     #[default]
     ByAddress,
-    /// Policies that name ports match it if their other terms do.
+    /// Policies that name ports match the fragment if their other conditions do.
     MayMatch,
 }
 
-/// The first fragments of the last two seconds, up to a number.
+/// The first fragments of the last two seconds, at most [`ENTRIES`](Self::ENTRIES).
 ///
-/// Lists by hash, as in the flow table. The entries form a ring: a new entry replaces the oldest.
+/// Entries with equal hashes form a list, as in the flow table. All entries form a ring: a new entry
+/// replaces the oldest.
 #[derive(Debug)]
 pub struct FragmentTable {
     /// The first entry of each list.
@@ -62,7 +64,7 @@ struct Entry {
     headers: u8,
     /// The next entry of the list.
     next: u16,
-    /// End of its lifetime. `None` for a free entry.
+    /// End of the lifetime of the entry. `None` for a free entry.
     expires: Option<Time>,
 }
 
@@ -101,10 +103,12 @@ impl FragmentTable {
         }
     }
 
-    /// Remembers a first fragment inside the headers `outer`, or gives a later fragment the ports of its first one. `packet` is a fragment.
+    /// Remembers a first fragment, or gives a later fragment the ports of its first fragment. `packet` is a
+    /// fragment inside the headers `outer`.
     ///
-    /// Returns `false` for a fragment without a first one, whose ports stay zero. Filters then treat it as `rule`
-    /// says. A protocol of IPv4 without ports needs no first fragment.
+    /// Returns `false` for a later fragment whose first fragment is unknown. Its ports stay zero, and
+    /// filters then treat it as `rule` says. A fragment of IPv4 with a protocol without ports needs no first
+    /// fragment.
     pub fn take(
         &mut self,
         now: Time,
@@ -209,8 +213,8 @@ impl FragmentTable {
 }
 
 impl Datagram {
-    /// The datagram of a fragment. In IPv6, the protocol does not tell datagrams apart. In IPv4 it is that of the IP
-    /// header, also before an authentication header.
+    /// The datagram of a fragment. In IPv6, the protocol does not distinguish datagrams. In IPv4, the
+    /// protocol is that of the IP header, even if an authentication header follows.
     fn of(packet: &Packet, tunnel: u32) -> Self {
         let whole = Packet { fragment: Fragment::WHOLE, ..*packet };
         let mut key = Key::of(&whole, Direction::Up, tunnel);
@@ -224,7 +228,8 @@ impl Datagram {
     }
 }
 
-/// Returns `true` if the innermost IP header is one of IPv6; `network` is that of the outermost.
+/// Returns `true` if the innermost IP header is an IPv6 header. The field `network` is that of the outermost
+/// header.
 fn is_v6(packet: &Packet) -> bool {
     packet.key.network_header().0 == Network::Ipv6
 }

@@ -172,7 +172,8 @@ impl Half {
         seen_before: bool,
     ) {
         if seen_before {
-            // An acknowledgement may be for either copy (Karn), or wait for this one.
+            // The acknowledgement may be for either copy of the segment (Karn's algorithm), or may have to
+            // wait for this copy.
             *probe = Probe::None;
         } else if *probe != Probe::Data {
             (*probe, self.mark, self.began) = (Probe::Data, segment.end_seq(), micros(now));
@@ -211,10 +212,12 @@ impl Half {
         *probe = Probe::None;
     }
 
-    /// Source: RFC 6298, section 2; scaled so that no fraction is lost; `postack`, R001-2 (the
-    /// shortest).
-    /// Differs: it is the shortest of the connection, not of the last 10 s. In these, queues
-    /// downstream may never have been empty. If a path becomes longer, windows stay those of the
+    /// Adds a sample of `span` microseconds.
+    ///
+    /// Source: RFC 6298, section 2; scaled so that no fraction is lost; `postack`, R001-2 (the shortest
+    /// round trip).
+    /// Differs: the shortest round trip is that of the whole connection, not of the last 10 s, in which
+    /// queues downstream may never have been empty. If a path becomes longer, windows stay those of the
     /// shorter path.
     fn sample(&mut self, span: u32) {
         if span > LONGEST {

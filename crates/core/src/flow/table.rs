@@ -223,16 +223,16 @@ impl FlowTable {
         self.openings.add(hash, opened, (ticks(now), IDLE_TICKS), is_rival);
     }
 
-    /// Examines the next `budget` entries. Removes flows that have been idle for [`IDLE_LIMIT`] and
-    /// have no packets inside, and hands each to `gone`.
-    pub fn sweep(&mut self, now: Time, budget: usize, mut gone: impl FnMut(FlowId, Flow)) {
+    /// Examines the next `budget` entries. Removes flows that have been idle for [`IDLE_LIMIT`] and have no
+    /// packets inside, and passes each to `removed`.
+    pub fn sweep(&mut self, now: Time, budget: usize, mut removed: impl FnMut(FlowId, Flow)) {
         for _ in 0..budget.min(self.slots.len()) {
             let id = self.advance();
             let is_over = |flow: &Flow| flow.idle(now) >= IDLE_LIMIT && flow.inside == 0;
             if self.get(id).is_some_and(is_over)
                 && let Some(flow) = self.remove(id)
             {
-                gone(id, flow);
+                removed(id, flow);
             }
         }
     }
@@ -272,7 +272,7 @@ impl FlowTable {
         (0..).map(FlowId).zip(&self.slots).filter_map(|(id, place)| Some((id, place.flow()?)))
     }
 
-    /// The flows in up to `most` places of the table, beginning with place `from`. `None` if `from` is beyond
+    /// The flows in up to `most` slots of the table, beginning with slot `from`. `None` if `from` is beyond
     /// the table.
     pub fn some(&self, from: u32, most: usize) -> Option<impl Iterator<Item = (FlowId, &Flow)>> {
         let places = self.slots.get(slot(from)..).filter(|places| !places.is_empty())?;
@@ -308,7 +308,7 @@ impl FlowTable {
         may_go.max_by_key(|(_, flow)| (flow.is_spent(), flow.idle(now))).map(|(id, _)| id)
     }
 
-    /// The next index in turn.
+    /// Advances `hand` to the next index, and returns this index.
     fn advance(&mut self) -> FlowId {
         self.hand = if self.hand + 1 < self.slots.len() { self.hand + 1 } else { 0 };
         FlowId(u32::try_from(self.hand).unwrap_or(NIL))
@@ -392,7 +392,7 @@ impl FlowTable {
     }
 }
 
-/// Stands for the VLAN in the hash of joined flows; no VLAN has this number.
+/// Replaces the VLAN in the hash of joined flows. No VLAN has this number.
 const JOINED: u16 = NO_VLAN - 1;
 
 /// [`IDLE_LIMIT`] in [`ticks`].
@@ -401,9 +401,9 @@ const IDLE_TICKS: u32 = low_half(60_000_000_000 >> TICK_BITS);
 /// A flow that was new to the table.
 #[derive(Debug)]
 pub struct Inserted {
-    /// Its index.
+    /// Index of the new flow.
     pub id: FlowId,
-    /// The flow that it replaced.
+    /// The flow that the new flow replaced.
     pub evicted: Option<Flow>,
 }
 

@@ -26,7 +26,7 @@ struct SynClaim {
 /// Source: RFC 5961, section 4: a SYN proves nothing, as any host can send one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Claiming {
-    /// No SYN claims the ports, or its state did not change.
+    /// No SYN claims the ports, or the state of the claim did not change.
     No,
     /// A SYN claims the ports.
     Asked,
@@ -71,17 +71,17 @@ const MAX_SCALE: u8 = 14;
 const SENT: u8 = 1;
 /// `ack` is known.
 const ACKED: u8 = 2;
-/// Its SYN was seen.
+/// The SYN of this end was seen.
 const SYN: u8 = 4;
 /// The end sends no more: it sent FIN, or either end sent a valid RST.
 const FIN: u8 = 8;
-/// It permits SACK.
+/// The end permits SACK.
 const SACK: u8 = 16;
-/// It offered timestamps.
+/// The end offered timestamps.
 const TIMESTAMPS: u8 = 32;
-/// It sent segments other than its SYN.
+/// The end sent segments other than its SYN.
 const AT_WORK: u8 = 64;
-/// Its SYN offers, or accepts, AccECN or MPTCP.
+/// The SYN of this end offers, or accepts, AccECN or MPTCP.
 const EXTENDED: u8 = 128;
 
 impl Default for End {
@@ -90,7 +90,7 @@ impl Default for End {
     }
 }
 
-/// Information of an ACK for the sender at the other end.
+/// Effect of an ACK on the sender at the other end.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum AckKind {
     /// The sender may send more: the ACK acknowledges new data, or the window has grown.
@@ -113,7 +113,7 @@ pub enum Tracking {
 }
 
 impl Tracking {
-    /// Its name in reports.
+    /// Name of the value in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -200,7 +200,7 @@ impl Tracker {
             // This end has sent FIN. The FIN of the other end may have taken another path.
             ConnectionState::Open => end.has(FIN),
             ConnectionState::Opening if end.has(SENT) => end.next.wrapping_sub(syn.seq) > MAX_SYN,
-            // The other end's SYN makes it a simultaneous open.
+            // If the other end has sent a SYN too, this is a simultaneous open.
             ConnectionState::Opening => !self.ends[direction.reverse().index()].has(SENT),
         }
     }
@@ -390,7 +390,7 @@ impl End {
         self.marks & mark != 0
     }
 
-    /// Records the options of its SYN.
+    /// Records the options of the end's SYN.
     fn offer(&mut self, syn: &TcpSegment) {
         self.marks |= SYN;
         self.mss = syn.mss;

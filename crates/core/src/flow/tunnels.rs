@@ -1,6 +1,7 @@
 //! The tunnels of the flows in a table, each stored once.
 //!
-//! A flow has the number of its tunnel in its key. Number 0 stands for no tunnel, so that plain flows cost nothing.
+//! A flow has the number of its tunnel in its key. Number 0 means that there is no tunnel, so that plain
+//! flows cost nothing.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -26,7 +27,7 @@ struct TunnelEntry {
     flows: u32,
 }
 
-/// The number of no tunnel.
+/// The tunnel number of a flow without a tunnel.
 pub(super) const NO_TUNNEL: u32 = 0;
 
 impl Tunnels {
@@ -39,7 +40,7 @@ impl Tunnels {
         }
     }
 
-    /// The number of the tunnel around a packet in `direction`; `None` if no flow is in it.
+    /// The number of the tunnel around a packet in `direction`. `None` if no flow is in this tunnel.
     #[inline]
     pub(super) fn find(&self, outer: Option<&Outer>, direction: Direction) -> Option<u32> {
         match outer {
@@ -89,7 +90,7 @@ impl Tunnels {
         }
     }
 
-    /// A flow in the tunnel `number` has been removed.
+    /// Notes that a flow in the tunnel `number` has been removed.
     pub(super) fn leave(&mut self, number: u32) {
         let Some(at) = number.checked_sub(1) else { return };
         let place = &mut self.places[slot(at)];

@@ -14,7 +14,7 @@
 //!
 //! Source: `itcp`, section 4, equations 8 and 9.
 //!
-//! Differs: the paper has no `busy`, `a` and `s`. They also describe a gateway with full buffers,
+//! Differs: the paper has no `busy`, `a` and `s`. These values also describe a gateway with full buffers,
 //! whose queue cannot grow. `delta'` is zero while window or round-trip time are unknown.
 
 use std::cmp::Ordering;

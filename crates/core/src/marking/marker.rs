@@ -91,12 +91,17 @@ pub trait MarkedBuffer {
     /// State of the queue. The field `flow` is `None`.
     fn observed(&mut self, now: Time, direction: Direction) -> Observed<'_>;
 
-    /// Calls `which` with each packet at the queue index of the flow `of`, the oldest first, until `which` returns
-    /// `true`.
-    fn visit(&self, pool: &mut PacketPool, of: Target, which: &mut dyn FnMut(&mut Packet) -> bool);
+    /// Calls `which` with each packet at the queue index of the flow `target`, the oldest first, until
+    /// `which` returns `true`.
+    fn visit(
+        &self,
+        pool: &mut PacketPool,
+        target: Target,
+        which: &mut dyn FnMut(&mut Packet) -> bool,
+    );
 
-    /// Removes the oldest packet at the queue index of the flow `of`. The caller drops it.
-    fn take(&mut self, cx: &mut Cx<'_>, of: Target) -> Option<PacketId>;
+    /// Removes the oldest packet at the queue index of the flow `target`. The caller drops it.
+    fn take(&mut self, cx: &mut Cx<'_>, target: Target) -> Option<PacketId>;
 }
 
 /// Most packets at one queue index that are searched for a packet of the flow. All flows of a host may have the same

@@ -2,7 +2,8 @@
 //!
 //! The next round of a flow is one segment larger than the present round, or half as large after a mark. The marking
 //! projects the backlog at the start of each of these rounds. If it would exceed the limit of the queue, the flow with
-//! the largest window among the unmarked flows is marked. This repeats until the projection fits, or all flows are
+//! projects the backlog at the start of each of these rounds. If this backlog would exceed the limit of the
+//! queue, the flow with
 //! marked.
 //!
 //! Source: `marking`, section 2.2, equations (5) to (10) (next window, projection, selection).

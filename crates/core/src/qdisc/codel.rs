@@ -66,15 +66,15 @@ pub(super) struct Codel {
     line: FlowFifo,
 }
 
-/// The packets from which the law removes the oldest: all packets, or the packets of the flow `of`.
+/// The packets from which the law removes the oldest: all packets, or the packets of `flow`.
 struct CodelPackets<'a> {
     line: &'a mut FlowFifo,
-    of: Option<QueueIndex>,
+    flow: Option<QueueIndex>,
 }
 
 impl CodelQueue for CodelPackets<'_> {
     fn take(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
-        match self.of {
+        match self.flow {
             Some(member) => self.line.pop_flow(cx.pool, member),
             None => self.line.pop(cx.pool),
         }
@@ -104,7 +104,7 @@ impl Qdisc for Codel {
     }
 
     fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
-        let mut line = CodelPackets { line: &mut self.line, of: None };
+        let mut line = CodelPackets { line: &mut self.line, flow: None };
         self.law.dequeue(&self.standing, cx, &mut line, Departing::Oldest)
     }
 
@@ -112,7 +112,7 @@ impl Qdisc for Codel {
         // A flow without packets must not end the dropping state: the queue may have packets of
         // other flows.
         self.line.peek_flow(cx.pool, member)?;
-        let mut line = CodelPackets { line: &mut self.line, of: Some(member) };
+        let mut line = CodelPackets { line: &mut self.line, flow: Some(member) };
         self.law.dequeue(&self.standing, cx, &mut line, Departing::Promised)
     }
 

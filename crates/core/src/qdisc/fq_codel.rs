@@ -91,8 +91,8 @@ pub(super) struct FqCodel {
     laws: Vec<CodelLaw>,
 }
 
-/// Drops packets from the front of `line` until half of its bytes are gone, but at most [`BATCH`]
-/// packets. `bytes` returns the backlog of the line.
+/// Drops packets from the front of the queue `line` until half of its bytes are dropped, but at most
+/// [`BATCH`] packets. `bytes` returns the backlog of `line`.
 pub(super) fn drop_half<L: CodelQueue>(cx: &mut Cx<'_>, line: &mut L, bytes: impl Fn(&L) -> Bytes) {
     let half = Bytes(bytes(line).0 / 2);
     for _ in 0..BATCH {

@@ -28,7 +28,7 @@ pub struct TermDeclaration {
     pub about: &'static str,
     /// Form of the values.
     pub form: TermForm,
-    /// A file may give one value for each direction. Only rates and times can be given so.
+    /// A file may give one value for each direction. Only rates and times may have such a pair of values.
     pub each_way: bool,
     /// A change of a class may remove the value with "none".
     pub removable: bool,
@@ -255,8 +255,8 @@ pub trait TermType: Sized {
     /// The form of the values.
     const FORM: TermForm;
 
-    /// The value in the type of the scheduler. `find` returns the number of the class that has a
-    /// given name. `None` if the value is of another type, or names a class that does not exist.
+    /// The value in the type that the scheduler uses. `find` returns the number of the class that has a given
+    /// name. `None` if the value is of another type, or names a class that does not exist.
     fn used(value: &TermValue, find: &dyn Fn(&str) -> Option<ClassId>) -> Option<Self::Used>;
 }
 
@@ -293,7 +293,7 @@ term_types! {
         |value, find| Some(Relation { of: find(&value.of)?, factor: value.factor });
 }
 
-/// Values of terms, up and down, that one scheduler has declared for its own classes.
+/// Values of terms, up and down. The terms are those that one scheduler has declared for its own classes.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct TermValues(BTreeMap<Term, [Option<TermValue>; 2]>);
 

@@ -1,7 +1,7 @@
 //! Changes of the configuration of a running trunk, which carries user packets between two
 //! gateways.
 //!
-//! Methods of `Trunk`, whose fields are in `trunk.rs`.
+//! This file contains methods of `Trunk`, whose fields are in `trunk.rs`.
 
 use super::guarantee::Guarantee;
 use super::weight::TrunkWeight;

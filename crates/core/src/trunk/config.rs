@@ -72,10 +72,11 @@ pub enum Probing {
     Vegas,
 }
 
-/// Chosen: `weighted-vegas` always fills the path. The alternative `vegas-ns2` with `alpha = beta =
-/// 3` does not grow while its window is exactly `theta` packets. But its shares are fairer: it
-/// keeps its least round-trip time through pauses, so a trunk that starts later gets at most 7 %
-/// too much.
+/// The congestion control of [`Probing::Vegas`] without a setting of its own.
+///
+/// Chosen: `weighted-vegas` always fills the path. The alternative `vegas-ns2` with `alpha = beta = 3`
+/// does not grow while its window is exactly `theta` packets. But its shares are fairer: it keeps its least
+/// round-trip time through pauses, so a trunk that starts later gets at most 7 % too much.
 #[must_use]
 pub fn vegas() -> CongestionSpec {
     CongestionSpec::WeightedVegas(Default::default())

@@ -2,7 +2,7 @@
 //! guarantee, or for the share that the bandwidth probe permits. If the other gateway is dead, they
 //! bypass the trunk.
 //!
-//! Methods of `Trunk`, whose fields are in `trunk.rs`.
+//! This file contains methods of `Trunk`, whose fields are in `trunk.rs`.
 
 use super::Trunk;
 use super::packet::network_len;

@@ -1,14 +1,17 @@
-//! The ACK control stays small: its fields and its tuned constants are counted, and may only get fewer.
+//! The ACK control (the mechanism that holds ACKs or changes their windows) stays small. The rule
+//! counts its fields and its tuned constants, and neither number may grow.
 //!
-//! A field is a named field of a struct, of a variant, of `parameters!`, or of `report!`. A constant is tuned if
-//! its value was chosen. Sizes of memory, bits of an encoding, and units are not tuned.
+//! A field is a named field of a struct, of a variant, or of the macros `parameters!` and
+//! `report!`. A constant is tuned if its value was chosen. Sizes of memory, bits of an encoding,
+//! and units are not tuned.
 
 use super::{Complaints, File, about, code_of, production, rust};
 
-/// Most fields today. The aim is 60 (`docs/understand/ack-control-constants.md`).
+/// Number of fields today, which is also the maximum. The aim is 60
+/// (`docs/understand/ack-control-constants.md`).
 const MOST_FIELDS: usize = 161;
 
-/// Most tuned constants today.
+/// Number of tuned constants today, which is also the maximum.
 const MOST_CONSTANTS: usize = 14;
 
 /// Constants whose value was not chosen: the file, the name, and the kind.
@@ -129,15 +132,18 @@ fn is_no_choice(path: &str, name: &str) -> bool {
     NOT_TUNED.iter().any(|(file, constant, _)| at(file) && *constant == name)
 }
 
-/// Complains if `count` differs from `most`. A smaller count is the new limit.
-fn limit(what: &str, count: usize, most: usize) -> Complaints {
+/// Complains if `count` differs from `most`. A smaller count is the new limit. `counted` names the
+/// counted things, for the complaint.
+fn limit(counted: &str, count: usize, most: usize) -> Complaints {
     let own = "crates/core/tests/architecture/ack_control.rs";
     match count.cmp(&most) {
         std::cmp::Ordering::Greater => {
-            vec![format!("ACK control has {count} {what}, at most {most}; derive one from others")]
+            vec![format!(
+                "ACK control has {count} {counted}, at most {most}; derive one from others"
+            )]
         }
         std::cmp::Ordering::Less => {
-            vec![format!("{own}: ACK control has {count} {what} now; lower the limit to that")]
+            vec![format!("{own}: ACK control has {count} {counted} now; lower the limit to that")]
         }
         std::cmp::Ordering::Equal => Complaints::new(),
     }
@@ -177,8 +183,9 @@ pub(super) fn no_choices(files: &[File]) -> Complaints {
         .collect()
 }
 
-/// Catches: fields of variants, of `parameters!`, of `report!` and with a visibility that do not count; arguments,
-/// initializers, comments and tests that count.
+/// Catches: a field that is not counted because it is in a variant, in `parameters!` or in
+/// `report!`, or has a visibility; an argument, an initializer, a comment or a test that is counted
+/// as a field.
 #[test]
 fn fields_are_counted_and_nothing_else() {
     let text = "/// A doc: of it.\npub(super) struct A {\n    /// x: y\n    pub(crate) a: u32,\n    pub b: Vec<u8>, // c: d\n}\n\
@@ -190,8 +197,8 @@ fn fields_are_counted_and_nothing_else() {
     assert_eq!(fields(text), ["a", "b", "d", "f", "rate", "held", "late"]);
 }
 
-/// Catches: a constant of an `impl` block that does not count, or a constant of a test that counts;
-/// functions and assertions that count.
+/// Catches: a constant of an `impl` block that is not counted; a constant of a test, a function or
+/// an assertion that is counted as a constant.
 #[test]
 fn constants_are_counted_and_nothing_else() {
     let text = "/// const X: u8 = 1;\nconst A: u32 = 8;\npub(super) const B: Duration = Duration::ZERO;\n\
@@ -200,8 +207,8 @@ fn constants_are_counted_and_nothing_else() {
     assert_eq!(constants(text).collect::<Vec<_>>(), ["A", "B", "D_2"]);
 }
 
-/// Catches: one more field or constant that is accepted; a limit that stays after a removal; flags
-/// that count as tuned; a flag of another file that is not counted.
+/// Catches: one more field or constant that is accepted; a limit that stays after a removal; a flag
+/// that is counted as tuned; a flag of another file that is not counted.
 #[test]
 fn more_fields_or_constants_and_a_limit_too_high_are_refused() {
     let of = |count: usize| {

@@ -8,11 +8,12 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Foreign crates that the mechanisms may use, for tasks that should not be implemented again.
+/// Foreign crates that the crates in [`MECHANISMS`] may use, for tasks that should not be
+/// implemented again.
 const MECHANISMS_MAY_USE: &[&str] =
     &["foldhash", "hashbrown", "ipnet", "rand_core", "rand_pcg", "serde", "thiserror"];
 
-/// The crates of the mechanisms.
+/// The crates that contain the algorithms (the *mechanisms*), without I/O.
 const MECHANISMS: &[&str] = &["base", "tcp", "core", "gateway"];
 
 /// The only crates that may use an async executor, or libraries that need one.
@@ -203,7 +204,8 @@ fn a_page_that_differs_from_cargo_is_refused() {
     assert!(new.contains("`new` has no row") && new.contains("not in the diagram"), "{new}");
 }
 
-/// Catches: dependencies of tests that count; an executor that any crate may use.
+/// Catches: a dependency that only tests use, and that is refused; an executor that any crate may
+/// use.
 #[test]
 fn a_foreign_crate_in_the_mechanisms_and_an_executor_elsewhere_are_refused() {
     let of = |name, used, for_tests| foreign(&[example(name, &[], &[(used, for_tests)])]).concat();

@@ -89,7 +89,7 @@ fn the_main_types_have_a_contract_and_an_example_that_runs() {
     assert!(count >= LEAST, "{count} examples in documentation, of at least {LEAST}");
 }
 
-/// Catches: examples that do not run, or closing fences, that are counted; a type without an
+/// Catches: a count that includes closing fences, or examples that do not run; a type without an
 /// example that is accepted.
 #[test]
 fn a_missing_example_is_found() {

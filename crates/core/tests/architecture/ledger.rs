@@ -81,8 +81,8 @@ fn every_id_has_a_paragraph_in_the_ledger() {
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
 }
 
-/// Catches: an id that is not recognised before a full stop, in a range or in brackets; an id of
-/// whose number only the first digit is read.
+/// Catches: an id that is not recognised before a full stop, in a range or in brackets; an id
+/// with a number of two digits, of which only the first is read.
 #[test]
 fn an_id_without_a_paragraph_is_refused() {
     let ledger = "# The ledger\n\n### R001-9\n\nThree rules.\n";

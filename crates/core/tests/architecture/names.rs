@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Complaints, File, about, production, rust};
 
-/// Type names that `registry!` requires in each module of a mechanism.
+/// Type names that the macro `registry!` requires in each module of a mechanism. A registry lists
+/// the mechanisms (algorithms) of one kind.
 const OF_REGISTRIES: &[&str] = &["Config"];
 
 /// Files with methods of a type whose fields are in another branch of the module tree.
@@ -50,7 +51,8 @@ fn implemented(line: &str) -> Option<&str> {
     is_inherent.then(|| name.rsplit("::").next().unwrap_or(name))
 }
 
-/// The names of the types that `text` defines, at the left margin or in `choice!`, `parameters!` and `terms!`.
+/// The names of the types that `text` defines, at the left margin or in the macros `choice!`,
+/// `parameters!` and `terms!`.
 fn definitions(text: &str) -> Vec<&str> {
     let mut declares = false;
     let mut names = Vec::new();
@@ -144,7 +146,8 @@ pub(super) fn methods(files: &[File]) -> Complaints {
 }
 
 /// Catches: types that are compared within one file only; types of other crates or of tests that
-/// count; a `pub(crate)` type that is not found; a name required by registries that is refused.
+/// are counted; a `pub(crate)` type that is not found; a name required by registries that is
+/// refused.
 #[test]
 fn a_type_name_used_twice_in_a_crate_is_refused() {
     let twice = |a, b: &str| {

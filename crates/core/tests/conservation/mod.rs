@@ -35,7 +35,7 @@ impl Reserve {
     }
 }
 
-/// Largest delay of a packet by rounding of the members' rates, in nanoseconds.
+/// Largest delay of a packet that arises because members' rates are rounded, in nanoseconds.
 const ROUNDING: u64 = 10;
 
 /// An observer that sees only arrivals and departures.

@@ -91,9 +91,9 @@ impl Unrest {
     }
 
     /// All departures, and the bytes that were dropped because their member was removed.
-    fn run(&self, name: &str, looks: Option<Duration>, end: Time) -> (Vec<Departure>, u64) {
+    fn run(&self, name: &str, interval: Option<Duration>, end: Time) -> (Vec<Departure>, u64) {
         let mut shaping = self.aggregate(name);
-        shaping.run(&self.scene.arrivals(), looks, end);
+        shaping.run(&self.scene.arrivals(), interval, end);
         (shaping.departures, shaping.dropped)
     }
 
@@ -214,10 +214,10 @@ proptest! {
     /// Catches: a change that makes tokens available earlier, without an earlier time for the next
     /// call.
     #[test]
-    fn additional_calls_release_no_packet_earlier_while_members_change(unrest in unrest(), looks in 100_000u64..3_000_000) {
+    fn additional_calls_release_no_packet_earlier_while_members_change(unrest in unrest(), interval in 100_000u64..3_000_000) {
         for name in AllocationSpec::NAMES.iter().filter(|name| **name != "partitioned") {
-            let looks = Some(Duration::from_nanos(looks));
-            let (seldom, often) = (unrest.run(name, None, END).0, unrest.run(name, looks, END).0);
+            let interval = Some(Duration::from_nanos(interval));
+            let (seldom, often) = (unrest.run(name, None, END).0, unrest.run(name, interval, END).0);
             let differs = seldom.iter().zip(&often).position(|(seldom, often)| seldom != often);
             prop_assert!(seldom == often, "{name}: {:?}", differs.map(|at| (seldom[at], often[at])));
         }
@@ -227,7 +227,8 @@ proptest! {
     /// number of steps, conforms to the profile, and sends the oldest packet of its member. In the
     /// end, every packet has departed or was dropped with its member.
     ///
-    /// The harness checks the bound: a grant looks up at most three first packets per member.
+    /// The harness checks the bound: a grant looks up the first packet of a member at most three
+    /// times.
     ///
     /// Catches: `lru` in which a member still counts as unserved after it took tokens on arrival; a
     /// member without packets that stays the next in the order.

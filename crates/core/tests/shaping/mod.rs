@@ -71,9 +71,9 @@ pub(crate) struct Queues {
     /// Number of waiting packets of all members.
     packets: usize,
     /// Look-ups of a first packet since the last grant.
-    questions: Cell<usize>,
+    look_ups_of_grant: Cell<usize>,
     /// Look-ups of a first packet in the whole run.
-    pub(crate) asked: Cell<u64>,
+    pub(crate) look_ups: Cell<u64>,
 }
 
 impl Queues {
@@ -106,12 +106,12 @@ impl Queues {
 }
 
 impl Heads for Queues {
-    /// For a grant, the allocation may look up three first packets per member: one for the savings
-    /// of the member, one at the start and one at the end of its round.
+    /// For a grant, the allocation may look up the first packet of each member three times: for the
+    /// savings of the member, and at the start and the end of the member's round.
     fn head(&self, member: FlowIndex) -> Option<Bytes> {
-        self.questions.set(self.questions.get() + 1);
-        self.asked.set(self.asked.get() + 1);
-        assert!(self.questions.get() <= 3 * self.waiting.len(), "a grant without end");
+        self.look_ups_of_grant.set(self.look_ups_of_grant.get() + 1);
+        self.look_ups.set(self.look_ups.get() + 1);
+        assert!(self.look_ups_of_grant.get() <= 3 * self.waiting.len(), "a grant without end");
         self.front(member)
     }
 }
@@ -129,18 +129,18 @@ impl Shaping {
         }
     }
 
-    /// Runs until `end`. Asks for grants at the times that the allocation returns, and also at each
-    /// interval of `looks`.
-    pub(crate) fn run(&mut self, arrivals: &[Arrival], looks: Option<Duration>, end: Time) {
+    /// Runs until `end`. Asks for grants at the times that the allocation returns, and also once
+    /// per `interval`.
+    pub(crate) fn run(&mut self, arrivals: &[Arrival], interval: Option<Duration>, end: Time) {
         let mut arrivals = arrivals.iter().peekable();
-        let mut look = looks.map(|every| Time::ZERO + every);
+        let mut look = interval.map(|every| Time::ZERO + every);
         let mut next_call = None;
         loop {
             let next = arrivals.peek().map(|arrival| arrival.at);
             let change = self.changes.front().map(|(at, _)| *at);
             let now = [next, change, next_call, look].into_iter().flatten().min();
             let Some(now) = now.filter(|now| *now < end) else { return };
-            look = looks.map(|every| (now + Duration::from_nanos(1)).round_up_to(every));
+            look = interval.map(|every| (now + Duration::from_nanos(1)).round_up_to(every));
             while let Some((_, change)) = self.changes.pop_front_if(|(at, _)| *at <= now) {
                 self.change(now, change);
             }
@@ -202,7 +202,7 @@ impl Shaping {
     /// Sends all packets that the allocation grants. Returns the time at which to ask again.
     fn serve(&mut self, now: Time) -> Option<Time> {
         loop {
-            self.queues.questions.set(0);
+            self.queues.look_ups_of_grant.set(0);
             match self.allocation.grant(now, &self.queues) {
                 NextGrant::Grant(Grant { flow: member, bytes }) => self.depart(now, member, bytes),
                 NextGrant::At(at) => return Some(at),

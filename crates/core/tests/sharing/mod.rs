@@ -128,7 +128,7 @@ pub(crate) struct Run {
     now: Time,
 }
 
-/// Most packets that may wait at a leaf.
+/// Maximum number of packets that may wait at a leaf.
 const ROOM: u32 = 50;
 
 impl Run {

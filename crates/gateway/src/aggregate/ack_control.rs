@@ -1,6 +1,6 @@
 //! ACK control of an aggregate: data and ACKs of the aggregate's flows go in, released ACKs come out.
 //!
-//! Methods of `Aggregate`, whose fields are in `aggregate.rs`.
+//! This file contains methods of `Aggregate`, whose fields are in `aggregate.rs`.
 
 use tidegate_core::ack::{
     AckControl, AckSpec, Counts, CreditAccount, EgressState, Known, Numbers, Queue, Returning,
@@ -179,7 +179,8 @@ impl Aggregate {
     /// Appends the ACKs of the next member with held ACKs to `acks`, in order. Returns `true` if there was one, and its
     /// sequence state as it was before these ACKs.
     ///
-    /// After the last member it begins again with the first. Between two calls, members that held no ACK may
+    /// After the last member, the search begins again with the first. Between two calls, members that held no
+    /// ACK may
     /// hold one: a flow keeps its handle until its next packet with data.
     pub fn take_any_acks(
         &mut self,
@@ -205,7 +206,7 @@ impl Aggregate {
         (false, None)
     }
 
-    /// A SYN claims the ports of `member`: stops its held ACKs for at most one second.
+    /// Stops the held ACKs of `member` for at most one second, because a SYN claims its ports.
     pub fn stop_acks(&mut self, now: Time, member: FlowIndex) {
         if let Some(control) = &mut self.senders.control {
             control.stop(now, member);

@@ -111,7 +111,7 @@ impl Conditioner {
         }
     }
 
-    /// Its allocation, and the queue discipline and marking of a shaper.
+    /// The allocation of the conditioner, and the queue discipline and marking of a shaper.
     pub(super) fn mechanisms(&self) -> Mechanisms {
         match self {
             Self::Pass => Mechanisms::default(),
@@ -172,7 +172,7 @@ impl Conditioner {
         self.shaper().map_or(Bytes::ZERO, Shaper::owed)
     }
 
-    /// Tokens beyond the debts, and the peak rate at which they may be spent.
+    /// Tokens of the bucket less all debts, and the peak rate at which they may be spent.
     pub(super) fn burst(&self, now: Time) -> (Bytes, Option<Rate>) {
         self.shaper().map_or((Bytes::ZERO, None), |shaper| shaper.burst(now))
     }

@@ -10,7 +10,7 @@ use crate::policy::HostKey;
 #[derive(Debug, Default)]
 pub(super) struct Hosts {
     members: BTreeMap<HostKey, FlowIndex>,
-    /// By member index.
+    /// The host and the number of flows of each member, by member index.
     of: BTreeMap<u32, (HostKey, u32)>,
 }
 
@@ -35,7 +35,7 @@ impl Hosts {
         self.of.get(&member.0).map_or(0, |(_, flows)| *flows)
     }
 
-    /// A flow of `member` ends. Returns true if the membership ends with it.
+    /// Ends a flow of `member`. Returns `true` if the membership ends with the flow.
     pub(super) fn leave(&mut self, member: FlowIndex) -> bool {
         let Some((key, flows)) = self.of.get_mut(&member.0) else { return true };
         *flows -= 1;

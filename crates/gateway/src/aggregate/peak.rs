@@ -30,7 +30,7 @@ impl Peak {
         self.0.as_ref().map_or(Time::ZERO, PeakSpacing::ready_at)
     }
 
-    /// A packet of `len` departs, if it may.
+    /// Notes the departure of a packet of `len`, if the packet may depart.
     pub(super) fn take(&mut self, now: Time, len: Bytes) {
         if let Some(spacing) = &mut self.0 {
             spacing.try_take(now, len);

@@ -52,7 +52,7 @@ impl Policer {
         same
     }
 
-    /// Its allocation.
+    /// The allocation of the policer.
     pub(super) fn mechanisms(&self) -> Mechanisms {
         let allocation = Some(self.allocation_spec.name().into());
         Mechanisms { allocation, ..Mechanisms::default() }

@@ -13,7 +13,7 @@ pub(super) struct Progress {
     pub(super) exceeding: Count,
     pub(super) waited_ns: u64,
     pub(super) late: u64,
-    /// Departures from the queue of ACK-controlled flows.
+    /// Departures of packets of ACK-controlled flows from the queue.
     pub(super) controlled: Controlled,
     /// Charged bytes of other departures.
     pub(super) others: u64,

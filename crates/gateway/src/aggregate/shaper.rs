@@ -67,7 +67,7 @@ struct WaitingPackets<'a> {
 /// flows pass, and with 1 s those of 82 flows would (`postack/together`).
 const MOST_OWED: Duration = Duration::from_secs(2);
 
-/// Packets always pass while the debt is at most this.
+/// Packets always pass while the debt is at most this number of bytes.
 const FEW_OWED: Bytes = Bytes(64 << 10);
 
 impl Heads for WaitingPackets<'_> {
@@ -144,8 +144,8 @@ impl Shaper {
         }
     }
 
-    /// Charges `packet`, which passes at once and pays when its turn comes. Returns `None` if the packet
-    /// must wait behind others of its flow, or if the debt is too large.
+    /// Charges `packet`, which passes at once. Its tokens are taken later, when the allocation serves its
+    /// flow. Returns `None` if the packet must wait behind others of its flow, or if the debt is too large.
     pub(super) fn pass(&mut self, cx: &mut Cx<'_>, packet: &PacketId) -> Option<Progress> {
         let Packet { queue_index, cost, flow, .. } = cx.pool[packet];
         let member = cx.pool[packet].flow_index();
@@ -178,7 +178,8 @@ impl Shaper {
         Bytes(self.owed)
     }
 
-    /// Tokens beyond the debts, and the peak rate at which they may be spent. Without a peak, no tokens.
+    /// Tokens of the bucket less all debts, and the peak rate at which they may be spent. Without a peak
+    /// rate, no tokens.
     pub(super) fn burst(&self, now: Time) -> (Bytes, Option<Rate>) {
         let peak = self.profile.peak();
         let tokens = peak.map_or(Bytes::ZERO, |_| self.allocation.tokens(now));

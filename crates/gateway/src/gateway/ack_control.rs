@@ -1,13 +1,12 @@
-//! The third stage: control of senders by their ACKs.
-//!
-//! Methods of `Gateway`, whose fields are in `gateway.rs`.
+//! Control of senders by their ACKs: the gateway holds an ACK while the data that it would request has no
+//! room.
 //!
 //! Source: `postack`, R001-7 (ACKs are held, data is not), R001-19 (a flow with one visible
 //! direction is queued like any other).
 //! Differs: a departing ACK passes the aggregate of its own direction at once, and is charged
 //! there.
 //!
-//! Methods of `Gateway`, whose fields are in `gateway.rs`.
+//! This file contains methods of `Gateway`, whose fields are in `gateway.rs`.
 
 use tidegate_core::ack::{CreditAccount, EgressState, Known, Returning};
 use tidegate_core::class::ClassId;
@@ -96,7 +95,7 @@ impl Gateway {
         }
     }
 
-    /// The remembered flows that do not respond now.
+    /// The flows that were noted as unresponsive and still do not respond.
     pub(super) fn unresponsive(&self) -> Vec<UnresponsiveFlow> {
         let named = self.sorter.unresponsive().filter_map(|(id, direction)| {
             let flow = self.sorter.flows().get(id)?;
@@ -207,7 +206,8 @@ impl Gateway {
         egress.ahead(egress.bottleneck(self.aggregates.route(slot)))
     }
 
-    /// A packet departs from the link. If it belongs to an ACK-controlled flow, its queue has room.
+    /// Notes that `packet` departs from the link. If it belongs to an ACK-controlled flow, its queue now has
+    /// room.
     #[inline]
     pub(super) fn note_room(&mut self, direction: Direction, packet: &PacketId) {
         let egress = &mut self.egress[direction.index()];

@@ -1,7 +1,8 @@
 //! The aggregates: which policy each belongs to, and when each checks its queue again.
 //!
 //! An aggregate is the traffic of one policy in one direction. Its number is called its *slot*. A slot is used again
-//! after its aggregate is gone. A flow keeps a [`Handle`] to its aggregate: the slot, and the number of the policy set
+//! after its aggregate was removed. A flow keeps a [`Handle`] to its aggregate: the slot, and the number of
+//! the policy set
 //! in force at that time, its *generation*. A handle older than the aggregate in its slot is void.
 
 mod timers;
@@ -45,7 +46,7 @@ struct Slot {
     since: u32,
     aggregate: Option<Aggregate>,
     route: EgressRoute,
-    /// Its policy, in the set that swap number `swap` installed.
+    /// The policy of the aggregate, in the set that swap number `swap` installed.
     policy: PolicyIndex,
     swap: u32,
 }
@@ -191,7 +192,7 @@ impl Aggregates {
         self.before.is_some()
     }
 
-    /// Says which policy takes over from which, during a swap.
+    /// During a swap: for each policy in force, the previous policy that it continues.
     pub(super) fn succession(&self) -> Option<&Succession> {
         self.before.as_ref().map(|before| &before.succession)
     }

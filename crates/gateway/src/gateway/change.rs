@@ -1,6 +1,6 @@
 //! Addition, change and removal of classes under live traffic. Waiting packets stay in their queues.
 //!
-//! Methods of `Gateway`, whose fields are in `gateway.rs`.
+//! This file contains methods of `Gateway`, whose fields are in `gateway.rs`.
 
 use tidegate_core::Time;
 use tidegate_core::packet::Direction;

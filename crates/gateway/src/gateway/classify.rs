@@ -5,7 +5,7 @@
 //! Differs: after a change of policies, the next packet of a flow renews its handle. The AIX
 //! original scans all sockets.
 //!
-//! Methods of `Gateway`, whose fields are in `gateway.rs`.
+//! This file contains methods of `Gateway`, whose fields are in `gateway.rs`.
 
 use tidegate_core::allocation::Share;
 use tidegate_core::flow::{Flow, Handle};

@@ -1,4 +1,4 @@
-//! Gateway settings beside the policies.
+//! Settings of a gateway other than its policies.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tidegate_core::{Rate, trunk};
 
 use crate::aggregate::{ShapingTimer, TriggerSet};
 
-/// Settings of a gateway beside its policies.
+/// Settings of a gateway other than its policies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GatewayConfig {
     /// Rate of the access link, up and down. `None`: no limit.

@@ -1,6 +1,6 @@
 //! Control traffic: it waits at no policy, and has a queue of its own at a link with a rate.
 //!
-//! Methods of `Gateway`, whose fields are in `gateway.rs`.
+//! This file contains methods of `Gateway`, whose fields are in `gateway.rs`.
 
 use tidegate_core::packet::{Direction, Fifo, Kind};
 use tidegate_core::{Cx, PacketId, Time};
@@ -12,8 +12,8 @@ use crate::report::ControlReport;
 impl Gateway {
     /// Forwards a packet of control traffic to a link with a rate.
     ///
-    /// A policy conditions the packet only if it drops the protocol by name. A policy with a trunk
-    /// carries it through the trunk like other traffic.
+    /// A policy conditions the packet only if it drops the protocol by name. A policy with a trunk carries
+    /// the packet through the trunk like other traffic.
     pub(super) fn handle_control(&mut self, now: Time, direction: Direction, id: PacketId) {
         let source = self.pool[&id].queue_index;
         let (flow, slot) = self.classify(now, direction, &id);

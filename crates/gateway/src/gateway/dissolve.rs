@@ -1,7 +1,7 @@
 //! Empties the aggregates of removed policies. Their packets, held ACKs and debts move to the policies in force. A debt is
 //! the tokens that a flow must still pay for packets that have departed.
 //!
-//! Methods of `Gateway`, whose fields are in `gateway.rs`.
+//! This file contains methods of `Gateway`, whose fields are in `gateway.rs`.
 
 use tidegate_core::ack::Returning;
 use tidegate_core::flow::Handle;

@@ -54,7 +54,7 @@ pub(super) struct Egress {
     accounts: EgressGates,
     /// Slots of the aggregates that may release ACKs.
     releases: WorkList<u32>,
-    /// Bottlenecks whose queues have room for which aggregates wait.
+    /// Bottlenecks whose queues have room, and for which aggregates wait.
     room: WorkList<EgressQueue>,
     /// Longest interval between two calls of the driver.
     poll_interval: Duration,
@@ -67,7 +67,7 @@ pub(super) struct EgressRoute {
     pub(super) trunk: Option<TrunkId>,
     /// The class of the link that sends the packets.
     pub(super) class: Option<ClassId>,
-    /// The policy drops a protocol by name, so it conditions control traffic.
+    /// The policy drops packets of a protocol or port that it names, so it also applies to control traffic.
     pub(super) drops_control: bool,
 }
 
@@ -94,7 +94,7 @@ impl Egress {
         }
     }
 
-    /// Charged bytes of `packet`: its length on the line.
+    /// Charged bytes of `packet`: its length on the link.
     #[inline]
     pub(super) fn charge(&self, packet: &Packet) -> u32 {
         self.overhead.charge(packet)
@@ -133,7 +133,7 @@ impl Egress {
         }
     }
 
-    /// Takes packets that an aggregate has released: its trunk or the link takes them.
+    /// Passes packets that an aggregate has released to its trunk or to the link.
     pub(super) fn take(&mut self, up: &mut Upstream<'_>, route: EgressRoute, mut packets: Fifo) {
         while let Some(packet) = packets.pop(up.cx.pool) {
             match route.trunk {

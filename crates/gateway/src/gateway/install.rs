@@ -16,7 +16,7 @@
 //! Differs: the AIX original scans all sockets and has a "short window" of best-effort service. Here every
 //! packet has a policy at any time.
 //!
-//! Methods of `Gateway`, whose fields are in `gateway.rs`.
+//! This file contains methods of `Gateway`, whose fields are in `gateway.rs`.
 
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ impl Generation {
     }
 }
 
-/// A set cannot be put in force during another swap: hands the set back.
+/// Error: another swap is in progress. The error returns the set that cannot be put in force now.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("another policy set is still being put in force")]
 pub struct StillInstalling(pub Box<Generation>);
@@ -102,7 +102,7 @@ enum Stage {
     ReturnToClasses,
     /// Offers packets of untracked flows to the aggregates of their policies.
     Offer,
-    /// Aggregates with held ACKs record the data that these requested, at its present egress.
+    /// Lets aggregates with held ACKs request their data again, at their present egress.
     Calls,
 }
 
@@ -284,7 +284,7 @@ impl Gateway {
         }
         let succession = std::mem::take(&mut generation.succession);
         self.aggregates.begin_swap(succession, std::mem::take(&mut generation.slots));
-        // Aggregates may have other routes now, so they repeat their calls there.
+        // Aggregates may have other routes now, so they repeat their requests there.
         self.close_accounts();
     }
 
@@ -322,7 +322,7 @@ impl Gateway {
 
     /// Lets the classes of the policies in force share the links.
     pub(super) fn share_links(&mut self, now: Time) {
-        // Aggregates may have other routes now, so they repeat their calls there.
+        // Aggregates may have other routes now, so they repeat their requests there.
         self.close_accounts();
         for way in Direction::BOTH {
             let (egress, mut up) = self.at_egress(now, way);
@@ -350,7 +350,7 @@ impl Gateway {
         }
     }
 
-    /// Lets each aggregate repeat its calls, because its data may wait at another egress now.
+    /// Lets each aggregate repeat its requests, because its data may wait at another egress now.
     pub(super) fn look_again(&mut self, now: Time) {
         self.close_accounts();
         (0..self.aggregates.slots()).for_each(|slot| self.may_release(slot));

@@ -1,6 +1,6 @@
 //! Queues with a marking: the marking sees each arriving packet and its flow.
 //!
-//! Methods of `Gateway`, whose fields are in `gateway.rs`.
+//! This file contains methods of `Gateway`, whose fields are in `gateway.rs`.
 
 use tidegate_core::flow::Flow;
 use tidegate_core::marking::Tracked;
@@ -27,7 +27,8 @@ impl Gateway {
         Some(self.egress[direction.index()].link().whole_marker()?.marks().tracked)
     }
 
-    /// Returns `true` if that marking projects the flow of `key` in untagged frames.
+    /// Returns `true` if the marking of the link's queue or of its shared buffer projects the flow of `key`
+    /// in untagged frames.
     #[must_use]
     pub fn tracks(&self, direction: Direction, key: FlowKey) -> bool {
         let packet = Packet { key, vlan: NO_VLAN, ..Packet::default() };
@@ -52,8 +53,8 @@ impl Gateway {
         }
     }
 
-    /// Updates the flow of `packet`, which departs in `direction` and no longer belongs to the flow
-    /// then. Shows the packet to the markings that track the data of its receiver.
+    /// Updates the flow of `packet`, which departs in `direction` and then no longer belongs to the flow.
+    /// Shows the packet to the markings that track the data of its receiver.
     #[inline]
     pub(super) fn note_departure(&mut self, now: Time, direction: Direction, packet: &PacketId) {
         let departing = &mut self.pool[packet];

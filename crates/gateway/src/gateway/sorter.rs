@@ -87,12 +87,12 @@ impl Sorter {
         sorter
     }
 
-    /// The settings beside the policies.
+    /// The settings other than the policies.
     pub(super) const fn config(&self) -> &GatewayConfig {
         &self.config
     }
 
-    /// Changes the settings beside the policies.
+    /// Changes the settings other than the policies.
     pub(super) fn set_config(&mut self, config: GatewayConfig) {
         self.config = config;
         self.marks |= self.names_markings();
@@ -188,7 +188,7 @@ impl Sorter {
         self.flows.get_mut(packet.flow)
     }
 
-    /// Counts packets of flows that were made or released.
+    /// Counts the packets that were made or released, for each flow.
     #[inline]
     pub(super) fn count_changes(&mut self, pool: &mut PacketPool) {
         while let Some(change) = pool.flow_change() {
@@ -248,7 +248,7 @@ impl Sorter {
         expired
     }
 
-    /// Forgets the host of the flow that had the index `id`, and whether it was unresponsive.
+    /// Forgets the host of the flow that had the index `id`, and whether the flow was unresponsive.
     pub(super) fn forget(&mut self, pool: &mut PacketPool, id: FlowId) {
         self.lan_hosts.leave(pool.hosts_mut(), id);
         self.unresponsive.forget(id);
@@ -295,13 +295,14 @@ impl Sorter {
         self.change.began.begin(now, list);
     }
 
-    /// No aggregate belongs to the previous policies any more.
+    /// Ends a swap: no aggregate belongs to the previous policies any more.
     pub(super) fn end_swap(&mut self) {
         self.controls_acks = self.policies.has_ack_control();
         self.marks = self.names_markings();
     }
 
-    /// Notes since when further policies are in force. Returns `true` if more are missing.
+    /// Records, for further policies, the time since which they are in force. Returns `true` if more policies
+    /// are missing.
     pub(super) fn fill_began(&mut self, succession: Option<&Succession>) -> bool {
         self.change.began.fill(self.policies.policies().len(), succession)
     }

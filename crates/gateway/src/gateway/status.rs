@@ -1,6 +1,6 @@
 //! Reports of a gateway about itself: the running state, never the intended one.
 //!
-//! Methods of `Gateway`, whose fields are in `gateway.rs`.
+//! This file contains methods of `Gateway`, whose fields are in `gateway.rs`.
 
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -31,7 +31,7 @@ const FLOWS: usize = 8_192;
 const LINES: usize = 64;
 
 impl Gateway {
-    /// Its state now.
+    /// The present state of the gateway.
     #[must_use]
     pub fn report(&self) -> Report {
         let mut survey = Survey::of_policies();
@@ -56,9 +56,10 @@ impl Gateway {
     /// Adds the next part of bounded length to `survey`. Returns whether more is missing.
     ///
     /// Packets may pass between two parts. A part shows the state at the time when it was added. The gateway's own
-    /// counters are those at the end of the survey. Every aggregate and class is there once: a survey waits while a swap
-    /// goes on, and starts over if policies, classes or the links' rates changed since its first part. A caller
-    /// whose survey starts over too [often](Survey::attempts) has to hold such changes up.
+    /// counters are those at the end of the survey. Every aggregate and class appears once: a survey waits
+    /// while a swap of policies is in progress, and starts over if policies, classes or the links' rates
+    /// changed since its first part. If a survey starts over too [often](Survey::attempts), its caller has to
+    /// delay such changes.
     #[must_use]
     pub fn survey(&self, survey: &mut Survey) -> bool {
         survey.align(self.sorter.arrangement());
@@ -170,7 +171,8 @@ impl Gateway {
         trunks.flat_map(|trunks| trunks.iter()).map(Trunk::report).collect()
     }
 
-    /// The numbers by which departing packets name the trunk whose datagrams carry them, in the order of the trunks.
+    /// The number of each trunk, in the order of the trunks. A departing packet names by this number the
+    /// trunk whose datagrams carry it.
     #[must_use]
     pub fn trunk_numbers(&self) -> Vec<NonZeroU16> {
         self.egress.iter().flat_map(Egress::trunk_numbers).collect()
@@ -382,7 +384,7 @@ pub(super) fn show(key: &FlowKey) -> [String; 2] {
     ends.map(|end| std::net::SocketAddr::new(end.address(), end.port).to_string())
 }
 
-/// The name of an ethertype; 0 stands for a frame with a length in its place.
+/// The name of an ethertype. The number 0 means a frame that has a length in place of the ethertype.
 fn ethertype(number: u16) -> String {
     let name = match number {
         0 => "IEEE 802.3",

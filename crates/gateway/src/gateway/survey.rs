@@ -18,7 +18,7 @@ use crate::report::{AggregateReport, ClassReport, FlowReport, Report};
 #[derive(Debug)]
 pub struct Survey {
     pub(super) stage: SurveyStage,
-    /// Survey the classes, too.
+    /// The survey includes the classes.
     pub(super) classes: bool,
     /// Direction of the next class.
     pub(super) way: Direction,
@@ -34,7 +34,7 @@ pub struct Survey {
     classes_of: [Parts<ClassLine>; 2],
     /// The first stage.
     from: SurveyStage,
-    /// The arrangement of the gateway at the first part.
+    /// Number of changes of policies, classes and links that the gateway had counted at the first part.
     arrangement: Option<u32>,
     /// Number of the attempt, counted from 1. Zero before the first part.
     attempts: u32,
@@ -42,7 +42,7 @@ pub struct Survey {
     given_up: Option<Box<Self>>,
 }
 
-/// A list that grows part by part, so that no part has to move those before.
+/// A list that grows part by part, so that a new part moves no earlier part.
 #[derive(Debug)]
 pub(super) struct Parts<T>(Vec<Vec<T>>);
 
@@ -209,7 +209,7 @@ pub struct FlowSurvey {
     most: usize,
     /// Filter of the reported flows.
     only: Filter,
-    /// Next place of the flow table.
+    /// Next entry of the flow table.
     pub(super) at: u32,
     /// Flows found so far. [`sort`](Self::sort) sorts them.
     found: Vec<Found>,
@@ -239,8 +239,8 @@ struct Found {
     way: usize,
 }
 
-/// A flow without a packet for this long is not active. Longer than a sender's timeout after a loss
-/// (RFC 6298, 2.4: at least 1 s, then doubled), shorter than anybody watches.
+/// A flow without a packet for this time is not active. The time is longer than a sender's timeout after a
+/// loss (RFC 6298, 2.4: at least 1 s, then doubled), and short for an operator who watches.
 const ACTIVE: Duration = Duration::from_secs(5);
 
 impl FlowSurvey {
@@ -388,7 +388,7 @@ mod tests {
     /// Catches: a class added to its parent before its own parts are; a parent that is not listed; a class added at every
     /// class above it one by one, which takes 10^10 steps here.
     #[test]
-    fn a_class_has_what_waits_at_all_its_parts_however_deep_they_are() {
+    fn a_class_includes_the_backlogs_of_its_parts_at_any_depth() {
         let lines =
             vec![line(7, Some(3), 1), line(3, None, 0), line(5, Some(7), 4), line(9, Some(1), 2)];
         assert_eq!(packets(lines), [5, 4, 5, 2]);
@@ -398,7 +398,7 @@ mod tests {
 
     /// Catches: packets added to a class as often as there are classes.
     #[test]
-    fn of_classes_that_seem_to_be_parts_of_each_other_none_is_counted_twice() {
+    fn classes_that_seem_to_be_parts_of_each_other_are_counted_once() {
         let lines = vec![
             line(1, Some(2), 1),
             line(2, Some(1), 2),

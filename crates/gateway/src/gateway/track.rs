@@ -1,7 +1,7 @@
 //! Tracks TCP: the headers of a packet update the state of its flow. An ACK may let the aggregate of the data that it
 //! acknowledges send at once.
 //!
-//! Methods of `Gateway`, whose fields are in `gateway.rs`.
+//! This file contains methods of `Gateway`, whose fields are in `gateway.rs`.
 
 use tidegate_core::allocation::Share;
 use tidegate_core::flow::{AckKind, Arrival, Claiming, Handle, Rtt};
@@ -12,10 +12,16 @@ use super::Gateway;
 use crate::aggregate::Trigger;
 
 impl Gateway {
-    /// Updates flow `of` from the headers of its packet `id`. Triggers the aggregates that may send
-    /// because of it.
-    pub(super) fn track(&mut self, now: Time, direction: Direction, of: FlowId, id: &PacketId) {
-        let (packet, flow) = (&mut self.pool[id], self.sorter.flow_mut(of));
+    /// Updates the flow `flow_id` from the headers of its packet `id`. Triggers the aggregates that may send
+    /// because of the packet.
+    pub(super) fn track(
+        &mut self,
+        now: Time,
+        direction: Direction,
+        flow_id: FlowId,
+        id: &PacketId,
+    ) {
+        let (packet, flow) = (&mut self.pool[id], self.sorter.flow_mut(flow_id));
         let arrival = flow.on_arrival(now, packet, direction);
         if packet.tcp.is_none() {
             return;

@@ -91,8 +91,8 @@ fn no_swap_forgives_a_debt() {
 }
 
 /// If a flow moves to another policy with `postack`, this policy knows the last ACK that departed.
-/// It therefore holds the other ACKs and releases them step by step. The order of the swap's slice
-/// and the flow's next packet makes no difference.
+/// It therefore holds the other ACKs and releases them step by step. It makes no difference whether
+/// the flow's next packet arrives before or after the slice (the step of the swap) that moves it.
 ///
 /// Catches: a sequence state of the flow that is lost when its shaper is replaced or its aggregate
 /// is removed; a sequence state that is read after the held ACKs were removed.

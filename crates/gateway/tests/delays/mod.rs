@@ -26,7 +26,7 @@ pub(crate) struct Drawn {
     pub(crate) exceeds: bool,
 }
 
-/// Length of the longest frame, with overhead.
+/// Length of the longest frame with its overhead on the line, in bytes.
 const FRAME: u32 = 1_538;
 
 /// The result for a leaf that has a bound and keeps to its guarantee.

@@ -30,7 +30,8 @@ pub(crate) struct Run {
     pub(crate) offered: u64,
 }
 
-/// Most wake-ups in a row without a departure. At each wake-up, the gateway may drop packets.
+/// Maximum number of wake-ups in a row without a departure. At each wake-up, the gateway may drop
+/// packets.
 const MOST_IDLE: u32 = 10_000;
 
 impl Run {

@@ -111,7 +111,7 @@ fn no_held_ack_of_an_ended_connection_reaches_the_next_on_its_ports() {
 /// A SYN alone does not end a connection, because any host could send it.
 ///
 /// Catches: held ACKs dropped because of a SYN; ACKs that stay stopped although the connection
-/// continues or the SYN gets no answer; a SYN-ACK for another SYN that counts as the answer.
+/// continues or the SYN gets no answer; a SYN-ACK that answers another SYN and still counts.
 #[test]
 fn acks_stopped_by_a_syn_continue_with_the_next_segment_or_after_a_second() {
     let ack = TcpFlags(TcpFlags::ACK);

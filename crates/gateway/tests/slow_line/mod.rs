@@ -20,10 +20,11 @@ const EVERY: Duration = Duration::from_micros(20_013);
 /// Delay of voice packets beyond the line.
 const PATH: Duration = Duration::from_millis(20);
 
-/// Sends voice beside an upload that always has frames waiting, at a gateway with `rate`. Returns
-/// two values: the longest delay of a voice packet to the other end of the line with the rate
-/// `line`, and the number of bytes sent beyond the bytes that `rate` carries.
-fn play(queue_name: &str, rate: Rate, line: Rate) -> (Duration, i64) {
+/// Sends voice packets, and an upload that always has frames waiting, through a gateway with
+/// `rate`. The packets then pass a line with `line_rate`. Returns two values: the longest delay of
+/// a voice packet to the other end of the line, and the number of bytes sent beyond those that
+/// `rate` carries.
+fn play(queue_name: &str, rate: Rate, line_rate: Rate) -> (Duration, i64) {
     let config = GatewayConfig { rate: [Some(rate); 2], queue: queue(queue_name), ..config() };
     let mut run = Run::new(&config, Vec::new());
     let (mut line_free, mut longest, mut bytes) = (Time::ZERO, Duration::ZERO, 0);
@@ -43,7 +44,7 @@ fn play(queue_name: &str, rate: Rate, line: Rate) -> (Duration, i64) {
         run.offer_packet(Gateway::LAN, packet(VOICE, number, SMALL));
         for left in &run.left[seen..] {
             let len = Bytes(u64::from(if left.host == VOICE { SMALL } else { FULL }));
-            line_free = line_free.max(left.at) + line.time_for(len);
+            line_free = line_free.max(left.at) + line_rate.time_for(len);
             bytes += len.0;
             if left.host == VOICE && left.at > WARM {
                 let took = line_free.since(Time::from_micros(left.number.into()));

@@ -21,8 +21,8 @@ fn acks_are_held_for_any_tags_of_the_two_directions() {
     }
 }
 
-/// GRE tunnels upstream and downstream. A direction in which `may_edit` is `false` has checksums or
-/// sequence numbers.
+/// GRE tunnels upstream and downstream. `may_edit` is `false` for a direction whose GRE header has
+/// checksums or sequence numbers, so that the gateway may not change its packets.
 fn gre([up, down]: [bool; 2]) -> [Option<Outer>; 2] {
     let (src, dst) = (Endpoint::v4([192, 0, 2, 1], 0), Endpoint::v4([198, 51, 100, 1], 0));
     let key = FlowKey { src, dst, protocol: Protocol(47) };

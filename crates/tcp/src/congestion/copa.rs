@@ -115,9 +115,9 @@ impl CongestionControl for Copa {
 impl Copa {
     /// Target of segments in the queue.
     ///
-    /// If each ACK waits for the receiver's timer `d`, the queue seems to be `d` long. The window that the
-    /// law finds for it sends `wait` segments in each `d`. With two segments or more, the next
-    /// segment arrives before the timer expires.
+    /// If each ACK waits for the receiver's timer `d`, the queue seems to be `d` long. The law then
+    /// finds a window that sends the target number of segments in each `d`. If the target is at
+    /// least two segments, the next segment arrives before the timer expires.
     fn wait(&self, window: &Window) -> u64 {
         let target = u64::from(self.config.target.get());
         // segment / rate > SELDOM, where the rate is window / standing
@@ -267,7 +267,7 @@ mod tests {
         None
     }
 
-    /// A receiver that delays ACKs, 25 ms away.
+    /// A receiver at a distance of 25 ms, which delays ACKs.
     #[derive(Default)]
     struct Delaying {
         delay: u64,

@@ -102,7 +102,8 @@ mod tests {
     fn delayed_acks_slow_growth_only_if_acks_are_counted() {
         // Each ACK covers two segments. RFC 3465, section 2.3: a limit of two segments per ACK
         // compensates for this, and a limit of one segment does not.
-        // Catches: `bytes.min(most)` without the limit; `Acks` counting bytes.
+        // Catches: bytes that are counted without the limit per ACK; bytes that are counted
+        // although the unit is the ACK.
         let limit_1 = Counting::Bytes { limit: 1, after_timeout: 1 };
         for (counting, after) in [(Counting::RFC, 16), (limit_1, 12), (Counting::Acks, 12)] {
             let mut window = window(8, u64::MAX);
@@ -123,7 +124,7 @@ mod tests {
         // RFC 3465, section 2.1, gives exactly one segment. Equation 3 of RFC 5681 is a recurrence
         // in reals and gives slightly less. Without the carried remainder the window would not grow
         // above 1,460 segments (cwnd > mss^2), and 7 % would be missing at 100.
-        // Catches: dropping `carried` in either arm.
+        // Catches: a remainder that is not carried to the next ACK, with either unit.
         for segments in [10, 100, 1_000, 3_000] {
             let grown = |counting| {
                 let mut window = window(segments, 0);
@@ -140,7 +141,7 @@ mod tests {
     fn bytes_acknowledged_beyond_a_window_count_for_the_next() {
         // 7,000 segments complete the windows of 100 to 154 segments (6,985), for any number of
         // segments per ACK.
-        // Catches: forgetting `carried` when a window is complete.
+        // Catches: a remainder that is lost when a window is complete.
         let mut window = window(100, 0);
         let mut reno = reno(Counting::RFC);
         for _ in 0..1_000 {
@@ -166,7 +167,7 @@ mod tests {
     fn after_a_timeout_one_ack_adds_one_segment_until_the_threshold() {
         // RFC 3465, section 2.3: in the slow start after a timeout, an ACK adds at most one
         // segment.
-        // Catches: `restart(false)` after a timeout.
+        // Catches: a timeout after which an ACK still adds two segments.
         let mut reno = reno(Counting::RFC);
         let mut window = window(16, u64::MAX);
         reno.on_signal(Time::ZERO, &mut window, 16 * SEGMENT, Signal::Timeout { again: false });
@@ -246,9 +247,9 @@ mod tests {
 
     #[test]
     fn losses_at_long_intervals_give_the_theoretical_mean_window() {
-        // The window grows by one segment per round trip and halves every T. It moves from W / 2 to
-        // W = 2 n, with mean 1.5 n. Here n is the number of round trips in T, without the round
-        // trip of the recovery.
+        // The window grows by one segment per round trip and halves every T = 10 s. It moves from
+        // W / 2 to W = 2 n, with mean 1.5 n. Here n is the number of round trips in T, without the
+        // round trip of the recovery.
         let mut far = Bottleneck::new(Rate::from_mbps(10_000), 100_000);
         far.lose_every = Some(Duration::from_secs(10));
         let (pipe, _, _) = alone(far, 100, 200);

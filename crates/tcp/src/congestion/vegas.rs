@@ -66,8 +66,8 @@ pub(super) struct Vegas {
     round: u32,
     /// The round ends when more than this offset is acknowledged.
     round_end: u64,
-    /// The window at the start of this round, and of the previous one. The previous one was in
-    /// flight when the first packet that this round acknowledges was sent.
+    /// The window at the start of this round, and the window at the start of the previous round.
+    /// The latter was in flight when the first packet that this round acknowledges was sent.
     began_with: (u64, u64),
 }
 
@@ -151,7 +151,7 @@ impl Vegas {
         };
         let unqueued = self.unqueued(flight);
         if self.queued(window, flight, unqueued) > self.weighted(window, self.config.gamma) {
-            // One more segment makes up for the rounding.
+            // One more segment compensates for the rounding.
             let enough = (unqueued / window.segment + 1) * window.segment;
             window.congestion = window.congestion.min(enough).max(2 * window.segment);
             self.leave_slow_start(window);
@@ -176,7 +176,7 @@ impl Vegas {
         }
     }
 
-    /// Lowers the threshold below the window, but to no less than three quarters of it, which
+    /// Lowers the threshold below the window, but at least to three quarters of the window. This
     /// limits the cost of an idle time.
     fn leave_slow_start(&mut self, window: &mut Window) {
         let below = window.congestion.saturating_sub(window.segment);

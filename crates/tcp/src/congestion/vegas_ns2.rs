@@ -167,7 +167,7 @@ impl VegasNs2 {
     }
 }
 
-/// Segments in flight, with the one that this ACK releases.
+/// Segments in flight, including the segment that this ACK releases.
 fn outstanding(window: &Window, ack: &Ack) -> u64 {
     ack.sent.saturating_sub(ack.acknowledged) / window.segment + 1
 }
@@ -253,8 +253,8 @@ mod tests {
 
     #[test]
     fn a_window_with_as_many_segments_as_the_weight_grows() {
-        // Here each ACK adds a segment, as in slow start. Catches: a test for slow start that looks
-        // at the growth per ACK.
+        // Here each ACK adds a segment, as in slow start. Catches: slow start that is
+        // recognised by the growth per ACK.
         let config = Config { theta: Factor::whole(8), ..Config::default() };
         let mut control = config.build(Counting::RFC);
         let mut window = window(8, 8);
@@ -295,9 +295,9 @@ mod tests {
         assert!((101.0..=105.0).contains(&mean), "{mean}");
     }
 
-    /// Runs two connections with `alpha = 1`, the second after `gap`. If `know_path`, both know the
-    /// round-trip time of the path. Returns their shares of the bytes delivered in 30 s, a minute
-    /// after the second started.
+    /// Runs two connections with `alpha = 1`, the second after `gap`. If `know_path` is `true`,
+    /// both know the round-trip time of the path. Returns their shares of the bytes delivered in 30
+    /// s, a minute after the second started.
     fn shares(weights: [u32; 2], beta: u32, know_path: bool, gap: Duration) -> [f64; 2] {
         // The path of `itcp`, section 5.
         let (link, delay) = (Rate::from_mbps(10), Duration::from_millis(42));
@@ -328,9 +328,9 @@ mod tests {
 
     #[test]
     fn other_weights_share_within_ten_points_but_not_within_ten_percent() {
-        // A002-1 (shares in proportion to weights) for all pairs of weights. ns-2 counts whole packets, so any queue from 0.5 to 1.5 packets
-        // counts as one. A weight of 1 therefore misses its share by up to 30 %. `weighted-vegas`
-        // counts bytes.
+        // A002-1 (shares in proportion to weights) for all pairs of weights. ns-2 counts whole
+        // packets, so any queue from 0.5 to 1.5 packets counts as one. A weight of 1 therefore
+        // misses its share by up to 30 %. `weighted-vegas` counts bytes.
         let mut worst: f64 = 0.0;
         for weights in [[1, 2], [1, 5], [1, 10], [2, 5], [2, 10], [5, 10]] {
             let shares = shares(weights, 1, true, Duration::from_millis(7));
@@ -347,9 +347,10 @@ mod tests {
     #[test]
     fn a_late_connection_finds_the_path_only_if_alpha_equals_beta() {
         // With alpha = beta, whole steps empty the queue at times, and a late connection sees the
-        // path without it. Between theta and 3 theta queued segments the window does not move.
-        // Weights of 1 and 3 then share 1:1.6 if started together, and 1:1.9 half a minute apart.
-        // (The paper `itcp`, with ns-2 on another path, has 1:2.80 together and 1:1.08 apart.)
+        // path without a queue. Between theta and 3 theta queued segments, the window does not
+        // move. Weights of 1 and 3 then share 1:1.6 if started together, and 1:1.9 half a minute
+        // apart. (The paper `itcp`, with ns-2 on another path, has 1:2.80 together and 1:1.08
+        // apart.)
         // Catches: a base that only the first round sets; the same threshold for growth and
         // reduction.
         let ratio = |beta, gap| {

@@ -15,10 +15,10 @@
 //! - A step ends at `theta * alpha`. Whole steps would oscillate around this target by `theta`. The
 //!   queue would be 50 % longer, and the shares of small windows would be up to 15 % wrong. `step =
 //!   "whole"` is the paper's rule.
-//! - Slow start compares the least round-trip time of a round with the window at the time when its
-//!   first packet was sent. It ends with the unqueued part of that window. Linux takes the window
-//!   at the end of the round, which is two to four times as large, and the queue then needs a round
-//!   trip per segment to drain.
+//! - Slow start compares the least round-trip time of a round with the window at the time when the
+//!   first packet of the round was sent. Slow start ends with the unqueued part of that window.
+//!   Linux takes the window at the end of the round, which is two to four times as large. The queue
+//!   then needs a round trip per segment to drain.
 
 use std::time::Duration;
 

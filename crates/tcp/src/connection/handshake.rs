@@ -108,9 +108,9 @@ const DEFAULT_MSS: u16 = 536;
 /// Bytes of the timestamp option in every segment (RFC 7323, appendix A).
 const TIMESTAMP_BYTES: u16 = 12;
 
-/// Wait for an answer to a SYN that follows `others` earlier SYNs.
-fn syn_timeout(details: &Details, others: u8) -> Duration {
-    (details.rto_initial * (1 << others.min(10))).min(details.rto_max)
+/// Wait for an answer to a SYN that follows `earlier_syns` SYNs.
+fn syn_timeout(details: &Details, earlier_syns: u8) -> Duration {
+    (details.rto_initial * (1 << earlier_syns.min(10))).min(details.rto_max)
 }
 
 impl Connection {

@@ -143,8 +143,8 @@ impl Connection {
         }
     }
 
-    /// Answers a segment outside the window with an ACK. If the peer lost the SYN-ACK, sends it
-    /// again.
+    /// Answers a segment outside the window with an ACK. If the peer lost the SYN-ACK, sends
+    /// the SYN-ACK again.
     fn refuse(&mut self, now: Time, segment: &Segment, offset: i64) {
         let flags = segment.header.flags;
         if flags.any(TcpFlags::RST) {

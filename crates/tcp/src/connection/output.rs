@@ -130,7 +130,8 @@ impl Connection {
         self.last_ack = *ack;
     }
 
-    /// The ACK that is due since the marks changed (RFC 8257, section 3.2).
+    /// The ACK of the data below stream offset `place`, with ECN-Echo if `echo` is `true`. It is
+    /// due because the next data has another mark (RFC 8257, section 3.2).
     fn ack_for(&mut self, now: Time, place: u64, echo: bool) -> Outgoing {
         let mut ack = self.pure_ack(now);
         ack.segment.header.ack = self.receive_base.wrapping_add(low(place));

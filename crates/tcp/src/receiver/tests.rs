@@ -22,7 +22,8 @@ impl Example {
         Self { receiver, details, base: next, now: Time::ZERO }
     }
 
-    /// A segment arrives. Returns the number and the SACK blocks of an immediate ACK.
+    /// A segment with the data `from..to` arrives. Returns the acknowledgement number and the SACK
+    /// blocks of an immediate ACK.
     fn arrives(&mut self, from: u64, to: u64) -> Option<(u64, Vec<(u32, u32)>)> {
         self.marked(from, to, Ecn::NotEct, false)
     }
@@ -108,7 +109,7 @@ fn duplicates_are_reported_once_as_the_first_block() {
 /// RFC 5681, section 4.2: every second segment is acknowledged at once, and a single segment within
 /// the delay. A segment that makes or fills a hole is acknowledged at once.
 ///
-/// Catches: `>` in place of `>=` in the count; a deadline that every segment moves.
+/// Catches: an ACK for every third segment; a deadline that every segment postpones.
 #[test]
 fn acks_are_delayed_by_one_segment_and_a_limited_time() {
     let mut example = Example::at(0);

@@ -64,7 +64,8 @@ impl Sent {
         self.is(Self::LIMITED)
     }
 
-    /// True if the segment was sent before (`at`, `end`). Ties are broken by the offset.
+    /// True if this segment was sent before the segment that ends at offset `end` and was sent at
+    /// `at`. If both were sent at the same time, the lower offset counts as earlier.
     pub(crate) fn sent_before(&self, at: Time, end: u64) -> bool {
         (self.at, self.end()) < (at, end)
     }
@@ -92,7 +93,7 @@ impl Entry {
         this
     }
 
-    /// Sets the first offset.
+    /// Sets the offset of the first byte.
     pub(super) const fn begin(&mut self, start: u64) {
         self.start = low(start);
     }

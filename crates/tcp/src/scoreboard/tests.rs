@@ -182,10 +182,11 @@ fn take(board: &mut Scoreboard, model: &mut Model, step: Step, now: u64) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Catches: a run that skips one segment too many; an edge that does not step over delivered
-    /// segments; a cursor that is not moved back; a list that loses a retransmission. A list that
-    /// is dropped before the sent data is acknowledged; wrong counters after a segment was
-    /// acknowledged in part.
+    /// Catches: a run of delivered segments that is one segment too long; a lost segment that is
+    /// not found because delivered segments precede it; a lost segment that is not retransmitted,
+    /// because the search begins beyond it; a retransmission that is missing in the list by send
+    /// time; a list that is dropped before the sent data is acknowledged; wrong counters after a
+    /// segment was acknowledged in part.
     #[test]
     fn the_scoreboard_agrees_with_a_plain_list(by_time in any::<bool>(), steps in steps()) {
         let (mut board, mut model) = (Scoreboard::new(by_time, false), Model::default());

@@ -128,8 +128,8 @@ impl Sender {
         }
     }
 
-    /// True if a recovery without SACK has just repaired its data. Further duplicates of its last
-    /// ACK report spurious retransmissions and do not count.
+    /// True if a recovery without SACK has just repaired all its losses. Further duplicates of
+    /// the last ACK report spurious retransmissions and do not count.
     ///
     /// Source: Linux 6.12, `tcp_try_undo_recovery`.
     pub(super) fn holds(&self, cx: Cx<'_>) -> bool {

@@ -85,7 +85,7 @@ impl Sender {
             }
         };
         if self.phase == Phase::Fast && self.holds(cx) {
-            // The recovery continues until data beyond it is acknowledged.
+            // The recovery continues until data beyond `lost_until` is acknowledged.
             self.implied = 0;
         } else if advanced && over {
             self.end_recovery(cx);

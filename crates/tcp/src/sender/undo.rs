@@ -44,7 +44,7 @@ impl Sender {
     }
 
     /// Saves the state before a timeout. If the timeout is repeated or happens in a recovery, the
-    /// saved state stays that before the first reduction.
+    /// state before the first reduction stays saved.
     pub(super) fn save_for_timeout(&mut self, cx: Cx<'_>, again: bool) {
         let fresh = self.phase == Phase::Open || self.undo.is_none();
         if fresh && !again {
@@ -53,7 +53,7 @@ impl Sender {
         let f_rto = cx.details.spurious == Spurious::All && self.sack;
         let fast = self.phase == Phase::Fast;
         if let Some(undo) = &mut self.undo {
-            // No F-RTO in a recovery that has begun (RFC 5682, section 2.1, step 1).
+            // F-RTO does not start in a fast recovery (RFC 5682, section 2.1, step 1).
             undo.f_rto = f_rto && !fast;
             if fresh {
                 undo.copied_at = None;

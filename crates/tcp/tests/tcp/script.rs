@@ -1,8 +1,8 @@
 //! A scripted peer, and the expected behaviour of the end point under test.
 //!
 //! A script has a line for its peer and lines `set NAME = VALUE` for details of the profile. After
-//! `expected:` or `recorded:`, it has one line per event. Each begins with the time in
-//! milliseconds:
+//! `expected:` or `recorded:`, it has one line per event. Each line begins with the
+//! time in milliseconds:
 //! ```text
 //! 0.0 write 3000              the application hands over data; also `close`
 //! 0.0 > 1 3001                sent: from, to, then `fin` and `cwr`; many segments may be one range

@@ -62,8 +62,7 @@ fn snap(frame: &mut Cursor<'_>) -> Network {
     network
 }
 
-/// Advances past the headers of PPPoE and PPP. If they carry IP, the facts of the packet record
-/// them.
+/// Advances past the headers of PPPoE and PPP. If they carry IP, records them in `packet.facts`.
 fn session(frame: &mut Cursor<'_>, packet: &mut Packet) -> Result<Network, Oddity> {
     let begin = frame.at;
     let network = pppoe(frame)?;

@@ -160,7 +160,7 @@ pub struct Session {
     authenticated: Vec<u8>,
 }
 
-/// The states of the table above.
+/// The states of an end: see the table at the top of this file.
 #[derive(Debug)]
 enum SessionState {
     /// No session exists. The present nonce is unused.
@@ -479,9 +479,9 @@ impl std::fmt::Debug for MacKey {
 }
 
 impl MacKey {
-    /// The MAC for `purpose`, for packets from the first of `ends` to the second. `more` also
-    /// enters into the key.
-    fn derive(purpose: &str, key: &Key, ends: Ends, more: &[u8]) -> Self {
+    /// The MAC for `purpose`, for packets from the first of `ends` to the second. The key
+    /// also depends on `context`.
+    fn derive(purpose: &str, key: &Key, ends: Ends, context: &[u8]) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key(purpose);
         hasher.update(&key.0);
         for address in [ends.local, ends.peer] {
@@ -491,7 +491,7 @@ impl MacKey {
             };
             hasher.update(&address.octets());
         }
-        hasher.update(&ends.port.to_be_bytes()).update(more);
+        hasher.update(&ends.port.to_be_bytes()).update(context);
         let mut key = [0; 16];
         hasher.finalize_xof().fill(&mut key);
         Self(SipHasher24::new_with_key(&key))

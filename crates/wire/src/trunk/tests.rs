@@ -158,9 +158,9 @@ fn each_nonce_is_answered_once_a_second_and_the_number_of_answers_is_limited() {
 }
 
 /// Two new ends send a hello each second over a path with a delay of 50 ms, for `end_ms`
-/// milliseconds. Each end in `to` also receives `flood` recorded hellos per second, which its peer
-/// sent in `runs` earlier runs.
-fn flooded(to: &[usize], runs: u8, flood: u64, end_ms: u64) -> [Session; 2] {
+/// milliseconds. Each end in `victims` also receives `hello_rate` recorded hellos per second, which
+/// its peer sent in `runs` earlier runs.
+fn flooded(victims: &[usize], runs: u8, hello_rate: u64, end_ms: u64) -> [Session; 2] {
     let mut recorded = [Vec::new(), Vec::new()];
     for run in 0..runs {
         let mut ends = [end(false, 100 + run), end(true, 100 + run)];
@@ -170,8 +170,8 @@ fn flooded(to: &[usize], runs: u8, flood: u64, end_ms: u64) -> [Session; 2] {
     let mut crossing: std::collections::VecDeque<(u64, usize, Vec<u8>)> = [].into();
     for ms in 0..end_ms {
         let now = Time::from_millis(ms);
-        for &to in to {
-            for n in ms * flood / 1_000..(ms + 1) * flood / 1_000 {
+        for &to in victims {
+            for n in ms * hello_rate / 1_000..(ms + 1) * hello_rate / 1_000 {
                 let n = usize::try_from(n).unwrap();
                 crossing.push_front((ms, to, recorded[to][n % recorded[to].len()].clone()));
             }

@@ -54,8 +54,8 @@ pub(in crate::ack) struct HeldFlow {
     near_us: u32,
     /// Shortest round trip between gateway and receiver, in microseconds. Zero: unknown.
     far_us: u32,
-    /// Time of the last request to the sender that followed data, or of the first data after a pause, in ticks.
-    /// Zero: never.
+    /// Time, in ticks, of the last request that followed data, or of the first data after a pause. Zero:
+    /// never.
     heard: u32,
     /// Sequence number at which the data after the last pause begins.
     since: u32,
@@ -97,7 +97,7 @@ const ECHOES: u16 = 2_048;
 /// A SYN claims the flow's ports: held ACKs do not depart.
 const STOPPED: u16 = 4_096;
 
-/// Source: `postack`, section 2.
+/// Source: `postack`, section 2 (state for each flow).
 const _: () = assert!(size_of::<HeldFlow>() <= 128);
 
 impl Default for HeldFlow {
@@ -155,7 +155,7 @@ impl HeldFlow {
         }
     }
 
-    /// Copies the facts of the flow table.
+    /// Copies the facts about the flow that the flow table has.
     pub(super) fn learn(&mut self, known: &Known) {
         let micros = |span: Duration| u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
         self.near_us = known.near.map_or(0, micros);
@@ -164,13 +164,13 @@ impl HeldFlow {
         self.marks = self.marks & !EXTENDED | if known.extended { EXTENDED } else { 0 };
     }
 
-    /// Returns `true` if all ACKs are kept whole, and none is made, merged or cut from data.
+    /// Returns `true` if all ACKs are kept whole, and no ACK is made, merged or cut from a data segment.
     pub(in crate::ack) const fn is_extended(&self) -> bool {
         self.marks & EXTENDED != 0
     }
 
-    /// Most data beyond its round trip that a flow may have if all its ACKs are kept whole. This keeps its
-    /// held ACKs within an eighth of their budget.
+    /// Largest window of a flow whose ACKs are all kept whole, in addition to the data of its round trip.
+    /// This bound keeps the held ACKs of the flow within an eighth of their budget.
     pub(in crate::ack) fn holdable(&self) -> Bytes {
         Bytes(u64::from(self.mss) * u64::from(WHOLE_OF_FLOW / 8))
     }
@@ -185,7 +185,7 @@ impl HeldFlow {
         self.marks = self.marks & !STOPPED | if stopped { STOPPED } else { 0 };
     }
 
-    /// Holds no ACKs of the flow until one can be a record or acknowledges all data.
+    /// Lets all ACKs of the flow pass, until an ACK can be a record or acknowledges all data.
     pub(super) const fn stop_holding(&mut self) {
         self.marks |= UNHELD;
     }
@@ -205,7 +205,7 @@ impl HeldFlow {
         TcpFlags(flags.0 & !TcpFlags::ECE | echo)
     }
 
-    /// The shortest round trip to its sender. Zero if unknown.
+    /// The shortest round trip to the sender of the flow. Zero if unknown.
     pub(in crate::ack) fn near(&self) -> Duration {
         Duration::from_micros(u64::from(self.near_us))
     }
@@ -236,7 +236,7 @@ impl HeldFlow {
 
     /// Wire bytes of data of which `payload` bytes are payload.
     ///
-    /// Source: `postack`, R001-8.
+    /// Source: `postack`, R001-8 (data that an ACK requests).
     pub(super) fn charge(&self, payload: u32) -> u32 {
         let headers = payload.div_ceil(self.mss).saturating_mul(self.header);
         payload.saturating_add(headers)
@@ -265,7 +265,7 @@ impl HeldFlow {
 
     /// Longest permitted hold of an ACK, at most `policy`.
     ///
-    /// Source: `postack`, R001-11 (b).
+    /// Source: `postack`, R001-11 (b) (a hold must cause no spurious timeout).
     ///
     /// Differs: a hold may grow by one round trip of the sender, and by at most 150 ms. It may not double
     /// in each round trip, as the double of zero is zero. After two such round trips a sender probes for a
@@ -344,10 +344,10 @@ impl HeldFlow {
     /// Newly reported bytes that have left the network, by a duplicate ACK or SACK blocks. At most the
     /// outstanding bytes.
     ///
-    /// Source: `postack`, R001-8.
+    /// Source: `postack`, R001-8 (data that an ACK requests).
     ///
-    /// Differs: only the first block counts, without the bytes in blocks of the ACK before. It is the block
-    /// that has grown (RFC 2018, section 4).
+    /// Differs: only the first block counts, without the bytes that the ACK before reported. The first block
+    /// is the block that has grown (RFC 2018, section 4).
     pub(super) fn selective(&mut self, tcp: &TcpSegment, blocks: SackBlocks) -> u32 {
         let duplicate = self.is_duplicate(tcp);
         let from = if before(self.seen, tcp.ack) { tcp.ack } else { self.seen };
@@ -444,7 +444,8 @@ mod tests {
         assert_eq!(news((100, 300), &blocks(&[(100, 200)]), 0), 100);
         // A hole is filled, and two blocks become one.
         assert_eq!(news((100, 600), &blocks(&[(100, 300), (400, 600)]), 0), 100);
-        // Reported twice (RFC 2883), below what is acknowledged, and upside down.
+        // A block that is below the acknowledgement number (reported twice, RFC 2883), and a block that ends
+        // before it begins.
         assert_eq!(news((100, 200), &blocks(&[]), 500), 0);
         assert_eq!(news((200, 100), &blocks(&[]), 0), 0);
     }
@@ -459,8 +460,9 @@ mod tests {
         assert_eq!(flow.selective(&tcp, blocks(&[(1_000, 2_000)])), 0);
     }
 
-    /// Catches: a bound by holds of long ago, beyond the timer of a sender whose ACKs depart at once.
-    /// Catches: an ACK that tells nothing new, and shortens the next hold.
+    /// Catches: a bound that follows from old holds, and exceeds the timeout of a sender whose ACKs now
+    /// depart at once.
+    /// Catches: an ACK without new information that shortens the next hold.
     #[test]
     fn the_next_hold_is_short_again_after_acks_that_were_not_held() {
         let mut flow = HeldFlow { near_us: 2_000, far_us: 50_000, ..HeldFlow::default() };
@@ -480,7 +482,7 @@ mod tests {
         assert_eq!(longest(&flow), 52);
     }
 
-    /// Catches: full segments held for as short as a tail.
+    /// Catches: a full segment that is taken for a short last segment, because an earlier segment was short.
     #[test]
     fn segments_are_as_long_as_the_longest_that_was_seen() {
         let mut flow = HeldFlow::default();

@@ -1,6 +1,6 @@
 //! Release of held ACKs: in order, in steps if an ACK acknowledges much, and rebuilt from records.
 //!
-//! Methods of `Holds`, whose fields are in `hold.rs`.
+//! This file contains methods of `Holds`, whose fields are in `hold.rs`.
 
 use super::super::constants::PER_ACK;
 use super::super::record::{Kind, NONE, Record};
@@ -11,11 +11,11 @@ use crate::{Cx, PacketPool};
 /// Effect of the oldest held ACK of a flow, if it departs now.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(in crate::ack) struct Head {
-    /// Charged bytes of data that it requests.
+    /// Charged bytes of data that the ACK requests.
     pub(in crate::ack) cost: u32,
-    /// Its acknowledgement number.
+    /// Acknowledgement number of the ACK.
     pub(in crate::ack) ack: u32,
-    /// Its window field.
+    /// Window field of the ACK.
     window: u16,
 }
 
@@ -25,7 +25,7 @@ impl Holds {
         self.first(pool, member, self.for_data)
     }
 
-    /// [`head`](Self::head), with or without `steps`.
+    /// The same as [`head`](Self::head). If `steps` is true, an ACK of much data departs in steps.
     fn first(&self, pool: &PacketPool, member: FlowIndex, steps: bool) -> Option<Head> {
         let flow = self.flows.get(member.index()).filter(|flow| flow.releasable() > 0)?;
         let record = self.records.get(flow.first);
@@ -87,7 +87,7 @@ impl Holds {
                 self.flows[member.index()].credited += record.news;
                 return Some(cost);
             }
-            // No buffer: the next ACK acknowledges its data too.
+            // Without a buffer, the next ACK acknowledges the data of this ACK too.
         }
     }
 

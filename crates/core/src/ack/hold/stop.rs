@@ -1,6 +1,6 @@
 //! Held ACKs of a connection while a SYN claims its ports for a new connection.
 //!
-//! Methods of `Holds`, whose fields are in `hold.rs`.
+//! This file contains methods of `Holds`, whose fields are in `hold.rs`.
 //!
 //! A SYN proves nothing, as any host can send one. So the SYN only stops the ACKs, and its answer decides
 //! whether they depart or are dropped.
@@ -14,7 +14,7 @@ use crate::packet::FlowIndex;
 use crate::{Cx, Time};
 
 impl Holds {
-    /// A SYN claims the ports of `member`: stops its held ACKs for [`FIRST_RTO`].
+    /// Stops the held ACKs of `member` for [`FIRST_RTO`], because a SYN claims its ports.
     pub(in crate::ack) fn stop(&mut self, now: Time, member: FlowIndex) {
         if self.releasable(member) > 0 {
             self.flow(member).set_stopped(true);
@@ -22,7 +22,7 @@ impl Holds {
         }
     }
 
-    /// The old connection still exists: its held ACKs may depart again.
+    /// Lets the held ACKs of `member` depart again, because the old connection still exists.
     pub(in crate::ack) fn resume(&mut self, member: FlowIndex) {
         if self.stops.cancel(member.0) {
             self.flow(member).set_stopped(false);
@@ -41,7 +41,7 @@ impl Holds {
         self.stops.next_deadline()
     }
 
-    /// The old connection of `member` has ended: drops its held ACKs.
+    /// Drops the held ACKs of `member`, because the old connection has ended.
     pub(in crate::ack) fn discard(&mut self, cx: &mut Cx<'_>, member: FlowIndex) {
         while self.held(member) > 0 {
             let first = self.flow(member).first;

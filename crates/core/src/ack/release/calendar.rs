@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::Time;
 
-/// Outstanding credit by its expiry, with a resolution of some milliseconds.
+/// Outstanding credit, by the *day* on which it expires. A day is a tick of about a millisecond.
 ///
 /// Source: `postack`, R001-9 P3 (the `O_C` of a class).
 pub(super) struct Calendar {
@@ -36,8 +36,7 @@ impl Calendar {
     }
 
     /// Notes that `bytes` of data arrived. `left` is the remaining lifetime of the credit that requested
-    /// the data. The data uses this credit first, then older credit, and at last credit of up to a day
-    /// later.
+    /// the data. The data uses this credit first, then older credit, and finally credit of up to a day later.
     ///
     /// Credit that is older than the used credit expires unused. If data used the oldest credit first,
     /// newer credit would replace it, and no credit would ever expire. If data used still newer credit,
@@ -139,7 +138,7 @@ mod tests {
 
     /// Catches: data without credit that uses the credit of later data.
     #[test]
-    fn what_is_sent_uses_its_own_leave_then_older_and_none_that_is_younger() {
+    fn data_uses_its_own_credit_then_older_and_no_newer_credit() {
         let mut calendar = Calendar::default();
         for ms in [20, 60, 200] {
             calendar.add(MS(0), Duration::from_millis(ms), 100);
@@ -158,7 +157,7 @@ mod tests {
 
     /// Catches: use of the oldest credit first.
     #[test]
-    fn leave_that_was_for_nothing_runs_out_although_there_is_more() {
+    fn unused_credit_expires_although_there_is_newer_credit() {
         let mut calendar = Calendar::default();
         let (near, lasts) = (40, Duration::from_millis(60));
         calendar.add(MS(0), lasts, 5_000); // no data arrives

@@ -1,16 +1,19 @@
-//! The gate of a class: an ACK departs while
+//! The gate, the default release rule for the held ACKs of an aggregate: an ACK departs while
 //!
 //! `backlog + credit < target`.
 //!
-//! The target is the data of a round trip to the senders plus two segments, and at least three segments.
+//! The credit is data that departed ACKs have requested and that has not arrived yet. The target is the data
+//! of a round trip to the senders plus two segments, and at least three segments.
 //!
-//! Source: `postack`, R001-9 P3, and R001-10 for downloads.
+//! Source: `postack`, R001-9 P3 (the gate of a class; here each aggregate has one), and R001-10 for
+//! downloads.
 //!
-//! Differs: credit expires after one and a half round trips, after 2 ms at least (not 4) and 1.5 s at
-//! most. The ledger's 200 ms are less than a round trip by satellite. A recovering sender uses half of its
+//! Differs: credit expires after one and a half round trips, after 2 ms at least (not 4) and 1.5 s at most.
+//! The source has 200 ms, which is less than a round trip by satellite. A recovering sender uses half of its
 //! credit only, and the queue would run empty until the rest expires.
 //!
-//! Differs: data uses credit of one round trip before, not the oldest credit. Otherwise newer credit would
+//! Differs: data uses credit that was given one round trip earlier, not the oldest credit. Otherwise newer
+//! credit would
 //! keep unused credit from expiring, and the gate would request less than the rate for ever.
 //!
 //! Differs: the time that credit is outstanding is measured (Little's law). The shortest round trip is too
@@ -38,14 +41,14 @@ use crate::packet::{DeficitRoundRobin, Fifo, First, FlowIndex};
 use crate::time::nanos;
 use crate::{Bytes, Cx, Rate, Time};
 
-/// The requests of a class, and the order in which ACKs depart.
+/// The requests of an aggregate, and the order in which its ACKs depart.
 #[derive(Default)]
 pub(in crate::ack) struct Gate {
     outstanding: Calendar,
     /// Deficit round robin of the flows with held ACKs, and the flow whose turn it is.
     turns: DeficitRoundRobin<FlowIndex>,
     waiting: First<FlowIndex>,
-    /// Its credit, rate and `more` are those of the last report.
+    /// Account of the aggregate. Its credit, its rate and `more` are those of the last report.
     account: CreditAccount,
     response: Response,
     /// Time at which the rate has carried all requests to application-limited flows.
@@ -67,7 +70,7 @@ impl Gate {
         }
     }
 
-    /// Returns `true` if the class wants more data, and its egress has room.
+    /// Returns `true` if the aggregate wants more data, and its egress has room.
     pub(in crate::ack) fn is_open(&mut self, now: Time, rate: Rate, queue: Queue) -> bool {
         queue.ahead.room.0 > self.account.called && self.wants_more(now, rate, queue)
     }
@@ -118,7 +121,7 @@ impl Gate {
     }
 
     /// Returns `true` if `rate` carries the earlier requests to application-limited flows within [`AHEAD`].
-    /// This request is then added to them.
+    /// If so, adds this request to them.
     fn carries(&mut self, now: Time, rate: Rate, bytes: u32) -> bool {
         let begins = self.answers.max(now);
         let carries = begins.since(now) <= AHEAD;
@@ -221,7 +224,7 @@ impl Gate {
 struct Response {
     /// Outstanding bytes times nanoseconds, since the last sample.
     area: u64,
-    /// Bytes that arrived since then.
+    /// Bytes that arrived since the last sample.
     came: u64,
     last: Time,
 }
@@ -246,7 +249,7 @@ impl Response {
     }
 }
 
-/// A little more than the error of a time that is computed from bytes.
+/// Margin above the rounding error of a time that is computed from bytes.
 const TICK: Duration = Duration::from_micros(1);
 
 /// Lifetime of credit for a sender at a round trip of `near`, which counts as [`MAX_HOLD`] at most.
@@ -269,7 +272,7 @@ pub(in crate::ack) fn micros(span: Duration) -> u64 {
 
 /// Two full segments for each unit of weight.
 ///
-/// Source: `postack`, R001-9.
+/// Source: `postack`, R001-9 (a quantum of two segments).
 pub(in crate::ack) fn quantum(holds: &mut Holds, member: FlowIndex, weight: u32) -> u32 {
     holds.flow(member).segment().saturating_mul(PER_ACK).saturating_mul(weight.max(1))
 }
@@ -321,7 +324,7 @@ mod tests {
 
     /// Catches: a credit time that underflows, or counts twice, after a clock that stepped back.
     #[test]
-    fn a_clock_that_steps_back_makes_no_leave_outstanding_for_longer() {
+    fn a_clock_that_steps_back_lengthens_no_credit() {
         let mut response = Response::default();
         response.look(Time::from_millis(10), 0);
         for ms in [4, 10, 11] {
@@ -330,8 +333,8 @@ mod tests {
         assert_eq!(response.came(1 << 16), Some(Duration::from_millis(1)));
     }
 
-    /// Catches: requests for a whole round trip at once, which come back as a burst with a gap behind it.
-    /// Catches: no time at which the gate opens again; a time at which it is still closed.
+    /// Catches: requests for a whole round trip at once, whose data arrives as a burst with a gap behind it.
+    /// Catches: no time at which the gate opens again; a time at which the gate is still closed.
     #[test]
     fn requests_on_a_long_path_are_no_more_than_20_ms_ahead_of_the_rate() {
         let (near, rate) = (Duration::from_millis(600), Rate::from_mbps(25));
@@ -354,9 +357,9 @@ mod tests {
         assert!(ask(opens.before(TICK * 2)).0 == 0 && ask(opens).0 == FRAME);
     }
 
-    /// Catches: an idle line where data comes later than after the shortest round trip.
+    /// Catches: an idle link if data arrives later than after the shortest round trip.
     #[test]
-    fn as_much_is_asked_for_as_is_carried_while_data_comes_sooner_and_later() {
+    fn the_gate_requests_the_whole_rate_while_round_trips_vary() {
         for varies in [0, 300, 1_000, 1_800] {
             let (left, waited) = play(varies);
             assert!(left >= 4_950 && waited <= 8, "{varies} us: {left} left, {waited} waited");

@@ -117,7 +117,7 @@ mod tests {
 
     /// Catches: a check before the longest hold, or long after it; a timer event for each of a hundred flows.
     #[test]
-    fn bounds_are_looked_at_together_and_never_early_nor_more_than_a_64th_late() {
+    fn holds_are_checked_together_never_early_and_at_most_a_64th_late() {
         for (now, span) in [(7, 1), (1_234_567, 999), (98_765_432, 240_001), (1, 1_000_000)] {
             let (now, span) = (Time::from_micros(now), Duration::from_micros(span));
             let mut bound = Bound::default();

@@ -1,9 +1,9 @@
 //! P2, the virtual queue: an ACK is held for as long as its data would have waited in a queue of its flow.
 //!
-//! Source: `postack`, R001-9.
+//! Source: `postack`, R001-9 (a queue that exists for each flow only in calculation).
 //!
-//! Differs: P2 has the drain that the ledger has for P1 alone. Otherwise it would keep the queue of slow
-//! start too, and half of the backlog would be data.
+//! Differs: P2 has the drain (a lower rate while the queue is long) that the source has for the bucket P1
+//! alone. Otherwise P2 would keep the queue of slow start too, and half of the backlog would be data.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -48,7 +48,8 @@ impl VirtualQueue {
         queue: Queue,
     ) {
         let Some(tcp) = packet.tcp.filter(|tcp| tcp.payload > 0) else { return };
-        // Beside packets of others, a decision takes effect only after the hold, for which windows have room.
+        // While packets of other flows wait, a decision takes effect only after the hold, for which windows
+        // have room.
         // With a shorter time, the queue and the rate oscillate.
         let within = if queue.others > 0 { MAX_HOLD / 2 } else { SHORTEST_RTO };
         let rate = shares.drained(member, queue.own + queue.ahead.waiting, within);
@@ -97,8 +98,8 @@ impl VirtualQueue {
         self.pace.set(member, at.max(cx.now));
     }
 
-    /// ACKs of `member` that were stopped may depart again. If the first one is late by now, all depart later by
-    /// as much, with the same gaps.
+    /// Lets ACKs of `member` that were stopped depart again. If the first of them is late by now, all depart
+    /// later by as much, with the same gaps.
     pub(in crate::ack) fn go_on(&mut self, now: Time, member: FlowIndex) {
         let times = &mut self.flow(member).times;
         let late = times.front().map_or(Duration::ZERO, |(_, at)| now.since(*at));

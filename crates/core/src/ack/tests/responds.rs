@@ -1,4 +1,4 @@
-//! Flows that become responsive again.
+//! Tests of unresponsive flows that become responsive again.
 
 use crate::ack::testing::{Bench, FRAME, MSS, US};
 use crate::packet::FlowIndex;
@@ -8,7 +8,7 @@ use crate::{Bytes, Rate, Time};
 /// flows.
 /// Catches: ACKs held while the flow is unresponsive.
 #[test]
-fn a_lone_flow_is_responsive_again_once_it_sends_no_more_than_its_acks_call_for() {
+fn a_lone_flow_is_responsive_again_once_it_sends_no_more_than_its_acks_request() {
     let mut bench = Bench::new("'postack'", 10);
     let (mut sent, mut at) = (0, US(0));
     assert_eq!(bench.ack(at, 0, 0).len(), 1);
@@ -37,7 +37,8 @@ fn a_lone_flow_is_responsive_again_once_it_sends_no_more_than_its_acks_call_for(
     assert!(go(8));
 }
 
-/// Catches: an alarm that lasts until the connection ends; an aggregate that is not woken to end it.
+/// Catches: a flow that counts as unresponsive until its connection ends; an aggregate without a timer that
+/// ends this.
 #[test]
 fn a_flow_whose_sender_stopped_is_no_longer_counted_as_unresponsive() {
     let mut bench = Bench::new("'postack'", 10);

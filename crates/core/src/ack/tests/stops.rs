@@ -1,11 +1,11 @@
-//! ACKs that a SYN has stopped.
+//! Tests of ACKs that a SYN has stopped.
 
 use super::{EVERY, MSS, sent};
 use crate::Time;
 use crate::ack::testing::US;
 use crate::packet::FlowIndex;
 
-/// A SYN may stop the ACKs of a flow while the time of the first of them comes.
+/// A SYN may stop the ACKs of a flow, and the first of them may be due before they resume.
 ///
 /// Catches: departure times that are forgotten while ACKs are stopped, so that all depart at once.
 #[test]

@@ -1,4 +1,4 @@
-//! Held ACKs have a timer, however few buffers are free.
+//! Tests of timers: each held ACK has a timer, however few buffers are free.
 
 use std::time::Duration;
 
@@ -99,7 +99,7 @@ fn overdue_acks_of_a_flow_depart_at_its_share_while_the_timer_of_its_sender_perm
     }
 }
 
-/// Catches: no timer for the remainder of an ACK whose first step departs as buffers are scarce.
+/// Catches: no timer for the remainder of an ACK whose first step departs because buffers are scarce.
 #[test]
 fn the_remainder_of_an_ack_that_departs_by_a_step_as_buffers_are_scarce_has_a_timer() {
     for spec in EVERY {
@@ -114,9 +114,10 @@ fn the_remainder_of_an_ack_that_departs_by_a_step_as_buffers_are_scarce_has_a_ti
 }
 
 proptest! {
-    /// Catches: the same mutant, for several flows with ACKs of any length and any number of free buffers.
+    /// Catches: a held ACK without a timer, for several flows with ACKs of any length and any number of free
+    /// buffers.
     #[test]
-    fn whatever_is_held_has_a_timer_however_few_buffers_are_free(
+    fn each_held_ack_has_a_timer_however_few_buffers_are_free(
         which in 0_usize..EVERY.len(),
         buffers in prop_oneof![8_u32..64, Just(256_u32), Just(4_096_u32)],
         events in prop::collection::vec(event(), 1..60),

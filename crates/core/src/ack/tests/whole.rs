@@ -1,4 +1,4 @@
-//! Whole ACKs, and their budget.
+//! Tests of ACKs that are kept whole, not as records, and of their budget of packet buffers.
 
 use super::{EVERY, MSS, sent};
 use crate::ack::testing::{Bench, US, plain};
@@ -15,7 +15,7 @@ fn special(n: u32) -> TcpSegment {
 /// Catches: records, steps or merged ACKs of a flow with AccECN or MPTCP; a dropped old ACK; data that
 /// overtakes held ACKs.
 #[test]
-fn of_a_flow_with_accecn_or_mptcp_each_ack_departs_as_it_came() {
+fn each_ack_of_a_flow_with_accecn_or_mptcp_departs_as_it_arrived() {
     for spec in EVERY {
         let mut bench = sent(spec, 60);
         // TCR rewrites windows only if their scale is known.

@@ -1,4 +1,4 @@
-//! Tests of the queue `hosts`.
+//! Tests of the queue `hosts`, which shares the rate between hosts, and the part of a host between its flows.
 
 use super::super::testing::{Bench, chance};
 use super::*;

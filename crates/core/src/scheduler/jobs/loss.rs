@@ -9,7 +9,7 @@
 //!
 //! Source: `marking`, section 3; ns-2 2.35, `queue/jobs.cc`.
 //!
-//! Methods of `Jobs`, whose fields are in `jobs.rs`.
+//! This file contains methods of `Jobs`, whose fields are in `jobs.rs`.
 
 use super::class::JobsClass;
 use super::{Jobs, Search};

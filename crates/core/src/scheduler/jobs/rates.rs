@@ -21,7 +21,7 @@
 //! Source: `marking`, section 3; ns-2 2.35, `queue/jobs.cc` (gain, order in which classes give up
 //! rate).
 //!
-//! Methods of `Jobs`, whose fields are in `jobs.rs`.
+//! This file contains methods of `Jobs`, whose fields are in `jobs.rs`.
 
 use std::time::Duration;
 

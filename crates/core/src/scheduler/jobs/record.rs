@@ -5,7 +5,7 @@
 //! of 0.5 s in which the classes were backlogged throughout. A guarantee is violated if its class
 //! sends less, by more than one packet. A ratio that is off by more than a quarter is violated.
 //!
-//! Methods of `Jobs`, whose fields are in `jobs.rs`.
+//! This file contains methods of `Jobs`, whose fields are in `jobs.rs`.
 
 use std::time::Duration;
 

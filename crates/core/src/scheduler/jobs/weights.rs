@@ -8,7 +8,7 @@
 //! Source: `marking`, section 3.
 //! Differs: the paper has one chain of classes. Here the classes form trees.
 //!
-//! Methods of `Jobs`, whose fields are in `jobs.rs`.
+//! This file contains methods of `Jobs`, whose fields are in `jobs.rs`.
 
 use super::class::JobsClass;
 use super::{Jobs, Promises};

@@ -1,4 +1,5 @@
-//! The shaping timer. It tells when an aggregate has enough tokens for its next packet. One timer serves all aggregates.
+//! The shaping timer. It expires when an aggregate has enough tokens for its next packet. One timer serves
+//! all aggregates.
 //!
 //! Source: `aggregates`, section 6, R000-9: one timer for all policies, not one per flow.
 //! Differs: the paper's timer expires every 15 ms, as its host could not afford more. Here the timer expires exactly when

@@ -1,10 +1,11 @@
-//! ACK control at an egress: the accounts of its bottlenecks, and the turns of their aggregates.
+//! ACK control at an egress: an account for each bottleneck, which counts the bytes that its aggregates have
+//! requested from senders, and the turns of these aggregates.
 //!
 //! Events only note work: an aggregate that may release ACKs, or a bottleneck whose queue has room.
 //! The gateway drains both lists at the end of a call. The released ACKs may note further work, but
 //! never release ACKs themselves, so the depth of calls is bounded.
 //!
-//! Methods of `Egress`, whose fields are in `egress.rs`.
+//! This file contains methods of `Egress`, whose fields are in `egress.rs`.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -71,14 +72,13 @@ impl Egress {
         self.accounts.note(account, slot, report, rate);
     }
 
-    /// Closes all accounts. The aggregates must repeat their calls, because their routes may have
-    /// changed.
+    /// Closes all accounts. The aggregates must repeat their requests, because their routes may have changed.
     pub(in crate::gateway) fn close_accounts(&mut self) {
         self.accounts = EgressGates::default();
         self.room = WorkList::default();
     }
 
-    /// Packets of ACK-controlled flows departed from a bottleneck: its queue has room.
+    /// Notes that packets of ACK-controlled flows departed from a bottleneck, so its queue has room.
     pub(in crate::gateway) fn made_room(&mut self, at: EgressQueue) {
         if self.accounts.is_waited_for() {
             self.room.note(self.account(at), at);
@@ -116,7 +116,7 @@ impl Egress {
 /// A work list: each item is there at most once, whatever the number of notes.
 pub(super) struct WorkList<T> {
     due: VecDeque<(usize, T)>,
-    /// By index of the item.
+    /// `true` for each item in the list, by index of the item.
     noted: Vec<bool>,
 }
 

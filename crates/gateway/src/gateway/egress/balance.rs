@@ -1,4 +1,4 @@
-//! The token bucket of a link with a rate: it tells when the link may choose its next packet.
+//! The token bucket of a link with a rate: it decides when the link may choose its next packet.
 //!
 //! The content of the bucket is the *balance*, in bytes. The link chooses a packet when the balance is not negative, and
 //! the length of the packet is then subtracted. So the choice is made as late as possible: an urgent packet that arrives
@@ -28,7 +28,7 @@ pub(super) struct Balance {
 }
 
 impl Balance {
-    /// The greatest balance of a link of `rate`.
+    /// A link of `rate` with the greatest balance.
     pub(super) fn new(rate: Rate, overhead: &Overhead, now: Time) -> Self {
         let frame = frame(overhead);
         Self { bucket: TokenBucket::new(rate, greatest(rate, frame), now), frame }
@@ -156,7 +156,8 @@ mod tests {
                 let (mut sum, mut longest) = (0_u64, *longest);
                 for (at, len) in &departed[first..] {
                     (sum, longest) = (sum + len, longest.max(*len));
-                    // A packet beyond the burst waits for a full balance, and is the burst.
+                    // A packet that is longer than the burst waits for a full balance, and then departs at
+                    // once.
                     let beyond = u128::from(longest.saturating_sub(burst(rate).0)) * 8_000_000_000;
                     prop_assert!(u128::from(sum) * 8_000_000_000 <= most(at.since(*from)) + beyond);
                 }
@@ -173,7 +174,8 @@ mod tests {
             let departed = departures(rate, &Overhead::default(), &packets);
             let (last, len) = *departed.last().unwrap();
             let sum: u64 = departed.iter().map(|(_, len)| len).sum();
-            // The greatest balance, and the debt of the last packet, whose time has just begun.
+            // The link may be ahead by the greatest balance, and by the debt of the last packet, whose time
+            // has just begun.
             let greatest = greatest(rate, frame(&Overhead::default())).0;
             let carried = (sum - len).saturating_sub(greatest);
             let exact = rate.time_for(Bytes(carried));
@@ -182,7 +184,7 @@ mod tests {
         }
     }
 
-    /// Catches: a choice that is made when the tokens of a frame are there, and not when the line is free.
+    /// Catches: a choice that is made when the bucket has the tokens of a frame, not when the link is free.
     #[test]
     fn after_a_full_frame_the_next_choice_is_as_far_as_the_frame_takes() {
         let rate = Rate::from_kbps(128);

@@ -2,7 +2,7 @@
 //!
 //! A change may leave packets without a queue. Each operation sends them to the link again, in their order.
 //!
-//! Methods of `Egress`, whose fields are in `egress.rs`.
+//! This file contains methods of `Egress`, whose fields are in `egress.rs`.
 
 use tidegate_core::Time;
 use tidegate_core::class::{ClassId, Terms};

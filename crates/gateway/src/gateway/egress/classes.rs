@@ -39,7 +39,7 @@ pub(in crate::gateway) struct Classes {
     one_buffer: bool,
     /// The marking of the shared buffer.
     marker: Option<Box<Marker>>,
-    /// By index. The link itself has index 0, and no packets wait there.
+    /// The classes, by index. The link itself has index 0, and no packets wait there.
     lines: Vec<Line>,
     by_name: BTreeMap<Box<str>, ClassId>,
     /// The class of packets whose policy names no class.
@@ -47,33 +47,33 @@ pub(in crate::gateway) struct Classes {
     /// The unnamed class in which control traffic borrows. The link itself until classes are
     /// installed.
     control: ClassId,
-    /// Classes with delay bounds. Then the longest charged packet for which the bounds hold.
+    /// Classes with delay bounds. `frame` is the longest charged packet for which the bounds hold.
     bounded: BTreeSet<u32>,
     frame: Bytes,
     /// Classes that the new set names, by index, while classes are changed one by one.
     named: Vec<bool>,
-    /// Place in the file of the next class in the set.
+    /// Rank of the class that is added next: its position in the file.
     next_rank: u32,
 }
 
-/// State of a class besides its rights.
+/// State of a class, except its rights, which the scheduler has.
 struct Line {
     name: Box<str>,
-    /// Its queue, shared with the policies and the other direction.
+    /// Configuration of the queue, shared with the policies and the other direction.
     spec: Arc<QdiscSpec>,
-    /// `None` until the first packet arrives.
+    /// The queue. `None` until the first packet arrives.
     queue: Option<Box<Waiting>>,
     /// Rate that was last set for the queue.
     rate: Rate,
     /// Packets that arrived.
     arrived: u64,
-    /// ACKs dropped as redundant by its queue.
+    /// ACKs that the queue dropped as redundant.
     thinned: u64,
-    /// Sum of its children's guarantees, in bit/s.
+    /// Sum of the guarantees of the children, in bit/s.
     promised: u64,
-    /// Its place in the order of the file.
+    /// Position of the class in the file.
     rank: u32,
-    /// Terms that only its scheduler knows, if it has any.
+    /// Terms that only the scheduler knows, if the class has any.
     own: Option<Box<TermValues>>,
 }
 
@@ -112,8 +112,8 @@ type Gone = (Line, Option<(Box<str>, ClassId)>);
 const BESIDE_A_SET: usize = 3;
 
 impl Classes {
-    /// A link of `rate` without classes. `config` has its scheduler, and the queue of classes without one of their
-    /// own.
+    /// A link of `rate` without classes. `config` has the scheduler, and the queue of classes without a queue
+    /// of their own.
     pub(in crate::gateway) fn new(
         direction: Direction,
         rate: Rate,
@@ -249,7 +249,7 @@ impl Classes {
     }
 
     /// Gives borrowing control traffic the weight and priority of the class `default`. If `default` is a part
-    /// of another class, they are those of a `default` that no file mentions.
+    /// of another class, control traffic gets those of a `default` that no file mentions.
     fn set_control(&mut self, now: Time) {
         let Terms { weight, priority, .. } = match self.scheduler.parent(self.default) {
             ClassId::ROOT => self.scheduler.terms(self.default),

@@ -37,7 +37,8 @@ pub(in crate::gateway) struct AccessLink {
     /// Control traffic, from its first packet on. Only with a rate.
     control: Option<Box<Control>>,
     seed: u64,
-    /// Packets that depart next: with a rate at most one, longer than a frame, otherwise all packets.
+    /// Packets that depart next. With a rate, at most one packet, which is longer than a frame. Without a
+    /// rate, all packets.
     next: Fifo,
 }
 
@@ -258,7 +259,8 @@ impl AccessLink {
         self.balance.is_some()
     }
 
-    /// Returns `true` if super-packets are cut into frames, as each would occupy the link for long.
+    /// Returns `true` if super-packets are cut into frames, because a super-packet would occupy the link for
+    /// long.
     pub(in crate::gateway) fn wants_frames(&self) -> bool {
         self.balance.as_ref().is_some_and(|balance| balance.rate() < WHOLE)
     }

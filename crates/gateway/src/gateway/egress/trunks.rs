@@ -1,6 +1,6 @@
 //! Trunks of the gateway: packets that policies send through them, and feedback of the other ends.
 //!
-//! Methods of `Egress`, whose fields are in `egress.rs`.
+//! This file contains methods of `Egress`, whose fields are in `egress.rs`.
 
 mod change;
 
@@ -22,7 +22,7 @@ use super::{Egress, EgressQueue, Upstream};
 
 /// The trunks that terminate here.
 pub(in crate::gateway) struct Trunks {
-    /// In the order of the configuration.
+    /// The trunks, in the order of the configuration.
     places: Vec<TrunkSlot>,
     /// User packets of at least one trunk depart in datagrams.
     carries: bool,
@@ -38,7 +38,7 @@ pub(in crate::gateway) struct Trunks {
 /// A trunk, with its state at the gateway.
 struct TrunkSlot {
     trunk: Trunk,
-    /// Number in packets that depart in datagrams of this trunk. It is unique.
+    /// Unique number of the trunk. Packets that depart in its datagrams carry this number.
     number: NonZeroU16,
     /// Class of the user packet that departed last.
     class: Option<ClassId>,
@@ -168,8 +168,8 @@ impl Trunks {
         out
     }
 
-    /// Lets a trunk be called at `at`, or earlier. A timeout that moves to a later time keeps the
-    /// earlier call, because each answer moves it. The call then sets the later one.
+    /// Sets the timer of a trunk to `at`, or leaves it at an earlier time. A timeout often moves to a later
+    /// time, with each answer. The timer then stays, and the call at its expiry sets the later time.
     fn arm(&mut self, id: TrunkId, at: Time) {
         if self.wheel.deadline(id.0).is_none_or(|armed| at < armed) {
             self.wheel.set(id.0, at);
@@ -186,8 +186,8 @@ impl Trunks {
 }
 
 impl Egress {
-    /// Hands `id`, which arrives from the WAN, to the trunk at which it terminates. Returns `id` if
-    /// there is none. A trunk may watch packets that its other end has sent.
+    /// Hands `id`, which arrives from the WAN, to the trunk at which it terminates. Returns `id` if it
+    /// terminates at no trunk. A trunk may watch packets that its other end has sent.
     pub(in crate::gateway) fn end_at_trunk(
         &mut self,
         up: &mut Upstream<'_>,
@@ -306,7 +306,8 @@ pub(in crate::gateway) fn stays_here(pool: &PacketPool, id: &PacketId) -> bool {
 mod tests {
     use super::*;
 
-    /// Catches: a timer that is moved on; one that is not moved forward; a trunk that is still due when it was called.
+    /// Catches: a timer that is moved to a later time; a timer that is not moved to an earlier time; a trunk
+    /// that is still due after its call.
     #[test]
     fn a_trunk_is_called_at_the_earliest_time_it_has_asked_for() {
         let (arriving, wheel) = (HashMap::with_hasher(FixedState::default()), TimerWheel::new());

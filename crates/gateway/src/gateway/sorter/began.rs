@@ -25,7 +25,7 @@ pub(super) struct Began {
 const PART: usize = 64;
 
 impl Began {
-    /// Another set is in force. `list` is empty, with room for each of its policies.
+    /// Notes that another set is in force. `list` is empty, with room for each policy of the set.
     pub(super) fn begin(&mut self, now: Time, list: Vec<Option<Time>>) {
         self.before = std::mem::replace(&mut self.since, list);
         self.swapped = now;

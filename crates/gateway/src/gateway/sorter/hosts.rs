@@ -7,7 +7,7 @@
 //! The MAC address is read from the first packet that a flow sends towards the WAN. Later packets of the flow need no
 //! look-up.
 //!
-//! Methods of `Sorter`, whose fields are in `sorter.rs`.
+//! This file also contains methods of `Sorter`, whose fields are in `sorter.rs`.
 
 use std::collections::BTreeMap;
 
@@ -20,11 +20,11 @@ use super::Sorter;
 #[derive(Debug, Default)]
 pub(super) struct LanHosts {
     numbers: BTreeMap<VlanAddress, u32>,
-    /// By index.
+    /// The addresses, by index.
     addresses: Vec<Address>,
     free: Vec<u32>,
     stations: BTreeMap<Station, Behind>,
-    /// Numbers of hosts up to this one were assigned. Those in `free_hosts` are free again.
+    /// The largest host number that was assigned. The numbers in `free_hosts` are free again.
     last_host: u32,
     free_hosts: Vec<Host>,
 }
@@ -50,12 +50,12 @@ struct Address {
 enum Behind {
     /// The addresses are one host.
     Host(Host, Vec<u32>),
-    /// Each address is a separate host. The number of addresses.
+    /// Each address is a separate host. The field is the number of addresses.
     Router(u32),
 }
 
 impl LanHosts {
-    /// `flow` is a new flow of the LAN address `key`.
+    /// Notes that `flow` is a new flow of the LAN address `key`.
     fn join(&mut self, hosts: &mut FlowHosts, flow: FlowId, key: VlanAddress) {
         let address = match self.numbers.get(&key) {
             Some(address) => *address,
@@ -65,7 +65,7 @@ impl LanHosts {
         hosts.set_address(flow, Some(address));
     }
 
-    /// `flow` has expired.
+    /// Notes that `flow` has expired.
     pub(super) fn leave(&mut self, hosts: &mut FlowHosts, flow: FlowId) {
         let address = hosts.address(flow);
         hosts.set_address(flow, None);
@@ -108,7 +108,7 @@ impl LanHosts {
         })
     }
 
-    /// `address` was seen behind `station`.
+    /// Notes that `address` was seen behind `station`.
     fn learn(&mut self, hosts: &mut FlowHosts, address: u32, station: Station) {
         if self.addresses[slot(address)].station == Some(station) {
             return;
@@ -136,7 +136,7 @@ impl LanHosts {
         self.stations.insert(station, behind);
     }
 
-    /// `address` is no longer behind its station.
+    /// Notes that `address` is no longer behind its station.
     fn leave_station(&mut self, hosts: &mut FlowHosts, address: u32) {
         let Some(station) = self.addresses[slot(address)].station.take() else { return };
         let left = match self.stations.remove(&station) {
@@ -229,8 +229,8 @@ mod tests {
         Lan { known: LanHosts::default(), hosts: FlowHosts::default() }
     }
 
-    /// Catches: a host for each address of a station; a flow that came from the WAN first and keeps its host when its
-    /// station is seen; a station for all.
+    /// Catches: a host for each address of a station; a flow that came from the WAN first and keeps its host
+    /// when its station is seen; one station for all addresses.
     #[test]
     fn the_addresses_of_one_station_are_one_host() {
         let mut lan = lan();
@@ -243,8 +243,8 @@ mod tests {
         assert_eq!(lan.hosts.of(FlowId(9)), Host::UNKNOWN);
     }
 
-    /// Catches: 15 or 17 for 16; flows of the first addresses that stay one host; a router that is a host again after one
-    /// of its addresses left.
+    /// Catches: a limit of 15 or 17 addresses; flows of the first addresses that remain one host; a router
+    /// that is a host again after one of its addresses expired.
     #[test]
     fn a_station_with_more_than_16_addresses_is_a_router() {
         let mut lan = lan();

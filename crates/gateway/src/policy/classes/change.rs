@@ -1,6 +1,6 @@
 //! Terms of a class (guarantee, ceiling, weight and others) by name, and changes of a class in force.
 //!
-//! Methods of `Class`, whose fields are in `classes.rs`.
+//! This file contains methods of `Class`, whose fields are in `classes.rs`.
 
 use std::collections::BTreeMap;
 
@@ -142,7 +142,7 @@ trait OneValue {
     /// The value.
     fn value(&self) -> Option<TermValue>;
 
-    /// Sets the value. Without a value, a field that always has one stays as it is.
+    /// Sets the value. `None` removes it, except from a field that always has a value.
     fn set_value(&mut self, value: Option<TermValue>);
 }
 

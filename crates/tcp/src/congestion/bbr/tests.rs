@@ -364,8 +364,9 @@ fn the_cycle_begins_in_any_phase_except_the_draining_one() {
     }
 }
 
-/// The windows in segments after the round-trip sample is 10 s old. Each entry: ms since then,
-/// segments delivered, and segments delivered when the acknowledged packet was sent.
+/// The windows in segments after the round-trip sample is 10 s old. Each entry of `acks` has
+/// the milliseconds since then, the segments delivered, and the segments delivered when the
+/// acknowledged packet was sent.
 fn probe_rtt(acks: &[(u64, u64, u64)]) -> Vec<u64> {
     let mut control = bbr();
     let mut window = window(200, u64::MAX);

@@ -11,7 +11,7 @@ use tidegate_base::Time;
 /// Arrivals between two boundaries.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Arrived {
-    /// Bytes, the later boundary included.
+    /// Bytes that arrived, including the later boundary.
     pub bytes: u64,
     /// Time between the two boundaries.
     pub span: Duration,

@@ -2,7 +2,8 @@
 //!
 //! `window / standing <= target packets / queued`,
 //!
-//! with the standing round-trip time and the delay of the queue, and shrinks otherwise.
+//! and shrinks otherwise. Here `standing` is the least round-trip time of the last half round trip,
+//! and `queued` is the delay that the queue adds.
 //!
 //! Source: Copa (NSDI 2018), section 2.1 for the window and its velocity; for an aggregate as in Bundler
 //! (doi 10.1145/3447786.3456260).

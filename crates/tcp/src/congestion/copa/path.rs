@@ -1,5 +1,5 @@
-//! Measurements of a path by ACKs, or by *boundaries*, the packets of an aggregate that are
-//! acknowledged: its round-trip times, and the time since its queue was empty.
+//! Measurements of a path: its round-trip times, and the time since its queue was empty. They come
+//! from ACKs, or from *boundaries*: the packets of an aggregate that the other end acknowledges.
 //!
 //! Source: Copa (NSDI 2018), sections 2.1 and 2.2: the standing round-trip time, and a queue that is nearly
 //! empty.
@@ -90,7 +90,8 @@ impl Path {
         self.arrivals.within(self.least()).unwrap_or_else(part)
     }
 
-    /// The window that has the rate of `window` on an empty path. The present queue stays as it is.
+    /// The window that keeps the present queue, and has the rate that `window` has on an empty
+    /// path.
     pub fn lengthened(&self, window: u64) -> u64 {
         let longer = u128::from(window) * self.standing().as_nanos();
         u64::try_from(longer / self.least().as_nanos().max(1)).unwrap_or(u64::MAX)

@@ -1,23 +1,27 @@
 #!/usr/bin/env python3
-"""Records what a Linux sender does when a scripted peer acknowledges: `record.py SCRIPT... `.
+"""Records how a Linux sender responds to the ACKs of a scripted peer: `record.py SCRIPT...`.
 
-Needs root: each script runs in a network namespace of its own with a TUN device, over which a real
-socket of the kernel connects to this program. What the kernel sends, and its window after each step,
-is written below the script's own lines; the test replays the script against our sender.
+Needs root. Each script runs in its own network namespace with a TUN device. Over this device, a real
+socket of the kernel connects to this program, which acts as the peer. Below the script's own lines, the
+program writes the segments that the kernel sends, and the kernel's window after each step. A test then
+replays the script against the sender of `tidegate-tcp`.
 
 A script:
 
-    # words
-    peer mss 1000 window 60000 scale 7 sack timestamps ecn     (what the SYN-ACK offers; `paced`: the socket is)
-    set initial_window 4                                       (for our side only; the kernel's is 10)
+    # comment
+    peer mss 1000 window 60000 scale 7 sack timestamps ecn     (options of the SYN-ACK; `paced`: the socket paces)
+    set initial_window 4                                       (only for `tidegate-tcp`; the kernel has 10)
     0 write 20000            at 0 ms the application writes
     100 ack 2001             at 100 ms an ACK: sequence numbers count from 1
     100 ack 2001 sack 3001-4001 5001-6001 window 1000 ece echo 3
     300 close
 
-`echo N` echoes the timestamp of the N-th segment the kernel sent; without it, of the last.
-Recorded lines: `T > from to [fin] [cwr]` (sent; what follows within a millisecond is one range), and
-`T = cwnd ssthresh timeout` (in segments and milliseconds, after what came).
+`echo N` echoes the timestamp of the N-th segment that the kernel sent. Without `echo N`, the ACK echoes
+the timestamp of the last segment.
+
+There are two kinds of recorded lines. `T > from to [fin] [cwr]` is a sent range: segments that follow
+each other within a millisecond form one range. `T = cwnd ssthresh timeout` is the state after a step,
+in segments and milliseconds.
 """
 
 import ctypes
@@ -81,7 +85,7 @@ class Run:
         return (time.clock_gettime(time.CLOCK_MONOTONIC) - self.start) * 1000
 
     def segments(self, until):
-        """What the kernel sends until then, in ms."""
+        """Yields the time and bytes of each TCP packet that the kernel sends before `until` (in ms)."""
         while True:
             left = (until - self.now()) / 1000
             ready, _, _ = select.select([self.tun], [], [], max(left, 0))
@@ -194,7 +198,8 @@ class Run:
         self.note(at)
         self.log.append(f"{self.now():.1f} {verb} {' '.join(words)}".rstrip())
         if verb == "write":
-            # A buffer for each segment: the kernel puts no part of one off to send more at once.
+            # Each segment has its own buffer. Otherwise the kernel may delay a part of a buffer, to send
+            # more data at once.
             for start in range(0, int(words[0]), 1000):
                 self.sock.send(b"x" * min(1000, int(words[0]) - start), MSG_EOR)
         elif verb == "ack":
@@ -212,7 +217,10 @@ class Run:
 
 
 def offsets_of_info():
-    """Where snd_ssthresh and snd_cwnd stand among the 32-bit words after the eight bytes of flags."""
+    """Checks the positions of snd_ssthresh and snd_cwnd among the 32-bit words of `tcp_info`.
+
+    Eight bytes of flags precede these words.
+    """
     names = "rto ato snd_mss rcv_mss unacked sacked lost retrans fackets last_data_sent last_ack_sent " \
         "last_data_recv last_ack_recv pmtu rcv_ssthresh rtt rttvar snd_ssthresh snd_cwnd".split()
     assert names.index("snd_ssthresh") == 17 and names.index("snd_cwnd") == 18

@@ -1,12 +1,13 @@
-# One-way TCP in ns-2.35 over two links; prints "microsecond segment" of every data segment sent.
+# One-way TCP in ns-2.35 over two links. Prints the time in microseconds and the number of each data
+# segment that is sent.
 #
 #   ns golden.tcl VARIANT[+delayed][*COUNT] WINDOW QUEUE SECONDS WHAT "NUMBERS" [NEAR DELAY]
 #
 # VARIANT is Tahoe, Reno, Newreno, Sack1 or Vegas. `+delayed` delays ACKs. COUNT is the number of
-# segments to send; without it the sender never stops. WINDOW is the receiver's, in segments. QUEUE is
-# the bottleneck's limit in packets. NUMBERS are packets on their way into the bottleneck; the SYN is
-# 0. WHAT is done to them is `drop`, or `mark` (ECN). NEAR is the rate of the first link, DELAY that
-# of the second.
+# segments to send; without COUNT, the sender never stops. WINDOW is the receive window in segments.
+# QUEUE is the queue limit of the bottleneck in packets. NUMBERS are the numbers of packets that enter
+# the bottleneck; the SYN has number 0. WHAT is `drop` or `mark` (ECN): these packets are dropped or
+# marked. NEAR is the rate of the first link, and DELAY is the delay of the second link.
 set near 8Mb
 set delay 100ms
 foreach {variant window queue seconds what numbers} $argv break
@@ -15,12 +16,13 @@ set count ""
 regexp {^([^*]*)\*(.*)$} $variant all variant count
 set delayed [regsub {\+delayed$} $variant "" variant]
 set ns [new Simulator]
-# The sender draws the phase of its 10 ms clock when it is made, and again when the run begins. With
-# this seed the second is less than a microsecond.
+# The sender draws the phase of its 10 ms clock when it is created, and again when the run begins. With
+# this seed, the second phase is less than a microsecond.
 $defaultRNG seed 25126
 # ns-2's plain agent is Tahoe.
 if {$variant == "Tahoe"} {set tcp [new Agent/TCP]} else {set tcp [new Agent/TCP/$variant]}
-# Prints `tie` where a delayed ACK falls due just as a segment arrives: rounding decides their order.
+# Prints `tie` if a delayed ACK is due at the time when a segment arrives. Rounding then decides their
+# order.
 set script {
     function near(a, b) { return a - b < 2e-5 && b - a < 2e-5 }
     $1 == "+" && $3 == 0 && $4 == 1 && $11 > 0 { printf "%d %d\n", $2 * 1e6 + 0.5, $11 }
@@ -48,7 +50,7 @@ set sink [new $sink]
 $tcp set window_ $window
 $tcp set packetSize_ 1000
 $tcp set minrto_ 1
-# Vegas of ns-2 has no SYN, and takes the first ACK for no more than one.
+# Vegas of ns-2 sends no SYN. With an initial window of one segment, its first ACK is for one segment.
 if {$variant == "Vegas"} {$tcp set windowInit_ 1}
 if {$what == "mark"} {$tcp set ecn_ 1}
 $ns attach-agent $s $tcp

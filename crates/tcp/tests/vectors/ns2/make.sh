@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes golden.txt again, or another file: make.sh [PATH]; needs ns-2.35 (Debian package `ns2`).
+# Writes golden.txt again, or the file PATH: `make.sh [PATH]`. Needs ns-2.35 (Debian package `ns2`).
 into=$(realpath "${1:-$(dirname "$0")/golden.txt}")
 cd "$(dirname "$0")" || exit 1
 run() { # VARIANT WINDOW QUEUE SECONDS WHAT NUMBERS
@@ -9,8 +9,8 @@ run() { # VARIANT WINDOW QUEUE SECONDS WHAT NUMBERS
         END { print "" }'
 }
 {
-    echo "# variant, window, queue, what is done to which packets | every data segment sent: microseconds"
-    echo "# since the one before, and its number where that is not the next"
+    echo "# variant, window, queue, drop or mark, numbers of these packets | each data segment sent: microseconds since"
+    echo "# the previous segment, and the number of the segment if it is not the next number"
     for variant in Reno Newreno Sack1; do
         for drops in "14" "14 15" "14 15 16" "14 15 16 17"; do run $variant 28 1000 4.5 drop "$drops"; done
         for drops in "0" "1 2 3" "1" "2" "1 2" "14 31" "14 31 32 33" "14 15 16 17 18 19 20 21 22 23 24 25 26 27 28"; do

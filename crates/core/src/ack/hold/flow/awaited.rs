@@ -1,7 +1,7 @@
 //! Detection of flows whose sender has no data for an ACK's request: application-limited flows, silent
 //! senders, and senders of FIN.
 //!
-//! Methods of `HeldFlow`, whose fields are in `flow.rs`.
+//! This file contains methods of `HeldFlow`, whose fields are in `flow.rs`.
 //!
 //! A departing ACK requests the data that its sender may send then. The gate counts this data as
 //! credit until it arrives. Requests to the flows of this file get less credit, or none.
@@ -127,7 +127,7 @@ mod tests {
     /// Catches: slow data that counts as unrequested; a pause before the first request.
     /// Catches: a pause after a clock that stepped back, or without a known round trip.
     #[test]
-    fn who_sends_what_it_was_called_for_has_not_paused() {
+    fn a_sender_of_requested_data_has_not_paused() {
         let mut flow = HeldFlow::default();
         comes(&mut flow, 5_000, 1_000);
         assert!(!flow.is_answering());
@@ -143,7 +143,7 @@ mod tests {
     /// Catches: silence that data does not end; silence counted from the last request instead of the first.
     /// Catches: a sender taken for silent although its receiver's window is full.
     #[test]
-    fn who_leaves_a_request_unanswered_is_silent_until_it_sends() {
+    fn a_sender_that_answers_no_request_is_silent_until_it_sends() {
         let mut flow = after(20);
         [1_100, 1_125].iter().for_each(|ms| flow.asked(Time::from_millis(*ms)));
         assert!(!flow.is_silent(Time::from_millis(1_128)));
@@ -156,10 +156,11 @@ mod tests {
         assert!(!flow.is_silent(Time::from_millis(1_300)));
     }
 
-    /// Catches: an application-limited sender that is never detected; one that stays application-limited for ever.
+    /// Catches: an application-limited sender that is never detected; a sender that stays application-limited
+    /// for ever.
     /// Catches: 64 KiB counted from the beginning; a retransmission that counts as data after a pause.
     #[test]
-    fn who_paused_is_answering_until_it_has_sent_much() {
+    fn a_sender_is_application_limited_from_a_pause_until_it_has_sent_much() {
         let mut flow = after(240);
         assert!(flow.is_answering());
         flow.asked(Time::from_millis(1_300));
@@ -173,7 +174,7 @@ mod tests {
 
     /// Catches: a pause that begins again with each segment of an unrequested window.
     #[test]
-    fn a_window_that_comes_after_a_pause_is_an_answer_as_far_as_it_is_short() {
+    fn a_short_window_after_a_pause_is_application_limited() {
         let mut flow = after(240);
         (1..=32).for_each(|n| comes(&mut flow, 1_240, 2_000 + n * 2_000));
         assert!(flow.is_answering());
@@ -183,7 +184,7 @@ mod tests {
 
     /// Catches: a FIN that is not seen; a FIN that stays valid although data follows; a FIN out of order.
     #[test]
-    fn who_has_sent_its_last_has_ended() {
+    fn a_flow_has_ended_after_a_fin_without_later_data() {
         let mut flow = after(20);
         segment(&mut flow, 1_020, (60_000, 61_000), false, TcpFlags::FIN);
         assert!(!flow.has_ended());
@@ -198,7 +199,7 @@ mod tests {
     /// Catches: ACKs that request missing data, and count as requesting none; arrived data that counts as
     /// missing.
     #[test]
-    fn who_has_ended_and_lacks_something_has_not() {
+    fn a_flow_with_missing_data_has_not_ended() {
         let mut flow = after(20);
         let ack = |ack| TcpSegment { ack, ..TcpSegment::default() };
         flow.note(&ack(1_000));
@@ -215,7 +216,7 @@ mod tests {
 
     /// Catches: a reset connection that still gets credit, as some of its data was lost.
     #[test]
-    fn who_was_reset_has_ended() {
+    fn a_reset_flow_has_ended() {
         let mut flow = after(20);
         segment(&mut flow, 1_030, (1_000, 2_000), true, 0);
         flow.sacked = 1_000;

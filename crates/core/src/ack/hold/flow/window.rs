@@ -1,6 +1,6 @@
 //! Reduced windows: their size, and the bytes that remain in them.
 //!
-//! Methods of `HeldFlow`, whose fields are in `flow.rs`.
+//! This file contains methods of `HeldFlow`, whose fields are in `flow.rs`.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use crate::flow::before;
 use crate::packet::{TcpFlags, TcpSegment, USUAL_MSS};
 
 impl HeldFlow {
-    /// Wire bytes of data that `tcp` requests. It reports `news` bytes beyond its number. With `for_data`,
-    /// a reduced window limits the request, unless the sender recovers from a loss.
+    /// Wire bytes of data that `tcp` requests. The ACK also reports `news` bytes beyond its number. If
+    /// `for_data` is true, a reduced window limits the request, unless the sender recovers from a loss.
     pub(in crate::ack::hold) fn cost(&self, tcp: &TcpSegment, news: u32, for_data: bool) -> u32 {
         let worth = self.worth(tcp.ack);
         let recovers = news > 0 || self.sacked > 0 || self.marks & AGAIN != 0;
@@ -20,8 +20,8 @@ impl HeldFlow {
         self.charge(worth.saturating_add(news).min(left.unwrap_or(u32::MAX)))
     }
 
-    /// Bytes beyond `sent` in the window of `tcp`, if it is reduced. They are full segments, as senders
-    /// fill a window (RFC 9293, section 3.8.6.2.1).
+    /// Bytes beyond `sent` in the window of `tcp`, if it is reduced. Only full segments count, because a
+    /// sender waits for room for a full segment (RFC 9293, section 3.8.6.2.1).
     fn left(&self, tcp: &TcpSegment) -> Option<u32> {
         let window = self.smaller(tcp)?;
         let edge = self.edge(&TcpSegment { window, ..*tcp })?;
@@ -34,10 +34,10 @@ impl HeldFlow {
         Some(tcp.ack.wrapping_add(u32::from(tcp.window) << self.scale?))
     }
 
-    /// Window field of an ACK of `part` in place of `tcp`, which acknowledges more. Its right edge is at
-    /// most that of `tcp`, and at least the advertised one. `None` if no field fits.
+    /// Window field of an ACK that acknowledges up to `part` and replaces `tcp`, which acknowledges more. Its
+    /// right edge is at most that of `tcp`, and at least the advertised right edge. `None` if no field fits.
     ///
-    /// Source: `postack`, R001-11 (d).
+    /// Source: `postack`, R001-11 (d) (the right edge never moves back).
     pub(in crate::ack::hold) fn field(&self, part: u32, tcp: &TcpSegment) -> Option<u16> {
         let scale = self.scale?;
         let edge = self.edge(tcp)?;
@@ -69,8 +69,8 @@ impl HeldFlow {
         Bytes(u64::from(self.cap) + u64::from(news / GROWTH))
     }
 
-    /// Returns `true` if its ACKs are held for `long`, or if its sender uses more than half of a reduced
-    /// window.
+    /// Returns `true` if the ACKs of the flow are held for `long`, or if its sender uses more than half of a
+    /// reduced window.
     pub(in crate::ack) fn is_pressed(&self, long: Duration) -> bool {
         let left = self.right.wrapping_sub(self.sent);
         let held = Duration::from_micros(u64::from(self.hold_us));
@@ -79,25 +79,25 @@ impl HeldFlow {
     }
 
     /// Bytes that the sender may still send in the last advertised window. `None` if the gateway did not
-    /// reduce it.
+    /// reduce this window.
     pub(in crate::ack::hold) fn left_of_smaller(&self) -> Option<Bytes> {
         let left =
             if before(self.sent, self.right) { self.right.wrapping_sub(self.sent) } else { 0 };
         (self.marks & CAPPED != 0).then_some(Bytes(left.into()))
     }
 
-    /// The least cap: four segments, as a loss then leaves three duplicates (RFC 5681, section 3.2), and
-    /// one step of the window scale. A segment has the longest length observed, or permitted by `told`.
-    pub(in crate::ack) fn least_window(&self, told: Option<u16>) -> Bytes {
+    /// The least cap: four segments, as a loss then leaves three duplicates (RFC 5681, section 3.2), and one
+    /// step of the window scale. A segment has the longest length observed, or the `permitted` length.
+    pub(in crate::ack) fn least_window(&self, permitted: Option<u16>) -> Bytes {
         let shown = 1 << self.scale.unwrap_or(0);
-        let segment = told.map_or(USUAL_MSS, u32::from).max(self.mss);
+        let segment = permitted.map_or(USUAL_MSS, u32::from).max(self.mss);
         Bytes(LEAST_WINDOW.saturating_mul(segment).max(shown).into())
     }
 
     /// Window field that reduces the bytes in flight to the cap. `None` if the window is already small
     /// enough. The right edge never moves back.
     ///
-    /// Source: `postack`, R001-3.
+    /// Source: `postack`, R001-3 (windows).
     ///
     /// Differs: selectively acknowledged bytes are not in flight, and do not count. Otherwise a sender
     /// would have nothing to send for a round trip after each loss.
@@ -172,9 +172,10 @@ mod tests {
     /// Catches: a window that is too small for three duplicates after a loss, or for its scale.
     #[test]
     fn the_least_window_is_of_four_segments_and_can_be_shown() {
-        let least = |told, scale| HeldFlow { scale, ..HeldFlow::default() }.least_window(told).0;
+        let least =
+            |permitted, scale| HeldFlow { scale, ..HeldFlow::default() }.least_window(permitted).0;
         assert_eq!(
-            [None, Some(1_460), Some(536)].map(|told| least(told, None)),
+            [None, Some(1_460), Some(536)].map(|permitted| least(permitted, None)),
             [5_792, 5_840, 5_792]
         );
         assert_eq!([0, 12, 14].map(|bits| least(None, Some(bits))), [5_792, 5_792, 16_384]);
@@ -198,7 +199,7 @@ mod tests {
     /// Catches: an ACK that moves no window and still counts as a request; TCR that paces by requested bytes.
     /// Catches: no request by an ACK whose sender fills a hole (RFC 6675), or is limited by its receiver.
     #[test]
-    fn an_ack_calls_for_no_more_than_its_window_leaves() {
+    fn an_ack_requests_no_more_than_its_window_permits() {
         let (mut flow, tcp) = filled();
         assert_eq!(flow.cost(&tcp, 0, true), 5_000);
         flow.cap_to(Some(Bytes(6_000)));
@@ -220,7 +221,7 @@ mod tests {
     /// Catches: growth by a sequence number, in a flow without earlier ACKs; growth as fast as in slow start.
     /// Catches: growth by an ACK of unsent data, by an old ACK, or by a reset.
     #[test]
-    fn a_window_grows_by_an_eighth_of_what_is_acknowledged() {
+    fn a_window_grows_by_an_eighth_of_the_acknowledged_bytes() {
         let mut flow = HeldFlow::default();
         flow.cap_to(Some(Bytes(20_000)));
         let ack = |ack| TcpSegment { ack, flags: TcpFlags(TcpFlags::ACK), ..TcpSegment::default() };
@@ -234,7 +235,7 @@ mod tests {
 
     /// Catches: a reduced window that ends before data that the sender has already sent.
     #[test]
-    fn a_first_window_is_not_made_smaller_than_what_was_sent() {
+    fn a_first_window_is_not_reduced_below_the_sent_data() {
         let mut flow = HeldFlow { scale: Some(7), sent: 14_480, ..HeldFlow::default() };
         flow.cap_to(Some(Bytes(5_792)));
         let tcp = TcpSegment { ack: 2_896, window: 500, ..TcpSegment::default() };
@@ -242,9 +243,9 @@ mod tests {
     }
 
     /// Catches: pressure on a sender with little data, or with a small window of its receiver.
-    /// Catches: none on a sender that waits for its window, or whose ACKs are held.
+    /// Catches: no pressure on a sender that waits for its window, or whose ACKs are held.
     #[test]
-    fn who_fills_a_smaller_window_or_has_acks_held_for_long_is_pressed() {
+    fn a_flow_that_fills_a_reduced_window_or_whose_acks_are_held_for_long_is_pressed() {
         let long = Duration::from_millis(250);
         let (mut flow, mut tcp) = filled();
         assert!(flow.is_pressed(long));

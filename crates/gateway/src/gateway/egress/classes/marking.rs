@@ -3,7 +3,7 @@
 //! The marking of a shared buffer sees the packets of all classes, and the state that the scheduler keeps of each class. So it can protect the
 //! guarantees of the classes as well as the buffer (`marking`, section 2.4).
 //!
-//! Methods of `Classes`, whose fields are in `classes.rs`.
+//! This file contains methods of `Classes`, whose fields are in `classes.rs`.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Checks before a class is added, changed or removed while packets wait.
 //!
-//! Methods of `Classes`, whose fields are in `classes.rs`.
+//! This file contains methods of `Classes`, whose fields are in `classes.rs`.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use tidegate_core::{Rate, Time};
 use super::{Classes, Terms};
 use crate::policy::{Class, ClassFaultKind};
 
-/// Why a class cannot be added, changed or removed.
+/// The reason why a class cannot be added, changed or removed.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ClassChangeError {
     /// No class has that name.
@@ -21,7 +21,7 @@ pub enum ClassChangeError {
     /// A class has that name already.
     #[error("there is such a class already")]
     Exists,
-    /// No class has the name of its parent.
+    /// No class has the name that the class gives for its parent.
     #[error("its parent `{0}` is no class")]
     NoParent(String),
     /// The scheduler of the link has no such term.
@@ -30,7 +30,7 @@ pub enum ClassChangeError {
     /// The rights would contradict those of the parent or children.
     #[error("{0}")]
     Fault(ClassFaultKind),
-    /// With it, the delay bound of another class could not be met.
+    /// With the change, the delay bound of another class could not be met.
     #[error("with it, the delay bound of class `{class}` cannot be met: {fault}")]
     Bound {
         /// The other class.
@@ -38,7 +38,7 @@ pub enum ClassChangeError {
         /// The fault.
         fault: ClassFaultKind,
     },
-    /// Its parent would hold packets.
+    /// The parent of the class would hold packets, which wait at leaf classes only.
     #[error("its parent `{parent}` holds packets: {of}")]
     ParentHolds {
         /// The parent.
@@ -46,10 +46,10 @@ pub enum ClassChangeError {
         /// The packets that the parent holds.
         of: ClassContents,
     },
-    /// It has parts.
+    /// The class has parts.
     #[error("class `{0}` is a part of it")]
     HasParts(String),
-    /// Packets wait, or are to wait, there.
+    /// Packets wait, or are to wait, at the class.
     #[error("it holds packets: {0}")]
     Holds(ClassContents),
 }
@@ -61,7 +61,7 @@ pub enum ClassContents {
     Policy(String),
     /// Packets whose policy names no class.
     Default,
-    /// No packets, but a ratio of this class refers to it.
+    /// No packets, but a ratio of this other class refers to the class.
     Ratio(String),
     /// Number of packets that wait now.
     Waiting(u32),

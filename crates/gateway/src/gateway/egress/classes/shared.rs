@@ -1,7 +1,7 @@
 //! Classes of a scheduler that manages one buffer for all classes, such as JoBS, and the terms that only one scheduler
 //! knows, such as ratios between classes.
 //!
-//! Methods of `Classes`, whose fields are in `classes.rs`.
+//! This file contains methods of `Classes`, whose fields are in `classes.rs`.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub(super) fn own(class: &Class) -> Option<Box<TermValues>> {
 }
 
 impl Classes {
-    /// Tells the scheduler the rank of each class, and the terms that only this scheduler knows.
+    /// Passes to the scheduler the rank of each class, and the terms that only this scheduler knows.
     pub(super) fn set_own_terms(&mut self) {
         if self.scheduler.declares().iter().all(|term| term.is_of_the_link()) {
             return;
@@ -43,7 +43,7 @@ impl Classes {
         }
     }
 
-    /// Returns `true` if classes have no parents, and a scheduler that keeps bounds and ratios.
+    /// Returns `true` if classes have no parents, because the scheduler has no tree of classes.
     pub(in crate::gateway) fn is_flat(&self) -> bool {
         !self.scheduler.declares().contains(&Term::PARENT)
     }
@@ -79,7 +79,7 @@ impl Classes {
         }
     }
 
-    /// A class as a file would have it for this direction.
+    /// The class `id`, as a policy file would describe it in this direction.
     pub(in crate::gateway) fn written(&self, id: ClassId) -> Class {
         let (terms, line) = (self.scheduler.terms(id), &self.lines[id.index()]);
         Class {
@@ -123,8 +123,8 @@ impl Classes {
         }
     }
 
-    /// The promises of a class, and measurements of them. Terms that the scheduler does not measure stand there
-    /// without a measured value.
+    /// The promises of a class, and measurements of them. Terms that the scheduler does not measure are
+    /// listed without a measured value.
     pub(super) fn promises(&self, id: ClassId) -> Vec<PromiseReport> {
         let promise = |kept: tidegate_core::scheduler::Kept| PromiseReport {
             term: kept.term.name().into(),

@@ -1,6 +1,6 @@
 //! Changes of the classes during a swap, one class at a time, while packets pass.
 //!
-//! Methods of `Classes`, whose fields are in `classes.rs`.
+//! This file contains methods of `Classes`, whose fields are in `classes.rs`.
 
 use std::sync::Arc;
 

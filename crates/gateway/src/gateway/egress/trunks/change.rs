@@ -1,6 +1,6 @@
 //! Addition, change and removal of trunks under live traffic.
 //!
-//! Methods of `Egress`, whose fields are in `egress.rs`.
+//! This file contains methods of `Egress`, whose fields are in `egress.rs`.
 
 use std::num::NonZeroU16;
 
