@@ -78,7 +78,7 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Parameters:
-    """The parameters of both adjusters."""
+    """The parameters of the adjusters that work in rounds."""
 
     samples: int = SAMPLES
     every: float = EVERY
@@ -91,7 +91,7 @@ class Parameters:
 
 
 class _Rounds:
-    """One round of an adjuster: a random wait, then C samples, then a decision."""
+    """An adjuster that works in rounds: a random wait, then C samples, then a decision."""
 
     def __init__(self, seed: int, number: int, parameters: Parameters) -> None:
         self.own = parameters

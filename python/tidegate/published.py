@@ -34,7 +34,7 @@ class Page:
         return page
 
     def joined(self, newer: Page, names: Sequence[str]) -> Page:
-        """Adds the experiments of a newer page. Keeps only ``names``, in their order."""
+        """This page with the experiments of a newer page. Keeps only ``names``, in their order."""
         rows, sections = self.rows | newer.rows, self.sections | newer.sections
         known = [name for name in names if name in sections]
         return Page({it: rows[it] for it in known}, {it: sections[it] for it in known})

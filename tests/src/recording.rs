@@ -123,9 +123,9 @@ impl Recording {
         self.0.push(Arrival { at, port, bytes: frame.bytes() });
     }
 
-    /// A transfer by the end `from`, whose window doubles each round trip. One of its segments is
-    /// lost upstream of the gateway.
-    fn transfer(&mut self, start: Time, ends: Ends, from: usize, link: &[Link], rtt: Duration) {
+    /// A transfer by the end number `sender`, whose window doubles each round trip. One of its
+    /// segments is lost upstream of the gateway.
+    fn transfer(&mut self, start: Time, ends: Ends, sender: usize, link: &[Link], rtt: Duration) {
         const WINDOWS: [u32; 5] = [2, 4, 8, 12, 12];
         let mut connection = Connection { ends, link: link.to_vec(), next: [1_000, 0xffff_f000] };
         let near = Duration::from_micros(900);
@@ -133,30 +133,30 @@ impl Recording {
         connection.handshake(self, start, rtt);
         let mut round = start + rtt + near;
         for (nth, window) in (0..).zip(WINDOWS) {
-            let first = connection.next[from];
+            let first = connection.next[sender];
             for segment in 0..window {
                 let at = round + spacing * segment;
                 let seq = first.wrapping_add(segment * MSS);
-                connection.next[from] = seq.wrapping_add(MSS);
+                connection.next[sender] = seq.wrapping_add(MSS);
                 let lost = nth == 3 && segment == 4;
                 if !lost {
-                    connection.data(self, at, from, seq);
+                    connection.data(self, at, sender, seq);
                 }
                 let hole = (nth == 3 && segment > 4).then(|| first.wrapping_add(4 * MSS));
                 match hole {
-                    Some(hole) => connection.selective(self, at + near, 1 - from, hole),
-                    None if segment % 2 == 1 => connection.ack(self, at + near, 1 - from, seq),
+                    Some(hole) => connection.selective(self, at + near, 1 - sender, hole),
+                    None if segment % 2 == 1 => connection.ack(self, at + near, 1 - sender, seq),
                     None => {}
                 }
             }
             round += rtt;
             if nth == 3 {
-                connection.data(self, round, from, first.wrapping_add(4 * MSS));
-                connection.ack(self, round + near, 1 - from, connection.next[from]);
+                connection.data(self, round, sender, first.wrapping_add(4 * MSS));
+                connection.ack(self, round + near, 1 - sender, connection.next[sender]);
                 round += rtt;
             }
         }
-        connection.goodbye(self, round, from, rtt);
+        connection.goodbye(self, round, sender, rtt);
     }
 
     /// A call: small datagrams in both directions, every 20 ms.
@@ -282,15 +282,15 @@ impl Connection {
         to.push(at, port, frame);
     }
 
-    fn goodbye(&mut self, to: &mut Recording, start: Time, from: usize, rtt: Duration) {
-        for (port, at) in [(from, start), (1 - from, start + rtt / 2)] {
+    fn goodbye(&mut self, to: &mut Recording, start: Time, sender: usize, rtt: Duration) {
+        for (port, at) in [(sender, start), (1 - sender, start + rtt / 2)] {
             let fin = TcpFlags::FIN | TcpFlags::ACK;
             let frame = self.segment(at, port, fin, self.next[port], &[]);
             self.next[port] = self.next[port].wrapping_add(1);
             to.push(at, port, frame);
         }
         let at = start + rtt;
-        to.push(at, from, self.segment(at, from, TcpFlags::ACK, self.next[from], &[]));
+        to.push(at, sender, self.segment(at, sender, TcpFlags::ACK, self.next[sender], &[]));
     }
 }
 

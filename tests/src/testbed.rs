@@ -54,7 +54,7 @@ pub struct Host {
     namespace: String,
     /// A process that keeps the namespace alive.
     keeper: u32,
-    /// If `true`, commands see the mounts of that process instead of this machine's mounts.
+    /// If `true`, commands see the mounts of the process `keeper` instead of this machine's mounts.
     own_mounts: bool,
     /// IPv4 address of interface `eth0`.
     pub v4: IpAddr,
@@ -143,8 +143,8 @@ impl Testbed {
         ip(&format!("-n {middle} link set bridge up"));
     }
 
-    /// Another host, without a network. It is removed with the test bed. Its number in addresses is
-    /// not used.
+    /// Another host, without a network. It is removed with the test bed. The addresses in the
+    /// returned value are placeholders, and the host does not have them.
     pub(crate) fn another_host(&self, part: &str) -> Host {
         let name = self.folder.file_name().map(|name| name.to_string_lossy().into_owned());
         let host = Host::new(format!("{}-{part}", name.unwrap_or_default()), 0);
@@ -175,15 +175,16 @@ impl Drop for Testbed {
 }
 
 impl Host {
-    /// A UDP datagram from this host to `to`, over IPv4 or IPv6. Returns the fields of its frame.
+    /// A UDP datagram from this host to the host `receiver`, over IPv4 or IPv6. Returns the fields
+    /// of its frame.
     #[must_use]
-    pub fn datagram(&self, to: &Self, v6: bool, ports: (u16, u16), payload: &[u8]) -> Frame {
+    pub fn datagram(&self, receiver: &Self, v6: bool, ports: (u16, u16), payload: &[u8]) -> Frame {
         let at = |host: &Self, port| SocketAddr::new(if v6 { host.v6 } else { host.v4 }, port);
         Frame {
             source: self.mac,
-            destination: to.mac,
+            destination: receiver.mac,
             payload: payload.to_vec(),
-            ..Frame::udp(at(self, ports.0), at(to, ports.1))
+            ..Frame::udp(at(self, ports.0), at(receiver, ports.1))
         }
     }
 

@@ -55,12 +55,12 @@ impl Server {
         Self { process, port }
     }
 
-    /// Starts a transfer from this server, whose address is `address`, to the host `to`. `more` are
-    /// further arguments of `tidegate traffic fetch`.
+    /// Starts a transfer from this server, whose address is `address`, to the host `receiver`.
+    /// `more` are further arguments of `tidegate traffic fetch`.
     #[must_use]
-    pub fn fetch(&self, address: IpAddr, to: &Host, more: &[&str]) -> Fetch {
+    pub fn fetch(&self, address: IpAddr, receiver: &Host, more: &[&str]) -> Fetch {
         let server = SocketAddr::new(address, self.port).to_string();
-        let mut command = to.command(program());
+        let mut command = receiver.command(program());
         command.args(["traffic", "fetch", &server, "--interval", "100 ms"]).args(more);
         Fetch(Process::start(&mut command))
     }

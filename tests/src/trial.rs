@@ -40,7 +40,7 @@ pub struct Trial<'a> {
     pub backend: &'a str,
     /// The ACK control: `none`, `postack` or `tcr`.
     pub ack_control: &'a str,
-    /// The direction of the data: `up` from the LAN side, or `down` to it.
+    /// The direction of the data: `up` from the LAN side, or `down` to the LAN side.
     pub way: &'a str,
     /// The congestion control of the senders.
     pub congestion: &'a str,
@@ -70,7 +70,7 @@ pub struct Findings {
 }
 
 /// A topology of two hosts with a round-trip time of 52 ms. The gateway is in front of the first
-/// host. It has a policy for each direction.
+/// host. Its policy limits each direction separately.
 #[must_use]
 pub fn topology(backend: &str, ack_control: &str, offload: &str) -> String {
     format!(
@@ -230,10 +230,10 @@ pub fn undisturbed_runs<T: Debug, const N: usize>(
     })
 }
 
-/// The number of hangs of all gateways.
+/// The total number of hangs of the gateways in `findings`.
 #[must_use]
-pub fn hangs(them: &[Findings]) -> u64 {
-    them.iter().map(|it| it.hangs).sum()
+pub fn hangs(findings: &[Findings]) -> u64 {
+    findings.iter().map(|it| it.hangs).sum()
 }
 
 /// Runs a function on all elements of `all` at the same time.
@@ -262,9 +262,8 @@ pub fn counted(lab: &Lab) -> BTreeMap<String, u64> {
 }
 
 /// Number of segments that either host rejected as old (RFC 7323, section 5) since the counters had
-/// the values `earlier`.
-/// Returns zero if the gateway hung, because newer segments then bypassed it and overtook the held
-/// ones.
+/// the values `earlier`. Returns zero if the gateway hung, because newer segments then bypassed the
+/// gateway and overtook held segments.
 #[must_use]
 pub fn taken_for_old(lab: &Lab, earlier: &BTreeMap<String, u64>) -> u64 {
     let hung = lab.status(GATEWAY)["hangs"] != 0;

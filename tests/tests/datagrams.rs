@@ -139,7 +139,7 @@ fn flood(lab: &Lab, from: &str, to: &str) -> Process {
 }
 
 /// A topology of two hosts with a round-trip time of 52 ms. The gateway is in front of the first
-/// host. It has a class and a policy for each direction.
+/// host. Its class and its policy limit each direction separately.
 fn topology(backend: &str, [mean, ceiling]: [&str; 2]) -> String {
     format!(
         r#"

@@ -42,16 +42,17 @@ impl<'a> Script<'a> {
         Self { bed, v6, port, recorders }
     }
 
-    /// A segment of the client on the LAN (`from` is 0) or of the server on the WAN (`from` is 1).
-    fn segment(&self, from: usize, (seq, ack): (u32, u32), flags: [u8; 2], more: &[u8]) -> Frame {
+    /// A segment of the client on the LAN (`sender` is 0) or of the server on the WAN (`sender` is
+    /// 1).
+    fn segment(&self, sender: usize, (seq, ack): (u32, u32), flags: [u8; 2], more: &[u8]) -> Frame {
         let address = |number: u8| -> IpAddr {
             let v6 = Ipv6Addr::new(0xfd83, 0, 0, 0, 0, 0, 1, number.into());
             if self.v6 { v6.into() } else { Ipv4Addr::new(10, 83, 0, 100 + number).into() }
         };
         let ends = [SocketAddr::new(address(1), self.port), SocketAddr::new(address(2), 80)];
         let hosts: [&Host; 2] = [&self.bed.lan, &self.bed.wan];
-        let mut frame = Frame::tcp(ends[from], ends[1 - from]);
-        (frame.source, frame.destination) = (hosts[from].mac, hosts[1 - from].mac);
+        let mut frame = Frame::tcp(ends[sender], ends[1 - sender]);
+        (frame.source, frame.destination) = (hosts[sender].mac, hosts[1 - sender].mac);
         if let Some(tcp) = frame.tcp_mut() {
             // This is a window of 12,800 bytes. It is smaller than the data in flight, so ACK
             // control does not lower it further.
@@ -88,14 +89,14 @@ impl<'a> Script<'a> {
 
     /// Sends `frames`. Waits until the same number of further frames of this connection has
     /// arrived, and returns these.
-    fn crosses(&self, from: usize, frames: &[Frame]) -> Vec<Vec<u8>> {
+    fn crosses(&self, sender: usize, frames: &[Frame]) -> Vec<Vec<u8>> {
         let port = self.port.to_be_bytes();
-        let at = if self.v6 { 54 } else { 34 } + if from == 0 { 0 } else { 2 };
+        let at = if self.v6 { 54 } else { 34 } + if sender == 0 { 0 } else { 2 };
         let ours = |frame: &[u8]| frame.get(at..at + 2) == Some(&port);
-        let to = &self.recorders[1 - from];
+        let to = &self.recorders[1 - sender];
         let before = to.frames(0, LIMIT, ours).len();
         send(
-            [&self.bed.lan, &self.bed.wan][from],
+            [&self.bed.lan, &self.bed.wan][sender],
             &frames.iter().map(Frame::bytes).collect::<Vec<_>>(),
         );
         to.frames(before + frames.len(), LIMIT, ours).split_off(before)

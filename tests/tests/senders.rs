@@ -13,9 +13,10 @@ on_each_backend! {
 
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// A kind of TCP. The shell commands `on` configure both hosts for it (see [`run_on_both`]), and
-/// `off` undoes this. `says` has words, or beginnings of words, that `ss` must show for connections
-/// of this kind. `keeps_quiet` is a word that `ss` must not show.
+/// A kind of TCP. `on` and `off` are shell commands for both hosts (see [`run_on_both`]): `on`
+/// configures the hosts for this kind, and `off` undoes this. `says` has words, or beginnings of
+/// words, that `ss` must show for connections of this kind. `keeps_quiet` is a word that `ss` must
+/// not show.
 struct Kind {
     name: &'static str,
     on: &'static str,

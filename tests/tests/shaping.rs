@@ -1,4 +1,5 @@
-//! Live tests of the rates and the fairness of aggregates, with real TCP.
+//! Live tests of the rates and the fairness of aggregates, with real TCP. An aggregate is the
+//! traffic of a policy in one direction.
 
 use std::net::IpAddr;
 use std::time::Duration;

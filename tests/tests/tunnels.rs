@@ -13,7 +13,7 @@ on_each_backend! { witnessed_beside_others:
 
 const LIMIT: Duration = Duration::from_secs(40);
 
-/// A policy for packets inside tunnels of any kind, for each direction.
+/// A policy for TCP packets inside tunnels of any kind. It limits each direction separately.
 const POLICY: &str = r#"
 [[policy]]
 name = "inside"
@@ -49,7 +49,6 @@ const KINDS: [(&str, bool, bool, &str, bool); 11] = [
 /// Catches: an outer length or UDP checksum that is wrong after an ACK was separated from data; an
 /// ACK created or dropped in a numbered tunnel; a filter `inner` that does not match the inner
 /// addresses.
-/// created or dropped in a numbered tunnel; inner addresses that the filter `inner` does not match.
 fn tcp_in_every_kind_of_tunnel_is_ack_controlled_and_stays_intact(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(backend, POLICY);
     let mut before = [0; 3];
@@ -117,7 +116,7 @@ fn inside(host: &Host, v6: bool) {
 
 /// Both hosts send to each other over one connection. All data must arrive intact. Meanwhile `look`
 /// must return `true` at least once.
-fn exchange(bed: &Testbed, v6: bool, what: &str, look: impl Fn() -> bool) {
+fn exchange(bed: &Testbed, v6: bool, context: &str, look: impl Fn() -> bool) {
     let mix = |host: &Host, words: &[&str]| {
         let mut command = host.command(env!("CARGO_BIN_EXE_e2e-mix"));
         Process::start(command.args(words))
@@ -126,13 +125,13 @@ fn exchange(bed: &Testbed, v6: bool, what: &str, look: impl Fn() -> bool) {
     let server = mix(&bed.wan, &["listen", "7100", BYTES]);
     until("a server", LIMIT, || server.lines().pop());
     let client = mix(&bed.lan, &["connect", to, BYTES]);
-    until(&format!("the flow inside: {what}"), LIMIT, || look().then_some(()));
+    until(&format!("the flow inside: {context}"), LIMIT, || look().then_some(()));
     for end in [client, server] {
         let finished = end.finish(LIMIT);
         let last = finished.output.lines().last().unwrap_or_default().to_owned();
         let outcome = serde_json::from_str::<Value>(&last).unwrap_or_default();
         let whole = outcome["intact"] == true && outcome["complete"] == true;
-        assert!(whole, "{what}: {finished:?}");
+        assert!(whole, "{context}: {finished:?}");
     }
 }
 

@@ -97,7 +97,7 @@ pub struct Ports {
     pub lan: String,
     /// Interface towards the Internet.
     pub wan: String,
-    /// "af-xdp" or "af-packet", with its mode.
+    /// The kind of sockets at the ports, "af-xdp" or "af-packet", with its mode.
     pub backend: String,
     /// Conditions under which the kernel passes frames from port to port without the gateway.
     pub fail_to_wire: FailToWire,
@@ -229,7 +229,7 @@ pub struct Flow {
     pub tunnels: Vec<Tunnel>,
     /// IP protocol number.
     pub protocol: u8,
-    /// "up" or "down".
+    /// The direction of the flow: "up" from the LAN to the WAN, or "down".
     pub direction: String,
     /// The policy of the flow, if any.
     pub policy: Option<String>,
@@ -248,7 +248,8 @@ pub struct Flow {
     pub rtt_wan_us: Option<u64>,
     /// Segments with data that the gateway had seen before.
     pub retransmissions: u64,
-    /// What the gateway knows about the flow: "full", "no-window-scale" or "queue-only".
+    /// The TCP state of the flow that the gateway knows: "full", "no-window-scale" (it saw no SYN)
+    /// or "queue-only" (not TCP, or it saw only one direction).
     pub tracking: String,
     /// Milliseconds since the flow's last packet.
     pub idle_ms: u64,
@@ -294,11 +295,11 @@ pub struct Flows {
 /// A policy file that is sent to the gateway.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Proposal {
-    /// Name of the file.
+    /// Name of the policy file.
     pub file: String,
-    /// Its text.
+    /// Text of the policy file.
     pub text: String,
-    /// The files that it includes.
+    /// The files that the policy file includes.
     #[serde(default)]
     pub included: Vec<Part>,
     /// Milliseconds within which an operator must confirm the file. None to skip the confirmation.
@@ -352,13 +353,13 @@ pub struct Sources {
 /// The state of a source.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Source {
-    /// Its name.
+    /// The name of the source.
     pub name: String,
-    /// Its kind.
+    /// The kind of repository, such as "etcd".
     pub kind: String,
-    /// "in force"; "starting" before its first set; "new" while its set is being put in force;
-    /// "waits" for `tidegate apply` or `tidegate confirm`; "refused" if its newest set cannot be
-    /// put in force. For a source with a fault, this is the kind of the fault, such as
+    /// The state: "in force"; "starting" before its first set; "new" while its set is being put in
+    /// force; "waits" for `tidegate apply` or `tidegate confirm`; "refused" if its newest set
+    /// cannot be put in force. For a source with a fault, this is the kind of the fault, such as
     /// "unreachable".
     pub state: String,
     /// The revision in force.

@@ -118,7 +118,8 @@ struct Ends {
     /// For each connection, the bytes that were acknowledged when the sender last wrote data.
     acknowledged: Vec<u64>,
     timers: TimerWheel,
-    /// The interface accepts no more frames, so this end neither reads nor writes until it does.
+    /// The interface accepts no more frames. This end neither reads nor writes until the interface
+    /// accepts frames again.
     full: bool,
     /// The connection that still had segments to send when the interface became full.
     waiting: Option<usize>,

@@ -50,7 +50,7 @@ const CLASSES: [(&str, Option<f64>, f64); 4] = [
 const COMMANDS: [(&str, f64, f64); 2] =
     [("class-command/change", 25_000.0, 2.0), ("class-command/add", 50_000.0, 2.0)];
 
-/// These operations are expensive, so they are repeated this many times less often.
+/// Commands are expensive, so they are repeated this many times less often than other operations.
 const SELDOM: u64 = 50;
 
 /// Parts of a packet's path, which have no limits.
@@ -72,7 +72,7 @@ const MARKINGS: [(&str, u32, bool); 3] =
     [("reference", 1_000, true), ("heuristic", 100_000, false), ("coverage", 100_000, true)];
 
 /// Limits for the cost of a packet at a queue with a marking: many flows relative to a hundred
-/// flows, and the queue with marking relative to the same queue without.
+/// flows, and a queue with a marking relative to the case `gateway/shaped`.
 const MORE_FLOWS: f64 = 1.2;
 const MARKED: f64 = 1.5;
 
@@ -144,8 +144,8 @@ pub(crate) fn measure(depth: Depth, report: &mut Report) -> anyhow::Result<()> {
 }
 
 /// Work on many policies, errors or classes at once. The numbers limit the instructions for each
-/// policy, error or class, and this cost relative to a tenth as many. `true`: a gateway does the
-/// work, so the report contains its longest call.
+/// policy, error or class, and the growth of this cost from a tenth as many. If a gateway does
+/// the work, the last element is `true`, and the report contains its longest call.
 const AT_ONCE: [(&str, Option<f64>, Option<f64>, bool); 8] = [
     ("check/policies", Some(60_000.0), Some(1.2), false),
     ("check/errors", None, Some(1.2), false),

@@ -202,7 +202,7 @@ impl<S: SocketIo> PacketPort<S> {
 
     /// Drops all frames that have arrived. While frames bypass the gateway, the socket gets copies
     /// of them. `copies` returns the number of these copies. All other dropped frames count as
-    /// stale.
+    /// stale (too old to forward).
     ///
     /// The socket fills up in order of arrival, and the copies arrive last. Frames that did not fit
     /// into the socket are therefore assumed to be copies. A split super-packet counts as one

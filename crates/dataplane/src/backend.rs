@@ -32,7 +32,8 @@ pub trait Backend: Sync {
     }
 
     /// Opens the ports `pair` for a gateway of at most `packets` packets, and attaches the bypass
-    /// programs with the settings `wire`.
+    /// programs with the settings `wire`. These programs forward frames while the gateway is not
+    /// alive.
     ///
     /// # Errors
     ///

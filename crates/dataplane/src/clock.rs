@@ -157,7 +157,8 @@ impl Clock for Monotonic {
     }
 }
 
-/// Waits until one of `polled` is ready, or for `timeout`. Returns `true` if one of them is ready.
+/// Waits until a descriptor in `polled` is ready, or for `timeout`. Returns `true` if a descriptor
+/// is ready.
 fn poll(polled: &mut [libc::pollfd], timeout: Option<Duration>) -> bool {
     let timeout = timeout.map(timespec);
     let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);

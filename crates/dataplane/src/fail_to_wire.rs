@@ -464,21 +464,21 @@ impl Attaching {
         Ok(())
     }
 
-    fn attached(&mut self, there: &Survey, program: u32) {
-        if there.ours().next().is_none() {
-            self.new.push((there.interface.clone(), program));
+    fn attached(&mut self, earlier: &Survey, program: u32) {
+        if earlier.ours().next().is_none() {
+            self.new.push((earlier.interface.clone(), program));
         }
     }
 
-    /// Keeps the maps of `object`. Adds the bypass counts of the earlier programs in `there` to
-    /// these maps.
-    fn keep(&mut self, there: &Survey, object: Object, mode: Option<Mode>, guarded: Guarded) {
-        if let Err(error) = former::unpin(&there.interface) {
+    /// Keeps the maps of `object`. Adds the bypass counts of the programs in the survey `earlier`
+    /// to these maps.
+    fn keep(&mut self, earlier: &Survey, object: Object, mode: Option<Mode>, guarded: Guarded) {
+        if let Err(error) = former::unpin(&earlier.interface) {
             tracing::warn!(%error, "files of an earlier version stay");
         }
         let (counters, array) = object.into_parts();
         self.arrays.push(array);
-        counters.life.carry(there.bypassed());
+        counters.life.carry(earlier.bypassed());
         self.wires.push(Wire { mode, counters, guarded });
     }
 
@@ -500,12 +500,16 @@ impl Drop for Attaching {
     }
 }
 
-/// Detaches the programs of `there` that `chosen` selects, except program `new`. Program `new` may
-/// have replaced an old program in the same filter.
-fn detach_old(there: &Survey, new: u32, chosen: impl Fn(&Found) -> bool) -> Result<(), WireError> {
-    let failed = |source| WireError::attach(&there.interface, source);
-    let now = Survey::of(&there.interface).map_err(failed)?;
-    let is_old = |found: &Found| there.found.iter().any(|old| old.program.id == found.program.id);
+/// Detaches the programs in the survey `earlier` that `chosen` selects, except program `new`.
+/// Program `new` may have replaced an old program in the same filter.
+fn detach_old(
+    earlier: &Survey,
+    new: u32,
+    chosen: impl Fn(&Found) -> bool,
+) -> Result<(), WireError> {
+    let failed = |source| WireError::attach(&earlier.interface, source);
+    let now = Survey::of(&earlier.interface).map_err(failed)?;
+    let is_old = |found: &Found| earlier.found.iter().any(|old| old.program.id == found.program.id);
     now.detach(|found| found.program.id != new && is_old(found) && chosen(found))
         .map_err(failed)?;
     Ok(())

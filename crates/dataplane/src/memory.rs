@@ -85,7 +85,7 @@ impl PacketMemory {
         Ref::map(self.area.borrow(), |area| area.buffer(packet.index()))
     }
 
-    /// The buffer of `packet`, for changes.
+    /// The buffer of `packet`, mutable.
     #[must_use]
     pub fn buffer_mut(&self, packet: &PacketId) -> RefMut<'_, [u8]> {
         RefMut::map(self.area.borrow_mut(), |area| area.buffer_mut(packet.index()))
@@ -98,7 +98,7 @@ impl PacketMemory {
         Ref::map(self.buffer(packet), |buffer| &buffer[span(buffer.len(), start, len)])
     }
 
-    /// Like [`bytes`](Self::bytes), for changes.
+    /// Like [`bytes`](Self::bytes), but mutable.
     #[must_use]
     pub fn bytes_mut(&self, packet: &PacketId, len: u32) -> RefMut<'_, [u8]> {
         let start = self.frame(packet).offset;
@@ -231,13 +231,14 @@ impl Area {
         unsafe { NonNull::slice_from_raw_parts(self.start(n), self.size).as_mut() }
     }
 
-    /// The buffers `one` and `other`, which must differ. The second can be changed.
-    fn pair(&mut self, one: usize, other: usize) -> (&[u8], &mut [u8]) {
-        assert_ne!(one, other, "a frame is copied onto itself");
-        let [one, other] =
-            [one, other].map(|n| NonNull::slice_from_raw_parts(self.start(n), self.size));
+    /// The buffers with the numbers `first` and `second`, which must differ. The second buffer is
+    /// mutable.
+    fn pair(&mut self, first: usize, second: usize) -> (&[u8], &mut [u8]) {
+        assert_ne!(first, second, "a frame is copied onto itself");
+        let [first, second] =
+            [first, second].map(|n| NonNull::slice_from_raw_parts(self.start(n), self.size));
         // SAFETY: as in `buffer_mut`, and the two buffers do not overlap.
-        unsafe { (one.as_ref(), { other }.as_mut()) }
+        unsafe { (first.as_ref(), { second }.as_mut()) }
     }
 }
 

@@ -18,7 +18,8 @@ pub enum Offload {
     Gso,
     /// Merges received frames into super-packets that can be split again without loss.
     Gro,
-    /// Merges received frames in the hardware. They cannot always be split again without loss.
+    /// Merges received frames in the hardware, into super-packets that cannot always be split again
+    /// without loss.
     Lro,
     /// Takes the VLAN tag out of received frames.
     RxVlan,

@@ -3,9 +3,9 @@
 //! other ends.
 //!
 //! The gateway's logic (the *machine*) creates management packets: segments of TCP connections
-//! between the two gateways, which probe the path. They have no Ethernet frame yet. The port sends
-//! each of them as a UDP datagram to the next hop of its trunk. All datagrams of a trunk have the
-//! same 5-tuple. The key of the trunk authenticates each datagram.
+//! between the two gateways, which probe the path. The segments have no Ethernet frame yet. The
+//! port sends each segment as a UDP datagram to the next hop of its trunk. All datagrams of a trunk
+//! have the same 5-tuple. The key of the trunk authenticates each datagram.
 //!
 //! The port consumes every packet to its own addresses. It authenticates datagrams, and passes
 //! their segments to the machine. For a hello, the keepalive message, it passes an empty packet. It
@@ -60,8 +60,8 @@ pub struct TrunkPort {
     /// The port's own IP addresses, as 128-bit numbers.
     ours: HashSet<u128, FixedState>,
     trunks: Vec<Peer>,
-    /// Index of a trunk, and number of one of its management connections (its *channel*), by the
-    /// flow key of the management packets that the machine creates.
+    /// Index of a trunk and number of a management connection (the *channel*), by the flow key of
+    /// the management packets that the machine creates.
     made: HashMap<FlowKey, (usize, u8), FixedState>,
     /// Index of a trunk, by the flow key of received datagrams.
     coming: HashMap<FlowKey, usize, FixedState>,
@@ -90,7 +90,7 @@ impl TrunkPort {
         })
     }
 
-    /// The port with trunks among `ports`, if there is one, for changes.
+    /// The port with trunks among `ports`, if there is one, as a mutable reference.
     pub fn among_mut(ports: &mut [Box<dyn Port>]) -> Option<&mut Self> {
         ports.iter_mut().find_map(|port| {
             let port: &mut dyn Any = &mut **port;
@@ -347,9 +347,9 @@ fn datagram(ends: Ends) -> FlowKey {
     FlowKey { src, dst, protocol: Protocol::UDP }
 }
 
-/// The payload of the UDP datagram at `at`.
-fn payload(frame: &[u8], at: usize) -> Option<&[u8]> {
-    let datagram = frame.get(at..)?;
+/// The payload of the UDP datagram in `frame` whose UDP header is at `offset`.
+fn payload(frame: &[u8], offset: usize) -> Option<&[u8]> {
+    let datagram = frame.get(offset..)?;
     let len = u16::from_be_bytes(*datagram.get(4..)?.first_chunk()?);
     datagram.get(8..usize::from(len))
 }

@@ -1,4 +1,5 @@
-//! Live test: real traffic of the Linux stack through two ports on packet sockets.
+//! Live test: real traffic of the Linux stack through two ports on packet sockets. A super-packet
+//! is several frames of a flow that the kernel handles as one (GSO, GRO).
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![expect(unsafe_code, reason = "system calls that no library offers safely")]

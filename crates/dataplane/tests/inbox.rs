@@ -119,8 +119,8 @@ impl Machine for Works {
     }
 
     fn poll_timeout(&mut self, now: Time) -> Option<Time> {
-        // An iteration without a slice of work takes 100 ms, so a test would fail if the loop
-        // measured it.
+        // An iteration without a slice of work pretends to use 100 ms. If the loop measured such an
+        // iteration, it would report 100 ms as the longest time.
         self.used.fetch_add(if self.is_working() { 9 } else { 100 }, Ordering::Relaxed);
         self.slices = self.slices.saturating_sub(1);
         self.is_working().then_some(now)
@@ -153,8 +153,8 @@ impl Clock for Used {
     }
 }
 
-/// Catches: a command or a slice of work that is not measured; an iteration without a slice that is
-/// measured; the last time reported instead of the longest.
+/// Catches: a command or a slice of work that is not measured; a measured iteration that
+/// does no slice of work; the last time reported instead of the longest.
 #[test]
 fn the_loop_reports_the_longest_processor_time_of_a_command_or_a_slice_of_work() {
     let (remote, inbox) = inbox().unwrap();
@@ -203,8 +203,9 @@ impl Machine for Holds {
     }
 }
 
-/// A virtual clock. Its time advances only in a wait for an inexact alarm. If `frozen` is `true`,
-/// it does not advance at all.
+/// A virtual clock. Its time advances only in a wait for an alarm that is not exact: a thread
+/// sleeps until such an alarm, but may spin until an exact alarm. If `frozen` is `true`, the time
+/// does not advance at all.
 struct Virtual {
     now: Time,
     frozen: bool,
@@ -226,7 +227,7 @@ impl Clock for Virtual {
         assert!(self.waits < 1_000_000, "it never ends");
         let asleep = alarm.filter(|alarm| !alarm.exact && !self.frozen);
         self.now = asleep.map_or(self.now, |alarm| alarm.at.max(self.now));
-        // The loop was stopped before it began.
+        // The loop was stopped before it began, so the first wait finds the inbox readable.
         self.waits == 1
     }
 }

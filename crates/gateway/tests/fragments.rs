@@ -124,8 +124,8 @@ fn a_fragment_with_unknown_ports_gets_the_first_policy_whose_other_terms_match()
     }
 }
 
-/// First, a datagram whose second fragment would overwrite its headers (RFC 1858, section 3.2).
-/// Then a first fragment that is too short for its ports.
+/// The first case is a datagram whose second fragment would overwrite its headers (RFC 1858,
+/// section 3.2). The second case is a first fragment that is too short for its ports.
 ///
 /// Catches: an offset that is not checked; a tiny first fragment after which the earlier first
 /// fragment is still used.

@@ -190,8 +190,8 @@ impl Bench {
         self.responds_and(rounds, ecn, |_| {})
     }
 
-    /// Like `responds`, and calls `after` at the end of each round.
-    fn responds_and(&mut self, rounds: u32, ecn: Ecn, after: impl Fn(&mut Self)) -> Report {
+    /// Like `responds`, and calls `at_round_end` at the end of each round.
+    fn responds_and(&mut self, rounds: u32, ecn: Ecn, at_round_end: impl Fn(&mut Self)) -> Report {
         let (mut window, mut dropped) = (1, 0);
         for _ in 0..rounds {
             self.round(window, ecn);
@@ -200,7 +200,7 @@ impl Bench {
             let notified = std::mem::take(&mut self.marked) > 0 || drops > dropped;
             dropped = drops;
             window = if notified { (window / 2).max(1) } else { window + 1 };
-            after(self);
+            at_round_end(self);
         }
         self.report()
     }

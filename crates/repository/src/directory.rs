@@ -7,8 +7,8 @@
 //!
 //! A reader never mixes two commits. The marker must be the same before and after the read, and no
 //! file may be newer than the marker. As Kubernetes does it, the marker may be a symbolic link to a
-//! file in another directory. Then that other directory is read, because it is always replaced as a
-//! whole.
+//! file in another directory. Then the target's directory is read, because it is always replaced as
+//! a whole.
 //!
 //! Inotify reports changes. In addition, the directory is inspected every `poll`. An inspection
 //! finds a directory that was deleted and created again, and a symbolic link that now points to

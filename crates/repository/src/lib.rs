@@ -56,9 +56,9 @@ pub trait PolicyRepository: Send + Sync {
     /// dropped.
     ///
     /// The first snapshot is the currently committed set. A snapshot for every later commit
-    /// follows. Commits that follow each other within [`QUIET`] share one snapshot. A fault is sent
-    /// once when it begins or changes, and the task retries by itself. After a fault, the task
-    /// sends the next snapshot, even if the set is unchanged.
+    /// follows. If several commits follow each other within [`QUIET`], they share a snapshot. A
+    /// fault is sent once when it begins or changes, and the task retries by itself. After a fault,
+    /// the task sends the next snapshot, even if the set is unchanged.
     fn watch(self: Arc<Self>) -> Snapshots;
 
     /// Reads the currently committed set.

@@ -200,7 +200,7 @@ const BASE: Case = Case {
 };
 
 /// Four honest flows and one aggressor. Without the detection of unresponsive flows, the honest
-/// flows have 6.7 of 16 Mbit/s.
+/// flows have 6.7 of their 16 Mbit/s.
 ///
 /// Catches: data of unresponsive senders counted in the queue length that decides how long the ACKs
 /// of other flows are held.
@@ -218,7 +218,7 @@ fn one_sender_that_ignores_congestion_leaves_the_others_their_share() {
 /// make room, so the link carries all data of the aggressor.
 ///
 /// `max_hold` is the longest time that an ACK is held. If ACKs that depart at this limit counted as
-/// grants of credit, the honest flows would have 79 % of their share.
+/// grants of credit (permission for new data), the honest flows would have 79 % of their share.
 ///
 /// Catches: an ACK that departs because of `max_hold` counted as a grant; an aggressor judged
 /// responsive because bytes in SACK blocks count twice.
@@ -259,8 +259,8 @@ fn pairwise() -> Vec<Case> {
     open.extend(all.iter().flat_map(|cell| pairs(*cell)));
     let mut drawn = Vec::new();
     for n in 0..24 {
-        // Takes the case that covers most new pairs. If several cover equally many, their position
-        // decides, in another way for each case.
+        // Takes the case that covers most new pairs. If several cases cover equally many pairs, a
+        // permutation of their positions decides, which differs for each `n`.
         let new = |(at, cell): &(usize, &[usize; 6])| {
             let count = pairs(**cell).iter().filter(|it| open.contains(*it)).count();
             (count, (at + n * 101) * 37 % 1_440)

@@ -141,7 +141,7 @@ fn outcome(seed: u64, marking: Option<&str>) -> Outcome {
     Outcome { counts: counts.map(|((why, d), m)| (why.clone(), *d, *m)).collect(), goodput }
 }
 
-/// Catches: a projection that counts one round only for flows with short round trips; windows
+/// Catches: a projection that counts only one round of flows with short round trips; windows
 /// measured in the wrong direction; a flow marked twice in a round; a mark on the newest packet of
 /// a flow, not on its oldest.
 #[test]
@@ -167,8 +167,9 @@ fn projecting_one_round_of_each_flow_is_not_enough() {
     assert!(paper.dropped() > 0 && paper.loss() < 0.08, "{paper:?}");
 }
 
-/// Runs 12 s and records the flows that the marking tracks. For each interval: false positives,
-/// missed flows, tracked flows, and whether the tracked bytes are between 0 and all bytes.
+/// Simulates 12 s and records the flows that the marking tracks. For each interval: false
+/// positives, missed flows, tracked flows, and whether the tracked bytes are between 0 and all
+/// bytes.
 fn tracked(marking: &str) -> Vec<(u64, u64, u64, bool)> {
     let queue = with_marking(spec(BUFFER), Some(spec::<MarkingSpec>(marking)));
     let mut scenario = experiment(1, queue);

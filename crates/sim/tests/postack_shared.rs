@@ -198,9 +198,9 @@ fn policies_share_a_common_queue_equally_whatever_their_flows_and_hardly_queue()
     }
 }
 
-/// Catches: a target length of the common queue that suits only one of the policies; a policy cut
-/// down because another one requests much data; a standing queue that never drains because data
-/// without credit uses up credit.
+/// Catches: a target length of the common queue that suits only one of the policies; a policy
+/// whose rate is reduced because another policy requests much data; a standing queue that never
+/// drains because data without credit uses up credit.
 #[test]
 fn a_policy_keeps_its_small_rate_beside_one_of_twice_the_common_rate() {
     let small = Rate::from_mbps(2);

@@ -195,11 +195,11 @@ fn outcome(case: &Case) -> Outcome {
     }
 }
 
-/// Checks that `is` differs from `expected` by less than `percent` per cent.
+/// Checks that `rate` differs from `expected` by less than `percent` per cent.
 #[track_caller]
-fn near(is: f64, expected: f64, percent: f64, all: &Outcome) {
-    let off = (is / expected - 1.0).abs() * 100.0;
-    assert!(off < percent, "{is:.3} and not {expected:.3}: {off:.1} % off; {all:.3?}");
+fn near(rate: f64, expected: f64, percent: f64, all: &Outcome) {
+    let off = (rate / expected - 1.0).abs() * 100.0;
+    assert!(off < percent, "{rate:.3} and not {expected:.3}: {off:.1} % off; {all:.3?}");
 }
 
 /// The rate of the first policy is below its users' share of the trunk. The rate of the second is

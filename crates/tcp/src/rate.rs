@@ -51,15 +51,14 @@ impl RateSampler {
     }
 
     /// Counts `bytes` as delivered. `latest` is the segment among them that was sent last. Returns
-    /// `None` without a stamp, or if the interval is shorter than `least`, the least round-trip
-    /// time.
+    /// `None` without a stamp, or if the interval is shorter than `least_rtt`.
     pub(super) fn deliver(
         &mut self,
         now: Time,
         bytes: u64,
         latest: &Sent,
         stamp: Option<Stamp>,
-        least: Duration,
+        least_rtt: Duration,
     ) -> Option<Delivery> {
         self.delivered += bytes;
         self.delivered_at = now;
@@ -70,7 +69,7 @@ impl RateSampler {
         let stamp = stamp?;
         let sending = latest.at.since(stamp.flight_began);
         let interval = now.since(stamp.delivered_at).max(sending);
-        if interval.is_zero() || interval < least {
+        if interval.is_zero() || interval < least_rtt {
             return None;
         }
         let bits = u128::from(self.delivered - stamp.delivered) * 8_000_000_000;

@@ -75,7 +75,8 @@ impl Reassembly {
     }
 }
 
-/// Most ranges that are stored. It limits the memory that a peer can take by sending single bytes.
+/// Maximum number of stored ranges. It limits the memory that a peer can take by sending single
+/// bytes.
 const MOST_RANGES: usize = 1_024;
 
 #[cfg(test)]

@@ -172,7 +172,7 @@ fn source_fields(source: &SourceSpec) -> Fields {
     fields
 }
 
-/// A scheduler with its parameters, and the buffer that its classes share.
+/// Describes a scheduler: its name and parameters, and the buffer that its classes share.
 fn scheduler(it: &SchedulerSpec) -> String {
     let name = mechanism(it);
     match it.build(Rate::from_bps(0)).buffer() {
@@ -243,7 +243,8 @@ fn trunk_fields(trunk: &trunk::Config, end: Option<&TrunkEnd>) -> Fields {
     fields
 }
 
-/// The weight of a trunk: a number, or the law that adjusts it, with its parameters.
+/// Describes the weight of a trunk: a number, or the law that adjusts the weight, with the law's
+/// parameters.
 fn weight(weight: &itcp::Config) -> String {
     match weight.kind {
         itcp::LawKind::Fixed => weight.weight.to_string(),

@@ -60,7 +60,7 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     ///
-    /// As [`write`](Self::write).
+    /// In the same cases as [`write`](Self::write).
     pub fn write_before_zeros(&mut self, time: Time, frame: &[u8], zeros: usize) -> io::Result<()> {
         let len = u32::try_from(frame.len() + zeros).ok().filter(|len| *len <= LONGEST);
         let len = len.ok_or_else(|| invalid("a frame is longer than a capture takes"))?;

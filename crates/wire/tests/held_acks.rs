@@ -142,7 +142,7 @@ fn is_bare(sent: &SegmentFields) -> bool {
 #[test]
 fn accecn_counters_arrive_with_the_ack_that_carried_them() {
     everywhere(Script { ecn: EcnScript::Accurate, ..script() }, as_it_was);
-    // Also with the AccECN options of RFC 9768, section 3.2.3.
+    // The counters also arrive with the AccECN options of RFC 9768, section 3.2.3.
     for kind in [172, 174] {
         let ecn = EcnScript::Accurate;
         everywhere(Script { ecn, option: Some(kind), ..script() }, as_it_was);

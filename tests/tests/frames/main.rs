@@ -146,8 +146,8 @@ fn fragments(bed: &Testbed, v6: bool, n: u16, with_first: bool) -> Vec<Frame> {
     first.into_iter().chain([part(offset, len)]).collect()
 }
 
-/// Sends the frames. Asserts that all match the policy, and that the policy drops those beyond its
-/// profile.
+/// Sends the frames. Asserts that all match the policy, and that the policy drops the frames
+/// beyond its profile.
 fn are_policed(bed: &Testbed, gateway: &Gateway<'_>, frames: &[Frame]) {
     let count = |status: &Value| {
         let at = &status["aggregates"][0];
@@ -267,7 +267,7 @@ action = "police-drop"
 }
 
 /// Catches: a second VLAN tag that is not read, or that is read at the position of the first; a
-/// filter `{ inner }` that matches any tag.
+/// filter whose value for the inner tag also matches an outer tag.
 fn a_policy_for_an_inner_vlan_does_not_affect_other_inner_vlans(bed: &Testbed, backend: &str) {
     let gateway = bed.gateway(
         backend,

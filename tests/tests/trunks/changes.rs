@@ -14,8 +14,9 @@ const HEAD: &str = "[gateway]\nlan = \"lan\"\nwan = \"wan\"\n";
 /// Changes the trunks of both gateways step by step, while a transfer runs through the trunk
 /// `north`.
 ///
-/// Catches: a port that does not notice a changed trunk; a session that ends because a ceiling
-/// changes; packets that stay in a removed trunk.
+/// Catches: new settings of a trunk that take no effect while the gateway runs; a session of a
+/// trunk that ends because the trunk's ceiling changes; packets that stay in the queue of a removed
+/// trunk.
 #[test]
 fn transfers_stay_intact_while_trunks_are_added_changed_and_removed() {
     witnessed_beside_others(|bed| {
@@ -29,8 +30,9 @@ fn transfers_stay_intact_while_trunks_are_added_changed_and_removed() {
             "[[route]]\nrate = \"10 Mbit/s\"\ndelay = \"10 ms\"\n".to_owned(),
         ];
         let lab = Lab::up(bed, &topology.concat());
-        // With this MTU, all packets fit into datagrams. Otherwise the gateway would send "packet
-        // too big" errors, with a source address that a host of this lab also has.
+        // With this MTU, all packets fit into datagrams. Otherwise a gateway would send "packet too
+        // big" errors from its own address. In this lab, a host also has this address, and Linux
+        // drops packets from an address of its own.
         ["a", "c"].iter().for_each(|it| lab.shell(it, "ip link set eth0 mtu 1400"));
         let _server = lab.serve("a", "cubic");
         let fetch = lab.fetch("c", "10.73.0.1", &["--bytes", "12 MB"]);
@@ -65,14 +67,14 @@ fn transfers_stay_intact_while_trunks_are_added_changed_and_removed() {
 }
 
 /// The policy files of north and south. Both files have these trunks, each with its fields. All
-/// traffic goes through the trunk `through`.
-fn both(key: &str, trunks: &[(&str, &str)], through: Option<&str>) -> [String; 2] {
+/// traffic goes through the trunk `used`.
+fn both(key: &str, trunks: &[(&str, &str)], used: Option<&str>) -> [String; 2] {
     [([1, 2], 1), ([2, 1], 0)].map(|(ends, next_hop)| {
         let trunk =
             |(name, fields): &(&str, &str)| Site { name, ends, next_hop, fields }.trunk(key);
         let trunks: String = trunks.iter().map(trunk).collect();
-        let through = through.map(|name| format!("trunk = \"{name}\"\n")).unwrap_or_default();
-        format!("{trunks}[[policy]]\nname = \"all\"\naction = \"pass\"\n{through}")
+        let used = used.map(|name| format!("trunk = \"{name}\"\n")).unwrap_or_default();
+        format!("{trunks}[[policy]]\nname = \"all\"\naction = \"pass\"\n{used}")
     })
 }
 

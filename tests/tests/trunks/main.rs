@@ -31,7 +31,7 @@ on_each_backend! { witnessed_beside_others:
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// The policy file of a gateway with a trunk. The trunk leads through the WAN host to an address
-/// that no host has. It has the setting `fallback`.
+/// that no host has. The trunk has the setting `fallback`.
 fn lonely(bed: &Testbed, v6: bool, fallback: &str) -> String {
     let (local, peer, next_hop) = if v6 {
         ("fd83::77", "fd83:1::1", bed.wan.v6)

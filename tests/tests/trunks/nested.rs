@@ -8,8 +8,8 @@ use tidegate_e2e::{Lab, Testbed, now, pause, run, witnessed_beside_others};
 use crate::LIMIT;
 use crate::sites::{ROUTER, Site, gateway, key, lost, mix};
 
-/// Inner trunks (level 2): name of the gateway, last byte of its address, the gateway of its outer
-/// trunk, and its share of the path in the paper.
+/// Inner trunks (level 2): name of the gateway, last byte of the gateway's address, name of the
+/// gateway of the outer trunk, and the inner trunk's share of the path in the paper.
 const INNER: [(&str, u8, &str, f64); 3] =
     [("l2-1", 11, "l1-1", 0.25), ("l2-2", 12, "l1-1", 0.25), ("l2-3", 13, "l1-2", 0.5)];
 
@@ -17,8 +17,8 @@ const INNER: [(&str, u8, &str, f64); 3] =
 /// host that is the next hop towards it.
 const OUTER: [(&str, u8, u8); 2] = [("l1-1", 1, 0), ("l1-2", 2, 2)];
 
-/// Last bytes of the addresses at which the trunks of each level end. The first sink has these
-/// addresses. `SINK` is its number.
+/// Last bytes of the addresses at which the trunks of each level end. The first receiving host
+/// (sink) has these addresses. `SINK` is the number of this host.
 const ENDS: [u8; 2] = [9, 19];
 const SINK: u8 = 3;
 
@@ -101,12 +101,12 @@ fn topology(key: &str) -> String {
     )
 }
 
-/// Host `number`, whose name begins with `kind`. In addition, it has the addresses `also` of
+/// Host `number`, whose name begins with `kind`. In addition, it has the addresses `extra` of
 /// gateways.
-fn host(kind: &str, number: u8, gateway: &str, also: impl Iterator<Item = u8>) -> String {
-    let also: String = also.map(|it| format!(", \"10.73.9.{it}\"")).collect();
+fn host(kind: &str, number: u8, gateway: &str, extra: impl Iterator<Item = u8>) -> String {
+    let extra: String = extra.map(|it| format!(", \"10.73.9.{it}\"")).collect();
     format!(
-        "[[host]]\nname = \"{kind}{}\"\naddress = [\"10.73.0.{}\"{also}]\ngateway = \"{gateway}\"\n",
+        "[[host]]\nname = \"{kind}{}\"\naddress = [\"10.73.0.{}\"{extra}]\ngateway = \"{gateway}\"\n",
         number % SINK,
         number + 1,
     )

@@ -64,8 +64,9 @@ fn transfers_survive_a_killed_peer_and_an_outage_of_the_path() {
 
 /// The killed gateway lets no frame pass for ten seconds.
 ///
-/// Catches: a gateway that needs a third retransmission timeout to consider its peer dead; a
-/// recovery that waits for a retransmission timeout instead of the first hello.
+/// Catches: a gateway that considers its peer dead only at the third retransmission timeout,
+/// although each is twice as long as the previous one; a recovery that waits for a retransmission
+/// timeout instead of the first hello.
 fn outlives_gateways(bed: &Testbed, key: &str) {
     let (lab, _server, fetch) = under_way(bed, key, "", "12 MB");
     lab.cut("south");
@@ -97,8 +98,8 @@ fn outlives_gateways(bed: &Testbed, key: &str) {
 }
 
 /// Asserts that the restarted gateway answers soon after its first hello. Without hellos, the
-/// connection would wait for its next timeout. This would take at least half of `silence`, the time
-/// without an answer.
+/// connection would wait for its next timeout. This wait would take at least half of `silence`,
+/// the time without an answer.
 fn answers_soon(lab: &Lab, silence: Duration) {
     let is = |what: &str, reached: &dyn Fn(&Value) -> bool| {
         until(what, LIMIT, || reached(&trunks(lab, "north")[0]).then(now))
@@ -126,7 +127,7 @@ fn outlives_changes(bed: &Testbed, key: &str) {
     is_whole(fetch);
 }
 
-/// Asserts that the trunk sends at the `rate` of the path for five seconds, in bytes per second.
+/// Asserts that the trunk sends at the path's `rate` (bytes per second) for five seconds.
 fn is_full(lab: &Lab, rate: f64) {
     let (from, before) = (now(), sent(lab, "north"));
     pause(Duration::from_secs(5));
@@ -153,8 +154,8 @@ fn outlives_the_peer(bed: &Testbed, key: &str) {
         let outcome = fetch.finish(LIMIT);
         println!("past the trunk after {taken:?}: {outcome:?}");
         assert!(outcome.complete && outcome.intact, "{outcome:?}");
-        // If a sender's timeout expired meanwhile, the sender waits for its next timeout. This
-        // takes about as long as the time before.
+        // If a sender's timeout expired meanwhile, the sender waits for its next timeout. Each
+        // timeout is twice as long as the previous one.
         assert!(outcome.longest_pause < 2 * GIVEN_UP, "{outcome:?}");
     }
     let trunk = &trunks(&lab, "north")[0];
@@ -167,7 +168,7 @@ const GUARANTEE: f64 = 200_000.0;
 
 /// Both gateways work, but the path carries nothing in either direction for ten seconds. The
 /// gateway sends at the guaranteed rate. It counts the packets for which its queue has no room, and
-/// keeps the others.
+/// keeps the other packets.
 fn outlives_an_outage(bed: &Testbed, key: &str) {
     let (lab, _server, fetch) = under_way(bed, key, "guarantee = \"1.6 Mbit/s\"", "8 MB");
     let change = |rate| (1..=2).for_each(|route| lab.change(route, &["--rate", rate]));

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// A difference between two configurations.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Change {
-    /// "gateway", "class NAME", "policy NAME", "trunk NAME" or "source NAME".
+    /// The changed object: "gateway", "class NAME", "policy NAME", "trunk NAME" or "source NAME".
     pub what: String,
     /// The changed field. None if the whole object is added or removed.
     pub field: Option<String>,

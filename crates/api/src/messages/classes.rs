@@ -1,4 +1,5 @@
-//! Classes of the link: their state, the promises to them, and changes of classes.
+//! Messages about the bandwidth classes that share the link: their state, the promises to them
+//! (guarantees of rate, delay and loss), and changes of classes.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -26,7 +27,7 @@ pub struct Classes {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewClass {
-    /// Its name.
+    /// The name of the class.
     pub name: String,
     /// The parent class. None for a class directly below the link.
     #[serde(default)]

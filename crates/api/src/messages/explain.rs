@@ -80,9 +80,9 @@ pub struct Charged {
 /// A policy, and whether it matches the packet.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Candidate {
-    /// Its name.
+    /// The name of the policy.
     pub policy: String,
-    /// Its priority.
+    /// The priority of the policy.
     pub priority: i32,
     /// `true` if the policy matches.
     pub matches: bool,

@@ -21,7 +21,7 @@ pub struct Trunks {
 report! {
     /// The state of a trunk.
     pub Trunk {
-        /// Its name.
+        /// The name of the trunk.
         name: String => { column "trunk" };
         /// The address of this gateway for the trunk.
         local: String;
@@ -119,17 +119,17 @@ report! {
             gauge "tidegate_trunk_service_bytes_per_second",
             column "service" = |it| it.service_bps.map(mbps).quantity(),
         };
-        /// Rounds that ended with a greater weight.
+        /// Measurements that increased the weight.
         increased: u64 => {
             counter "tidegate_trunk_weight_decisions_total"
                 "Measurements of the weight's adjuster, by decision." = |it| it.decisions(),
             column "increased",
         };
-        /// Rounds that ended with a smaller weight.
+        /// Measurements that decreased the weight.
         decreased: u64 => { column "decreased" };
-        /// Rounds that did not change the weight.
+        /// Measurements that did not change the weight.
         held: u64 => { column "held" };
-        /// Rounds without a decision, because samples were missing.
+        /// Measurements without a decision, because samples were missing.
         abandoned: u64;
     }
 }
@@ -173,8 +173,9 @@ const STATES: [&str; 4] = ["up", "silent", "unknown", "mismatch"];
 report! {
     /// State of the gateway at the other end of a trunk.
     pub OtherEnd {
-        /// "up"; "silent"; "unknown" before the first message from it; or "mismatch", if the policy
-        /// files of both ends differ in `encapsulation`, `probing` or the presence of a `weight`.
+        /// The state: "up"; "silent"; "unknown" before the first message from that gateway; or
+        /// "mismatch", if the policy files of both ends differ in `encapsulation`, `probing` or the
+        /// presence of a `weight`.
         state: String => {
             gauge "tidegate_trunk_up" "1 if the other gateway of the trunk answers."
                 = |it| (it.state == "up").quantity(),

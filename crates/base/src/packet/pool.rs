@@ -178,24 +178,19 @@ impl PacketPool {
         Some(id)
     }
 
-    /// Puts `packet` into a free slot, and requests that its frame become a copy of the frame of `original`.
+    /// Puts `packet` into a free slot, and requests a copy of the frame of `original` for this slot.
     /// `None` if every buffer is in use, or if the driver cannot [copy](Self::make_copies).
     #[inline]
     pub fn insert_copy(&mut self, original: &PacketId, packet: Packet) -> Option<PacketId> {
         if !self.makes_copies {
             return None;
         }
-        let whole = self[original].len;
         let id = self.insert(packet)?;
         if let Some(changes) = &mut self.changes {
             changes.push(FlowChange::Made(packet.flow));
         }
-        self.copies.push(FrameCopy {
-            from: original.index(),
-            to: id.index(),
-            whole,
-            len: packet.len,
-        });
+        let (from, to, whole) = (original.index(), id.index(), self[original].len);
+        self.copies.push(FrameCopy { from, to, whole, len: packet.len });
         if packet.tcp.is_some_and(|tcp| tcp.has_sack) {
             let blocks = self.sack(original);
             self.set_sack(&id, blocks);

@@ -36,7 +36,7 @@ pub(super) fn unmanaged(flows: u32, seed: u64) -> anyhow::Result<Through> {
 }
 
 /// A gateway with one policy that shapes all traffic by logical partitions, one for each flow.
-/// Packets wait in its queue.
+/// Packets wait in the queue of the policy.
 pub(super) fn shaped(flows: u32, seed: u64) -> anyhow::Result<Through> {
     let policies = PolicySet::new(vec![shaping()?])?;
     let mut through = Through::new(policies, data(flows, seed), None, seed)?;

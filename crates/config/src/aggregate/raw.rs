@@ -32,8 +32,9 @@ tables! {
         /// The peer may open connections to these prefixes. Default: all addresses except loopback, link-local and
         /// multicast addresses.
         "reachable" => reachable: Option<Spanned<List<String>>>,
-        /// The source address of connections that this gateway opens for the peer: its own ("gateway"), or that of
-        /// the client ("client"), whose return route must lead through this gateway. Default: "gateway".
+        /// The source address of connections that this gateway opens for the peer: the gateway's own address
+        /// ("gateway"), or the address of the client ("client"). The route back to the client must then lead through
+        /// this gateway. Default: "gateway".
         "source" => source: Option<Spanned<Source>>,
         /// Largest number of connections at once. Further connections are reset. Default: half of the descriptor limit.
         "max_connections" => max_connections: Option<Spanned<Number>>,

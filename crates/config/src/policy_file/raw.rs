@@ -63,8 +63,8 @@ tables! {
         "source" => sources: Option<Spanned<Array<Source>>>,
     }
 
-    /// A repository of policies. If two sources contain the same name, or a source and this file,
-    /// this is an error, and the last good generation stays in force.
+    /// A repository of policies. A name that two sources contain, or a source and this file, is an
+    /// error. The last valid version of all policies then stays in force.
     "[[source]]" Source {
         /// Its name, in reports, alarms and commands: letters, digits, dots, dashes, underscores.
         "name" => name: Required<String>,
@@ -91,10 +91,10 @@ tables! {
         /// File of mode 0600 with the key of `cert`. Default: none.
         "key" => key: Option<Spanned<String>>,
         /// Roles of this gateway. A policy, class or trunk with `roles` applies only if it lists
-        /// one of these. Items without `roles` always apply. Default: none.
+        /// one of these roles. Items without `roles` always apply. Default: none.
         "roles" => roles: Option<Spanned<List<String>>>,
-        /// Reaction to a commit: "auto" puts it in force; "confirm" does too, but rolls it back
-        /// unless `tidegate confirm` follows; "manual" waits for `tidegate apply --source`.
+        /// Reaction to a commit: "auto" puts the commit in force; "confirm" does so too, but rolls
+        /// the commit back unless `tidegate confirm` follows; "manual" waits for `tidegate apply --source`.
         /// Default: "auto".
         "apply" => apply: Option<Spanned<Apply>>,
         /// Changes that count as a commit: "marker", a change of a marker that is written last; or
@@ -148,7 +148,7 @@ tables! {
         /// Longest time between two heartbeats of the gateway, from "5 ms" to "10 s". After this
         /// time, the kernel passes frames without the gateway. Default: "50 ms".
         "heartbeat" => heartbeat: Option<Spanned<Period>>,
-        /// Most packets in the gateway at once, from 1024 to 1048576. Each takes 2 KiB of memory, 4 KiB with an
+        /// Most packets in the gateway at once, from 1024 to 1048576. Each packet takes 2 KiB of memory, 4 KiB with an
         /// MTU above 1770. On AF_PACKET a packet takes up to 68 KiB. Default: 16384.
         "packets" => packets: Option<Spanned<Number>>,
         /// Entries of the flow table, from 64 to 16777216; each takes at most 256 B of memory.
@@ -293,7 +293,7 @@ tables! {
         "ack_control" => ack_control: Renamed<AckControl>,
         /// DS codepoints of packets in profile and out of profile, with action "police-mark".
         "mark" => mark: Option<Spanned<Mark>>,
-        /// Weights of flows. The first that matches a flow applies. Default: 1 for all flows.
+        /// Weights of flows. The first entry that matches a flow applies. Default: 1 for all flows.
         "weights" => weights: Option<Spanned<Array<Weight>>>,
         /// Members that share the profile equally: flows ("flow"), sending hosts ("source-host"),
         /// receiving hosts ("destination-host"), or pairs of hosts ("hosts"); or a table { by, ipv6

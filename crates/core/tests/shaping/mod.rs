@@ -215,26 +215,26 @@ impl Shaping {
     }
 }
 
-/// Packets of `len` bytes that arrive at `rate` in the time from `from` to `to`.
+/// Packets of `len` bytes that arrive at `rate` in the time from `start` to `end`.
 pub(crate) fn constant(
     member: FlowIndex,
     len: u64,
     rate: Rate,
-    from: Time,
-    to: Time,
+    start: Time,
+    end: Time,
 ) -> Vec<Arrival> {
     let mut arrivals = Vec::new();
-    let mut at = from;
-    while rate.bps() > 0 && at < to {
+    let mut at = start;
+    while rate.bps() > 0 && at < end {
         arrivals.push(Arrival { at, member, bytes: len });
         at += rate.time_for(Bytes(len));
     }
     arrivals
 }
 
-/// Bytes of `member` that departed in the time from `from` to `to`.
-pub(crate) fn served(departures: &[Departure], member: FlowIndex, from: Time, to: Time) -> u64 {
-    let within = |it: &&Departure| it.member == member && from <= it.at && it.at < to;
+/// Bytes of `member` that departed in the time from `start` to `end`.
+pub(crate) fn served(departures: &[Departure], member: FlowIndex, start: Time, end: Time) -> u64 {
+    let within = |it: &&Departure| it.member == member && start <= it.at && it.at < end;
     departures.iter().filter(within).map(|it| it.bytes).sum()
 }
 
@@ -357,7 +357,7 @@ impl Recurrence {
     }
 }
 
-/// Tokens that the first packet needs beyond those of its member.
+/// Tokens that the first packet needs in addition to the tokens of its member.
 fn need(it: &Modelled) -> f64 {
     it.queue.front().map_or(0.0, |len| (len - it.tokens).max(0.0))
 }

@@ -4,7 +4,7 @@
 //! The kernel returns the same error (ENOBUFS) for a full queue and for a frame that it never
 //! sends. After the error, this queue offers the first frame of up to eight other flows. If the
 //! kernel refuses these frames too, its queue is full, so all frames wait in order. If it accepts
-//! one of them, the frames of the refused flows move to the end of this queue.
+//! a frame, the frames of the refused flows move to the end of this queue.
 //!
 //! Source: Linux `net/packet/af_packet.c` (`packet_snd`) and `net/core/dev.c`: a frame that the
 //! queueing discipline, a filter of the egress hook or the segmentation in software drops gives

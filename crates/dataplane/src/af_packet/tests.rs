@@ -1,5 +1,6 @@
-//! Tests the packet-socket port over a fake socket. Each test prescribes what the socket's system
-//! calls return.
+//! Tests the packet-socket port over a fake socket. Each test prescribes the results of the
+//! socket's system calls. A super-packet is several frames of a flow that the kernel handles as
+//! one.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -1,5 +1,6 @@
-//! Checks that the gateway's bypass programs are still attached to the ports, and that no foreign
-//! program (a program that is not Tidegate's) runs before them.
+//! Checks the bypass programs, which forward frames while the gateway is not alive: they must still
+//! be attached to the ports, and no foreign program (a program that is not Tidegate's) may run
+//! before them.
 
 use std::fmt;
 use std::io;

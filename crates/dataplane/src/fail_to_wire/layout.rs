@@ -1,4 +1,5 @@
-//! Constants that the BPF programs and the gateway share: `bpf/wire.h`, in Rust.
+//! Constants and counters that the BPF programs and the gateway share. The constants have the same
+//! values in the C header `bpf/wire.h`.
 
 /// Maximum number of receive queues of an interface.
 pub(crate) const MAX_QUEUES: u32 = 64;

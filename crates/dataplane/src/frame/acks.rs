@@ -173,21 +173,22 @@ impl HeldAcks {
         self.iterate();
     }
 
-    /// End `from` sends a segment that acknowledges all data of the other end.
-    fn send(&mut self, from: usize, flags: u8, payload: usize) {
+    /// The end number `sender` (0 is the client) sends a segment that acknowledges all data of the
+    /// other end.
+    fn send(&mut self, sender: usize, flags: u8, payload: usize) {
         let ends = if self.form.v6 {
             ["[fd00::1]:1".parse().unwrap(), "[fd00::2]:2".parse().unwrap()]
         } else {
             ["10.0.0.1:1".parse().unwrap(), "10.0.0.2:2".parse().unwrap()]
         };
-        let mut frame = Built::tcp(ends[from], ends[1 - from]);
+        let mut frame = Built::tcp(ends[sender], ends[1 - sender]);
         if self.form.vlan {
             frame.link.push(Link::vlan(7));
         }
         frame.payload = (0..payload).map(|n| u8::try_from(n % 251).unwrap()).collect();
         let ms = u32::try_from(self.now.nanos() / 1_000_000).unwrap() + 1;
         let tcp = frame.tcp_mut().unwrap();
-        (tcp.seq, tcp.ack) = (self.sent[from], self.sent[1 - from]);
+        (tcp.seq, tcp.ack) = (self.sent[sender], self.sent[1 - sender]);
         (tcp.flags, tcp.window) = (TcpFlags(flags), 60_000);
         if flags & TcpFlags::SYN != 0 {
             tcp.options.extend([2, 4, 3, 232, 1, 3, 3, 2]);
@@ -202,9 +203,9 @@ impl HeldAcks {
         if self.form.offload {
             vnet = left_to_hardware(&mut bytes, payload);
         }
-        self.sent[from] = self.sent[from].wrapping_add(u32::try_from(payload).unwrap());
-        self.acknowledged[from] = self.sent[1 - from];
-        self.arriving[from].borrow_mut().push_back((bytes, vnet));
+        self.sent[sender] = self.sent[sender].wrapping_add(u32::try_from(payload).unwrap());
+        self.acknowledged[sender] = self.sent[1 - sender];
+        self.arriving[sender].borrow_mut().push_back((bytes, vnet));
     }
 
     fn iterate(&mut self) {

@@ -47,7 +47,7 @@ pub struct Carried {
     pub fragments: u64,
     /// User packets dropped because they exceeded the path MTU and must not be fragmented.
     pub too_big: u64,
-    /// Number of those dropped packets for which the sender got an ICMP error.
+    /// Number of packets in `too_big` whose sender got an ICMP error.
     pub errors: u64,
 }
 
@@ -319,11 +319,17 @@ impl TrunkPort {
         if pool[packet].network == Network::Opaque { Err(Refusal::Inner) } else { Ok(arrival) }
     }
 
-    /// The station to which a user packet for `to` is sent, the source MAC address, and the port or
-    /// machine to which the packet goes. `frame` is the datagram that carried the packet.
-    fn onward(&self, frame: &[u8], number: usize, to: IpAddr) -> Option<(Station, Mac, Arrival)> {
+    /// The station to which a user packet for the address `destination` is sent, the source MAC
+    /// address of its frame, and whether the packet goes to the machine or back to the network.
+    /// `frame` is the datagram that carried the packet.
+    fn onward(
+        &self,
+        frame: &[u8],
+        number: usize,
+        destination: IpAddr,
+    ) -> Option<(Station, Mac, Arrival)> {
         let [meant_for, from] = macs(frame)?;
-        Some(match self.stations.find(to) {
+        Some(match self.stations.find(destination) {
             Some(station) => (station, from, Arrival::Machine),
             None if meant_for != self.mac => {
                 (Station { mac: meant_for, tag: VlanTag::of(frame) }, from, Arrival::Machine)
@@ -422,10 +428,10 @@ fn network_len(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// The range in `frame` of the user packet in the datagram whose UDP header is at `at`.
-fn inside(frame: &[u8], at: usize) -> Option<Range<usize>> {
-    let len = payload(frame, at)?.len().checked_sub(index(USER_HEADER + TAG_LEN))?;
-    let start = at + UDP + index(USER_HEADER);
+/// The range in `frame` of the user packet in the datagram whose UDP header is at `offset`.
+fn inside(frame: &[u8], offset: usize) -> Option<Range<usize>> {
+    let len = payload(frame, offset)?.len().checked_sub(index(USER_HEADER + TAG_LEN))?;
+    let start = offset + UDP + index(USER_HEADER);
     Some(start..start + len)
 }
 

@@ -1,4 +1,5 @@
-//! The other ends (peers) of a port's trunks: their state, and changes of the set of trunks.
+//! The other ends (peers) of a port's trunks: their state, and changes of the set of trunks. A
+//! trunk carries the user packets between two gateways.
 //!
 //! This file has methods of `TrunkPort`, whose fields are in `trunk.rs`.
 
@@ -34,7 +35,7 @@ pub struct TrunkEnd {
     pub probing: Probing,
     /// The trunk has a weight, by which its management connections increase or decrease their rate.
     pub weighted: bool,
-    /// The DS codepoint of hellos.
+    /// The DS codepoint of hellos (keepalives).
     pub dscp: u8,
     /// The next hop towards the other end.
     pub next_hop: NextHop,
@@ -47,7 +48,7 @@ pub struct TrunkEnd {
 }
 
 impl TrunkEnd {
-    /// The settings that must be the same at both ends. Hellos carry them.
+    /// The settings that must be the same at both ends. Hellos (keepalives) carry these settings.
     fn form(&self) -> Form {
         Form {
             encapsulates: self.wire.overhead(self.ends.local) > 0,

@@ -1,4 +1,5 @@
-//! Adds the VLAN tag to the frames of a trunk, and removes it.
+//! Adds the configured VLAN tag to the frames of a trunk (which carries the user packets between
+//! two gateways), and removes this tag from received frames.
 
 use tidegate_core::trunk::Wire;
 use tidegate_wire::VlanTag;

@@ -1,5 +1,6 @@
-//! Tests two gateways with a trunk between them, by the frames at all four ports. The gateways
-//! exchange management packets (TCP segments that probe the path) and hellos (keepalives).
+//! Tests two gateways and the trunk between them, which carries the user packets. The tests check
+//! the frames at all four ports. The gateways exchange management packets (TCP segments that probe
+//! the path) and hellos (keepalives).
 
 use tidegate_core::link::Overhead;
 use tidegate_core::qdisc::QdiscSpec;

@@ -134,8 +134,8 @@ impl Raw {
         assert_eq!(self.port.counters().sent, before + 1);
     }
 
-    /// Appends the test's frames that have arrived to `frames`. Their source address identifies
-    /// them.
+    /// Appends the test's frames that have arrived to `frames`. The source address of a frame shows
+    /// whether it belongs to the test.
     pub(crate) fn receive_into(&mut self, frames: &mut Vec<Vec<u8>>) {
         while let Some(packet) = self.port.receive(&mut self.pool, tidegate_core::Time::ZERO) {
             let frame = self.memory.bytes(&packet, self.pool[&packet].len).to_vec();

@@ -37,7 +37,7 @@ struct Set {
     class: EachHost,
     /// Number in the name of each host's policy. Another number makes another policy.
     version: EachHost,
-    /// A single policy, that of the first host, applies to all hosts.
+    /// The policy of the first host applies to all hosts.
     joined: bool,
     /// The classes of the policies are children of other classes.
     deep: bool,

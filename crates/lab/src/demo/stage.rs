@@ -134,28 +134,28 @@ fn serve(lab: &Lab, host: &str) -> anyhow::Result<Actor> {
     Ok(server)
 }
 
-/// Starts `command`, and forwards its messages to `to`.
+/// Starts `command`, and forwards its messages to `receiver`.
 fn listen<T: DeserializeOwned + Send + 'static>(
     mut command: Command,
-    to: Sender<Message>,
+    receiver: Sender<Message>,
     wrap: fn(T) -> Message,
 ) -> anyhow::Result<Actor> {
     let mut child = command.stdout(Stdio::piped()).spawn()?;
     let stdout = child.stdout.take();
-    thread::spawn(move || pass_on(stdout, &to, wrap));
+    thread::spawn(move || pass_on(stdout, &receiver, wrap));
     Ok(Actor(child))
 }
 
 fn pass_on<T: DeserializeOwned>(
     from: Option<ChildStdout>,
-    to: &Sender<Message>,
+    receiver: &Sender<Message>,
     wrap: fn(T) -> Message,
 ) {
     for line in from.into_iter().flat_map(|stdout| BufReader::new(stdout).lines()) {
         let Ok(line) = line else { return };
         // The last line is a summary in another form, so it is skipped.
         let Ok(message) = serde_json::from_str(&line) else { continue };
-        if to.send(wrap(message)).is_err() {
+        if receiver.send(wrap(message)).is_err() {
             return;
         }
     }

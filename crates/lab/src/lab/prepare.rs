@@ -13,8 +13,8 @@ const SETTINGS: &[(&str, &str)] = &[
     ("ipv4/icmp_ratelimit", "0"),
 ];
 
-/// Settings for the namespace of a gateway or of the emulated network. Its kernel must not send
-/// packets of its own.
+/// Settings for the namespace of a gateway or of the emulated network. The kernel must not send
+/// packets of its own there.
 const SILENT: &[(&str, &str)] =
     &[("ipv6/conf/all/disable_ipv6", "1"), ("ipv6/conf/default/disable_ipv6", "1")];
 

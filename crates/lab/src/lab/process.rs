@@ -69,7 +69,7 @@ impl Process {
     }
 }
 
-/// Path of this program, with which it can start itself again.
+/// Path of this program. The program starts itself again by this path.
 pub(crate) fn this_program() -> io::Result<PathBuf> {
     std::env::current_exe()
 }

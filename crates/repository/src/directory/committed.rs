@@ -157,7 +157,7 @@ mod tests {
     /// marker is as long as the first and is written into the same file.
     ///
     /// Catches: a new marker that is taken for the old one, because its time and length are equal.
-    /// Its commit would be lost.
+    /// The commit of the new marker would be lost.
     #[test]
     fn a_new_marker_within_the_same_second_is_recognised_by_its_content() {
         let one = files(&[100, 100]);

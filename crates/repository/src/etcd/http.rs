@@ -119,18 +119,19 @@ impl Endpoint {
         Ok(Connection { sender, driver })
     }
 
-    /// The result of `answer`, or a fault if it takes longer than `limit`.
+    /// The result of `answer`, or a fault if `answer` takes longer than `limit`. The fault names
+    /// the `step` that took too long.
     async fn within<T>(
         &self,
         limit: Duration,
-        what: &str,
+        step: &str,
         answer: impl Future<Output = T> + Send,
     ) -> Result<T, Fault> {
-        timeout(limit, answer).await.map_err(|_| self.late(what, limit))
+        timeout(limit, answer).await.map_err(|_| self.late(step, limit))
     }
 
-    fn late(&self, what: &str, limit: Duration) -> Fault {
-        let message = format!("{} takes longer than {} s for {what}", self.url, limit.as_secs());
+    fn late(&self, step: &str, limit: Duration) -> Fault {
+        let message = format!("{} takes longer than {} s for {step}", self.url, limit.as_secs());
         Fault::new(FaultKind::Unreachable, message)
     }
 

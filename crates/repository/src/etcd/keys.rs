@@ -1,4 +1,4 @@
-//! The names of keys below a prefix.
+//! The names of the etcd keys that hold a policy repository, below a common prefix.
 //!
 //! - `policy/<name>`, `class/<name>` and `trunk/<name>` hold one *item* each.
 //! - `commit` is the *marker*. It is written last, and completes a set of items.

@@ -249,15 +249,15 @@ struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// Watches `ranges` from revision `from` on.
-    async fn open(client: &mut Client<'a>, ranges: &[Range], from: u64) -> Result<Self, Fault> {
+    /// Watches `ranges` from revision `first` on.
+    async fn open(client: &mut Client<'a>, ranges: &[Range], first: u64) -> Result<Self, Fault> {
         let requests: Vec<WatchRequest> = ranges
             .iter()
             .map(|(key, range_end)| WatchRequest {
                 create_request: WatchCreate {
                     key: Base64(key.clone()),
                     range_end: Base64(range_end.clone()),
-                    start_revision: Number(from),
+                    start_revision: Number(first),
                     fragment: true,
                 },
             })

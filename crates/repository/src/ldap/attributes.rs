@@ -1,8 +1,8 @@
 //! The table of LDAP attributes that hold the fields of policies, classes and trunks.
 //!
 //! Each row has a field, its attribute, and the last number of the attribute's object identifier
-//! (OID). Fields that only one scheduler's classes have are declared, with this number, by the
-//! scheduler. The schema files in `packaging/ldap` are generated from all rows.
+//! (OID). A scheduler declares the fields that only its own classes have, with their numbers. The
+//! schema files in `packaging/ldap` are generated from all rows.
 //!
 //! Source: RFC 3703 (`pcim...`). Attributes that are missing in RFC 3703 and RFC 4104 are our own
 //! (`tg...`), in the terms of QPIM, RFC 3644.
@@ -19,7 +19,8 @@ use tidegate_core::scheduler::{SchedulerSpec, Term};
 pub(super) struct Field {
     /// Kinds of items with this field.
     pub(super) kinds: &'static [ItemKind],
-    /// The field's name, after the name of its table: `profile.mean`.
+    /// The name of the field. For a field in a table, the name of the table precedes it:
+    /// `profile.mean`.
     pub(super) path: &'static str,
     /// The attribute.
     pub(super) attribute: Cow<'static, str>,

@@ -43,7 +43,7 @@ pub(super) fn read(rule: &Entry, index: &Index) -> Result<Table, Fault> {
     joined.and_then(|joined| all_of(vec![own, joined])).map_err(refused)
 }
 
-/// The condition associations of `rule`. The rule lists them, or they are entries below its entry.
+/// The condition associations of `rule`. The rule lists them, or they are entries below the rule.
 fn associations<'a>(rule: &Entry, index: &'a Index) -> Result<Vec<&'a Entry>, Fault> {
     let mut found: BTreeMap<String, &Entry> = BTreeMap::new();
     for dn in rule.texts(CONDITIONS)? {
@@ -118,25 +118,25 @@ fn any_of(tables: Vec<Table>) -> Result<Table, String> {
     Ok(any)
 }
 
-/// Adds the values of field `name` in `table` to its values in `any`. If the field is `direction`,
-/// removes it instead, because both directions together are all packets.
-fn join(any: &mut Table, name: &str, table: &Table) {
+/// Adds the values of field `name` in `table` to the values of this field in `joined`. If the field
+/// is `direction`, removes the field instead, because both directions together are all packets.
+fn join(joined: &mut Table, name: &str, table: &Table) {
     let values = |table: &Table| match table.get(name) {
         Some(Value::Array(list)) => list.clone(),
         Some(value) => vec![value.clone()],
         None => Vec::new(),
     };
     if name == "direction" {
-        any.remove(name);
+        joined.remove(name);
         return;
     }
-    let mut list = values(any);
+    let mut list = values(joined);
     for value in values(table) {
         if !list.contains(&value) {
             list.push(value);
         }
     }
-    any.insert(name.to_owned(), Value::Array(list));
+    joined.insert(name.to_owned(), Value::Array(list));
 }
 
 /// The object class of condition associations.

@@ -7,8 +7,8 @@
 //!
 //! Source: RFC 4104, sections 5.20, 5.21 and 5.23; RFC 3460, section 5.9.2.
 //! Differs:
-//! - RFC 4104 states the direction at an interface. This is the WAN port: output (2) is `up`, input
-//!   (1) is `down`.
+//! - RFC 4104 states the direction at an interface. Here this interface is the WAN port: output (2)
+//!   is `up`, input (1) is `down`.
 //! - Negated filters, flow labels, masks with holes and mirrored filters are refused with the
 //!   reason.
 //! - All filters in a list must match (`EntrySequence` 0 of RFC 3460).

@@ -258,8 +258,8 @@ pub(super) fn is_container(entry: &Entry) -> bool {
     entry.is_a("organizationalUnit")
 }
 
-/// Returns `true` if `entry` is one of `items`, or below one of them. `items` holds names in the
-/// form that [`key`] returns.
+/// Returns `true` if `entry` is an item in `items`, or below such an item. `items` holds names in
+/// the form that [`key`] returns.
 pub(super) fn belongs_to_items(entry: &Entry, items: &BTreeSet<String>) -> bool {
     let dn = key(&entry.dn);
     std::iter::successors(Some(&*dn), |dn| parent(dn)).any(|dn| items.contains(dn))

@@ -1,7 +1,7 @@
 //! Generates the schema files in `packaging/ldap`. `tidegate.schema` is generated from the table of
 //! attributes, and each `.ldif` file from the `.schema` file of the same name.
 //!
-//! `UPDATE=1 cargo test -p tidegate-repository --lib the_schema_files` rewrites them.
+//! `UPDATE=1 cargo test -p tidegate-repository --lib the_schema_files` rewrites these files.
 //!
 //! Source: RFC 4512, section 4.1 (descriptions); slapd.conf(5) and slapd-config(5) (the two file
 //! formats).

@@ -270,7 +270,7 @@ const MAX_PACKET: &str = "DiffServInProfileMaxPacketSize";
 const TOS: &str = "OutgoingTOS";
 const OUT_TOS: &str = "DiffServOutProfileTransmittedTOSByte";
 
-/// The attributes of rules that this module translates.
+/// The rule attributes that this module translates to policy fields.
 const RULE_ATTRIBUTES: [&str; 9] = [
     "PolicyName",
     "PolicyRulePriority",

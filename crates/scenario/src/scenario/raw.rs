@@ -47,10 +47,10 @@ tables! {
         "protocol" => protocol: Option<Spanned<Protocol>>,
         /// The hosts that send the data.
         "from" => from: Required<List<String>>,
-        /// The hosts that receive the data: one for each sender. Or a single receiver for all
-        /// senders, or several receivers of a single sender.
+        /// The hosts that receive the data: one for each sender, a single one for all senders, or
+        /// several for a single sender.
         "to" => to: Required<List<String>>,
-        /// Flows of each pair; with kind "web", its clients. Default: 1.
+        /// Number of flows of each pair; with kind "web", number of its clients. Default: 1.
         "flows" => flows: Option<Spanned<Number>>,
         /// Time at which each flow begins: a time, or { uniform = [FIRST, LAST] }. Default: "0 s".
         "start" => start: Option<Spanned<Draw<Period>>>,
@@ -84,7 +84,7 @@ tables! {
         /// such a pair in each line.
         "trace" => trace: Option<Spanned<Trace>>,
         /// With kind "relay" or "aggregate": the traffic to forward, which must be defined before
-        /// this table. Its receivers are the senders here. An aggregate connection may carry several.
+        /// this table. Its receivers are the senders here. An aggregate connection may carry several groups.
         "of" => of: Option<Spanned<List<String>>>,
         /// With kind "relay": largest number of bytes of a flow that the relay stores. With kind
         /// "aggregate" and overflow "slow": largest number of bytes of one local connection that wait.

@@ -41,7 +41,7 @@ tables! {
         "run" => run: Option<Spanned<Run>>,
         /// Traffic of the simulator; a lab ignores it.
         "traffic" => traffic: Option<Spanned<Array<Traffic>>>,
-        /// Recordings of the simulator beside its counters; a lab ignores them.
+        /// Measurements of the simulator beyond its counters; a lab ignores them.
         "probe" => probes: Option<Spanned<Array<Probe>>>,
         /// Changes of links during a run of the simulator; a lab ignores them.
         "change" => changes: Option<Spanned<Array<Change>>>,
@@ -54,11 +54,11 @@ tables! {
         /// Its addresses. Default: one IPv4 and one IPv6 address, 10.73.0.N and fd73::N for the
         /// N-th host in the file.
         "address" => addresses: Option<Spanned<List<String>>>,
-        /// The gateway on whose LAN side it is. Default: none; the host is then attached to the
-        /// network.
+        /// The gateway on whose LAN side the host is. Default: none; the host is then attached to
+        /// the network.
         "gateway" => gateway: Option<Spanned<String>>,
-        /// Its TCP settings in the simulator. Without a `profile`, it changes single fields of the
-        /// settings in `[run]`.
+        /// Its TCP settings in the simulator. Without a `profile`, the table changes single fields
+        /// of the settings in `[run]`.
         "tcp" => tcp: Option<Spanned<Tcp>>,
     }
 
@@ -71,14 +71,14 @@ tables! {
         "policy" => policy: Option<Spanned<String>>,
         /// The text of its policy file, in place of the path.
         "inline" => inline: Option<Spanned<String>>,
-        /// The gateway on whose LAN side it is. Default: none; the gateway is then attached to the
-        /// network.
+        /// The gateway on whose LAN side this gateway is. Default: none; the gateway is then
+        /// attached to the network.
         "gateway" => gateway: Option<Spanned<String>>,
     }
 
     /// A one-way route. All packets on this route share its rate.
     "[[route]]" Route {
-        /// The hosts whose packets take it, or "any". Default: "any".
+        /// The hosts whose packets take the route, or "any". Default: "any".
         "from" => from: Option<Spanned<List<String>>>,
         /// The hosts that receive these packets, or "any". Default: "any".
         "to" => to: Option<Spanned<List<String>>>,
@@ -117,7 +117,7 @@ tables! {
         /// Loss of packets: "0.1 %", or { p = "1 %", r = "30 %", good = "0 %", bad = "100 %" } for
         /// losses in bursts. Default: none.
         "loss" => loss: Option<Spanned<Loss>>,
-        /// Its rate. Default: not limited.
+        /// Rate of the link. Default: not limited.
         "rate" => rate: Option<Spanned<Rate>>,
         /// Queue discipline of a link with a rate. Default: "drop-tail".
         "queue" => queue: Option<Spanned<QdiscSpec>>,

@@ -98,8 +98,8 @@ impl Passages {
     }
 
     /// Starts counting packets of `groups` groups in this direction. Without a bound, no packet is
-    /// late. `rounds` and `tracked` also record the rounds of flows and the flows that the marking
-    /// tracks.
+    /// late. If `rounds` is set, also records the rounds of flows. If `tracked` is set, also
+    /// records the flows that the marking tracks.
     pub(crate) fn watch(
         &mut self,
         direction: Direction,

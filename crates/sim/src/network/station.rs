@@ -168,9 +168,8 @@ impl Station {
         self.machine().pool().in_use()
     }
 
-    /// Both sides of the packet balance, which must be equal. First: packets that entered or were
-    /// created inside. Second: packets that departed, were dropped or absorbed, or are still
-    /// inside.
+    /// Two numbers of packets, which must be equal. First: packets that entered or were created
+    /// inside. Second: packets that departed, were dropped or absorbed, or are still inside.
     pub(crate) fn balance(&mut self) -> (u64, u64) {
         let held = u64::from(self.held());
         match &self.works {
@@ -310,8 +309,8 @@ impl Station {
         }
     }
 
-    /// If a probe requests it, records the flows that the marking tracks. Call after the marking
-    /// has seen `packet`.
+    /// Records the flows that the marking tracks, if a probe requests this record. Call after the
+    /// marking has seen `packet`.
     #[inline]
     fn record_tracked(&mut self, now: Time, direction: Direction, packet: &Packet) {
         if let Some(passages) = &mut self.passages

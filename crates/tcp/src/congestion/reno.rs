@@ -240,7 +240,8 @@ mod tests {
         let (_, used, queue) = alone(link(101), 200, 500);
         assert!(used > 0.995, "{used}");
         // Then the queue grows from 0 to 101, linearly in rounds, and rounds become longer with the
-        // queue. The mean queue seen by packets is the integral of (w - B)w over that of w.
+        // queue. The mean queue seen by packets is the integral of (w - B)w divided by the integral
+        // of w.
         let expected = 101.0 * (2.0 / 3.0 * 7.0 / 3.0 - 1.0);
         assert!((queue / expected - 1.0).abs() < 0.06, "{queue} {expected}");
     }

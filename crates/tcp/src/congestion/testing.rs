@@ -54,18 +54,18 @@ pub(super) fn acknowledged(bytes: u64) -> Ack {
     }
 }
 
-/// The window after each of `count` round trips with a full window and an ACK for every `each`
-/// segments. Fractions of a segment are not sent.
+/// The window after each of `count` round trips with a full window and an ACK for every
+/// `per_ack` segments. Fractions of a segment are not sent.
 pub(super) fn rounds(
     control: &mut dyn CongestionControl,
     window: &mut Window,
     count: usize,
-    each: u64,
+    per_ack: u64,
 ) -> Vec<u64> {
     let mut round = || {
         let mut segments = window.congestion / SEGMENT;
         while segments > 0 {
-            let covered = segments.min(each);
+            let covered = segments.min(per_ack);
             control.on_ack(window, &acknowledged(covered * SEGMENT));
             segments -= covered;
         }

@@ -365,8 +365,8 @@ impl ToyNetwork {
     }
 }
 
-/// The mean of a trace from `from` on.
-pub(super) fn mean(trace: &[(Time, f64)], from: Time) -> f64 {
-    let late: Vec<f64> = trace.iter().filter(|it| it.0 >= from).map(|it| it.1).collect();
+/// The mean of a trace from time `start` on.
+pub(super) fn mean(trace: &[(Time, f64)], start: Time) -> f64 {
+    let late: Vec<f64> = trace.iter().filter(|it| it.0 >= start).map(|it| it.1).collect();
     late.iter().sum::<f64>() / f64::from(u32::try_from(late.len()).unwrap())
 }

@@ -16,8 +16,8 @@
 //! Differs:
 //! - The sender detects losses. The reduction to a half for a segment lost twice is left out.
 //! - A round continues through a recovery.
-//! - The SYN gives no sample; ns-2 has no SYN. Its round trip is shorter than that of data, so
-//!   `base` would stay too low.
+//! - The SYN gives no sample; ns-2 has no SYN. The round trip of a SYN is shorter than the round
+//!   trip of data, so a sample would keep `base` too low.
 
 use std::time::Duration;
 

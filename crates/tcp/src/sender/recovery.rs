@@ -310,7 +310,8 @@ impl Sender {
         if self.prr.out == 0 {
             more = more.max(segment);
         }
-        // The examples of RFC 6937, section 3.1, round up to segments; so does Linux.
+        // The examples of RFC 6937, section 3.1, round up to segments. Linux also
+        // rounds up.
         self.window.congestion = pipe + more.next_multiple_of(segment);
     }
 

@@ -21,7 +21,8 @@ use crate::profile::IdleRule;
 /// Recent use of the window.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Validation {
-    /// Most bytes acknowledged in a round trip, for each quarter of the sampling period.
+    /// Largest number of bytes acknowledged in a round trip, for each quarter of the sampling
+    /// period.
     bins: [Option<u64>; BINS],
     /// Index and start time of the newest bin.
     newest: usize,
@@ -74,9 +75,9 @@ impl Sender {
         self.validation.as_ref()?.used()
     }
 
-    /// Samples the acknowledged bytes; `before` is the first unacknowledged offset before this ACK.
-    /// Recoveries are not sampled (section 4.2).
-    pub(super) fn validate(&mut self, cx: Cx<'_>, before: u64) {
+    /// Samples the acknowledged bytes; `una_before` is the first unacknowledged offset before this
+    /// ACK. Recoveries are not sampled (section 4.2).
+    pub(super) fn validate(&mut self, cx: Cx<'_>, una_before: u64) {
         if cx.details.idle != IdleRule::Validate || self.phase != Phase::Open {
             return;
         }
@@ -84,7 +85,7 @@ impl Sender {
         let (una, next) = (self.una(), self.board.end());
         let validation = self.validation.get_or_insert_default();
         validation.expire_bins(cx.now, period);
-        let (from, until) = *validation.round.get_or_insert((before, next));
+        let (from, until) = *validation.round.get_or_insert((una_before, next));
         if una >= until {
             let bin = &mut validation.bins[validation.newest];
             *bin = (*bin).max(Some(una - from));

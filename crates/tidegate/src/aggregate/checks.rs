@@ -1,4 +1,5 @@
-//! Checks whether this host can run an aggregate gateway. The checks change nothing.
+//! Checks whether this host can run an aggregate gateway, which carries the TCP connections of
+//! users over one connection to its peer gateway. The checks change nothing.
 
 use std::io;
 use std::net::UdpSocket;

@@ -1,6 +1,6 @@
 //! The congestion control of the *aggregate connection*, the QUIC connection to the peer gateway
-//! that carries the TCP connections of all users. It is the weighted Vegas of the core crate,
-//! driven by the events of quinn, the QUIC library.
+//! that carries the TCP connections of all users. The congestion control is the weighted Vegas of
+//! the core crate, driven by the events of quinn, the QUIC library.
 //!
 //! Source: `itcp`, section 3; RFC 9002, section 7 (the events of QUIC's congestion control).
 //!

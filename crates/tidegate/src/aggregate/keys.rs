@@ -1,4 +1,5 @@
-//! Keys with which two aggregate gateways authenticate each other.
+//! Keys with which two aggregate gateways authenticate each other. The two gateways carry the TCP
+//! connections of users over one connection between them.
 //!
 //! Each gateway has an Ed25519 key, and its configuration file names the public key of the peer. No
 //! certificates are needed.

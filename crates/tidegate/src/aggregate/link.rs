@@ -1,4 +1,4 @@
-//! The *aggregate connection* is the QUIC connection to the peer gateway. Each of its streams
+//! The *aggregate connection* is the QUIC connection to the peer gateway. Each stream
 //! carries one TCP connection of a user. A *confirmation* states that the TCP connection at one
 //! site has acknowledged all bytes of its stream.
 

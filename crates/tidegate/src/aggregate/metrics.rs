@@ -1,4 +1,5 @@
-//! The metrics of an aggregate gateway. The number of label values does not depend on traffic.
+//! The metrics of an aggregate gateway, which carries the TCP connections of users over one
+//! connection to its peer gateway. The number of label values does not depend on traffic.
 
 use std::collections::BTreeMap;
 

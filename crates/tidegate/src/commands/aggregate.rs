@@ -1,5 +1,5 @@
-//! `tidegate aggregate FILE` runs an aggregate gateway. Subcommands make its key and show its
-//! state.
+//! `tidegate aggregate FILE` runs an aggregate gateway, which carries the TCP connections of users
+//! over one connection to its peer gateway. Subcommands make the gateway's key and show its state.
 
 use std::fmt::Write;
 use std::net::SocketAddr;

@@ -1,4 +1,5 @@
-//! `tidegate demo` runs the demonstration.
+//! `tidegate demo` runs the demonstration: four real downloads share a link, first without a
+//! gateway and then with one.
 
 use std::os::unix::process::CommandExt;
 use std::sync::Arc;

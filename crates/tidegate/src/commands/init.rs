@@ -47,10 +47,10 @@ pub(crate) fn run(args: &InitArgs, context: &Context) -> anyhow::Result<Exit> {
         // The operator should not answer questions in vain, so this check comes first.
         return Err(exists(&args.file).into());
     }
-    let mut somebody = (!args.yes && io::stdin().is_terminal()).then(|| io::stdin().lock());
-    let [lan, wan] = ports(args, &host::look(), somebody.as_mut())?;
+    let mut operator = (!args.yes && io::stdin().is_terminal()).then(|| io::stdin().lock());
+    let [lan, wan] = ports(args, &host::look(), operator.as_mut())?;
     let mut rate = |given: &Option<String>, flag, question| {
-        rate(given.as_deref(), flag, question, somebody.as_mut())
+        rate(given.as_deref(), flag, question, operator.as_mut())
     };
     let down = rate(&args.down, "down", "From the Internet to the users")?;
     let up = rate(&args.up, "up", "From the users to the Internet")?;
@@ -75,11 +75,12 @@ pub(crate) fn run(args: &InitArgs, context: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The LAN and WAN ports: from the arguments, guessed, or typed by the operator (`somebody`).
+/// The LAN and WAN ports: from the arguments, guessed, or typed by the operator (the input
+/// `operator`).
 fn ports(
     args: &InitArgs,
     host: &Host,
-    somebody: Option<&mut impl BufRead>,
+    operator: Option<&mut impl BufRead>,
 ) -> anyhow::Result<[String; 2]> {
     if let Some(ports) = host.ports(args.lan.as_deref(), args.wan.as_deref()) {
         return Ok(ports);
@@ -90,7 +91,7 @@ fn ports(
         let message = format!("cannot tell which interfaces are meant; there are: {there}");
         Failure::input(Code::NoPorts, message)
     };
-    let (Some(somebody), false) = (somebody, names.is_empty()) else {
+    let (Some(operator), false) = (operator, names.is_empty()) else {
         return Err(missing().into());
     };
     let known = |name: &str| match host.interface(name) {
@@ -104,18 +105,18 @@ fn ports(
         Some(name) => Ok(name.clone()),
         None => {
             progress(format_args!("{question}: which interface? There are: {there}"));
-            answer("the name of one", somebody, missing, known)
+            answer("the name of one", operator, missing, known)
         }
     };
     Ok([ask(&args.lan, "Towards the users")?, ask(&args.wan, "Towards the Internet")?])
 }
 
-/// The rate from the arguments, or typed by the operator (`somebody`).
+/// The rate from the arguments, or typed by the operator (the input `operator`).
 fn rate(
     given: Option<&str>,
     flag: &str,
     question: &str,
-    somebody: Option<&mut impl BufRead>,
+    operator: Option<&mut impl BufRead>,
 ) -> anyhow::Result<Rate> {
     let parse = |text: &str| {
         let rate = text.parse::<Rate>();
@@ -128,24 +129,24 @@ fn rate(
         let help = format!("give it with --{flag} \"100 Mbit/s\"");
         Failure { help, ..Failure::input(Code::BadRate, "the rate is missing") }
     };
-    let Some(somebody) = somebody else { return Err(missing().into()) };
+    let Some(operator) = operator else { return Err(missing().into()) };
     progress(format_args!("{question}: what rate does the access link have?"));
     progress("Give about 95 % of what a speed test shows.");
-    answer("such as 100 Mbit/s", somebody, missing, parse)
+    answer("such as 100 Mbit/s", operator, missing, parse)
 }
 
-/// Asks `somebody` until `parse` accepts the answer. Returns the error `missing` if the input ends
-/// first.
+/// Asks the `operator` until `parse` accepts the answer. Returns the error `missing` if the input
+/// ends first.
 fn answer<T>(
     wanted: &str,
-    somebody: &mut impl BufRead,
+    operator: &mut impl BufRead,
     missing: impl Fn() -> Failure,
     parse: impl Fn(&str) -> Result<T, Failure>,
 ) -> anyhow::Result<T> {
     loop {
         prompt(format_args!("  {wanted}: "));
         let mut line = String::new();
-        if somebody.read_line(&mut line)? == 0 {
+        if operator.read_line(&mut line)? == 0 {
             progress("");
             return Err(missing().into());
         }

@@ -166,8 +166,8 @@ fn busiest(aggregates: &[Aggregate]) -> Vec<&Aggregate> {
     order.into_iter().map(|at| &aggregates[at]).collect()
 }
 
-/// A note on the policies that the table leaves out: those without packets, and all but the
-/// busiest.
+/// A note on the policies that the table leaves out: policies without packets, and all
+/// policies but the busiest.
 fn others(status: &Status) -> String {
     let mut text = String::new();
     if let more @ 1.. = status.aggregates.len().saturating_sub(MOST_ROWS) {

@@ -1,4 +1,5 @@
-//! `tidegate traffic serve|fetch|ping`: the programs that the hosts of a lab run.
+//! `tidegate traffic serve|watch|fetch|ping`: the programs that generate and count traffic on the
+//! hosts of a lab.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -40,7 +41,7 @@ enum TrafficCommand {
     Fetch(Fetch),
     /// Measure round trips of small datagrams; prints a line of JSON per echo
     Ping {
-        /// Address and port of a `serve`
+        /// Address and port of a server (`serve`)
         server: SocketAddr,
         /// Address to send from
         #[arg(long)]
@@ -59,7 +60,7 @@ enum TrafficCommand {
 
 #[derive(Debug, clap::Args)]
 struct Fetch {
-    /// Address and port of a `serve`
+    /// Address and port of a server (`serve`)
     server: SocketAddr,
     /// Send to the server instead of receiving
     #[arg(long)]

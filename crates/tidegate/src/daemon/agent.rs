@@ -1,10 +1,10 @@
 //! The policy agent follows the sources (policy repositories) that the policy file names.
 //!
-//! A source delivers its policies as one set. Each new set is a *commit*, and it replaces the
-//! previous set of this source. The agent merges the newest sets of all sources with the policy
-//! file. It compiles the result into one generation of the configuration, and installs this
-//! generation as a whole. After a failure, the last good generation stays in force, and the source
-//! has an alarm. The last good sets are stored on the disk, so a restart needs no server.
+//! A source delivers all its policies together, as one set. Each new set is a *commit*, and it
+//! replaces the previous set of this source. The agent merges the newest sets of all sources with
+//! the policy file. It compiles the result into one generation of the configuration, and installs
+//! this generation as a whole. After a failure, the last good generation stays in force, and the
+//! source has an alarm. The last good sets are stored on the disk, so a restart needs no server.
 //!
 //! Source: the policy agent of the paper `aggregates`, section 6.
 //!

@@ -28,8 +28,8 @@ use crate::output::Failure;
 /// A gateway (the data plane) that runs in a thread of its own.
 pub(crate) struct Plane {
     remote: Remote<Gateway, Wire>,
-    /// Receives answers for which no task waits any more. Another thread drops them, because
-    /// dropping a large answer takes long.
+    /// Sends the answers for which no task waits any more to another thread, which drops them.
+    /// Dropping a large answer takes long.
     unread: Sender<Box<dyn Send>>,
     /// Locked during a change of policies or classes. Such changes may force a survey (a report
     /// collected in parts) to start over too often. Then the survey takes this lock too.
@@ -228,7 +228,8 @@ impl Plane {
         aside(move || survey.report()).await
     }
 
-    /// Puts `policies`, `config` and the trunks `ends` in force. Returns the new generation.
+    /// Puts `policies`, `config` and the trunks `ends` in force. Returns the number of the new
+    /// configuration (its generation).
     ///
     /// The data plane works in parts of limited length, and forwards packets in between. Work whose
     /// time grows with the number of policies is done in other threads.

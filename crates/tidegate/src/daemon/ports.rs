@@ -100,7 +100,8 @@ fn failure(error: InterfaceError) -> Failure {
 mod tests {
     use super::*;
 
-    /// Catches: a name in policy files without a backend; a backend that no policy file can name.
+    /// Catches: a name that policy files accept although no backend has it; a backend that no
+    /// policy file can name.
     #[test]
     fn policy_files_can_name_every_backend() {
         let names: Vec<_> = BACKENDS.iter().map(|backend| backend.name()).collect();

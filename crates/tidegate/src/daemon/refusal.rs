@@ -1,11 +1,11 @@
-//! Why the daemon refused to change the configuration.
+//! The reasons for which the daemon refuses to change the configuration.
 
 use tidegate_config::Findings;
 
 use crate::code::Code;
 use crate::output::Failure;
 
-/// Why the daemon refused a change.
+/// The reason why the daemon refused a change.
 pub(crate) enum Refusal {
     /// The policy file has errors.
     Findings(Findings),

@@ -1,5 +1,5 @@
-//! Makes the messages of the control socket that combine reports: of the core, of the ports, and of
-//! the daemon.
+//! Makes the messages of the control socket that combine several reports: of the gateway's core, of
+//! the ports, and of the daemon.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;

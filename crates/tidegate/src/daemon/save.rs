@@ -61,12 +61,12 @@ impl Daemon {
         staged.unwrap_or_else(|_| Ok(Err(silent())))?.map_err(|error| self.unsaved(&error))
     }
 
-    /// Makes `staged` the policy file. If this fails, restores the configuration `before`. The
-    /// caller must hold `changing`.
+    /// Makes `staged` the policy file. If this fails, restores the configuration `earlier`. The
+    /// caller must hold the lock `Daemon::changing`.
     pub(super) async fn put_or_undo(
         &self,
         staged: Option<Staged>,
-        before: &Arc<Installed>,
+        earlier: &Arc<Installed>,
     ) -> Result<Saved, Failure> {
         let Some(staged) = staged else { return Ok(Saved::default()) };
         let file = self.started_file.display().to_string();
@@ -88,7 +88,7 @@ impl Daemon {
                 )));
             }
         };
-        match self.install(before.clone()).await {
+        match self.install(earlier.clone()).await {
             Ok(_) => Err(self.unsaved(&error)),
             Err(failure) => Ok(Saved::doubtful(format!(
                 "cannot write {file}: {error}; the previous policies cannot be restored ({}), so the unsaved \

@@ -112,7 +112,7 @@ impl Waiting {
 /// The seat of one connection. Dropping it frees the seat.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    of: Arc<Seats>,
+    listener: Arc<Seats>,
     id: u64,
     end: Arc<Notify>,
 }
@@ -120,7 +120,7 @@ pub(crate) struct Connection {
 /// Memory counted for an answer. Dropping it releases the memory.
 #[derive(Debug)]
 pub(crate) struct Charge {
-    of: Arc<Connection>,
+    connection: Arc<Connection>,
     bytes: usize,
 }
 
@@ -164,7 +164,7 @@ impl Seats {
             ending: false,
         };
         taken.seats.insert(id, seat);
-        Ok(Connection { of: self.clone(), id, end })
+        Ok(Connection { listener: self.clone(), id, end })
     }
 
     fn lock(&self) -> MutexGuard<'_, Taken> {
@@ -242,7 +242,7 @@ impl Connection {
     /// Notes that the connection now waits for its client.
     pub(crate) fn waits(&self) {
         self.seat(|seat| seat.waiting = Some(Waiting::begins()));
-        self.of.changed.notify_waiters();
+        self.listener.changed.notify_waiters();
     }
 
     /// Notes that bytes have moved.
@@ -260,7 +260,7 @@ impl Connection {
     /// for memory, the request that has waited longest is refused.
     pub(crate) async fn hold(&self, more: usize) -> Result<(), Full> {
         loop {
-            let changed = self.of.changed.notified();
+            let changed = self.listener.changed.notified();
             let held = match self.try_hold(more, Instant::now()) {
                 Ok(()) => Ok(()),
                 Err(Room::Busy) => Err(Full),
@@ -281,8 +281,8 @@ impl Connection {
     }
 
     fn try_hold(&self, more: usize, now: Instant) -> Result<(), Room> {
-        let mut taken = self.of.lock();
-        let fits = taken.bytes + more <= self.of.limits.bytes;
+        let mut taken = self.listener.lock();
+        let fits = taken.bytes + more <= self.listener.limits.bytes;
         let Some(seat) = taken.seats.get_mut(&self.id) else { return Err(Room::Busy) };
         if seat.refused {
             return Err(Room::Busy);
@@ -308,7 +308,7 @@ impl Connection {
         let holding = others.filter_map(|(_, seat)| Some((seat.holding?, seat)));
         let Some((_, seat)) = holding.min_by_key(|(since, _)| *since) else { return Room::Busy };
         seat.refused = true;
-        self.of.changed.notify_waiters();
+        self.listener.changed.notify_waiters();
         Room::Changed
     }
 
@@ -316,29 +316,29 @@ impl Connection {
     /// until the returned value is dropped.
     pub(crate) fn answers(self: &Arc<Self>, bytes: usize) -> Charge {
         self.let_go();
-        let mut taken = self.of.lock();
+        let mut taken = self.listener.lock();
         // The answer exists already, so its memory is counted even beyond the limit. If necessary,
         // another connection whose client does not take its answer is closed.
         taken.bytes += bytes;
         taken.seats.entry(self.id).and_modify(|seat| seat.answers += bytes);
-        if taken.bytes > self.of.limits.bytes {
+        if taken.bytes > self.listener.limits.bytes {
             self.make_room(&mut taken);
         }
         drop(taken);
         self.waits();
-        Charge { of: self.clone(), bytes }
+        Charge { connection: self.clone(), bytes }
     }
 
     /// Closes another connection that holds memory.
     fn make_room(&self, taken: &mut Taken) -> Room {
         let other = |id, seat: &Seat| id != self.id && seat.request + seat.answers > 0;
-        taken.make_room(Instant::now(), self.of.limits.grace, |it| it.moved, other)
+        taken.make_room(Instant::now(), self.listener.limits.grace, |it| it.moved, other)
     }
 
     /// Returns when the connection must be closed: it was idle for too long, or another connection
     /// needs its seat or memory.
     pub(crate) async fn ended(&self) {
-        let idle = self.of.limits.idle;
+        let idle = self.listener.limits.idle;
         loop {
             let moved = || self.seat(|seat| seat.waiting).map(|it| it.moved);
             let at = moved().unwrap_or_else(Instant::now) + idle;
@@ -354,30 +354,30 @@ impl Connection {
 
     /// Releases the memory of the request.
     fn let_go(&self) {
-        let mut taken = self.of.lock();
+        let mut taken = self.listener.lock();
         let seat = taken.seats.get_mut(&self.id);
         taken.bytes -= seat.map_or(0, |seat| std::mem::take(&mut seat.request));
-        self.of.changed.notify_waiters();
+        self.listener.changed.notify_waiters();
     }
 
-    fn seat<R: Default>(&self, what: impl FnOnce(&mut Seat) -> R) -> R {
-        self.of.lock().seats.get_mut(&self.id).map_or_else(R::default, what)
+    fn seat<R: Default>(&self, change: impl FnOnce(&mut Seat) -> R) -> R {
+        self.listener.lock().seats.get_mut(&self.id).map_or_else(R::default, change)
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
         self.let_go();
-        self.of.lock().seats.remove(&self.id);
-        self.of.changed.notify_waiters();
+        self.listener.lock().seats.remove(&self.id);
+        self.listener.changed.notify_waiters();
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        let mut taken = self.of.of.lock();
+        let mut taken = self.connection.listener.lock();
         taken.bytes -= self.bytes;
-        taken.seats.entry(self.of.id).and_modify(|seat| seat.answers -= self.bytes);
-        self.of.of.changed.notify_waiters();
+        taken.seats.entry(self.connection.id).and_modify(|seat| seat.answers -= self.bytes);
+        self.connection.listener.changed.notify_waiters();
     }
 }

@@ -34,15 +34,15 @@ struct Spec {
 }
 
 impl Spec {
-    /// Frame `number` of a split super-packet. Its payload begins at offset `from` of the
+    /// Frame `number` of a split super-packet. Its payload begins at `offset` in the
     /// super-packet's payload.
-    fn frame(&self, number: u16, from: usize, flags: TcpFlags, payload: &[u8]) -> Vec<u8> {
+    fn frame(&self, number: u16, offset: usize, flags: TcpFlags, payload: &[u8]) -> Vec<u8> {
         let (src, dst) = ends(self.v6, 1, (5_000, 443));
         let mut inner = if self.udp { Frame::udp(src, dst) } else { Frame::tcp(src, dst) };
         if let Some(tcp) = inner.tcp_mut() {
             (tcp.flags, tcp.options) = (flags, vec![1; 12]);
             tcp.seq = u32::MAX - 1_000;
-            tcp.seq = tcp.seq.wrapping_add(u32::try_from(from).unwrap());
+            tcp.seq = tcp.seq.wrapping_add(u32::try_from(offset).unwrap());
         }
         inner.payload = payload.to_vec();
         inner.ip_mut().unwrap().identification = 65_530_u16.wrapping_add(number);

@@ -57,7 +57,7 @@ impl Envelope {
     /// Writes the headers of `frame`, whose payload is already in place. `next_hop` is the
     /// destination MAC address.
     ///
-    /// The IP header gets the DSCP and ECN fields of `like`. If `user` is the number of a user
+    /// The IP header gets the DSCP and ECN fields of `packet`. If `user` is the number of a user
     /// packet, an IPv4 header gets the DF bit and the lower 16 bits of this number as
     /// identification. Returns the UDP checksum. `None` if the frame is shorter than the headers,
     /// or too long for a length field.
@@ -66,14 +66,14 @@ impl Envelope {
         &self,
         frame: &mut [u8],
         next_hop: Mac,
-        like: &Packet,
+        packet: &Packet,
         user: Option<u64>,
     ) -> Option<u16> {
         frame.get_mut(..self.size())?.copy_from_slice(&self.headers);
         frame.get_mut(..6)?.copy_from_slice(&next_hop);
         let datagram = u16::try_from(frame.len() - self.transport).ok()?;
         let ip = frame.get_mut(self.network..self.transport)?;
-        let class = traffic_class(like);
+        let class = traffic_class(packet);
         if let Ok(ip) = <&mut [u8; IPV4]>::try_from(&mut *ip) {
             let whole = u16::try_from(IPV4).ok()?.checked_add(datagram)?;
             let number = u16::try_from(user.unwrap_or(0) & 0xffff).ok()?;

@@ -1,5 +1,5 @@
-//! Tests trunks with encapsulation: user packets cross inside UDP datagrams, from the LAN of one
-//! site to the LAN of the other site.
+//! Tests trunks with encapsulation. A trunk carries the user packets between two gateways: they
+//! cross inside UDP datagrams, from the LAN of one site to the LAN of the other site.
 
 use tidegate_core::packet::{Ecn, NO_VLAN, TcpFlags};
 use tidegate_core::trunk::Encapsulation;
@@ -20,11 +20,15 @@ fn user(v6: bool, site: usize) -> IpAddr {
     both[site].parse().unwrap()
 }
 
-/// A packet from a user at site `from` to the user at the other site.
-fn datagram(v6: bool, from: usize, len: usize) -> Built {
+/// A packet from the user at site `sender_site` to the user at the other site.
+fn datagram(v6: bool, sender_site: usize, len: usize) -> Built {
     let at = |site: usize| (user(v6, site), 9).into();
     let bytes = (0..len).map(|it| u8::try_from(it % 251).unwrap()).collect();
-    Built { source: USERS[from], payload: bytes, ..Built::udp(at(from), at(1 - from)) }
+    Built {
+        source: USERS[sender_site],
+        payload: bytes,
+        ..Built::udp(at(sender_site), at(1 - sender_site))
+    }
 }
 
 /// Two sites whose users have already exchanged packets, so both gateways know the stations.

@@ -26,12 +26,12 @@ pub(super) struct Arrivals {
 }
 
 impl Arrivals {
-    /// Adds the arrivals reported at `now`, and forgets reports from before `from`.
-    pub(super) fn push(&mut self, now: Time, arrived: Arrived, from: Time) {
+    /// Adds the arrivals reported at `now`, and forgets reports older than `oldest`.
+    pub(super) fn push(&mut self, now: Time, arrived: Arrived, oldest: Time) {
         self.lately.push_back((now, arrived));
         self.bytes = self.bytes.saturating_add(arrived.bytes);
         self.span = self.span.saturating_add(arrived.span);
-        while let Some((_, old)) = self.lately.pop_front_if(|(at, _)| *at < from) {
+        while let Some((_, old)) = self.lately.pop_front_if(|(at, _)| *at < oldest) {
             self.bytes = self.bytes.saturating_sub(old.bytes);
             self.span = self.span.saturating_sub(old.span);
         }

@@ -12,20 +12,20 @@ pub(super) struct Extreme {
 }
 
 impl Extreme {
-    /// Adds the value of `now`, and forgets values from before `from`. `beats` returns `true` if its first
-    /// argument is more extreme. It is the same in every call.
+    /// Adds the value of `now`, and forgets values older than `oldest`. `beats` returns `true` if
+    /// its first argument is more extreme. All calls must pass the same function as `beats`.
     pub(super) fn push(
         &mut self,
         now: Time,
         value: Duration,
-        from: Time,
+        oldest: Time,
         beats: fn(&Duration, &Duration) -> bool,
     ) {
         while self.seen.back().is_some_and(|(_, it)| !beats(it, &value)) {
             self.seen.pop_back();
         }
         self.seen.push_back((now, value));
-        while self.seen.len() > 1 && self.seen.front().is_some_and(|(at, _)| *at < from) {
+        while self.seen.len() > 1 && self.seen.front().is_some_and(|(at, _)| *at < oldest) {
             self.seen.pop_front();
         }
     }

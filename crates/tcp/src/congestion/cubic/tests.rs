@@ -75,10 +75,10 @@ fn reduced(mut cubic: Cubic, segments: u64) -> (Cubic, Window) {
     (cubic, window)
 }
 
-/// Acknowledges full windows for `seconds` from second `from`. Returns the window in segments.
-fn grow(cubic: &mut Cubic, window: &mut Window, from: f64, seconds: f64) -> f64 {
-    let mut now = from;
-    while now < from + seconds {
+/// Acknowledges full windows for `seconds` from second `start`. Returns the window in segments.
+fn grow(cubic: &mut Cubic, window: &mut Window, start: f64, seconds: f64) -> f64 {
+    let mut now = start;
+    while now < start + seconds {
         cubic.on_ack(window, &ack_at(now));
         now += 0.1 * real(SEGMENT) / real(window.congestion);
     }

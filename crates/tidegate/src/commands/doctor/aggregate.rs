@@ -1,5 +1,6 @@
 //! `tidegate doctor FILE` for the file of an aggregate gateway: finds faults of this host that
-//! disturb such a gateway.
+//! disturb such a gateway. An aggregate gateway carries the TCP connections of users over one
+//! connection to its peer gateway.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! Info metrics: the mechanisms of policies, of classes and of the link, as labels of the value 1.
+//! Info metrics: the mechanisms of policies, of classes and of the link, such as their queue
+//! disciplines, as labels of the value 1.
 //!
 //! A query joins them with a counter of the same policy or class. The names come from the registries
 //! of mechanisms.

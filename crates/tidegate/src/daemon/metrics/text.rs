@@ -38,7 +38,8 @@ impl Page {
 }
 
 impl Page {
-    /// Adds the metrics of `all` reports. The labels of each report tell it from the others.
+    /// Adds the metrics of `all` reports. The labels of each report distinguish it from the
+    /// other reports.
     pub(crate) fn reports<R: Report>(&mut self, all: &[(Pairs<'_>, &R)]) {
         self.reports_at("", all);
     }
