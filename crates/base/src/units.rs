@@ -104,10 +104,25 @@ impl Rate {
     #[must_use]
     #[inline]
     pub fn bytes_in(self, span: Duration) -> Bytes {
-        if let Some(nanobits) = self.0.checked_mul(nanos(span)) {
-            return Bytes(nanobits / NANOBITS_PER_BYTE);
+        match self.0.checked_mul(nanos(span)) {
+            Some(nanobits) => Bytes(nanobits / NANOBITS_PER_BYTE),
+            None => self.wide_bytes_in(span.as_nanos()),
         }
-        let bytes = u128::from(self.0) * span.as_nanos() / u128::from(NANOBITS_PER_BYTE);
+    }
+
+    /// [`bytes_in`](Self::bytes_in) for a span in nanoseconds.
+    #[must_use]
+    #[inline]
+    pub fn bytes_in_nanos(self, nanos: u64) -> Bytes {
+        match self.0.checked_mul(nanos) {
+            Some(nanobits) => Bytes(nanobits / NANOBITS_PER_BYTE),
+            None => self.wide_bytes_in(nanos.into()),
+        }
+    }
+
+    /// [`bytes_in`](Self::bytes_in) where 64 bits do not hold the product.
+    fn wide_bytes_in(self, nanos: u128) -> Bytes {
+        let bytes = u128::from(self.0) * nanos / u128::from(NANOBITS_PER_BYTE);
         Bytes(u64::try_from(bytes).unwrap_or(u64::MAX))
     }
 }

@@ -16,9 +16,10 @@
 use std::time::Duration;
 
 use super::constants::{LEAST_TARGET, PER_ACK, UNSCALED};
-use super::release::lasts;
+use super::release::{lasts_us, micros};
 use super::takers::Takers;
 use crate::packet::{DeficitRoundRobin, FRAME, First, make_room, slot};
+use crate::time::nanos;
 use crate::{Bytes, Rate};
 
 /// State of an egress: its backlog, its rate, and the room for requests.
@@ -98,13 +99,13 @@ impl CreditAccount {
 
     /// Notes a request for `bytes` to a sender at a round trip of `near`.
     pub(super) fn ask(&mut self, near: Duration, bytes: u32) {
-        self.follow(micros(near), bytes.into());
+        self.follow(limited_us(near), bytes.into());
         self.called += u64::from(bytes);
     }
 
     /// Notes that credit was outstanding for `span` on average.
     pub(super) fn respond(&mut self, span: Duration) {
-        self.response_us = self.response_us / 2 + micros(span) / 2;
+        self.response_us = self.response_us / 2 + limited_us(span) / 2;
     }
 
     /// Time from a request to its data: at least the round trip. The measured time counts up to the
@@ -115,9 +116,7 @@ impl CreditAccount {
 
     /// [`way`](Self::way) in microseconds.
     fn on_its_way_us(&self) -> u64 {
-        let lasts = lasts(Duration::from_micros(self.near_us));
-        let most = u64::try_from(lasts.as_micros()).unwrap_or(u64::MAX);
-        self.near_us.max(self.response_us.min(most))
+        self.near_us.max(self.response_us.min(lasts_us(self.near_us)))
     }
 
     /// A longer round trip counts at once while a single flow waits, because no other flow requests data. If
@@ -141,8 +140,8 @@ impl CreditAccount {
         others: u64,
     ) -> u64 {
         let segment = u64::from(self.segment());
-        let way = self.way().min(longest);
-        let on_its_way = rate.bytes_in(way + poll_interval).0;
+        let way_us = self.on_its_way_us().min(micros(longest));
+        let on_its_way = rate.bytes_in_nanos(way_us * 1_000 + nanos(poll_interval)).0;
         let beside = if others > 1 { self.waiting } else { 0 };
         let least = segment * u64::from(LEAST_TARGET);
         least.max(on_its_way + segment * u64::from(PER_ACK.max(beside)))
@@ -154,8 +153,8 @@ impl CreditAccount {
 }
 
 /// Microseconds of `span`, up to the longest lifetime of credit.
-fn micros(span: Duration) -> u64 {
-    u64::try_from(span.min(lasts(Duration::MAX)).as_micros()).unwrap_or(u64::MAX)
+fn limited_us(span: Duration) -> u64 {
+    micros(span).min(lasts_us(u64::MAX))
 }
 
 /// The egresses of one direction, and the aggregates that send there.

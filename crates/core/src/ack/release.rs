@@ -16,7 +16,7 @@ mod paced;
 mod virtual_queue;
 
 pub(super) use bucket::Bucket;
-pub(super) use gate::{Gate, lasts, quantum};
+pub(super) use gate::{Gate, lasts, lasts_us, micros, quantum};
 pub(super) use paced::{Bound, Paced};
 pub(super) use virtual_queue::VirtualQueue;
 

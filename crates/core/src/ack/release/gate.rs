@@ -82,7 +82,7 @@ impl Gate {
         let all = queue.own.0 + self.outstanding.total(now);
         let early = rate.bytes_in(self.carried.since(now)).0.min(all);
         let most = self.target(AHEAD, rate, queue);
-        let wants = all < self.target(Duration::MAX, rate, queue);
+        let wants = all < most || all < self.target(Duration::MAX, rate, queue);
         let until = || self.carried.before(rate.time_for(Bytes(most - 1))) + TICK;
         self.paced = (wants && early >= most).then(until);
         wants && self.paced.is_none()
@@ -257,6 +257,18 @@ pub(in crate::ack) fn lasts(near: Duration) -> Duration {
     (near + near / 2).max(SHORTEST)
 }
 
+/// [`lasts`] in whole microseconds. The gate computes a target several times for each ACK, and integers
+/// take fewer instructions than a [`Duration`].
+pub(in crate::ack) fn lasts_us(near_us: u64) -> u64 {
+    let near = near_us.min(micros(MAX_HOLD));
+    (near + near / 2).max(micros(SHORTEST))
+}
+
+/// Whole microseconds of `span`.
+pub(in crate::ack) fn micros(span: Duration) -> u64 {
+    span.as_secs().saturating_mul(1_000_000).saturating_add(span.subsec_micros().into())
+}
+
 /// Two full segments for each unit of weight.
 ///
 /// Source: `postack`, R001-9 (a quantum of two segments).
@@ -269,6 +281,15 @@ mod tests {
     use super::*;
     use crate::ack::EgressState;
     use crate::packet::FRAME;
+
+    /// Catches: a lifetime in microseconds that differs from the same lifetime as a duration.
+    #[test]
+    fn the_lifetime_of_credit_is_the_same_in_both_units() {
+        for near in [0, 1, 3, 1_332, 1_333, 1_334, 39_999, 999_999, 1_000_000, 1_000_001, u64::MAX]
+        {
+            assert_eq!(lasts_us(near), micros(lasts(Duration::from_micros(near))), "{near} us");
+        }
+    }
 
     /// Departures in 5,000 turns of one segment each, and the mean backlog in segments. Data arrives up to
     /// `varies` us later than the shortest round trip of 200 us.
