@@ -4,6 +4,8 @@
 //! the unit. Three ambiguous notations are refused: a bare number, `kbps` (kilobits or kilobytes?)
 //! and `KB` (1,000 or 1,024 bytes?).
 
+pub mod duration;
+
 use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Mul, Sub, SubAssign};
@@ -301,51 +303,6 @@ fn decimal(digits: &str, size: u64) -> Option<u64> {
     }
     let part = u64::try_from(part / u128::from(scale)).ok()?;
     whole.checked_mul(size)?.checked_add(part)
-}
-
-/// The notation of times in files, for `#[serde(with = "units::duration")]`.
-pub mod duration {
-    use super::{DURATION, Deserializer, Duration, QuantityVisitor, Serializer, UnitError, fmt};
-
-    /// Reads a time such as `10 ms`.
-    ///
-    /// # Errors
-    ///
-    /// If the text is no time or lacks its unit.
-    pub fn parse(text: &str) -> Result<Duration, UnitError> {
-        DURATION.parse(text).map(Duration::from_nanos)
-    }
-
-    /// Writes a time such as `10 ms`.
-    #[must_use]
-    #[inline]
-    pub fn show(span: Duration) -> String {
-        struct Shown(u64);
-        impl fmt::Display for Shown {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                DURATION.show(self.0, f)
-            }
-        }
-        Shown(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)).to_string()
-    }
-
-    /// Reads a time from a text such as `10 ms`, for serde.
-    ///
-    /// # Errors
-    ///
-    /// If the text is not a time or lacks a unit.
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-        from.deserialize_any(QuantityVisitor(&DURATION)).map(Duration::from_nanos)
-    }
-
-    /// Writes a time as a text such as `10 ms`, for serde.
-    ///
-    /// # Errors
-    ///
-    /// If the format cannot hold a string.
-    pub fn serialize<S: Serializer>(span: &Duration, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(&show(*span))
-    }
 }
 
 /// A probability, in parts per billion.
