@@ -1,11 +1,11 @@
 """A timer costs the same for any number of flows.
 
 Source: aggregates, section 6.2 and Table 2: microseconds to set, handle and cancel a timer.
-Differs: as `_cost.py` explains, instructions are counted. The paper's table is to show that few
-timers are affordable, and a timer for each flow is not. Here the cost of an operation must not grow
+Differs: as `_cost.py` explains, instructions are counted. The paper's table is to show that a host
+can afford a few timers, but not a timer for each flow. Here the cost of an operation must not grow
 with the number of timers. The one shaping timer must not expire more often with more flows. "Does
-not grow" means at most 1.05 times, as in `handle`. Flows begin at random times; instructions are
-the same with every seed.
+not grow" means: to at most 1.05 times, the same limit as in the experiment `handle.py`. Flows begin
+at random times. The number of instructions is the same with every seed.
 """
 
 from typing import Any

@@ -1,8 +1,8 @@
-"""Copies the present texts of experiments into their published sections, without a new run.
+"""Updates the texts about experiments in published pages, without running the experiments again.
 
-A published section repeats texts of its experiment: the docstring, the claims, the reasons why
-claims do not hold, and the title of the figure. These texts may change after the run. Numbers,
-bounds and verdicts are not changed.
+A page has a section for each experiment. The section repeats texts of the experiment's file: the
+docstring, the claims, the reasons why claims do not hold, and the title of the figure. These texts
+may change after the run. This module does not change numbers, bounds and verdicts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ FAILED = ("does not hold", "undecided")
 def refreshed(page: Page, experiments: Iterable[Experiment]) -> Page:
     """The page with the present texts of these experiments.
 
-    A published claim that its experiment no longer has keeps its text and its reason.
+    The claims of an experiment may have been removed after publication. The page keeps the text and
+    the reason of a removed claim.
     """
     rows, sections = dict(page.rows), dict(page.sections)
     for each in experiments:

@@ -256,7 +256,7 @@ impl Numbers {
     }
 }
 
-/// A frame with valid addresses. The rest is truncated, changed, or random.
+/// A frame with valid MAC addresses. All other bytes may be truncated, changed, or random.
 fn nonsense(bed: &Testbed, numbers: &mut Numbers) -> Vec<u8> {
     let payload: Vec<u8> = (0..numbers.below(1_200)).map(|_| numbers.byte()).collect();
     let ports = (5_000, 9);
@@ -278,7 +278,7 @@ fn nonsense(bed: &Testbed, numbers: &mut Numbers) -> Vec<u8> {
             *byte = numbers.byte();
         }
     }
-    // The kernel does not deliver a frame with a tag that is shorter than this.
+    // The kernel does not deliver a frame with a VLAN tag if the frame has fewer than 20 bytes.
     let least = 20.min(bytes.len());
     if numbers.below(2) == 0 {
         bytes.truncate(least + numbers.below(bytes.len() - least + 1));

@@ -108,7 +108,7 @@ fn gaps(bed: &Testbed, rate: u32, _forwarder: &Forwarder<'_>) -> anyhow::Result<
     Ok(Gaps { spread: real(u64::try_from(high - low)?), rate: FRAME_BITS * 1_000.0 / real(middle) })
 }
 
-/// The arrival time in a line that `arrivals` printed.
+/// The arrival time in a line that the receiver printed, the subcommand `arrivals` of this program.
 fn time(line: &str) -> Option<i64> {
     line.split_whitespace().nth(1)?.parse().ok()
 }

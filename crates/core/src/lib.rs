@@ -8,9 +8,9 @@
 //! Time, units, chance, packets, the timer wheel, meters and declarations of parameters are modules of
 //! `tidegate-base`. TCP end points and congestion controls are in `tidegate-tcp`.
 //!
-//! The modules in order of their dependencies. `·` separates groups. A module uses only modules of
-//! its own group and of earlier groups in this list: `cx`, `machine` · `class` · `scheduler` · `flow` ·
-//! `allocation` · `marking` · `qdisc` · `ack` · `link` · `itcp` · `trunk` · `emulator`.
+//! The modules form groups, with `·` between two groups. A module uses only modules of its own
+//! group and of the groups before it in this list: `cx`, `machine` · `class` · `scheduler` ·
+//! `flow` · `allocation` · `marking` · `qdisc` · `ack` · `link` · `itcp` · `trunk` · `emulator`.
 //!
 //! The crate `tidegate-gateway` connects the mechanisms.
 

@@ -31,14 +31,14 @@ pub trait Backend: Sync {
         None
     }
 
-    /// Opens the ports `pair` for a gateway of at most `packets` packets, and attaches the bypass
-    /// programs with the settings `wire`. These programs forward frames while the gateway is not
-    /// alive.
+    /// Opens the ports `pair` for a gateway that holds at most `packets` packets. Also attaches the
+    /// bypass programs with the settings `wire`. These programs forward frames while the gateway is
+    /// not alive.
     ///
     /// # Errors
     ///
-    /// If the host does not support the backend. The buffers of some packets may then be missing in
-    /// `pool`.
+    /// If the ports cannot be opened; [`BackendFault`] lists the reasons. The ports may have taken
+    /// packets from `pool` before, to receive frames into them. These packets are not returned.
     fn open(
         &self,
         pair: [&Interface; 2],

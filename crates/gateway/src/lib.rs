@@ -1,8 +1,9 @@
-//! Gateways between a LAN and a WAN: they sort packets into aggregates by policy, and lead them through the
-//! mechanisms of `tidegate-core`. No code here does I/O, reads a clock or starts a thread.
+//! Gateways between a LAN and a WAN. A gateway sorts packets into aggregates by policy. The
+//! mechanisms in `tidegate-core` then shape, queue or drop the packets, and hold ACKs. No code here
+//! does I/O, reads a clock or starts a thread.
 //!
-//! The modules in order of their dependencies. `·` separates groups. A module uses only modules of
-//! its own group and of earlier groups in this list: `policy` · `report` · `aggregate` · `gateway`.
+//! A module uses only the modules before it in this list: `policy` · `report` · `aggregate` ·
+//! `gateway`.
 
 #![forbid(unsafe_code)]
 

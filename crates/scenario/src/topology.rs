@@ -102,8 +102,8 @@ pub enum Attached {
 /// Largest number of packets in the network of `[[route]]`.
 const PACKETS: u32 = 16_384;
 
-/// Reads a topology file for a lab. Checks the tables of the simulator, but does not use them.
-/// `path` is the file's name in messages.
+/// Reads a topology file for a lab. Tables that only the simulator uses are checked, and then
+/// ignored. `path` is the file's name in messages.
 ///
 /// ```
 /// use std::time::Duration;

@@ -79,15 +79,17 @@ impl Histogram {
     }
 }
 
-/// The bin of a time. The power of two selects a group of 32 bins, and the next five bits select
-/// the bin. Times below 64 ns have a bin each.
+/// The bin of a time. The highest one bit of the time selects a group of 32 bins, and the next five
+/// bits select the bin in the group. The times from 0 to 31 ns are the first group. In this group
+/// and the next one, from 32 to 63 ns, a bin is 1 ns wide.
 #[expect(clippy::as_conversions, reason = "at most 60 * 32")]
 const fn bin(nanos: u64) -> usize {
     if nanos >> BITS == 0 {
         return nanos as usize;
     }
     let shift = nanos.ilog2() - BITS;
-    // `nanos >> shift` is 32 to 63. Its upper part, always 32, moves the result to the next group.
+    // `nanos >> shift` is 32 plus the number of the bin in its group. The group is `shift + 1`, so
+    // its first bin is `32 * shift + 32`. For 1,024 ns, `shift` is 5 and the bin 160 + 32 = 192.
     ((shift << BITS) as u64 + (nanos >> shift)) as usize
 }
 

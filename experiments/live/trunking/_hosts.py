@@ -1,10 +1,11 @@
 """Programs for the hosts of live experiments with trunks, which carry user packets between sites.
 
-``flood ADDRESS RATE`` sends datagrams of 1500 bytes at this rate in bytes per second to a port.
-``count`` may listen on this port, or no process does. ``count`` prints the time and the number of
-received bytes, including frame headers, four times a second. ``serve`` sends 8192 bytes on each new
-connection. ``fetch ADDRESS CLIENTS SECONDS`` runs clients that fetch these bytes again and again.
-It prints the seconds of each transfer, and those of unfinished transfers in a separate list.
+``flood ADDRESS RATE`` sends datagrams of 1500 bytes at this rate in bytes per second to a port. If
+``count`` runs at the receiver, it listens on this port. Otherwise no process reads the datagrams.
+``count`` prints the time and the number of received bytes, including frame headers, four times a
+second. ``serve`` sends 8192 bytes on each new connection. ``fetch ADDRESS CLIENTS SECONDS`` runs
+clients that fetch these bytes again and again. It prints the seconds of each transfer, and those of
+unfinished transfers in a separate list.
 """
 
 import json

@@ -71,7 +71,7 @@ impl Protocol {
     pub const ICMPV6: Self = Self(58);
 }
 
-/// An IP address and a port. An IPv4 address is stored in its IPv6-mapped form.
+/// An IP address and a port. An IPv4 address is stored as an IPv4-mapped IPv6 address.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Endpoint {
     address: [u8; 16],
@@ -121,8 +121,8 @@ impl Endpoint {
         self.number() >> 32 == MAPPED
     }
 
-    /// The address as a number, for comparisons with ranges. IPv4 addresses are in IPv6-mapped
-    /// form.
+    /// The address as a number, for comparisons with ranges. An IPv4 address has the number of its
+    /// IPv4-mapped IPv6 address: 192.0.2.1 is `::ffff:192.0.2.1`.
     #[must_use]
     #[inline]
     pub const fn number(&self) -> u128 {
@@ -192,8 +192,8 @@ impl FlowKey {
         if self.src.is_v4() { (Network::Ipv4, 20) } else { (Network::Ipv6, 40) }
     }
 
-    /// Returns `true` if a later fragment with this key may state another protocol than its first
-    /// fragment.
+    /// Returns `true` if a later fragment of a packet with this key may state another protocol than
+    /// the packet's first fragment.
     ///
     /// Source: RFC 8200, section 4.5 (only the Next Header of the first fragment counts); RFC 4302,
     /// section 3.1.1 (an authentication header hides the protocol of IPv4).

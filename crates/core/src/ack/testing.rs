@@ -25,7 +25,7 @@ pub(super) struct Bench {
     pub(super) queue: Queue,
     pub(super) ins: u64,
     pub(super) outs: u64,
-    /// Packets that occupy the other buffers.
+    /// Packets that only occupy buffers of the pool: see `leave_free`.
     others: Vec<PacketId>,
 }
 
@@ -80,7 +80,9 @@ impl Bench {
         self.known.sent = Some(end);
     }
 
-    /// Packets that depart when this packet returns.
+    /// Offers a packet of the reverse direction (opposite to the data) to the ACK control. The
+    /// packet has the TCP header `tcp` and the SACK blocks `blocks`. Returns the packets that
+    /// depart.
     pub(super) fn back(
         &mut self,
         now: Time,
@@ -136,7 +138,7 @@ impl Bench {
         self.taken(out)
     }
 
-    /// ACKs of `member` that were stopped may depart again.
+    /// Lets the held ACKs of `member` depart again after `AckControl::stop` has stopped them.
     pub(super) fn resume(&mut self, now: Time, member: u32) {
         let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.tally };
         self.control.resume(&mut cx, FlowIndex(member));
@@ -180,7 +182,7 @@ impl Bench {
     }
 }
 
-/// A pure ACK with a window of 64 KiB.
+/// A pure ACK. Its window field is 512, which means 64 KiB with the window scale 7 of the bench.
 pub(super) fn plain(ack: u32) -> TcpSegment {
     TcpSegment {
         seq: 1,

@@ -9,13 +9,14 @@
 //! ```
 //!
 //! With [`ServiceSamples::Contended`], `s` is a low quantile of the rates in single samples: one
-//! sample in twenty has a lower rate. The idle times of other gateways on the bottleneck then do
-//! not raise `s`.
+//! sample in twenty has a lower rate. While the other gateways at the bottleneck are idle, this
+//! gateway can use their capacity, so its samples have higher rates. A low quantile ignores these
+//! samples.
 //!
 //! Source: `itcp`, section 4, equations 8 and 9.
 //!
-//! Differs: the paper has no `busy`, `a` and `s`. These values also describe a gateway with full buffers,
-//! whose queue cannot grow. `delta'` is zero while window or round-trip time are unknown.
+//! Differs: the paper has no `busy`, `a` and `s`. These values also describe a gateway with full
+//! buffers, whose queue cannot grow. `delta'` is zero while window or round-trip time are unknown.
 
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -34,7 +35,8 @@ pub struct LoadRound {
     pub offered: Rate,
     /// The rate at which bytes were sent.
     pub sent: Rate,
-    /// Service rate: the rate of the aggregate connection while the gateway is busy. `None` if unknown.
+    /// Service rate: the rate of the aggregate connection while the gateway is busy. `None` if
+    /// unknown.
     pub service: Option<Rate>,
     /// Growth of the queue, in bytes per second.
     pub slope: i64,
@@ -42,7 +44,7 @@ pub struct LoadRound {
     pub queue: Bytes,
 }
 
-/// Results of a round for a law: the public results and further details.
+/// Results of a round for the law that changes the weight: the public results and further details.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct RoundObservation {
     pub(super) round: LoadRound,
@@ -50,11 +52,13 @@ pub(super) struct RoundObservation {
     pub(super) trend: Ordering,
     /// `delta'` of equation 9 if the queue grew, and zero otherwise.
     pub(super) delta: Factor,
-    /// The gateway stopped local connections in at least half of the samples.
+    /// In at least half of the samples, the gateway stopped local connections from sending, because
+    /// its buffers were full.
     pub(super) blocked: bool,
     /// Largest number of local connections in a sample.
     pub(super) most_connections: u32,
-    /// Largest service rate of a sample in which the gateway was always busy. Zero if there was no such sample.
+    /// Largest service rate of a sample in which the gateway was always busy. Zero if there was no
+    /// such sample.
     pub(super) fastest: Rate,
 }
 
@@ -67,10 +71,11 @@ pub(super) struct Sampling {
     /// The latest sample, with its time.
     latest: (Time, GatewayLoad),
     line: LeastSquares,
-    /// Number of samples in which the gateway stopped local connections.
+    /// Number of samples in which the gateway stopped local connections from sending.
     blocked: u32,
     most_connections: u32,
-    /// Service rates of the samples that were busy for long enough, with [`ServiceSamples::Contended`].
+    /// Service rates of the samples that were busy for long enough, with
+    /// [`ServiceSamples::Contended`].
     rates: Vec<Rate>,
     /// The value of [`RoundObservation::fastest`] so far.
     fastest: Rate,
@@ -94,7 +99,8 @@ impl Sampling {
         self.line.count()
     }
 
-    /// Adds a sample. Returns `false` if the round must be abandoned, because samples are missing or a total decreased.
+    /// Adds a sample. Returns `false` if the round must be abandoned, because samples are missing
+    /// or a total since the start, such as the bytes sent, has decreased.
     pub(super) fn add(&mut self, now: Time, seen: &GatewayLoad, config: &Config) -> bool {
         let (at, before) = self.latest;
         let backwards = seen.arrived < before.arrived
@@ -153,8 +159,8 @@ impl Sampling {
     }
 }
 
-/// A round is abandoned if the time between two samples is longer than this many intervals: the clock was set, or the host
-/// slept.
+/// A round is abandoned if the time between two samples is longer than this many intervals: the
+/// clock was set, or the host slept.
 ///
 /// Chosen: on an overloaded host, samples are late by less than this.
 const LONGEST_GAP: u32 = 4;
@@ -181,7 +187,8 @@ const LEAST_RATES: usize = 10;
 
 /// One sample in this many has a lower rate than the quantile.
 ///
-/// Chosen (docs/decisions.md): neighbours are rarely busy for a whole sample. A quantile of 20 % often misses such samples.
+/// Chosen (docs/decisions.md): samples in which the other gateways at the bottleneck are always
+/// busy are rare. A quantile of 20 % is often higher than the rates of these samples.
 const LOW_QUANTILE: usize = 20;
 
 /// Value for an unknown rate.
@@ -192,7 +199,8 @@ fn expected(seen: &GatewayLoad) -> Option<Rate> {
     seen.least_rtt.and_then(|rtt| rate(seen.window.0, rtt))
 }
 
-/// `slope * minRTT / cwnd` (equation 9). Zero if the slope is negative, or window or round-trip time are unknown.
+/// `slope * minRTT / cwnd` (equation 9). Zero if the slope is negative, or if window or round-trip
+/// time are unknown.
 fn delta(slope: i64, seen: &GatewayLoad) -> Factor {
     let grown = u128::from(u64::try_from(slope).unwrap_or(0));
     let rtt = u128::from(nanos(seen.least_rtt.unwrap_or(Duration::ZERO)));

@@ -9,9 +9,10 @@
 //! - ACKs and packets of new flows need not wait until their host is served in the round robin, but
 //!   are charged to the host. A host that has such packets is called *eager*. If its credit is
 //!   below minus [`OVERDRAFT`] quanta, its packets must wait until the host is served.
-//! - Within a host, ACKs may be at most a quantum ahead of the other flows, and new flows at most a
-//!   quantum ahead of bulk flows. ACKs therefore get at most half of the host's bytes, and new
-//!   flows at most half of the bytes that they share with bulk flows.
+//! - Within a host, ACKs may be at most a quantum ahead of the other flows. New flows may be at
+//!   most a quantum ahead of bulk flows. While other flows wait, ACKs therefore get at most half of
+//!   the host's bytes. Of the bytes that ACKs leave, new flows get at most half while bulk flows
+//!   wait.
 //! - Redundant ACKs are dropped when their flow is served: see `thinning`.
 //!
 //! Source: RFC 8290; Linux, `net/sched/sch_cake.c` (fairness between hosts, dropping of ACKs).
@@ -370,7 +371,9 @@ impl Qdisc for HostFairQueue {
     }
 }
 
-/// Number of quanta by which ACKs and new flows may overdraw their host's credit. When a host is
-/// served, its credit ends above minus one quantum, because a packet is at most about a quantum
-/// long. A new flow can therefore still send at least one quantum.
+/// Number of quanta by which ACKs and new flows may overdraw their host's credit.
+///
+/// The round robin serves a host while its credit is above zero. A packet is at most about a
+/// quantum long, so the credit then ends above minus one quantum. From there to minus two quanta,
+/// ACKs and new flows can still send at least one quantum.
 const OVERDRAFT: i64 = 2;

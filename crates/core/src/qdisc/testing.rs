@@ -40,7 +40,8 @@ impl<Q: Qdisc> Bench<Q> {
         self.enqueue(member, len);
     }
 
-    /// Declares that the flow `member` is ACK-controlled, so that none of its ACKs may be dropped.
+    /// Declares that the gateway itself holds the ACKs for data of the flow `member` (ACK control).
+    /// The queue must then not drop any ACK of the flow as redundant.
     pub(super) fn keep_acks(&mut self, member: u32) {
         self.pool.hosts_mut().keep_acks(FlowId(member), Direction::Down, true);
     }

@@ -192,8 +192,8 @@ fn described(frame: &[u8]) -> Packet {
 }
 
 /// Catches: a management packet sent with the bytes of an older frame in its buffer; management
-/// packets of the peer forwarded to users; datagrams without sequence and acknowledgement numbers;
-/// datagrams that never depart because the next hop is unknown.
+/// packets of the peer forwarded to users; management packets without sequence and acknowledgement
+/// numbers; a gateway that sends nothing to its peer because it does not learn the next hop.
 #[test]
 fn user_packets_cross_as_they_are_and_management_packets_stay_between_the_gateways() {
     for v6 in [false, true] {
@@ -263,8 +263,8 @@ fn replayed_changed_and_forged_packets_are_refused() {
             for _ in 0..100 {
                 site.iterate(world.now);
             }
-            // A replayed hello is accepted within its session, because it only proves that the
-            // other end is alive.
+            // A replayed hello of the present session is accepted. The hello only has the effect
+            // that the other end counts as alive.
             let hellos = u64::try_from(recorded.iter().filter(|it| is_hello(it)).count()).unwrap();
             assert!((1..5).contains(&hellos) && site.absorbed() <= absorbed + hellos);
             assert_eq!(site.lan[1].borrow().len(), 0, "{users}");
@@ -374,7 +374,10 @@ fn user_packets_with_the_addresses_of_the_gateway_are_not_authenticated() {
     assert!(world.sites[1].absorbed() <= absorbed + management + hellos);
 }
 
-/// Catches: ARP, neighbour discovery and multicast that wait until the trunk has credit.
+/// User packets wait until the trunk has credit, the number of user bytes that it may send.
+/// Management packets give this credit.
+///
+/// Catches: ARP, neighbour discovery and multicast that wait for credit like user packets.
 #[test]
 fn packets_for_the_local_network_do_not_wait_for_the_peer() {
     let mut world = World::new(false);
@@ -408,8 +411,11 @@ fn hellos_are_exchanged_as_soon_as_the_next_hop_is_known() {
 
 /// For a minute no frame crosses, while users keep sending. After the outage, the first hello is
 /// answered within one hello interval and a few round trips. After the same time again, user
-/// packets cross as before. Without hellos, the connection would wait for half the length of the
-/// outage.
+/// packets cross as before.
+///
+/// A hello restarts the management connections of the trunk at once. Without hellos, TCP would wait
+/// for its next retransmission. Each timeout is twice the one before, so this wait may be about as
+/// long as the outage.
 ///
 /// Catches: hellos that are not passed on to the machine.
 #[test]

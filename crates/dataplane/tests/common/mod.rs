@@ -168,7 +168,7 @@ impl Clock for Counting {
 /// A running forwarder.
 pub(crate) struct Forwarding {
     pub(crate) remote: Remote<Watch>,
-    /// Number of times that the loop has gone to sleep.
+    /// Number of times that the driver's loop has called [`Clock::wait`], to sleep until an event.
     pub(crate) waits: Arc<AtomicU32>,
     thread: Option<thread::JoinHandle<()>>,
 }
@@ -187,7 +187,8 @@ impl Drop for Forwarding {
     }
 }
 
-/// The bare forwarder, with statistics of forwarded packets.
+/// A machine that only forwards packets between two ports ([`Bare`]), and keeps statistics of the
+/// forwarded packets.
 pub(crate) struct Watch {
     bare: Bare,
     pub(crate) longest: u32,

@@ -6,8 +6,8 @@ use ldap3::SearchEntry;
 
 use crate::{Fault, FaultKind};
 
-/// An entry that the server sent. The names of its attributes are in lower case, because LDAP
-/// ignores case in them.
+/// An entry of the directory: received from the server, or to be written. The names of its
+/// attributes are in lower case, because LDAP ignores case in them.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Entry {
     /// The distinguished name.
@@ -106,7 +106,9 @@ impl From<SearchEntry> for Entry {
 /// Returns `dn` in a form in which two spellings of one name are equal: in lower case, without
 /// spaces around separators.
 ///
-/// Differs: escapes are compared literally. This is enough for names that this program writes.
+/// Source: RFC 4517, section 4.2.15 (`distinguishedNameMatch`).
+/// Differs: escapes are compared literally, so `\,` and `\2C` are different, although both mean a
+/// comma. This is enough for names that this program writes.
 pub(super) fn key(dn: &str) -> String {
     let part = |part: &str| part.split('=').map(str::trim).collect::<Vec<_>>().join("=");
     dn.split(',').map(part).collect::<Vec<_>>().join(",").to_lowercase()

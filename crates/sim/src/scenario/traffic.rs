@@ -82,8 +82,9 @@ pub enum Kind {
         /// `true` for a new connection for each burst, `false` for one connection for all bursts.
         reconnect: bool,
     },
-    /// Clients at `to`. Each client requests an answer from `from` over a new connection, reads the
-    /// answer, waits for its think time, and repeats.
+    /// Web clients at the receiving host, [`Pair::to`], and a server at the sending host,
+    /// [`Pair::from`]. Each client opens a new connection and requests an answer from the server.
+    /// The client reads the answer, waits for its think time, and repeats.
     Web {
         /// Length of a request.
         request: Distribution<Bytes>,
@@ -133,8 +134,8 @@ pub enum Kind {
         of: Vec<String>,
         /// What the gateway does when its queue is long.
         overflow: Overflow,
-        /// The rate adjuster that sets the weight of the connection; `None` for the
-        /// constant weight of its congestion control.
+        /// The rate adjuster, which sets the weight of the connection by the load of the gateway.
+        /// `None` for the constant weight of the connection's congestion control.
         weight: Option<Box<itcp::Config>>,
     },
     /// UDP packets of equal length at a constant rate.

@@ -1,4 +1,4 @@
-//! A gateway with complete frames, in virtual time.
+//! A gateway that receives and sends complete Ethernet frames, in virtual time.
 
 use tidegate_core::ack::AckSpec;
 use tidegate_core::qdisc::QdiscSpec;
@@ -20,7 +20,9 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// A gateway with `packets` buffers, and one policy with the ACK control `control`.
+    /// A gateway with buffers for `packets` frames, and one policy that shapes all packets.
+    /// `control` is the policy's ACK control (the mechanism that holds ACKs), as written in a
+    /// policy file.
     pub(crate) fn new(control: &str, packets: u32) -> Self {
         let spec: toml::Table = toml::from_str(&format!("it = {control}")).unwrap();
         let spec: AckSpec = spec["it"].clone().try_into().unwrap();

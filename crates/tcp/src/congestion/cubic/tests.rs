@@ -31,8 +31,9 @@ fn cube_roots_are_exact() {
 
 #[test]
 fn the_curve_is_that_of_the_rfc() {
-    // RFC 9438, equations 1 and 2: K = cbrt((W_max - cwnd) / C): from 10 segments at 0.7,
-    // cbrt(7.5) = 1.957434 s; from 100, cbrt(75) = 4.217163 s; from 1000, cbrt(750) = 9.085603 s.
+    // RFC 9438, equations 1 and 2: K = cbrt((W_max - cwnd) / C). A reduction from 10 to 7 segments
+    // has K = cbrt(7.5) = 1.957434 s; from 100 to 70, cbrt(75) = 4.217163 s; from 1000 to 700,
+    // cbrt(750) = 9.085603 s.
     // Catches: C of another size; K without the root; (t + K) in place of (t - K).
     for (w_max, k) in [(10, 1.957_434), (100, 4.217_163), (1_000, 9.085_603)] {
         let curve = curve(w_max, w_max * 7 / 10);
@@ -42,8 +43,8 @@ fn the_curve_is_that_of_the_rfc() {
             let t = f64::from(tenths) / 10.0;
             let exact = (0.4 * (t - k) * (t - k) * (t - k) + real(w_max)) * real(SEGMENT);
             let ours = real(curve.at(Duration::from_millis(u64::from(tenths) * 100)));
-            // At 20 s from K, an error of K by one tick changes the curve by 0.4 * 3 * 400 * 2^-20
-            // segments.
+            // K is rounded to a tick of 2^-20 s. The slope of the curve is 3 C (t - K)^2: at 20 s
+            // from K, 480 segments per second. An error of one tick is then less than a byte.
             assert!((ours - exact).abs() < 2.0 + exact * 1e-5, "t = {t}: {ours} {exact}");
         }
     }
@@ -65,7 +66,7 @@ fn ack_at(seconds: f64) -> Ack {
     Ack { now, smoothed_rtt: RTT, rtt: Some(RTT), ..acknowledged(SEGMENT) }
 }
 
-/// An algorithm whose window was reduced from `segments` just before second 1, and its window.
+/// An algorithm whose window of `segments` was reduced by a loss at second 1, and its window.
 fn reduced(mut cubic: Cubic, segments: u64) -> (Cubic, Window) {
     let mut window = window(segments, 0);
     cubic.on_ack(&mut window, &ack_at(0.5));
@@ -106,7 +107,8 @@ fn the_window_follows_the_curve_within_one_round_trip() {
 
 #[test]
 fn growth_is_at_most_by_half_a_window_per_round_trip() {
-    // RFC 9438, section 4.2: target <= 1.5 cwnd. 60 s after the plateau W is 86,400 segments.
+    // RFC 9438, section 4.2: target <= 1.5 cwnd. W is about 78,000 segments 60 s after the
+    // reduction.
     let (mut cubic, mut window) = reduced(cubic(), 10);
     cubic.on_ack(&mut window, &ack_at(1.0));
     let before = window.congestion;
@@ -118,9 +120,9 @@ fn growth_is_at_most_by_half_a_window_per_round_trip() {
 fn on_short_paths_the_window_is_that_of_reno() {
     // RFC 9438, equation 4: W_est grows by 9 / 17 segments per round trip up to the window before
     // the reduction, and by one segment above it. From 20 to 14 at a round-trip time of 10 ms:
-    // W_est is 20 after 11.3 round trips = 0.113 s, while the curve is still at 14.5.
-    // Catches: alpha of 1 from the start; alpha of 9/17 for ever; W_est compared with W(t + rtt) *
-    // 2.
+    // W_est is 20 after 11.3 round trips = 0.113 s, while the curve is still at 14.8.
+    // Catches: alpha of 1 from the start; alpha of 9/17 for ever; a window that follows the curve
+    // although W_est is larger.
     let (mut cubic, mut window) = reduced(cubic(), 20);
     let mut rounds = |count: u32, cubic: &mut Cubic| {
         for round in 0..count {
@@ -135,8 +137,9 @@ fn on_short_paths_the_window_is_that_of_reno() {
     let at_10 = rounds(10, &mut cubic);
     assert!((at_10 - 14.0 - 90.0 / 17.0).abs() < 0.25, "{at_10}");
     let at_20 = rounds(10, &mut cubic);
-    // A round trip adds slightly less, by a part of 1 / cwnd: the window grows while ACKs are
-    // counted, and fractions of a segment are not sent.
+    // An ACK adds alpha / cwnd segments. A round trip adds slightly less than alpha, because the
+    // window grows during the round trip, and only whole segments are sent and acknowledged. Over
+    // 20 round trips, the difference is less than one segment.
     let expected = 20.0 + (20.0 - 6.0 * 17.0 / 9.0);
     assert!((at_20 - expected).abs() < 20.0 / 20.0, "{at_20} {expected}");
 }
