@@ -255,6 +255,11 @@ impl Aggregate {
         self.counts.progress.conforms(packet, now);
     }
 
+    /// Withdraws `packet` from the count of offered packets, because it is offered once more.
+    pub fn uncount_offer(&mut self, packet: &Packet) {
+        self.counts.offered.remove(packet.wire_len());
+    }
+
     /// Takes in packets of a flow that waited in another aggregate.
     pub fn take_over(
         &mut self,

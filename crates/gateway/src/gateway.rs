@@ -218,7 +218,9 @@ impl Gateway {
         if flow.is_none() {
             self.sorter.count_untracked(&mut self.pool[&id]);
             if self.sorter.is_holding() {
-                return self.sorter.hold(&mut self.pool, direction, id);
+                let tally = &mut self.counts.tally;
+                let mut cx = Cx { now, pool: &mut self.pool, tally };
+                return self.sorter.hold(&mut cx, direction, id);
             }
         }
         self.handle_classified(now, direction, flow, slot, id);

@@ -269,9 +269,17 @@ fn with_classes() -> Gateway {
 /// few exceptions.
 ///
 /// Catches: management packets in the class of packets without a policy, or in the class of the
-/// first user packet.
+/// first user packet; management packets that a swap moves to the class `default`.
 #[test]
 fn management_packets_have_the_class_of_the_previous_user_packet() {
+    let seldom = 10_000;
+    for millisecond_of_swaps in [seldom, 5] {
+        follow_classes(millisecond_of_swaps);
+    }
+}
+
+/// Runs the test with a swap of equal policies at each multiple of `interval`, in milliseconds.
+fn follow_classes(interval: usize) {
     let mut world = World::new(&[trunk("t", 4_000)]);
     world.ends[0] = with_classes();
     let mut expected = BTreeMap::from(["default", "t", "u"].map(|name| (name, [0_u64; 2])));
@@ -284,6 +292,10 @@ fn management_packets_have_the_class_of_the_previous_user_packet() {
             _ => 2,
         };
         world.offer(port);
+        if millisecond % interval == interval - 1 {
+            let policies = world.ends[0].policies().clone();
+            world.ends[0].install(world.now, policies);
+        }
         world.run(1, false);
         let arrives = world.now + Duration::from_millis(5);
         for (_, packet, _) in world.wires[0].iter().filter(|it| it.0 == arrives) {

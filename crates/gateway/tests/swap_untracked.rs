@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tidegate_core::qdisc::QdiscSpec;
-use tidegate_core::{Machine, Rate};
+use tidegate_core::{Machine, Rate, Reason};
 use tidegate_gateway::policy::{Action, Class, ClassSet, Policy, PolicySet};
 use tidegate_gateway::{Gateway, GatewayConfig, Generation};
 
@@ -194,6 +194,30 @@ fn a_new_flow_does_not_wait_for_a_swap_without_untracked_packets() {
     let before = run.left.len();
     run.offer(3, 20, 60);
     assert_eq!(run.left.len(), before + 1);
+}
+
+/// Catches: a list of held arrivals that takes every buffer, so that tracked flows and the other direction lose packets.
+#[test]
+fn arrivals_during_a_swap_leave_buffers_for_the_other_direction() {
+    let mut run = gateway(1, 0, 512);
+    let shape = |number| Shape { number, shapes: false, classes: true, queue: 0 };
+    run.gateway.install(run.now, shape(0).set());
+    for number in 0..20 {
+        run.offer(u8::try_from(number % 2).unwrap() + 1, number, 1_514);
+    }
+    begin(&mut run, shape(1).set());
+    assert!(run.gateway.go_on_installing(run.now), "the swap takes several slices");
+    for number in 20..1_000 {
+        run.offer(2, number, 60);
+    }
+    assert!(run.gateway.pool().in_use() < 500, "{} buffers", run.gateway.pool().in_use());
+    while run.gateway.go_on_installing(run.now) {}
+    run.until(run.now + Duration::from_secs(100));
+    let (left, report) = run.end();
+    let lost = report.drops.of(Reason::NoBuffer);
+    assert!(lost > 100 && report.drops.total() == lost, "{:?}", report.drops);
+    assert_eq!(u64::try_from(left.len()).unwrap() + lost, 1_000);
+    assert_in_order(&left);
 }
 
 /// A swap moves 10,000 packets from one class or aggregate to another, at most [`SLICE`] of them in each slice.

@@ -141,7 +141,8 @@ impl CreditAccount {
     ) -> u64 {
         let segment = u64::from(self.segment());
         let way_us = self.on_its_way_us().min(micros(longest));
-        let on_its_way = rate.bytes_in_nanos(way_us * 1_000 + nanos(poll_interval)).0;
+        let on_its_way =
+            rate.bytes_in_nanos((way_us * 1_000).saturating_add(nanos(poll_interval))).0;
         let beside = if others > 1 { self.waiting } else { 0 };
         let least = segment * u64::from(LEAST_TARGET);
         least.max(on_its_way + segment * u64::from(PER_ACK.max(beside)))

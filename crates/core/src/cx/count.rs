@@ -21,6 +21,12 @@ impl Count {
         self.packets += 1;
         self.bytes += u64::from(bytes);
     }
+
+    /// Removes a counted packet of `bytes`. An empty count stays empty.
+    pub fn remove(&mut self, bytes: u32) {
+        self.packets = self.packets.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes.into());
+    }
 }
 
 impl Parts for Count {

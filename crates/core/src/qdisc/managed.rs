@@ -105,11 +105,58 @@ impl<A: Aqm> Qdisc for Managed<A> {
         self.departs(cx, packet)
     }
 
+    fn dequeue_newest(&mut self, cx: &mut Cx<'_>, flow: QueueIndex) -> Option<PacketId> {
+        let packet = self.line.pop_flow_last(cx.pool, flow);
+        self.departs(cx, packet)
+    }
+
     fn is_one_line(&self) -> bool {
         true
     }
 
     fn set_rate(&mut self, rate: Rate) {
         self.aqm.set_rate(rate);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{PacketPool, Tally};
+
+    /// An AQM that lets all packets pass, and remembers the backlog of the last departure.
+    struct Watched(Backlog);
+
+    impl Aqm for Watched {
+        fn arrival(&mut self, _: Time, _: &Packet, _: Backlog, _: bool) -> Verdict {
+            Verdict::Pass
+        }
+
+        fn departure(&mut self, _: Time, _: &Packet, waiting: Backlog) {
+            self.0 = waiting;
+        }
+    }
+
+    type Take = fn(&mut Managed<Watched>, &mut Cx<'_>, QueueIndex) -> Option<PacketId>;
+
+    /// Catches: an AQM that does not know that its queue was emptied.
+    #[test]
+    fn the_aqm_sees_each_way_in_which_a_packet_departs() {
+        let limit = QueueLimit { bytes: Bytes(10_000), packets: 10 };
+        let (mut pool, mut tally) = (PacketPool::with_capacity(4), Tally::default());
+        let mut cx = Cx { now: Time::ZERO, pool: &mut pool, tally: &mut tally };
+        let flow = QueueIndex(0);
+        let ways: [Take; 3] =
+            [|queue, cx, _| queue.dequeue(cx), Managed::dequeue_flow, Managed::dequeue_newest];
+        for (number, take) in ways.into_iter().enumerate() {
+            let unseen = Backlog { packets: 9, bytes: Bytes(9) };
+            let mut queue = Managed::new(Watched(unseen), limit);
+            let packet = Packet { len: 100, queue_index: flow, ..Packet::default() };
+            let packet = cx.pool.insert(packet).unwrap();
+            queue.enqueue(&mut cx, packet);
+            let taken = take(&mut queue, &mut cx, flow).unwrap();
+            cx.pool.release(taken);
+            assert_eq!(queue.aqm.0.packets, 0, "way {number}");
+        }
     }
 }

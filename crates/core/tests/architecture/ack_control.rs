@@ -8,7 +8,7 @@
 use super::{Complaints, File, about, code_of, production, rust};
 
 /// Number of fields today, which is also the maximum. The aim is 60
-/// (`docs/understand/ack-control-constants.md`).
+/// (`docs/decisions.md`, "Special cases of ACK control that stay").
 const MOST_FIELDS: usize = 161;
 
 /// Number of tuned constants today, which is also the maximum.

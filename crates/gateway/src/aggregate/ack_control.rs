@@ -90,7 +90,7 @@ impl Aggregate {
     }
 
     /// Notes a data packet whose sender ACK control cannot reach.
-    pub const fn on_ungoverned(&mut self) {
+    pub const fn on_uncontrolled(&mut self) {
         self.senders.past.uncontrolled += 1;
     }
 

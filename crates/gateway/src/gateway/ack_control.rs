@@ -36,7 +36,7 @@ impl Gateway {
         if tcp.authenticated || !is_governable(flow) {
             let aggregate = self.aggregates.meant(own).filter(|it| it.has_ack_control());
             if let (Some(aggregate), 1..) = (aggregate, tcp.payload) {
-                aggregate.on_ungoverned();
+                aggregate.on_uncontrolled();
             }
             return Some(id);
         }
@@ -47,7 +47,7 @@ impl Gateway {
             let packet = &mut self.pool[&id];
             packet.facts = packet.facts.with(Facts::CONTROLLED, responds);
             if !responds {
-                aggregate.on_ungoverned();
+                aggregate.on_uncontrolled();
                 self.sorter.note_unresponsive(of, direction);
             }
         }

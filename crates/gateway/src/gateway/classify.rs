@@ -99,7 +99,7 @@ impl Gateway {
         for _ in 0..PER_STEP {
             let newest = aggregate.withdraw_newest_untracked(now, &mut self.pool);
             let Some(id) = newest else { return Some(false) };
-            self.sorter.hold_first(&mut self.pool, direction, id);
+            self.sorter.hold_first(&mut self.pool, direction, slot, id);
         }
         Some(true)
     }
@@ -115,14 +115,27 @@ impl Gateway {
                 self.sorter.end_holding();
                 return false;
             };
-            self.offer_untracked(now, direction, id);
+            let origin = self.pool[&id].queue_index;
+            self.offer_untracked(now, direction, id, origin);
         }
         true
     }
 
-    /// Reclassifies a packet of an untracked flow and moves it to its new aggregate.
-    pub(super) fn offer_untracked(&mut self, now: Time, direction: Direction, id: PacketId) {
+    /// Reclassifies a packet of an untracked flow and moves it to its new aggregate. A packet that returns to its
+    /// `origin` does not count as offered again.
+    pub(super) fn offer_untracked(
+        &mut self,
+        now: Time,
+        direction: Direction,
+        id: PacketId,
+        origin: QueueIndex,
+    ) {
         let aggregate = self.classify_untracked(now, direction, &id);
+        if let Some(slot) = aggregate.filter(|slot| QueueIndex(*slot) == origin)
+            && let Some(aggregate) = self.aggregates.get_mut(slot)
+        {
+            aggregate.uncount_offer(&self.pool[&id]);
+        }
         let to = Handle {
             aggregate: aggregate.unwrap_or(Handle::NO_AGGREGATE),
             generation: self.sorter.generation(),

@@ -9,6 +9,7 @@ use tidegate_core::packet::{Direction, Fifo, Packet};
 use tidegate_core::{PacketId, Time};
 
 use super::Gateway;
+use super::sorter::NOT_OFFERED;
 use crate::aggregate::Debt;
 
 impl Gateway {
@@ -73,7 +74,7 @@ impl Gateway {
     fn offer_again(&mut self, now: Time, direction: Direction, id: PacketId) {
         let (packet, outer) = (self.pool[&id], self.pool.outer(&id).copied());
         let Some(flow) = self.sorter.flow_of(&packet) else {
-            return self.offer_untracked(now, direction, id);
+            return self.offer_untracked(now, direction, id, NOT_OFFERED);
         };
         let old = flow.handle(direction);
         let mut first = Fifo::new();

@@ -15,7 +15,7 @@ use began::Began;
 use hosts::LanHosts;
 use unresponsive::Unresponsive;
 use untracked::HeldUntracked;
-pub(super) use untracked::PER_STEP;
+pub(super) use untracked::{NOT_OFFERED, PER_STEP};
 
 use tidegate_core::flow::{Flow, FlowTable, FragmentTable, Handle, Inserted};
 use tidegate_core::packet::{Direction, FlowChange, FlowId, Outer};

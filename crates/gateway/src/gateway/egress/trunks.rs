@@ -251,11 +251,12 @@ impl Egress {
                 _ => self.overhead.charge(described),
             };
             controlled |= described.is_controlled();
+            let class = self.class_from_trunk(up, id, &packet);
             if self.link.holds_back(&up.cx.pool[&packet]) {
-                self.link.hold(&mut up.cx, packet);
+                let leaf = self.link.leaf(class);
+                self.link.hold(&mut up.cx, leaf, packet);
                 continue;
             }
-            let class = self.class_from_trunk(up, id, &packet);
             self.send(up, class, packet);
         }
         if controlled {

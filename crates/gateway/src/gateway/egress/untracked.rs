@@ -13,6 +13,10 @@
 //!
 //! This file contains methods of `Egress`, whose fields are in `egress.rs`.
 
+use tidegate_core::PacketId;
+use tidegate_core::class::ClassId;
+use tidegate_core::packet::Kind;
+
 use super::{Egress, Upstream};
 use crate::gateway::sorter::PER_STEP;
 
@@ -28,13 +32,24 @@ impl Egress {
     pub(in crate::gateway) fn return_gathered(&mut self, up: &mut Upstream<'_>) -> bool {
         for _ in 0..PER_STEP {
             let Some(packet) = self.link.next_gathered(&mut up.cx) else { return false };
-            let policies = up.sorter.policies();
-            let policy = up.sorter.lookup(up.cx.pool, &packet, self.direction);
-            let policy = policy.and_then(|policy| policies.get(policy));
-            let class = policy.and_then(|policy| self.link.class(policy.class.as_deref()?));
-            let leaf = self.link.leaf(class);
+            let leaf = self.leaf_in_force(up, &packet);
             self.link.put_back(&mut up.cx, leaf, packet);
         }
         true
+    }
+
+    /// The class of a gathered packet under the policies in force. A packet that a trunk made stays in its class, if
+    /// that class still exists.
+    fn leaf_in_force(&self, up: &Upstream<'_>, packet: &PacketId) -> ClassId {
+        if up.cx.pool[packet].kind == Kind::Made {
+            let leaf = ClassId(up.cx.pool[packet].queue_index.0);
+            let exists = self.link.classes().is_some_and(|classes| classes.contains(leaf));
+            return if exists { leaf } else { self.link.leaf(None) };
+        }
+        let policies = up.sorter.policies();
+        let policy = up.sorter.lookup(up.cx.pool, packet, self.direction);
+        let policy = policy.and_then(|policy| policies.get(policy));
+        let class = policy.and_then(|policy| self.link.class(policy.class.as_deref()?));
+        self.link.leaf(class)
     }
 }

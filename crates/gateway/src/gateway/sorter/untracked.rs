@@ -9,14 +9,18 @@
 //! This file contains methods of `Sorter`, whose fields are in `sorter.rs`.
 
 use super::Sorter;
-use tidegate_core::packet::{Direction, Facts, Fifo};
-use tidegate_core::{Packet, PacketId, PacketPool};
+use tidegate_core::packet::{Direction, Facts, Fifo, QueueIndex};
+use tidegate_core::{Cx, Packet, PacketId, PacketPool, Reason};
 
 /// Most packets of untracked flows that one step of a swap moves. A packet takes a look-up of its policy, so a step takes
 /// about as long as one that adds a class.
 pub(in crate::gateway) const PER_STEP: u32 = 32;
 
-/// Packets of untracked flows during a swap.
+/// The origin of a held packet that no aggregate has counted.
+pub(in crate::gateway) const NOT_OFFERED: QueueIndex = QueueIndex(u32::MAX);
+
+/// Packets of untracked flows during a swap. While a packet waits here, its queue index is its origin: the slot of the
+/// aggregate that has counted it as offered, or [`NOT_OFFERED`].
 #[derive(Debug, Default)]
 pub(super) struct HeldUntracked {
     /// Number of packets of untracked flows in the gateway, wherever they wait.
@@ -68,23 +72,29 @@ impl Sorter {
     }
 
     /// Appends an arriving packet.
+    ///
+    /// If buffers are scarce, the packet is dropped unless none waits in its direction. This leaves buffers
+    /// for tracked flows and for the other direction.
     #[cold]
-    pub(in crate::gateway) fn hold(
-        &mut self,
-        pool: &mut PacketPool,
-        direction: Direction,
-        id: PacketId,
-    ) {
-        self.change.untracked.waiting[direction.index()].push(pool, id);
+    pub(in crate::gateway) fn hold(&mut self, cx: &mut Cx<'_>, direction: Direction, id: PacketId) {
+        cx.pool[&id].queue_index = NOT_OFFERED;
+        let waiting = &mut self.change.untracked.waiting[direction.index()];
+        if cx.pool.is_scarce() && waiting.packets() > 0 {
+            cx.drop(id, Reason::NoBuffer);
+        } else {
+            waiting.push(cx.pool, id);
+        }
     }
 
-    /// Puts a packet, which is older than all others, before them.
+    /// Puts a packet of the aggregate in `slot` before all others, which are younger.
     pub(in crate::gateway) fn hold_first(
         &mut self,
         pool: &mut PacketPool,
         direction: Direction,
+        slot: u32,
         id: PacketId,
     ) {
+        pool[&id].queue_index = QueueIndex(slot);
         self.change.untracked.waiting[direction.index()].push_front(pool, id);
     }
 

@@ -3,7 +3,7 @@
 //! This file contains methods of `AccessLink`, whose fields are in `link.rs`.
 
 use tidegate_core::class::ClassId;
-use tidegate_core::packet::{Fifo, FlowId};
+use tidegate_core::packet::{Fifo, FlowId, QueueIndex};
 use tidegate_core::{Cx, Packet, PacketId};
 
 use super::AccessLink;
@@ -15,6 +15,7 @@ pub(super) struct Gathered {
     /// `true` from the first step in which the swap gathers packets to the last step in which it returns
     /// them.
     holds: bool,
+    /// The queue index of each packet is the number of its class before the swap.
     waiting: Fifo,
 }
 
@@ -29,8 +30,9 @@ impl AccessLink {
         self.gathered.holds && packet.flow == FlowId::NONE
     }
 
-    /// Appends `packet` to the gathered packets.
-    pub(in crate::gateway) fn hold(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
+    /// Appends `packet`, which would enter class `leaf`, to the gathered packets.
+    pub(in crate::gateway) fn hold(&mut self, cx: &mut Cx<'_>, leaf: ClassId, packet: PacketId) {
+        cx.pool[&packet].queue_index = QueueIndex(leaf.0);
         self.gathered.waiting.push(cx.pool, packet);
     }
 
@@ -50,6 +52,7 @@ impl AccessLink {
         while newest.packets() < PER_STEP
             && let Some(packet) = classes.withdraw_newest_untracked(cx, id)
         {
+            cx.pool[&packet].queue_index = QueueIndex(nth);
             newest.push(cx.pool, packet);
         }
         let more = newest.packets() == PER_STEP;
@@ -68,6 +71,7 @@ impl AccessLink {
         leaf: ClassId,
         packet: PacketId,
     ) {
+        cx.pool[&packet].queue_index = QueueIndex::at_egress(cx.pool[&packet].flow);
         match self.classes_mut() {
             Some(classes) => classes.enqueue(cx, leaf, packet),
             None => self.push(cx, leaf, packet),
@@ -77,7 +81,9 @@ impl AccessLink {
     /// Removes the oldest gathered packet. If no gathered packet is left, later packets no longer wait.
     pub(in crate::gateway) fn next_gathered(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         let packet = self.gathered.waiting.pop(cx.pool);
-        self.gathered.holds &= packet.is_some();
+        if packet.is_none() {
+            self.gathered = Gathered::default();
+        }
         packet
     }
 }
