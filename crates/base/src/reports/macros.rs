@@ -16,10 +16,16 @@
 /// - `"HELP"`: another help text.
 /// - `= |report| VALUE`: another value, as a [`ReportValue`](crate::reports::ReportValue).
 ///
-/// `summed` after the name of the struct makes two reports addable. `counted` does so for a struct of
-/// counters alone, and adds a method for the increase since an earlier reading. Fields after `flatten` are
-/// reports whose fields are written to the same object. Fields after `apart` are not in JSON. A field that is missing in JSON has its
-/// default, because earlier versions of the gateway do not know it. Unknown fields are skipped.
+/// Further words:
+/// - `summed` after the name of the struct makes two reports addable. It does not add reports after
+///   `flatten`.
+/// - `counted` does so for a struct of counters alone, and adds a method for the increase since an
+///   earlier reading.
+/// - Fields after `flatten` are reports, whose fields are written to the same object.
+/// - Fields after `apart` are not in JSON.
+///
+/// A field that is missing in JSON has its default, because earlier versions of the gateway do not know
+/// it. Unknown fields are skipped.
 ///
 /// ```
 /// use tidegate_base::report;
