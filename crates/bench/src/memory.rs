@@ -60,7 +60,7 @@ pub(crate) fn measure(report: &mut Report) -> anyhow::Result<()> {
         most: Some(MOST),
         beside: format!(
             "ACKs of each flow were held; in addition to {without:.0} B of a flow that is only shaped; a \
-             held ACK takes 16 B more"
+             held ACK takes 20 B more"
         ),
     });
     classes(report)
