@@ -33,10 +33,8 @@ pub(super) struct Uncalled {
 
 #[derive(Clone, Copy, Default)]
 struct UncalledFlow {
-    /// Uncalled bytes at the time `since`.
+    /// Uncalled bytes at the time `since`, and charged bytes of data that arrived after it.
     bytes: u32,
-    /// Charged bytes of data that arrived after `since`.
-    came: u32,
     /// Charged bytes that departed ACKs requested after `since`.
     asked: u32,
     /// Time at which these counts began.
@@ -55,8 +53,8 @@ impl Uncalled {
         make_room(&mut self.flows, member.index(), UncalledFlow::default());
         let refused = self.refuses(member);
         let flow = &mut self.flows[member.index()];
-        flow.came = flow.came.saturating_add(bytes);
-        let (count, least) = (flow.bytes.saturating_add(flow.came), 2 * UNSCALED);
+        flow.bytes = flow.bytes.saturating_add(bytes);
+        let (count, least) = (flow.bytes, 2 * UNSCALED);
         if count < least && !refused {
             return true;
         }
