@@ -1,4 +1,4 @@
-//! Measures the traffic that reaches a host during a time, and how evenly it is shared.
+//! Measures the traffic that reaches a host within a time span, and how evenly flows share it.
 
 use std::time::Duration;
 

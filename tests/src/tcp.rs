@@ -76,7 +76,7 @@ pub enum Side {
 pub struct Outcome {
     /// Duration in seconds.
     pub seconds: f64,
-    /// Data received by Tidegate's end point.
+    /// Data received by Tidegate's endpoint.
     pub at_ours: Received,
     /// Data received by the kernel.
     pub at_kernel: Received,

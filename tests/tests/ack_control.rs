@@ -179,7 +179,8 @@ const RECOVERS: Duration = Duration::from_secs(2);
 /// The gateway is killed, restarted, reloaded with another ACK control and then without one, and
 /// stopped. It holds ACKs before each of these steps.
 fn a_transfer_survives_a_gateway_that_held_its_acks(bed: &Testbed, backend: &str) {
-    // Without the gateway, the transfers would otherwise be much faster, and would end too early.
+    // Limits the rates of the hosts' interfaces. Otherwise the transfers would be much faster
+    // without the gateway, and would end too early.
     if !bed.wan.slow_down("30mbit") || !bed.lan.slow_down("30mbit") {
         return;
     }

@@ -74,8 +74,8 @@ fn a_transfer_continues_when_the_gateway_hangs(bed: &Testbed, backend: &str) {
 }
 
 fn a_transfer_continues_during_a_restart(bed: &Testbed, backend: &str) {
-    // Without the gateway, the transfer would otherwise be much faster, and would end before the
-    // restart.
+    // Limits the rate of the sender's interface. Otherwise the transfer would be much faster
+    // without the gateway, and would end before the restart.
     if !bed.wan.slow_down("30mbit") {
         return;
     }

@@ -31,7 +31,8 @@ fn a_policy_swap_under_load_causes_no_retransmission(bed: &Testbed, backend: &st
     // With such a small receive window, no queue fills up. So only the policy change can cause
     // retransmissions.
     bed.lan.set("net/ipv4/tcp_rmem", "4096 65536 65536");
-    // Without a policy, the transfer would otherwise end at once.
+    // Limits the rate of the sender's interface. Otherwise the transfer would end at once while no
+    // policy is in force.
     if !bed.wan.slow_down("50mbit") {
         return;
     }

@@ -1,4 +1,7 @@
 //! Messages of the control socket, shared by the daemon, the commands and `--json`.
+//!
+//! Reports of the core are messages as they are. Their declarations also contain the metrics and
+//! the columns of tables.
 
 mod change;
 mod classes;
@@ -10,74 +13,85 @@ pub use classes::{Class, ClassChange, ClassDelays, Classes, NewClass, Promise};
 pub use explain::{Candidate, Charged, Explanation, Question};
 pub use trunks::{Encapsulation, OtherEnd, Trunk, TrunkWeight, Trunks};
 
-use std::collections::BTreeMap;
+pub use tidegate_core::Count;
+pub use tidegate_core::marking::Marks as Marking;
+pub use tidegate_core::report::{
+    AckControlReport as AckControl, AggregateReport as Aggregate, ControlReport as Control,
+    Mechanisms,
+};
 
 use serde::{Deserialize, Serialize};
-use tidegate_core::ack::Counts;
-pub use tidegate_core::report::Mechanisms;
-
 use tidegate_config::Part;
+use tidegate_core::reports::{Quantify, ReportValue};
+use tidegate_core::{ByReason, Reason, report, told};
 
-/// The state of the running gateway.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Status {
-    /// The version of the running program.
-    pub version: String,
-    /// Milliseconds since the gateway started.
-    pub uptime_ms: u64,
-    /// The policy file in force.
-    pub file: String,
-    /// The policy file that a restart reads: the file that was named when the gateway was started.
-    #[serde(default)]
-    pub started_file: String,
-    /// State of its ports.
-    pub ports: Ports,
-    /// Number of policy sets that the gateway has installed.
-    pub generation: u64,
-    /// Milliseconds until the previous policies return, unless an operator confirms the new ones.
-    /// None if nothing waits for confirmation.
-    pub unconfirmed_ms: Option<u64>,
-    /// Frames bypass the gateway because there is nothing to manage.
-    pub passing: bool,
-    /// Faults that need attention. Any of them makes the state "degraded".
-    pub alarms: Vec<String>,
-    /// From the LAN to the WAN.
-    pub up: LinkDirection,
-    /// From the WAN to the LAN.
-    pub down: LinkDirection,
-    /// Packets in the gateway: in queues, or held.
-    pub held: u32,
-    /// Packets dropped, by reason; only reasons that occurred.
-    pub drops: BTreeMap<String, u64>,
-    /// ACKs dropped because the next ACK of their flow supersedes them (drop reason
-    /// "redundant-ack"). They are no losses.
-    #[serde(default)]
-    pub redundant_acks: u64,
-    /// Packets marked "congestion experienced" (RFC 3168), by reason; only reasons that occurred.
-    pub marks: BTreeMap<String, u64>,
-    /// Flows in the flow table.
-    pub flows: u32,
-    /// New flows that found the flow table full.
-    pub untracked: u64,
-    /// Fragments that arrived without the first fragment of their packet.
-    #[serde(default)]
-    pub fragments_without_first: u64,
-    /// Number of times that the loop was so late that packets had become too old to send.
-    pub hangs: u64,
-    /// The longest processor time in us, since the start, that one command or one slice of a policy
-    /// change took from the data plane. A slice includes the packets that the loop handles together
-    /// with it.
-    pub occupied_us: u64,
-    /// The aggregates that have seen a packet, in the order of precedence. An aggregate is a policy
-    /// in one direction.
-    pub aggregates: Vec<Aggregate>,
-    /// Policies that have seen no packet in any direction, in the order of the policy file.
-    #[serde(default)]
-    pub idle_policies: Vec<String>,
+report! {
+    /// The state of the running gateway.
+    pub Status {
+        /// The version of the running program.
+        version: String;
+        /// Time since the start.
+        uptime_ms: u64, in Millis => { gauge "tidegate_uptime_seconds" };
+        /// The policy file in force.
+        file: String;
+        /// The policy file that a restart reads: the file that was named when the gateway was started.
+        started_file: String;
+        /// State of its ports.
+        ports: Ports => {
+            gauge "tidegate_fail_to_wire_enabled"
+                "1 if the kernel lets frames bypass a gateway that has ended."
+                = |it| (it.ports.fail_to_wire == FailToWire::Always).quantity(),
+        };
+        /// Policy sets installed since the start.
+        generation: u64 => { gauge "tidegate_policy_generation" };
+        /// Milliseconds until the previous policies return, unless an operator confirms the new ones.
+        /// None if nothing waits for confirmation.
+        unconfirmed_ms: Option<u64>;
+        /// Frames bypass the gateway because there is nothing to manage.
+        passing: bool;
+        /// Faults that need attention. Any of them makes the state "degraded".
+        alarms: Vec<String> => {
+            gauge "tidegate_alarm_active" "1 if something needs attention."
+                = |it| (!it.alarms.is_empty()).quantity(),
+        };
+        /// From the LAN to the WAN.
+        up: LinkDirection;
+        /// From the WAN to the LAN.
+        down: LinkDirection;
+        /// Packets in the gateway.
+        held: u32 => { gauge "tidegate_held_packets" };
+        /// Packets dropped.
+        drops: ByReason => { counter "tidegate_dropped_packets_total" };
+        /// ACKs superseded by the next ACK of their flow. They are no losses.
+        redundant_acks: u64 => {
+            counter "tidegate_thinned_packets_total" = |it| {
+                let reason = Reason::RedundantAck.name().to_owned();
+                ReportValue::Each("reason", vec![(reason, it.redundant_acks)])
+            },
+        };
+        /// Packets marked congestion experienced (ECN).
+        marks: ByReason => { counter "tidegate_marked_packets_total" };
+        /// Entries in the flow table.
+        flows: u32 => { gauge "tidegate_flows" };
+        /// Flows without an entry, because the flow table was full.
+        untracked: u64 => { counter "tidegate_untracked_flows_total" };
+        /// Fragments whose first fragment was not known.
+        fragments_without_first: u64 => { counter "tidegate_fragments_without_first_total" };
+        /// Times that the loop was so late that arrived frames were too old to send.
+        hangs: u64 => { counter "tidegate_hangs_total" };
+        /// Longest processor time of the data plane for one command, or for one slice of a policy
+        /// change with the packets of its turn, since the start.
+        occupied_us: u64, in Micros => { gauge "tidegate_longest_occupation_seconds" };
+        /// The aggregates that have seen a packet, in the order of precedence. An aggregate is a policy
+        /// in one direction.
+        aggregates: Vec<Aggregate>;
+        /// Policies that have seen no packet in any direction, in the order of the policy file.
+        idle_policies: Vec<String>;
+    }
 }
 
 /// State of the ports.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Ports {
     /// Interface towards the users.
     pub lan: String,
@@ -90,6 +104,8 @@ pub struct Ports {
     /// Notes about the choice of the backend.
     pub notes: Vec<String>,
 }
+
+told!(Ports);
 
 /// Conditions under which the kernel passes frames from port to port without the gateway.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
@@ -113,192 +129,89 @@ impl FailToWire {
     }
 }
 
-/// One direction of the link.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-pub struct LinkDirection {
-    /// Packets that the gateway received. Together with `bypassed` and the losses in `port`, this
-    /// is the number of packets that the interface received.
-    pub received: Count,
-    /// Packets transmitted.
-    pub transmitted: Count,
-    /// Packets and bytes that wait for the access link.
-    pub waiting: Count,
-    /// Scheduler of the link, or its queue discipline and marking. Empty without a rate.
-    #[serde(default)]
-    pub mechanisms: Mechanisms,
-    /// Counters of the marking of the link's queue, or of the buffer that all classes share. Absent
-    /// without a marking.
-    #[serde(default)]
-    pub marking: Option<Marking>,
-    /// Control traffic, such as ARP and routing protocols. Absent on a link without a rate, and
-    /// before the first such packet.
-    #[serde(default)]
-    pub control: Option<Control>,
-    /// Losses of the receiving port. Absent without a port.
-    pub port: Option<PortCount>,
-    /// Frames that the kernel passed without the gateway, by reason. Absent without fail-to-wire.
-    pub bypassed: Option<Bypassed>,
+report! {
+    /// One direction of the link.
+    pub LinkDirection {
+        /// Packets that the gateway received. Together with `bypassed` and the losses in `port`, this
+        /// is the number of packets that the interface received.
+        received: Count => {
+            counter "tidegate_received_bytes_total" of bytes "Bytes received.",
+            counter "tidegate_received_packets_total" of packets "Packets received.",
+        };
+        /// Packets transmitted.
+        transmitted: Count => {
+            counter "tidegate_transmitted_bytes_total" of bytes "Bytes sent.",
+            counter "tidegate_transmitted_packets_total" of packets "Packets sent.",
+        };
+        /// Packets and bytes that wait for the access link.
+        waiting: Count => {
+            gauge "tidegate_link_waiting_bytes" of bytes "Bytes that wait for the access link.",
+        };
+        /// Scheduler of the link, or its queue discipline and marking. Empty without a rate.
+        mechanisms: Mechanisms;
+        /// Counters of the marking of the link's queue, or of the buffer that all classes share.
+        /// Absent without a marking.
+        marking: Option<Marking>;
+        /// Control traffic, such as ARP and routing protocols. Absent on a link without a rate, and
+        /// before the first such packet.
+        control: Option<Control>;
+        /// Losses of the receiving port. Absent without a port.
+        port: Option<PortCount>;
+        /// Frames that the kernel passed without the gateway, by reason. Absent without fail-to-wire.
+        bypassed: Option<Bypassed>;
+    }
 }
 
-/// Packets that a marking has marked or dropped since it was attached to its queue, and the flows
-/// that it tracks.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub struct Marking {
-    /// Packets marked "congestion experienced" (RFC 3168).
-    pub marked_packets: u64,
-    /// Packets dropped in place of a mark, because they are not ECN-capable.
-    pub not_ect_packets: u64,
-    /// Packets dropped because the marking found no flow that it could mark.
-    pub unmarkable_packets: u64,
-    /// Flows whose next rounds the marking projects now.
-    #[serde(default)]
-    pub tracked_flows: u64,
-    /// Bytes of all arrived packets.
-    #[serde(default)]
-    pub all_bytes: u64,
-    /// Bytes of arrived packets whose flows were tracked.
-    #[serde(default)]
-    pub tracked_bytes: u64,
-    /// Factor by which the marking multiplies the projected bytes of tracked flows, to account for
-    /// other traffic. 1 if the marking counts other traffic at its own rate.
-    #[serde(default)]
-    pub rho: f64,
-    /// A flow is tracked if it sent at least this number of bytes in the last interval. 0 without a
-    /// filter.
-    #[serde(default)]
-    pub threshold_bytes: u64,
-    /// Flows that were tracked during the whole last interval, but sent less than the threshold in
-    /// it.
-    #[serde(default)]
-    pub false_positives: u64,
+report! {
+    /// Frames that the kernel passed from this port without the gateway, since the port first had
+    /// fail-to-wire. The headers of a super-packet count once.
+    #[derive(Copy, Eq)]
+    pub Bypassed {
+        /// Passed because the gateway had nothing to manage.
+        idle: Count => {
+            counter "tidegate_port_bypassed_frames_total"
+                "Frames that bypassed the gateway: `idle` while it had nothing to manage, `told` while \
+                 it started, ended, or was stopped, `silent` after its heartbeat timed out, \
+                 `no-socket` after it died."
+                = |it| it.each(|count| count.packets),
+            counter "tidegate_port_bypassed_bytes_total"
+                "Bytes of the frames that bypassed the gateway." = |it| it.each(|count| count.bytes),
+        };
+        /// Passed at the gateway's request: during its start and end, and while it was switched off.
+        told: Count;
+        /// Passed because the gateway's heartbeat had timed out.
+        silent: Count;
+        /// Passed because the gateway was dead, or has no socket for the receive queue.
+        no_socket: Count;
+    }
 }
 
-/// Control traffic in one direction of the link.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Control {
-    /// The rate in bit/s that the link reserves for control traffic.
-    pub allowance_bps: u64,
-    /// Transmitted packets, and the bytes that the link was charged for them.
-    pub sent: Count,
-    /// Bytes transmitted beyond the allowance.
-    pub borrowed_bytes: u64,
-    /// Packets and bytes in the queue.
-    pub waiting: Count,
-    /// Packets dropped.
-    pub dropped_packets: u64,
+impl Bypassed {
+    /// A value for each reason.
+    fn each(&self, of: fn(&Count) -> u64) -> ReportValue {
+        let Self { idle, told, silent, no_socket } = self;
+        let all = [("idle", idle), ("told", told), ("silent", silent), ("no-socket", no_socket)];
+        ReportValue::Each("reason", all.map(|(reason, it)| (reason.to_owned(), of(it))).into())
+    }
 }
 
-/// Frames that the kernel passed from this port without the gateway, since the port first had
-/// fail-to-wire.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Bypassed {
-    /// Passed because the gateway had nothing to manage.
-    pub idle: Count,
-    /// Passed at the gateway's request: during its start and end, and while it was switched off.
-    pub told: Count,
-    /// Passed because the gateway's heartbeat had timed out.
-    pub silent: Count,
-    /// Passed because the gateway was dead, or has no socket for the receive queue.
-    pub no_socket: Count,
-}
-
-/// Packets, and their length in bytes as frames. A super-packet counts as one packet with the bytes
-/// of all its frames on the wire. While it waits, or if it is [`Bypassed`], its headers count once.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Count {
-    /// Packets.
-    pub packets: u64,
-    /// Bytes.
-    pub bytes: u64,
-}
-
-/// Losses and other events of a port.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-pub struct PortCount {
-    /// Frames dropped by the kernel because the ring was full.
-    pub ring_overflows: u64,
-    /// Frames that could not be received, and times at which the interface disappeared.
-    pub receive_errors: u64,
-    /// Send attempts that the interface refused, for the moment or for good.
-    pub send_errors: u64,
-    /// Frames dropped because the interface refused them.
-    #[serde(default)]
-    pub refused: u64,
-    /// Super-packets split in software because the kernel could not.
-    #[serde(default)]
-    pub split: u64,
-    /// Received frames with unfinished checksums that the gateway could not finish, because they
-    /// are too deep in tunnels.
-    #[serde(default)]
-    pub unfinished: u64,
-}
-
-/// The state of an aggregate, which is a policy in one direction.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Aggregate {
-    /// Its policy.
-    pub policy: String,
-    /// "up" or "down".
-    pub direction: String,
-    /// Queue discipline, allocation, marking and ACK control in force.
-    #[serde(default)]
-    pub mechanisms: Mechanisms,
-    /// Mean rate of its profile, in bits per second.
-    pub mean_bps: Option<u64>,
-    /// Flows in the aggregate now.
-    pub flows: u32,
-    /// Packets that arrived.
-    pub offered: Count,
-    /// Packets that departed. If the policy has a profile: those in profile.
-    pub conforming: Count,
-    /// Packets that departed out of profile.
-    pub exceeding: Count,
-    /// Packets that wait.
-    pub waiting: Count,
-    /// Largest backlog so far, in bytes.
-    pub peak_waiting_bytes: u64,
-    /// Mean waiting time of departed packets, in microseconds.
-    pub mean_wait_us: u64,
-    /// Total waiting time of departed packets, in nanoseconds.
-    pub waited_ns: u64,
-    /// Packets that departed more than 2 ms after they conformed.
-    pub late: u64,
-    /// Packets dropped, by reason; only reasons that occurred.
-    pub drops: BTreeMap<String, u64>,
-    /// Packets marked "congestion experienced" (RFC 3168), by reason; only reasons that occurred.
-    pub marks: BTreeMap<String, u64>,
-    /// Counters of the marking of the policy's queue. Absent without a marking.
-    #[serde(default)]
-    pub marking: Option<Marking>,
-    /// Number of times that each trigger made the shaper look for packets to send.
-    pub triggers: BTreeMap<String, u64>,
-    /// ACK control for the senders of this aggregate. Absent if the policy has none.
-    #[serde(default)]
-    pub ack_control: Option<AckControl>,
-    /// Earlier name of `ack_control`. A later version removes it.
-    #[serde(default)]
-    pub signal: Option<AckControl>,
-}
-
-/// ACK control of an aggregate. All counters are of the ACKs that return to the aggregate's
-/// senders.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct AckControl {
-    /// "postack" or "tcr".
-    pub kind: String,
-    /// Mean hold of released ACKs, in microseconds.
-    pub mean_hold_us: u64,
-    /// Flows whose senders send more data than their ACKs request.
-    #[serde(default)]
-    pub unresponsive: u32,
-    /// Data packets forwarded without ACK control. Their flow is authenticated by TCP-MD5 or
-    /// TCP-AO, is seen in one direction only, or has an unresponsive sender. The field `ungoverned`
-    /// has the same value.
-    #[serde(default)]
-    pub uncontrolled: u64,
-    /// Further counters, as fields of the same object.
-    #[serde(flatten)]
-    pub counts: Counts,
+report! {
+    /// Losses and other events of a port.
+    #[derive(Copy, Eq)]
+    pub PortCount {
+        /// Frames the kernel dropped for lack of room in the ring.
+        ring_overflows: u64 => { counter "tidegate_port_overflowed_frames_total" };
+        /// Failed receive calls: a frame could not be received, or the interface went down.
+        receive_errors: u64 => { counter "tidegate_port_receive_errors_total" };
+        /// Times the interface refused to send.
+        send_errors: u64 => { counter "tidegate_port_send_errors_total" };
+        /// Frames dropped because the interface refused them.
+        refused: u64 => { counter "tidegate_port_refused_frames_total" };
+        /// Super-packets split in software because the kernel could not.
+        split: u64 => { counter "tidegate_port_split_frames_total" };
+        /// Frames received with an unfinished checksum inside more tunnels than the gateway reads.
+        unfinished: u64 => { counter "tidegate_port_unfinished_frames_total" };
+    }
 }
 
 /// The state of a flow in one direction.

@@ -1,5 +1,5 @@
 //! The foundations of all mechanisms: time, units, random numbers, packets, meters, a timer wheel,
-//! and the declarations of parameters and names.
+//! and the declarations of parameters, names and reports.
 //!
 //! No code here decides about packets. The crates of the mechanisms re-export these modules.
 
@@ -10,6 +10,7 @@ pub mod packet;
 pub mod parameters;
 pub mod random;
 mod registry;
+pub mod reports;
 pub mod time;
 pub mod units;
 pub mod wheel;

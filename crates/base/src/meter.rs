@@ -1,4 +1,4 @@
-//! Meters that enforce the mean rate and the peak rate of an aggregate.
+//! Meters that enforce the mean rate and the peak rate of an aggregate (the flows of one policy).
 
 mod profile;
 mod spacing;

@@ -494,7 +494,7 @@ mod tests {
             ..Packet::default()
         };
         assert_eq!(tagged.longest_ip_len(), Bytes(1_500));
-        // Ethernet 14, IPv4 20, TCP 20; three segments of 1,000 bytes and one of 10.
+        // Headers of 14 (Ethernet), 20 (IPv4) and 20 bytes (TCP); payloads of 3 x 1,000 and 10 bytes.
         let tcp = Some(TcpSegment { payload: 3_010, ..TcpSegment::default() });
         let joined = Packet { len: 54 + 3_010, network_offset: 14, tcp, segments: 4, ..tagged };
         assert_eq!(Packet { segment: 1_000, ..joined }.longest_ip_len(), Bytes(1_040));

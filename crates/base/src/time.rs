@@ -77,7 +77,7 @@ impl Time {
         Self(self.0.saturating_sub(nanos(span)))
     }
 
-    /// The earlier of two times. If one is `None`, the other.
+    /// The earlier of two times. If one time is `None`, returns the other time.
     #[must_use]
     #[inline]
     pub fn earliest(one: Option<Self>, other: Option<Self>) -> Option<Self> {

@@ -1,6 +1,6 @@
 //! Quantities with a unit, such as `20 Mbit/s`, as integer types with one notation.
 //!
-//! Integers give the same bits on every machine, which floating point does not. Text always names
+//! Integer arithmetic gives equal results on every machine, unlike floating point. Text always names
 //! the unit. Three ambiguous notations are refused: a bare number, `kbps` (kilobits or kilobytes?)
 //! and `KB` (1,000 or 1,024 bytes?).
 
@@ -40,7 +40,7 @@ pub struct Bytes(pub u64);
 /// // The bandwidth-delay product for a round-trip time of 40 ms.
 /// assert_eq!(line.bytes_in(Duration::from_millis(40)), Bytes(100_000));
 /// ```
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Rate(u64);
 
 impl Bytes {

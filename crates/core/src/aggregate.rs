@@ -30,7 +30,7 @@ use crate::packet::{Controlled, Direction, Fifo, FlowIndex, Which};
 use crate::policy::{FairBetween, HostKey, Policy};
 use crate::qdisc::{Backlog, Marked};
 use crate::random::Random;
-use crate::report::{AggregateReport, Mechanisms, Triggers};
+use crate::report::{AckControlReport, AggregateReport, Mechanisms, Triggers};
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Reason, Tally, Time};
 
 /// Times at which aggregates check for departures.
@@ -449,9 +449,11 @@ impl Aggregate {
     #[must_use]
     pub fn report(&self) -> AggregateReport {
         let AggregateCounters { offered, progress, peak_backlog, triggers } = self.counts;
+        let acks = self.senders.counts();
         AggregateReport {
             policy: self.policy.clone(),
             direction: self.direction,
+            mean: self.conditioner.profile().map(|profile| profile.mean()),
             mechanisms: Mechanisms {
                 ack_control: self.senders.name().map(Into::into),
                 ..self.conditioner.mechanisms()
@@ -465,12 +467,17 @@ impl Aggregate {
             marking: self.marked().map(|marked| marked.marker().marks()),
             backlog: self.conditioner.backlog(),
             peak_backlog,
+            mean_wait_us: progress.waited_ns / progress.departed().max(1) / 1_000,
             waited_ns: progress.waited_ns,
             late: progress.late,
             triggers,
-            acks: self.senders.counts(),
-            unresponsive: self.unresponsive(),
-            mean: self.conditioner.profile().map(|profile| profile.mean()),
+            ack_control: self.senders.name().map(|kind| AckControlReport {
+                kind: kind.into(),
+                mean_hold_us: acks.mean_hold_us(),
+                unresponsive: self.unresponsive(),
+                counts: acks,
+            }),
+            acks,
         }
     }
 }

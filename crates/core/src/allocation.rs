@@ -40,7 +40,7 @@ use crate::{Bytes, Time};
 ///
 /// # Time
 ///
-/// `now` does not run backwards. [`Turn::At`] is the earliest time of the next grant. An earlier call
+/// `now` does not run backwards. [`NextGrant::At`] is the earliest time of the next grant. An earlier call
 /// grants nothing. A later call grants the tokens that have arrived since, up to the burst.
 ///
 /// # Example
@@ -48,7 +48,7 @@ use crate::{Bytes, Time};
 /// Two flows wait for two seconds at 8 Mbit/s. Each gets half of the burst and of the rate.
 ///
 /// ```
-/// use tidegate_core::allocation::{AllocationSpec, Grant, Heads, Share, Turn};
+/// use tidegate_core::allocation::{AllocationSpec, Grant, Heads, Share, NextGrant};
 /// use tidegate_core::packet::FlowIndex;
 /// use tidegate_core::meter::Profile;
 /// use tidegate_core::{Bytes, Rate, Time};
@@ -71,9 +71,9 @@ use crate::{Bytes, Time};
 /// let (mut now, mut granted) = (Time::ZERO, [0, 0]);
 /// while now < Time::from_secs(2) {
 ///     match allocation.grant(now, &Backlogged) {
-///         Turn::Grant(Grant { flow: member, bytes }) => granted[member.index()] += bytes.0,
-///         Turn::At(next) => now = next,
-///         Turn::Idle => unreachable!("both flows wait"),
+///         NextGrant::Grant(Grant { flow: member, bytes }) => granted[member.index()] += bytes.0,
+///         NextGrant::At(next) => now = next,
+///         NextGrant::Idle => unreachable!("both flows wait"),
 ///     }
 /// }
 /// assert_eq!(granted[0].abs_diff(granted[1]), 1_500, "less than two packets apart");
@@ -110,13 +110,13 @@ pub trait Allocation: Send {
 
     /// Selects the member whose oldest packet departs next, and takes its tokens.
     ///
-    /// Call this until the result is no longer [`Turn::Grant`]. A member waits until `heads` has no packet of that member.
-    fn grant(&mut self, now: Time, heads: &dyn Heads) -> Turn;
+    /// Call this until the result is no longer [`NextGrant::Grant`]. A member waits until `heads` has no packet of that member.
+    fn grant(&mut self, now: Time, heads: &dyn Heads) -> NextGrant;
 }
 
 /// Result of [`Allocation::grant`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Turn {
+pub enum NextGrant {
     /// This member may send now. The bytes are those that [`Heads::head`] reports: its oldest packet,
     /// or a part of its debt for packets that departed before they had tokens.
     Grant(Grant),
@@ -163,6 +163,6 @@ registry! {
     Lru => lru, "lru";
     /// One bucket with a part for each flow, by round-trip time. Flows share unused tokens.
     LogicalPartitions => logical_partitions, "logical-partitions";
-    /// One bucket; flows take turns, byte for byte (deficit round robin).
+    /// One bucket; flows send bytes in proportion to their weights (deficit round robin).
     Drr => drr, "drr";
 }

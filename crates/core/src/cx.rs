@@ -4,13 +4,17 @@
 mod count;
 mod count_by;
 
+use std::collections::BTreeMap;
 use std::ops::AddAssign;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use count::Count;
 pub use count_by::{CountBy, Countable};
 
 use crate::countable;
 use crate::packet::Controlled;
+use crate::reports::{Quantify, ReportValue, Told};
 use crate::{PacketId, PacketPool, Time};
 
 /// The time, the packets and the counters, lent to a mechanism for one call.
@@ -108,6 +112,34 @@ impl ByReason {
     #[must_use]
     pub fn losses(&self) -> u64 {
         self.total() - self.of(Reason::RedundantAck)
+    }
+
+    /// The counts above zero, by name. Redundant ACKs are no losses and are absent.
+    #[must_use]
+    pub fn by_name(&self) -> BTreeMap<&'static str, u64> {
+        let shown = |(reason, count): &(Reason, u64)| *count > 0 && *reason != Reason::RedundantAck;
+        self.iter().filter(shown).map(|(reason, count)| (reason.name(), count)).collect()
+    }
+}
+
+impl Quantify for ByReason {
+    fn quantity(&self) -> ReportValue {
+        let counts = self.by_name().into_iter();
+        ReportValue::Each("reason", counts.map(|(name, count)| (name.to_owned(), count)).collect())
+    }
+}
+
+impl Told for ByReason {
+    fn tell<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.by_name().serialize(to)
+    }
+
+    /// Reads the counts. Skips reasons that this version does not know.
+    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let counts = BTreeMap::<String, u64>::deserialize(from)?;
+        let known = |name: &str| Reason::ALL.into_iter().find(|reason| reason.name() == name);
+        let counts = counts.iter().filter_map(|(name, count)| Some((known(name)?, *count)));
+        Ok(counts.collect())
     }
 }
 

@@ -39,6 +39,7 @@ pub use tidegate_base::packet::{Packet, PacketId, PacketPool};
 pub use tidegate_base::time::Time;
 pub use tidegate_base::units::{Bytes, Chance, Factor, Rate};
 pub use tidegate_base::{
-    choice, meter, packet, parameters, random, registry, time, units, value, wheel,
+    choice, meter, packet, parameters, random, registry, report, reports, time, told, units, value,
+    wheel,
 };
 pub use tidegate_tcp as tcp;

@@ -31,8 +31,9 @@ pub use pi::{Gain, Gains, pi_design};
 
 use crate::packet::{FlowFifo, Handover, QueueIndex};
 use crate::random::Random;
-use crate::registry;
+use crate::reports::{Parts, Quantify, ReportValue};
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Rate};
+use crate::{registry, report};
 
 /// A queue of packets.
 ///
@@ -179,13 +180,25 @@ pub trait Qdisc: Send {
     }
 }
 
-/// Content of a queue.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Backlog {
-    /// Number of packets.
-    pub packets: u32,
-    /// Total length of the frames in bytes.
-    pub bytes: Bytes,
+report! {
+    /// Content of a queue.
+    #[derive(Copy, Eq)]
+    pub Backlog {
+        /// Number of packets.
+        packets: u32;
+        /// Total length of the frames in bytes.
+        bytes: Bytes;
+    }
+}
+
+impl Parts for Backlog {
+    fn packets(&self) -> ReportValue {
+        self.packets.quantity()
+    }
+
+    fn bytes(&self) -> ReportValue {
+        self.bytes.quantity()
+    }
 }
 
 registry! {
@@ -195,11 +208,11 @@ registry! {
     QdiscSpec, "a queue discipline", build(rate: Option<Rate>, random: Random) -> Qdisc:
     /// One queue in order of arrival. When it is full, arriving packets are dropped.
     DropTail => drop_tail, "drop-tail";
-    /// A queue for each flow, served in turn. When the whole is full, the longest queue loses packets.
+    /// A queue for each flow, served in round robin. When all queues together are full, the longest queue loses packets.
     PerFlow => per_flow, "per-flow";
     /// Random early detection: drops and marks become more likely as the average queue grows.
     Red => red, "red";
-    /// RED that drops or marks packets in profile less often than others.
+    /// RED that drops or marks packets in profile less often than packets out of profile.
     Ered => ered, "ered";
     /// A controller that holds the queue at a target length.
     Pi => pi, "pi";
@@ -207,7 +220,7 @@ registry! {
     Pie => pie, "pie";
     /// Controlled delay: drops packets if the delay exceeds a target for longer than an interval.
     Codel => codel, "codel";
-    /// A queue for each flow, served in turn, with controlled delay in each.
+    /// A queue for each flow, served in round robin, with controlled delay in each queue.
     FqCodel => fq_codel, "fq-codel";
     /// Hosts share the rate equally, and so do the flows of each host. Each flow has controlled
     /// delay, and redundant ACKs are dropped.

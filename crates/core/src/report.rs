@@ -1,17 +1,24 @@
 //! The state of a gateway as reports show it: counters, backlogs, and the limit of each flow.
 //!
-//! The mechanisms themselves supply all values. No value is copied from the configuration.
+//! The mechanisms themselves supply all values. No value is copied from the configuration. Reports
+//! that `report!` declares are also the JSON of the control socket, the metrics and the tables.
+
+mod classes;
+mod control;
+mod policies;
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::class::{Sent, Terms};
 use crate::marking::Marks;
 use crate::packet::Direction;
 use crate::qdisc::{Backlog, QdiscSpec};
-use crate::scheduler::{Delays, Term};
-use crate::{ByReason, Count, Rate};
+use crate::{ByReason, Count, told};
+
+pub use classes::{ClassReport, PromiseReport};
+pub use control::ControlReport;
+pub use policies::{AckControlReport, AggregateReport, Triggers};
 
 /// The state of a gateway at one instant.
 #[derive(Clone, Debug, Default)]
@@ -83,6 +90,8 @@ pub struct Mechanisms {
     pub ack_control: Option<MechanismName>,
 }
 
+told!(Mechanisms);
+
 impl Mechanisms {
     /// Each kind of mechanism with the name of the mechanism. The name is empty for `None`.
     #[must_use]
@@ -119,148 +128,6 @@ pub struct UnresponsiveFlow {
     pub direction: Direction,
     /// Policy of the flow.
     pub policy: String,
-}
-
-/// The state of an aggregate.
-#[derive(Clone, Debug)]
-pub struct AggregateReport {
-    /// Name of the policy.
-    pub policy: String,
-    /// Direction of its packets.
-    pub direction: Direction,
-    /// Mechanisms in force for the aggregate.
-    pub mechanisms: Mechanisms,
-    /// Flows that belong to the aggregate now.
-    pub flows: u32,
-    /// Packets that arrived.
-    pub offered: Count,
-    /// Packets that departed, in profile if the policy has a profile.
-    pub conforming: Count,
-    /// Packets that departed out of profile (policed and marked).
-    pub exceeding: Count,
-    /// Packets dropped.
-    pub drops: ByReason,
-    /// Packets marked "congestion experienced".
-    pub marks: ByReason,
-    /// Packets that the marking predictor of the policy's queue has marked and dropped. `None`
-    /// without marking.
-    pub marking: Option<Marks>,
-    /// Backlog now.
-    pub backlog: Backlog,
-    /// Largest backlog so far, in bytes.
-    pub peak_backlog: u64,
-    /// Total waiting time of departed packets in nanoseconds.
-    pub waited_ns: u64,
-    /// Packets that departed in a late call of the shaper: more than 2 ms after the time at which
-    /// its next packet conformed to the profile.
-    pub late: u64,
-    /// Number of checks for departures, by the event that triggered the check.
-    pub triggers: Triggers,
-    /// Counters of the ACKs that return to the policy's senders, and the number of held ACKs.
-    pub acks: crate::ack::Counts,
-    /// Number of flows whose senders now transmit more than their ACKs request.
-    pub unresponsive: u32,
-    /// Mean rate of the profile, if the policy has one.
-    pub mean: Option<Rate>,
-}
-
-/// State of the control traffic of a link in one direction.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct ControlReport {
-    /// Direction of its packets.
-    pub direction: Direction,
-    /// The rate that the link reserves for control traffic.
-    pub allowance: Rate,
-    /// Number of packets that arrived.
-    pub arrived: u64,
-    /// Packets and charged bytes that departed, and the bytes among them that exceeded the
-    /// allowance.
-    pub sent: Sent,
-    /// Waiting packets and bytes.
-    pub backlog: Backlog,
-    /// Number of packets dropped.
-    pub drops: u64,
-}
-
-impl ControlReport {
-    /// The state before the first packet.
-    pub(crate) fn new(direction: Direction, allowance: Rate) -> Self {
-        Self {
-            direction,
-            allowance,
-            arrived: 0,
-            sent: Sent::default(),
-            backlog: Backlog::default(),
-            drops: 0,
-        }
-    }
-}
-
-/// The state of a class in one direction.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ClassReport {
-    /// Name of the class.
-    pub name: String,
-    /// Name of the parent class. `None` for the link, the root of the tree.
-    pub parent: Option<String>,
-    /// Direction of its packets.
-    pub direction: Direction,
-    /// Mechanisms in force for the class.
-    pub mechanisms: Mechanisms,
-    /// Guarantee, ceiling, weight and priority in force.
-    pub terms: Terms,
-    /// Packets and bytes that the class has sent.
-    pub sent: Sent,
-    /// Backlog of the class and its child classes.
-    pub backlog: Backlog,
-    /// Packets dropped at the class and its child classes.
-    pub drops: u64,
-    /// Packets that the marking predictor of the class's queue has marked and dropped. `None`
-    /// without marking.
-    pub marking: Option<Marks>,
-    /// Queueing delays of the packets that the class has sent. `None` if its scheduler does not
-    /// record delays.
-    pub delays: Option<Delays>,
-    /// Terms that the scheduler promised to the class, such as a bound of delay, with their
-    /// measured values.
-    pub promises: Vec<PromiseReport>,
-}
-
-/// A term that a scheduler promised to a class, and the measured value.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PromiseReport {
-    /// The promised term, such as a bound of delay.
-    pub term: Term,
-    /// The other class, if the term is a ratio of two classes.
-    pub of: Option<String>,
-    /// The promised value, in the [unit](Term::unit) of the term.
-    pub promised: f64,
-    /// The measured value. `None` before the first measurement.
-    pub kept: Option<f64>,
-    /// Number of violations of the promise.
-    pub violations: u64,
-    /// Number of times that the scheduler relaxed the promise to keep promises of higher
-    /// precedence.
-    pub relaxed: u64,
-}
-
-/// Number of checks for departures at an aggregate, by the event that triggered the check.
-///
-/// Source: `aggregates`, section 6 (packets depart on arrivals, timers and ACKs).
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
-pub struct Triggers {
-    /// A packet of the aggregate arrived.
-    pub arrival: u64,
-    /// The shaping timer fired.
-    pub timer: u64,
-    /// An ACK opened the window of a flow that has waiting packets.
-    pub ack: u64,
-    /// An ACK arrived for a flow without waiting packets.
-    pub idle_ack: u64,
-    /// A duplicate ACK arrived.
-    pub duplicate_ack: u64,
-    /// A new connection of the same policy began.
-    pub connection: u64,
 }
 
 /// The state of a flow, as seen in one direction.

@@ -22,8 +22,7 @@ pub use terms::{
 use std::time::Duration;
 
 use crate::class::{ClassId, Sent, Terms};
-use crate::registry;
-use crate::{Bytes, Factor, Rate, Time};
+use crate::{Bytes, Factor, Rate, Time, registry, report};
 
 /// Selects among the classes of a link.
 ///
@@ -210,15 +209,17 @@ impl Kept {
     }
 }
 
-/// Queueing delays of packets.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Delays {
-    /// Number of packets.
-    pub packets: u64,
-    /// Sum of their delays.
-    pub total: Duration,
-    /// The longest delay.
-    pub longest: Duration,
+report! {
+    /// Queueing delays of packets.
+    #[derive(Copy, Eq)]
+    pub Delays {
+        /// Number of packets.
+        packets: u64;
+        /// Sum of their delays.
+        total as "total_us": Duration;
+        /// The longest delay.
+        longest as "longest_us": Duration;
+    }
 }
 
 impl Delays {

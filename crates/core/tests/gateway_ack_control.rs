@@ -23,6 +23,7 @@ use tidegate_core::policy::{
     Action, Class, ClassSet, Conditioning, Exceed, Filter, Mode, Policy, PolicySet, Profile, Range,
 };
 use tidegate_core::qdisc::QdiscSpec;
+use tidegate_core::report::Report;
 use tidegate_core::{Bytes, Machine, Packet, PortId, Rate, Reason, Time, tcp, trunk};
 
 const LINK: Rate = Rate::from_mbps(10);
@@ -458,17 +459,19 @@ fn an_unresponsive_flow_is_reported_until_it_responds() {
     conditioning.profile = profile.unwrap();
     let mut run = Run::of(1_024, vec![policy], None);
     let named = |run: &Run| run.gateway.report().unresponsive;
+    let unresponsive =
+        |report: &Report| report.aggregates[0].ack_control.as_ref().unwrap().unresponsive;
     // 1 Mbit/s carries 82 frames in a second, and a flow may send 128 KiB (86 frames) before it
     // counts as unresponsive.
     run.data(0, 86);
-    assert_eq!((named(&run), run.gateway.report().aggregates[0].unresponsive), (vec![], 0));
+    assert_eq!((named(&run), unresponsive(&run.gateway.report())), (vec![], 0));
     run.data(86, 20);
     let (flows, report) = (named(&run), run.gateway.report());
-    assert_eq!((flows.len(), report.aggregates[0].unresponsive), (1, 1));
+    assert_eq!((flows.len(), unresponsive(&report)), (1, 1));
     assert_eq!((&*flows[0].policy, flows[0].direction), ("all", Direction::Up));
     assert!(flows[0].src.contains(':') && flows[0].dst.contains(':'), "{flows:?}");
     // The first examination subtracts nine eighths of the bytes that the rate carried in 50 ms.
-    assert_eq!(report.aggregates[0].acks.ungoverned, 15);
+    assert_eq!(report.aggregates[0].acks.uncontrolled, 15);
     // The flow is silent for some seconds, and then responds.
     run.drain();
     run.now += Duration::from_secs(3);

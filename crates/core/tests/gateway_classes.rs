@@ -315,7 +315,7 @@ fn a_delay_bound_is_kept_at_the_link_and_no_change_may_break_it() {
     let loose = bound(larger.with(Term::BURST, Bytes(2_500)), 60);
     let other = change(&mut run, "office", loose.clone());
     assert_eq!(other, Ok(()), "its bound is less urgent");
-    let bounds: Vec<_> = run.gateway.classes().iter().map(|it| it.terms.delay_bound).collect();
+    let bounds: Vec<_> = run.gateway.classes().iter().map(|it| it.delay_bound).collect();
     assert_eq!(bounds[..2], [None, Some(Duration::from_millis(60))]);
     let urgent = bound(loose, 7);
     let broken = change(&mut run, "office", urgent);

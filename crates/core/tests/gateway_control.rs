@@ -203,7 +203,7 @@ fn control_traffic_takes_its_allowance_from_a_priority_class_and_no_more() {
             );
         }
         let report = run.gateway.control()[0].unwrap();
-        assert_eq!((report.sent.borrowed, report.allowance), (0, allowance(link)));
+        assert_eq!((report.borrowed_bytes, report.allowance), (0, allowance(link)));
     }
 }
 

@@ -199,7 +199,7 @@ fn promises_change_while_packets_wait_and_impossible_promises_are_refused() {
     };
     let [ratio] = &of("gold")[..] else { panic!() };
     assert_eq!((ratio.of.as_deref(), ratio.promised), (Some("default"), 3.0));
-    assert_eq!(of("silver")[0].term, Promises::LOSS_BOUND);
+    assert_eq!(of("silver")[0].term, Promises::LOSS_BOUND.name());
 }
 
 #[derive(Clone, Debug)]

@@ -365,7 +365,7 @@ fn keep_frames_apart(interface: &Interface) {
 }
 
 fn page_size() -> u32 {
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     u32::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4_096)
 }
 

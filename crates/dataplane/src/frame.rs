@@ -56,7 +56,7 @@ pub(crate) fn arrive(
 ///
 /// Later code assumes that an unfinished checksum is the checksum of the TCP header. But the kernel
 /// can also leave an outer UDP checksum unfinished, if the inner TCP checksum is complete. In a
-/// super-packet, the innermost checksum is unfinished.
+/// super-packet (GSO), the innermost checksum is unfinished.
 ///
 /// Source: Linux, `Documentation/networking/checksum-offloads.rst`: a packet has at most one
 /// unfinished checksum.

@@ -15,7 +15,7 @@ use crate::port::Port;
 /// The state of the loop that a command can access.
 #[expect(missing_debug_implementations, reason = "ports and machines need not have one")]
 pub struct Live<'a, M, H = ()> {
-    /// The machine.
+    /// The machine: the logic between the ports, such as a gateway.
     pub machine: &'a mut M,
     /// The ports, in the order of their numbers.
     pub ports: &'a mut [Box<dyn Port>],
@@ -72,7 +72,7 @@ const BELL: libc::c_int = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK | libc::EFD_SEM
 /// If the process has no free file descriptor.
 pub fn inbox<M, H>() -> io::Result<(Remote<M, H>, Inbox<M, H>)> {
     let (sender, receiver) = mpsc::channel();
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     let fd = check(unsafe { libc::eventfd(0, BELL) })?;
     // SAFETY: the kernel has just created this descriptor, and nothing else owns it.
     let bell = Arc::new(unsafe { OwnedFd::from_raw_fd(fd) });
@@ -119,7 +119,7 @@ impl<M, H> Remote<M, H> {
     fn send(&self, message: Message<M, H>) -> Result<(), Stopped> {
         self.messages.send(message).map_err(|_| Stopped)?;
         let one = 1_u64.to_ne_bytes();
-        // SAFETY: writes the eight bytes of `one`. The only possible error is a full counter, which
+        // SAFETY: the call writes the eight bytes of `one`. The only possible error is a full counter, which
         // keeps the descriptor readable.
         unsafe { libc::write(self.bell.as_raw_fd(), one.as_ptr().cast(), one.len()) };
         Ok(())
@@ -141,7 +141,7 @@ impl<M, H> Inbox<M, H> {
     /// Runs the oldest command. Returns `false` if the loop is to stop.
     pub(crate) fn serve(&self, live: &mut Live<'_, M, H>) -> bool {
         let mut count = [0_u8; 8];
-        // SAFETY: reads at most eight bytes into `count`. The error of an empty counter is ignored.
+        // SAFETY: the call reads at most eight bytes into `count`. The error of an empty counter is ignored.
         unsafe { libc::read(self.bell.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
         match self.messages.try_recv() {
             Ok(Message::Run(command)) => command(live),

@@ -223,7 +223,7 @@ pub(crate) fn text(field: &[u8]) -> String {
 /// Opens a socket that is closed on exec and never blocks.
 pub(crate) fn open(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
     let kind = kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     let fd = check(unsafe { libc::socket(family, kind, protocol) })?;
     // SAFETY: the kernel has just created this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })

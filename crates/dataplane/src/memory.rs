@@ -1,4 +1,4 @@
-//! Packet memory: one memory area with buffers of equal size, shared by all ports of a machine.
+//! Packet memory: one memory area with buffers of equal size, shared by all ports of a gateway.
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::io;

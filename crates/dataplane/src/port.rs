@@ -9,15 +9,15 @@ use tidegate_wire::Oddities;
 
 /// A network interface: AF_XDP, AF_PACKET, or a test double.
 ///
-/// All ports of a machine share one packet memory. Slot `n` of the pool describes the frame in
+/// All ports of a gateway share one packet memory. Slot `n` of the pool describes the frame in
 /// buffer `n`.
 pub trait Port: Any {
     /// Returns the next arrived frame, with its descriptor in its slot. `None` if no more frames
     /// have arrived.
     fn receive(&mut self, pool: &mut PacketPool, now: Time) -> Option<PacketId>;
 
-    /// Sets whether super-packets that arrive from now on are split into frames. A port that never
-    /// gets super-packets ignores the call.
+    /// Sets whether super-packets (GSO, GRO) that arrive from now on are split into frames. A port that never gets
+    /// super-packets ignores the call.
     fn set_cutting(&mut self, cuts: bool) {
         let _ = cuts;
     }
@@ -46,14 +46,14 @@ pub trait Port: Any {
     }
 
     /// Returns `true` if each frame goes only to this port (AF_XDP). Returns `false` if the port
-    /// gets copies (AF_PACKET): during a bypass, the kernel then forwards the originals.
+    /// gets copies (AF_PACKET): while frames bypass the gateway, the kernel forwards the originals.
     fn takes_frames(&self) -> bool {
         false
     }
 
     /// Drops all frames that have arrived and were not yet received. Returns their number. After
     /// the drop, calls `copies`, which returns how many of these frames were copies of frames that
-    /// bypassed the gateway; `u64::MAX` means all of them. The other dropped frames count as stale.
+    /// bypassed the gateway; `u64::MAX` means all of them. The other dropped frames count as stale (too old to forward).
     fn drop_arrived(&mut self, pool: &mut PacketPool, copies: &dyn Fn() -> u64) -> u64;
 
     /// A descriptor that becomes readable when frames arrive, if the port has such a descriptor.

@@ -76,7 +76,7 @@ fn realtime(priority: u8) -> io::Result<()> {
 fn lock_memory() -> io::Result<()> {
     // Most of the packet memory is never used, so pages are locked only on first use.
     let what = libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT;
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     check(unsafe { libc::mlockall(what) })?;
     Ok(())
 }
@@ -84,7 +84,7 @@ fn lock_memory() -> io::Result<()> {
 /// Pins the calling thread to a processor, and returns its number.
 fn stay(cpu: Cpu) -> io::Result<usize> {
     let cpu = match cpu {
-        // SAFETY: takes no arguments.
+        // SAFETY: the call takes no arguments.
         Cpu::Current => check(unsafe { libc::sched_getcpu() })?.try_into().unwrap_or(0),
         Cpu::Number(number) => number,
     };
@@ -122,7 +122,7 @@ mod tests {
     fn the_result_states_the_granted_requests_and_no_others() {
         let wish = Wish { realtime: Some(1), ..Wish::default() };
         let granted = std::thread::spawn(move || {
-            // SAFETY: takes no pointers; 0 is the calling thread.
+            // SAFETY: the call takes no pointers; 0 is the calling thread.
             (keep_time(wish), unsafe { (libc::sched_getscheduler(0), libc::sched_getcpu()) })
         });
         let (granted, (policy, cpu)) = granted.join().unwrap();
@@ -137,7 +137,7 @@ mod tests {
     fn a_thread_stays_on_an_existing_processor_and_a_missing_processor_is_not_granted() {
         let on = |number| Wish { cpu: Some(Cpu::Number(number)), ..Wish::default() };
         let cpus = [0, 1 << 20].map(|number| {
-            // SAFETY: takes no arguments.
+            // SAFETY: the call takes no arguments.
             let run = move || (keep_time(on(number)).cpu, unsafe { libc::sched_getcpu() });
             std::thread::spawn(run).join().unwrap()
         });

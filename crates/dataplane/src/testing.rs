@@ -33,7 +33,7 @@ pub struct Departure {
 /// The results of a run.
 #[derive(Debug)]
 pub struct Played<M> {
-    /// The machine.
+    /// The machine (the logic between the ports) after the run.
     pub machine: M,
     /// Departures by port.
     pub departures: Vec<Vec<Departure>>,
@@ -41,7 +41,7 @@ pub struct Played<M> {
     pub counters: Vec<PortCounters>,
 }
 
-/// A test run of the loop: arrivals, a hang, and the end.
+/// A test run of the loop: the arrivals, a period in which the loop hangs, and the end.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
     /// Arrivals at each port, in order of time.

@@ -29,7 +29,7 @@ use tidegate_core::packet::{Endpoint, FlowKey, FrameCopy, Kind, Network, Protoco
 use tidegate_core::tcp::Segment;
 use tidegate_core::{ByReason, Packet, PacketId, PacketPool, Reason, Time};
 use tidegate_wire::VlanTag;
-use tidegate_wire::neighbour::{Heard, Mac, Neighbour};
+use tidegate_wire::neighbour::{Mac, Neighbour, Outcome};
 use tidegate_wire::trunk::{Ends, Opened, Refusal};
 
 use self::carrier::Arrival;
@@ -123,7 +123,7 @@ impl TrunkPort {
             Network::Ipv4 => false,
             Network::Ipv6 => key.protocol == Protocol::ICMPV6,
         };
-        if asks && self.hear(pool, packet) {
+        if asks && self.resolve(pool, packet) {
             return Arrival::Here;
         }
         if !self.is_ours(key.dst.number()) {
@@ -132,7 +132,7 @@ impl TrunkPort {
         if let Some(number) = self.coming.get(&key).filter(|_| !tunnelled) {
             return self.open(pool, packet, *number);
         }
-        if tunnelled || !(self.carries && self.hear_too_big(pool, packet)) {
+        if tunnelled || !(self.carries && self.lower_path_mtu(pool, packet)) {
             let at = |peer: &&mut Peer| {
                 Endpoint::at(peer.session.ends().local, 0).number() == key.dst.number()
             };
@@ -155,7 +155,7 @@ impl TrunkPort {
 
     /// Passes an address-resolution frame to the neighbours. Returns `true` if the frame was only
     /// for the neighbours.
-    fn hear(&mut self, pool: &mut PacketPool, packet: &PacketId) -> bool {
+    fn resolve(&mut self, pool: &mut PacketPool, packet: &PacketId) -> bool {
         let len = pool[packet].len;
         let mut answer = None;
         let mut ours = false;
@@ -165,10 +165,10 @@ impl TrunkPort {
                 continue;
             }
             let unknown = neighbour.found().is_none();
-            match neighbour.hear(self.now, &frame) {
-                Heard::Others => {}
-                Heard::Nothing => ours = true,
-                Heard::Answer(frame) => (ours, answer) = (true, Some(tagged(frame, *its))),
+            match neighbour.receive(self.now, &frame) {
+                Outcome::Others => {}
+                Outcome::Nothing => ours = true,
+                Outcome::Answer(frame) => (ours, answer) = (true, Some(tagged(frame, *its))),
             }
             if unknown && neighbour.found().is_some() {
                 let begin = self.trunks.iter_mut().filter(|peer| peer.neighbour == number);
@@ -309,7 +309,7 @@ impl TrunkPort {
         let now = self.now;
         for number in 0..self.neighbours.len() {
             let (neighbour, tag) = &mut self.neighbours[number];
-            if let Some(question) = neighbour.ask(now) {
+            if let Some(question) = neighbour.request(now) {
                 let question = tagged(question, *tag);
                 self.emit(pool, &question);
             }

@@ -61,7 +61,8 @@ impl VnetHeader {
         self.checksum_span().filter(|_| self.csum_offset == SCTP_CHECKSUM)
     }
 
-    /// Payload bytes of each frame of a super-packet; `None` for a single frame.
+    /// Payload bytes of each frame of a super-packet (several frames that the kernel handles as
+    /// one). `None` for a single frame.
     #[must_use]
     pub const fn segment_size(&self) -> Option<u16> {
         if self.gso_type == GSO_NONE { None } else { Some(self.gso_size) }

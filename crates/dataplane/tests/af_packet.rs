@@ -276,7 +276,7 @@ fn a_vlan_tag_that_the_kernel_removed_from_the_frame_is_restored() {
     let Some(network) = Network::new(1_500) else { return };
     let _forwarding = network.forward();
     let rest = [&[0x88, 0xb5][..], &pattern(100)].concat();
-    // A tag of 802.1Q with a priority, one of 802.1ad, and a tag inside another.
+    // An 802.1Q tag with a priority; an 802.1ad tag; an 802.1Q tag inside an 802.1ad tag.
     for tags in [&[0x8100_a064][..], &[0x88a8_0065], &[0x88a8_0065, 0x8100_0066]] {
         let frame = tagged(tags, &rest);
         assert_eq!(carry(&network, &frame, VnetHeader::default()).0, frame, "{tags:x?}");
@@ -403,7 +403,7 @@ fn without_the_privilege_the_error_names_the_privilege() {
     let Some(network) = Network::new(1_500) else { return };
     let error = network.gateway.run(|| {
         let thread = std::thread::spawn(|| {
-            // SAFETY: takes no pointers. A direct system call changes only this thread, unlike the
+            // SAFETY: the call takes no pointers. A direct system call changes only this thread, unlike the
             // function of libc.
             let result = unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) };
             let interface = Interface::find("p0").unwrap();

@@ -25,7 +25,7 @@ const ONCE: [usize; 2] = [1, 1];
 /// The programs that a gateway of commit ae462d3 left on both ports.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Left {
-    /// AF_XDP; the XDP program redirects frames itself.
+    /// AF_XDP. The XDP program itself redirects frames.
     Xdp(Mode),
     /// AF_XDP with a tc program, for drivers that cannot transmit redirected frames.
     XdpAndTc,

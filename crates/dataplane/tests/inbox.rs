@@ -131,7 +131,7 @@ impl Machine for Works {
     }
 }
 
-/// The host's clock. The processor time is the one that the machine has counted.
+/// The host's clock, but with the processor time that the machine has counted.
 struct Used(Monotonic, Arc<AtomicU64>);
 
 impl Clock for Used {

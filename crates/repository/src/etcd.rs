@@ -217,6 +217,6 @@ const PUT: &str = "/v3/kv/put";
 /// Number of times that a pull checks whether a running push has ended.
 const PUSH_LOOKS: u32 = 25;
 
-/// Interval between these checks. Chosen: 25 checks take 5 s, in which a debug build pushes 60,000
-/// items.
+/// Interval between two of these checks. Chosen: 25 checks take 5 s, in which a debug build pushes
+/// 60,000 items.
 const PUSH_LOOK: Duration = Duration::from_millis(200);

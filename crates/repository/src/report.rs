@@ -13,7 +13,7 @@ pub struct NodeReport {
     pub revision: Option<String>,
     /// The generation number of the gateway's configuration in force.
     pub generation: u64,
-    /// Time since when it has been in force, in seconds since 1970.
+    /// Time at which this generation came into force, in seconds since 1970.
     pub since_s: u64,
     /// Why the newest revision is not in force; `None` if it is.
     pub error: Option<String>,

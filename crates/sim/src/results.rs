@@ -303,10 +303,10 @@ fn aggregates(
         .with("timer_looks", whole(&all, |it| it.timer))
         .with("peak_waiting_bytes", whole(&all, |it| it.peak))
         .with("held_acks", reals(&all, |it| real(it.acks.held_ns) / 1e9 / span.as_secs_f64()))
-        .with("peak_held_acks", whole(&all, |it| it.acks.peak_held.into()))
-        .with("uncontrolled_segments", whole(&all, |it| it.acks.ungoverned))
+        .with("peak_held_acks", whole(&all, |it| it.acks.peak_held.0.into()))
+        .with("uncontrolled_segments", whole(&all, |it| it.acks.uncontrolled))
         // The earlier name of the same column, kept for old scripts.
-        .with("ungoverned_segments", whole(&all, |it| it.acks.ungoverned))
+        .with("ungoverned_segments", whole(&all, |it| it.acks.uncontrolled))
         .with("delayed_acks", whole(&all, |it| it.acks.delayed))
         .with("overdue_acks", whole(&all, |it| it.acks.overdue))
         .with("smaller_windows", whole(&all, |it| it.acks.windows))

@@ -18,6 +18,7 @@ pub(crate) mod schema;
 pub(crate) mod sim;
 pub(crate) mod source;
 pub(crate) mod status;
+mod table;
 pub(crate) mod traffic;
 pub(crate) mod trunks;
 

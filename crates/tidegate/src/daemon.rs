@@ -328,7 +328,7 @@ impl Daemon {
         let frames = port_alarms::of(&seen, self.plane.ports());
         let file = installed.documents.file.display().to_string();
         let whole = aside(move || {
-            let status = report::status(&seen);
+            let status = report::status(seen);
             let idle_policies = report::idle(&installed.config.policies, &status.aggregates);
             Status { idle_policies, ..status }
         });

@@ -27,8 +27,8 @@ pub const PROTOCOL: &[u8] = b"tidegate-aggregate/1";
 pub struct Header {
     /// Address and port of the server.
     pub destination: SocketAddr,
-    /// Address and port of the client, of the same address family. The other gateway shows them to
-    /// the server if it is configured to.
+    /// Address and port of the client, if it has the address family of `destination`. If configured,
+    /// the other gateway connects to the server from this address and port.
     pub client: Option<SocketAddr>,
 }
 

@@ -55,7 +55,7 @@ pub enum Network {
 pub struct Ip {
     /// Source address.
     pub src: IpAddr,
-    /// Destination address, of the same version as `src`.
+    /// Destination address, of the same IP version as `src`.
     pub dst: IpAddr,
     /// DS codepoint.
     pub dscp: u8,

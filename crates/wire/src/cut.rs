@@ -21,7 +21,7 @@ use crate::rewrite::{CHECKSUM, Checksum, halves, header, read, write};
 ///
 /// A wrong TCP checksum stays wrong by the same amount, so a damaged segment yields no valid ACK.
 /// The payload must be summed for this, unless the checksum is [left to a NIC](Checksum::Partial).
-/// In that case, the outer UDP checksums of a super-packet are unfinished too, and are computed in
+/// In that case, the outer UDP checksums of a super-packet (GSO) are unfinished too, and are computed in
 /// full.
 ///
 /// Bytes of `head` that become padding, or a trailer of the frame, are set to zero (IEEE 802.3,

@@ -2,7 +2,7 @@
 //! payload.
 //!
 //! `split` needs this list to correct lengths, numbers and checksums in the frames of a
-//! super-packet. `describe` returns only some headers. Headers without a length and without a
+//! super-packet (GSO). `describe` returns only some headers. Headers without a length and without a
 //! checksum are not in the list: Ethernet, VLAN tags, MPLS labels, VXLAN.
 //!
 //! Source: RFC 791, RFC 8200, RFC 768, RFC 2784, and the RFCs that [`tunnel`] cites.

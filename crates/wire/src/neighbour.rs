@@ -28,7 +28,7 @@ pub enum NextHop {
 
 /// The result of reading a received frame.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Heard {
+pub enum Outcome {
     /// The frame is not for the gateway's address alone, and must be forwarded.
     Others,
     /// A request for the gateway's address. The content is the frame to send in response.
@@ -86,31 +86,31 @@ impl Neighbour {
     }
 
     /// Processes a received frame.
-    pub fn hear(&mut self, now: Time, frame: &[u8]) -> Heard {
-        let said = match frame.get(12..14) {
+    pub fn receive(&mut self, now: Time, frame: &[u8]) -> Outcome {
+        let message = match frame.get(12..14) {
             Some(kind) if kind == ethertype::ARP.to_be_bytes() => arp(frame),
             Some(kind) if kind == ethertype::IPV6.to_be_bytes() => discovery(frame),
             _ => None,
         };
-        let Some(said) = said else { return Heard::Others };
-        if let (Some((who, mac)), NextHop::Address(next_hop)) = (said.sender, self.next_hop)
+        let Some(message) = message else { return Outcome::Others };
+        if let (Some((who, mac)), NextHop::Address(next_hop)) = (message.sender, self.next_hop)
             && who == next_hop
             && mac[0] & 1 == 0
         {
             self.found = Some(mac);
             self.due = Some(now + REFRESH);
         }
-        match said.target {
-            Some((target, asks)) if target == self.local => match asks {
-                Some(asks) => Heard::Answer(self.answer(asks)),
-                None => Heard::Nothing,
+        match message.target {
+            Some((target, requester)) if target == self.local => match requester {
+                Some(requester) => Outcome::Answer(self.answer(requester)),
+                None => Outcome::Nothing,
             },
-            _ => Heard::Others,
+            _ => Outcome::Others,
         }
     }
 
     /// Returns the request for the next hop if it is due at `now`.
-    pub fn ask(&mut self, now: Time) -> Option<Vec<u8>> {
+    pub fn request(&mut self, now: Time) -> Option<Vec<u8>> {
         let NextHop::Address(next_hop) = self.next_hop else { return None };
         self.due.filter(|due| *due <= now)?;
         self.due = Some(now + RETRY);
@@ -127,13 +127,13 @@ impl Neighbour {
         })
     }
 
-    /// Time at which [`ask`](Self::ask) next returns a request.
+    /// Time at which [`request`](Self::request) next returns a request.
     #[must_use]
     pub const fn due(&self) -> Option<Time> {
         self.due
     }
 
-    fn answer(&self, who: Asks) -> Vec<u8> {
+    fn answer(&self, who: Requester) -> Vec<u8> {
         match self.local {
             IpAddr::V4(local) => {
                 let target = (who.mac, v4(who.address).unwrap_or_default());
@@ -175,16 +175,16 @@ impl Neighbour {
 }
 
 /// The content of an ARP or neighbour discovery message.
-struct Said {
+struct AddressMessage {
     /// IP address and MAC address of the sender.
     sender: Option<(IpAddr, Mac)>,
     /// The address that the message is about. For a request, also the address of the requester.
-    target: Option<(IpAddr, Option<Asks>)>,
+    target: Option<(IpAddr, Option<Requester>)>,
 }
 
 /// The requester.
 #[derive(Clone, Copy)]
-struct Asks {
+struct Requester {
     mac: Mac,
     address: IpAddr,
 }
@@ -193,7 +193,7 @@ struct Asks {
 /// lengths.
 const ARP_KIND: [u8; 6] = [0, 1, 8, 0, 6, 4];
 
-fn arp(frame: &[u8]) -> Option<Said> {
+fn arp(frame: &[u8]) -> Option<AddressMessage> {
     let body = frame.get(14..)?.first_chunk::<28>()?;
     if body[..6] != ARP_KIND {
         return None;
@@ -201,9 +201,11 @@ fn arp(frame: &[u8]) -> Option<Said> {
     let mac: Mac = *body[8..].first_chunk()?;
     let [sender, target] = [&body[14..18], &body[24..28]].map(|it| v4_of(it).map(IpAddr::V4));
     let (sender, target) = (sender?, target?);
-    let asks = (body[7] == 1).then_some(Asks { mac, address: sender });
-    matches!(body[6..8], [0, 1 | 2])
-        .then_some(Said { sender: Some((sender, mac)), target: Some((target, asks)) })
+    let requester = (body[7] == 1).then_some(Requester { mac, address: sender });
+    matches!(body[6..8], [0, 1 | 2]).then_some(AddressMessage {
+        sender: Some((sender, mac)),
+        target: Some((target, requester)),
+    })
 }
 
 fn arp_frame(to: Mac, operation: u8, sender: (Mac, [u8; 4]), target: (Mac, [u8; 4])) -> Vec<u8> {
@@ -224,7 +226,7 @@ const OVERRIDE: u8 = 0x20;
 const SOURCE: u8 = 1;
 const TARGET: u8 = 2;
 
-fn discovery(frame: &[u8]) -> Option<Said> {
+fn discovery(frame: &[u8]) -> Option<AddressMessage> {
     let header = frame.get(14..)?.first_chunk::<40>()?;
     let len = usize::from(u16::from_be_bytes([header[4], header[5]]));
     let message = frame.get(54..)?.get(..len)?;
@@ -249,14 +251,14 @@ fn discovery(frame: &[u8]) -> Option<Said> {
     match kind {
         SOLICIT => {
             let mac = option(SOURCE);
-            let asks = Asks { mac: mac.unwrap_or(from), address: source.into() };
+            let requester = Requester { mac: mac.unwrap_or(from), address: source.into() };
             let sender = mac.map(|mac| (source.into(), mac));
-            Some(Said { sender, target: Some((target.into(), Some(asks))) })
+            Some(AddressMessage { sender, target: Some((target.into(), Some(requester))) })
         }
         ADVERTISE => {
             let sender = option(TARGET).map(|mac| (target.into(), mac));
             let ours = (!to.is_multicast()).then_some((IpAddr::V6(to), None));
-            Some(Said { sender, target: ours })
+            Some(AddressMessage { sender, target: ours })
         }
         _ => None,
     }
@@ -332,11 +334,13 @@ mod tests {
     fn two_gateways_resolve_each_other() {
         for v6 in [false, true] {
             let (mut us, mut router) = pair(v6);
-            let question = us.ask(second(5)).unwrap();
-            assert!(us.ask(second(5)).is_none() && us.due() == Some(second(6)));
-            let Heard::Answer(answer) = router.hear(second(5), &question) else { panic!("{v6}") };
-            assert_eq!(router.found(), Some(OURS), "who asks says who it is");
-            assert_eq!(us.hear(second(5), &answer), Heard::Nothing);
+            let question = us.request(second(5)).unwrap();
+            assert!(us.request(second(5)).is_none() && us.due() == Some(second(6)));
+            let Outcome::Answer(answer) = router.receive(second(5), &question) else {
+                panic!("{v6}")
+            };
+            assert_eq!(router.found(), Some(OURS), "a request contains the address of its sender");
+            assert_eq!(us.receive(second(5), &answer), Outcome::Nothing);
             assert_eq!((us.found(), us.due()), (Some(ROUTER), Some(second(35))));
             assert!(answer[..6] == OURS && question.len() >= 60 && answer.len() >= 60);
         }
@@ -347,13 +351,13 @@ mod tests {
         for v6 in [false, true] {
             let (mut us, mut router) = pair(v6);
             let mut third = Neighbour { mac: [2, 0, 0, 0, 0, 0x30], ..router.clone() };
-            let question = us.ask(second(0)).unwrap();
+            let question = us.request(second(0)).unwrap();
             let mut other = us.clone();
             other.local = if v6 { "2001:db8::2" } else { "192.0.2.2" }.parse().unwrap();
-            assert_eq!(other.hear(second(0), &question), Heard::Others);
+            assert_eq!(other.receive(second(0), &question), Outcome::Others);
             for (who, mac) in [(&mut router, ROUTER), (&mut third, [2, 0, 0, 0, 0, 0x30])] {
-                let Heard::Answer(answer) = who.hear(second(1), &question) else { panic!() };
-                us.hear(second(1), &answer);
+                let Outcome::Answer(answer) = who.receive(second(1), &question) else { panic!() };
+                us.receive(second(1), &answer);
                 assert_eq!(us.found(), Some(mac));
             }
         }
@@ -364,15 +368,15 @@ mod tests {
     #[test]
     fn messages_that_are_damaged_or_from_beyond_a_router_are_ignored() {
         let (mut us, mut router) = pair(true);
-        let question = us.ask(second(0)).unwrap();
-        let Heard::Answer(answer) = router.hear(second(0), &question) else { panic!() };
+        let question = us.request(second(0)).unwrap();
+        let Outcome::Answer(answer) = router.receive(second(0), &question) else { panic!() };
         for at in (12..answer.len()).filter(|at| !(15..18).contains(at)) {
             let mut wrong = answer.clone();
             wrong[at] ^= 0x11;
-            us.hear(second(0), &wrong);
+            us.receive(second(0), &wrong);
             assert_eq!(us.found(), None, "byte {at}");
         }
-        us.hear(second(0), &answer);
+        us.receive(second(0), &answer);
         assert_eq!(us.found(), Some(ROUTER));
     }
 
@@ -380,9 +384,9 @@ mod tests {
     fn any_beginning_of_a_frame_is_read_without_a_panic() {
         for v6 in [false, true] {
             let (mut us, mut router) = pair(v6);
-            let question = us.ask(second(0)).unwrap();
+            let question = us.request(second(0)).unwrap();
             for len in 0..question.len() {
-                router.hear(second(0), &question[..len]);
+                router.receive(second(0), &question[..len]);
             }
             let mut random = tidegate_core::random::Random::new(3, 3);
             for _ in 0..20_000 {
@@ -392,7 +396,7 @@ mod tests {
                         usize::try_from(random.below(u64::try_from(frame.len()).unwrap())).unwrap();
                     frame[at] = u8::try_from(random.below(256)).unwrap();
                 }
-                router.hear(second(0), &frame);
+                router.receive(second(0), &frame);
             }
         }
     }
@@ -401,6 +405,6 @@ mod tests {
     fn a_fixed_hardware_address_is_not_requested() {
         let local = "192.0.2.1".parse().unwrap();
         let mut us = Neighbour::new(local, OURS, NextHop::Mac(ROUTER));
-        assert_eq!((us.found(), us.due(), us.ask(second(9))), (Some(ROUTER), None, None));
+        assert_eq!((us.found(), us.due(), us.request(second(9))), (Some(ROUTER), None, None));
     }
 }

@@ -1,4 +1,4 @@
-//! Splits IP packets: a super-packet into segments, and an IPv4 packet into fragments.
+//! Splits IP packets: a super-packet (GSO) into segments, and an IPv4 packet into fragments.
 
 use tidegate_core::packet::TcpFlags;
 

@@ -11,7 +11,7 @@ mod scripted;
 
 use std::collections::BTreeMap;
 
-use scripted::{EcnScript, End, MSS, Run, Said, Script};
+use scripted::{EcnScript, End, MSS, Run, Script, SegmentFields};
 use tidegate_core::packet::TcpFlags;
 use tidegate_core::report::Report;
 
@@ -31,7 +31,10 @@ fn script() -> Script {
 
 /// Runs the script with each ACK control, over IPv4 and IPv6. `check` compares the sent with the
 /// received segments of each direction. Asserts that each run held ACKs.
-fn everywhere(script: Script, check: impl Fn(&[Said], &[Said]) -> Result<(), String>) {
+fn everywhere(
+    script: Script,
+    check: impl Fn(&[SegmentFields], &[SegmentFields]) -> Result<(), String>,
+) {
     for control in CONTROLS {
         for v6 in [false, true] {
             let script = Script { v6, ..script };
@@ -39,10 +42,10 @@ fn everywhere(script: Script, check: impl Fn(&[Said], &[Said]) -> Result<(), Str
             for [from, to] in [[1, 0], [0, 1]] {
                 if control.contains("tcr") {
                     // TCR rewrites windows, so they are not compared.
-                    let narrow = |said: &mut Said| said.window = 0;
-                    ends[from].said.iter_mut().chain(&mut ends[to].heard).for_each(narrow);
+                    let narrow = |sent: &mut SegmentFields| sent.window = 0;
+                    ends[from].sent.iter_mut().chain(&mut ends[to].received).for_each(narrow);
                 }
-                let found = check(&ends[from].said, &ends[to].heard);
+                let found = check(&ends[from].sent, &ends[to].received);
                 assert_eq!(found, Ok(()), "{control}, to {to}, {script:?}, {report:?}");
             }
         }
@@ -56,82 +59,82 @@ fn run(control: &str, script: Script) -> ([End; 2], Report) {
     (ends, report)
 }
 
-/// Checks that every segment arrived unchanged and in order. `said` are the sent segments, `heard`
+/// Checks that every segment arrived unchanged and in order. `sent` are the sent segments, `received`
 /// the received.
-fn as_it_was(said: &[Said], heard: &[Said]) -> Result<(), String> {
-    let different = said.iter().zip(heard).position(|(said, heard)| said != heard);
+fn as_it_was(sent: &[SegmentFields], received: &[SegmentFields]) -> Result<(), String> {
+    let different = sent.iter().zip(received).position(|(sent, received)| sent != received);
     if let Some(at) = different {
-        return Err(format!("segment {at}: {:?} arrived as {:?}", said[at], heard[at]));
+        return Err(format!("segment {at}: {:?} arrived as {:?}", sent[at], received[at]));
     }
-    if said.len() == heard.len() { Ok(()) } else { Err("a segment was lost or made".to_owned()) }
+    if sent.len() == received.len() { Ok(()) } else { Err("a segment was lost or made".to_owned()) }
 }
 
 /// Checks that flags, window and options of each ACK belong to its acknowledgement number. The
 /// gateway may release an ACK for many segments (a stretch ACK) in several steps. Such a step may
 /// have the fields of the stretch ACK. ACKs with special flags or options must all arrive.
-fn with_its_number(said: &[Said], heard: &[Said]) -> Result<(), String> {
-    let mut by_ack: BTreeMap<u32, Vec<&Said>> = BTreeMap::new();
-    let mut by_seq: BTreeMap<u32, Vec<&Said>> = BTreeMap::new();
-    let base = said[0].ack;
-    for it in said {
+fn with_its_number(sent: &[SegmentFields], received: &[SegmentFields]) -> Result<(), String> {
+    let mut by_ack: BTreeMap<u32, Vec<&SegmentFields>> = BTreeMap::new();
+    let mut by_seq: BTreeMap<u32, Vec<&SegmentFields>> = BTreeMap::new();
+    let base = sent[0].ack;
+    for it in sent {
         by_ack.entry(it.ack.wrapping_sub(base)).or_default().push(it);
         by_seq.entry(it.seq).or_default().push(it);
     }
-    let mut last = &Said::default();
-    for heard in heard {
-        let wrong = |of: &str| Err(format!("{heard:?} after {last:?}: {of}"));
-        let number = heard.ack.wrapping_sub(base);
+    let mut last = &SegmentFields::default();
+    for received in received {
+        let wrong = |of: &str| Err(format!("{received:?} after {last:?}: {of}"));
+        let number = received.ack.wrapping_sub(base);
         let same = by_ack.get(&number);
-        if same.is_some_and(|same| same.iter().any(|it| agrees(it, heard))) {
-            last = heard;
-        } else if heard.payload > 0 {
+        if same.is_some_and(|same| same.iter().any(|it| agrees(it, received))) {
+            last = received;
+        } else if received.payload > 0 {
             // A data segment whose ACK is held carries the acknowledgement number and the ECN echo
             // of the ACK that departed last.
-            let own = |it: &Said| it.flags & !u16::from(TcpFlags::ECE);
-            let as_sent = by_seq[&heard.seq].iter().any(|it| own(it) == own(heard));
-            let echo = heard.has(TcpFlags::ECE) == last.has(TcpFlags::ECE);
-            if heard.ack != last.ack || !as_sent || !echo || !heard.blocks().is_empty() {
+            let own = |it: &SegmentFields| it.flags & !u16::from(TcpFlags::ECE);
+            let as_sent = by_seq[&received.seq].iter().any(|it| own(it) == own(received));
+            let echo = received.has(TcpFlags::ECE) == last.has(TcpFlags::ECE);
+            if received.ack != last.ack || !as_sent || !echo || !received.blocks().is_empty() {
                 return wrong("data with an ACK of something else");
             }
         } else if same.is_some() {
-            return wrong("not what was said with this number");
+            return wrong("not what was sent with this number");
         } else {
             let whole = by_ack.range(number..).next().and_then(|(_, all)| all.first());
-            let Some(whole) = whole else { return wrong("nobody said so much") };
-            let step = Said { ack: heard.ack, ..(*whole).clone() };
-            if !agrees(&step, heard) {
-                return wrong(&format!("not what was said with {whole:?}, of which it is a step"));
+            let Some(whole) = whole else { return wrong("nobody sent so much") };
+            let step = SegmentFields { ack: received.ack, ..(*whole).clone() };
+            if !agrees(&step, received) {
+                return wrong(&format!("not what was sent with {whole:?}, of which it is a step"));
             }
-            last = heard;
+            last = received;
         }
     }
-    let special = |all: &[Said]| -> Vec<(u32, u16, Vec<u8>)> {
+    let special = |all: &[SegmentFields]| -> Vec<(u32, u16, Vec<u8>)> {
         let own = all.iter().filter(|it| it.payload == 0 && !is_bare(it));
         own.map(|it| (it.ack, it.flags, it.options.clone())).collect()
     };
-    let heard = special(heard);
-    let mut rest = heard.iter();
-    match special(said).iter().find(|it| !rest.any(|other| other == *it)) {
+    let received = special(received);
+    let mut rest = received.iter();
+    match special(sent).iter().find(|it| !rest.any(|other| other == *it)) {
         None => Ok(()),
         Some(it) => Err(format!("{it:?} did not arrive in its order")),
     }
 }
 
-/// Returns `true` if the received segment `heard` equals the sent segment `said`. It may have been
+/// Returns `true` if the received segment `received` equals the sent segment `sent`. It may have been
 /// cut from a data segment, and may have a later timestamp value.
-fn agrees(said: &Said, heard: &Said) -> bool {
-    let cut = if said.payload > heard.payload { TcpFlags::PSH | TcpFlags::CWR } else { 0 };
-    said.ack == heard.ack
-        && said.flags & !u16::from(cut) == heard.flags
-        && said.window == heard.window
-        && said.options == heard.options
-        && said.value <= heard.value
+fn agrees(sent: &SegmentFields, received: &SegmentFields) -> bool {
+    let cut = if sent.payload > received.payload { TcpFlags::PSH | TcpFlags::CWR } else { 0 };
+    sent.ack == received.ack
+        && sent.flags & !u16::from(cut) == received.flags
+        && sent.window == received.window
+        && sent.options == received.options
+        && sent.value <= received.value
 }
 
 /// Returns `true` for a segment that carries only sequence numbers, window and timestamps.
-fn is_bare(said: &Said) -> bool {
-    let options = if said.options.starts_with(&[1, 1, 8, 10]) { 12 } else { 0 };
-    said.flags == u16::from(TcpFlags::ACK) && said.options.len() == options
+fn is_bare(sent: &SegmentFields) -> bool {
+    let options = if sent.options.starts_with(&[1, 1, 8, 10]) { 12 } else { 0 };
+    sent.flags == u16::from(TcpFlags::ACK) && sent.options.len() == options
 }
 
 /// Catches: AccECN counters that are lost, because their ACK is stored without its options;

@@ -1,5 +1,5 @@
-//! Live tests, under load, of gateways that carry many TCP connections in one aggregate connection.
-//! They take minutes: `cargo test -p tidegate-e2e --test aggregate -- --ignored`.
+//! Live tests under load: two aggregate gateways carry many TCP connections over one aggregate
+//! connection. They take minutes: `cargo test -p tidegate-e2e --test aggregate -- --ignored`.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -67,7 +67,7 @@ fn gateways_with_different_settings_report_it_and_carry_nothing_until_they_agree
     });
 }
 
-/// The reports of both gateways about each other, once both reports are in this state.
+/// The reports of both gateways about each other, once both show this state.
 fn both_are(lab: &Lab, state: &str) -> [Value; 2] {
     ["north", "south"].map(|gateway| {
         until(state, LIMIT, || {

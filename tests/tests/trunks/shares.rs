@@ -1,6 +1,6 @@
-//! Live test: two trunks share the rate of a path. Each trunk gets its guarantee and a part of the
-//! remainder. The parts are proportional to the trunks' VMSS, the number of user bytes that a trunk
-//! may send for each management packet. A trunk carries the user packets between two gateways.
+//! Live test: two trunks share the rate of a path. A trunk carries the user packets between two
+//! gateways. Each trunk gets its guarantee and a part of the remainder. The parts are proportional
+//! to the trunks' VMSS, the number of user bytes that a trunk may send for each management packet.
 
 use std::time::Duration;
 

@@ -76,8 +76,8 @@ pub(crate) const ROUTER: &str = "kind = \"trunk-fifo\", limit = \"512 kB\", thre
 
 /// A topology in which two sites share a path of 9.6 Mbit/s to a third site. Traffic goes from host
 /// `a` (gateway north) and host `c` (gateway south) to the hosts `g` and `h` (gateway main).
-/// `fields` are the settings of the two trunks. If it is `None`, there are no trunks, and only the
-/// path's `queue` divides the rate.
+/// `fields` are the settings of the two trunks. If `fields` is `None`, there are no trunks, and
+/// only the path's `queue` divides the rate.
 pub(crate) fn meeting(key: &str, fields: Option<[&str; 2]>, queue: &str) -> String {
     let site =
         |name, local, fields| Site { name, ends: [local, 3], next_hop: 2, fields }.gateway(key);

@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::{Bytes, Packet, Rate};
 
-/// Mean rate, burst and peak rate, enforced by two token buckets.
+/// Mean rate and burst, enforced by a token bucket, and peak rate, enforced by a minimum spacing.
 ///
 /// ```
 /// use tidegate_base::meter::{Profile, ProfileError};

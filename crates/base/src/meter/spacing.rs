@@ -1,4 +1,4 @@
-//! The peak rate, enforced as a minimum spacing of the packets of an aggregate.
+//! The peak rate of an aggregate (the flows of one policy), enforced as a minimum spacing of its packets.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The token bucket, which enforces the mean rate of an aggregate.
+//! The token bucket, which enforces the mean rate of an aggregate (the flows of one policy).
 
 use std::time::Duration;
 

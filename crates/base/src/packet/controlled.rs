@@ -1,10 +1,10 @@
-//! Counters of packets of ACK-controlled flows.
+//! Counters of packets of ACK-controlled flows, whose ACKs the gateway may hold.
 
 use std::ops::{AddAssign, SubAssign};
 
 use super::Packet;
 
-/// Number of packets of ACK-controlled flows, and their charged bytes.
+/// Number of packets of ACK-controlled flows, and their charged bytes: frames with the overhead of the link.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Controlled {
     /// Number of packets.

@@ -7,7 +7,7 @@ pub struct Facts(u8);
 impl Facts {
     /// The empty set.
     pub const NONE: Self = Self(0);
-    /// The flow of the packet is ACK-controlled.
+    /// The flow of the packet is ACK-controlled: the gateway may hold its ACKs.
     pub const CONTROLLED: Self = Self(1);
     /// The pool stores [`Outer`](super::Outer) headers for the packet.
     pub const OUTER: Self = Self(2);

@@ -5,10 +5,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use super::Network;
 
 /// Direction in which a packet crosses the gateway.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[repr(u8)]
 pub enum Direction {
     /// From the LAN to the WAN.
+    #[default]
     Up = 0,
     /// From the WAN to the LAN.
     Down = 1,
@@ -74,8 +75,8 @@ impl Protocol {
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Endpoint {
     address: [u8; 16],
-    /// TCP or UDP port, ICMP identifier, or the ethertype of an opaque frame. Zero if the protocol
-    /// has none.
+    /// TCP or UDP port, ICMP identifier, or the ethertype of an opaque frame. Zero for other
+    /// protocols.
     pub port: u16,
 }
 

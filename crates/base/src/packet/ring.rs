@@ -7,7 +7,7 @@ use super::{Index, make_room, slot};
 /// A ring of members, each at most once. The first member has the turn.
 pub type Ring<I> = Rings<I, 1>;
 
-/// `N` rings that share their links. A member is in at most one of them. Every operation takes
+/// `N` rings that share their links. A member is in at most one ring. Every operation takes
 /// constant time.
 #[derive(Clone, Debug)]
 pub struct Rings<I, const N: usize> {

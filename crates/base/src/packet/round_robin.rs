@@ -85,7 +85,7 @@ impl<I: Index> DeficitRoundRobin<I> {
     pub fn next(&mut self, ring: &mut First<I>, quantum: impl Fn(I) -> i64) -> Option<I> {
         loop {
             let member = ring.member()?;
-            if !self.ends_turn(ring, &quantum) {
+            if !self.skip_spent(ring, &quantum) {
                 return Some(member);
             }
         }
@@ -94,7 +94,7 @@ impl<I: Index> DeficitRoundRobin<I> {
     /// Returns `true` if the first member of `ring` had no credit. The member has then received its `quantum` and is at
     /// the end of the ring.
     #[inline]
-    pub fn ends_turn(&mut self, ring: &mut First<I>, quantum: impl FnOnce(I) -> i64) -> bool {
+    pub fn skip_spent(&mut self, ring: &mut First<I>, quantum: impl FnOnce(I) -> i64) -> bool {
         let Some(member) = ring.member() else { return false };
         let spent = self.refills(member, quantum);
         if spent {
@@ -145,7 +145,7 @@ impl<I: Index> DeficitRoundRobin<I> {
 
     /// Removes `member` from `round`, if the member is there. Its credit stays readable.
     #[inline]
-    pub fn leave_round(&mut self, round: &mut Round<I>, member: I) {
+    pub fn remove_from_round(&mut self, round: &mut Round<I>, member: I) {
         if round.member() == Some(member) {
             round.paid = false;
         }
@@ -174,7 +174,7 @@ impl<I: Index> DeficitRoundRobin<I> {
 
     /// Removes `member` from `ring`, if the member is there. No other ring may contain it.
     #[inline]
-    pub fn leave(&mut self, ring: &mut First<I>, member: I) {
+    pub fn remove(&mut self, ring: &mut First<I>, member: I) {
         self.links.remove(ring, member);
     }
 
@@ -289,7 +289,7 @@ mod tests {
             robin.join_round(&mut round, FlowIndex(number), 0);
         }
         assert!(robin.covers(&mut round, 100, || 1_000));
-        robin.leave_round(&mut round, FlowIndex(0));
+        robin.remove_from_round(&mut round, FlowIndex(0));
         assert!(robin.covers(&mut round, 1_000, || 1_000));
         assert_eq!((round.member(), robin.credit(FlowIndex(1))), (Some(FlowIndex(1)), 1_000));
     }
@@ -309,7 +309,7 @@ mod tests {
         robin.relocate(&mut new, &mut old, FlowIndex(1));
         assert_eq!((new.member(), old.member()), (None, Some(FlowIndex(1))));
         assert_eq!(robin.credit(FlowIndex(1)), 500);
-        robin.leave(&mut old, FlowIndex(1));
+        robin.remove(&mut old, FlowIndex(1));
         assert_eq!(robin.next(&mut old, |_| 1_000), None);
     }
 }

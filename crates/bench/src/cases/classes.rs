@@ -232,7 +232,7 @@ impl Case for Commanded {
                 }
             };
             sum += u64::from(done.is_ok())
-                * self.gateway.class(name).iter().map(|it| it.terms.burst.0).sum::<u64>();
+                * self.gateway.class(name).iter().map(|it| it.burst.0).sum::<u64>();
         }
         sum
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::{Error, StrDeserializer};
-use tidegate_core::allocation::{Allocation, AllocationSpec, Heads, Share, Turn};
+use tidegate_core::allocation::{Allocation, AllocationSpec, Heads, NextGrant, Share};
 use tidegate_core::meter::Profile;
 use tidegate_core::packet::FlowIndex;
 use tidegate_core::random::Random;
@@ -81,7 +81,7 @@ impl Case for Backlog {
         let spacing = nanos(RATE.time_for(PACKET));
         while granted < operations {
             self.now = Time::from_nanos(self.now.nanos() + spacing);
-            if let Turn::Grant(grant) = self.allocation.grant(self.now, &AllWait) {
+            if let NextGrant::Grant(grant) = self.allocation.grant(self.now, &AllWait) {
                 (sum, granted) = (sum + u64::from(grant.flow.0), granted + 1);
             }
         }
@@ -120,7 +120,7 @@ impl Case for SparseMembers {
             self.now = Time::from_nanos(self.now.nanos() + spacing);
             let member = FlowIndex(self.order.next());
             self.allocation.wait(self.now, member);
-            if let Turn::Grant(grant) = self.allocation.grant(self.now, &OneWaits(member)) {
+            if let NextGrant::Grant(grant) = self.allocation.grant(self.now, &OneWaits(member)) {
                 sum += u64::from(grant.flow.0);
             }
         }

@@ -276,7 +276,7 @@ impl EgressGates {
                 self.waiting += 1;
             }
             (true, false) => {
-                self.turns.leave(&mut place.turns, member);
+                self.turns.remove(&mut place.turns, member);
                 self.waiting -= 1;
             }
             (true, true) => {

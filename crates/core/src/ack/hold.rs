@@ -26,6 +26,7 @@ use crate::flow::before;
 use crate::packet::{
     Ecn, Facts, Fifo, FlowIndex, Options, Packet, TcpFlags, TcpSegment, make_room,
 };
+use crate::reports::Peak;
 use crate::wheel::TimerWheel;
 use crate::{Bytes, Cx, PacketId, PacketPool, Time};
 
@@ -453,7 +454,7 @@ impl Holds {
         counts.held += 1;
         counts.packets += 1;
         counts.delayed += 1;
-        counts.peak_held = counts.peak_held.max(counts.held);
+        counts.peak_held += Peak(counts.held);
     }
 }
 

@@ -90,7 +90,7 @@ impl Aggregate {
 
     /// Notes a data packet whose sender ACK control cannot reach.
     pub const fn on_ungoverned(&mut self) {
-        self.senders.past.ungoverned += 1;
+        self.senders.past.uncontrolled += 1;
     }
 
     /// Takes in an ACK to the sender of its member. ACKs that depart now are appended to `acks`.

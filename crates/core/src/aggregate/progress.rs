@@ -20,6 +20,11 @@ pub(super) struct Progress {
 }
 
 impl Progress {
+    /// Number of packets that departed.
+    pub(super) const fn departed(&self) -> u64 {
+        self.conforming.packets + self.exceeding.packets
+    }
+
     /// Counts `packet`, which departs at `now` in profile.
     pub(super) fn conforms(&mut self, packet: &Packet, now: Time) {
         self.conforming.add(packet.wire_len());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::peak::Peak;
 use super::progress::Progress;
 use super::{ShapingTimer, Tokens, TriggerSet, conditioner};
-use crate::allocation::{Allocation, AllocationSpec, Grant, Heads, Turn};
+use crate::allocation::{Allocation, AllocationSpec, Grant, Heads, NextGrant};
 use crate::packet::{
     Controlled, FRAME, Fifo, FlowId, FlowIndex, Handover, Packet, QueueIndex, Which, make_room,
     number,
@@ -244,9 +244,9 @@ impl Shaper {
             }
             let waiting = WaitingPackets { queue: &*self.queue, pool: cx.pool, debts: &self.debts };
             match self.allocation.grant(cx.now, &waiting) {
-                Turn::Idle => break None,
-                Turn::At(time) => break Some(time.max(spaced)),
-                Turn::Grant(grant) => {
+                NextGrant::Idle => break None,
+                NextGrant::At(time) => break Some(time.max(spaced)),
+                NextGrant::Grant(grant) => {
                     if self.pay(grant) {
                         self.peak.take(cx.now, grant.bytes);
                         continue;

@@ -2,13 +2,13 @@
 //!
 //! Source: `aggregates`, section 4.3 (one bucket; an order decides which flow gets the tokens).
 
-use super::{Allocation, Grant, Heads, Share, Turn};
+use super::{Allocation, Grant, Heads, NextGrant, Share};
 use crate::meter::Profile;
 use crate::meter::TokenBucket;
 use crate::packet::FlowIndex;
 use crate::{Bytes, Time};
 
-/// Order in which waiting members are served.
+/// Order in which waiting members (flows with packets) are served.
 pub(super) trait Order: Send {
     /// Adds a member, which may wait later.
     fn join(&mut self, member: FlowIndex, share: Share);
@@ -81,7 +81,7 @@ impl<O: Order> Allocation for CommonBucket<O> {
         self.bucket.tokens_at(now)
     }
 
-    fn grant(&mut self, now: Time, heads: &dyn Heads) -> Turn {
+    fn grant(&mut self, now: Time, heads: &dyn Heads) -> NextGrant {
         if let Some(last) = self.last.take()
             && heads.head(last).is_none()
         {
@@ -93,12 +93,12 @@ impl<O: Order> Allocation for CommonBucket<O> {
                 continue;
             };
             if !self.bucket.try_take(now, bytes) {
-                return Turn::At(self.bucket.ready_at(bytes));
+                return NextGrant::At(self.bucket.ready_at(bytes));
             }
             self.order.served(member, bytes);
             self.last = Some(member);
-            return Turn::Grant(Grant { flow: member, bytes });
+            return NextGrant::Grant(Grant { flow: member, bytes });
         }
-        Turn::Idle
+        NextGrant::Idle
     }
 }

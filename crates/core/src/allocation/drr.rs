@@ -20,10 +20,10 @@ impl Config {
     }
 }
 
-/// The waiting members, and the weights of all members.
+/// The waiting members (flows with packets), and the weights of all members.
 #[derive(Default)]
 struct Drr {
-    turns: DeficitRoundRobin<FlowIndex>,
+    robin: DeficitRoundRobin<FlowIndex>,
     waiting: First<FlowIndex>,
     weights: Vec<u32>,
 }
@@ -42,24 +42,24 @@ impl Order for Drr {
     }
 
     fn wait(&mut self, member: FlowIndex) {
-        self.turns.join(&mut self.waiting, member, quantum(&self.weights, member));
+        self.robin.join(&mut self.waiting, member, quantum(&self.weights, member));
     }
 
     fn first(&mut self) -> Option<FlowIndex> {
         let weights = &self.weights;
-        self.turns.next(&mut self.waiting, |member| quantum(weights, member))
+        self.robin.next(&mut self.waiting, |member| quantum(weights, member))
     }
 
     fn served(&mut self, member: FlowIndex, len: Bytes) {
-        self.turns.charge(member, len.0.cast_signed());
+        self.robin.charge(member, len.0.cast_signed());
     }
 
     fn done(&mut self, member: FlowIndex) {
-        self.turns.leave(&mut self.waiting, member);
+        self.robin.remove(&mut self.waiting, member);
     }
 
     fn leave(&mut self, member: FlowIndex) {
-        self.turns.leave(&mut self.waiting, member);
+        self.robin.remove(&mut self.waiting, member);
     }
 }
 

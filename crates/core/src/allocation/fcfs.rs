@@ -21,7 +21,7 @@ impl Config {
     }
 }
 
-/// The waiting members, in the order of waiting.
+/// The waiting members (flows with packets), in the order in which they began to wait.
 #[derive(Default)]
 struct Fcfs(Ring<FlowIndex>);
 
@@ -60,7 +60,7 @@ mod tests {
     use std::time::Duration;
 
     use super::super::testing::{AllWait, shares};
-    use super::super::{Grant, Heads, Turn};
+    use super::super::{Grant, Heads, NextGrant};
     use super::*;
     use crate::Rate;
 
@@ -86,14 +86,14 @@ mod tests {
             let mut waiting = Waiting([1, 9, 0]);
             [0, 1].into_iter().for_each(|member| fcfs.wait(at, FlowIndex(member)));
             let grant =
-                |member| Turn::Grant(Grant { flow: FlowIndex(member), bytes: Bytes(1_000) });
+                |member| NextGrant::Grant(Grant { flow: FlowIndex(member), bytes: Bytes(1_000) });
             assert_eq!(fcfs.grant(at, &waiting), grant(0));
             waiting.0[0] = 0;
             if leaves {
                 fcfs.leave(at, FlowIndex(0));
                 fcfs.join(at, FlowIndex(0), share);
             } else {
-                assert!(matches!(fcfs.grant(at, &waiting), Turn::At(_)));
+                assert!(matches!(fcfs.grant(at, &waiting), NextGrant::At(_)));
             }
             waiting.0 = [1, 9, 1];
             [2, 0].into_iter().for_each(|member| fcfs.wait(at, FlowIndex(member)));
@@ -101,7 +101,7 @@ mod tests {
                 assert_eq!(fcfs.grant(at + Duration::from_millis(later), &waiting), grant(member));
             }
             waiting.0 = [0; 3];
-            assert_eq!(fcfs.grant(at, &waiting), Turn::Idle);
+            assert_eq!(fcfs.grant(at, &waiting), NextGrant::Idle);
         }
     }
 

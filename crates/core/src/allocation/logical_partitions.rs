@@ -2,12 +2,11 @@
 //!
 //! Tokens come at the rate of the profile. A member (flow) is in one of two phases:
 //!
-//! 1. It saves. Its share of the arriving tokens is its own, up to its part of half the burst.
-//! While it has packets, it
-//!    sends them with its own savings.
+//! 1. It saves. Its share of the arriving tokens is its own, up to its part of half the burst. While
+//!    it has packets, it sends them with its own savings.
 //! 2. Its savings are used up. It then joins the *round*: the waiting members share the *excess*,
-//! all tokens that nobody has saved, by deficit round robin. The remainder of its savings is its
-//! first credit in the round.
+//!    all tokens that nobody has saved, by deficit round robin. The remainder of its savings is its
+//!    first credit in the round.
 //!
 //! Source: `aggregates`, figure 9 (each flow has a logical partition of one bucket); "Efficient fair queuing
 //! using deficit round robin" (SIGCOMM 1995).
@@ -23,7 +22,7 @@
 //! - While no packet waits, an arriving packet may use the excess.
 
 use super::shares::{MemberPart, TokenShares};
-use super::{Allocation, Grant, Heads, Share, Turn};
+use super::{Allocation, Grant, Heads, NextGrant, Share};
 use crate::meter::{Nanobits, Profile, nanobits};
 use crate::packet::{DeficitRoundRobin, FlowIndex, Rings, Round, make_room};
 use crate::wheel::TimerWheel;
@@ -285,7 +284,7 @@ impl LogicalPartitions {
             State::Absent | State::Idle => return,
             State::Saving => self.rings.remove_from(SAVING, member),
             State::Ready => self.rings.remove_from(READY, member),
-            State::Round => self.robin.leave_round(&mut self.round, member),
+            State::Round => self.robin.remove_from_round(&mut self.round, member),
         }
         if old != State::Round {
             self.withdraw(member);
@@ -309,7 +308,7 @@ impl LogicalPartitions {
 
     /// Grants to the first member with savings; `None` if there is none.
     #[inline(never)]
-    fn grant_from_savings(&mut self, heads: &dyn Heads) -> Option<Turn> {
+    fn grant_from_savings(&mut self, heads: &dyn Heads) -> Option<NextGrant> {
         while let Some(member) = self.rings.first_of(READY) {
             self.withdraw(member);
             let depth = self.cut(member);
@@ -331,18 +330,18 @@ impl LogicalPartitions {
             }
             self.deposit(member, depth);
             return Some(match taken {
-                true => Turn::Grant(Grant { flow: member, bytes }),
-                false => Turn::At(self.shares.ready_at(bytes)),
+                true => NextGrant::Grant(Grant { flow: member, bytes }),
+                false => NextGrant::At(self.shares.ready_at(bytes)),
             });
         }
         None
     }
 
     /// Grants to the member whose turn it is in the round.
-    fn grant_from_excess(&mut self, heads: &dyn Heads) -> Turn {
+    fn grant_from_excess(&mut self, heads: &dyn Heads) -> NextGrant {
         while let Some(member) = self.round.member() {
             let Some(bytes) = heads.head(member) else {
-                self.leave_round(member);
+                self.remove_from_round(member);
                 continue;
             };
             let len = nanobits(bytes);
@@ -355,13 +354,13 @@ impl LogicalPartitions {
                 continue;
             }
             if !self.savings.allow(&self.shares, len) {
-                return Turn::At(self.allows_at(len));
+                return NextGrant::At(self.allows_at(len));
             }
             self.robin.charge(member, len);
             self.shares.charge(len);
-            return Turn::Grant(Grant { flow: member, bytes });
+            return NextGrant::Grant(Grant { flow: member, bytes });
         }
-        Turn::Idle
+        NextGrant::Idle
     }
 
     /// A member outside the rings enters the round. Its timer is cancelled, because it saves
@@ -376,8 +375,8 @@ impl LogicalPartitions {
     /// A member without further packets leaves the round. It saves its remaining credit, as far as
     /// the excess covers this credit.
     #[inline(never)]
-    fn leave_round(&mut self, member: FlowIndex) {
-        self.robin.leave_round(&mut self.round, member);
+    fn remove_from_round(&mut self, member: FlowIndex) {
+        self.robin.remove_from_round(&mut self.round, member);
         let there =
             Nanobits::try_from(self.savings.excess(&self.shares).max(0)).unwrap_or(Nanobits::MAX);
         let account = &mut self.accounts[member.index()];
@@ -525,12 +524,12 @@ impl Allocation for LogicalPartitions {
         self.shares.tokens(now)
     }
 
-    fn grant(&mut self, now: Time, heads: &dyn Heads) -> Turn {
+    fn grant(&mut self, now: Time, heads: &dyn Heads) -> NextGrant {
         self.advance(now);
         if self.rings.first_of(READY).is_some()
-            && let Some(turn) = self.grant_from_savings(heads)
+            && let Some(next) = self.grant_from_savings(heads)
         {
-            return turn;
+            return next;
         }
         self.grant_from_excess(heads)
     }
@@ -582,7 +581,7 @@ mod tests {
                 waiting.0[member.index()] += 1 + u32::from(step % 5_000 > 4_000);
                 all.wait(now, member);
             }
-            while let Turn::Grant(grant) = all.grant(now, &waiting) {
+            while let NextGrant::Grant(grant) = all.grant(now, &waiting) {
                 waiting.0[grant.flow.index()] -= 1;
             }
             assert_eq!(all.savings.sum, saved(&all), "after {now:?}");

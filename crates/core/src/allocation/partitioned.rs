@@ -1,4 +1,4 @@
-//! Partitioned: each flow has its own token bucket, and shares none of its tokens.
+//! Partitioned: each flow (*member* of the aggregate) has its own token bucket, and shares none of its tokens.
 //!
 //! Source: `aggregates`, section 4.2 (each flow has its own bucket), with weights.
 //! Differs: a flow's part of the burst may be smaller than a packet. The packet then departs once
@@ -7,7 +7,7 @@
 //! together stay within the profile.
 
 use super::shares::{MemberPart, TokenShares};
-use super::{Allocation, Grant, Heads, Share, Turn};
+use super::{Allocation, Grant, Heads, NextGrant, Share};
 use crate::meter::{Nanobits, Profile, nanobits};
 use crate::packet::{FlowIndex, Ring, make_room};
 use crate::wheel::TimerWheel;
@@ -159,7 +159,7 @@ impl Allocation for Partitioned {
         self.shares.tokens(now)
     }
 
-    fn grant(&mut self, now: Time, heads: &dyn Heads) -> Turn {
+    fn grant(&mut self, now: Time, heads: &dyn Heads) -> NextGrant {
         self.shares.advance(now);
         while let Some(number) = self.filled.pop(Time::from_nanos(self.shares.earned())) {
             self.ready.push(FlowIndex(number));
@@ -180,15 +180,15 @@ impl Allocation for Partitioned {
                 continue;
             }
             if !self.shares.try_take(bytes) {
-                return Turn::At(self.shares.ready_at(bytes));
+                return NextGrant::At(self.shares.ready_at(bytes));
             }
             self.accounts[member.index()].tokens -= nanobits(bytes);
             self.ready.rotate();
-            return Turn::Grant(Grant { flow: member, bytes });
+            return NextGrant::Grant(Grant { flow: member, bytes });
         }
         match self.filled.next_deadline() {
-            Some(filled) => Turn::At(self.shares.when(filled.nanos())),
-            None => Turn::Idle,
+            Some(filled) => NextGrant::At(self.shares.when(filled.nanos())),
+            None => NextGrant::Idle,
         }
     }
 }

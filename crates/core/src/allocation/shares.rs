@@ -1,4 +1,5 @@
-//! Tokens that the members of an aggregate earn, and the part of the bucket that each may save.
+//! Tokens that the members (flows) of an aggregate earn, and the part of the bucket that each may save.
+//! An aggregate is the flows of one policy in one direction.
 
 use std::num::NonZero;
 use std::time::Duration;

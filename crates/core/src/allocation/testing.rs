@@ -1,6 +1,6 @@
 //! Test bench for allocations.
 
-use super::{Allocation, Grant, Heads, Share, Turn};
+use super::{Allocation, Grant, Heads, NextGrant, Share};
 use crate::meter::Profile;
 use crate::packet::FlowIndex;
 use crate::{Bytes, Rate, Time};
@@ -36,9 +36,9 @@ pub(super) fn shares<A: Allocation, const N: usize>(
     let mut now = Time::ZERO;
     while now < Time::from_secs(2) {
         match allocation.grant(now, heads) {
-            Turn::Grant(Grant { flow: member, bytes }) => sent[member.index()] += bytes.0,
-            Turn::At(at) => now = at,
-            Turn::Idle => unreachable!("all wait"),
+            NextGrant::Grant(Grant { flow: member, bytes }) => sent[member.index()] += bytes.0,
+            NextGrant::At(at) => now = at,
+            NextGrant::Idle => unreachable!("all wait"),
         }
     }
     let total: u64 = sent.iter().sum();

@@ -1,17 +1,18 @@
 //! A counter of packets and their bytes.
 
-use std::ops::AddAssign;
+use crate::report;
+use crate::reports::{Parts, ReportValue};
 
-use serde::Serialize;
-
-/// A number of packets, and the bytes of their frames. A super-packet counts as one packet, with
-/// the bytes of all its frames on the wire.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
-pub struct Count {
-    /// Number of packets.
-    pub packets: u64,
-    /// Number of bytes.
-    pub bytes: u64,
+report! {
+    /// A number of packets, and the bytes of their frames. A super-packet counts as one packet, with
+    /// the bytes of all its frames on the wire.
+    #[derive(Copy, Eq)]
+    pub Count, summed {
+        /// Number of packets.
+        packets: u64;
+        /// Number of bytes.
+        bytes: u64;
+    }
 }
 
 impl Count {
@@ -22,9 +23,12 @@ impl Count {
     }
 }
 
-impl AddAssign for Count {
-    fn add_assign(&mut self, more: Self) {
-        self.packets += more.packets;
-        self.bytes += more.bytes;
+impl Parts for Count {
+    fn packets(&self) -> ReportValue {
+        ReportValue::Whole(self.packets)
+    }
+
+    fn bytes(&self) -> ReportValue {
+        ReportValue::Bytes(self.bytes)
     }
 }

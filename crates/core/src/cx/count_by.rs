@@ -108,6 +108,17 @@ impl<K: Countable, const N: usize> CountBy<K, N> {
     }
 }
 
+impl<K: Countable, const N: usize> FromIterator<(K, u64)> for CountBy<K, N> {
+    fn from_iter<I: IntoIterator<Item = (K, u64)>>(counts: I) -> Self {
+        let mut all = Self::default();
+        for (kind, count) in counts {
+            all.counts[kind.index()] += count;
+            all.total += count;
+        }
+        all
+    }
+}
+
 impl<K, const N: usize> Default for CountBy<K, N> {
     fn default() -> Self {
         Self { counts: [0; N], total: 0, kind: PhantomData }

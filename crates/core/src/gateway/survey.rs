@@ -365,23 +365,14 @@ struct ClassSums {
 mod tests {
     use super::*;
     use crate::Bytes;
-    use crate::policy::Class;
-    use crate::qdisc::QdiscSpec;
 
     /// Class `number` with a backlog of `packets`.
     fn line(number: u32, parent: Option<u32>, packets: u32) -> ClassLine {
         let report = ClassReport {
             name: format!("{number:06}"),
-            parent: None,
-            direction: Direction::Up,
-            mechanisms: Default::default(),
-            terms: Class::new("", QdiscSpec::PerFlow(Default::default())).terms(Direction::Up),
-            sent: Default::default(),
             backlog: Backlog { packets, bytes: Bytes::ZERO },
             drops: u64::from(packets),
-            marking: None,
-            delays: None,
-            promises: Vec::new(),
+            ..ClassReport::default()
         };
         ClassLine { number, parent, report }
     }

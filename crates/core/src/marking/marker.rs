@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::{Decision, Marking, Observed, Outcome, Target};
 use crate::packet::{Direction, FlowId};
-use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Reason, Time};
+use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Reason, Time, report};
 
 /// A marking and its counters.
 pub struct Marker {
@@ -23,41 +23,49 @@ pub struct Marker {
     bytes: [u64; 2],
 }
 
-/// Packets marked, and dropped in place of a mark.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Marks {
-    /// Packets marked.
-    pub marked: u64,
-    /// Packets dropped in place of a mark, because they are not ECN-capable.
-    pub not_ect: u64,
-    /// Packets dropped because no flow was left to mark.
-    pub unmarkable: u64,
-    /// The flows that the marking projects.
-    pub tracked: Tracked,
+report! {
+    /// Packets that a marking has marked or dropped since it was attached to its queue.
+    #[derive(Copy)]
+    pub Marks {
+        /// Packets marked.
+        marked as "marked_packets": u64;
+        /// Packets dropped in place of a mark, because they are not ECN-capable.
+        not_ect as "not_ect_packets": u64;
+        /// Packets dropped because no flow was left to mark.
+        unmarkable as "unmarkable_packets": u64;
+    }
+    flatten {
+        /// The flows that the marking projects.
+        tracked: Tracked;
+    }
 }
 
-/// Statistics of the flows whose rounds are in the projection, and of the filter that selected them.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Tracked {
-    /// Number of flows in the projection now.
-    pub flows: u64,
-    /// Bytes of packets that arrived.
-    pub all_bytes: u64,
-    /// Bytes of packets whose flows were in the projection when the packet arrived.
-    pub tracked_bytes: u64,
-    /// Factor that multiplies the rounds of tracked flows, so that these flows represent all traffic. The factor is 1 if the
-    /// projection adds untracked traffic by its rate.
-    pub rho: f64,
-    /// Intervals of the filter that have ended.
-    pub intervals: u64,
-    /// Threshold of the filter in the last interval: a flow that sent this many bytes was tracked. Zero without a
-    /// filter.
-    pub threshold: Bytes,
-    /// Flows that were in the projection throughout the last interval, but sent less than the threshold in it.
-    ///
-    /// Flows that passed the filter during the interval are not counted, because the number of
-    /// bytes that they sent before is unknown.
-    pub false_positives: u64,
+report! {
+    /// Statistics of the flows whose rounds are in the projection, and of the filter that selected
+    /// them.
+    #[derive(Copy)]
+    pub Tracked {
+        /// Number of flows in the projection now.
+        flows as "tracked_flows": u64;
+        /// Bytes of packets that arrived.
+        all_bytes: u64;
+        /// Bytes of packets whose flows were in the projection when the packet arrived.
+        tracked_bytes: u64;
+        /// Factor that multiplies the rounds of tracked flows, so that these flows represent all
+        /// traffic. The factor is 1 if the projection adds untracked traffic by its rate.
+        rho: f64;
+        /// Threshold of the filter in the last interval: a flow that sent this many bytes was
+        /// tracked. Zero without a filter.
+        threshold as "threshold_bytes": Bytes;
+        /// Flows that were in the projection throughout the last interval, but sent less than the
+        /// threshold in it. Flows that passed the filter during the interval are not counted, because
+        /// their bytes before that are unknown.
+        false_positives: u64;
+    }
+    apart {
+        /// Intervals of the filter that have ended.
+        intervals: u64;
+    }
 }
 
 /// The packets that a marker may mark: those of one queue, or of several queues that share a buffer.

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::Qdisc;
-use super::law::{CodelLaw, CodelQueue, Leaves, Standing};
+use super::law::{CodelLaw, CodelQueue, Departing, Standing};
 use crate::packet::{FlowFifo, QueueIndex};
 use crate::parameters::more_than;
 use crate::random::Random;
@@ -105,7 +105,7 @@ impl Qdisc for Codel {
 
     fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         let mut line = CodelPackets { line: &mut self.line, of: None };
-        self.law.dequeue(&self.standing, cx, &mut line, Leaves::Oldest)
+        self.law.dequeue(&self.standing, cx, &mut line, Departing::Oldest)
     }
 
     fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: QueueIndex) -> Option<PacketId> {
@@ -113,7 +113,7 @@ impl Qdisc for Codel {
         // other flows.
         self.line.peek_flow(cx.pool, member)?;
         let mut line = CodelPackets { line: &mut self.line, of: Some(member) };
-        self.law.dequeue(&self.standing, cx, &mut line, Leaves::Promised)
+        self.law.dequeue(&self.standing, cx, &mut line, Departing::Promised)
     }
 
     fn is_one_line(&self) -> bool {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::Qdisc;
 use super::codel;
-use super::law::{CodelLaw, CodelQueue, Leaves, Standing};
+use super::law::{CodelLaw, CodelQueue, Departing, Standing};
 use super::longest::Longest;
 use crate::packet::{DeficitRoundRobin, First, FlowFifo, Handover, QueueIndex, make_room};
 use crate::parameters::more_than;
@@ -65,7 +65,7 @@ impl Config {
             usual,
             standing: usual.at(rate),
             lines: FlowQueues::default(),
-            turns: DeficitRoundRobin::default(),
+            robin: DeficitRoundRobin::default(),
             new: First::NOBODY,
             old: First::NOBODY,
             laws: Vec::new(),
@@ -82,8 +82,8 @@ pub(super) struct FqCodel {
     usual: Standing,
     standing: Standing,
     lines: FlowQueues,
-    turns: DeficitRoundRobin<QueueIndex>,
-    /// The first new flow and the first old flow. `turns` links the other flows of each list to
+    robin: DeficitRoundRobin<QueueIndex>,
+    /// The first new flow and the first old flow. `robin` links the other flows of each list to
     /// them.
     new: First<QueueIndex>,
     old: First<QueueIndex>,
@@ -147,32 +147,37 @@ impl FqCodel {
 
     /// Records that packets of `member` have arrived. If the flow was in neither list, it becomes a
     /// new flow.
-    fn has_come(&mut self, member: QueueIndex) {
+    fn on_arrival(&mut self, member: QueueIndex) {
         self.lines.longest.set(member, self.lines.all.bytes_of(member));
         make_room(&mut self.laws, member.index(), CodelLaw::default());
-        self.turns.join(&mut self.new, member, self.quantum);
+        self.robin.join(&mut self.new, member, self.quantum);
     }
 
-    fn take(&mut self, cx: &mut Cx<'_>, member: QueueIndex, leaves: Leaves) -> Option<PacketId> {
+    fn take(
+        &mut self,
+        cx: &mut Cx<'_>,
+        member: QueueIndex,
+        departing: Departing,
+    ) -> Option<PacketId> {
         let law = self.laws.get_mut(member.index())?;
         let mut line = FlowQueue { lines: &mut self.lines, member };
-        law.dequeue(&self.standing, cx, &mut line, leaves)
+        law.dequeue(&self.standing, cx, &mut line, departing)
     }
 
     /// Removes the next packet of a new flow.
     fn of_new(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         while let Some(member) = self.new.member() {
-            if self.turns.refills(member, |_| self.quantum) {
-                self.turns.relocate(&mut self.new, &mut self.old, member);
-            } else if let Some(packet) = self.take(cx, member, Leaves::Oldest) {
-                self.turns.charge(member, i64::from(cx.pool[&packet].cost));
+            if self.robin.refills(member, |_| self.quantum) {
+                self.robin.relocate(&mut self.new, &mut self.old, member);
+            } else if let Some(packet) = self.take(cx, member, Departing::Oldest) {
+                self.robin.charge(member, i64::from(cx.pool[&packet].cost));
                 return Some(packet);
             } else if self.old.member().is_some() {
                 // Otherwise the flow could be new again with its next packet, and so delay the old
                 // flows for ever.
-                self.turns.relocate(&mut self.new, &mut self.old, member);
+                self.robin.relocate(&mut self.new, &mut self.old, member);
             } else {
-                self.turns.leave(&mut self.new, member);
+                self.robin.remove(&mut self.new, member);
             }
         }
         None
@@ -181,12 +186,12 @@ impl FqCodel {
     /// Removes the next packet of an old flow.
     fn of_old(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         let quantum = self.quantum;
-        while let Some(member) = self.turns.next(&mut self.old, |_| quantum) {
-            if let Some(packet) = self.take(cx, member, Leaves::Oldest) {
-                self.turns.charge(member, i64::from(cx.pool[&packet].cost));
+        while let Some(member) = self.robin.next(&mut self.old, |_| quantum) {
+            if let Some(packet) = self.take(cx, member, Departing::Oldest) {
+                self.robin.charge(member, i64::from(cx.pool[&packet].cost));
                 return Some(packet);
             }
-            self.turns.leave(&mut self.old, member);
+            self.robin.remove(&mut self.old, member);
         }
         None
     }
@@ -206,7 +211,7 @@ impl Qdisc for FqCodel {
         waiting.queued = cx.now;
         let member = waiting.queue_index;
         self.lines.all.push(cx.pool, packet);
-        self.has_come(member);
+        self.on_arrival(member);
         self.make_room(cx);
     }
 
@@ -216,14 +221,14 @@ impl Qdisc for FqCodel {
 
     fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: QueueIndex) -> Option<PacketId> {
         self.lines.all.peek_flow(cx.pool, member)?;
-        self.take(cx, member, Leaves::Promised)
+        self.take(cx, member, Departing::Promised)
     }
 
     fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
         let moved = self.lines.all.hand_over(pool, what);
         if moved {
             self.lines.longest.set(what.from, self.lines.all.bytes_of(what.from));
-            self.has_come(what.to);
+            self.on_arrival(what.to);
         }
         moved
     }
@@ -294,7 +299,7 @@ mod tests {
         assert_eq!(bench.dequeue(), Some((1, 100)));
         assert_eq!(bench.dequeue(), Some((0, 700)), "the other has nothing");
         bench.enqueue(1, 100);
-        assert_eq!(bench.dequeue(), Some((0, 700)), "the other is old now, and its turn not come");
+        assert_eq!(bench.dequeue(), Some((0, 700)), "the other flow is old now, and must wait");
         assert_eq!(bench.drain(), [(1, 100), (0, 700)]);
     }
 

@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use self::host::{HostRing, HostState, HostedFlow, host_of, index};
 use self::lines::{HostFlowQueue, HostFlowQueues};
-use super::law::{CodelLaw, Leaves, Standing};
+use super::law::{CodelLaw, Departing, Standing};
 use super::thinning::{Merging, only_acknowledges};
 use super::{Qdisc, fq_codel};
 use crate::packet::{
@@ -43,7 +43,7 @@ use crate::{Bytes, Cx, PacketId, PacketPool, Rate, parameters};
 
 parameters! {
     /// Limits of the queue, parameters of CoDel, and the bytes that a host or a flow sends per
-    /// turn.
+    /// round of the scheduler.
     ///
     /// Source: RFC 8290, section 5.2; Linux, `tc-fq_codel(8)` (the limit in bytes).
     pub Config, checked {
@@ -89,8 +89,8 @@ impl Config {
             thin_acks: self.thin_acks,
             lines: HostFlowQueues::default(),
             laws: Vec::new(),
-            flow_turns: DeficitRoundRobin::default(),
-            host_turns: DeficitRoundRobin::default(),
+            flow_robin: DeficitRoundRobin::default(),
+            host_robin: DeficitRoundRobin::default(),
             due: First::NOBODY,
             eager_links: Links::default(),
             eager: First::NOBODY,
@@ -111,10 +111,10 @@ pub(super) struct HostFairQueue {
     /// State of CoDel, by flow index.
     laws: Vec<CodelLaw>,
     /// Round robin of flows, within the rings of each host.
-    flow_turns: DeficitRoundRobin<QueueIndex>,
+    flow_robin: DeficitRoundRobin<QueueIndex>,
     /// Round robin of hosts. A host stays in the round robin until it is served and has credit but
     /// no packet.
-    host_turns: DeficitRoundRobin<Host>,
+    host_robin: DeficitRoundRobin<Host>,
     due: First<Host>,
     /// Eager hosts: their ACKs and packets of new flows may depart before the host is served in the
     /// round robin.
@@ -127,7 +127,7 @@ impl HostFairQueue {
     /// hold.
     fn make_room(&mut self, cx: &mut Cx<'_>) {
         while self.lines.all.bytes() > self.limit || self.lines.all.packets() > self.packets {
-            let Some(member) = self.lines.longest_line() else { return };
+            let Some(member) = self.lines.longest_queue() else { return };
             let mut line = HostFlowQueue { lines: &mut self.lines, member, merging: None };
             fq_codel::drop_half(cx, &mut line, HostFlowQueue::bytes);
         }
@@ -135,7 +135,7 @@ impl HostFairQueue {
 
     /// Records that packets of `member` have arrived. Before this arrival, the flow had `before`
     /// bytes in the queue. Adds the `host` to the round robin if the host is not there.
-    fn has_come(&mut self, member: QueueIndex, host: Host, before: Bytes, is_ack: bool) {
+    fn on_arrival(&mut self, member: QueueIndex, host: Host, before: Bytes, is_ack: bool) {
         make_room(&mut self.lines.flows, member.index(), HostedFlow::default());
         make_room(&mut self.laws, member.index(), CodelLaw::default());
         make_room(&mut self.lines.hosts, index(host), HostState::default());
@@ -143,20 +143,20 @@ impl HostFairQueue {
         let mut counted = before;
         if self.lines.flows[member.index()].host != host {
             self.remove(member);
-            self.lines.leave_host(member, before);
+            self.lines.remove_from_host(member, before);
             self.lines.flows[member.index()].host = host;
             counted = Bytes::ZERO;
         }
         let place = if is_ack { HostRing::Acks } else { HostRing::New };
         let (flow, state) =
             (&mut self.lines.flows[member.index()], &mut self.lines.hosts[index(host)]);
-        if self.flow_turns.join(state.ring(place), member, self.quantum) {
+        if self.flow_robin.join(state.ring(place), member, self.quantum) {
             flow.place = Some(place);
         } else if is_ack && was_empty {
             self.relocate(member, HostRing::Acks);
         }
         self.lines.changed(member, counted);
-        self.host_turns.join(&mut self.due, host, self.quantum);
+        self.host_robin.join(&mut self.due, host, self.quantum);
         self.settle(host);
     }
 
@@ -165,7 +165,7 @@ impl HostFairQueue {
         let flow = &mut self.lines.flows[member.index()];
         if let Some(place) = flow.place.take() {
             let ring = self.lines.hosts[index(flow.host)].ring(place);
-            self.flow_turns.leave(ring, member);
+            self.flow_robin.remove(ring, member);
         }
     }
 
@@ -174,16 +174,16 @@ impl HostFairQueue {
         let flow = &mut self.lines.flows[member.index()];
         let state = &mut self.lines.hosts[index(flow.host)];
         if let Some(from) = flow.place.replace(to) {
-            self.flow_turns.leave(state.ring(from), member);
+            self.flow_robin.remove(state.ring(from), member);
         }
-        self.flow_turns.rejoin(state.ring(to), member);
+        self.flow_robin.rejoin(state.ring(to), member);
     }
 
     /// Adds `host` to the eager hosts, or removes it, according to its rings and its credit.
     fn settle(&mut self, host: Host) {
         let state = &self.lines.hosts[index(host)];
         let eager = state.first(self.quantum).is_some_and(|place| place != HostRing::Bulk)
-            && self.host_turns.credit(host) > -OVERDRAFT * self.quantum;
+            && self.host_robin.credit(host) > -OVERDRAFT * self.quantum;
         if eager {
             self.eager_links.push(&mut self.eager, host);
         } else {
@@ -191,9 +191,14 @@ impl HostFairQueue {
         }
     }
 
-    fn take(&mut self, cx: &mut Cx<'_>, member: QueueIndex, leaves: Leaves) -> Option<PacketId> {
+    fn take(
+        &mut self,
+        cx: &mut Cx<'_>,
+        member: QueueIndex,
+        departing: Departing,
+    ) -> Option<PacketId> {
         let law = self.laws.get_mut(member.index())?;
-        let may = self.thin_acks && leaves == Leaves::Oldest;
+        let may = self.thin_acks && departing == Departing::Oldest;
         let head = self.lines.all.peek_flow(cx.pool, member).filter(|_| may);
         let thins = head.is_some_and(|head| {
             let tracked = head.flow != FlowId::NONE && !cx.pool.hosts().keeps_acks(head.flow);
@@ -201,7 +206,7 @@ impl HostFairQueue {
         });
         let merging = thins.then(|| Merging::new(cx.now, self.standing.target));
         let mut line = HostFlowQueue { lines: &mut self.lines, member, merging };
-        let packet = law.dequeue(&self.standing, cx, &mut line, leaves);
+        let packet = law.dequeue(&self.standing, cx, &mut line, departing);
         if let Some(packet) = &packet {
             self.lines.flows[member.index()].last.departs(&cx.pool[packet]);
         }
@@ -215,8 +220,8 @@ impl HostFairQueue {
                 None => self.remove(member),
                 Some(head) if !only_acknowledges(head) => self.relocate(member, HostRing::New),
                 Some(_) => {
-                    let packet = self.take(cx, member, Leaves::Oldest);
-                    self.flow_turns.rotate(self.lines.hosts[index(host)].ring(HostRing::Acks));
+                    let packet = self.take(cx, member, Departing::Oldest);
+                    self.flow_robin.rotate(self.lines.hosts[index(host)].ring(HostRing::Acks));
                     if packet.is_some() {
                         return packet;
                     }
@@ -229,10 +234,10 @@ impl HostFairQueue {
     /// Removes the next packet of a new flow of `host`.
     fn of_new(&mut self, cx: &mut Cx<'_>, host: Host) -> Option<PacketId> {
         while let Some(member) = self.lines.hosts[index(host)].ring(HostRing::New).member() {
-            if self.flow_turns.refills(member, |_| self.quantum) {
+            if self.flow_robin.refills(member, |_| self.quantum) {
                 self.relocate(member, HostRing::Bulk);
-            } else if let Some(packet) = self.take(cx, member, Leaves::Oldest) {
-                self.flow_turns.charge(member, i64::from(cx.pool[&packet].cost));
+            } else if let Some(packet) = self.take(cx, member, Departing::Oldest) {
+                self.flow_robin.charge(member, i64::from(cx.pool[&packet].cost));
                 return Some(packet);
             } else if self.lines.hosts[index(host)].ring(HostRing::Bulk).member().is_some() {
                 // Otherwise the flow could be new again with its next packet, and so delay the bulk
@@ -250,23 +255,23 @@ impl HostFairQueue {
         let quantum = self.quantum;
         loop {
             let ring = self.lines.hosts[index(host)].ring(HostRing::Bulk);
-            let member = self.flow_turns.next(ring, |_| quantum)?;
-            if let Some(packet) = self.take(cx, member, Leaves::Oldest) {
-                self.flow_turns.charge(member, i64::from(cx.pool[&packet].cost));
+            let member = self.flow_robin.next(ring, |_| quantum)?;
+            if let Some(packet) = self.take(cx, member, Departing::Oldest) {
+                self.flow_robin.charge(member, i64::from(cx.pool[&packet].cost));
                 return Some(packet);
             }
             self.remove(member);
         }
     }
 
-    /// Removes the next packet of `host`. Bulk flows send only if it is the turn of their host.
-    fn of_host(&mut self, cx: &mut Cx<'_>, host: Host, its_turn: bool) -> Option<PacketId> {
+    /// Removes the next packet of `host`. Bulk flows send only if their host is served in the round robin (`is_served`).
+    fn of_host(&mut self, cx: &mut Cx<'_>, host: Host, is_served: bool) -> Option<PacketId> {
         loop {
             let place = self.lines.hosts[index(host)].first(self.quantum)?;
             let packet = match place {
                 HostRing::Acks => self.of_acks(cx, host),
                 HostRing::New => self.of_new(cx, host),
-                HostRing::Bulk if its_turn => self.of_bulk(cx, host),
+                HostRing::Bulk if is_served => self.of_bulk(cx, host),
                 HostRing::Bulk => return None,
             };
             if let Some(packet) = packet {
@@ -298,12 +303,12 @@ impl HostFairQueue {
                 return eager;
             }
             let host = self.due.member()?;
-            if self.host_turns.ends_turn(&mut self.due, |_| self.quantum) {
+            if self.host_robin.skip_spent(&mut self.due, |_| self.quantum) {
                 self.settle(host);
             } else if let Some(packet) = self.of_host(cx, host, true) {
                 return Some((host, packet));
             } else {
-                self.host_turns.leave(&mut self.due, host);
+                self.host_robin.remove(&mut self.due, host);
             }
         }
     }
@@ -325,20 +330,20 @@ impl Qdisc for HostFairQueue {
         let host = host_of(cx.pool, &cx.pool[&packet]);
         let before = self.lines.all.bytes_of(member);
         self.lines.all.push(cx.pool, packet);
-        self.has_come(member, host, before, acks);
+        self.on_arrival(member, host, before, acks);
         self.make_room(cx);
     }
 
     fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         let (host, packet) = self.next(cx)?;
-        self.host_turns.charge(host, i64::from(cx.pool[&packet].cost));
+        self.host_robin.charge(host, i64::from(cx.pool[&packet].cost));
         self.settle(host);
         Some(packet)
     }
 
     fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: QueueIndex) -> Option<PacketId> {
         self.lines.all.peek_flow(cx.pool, member)?;
-        self.take(cx, member, Leaves::Promised)
+        self.take(cx, member, Departing::Promised)
     }
 
     fn hand_over(&mut self, pool: &mut PacketPool, what: &mut Handover<'_>) -> bool {
@@ -348,7 +353,7 @@ impl Qdisc for HostFairQueue {
         if moved && let Some(first) = self.lines.all.peek_flow(pool, to) {
             let (host, acks) = (host_of(pool, first), only_acknowledges(first));
             self.lines.changed(from, of_from);
-            self.has_come(to, host, of_to, acks);
+            self.on_arrival(to, host, of_to, acks);
         }
         moved
     }

@@ -6,9 +6,9 @@
 //! Source: RFC 8289, section 5; Linux, `include/net/codel_impl.h` (at most one mark per dequeue).
 //! Differs:
 //! - The square root is exact to the nanosecond. Linux approximates it by Newton steps.
-//! - An allocation may have paid for the oldest packet of a flow before it dequeues. That packet
-//!   must depart, so the law drops the next packet instead. Without a next packet, the drop remains
-//!   due: see [`CodelLaw::dequeue`].
+//! - An allocation (a scheme that divides the tokens of a policy between flows) may have paid for
+//!   the oldest packet of a flow before it dequeues. That packet must depart, so the law drops the
+//!   next packet instead. Without a next packet, the drop remains due: see [`CodelLaw::dequeue`].
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ pub(super) trait CodelQueue {
 
 /// The packet that departs when a drop is due.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Leaves {
+pub(super) enum Departing {
     /// The oldest packet that is not dropped.
     Oldest,
     /// The oldest packet in any case, because the caller has paid for its length.
@@ -105,13 +105,13 @@ impl CodelLaw {
         standing: &Standing,
         cx: &mut Cx<'_>,
         line: &mut impl CodelQueue,
-        leaves: Leaves,
+        departing: Departing,
     ) -> Option<PacketId> {
         let mut packet = line.take(cx);
         let mut too_long = self.waited_too_long(standing, cx, packet.as_ref(), line);
         if !self.dropping {
             if too_long {
-                let (left, hit) = self.hit(standing, cx, packet?, line, leaves);
+                let (left, hit) = self.hit(standing, cx, packet?, line, departing);
                 packet = left;
                 if hit != Hit::NoPacket {
                     self.waited_too_long(standing, cx, packet.as_ref(), line);
@@ -121,7 +121,7 @@ impl CodelLaw {
             return packet;
         }
         while too_long && cx.now >= self.next {
-            let (left, hit) = self.hit(standing, cx, packet?, line, leaves);
+            let (left, hit) = self.hit(standing, cx, packet?, line, departing);
             packet = left;
             if hit == Hit::NoPacket {
                 self.next = cx.now;
@@ -166,17 +166,17 @@ impl CodelLaw {
         cx: &mut Cx<'_>,
         packet: PacketId,
         line: &mut impl CodelQueue,
-        leaves: Leaves,
+        departing: Departing,
     ) -> (Option<PacketId>, Hit) {
         if standing.ecn && cx.mark(&packet, Reason::Aqm) {
             return (Some(packet), Hit::Marked);
         }
-        match leaves {
-            Leaves::Oldest => {
+        match departing {
+            Departing::Oldest => {
                 cx.drop(packet, Reason::Aqm);
                 (line.take(cx), Hit::Dropped)
             }
-            Leaves::Promised => match line.take(cx) {
+            Departing::Promised => match line.take(cx) {
                 Some(behind) => {
                     cx.drop(behind, Reason::Aqm);
                     (Some(packet), Hit::Dropped)
@@ -289,7 +289,7 @@ mod tests {
     fn after_a_pause(
         standing: &Standing,
         pause: Duration,
-        leaves: Leaves,
+        departing: Departing,
         (ecn, waiting): (Ecn, u32),
     ) -> [(u64, u32); 2] {
         let (mut pool, mut tally) = (PacketPool::with_capacity(512), Tally::default());
@@ -302,7 +302,7 @@ mod tests {
         let mut law = CodelLaw::default();
         let mut dequeue = |line: &mut Counted, now: Time| {
             let mut cx = Cx { now, pool: &mut pool, tally: &mut tally };
-            let departs = law.dequeue(standing, &mut cx, line, leaves);
+            let departs = law.dequeue(standing, &mut cx, line, departing);
             departs.into_iter().for_each(|id| cx.pool.release(id));
             tally.drops.total()
         };
@@ -331,9 +331,9 @@ mod tests {
             };
             let pause = Duration::from_secs(pause);
             for waiting in [0, 1, 2, 200] {
-                for leaves in [Leaves::Oldest, Leaves::Promised] {
+                for departing in [Departing::Oldest, Departing::Promised] {
                     for ecn in [Ecn::NotEct, Ecn::Ect0] {
-                        let calls = after_a_pause(&standing, pause, leaves, (ecn, waiting));
+                        let calls = after_a_pause(&standing, pause, departing, (ecn, waiting));
                         for (drops, rounds) in calls {
                             assert!(u64::from(rounds) <= drops + 2, "{drops} drops, {rounds}");
                         }
@@ -357,7 +357,7 @@ mod tests {
                 line.packets.push(&mut pool, id);
             }
             let mut cx = Cx { now, pool: &mut pool, tally: &mut tally };
-            let departs = law.dequeue(&STANDING, &mut cx, &mut line, Leaves::Promised).unwrap();
+            let departs = law.dequeue(&STANDING, &mut cx, &mut line, Departing::Promised).unwrap();
             cx.pool.release(departs);
             while let Some(id) = line.packets.pop(cx.pool) {
                 cx.pool.release(id);

@@ -1,4 +1,4 @@
-//! A queue with a marking predictor, which marks flows before the queue overflows.
+//! A queue with a marking predictor. The predictor drops or marks packets of selected flows before the queue overflows.
 //!
 //! The predictor expects an overflow at the limit of the whole queue, or at the bytes that depart
 //! within 1 s if these are less. The queue `per-flow` has no limit per flow here, unless the file

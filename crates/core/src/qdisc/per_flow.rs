@@ -34,7 +34,7 @@ impl Config {
             flow_limit: self.flow_limit.unwrap_or_else(|| usual_flow_limit(rate)),
             by_rate: self.flow_limit.is_none(),
             lines: FlowFifo::default(),
-            turns: DeficitRoundRobin::default(),
+            robin: DeficitRoundRobin::default(),
             waiting: First::NOBODY,
             longest: Longest::default(),
         }
@@ -61,7 +61,7 @@ pub(super) struct PerFlow {
     by_rate: bool,
     lines: FlowFifo,
     /// The round robin's credits, and its first flow.
-    turns: DeficitRoundRobin<ListIndex>,
+    robin: DeficitRoundRobin<ListIndex>,
     waiting: First<ListIndex>,
     longest: Longest<ListIndex>,
 }
@@ -77,8 +77,8 @@ impl PerFlow {
     }
 
     /// Adds a flow to the round robin if the flow is not there.
-    fn take_turns(&mut self, list: ListIndex) {
-        self.turns.join(&mut self.waiting, list, QUANTUM);
+    fn join_round(&mut self, list: ListIndex) {
+        self.robin.join(&mut self.waiting, list, QUANTUM);
     }
 
     fn take(&mut self, cx: &mut Cx<'_>, member: QueueIndex) -> Option<PacketId> {
@@ -86,7 +86,7 @@ impl PerFlow {
         let packet = self.lines.pop_flow(cx.pool, member)?;
         self.longest.set(list, self.lines.bytes_of(member));
         if self.lines.list(member).is_none() {
-            self.turns.leave(&mut self.waiting, list);
+            self.robin.remove(&mut self.waiting, list);
         }
         Some(packet)
     }
@@ -110,15 +110,15 @@ impl Qdisc for PerFlow {
         }
         let list = self.lines.push_to_list(cx.pool, packet);
         self.longest.set(list, bytes);
-        self.take_turns(list);
+        self.join_round(list);
         self.make_room(cx);
     }
 
     fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
-        let list = self.turns.next(&mut self.waiting, |_| QUANTUM)?;
+        let list = self.robin.next(&mut self.waiting, |_| QUANTUM)?;
         let member = self.lines.flow_in(cx.pool, list);
         let cost = self.lines.peek_flow(cx.pool, member)?.cost;
-        self.turns.charge(list, i64::from(cost));
+        self.robin.charge(list, i64::from(cost));
         self.take(cx, member)
     }
 
@@ -134,11 +134,11 @@ impl Qdisc for PerFlow {
         }
         self.longest.set(old, self.lines.bytes_of(from));
         if self.lines.list(from).is_none() {
-            self.turns.leave(&mut self.waiting, old);
+            self.robin.remove(&mut self.waiting, old);
         }
         if let Some(new) = self.lines.list(to) {
             self.longest.set(new, self.lines.bytes_of(to));
-            self.take_turns(new);
+            self.join_round(new);
         }
         true
     }

@@ -1,5 +1,5 @@
 //! RED: drops or marks arriving packets at random, with a probability that follows the average
-//! queue length.
+//! queue length. A *hit* is a drop or a mark.
 //!
 //! Source: doi 10.1109/90.251892; RFC 3168, section 5 (ECN); ns-2.35 (`gentle_`, `wait_`, and
 //! `mark_p_` for `mark_up_to`).
@@ -33,8 +33,8 @@ parameters! {
         /// Above `max`, the probability rises linearly to 1 at twice `max`. If false, it is 1 above
         /// `max`.
         gentle: bool = true;
-        /// With probability `p`, from `1/p` to `2/p` packets pass between two drops or marks. If
-        /// false, less than `1/p`.
+        /// At the probability `p`, `1/p` to `2/p` packets pass between two drops or marks. If false,
+        /// fewer than `1/p`.
         wait: bool = false;
         /// ECN-capable packets are marked in place of being dropped.
         ecn: bool = true;
@@ -152,8 +152,8 @@ mod tests {
         bench.kind.ecn = ecn;
         (0..kilobytes).for_each(|_| bench.enqueue(0, 1_000));
         assert_eq!(bench.waiting(), kilobytes, "dropped before its average has risen");
-        for turn in 0..n + 500 {
-            if turn == 500 {
+        for step in 0..n + 500 {
+            if step == 500 {
                 bench.tally = Tally::default();
             }
             bench.enqueue(0, 1_000);

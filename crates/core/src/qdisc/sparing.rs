@@ -1,5 +1,5 @@
-//! A queue that signals a flow (drops or marks a packet) only after the flow has recovered from its
-//! last signal.
+//! A queue for the flows of a trunk, a path between two gateways. It signals a flow (drops or marks
+//! a packet) only after the flow has recovered from its last signal.
 //!
 //! A TCP flow that is signalled with a window of W packets sends U = W/2 + ... + W = 3 W (W + 2) /
 //! 8 packets until its window is W again. The queue does not signal the flow again before U/2 of
@@ -87,7 +87,7 @@ impl Sparing {
 
     /// Returns `true` if a flow with `waiting` bytes in the queue is to be signalled, unless it is
     /// still recovering.
-    fn tells(&mut self, waiting: u64) -> bool {
+    fn must_signal(&mut self, waiting: u64) -> bool {
         let fair = (self.threshold / self.active()).max(1);
         self.random.below(fair) < waiting.saturating_sub(fair)
     }
@@ -99,7 +99,7 @@ impl Sparing {
         u32::try_from(all / 2).unwrap_or(u32::MAX)
     }
 
-    fn left(&mut self, packet: Option<PacketId>, pool: &PacketPool) -> Option<PacketId> {
+    fn departed(&mut self, packet: Option<PacketId>, pool: &PacketPool) -> Option<PacketId> {
         let member = packet.as_ref().map(|packet| pool[packet].queue_index);
         if let Some(flow) = member.and_then(|member| self.flows.get_mut(member.index())) {
             flow.spared = flow.spared.saturating_sub(1);
@@ -129,7 +129,7 @@ impl Qdisc for Sparing {
         let (member, len) = (cx.pool[&packet].queue_index, cx.pool[&packet].frame_len().0);
         self.note(cx, member);
         let waiting = self.line.bytes_of(member).0;
-        if self.flows[member.index()].spared == 0 && self.tells(waiting) {
+        if self.flows[member.index()].spared == 0 && self.must_signal(waiting) {
             self.flows[member.index()].spared = self.half_a_recovery(len);
             if !cx.mark(&packet, Reason::Aqm) {
                 return cx.drop(packet, Reason::Aqm);
@@ -140,12 +140,12 @@ impl Qdisc for Sparing {
 
     fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         let packet = self.line.dequeue(cx);
-        self.left(packet, cx.pool)
+        self.departed(packet, cx.pool)
     }
 
     fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: QueueIndex) -> Option<PacketId> {
         let packet = self.line.dequeue_flow(cx, member);
-        self.left(packet, cx.pool)
+        self.departed(packet, cx.pool)
     }
 
     fn set_window(&mut self, window: Bytes) {
@@ -170,15 +170,15 @@ mod tests {
         bench.qdisc.set_window(Bytes(window));
         let mut left = vec![0; usize::try_from(flows).unwrap()];
         let mut gaps = Vec::new();
-        for turn in 0..20_000_u32 {
-            bench.now = Time::from_micros(u64::from(turn) * 600);
-            let member = turn % flows;
+        for step in 0..20_000_u32 {
+            bench.now = Time::from_micros(u64::from(step) * 600);
+            let member = step % flows;
             let before = bench.tally.drops.of(Reason::Aqm);
             bench.enqueue(member, 1_000);
             if bench.tally.drops.of(Reason::Aqm) > before {
                 gaps.push(std::mem::take(&mut left[usize::try_from(member).unwrap()]));
             }
-            if turn % 2 == 1
+            if step % 2 == 1
                 && let Some((member, _)) = bench.dequeue()
             {
                 left[usize::try_from(member).unwrap()] += 1;
@@ -204,9 +204,9 @@ mod tests {
     #[test]
     fn a_flow_with_at_most_a_fair_share_is_not_signalled() {
         let mut bench = bench();
-        for turn in 0..1_000 {
+        for step in 0..1_000 {
             (0..10).for_each(|member| bench.enqueue(member, 100));
-            (0..if turn < 40 { 5 } else { 10 }).for_each(|_| _ = bench.dequeue());
+            (0..if step < 40 { 5 } else { 10 }).for_each(|_| _ = bench.dequeue());
         }
         assert_eq!((bench.waiting(), bench.tally.drops.total()), (200, 0));
     }

@@ -13,7 +13,7 @@
 //! - a duplicate ACK, and the ACK before a duplicate
 //! - an ACK that changes ECE or ACE
 //! - an ACK with SACK blocks, an unknown option, an MPTCP option, or a digest (TCP-MD5, TCP-AO)
-//! - an ACK of an ACK-controlled flow
+//! - an ACK of an ACK-controlled flow, whose ACKs the gateway itself holds
 //! - an ACK of an untracked flow, whose queue may contain packets of many flows
 //!
 //! At most [`MOST`] ACKs are merged into one. If an ACK has waited for longer than `patience`, the
@@ -41,11 +41,11 @@ pub(super) const MOST: u32 = 4;
 
 /// The last departed ACK of a flow.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Last(Option<Said>);
+pub(super) struct Last(Option<AckContent>);
 
 /// The contents of an ACK except window and timestamps, and the ports of its connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct Said {
+struct AckContent {
     number: u32,
     ports: (u16, u16),
     fields: RepeatedFields,
@@ -72,8 +72,8 @@ pub(super) struct Merging {
 impl Last {
     /// Records that `packet` departs.
     pub(super) fn departs(&mut self, packet: &Packet) {
-        if let Some(said) = said(packet) {
-            self.0 = Some(said);
+        if let Some(content) = content_of(packet) {
+            self.0 = Some(content);
         } else if packet.tcp.is_some_and(|tcp| tcp.flags.any(TcpFlags::SYN)) {
             self.0 = None;
         }
@@ -81,10 +81,10 @@ impl Last {
 
     /// Returns `true` if `next`, the next packet of the flow, makes `packet` redundant.
     fn makes_redundant(self, packet: &Packet, next: &Packet) -> bool {
-        let (Some(last), Some(this)) = (self.0, said(packet)) else { return false };
+        let (Some(last), Some(this)) = (self.0, content_of(packet)) else { return false };
         let of_one_flow = packet.flow == next.flow && packet.key == next.key;
-        let Some(next) = said(next) else { return false };
-        let alike = |other: Said| (other.ports, other.fields) == (this.ports, this.fields);
+        let Some(next) = content_of(next) else { return false };
+        let alike = |other: AckContent| (other.ports, other.fields) == (this.ports, this.fields);
         alike(last)
             && alike(next)
             && of_one_flow
@@ -125,7 +125,7 @@ fn has_sack(packet: &Packet) -> bool {
 }
 
 /// The contents of `packet`, if it is only an ACK and all its options are known.
-fn said(packet: &Packet) -> Option<Said> {
+fn content_of(packet: &Packet) -> Option<AckContent> {
     let tcp = packet.tcp.as_ref().filter(|_| only_acknowledges(packet))?;
     let user = packet.kind == Kind::User && packet.carried.is_none() && packet.segments <= 1;
     if !user || tcp.authenticated || tcp.options != Options::None {
@@ -139,7 +139,7 @@ fn said(packet: &Packet) -> Option<Said> {
         timestamps: tcp.timestamps.is_some(),
     };
     let ports = (packet.key.src.port, packet.key.dst.port);
-    Some(Said { number: tcp.ack, ports, fields })
+    Some(AckContent { number: tcp.ack, ports, fields })
 }
 
 #[cfg(test)]
@@ -175,7 +175,7 @@ mod tests {
     /// Tests each kind of packet that is never dropped, between two ACKs of the same kind, and
     /// between two plain ACKs.
     ///
-    /// Catches: any missing condition of `said` and of `makes_redundant`.
+    /// Catches: any missing condition of `content_of` and of `makes_redundant`.
     #[test]
     fn an_ack_with_any_other_information_is_never_dropped() {
         assert!(drops([ack(1), ack(2), ack(3)]) && drops([ack(u32::MAX), ack(2), ack(3)]));

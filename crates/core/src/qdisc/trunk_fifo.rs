@@ -1,8 +1,9 @@
 //! A router's queue for trunks: drops management packets early, but user packets only when it is
 //! full.
 //!
-//! A trunk sends one management packet for each VMSS bytes of user data. The loss of a management
-//! packet makes the trunk reduce its rate, so user packets need not be lost. A management packet is dropped when `threshold`
+//! A trunk is a path between two gateways. It sends one management packet for each VMSS (virtual
+//! maximum segment size) of user data. The loss of a management packet makes the trunk reduce its
+//! rate, so user packets need not be lost. A management packet is dropped when `threshold`
 //! management packets wait. With a `limit` of [`required_buffer`](crate::trunk::required_buffer),
 //! no user packet is ever lost. Management packets have the highest drop precedence of assured
 //! forwarding, AFx3 (RFC 2597).
@@ -81,7 +82,7 @@ const HALVES: Duration = Duration::from_millis(100);
 impl TrunkFifo {
     /// Updates the average. Returns `true` if the management packet that arrives now is to be
     /// dropped or marked.
-    fn tells(&mut self, now: Time) -> bool {
+    fn must_signal(&mut self, now: Time) -> bool {
         while self.management == 0 && self.average > 0 && now.since(self.halved) >= HALVES {
             self.average /= 2;
             self.halved += HALVES;
@@ -93,7 +94,7 @@ impl TrunkFifo {
         self.early && self.random.below(all) < (self.average * 2).saturating_sub(all)
     }
 
-    fn left(&mut self, packet: Option<PacketId>, cx: &Cx<'_>) -> Option<PacketId> {
+    fn departed(&mut self, packet: Option<PacketId>, cx: &Cx<'_>) -> Option<PacketId> {
         if packet.as_ref().is_some_and(|packet| is_management(&cx.pool[packet])) {
             self.management -= 1;
             self.halved = cx.now;
@@ -121,9 +122,9 @@ impl Qdisc for TrunkFifo {
     fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
         let management = is_management(&cx.pool[&packet]);
         if management {
-            let tells = self.tells(cx.now);
+            let must_signal = self.must_signal(cx.now);
             let full = self.management >= self.threshold;
-            if full || (tells && !cx.mark(&packet, Reason::Aqm)) {
+            if full || (must_signal && !cx.mark(&packet, Reason::Aqm)) {
                 return cx.drop(packet, Reason::Aqm);
             }
         }
@@ -135,12 +136,12 @@ impl Qdisc for TrunkFifo {
 
     fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         let packet = self.line.dequeue(cx);
-        self.left(packet, cx)
+        self.departed(packet, cx)
     }
 
     fn dequeue_flow(&mut self, cx: &mut Cx<'_>, member: QueueIndex) -> Option<PacketId> {
         let packet = self.line.dequeue_flow(cx, member);
-        self.left(packet, cx)
+        self.departed(packet, cx)
     }
 
     fn passes(&self) -> Option<Bytes> {
@@ -203,8 +204,8 @@ mod tests {
     fn signals(waiting: u32, ecn: Ecn) -> (u64, u64) {
         let mut bench = bench(1_000_000, 16, true);
         bench.kind.ecn = ecn;
-        for turn in 0..2_100 {
-            if turn == 100 {
+        for step in 0..2_100 {
+            if step == 100 {
                 bench.tally = Default::default();
             }
             enqueue(&mut bench, MANAGEMENT, 40);

@@ -1,6 +1,6 @@
 //! The ACK control stays small: its fields and its tuned constants are counted, and may only get fewer.
 //!
-//! A field is a named field of a struct, of a variant, or of `parameters!`. A constant is tuned if
+//! A field is a named field of a struct, of a variant, of `parameters!`, or of `report!`. A constant is tuned if
 //! its value was chosen. Sizes of memory, bits of an encoding, and units are not tuned.
 
 use super::{Complaints, File, about, code_of, production, rust};
@@ -54,7 +54,7 @@ fn of_ack_control(files: &[File]) -> impl Iterator<Item = &File> {
     })
 }
 
-/// The named fields of the structs, variants and `parameters!` of `text`.
+/// The named fields of the structs, variants, `parameters!` and `report!` of `text`.
 fn fields(text: &str) -> Vec<String> {
     let mut opened: Vec<bool> = Vec::new();
     let mut names = Vec::new();
@@ -81,14 +81,18 @@ fn fields(text: &str) -> Vec<String> {
     names
 }
 
-/// Returns `true` if `line` begins the body of a struct or an enum, or a struct of `parameters!`.
+/// Returns `true` if `line` begins the body of a struct or an enum, or a struct of `parameters!`
+/// or `report!`.
 fn opens_type(line: &str) -> bool {
     let line = line.strip_prefix("pub").map_or(line, |rest| {
         rest.strip_prefix('(').and_then(|it| it.split_once(')')).map_or(rest, |it| it.1)
     });
     let line = line.trim_start();
     line.ends_with('{')
-        && (line.starts_with("struct ") || line.starts_with("enum ") || line == "Config {")
+        && (line.starts_with("struct ")
+            || line.starts_with("enum ")
+            || line == "Config {"
+            || line.ends_with(", summed {"))
 }
 
 /// The name of the field that `line` declares.
@@ -97,6 +101,9 @@ fn field(line: &str) -> Option<&str> {
         rest.strip_prefix('(').and_then(|it| it.split_once(')')).map_or(rest, |it| it.1)
     });
     let (name, _) = line.trim_start().split_once(": ")?;
+    // Other names of a field of `report!`.
+    let name =
+        [" as ", " earlier "].iter().find_map(|it| name.split_once(it)).map_or(name, |it| it.0);
     let is_name = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
     is_name.then_some(name)
 }
@@ -168,16 +175,17 @@ pub(super) fn no_choices(files: &[File]) -> Complaints {
         .collect()
 }
 
-/// Catches: fields of variants, of `parameters!` and with a visibility that do not count; arguments,
+/// Catches: fields of variants, of `parameters!`, of `report!` and with a visibility that do not count; arguments,
 /// initializers, comments and tests that count.
 #[test]
 fn fields_are_counted_and_nothing_else() {
     let text = "/// A doc: of it.\npub(super) struct A {\n    /// x: y\n    pub(crate) a: u32,\n    pub b: Vec<u8>, // c: d\n}\n\
         enum B {\n    C { d: u8 },\n    E {\n        f: u8,\n    },\n    G(u8),\n}\n\
         parameters! {\n    pub Config {\n        rate: Rate = Rate::ZERO;\n    }\n}\n\
+        report! {\n    pub Counts, summed {\n        held: u32;\n        late earlier \"slow\": u64 => {\n            gauge \"x\" \"a: b\",\n        };\n    }\n}\n\
         fn g(x: u32) -> A {\n    let y: u32 = 1;\n    A {\n        a: x,\n        b: y,\n    }\n}\n\
         #[cfg(test)]\nmod tests {\n    struct T {\n        u: u8,\n    }\n}\n";
-    assert_eq!(fields(text), ["a", "b", "d", "f", "rate"]);
+    assert_eq!(fields(text), ["a", "b", "d", "f", "rate", "held", "late"]);
 }
 
 /// Catches: a constant of an `impl` block that does not count, or a constant of a test that counts;

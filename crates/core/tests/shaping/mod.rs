@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use tidegate_core::allocation::{Allocation, Grant, Heads, Share, Turn};
+use tidegate_core::allocation::{Allocation, Grant, Heads, NextGrant, Share};
 use tidegate_core::meter::Profile;
 use tidegate_core::packet::FlowIndex;
 use tidegate_core::{Bytes, Rate, Time};
@@ -204,9 +204,9 @@ impl Shaping {
         loop {
             self.queues.questions.set(0);
             match self.allocation.grant(now, &self.queues) {
-                Turn::Grant(Grant { flow: member, bytes }) => self.depart(now, member, bytes),
-                Turn::At(at) => return Some(at),
-                Turn::Idle => {
+                NextGrant::Grant(Grant { flow: member, bytes }) => self.depart(now, member, bytes),
+                NextGrant::At(at) => return Some(at),
+                NextGrant::Idle => {
                     assert!(self.queues.are_empty(), "idle while some wait");
                     return None;
                 }

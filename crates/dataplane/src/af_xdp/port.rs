@@ -257,7 +257,7 @@ fn reap(completion: &mut Consumer<u64>, chunks: Chunks, pool: &mut PacketPool) {
 
 /// A descriptor that becomes ready when any of `sockets` does.
 fn poll_any(sockets: &[Socket]) -> io::Result<OwnedFd> {
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
     // SAFETY: the kernel has just created this descriptor, and nothing else owns it.
     let any = unsafe { OwnedFd::from_raw_fd(fd) };

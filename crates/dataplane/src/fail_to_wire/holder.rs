@@ -71,7 +71,7 @@ fn hold(numbers: &[RawFd], ready: &Sender<io::Result<()>>, end: &Receiver<()>) {
 /// Gives the calling thread a descriptor table of its own that contains only `numbers`, which must
 /// be sorted.
 fn keep_only(numbers: &[RawFd]) -> io::Result<()> {
-    // SAFETY: takes no pointers. Other threads keep their own table, and this thread uses only
+    // SAFETY: the call takes no pointers. Other threads keep their own table, and this thread uses only
     // `numbers`, which it never closes.
     check(unsafe { libc::unshare(libc::CLONE_FILES) })?;
     let bounds = numbers.iter().map(|number| number.cast_unsigned());
@@ -79,7 +79,7 @@ fn keep_only(numbers: &[RawFd]) -> io::Result<()> {
     for number in bounds.chain([u32::MAX]) {
         if first < number {
             let (last, flags) = (number - 1, 0);
-            // SAFETY: as above.
+            // SAFETY: the call takes no pointers, and affects only the table of this thread.
             let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) };
             check(i32::try_from(result).unwrap_or(-1))?;
         }

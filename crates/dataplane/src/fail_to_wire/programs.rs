@@ -47,7 +47,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Frames that bypassed this gateway or an earlier one.
+    /// Frames that bypassed this gateway or an earlier gateway.
     pub(super) fn bypassed(&self) -> Bypassed {
         count(&self.bypassed).and(self.life.carried())
     }
@@ -166,7 +166,7 @@ impl<'s> GivesWay<'s> {
     ///
     /// # Errors
     ///
-    /// If the attached XDP program is foreign.
+    /// If the attached XDP program is foreign (not Tidegate's).
     pub(super) fn of(survey: &'s Survey, mode: Mode) -> Result<Self, WireError> {
         let Some(found) = survey.xdp() else { return Ok(Self::None) };
         if !found.is_ours() {

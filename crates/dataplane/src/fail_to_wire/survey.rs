@@ -84,7 +84,7 @@ impl Survey {
         self.ours().find(|found| found.is_alive())
     }
 
-    /// The attached XDP program, Tidegate's or foreign.
+    /// The attached XDP program, whether it is Tidegate's or not.
     pub(super) fn xdp(&self) -> Option<&Found> {
         self.found.iter().find(|found| matches!(found.at, At::Xdp(_)))
     }

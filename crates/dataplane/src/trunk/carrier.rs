@@ -67,7 +67,7 @@ pub(super) enum Arrival {
     Machine,
     /// To no destination, because the port has consumed it.
     Here,
-    /// Back out of the same port.
+    /// To the network from which it arrived: the port sends it back.
     Back,
 }
 
@@ -351,7 +351,7 @@ impl TrunkPort {
 
     /// If `packet` is a "packet too big" error to this port, lowers the path MTU of the trunk.
     /// Returns `true` if the error concerns a trunk's datagram.
-    pub(super) fn hear_too_big(&mut self, pool: &PacketPool, packet: &PacketId) -> bool {
+    pub(super) fn lower_path_mtu(&mut self, pool: &PacketPool, packet: &PacketId) -> bool {
         let described = &pool[packet];
         if !matches!(described.key.protocol, Protocol::ICMP | Protocol::ICMPV6) {
             return false;
@@ -373,7 +373,7 @@ impl TrunkPort {
             (None, Some([a, b, c, d, e, f])) => u64::from_be_bytes([0, 0, *a, *b, *c, *d, *e, *f]),
             (None, None) => return false,
         };
-        peer.path.hear(self.now, &error, number);
+        peer.path.report(self.now, &error, number);
         true
     }
 

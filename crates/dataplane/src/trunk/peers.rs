@@ -84,8 +84,8 @@ pub struct PeerReport {
     pub ignored: u64,
 }
 
-/// Accepted datagrams from the other end, without those that carry user packets. [`Carried`] counts
-/// the latter.
+/// Accepted datagrams from the other end that carry no user packet. [`Carried`] counts the datagrams
+/// with user packets.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Taken {
     /// Hellos.

@@ -307,7 +307,7 @@ fn every_datagram_for_an_end_of_a_trunk_is_counted_once() {
         (true, datagrams::udp(None)),
     ] {
         let mut world = World::with(v6, [wire; 2]);
-        // The second end has only one of the two connections that the first one uses.
+        // The second end has only one of the two connections that the first end uses.
         world.sites[1].end.connections = 1;
         let end = world.sites[1].end.clone();
         world.sites[1].trunks().end_trunks(vec![(end, [1; 32])]);

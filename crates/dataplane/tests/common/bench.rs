@@ -105,7 +105,7 @@ pub(crate) enum Across {
 /// Moves this thread into the network namespace of `host`.
 pub(crate) fn enter(host: &Host) {
     let namespace = host.run(|| File::open("/proc/thread-self/ns/net").unwrap());
-    // SAFETY: takes no pointers; only this thread changes its namespace.
+    // SAFETY: the call takes no pointers; only this thread changes its namespace.
     assert_eq!(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) }, 0);
 }
 

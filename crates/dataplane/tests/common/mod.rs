@@ -32,9 +32,9 @@ impl Host {
         let (jobs, todo) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
         let (born, ready) = mpsc::channel();
         thread::spawn(move || {
-            // SAFETY: takes no pointers; only this thread changes its namespace.
+            // SAFETY: the call takes no pointers; only this thread changes its namespace.
             let result = match unsafe { libc::unshare(libc::CLONE_NEWNET) } {
-                // SAFETY: takes no arguments.
+                // SAFETY: the call takes no arguments.
                 0 => Ok(unsafe { libc::gettid() }),
                 _ => Err(io::Error::last_os_error()),
             };

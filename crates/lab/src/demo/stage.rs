@@ -219,7 +219,7 @@ fn drops(lab: &Lab, phase: Phase) -> anyhow::Result<[u64; 2]> {
         return Ok([0, elsewhere]);
     }
     let status: crate::api::Status = crate::client::get(&lab.socket(GATEWAY), "/v1/status")?;
-    Ok([status.drops.values().sum(), elsewhere])
+    Ok([status.drops.losses(), elsewhere])
 }
 
 fn figures(

@@ -1,4 +1,5 @@
-//! The folder of lab records, and labs without root (in a user namespace).
+//! The folder that holds the records of labs, and the user namespace in which labs run without
+//! root.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};

@@ -268,7 +268,8 @@ impl Directory {
         Ok(Some(parts))
     }
 
-    /// Makes a snapshot of `parts`. Fails if `parts` contains other items or too many items.
+    /// Makes a snapshot of `parts`. Fails if `parts` contains too many items, or items other than
+    /// policies, classes and trunks.
     fn snapshot(&self, revision: &str, parts: Vec<Part>) -> Result<Snapshot, Fault> {
         let mut number = 0;
         let mut digest = blake3::Hasher::new();

@@ -34,7 +34,7 @@ impl Index {
         index
     }
 
-    /// The entry `dn`. `attribute` of `entry` refers to it.
+    /// The entry `dn`, to which the attribute `attribute` of `entry` refers.
     pub(super) fn named(&self, entry: &Entry, attribute: &str, dn: &str) -> Result<&Entry, Fault> {
         let found = self.entries.get(&key(dn));
         let why = || format!("names {dn}, which is no entry of a policy below the root entry");

@@ -1,9 +1,8 @@
 //! Relays the bytes between the LDAP client library and the server, and limits the server's bytes.
 //!
-//! The library keeps everything that a server sends in memory. The relay closes the connection if
-//! the server exceeds its allowance of bytes, or sends a message that would harm the library
-//! (`nesting.rs`). The relay also does TLS, because the library would need more dependencies for
-//! it.
+//! The library stores everything that a server sends. The relay closes the connection if the server
+//! exceeds its allowance of bytes, or sends a message that would harm the library (`nesting.rs`).
+//! The relay also does TLS, because the library would need more dependencies for it.
 //!
 //! Source: RFC 4511, section 5.
 

@@ -50,7 +50,7 @@ fn entry(base: &str, report: &NodeReport) -> Result<Entry, Fault> {
 pub(super) const REVISION: &str = "tgReportRevision";
 /// The generation number of the gateway's configuration in force.
 pub(super) const GENERATION: &str = "tgReportGeneration";
-/// Time since when it has been in force, in seconds since 1970.
+/// Time at which this generation came into force, in seconds since 1970.
 pub(super) const SINCE: &str = "tgReportSince";
 /// Why the newest revision is not in force.
 pub(super) const ERROR: &str = "tgReportError";

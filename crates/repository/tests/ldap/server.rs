@@ -260,7 +260,7 @@ pub(crate) fn slapd() -> Option<PathBuf> {
     None
 }
 
-/// A free port. The port after it is free too.
+/// A free port. The next higher port is free too.
 pub(crate) fn free_port() -> u16 {
     loop {
         let Ok(first) = TcpListener::bind("127.0.0.1:0") else { continue };

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::allocation::{Allocation, Grant, Heads, Share, Turn};
+use tidegate_core::allocation::{Allocation, Grant, Heads, NextGrant, Share};
 use tidegate_core::class::{ClassId, Sent, Terms};
 use tidegate_core::marking::{Decision, Marking, Observed, Outcome, Target, Tracked};
 use tidegate_core::meter::{Profile, TokenBucket};
@@ -122,18 +122,18 @@ impl Allocation for FirstCome {
         self.bucket.tokens_at(now)
     }
 
-    fn grant(&mut self, now: Time, heads: &dyn Heads) -> Turn {
+    fn grant(&mut self, now: Time, heads: &dyn Heads) -> NextGrant {
         while let Some(flow) = self.waiting.first().copied() {
             let Some(bytes) = heads.head(flow) else {
                 self.waiting.remove(0);
                 continue;
             };
             if !self.bucket.try_take(now, bytes) {
-                return Turn::At(self.bucket.ready_at(bytes));
+                return NextGrant::At(self.bucket.ready_at(bytes));
             }
-            return Turn::Grant(Grant { flow, bytes });
+            return NextGrant::Grant(Grant { flow, bytes });
         }
-        Turn::Idle
+        NextGrant::Idle
     }
 }
 

@@ -51,7 +51,7 @@ pub(super) fn promises(scenario: &Scenario, stations: &[Station]) -> Table {
     let names: Vec<String> = all.iter().map(|it| it.0.clone()).collect();
     let classes: Vec<String> = all.iter().map(|it| it.1.name.clone()).collect();
     let ways: Vec<String> = all.iter().map(|it| it.1.direction.name().to_owned()).collect();
-    let terms: Vec<String> = all.iter().map(|it| it.2.term.name().to_owned()).collect();
+    let terms: Vec<String> = all.iter().map(|it| it.2.term.to_string()).collect();
     let of: Vec<String> = all.iter().map(|it| it.2.of.clone().unwrap_or_default()).collect();
     Table::new("promises")
         .with("gateway", names)

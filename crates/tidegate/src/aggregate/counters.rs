@@ -46,8 +46,9 @@ pub(super) struct Counters {
     pub(super) failed: [Counter; Answer::FAILURES.len()],
     /// Connections that one end has reset, or that broke with the aggregate connection.
     pub(super) reset: Counter,
-    /// Connections that the gateway has reset because they were stalled and others needed their
-    /// share of the window. `reset` includes them.
+    /// Connections that the gateway has reset because they were stalled (their host accepted no
+    /// bytes) and other connections needed the window that their bytes occupied. `reset` includes
+    /// them.
     pub(super) expelled: Counter,
     /// Connections whose client had closed, and whose acknowledged bytes were lost because the peer
     /// failed.

@@ -1,5 +1,6 @@
-//! Serves the streams that the peer gateway opens on the aggregate connection. Each stream requests
-//! a TCP connection to a server at this site.
+//! Serves the streams that the peer gateway opens on the aggregate connection, which carries the
+//! TCP connections of users between the two gateways. Each stream requests a TCP connection to a
+//! server at this site.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};

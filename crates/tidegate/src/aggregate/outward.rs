@@ -31,7 +31,7 @@ pub(super) fn take(site: &Arc<Site>, tcp: TcpStream, client: SocketAddr, destina
     tokio::spawn(serve(site.clone(), tcp, client, destination, permit));
 }
 
-/// Carries the connection to its end.
+/// Carries the bytes of the connection until it ends.
 async fn serve(
     site: Arc<Site>,
     tcp: TcpStream,

@@ -1,4 +1,5 @@
-//! The state of an aggregate gateway for `tidegate aggregate status` and the control socket.
+//! The state of an aggregate gateway for `tidegate aggregate status` and the control socket. The
+//! gateway carries the TCP connections of users over one aggregate connection to its peer gateway.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +20,8 @@ use super::metrics;
 use super::site::Site;
 use crate::daemon::{PAGE, answer, unknown};
 
-/// The state of an aggregate gateway. Counters begin at its start and count bytes of user payload.
+/// The state of an aggregate gateway. Counters begin at its start. Byte counts include only user
+/// payload.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct AggregateStatus {
     /// The version of the program.

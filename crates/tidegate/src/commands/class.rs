@@ -1,17 +1,13 @@
 //! `tidegate classes` shows the bandwidth classes; `tidegate class add`, `set` and `remove` change
 //! them at run time.
 
-use std::time::Duration;
-
 use anyhow::bail;
 use serde_json::{Map, Value, json};
-use tidegate_core::Rate;
 use tidegate_core::scheduler::{Term, TermForm};
-use tidegate_core::units::duration;
 
 use super::Context;
-use super::status::{columns, size};
-use crate::api::{Class, ClassChange, Classes};
+use super::table::{Table, cells, headings};
+use crate::api::{Class, ClassChange, Classes, Promise};
 use crate::client;
 use crate::code::Code;
 use crate::output::{Exit, Failure};
@@ -95,9 +91,9 @@ fn print(classes: &Classes, context: &Context) -> anyhow::Result<Exit> {
 /// The tables of the classes and of the promises to them.
 pub(crate) fn tables(classes: &Classes) -> String {
     let classes = &classes.classes;
-    let has_promises = classes.iter().any(|class| !class.promises.is_empty());
-    let promises = has_promises.then(|| format!("\n{}", promises(classes)));
-    table(classes) + &promises.unwrap_or_default()
+    let promises = promises(classes);
+    let space = if promises.is_empty() { "" } else { "\n" };
+    table(classes) + space + &promises
 }
 
 /// The request that changes a class. Each of `fields` has the form FIELD=VALUE.
@@ -174,74 +170,20 @@ fn help_of_fields() -> String {
 }
 
 fn table(classes: &[Class]) -> String {
-    let head = [
-        "class",
-        "direction",
-        "parent",
-        "guarantee",
-        "ceiling",
-        "delay bound",
-        "weight",
-        "priority",
-        "sent",
-        "borrowed",
-        "waiting",
-        "drops",
-        "marks",
-    ];
-    let rate = |bps: Option<u64>| {
-        bps.map_or_else(|| "-".to_owned(), |bps| Rate::from_bps(bps).to_string())
-    };
-    let mut rows = vec![head.map(str::to_owned)];
-    rows.extend(classes.iter().map(|it| {
-        [
-            it.name.clone(),
-            it.direction.clone(),
-            it.parent.clone().unwrap_or_else(|| "-".to_owned()),
-            rate((it.guarantee_bps > 0).then_some(it.guarantee_bps)),
-            rate(it.ceiling_bps),
-            it.delay_bound_us
-                .map_or_else(|| "-".to_owned(), |us| duration::show(Duration::from_micros(us))),
-            it.weight.to_string(),
-            it.priority.to_string(),
-            size(it.sent.bytes),
-            size(it.borrowed_bytes),
-            size(it.waiting.bytes),
-            it.dropped_packets.to_string(),
-            it.marking.map_or_else(|| "-".to_owned(), |it| it.marked_packets.to_string()),
-        ]
-    }));
-    columns(&rows)
+    let mut table = Table::new(headings::<Class>());
+    classes.iter().for_each(|it| table.row(cells(it)));
+    table.text()
 }
 
-/// A table of the guarantees to the classes and the measured values.
+/// A table of the promises to the classes, with the measured values. Empty without promises.
 fn promises(classes: &[Class]) -> String {
-    let head = ["class", "direction", "promise", "promised", "kept", "broken", "relaxed"];
-    let mut rows = vec![head.map(str::to_owned)];
+    let place = ["class", "direction"].map(str::to_owned).to_vec();
+    let mut table = Table::new([place, headings::<Promise>()].concat());
     for class in classes {
-        rows.extend(class.promises.iter().map(|it| {
-            let of = it.of.as_ref().map_or_else(String::new, |of| format!(" of {of}"));
-            [
-                class.name.clone(),
-                class.direction.clone(),
-                format!("{}{of}", it.term),
-                value(it.promised, &it.unit),
-                it.kept.map_or_else(|| "-".to_owned(), |kept| value(kept, &it.unit)),
-                it.violations.to_string(),
-                it.relaxed.to_string(),
-            ]
-        }));
+        let place = vec![class.name.clone(), class.direction.name().to_owned()];
+        class.promises.iter().for_each(|it| table.row([place.clone(), cells(it)].concat()));
     }
-    columns(&rows)
-}
-
-/// The value of a guarantee in a convenient unit.
-fn value(value: f64, unit: &str) -> String {
-    match unit {
-        "bit/s" => format!("{:.2} Mbit/s", value / 1e6),
-        "s" => format!("{:.3} ms", value * 1e3),
-        _ => format!("{value:.4}"),
-    }
+    table.text()
 }
 
 #[cfg(test)]

@@ -2,12 +2,14 @@
 //! flows.
 
 use std::cmp::Reverse;
-use std::fmt::Write;
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
 
-use tidegate_core::Rate;
+use tidegate_core::ack::Counts;
 
 use super::Context;
-use crate::api::{Aggregate, Flow, Flows, LinkDirection, Status};
+use super::table::{Table, cells, headings};
+use crate::api::{AckControl, Aggregate, Flow, Flows, LinkDirection, Status};
 use crate::client;
 use crate::output::Exit;
 
@@ -83,11 +85,11 @@ pub(crate) fn show(status: &Status) -> String {
             status.flows, status.untracked
         ),
     );
-    line("drops", &listed(&status.drops));
+    line("drops", &listed(&status.drops.by_name()));
     if status.redundant_acks > 0 {
         line("thinned", &format!("{} redundant-ack", status.redundant_acks));
     }
-    line("marks", &listed(&status.marks));
+    line("marks", &listed(&status.marks.by_name()));
     if status.hangs > 0 {
         line("hangs", &status.hangs.to_string());
     }
@@ -106,21 +108,21 @@ fn crossed(it: &LinkDirection) -> String {
     );
     let all = match it.marking {
         Some(marking) => {
-            let dropped = marking.not_ect_packets + marking.unmarkable_packets;
+            let (dropped, tracked) = (marking.not_ect + marking.unmarkable, marking.tracked);
             format!(
                 "{all}; marking: {} marked, {dropped} dropped, {} flows tracked with {} of {}",
-                marking.marked_packets,
-                marking.tracked_flows,
-                size(marking.tracked_bytes),
-                size(marking.all_bytes)
+                marking.marked,
+                tracked.flows,
+                size(tracked.tracked_bytes),
+                size(tracked.all_bytes)
             )
         }
         None => all,
     };
-    match it.control.filter(|it| it.waiting.packets > 0 || it.dropped_packets > 0) {
+    match it.control.filter(|it| it.backlog.packets > 0 || it.drops > 0) {
         Some(control) => format!(
             "{all}; control traffic: {} wait, {} dropped",
-            control.waiting.packets, control.dropped_packets
+            control.backlog.packets, control.drops
         ),
         None => all,
     }
@@ -142,8 +144,10 @@ fn bypassed(it: &LinkDirection) -> Option<String> {
     (!each.is_empty()).then(|| format!("bypassed: {}", each.join(", ")))
 }
 
-pub(super) fn listed(packets: &std::collections::BTreeMap<String, u64>) -> String {
-    let each: Vec<_> = packets.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+/// The counts by reason, in words.
+pub(super) fn listed<K: fmt::Display>(counts: &BTreeMap<K, u64>) -> String {
+    let each = counts.iter().map(|(reason, count)| format!("{count} {reason}"));
+    let each: Vec<_> = each.collect();
     if each.is_empty() { "none".to_owned() } else { each.join(", ") }
 }
 
@@ -155,7 +159,7 @@ fn busiest(aggregates: &[Aggregate]) -> Vec<&Aggregate> {
     let mut order: Vec<usize> = (0..aggregates.len()).collect();
     order.sort_by_key(|at| {
         let it = &aggregates[*at];
-        Reverse((it.waiting.bytes, it.offered.bytes))
+        Reverse((it.backlog.bytes, it.offered.bytes))
     });
     order.truncate(MOST_ROWS);
     order.sort_unstable();
@@ -181,57 +185,22 @@ fn others(status: &Status) -> String {
 }
 
 fn table(aggregates: &[Aggregate]) -> String {
-    let mut rows = vec![
-        ["policy", "direction", "mean", "flows", "in", "out", "waiting", "wait", "drops"]
-            .map(str::to_owned),
-    ];
-    rows.extend(busiest(aggregates).into_iter().map(|it| {
-        [
-            it.policy.clone(),
-            it.direction.clone(),
-            it.mean_bps.map_or_else(|| "-".to_owned(), |bps| Rate::from_bps(bps).to_string()),
-            it.flows.to_string(),
-            size(it.offered.bytes),
-            size(it.conforming.bytes + it.exceeding.bytes),
-            size(it.waiting.bytes),
-            format!("{} us", it.mean_wait_us),
-            it.drops.values().sum::<u64>().to_string(),
-        ]
-    }));
-    if aggregates.is_empty() { String::new() } else { format!("\n{}", columns(&rows)) }
+    let mut table = Table::new(headings::<Aggregate>());
+    busiest(aggregates).into_iter().for_each(|it| table.row(cells(it)));
+    if aggregates.is_empty() { String::new() } else { format!("\n{}", table.text()) }
 }
 
-/// A table of the aggregates with ACK control. A gateway of the previous version reports it only
-/// under its earlier name, `signal`.
+/// A table of the aggregates with ACK control.
 fn ack_controls(aggregates: &[Aggregate]) -> String {
-    let of = |it: &Aggregate| it.ack_control.clone().or_else(|| it.signal.clone());
-    let with = busiest(aggregates).into_iter().filter_map(|it| Some((it, of(it)?)));
-    let mut rows = vec![
-        [
-            "policy",
-            "direction",
-            "ACK control",
-            "held ACKs",
-            "hold",
-            "steps",
-            "overdue",
-            "uncontrolled",
-        ]
-        .map(str::to_owned),
-    ];
-    rows.extend(with.map(|(it, control)| {
-        [
-            it.policy.clone(),
-            it.direction.clone(),
-            control.kind.clone(),
-            control.counts.held.to_string(),
-            format!("{} us", control.mean_hold_us),
-            control.counts.split.to_string(),
-            control.counts.overdue.to_string(),
-            control.uncontrolled.max(control.counts.ungoverned).to_string(),
-        ]
-    }));
-    if rows.len() == 1 { String::new() } else { format!("\n{}", columns(&rows)) }
+    let place = ["policy", "direction"].map(str::to_owned).to_vec();
+    let mut table = Table::new([place, headings::<AckControl>(), headings::<Counts>()].concat());
+    let with = busiest(aggregates).into_iter();
+    for (it, control) in with.filter_map(|it| Some((it, it.ack_control.as_ref()?))) {
+        let place = vec![it.policy.clone(), it.direction.name().to_owned()];
+        table.row([place, cells(control), cells(&control.counts)].concat());
+    }
+    let text = table.text();
+    if text.is_empty() { text } else { format!("\n{text}") }
 }
 
 /// A table of `flows`.
@@ -263,13 +232,21 @@ fn rtt(us: Option<u64>) -> String {
 }
 
 /// Formats `rows` as a table with aligned columns.
-pub(crate) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: Vec<_> = (0..N).map(|column| width(column).unwrap_or(0)).collect();
+pub(crate) fn columns<R: AsRef<[String]>>(rows: &[R]) -> String {
+    let mut widths = Vec::new();
+    for row in rows {
+        widths.resize(widths.len().max(row.as_ref().len()), 0);
+        let lengths = row.as_ref().iter().map(|cell| cell.chars().count());
+        widths.iter_mut().zip(lengths).for_each(|(width, length)| *width = length.max(*width));
+    }
     let mut text = String::new();
     for row in rows {
-        let cells: Vec<_> =
-            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let cells: Vec<_> = row
+            .as_ref()
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
         text += cells.join("  ").trim_end();
         text.push('\n');
     }
@@ -301,7 +278,7 @@ mod tests {
         let count = json!({ "packets": 0, "bytes": 0 });
         let control = json!({
             "kind": "postack", "mean_hold_us": 70, "held": 3, "packets": 3, "peak_held": 4,
-            "delayed": 9, "held_ns": 9, "absorbed": 0, "made": 0, "split": 5, "overdue": 6,
+            "delayed": 9, "held_ns": 420_000, "absorbed": 0, "made": 0, "split": 5, "overdue": 6,
             "windows": 0, "unsent": 0, "stale": 0, "ungoverned": 8,
         });
         let aggregate = serde_json::from_value(json!({

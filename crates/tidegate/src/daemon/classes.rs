@@ -10,7 +10,7 @@ use tidegate_core::policy::{self, Class, ClassChange, ClassFaultKind, Profile};
 use tidegate_core::report::ClassReport;
 use tidegate_core::scheduler::{Term, TermForm, TermValue};
 
-use super::{Daemon, Installed, Refusal, report};
+use super::{Daemon, Installed, Refusal};
 use crate::api::{self, Classes, NewClass};
 use crate::code::Code;
 use crate::config::{self, Config};
@@ -98,7 +98,7 @@ impl Daemon {
 }
 
 fn answer(classes: Vec<ClassReport>) -> Classes {
-    Classes { classes: classes.into_iter().map(report::class).collect() }
+    Classes { classes }
 }
 
 impl Installed {

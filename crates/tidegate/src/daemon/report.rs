@@ -1,50 +1,43 @@
-//! Converts the reports of the gateway into the types of the HTTP API.
+//! Makes the messages of the control socket that combine reports: of the core, of the ports, and of
+//! the daemon.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use tidegate_core::Count;
-use tidegate_core::marking::Marks;
 use tidegate_core::packet::Direction;
 use tidegate_core::policy::{Action, Mode, Policy};
 use tidegate_core::qdisc::Backlog;
-use tidegate_core::report::{
-    AggregateReport, ClassReport, ControlReport, FlowReport, Limit, PromiseReport, Triggers,
-    TunnelReport, UnresponsiveFlow,
-};
-use tidegate_core::{ByReason, Reason};
+use tidegate_core::report::{FlowReport, Limit, TunnelReport, UnresponsiveFlow};
+use tidegate_core::{Count, Reason};
 use tidegate_dataplane::fail_to_wire::{Bypassed, FrameCount};
 
 use super::plane::PlaneSnapshot;
 use crate::api;
 use crate::config::Config;
 
-/// Converts `seen` into a status. The caller fills in the fields that only the daemon knows.
-pub(super) fn status(seen: &PlaneSnapshot) -> api::Status {
-    let report = &seen.report;
+/// The part of the status that the data plane knows. The caller fills in the other fields.
+pub(super) fn status(seen: PlaneSnapshot) -> api::Status {
+    let [up, down] = Direction::BOTH.map(|direction| link_direction(&seen, direction));
+    let report = seen.report;
+    let mut drops = report.drops;
+    seen.ports.iter().for_each(|port| drops += port.drops);
     api::Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        uptime_ms: 0,
-        file: String::new(),
-        started_file: String::new(),
-        ports: api::Ports::default(),
         generation: report.generation,
-        unconfirmed_ms: None,
         passing: seen.passing,
-        alarms: Vec::new(),
-        up: link_direction(seen, Direction::Up),
-        down: link_direction(seen, Direction::Down),
+        up,
+        down,
         held: report.held,
-        drops: counted(seen.ports.iter().map(|port| port.drops).chain([report.drops])),
+        drops,
         redundant_acks: report.drops.of(Reason::RedundantAck),
-        marks: counted([report.marks]),
+        marks: report.marks,
         flows: report.flows,
         untracked: report.untracked,
         fragments_without_first: report.fragments_without_first.iter().sum(),
         hangs: seen.hangs,
         occupied_us: micros(seen.occupied),
-        aggregates: report.aggregates.iter().map(aggregate).collect(),
-        idle_policies: Vec::new(),
+        aggregates: report.aggregates,
+        ..api::Status::default()
     }
 }
 
@@ -78,159 +71,30 @@ fn link_direction(seen: &PlaneSnapshot, direction: Direction) -> api::LinkDirect
         unfinished: port.unfinished,
     });
     api::LinkDirection {
-        received: count(seen.report.received[at]),
-        transmitted: count(seen.report.transmitted[at]),
+        received: seen.report.received[at],
+        transmitted: seen.report.transmitted[at],
         waiting: waiting(seen.report.link[at]),
         mechanisms: seen.report.link_mechanisms[at].clone(),
-        marking: seen.report.link_marking[at].map(marking),
-        control: seen.report.control[at].as_ref().map(control),
+        marking: seen.report.link_marking[at],
+        control: seen.report.control[at],
         port,
         bypassed: seen.bypassed.get(at).map(bypassed),
     }
 }
 
 fn bypassed(it: &Bypassed) -> api::Bypassed {
-    let count = |it: FrameCount| api::Count { packets: it.frames, bytes: it.bytes };
+    let count = |it: FrameCount| Count { packets: it.frames, bytes: it.bytes };
     let [idle, told, silent, no_socket] =
         [it.idle, it.requested, it.silent, it.no_socket].map(count);
     api::Bypassed { idle, told, silent, no_socket }
-}
-
-fn marking(it: Marks) -> api::Marking {
-    api::Marking {
-        marked_packets: it.marked,
-        not_ect_packets: it.not_ect,
-        unmarkable_packets: it.unmarkable,
-        tracked_flows: it.tracked.flows,
-        all_bytes: it.tracked.all_bytes,
-        tracked_bytes: it.tracked.tracked_bytes,
-        rho: it.tracked.rho,
-        threshold_bytes: it.tracked.threshold.0,
-        false_positives: it.tracked.false_positives,
-    }
-}
-
-fn control(it: &ControlReport) -> api::Control {
-    api::Control {
-        allowance_bps: it.allowance.bps(),
-        sent: api::Count { packets: it.sent.packets, bytes: it.sent.bytes },
-        borrowed_bytes: it.sent.borrowed,
-        waiting: waiting(it.backlog),
-        dropped_packets: it.drops,
-    }
-}
-
-fn promise(it: PromiseReport) -> api::Promise {
-    api::Promise {
-        term: it.term.name().to_owned(),
-        of: it.of,
-        unit: it.term.unit().to_owned(),
-        promised: it.promised,
-        kept: it.kept,
-        violations: it.violations,
-        relaxed: it.relaxed,
-    }
 }
 
 fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
-fn aggregate(it: &AggregateReport) -> api::Aggregate {
-    let control = it.mechanisms.ack_control.as_ref().map(|kind| ack_control(kind, it));
-    let left = it.conforming.packets + it.exceeding.packets;
-    api::Aggregate {
-        policy: it.policy.clone(),
-        direction: it.direction.name().to_owned(),
-        mechanisms: it.mechanisms.clone(),
-        mean_bps: it.mean.map(|rate| rate.bps()),
-        flows: it.flows,
-        offered: count(it.offered),
-        conforming: count(it.conforming),
-        exceeding: count(it.exceeding),
-        waiting: waiting(it.backlog),
-        peak_waiting_bytes: it.peak_backlog,
-        mean_wait_us: it.waited_ns / left.max(1) / 1_000,
-        waited_ns: it.waited_ns,
-        late: it.late,
-        drops: counted([it.drops]),
-        marks: counted([it.marks]),
-        marking: it.marking.map(marking),
-        triggers: triggers(it.triggers),
-        ack_control: control.clone(),
-        signal: control,
-    }
-}
-
-fn ack_control(kind: &str, it: &AggregateReport) -> api::AckControl {
-    let counts = it.acks;
-    let released = counts.delayed.saturating_sub(counts.held.into());
-    let mean_hold_us = counts.held_ns / released.max(1) / 1_000;
-    api::AckControl {
-        kind: kind.to_owned(),
-        mean_hold_us,
-        unresponsive: it.unresponsive,
-        uncontrolled: counts.ungoverned,
-        counts,
-    }
-}
-
-/// Converts the report of a class.
-pub(super) fn class(it: ClassReport) -> api::Class {
-    api::Class {
-        name: it.name,
-        parent: it.parent,
-        direction: it.direction.name().to_owned(),
-        mechanisms: it.mechanisms,
-        guarantee_bps: it.terms.guarantee.bps(),
-        ceiling_bps: it.terms.ceiling.map(|rate| rate.bps()),
-        weight: it.terms.weight,
-        priority: it.terms.priority,
-        burst_bytes: it.terms.burst.0,
-        delay_bound_us: it.terms.delay_bound.map(micros),
-        sent: api::Count { packets: it.sent.packets, bytes: it.sent.bytes },
-        borrowed_bytes: it.sent.borrowed,
-        waiting: waiting(it.backlog),
-        dropped_packets: it.drops,
-        marking: it.marking.map(marking),
-        delays: it.delays.map(|it| api::ClassDelays {
-            packets: it.packets,
-            total_us: micros(it.total),
-            longest_us: micros(it.longest),
-        }),
-        promises: it.promises.into_iter().map(promise).collect(),
-    }
-}
-
-fn triggers(it: Triggers) -> BTreeMap<String, u64> {
-    let named = [
-        ("arrival", it.arrival),
-        ("timer", it.timer),
-        ("ack", it.ack),
-        ("idle-ack", it.idle_ack),
-        ("duplicate-ack", it.duplicate_ack),
-        ("connection", it.connection),
-    ];
-    named.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
-}
-
-fn counted(all: impl IntoIterator<Item = ByReason>) -> BTreeMap<String, u64> {
-    let mut counted = BTreeMap::new();
-    for packets in all {
-        let lost = packets.iter().filter(|(reason, _)| *reason != Reason::RedundantAck);
-        for (reason, count) in lost.filter(|(_, count)| *count > 0) {
-            *counted.entry(reason.name().to_owned()).or_default() += count;
-        }
-    }
-    counted
-}
-
-const fn count(it: Count) -> api::Count {
-    api::Count { packets: it.packets, bytes: it.bytes }
-}
-
-pub(super) fn waiting(it: Backlog) -> api::Count {
-    api::Count { packets: u64::from(it.packets), bytes: it.bytes.0 }
+pub(super) fn waiting(it: Backlog) -> Count {
+    Count { packets: u64::from(it.packets), bytes: it.bytes.0 }
 }
 
 /// Converts `flows`, and describes what limits each. The time grows with the number of flows and of
@@ -255,7 +119,7 @@ fn flow(flow: FlowReport, policies: &Policies<'_>) -> api::Flow {
         direction: flow.direction.to_owned(),
         policy: flow.policy,
         weight: flow.weight,
-        offered: count(flow.offered),
+        offered: flow.offered,
         waiting_bytes: flow.waiting_bytes,
         held_acks: flow.held_acks,
         rtt_lan_us: flow.rtt_lan_us,

@@ -486,18 +486,23 @@ async fn classes_are_shown_and_changed_while_they_run() {
     let fixture = Fixture::new(&text).await;
     let classes: Classes = fixture.get("/v1/classes").await;
     let names: Vec<_> =
-        classes.classes.iter().map(|it| (it.name.as_str(), it.direction.as_str())).collect();
+        classes.classes.iter().map(|it| (it.name.as_str(), it.direction.name())).collect();
     assert_eq!(
         names,
         [("default", "up"), ("office", "up"), ("default", "down"), ("office", "down")]
     );
 
     let changed = fixture.change("office", json!({ "guarantee": { "up": "7 Mbit/s" } })).await;
-    let rates: Vec<_> = changed.unwrap().classes.iter().map(|it| it.guarantee_bps).collect();
+    let rates: Vec<_> = changed.unwrap().classes.iter().map(|it| it.guarantee.bps()).collect();
     assert_eq!(rates, [7_000_000, 6_000_000]);
     let ceilings = async |to: &str| {
         let changed = fixture.change("office", json!({ "ceiling": { "down": to } })).await;
-        changed.unwrap().classes.iter().map(|it| it.ceiling_bps).collect::<Vec<_>>()
+        changed
+            .unwrap()
+            .classes
+            .iter()
+            .map(|it| it.ceiling.map(|rate| rate.bps()))
+            .collect::<Vec<_>>()
     };
     assert_eq!(ceilings("8 Mbit/s").await, [None, Some(8_000_000)]);
     assert_eq!(ceilings("none").await, [None, None]);
@@ -532,10 +537,13 @@ async fn an_applied_file_undoes_run_time_changes_of_classes_and_lists_them() {
     let web = json!({ "name": "voice", "queue": "drop-tail", "rights": rights });
     let added: Classes = fixture.post("/v1/classes", web).await.unwrap();
     let [up, down] = &added.classes[..] else { panic!("{added:?}") };
-    assert_eq!((up.guarantee_bps, down.delay_bound_us), (1_000_000, Some(20_000)));
+    assert_eq!(
+        (up.guarantee.bps(), down.delay_bound),
+        (1_000_000, Some(Duration::from_millis(20)))
+    );
     let removed: Classes = fixture.delete("/v1/classes/guests").await.unwrap();
     assert_eq!(
-        removed.classes.iter().map(|it| it.guarantee_bps).collect::<Vec<_>>(),
+        removed.classes.iter().map(|it| it.guarantee.bps()).collect::<Vec<_>>(),
         [1_000_000; 2]
     );
     assert_eq!(fixture.get::<Classes>("/v1/classes").await.classes.len(), 6);
@@ -570,17 +578,17 @@ async fn an_applied_file_undoes_run_time_changes_of_classes_and_lists_them() {
     let applied = fixture.apply(&web_of(&text), Some(50)).await.unwrap();
     assert_eq!(applied.undone, names);
     let classes: Classes = fixture.get("/v1/classes").await;
-    assert_eq!(classes.classes[2].guarantee_bps, 6_000_000);
+    assert_eq!(classes.classes[2].guarantee.bps(), 6_000_000);
     fixture.until(|status| status.unconfirmed_ms.is_none()).await;
     // The change was not confirmed, so the previous configuration is back, with its run-time
     // changes.
     let classes: Classes = fixture.get("/v1/classes").await;
     let of =
-        |name: &str| classes.classes.iter().find(|it| it.name == name).map(|it| it.guarantee_bps);
+        |name: &str| classes.classes.iter().find(|it| it.name == name).map(|it| it.guarantee.bps());
     assert_eq!([of("office"), of("voice"), of("guests")], [Some(7_000_000), Some(1_000_000), None]);
     fixture.daemon.reload().await;
     let classes: Classes = fixture.get("/v1/classes").await;
-    assert_eq!(classes.classes[2].guarantee_bps, 6_000_000);
+    assert_eq!(classes.classes[2].guarantee.bps(), 6_000_000);
     assert!(fixture.apply(&text, None).await.unwrap().undone.is_empty());
 }
 

@@ -19,7 +19,7 @@ use crate::icmp::TooBig;
 #[derive(Clone, Debug)]
 pub struct PathMtu {
     configured: u32,
-    heard: Option<(u32, Time)>,
+    reported: Option<(u32, Time)>,
     /// UDP checksums of the latest datagrams, indexed by datagram number. Zero if none was sent.
     sent: Vec<u16>,
     ignored: u64,
@@ -35,14 +35,14 @@ impl PathMtu {
     #[must_use]
     pub fn new(configured: u32) -> Self {
         let configured = configured.max(Self::LEAST);
-        Self { configured, heard: None, sent: vec![0; LATEST], ignored: 0 }
+        Self { configured, reported: None, sent: vec![0; LATEST], ignored: 0 }
     }
 
     /// Length of the longest IP packet that fits, in bytes, as known at `now`.
     #[must_use]
     pub fn get(&self, now: Time) -> u32 {
-        let heard = self.heard.filter(|(_, at)| now.since(*at) < FORGOTTEN);
-        heard.map_or(self.configured, |(mtu, _)| mtu)
+        let reported = self.reported.filter(|(_, at)| now.since(*at) < FORGOTTEN);
+        reported.map_or(self.configured, |(mtu, _)| mtu)
     }
 
     /// Records that datagram `number` was sent with this UDP checksum.
@@ -52,13 +52,13 @@ impl PathMtu {
 
     /// Processes a router's error about the datagram `number`. Returns `true` if the error is
     /// accepted. Only the lower 16 bits of `number` need be correct.
-    pub fn hear(&mut self, now: Time, error: &TooBig, number: u64) -> bool {
+    pub fn report(&mut self, now: Time, error: &TooBig, number: u64) -> bool {
         let was_sent = error.checksum != 0 && self.sent[place(number)] == error.checksum;
         let mtu = error.mtu.max(Self::LEAST);
         // A router with an MTU of at least the datagram's length would have forwarded it.
         let believed = was_sent && error.mtu < error.len && mtu < self.get(now);
         if believed {
-            self.heard = Some((mtu, now));
+            self.reported = Some((mtu, now));
         } else {
             self.ignored += 1;
         }
@@ -98,7 +98,7 @@ mod tests {
     fn a_reported_mtu_expires_after_ten_minutes() {
         let mut path = PathMtu::new(1_500);
         path.sent(9, 77);
-        assert!(path.hear(Time::from_secs(1), &error(1_400, 77), 9 + (1 << 16)));
+        assert!(path.report(Time::from_secs(1), &error(1_400, 77), 9 + (1 << 16)));
         assert_eq!(path.get(Time::from_secs(600)), 1_400);
         assert_eq!(path.get(Time::from_secs(601)), 1_500);
     }
@@ -107,7 +107,7 @@ mod tests {
     fn an_error_without_an_mtu_means_the_least_mtu() {
         let mut path = PathMtu::new(1_500);
         path.sent(9, 77);
-        assert!(path.hear(Time::ZERO, &error(0, 77), 9));
+        assert!(path.report(Time::ZERO, &error(0, 77), 9));
         assert_eq!(path.get(Time::ZERO), PathMtu::LEAST);
     }
 
@@ -119,18 +119,18 @@ mod tests {
         /// zero, and is accepted; a path MTU that grows.
         #[test]
         fn the_mtu_stays_between_the_least_and_the_configured_value(
-            said in prop::collection::vec((any::<bool>(), 0u32..3_000, 0u16..4, 0u64..6), 1..60),
+            events in prop::collection::vec((any::<bool>(), 0u32..3_000, 0u16..4, 0u64..6), 1..60),
         ) {
             let mut path = PathMtu::new(1_500);
             let (mut sent, mut before) = ([0u16; 6], 1_500);
-            for (now, (sends, mtu, checksum, number)) in (0u64..).zip(said) {
+            for (now, (sends, mtu, checksum, number)) in (0u64..).zip(events) {
                 if sends {
                     path.sent(number, checksum.max(1));
                     sent[usize::try_from(number).unwrap()] = checksum.max(1);
                     continue;
                 }
                 let quoted = checksum != 0 && sent[usize::try_from(number).unwrap()] == checksum;
-                let believed = path.hear(Time::from_secs(now), &error(mtu, checksum), number);
+                let believed = path.report(Time::from_secs(now), &error(mtu, checksum), number);
                 let after = path.get(Time::from_secs(now));
                 prop_assert!(!believed || quoted);
                 prop_assert_eq!(believed, quoted && mtu.max(PathMtu::LEAST) < before);

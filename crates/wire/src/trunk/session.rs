@@ -22,7 +22,7 @@
 //! attacker may replay an earlier hello. The table shows the states of an end, and the effect of a
 //! hello:
 //!
-//! | state | own nonce | hello without it | with it, and the peer's nonce of the session | with it, and another nonce |
+//! | state | own nonce | hello without own nonce | hello with own nonce and the session's peer nonce | hello with own nonce and another peer nonce |
 //! |---|---|---|---|---|
 //! | asking | new | answer | | agreed, answer |
 //! | agreed | of the session | answer | the peer is alive | renewing with a new nonce, answer |

@@ -40,7 +40,7 @@ pub(crate) enum EcnScript {
 
 /// The fields of a segment that belong to its ACK.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Said {
+pub(crate) struct SegmentFields {
     pub(crate) seq: u32,
     pub(crate) ack: u32,
     pub(crate) payload: u32,
@@ -52,7 +52,7 @@ pub(crate) struct Said {
     pub(crate) options: Vec<u8>,
 }
 
-impl Said {
+impl SegmentFields {
     /// The fields of the segment in `frame`, whose TCP header is `tcp`.
     pub(crate) fn of(frame: &[u8], tcp: &TcpSegment) -> Self {
         let at = if frame[12..14] == [0x86, 0xdd] { 54 } else { 34 };
@@ -106,8 +106,8 @@ pub(crate) struct End {
     reduced: bool,
     reduce_at: u32,
     emitted: u32,
-    pub(crate) said: Vec<Said>,
-    pub(crate) heard: Vec<Said>,
+    pub(crate) sent: Vec<SegmentFields>,
+    pub(crate) received: Vec<SegmentFields>,
 }
 
 const fn before(a: u32, b: u32) -> bool {
@@ -144,8 +144,8 @@ impl End {
             reduced: false,
             reduce_at: isn,
             emitted: 0,
-            said: Vec::new(),
-            heard: Vec::new(),
+            sent: Vec::new(),
+            received: Vec::new(),
         }
     }
 
@@ -179,39 +179,39 @@ impl End {
     }
 
     /// Processes a segment. Returns the frames to send in response.
-    pub(crate) fn receive(&mut self, now: Time, said: Said, ce: bool) -> Vec<Vec<u8>> {
-        self.heard.push(said.clone());
-        if said.has(TcpFlags::SYN) {
-            self.received_up_to = said.seq.wrapping_add(1);
-            self.recent = said.value;
+    pub(crate) fn receive(&mut self, now: Time, sent: SegmentFields, ce: bool) -> Vec<Vec<u8>> {
+        self.received.push(sent.clone());
+        if sent.has(TcpFlags::SYN) {
+            self.received_up_to = sent.seq.wrapping_add(1);
+            self.recent = sent.value;
             self.progress = now;
             let answer = if self.first { self.ack(now) } else { self.syn(now, true) };
             let data = if self.first { self.send(now) } else { Vec::new() };
             return [vec![answer], data].concat();
         }
-        let mut out = self.on_ack(now, &said);
-        if said.payload > 0 {
-            self.on_data(&said, ce);
+        let mut out = self.on_ack(now, &sent);
+        if sent.payload > 0 {
+            self.on_data(&sent, ce);
         }
         out.extend(self.send(now));
         let due = self.pending >= self.script.stretch.max(1) || !self.beyond.is_empty();
-        if said.payload > 0 && self.pending > 0 && due {
+        if sent.payload > 0 && self.pending > 0 && due {
             out.push(self.ack(now));
         }
         out
     }
 
-    fn on_ack(&mut self, now: Time, said: &Said) -> Vec<Vec<u8>> {
-        let echoes = self.script.ecn == EcnScript::Classic && said.has(TcpFlags::ECE);
+    fn on_ack(&mut self, now: Time, sent: &SegmentFields) -> Vec<Vec<u8>> {
+        let echoes = self.script.ecn == EcnScript::Classic && sent.has(TcpFlags::ECE);
         if echoes && !before(self.una, self.reduce_at) {
             (self.reduced, self.reduce_at) = (true, self.next);
         }
-        if before(self.una, said.ack) {
-            (self.una, self.duplicates, self.progress) = (said.ack, 0, now);
+        if before(self.una, sent.ack) {
+            (self.una, self.duplicates, self.progress) = (sent.ack, 0, now);
             if before(self.una, self.recover) {
                 return vec![self.data(now, self.una)];
             }
-        } else if said.ack == self.una && said.payload == 0 && self.next != self.una {
+        } else if sent.ack == self.una && sent.payload == 0 && self.next != self.una {
             self.duplicates += 1;
             if self.duplicates == 3 {
                 self.recover = self.next;
@@ -221,8 +221,8 @@ impl End {
         Vec::new()
     }
 
-    fn on_data(&mut self, said: &Said, ce: bool) {
-        if said.has(TcpFlags::CWR) && self.script.ecn == EcnScript::Classic {
+    fn on_data(&mut self, sent: &SegmentFields, ce: bool) {
+        if sent.has(TcpFlags::CWR) && self.script.ecn == EcnScript::Classic {
             self.echo = false;
         }
         if ce {
@@ -230,9 +230,9 @@ impl End {
             self.echo = true;
         }
         self.pending += 1;
-        let range = (said.seq, said.seq.wrapping_add(said.payload));
+        let range = (sent.seq, sent.seq.wrapping_add(sent.payload));
         if range.0 == self.received_up_to {
-            self.recent = said.value;
+            self.recent = sent.value;
             self.received_up_to = range.1;
             while let Some(at) = self.beyond.iter().position(|it| it.0 == self.received_up_to) {
                 self.received_up_to = self.beyond.remove(at).1;
@@ -340,7 +340,7 @@ impl End {
         }
         tcp.options.extend(more);
         let options = tcp.options.clone();
-        let mut said = Said {
+        let mut sent = SegmentFields {
             seq,
             ack: tcp.ack,
             payload,
@@ -350,9 +350,9 @@ impl End {
             options,
         };
         if self.script.timestamps {
-            said.options[4..8].fill(0);
+            sent.options[4..8].fill(0);
         }
-        self.said.push(said);
+        self.sent.push(sent);
         frame.bytes()
     }
 }

@@ -12,7 +12,7 @@ use tidegate_core::report::Report;
 use tidegate_core::{Packet, Time};
 use tidegate_wire::describe;
 
-pub(crate) use end::{EcnScript, End, MSS, Said, Script};
+pub(crate) use end::{EcnScript, End, MSS, Script, SegmentFields};
 pub(crate) use gateway::Wire;
 
 /// Delay between the gateway and each end point.
@@ -104,15 +104,15 @@ impl Run {
         let mut packet = Packet::default();
         assert_eq!(describe(frame, u32::try_from(frame.len()).unwrap(), &mut packet), None);
         let tcp = packet.tcp.unwrap();
-        let said = Said::of(frame, &tcp);
-        let data = u32::from(said.payload > 0 && !tcp.flags.any(TcpFlags::SYN));
+        let sent = SegmentFields::of(frame, &tcp);
+        let data = u32::from(sent.payload > 0 && !tcp.flags.any(TcpFlags::SYN));
         self.crossed[to] += data;
         let loss = self.script.loss;
         if data > 0 && loss > 0 && self.crossed[to] % loss == loss / 2 {
-            return self.ends[to].heard.push(said);
+            return self.ends[to].received.push(sent);
         }
         let ce = self.script.ecn != EcnScript::None && data > 0 && self.crossed[to] % 5 == 2;
-        let out = self.ends[to].receive(self.now, said, ce);
+        let out = self.ends[to].receive(self.now, sent, ce);
         self.sends(to, out);
     }
 

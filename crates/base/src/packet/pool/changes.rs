@@ -22,7 +22,7 @@ impl PacketPool {
 
     /// Removes a packet from its flow. This is recorded as if the packet had been released.
     #[inline]
-    pub fn leave_flow(&mut self, id: &PacketId) {
+    pub fn remove_from_flow(&mut self, id: &PacketId) {
         let flow = std::mem::take(&mut self[id].flow);
         if let Some(changes) = &mut self.changes
             && flow != FlowId::NONE

@@ -168,7 +168,7 @@ impl Gate {
         let (rate, mut more) = (shares.rate(), false);
         while let Some(member) = self.waiting.member() {
             if holds.releasable(member) == 0 {
-                self.turns.leave(&mut self.waiting, member);
+                self.turns.remove(&mut self.waiting, member);
                 self.account.waiting -= 1;
                 continue;
             }
@@ -180,7 +180,7 @@ impl Gate {
                 break;
             }
             let turn = |it| i64::from(quantum(holds, it, shares.weight(it)));
-            if self.turns.ends_turn(&mut self.waiting, turn) {
+            if self.turns.skip_spent(&mut self.waiting, turn) {
                 continue;
             }
             let Some(cost) = holds.release(cx, member, out) else { continue };

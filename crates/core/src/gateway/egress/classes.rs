@@ -23,7 +23,7 @@ use crate::qdisc::{Backlog, QdiscSpec};
 use crate::random::Random;
 use crate::report::{ClassReport, Mechanisms};
 use crate::scheduler::{Scheduler, SchedulerSpec, TermValues};
-use crate::{Bytes, Cx, PacketId, PacketPool, Rate, Reason, Time};
+use crate::{Bytes, Count, Cx, PacketId, PacketPool, Rate, Reason, Time};
 
 /// Classes of the link in one direction.
 pub(in crate::gateway) struct Classes {
@@ -539,13 +539,20 @@ impl Classes {
 
     fn report_of(&self, id: ClassId, Inside { waiting, drops }: Inside) -> ClassReport {
         let parent = self.scheduler.parent(id);
+        let (terms, sent) = (self.scheduler.terms(id), self.scheduler.counts(id));
         ClassReport {
             name: self.name(id),
             parent: (parent != ClassId::ROOT).then(|| self.name(parent)),
             direction: self.direction,
             mechanisms: self.mechanisms(id),
-            terms: self.scheduler.terms(id),
-            sent: self.scheduler.counts(id),
+            guarantee: terms.guarantee,
+            ceiling: terms.ceiling,
+            delay_bound: terms.delay_bound,
+            weight: terms.weight,
+            priority: terms.priority,
+            burst: terms.burst,
+            sent: Count { packets: sent.packets, bytes: sent.bytes },
+            borrowed_bytes: sent.borrowed,
             backlog: waiting,
             drops,
             marking: self.marked(id).map(|marked| marked.marker().marks()),

@@ -70,7 +70,7 @@ impl Control {
             self.lead = self.lead.max(0);
         }
         // Queues here belong to sources, not to flows.
-        cx.pool.leave_flow(&packet);
+        cx.pool.remove_from_flow(&packet);
         cx.pool[&packet].queue_index = line;
         self.queue.enqueue(cx, packet);
     }
@@ -93,7 +93,7 @@ impl Control {
     /// Removes the next packet beyond the allowance.
     pub(in crate::gateway) fn pop_borrowed(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         let packet = self.pop(cx)?;
-        self.report.sent.borrowed += cx.pool[&packet].charged().0;
+        self.report.borrowed_bytes += cx.pool[&packet].charged().0;
         Some(packet)
     }
 

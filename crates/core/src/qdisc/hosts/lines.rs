@@ -35,7 +35,7 @@ impl HostFlowQueues {
 
     /// Subtracts the `backlog` of the flow `member` from its host, because the flow moves to
     /// another host.
-    pub(super) fn leave_host(&mut self, member: QueueIndex, backlog: Bytes) {
+    pub(super) fn remove_from_host(&mut self, member: QueueIndex, backlog: Bytes) {
         let old = self.flows[member.index()].host;
         let Some(host) = self.hosts.get_mut(index(old)) else { return };
         host.bytes = Bytes(host.bytes.0.saturating_sub(backlog.0));
@@ -45,7 +45,7 @@ impl HostFlowQueues {
 
     /// The longest flow queue of the host with the most bytes. Both are found to within a factor of
     /// two.
-    pub(super) fn longest_line(&self) -> Option<QueueIndex> {
+    pub(super) fn longest_queue(&self) -> Option<QueueIndex> {
         let host = self.longest.member()?;
         self.groups.member(self.hosts[index(host)].lines)
     }

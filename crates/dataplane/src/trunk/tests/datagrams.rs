@@ -1,5 +1,5 @@
 //! Tests trunks with encapsulation: user packets cross inside UDP datagrams, from the LAN of one
-//! site to the LAN of the other.
+//! site to the LAN of the other site.
 
 use tidegate_core::packet::{Ecn, NO_VLAN, TcpFlags};
 use tidegate_core::trunk::Encapsulation;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_config::{ItemKind, Part, items};
+use tidegate_core::packet::Direction;
 use tidegate_repository::{Conformance, NodeReport, PolicyRepository};
 use tokio::time::Instant;
 
@@ -25,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Conforming bytes counted up to time `at`, for each policy and direction.
 struct Sample {
     at: Instant,
-    bytes: HashMap<(String, String), u64>,
+    bytes: HashMap<(String, Direction), u64>,
 }
 
 impl Daemon {
@@ -97,8 +98,7 @@ fn policies(parts: &[Part]) -> HashSet<String> {
 
 impl Sample {
     fn of(status: &Status) -> Self {
-        let bytes =
-            |it: &Aggregate| ((it.policy.clone(), it.direction.clone()), it.conforming.bytes);
+        let bytes = |it: &Aggregate| ((it.policy.clone(), it.direction), it.conforming.bytes);
         Self { at: Instant::now(), bytes: status.aggregates.iter().map(bytes).collect() }
     }
 
@@ -112,10 +112,13 @@ impl Sample {
         let mut found = BTreeMap::<String, Conformance>::new();
         for it in status.aggregates.iter().filter(|it| policies.contains(&it.policy)) {
             let of = found.entry(it.policy.clone()).or_default();
-            let key = (it.policy.clone(), it.direction.clone());
-            let (Some(mean), Some(before)) = (it.mean_bps, self.bytes.get(&key)) else { continue };
-            let ratio = ratio(it.conforming.bytes.saturating_sub(*before), seconds, mean);
-            if it.direction == "up" { of.up = ratio } else { of.down = ratio }
+            let key = (it.policy.clone(), it.direction);
+            let (Some(mean), Some(before)) = (it.mean, self.bytes.get(&key)) else { continue };
+            let ratio = ratio(it.conforming.bytes.saturating_sub(*before), seconds, mean.bps());
+            match it.direction {
+                Direction::Up => of.up = ratio,
+                Direction::Down => of.down = ratio,
+            }
         }
         found
     }

@@ -21,14 +21,14 @@ pub(super) fn write(status: &Status, classes: &[Class], page: &mut Page) {
     let help = "Mechanisms of the access link. A label is empty where the link has no such mechanism. Always 1.";
     metric("tidegate_link_info", help, &["scheduler", "queue", "marking"], &link);
     let policies = status.aggregates.iter().map(|it| {
-        let place = vec![("policy", it.policy.as_str()), ("direction", &it.direction)];
+        let place = vec![("policy", it.policy.as_str()), ("direction", it.direction.name())];
         (place, &it.mechanisms)
     });
     let help = "Mechanisms of the policy. A label is empty where the policy has no such mechanism. Always 1.";
     let kinds = ["queue", "allocation", "marking", "ack_control"];
     metric("tidegate_policy_info", help, &kinds, &policies.collect::<Vec<_>>());
     let classes = classes.iter().map(|it| {
-        (vec![("class", it.name.as_str()), ("direction", &it.direction)], &it.mechanisms)
+        (vec![("class", it.name.as_str()), ("direction", it.direction.name())], &it.mechanisms)
     });
     let help = "Scheduler of the class, and mechanisms of its queue. A label is empty where the class has no such mechanism. Always 1.";
     let kinds = ["scheduler", "queue", "marking"];

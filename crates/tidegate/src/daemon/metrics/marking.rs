@@ -40,34 +40,34 @@ const TRACKED: [Tracked; 6] = [
         "all_bytes_total",
         "counter",
         "Bytes of packets that arrived at the queue of the marking.",
-        |it| float(it.all_bytes),
+        |it| float(it.tracked.all_bytes),
     ),
     (
         "tracked_bytes_total",
         "counter",
         "Bytes of packets whose flows the marking projected by their rounds when they arrived.",
-        |it| float(it.tracked_bytes),
+        |it| float(it.tracked.tracked_bytes),
     ),
     ("tracked_flows", "gauge", "Flows that the marking projects by their rounds now.", |it| {
-        float(it.tracked_flows)
+        float(it.tracked.flows)
     }),
     (
         "rho",
         "gauge",
         "Factor of the rounds of these flows; 1 if other traffic is counted at its rate.",
-        |it| it.rho,
+        |it| it.tracked.rho,
     ),
     (
         "threshold_bytes",
         "gauge",
         "Bytes in the last interval from which on a flow was to be tracked; 0 without a filter.",
-        |it| float(it.threshold_bytes),
+        |it| float(it.tracked.threshold.0),
     ),
     (
         "false_positives",
         "gauge",
         "Flows that were projected throughout the last interval and sent less than the threshold in it.",
-        |it| float(it.false_positives),
+        |it| float(it.tracked.false_positives),
     ),
 ];
 
@@ -75,14 +75,14 @@ const TRACKED: [Tracked; 6] = [
 type MarkingSample<'a> = (Vec<(&'static str, &'a str)>, Marking);
 
 fn place(class: &Class) -> Vec<(&'static str, &str)> {
-    vec![("class", &class.name), ("direction", &class.direction)]
+    vec![("class", &class.name), ("direction", class.direction.name())]
 }
 
 fn marked((place, it): &MarkingSample<'_>) -> (Labels, f64) {
-    (labels(place), float(it.marked_packets))
+    (labels(place), float(it.marked))
 }
 
 fn dropped((place, it): &MarkingSample<'_>) -> [(Labels, f64); 2] {
     let of = |reason, n| (labels(&[&place[..], &[("reason", reason)]].concat()), float(n));
-    [of("predicted", it.not_ect_packets), of("unmarkable", it.unmarkable_packets)]
+    [of("predicted", it.not_ect), of("unmarkable", it.unmarkable)]
 }

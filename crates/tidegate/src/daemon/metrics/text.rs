@@ -2,6 +2,11 @@
 
 use std::fmt::Write;
 
+use tidegate_core::reports::{Report, ReportValue, ShownAs};
+
+/// The names and values of labels.
+pub(crate) type Pairs<'a> = Vec<(&'static str, &'a str)>;
+
 /// A page of metrics under construction.
 #[derive(Default)]
 pub(crate) struct Page(String);
@@ -30,6 +35,54 @@ impl Page {
             let _ = writeln!(self.0, "{name}{} {value}", labels.0);
         }
     }
+}
+
+impl Page {
+    /// Adds the metrics of `all` reports. The labels of each report tell it from the others.
+    pub(crate) fn reports<R: Report>(&mut self, all: &[(Pairs<'_>, &R)]) {
+        for shown in R::shown() {
+            let kind = match shown.form {
+                ShownAs::Counter => "counter",
+                ShownAs::Gauge => "gauge",
+                ShownAs::Column => continue,
+            };
+            let samples = all.iter().flat_map(|(pairs, it)| samples(pairs, (shown.value)(it)));
+            self.metric(shown.name, kind, shown.help, samples);
+        }
+    }
+}
+
+/// The samples of a value: one, or one for each value of its label.
+fn samples(pairs: &Pairs<'_>, value: ReportValue) -> Vec<(Labels, f64)> {
+    match value {
+        ReportValue::Each(label, counts) => {
+            let sample = |(name, count): (String, u64)| {
+                (labels(&[&pairs[..], &[(label, &name)]].concat()), float(count))
+            };
+            counts.into_iter().map(sample).collect()
+        }
+        value => base_unit(&value).into_iter().map(|value| (labels(pairs), value)).collect(),
+    }
+}
+
+/// The value in the base unit of its quantity: bytes, bytes per second, or seconds.
+fn base_unit(value: &ReportValue) -> Option<f64> {
+    Some(match value {
+        ReportValue::None | ReportValue::Text(_) | ReportValue::Each(..) => return None,
+        ReportValue::Whole(number) | ReportValue::Bytes(number) => float(*number),
+        ReportValue::Signed(number) => signed(*number),
+        ReportValue::Real(number) => *number,
+        ReportValue::Bps(bits) => float(*bits) / 8.0,
+        ReportValue::Nanos(time) => float(*time) / 1e9,
+        ReportValue::Micros(time) => float(*time) / 1e6,
+        ReportValue::Millis(time) => float(*time) / 1e3,
+        ReportValue::Span(time) => float(u64::try_from(time.as_micros()).unwrap_or(u64::MAX)) / 1e6,
+    })
+}
+
+#[expect(clippy::as_conversions, reason = "a metric is a real: exact up to 2^53")]
+pub(super) const fn signed(count: i64) -> f64 {
+    count as f64
 }
 
 /// Formatted labels.

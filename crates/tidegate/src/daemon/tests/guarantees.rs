@@ -22,9 +22,11 @@ fn file(jobs: bool) -> String {
 
 /// The guarantees of the class called `name` in the upload direction: terms and values.
 fn promises(classes: &Classes, name: &str) -> Vec<(String, f64)> {
-    let of = |it: &&crate::api::Class| it.name == name && it.direction == "up";
+    let of = |it: &&crate::api::Class| {
+        it.name == name && it.direction == tidegate_core::packet::Direction::Up
+    };
     let class = classes.classes.iter().find(of).unwrap();
-    class.promises.iter().map(|it| (it.term.clone(), it.promised)).collect()
+    class.promises.iter().map(|it| (it.term.to_string(), it.promised)).collect()
 }
 
 /// Catches: a scheduler that stays although the new file names another scheduler; a request that

@@ -50,6 +50,8 @@ impl Drop for Large {
     }
 }
 
+/// Dropping a large answer takes long. If nobody reads the answer, another thread must drop it.
+///
 /// Catches: an unread answer that the data plane's own thread drops.
 #[tokio::test]
 async fn another_thread_drops_answers_that_nobody_reads() {

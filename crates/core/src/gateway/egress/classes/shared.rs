@@ -126,7 +126,8 @@ impl Classes {
     /// without a measured value.
     pub(super) fn promises(&self, id: ClassId) -> Vec<PromiseReport> {
         let promise = |kept: crate::scheduler::Kept| PromiseReport {
-            term: kept.term,
+            term: kept.term.name().into(),
+            unit: kept.term.unit().into(),
             of: kept.of.map(|of| self.name(of)),
             promised: kept.promised,
             kept: kept.kept,
@@ -135,7 +136,7 @@ impl Classes {
         };
         let mut promises: Vec<_> = self.scheduler.kept(id).into_iter().map(promise).collect();
         for term in self.lines[id.index()].own.iter().flat_map(|own| own.terms()) {
-            let known = promises.iter().any(|promise| promise.term == term);
+            let known = promises.iter().any(|promise| promise.term == term.name());
             promises.extend((!known).then(|| self.unmeasured(id, term)).flatten());
         }
         promises
@@ -149,7 +150,8 @@ impl Classes {
             _ => None,
         };
         let promised = value.real();
-        Some(PromiseReport { term, of, promised, kept: None, violations: 0, relaxed: 0 })
+        let (term, unit) = (term.name().into(), term.unit().into());
+        Some(PromiseReport { term, unit, of, promised, ..PromiseReport::default() })
     }
 }
 

@@ -1,5 +1,6 @@
-//! Tests the policy agent in trouble: sets of policies that are refused, restarts, rollbacks, and
-//! sources that come and go.
+//! Tests the policy agent, which puts the policies of sources (repositories) in force, after
+//! faults: refused sets of policies, restarts, rollbacks, and sources that are removed and added
+//! again.
 
 use std::os::unix::fs::PermissionsExt;
 
