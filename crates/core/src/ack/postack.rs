@@ -168,7 +168,7 @@ impl PostAck {
         match &mut self.rule {
             Rule::Gate(gate) => {
                 let (rate, ahead) = (self.shares.rate(), self.queue.ahead);
-                gate.asks(cx.now, rate, ahead, self.holds.flow(member), cost);
+                gate.asks(cx.now, rate, ahead, member, self.holds.flow(member), cost);
             }
             Rule::Bucket(bucket) => bucket.passed(cx.now, member, cost, &self.shares),
             Rule::VirtualQueue(_) => {}
@@ -203,7 +203,7 @@ impl AckControl for PostAck {
         match &mut self.rule {
             Rule::Gate(gate) => {
                 let near = self.holds.flow(member).near();
-                gate.on_data(now, near, packet.cost, packet.segments);
+                gate.on_data(now, member, near, packet);
             }
             Rule::VirtualQueue(queue) => {
                 queue.on_data(now, member, packet, &self.shares, self.queue);
@@ -335,7 +335,7 @@ impl AckControl for PostAck {
     fn leave(&mut self, member: FlowIndex) {
         self.bound.forget(member);
         match &mut self.rule {
-            Rule::Gate(_) => {}
+            Rule::Gate(gate) => gate.give_back(member),
             Rule::Bucket(bucket) => bucket.forget(member),
             Rule::VirtualQueue(queue) => queue.forget(member),
         }
