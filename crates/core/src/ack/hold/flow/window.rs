@@ -17,14 +17,10 @@ impl HeldFlow {
     pub(in crate::ack::hold) fn cost(&self, tcp: &TcpSegment, news: u32, for_data: bool) -> u32 {
         let worth = self.worth(tcp.ack);
         let recovers = news > 0 || self.sacked > 0 || self.marks & AGAIN != 0;
-        if for_data
-            && !recovers
-            && let Some(moves) = self.moves(tcp)
-        {
-            return self.charge(moves);
-        }
         let left = if for_data && !recovers { self.left(tcp) } else { None };
-        self.charge(worth.saturating_add(news).min(left.unwrap_or(u32::MAX)))
+        let moves = if for_data && !recovers { self.moves(tcp) } else { None };
+        let wanted = moves.unwrap_or_else(|| worth.saturating_add(news));
+        self.charge(wanted.min(left.unwrap_or(u32::MAX)))
     }
 
     /// Bytes by which `tcp` moves the right edge of the window, if its sender has filled the window.
