@@ -14,7 +14,8 @@
 //! Differs: PostACK has a window rule too. A sender without another limit would have its ACKs held up to
 //! the longest hold, and then its data would wait. The reserve is half of the longest hold, which leaves
 //! room for the sender's growth. The gate makes it shorter (`reserve.rs`). A window also has room for the
-//! bytes of an ACK: a receiver that acknowledges every fourth segment may leave three for its ACK timer. A
+//! bytes of an ACK, at most 20 ms: a receiver that acknowledges every fourth segment may leave three for its
+//! ACK timer. A
 //! window has at least four segments, as a loss then leaves three duplicate ACKs. It begins with an equal
 //! share of a round trip, or with 64 KiB if this is more. It grows by an eighth of the acknowledged bytes,
 //! so little data comes unrequested.
@@ -22,7 +23,7 @@
 use std::time::Duration;
 
 use super::Known;
-use super::constants::UNSCALED;
+use super::constants::{AHEAD, UNSCALED};
 use super::hold::HeldFlow;
 use super::shares::Shares;
 use crate::packet::{FlowIndex, TcpSegment};
@@ -54,7 +55,7 @@ pub(super) fn clamp(
     let (least, grown) = (flow.least_window(known.mss), flow.grown(tcp, known.sent?));
     let first = shares.equal(member).bytes_in(way).max(Bytes(u64::from(UNSCALED) - 1));
     let rate = shares.most(member);
-    let unacknowledged = Bytes(flow.newly(tcp, known.sent?).into());
+    let unacknowledged = rate.bytes_in(AHEAD).min(Bytes(flow.newly(tcp, known.sent?).into()));
     let most = rate.bytes_in(way + reserve) + unacknowledged;
     let most =
         if flow.is_extended() { most.min(rate.bytes_in(way) + flow.holdable()) } else { most };

@@ -89,7 +89,7 @@ impl Credits {
     /// Outstanding credit of `member` at `now`, in bytes.
     pub(super) fn of(&mut self, now: Time, member: FlowIndex) -> u64 {
         self.expire(now);
-        self.flows.get(&member).map_or(0, |(ages, _)| sum(ages))
+        self.requests.range(flow(member)).map(|(_, (bytes, _))| u64::from(*bytes)).sum()
     }
 
     /// Outstanding credit at `now`, in bytes.

@@ -12,23 +12,12 @@ use crate::packet::{TcpFlags, TcpSegment, USUAL_MSS};
 
 impl HeldFlow {
     /// Wire bytes of data that `tcp` requests. It reports `news` bytes beyond its number. With `for_data`,
-    /// a reduced window limits the request, and a sender that has filled its window may send as much as its
-    /// right edge moves, unless it recovers from a loss.
+    /// a reduced window limits the request, unless the sender recovers from a loss.
     pub(in crate::ack::hold) fn cost(&self, tcp: &TcpSegment, news: u32, for_data: bool) -> u32 {
         let worth = self.worth(tcp.ack);
         let recovers = news > 0 || self.sacked > 0 || self.marks & AGAIN != 0;
         let left = if for_data && !recovers { self.left(tcp) } else { None };
-        let moves = if for_data && !recovers { self.moves(tcp) } else { None };
-        let wanted = moves.unwrap_or_else(|| worth.saturating_add(news));
-        self.charge(wanted.min(left.unwrap_or(u32::MAX)))
-    }
-
-    /// Bytes by which `tcp` moves the right edge of the window, if its sender has filled the window.
-    fn moves(&self, tcp: &TcpSegment) -> Option<u32> {
-        let fills = self.marks & EDGE != 0 && before(self.right, self.sent.wrapping_add(self.mss));
-        let window = self.smaller(tcp).unwrap_or(tcp.window);
-        let edge = self.edge(&TcpSegment { window, ..*tcp }).filter(|_| fills)?;
-        Some(if before(self.right, edge) { edge.wrapping_sub(self.right) } else { 0 })
+        self.charge(worth.saturating_add(news).min(left.unwrap_or(u32::MAX)))
     }
 
     /// Bytes beyond the [requested](Self::requested) data in the window of `tcp`, if it is reduced. They are full
