@@ -4,18 +4,18 @@
 //!
 //! `credit(flow) = requested_to - sent`, and `credit = sum of credit(flow)`.
 //!
-//! Unused credit is given back after its [lifetime](lasts), one and a half round trips, or up to an eighth of a
-//! round trip later.
+//! The credit of a flow has three ages, each a third of its [lifetime](lasts) long. So credit that its sender
+//! does not use is given back after one to one and a half round trips.
 //!
 //! Source: `postack`, R001-9 P3 (the `O_C` of a class: credit of all its flows).
 //!
-//! Differs: `requested_to` is kept as counts of bytes by the time of their request, as data beyond it needs no
-//! credit. In slow start a sender sends twice the data that its ACKs request. This data uses no credit that is
-//! younger than a round trip. Otherwise the data of that credit would arrive without credit, and each further
-//! request would be too early.
+//! Differs: `requested_to` is kept as three counts of bytes, as data beyond it needs no credit. In slow
+//! start a sender sends twice the data that its ACKs request. This data uses no credit that is younger than
+//! a round trip. Otherwise the data of that credit would arrive without credit, and each further request
+//! would be too early.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::RangeInclusive;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
 use super::gate::lasts;
@@ -25,71 +25,60 @@ use crate::packet::FlowIndex;
 /// Outstanding credit of the flows of an aggregate.
 #[derive(Default)]
 pub(super) struct Credits {
-    /// Charged bytes of each flow by the time of their request, and the time at which they are given back.
-    requests: BTreeMap<(FlowIndex, Time), (u32, Time)>,
-    /// The times at which `requests` are given back, in order.
-    ends: BTreeSet<(Time, FlowIndex, Time)>,
+    /// Charged bytes of each flow with credit by age, the youngest first, and the present length of an age.
+    flows: BTreeMap<FlowIndex, ([u32; AGES], Duration)>,
+    /// For each of `flows`, the time at which its credit gets older.
+    ages: BinaryHeap<Reverse<(Time, FlowIndex)>>,
     /// Sum of the credit of all flows.
     total: u64,
 }
 
-/// Requests of a flow within an eighth of a round trip count as one.
-///
-/// Chosen: at a quarter, one download at 600 ms loses half as many packets again.
-const RESOLUTION: u32 = 8;
+/// Number of ages. A request that was answered after one round trip is then in its last age.
+const AGES: usize = 3;
 
 impl Credits {
     /// Adds credit of `member` for `bytes`. Its sender is at a round trip of `near`.
     pub(super) fn add(&mut self, now: Time, member: FlowIndex, near: Duration, bytes: u32) {
         self.expire(now);
-        let newest = self.requests.range(flow(member)).next_back().map(|(key, _)| *key);
-        let with =
-            newest.filter(|(_, at)| now.since(*at) < resolution(near)).unwrap_or((member, now));
-        let (credit, _) = self.requests.entry(with).or_insert_with(|| {
-            let end = now + lasts(near) + resolution(near);
-            self.ends.insert((end, member, now));
-            (0, end)
+        let ([young, ..], length) = self.flows.entry(member).or_insert_with(|| {
+            self.ages.push(Reverse((now + age(near), member)));
+            ([0; AGES], age(near))
         });
-        let before = *credit;
-        *credit = before.saturating_add(bytes);
-        self.total += u64::from(*credit - before);
+        *length = age(near);
+        let before = *young;
+        *young = before.saturating_add(bytes);
+        self.total += u64::from(*young - before);
     }
 
     /// Notes that `bytes` of data of `member` arrived, at a round trip of `near` after their request. They use
-    /// the credit of that request first, and then older credit.
+    /// the oldest credit of the flow first.
     pub(super) fn take(&mut self, now: Time, member: FlowIndex, near: Duration, mut bytes: u32) {
         self.expire(now);
-        let newest = now.before(near.saturating_sub(resolution(near)));
-        while bytes > 0
-            && let Some((key, (credit, end))) =
-                self.requests.range_mut((member, Time::ZERO)..=(member, newest)).next_back()
-        {
+        let Some((ages, _)) = self.flows.get_mut(&member) else { return };
+        for (credit, oldest) in ages.iter_mut().zip([1, 2, 3]).rev() {
+            // All credit of this age is younger than a round trip.
+            if age(near) * oldest < near {
+                break;
+            }
             let used = bytes.min(*credit);
             *credit -= used;
             bytes -= used;
             self.total -= u64::from(used);
-            if *credit == 0 {
-                let (key, end) = (*key, *end);
-                self.requests.remove(&key);
-                self.ends.remove(&(end, member, key.1));
-            }
         }
     }
 
     /// Gives back the credit of `member`, whose sender sends no more.
     pub(super) fn give_back(&mut self, member: FlowIndex) {
-        while let Some((key, (credit, end))) = self.requests.range(flow(member)).next() {
-            let (key, end) = (*key, *end);
-            self.total -= u64::from(*credit);
-            self.requests.remove(&key);
-            self.ends.remove(&(end, member, key.1));
+        if let Some((ages, _)) = self.flows.get_mut(&member) {
+            self.total -= sum(ages);
+            *ages = [0; AGES];
         }
     }
 
     /// Outstanding credit of `member` at `now`, in bytes.
     pub(super) fn of(&mut self, now: Time, member: FlowIndex) -> u64 {
         self.expire(now);
-        self.requests.range(flow(member)).map(|(_, (bytes, _))| u64::from(*bytes)).sum()
+        self.flows.get(&member).map_or(0, |(ages, _)| sum(ages))
     }
 
     /// Outstanding credit at `now`, in bytes.
@@ -98,31 +87,36 @@ impl Credits {
         self.total
     }
 
-    /// Time at which credit is next given back. `None` without credit.
+    /// Time at which credit next gets older, or is given back. `None` without credit.
     pub(super) fn next(&self) -> Option<Time> {
-        self.ends.first().map(|(at, _, _)| *at)
+        self.ages.peek().map(|Reverse((at, _))| *at)
     }
 
     fn expire(&mut self, now: Time) {
-        while let Some((end, member, at)) = self.ends.first().copied()
-            && end <= now
+        while let Some(Reverse((at, member))) = self.ages.peek().copied()
+            && at <= now
         {
-            self.ends.pop_first();
-            if let Some((unused, _)) = self.requests.remove(&(member, at)) {
-                self.total -= u64::from(unused);
+            self.ages.pop();
+            let Some((ages, age)) = self.flows.get_mut(&member) else { continue };
+            ages.rotate_right(1);
+            let unused = std::mem::take(&mut ages[0]);
+            self.total -= u64::from(unused);
+            if sum(ages) == 0 {
+                self.flows.remove(&member);
+            } else {
+                self.ages.push(Reverse((at + *age, member)));
             }
         }
     }
 }
 
-/// The keys of all requests of `member`.
-const fn flow(member: FlowIndex) -> RangeInclusive<(FlowIndex, Time)> {
-    (member, Time::ZERO)..=(member, Time::MAX)
+/// Length of an age for a sender at a round trip of `near`: half of a round trip, if that is long enough.
+fn age(near: Duration) -> Duration {
+    lasts(near) / 3
 }
 
-/// Time within which requests to a sender at a round trip of `near` count as one.
-fn resolution(near: Duration) -> Duration {
-    lasts(near) / (RESOLUTION + RESOLUTION / 2)
+fn sum(ages: &[u32; AGES]) -> u64 {
+    ages.iter().copied().map(u64::from).sum()
 }
 
 #[cfg(test)]
@@ -136,15 +130,13 @@ mod tests {
 
     /// Catches: credit given back within a round trip; credit that is outstanding for ever.
     #[test]
-    fn unused_credit_is_given_back_after_one_and_a_half_round_trips() {
-        for (later, with_the_first) in [(0, true), (4, true), (5, false), (19, false)] {
+    fn unused_credit_is_given_back_after_one_to_one_and_a_half_round_trips() {
+        for later in [0, 1, 10, 19] {
             let mut credits = Credits::default();
             credits.add(MS(1_000), A, NEAR, 500);
             credits.add(MS(1_000 + later), A, NEAR, 70);
-            assert_eq!(credits.next(), Some(MS(1_060)));
             assert_eq!(credits.total(MS(1_059)), 570, "{later}");
-            assert_eq!(credits.total(MS(1_060)), if with_the_first { 0 } else { 70 }, "{later}");
-            assert_eq!(credits.total(MS(1_060 + later)), 0, "{later}");
+            assert_eq!(credits.total(MS(1_060)), 0, "{later}");
             assert_eq!(credits.next(), None);
         }
     }
@@ -163,20 +155,20 @@ mod tests {
         assert_eq!(credits.total(MS(40)), 200);
     }
 
-    /// Catches: excess data of slow start that uses the credit of later data of its flow; requests that count as
-    /// one although they are a quarter of a round trip apart.
+    /// Catches: excess data of slow start that uses the credit of later data of its flow.
+    /// Catches: data of a sender nearby that finds no credit, as a third of the shortest lifetime exceeds its round trip.
     #[test]
     fn data_uses_no_credit_that_is_younger_than_a_round_trip() {
         let mut credits = Credits::default();
-        for ms in [0, 9, 35, 45] {
+        for ms in [0, 35, 45] {
             credits.add(MS(ms), A, NEAR, 100);
         }
         credits.take(MS(45), A, NEAR, 1_000);
-        assert_eq!(credits.total(MS(45)), 200, "requested 10 and 0 ms before");
+        assert_eq!(credits.total(MS(45)), 100, "requested 0 and 10 ms before");
         let near = Duration::from_micros(200);
         credits.add(MS(50), B, near, 100);
         credits.take(MS(50) + near, B, near, 100);
-        assert_eq!(credits.total(MS(50) + near), 300);
+        assert_eq!(credits.total(MS(50) + near), 100);
     }
 
     /// Catches: newer credit that keeps unused credit from being given back, if a sender uses half of its credit.
@@ -194,7 +186,7 @@ mod tests {
             credits.add(MS(ms), A, NEAR, 100);
             credits.take(MS(ms), A, NEAR, 100);
         }
-        assert!(credits.total(MS(1_999)) <= 4_500, "{}", credits.total);
+        assert!(credits.total(MS(1_999)) <= 4_000, "{}", credits.total);
     }
 
     /// Catches: credit that lasts for the round trip of the handshake, which was longer than all later ones.
@@ -206,17 +198,17 @@ mod tests {
         assert!(credits.total(MS(1_000)) <= 60, "{}", credits.total);
     }
 
-    /// Catches: credit of an ended flow that counts for the next flow of its index; records that are never removed.
+    /// Catches: credit of an ended flow that counts for the next flow of its index; two clocks for that index.
     #[test]
     fn the_next_flow_of_an_index_begins_without_credit() {
         let mut credits = Credits::default();
         credits.add(MS(0), A, NEAR, 300);
         credits.add(MS(0), B, NEAR, 100);
         credits.give_back(A);
-        assert_eq!((credits.total(MS(0)), credits.ends.len()), (100, 1));
+        assert_eq!(credits.total(MS(0)), 100);
         credits.add(MS(1), A, NEAR, 40);
-        assert_eq!((credits.total(MS(19)), credits.ends.len()), (140, 2));
+        assert_eq!((credits.total(MS(19)), credits.ages.len()), (140, 2));
         assert_eq!(credits.total(MS(80)), 0);
-        assert!(credits.requests.is_empty() && credits.ends.is_empty());
+        assert!(credits.flows.is_empty() && credits.ages.is_empty());
     }
 }
