@@ -6,7 +6,7 @@
 use super::{Complaints, File, about, code_of, production, rust};
 
 /// Most fields today. The aim is 60 (`docs/understand/ack-control-constants.md`).
-const MOST_FIELDS: usize = 165;
+const MOST_FIELDS: usize = 161;
 
 /// Most tuned constants today.
 const MOST_CONSTANTS: usize = 14;
