@@ -59,6 +59,8 @@ pub(in crate::ack) struct HeldFlow {
     heard: u32,
     /// Sequence number at which the data after the last pause begins.
     since: u32,
+    /// Payload bytes that departed ACKs requested and that have not arrived.
+    outstanding: u32,
     pub(super) window: u16,
     /// Number of held ACKs whose whole packet is kept.
     pub(super) whole: u16,
@@ -98,7 +100,7 @@ const ECHOES: u16 = 2_048;
 const STOPPED: u16 = 4_096;
 
 /// Source: `postack`, section 2 (state for each flow).
-const _: () = assert!(size_of::<HeldFlow>() <= 128);
+const _: () = assert!(size_of::<HeldFlow>() <= 132);
 
 impl Default for HeldFlow {
     fn default() -> Self {
@@ -124,6 +126,7 @@ impl Default for HeldFlow {
             far_us: 0,
             heard: 0,
             since: 0,
+            outstanding: 0,
             scale: None,
             window: 0,
             whole: 0,

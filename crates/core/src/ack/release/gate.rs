@@ -12,9 +12,6 @@
 //! The source has 200 ms, which is less than a round trip by satellite. A recovering sender uses half of its
 //! credit only, and the queue would run empty until the rest expires.
 //!
-//! Differs: data uses credit that was given one round trip earlier, not the oldest credit. Otherwise newer
-//! credit would keep unused credit from expiring, and the gate would request less than the rate for ever.
-//!
 //! Differs: the time that credit is outstanding is measured (Little's law). The shortest round trip is too
 //! little: if round trips vary by 1 ms, the gate would request nine tenths of 300 Mbit/s.
 //!
@@ -30,20 +27,20 @@
 
 use std::time::Duration;
 
-use super::calendar::Calendar;
+use super::credit::Credits;
 use crate::ack::constants::{AHEAD, MAX_HOLD, PER_ACK, SHORTEST, UNSCALED};
 use crate::ack::hold::{HeldFlow, Holds};
 use crate::ack::shares::Shares;
 use crate::ack::uncalled::Uncalled;
 use crate::ack::{CreditAccount, EgressState, Queue};
-use crate::packet::{DeficitRoundRobin, Fifo, First, FlowIndex};
+use crate::packet::{DeficitRoundRobin, Fifo, First, FlowIndex, Packet};
 use crate::time::nanos;
 use crate::{Bytes, Cx, Rate, Time};
 
 /// The requests of an aggregate, and the order in which its ACKs depart.
 #[derive(Default)]
 pub(in crate::ack) struct Gate {
-    outstanding: Calendar,
+    outstanding: Credits,
     /// Deficit round robin of the flows with held ACKs, and the flow whose turn it is.
     turns: DeficitRoundRobin<FlowIndex>,
     waiting: First<FlowIndex>,
@@ -59,14 +56,31 @@ pub(in crate::ack) struct Gate {
 }
 
 impl Gate {
-    /// Notes `bytes` of data in `segments`, from a sender at a round trip of `near`. The data uses credit.
-    pub(in crate::ack) fn on_data(&mut self, now: Time, near: Duration, bytes: u32, segments: u16) {
+    /// Notes `packet`, data of `member`, whose sender is at a round trip of `near`. The data uses credit.
+    pub(in crate::ack) fn on_data(
+        &mut self,
+        now: Time,
+        member: FlowIndex,
+        near: Duration,
+        packet: &Packet,
+    ) {
+        let (bytes, segments) = (packet.cost, packet.segments);
         self.response.look(now, self.outstanding.total(now));
-        self.outstanding.take(now, lasts(near).saturating_sub(near), bytes);
+        self.outstanding.take(now, member, near, bytes);
         self.account.see(bytes / u32::from(segments.max(1)));
         if let Some(span) = self.response.came(bytes) {
             self.account.respond(span);
         }
+    }
+
+    /// Outstanding credit of `member`, in bytes.
+    pub(in crate::ack) fn credit_of(&mut self, now: Time, member: FlowIndex) -> u64 {
+        self.outstanding.of(now, member)
+    }
+
+    /// Ends the credit of `member`, whose sender sends no more.
+    pub(in crate::ack) fn give_back(&mut self, member: FlowIndex) {
+        self.outstanding.give_back(member);
     }
 
     /// Returns `true` if the aggregate wants more data, and its egress has room.
@@ -94,13 +108,14 @@ impl Gate {
         self.account.within(longest, rate, queue.ahead.poll_interval, others)
     }
 
-    /// Notes that an ACK of `flow` departed and requested `bytes`. `rate` is that of the aggregate, and `ahead`
-    /// the state of its egress.
+    /// Notes that an ACK of `flow`, which is `member`, departed and requested `bytes`. `rate` is that of the
+    /// aggregate, and `ahead` the state of its egress.
     pub(in crate::ack) fn asks(
         &mut self,
         now: Time,
         rate: Rate,
         ahead: EgressState,
+        member: FlowIndex,
         flow: &mut HeldFlow,
         bytes: u32,
     ) {
@@ -115,7 +130,7 @@ impl Gate {
             self.account.called += u64::from(bytes);
         } else {
             self.carried = self.carried.max(now) + rate.time_for(Bytes(bytes.into()));
-            self.give(now, flow.near(), bytes);
+            self.give(now, member, flow.near(), bytes);
         }
     }
 
@@ -130,11 +145,11 @@ impl Gate {
         carries
     }
 
-    /// Adds credit for `bytes` that were requested from a sender at a round trip of `near`.
-    fn give(&mut self, now: Time, near: Duration, bytes: u32) {
+    /// Adds credit for `bytes` that were requested from the sender of `member`, at a round trip of `near`.
+    fn give(&mut self, now: Time, member: FlowIndex, near: Duration, bytes: u32) {
         self.account.ask(near, bytes);
         self.response.look(now, self.outstanding.total(now));
-        self.outstanding.add(now, lasts(near), bytes);
+        self.outstanding.add(now, member, near, bytes);
     }
 
     /// Adds `member`, which has held ACKs, to the flows that release ACKs in turn.
@@ -175,10 +190,11 @@ impl Gate {
             if self.turns.skip_spent(&mut self.waiting, turn) {
                 continue;
             }
+            holds.flow(member).set_outstanding(self.outstanding.of(cx.now, member));
             let Some(cost) = holds.release(cx, member, out) else { continue };
             self.turns.charge(member, cost.into());
             uncalled.asked(member, cost);
-            self.asks(cx.now, rate, queue.ahead, holds.flow(member), cost);
+            self.asks(cx.now, rate, queue.ahead, member, holds.flow(member), cost);
         }
         let credit = self.outstanding.total(cx.now);
         let active = credit > 0 || !self.is_idle();
@@ -189,19 +205,14 @@ impl Gate {
         report
     }
 
-    /// Time at which enough credit has expired for the gate to open, or requests are no longer too early. With
-    /// an egress rate other aggregates may wait for room, so any expiry counts. `None` if data must depart
-    /// from the queue first.
+    /// Time at which credit is next given back, or requests are no longer too early. With an egress rate, ACKs
+    /// of other aggregates may wait for that credit. Without one, it counts unless data must depart first.
     pub(in crate::ack) fn ready_at(&self, rate: Rate, queue: Queue) -> Option<Time> {
-        let paced = self.paced.filter(|_| !self.is_idle());
-        let credit = if queue.ahead.rate.is_some() {
-            self.outstanding.next()
-        } else {
-            self.waiting.member()?;
-            let target = self.target(Duration::MAX, rate, queue);
-            target.checked_sub(queue.own.0).and_then(|left| self.outstanding.below(left))
-        };
-        Time::earliest(credit, paced)
+        let waits = !self.is_idle();
+        let may_open = || waits && queue.own.0 < self.target(Duration::MAX, rate, queue);
+        let counts = queue.ahead.rate.is_some() || may_open();
+        let credit = self.outstanding.next().filter(|_| counts);
+        Time::earliest(credit, self.paced.filter(|_| waits))
     }
 
     /// Time from a request to its data.
@@ -280,6 +291,8 @@ pub(in crate::ack) fn quantum(holds: &mut Holds, member: FlowIndex, weight: u32)
 mod tests {
     use super::*;
     use crate::ack::EgressState;
+
+    const MEMBER: FlowIndex = FlowIndex(0);
     use crate::packet::FRAME;
 
     /// Catches: a lifetime in microseconds that differs from the same lifetime as a duration.
@@ -296,6 +309,7 @@ mod tests {
     fn play(varies: u64) -> (u32, u64) {
         let (near, rate) = (Duration::from_micros(200), Rate::from_mbps(300));
         let turn = rate.time_for(Bytes(FRAME.into()));
+        let frame = Packet { cost: FRAME, segments: 1, ..Packet::default() };
         let (mut gate, mut coming) = (Gate::default(), Vec::new());
         let ahead = EgressState { room: Bytes(u64::MAX), ..EgressState::default() };
         let mut queue = Queue { ahead, ..Queue::default() };
@@ -303,7 +317,7 @@ mod tests {
         for n in 0..6_000_u32 {
             let now = Time::ZERO + turn * n;
             for _ in coming.extract_if(.., |at| *at <= now) {
-                gate.on_data(now, near, FRAME, 1);
+                gate.on_data(now, MEMBER, near, &frame);
                 queue.own.0 += u64::from(FRAME);
             }
             if queue.own.0 > 0 {
@@ -312,7 +326,7 @@ mod tests {
             }
             waited += queue.own.0;
             while gate.is_open(now, rate, queue) {
-                gate.give(now, near, FRAME);
+                gate.give(now, MEMBER, near, FRAME);
                 gate.account.called = 0;
                 called += 1;
                 coming.push(now + near + Duration::from_micros(called * 617 % (varies + 1)));
@@ -344,7 +358,7 @@ mod tests {
             let mut bytes = 0;
             while gate.wants_more(now, rate, queue) {
                 gate.account.ask(near, FRAME);
-                gate.asks(now, rate, ahead, &mut flow, FRAME);
+                gate.asks(now, rate, ahead, MEMBER, &mut flow, FRAME);
                 bytes += FRAME;
             }
             (bytes, gate.paced)

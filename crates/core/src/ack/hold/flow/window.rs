@@ -20,13 +20,32 @@ impl HeldFlow {
         self.charge(worth.saturating_add(news).min(left.unwrap_or(u32::MAX)))
     }
 
-    /// Bytes beyond `sent` in the window of `tcp`, if it is reduced. Only full segments count, because a
-    /// sender waits for room for a full segment (RFC 9293, section 3.8.6.2.1).
+    /// Bytes beyond the [requested](Self::requested) data in the window of `tcp`, if it is reduced. They are full
+    /// segments, as senders fill a window (RFC 9293, section 3.8.6.2.1).
     fn left(&self, tcp: &TcpSegment) -> Option<u32> {
         let window = self.smaller(tcp)?;
         let edge = self.edge(&TcpSegment { window, ..*tcp })?;
-        let left = if before(self.sent, edge) { edge.wrapping_sub(self.sent) } else { 0 };
+        let from = self.requested();
+        let left = if before(from, edge) { edge.wrapping_sub(from) } else { 0 };
         Some(left / self.mss * self.mss)
+    }
+
+    /// The sequence number after the requested data: `sent`, and the outstanding credit of the flow. It is
+    /// within the advertised window.
+    fn requested(&self) -> u32 {
+        let from = self.sent;
+        if self.marks & EDGE == 0 {
+            return from;
+        }
+        let asked = from.wrapping_add(self.outstanding);
+        let within = if before(self.right, asked) { self.right } else { asked };
+        if before(within, from) { from } else { within }
+    }
+
+    /// Notes the charged bytes of the flow's outstanding credit.
+    pub(in crate::ack) fn set_outstanding(&mut self, bytes: u64) {
+        let payload = bytes * u64::from(self.mss) / u64::from(self.segment());
+        self.outstanding = u32::try_from(payload).unwrap_or(LARGEST).min(LARGEST);
     }
 
     /// Right edge of the window of `tcp`. `None` if the window scale is unknown.
@@ -63,10 +82,15 @@ impl HeldFlow {
     /// The cap, plus an eighth of the bytes that `tcp` newly acknowledges. An ACK beyond `sent` adds
     /// nothing.
     pub(in crate::ack) fn grown(&self, tcp: &TcpSegment, sent: u32) -> Bytes {
+        Bytes(u64::from(self.cap) + u64::from(self.newly(tcp, sent) / GROWTH))
+    }
+
+    /// Bytes that `tcp` newly acknowledges. Zero if it acknowledges data beyond `sent`. The receiver may leave
+    /// as many bytes unacknowledged until more data arrives.
+    pub(in crate::ack) fn newly(&self, tcp: &TcpSegment, sent: u32) -> u32 {
         let tells = self.is_known() && tcp.flags.any(TcpFlags::ACK);
         let counts = tells && before(self.seen, tcp.ack) && !before(sent, tcp.ack);
-        let news = if counts { tcp.ack.wrapping_sub(self.seen) } else { 0 };
-        Bytes(u64::from(self.cap) + u64::from(news / GROWTH))
+        if counts { tcp.ack.wrapping_sub(self.seen) } else { 0 }
     }
 
     /// Returns `true` if the ACKs of the flow are held for `long`, or if its sender uses more than half of a
@@ -216,6 +240,19 @@ mod tests {
             flow.on_data(Time::ZERO, &Packet { seen_before, ..Packet::default() }, &data);
             assert_eq!(flow.cost(&tcp, 0, true), cost, "after a timeout");
         }
+    }
+
+    /// Catches: a second request for data that is outstanding, by an ACK that does not move the right edge.
+    /// Catches: credit of data that no window permits.
+    #[test]
+    fn an_ack_requests_nothing_that_an_earlier_ack_requested() {
+        let (mut flow, tcp) = filled();
+        (flow.sent, flow.cap) = (7_000, 6_000);
+        for (credit, cost) in [(0, 4_000), (2_000, 2_000), (3_000, 1_000), (9_000, 1_000)] {
+            flow.set_outstanding(credit);
+            assert_eq!(flow.cost(&tcp, 0, true), cost, "{credit}");
+        }
+        assert_eq!(flow.cost(&tcp, 0, false), 5_000);
     }
 
     /// Catches: growth by a sequence number, in a flow without earlier ACKs; growth as fast as in slow start.

@@ -1,0 +1,214 @@
+//! Outstanding credit: bytes that departed ACKs requested from each flow's sender and that have not arrived yet.
+//!
+//! A departing ACK adds to its flow's credit, and data of the flow subtracts from it:
+//!
+//! `credit(flow) = requested_to - sent`, and `credit = sum of credit(flow)`.
+//!
+//! The credit of a flow has three ages, each a third of its [lifetime](lasts) long. So credit that its sender
+//! does not use is given back after one to one and a half round trips.
+//!
+//! Source: `postack`, R001-9 P3 (the `O_C` of a class: credit of all its flows).
+//!
+//! Differs: `requested_to` is kept as three counts of bytes, as data beyond it needs no credit. In slow
+//! start a sender sends twice the data that its ACKs request. This data uses no credit that is younger than
+//! a round trip. Otherwise the data of that credit would arrive without credit, and each further request
+//! would be too early.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::time::Duration;
+
+use super::gate::lasts;
+use crate::Time;
+use crate::packet::FlowIndex;
+
+/// Outstanding credit of the flows of an aggregate.
+#[derive(Default)]
+pub(super) struct Credits {
+    /// Charged bytes of each flow with credit by age, the youngest first, and the present length of an age.
+    flows: BTreeMap<FlowIndex, ([u32; AGES], Duration)>,
+    /// For each of `flows`, the time at which its credit gets older.
+    ages: BinaryHeap<Reverse<(Time, FlowIndex)>>,
+    /// Sum of the credit of all flows.
+    total: u64,
+}
+
+/// Number of ages. A request that was answered after one round trip is then in its last age.
+const AGES: usize = 3;
+
+impl Credits {
+    /// Adds credit of `member` for `bytes`. Its sender is at a round trip of `near`.
+    pub(super) fn add(&mut self, now: Time, member: FlowIndex, near: Duration, bytes: u32) {
+        self.expire(now);
+        let ([young, ..], length) = self.flows.entry(member).or_insert_with(|| {
+            self.ages.push(Reverse((now + age(near), member)));
+            ([0; AGES], age(near))
+        });
+        *length = age(near);
+        let before = *young;
+        *young = before.saturating_add(bytes);
+        self.total += u64::from(*young - before);
+    }
+
+    /// Notes that `bytes` of data of `member` arrived, at a round trip of `near` after their request. They use
+    /// the oldest credit of the flow first.
+    pub(super) fn take(&mut self, now: Time, member: FlowIndex, near: Duration, mut bytes: u32) {
+        self.expire(now);
+        let Some((ages, _)) = self.flows.get_mut(&member) else { return };
+        for (credit, oldest) in ages.iter_mut().zip([1, 2, 3]).rev() {
+            // All credit of this age is younger than a round trip.
+            if age(near) * oldest < near {
+                break;
+            }
+            let used = bytes.min(*credit);
+            *credit -= used;
+            bytes -= used;
+            self.total -= u64::from(used);
+        }
+    }
+
+    /// Gives back the credit of `member`, whose sender sends no more.
+    pub(super) fn give_back(&mut self, member: FlowIndex) {
+        if let Some((ages, _)) = self.flows.get_mut(&member) {
+            self.total -= sum(ages);
+            *ages = [0; AGES];
+        }
+    }
+
+    /// Outstanding credit of `member` at `now`, in bytes.
+    pub(super) fn of(&mut self, now: Time, member: FlowIndex) -> u64 {
+        self.expire(now);
+        self.flows.get(&member).map_or(0, |(ages, _)| sum(ages))
+    }
+
+    /// Outstanding credit at `now`, in bytes.
+    pub(super) fn total(&mut self, now: Time) -> u64 {
+        self.expire(now);
+        self.total
+    }
+
+    /// Time at which credit next gets older, or is given back. `None` without credit.
+    pub(super) fn next(&self) -> Option<Time> {
+        self.ages.peek().map(|Reverse((at, _))| *at)
+    }
+
+    fn expire(&mut self, now: Time) {
+        while let Some(Reverse((at, member))) = self.ages.peek().copied()
+            && at <= now
+        {
+            self.ages.pop();
+            let Some((ages, age)) = self.flows.get_mut(&member) else { continue };
+            ages.rotate_right(1);
+            let unused = std::mem::take(&mut ages[0]);
+            self.total -= u64::from(unused);
+            if sum(ages) == 0 {
+                self.flows.remove(&member);
+            } else {
+                self.ages.push(Reverse((at + *age, member)));
+            }
+        }
+    }
+}
+
+/// Length of an age for a sender at a round trip of `near`: half of a round trip, if that is long enough.
+fn age(near: Duration) -> Duration {
+    lasts(near) / 3
+}
+
+fn sum(ages: &[u32; AGES]) -> u64 {
+    ages.iter().copied().map(u64::from).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Time = Time::from_millis;
+    const NEAR: Duration = Duration::from_millis(40);
+    const A: FlowIndex = FlowIndex(1);
+    const B: FlowIndex = FlowIndex(2);
+
+    /// Catches: credit given back within a round trip; credit that is outstanding for ever.
+    #[test]
+    fn unused_credit_is_given_back_after_one_to_one_and_a_half_round_trips() {
+        for later in [0, 1, 10, 19] {
+            let mut credits = Credits::default();
+            credits.add(MS(1_000), A, NEAR, 500);
+            credits.add(MS(1_000 + later), A, NEAR, 70);
+            assert_eq!(credits.total(MS(1_059)), 570, "{later}");
+            assert_eq!(credits.total(MS(1_060)), 0, "{later}");
+            assert_eq!(credits.next(), None);
+        }
+    }
+
+    /// Catches: data that uses credit of another flow, or more credit than its flow has.
+    #[test]
+    fn data_uses_credit_of_its_own_flow_only() {
+        let mut credits = Credits::default();
+        credits.add(MS(0), A, NEAR, 300);
+        credits.add(MS(0), B, NEAR, 100);
+        credits.take(MS(40), B, NEAR, 250);
+        assert_eq!(credits.total(MS(40)), 300);
+        credits.take(MS(40), A, NEAR, 100);
+        assert_eq!(credits.total(MS(40)), 200);
+        credits.take(MS(40), FlowIndex(9), NEAR, 1_000);
+        assert_eq!(credits.total(MS(40)), 200);
+    }
+
+    /// Catches: excess data of slow start that uses the credit of later data of its flow.
+    /// Catches: data of a sender nearby that finds no credit, as a third of the shortest lifetime exceeds its round trip.
+    #[test]
+    fn data_uses_no_credit_that_is_younger_than_a_round_trip() {
+        let mut credits = Credits::default();
+        for ms in [0, 35, 45] {
+            credits.add(MS(ms), A, NEAR, 100);
+        }
+        credits.take(MS(45), A, NEAR, 1_000);
+        assert_eq!(credits.total(MS(45)), 100, "requested 0 and 10 ms before");
+        let near = Duration::from_micros(200);
+        credits.add(MS(50), B, near, 100);
+        credits.take(MS(50) + near, B, near, 100);
+        assert_eq!(credits.total(MS(50) + near), 100);
+    }
+
+    /// Catches: newer credit that keeps unused credit from being given back, if a sender uses half of its credit.
+    #[test]
+    fn a_sender_that_uses_half_of_its_credit_holds_that_of_one_and_a_half_round_trips_at_most() {
+        let mut credits = Credits::default();
+        for ms in 0..1_000 {
+            credits.add(MS(ms), A, NEAR, 100);
+            if ms >= 40 {
+                credits.take(MS(ms), A, NEAR, 50);
+            }
+            assert!(credits.total(MS(ms)) <= 6_000, "{ms} ms");
+        }
+        for ms in 1_000..2_000 {
+            credits.add(MS(ms), A, NEAR, 100);
+            credits.take(MS(ms), A, NEAR, 100);
+        }
+        assert!(credits.total(MS(1_999)) <= 4_000, "{}", credits.total);
+    }
+
+    /// Catches: credit that lasts for the round trip of the handshake, which was longer than all later ones.
+    #[test]
+    fn a_shorter_round_trip_shortens_the_life_of_credit() {
+        let mut credits = Credits::default();
+        credits.add(MS(0), A, NEAR * 10, 100);
+        (0..1_000).for_each(|ms| credits.add(MS(ms), A, NEAR, 1));
+        assert!(credits.total(MS(1_000)) <= 60, "{}", credits.total);
+    }
+
+    /// Catches: credit of an ended flow that counts for the next flow of its index; two clocks for that index.
+    #[test]
+    fn the_next_flow_of_an_index_begins_without_credit() {
+        let mut credits = Credits::default();
+        credits.add(MS(0), A, NEAR, 300);
+        credits.add(MS(0), B, NEAR, 100);
+        credits.give_back(A);
+        assert_eq!(credits.total(MS(0)), 100);
+        credits.add(MS(1), A, NEAR, 40);
+        assert_eq!((credits.total(MS(19)), credits.ages.len()), (140, 2));
+        assert_eq!(credits.total(MS(80)), 0);
+        assert!(credits.flows.is_empty() && credits.ages.is_empty());
+    }
+}
