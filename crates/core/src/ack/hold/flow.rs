@@ -98,6 +98,8 @@ const ECHOES: u16 = 2_048;
 
 /// A SYN claims the flow's ports: held ACKs do not depart.
 const STOPPED: u16 = 4_096;
+/// Slow start.
+const DOUBLES: u16 = 8_192;
 
 /// Source: `postack`, section 2 (state for each flow).
 const _: () = assert!(size_of::<HeldFlow>() <= 132);

@@ -27,10 +27,46 @@ use crate::packet::FlowIndex;
 pub(super) struct Credits {
     /// Charged bytes of each flow with credit by age, the youngest first, and the present length of an age.
     flows: BTreeMap<FlowIndex, ([u32; AGES], Duration)>,
+    grow: BTreeMap<FlowIndex, Growth>,
     /// For each of `flows`, the time at which its credit gets older.
     ages: BinaryHeap<Reverse<(Time, FlowIndex)>>,
     /// Sum of the credit of all flows.
     total: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Growth {
+    begin: Time,
+    came: u32,
+    asked: u32,
+    before: u32,
+    most: u32,
+    doubles: bool,
+}
+
+impl Default for Growth {
+    fn default() -> Self {
+        Self { begin: Time::ZERO, came: 0, asked: 0, before: 0, most: 0, doubles: true }
+    }
+}
+
+impl Growth {
+    fn look(&mut self, now: Time, near: Duration) {
+        if now.since(self.begin) > near {
+            if self.before > 0 {
+                let more = self.came > self.before + self.before / 4 && self.came > self.most;
+                let less = self.came < self.before - self.before / 8;
+                self.doubles = (self.doubles && !less) || more;
+            }
+            self.most = self.most.max(self.came);
+            if std::env::var("TG_DBG").is_ok() {
+                eprintln!("{now:?} asked {} came {} doubles {}", self.before, self.came, self.doubles);
+            }
+            self.before = self.asked;
+            (self.came, self.asked) = (0, 0);
+            self.begin = now;
+        }
+    }
 }
 
 /// Number of ages. A request that was answered after one round trip is then in its last age.
@@ -40,6 +76,9 @@ impl Credits {
     /// Adds credit of `member` for `bytes`. Its sender is at a round trip of `near`.
     pub(super) fn add(&mut self, now: Time, member: FlowIndex, near: Duration, bytes: u32) {
         self.expire(now);
+        let grow = self.grow.entry(member).or_default();
+        grow.look(now, near);
+        grow.asked += bytes;
         let ([young, ..], length) = self.flows.entry(member).or_insert_with(|| {
             self.ages.push(Reverse((now + age(near), member)));
             ([0; AGES], age(near))
@@ -54,6 +93,9 @@ impl Credits {
     /// the oldest credit of the flow first.
     pub(super) fn take(&mut self, now: Time, member: FlowIndex, near: Duration, mut bytes: u32) {
         self.expire(now);
+        let grow = self.grow.entry(member).or_default();
+        grow.look(now, near);
+        grow.came += bytes;
         let Some((ages, _)) = self.flows.get_mut(&member) else { return };
         for (credit, oldest) in ages.iter_mut().zip([1, 2, 3]).rev() {
             // All credit of this age is younger than a round trip.
@@ -65,6 +107,10 @@ impl Credits {
             bytes -= used;
             self.total -= u64::from(used);
         }
+    }
+
+    pub(super) fn doubles(&self, member: FlowIndex) -> bool {
+        self.grow.get(&member).is_none_or(|it| it.doubles)
     }
 
     /// Gives back the credit of `member`, whose sender sends no more.

@@ -131,6 +131,7 @@ impl Gate {
         } else {
             self.carried = self.carried.max(now) + rate.time_for(Bytes(bytes.into()));
             self.give(now, member, flow.near(), bytes);
+            flow.set_doubles(self.outstanding.doubles(member));
         }
     }
 
