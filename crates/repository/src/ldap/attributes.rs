@@ -40,7 +40,7 @@ impl Field {
         self.kinds.contains(&Class) && self.path == name
     }
 
-    /// The OID of the attribute, as the schema files write it.
+    /// Returns the OID of the attribute in the notation of the schema files.
     ///
     /// The OID of a term without a row is its name: one number for each letter. Two terms never have the same
     /// OID, and no list of used numbers is needed.
@@ -66,7 +66,6 @@ pub(super) fn fields(kind: ItemKind) -> impl Iterator<Item = &'static Field> {
 pub(super) const ARC: &str = "2.25.58821489165040260063828679051301861904";
 
 /// The OIDs of terms without a row begin with this OID, as the schema files write it.
-#[cfg_attr(not(test), expect(dead_code, reason = "only the schema has OIDs"))]
 const TERMS: &str = "tidegate:3";
 
 /// The commit marker, an attribute of the root entry.
