@@ -101,12 +101,12 @@ terms! {
     pub Promises, with [GUARANTEE, DELAY_BOUND] {
         /// Largest fraction of its bytes that may be dropped while packets wait, such as "1 %";
         /// only with scheduler "jobs". Default: not bounded.
-        LOSS_BOUND 36 = loss_bound: Chance, about_drops;
+        LOSS_BOUND = loss_bound: Chance, about_drops;
         /// Queueing delay relative to the delay of another class; only with scheduler "jobs".
         /// Default: none.
-        DELAY_RATIO 37 = delay_ratio: Ratio;
+        DELAY_RATIO = delay_ratio: Ratio;
         /// Loss relative to the loss of another class; only with scheduler "jobs". Default: none.
-        LOSS_RATIO 38 = loss_ratio: Ratio;
+        LOSS_RATIO = loss_ratio: Ratio;
     }
 }
 
