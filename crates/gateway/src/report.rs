@@ -7,6 +7,7 @@ mod classes;
 mod control;
 mod flows;
 mod policies;
+mod ports;
 
 use std::borrow::Cow;
 
@@ -21,6 +22,7 @@ pub use classes::{ClassReport, PromiseReport};
 pub use control::ControlReport;
 pub use flows::{FlowReport, Limit, TunnelReport};
 pub use policies::{AckControlReport, AggregateReport, Triggers};
+pub use ports::{Bypassed, PortCount};
 
 /// The state of a gateway at one instant.
 #[derive(Clone, Debug, Default)]

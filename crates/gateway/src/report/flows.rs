@@ -1,4 +1,4 @@
-//! Reports of flows: one for each direction of a flow in which packets have arrived.
+//! Reports of flows. A flow has a report for each direction in which packets have arrived.
 
 use std::borrow::Cow;
 

@@ -136,7 +136,7 @@ fn bypassed(it: &LinkDirection) -> Option<String> {
         (it.idle, "with nothing to manage"),
         (it.silent, "while the gateway was silent"),
         (it.no_socket, "while it was dead"),
-        (it.told, "while it started or was stopped"),
+        (it.requested, "while it started or was stopped"),
     ];
     let each = by_reason.into_iter().filter(|(count, _)| count.packets > 0);
     let each: Vec<_> = each

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidegate_core::packet::Direction;
 use tidegate_core::qdisc::Backlog;
 use tidegate_core::{Count, Reason};
-use tidegate_dataplane::fail_to_wire::{Bypassed, FrameCount};
+use tidegate_dataplane::PortCounters;
 use tidegate_gateway::policy::{Action, Mode, Policy};
 use tidegate_gateway::report::{FlowReport, Limit, UnresponsiveFlow};
 
@@ -62,14 +62,6 @@ pub(super) fn unresponsive(it: &UnresponsiveFlow) -> String {
 
 fn link_direction(seen: &PlaneSnapshot, direction: Direction) -> api::LinkDirection {
     let at = direction.index();
-    let port = seen.ports.get(at).map(|port| api::PortCount {
-        ring_overflows: port.ring_overflows,
-        receive_errors: port.receive_errors,
-        send_errors: port.send_errors,
-        refused: port.drops.of(Reason::Refused),
-        split: port.split,
-        unfinished: port.unfinished,
-    });
     api::LinkDirection {
         received: seen.report.received[at],
         transmitted: seen.report.transmitted[at],
@@ -77,16 +69,9 @@ fn link_direction(seen: &PlaneSnapshot, direction: Direction) -> api::LinkDirect
         mechanisms: seen.report.link_mechanisms[at].clone(),
         marking: seen.report.link_marking[at],
         control: seen.report.control[at],
-        port,
-        bypassed: seen.bypassed.get(at).map(bypassed),
+        port: seen.ports.get(at).map(PortCounters::report),
+        bypassed: seen.bypassed.get(at).copied(),
     }
-}
-
-fn bypassed(it: &Bypassed) -> api::Bypassed {
-    let count = |it: FrameCount| Count { packets: it.frames, bytes: it.bytes };
-    let [idle, told, silent, no_socket] =
-        [it.idle, it.requested, it.silent, it.no_socket].map(count);
-    api::Bypassed { idle, told, silent, no_socket }
 }
 
 fn micros(span: Duration) -> u64 {
