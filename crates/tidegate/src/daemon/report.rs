@@ -82,7 +82,7 @@ pub(super) fn waiting(it: Backlog) -> Count {
     Count { packets: u64::from(it.packets), bytes: it.bytes.0 }
 }
 
-/// Adds to each of `flows` the words for what limits it. The time grows with the number of flows
+/// Adds a description of the limit to each of `flows`. The time grows with the number of flows
 /// and of policies.
 pub(super) fn flows(mut flows: Vec<FlowReport>, config: &Config) -> Vec<FlowReport> {
     let policies = config.policies.iter().map(|policy| (policy.name.as_str(), policy)).collect();
