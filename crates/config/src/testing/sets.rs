@@ -23,7 +23,7 @@ pub fn gateway(items: &[Item]) -> String {
 }
 
 /// Fields that classes of the scheduler `jobs` do not have.
-const OF_TREE: &[&str] = &["parent", "ceiling", "weight", "priority", "burst", "queue"];
+const OF_TREE: &[&str] = &["parent", "ceiling", "weight", "burst", "queue"];
 
 /// Random valid sets that use most of the existing fields. Different sets have different meanings. The classes of
 /// a set are those of a class tree, or those of the scheduler `jobs`.
