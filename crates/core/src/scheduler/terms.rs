@@ -100,7 +100,8 @@ of_the_link! {
     /// priority, from 1 to 65535. Default: 1.
     WEIGHT = "weight": TermForm::Whole(1, Terms::MAX_WEIGHT);
     /// Classes of a higher priority get the rate beyond the guarantees first, among the parts
-    /// of the same class: 0 to 7. Default: 0.
+    /// of the same class: 0 to 7. With `jobs`, their promises are kept first; among classes of
+    /// equal priority, the promises of the class that comes first in the file. Default: 0.
     PRIORITY = "priority": TermForm::Whole(0, HIGHEST_PRIORITY);
     /// Most bytes that the class may send at once after a pause. Default: the bytes of 2 ms at the
     /// rate of the class, at least two full-size frames.
