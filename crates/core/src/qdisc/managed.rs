@@ -61,7 +61,10 @@ impl<A: Aqm> Managed<A> {
     #[inline]
     fn add(&mut self, cx: &mut Cx<'_>, packet: PacketId, first: bool) {
         let waiting = self.waiting();
-        let arrived = &cx.pool[&packet];
+        let arrived = &mut cx.pool[&packet];
+        if first {
+            arrived.queued = cx.now;
+        }
         let room = waiting.bytes + arrived.frame_len() <= self.limit.bytes
             && waiting.packets < self.limit.packets;
         let verdict = self.aqm.arrival(cx.now, arrived, waiting, room);
@@ -99,7 +102,6 @@ impl<A: Aqm> Qdisc for Managed<A> {
     }
 
     fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
-        cx.pool[&packet].queued = cx.now;
         self.add(cx, packet, true);
     }
 
