@@ -16,8 +16,8 @@ pub use trunks::{Encapsulation, OtherEnd, Trunk, TrunkWeight, Trunks};
 pub use tidegate_core::Count;
 pub use tidegate_core::marking::Marks as Marking;
 pub use tidegate_gateway::report::{
-    AckControlReport as AckControl, AggregateReport as Aggregate, ControlReport as Control,
-    Mechanisms,
+    AckControlReport as AckControl, AggregateReport as Aggregate, Bypassed,
+    ControlReport as Control, FlowReport as Flow, Mechanisms, PortCount,
 };
 
 use serde::{Deserialize, Serialize};
@@ -159,129 +159,6 @@ report! {
         port: Option<PortCount>;
         /// Frames that the kernel passed without the gateway, by reason. Absent without fail-to-wire.
         bypassed: Option<Bypassed>;
-    }
-}
-
-report! {
-    /// Frames that the kernel passed from this port without the gateway, since the port first had
-    /// fail-to-wire. The headers of a super-packet count once.
-    #[derive(Copy, Eq)]
-    pub Bypassed {
-        /// Passed because the gateway had nothing to manage.
-        idle: Count => {
-            counter "tidegate_port_bypassed_frames_total"
-                "Frames that bypassed the gateway: `idle` while it had nothing to manage, `told` while \
-                 it started, ended, or was stopped, `silent` after its heartbeat timed out, \
-                 `no-socket` after it died."
-                = |it| it.each(|count| count.packets),
-            counter "tidegate_port_bypassed_bytes_total"
-                "Bytes of the frames that bypassed the gateway." = |it| it.each(|count| count.bytes),
-        };
-        /// Passed at the gateway's request: during its start and end, and while it was switched off.
-        told: Count;
-        /// Passed because the gateway's heartbeat had timed out.
-        silent: Count;
-        /// Passed because the gateway was dead, or has no socket for the receive queue.
-        no_socket: Count;
-    }
-}
-
-impl Bypassed {
-    /// The report value with one number for each reason: the part of the count that `part` returns.
-    fn each(&self, part: fn(&Count) -> u64) -> ReportValue {
-        let Self { idle, told, silent, no_socket } = self;
-        let all = [("idle", idle), ("told", told), ("silent", silent), ("no-socket", no_socket)];
-        ReportValue::Each("reason", all.map(|(reason, it)| (reason.to_owned(), part(it))).into())
-    }
-}
-
-report! {
-    /// Losses and other events of a port.
-    #[derive(Copy, Eq)]
-    pub PortCount {
-        /// Frames the kernel dropped for lack of room in the ring.
-        ring_overflows: u64 => { counter "tidegate_port_overflowed_frames_total" };
-        /// Failed receive calls: a frame could not be received, or the interface went down.
-        receive_errors: u64 => { counter "tidegate_port_receive_errors_total" };
-        /// Times the interface refused to send.
-        send_errors: u64 => { counter "tidegate_port_send_errors_total" };
-        /// Frames dropped because the interface refused them.
-        refused: u64 => { counter "tidegate_port_refused_frames_total" };
-        /// Super-packets split in software because the kernel could not.
-        split: u64 => { counter "tidegate_port_split_frames_total" };
-        /// Frames received with an unfinished checksum inside more tunnels than the gateway reads.
-        unfinished: u64 => { counter "tidegate_port_unfinished_frames_total" };
-    }
-}
-
-/// The state of a flow in one direction.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Flow {
-    /// Sender, as address and port.
-    pub src: String,
-    /// Receiver, as address and port.
-    pub dst: String,
-    /// VLAN identifiers of its frames, outermost first. At most two are read.
-    #[serde(default)]
-    pub vlans: Vec<u16>,
-    /// Unencrypted tunnels around the flow, outermost first.
-    #[serde(default)]
-    pub tunnels: Vec<Tunnel>,
-    /// IP protocol number.
-    pub protocol: u8,
-    /// The direction of the flow: "up" from the LAN to the WAN, or "down".
-    pub direction: String,
-    /// The policy of the flow, if any.
-    pub policy: Option<String>,
-    /// The weight of the flow in this policy.
-    pub weight: u32,
-    /// Packets that arrived.
-    pub offered: Count,
-    /// Waiting bytes of frames: at the policy, a trunk, a class, and the link.
-    pub waiting_bytes: u64,
-    /// Held ACKs for the flow's data.
-    #[serde(default)]
-    pub held_acks: u32,
-    /// Smoothed round-trip time between the gateway and the LAN host, in microseconds.
-    pub rtt_lan_us: Option<u64>,
-    /// Smoothed round-trip time between the gateway and the WAN host, in microseconds.
-    pub rtt_wan_us: Option<u64>,
-    /// Segments with data that the gateway had seen before.
-    pub retransmissions: u64,
-    /// The TCP state of the flow that the gateway knows: "full", "no-window-scale" (it saw no SYN)
-    /// or "queue-only" (not TCP, or it saw only one direction).
-    pub tracking: String,
-    /// Milliseconds since the flow's last packet.
-    pub idle_ms: u64,
-    /// The flow's window did not fall after the gateway had marked its packets.
-    #[serde(default)]
-    pub ignores_marks: bool,
-    /// The cause that limits the flow's rate now.
-    pub limit: String,
-}
-
-/// A tunnel around a flow. The ports are those of the first packet in the tunnel.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Tunnel {
-    /// Tunnel protocol, such as "vxlan".
-    pub kind: String,
-    /// The VNI of VXLAN and GENEVE, or the key of GRE.
-    pub id: Option<u32>,
-    /// Sender of the outer packets.
-    pub src: String,
-    /// Receiver of the outer packets.
-    pub dst: String,
-    /// VLAN identifier of the Ethernet frames in the tunnel, if they have a tag.
-    #[serde(default)]
-    pub vlan: Option<u16>,
-}
-
-impl Tunnel {
-    /// The tunnel in words.
-    pub fn text(&self) -> String {
-        let id = self.id.map_or_else(String::new, |id| format!(" {id}"));
-        let vlan = self.vlan.map_or_else(String::new, |vlan| format!(", with VLAN {vlan} inside"));
-        format!("{}{id} from {} to {}{vlan}", self.kind, self.src, self.dst)
     }
 }
 

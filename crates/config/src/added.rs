@@ -9,10 +9,10 @@ use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::marking::MarkingSpec;
 use tidegate_core::parameters::{Declared, Mechanism, Registered};
 use tidegate_core::qdisc::QdiscSpec;
-use tidegate_core::scheduler::SchedulerSpec;
+use tidegate_core::scheduler::{SchedulerSpec, Term};
 use tidegate_core::tcp::congestion::CongestionSpec;
 use toml::Spanned;
-use toml::de::{DeValue, ValueDeserializer};
+use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use crate::read::Node;
 
@@ -33,6 +33,20 @@ pub struct Mechanisms {
     pub congestions: Additions<CongestionSpec>,
 }
 
+impl Mechanisms {
+    /// The terms that classes can have, each once: first those of the core's schedulers, then those of added
+    /// schedulers. The name of a term tells it from all others.
+    pub fn terms(&self) -> Vec<Term> {
+        let mut terms: Vec<_> = SchedulerSpec::all_terms().collect();
+        for term in self.schedulers.iter().flat_map(|it| it.plain.terms()) {
+            if !terms.contains(term) {
+                terms.push(*term);
+            }
+        }
+        terms
+    }
+}
+
 /// Added mechanisms whose parameters become a value of type `S`.
 pub struct Additions<S>(Vec<Addition<S>>);
 
@@ -43,6 +57,8 @@ type Reader<S> = Box<dyn Fn(&Node<'_>) -> Result<S, toml::de::Error> + Send + Sy
 pub(crate) struct Addition<S> {
     pub(crate) mechanism: Mechanism,
     pub(crate) fields: &'static [&'static str],
+    /// The mechanism with the default of each parameter.
+    pub(crate) plain: S,
     read: Reader<S>,
 }
 
@@ -58,6 +74,7 @@ impl<S> Additions<S> {
         self.0.push(Addition {
             mechanism: Mechanism { name, about, parameters: C::parameters() },
             fields: C::NAMES,
+            plain: select(C::default()),
             read: Box::new(move |node| config(node).map(&select)),
         });
     }
@@ -80,6 +97,13 @@ impl<S> Addition<S> {
     pub(crate) fn read(&self, node: &Node<'_>) -> Result<S, toml::de::Error> {
         (self.read)(node)
     }
+
+    /// Like [`read`](Self::read), for a value without a position. `None` if the value is invalid.
+    pub(crate) fn read_value(&self, value: &toml::Value) -> Option<S> {
+        let text = format!("value = {value}");
+        let document = DeTable::parse(&text).ok()?;
+        self.read(document.get_ref().get("value")?).ok()
+    }
 }
 
 impl<S> Default for Additions<S> {
@@ -95,7 +119,7 @@ impl<S> fmt::Debug for Additions<S> {
 }
 
 /// A registry of the core to which other crates may add mechanisms.
-pub(crate) trait Extended: Registered + DeserializeOwned + 'static {
+pub(crate) trait Extended: Registered + DeserializeOwned + PartialEq + 'static {
     /// The mechanisms that other crates have added to this registry.
     fn added(all: &Mechanisms) -> &Additions<Self>;
 }

@@ -9,6 +9,7 @@ use ipnet::IpNet;
 use serde_json::Value;
 use tidegate_core::{Bytes, itcp};
 
+use crate::added::Mechanisms;
 use crate::{Findings, read};
 
 /// The content of an aggregate gateway's file, with all defaults filled in.
@@ -83,7 +84,7 @@ pub fn is_meant(text: &str) -> bool {
 /// The JSON Schema of these files.
 #[must_use]
 pub fn schema() -> Value {
-    read::file_schema::<raw::File>("Tidegate aggregate gateway file")
+    read::file_schema::<raw::File>("Tidegate aggregate gateway file", &Mechanisms::default())
 }
 
 #[cfg(test)]

@@ -67,8 +67,16 @@ const PERCENT: u32 = 10_000_000;
 /// Replaces a part by its canonical form only if `T` still reads the same value afterwards. So a
 /// name that merely looks like a quantity does not change.
 pub(crate) fn mechanism<T: DeserializeOwned + PartialEq>(node: &Node<'_>) -> Value {
+    mechanism_by(node, |value| T::deserialize(value.clone()).ok())
+}
+
+/// Like [`mechanism`], but `read` reads the values.
+pub(crate) fn mechanism_by<T: PartialEq>(
+    node: &Node<'_>,
+    read: impl Fn(&Value) -> Option<T>,
+) -> Value {
     let mut whole = verbatim(node);
-    let Ok(meaning) = T::deserialize(whole.clone()) else { return whole };
+    let Some(meaning) = read(&whole) else { return whole };
     let mut paths = Vec::new();
     paths_of(&whole, &mut Vec::new(), &mut paths);
     for path in paths {
@@ -76,7 +84,7 @@ pub(crate) fn mechanism<T: DeserializeOwned + PartialEq>(node: &Node<'_>) -> Val
             let mut changed = whole.clone();
             let Some(place) = at(&mut changed, &path) else { continue };
             *place = candidate;
-            if T::deserialize(changed.clone()).is_ok_and(|read| read == meaning) {
+            if read(&changed).is_some_and(|read| read == meaning) {
                 whole = changed;
                 break;
             }

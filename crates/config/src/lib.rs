@@ -16,6 +16,7 @@ pub mod field;
 mod hexadecimal;
 pub mod host;
 mod item;
+pub mod manual;
 mod mechanism;
 mod parts;
 pub mod policy_file;

@@ -5,13 +5,14 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::marking::MarkingSpec;
-use tidegate_core::parameters::Registered;
+use tidegate_core::parameters::Mechanism;
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::scheduler::SchedulerSpec;
 use toml::Spanned;
 use toml::de::ValueDeserializer;
 
 use crate::added::Extended;
+use crate::added::Mechanisms;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings};
 use crate::read::{Node, Read, one_of, unknown_name};
@@ -30,6 +31,24 @@ pub(crate) fn registered<T: Extended>(node: &Node<'_>, found: &mut Findings) -> 
         None => T::deserialize(ValueDeserializer::from(node.clone())),
     };
     one_mechanism(node, T::WHAT, &names, fields, read, found)
+}
+
+/// The mechanisms of the registry `T`, and those that other crates have added to it.
+pub(crate) fn mechanisms<T: Extended>(all: &Mechanisms) -> Vec<Mechanism> {
+    let added = T::added(all).iter().map(|it| it.mechanism.clone());
+    T::mechanisms().into_iter().chain(added).collect()
+}
+
+/// The canonical form of a mechanism of the registry `T`, or of one in `all`.
+pub(crate) fn canonical_form<T: Extended>(node: &Node<'_>, all: &Mechanisms) -> toml::Value {
+    canonical::mechanism_by(node, |value| {
+        let kind = value.as_table().map_or(Some(value), |table| table.get("kind"));
+        let name = kind.and_then(toml::Value::as_str);
+        match T::added(all).iter().find(|it| name == Some(it.mechanism.name)) {
+            Some(addition) => addition.read_value(value),
+            None => T::deserialize(value.clone()).ok(),
+        }
+    })
 }
 
 /// Reads a mechanism whose name is in `names`. `fields` returns the parameters of the mechanism
@@ -111,12 +130,12 @@ macro_rules! registries {
                 registered(node, found)
             }
 
-            fn schema() -> Value {
-                schema::mechanisms(&<Self as Registered>::mechanisms())
+            fn schema(added: &Mechanisms) -> Value {
+                schema::mechanisms(&mechanisms::<Self>(added))
             }
 
-            fn canonical(node: &Node<'_>) -> toml::Value {
-                canonical::mechanism::<Self>(node)
+            fn canonical(node: &Node<'_>, added: &Mechanisms) -> toml::Value {
+                canonical_form::<Self>(node, added)
             }
         }
     )+};

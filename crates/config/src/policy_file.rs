@@ -17,7 +17,7 @@ mod trunks;
 mod weight;
 
 pub use backend::Backend;
-pub use canonical::canonical;
+pub use canonical::{canonical, canonical_with};
 pub use compile::is_usable_name;
 
 use std::net::IpAddr;
@@ -192,7 +192,13 @@ impl Head {
 /// The JSON Schema of policy files.
 #[must_use]
 pub fn schema() -> Value {
-    read::file_schema::<raw::File>("Tidegate policy file")
+    schema_with(&Mechanisms::default())
+}
+
+/// Like [`schema`], for files that may name mechanisms of other crates, which `added` lists.
+#[must_use]
+pub fn schema_with(added: &Mechanisms) -> Value {
+    read::file_schema::<raw::File>("Tidegate policy file", added)
 }
 
 #[cfg(test)]

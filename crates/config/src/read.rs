@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::added::Mechanisms;
 use crate::canonical::verbatim;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
@@ -21,18 +22,18 @@ pub trait Read: Sized {
     /// Reads the value. Errors go to `found`; there is at least one if the result is `None`.
     fn read(node: &Node<'_>, found: &mut Findings) -> Option<Self>;
 
-    /// The JSON Schema of accepted values.
-    fn schema() -> Value;
+    /// The JSON Schema of accepted values. Values may name the mechanisms of other crates in `added`.
+    fn schema(added: &Mechanisms) -> Value;
 
     /// The canonical form of a valid value. All spellings of a value have the same canonical form,
     /// and reading this form gives the same value. By default, returns the value as written.
-    fn canonical(node: &Node<'_>) -> toml::Value {
+    fn canonical(node: &Node<'_>, _: &Mechanisms) -> toml::Value {
         verbatim(node)
     }
 
     /// The canonical form of a list of values. A filter field matches any of them.
-    fn canonical_list(nodes: &[Node<'_>]) -> Vec<toml::Value> {
-        nodes.iter().map(Self::canonical).collect()
+    fn canonical_list(nodes: &[Node<'_>], added: &Mechanisms) -> Vec<toml::Value> {
+        nodes.iter().map(|node| Self::canonical(node, added)).collect()
     }
 }
 
@@ -57,9 +58,9 @@ pub(crate) fn parse<'a>(text: &'a str, start: usize, found: &mut Findings) -> Op
     errors.is_empty().then(|| document.into_inner())
 }
 
-/// The JSON Schema of a whole file.
-pub fn file_schema<T: Read>(title: &str) -> Value {
-    let mut schema = T::schema();
+/// The JSON Schema of a whole file, which may name the mechanisms in `added`.
+pub fn file_schema<T: Read>(title: &str, added: &Mechanisms) -> Value {
+    let mut schema = T::schema(added);
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     schema["title"] = json!(title);
     schema
@@ -76,27 +77,32 @@ pub trait Field: Sized {
     fn take(table: &Table<'_>, key: &'static str, found: &mut Findings) -> Self;
 
     /// The JSON Schema of the value.
-    fn schema() -> Value;
+    fn schema(added: &Mechanisms) -> Value;
 
     /// Adds the canonical form of a valid field to `into`, if `table` has the field.
-    fn canonical(table: &DeTable<'_>, key: &'static str, into: &mut toml::Table);
+    fn canonical(
+        table: &DeTable<'_>,
+        key: &'static str,
+        into: &mut toml::Table,
+        added: &Mechanisms,
+    );
 
     /// The names of the field in the table. A group of fields has several.
-    fn keys(key: &'static str) -> Vec<&'static str> {
+    fn keys(key: &'static str, _: &Mechanisms) -> Vec<&'static str> {
         vec![key]
     }
 
     /// Returns `true` if `name` is one of the field's [`keys`](Self::keys).
-    fn has(key: &'static str, name: &str) -> bool {
+    fn has(key: &'static str, name: &str, _: &Mechanisms) -> bool {
         key == name
     }
 
     /// Adds the field to the JSON Schema of its table.
-    fn describe(key: &'static str, doc: &str, into: &mut TableSchema) {
+    fn describe(key: &'static str, doc: &str, into: &mut TableSchema, added: &Mechanisms) {
         if Self::REQUIRED {
             into.required.push(key.into());
         }
-        into.add(key, doc, Self::schema());
+        into.add(key, doc, Self::schema(added));
     }
 }
 
@@ -141,21 +147,21 @@ impl TableSchema {
 /// A set of fields: all fields of a table, or a part of them.
 pub trait Fields: Sized {
     /// The names of the fields.
-    fn keys() -> Vec<&'static str>;
+    fn keys(added: &Mechanisms) -> Vec<&'static str>;
 
     /// Returns `true` if a field has this name.
-    fn has(name: &str) -> bool;
+    fn has(name: &str, added: &Mechanisms) -> bool;
 
     /// Reads the fields from `table`, which may also have others.
     fn take(table: &Table<'_>, found: &mut Findings) -> Self;
 
     /// Adds the fields to the JSON Schema of their table.
-    fn describe(into: &mut TableSchema);
+    fn describe(into: &mut TableSchema, added: &Mechanisms);
 
     /// Adds the valid fields of `table` to `into`, in canonical form. By default, copies the fields
     /// as written.
-    fn canonical(table: &DeTable<'_>, into: &mut toml::Table) {
-        for key in Self::keys() {
+    fn canonical(table: &DeTable<'_>, into: &mut toml::Table, added: &Mechanisms) {
+        for key in Self::keys(added) {
             into.extend(table.get(key).map(|node| (key.to_owned(), verbatim(node))));
         }
     }
@@ -172,26 +178,26 @@ impl<T: Fields> Field for Also<T> {
         Self(T::take(table, found))
     }
 
-    fn schema() -> Value {
+    fn schema(added: &Mechanisms) -> Value {
         let mut schema = TableSchema::default();
-        T::describe(&mut schema);
+        T::describe(&mut schema, added);
         schema.finish("")
     }
 
-    fn canonical(table: &DeTable<'_>, _: &'static str, into: &mut toml::Table) {
-        T::canonical(table, into);
+    fn canonical(table: &DeTable<'_>, _: &'static str, into: &mut toml::Table, added: &Mechanisms) {
+        T::canonical(table, into, added);
     }
 
-    fn keys(_: &'static str) -> Vec<&'static str> {
-        T::keys()
+    fn keys(_: &'static str, added: &Mechanisms) -> Vec<&'static str> {
+        T::keys(added)
     }
 
-    fn has(_: &'static str, name: &str) -> bool {
-        T::has(name)
+    fn has(_: &'static str, name: &str, added: &Mechanisms) -> bool {
+        T::has(name, added)
     }
 
-    fn describe(_: &'static str, _: &str, into: &mut TableSchema) {
-        T::describe(into);
+    fn describe(_: &'static str, _: &str, into: &mut TableSchema, added: &Mechanisms) {
+        T::describe(into, added);
     }
 }
 
@@ -222,12 +228,17 @@ impl<T: Read> Field for Required<T> {
         Self(Field::take(table, key, found))
     }
 
-    fn schema() -> Value {
-        T::schema()
+    fn schema(added: &Mechanisms) -> Value {
+        T::schema(added)
     }
 
-    fn canonical(table: &DeTable<'_>, key: &'static str, into: &mut toml::Table) {
-        <Option<Spanned<T>> as Field>::canonical(table, key, into);
+    fn canonical(
+        table: &DeTable<'_>,
+        key: &'static str,
+        into: &mut toml::Table,
+        added: &Mechanisms,
+    ) {
+        <Option<Spanned<T>> as Field>::canonical(table, key, into, added);
     }
 }
 
@@ -239,13 +250,18 @@ impl<T: Read> Field for Option<Spanned<T>> {
         Some(Spanned::new(node.span(), T::read(node, found)?))
     }
 
-    fn schema() -> Value {
-        T::schema()
+    fn schema(added: &Mechanisms) -> Value {
+        T::schema(added)
     }
 
-    fn canonical(table: &DeTable<'_>, key: &'static str, into: &mut toml::Table) {
+    fn canonical(
+        table: &DeTable<'_>,
+        key: &'static str,
+        into: &mut toml::Table,
+        added: &Mechanisms,
+    ) {
         if let Some(node) = table.get(key) {
-            into.insert(key.to_owned(), T::canonical(node));
+            into.insert(key.to_owned(), T::canonical(node, added));
         }
     }
 }
@@ -288,8 +304,10 @@ impl<'a> Table<'a> {
     /// Reports every field of the table that `T` does not have.
     fn close<T: Fields>(&self, found: &mut Findings) {
         let is_earlier = |name: &&str| renamed::RENAMED.iter().any(|(_, old)| old == name);
-        for key in self.entries.keys().filter(|key| !T::has(key.get_ref())) {
-            let offered: Vec<_> = T::keys().into_iter().filter(|name| !is_earlier(name)).collect();
+        let added = found.added();
+        for key in self.entries.keys().filter(|key| !T::has(key.get_ref(), &added)) {
+            let offered: Vec<_> =
+                T::keys(&added).into_iter().filter(|name| !is_earlier(name)).collect();
             let name = key.get_ref();
             let message = format!("`{name}` is not a field of {}", self.what);
             let help = one_of(name, &offered);
@@ -312,24 +330,24 @@ macro_rules! tables {
         }
 
         impl $crate::read::Fields for $table {
-            fn keys() -> Vec<&'static str> {
-                [$(<$type as Field>::keys($key)),+].concat()
+            fn keys(added: &$crate::added::Mechanisms) -> Vec<&'static str> {
+                [$(<$type as Field>::keys($key, added)),+].concat()
             }
 
-            fn has(name: &str) -> bool {
-                $(<$type as Field>::has($key, name))||+
+            fn has(name: &str, added: &$crate::added::Mechanisms) -> bool {
+                $(<$type as Field>::has($key, name, added))||+
             }
 
             fn take(table: &Table<'_>, found: &mut Findings) -> Self {
                 Self { $($field: <$type as Field>::take(table, $key, found),)+ }
             }
 
-            fn describe(into: &mut $crate::read::TableSchema) {
-                $(<$type as Field>::describe($key, concat!($($field_doc),+).trim(), into);)+
+            fn describe(into: &mut $crate::read::TableSchema, added: &$crate::added::Mechanisms) {
+                $(<$type as Field>::describe($key, concat!($($field_doc),+).trim(), into, added);)+
             }
 
-            fn canonical(table: &toml::de::DeTable<'_>, into: &mut toml::Table) {
-                $(<$type as Field>::canonical(table, $key, into);)+
+            fn canonical(table: &toml::de::DeTable<'_>, into: &mut toml::Table, added: &$crate::added::Mechanisms) {
+                $(<$type as Field>::canonical(table, $key, into, added);)+
             }
         }
 
@@ -338,16 +356,16 @@ macro_rules! tables {
                 Some(Table::open(node, $what, found)?.only(found))
             }
 
-            fn schema() -> serde_json::Value {
+            fn schema(added: &$crate::added::Mechanisms) -> serde_json::Value {
                 let mut schema = $crate::read::TableSchema::default();
-                <Self as $crate::read::Fields>::describe(&mut schema);
+                <Self as $crate::read::Fields>::describe(&mut schema, added);
                 schema.finish(concat!($($doc),+).trim())
             }
 
-            fn canonical(node: &Node<'_>) -> toml::Value {
+            fn canonical(node: &Node<'_>, added: &$crate::added::Mechanisms) -> toml::Value {
                 let mut fields = toml::Table::new();
                 if let Some(table) = node.get_ref().as_table() {
-                    <Self as $crate::read::Fields>::canonical(table, &mut fields);
+                    <Self as $crate::read::Fields>::canonical(table, &mut fields, added);
                 }
                 toml::Value::Table(fields)
             }
@@ -372,15 +390,15 @@ impl<T: Read> Read for List<T> {
         Some(Self(all(array.iter(), found)))
     }
 
-    fn schema() -> Value {
-        let item = T::schema();
+    fn schema(added: &Mechanisms) -> Value {
+        let item = T::schema(added);
         json!({ "anyOf": [item, { "type": "array", "minItems": 1, "items": item }] })
     }
 
-    fn canonical(node: &Node<'_>) -> toml::Value {
+    fn canonical(node: &Node<'_>, added: &Mechanisms) -> toml::Value {
         let mut values = match node.get_ref().as_array() {
-            Some(array) => T::canonical_list(array),
-            None => T::canonical_list(std::slice::from_ref(node)),
+            Some(array) => T::canonical_list(array, added),
+            None => T::canonical_list(std::slice::from_ref(node), added),
         };
         match values.pop() {
             Some(only) if values.is_empty() => only,
@@ -403,13 +421,13 @@ impl<T: Read> Read for Array<T> {
         Some(Self(all(array.iter(), found)))
     }
 
-    fn schema() -> Value {
-        json!({ "type": "array", "items": T::schema() })
+    fn schema(added: &Mechanisms) -> Value {
+        json!({ "type": "array", "items": T::schema(added) })
     }
 
-    fn canonical(node: &Node<'_>) -> toml::Value {
+    fn canonical(node: &Node<'_>, added: &Mechanisms) -> toml::Value {
         let array = node.get_ref().as_array().into_iter().flat_map(|array| array.iter());
-        toml::Value::Array(array.map(T::canonical).collect())
+        toml::Value::Array(array.map(|node| T::canonical(node, added)).collect())
     }
 }
 
@@ -430,7 +448,7 @@ impl Read for String {
         text
     }
 
-    fn schema() -> Value {
+    fn schema(_: &Mechanisms) -> Value {
         json!({ "type": "string" })
     }
 }
@@ -460,7 +478,7 @@ impl Read for Number {
         }
     }
 
-    fn schema() -> Value {
+    fn schema(_: &Mechanisms) -> Value {
         json!({ "type": "integer" })
     }
 }
@@ -484,7 +502,7 @@ impl<T: Choice> Read for T {
         choice.map(|(_, value)| *value)
     }
 
-    fn schema() -> Value {
+    fn schema(_: &Mechanisms) -> Value {
         let names: Vec<_> = T::CHOICES.iter().map(|(name, _)| *name).collect();
         json!({ "enum": names })
     }

@@ -107,6 +107,7 @@ mod tests {
     use tidegate_core::tcp::congestion::CongestionSpec;
 
     use super::*;
+    use crate::added::Mechanisms;
     use crate::read::Read;
 
     /// Checks the parameters of every mechanism in the registry `T`. Returns their number.
@@ -147,13 +148,14 @@ mod tests {
     /// for `bad`.
     #[test]
     fn tables_of_links_describe_their_fields_and_defaults() {
-        for schema in [Jitter::schema(), Loss::schema()] {
+        let none = Mechanisms::default();
+        for schema in [Jitter::schema(&none), Loss::schema(&none)] {
             let table = schema["anyOf"][1]["properties"].as_object().unwrap();
             assert!(table.values().all(|it| it["description"].is_string()), "{schema}");
         }
         let mut table = json!({ "p": "1 %", "r": "30 %" });
         let short = serde_json::from_value::<Loss>(table.clone()).unwrap();
-        for (name, field) in Loss::schema()["anyOf"][1]["properties"].as_object().unwrap() {
+        for (name, field) in Loss::schema(&none)["anyOf"][1]["properties"].as_object().unwrap() {
             let default = field.get("default").or_else(|| table.get(name)).unwrap();
             table[name] = default.clone();
         }

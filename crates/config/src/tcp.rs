@@ -8,6 +8,7 @@ use tidegate_core::trunk;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
+use crate::added::Mechanisms;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings, Span};
 use crate::field;
@@ -29,7 +30,7 @@ impl Read for Tcp {
         table.map(|_| Self)
     }
 
-    fn schema() -> Value {
+    fn schema(_: &Mechanisms) -> Value {
         schema::table(&Config::parameters())
     }
 }
@@ -54,11 +55,11 @@ impl Read for OfTrunk {
         Some(Self(config))
     }
 
-    fn schema() -> Value {
-        Tcp::schema()
+    fn schema(added: &Mechanisms) -> Value {
+        Tcp::schema(added)
     }
 
-    fn canonical(node: &Node<'_>) -> toml::Value {
+    fn canonical(node: &Node<'_>, _: &Mechanisms) -> toml::Value {
         canonical::mechanism::<Config>(node)
     }
 }

@@ -5,7 +5,7 @@ mod sets;
 mod spelling;
 
 pub use damage::damaged;
-pub use sets::{GATEWAY, item_sets};
+pub use sets::{gateway, item_sets};
 pub use spelling::respelled;
 
 use crate::item::Item;

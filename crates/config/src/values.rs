@@ -15,6 +15,7 @@ use tidegate_core::{Bytes, Chance, Factor, Rate};
 use toml::Spanned;
 use toml::de::{DeValue, ValueDeserializer};
 
+use crate::added::Mechanisms;
 use crate::canonical::{self, in_base_unit};
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings};
@@ -58,11 +59,11 @@ impl Read for Rate {
         quantity(node, "20 Mbit/s", str::parse, found)
     }
 
-    fn schema() -> Value {
+    fn schema(_: &Mechanisms) -> Value {
         schema::quantity("bit/s|kbit/s|Mbit/s|Gbit/s|Tbit/s")
     }
 
-    fn canonical(node: &Node<'_>) -> toml::Value {
+    fn canonical(node: &Node<'_>, _: &Mechanisms) -> toml::Value {
         in_base_unit(node)
     }
 }
@@ -72,11 +73,11 @@ impl Read for Bytes {
         quantity(node, "64 KiB", str::parse, found)
     }
 
-    fn schema() -> Value {
+    fn schema(_: &Mechanisms) -> Value {
         schema::quantity("B|kB|KiB|MB|MiB|GB|GiB")
     }
 
-    fn canonical(node: &Node<'_>) -> toml::Value {
+    fn canonical(node: &Node<'_>, _: &Mechanisms) -> toml::Value {
         in_base_unit(node)
     }
 }
@@ -86,11 +87,11 @@ impl Read for Chance {
         quantity(node, "1 %", str::parse, found)
     }
 
-    fn schema() -> Value {
+    fn schema(_: &Mechanisms) -> Value {
         schema::quantity("%")
     }
 
-    fn canonical(node: &Node<'_>) -> toml::Value {
+    fn canonical(node: &Node<'_>, _: &Mechanisms) -> toml::Value {
         in_base_unit(node)
     }
 }
@@ -102,11 +103,11 @@ impl Read for Factor {
         read.map_err(wrong).ok()
     }
 
-    fn schema() -> Value {
+    fn schema(_: &Mechanisms) -> Value {
         json!({ "type": "number", "minimum": 0 })
     }
 
-    fn canonical(node: &Node<'_>) -> toml::Value {
+    fn canonical(node: &Node<'_>, _: &Mechanisms) -> toml::Value {
         canonical::mechanism::<Self>(node)
     }
 }
@@ -116,11 +117,11 @@ impl Read for Period {
         quantity(node, "10 ms", units::duration::parse, found).map(Self)
     }
 
-    fn schema() -> Value {
+    fn schema(_: &Mechanisms) -> Value {
         schema::quantity("ns|us|ms|s")
     }
 
-    fn canonical(node: &Node<'_>) -> toml::Value {
+    fn canonical(node: &Node<'_>, _: &Mechanisms) -> toml::Value {
         in_base_unit(node)
     }
 }
@@ -135,7 +136,7 @@ impl Read for Weight {
         mechanism(node, "a rate adjuster", itcp::LawKind::NAMES, fields, found).map(Self)
     }
 
-    fn schema() -> Value {
+    fn schema(_: &Mechanisms) -> Value {
         schema::mechanisms(&itcp::mechanisms())
     }
 }
@@ -153,7 +154,7 @@ impl Read for Flag {
         flag
     }
 
-    fn schema() -> Value {
+    fn schema(_: &Mechanisms) -> Value {
         json!({ "type": "boolean" })
     }
 }
@@ -178,7 +179,7 @@ impl Read for Jitter {
         described(node, found)
     }
 
-    fn schema() -> Value {
+    fn schema(_: &Mechanisms) -> Value {
         schema::of(&Self::form())
     }
 }
@@ -188,7 +189,7 @@ impl Read for Loss {
         described(node, found)
     }
 
-    fn schema() -> Value {
+    fn schema(_: &Mechanisms) -> Value {
         schema::of(&Self::form())
     }
 }

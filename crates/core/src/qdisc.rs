@@ -82,6 +82,13 @@ pub trait Qdisc: Send {
     /// Adds `packet` to the queue. May drop this packet, or others in its place, through `cx`.
     fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId);
 
+    /// Adds `packet`, which this queue had accepted before, and which [`dequeue_newest`](Self::dequeue_newest)
+    /// returned. A discipline that decides on arriving packets overrides this method: it does not mark or drop the
+    /// packet a second time, unless there is no room.
+    fn put_back(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
+        self.enqueue(cx, packet);
+    }
+
     /// Removes the next packet in the discipline's own order.
     fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId>;
 

@@ -179,7 +179,7 @@ impl<S: SocketIo> PacketPort<S> {
             && !matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR))
         {
             // The interface went down, or the kernel cannot describe this kind of super-packet.
-            self.counters.receive_errors += 1;
+            self.counters.events.receive_errors += 1;
         }
         let unused = self.slots.split_off(self.arrivals.len());
         unused.into_iter().rev().for_each(|slot| pool.release(slot));
@@ -281,7 +281,7 @@ impl<S: SocketIo> PacketPort<S> {
             None => self.outgoing.push(whole),
             Some(None) => self.refused(pool, whole, Refusal::Whole),
             Some(Some(pieces)) => {
-                self.counters.split += 1;
+                self.counters.events.split += 1;
                 whole.release(pool);
                 for bytes in pieces {
                     let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
@@ -307,7 +307,7 @@ impl<S: SocketIo> PacketPort<S> {
                         }
                     }
                     Some(full @ (libc::ENOBUFS | libc::EAGAIN | libc::ENOMEM)) => {
-                        self.counters.send_errors += 1;
+                        self.counters.events.send_errors += 1;
                         match self.outgoing.refuse(pool, at) {
                             Next::Wait => return,
                             Next::Offer(next) => at = next,
@@ -318,7 +318,7 @@ impl<S: SocketIo> PacketPort<S> {
                         }
                     }
                     other => {
-                        self.counters.send_errors += 1;
+                        self.counters.events.send_errors += 1;
                         let why = Refusal::Kernel(other.unwrap_or(0));
                         if let Some(frame) = self.outgoing.drop_at(std::mem::take(&mut at)) {
                             self.refused(pool, frame, why);
@@ -350,7 +350,9 @@ impl<S: SocketIo> PacketPort<S> {
         let overflows = self.socket.overflows();
         let lost = if self.copies { 0 } else { overflows };
         self.overflows.set(self.overflows.get() + lost);
-        PortCounters { ring_overflows: self.overflows.get(), ..self.counters }
+        let mut counters = self.counters;
+        counters.events.ring_overflows = self.overflows.get();
+        counters
     }
 }
 

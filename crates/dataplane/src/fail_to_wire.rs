@@ -33,12 +33,13 @@ use aya::EbpfError;
 use aya::maps::{MapData, MapError, PerCpuArray};
 use aya::programs::ProgramError;
 use tidegate_core::Time;
+use tidegate_gateway::report::Bypassed;
 
 use self::guard::Guarded;
 pub use self::guard::{Guard, Trouble};
 use self::holder::Holder;
 pub(crate) use self::layout::MAX_QUEUES;
-pub use self::layout::{Bypassed, FrameCount};
+use self::layout::{REASONS, count_of};
 use self::programs::{Array, Counters, GivesWay, Object};
 use self::survey::{At, Found, Survey};
 use crate::heartbeat::{Heartbeat, Passing};
@@ -288,7 +289,7 @@ impl Heartbeat for FailToWire {
     }
 
     fn passed(&self) -> Vec<u64> {
-        self.wires.iter().map(|wire| wire.counters.bypassed().total()).collect()
+        self.wires.iter().map(|wire| wire.counters.bypassed().frames()).collect()
     }
 }
 
@@ -308,10 +309,10 @@ impl fmt::Debug for Wire {
 /// The counters of a program, summed over all processors.
 fn count(map: &PerCpuArray<MapData, [u64; 2]>) -> Bypassed {
     let mut bypassed = Bypassed::default();
-    for reason in 0..Bypassed::REASONS {
-        if let (Some(count), Ok(values)) = (bypassed.of(reason), map.get(&reason, 0)) {
+    for reason in 0..REASONS {
+        if let (Some(count), Ok(values)) = (count_of(&mut bypassed, reason), map.get(&reason, 0)) {
             for [frames, bytes] in values.iter() {
-                count.frames += frames;
+                count.packets += frames;
                 count.bytes += bytes;
             }
         }

@@ -4,7 +4,8 @@ use std::any::Any;
 use std::os::fd::BorrowedFd;
 
 use tidegate_core::packet::{FlowKey, FrameCopy};
-use tidegate_core::{ByReason, PacketId, PacketPool, Time};
+use tidegate_core::{ByReason, PacketId, PacketPool, Reason, Time};
+use tidegate_gateway::report::PortCount;
 use tidegate_wire::Oddities;
 
 /// A network interface: AF_XDP, AF_PACKET, or a test double.
@@ -81,25 +82,24 @@ pub struct PortCounters {
     pub sent: u64,
     /// Bytes of sent frames.
     pub sent_bytes: u64,
-    /// Frames that the kernel dropped for lack of room in the ring.
-    pub ring_overflows: u64,
-    /// Number of failed receive calls, because a frame could not be received or the interface went
-    /// down.
-    pub receive_errors: u64,
-    /// Number of failed send calls, because the interface had no room or refused a frame.
-    pub send_errors: u64,
+    /// Losses and other events. The field `refused` is zero; see [`report`](Self::report).
+    pub events: PortCount,
     /// Frames that the port dropped, by reason.
     pub drops: ByReason,
     /// The last frame that was dropped because the interface refused it.
     pub refused: Option<Refused>,
-    /// Super-packets split in software because the kernel could not split them.
-    pub split: u64,
-    /// Frames received with an unfinished checksum inside more nested tunnels than are parsed.
-    pub unfinished: u64,
-    /// Time at which the last frame that `unfinished` counts arrived.
+    /// Time at which the last frame that `events.unfinished` counts arrived.
     pub unfinished_at: Time,
     /// Malformed frames received, by kind of fault.
     pub oddities: Oddities,
+}
+
+impl PortCounters {
+    /// The losses and other events, with the refused frames.
+    #[must_use]
+    pub fn report(&self) -> PortCount {
+        PortCount { refused: self.drops.of(Reason::Refused), ..self.events }
+    }
 }
 
 /// A frame that an interface refused.

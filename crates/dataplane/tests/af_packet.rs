@@ -354,8 +354,8 @@ fn a_port_that_goes_down_and_up_again_continues() {
     network.server.wait_for("s0");
     assert!(echo(&network, SERVER[0], 1_000));
     let counters = forwarding.remote.ask(|live| live.ports[1].counters()).unwrap();
-    assert!((1..=2).contains(&counters.receive_errors), "{counters:?}");
-    assert_eq!(counters.drops.of(Reason::Refused), counters.send_errors);
+    assert!((1..=2).contains(&counters.events.receive_errors), "{counters:?}");
+    assert_eq!(counters.drops.of(Reason::Refused), counters.events.send_errors);
 }
 
 #[test]
@@ -369,7 +369,9 @@ fn a_port_whose_interface_is_removed_lets_the_loop_sleep() {
     std::thread::sleep(Duration::from_millis(200));
     let waits = forwarding.waits.load(Ordering::Relaxed) - before;
     assert!(waits < 20, "{waits} waits in 200 ms");
-    assert!(forwarding.remote.ask(|live| live.ports[1].counters().receive_errors).unwrap() > 0);
+    assert!(
+        forwarding.remote.ask(|live| live.ports[1].counters().events.receive_errors).unwrap() > 0
+    );
 }
 
 #[test]

@@ -18,10 +18,11 @@ use std::time::{Duration, Instant};
 use bench::{Across, Bench, Gate, TIMEOUT, ethernet, frames, interfaces, on_packet_sockets};
 use common::Host;
 use programs::Foreign;
-use tidegate_core::Reason;
+use tidegate_core::{Count, Reason};
 use tidegate_dataplane::af_xdp::{self, OpenError};
-use tidegate_dataplane::fail_to_wire::{self, Bypassed, FrameCount, Mode, Tc, WireError};
+use tidegate_dataplane::fail_to_wire::{self, Mode, Tc, WireError};
 use tidegate_dataplane::{Heartbeat, Interface, Offload, Passing};
+use tidegate_gateway::report::Bypassed;
 
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -87,9 +88,9 @@ fn frames_bypass_a_gateway_that_hangs_and_it_then_drops_the_stale_frames() {
         return eprintln!("skipped: this machine is too slow to send five frames in {SHORT:?}");
     }
     std::thread::sleep(2 * SHORT);
-    let before = gate.bypassed().silent.frames;
+    let before = gate.bypassed().silent.packets;
     bench.client.send(&frame);
-    assert_eq!(gate.bypassed().silent.frames, before + 1);
+    assert_eq!(gate.bypassed().silent.packets, before + 1);
     assert!(gate.ports[0].drop_arrived(&mut gate.pool, &|| 0) >= 5);
     assert!(gate.ports[0].counters().drops.of(Reason::Stale) >= 5);
     let mut arrived = Vec::new();
@@ -117,7 +118,7 @@ fn frames_bypass_a_killed_gateway_without_waiting_for_the_timeout() {
         }
         assert_eq!(gate.forwarded, 2, "{mode:?}");
         assert!(
-            gate.bypassed().no_socket.frames > before.no_socket.frames,
+            gate.bypassed().no_socket.packets > before.no_socket.packets,
             "{:?}",
             gate.bypassed()
         );
@@ -173,7 +174,7 @@ fn frames_bypass_the_gateway_at_its_request_until_the_next_heartbeat() {
         let before = gate.bypassed();
         assert_eq!((bench.passes(&mut gate), gate.forwarded), (ONCE, 0));
         let now = gate.bypassed();
-        let grew = |count: fn(Bypassed) -> FrameCount| count(now).frames > count(before).frames;
+        let grew = |count: fn(Bypassed) -> Count| count(now).packets > count(before).packets;
         let expected = (why == Passing::NothingToManage, why == Passing::Ended);
         assert_eq!((grew(|it| it.idle), grew(|it| it.requested)), expected);
     }
@@ -188,7 +189,7 @@ fn counters_of_bypassed_frames_continue_after_a_restart() {
     drop(Gate::open(None));
     assert_eq!(bench.passes(&mut Gate::absent()), ONCE);
     let gate = Gate::open(None);
-    assert!(gate.bypassed().requested.frames > 0, "{:?}", gate.bypassed());
+    assert!(gate.bypassed().requested.packets > 0, "{:?}", gate.bypassed());
 }
 
 #[test]

@@ -103,7 +103,7 @@ fn programs_of_commit_ae462d3_are_replaced_even_without_a_visible_pin() {
             assert_eq!(bench.passes(&mut Gate::absent()), ONCE, "{how}");
             let mut gate = open(packet_sockets);
             assert!(
-                gate.bypassed().silent.frames > 0,
+                gate.bypassed().silent.packets > 0,
                 "{how}: the counts go on: {:?}",
                 gate.bypassed()
             );

@@ -255,9 +255,21 @@ impl Aggregate {
         self.counts.progress.conforms(packet, now);
     }
 
-    /// Withdraws `packet` from the count of offered packets, because it is offered once more.
-    pub fn uncount_offer(&mut self, packet: &Packet) {
-        self.counts.offered.remove(packet.wire_len());
+    /// Takes in a packet that waited here before, and that was withdrawn. The packet counts as offered once.
+    pub fn take_back(
+        &mut self,
+        now: Time,
+        pool: &mut PacketPool,
+        packet: PacketId,
+        out: &mut Fifo,
+    ) {
+        let mut cx = Cx { now, pool, tally: &mut self.tally };
+        self.senders.entered.add(&cx.pool[&packet]);
+        if self.conditioner.refuses(&cx.pool[&packet]) {
+            cx.drop(packet, Reason::OverMaxPacket);
+        } else {
+            self.counts.progress += self.conditioner.take_back(&mut cx, packet, out);
+        }
     }
 
     /// Takes in packets of a flow that waited in another aggregate.

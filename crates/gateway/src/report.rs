@@ -5,7 +5,9 @@
 
 mod classes;
 mod control;
+mod flows;
 mod policies;
+mod ports;
 
 use std::borrow::Cow;
 
@@ -18,7 +20,9 @@ use tidegate_core::{ByReason, Count, json_values};
 
 pub use classes::{ClassReport, PromiseReport};
 pub use control::ControlReport;
+pub use flows::{FlowReport, Limit, TunnelReport};
 pub use policies::{AckControlReport, AggregateReport, Triggers};
+pub use ports::{Bypassed, PortCount};
 
 /// The state of a gateway at one instant.
 #[derive(Clone, Debug, Default)]
@@ -128,119 +132,4 @@ pub struct UnresponsiveFlow {
     pub direction: Direction,
     /// Policy of the flow.
     pub policy: String,
-}
-
-/// The state of a flow, as seen in one direction.
-#[derive(Clone, Debug, Serialize)]
-pub struct FlowReport {
-    /// Address and port of the sender.
-    pub src: String,
-    /// Address and port of the receiver.
-    pub dst: String,
-    /// VLAN identifiers of the flow's frames, outermost first. At most two are read.
-    pub vlans: Vec<u16>,
-    /// Unencrypted tunnels that carry the flow, outermost first.
-    pub tunnels: Vec<TunnelReport>,
-    /// IP protocol number.
-    pub protocol: u8,
-    /// `up` or `down`.
-    pub direction: &'static str,
-    /// The policy of the flow, if any.
-    pub policy: Option<String>,
-    /// Weight of the flow in its policy.
-    pub weight: u32,
-    /// Packets that arrived.
-    pub offered: Count,
-    /// Frame bytes of the flow that wait now at its policy, at a trunk or at the link.
-    pub waiting_bytes: u64,
-    /// Number of held ACKs that acknowledge the flow's data.
-    pub held_acks: u32,
-    /// The reason why the flow does not send more.
-    pub limit: Limit,
-    /// Smoothed round-trip time between the gateway and the LAN host, in microseconds.
-    pub rtt_lan_us: Option<u64>,
-    /// Smoothed round-trip time between the gateway and the WAN host, in microseconds.
-    pub rtt_wan_us: Option<u64>,
-    /// Segments with bytes that the gateway had seen before.
-    pub retransmissions: u64,
-    /// TCP state known to the gateway: `full`, `no-window-scale` (no SYN was seen), or `queue-only`
-    /// (not TCP, or only one direction was seen).
-    pub tracking: &'static str,
-    /// Milliseconds since the flow's last packet.
-    pub idle_ms: u64,
-    /// The flow's window did not fall after the gateway marked its packets.
-    pub ignores_marks: bool,
-}
-
-/// A tunnel that carries a flow. The ports in `src` and `dst` are those of the first packet of any
-/// flow in the tunnel.
-#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
-pub struct TunnelReport {
-    /// Tunnel protocol, such as "vxlan".
-    pub kind: &'static str,
-    /// The VNI of VXLAN and GENEVE, or the key of GRE.
-    pub id: Option<u32>,
-    /// Address and port of the sender of the outer packets.
-    pub src: String,
-    /// Address and port of the receiver of the outer packets.
-    pub dst: String,
-    /// VLAN identifier of the Ethernet frames inside the tunnel, if they have a tag.
-    pub vlan: Option<u16>,
-}
-
-/// The reason why a flow does not send faster in one direction. The variants are checked in this
-/// order.
-///
-/// The first four variants name the queue with most of the flow's waiting bytes.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
-pub enum Limit {
-    /// Packets wait in the queue of the policy.
-    Policy {
-        /// Frame bytes of the flow in this queue. If `shared`, the bytes of all flows in its
-        /// subqueue.
-        bytes: u64,
-        /// The subqueue holds further flows, such as other flows of the same host.
-        shared: bool,
-    },
-    /// Packets wait in the queue of a trunk for credit.
-    Trunk {
-        /// The trunk's name.
-        name: String,
-        /// Frame bytes of the flow in this queue.
-        bytes: u64,
-    },
-    /// Packets wait in the queue of a class of the link.
-    Class {
-        /// The class's name.
-        name: String,
-        /// Frame bytes of the flow in this queue.
-        bytes: u64,
-    },
-    /// Packets wait in the queue of a link without classes.
-    Link {
-        /// Frame bytes of the flow in this queue.
-        bytes: u64,
-    },
-    /// No packet waits, and the policy holds ACKs that acknowledge the flow's data.
-    HeldAcks {
-        /// Number of held ACKs.
-        acks: u32,
-    },
-    /// No packet waits. The flow carries ACKs, and the policy of the other direction holds some of
-    /// them.
-    IsHeld {
-        /// Policy that holds the ACKs.
-        policy: String,
-        /// Number of held ACKs.
-        acks: u32,
-    },
-    /// The remaining window of the receiver is less than one segment.
-    Receiver,
-    /// The policy has reduced the window, and the remainder is less than one segment.
-    Window,
-    /// The sender has sent no packet for more than a second.
-    Silent,
-    /// The sender itself, or a queue elsewhere on the path. The gateway and the receiver would
-    /// permit more.
-    Sender,
 }

@@ -136,7 +136,7 @@ impl Run {
     /// The report of the flow in `direction`: its data, or its ACKs.
     fn flow(&self, direction: Direction) -> FlowReport {
         let flows = self.gateway.flows(self.now, 9);
-        flows.into_iter().find(|flow| flow.direction == direction.name()).unwrap()
+        flows.into_iter().find(|flow| flow.direction == direction).unwrap()
     }
 
     fn limit(&self) -> Limit {

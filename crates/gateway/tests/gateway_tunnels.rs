@@ -144,7 +144,7 @@ fn equal_addresses_in_two_tunnels_are_two_flows_and_both_directions_are_one() {
         .into_iter()
         .map(|it| {
             let tunnel = it.tunnels.first().map(|tunnel| (tunnel.id, tunnel.src.clone()));
-            (it.direction, tunnel, it.offered.packets)
+            (it.direction.name(), tunnel, it.offered.packets)
         })
         .collect();
     let tunnel = |id, src: &str| Some((Some(id), src.to_owned()));

@@ -25,12 +25,16 @@ const RATE: [Option<Rate>; 2] = [Some(Rate::from_mbps(8)), None];
 const SLICE: u32 = 64 * 32;
 
 /// Queues with room for all packets of the tests.
-const QUEUES: [&str; 4] = [
+const QUEUES: [&str; 5] = [
     "kind = 'drop-tail'\nlimit = '9 MB'",
     "kind = 'per-flow'\nlimit = '9 MB'\nflow_limit = '9 MB'",
     "kind = 'fq-codel'\nlimit = '9 MB'\npackets = 90000\ntarget = '100 s'\ninterval = '200 s'",
     "kind = 'hosts'\nlimit = '9 MB'\npackets = 90000\ntarget = '100 s'\ninterval = '200 s'\nthin_acks = false",
+    "kind = 'red'\nlimit = '9 MB'\nmin = '5 kB'\nmax = '10 kB'\nmax_p = '100 %'\nweight = '2 %'\ngentle = false\necn = false",
 ];
+
+/// Number of the only queue that drops packets although there is room.
+const RED: usize = 4;
 
 fn queue(number: usize) -> QdiscSpec {
     toml::from_str(QUEUES[number]).unwrap()
@@ -96,7 +100,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         8 => (1u8..4, 1u32..40).prop_map(|(host, packets)| Step::Offer { host, packets }),
         4 => (0u64..20_000).prop_map(|micros| Step::Wait { micros }),
-        3 => (any::<bool>(), any::<bool>(), 0..QUEUES.len())
+        3 => (any::<bool>(), any::<bool>(), 0..RED)
             .prop_map(|(shapes, classes, queue)| Step::Swap { shapes, classes, queue }),
     ];
     prop::collection::vec(step, 1..60)
@@ -261,6 +265,29 @@ fn a_slice_moves_a_bounded_number_of_untracked_packets() {
         assert_eq!(left.len(), usize::try_from(number).unwrap());
         assert_in_order(&left);
     }
+}
+
+/// The average of RED is above `max` when the swap begins, so RED would drop all packets that return. The policies of
+/// the new set are the same.
+///
+/// Catches: a second decision on a packet that returns to its aggregate.
+#[test]
+fn packets_that_return_to_their_aggregate_meet_no_second_decision() {
+    let mut run = gateway(1, 0, 512);
+    let shape = Shape { number: 0, shapes: true, classes: false, queue: RED };
+    run.gateway.install(run.now, shape.set());
+    for number in 0..100 {
+        run.offer(u8::from(number > 10) + 1, number, 1_000);
+    }
+    let dropped = run.gateway.report().drops.of(Reason::Aqm);
+    let waiting = waiting(&run.gateway).0;
+    assert!(dropped > 10 && waiting > 10, "{dropped} dropped, {waiting} wait");
+    begin(&mut run, shape.set());
+    while run.gateway.go_on_installing(run.now) {}
+    let again = run.gateway.report().drops.of(Reason::Aqm) - dropped;
+    assert_eq!(again, 0);
+    run.until(run.now + Duration::from_secs(100));
+    assert_in_order(&run.end().0);
 }
 
 /// Packets that wait at the class or the aggregate of the second host: of the first set, and of the second set.

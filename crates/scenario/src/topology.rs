@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use serde_json::Value;
+use tidegate_config::added::Mechanisms;
 use tidegate_core::emulator::{self, EmulatorConfig};
 use tidegate_core::link::LinkConfig;
 
@@ -148,7 +149,7 @@ pub fn is_name(text: &str) -> bool {
 /// The JSON Schema of topology files.
 #[must_use]
 pub fn schema() -> Value {
-    read::file_schema::<raw::File>("Tidegate topology file")
+    read::file_schema::<raw::File>("Tidegate topology file", &Mechanisms::default())
 }
 
 impl Topology {

@@ -8,15 +8,16 @@ mod fixture;
 
 use std::sync::Arc;
 
+use fixture::Turns;
 use tidegate_config::added::Mechanisms;
-use tidegate_config::policy_file;
+use tidegate_config::{Part, manual, policy_file};
 use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::marking::MarkingSpec;
 use tidegate_core::packet::{FlowKey, Protocol};
 use tidegate_core::parameters::Value;
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::random::Random;
-use tidegate_core::scheduler::SchedulerSpec;
+use tidegate_core::scheduler::{SchedulerSpec, Term};
 use tidegate_core::tcp::congestion::{CongestionSpec, Counting};
 use tidegate_core::{Machine, Packet, Time};
 use tidegate_gateway::Gateway;
@@ -65,6 +66,8 @@ scheduler = "lowest-number"
 [[class]]
 name = "office"
 guarantee = "1 Mbit/s"
+turn = 2
+longest_pause = { up = "20 ms", down = "0.02 s" }
 
 [[policy]]
 name = "all"
@@ -129,6 +132,67 @@ fn a_gateway_reports_the_mechanisms_of_another_crate_by_name() {
     assert_eq!(names, [Some("lowest-number"), Some("drop-head")]);
 }
 
+/// Catches: terms that only the core's schedulers can declare; values that do not reach the
+/// scheduler, or not in their direction.
+#[test]
+fn a_scheduler_of_another_crate_declares_terms_of_its_classes() {
+    let text = POLICY.replace("\"0.02 s\"", "\"30 ms\"");
+    let (config, found) = policy_file::parse_with("policy.toml", &text, mechanisms(), None);
+    let config = config.unwrap_or_else(|| panic!("{}", found.render(false)));
+    let office = config.classes.classes().iter().find(|class| class.name == "office").unwrap();
+    let terms = [Term::GUARANTEE, Turns::LONGEST_PAUSE, Turns::TURN];
+    assert_eq!(office.written(), terms, "a change of the classes sees each term");
+    let policies = PolicySet::new(config.policies).unwrap().with_classes(config.classes);
+    let gateway = Gateway::new(&config.gateway, policies, Time::ZERO);
+    for (class, pause) in gateway.class("office").iter().zip([0.02, 0.03]) {
+        let promises = class.promises.iter().map(|it| (&*it.term, &*it.unit, it.promised, it.kept));
+        let turn = ("turn", "", 2.0, Some(2.0));
+        assert_eq!(promises.collect::<Vec<_>>(), [turn, ("longest_pause", "s", pause, None)]);
+    }
+}
+
+/// Catches: a schema, a manual or a canonical text that knows only the core's mechanisms and terms.
+#[test]
+fn schema_manual_and_canonical_text_know_mechanisms_of_another_crate() {
+    let added = mechanisms();
+    let schema = policy_file::schema_with(&added);
+    let class = &schema["properties"]["class"]["items"]["properties"];
+    assert_eq!(class["turn"]["description"], "Classes with a lower number send first. Default: 0.");
+    assert_eq!(class["turn"]["default"], 0);
+    assert!(class["longest_pause"]["anyOf"][1]["properties"]["down"].is_object());
+    let queue = class["queue"]["anyOf"].as_array().unwrap().last().unwrap();
+    assert_eq!(queue["properties"]["limit"]["default"], "100 kB");
+    assert!(policy_file::schema()["properties"]["class"]["items"]["properties"]["turn"].is_null());
+
+    let page = manual::page(&added);
+    for row in [
+        "### `lowest-number`\n\nThe class with the lowest number sends.\n\n| term of a class |",
+        "| `turn` | a whole number | Classes with a lower number send first. Default: 0. |",
+        "| `longest_pause` | a time, or `{ up, down }` | Longest time",
+        "### `drop-head`",
+    ] {
+        assert!(page.contains(row), "{row}\n{page}");
+    }
+
+    let part = |text: &str| [Part { origin: "policy.toml".to_owned(), text: text.to_owned() }];
+    let canonical = |text: &str| {
+        let text = policy_file::canonical_with(&part(text), &added);
+        text.unwrap_or_else(|found| panic!("{}", found.render(false)))
+    };
+    let text = canonical(POLICY);
+    for line in [
+        "longest_pause = \"20000000 ns\"\n",
+        "turn = 2\n",
+        "queue = { kind = \"drop-head\", limit = \"20000 B\" }\n",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+    assert_eq!(canonical(&text), text);
+    let plain = POLICY.replace("kind = \"drop-head\", limit = \"20 kB\"", "kind = \"drop-head\"");
+    assert!(canonical(&plain).contains("queue = \"drop-head\"\n"));
+    assert!(policy_file::canonical(&part(POLICY)).is_err());
+}
+
 /// Catches: suggestions from the core's registries only; a range of an added parameter that is not
 /// checked.
 #[test]
@@ -137,6 +201,10 @@ fn mistakes_in_added_mechanisms_are_reported_like_others() {
         ("limit = \"20 kB\"", "limits = \"20 kB\"", "`limits` is not a parameter of `drop-head`"),
         ("limit = \"20 kB\"", "limit = \"0 B\"", "`limit` must be above zero"),
         ("\"first-come\"", "\"first-comes\"", "did you mean `first-come`?"),
+        ("turn = 2", "turns = 2", "did you mean `turn`?"),
+        ("turn = 2", "turn = -2", "-2 is out of range for `turn`"),
+        ("turn = 2", "turn = \"2\"", "expected a whole number"),
+        ("\"lowest-number\"", "\"jobs\"", "classes of the scheduler `jobs` have no `turn`"),
     ] {
         let text = POLICY.replace(right, wrong);
         let (config, found) = policy_file::parse_with("policy.toml", &text, mechanisms(), None);

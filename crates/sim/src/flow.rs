@@ -4,11 +4,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::Count;
 use tidegate_core::packet::{Endpoint, FlowKey, NO_VLAN, Protocol};
 use tidegate_core::random::Random;
 use tidegate_core::tcp::Config;
-use tidegate_core::{Packet, Time};
+use tidegate_core::{Count, Packet, Time, report};
 
 use crate::aggregate::{Aggregate, Sinks};
 use crate::draw::stream;
@@ -55,16 +54,21 @@ pub(crate) struct Before {
     pub(crate) senders: SenderCounts,
 }
 
-/// Counters of a flow.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Counts {
-    /// Data packets sent.
-    pub(crate) sent: Count,
-    /// Data packets that arrived.
-    pub(crate) received: Count,
-    /// Payload bytes that the application received, each byte once. For TCP, these are bytes in
-    /// order.
-    pub(crate) goodput: u64,
+report! {
+    /// Counters of a flow.
+    #[derive(Copy, Eq)]
+    pub(crate) Counts, counted {
+        /// Data packets sent.
+        sent: Count => { column "sent_packets" of packets, column "sent_bytes" of bytes };
+        /// Data packets that arrived.
+        received: Count => {
+            column "received_packets" of packets,
+            column "received_bytes" of bytes,
+        };
+        /// Payload bytes that the application received, each byte once. For TCP, these are bytes in
+        /// order.
+        goodput: u64 => { column "goodput_bytes" };
+    }
 }
 
 /// The flows of one traffic entry of the scenario.
@@ -314,6 +318,11 @@ impl Flow {
     /// The counters at the end of the warm-up.
     pub(crate) fn before(&self) -> Before {
         self.before.as_deref().copied().unwrap_or_default()
+    }
+
+    /// The counters since the end of the warm-up.
+    pub(crate) fn counted(&self) -> Counts {
+        self.counts - self.before().counts
     }
 
     /// Ends the warm-up. `senders` are the current counters of the flow's TCP senders.

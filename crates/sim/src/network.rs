@@ -13,8 +13,8 @@ use tidegate_core::{Cx, Packet, PacketId, PacketPool, Reason, Tally, Time, trunk
 
 pub(crate) use changes::Changes;
 pub(crate) use lane::Lane;
-pub(crate) use passage::{GroupPassage, Passages};
-pub(crate) use station::{Passed, Station, number_parts, since};
+pub(crate) use passage::{GroupPassage, PassageCounts, Passages};
+pub(crate) use station::{Passed, Station, number_parts};
 
 use crate::agenda::Agenda;
 use crate::routes::{Graph, NOWHERE, Routes, index, names, number};

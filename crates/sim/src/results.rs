@@ -15,7 +15,7 @@ use crate::draw::real;
 use crate::engine::Engine;
 use crate::flow::{Flow, Group};
 use crate::histogram::Histogram;
-use crate::network::{GroupPassage, Lane, Network, Passed, Station, since};
+use crate::network::{GroupPassage, Lane, Network, PassageCounts, Passed, Station};
 use crate::routes::index;
 use crate::scenario::{Scenario, Way};
 use crate::series::seconds;
@@ -125,15 +125,16 @@ fn reals<T>(all: &[T], of: impl Fn(&T) -> f64) -> Vec<f64> {
 fn groups(groups: &[Group<'_>], flows: &[Flow], shares: &Shares<'_>, span: Duration) -> Table {
     let of = |group: &Group<'_>| &flows[group.range()];
     let sum = |group: &Group<'_>, each: fn(&Flow) -> u64| of(group).iter().map(each).sum::<u64>();
-    let received = |it: &Flow| it.counts.received.bytes - it.before().counts.received.bytes;
-    let goodput = |it: &Flow| it.counts.goodput - it.before().counts.goodput;
     let mut fair = Indices::default();
     groups.iter().for_each(|it| fair.push(shares.of(&it.range().collect::<Vec<_>>())));
     let table = Table::new("groups")
         .with("group", groups.iter().map(|it| it.traffic.name.clone()).collect::<Vec<_>>())
         .with("flows", whole(groups, |it| real_len(of(it).len())))
-        .with("throughput_bps", reals(groups, |it| bps(sum(it, received), span)))
-        .with("goodput_bps", reals(groups, |it| bps(sum(it, goodput), span)))
+        .with(
+            "throughput_bps",
+            reals(groups, |it| bps(sum(it, |it| it.counted().received.bytes), span)),
+        )
+        .with("goodput_bps", reals(groups, |it| bps(sum(it, |it| it.counted().goodput), span)))
         .with("jain", fair.jain)
         .with("max_min", fair.max_min)
         .with("failed_transfers", whole(groups, |it| it.failed));
@@ -164,28 +165,18 @@ fn flows<A: Agenda>(scenario: &Scenario, engine: &Engine<'_, A>, span: Duration)
     let name = |node: u32| scenario.nodes[index(node)].name.clone();
     let text = |of: &dyn Fn(&Flow) -> String| flows.iter().map(of).collect::<Vec<_>>();
     let group = |it: &Flow| engine.groups[index(it.group)].traffic.name.clone();
-    let sent = |it: &Flow| since(it.counts.sent, it.before().counts.sent);
-    let received = |it: &Flow| since(it.counts.received, it.before().counts.received);
-    let goodput = |it: &Flow| it.counts.goodput - it.before().counts.goodput;
+    let counts: Vec<_> = flows.iter().map(Flow::counted).collect();
     let senders = engine.senders().into_iter().zip(flows);
-    let senders: Vec<_> = senders.map(|(now, flow)| now.since(&flow.before().senders)).collect();
+    let senders: Vec<_> = senders.map(|(now, flow)| now - flow.before().senders).collect();
     Table::new("flows")
         .with("group", text(&group))
         .with("from", text(&|it| name(it.hosts[0])))
         .with("to", text(&|it| name(it.hosts[1])))
         .with("start_seconds", reals(flows, |it| seconds(it.start)))
-        .with("sent_packets", whole(flows, |it| sent(it).packets))
-        .with("sent_bytes", whole(flows, |it| sent(it).bytes))
-        .with("received_packets", whole(flows, |it| received(it).packets))
-        .with("received_bytes", whole(flows, |it| received(it).bytes))
-        .with("goodput_bytes", whole(flows, goodput))
-        .with("throughput_bps", reals(flows, |it| bps(received(it).bytes, span)))
-        .with("goodput_bps", reals(flows, |it| bps(goodput(it), span)))
-        .with("acknowledged_bytes", whole(&senders, |it| it.acknowledged))
-        .with("retransmitted_segments", whole(&senders, |it| it.retransmitted))
-        .with("recoveries", whole(&senders, |it| it.recoveries))
-        .with("timeouts", whole(&senders, |it| it.timeouts))
-        .with("ecn_reductions", whole(&senders, |it| it.reductions))
+        .with_counts(&counts)
+        .with("throughput_bps", reals(&counts, |it| bps(it.received.bytes, span)))
+        .with("goodput_bps", reals(&counts, |it| bps(it.goodput, span)))
+        .with_counts(&senders)
 }
 
 /// All completed transfers (files, bursts and answers) of the whole run, in order of completion.
@@ -276,42 +267,48 @@ fn aggregates(
         let aggregates = station.aggregates();
         for it in &aggregates {
             gateways.push(name.clone());
-            fair.push(shares.of_aggregate(station.node, it.direction, &it.policy));
+            fair.push(shares.of_aggregate(station.node, it.now.direction, &it.now.policy));
         }
         all.extend(aggregates);
     }
-    let policies: Vec<_> = all.iter().map(|it| it.policy.clone()).collect();
-    let ways: Vec<_> = all.iter().map(|it| it.direction.name().to_owned()).collect();
-    let left = |it: &Passed| it.conforming.packets + it.exceeding.packets;
+    let policies: Vec<_> = all.iter().map(|it| it.now.policy.clone()).collect();
+    let ways: Vec<_> = all.iter().map(|it| it.now.direction.name().to_owned()).collect();
+    let counted = |of| whole(&all, |it| it.counted(of));
+    let rate = |of| reals(&all, |it| bps(it.counted(of), span));
+    let waited = |it: &Passed| {
+        let time = Duration::from_nanos(it.counted(|it| it.waited_ns));
+        time.as_secs_f64() / real(it.counted(|it| it.departed().packets))
+    };
+    let held = |it: &Passed| real(it.counted(|it| it.acks.held_ns)) / 1e9 / span.as_secs_f64();
     Table::new("aggregates")
         .with("gateway", gateways)
         .with("policy", policies)
         .with("direction", ways)
-        .with("flows", whole(&all, |it| it.flows.into()))
-        .with("offered_packets", whole(&all, |it| it.offered.packets))
-        .with("offered_bytes", whole(&all, |it| it.offered.bytes))
-        .with("conforming_packets", whole(&all, |it| it.conforming.packets))
-        .with("conforming_bytes", whole(&all, |it| it.conforming.bytes))
-        .with("exceeding_packets", whole(&all, |it| it.exceeding.packets))
-        .with("exceeding_bytes", whole(&all, |it| it.exceeding.bytes))
-        .with("dropped_packets", whole(&all, |it| it.dropped))
-        .with("marked_packets", whole(&all, |it| it.marked))
-        .with("conforming_bps", reals(&all, |it| bps(it.conforming.bytes, span)))
-        .with("exceeding_bps", reals(&all, |it| bps(it.exceeding.bytes, span)))
+        .with("flows", whole(&all, |it| it.now.flows.into()))
+        .with("offered_packets", counted(|it| it.offered.packets))
+        .with("offered_bytes", counted(|it| it.offered.bytes))
+        .with("conforming_packets", counted(|it| it.conforming.packets))
+        .with("conforming_bytes", counted(|it| it.conforming.bytes))
+        .with("exceeding_packets", counted(|it| it.exceeding.packets))
+        .with("exceeding_bytes", counted(|it| it.exceeding.bytes))
+        .with("dropped_packets", counted(|it| it.drops.losses()))
+        .with("marked_packets", counted(|it| it.marks.total()))
+        .with("conforming_bps", rate(|it| it.conforming.bytes))
+        .with("exceeding_bps", rate(|it| it.exceeding.bytes))
         .with("jain", fair.jain)
         .with("max_min", fair.max_min)
-        .with("waited_mean_seconds", reals(&all, |it| it.waited.as_secs_f64() / real(left(it))))
-        .with("late_packets", whole(&all, |it| it.late))
-        .with("timer_looks", whole(&all, |it| it.timer))
-        .with("peak_waiting_bytes", whole(&all, |it| it.peak))
-        .with("held_acks", reals(&all, |it| real(it.acks.held_ns) / 1e9 / span.as_secs_f64()))
-        .with("peak_held_acks", whole(&all, |it| it.acks.peak_held.0.into()))
-        .with("uncontrolled_segments", whole(&all, |it| it.acks.uncontrolled))
+        .with("waited_mean_seconds", reals(&all, waited))
+        .with("late_packets", counted(|it| it.late))
+        .with("timer_looks", counted(|it| it.triggers.timer))
+        .with("peak_waiting_bytes", whole(&all, |it| it.now.peak_backlog))
+        .with("held_acks", reals(&all, held))
+        .with("peak_held_acks", whole(&all, |it| it.now.acks.peak_held.0.into()))
+        .with("uncontrolled_segments", whole(&all, |it| it.now.acks.uncontrolled))
         // The earlier name of the same column, kept for old scripts.
-        .with("ungoverned_segments", whole(&all, |it| it.acks.uncontrolled))
-        .with("delayed_acks", whole(&all, |it| it.acks.delayed))
-        .with("overdue_acks", whole(&all, |it| it.acks.overdue))
-        .with("smaller_windows", whole(&all, |it| it.acks.windows))
+        .with("ungoverned_segments", whole(&all, |it| it.now.acks.uncontrolled))
+        .with("delayed_acks", counted(|it| it.acks.delayed))
+        .with("overdue_acks", counted(|it| it.acks.overdue))
+        .with("smaller_windows", counted(|it| it.acks.windows))
 }
 
 /// Packets of each traffic entry that passed a gateway with a probe. Traffic without packets there
@@ -331,23 +328,17 @@ fn passages(scenario: &Scenario, stations: &[Station], groups: &[String], span: 
             }
         }
     }
-    let area = |it: &&GroupPassage| {
+    let counts: Vec<_> = all.iter().map(|it| it.counted()).collect();
+    let area = |it: &PassageCounts| {
         let nanos = span.as_nanos().max(1);
-        real(u64::try_from(it.counted().area / nanos).unwrap_or(u64::MAX))
+        real(u64::try_from(it.area / nanos).unwrap_or(u64::MAX))
     };
     let table = Table::new("passages")
         .with("gateway", gateways)
         .with("direction", ways)
         .with("group", names)
-        .with("arrived_packets", whole(&all, |it| it.counted().arrived.packets))
-        .with("arrived_bytes", whole(&all, |it| it.counted().arrived.bytes))
-        .with("departed_packets", whole(&all, |it| it.counted().departed.packets))
-        .with("departed_bytes", whole(&all, |it| it.counted().departed.bytes))
-        .with("dropped_packets", whole(&all, |it| it.counted().dropped.packets))
-        .with("dropped_bytes", whole(&all, |it| it.counted().dropped.bytes))
-        .with("marked_packets", whole(&all, |it| it.counted().marked))
-        .with("late_packets", whole(&all, |it| it.counted().late))
-        .with("waiting_mean_bytes", reals(&all, area));
+        .with_counts(&counts)
+        .with("waiting_mean_bytes", reals(&counts, area));
     delays(table, &all.iter().map(|it| Some(&it.delay)).collect::<Vec<_>>())
 }
 

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use tidegate_core::Time;
 use tidegate_core::packet::FlowKey;
 use tidegate_core::tcp::{Config, Connection, Statistics};
+use tidegate_core::{Time, report};
 
 use crate::prefetch::prefetch;
 use crate::routes::{index, number};
@@ -198,14 +198,21 @@ impl Streams {
     }
 }
 
-/// Counters of the senders of a flow, summed over its connections.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct SenderCounts {
-    pub(crate) acknowledged: u64,
-    pub(crate) retransmitted: u64,
-    pub(crate) timeouts: u64,
-    pub(crate) recoveries: u64,
-    pub(crate) reductions: u64,
+report! {
+    /// Counters of the senders of a flow, summed over its connections.
+    #[derive(Copy, Eq)]
+    pub(crate) SenderCounts, counted {
+        /// Bytes that were acknowledged.
+        acknowledged: u64 => { column "acknowledged_bytes" };
+        /// Segments that were sent again.
+        retransmitted: u64 => { column "retransmitted_segments" };
+        /// Fast recoveries.
+        recoveries: u64 => { column "recoveries" };
+        /// Retransmission timeouts.
+        timeouts: u64 => { column "timeouts" };
+        /// Reductions of the window because of ECN marks.
+        reductions: u64 => { column "ecn_reductions" };
+    }
 }
 
 impl SenderCounts {
@@ -216,17 +223,6 @@ impl SenderCounts {
         self.timeouts += u64::from(of.timeouts);
         self.recoveries += u64::from(of.recoveries);
         self.reductions += u64::from(of.reductions);
-    }
-
-    /// The counters minus those at an earlier time.
-    pub(crate) const fn since(&self, before: &Self) -> Self {
-        Self {
-            acknowledged: self.acknowledged - before.acknowledged,
-            retransmitted: self.retransmitted - before.retransmitted,
-            timeouts: self.timeouts - before.timeouts,
-            recoveries: self.recoveries - before.recoveries,
-            reductions: self.reductions - before.reductions,
-        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Tables of results, stored by column, for arrays, CSV files or data frames.
 
+use tidegate_core::reports::{Report, ReportValue, ShownAs};
+
 /// A named table. All its columns have the same length.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
@@ -90,6 +92,19 @@ impl Table {
     pub(crate) fn with(mut self, name: impl Into<String>, values: impl Into<Values>) -> Self {
         self.columns.push(Column { name: name.into(), values: values.into() });
         self
+    }
+
+    /// The table with the columns that `report!` declares for `rows`. Their values are counts.
+    #[must_use]
+    pub(crate) fn with_counts<R: Report>(self, rows: &[R]) -> Self {
+        let columns = R::shown().into_iter().filter(|it| it.form == ShownAs::Column);
+        columns.fold(self, |table, column| {
+            let count = |row| match (column.value)(row) {
+                ReportValue::Whole(count) | ReportValue::Bytes(count) => count,
+                _ => 0,
+            };
+            table.with(column.name, rows.iter().map(count).collect::<Vec<_>>())
+        })
     }
 
     /// Its columns, in order.

@@ -194,7 +194,7 @@ fn overhead(it: Overhead) -> String {
 fn class_fields(class: &Class) -> NamedFields {
     let mut fields = NamedFields::from([("queue".into(), queue_name(&class.queue))]);
     fields.extend(class.parent.clone().map(|parent| ("parent".into(), parent)));
-    for term in SchedulerSpec::all_terms() {
+    for term in class.possible_terms() {
         let (name, values) = (term.name().replace('_', " "), class.get(term));
         if term.declaration().each_way {
             for (value, way) in values.into_iter().zip(Direction::BOTH) {

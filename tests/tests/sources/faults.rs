@@ -28,7 +28,7 @@ const PORTS: std::ops::Range<u16> = 20_000..23_000;
 const OCCUPIED_US: u64 = 1_000;
 
 /// Maximum number of generations during [`FLOOD`]: one each second, one for the last marker, and
-/// some more on a slow machine.
+/// some more on a slow machine. A pause of the flood allows one more.
 const FEW: u64 = 8;
 
 #[test]
@@ -277,7 +277,7 @@ fn markers_without_end(case: &mut Case<'_>) {
     }
     touch(case.bed, PORTS);
     let before = ask(case.bed, "status")["generation"].as_u64().unwrap();
-    let markers = case.site.flood(FLOOD);
+    let (markers, pauses) = case.site.flood(FLOOD);
     case.site.write("50 Mbit/s");
     case.site.commit();
     let after = until("the last marker", LIMIT, || {
@@ -285,8 +285,11 @@ fn markers_without_end(case: &mut Case<'_>) {
         (mean_of(&status) == Some(50_000_000)).then_some(status)
     });
     let generations = after["generation"].as_u64().unwrap() - before;
-    println!("{}: {markers} markers, {generations} generations", case.site.kind.name());
-    assert!((1..=FEW).contains(&generations), "{generations} generations, {after}");
+    println!(
+        "{}: {markers} markers, {pauses} pauses, {generations} generations",
+        case.site.kind.name()
+    );
+    assert!((1..=FEW + pauses).contains(&generations), "{generations} generations, {after}");
     let occupied = after["occupied_us"].as_u64().unwrap();
     println!("{}: the data plane was occupied for {occupied} us at once", case.site.kind.name());
     assert!(occupied > 0 && (occupied <= OCCUPIED_US || !is_release()), "{occupied} us, {after}");

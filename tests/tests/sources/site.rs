@@ -18,6 +18,10 @@ pub(crate) const KINDS: [Kind; 3] = [Kind::Directory, Kind::Etcd, Kind::Ldap];
 /// The password of a server's only user.
 pub(crate) const PASSWORD: &str = "hunter2-of-the-test";
 
+/// Shortest time without a marker that is a pause. A repository reads its set after twice this time
+/// without a change (`tidegate_repository::QUIET`).
+const PAUSE: Duration = Duration::from_millis(100);
+
 const ADMIN: &str = "cn=admin,ou=tidegate";
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -257,10 +261,12 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Writes markers for `time`, up to a thousand per second. Returns their number.
-    pub(crate) fn flood(&mut self, time: Duration) -> u32 {
+    /// Writes markers for `time`, up to a thousand per second. Returns their number, and the maximum
+    /// number of pauses of [`PAUSE`] between two markers: a server pauses while its disk is busy.
+    pub(crate) fn flood(&mut self, time: Duration) -> (u32, u64) {
         let begin = self.marker;
         let start = now();
+        let (mut written, mut pauses) = (start, 0);
         while start.elapsed() < time {
             let due = begin + u32::try_from(start.elapsed().as_millis()).unwrap();
             let batch = self.marker + 1..due + 1;
@@ -281,8 +287,10 @@ impl<'a> Site<'a> {
             }
             self.marker = due;
             pause(Duration::from_millis(1));
+            pauses += u64::try_from(written.elapsed().as_millis() / PAUSE.as_millis()).unwrap();
+            written = now();
         }
-        self.marker - begin
+        (self.marker - begin, pauses)
     }
 
     /// Writes these markers to etcd over one connection.

@@ -19,8 +19,7 @@
 /// Further words:
 /// - `summed` after the name of the struct makes two reports addable. It does not add reports after
 ///   `flatten`.
-/// - `counted` does so for a struct of counters alone, and adds a method for the increase since an
-///   earlier reading.
+/// - `counted` does so for a struct of counters alone, and makes an earlier reading subtractable.
 /// - Fields after `flatten` are reports, whose fields are written to the same object.
 /// - Fields after `apart` are not in JSON.
 ///
@@ -165,11 +164,10 @@ macro_rules! report {
             }
         }
 
-        impl $report {
-            /// The increase of each counter since `before`, an earlier reading.
-            #[must_use]
-            #[allow(unreachable_pub, reason = "the report itself may be private")]
-            pub const fn since(&self, before: &Self) -> Self {
+        impl std::ops::Sub for $report {
+            type Output = Self;
+
+            fn sub(self, before: Self) -> Self {
                 Self { $($field: self.$field - before.$field,)* }
             }
         }

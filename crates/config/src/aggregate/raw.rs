@@ -6,6 +6,7 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 use super::{PeerDown, Source};
+use crate::added::Mechanisms;
 use crate::diagnostic::Findings;
 use crate::read::{Choice, Field, List, Node, Number, Read, Required, Table, tables};
 use crate::values::{Flag, Weight};
@@ -85,7 +86,7 @@ impl Read for Adjuster {
         Some(Self { config, has_queue: table.is_some_and(|it| it.contains_key("max_queue")) })
     }
 
-    fn schema() -> Value {
-        Weight::schema()
+    fn schema(added: &Mechanisms) -> Value {
+        Weight::schema(added)
     }
 }

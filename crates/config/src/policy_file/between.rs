@@ -6,6 +6,7 @@ use tidegate_gateway::policy::{FairBetween, Sharers};
 use toml::Spanned;
 use toml::de::DeValue;
 
+use crate::added::Mechanisms;
 use crate::diagnostic::Findings;
 use crate::read::{Choice, Field, Node, Number, Read, Required, Table, tables};
 use crate::values::number;
@@ -47,12 +48,12 @@ impl Read for Between {
         Some(Self(FairBetween { by: *written.by.get()?.get_ref(), ipv6 }))
     }
 
-    fn schema() -> Value {
-        json!({ "anyOf": [Sharers::schema(), Prefixes::schema()] })
+    fn schema(added: &Mechanisms) -> Value {
+        json!({ "anyOf": [Sharers::schema(added), Prefixes::schema(added)] })
     }
 
-    fn canonical(node: &Node<'_>) -> toml::Value {
+    fn canonical(node: &Node<'_>, added: &Mechanisms) -> toml::Value {
         let is_table = matches!(node.get_ref(), DeValue::Table(_));
-        if is_table { Prefixes::canonical(node) } else { Sharers::canonical(node) }
+        if is_table { Prefixes::canonical(node, added) } else { Sharers::canonical(node, added) }
     }
 }

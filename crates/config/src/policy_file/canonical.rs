@@ -4,10 +4,13 @@
 //! values. Items are sorted by kind and name, fields by name, and the values of a filter in
 //! ascending order. The text contains only fields that the set writes, not their defaults.
 
+use std::sync::Arc;
+
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 
 use super::{filter, raw};
+use crate::added::Mechanisms;
 use crate::diagnostic::Findings;
 use crate::item::{ItemKind, Part};
 use crate::read::{self, Node, Read, wrong_type};
@@ -22,9 +25,18 @@ use crate::read::{self, Node, Read, wrong_type};
 /// The findings of the first part with an invalid value. Does not check for contradictions between
 /// fields or items.
 pub fn canonical(parts: &[Part]) -> Result<String, Findings> {
+    canonical_with(parts, &Arc::default())
+}
+
+/// Like [`canonical`], for parts that may name mechanisms of other crates, which `added` lists.
+///
+/// # Errors
+///
+/// As [`canonical`].
+pub fn canonical_with(parts: &[Part], added: &Arc<Mechanisms>) -> Result<String, Findings> {
     let mut items = Vec::new();
     for part in parts {
-        let mut found = Findings::new(&part.origin, &part.text);
+        let mut found = Findings::with(&part.origin, &part.text, added.clone());
         read::document(
             &part.text,
             |document, found| items_of(document, &mut items, found),
@@ -68,7 +80,7 @@ fn items_of(document: &DeTable<'_>, into: &mut Vec<Canonical>, found: &mut Findi
 /// The fields of an item in canonical form; `None` if the item is invalid.
 fn fields<T: Read>(node: &Node<'_>, found: &mut Findings) -> Option<Table> {
     T::read(node, found)?;
-    match T::canonical(node) {
+    match T::canonical(node, &found.added()) {
         Value::Table(fields) => Some(fields),
         _ => None,
     }

@@ -6,6 +6,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::raw::{DelayBounds, Rates};
+use crate::added::Mechanisms;
 use crate::diagnostic::Findings;
 use crate::read::{Node, Read};
 use crate::values::Period;
@@ -49,13 +50,13 @@ impl<T: OfWays> Read for EachWay<T> {
         Some(Self(T::ways(table).map(|each| each.map(Spanned::into_inner))))
     }
 
-    fn schema() -> Value {
-        json!({ "anyOf": [T::schema(), T::Table::schema()] })
+    fn schema(added: &Mechanisms) -> Value {
+        json!({ "anyOf": [T::schema(added), T::Table::schema(added)] })
     }
 
-    fn canonical(node: &Node<'_>) -> toml::Value {
-        let DeValue::Table(_) = node.get_ref() else { return T::canonical(node) };
-        let table = T::Table::canonical(node);
+    fn canonical(node: &Node<'_>, added: &Mechanisms) -> toml::Value {
+        let DeValue::Table(_) = node.get_ref() else { return T::canonical(node, added) };
+        let table = T::Table::canonical(node, added);
         match (table.get("up"), table.get("down")) {
             (Some(up), Some(down)) if up == down => up.clone(),
             _ => table,

@@ -10,6 +10,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::raw;
+use crate::added::Mechanisms;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings};
 use crate::read::{List, Node, Read, wrong_type};
@@ -110,11 +111,11 @@ impl<K: TokenKind> Read for Token<K> {
         text.map(|text| Self(text, PhantomData))
     }
 
-    fn schema() -> Value {
+    fn schema(_: &Mechanisms) -> Value {
         json!({ "type": ["string", "integer"] })
     }
 
-    fn canonical(node: &Node<'_>) -> toml::Value {
+    fn canonical(node: &Node<'_>, _: &Mechanisms) -> toml::Value {
         let ranges = text(node).and_then(|text| K::parse(&text).ok()).unwrap_or_default();
         match (ranges.first(), ranges.last()) {
             (Some(low), Some(high)) => K::show(low.first, high.last),
@@ -123,7 +124,7 @@ impl<K: TokenKind> Read for Token<K> {
     }
 
     /// The list in canonical form: sorted, without duplicates.
-    fn canonical_list(nodes: &[Node<'_>]) -> Vec<toml::Value> {
+    fn canonical_list(nodes: &[Node<'_>], _: &Mechanisms) -> Vec<toml::Value> {
         let ranges = |node: &Node<'_>| K::parse(&text(node)?).ok();
         let ends =
             |ranges: Vec<Range<K::Number>>| Some((ranges.first()?.first, ranges.last()?.last));

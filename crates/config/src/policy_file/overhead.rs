@@ -21,6 +21,7 @@ use tidegate_core::link::{Headers, Overhead};
 use toml::Spanned;
 use toml::de::DeValue;
 
+use crate::added::Mechanisms;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings};
 use crate::read::{Field, Node, Number, Read, Required, Table, one_of, tables};
@@ -100,9 +101,9 @@ impl Read for Entry {
         Some(Self(kind.overhead()))
     }
 
-    fn schema() -> Value {
+    fn schema(added: &Mechanisms) -> Value {
         let names: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
-        json!({ "anyOf": [{ "enum": names }, Numbers::schema()] })
+        json!({ "anyOf": [{ "enum": names }, Numbers::schema(added)] })
     }
 }
 

@@ -9,7 +9,6 @@ use tidegate_core::allocation::AllocationSpec;
 use tidegate_core::flow::WithoutFirst;
 use tidegate_core::marking::MarkingSpec;
 use tidegate_core::packet::Direction;
-use tidegate_core::parameters::Registered;
 use tidegate_core::qdisc::QdiscSpec;
 use tidegate_core::scheduler::SchedulerSpec;
 use tidegate_core::trunk::{Encapsulation, Fallback, Probing};
@@ -24,15 +23,16 @@ use super::filter::{Addresses, Codepoints, Ports, Protocols, Token, Vlans};
 use super::terms::ClassTerms;
 use super::weight::TrunkWeight;
 use super::{Backend, overhead};
+use crate::added::Mechanisms;
 use crate::diagnostic::Findings;
-use crate::mechanism::registered;
+use crate::mechanism::{canonical_form, mechanisms, registered};
 use crate::read::{
     Also, Array, Choice, Field, Fields, List, Node, Number, Read, Renamed, Required, Table, tables,
 };
+use crate::schema;
 use crate::source::{Apply, Commit};
 use crate::tcp::OfTrunk;
 use crate::values::{Flag, Period};
-use crate::{canonical, schema};
 
 tables! {
     /// A policy file: the ports of the gateway, and the treatment of the traffic between them.
@@ -383,15 +383,15 @@ impl Read for Tags {
         Some(Self(TwoTags { outer, inner: None }))
     }
 
-    fn schema() -> Value {
-        json!({ "anyOf": [List::<Token<Vlans>>::schema(), TwoTags::schema()] })
+    fn schema(added: &Mechanisms) -> Value {
+        json!({ "anyOf": [List::<Token<Vlans>>::schema(added), TwoTags::schema(added)] })
     }
 
-    fn canonical(node: &Node<'_>) -> toml::Value {
+    fn canonical(node: &Node<'_>, added: &Mechanisms) -> toml::Value {
         let DeValue::Table(_) = node.get_ref() else {
-            return List::<Token<Vlans>>::canonical(node);
+            return List::<Token<Vlans>>::canonical(node, added);
         };
-        let table = <TwoTags as Read>::canonical(node);
+        let table = <TwoTags as Read>::canonical(node, added);
         match (table.get("outer"), table.get("inner")) {
             (Some(outer), None) => outer.clone(),
             _ => table,
@@ -441,11 +441,11 @@ impl Read for Station {
         String::read(node, found).map(Self)
     }
 
-    fn schema() -> Value {
-        String::schema()
+    fn schema(added: &Mechanisms) -> Value {
+        String::schema(added)
     }
 
-    fn canonical(node: &Node<'_>) -> toml::Value {
+    fn canonical(node: &Node<'_>, _: &Mechanisms) -> toml::Value {
         let text = node.get_ref().as_str().unwrap_or_default();
         let address = text.parse::<IpAddr>().map(|address| address.to_string());
         toml::Value::String(address.unwrap_or_else(|_| text.to_ascii_lowercase()))
@@ -504,13 +504,13 @@ impl Read for AckControl {
         registered(node, found).map(|it| Self(Some(it)))
     }
 
-    fn schema() -> Value {
-        let control = schema::mechanisms(&AckSpec::mechanisms());
+    fn schema(added: &Mechanisms) -> Value {
+        let control = schema::mechanisms(&mechanisms::<AckSpec>(added));
         json!({ "anyOf": [{ "const": NO_CONTROL }, control] })
     }
 
-    fn canonical(node: &Node<'_>) -> toml::Value {
-        canonical::mechanism::<AckSpec>(node)
+    fn canonical(node: &Node<'_>, added: &Mechanisms) -> toml::Value {
+        canonical_form::<AckSpec>(node, added)
     }
 }
 

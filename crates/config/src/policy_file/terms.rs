@@ -2,18 +2,19 @@
 //! them.
 //!
 //! The scheduler decides which terms a class can have, but is written in another table. So this
-//! module reads the terms of all schedulers. The compiler of classes then refuses terms that the
+//! module reads the terms of all schedulers, also of schedulers that other crates have added. The compiler of classes then refuses terms that the
 //! chosen scheduler does not have.
 
 use std::marker::PhantomData;
 
 use serde_json::Value;
-use tidegate_core::scheduler::{SchedulerSpec, Term, TermForm, TermValue};
+use tidegate_core::scheduler::{Term, TermForm, TermValue};
 use tidegate_core::{Bytes, Chance, Rate};
 use toml::de::DeTable;
 
 use super::each_way::EachWay;
 use super::raw::Ratio;
+use crate::added::Mechanisms;
 use crate::diagnostic::{Findings, Span};
 use crate::read::{Fields, Node, Number, Read, Table, TableSchema};
 use crate::values::Period;
@@ -49,22 +50,22 @@ impl ClassTerms {
 }
 
 /// The terms that this module reads: all except the parent, the queue and the marking.
-fn readable() -> impl Iterator<Item = Term> {
-    SchedulerSpec::all_terms().filter(|term| term.form() != TermForm::Other)
+fn readable(added: &Mechanisms) -> impl Iterator<Item = Term> {
+    added.terms().into_iter().filter(|term| term.form() != TermForm::Other)
 }
 
 impl Fields for ClassTerms {
-    fn keys() -> Vec<&'static str> {
-        readable().map(Term::name).collect()
+    fn keys(added: &Mechanisms) -> Vec<&'static str> {
+        readable(added).map(Term::name).collect()
     }
 
-    fn has(name: &str) -> bool {
-        SchedulerSpec::term(name).is_some_and(|term| term.form() != TermForm::Other)
+    fn has(name: &str, added: &Mechanisms) -> bool {
+        readable(added).any(|term| term.name() == name)
     }
 
     fn take(table: &Table<'_>, found: &mut Findings) -> Self {
         let mut written = Vec::new();
-        for term in readable() {
+        for term in readable(&found.added()) {
             let Some(node) = table.node(term.name()) else { continue };
             let value = reader(term).read(node, found);
             written.extend(value.map(|value| WrittenTerm { term, span: node.span(), value }));
@@ -72,16 +73,18 @@ impl Fields for ClassTerms {
         Self(written)
     }
 
-    fn describe(into: &mut TableSchema) {
-        for term in readable() {
-            into.add(term.name(), term.declaration().about, reader(term).schema());
+    fn describe(into: &mut TableSchema, added: &Mechanisms) {
+        for term in readable(added) {
+            into.add(term.name(), term.declaration().about, reader(term).schema(added));
         }
     }
 
-    fn canonical(table: &DeTable<'_>, into: &mut toml::Table) {
-        for term in readable() {
+    fn canonical(table: &DeTable<'_>, into: &mut toml::Table, added: &Mechanisms) {
+        for term in readable(added) {
             let node = table.get(term.name());
-            into.extend(node.map(|node| (term.name().to_owned(), reader(term).canonical(node))));
+            into.extend(
+                node.map(|node| (term.name().to_owned(), reader(term).canonical(node, added))),
+            );
         }
     }
 }
@@ -103,8 +106,8 @@ fn reader(term: Term) -> &'static dyn TermReader {
 /// Reads the values of a term.
 trait TermReader {
     fn read(&self, node: &Node<'_>, found: &mut Findings) -> Option<WrittenValue>;
-    fn schema(&self) -> Value;
-    fn canonical(&self, node: &Node<'_>) -> toml::Value;
+    fn schema(&self, added: &Mechanisms) -> Value;
+    fn canonical(&self, node: &Node<'_>, added: &Mechanisms) -> toml::Value;
 }
 
 /// Reads values of type `T`.
@@ -115,12 +118,12 @@ impl<T: Read + Into<WrittenValue>> TermReader for Reads<T> {
         T::read(node, found).map(T::into)
     }
 
-    fn schema(&self) -> Value {
-        T::schema()
+    fn schema(&self, added: &Mechanisms) -> Value {
+        T::schema(added)
     }
 
-    fn canonical(&self, node: &Node<'_>) -> toml::Value {
-        T::canonical(node)
+    fn canonical(&self, node: &Node<'_>, added: &Mechanisms) -> toml::Value {
+        T::canonical(node, added)
     }
 }
 

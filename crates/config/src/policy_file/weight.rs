@@ -10,6 +10,7 @@ use tidegate_core::trunk::MOST_WEIGHT;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
+use crate::added::Mechanisms;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings};
 use crate::mechanism::mechanism;
@@ -53,7 +54,7 @@ impl Read for TrunkWeight {
         Some(Self(config))
     }
 
-    fn schema() -> Value {
+    fn schema(_: &Mechanisms) -> Value {
         let mut laws = itcp::mechanisms();
         laws.retain(|law| KINDS.contains(&law.name));
         for parameter in laws.iter_mut().flat_map(|law| &mut law.parameters) {
@@ -75,9 +76,9 @@ impl Read for TrunkWeight {
         json!({ "anyOf": [number, table] })
     }
 
-    fn canonical(node: &Node<'_>) -> toml::Value {
+    fn canonical(node: &Node<'_>, added: &Mechanisms) -> toml::Value {
         match node.get_ref() {
-            DeValue::Integer(_) | DeValue::Float(_) => Factor::canonical(node),
+            DeValue::Integer(_) | DeValue::Float(_) => Factor::canonical(node, added),
             _ => canonical::mechanism::<Config>(node),
         }
     }

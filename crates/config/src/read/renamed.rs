@@ -6,6 +6,7 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 use super::{Field, Read, Table, TableSchema};
+use crate::added::Mechanisms;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Findings};
 
@@ -67,27 +68,32 @@ impl<T: Read> Field for Renamed<T> {
         Self(Field::take(table, name, found))
     }
 
-    fn schema() -> Value {
-        T::schema()
+    fn schema(added: &Mechanisms) -> Value {
+        T::schema(added)
     }
 
-    fn canonical(table: &DeTable<'_>, key: &'static str, into: &mut toml::Table) {
+    fn canonical(
+        table: &DeTable<'_>,
+        key: &'static str,
+        into: &mut toml::Table,
+        added: &Mechanisms,
+    ) {
         if let Some(node) = table.get(key).or_else(|| table.get(earlier(key))) {
-            into.insert(key.to_owned(), T::canonical(node));
+            into.insert(key.to_owned(), T::canonical(node, added));
         }
     }
 
-    fn keys(key: &'static str) -> Vec<&'static str> {
+    fn keys(key: &'static str, _: &Mechanisms) -> Vec<&'static str> {
         vec![key, earlier(key)]
     }
 
-    fn has(key: &'static str, name: &str) -> bool {
+    fn has(key: &'static str, name: &str, _: &Mechanisms) -> bool {
         key == name || earlier(key) == name
     }
 
-    fn describe(key: &'static str, doc: &str, into: &mut TableSchema) {
-        <Option<Spanned<T>> as Field>::describe(key, doc, into);
-        let mut old = T::schema();
+    fn describe(key: &'static str, doc: &str, into: &mut TableSchema, added: &Mechanisms) {
+        <Option<Spanned<T>> as Field>::describe(key, doc, into, added);
+        let mut old = T::schema(added);
         old["description"] = format!("Earlier name of `{key}`.").into();
         old["deprecated"] = true.into();
         into.properties.insert(earlier(key).to_owned(), old);

@@ -1,39 +1,46 @@
 //! Random sets of policies, classes and trunks that a gateway accepts.
 
+use std::ops::Range;
+
 use proptest::option::weighted;
 use proptest::prelude::*;
 use proptest::sample::{Index, select, subsequence};
+use tidegate_core::scheduler::{SchedulerSpec, Term, TermForm};
 use toml::{Table, Value};
 
 use crate::item::{Item, ItemKind};
 
-/// The `[gateway]` table with which each random set is a valid policy file.
-pub const GATEWAY: &str = "[gateway]\nlan = \"eth1\"\nwan = \"eth0\"\n\
-    rate = { up = \"1 Gbit/s\", down = \"1 Gbit/s\" }\n\n";
+/// The `[gateway]` table with which the random set `items` is a valid policy file.
+#[must_use]
+pub fn gateway(items: &[Item]) -> String {
+    let classes = || items.iter().filter(|item| item.kind == ItemKind::Class);
+    let of_tree = |item: &Item| OF_TREE.iter().any(|field| item.fields.contains_key(*field));
+    let scheduler = if classes().any(of_tree) { "class-tree" } else { "jobs" };
+    format!(
+        "[gateway]\nlan = \"eth1\"\nwan = \"eth0\"\nscheduler = \"{scheduler}\"\n\
+         rate = {{ up = \"1 Gbit/s\", down = \"1 Gbit/s\" }}\n\n"
+    )
+}
 
-/// Random valid sets that use most of the existing fields. Different sets have different meanings.
+/// Fields that classes of the scheduler `jobs` do not have.
+const OF_TREE: &[&str] = &["parent", "ceiling", "weight", "burst", "queue"];
+
+/// Random valid sets that use most of the existing fields. Different sets have different meanings. The classes of
+/// a set are those of a class tree, or those of the scheduler `jobs`.
 ///
 /// # Panics
 ///
 /// Never: each value is valid TOML.
 pub fn item_sets() -> impl Strategy<Value = Vec<Item>> {
-    let classes = prop::collection::vec((class(), any::<Index>()), 0..4);
+    let of_tree = prop::collection::vec((class(), any::<Index>()), 0..4).prop_map(tree);
+    let of_jobs = prop::collection::vec((class_of_jobs(), any::<Index>()), 0..4).prop_map(chain);
+    let classes = prop_oneof![of_tree, of_jobs];
     let trunks = prop::collection::vec(trunk(), 0..3);
     let policies = prop::collection::vec((policy(), any::<Index>()), 0..6);
     (classes, trunks, policies).prop_map(|(classes, trunks, policies)| {
         let mut items = Vec::new();
-        let names = |kind: &str, number: usize| -> Vec<_> {
-            (0..number).map(|at| format!("{kind}-{at}")).collect()
-        };
         let (class_names, trunk_names) = (names("k", classes.len()), names("trunk", trunks.len()));
-        for ((mut fields, parent), name) in classes.into_iter().zip(&class_names) {
-            // Class `k-0` may be the parent of others, so no policy names it. Its guarantee is the
-            // sum of its children's guarantees.
-            if name == "k-0" {
-                fields.remove("guarantee");
-            } else if parent.index(3) == 0 {
-                set(&mut fields, "parent", "k-0");
-            }
+        for (fields, name) in classes.into_iter().zip(&class_names) {
             items.push(Item { kind: ItemKind::Class, name: name.clone(), fields });
         }
         for ((at, mut fields), name) in trunks.into_iter().enumerate().zip(&trunk_names) {
@@ -56,6 +63,42 @@ pub fn item_sets() -> impl Strategy<Value = Vec<Item>> {
         }
         items
     })
+}
+
+fn names(kind: &str, number: usize) -> Vec<String> {
+    (0..number).map(|at| format!("{kind}-{at}")).collect()
+}
+
+/// Classes of a tree. Class `k-0` may be the parent of others, so no policy names it. Its guarantee is the sum of its
+/// children's guarantees.
+fn tree(classes: Vec<(Table, Index)>) -> Vec<Table> {
+    let class = |(at, (mut fields, parent)): (usize, (Table, Index))| {
+        if at == 0 {
+            fields.remove("guarantee");
+        } else if parent.index(3) == 0 {
+            set(&mut fields, "parent", "k-0");
+        }
+        // A bound in both directions needs a guarantee in both.
+        if fields.get("guarantee").is_none_or(|it| !it.is_str()) {
+            fields.remove("delay_bound");
+        }
+        fields
+    };
+    classes.into_iter().enumerate().map(class).collect()
+}
+
+/// Classes of the scheduler `jobs`. A ratio refers to the class before, or to the class `default`.
+fn chain(classes: Vec<(Table, Index)>) -> Vec<Table> {
+    let class = |(at, (mut fields, of)): (usize, (Table, Index))| {
+        let of = match at.checked_sub(1).filter(|_| of.index(3) != 0) {
+            Some(before) => format!("k-{before}"),
+            None => "default".to_owned(),
+        };
+        let tables = fields.iter_mut().filter_map(|(_, value)| value.as_table_mut());
+        tables.filter(|it| it.contains_key("factor")).for_each(|it| set(it, "of", of.as_str()));
+        fields
+    };
+    classes.into_iter().enumerate().map(class).collect()
 }
 
 /// Returns `true` if the policy may use a trunk: it can match packets from the LAN, and has neither
@@ -110,15 +153,49 @@ fn roles() -> BoxedStrategy<Option<(String, Value)>> {
 
 fn class() -> impl Strategy<Value = Table> {
     table(vec![
-        maybe("guarantee", each_way("bit/s", 1_000_000..20_000_000)),
+        maybe("guarantee", each_way("bit/s", RATES)),
         maybe("ceiling", each_way("bit/s", 200_000_000..900_000_000)),
         maybe("weight", 1..=65_535i64),
         maybe("priority", 0..=7i64),
         maybe("burst", quantity("B", 4_000..100_000)),
+        maybe("delay_bound", each_way("ns", 5_000_000_000..20_000_000_000)),
         maybe("queue", queue()),
         roles(),
     ])
 }
+
+/// A class with terms of the scheduler `jobs`. New terms of this scheduler are included.
+fn class_of_jobs() -> impl Strategy<Value = Table> {
+    let mut of_each = SchedulerSpec::NAMES.iter().zip(SchedulerSpec::terms_of_each());
+    let terms = of_each.find(|(name, _)| **name == "jobs").map_or(&[][..], |(_, terms)| terms);
+    let mut fields: Vec<_> = terms.iter().copied().map(any_value).collect();
+    fields.push(roles());
+    table(fields)
+}
+
+/// A random value of `term`, or none.
+fn any_value(term: Term) -> BoxedStrategy<Option<(String, Value)>> {
+    let name = term.name();
+    match (term.form(), term.declaration().each_way) {
+        (TermForm::Rate, true) => maybe(name, each_way("bit/s", RATES)),
+        (TermForm::Rate, false) => maybe(name, quantity("bit/s", RATES)),
+        (TermForm::Duration, true) => maybe(name, each_way("ns", TIMES)),
+        (TermForm::Duration, false) => maybe(name, quantity("ns", TIMES)),
+        (TermForm::Bytes, _) => maybe(name, quantity("B", 4_000..100_000)),
+        (TermForm::Chance, _) => maybe(name, written(&["\"1 %\"", "\"2.5 %\"", "\"0.0000001 %\""])),
+        (TermForm::Whole(least, most), _) => maybe(name, i64::from(least)..=i64::from(most)),
+        (TermForm::Ratio, _) => {
+            maybe(name, written(&["{ factor = 2 }", "{ factor = 0.25 }", "{ factor = 1.5 }"]))
+        }
+        (TermForm::Other, _) => Just(None).boxed(),
+    }
+}
+
+/// Guarantees, in bit/s. Those of a few classes leave a part of the link to others.
+const RATES: Range<u64> = 1_000_000..20_000_000;
+
+/// Times, in ns. All are longer than the transmission of a packet.
+const TIMES: Range<u64> = 1_000_000..900_000_000;
 
 const TWO_TAGS: &[&str] = &[
     "{ outer = 100, inner = 20 }",
@@ -274,14 +351,14 @@ fn allocation() -> impl Strategy<Value = Value> {
 }
 
 /// A random quantity in its base unit.
-fn quantity(unit: &'static str, range: std::ops::Range<u64>) -> impl Strategy<Value = String> {
+fn quantity(unit: &'static str, range: Range<u64>) -> impl Strategy<Value = String> {
     // Rounds some numbers, so that they can also be written in a larger unit without a fraction.
     let rounded = (range.clone(), select(&[1u64, 1_000, 4_000][..]));
     rounded.prop_map(move |(number, step)| format!("{} {unit}", (number / step * step).max(step)))
 }
 
 /// A quantity for both directions, for one direction, or a different quantity for each direction.
-fn each_way(unit: &'static str, range: std::ops::Range<u64>) -> impl Strategy<Value = Value> {
+fn each_way(unit: &'static str, range: Range<u64>) -> impl Strategy<Value = Value> {
     let one = || quantity(unit, range.clone());
     let way =
         |name: &'static str| move |it| Value::Table(Table::from_iter([(name.to_owned(), it)]));

@@ -140,8 +140,11 @@ fn mechanism(value: &mut Value, random: &mut Draws) {
 fn quantities(value: &mut Value, random: &mut Draws) {
     match value {
         Value::Table(table) => {
-            table.iter_mut().for_each(|(_, value)| quantities(value, random));
+            for (key, value) in table {
+                if key == "factor" { number(value, random) } else { quantities(value, random) }
+            }
         }
+        Value::String(text) if text.ends_with(" %") => percentage(text, random),
         Value::String(text) => {
             let (number, unit) = text.split_once(' ').unwrap_or((text.as_str(), ""));
             let number: u64 = number.parse().unwrap_or_default();
@@ -160,6 +163,25 @@ fn quantities(value: &mut Value, random: &mut Draws) {
             }
         }
         _ => {}
+    }
+}
+
+/// Sometimes writes a percentage with more digits.
+fn percentage(text: &mut String, random: &mut Draws) {
+    if let Some(number) = text.strip_suffix(" %")
+        && random.below(2) == 0
+    {
+        let digits = if number.contains('.') { "0" } else { ".00" };
+        *text = format!("{number}{digits}%");
+    }
+}
+
+/// Sometimes writes a whole number with a fraction of zero.
+fn number(value: &mut Value, random: &mut Draws) {
+    if let Some(whole) = value.as_integer().and_then(|it| i32::try_from(it).ok())
+        && random.below(2) == 0
+    {
+        *value = Value::Float(f64::from(whole));
     }
 }
 

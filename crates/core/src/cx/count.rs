@@ -7,7 +7,7 @@ report! {
     /// A number of packets, and the bytes of their frames. A super-packet counts as one packet, with
     /// the bytes of all its frames on the wire.
     #[derive(Copy, Eq)]
-    pub Count, summed {
+    pub Count, counted {
         /// Number of packets.
         packets: u64;
         /// Number of bytes.

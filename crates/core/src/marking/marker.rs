@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::{Decision, Marking, Observed, Outcome, Target};
 use crate::packet::{Direction, FlowId};
+use crate::reports::ReportValue;
 use crate::{Bytes, Cx, Packet, PacketId, PacketPool, Reason, Time, report};
 
 /// A marking and its counters.
@@ -24,19 +25,40 @@ pub struct Marker {
 }
 
 report! {
-    /// Packets that a marking has marked or dropped since it was attached to its queue.
+    /// Packets that a marking has marked or dropped since it was attached to its queue. A marking
+    /// shows the metrics of its place: `link` or `class`.
     #[derive(Copy)]
     pub Marks {
         /// Packets marked.
-        marked as "marked_packets": u64;
+        marked as "marked_packets": u64 => {
+            counter "tidegate_link_marked_packets_total"
+                "Packets marked by the marking of the link's queue, or of the buffer that classes share.",
+            counter "tidegate_class_marked_packets_total"
+                "Packets that the marking of the class marked.",
+        };
         /// Packets dropped in place of a mark, because they are not ECN-capable.
-        not_ect as "not_ect_packets": u64;
+        not_ect as "not_ect_packets": u64 => {
+            counter "tidegate_link_marking_dropped_packets_total"
+                "Packets dropped by the marking of the link's queue, or of the buffer that classes share: `predicted` in place of a mark, `unmarkable` with no flow left to mark."
+                = |it| it.dropped(),
+            counter "tidegate_class_marking_dropped_packets_total"
+                "Packets of the class that the marking of its queue dropped: `predicted` in place of a mark, `unmarkable` with no flow left to mark."
+                = |it| it.dropped(),
+        };
         /// Packets dropped because no flow was left to mark.
         unmarkable as "unmarkable_packets": u64;
     }
     flatten {
         /// The flows that the marking projects.
         tracked: Tracked;
+    }
+}
+
+impl Marks {
+    /// Dropped packets, by reason.
+    fn dropped(&self) -> ReportValue {
+        let all = [("predicted", self.not_ect), ("unmarkable", self.unmarkable)];
+        ReportValue::Each("reason", all.map(|(reason, count)| (reason.to_owned(), count)).into())
     }
 }
 

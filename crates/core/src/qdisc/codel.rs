@@ -95,10 +95,14 @@ impl Qdisc for Codel {
     }
 
     fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
+        cx.pool[&packet].queued = cx.now;
+        self.put_back(cx, packet);
+    }
+
+    fn put_back(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
         if self.line.bytes() + cx.pool[&packet].frame_len() > self.limit {
             cx.drop(packet, Reason::QueueFull);
         } else {
-            cx.pool[&packet].queued = cx.now;
             self.line.push(cx.pool, packet);
         }
     }

@@ -207,9 +207,12 @@ impl Qdisc for FqCodel {
     }
 
     fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
-        let waiting = &mut cx.pool[&packet];
-        waiting.queued = cx.now;
-        let member = waiting.queue_index;
+        cx.pool[&packet].queued = cx.now;
+        self.put_back(cx, packet);
+    }
+
+    fn put_back(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
+        let member = cx.pool[&packet].queue_index;
         self.lines.all.push(cx.pool, packet);
         self.on_arrival(member);
         self.make_room(cx);

@@ -325,8 +325,12 @@ impl Qdisc for HostFairQueue {
     }
 
     fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
-        let waiting = &mut cx.pool[&packet];
-        waiting.queued = cx.now;
+        cx.pool[&packet].queued = cx.now;
+        self.put_back(cx, packet);
+    }
+
+    fn put_back(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
+        let waiting = &cx.pool[&packet];
         let (member, acks) = (waiting.queue_index, only_acknowledges(waiting));
         let host = host_of(cx.pool, &cx.pool[&packet]);
         let before = self.lines.all.bytes_of(member);

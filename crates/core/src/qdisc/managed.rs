@@ -57,6 +57,34 @@ impl<A: Aqm> Managed<A> {
         Backlog { packets: self.line.packets(), bytes: self.line.bytes() }
     }
 
+    /// Adds `packet`. The AQM sees each packet, but marks and drops only packets that arrive for the first time.
+    #[inline]
+    fn add(&mut self, cx: &mut Cx<'_>, packet: PacketId, first: bool) {
+        let waiting = self.waiting();
+        let arrived = &mut cx.pool[&packet];
+        if first {
+            arrived.queued = cx.now;
+        }
+        let room = waiting.bytes + arrived.frame_len() <= self.limit.bytes
+            && waiting.packets < self.limit.packets;
+        let verdict = self.aqm.arrival(cx.now, arrived, waiting, room);
+        if !room {
+            cx.drop(packet, Reason::QueueFull);
+            return;
+        }
+        let takes = !first
+            || match verdict {
+                Verdict::Pass => true,
+                Verdict::Mark => cx.mark(&packet, Reason::Aqm),
+                Verdict::Drop => false,
+            };
+        if takes {
+            self.line.push(cx.pool, packet);
+        } else {
+            cx.drop(packet, Reason::Aqm);
+        }
+    }
+
     fn departs(&mut self, cx: &Cx<'_>, packet: Option<PacketId>) -> Option<PacketId> {
         let packet = packet?;
         self.aqm.departure(cx.now, &cx.pool[&packet], self.waiting());
@@ -74,25 +102,11 @@ impl<A: Aqm> Qdisc for Managed<A> {
     }
 
     fn enqueue(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
-        let (waiting, arrived) = (self.waiting(), &mut cx.pool[&packet]);
-        arrived.queued = cx.now;
-        let room = waiting.bytes + arrived.frame_len() <= self.limit.bytes
-            && waiting.packets < self.limit.packets;
-        let verdict = self.aqm.arrival(cx.now, arrived, waiting, room);
-        if !room {
-            cx.drop(packet, Reason::QueueFull);
-            return;
-        }
-        let takes = match verdict {
-            Verdict::Pass => true,
-            Verdict::Mark => cx.mark(&packet, Reason::Aqm),
-            Verdict::Drop => false,
-        };
-        if takes {
-            self.line.push(cx.pool, packet);
-        } else {
-            cx.drop(packet, Reason::Aqm);
-        }
+        self.add(cx, packet, true);
+    }
+
+    fn put_back(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
+        self.add(cx, packet, false);
     }
 
     fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
@@ -138,6 +152,49 @@ mod tests {
     }
 
     type Take = fn(&mut Managed<Watched>, &mut Cx<'_>, QueueIndex) -> Option<PacketId>;
+
+    /// An AQM that drops all packets once it is `strict`, and counts arrivals.
+    struct Strict {
+        strict: bool,
+        arrivals: u32,
+    }
+
+    impl Aqm for Strict {
+        fn arrival(&mut self, _: Time, _: &Packet, _: Backlog, _: bool) -> Verdict {
+            self.arrivals += 1;
+            if self.strict { Verdict::Drop } else { Verdict::Pass }
+        }
+
+        fn departure(&mut self, _: Time, _: &Packet, _: Backlog) {}
+    }
+
+    /// Catches: a second decision on a packet that returns; an AQM that does not see it; a limit that does not hold
+    /// for it; a waiting time that begins again.
+    #[test]
+    fn a_packet_that_returns_meets_the_limit_but_no_second_decision() {
+        let limit = QueueLimit { bytes: Bytes(10_000), packets: 2 };
+        let (mut pool, mut tally) = (PacketPool::with_capacity(4), Tally::default());
+        let mut cx = Cx { now: Time::ZERO, pool: &mut pool, tally: &mut tally };
+        let flow = QueueIndex(0);
+        let packet = Packet { len: 100, queue_index: flow, ..Packet::default() };
+        let mut queue = Managed::new(Strict { strict: false, arrivals: 0 }, limit);
+        for _ in 0..2 {
+            let packet = cx.pool.insert(packet).unwrap();
+            queue.enqueue(&mut cx, packet);
+        }
+        let newest = queue.dequeue_newest(&mut cx, flow).unwrap();
+        queue.aqm.strict = true;
+        cx.now = Time::from_millis(1);
+        queue.put_back(&mut cx, newest);
+        assert_eq!((queue.waiting().packets, queue.aqm.arrivals), (2, 3));
+        let surplus = cx.pool.insert(packet).unwrap();
+        queue.put_back(&mut cx, surplus);
+        assert_eq!(cx.tally.drops.of(Reason::QueueFull), 1);
+        let newest = queue.dequeue_newest(&mut cx, flow).unwrap();
+        assert_eq!(cx.pool[&newest].queued, Time::ZERO);
+        queue.enqueue(&mut cx, newest);
+        assert_eq!(cx.tally.drops.of(Reason::Aqm), 1);
+    }
 
     /// Catches: an AQM that does not know that its queue was emptied.
     #[test]

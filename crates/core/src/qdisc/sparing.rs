@@ -138,6 +138,11 @@ impl Qdisc for Sparing {
         self.line.enqueue(cx, packet);
     }
 
+    fn put_back(&mut self, cx: &mut Cx<'_>, packet: PacketId) {
+        self.note(cx, cx.pool[&packet].queue_index);
+        self.line.put_back(cx, packet);
+    }
+
     fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<PacketId> {
         let packet = self.line.dequeue(cx);
         self.departed(packet, cx.pool)

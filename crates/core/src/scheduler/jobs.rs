@@ -98,15 +98,15 @@ choice! {
 
 terms! {
     /// Promises that only JoBS makes to a class.
-    pub Promises, with [GUARANTEE, DELAY_BOUND] {
+    pub Promises, with [GUARANTEE, PRIORITY, DELAY_BOUND] {
         /// Largest fraction of its bytes that may be dropped while packets wait, such as "1 %";
         /// only with scheduler "jobs". Default: not bounded.
-        LOSS_BOUND 36 = loss_bound: Chance, about_drops;
+        LOSS_BOUND = loss_bound: Chance, about_drops;
         /// Queueing delay relative to the delay of another class; only with scheduler "jobs".
         /// Default: none.
-        DELAY_RATIO 37 = delay_ratio: Ratio;
+        DELAY_RATIO = delay_ratio: Ratio;
         /// Loss relative to the loss of another class; only with scheduler "jobs". Default: none.
-        LOSS_RATIO 38 = loss_ratio: Ratio;
+        LOSS_RATIO = loss_ratio: Ratio;
     }
 }
 
@@ -148,7 +148,7 @@ pub(super) struct Jobs {
     /// The classes, by class number. The first is the link.
     classes: Vec<JobsClass>,
     free: Vec<u32>,
-    /// Indices of the classes, the highest priority first.
+    /// Indices of the classes, the highest priority first. Classes of equal priority are in the order of the file.
     order: Vec<usize>,
     /// The weights do not match the relations of the classes.
     unweighted: bool,
@@ -208,7 +208,9 @@ impl Scheduler for Jobs {
     }
 
     fn set(&mut self, _: Time, id: ClassId, terms: Terms) {
-        self.classes[id.index()].terms = terms;
+        let class = &mut self.classes[id.index()];
+        self.unweighted |= class.terms.priority != terms.priority;
+        class.terms = terms;
     }
 
     fn set_own(&mut self, id: ClassId, rank: u32, own: &OwnTerms<'_>) {

@@ -34,10 +34,8 @@ pub struct TermDeclaration {
     pub removable: bool,
     /// The term has no effect unless packets are dropped from the shared buffer.
     pub about_drops: bool,
-    /// Unique number of the term among all fields of policy files, which is never reused. It is the
-    /// last part of the OID of the term's attribute in LDAP directories. Zero: the directory's own
-    /// table lists the attribute.
-    pub number: u32,
+    /// The term belongs to the link. Otherwise only the schedulers that declare the term know it.
+    pub of_the_link: bool,
 }
 
 /// Forms of the values of terms.
@@ -64,7 +62,15 @@ impl TermDeclaration {
     /// A term that is the same in both directions, and cannot be removed.
     #[must_use]
     pub const fn new(name: &'static str, about: &'static str, form: TermForm) -> Self {
-        Self { name, about, form, each_way: false, removable: false, about_drops: false, number: 0 }
+        Self {
+            name,
+            about,
+            form,
+            each_way: false,
+            removable: false,
+            about_drops: false,
+            of_the_link: false,
+        }
     }
 }
 
@@ -74,6 +80,7 @@ macro_rules! of_the_link {
         impl Term {$(
             $(#[doc = $doc])+
             pub const $constant: Self = Self::declared(&TermDeclaration {
+                of_the_link: true,
                 $($attribute: true,)*
                 ..TermDeclaration::new($name, concat!($($doc),+).trim_ascii(), $form)
             });
@@ -93,7 +100,8 @@ of_the_link! {
     /// priority, from 1 to 65535. Default: 1.
     WEIGHT = "weight": TermForm::Whole(1, Terms::MAX_WEIGHT);
     /// Classes of a higher priority get the rate beyond the guarantees first, among the parts
-    /// of the same class: 0 to 7. Default: 0.
+    /// of the same class: 0 to 7. With `jobs`, their promises are kept first; among classes of
+    /// equal priority, the promises of the class that comes first in the file. Default: 0.
     PRIORITY = "priority": TermForm::Whole(0, HIGHEST_PRIORITY);
     /// Most bytes that the class may send at once after a pause. Default: the bytes of 2 ms at the
     /// rate of the class, at least two full-size frames.
@@ -145,7 +153,7 @@ impl Term {
     /// Returns `true` for the terms above, which belong to the link. `false` for terms that a scheduler declares.
     #[must_use]
     pub const fn is_of_the_link(self) -> bool {
-        self.0.number == 0
+        self.0.of_the_link
     }
 
     /// Form of the values.
@@ -369,8 +377,8 @@ impl OwnTerms<'_> {
 /// Declares the terms that classes of a scheduler can have.
 ///
 /// `with` lists terms of the link that the scheduler knows. Each line then declares one further term: its text,
-/// the name of its constant and its [number](TermDeclaration::number), its name in files, and its type. A line may
-/// end with `each_way` or `about_drops`, as in [`TermDeclaration`].
+/// the name of its constant, its name in files, and its type. A line may end with `each_way` or `about_drops`, as in
+/// [`TermDeclaration`].
 ///
 /// The macro makes a struct with the values of one class, and the constant `ALL` with all terms.
 ///
@@ -381,7 +389,7 @@ impl OwnTerms<'_> {
 ///     /// Terms of a scheduler that serves its classes in rounds.
 ///     pub Rounds, with [GUARANTEE] {
 ///         /// Most bytes that the class may send in one round. Default: one packet.
-///         QUANTUM 99 = quantum: Bytes;
+///         QUANTUM = quantum: Bytes;
 ///     }
 /// }
 ///
@@ -398,7 +406,7 @@ impl OwnTerms<'_> {
 ///     /// Terms of a scheduler that serves its classes in rounds.
 ///     pub Rounds, with [] {
 ///         /// Most bytes that the class may send in one round. Default: one packet.
-///         QUANTUM 99 = quantum: Bytes, each_way;
+///         QUANTUM = quantum: Bytes, each_way;
 ///     }
 /// }
 /// ```
@@ -409,7 +417,7 @@ macro_rules! terms {
         $visibility:vis $terms:ident, with [$($shared:ident),* $(,)?] {
             $(
                 $(#[doc = $doc:literal])+
-                $constant:ident $number:literal = $field:ident: $type:ty $(, $attribute:ident)*;
+                $constant:ident = $field:ident: $type:ty $(, $attribute:ident)*;
             )*
         }
     ) => {
@@ -430,7 +438,6 @@ macro_rules! terms {
                     $crate::scheduler::Term::declared(&$crate::scheduler::TermDeclaration {
                         removable: true,
                         $($attribute: true,)*
-                        number: $number,
                         ..$crate::scheduler::TermDeclaration::new(
                             stringify!($field),
                             concat!($($doc),+).trim_ascii(),

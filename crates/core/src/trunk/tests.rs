@@ -220,7 +220,7 @@ fn a_ceiling_charges_each_frame_of_a_super_packet() {
         pair.run(seconds(10), offer);
         let before = pair.ends[0].counts();
         pair.run(seconds(20), offer);
-        let counts = pair.ends[0].counts().since(&before);
+        let counts = pair.ends[0].counts() - before;
         // Packets that bypass the trunk are unchanged.
         let left = |dscp| {
             let late = pair.arrived.iter().filter(|it| it.at > seconds(10));

@@ -159,7 +159,7 @@ fn frames_wait_in_order_while_the_interface_has_no_room() {
     bench.port.flush(&mut bench.pool);
     assert_eq!(*bench.port.socket.sent.borrow(), [0, 1, 2, 3]);
     let counters = bench.port.counters();
-    assert_eq!((counters.sent, counters.sent_bytes, counters.send_errors), (4, 240, 2));
+    assert_eq!((counters.sent, counters.sent_bytes, counters.events.send_errors), (4, 240, 2));
     assert_eq!((counters.drops.total(), bench.pool.in_use()), (0, 0));
 }
 
@@ -170,7 +170,7 @@ fn a_frame_that_the_interface_never_accepts_does_not_delay_other_frames() {
     bench.send(2);
     (1..ATTEMPTS).for_each(|_| bench.port.flush(&mut bench.pool));
     assert_eq!(*bench.port.socket.sent.borrow(), [1]);
-    assert_eq!(bench.port.counters().drops.of(Reason::Refused), 1);
+    assert_eq!(bench.port.counters().report().refused, 1);
 }
 
 /// The frames of eight flows are refused, and the ninth flow does not wait for them.
@@ -240,7 +240,7 @@ fn a_super_packet_in_a_tunnel_is_sent_in_segments_and_in_order_with_other_frames
     assert_eq!(lens, [60, whole, whole, whole, last, 60, plain.len()], "the plain one is whole");
     assert_eq!((frames[0][0], frames[5][0]), (200, 201));
     let counters = bench.port.counters();
-    assert_eq!((counters.sent, counters.split, bench.pool.in_use()), (7, 1, 0));
+    assert_eq!((counters.sent, counters.events.split, bench.pool.in_use()), (7, 1, 0));
 }
 
 /// Catches: a super-packet that cannot be split but is passed to the kernel whole, or whose drop is
@@ -259,7 +259,7 @@ fn a_super_packet_that_cannot_be_split_is_dropped_and_reported() {
     bench.port.flush(&mut bench.pool);
     assert_eq!(*bench.port.socket.sent.borrow(), [200]);
     let counters = bench.port.counters();
-    assert_eq!((counters.drops.of(Reason::Refused), counters.split), (1, 0));
+    assert_eq!((counters.drops.of(Reason::Refused), counters.events.split), (1, 0));
     assert_eq!(counters.refused.map(|it| it.why), Some(Refusal::Whole));
     assert_eq!(bench.pool.in_use(), 0);
 }
@@ -358,7 +358,7 @@ fn an_error_is_counted_and_the_port_continues() {
     bench.arriving([Err(libc::EINVAL), Err(libc::ENETDOWN), Ok(vec![ReceivedFrame::default()])]);
     assert!(bench.receive().is_none() && bench.receive().is_none());
     let packet = bench.receive().unwrap();
-    assert_eq!(bench.port.counters().receive_errors, 2);
+    assert_eq!(bench.port.counters().events.receive_errors, 2);
     bench.pool.release(packet);
 }
 
@@ -429,10 +429,14 @@ fn copies_of_bypassed_frames_are_dropped_without_a_count() {
         assert_eq!(bench.port.overflows.get(), without_room, "{copies} copies");
         assert_eq!(bench.port.counters.drops.of(Reason::Stale), stale, "{copies} copies");
         let more = u64::from(copies != u64::MAX);
-        assert_eq!(bench.port.counters().ring_overflows, without_room + more, "{copies} copies");
+        assert_eq!(
+            bench.port.counters().events.ring_overflows,
+            without_room + more,
+            "{copies} copies"
+        );
         assert!(bench.receive().is_none());
         assert_eq!(
-            bench.port.counters().ring_overflows,
+            bench.port.counters().events.ring_overflows,
             without_room + more + 1,
             "it forwards again"
         );
@@ -442,8 +446,8 @@ fn copies_of_bypassed_frames_are_dropped_without_a_count() {
 #[test]
 fn overflows_of_the_socket_add_up() {
     let bench = Bench::new(1);
-    assert_eq!(bench.port.counters().ring_overflows, 1);
-    assert_eq!(bench.port.counters().ring_overflows, 2);
+    assert_eq!(bench.port.counters().events.ring_overflows, 1);
+    assert_eq!(bench.port.counters().events.ring_overflows, 2);
 }
 
 #[test]

@@ -99,7 +99,7 @@ impl AfXdp {
                     self.receiving -= 1;
                     return Some((packet, arrived));
                 }
-                self.counters.receive_errors += 1;
+                self.counters.events.receive_errors += 1;
             }
             socket.rx.release();
         }
@@ -119,7 +119,7 @@ impl AfXdp {
             if let Err(error) = socket.kick_tx()
                 && error.raw_os_error() != Some(libc::EAGAIN)
             {
-                self.counters.send_errors += 1;
+                self.counters.events.send_errors += 1;
             }
             reap(&mut socket.completion, self.chunks, pool);
             let before = std::mem::replace(&mut pending, tx.pending());
@@ -140,7 +140,7 @@ impl Port for AfXdp {
         if self.unfinished {
             let frame = &mut self.memory.bytes_mut(&packet, arrived.len);
             if complete_checksum(frame, &pool[&packet]) == Completed::TooDeep {
-                self.counters.unfinished += 1;
+                self.counters.events.unfinished += 1;
                 self.counters.unfinished_at = now;
             }
         }
@@ -211,8 +211,9 @@ impl Port for AfXdp {
     }
 
     fn counters(&self) -> PortCounters {
-        let ring_overflows = self.sockets.iter().map(Socket::overflows).sum();
-        PortCounters { ring_overflows, ..self.counters }
+        let mut counters = self.counters;
+        counters.events.ring_overflows = self.sockets.iter().map(Socket::overflows).sum();
+        counters
     }
 }
 

@@ -7,8 +7,10 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use aya::maps::MapData;
+use tidegate_core::Count;
+use tidegate_gateway::report::Bypassed;
 
-use super::layout::{Bypassed, FrameCount, NOTHING_TO_MANAGE, PASS_REQUESTED};
+use super::layout::{NOTHING_TO_MANAGE, PASS_REQUESTED, count_of};
 use crate::heartbeat::Passing;
 use crate::mapping::Mapping;
 
@@ -54,9 +56,9 @@ impl Life {
     pub(super) fn carried(&self) -> Bypassed {
         let mut carried = Bypassed::default();
         for (reason, [frames, bytes]) in (0..).zip(self.counts()) {
-            if let Some(count) = carried.of(reason) {
+            if let Some(count) = count_of(&mut carried, reason) {
                 let [frames, bytes] = [frames, bytes].map(|word| word.load(Ordering::Relaxed));
-                *count = FrameCount { frames, bytes };
+                *count = Count { packets: frames, bytes };
             }
         }
         carried
@@ -75,8 +77,8 @@ impl Life {
     /// Stores the counts of earlier programs on this port.
     pub(super) fn carry(&self, mut counts: Bypassed) {
         for (reason, [frames, bytes]) in (0..).zip(self.counts()) {
-            let count = counts.of(reason).map_or_else(FrameCount::default, |count| *count);
-            frames.store(count.frames, Ordering::Relaxed);
+            let count = count_of(&mut counts, reason).map_or_else(Count::default, |count| *count);
+            frames.store(count.packets, Ordering::Relaxed);
             bytes.store(count.bytes, Ordering::Relaxed);
         }
     }
@@ -103,8 +105,8 @@ fn former_carried(file: BorrowedFd<'_>) -> io::Result<Bypassed> {
     let [_, counts @ ..] = unsafe { words.as_ref() };
     let mut carried = Bypassed::default();
     for (reason, frames) in (0..).zip(counts) {
-        if let Some(count) = carried.of(reason) {
-            *count = FrameCount { frames: frames.load(Ordering::Relaxed), bytes: 0 };
+        if let Some(count) = count_of(&mut carried, reason) {
+            *count = Count { packets: frames.load(Ordering::Relaxed), bytes: 0 };
         }
     }
     Ok(carried)
@@ -134,7 +136,7 @@ mod tests {
     /// frame count of the earlier version that is read as a byte count.
     #[test]
     fn counts_of_an_earlier_version_stay_after_an_upgrade() {
-        let frames = |frames| FrameCount { frames, bytes: 0 };
+        let frames = |packets| Count { packets, bytes: 0 };
         let of = |words: &[u64]| {
             Life::carried_in(map_of(words).as_fd(), size_of_val(words)).map(Result::unwrap)
         };
@@ -146,7 +148,7 @@ mod tests {
         };
         assert_eq!(of(&[99, 5, 6, 7]), Some(former));
         let now = of(&[99, 5, 50, 6, 60, 7, 70, 8, 80]).unwrap();
-        assert_eq!(now.idle, FrameCount { frames: 8, bytes: 80 });
+        assert_eq!(now.idle, Count { packets: 8, bytes: 80 });
         assert_eq!(of(&[99, 5, 6]), None);
     }
 }

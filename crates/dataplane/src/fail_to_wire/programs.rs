@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use aya::maps::{DevMap, Map, MapData, PerCpuArray, ProgramArray, XskMap};
 use aya::programs::{ProgramFd, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
+use tidegate_gateway::report::Bypassed;
 
-use super::layout::Bypassed;
 use super::life::Life;
 use super::survey::{At, Found, Survey, TC, XDP};
 use super::{Mode, Tc, WireError, count, filter, kernel, os_error, xdp};
@@ -49,7 +49,9 @@ pub(super) struct Counters {
 impl Counters {
     /// Frames that bypassed this gateway or an earlier gateway.
     pub(super) fn bypassed(&self) -> Bypassed {
-        count(&self.bypassed).and(self.life.carried())
+        let mut bypassed = count(&self.bypassed);
+        bypassed += self.life.carried();
+        bypassed
     }
 }
 
@@ -192,9 +194,9 @@ fn take(object: &mut Ebpf, name: &str) -> Result<Map, WireError> {
 #[cfg(test)]
 mod tests {
     use aya::{TestRun, TestRunOptions, TestRunResult};
+    use tidegate_core::Count;
 
     use super::*;
-    use crate::fail_to_wire::layout::FrameCount;
 
     /// Verdicts of an XDP program.
     const PASS: u32 = 2;
@@ -211,8 +213,8 @@ mod tests {
     const STILL: u64 = u64::MAX;
 
     /// Counts of one reason: before any frame was bypassed, and after all [`frames`] were bypassed.
-    const NONE: FrameCount = FrameCount { frames: 0, bytes: 0 };
-    const ALL: FrameCount = FrameCount { frames: 5, bytes: 14 + 75 + 115 + 79 + 1_514 };
+    const NONE: Count = Count { packets: 0, bytes: 0 };
+    const ALL: Count = Count { packets: 5, bytes: 14 + 75 + 115 + 79 + 1_514 };
     const NOTHING: Bypassed =
         Bypassed { requested: NONE, silent: NONE, no_socket: NONE, idle: NONE };
     const ALL_REQUESTED: Bypassed = Bypassed { requested: ALL, ..NOTHING };
@@ -331,7 +333,7 @@ mod tests {
         // The kernel empties the array asynchronously, in a worker.
         for _ in 0..1_000 {
             if verdict(tc, &frame) == TC_REDIRECT {
-                return assert_eq!(counters.bypassed().no_socket.frames, 1);
+                return assert_eq!(counters.bypassed().no_socket.packets, 1);
             }
             #[expect(clippy::disallowed_methods, reason = "the kernel takes its own time")]
             std::thread::sleep(std::time::Duration::from_millis(10));
@@ -343,7 +345,7 @@ mod tests {
     fn counts_of_an_earlier_program_are_added() {
         let Some(object) = loaded(Object::swallow(&lo())) else { return };
         let [requested, silent, no_socket, idle] = [(1, 60), (2, 120), (3, 180), (4, 240)]
-            .map(|(frames, bytes)| FrameCount { frames, bytes });
+            .map(|(packets, bytes)| Count { packets, bytes });
         let carried = Bypassed { requested, silent, no_socket, idle };
         object.counters.life.carry(carried);
         object.counters.life.until(STILL);

@@ -5,9 +5,11 @@ use std::io;
 use std::os::fd::AsFd;
 
 use aya::maps::{Map, MapData, PerCpuArray};
+use tidegate_core::Count;
+use tidegate_gateway::report::Bypassed;
 
 use super::kernel::{self, Loaded};
-use super::layout::{Bypassed, FrameCount};
+use super::layout::{REASONS, count_of};
 use super::life::Life;
 use super::{Mode, count, filter, former, xdp};
 use crate::interface::Interface;
@@ -119,9 +121,10 @@ impl Found {
     }
 
     fn bypassed(&self) -> Bypassed {
-        let counts = self.program.map("bypassed").and_then(counts).unwrap_or_default();
+        let mut counts = self.program.map("bypassed").and_then(counts).unwrap_or_default();
         let carried = self.program.map("life").and_then(|map| carried(&map));
-        counts.and(carried.unwrap_or_default())
+        counts += carried.unwrap_or_default();
+        counts
     }
 
     /// Detaches the program from `interface`. If it has a link, detaches the link, even if the link
@@ -155,13 +158,13 @@ fn counts(map: MapData) -> Option<Bypassed> {
     let shape = (info.value_size(), info.max_entries());
     let map = Map::PerCpuArray(map);
     match shape {
-        (16, Bypassed::REASONS) => Some(count(&PerCpuArray::try_from(map).ok()?)),
+        (16, REASONS) => Some(count(&PerCpuArray::try_from(map).ok()?)),
         (8, FORMER_REASONS) => {
             let former: PerCpuArray<MapData, u64> = PerCpuArray::try_from(map).ok()?;
             let mut counts = Bypassed::default();
             for reason in 0..FORMER_REASONS {
-                let frames = former.get(&reason, 0).ok()?.iter().sum();
-                *counts.of(reason)? = FrameCount { frames, bytes: 0 };
+                let packets = former.get(&reason, 0).ok()?.iter().sum();
+                *count_of(&mut counts, reason)? = Count { packets, bytes: 0 };
             }
             Some(counts)
         }

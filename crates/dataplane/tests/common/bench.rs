@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 use tidegate_core::packet::Packet;
 use tidegate_core::{PacketId, PacketPool};
 use tidegate_dataplane::af_xdp::{self, OpenError};
-use tidegate_dataplane::fail_to_wire::{Bypassed, Mode, Tc, WireConfig};
+use tidegate_dataplane::fail_to_wire::{Mode, Tc, WireConfig};
 use tidegate_dataplane::{
     AfPacket, Clock, FailToWire, Frame, Heartbeat, Interface, Monotonic, Offload, PacketMemory,
     Port,
 };
+use tidegate_gateway::report::Bypassed;
 
 use crate::common::{Host, Network};
 

@@ -142,6 +142,19 @@ impl Conditioner {
         }
     }
 
+    /// Takes in a packet that it had returned as the newest packet of a member.
+    pub(super) fn take_back(
+        &mut self,
+        cx: &mut Cx<'_>,
+        packet: PacketId,
+        out: &mut Fifo,
+    ) -> Progress {
+        match self {
+            Self::Shape(shaper) => shaper.take_back(cx, packet, out),
+            Self::Pass | Self::Police(_) => self.offer(cx, packet, out),
+        }
+    }
+
     /// Charges `packet`, which passes at once. Returns `None` if it must wait or is to be policed.
     pub(super) fn pass(&mut self, cx: &mut Cx<'_>, packet: &PacketId) -> Option<Progress> {
         match self {

@@ -137,6 +137,23 @@ impl Shaper {
             marked.set_tokens(tokens.saturating_sub(Bytes(self.owed)));
         }
         self.queue.enqueue(cx, packet);
+        self.arrived(cx, member, out)
+    }
+
+    /// Queues a packet that [`withdraw_newest`](Self::withdraw_newest) returned.
+    pub(super) fn take_back(
+        &mut self,
+        cx: &mut Cx<'_>,
+        packet: PacketId,
+        out: &mut Fifo,
+    ) -> Progress {
+        let member = cx.pool[&packet].flow_index();
+        self.queue.put_back(cx, packet);
+        self.arrived(cx, member, out)
+    }
+
+    #[inline]
+    fn arrived(&mut self, cx: &mut Cx<'_>, member: FlowIndex, out: &mut Fifo) -> Progress {
         self.allocation.wait(cx.now, member);
         match self.timer.triggers {
             TriggerSet::All => self.serve(cx, out),

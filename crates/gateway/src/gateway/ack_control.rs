@@ -33,7 +33,7 @@ impl Gateway {
         let flow = self.sorter.flow(of);
         let Some(tcp) = self.pool[&id].tcp else { return Some(id) };
         let own = flow.handle(direction);
-        if tcp.authenticated || !is_governable(flow) {
+        if tcp.authenticated || !may_be_controlled(flow) {
             let aggregate = self.aggregates.meant(own).filter(|it| it.has_ack_control());
             if let (Some(aggregate), 1..) = (aggregate, tcp.payload) {
                 aggregate.on_uncontrolled();
@@ -252,7 +252,7 @@ impl Gateway {
 }
 
 /// Returns `true` if ACK control may hold and rebuild the ACKs of the flow.
-fn is_governable(flow: &Flow) -> bool {
+fn may_be_controlled(flow: &Flow) -> bool {
     flow.tracking() != Tracking::QueueOnly
 }
 

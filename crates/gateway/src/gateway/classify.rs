@@ -121,8 +121,8 @@ impl Gateway {
         true
     }
 
-    /// Reclassifies a packet of an untracked flow and moves it to its new aggregate. A packet that returns to its
-    /// `origin` does not count as offered again.
+    /// Reclassifies a packet of an untracked flow and moves it to its new aggregate. The aggregate takes a packet back
+    /// that returns to its `origin`.
     pub(super) fn offer_untracked(
         &mut self,
         now: Time,
@@ -134,7 +134,11 @@ impl Gateway {
         if let Some(slot) = aggregate.filter(|slot| QueueIndex(*slot) == origin)
             && let Some(aggregate) = self.aggregates.get_mut(slot)
         {
-            aggregate.uncount_offer(&self.pool[&id]);
+            let mut out = Fifo::new();
+            aggregate.take_back(now, &mut self.pool, id, &mut out);
+            let ready_at = aggregate.ready_at();
+            self.aggregates.arm(slot, ready_at);
+            return self.depart(now, direction, slot, out);
         }
         let to = Handle {
             aggregate: aggregate.unwrap_or(Handle::NO_AGGREGATE),

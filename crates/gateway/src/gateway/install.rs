@@ -1,7 +1,7 @@
 //! Swapping the policies under live traffic: no packet is lost, overtaken, or without a policy.
 //!
 //! One exception: a packet of an untracked flow is queued again. The queue may then have no room, or its AQM may
-//! drop or mark the packet.
+//! drop or mark the packet. The AQM of an aggregate does not decide again on a packet that returns.
 //!
 //! A swap runs in slices of bounded length, so that packets pass in between, whatever the number of policies
 //! and classes:

@@ -259,7 +259,7 @@ impl Gateway {
         let report = |tunnel: &Tunnel| {
             let [src, dst] = show(&tunnel.key);
             let vlan = Some(tunnel.vlan).filter(is_tag);
-            TunnelReport { kind: tunnel.kind.name(), id: tunnel.id, src, dst, vlan }
+            TunnelReport { kind: tunnel.kind.name().into(), id: tunnel.id, src, dst, vlan }
         };
         outer.iter().flat_map(|outer| outer.tunnels()).map(report).collect()
     }
@@ -284,19 +284,20 @@ impl Gateway {
             vlans: self.vlans_of(flow, direction),
             tunnels: self.tunnels_of(flow, direction),
             protocol: key.protocol.0,
-            direction: direction.name(),
+            direction,
             policy: aggregate.map(|aggregate| aggregate.policy().to_owned()),
             weight: aggregate.map_or(1, |aggregate| aggregate.share(handle.flow_index).weight),
             offered: Count { packets: flow.packets(direction), bytes: flow.bytes(direction).0 },
             waiting_bytes: places.iter().map(|(bytes, _)| bytes).sum(),
             held_acks: aggregate.map_or(0, |aggregate| aggregate.held_acks(handle.flow_index)),
-            limit: self.limit(now, flow, direction, places),
             rtt_lan_us: micros(rtt.near),
             rtt_wan_us: micros(rtt.far),
             retransmissions: flow.retransmissions(direction).into(),
-            tracking: flow.tracking().name(),
+            tracking: flow.tracking().name().into(),
             idle_ms: u64::try_from(flow.idle(now).as_millis()).unwrap_or(u64::MAX),
             ignores_marks: self.ignores_marks(id, flow, direction),
+            limit_text: String::new(),
+            limit: self.limit(now, flow, direction, places),
         }
     }
 

@@ -1,7 +1,9 @@
 //! ACK control of connections in VLANs and tunnels. ACK control holds ACKs to slow down the sender.
 
 use tidegate_core::Machine;
-use tidegate_core::packet::{Endpoint, FlowKey, NO_VLAN, Outer, Protocol, Tunnel, TunnelKind};
+use tidegate_core::packet::{
+    Direction, Endpoint, FlowKey, NO_VLAN, Outer, Protocol, Tunnel, TunnelKind,
+};
 use tidegate_gateway::FlowSurvey;
 
 use super::{Duration, Run, SECOND};
@@ -85,7 +87,7 @@ fn two_tenants_with_equal_addresses_under_one_policy_stay_apart() {
         survey.sort();
     }
     let reports = survey.report();
-    let up = reports.iter().filter(|it| it.direction == "up" && it.src.ends_with(":2000"));
+    let up = reports.iter().filter(|it| it.direction == Direction::Up && it.src.ends_with(":2000"));
     let mut vlans: Vec<_> = up.map(|it| it.vlans.clone()).collect();
     vlans.sort_unstable();
     assert_eq!(vlans, [[10], [11]]);

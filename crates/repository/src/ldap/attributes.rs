@@ -1,8 +1,9 @@
 //! The table of LDAP attributes that hold the fields of policies, classes and trunks.
 //!
 //! Each row has a field, its attribute, and the last number of the attribute's object identifier
-//! (OID). A scheduler declares the fields that only its own classes have, with their numbers. The
-//! schema files in `packaging/ldap` are generated from all rows.
+//! (OID). A scheduler declares the fields that only its own classes have. Such a field needs no row:
+//! its attribute and its OID follow from its name. The schema files in `packaging/ldap` are generated
+//! from all fields.
 //!
 //! Source: RFC 3703 (`pcim...`). Attributes that are missing in RFC 3703 and RFC 4104 are our own
 //! (`tg...`), in the terms of QPIM, RFC 3644.
@@ -24,14 +25,31 @@ pub(super) struct Field {
     pub(super) path: &'static str,
     /// The attribute.
     pub(super) attribute: Cow<'static, str>,
-    /// The last number of the attribute's OID.
-    pub(super) number: u32,
+    /// The last number of the attribute's OID. `None` for a term without a row.
+    number: Option<u32>,
 }
 
 impl Field {
     /// The table, and the field's name in the table. `None` for a field that is in no table.
     pub(super) fn in_table(&self) -> Option<(&'static str, &'static str)> {
         self.path.split_once('.')
+    }
+
+    /// Returns `true` for the field `name` of classes.
+    fn is_of_class(&self, name: &str) -> bool {
+        self.kinds.contains(&Class) && self.path == name
+    }
+
+    /// Returns the OID of the attribute in the notation of the schema files.
+    ///
+    /// The OID of a term without a row is its name: one number for each letter. Two terms never have the same
+    /// OID, and no list of used numbers is needed.
+    ///
+    /// Source: RFC 2578, section 7.7 (strings as parts of an OID).
+    #[cfg_attr(not(test), expect(dead_code, reason = "only the schema has OIDs"))]
+    pub(super) fn oid(&self) -> String {
+        let letters = || self.path.bytes().map(|letter| format!(".{letter}")).collect::<String>();
+        self.number.map_or_else(|| TERMS.to_owned() + &letters(), |it| format!("tgAttribute:{it}"))
     }
 }
 
@@ -46,6 +64,9 @@ pub(super) fn fields(kind: ItemKind) -> impl Iterator<Item = &'static Field> {
 /// Source: ITU-T X.667, section 7.
 #[cfg_attr(not(test), expect(dead_code, reason = "only the schema has OIDs"))]
 pub(super) const ARC: &str = "2.25.58821489165040260063828679051301861904";
+
+/// The OIDs of terms without a row begin with this OID, as the schema files write it.
+const TERMS: &str = "tidegate:3";
 
 /// The commit marker, an attribute of the root entry.
 pub(super) const GENERATION: &str = "tgGeneration";
@@ -71,23 +92,21 @@ const fn row(
     attribute: &'static str,
     number: u32,
 ) -> Field {
-    Field { kinds, path, attribute: Cow::Borrowed(attribute), number }
+    Field { kinds, path, attribute: Cow::Borrowed(attribute), number: Some(number) }
 }
 
-/// All fields, in the order of their OID numbers. A number is never reused for another attribute.
+/// All fields, in the order of their OIDs. A number is never reused for another attribute.
 ///
 /// Some fields also have a standard attribute in RFC 3703 or RFC 4104 (`standard.rs`, `filter.rs`).
 /// The attribute in this table then holds only the values that the standard attribute cannot
 /// express.
 pub(super) static FIELDS: LazyLock<Vec<Field>> = LazyLock::new(|| {
-    let declared = SchedulerSpec::all_terms().filter(|term| !term.is_of_the_link()).map(of_term);
-    let mut all: Vec<_> = ROWS.iter().cloned().chain(declared).collect();
-    all.sort_by_key(|field| field.number);
-    all
+    let has_row = |term: &Term| ROWS.iter().any(|row| row.is_of_class(term.name()));
+    let without = SchedulerSpec::all_terms().filter(|term| !has_row(term)).map(of_term);
+    ROWS.iter().cloned().chain(without).collect()
 });
 
-/// The row of `term`, a field of classes that a scheduler declares. For example, the attribute of
-/// `loss_bound` is `tgLossBound`.
+/// The field of `term`, which has no row. For example, the attribute of `loss_peak` is `tgLossPeak`.
 fn of_term(term: Term) -> Field {
     let capital = |word: &str| {
         let mut letters = word.chars();
@@ -95,10 +114,10 @@ fn of_term(term: Term) -> Field {
     };
     let words: String = term.name().split('_').map(capital).collect::<Vec<String>>().concat();
     let attribute = Cow::Owned(format!("tg{words}"));
-    Field { kinds: &[Class], path: term.name(), attribute, number: term.declaration().number }
+    Field { kinds: &[Class], path: term.name(), attribute, number: None }
 }
 
-/// The fields that no scheduler declares.
+/// The fields that no scheduler declares, and the terms whose OIDs were published as numbers.
 const ROWS: &[Field] = &[
     row(&[Policy], "mode", "tgMode", 1),
     row(&[Policy, Class], "priority", "tgPriority", 2),
@@ -135,6 +154,9 @@ const ROWS: &[Field] = &[
     row(&[Class, Trunk], "weight", "tgWeight", 33),
     row(&[Class], "burst", "tgBurst", 34),
     row(&[Class], "delay_bound", "tgDelayBound", 35),
+    row(&[Class], "loss_bound", "tgLossBound", 36),
+    row(&[Class], "delay_ratio", "tgDelayRatio", 37),
+    row(&[Class], "loss_ratio", "tgLossRatio", 38),
     row(&[Trunk], "local", "tgLocal", 39),
     row(&[Trunk], "peer", "tgPeer", 40),
     row(&[Trunk], "next_hop", "tgNextHop", 41),
@@ -158,6 +180,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use serde_json::Value;
+    use tidegate_core::scheduler::{TermDeclaration, TermForm};
 
     use super::*;
 
@@ -185,10 +208,27 @@ mod tests {
         }
     }
 
+    /// Catches: two rows with one number; a new row that takes the place of an earlier one.
     #[test]
-    fn no_attribute_and_no_number_is_used_twice() {
-        let names: BTreeSet<_> = FIELDS.iter().map(|field| &field.attribute).collect();
-        let numbers: BTreeSet<_> = FIELDS.iter().map(|field| field.number).collect();
-        assert_eq!((names.len(), numbers.len()), (FIELDS.len(), FIELDS.len()));
+    fn no_attribute_and_no_oid_is_used_twice() {
+        let most = ROWS.iter().filter_map(|row| row.number).max().unwrap();
+        let free = format!("the next free number is {}", most + 1);
+        let (mut names, mut oids) = (BTreeSet::new(), BTreeSet::new());
+        for field in FIELDS.iter() {
+            let (path, attribute) = (field.path, &field.attribute);
+            assert!(names.insert(attribute), "`{path}`: `{attribute}` is used twice");
+            assert!(oids.insert(field.oid()), "`{path}`: {} is used twice; {free}", field.oid());
+        }
+    }
+
+    /// Catches: an OID that depends on the number or the order of other terms.
+    #[test]
+    fn the_attribute_and_the_oid_of_a_new_term_follow_from_its_name() {
+        static NEW: TermDeclaration = TermDeclaration::new("loss_peak", "", TermForm::Chance);
+        let field = of_term(Term::declared(&NEW));
+        assert_eq!(field.attribute, "tgLossPeak");
+        assert_eq!(field.oid(), "tidegate:3.108.111.115.115.95.112.101.97.107");
+        let published = FIELDS.iter().find(|field| field.path == "loss_bound").unwrap();
+        assert_eq!(published.oid(), "tgAttribute:36");
     }
 }

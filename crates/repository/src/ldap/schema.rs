@@ -30,14 +30,14 @@ fn ours() -> String {
     );
     for field in FIELDS.iter() {
         text += &attribute(
-            field.number,
+            &field.oid(),
             &field.attribute,
             &format!("Field {}", field.path),
             DIRECTORY_STRING,
         );
     }
     for (number, name, description, syntax) in OTHERS {
-        text += &attribute(number, name, description, syntax);
+        text += &attribute(&format!("tgAttribute:{number}"), name, description, syntax);
     }
     text += &class(
         1,
@@ -69,10 +69,10 @@ fn ours() -> String {
     text
 }
 
-fn attribute(number: u32, name: &str, description: &str, syntax: (&str, &str)) -> String {
-    let (oid, equality) = syntax;
+fn attribute(attribute: &str, name: &str, description: &str, syntax: (&str, &str)) -> String {
+    let (syntax, equality) = syntax;
     format!(
-        "attributetype ( tgAttribute:{number} NAME '{name}'\n\tDESC '{description}'\n\tEQUALITY {equality}\n\tSYNTAX {oid} SINGLE-VALUE )\n\n"
+        "attributetype ( {attribute} NAME '{name}'\n\tDESC '{description}'\n\tEQUALITY {equality}\n\tSYNTAX {syntax} SINGLE-VALUE )\n\n"
     )
 }
 

@@ -1,6 +1,7 @@
 //! Distributions of lengths and times, as written in scenario files.
 
 use serde_json::{Value, json};
+use tidegate_config::added::Mechanisms;
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -79,12 +80,12 @@ impl<T: Read> Read for Draw<T> {
         }
     }
 
-    fn schema() -> Value {
-        let item = T::schema();
+    fn schema(added: &Mechanisms) -> Value {
+        let item = T::schema(added);
         let (mut pareto, mut lognormal, mut weibull) = Default::default();
-        Pareto::<T>::describe(&mut pareto);
-        Lognormal::<T>::describe(&mut lognormal);
-        Weibull::<T>::describe(&mut weibull);
+        Pareto::<T>::describe(&mut pareto, added);
+        Lognormal::<T>::describe(&mut lognormal, added);
+        Weibull::<T>::describe(&mut weibull, added);
         json!({ "anyOf": [
             item,
             { "type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": false,
@@ -106,22 +107,22 @@ struct Pareto<T> {
 }
 
 impl<T: Read> Fields for Pareto<T> {
-    fn keys() -> Vec<&'static str> {
+    fn keys(_: &Mechanisms) -> Vec<&'static str> {
         vec!["mean", "shape"]
     }
 
-    fn has(name: &str) -> bool {
-        Self::keys().contains(&name)
+    fn has(name: &str, added: &Mechanisms) -> bool {
+        Self::keys(added).contains(&name)
     }
 
     fn take(table: &Table<'_>, found: &mut Findings) -> Self {
         Self { mean: Field::take(table, "mean", found), shape: Field::take(table, "shape", found) }
     }
 
-    fn describe(into: &mut TableSchema) {
-        <Required<T> as Field>::describe("mean", "Its mean.", into);
+    fn describe(into: &mut TableSchema, added: &Mechanisms) {
+        <Required<T> as Field>::describe("mean", "Its mean.", into, added);
         let shape = "Its shape, above 1: the nearer to 1, the heavier its tail.";
-        <Required<Real> as Field>::describe("shape", shape, into);
+        <Required<Real> as Field>::describe("shape", shape, into, added);
     }
 }
 
@@ -132,12 +133,12 @@ struct Lognormal<T> {
 }
 
 impl<T: Read> Fields for Lognormal<T> {
-    fn keys() -> Vec<&'static str> {
+    fn keys(_: &Mechanisms) -> Vec<&'static str> {
         vec!["mean", "deviation"]
     }
 
-    fn has(name: &str) -> bool {
-        Self::keys().contains(&name)
+    fn has(name: &str, added: &Mechanisms) -> bool {
+        Self::keys(added).contains(&name)
     }
 
     fn take(table: &Table<'_>, found: &mut Findings) -> Self {
@@ -147,9 +148,9 @@ impl<T: Read> Fields for Lognormal<T> {
         }
     }
 
-    fn describe(into: &mut TableSchema) {
-        <Required<T> as Field>::describe("mean", "Its mean.", into);
-        <Required<T> as Field>::describe("deviation", "Its standard deviation.", into);
+    fn describe(into: &mut TableSchema, added: &Mechanisms) {
+        <Required<T> as Field>::describe("mean", "Its mean.", into, added);
+        <Required<T> as Field>::describe("deviation", "Its standard deviation.", into, added);
     }
 }
 
@@ -160,22 +161,22 @@ struct Weibull<T> {
 }
 
 impl<T: Read> Fields for Weibull<T> {
-    fn keys() -> Vec<&'static str> {
+    fn keys(_: &Mechanisms) -> Vec<&'static str> {
         vec!["mean", "shape"]
     }
 
-    fn has(name: &str) -> bool {
-        Self::keys().contains(&name)
+    fn has(name: &str, added: &Mechanisms) -> bool {
+        Self::keys(added).contains(&name)
     }
 
     fn take(table: &Table<'_>, found: &mut Findings) -> Self {
         Self { mean: Field::take(table, "mean", found), shape: Field::take(table, "shape", found) }
     }
 
-    fn describe(into: &mut TableSchema) {
-        <Required<T> as Field>::describe("mean", "Its mean.", into);
+    fn describe(into: &mut TableSchema, added: &Mechanisms) {
+        <Required<T> as Field>::describe("mean", "Its mean.", into, added);
         let shape = "Its shape, from 0.1: 1 is exponential, less has a heavier tail.";
-        <Required<Real> as Field>::describe("shape", shape, into);
+        <Required<Real> as Field>::describe("shape", shape, into, added);
     }
 }
 
@@ -198,7 +199,7 @@ impl Read for Real {
         number.map(Self)
     }
 
-    fn schema() -> Value {
+    fn schema(_: &Mechanisms) -> Value {
         json!({ "type": "number" })
     }
 }

@@ -2,6 +2,7 @@
 //! schema has the same descriptions of the fields.
 
 use serde_json::{Value, json};
+use tidegate_config::added::Mechanisms;
 use tidegate_core::packet::Direction;
 use tidegate_core::{Bytes, Rate};
 use toml::Spanned;
@@ -262,11 +263,11 @@ impl Read for Trace {
         Some(Self::Pairs(pairs))
     }
 
-    fn schema() -> Value {
+    fn schema(added: &Mechanisms) -> Value {
         json!({ "anyOf": [
             { "type": "string" },
             { "type": "array", "items": { "type": "array", "minItems": 2, "maxItems": 2,
-                "prefixItems": [Period::schema(), Bytes::schema()] } },
+                "prefixItems": [Period::schema(added), Bytes::schema(added)] } },
         ] })
     }
 }

@@ -2,6 +2,7 @@
 //! schema has the same descriptions of the fields.
 
 use serde_json::{Value, json};
+use tidegate_config::added::Mechanisms;
 use tidegate_core::Rate;
 use tidegate_core::link::{Jitter, Loss};
 use tidegate_core::qdisc::QdiscSpec;
@@ -156,8 +157,8 @@ impl Read for Back {
         Way::read(node, found).map(Box::new).map(Self::Differs)
     }
 
-    fn schema() -> Value {
-        json!({ "anyOf": [{ "const": false }, Way::schema()] })
+    fn schema(added: &Mechanisms) -> Value {
+        json!({ "anyOf": [{ "const": false }, Way::schema(added)] })
     }
 }
 

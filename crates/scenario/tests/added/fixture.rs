@@ -10,9 +10,11 @@ use tidegate_core::meter::{Profile, TokenBucket};
 use tidegate_core::packet::{FlowFifo, FlowId, FlowIndex, QueueIndex};
 use tidegate_core::parameters::more_than;
 use tidegate_core::qdisc::Qdisc;
-use tidegate_core::scheduler::{Scheduler, Term};
+use tidegate_core::scheduler::{Kept, OwnTerms, Scheduler, Term};
 use tidegate_core::tcp::congestion::{Ack, CongestionControl, Signal, Window};
-use tidegate_core::{Bytes, Cx, Packet, PacketId, PacketPool, Reason, Tally, Time, parameters};
+use tidegate_core::{
+    Bytes, Cx, Packet, PacketId, PacketPool, Reason, Tally, Time, parameters, terms,
+};
 
 parameters! {
     /// No parameters.
@@ -182,10 +184,21 @@ impl Marking for MarksAbove {
     }
 }
 
-/// A scheduler that serves the class with the lowest number.
+terms! {
+    /// Terms of a scheduler that serves its classes in turns.
+    pub Turns, with [GUARANTEE] {
+        /// Classes with a lower number send first. Default: 0.
+        TURN = turn: u32;
+        /// Longest time without a packet of the class. Default: no bound.
+        LONGEST_PAUSE = longest_pause: Duration, each_way;
+    }
+}
+
+/// A scheduler that serves the class with the lowest turn; among equal turns, the class with the lowest number.
 #[derive(Default)]
 pub(crate) struct LowestNumber {
     classes: Vec<(Terms, Sent, bool)>,
+    turns: Vec<Turns>,
 }
 
 impl LowestNumber {
@@ -193,19 +206,21 @@ impl LowestNumber {
         let at = usize::try_from(id.0).unwrap();
         if self.classes.len() <= at {
             self.classes.resize(at + 1, (Terms::NONE, Sent::default(), false));
+            self.turns.resize(at + 1, Turns::default());
         }
         &mut self.classes[at]
     }
 
     fn first(&self) -> Option<ClassId> {
-        let at = self.classes.iter().position(|(.., waits)| *waits)?;
-        Some(ClassId(at.try_into().unwrap()))
+        let waiting = (0..self.classes.len()).filter(|at| self.classes[*at].2);
+        let first = waiting.min_by_key(|at| self.turns[*at].turn)?;
+        Some(ClassId(first.try_into().unwrap()))
     }
 }
 
 impl Scheduler for LowestNumber {
     fn declares(&self) -> &'static [Term] {
-        &[Term::GUARANTEE]
+        &Turns::ALL
     }
 
     fn reserve(&mut self, _: usize) {}
@@ -222,6 +237,24 @@ impl Scheduler for LowestNumber {
 
     fn set(&mut self, _: Time, id: ClassId, terms: Terms) {
         self.class(id).0 = terms;
+    }
+
+    fn set_own(&mut self, id: ClassId, _: u32, own: &OwnTerms<'_>) {
+        self.class(id);
+        self.turns[usize::try_from(id.0).unwrap()] = Turns::read(own);
+    }
+
+    fn kept(&self, id: ClassId) -> Vec<Kept> {
+        let turn = self.turns[usize::try_from(id.0).unwrap()].turn;
+        let kept = |turn| Kept {
+            term: Turns::TURN,
+            of: None,
+            promised: f64::from(turn),
+            kept: Some(f64::from(turn)),
+            violations: 0,
+            relaxed: 0,
+        };
+        turn.map(kept).into_iter().collect()
     }
 
     fn terms(&self, id: ClassId) -> Terms {

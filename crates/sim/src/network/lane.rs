@@ -8,7 +8,7 @@ use tidegate_core::packet::Note;
 use tidegate_core::qdisc::Backlog;
 use tidegate_core::{Cx, Packet, PacketId, PacketPool, Tally, Time};
 
-use super::{Leads, since};
+use super::Leads;
 use crate::agenda::Agenda;
 use crate::capture::Capture;
 use crate::draw::stream;
@@ -115,7 +115,7 @@ impl Lane {
     pub(crate) fn counted(&self) -> [Count; 2] {
         let none = LaneCounts::default();
         let before = self.before().unwrap_or(&none);
-        [since(self.offered, before.offered), since(self.delivered, before.delivered)]
+        [self.offered - before.offered, self.delivered - before.delivered]
     }
 
     fn before(&self) -> Option<&LaneCounts> {

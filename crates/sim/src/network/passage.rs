@@ -14,13 +14,12 @@
 
 use std::time::Duration;
 
-use tidegate_core::Count;
 use tidegate_core::packet::{Direction, Ecn};
-use tidegate_core::{Packet, PacketPool, Time};
+use tidegate_core::{Count, Packet, PacketPool, Time, report};
 
+use super::Tag;
 use super::rounds::Rounds;
 use super::tracking::Tracking;
-use super::{Tag, since};
 use crate::histogram::Histogram;
 use crate::routes::index;
 
@@ -77,18 +76,34 @@ pub(crate) struct GroupPassage {
     pub(crate) recent: (u64, u64, Duration),
 }
 
-/// Counts of one group in one direction.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct PassageCounts {
-    pub(crate) arrived: Count,
-    pub(crate) departed: Count,
-    pub(crate) dropped: Count,
-    /// Packets that the gateway marked "congestion experienced".
-    pub(crate) marked: u64,
-    /// Packets whose delay exceeded the bound.
-    pub(crate) late: u64,
-    /// Sum over departed packets: length in bytes times delay in nanoseconds.
-    pub(crate) area: u128,
+report! {
+    /// Counts of one group in one direction.
+    #[derive(Copy)]
+    pub(crate) PassageCounts, counted {
+        /// Packets that entered the gateway.
+        arrived: Count => {
+            column "arrived_packets" of packets,
+            column "arrived_bytes" of bytes,
+        };
+        /// Packets that departed.
+        departed: Count => {
+            column "departed_packets" of packets,
+            column "departed_bytes" of bytes,
+        };
+        /// Packets that the gateway dropped.
+        dropped: Count => {
+            column "dropped_packets" of packets,
+            column "dropped_bytes" of bytes,
+        };
+        /// Packets that the gateway marked "congestion experienced".
+        marked: u64 => { column "marked_packets" };
+        /// Packets whose delay exceeded the bound.
+        late: u64 => { column "late_packets" };
+    }
+    apart {
+        /// Sum over departed packets: length in bytes times delay in nanoseconds.
+        area: u128;
+    }
 }
 
 impl Passages {
@@ -233,22 +248,14 @@ impl GroupPassage {
     }
 
     /// The counts since the end of the warm-up.
-    pub(crate) const fn counted(&self) -> PassageCounts {
-        let Self { counts: now, before, .. } = self;
-        PassageCounts {
-            arrived: since(now.arrived, before.arrived),
-            departed: since(now.departed, before.departed),
-            dropped: since(now.dropped, before.dropped),
-            marked: now.marked - before.marked,
-            late: now.late - before.late,
-            area: now.area - before.area,
-        }
+    pub(crate) fn counted(&self) -> PassageCounts {
+        self.counts - self.before
     }
 }
 
 impl PassageCounts {
     /// Packets and bytes inside the gateway.
-    pub(crate) const fn waiting(&self) -> Count {
-        since(since(self.arrived, self.departed), self.dropped)
+    pub(crate) fn waiting(&self) -> Count {
+        self.arrived - self.departed - self.dropped
     }
 }

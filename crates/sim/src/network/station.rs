@@ -4,10 +4,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::time::Duration;
 
-use tidegate_core::Count;
-use tidegate_core::ack::Counts as AckCounts;
 use tidegate_core::emulator::{Emulator, EmulatorConfig, EmulatorReport, RouteReport};
 use tidegate_core::packet::{Direction, Facts, FlowId, QueueIndex};
 use tidegate_core::random::Random;
@@ -43,35 +40,26 @@ pub(crate) struct Station {
     pub(crate) part: u32,
     /// The station's counters at the end of the warm-up.
     pub(crate) before: Tally,
-    passed_before: Vec<Passed>,
+    aggregates_before: Vec<AggregateReport>,
     trunks_before: Vec<TrunkReport>,
 }
 
 /// The node of a trunk's peer. The key is the trunk's local and peer address.
 pub(super) type TrunkEnds = HashMap<[IpAddr; 2], u32>;
 
-/// Counters of an aggregate in a gateway.
-#[derive(Clone, Debug)]
+/// An aggregate in a gateway.
 pub(crate) struct Passed {
-    pub(crate) policy: String,
-    pub(crate) direction: Direction,
-    /// Number of flows in the aggregate now.
-    pub(crate) flows: u32,
-    pub(crate) offered: Count,
-    pub(crate) conforming: Count,
-    pub(crate) exceeding: Count,
-    pub(crate) dropped: u64,
-    pub(crate) marked: u64,
-    /// Total waiting time of all departed packets.
-    pub(crate) waited: Duration,
-    /// Packets that departed more than the permitted time after they conformed.
-    pub(crate) late: u64,
-    /// Number of times at which the shaping timer fired.
-    pub(crate) timer: u64,
-    /// Largest backlog in bytes during the whole run.
-    pub(crate) peak: u64,
-    /// Counters of ACK control for the ACKs that travel back to the aggregate's senders.
-    pub(crate) acks: AckCounts,
+    /// Its report now.
+    pub(crate) now: AggregateReport,
+    /// Its report at the end of the warm-up.
+    before: AggregateReport,
+}
+
+impl Passed {
+    /// The increase of a counter since the end of the warm-up.
+    pub(crate) fn counted(&self, of: fn(&AggregateReport) -> u64) -> u64 {
+        of(&self.now) - of(&self.before)
+    }
 }
 
 /// The gateway or emulator of the core that a station drives.
@@ -122,7 +110,7 @@ impl Station {
             passages: None,
             part: 0,
             before: Tally::default(),
-            passed_before: Vec::new(),
+            aggregates_before: Vec::new(),
             trunks_before: Vec::new(),
         }
     }
@@ -217,7 +205,7 @@ impl Station {
     /// Ends the warm-up.
     pub(super) fn restart(&mut self) {
         self.before = self.tally();
-        self.passed_before = self.passed();
+        self.aggregates_before = self.aggregate_reports();
         self.trunks_before = self.trunk_reports();
         self.passages.as_mut().into_iter().for_each(|it| it.restart());
     }
@@ -226,7 +214,7 @@ impl Station {
     pub(crate) fn trunks(&self) -> Vec<TrunkReport> {
         let mut all = self.trunk_reports();
         for (now, before) in all.iter_mut().zip(&self.trunks_before) {
-            now.counts = now.counts.since(&before.counts);
+            now.counts = now.counts - before.counts;
         }
         all
     }
@@ -246,48 +234,21 @@ impl Station {
         }
     }
 
-    /// Counters of a gateway's aggregates since the end of the warm-up.
+    /// The aggregates of a gateway.
     pub(crate) fn aggregates(&self) -> Vec<Passed> {
-        let mut all = self.passed();
-        for now in &mut all {
-            let mut before = self.passed_before.iter();
-            let same = |it: &&Passed| it.policy == now.policy && it.direction == now.direction;
-            if let Some(before) = before.find(same) {
-                now.offered = since(now.offered, before.offered);
-                now.conforming = since(now.conforming, before.conforming);
-                now.exceeding = since(now.exceeding, before.exceeding);
-                now.dropped -= before.dropped;
-                now.marked -= before.marked;
-                now.waited = now.waited.saturating_sub(before.waited);
-                now.late -= before.late;
-                now.timer -= before.timer;
-                now.acks.held_ns -= before.acks.held_ns;
-                now.acks.delayed -= before.acks.delayed;
-                now.acks.overdue -= before.acks.overdue;
-                now.acks.windows -= before.acks.windows;
-            }
-        }
-        all
+        let passed = |now: AggregateReport| {
+            let mut before = self.aggregates_before.iter();
+            let before = before.find(|it| it.policy == now.policy && it.direction == now.direction);
+            Passed { before: before.cloned().unwrap_or_default(), now }
+        };
+        self.aggregate_reports().into_iter().map(passed).collect()
     }
 
-    fn passed(&self) -> Vec<Passed> {
-        let Works::Gateway(gateway) = &self.works else { return Vec::new() };
-        let passed = |it: AggregateReport| Passed {
-            policy: it.policy,
-            direction: it.direction,
-            flows: it.flows,
-            offered: it.offered,
-            conforming: it.conforming,
-            exceeding: it.exceeding,
-            dropped: it.drops.losses(),
-            marked: it.marks.total(),
-            waited: Duration::from_nanos(it.waited_ns),
-            late: it.late,
-            timer: it.triggers.timer,
-            peak: it.peak_backlog,
-            acks: it.acks,
-        };
-        gateway.report().aggregates.into_iter().map(passed).collect()
+    fn aggregate_reports(&self) -> Vec<AggregateReport> {
+        match &self.works {
+            Works::Gateway(gateway) => gateway.report().aggregates,
+            Works::Cloud(_) => Vec::new(),
+        }
     }
 
     #[inline]
@@ -454,9 +415,4 @@ pub(crate) fn number_parts(stations: &mut [Station], first: u32) -> u32 {
         station.part = part;
     }
     first + number(stations.len())
-}
-
-/// The difference of two counts.
-pub(crate) const fn since(now: Count, before: Count) -> Count {
-    Count { packets: now.packets - before.packets, bytes: now.bytes - before.bytes }
 }

@@ -71,7 +71,11 @@ fn show(it: &Explanation) -> String {
     }
     text += &policies(&it.policies);
     for flow in &it.flows {
-        let _ = writeln!(text, "\nflow    {} to {}, limited by {}", flow.src, flow.dst, flow.limit);
+        let _ = writeln!(
+            text,
+            "\nflow    {} to {}, limited by {}",
+            flow.src, flow.dst, flow.limit_text
+        );
         for vlan in &flow.vlans {
             let _ = writeln!(text, "in      VLAN {vlan}");
         }

@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
+use std::iter;
 
 use tidegate_core::ack::Counts;
 
@@ -135,7 +136,7 @@ fn bypassed(it: &LinkDirection) -> Option<String> {
         (it.idle, "with nothing to manage"),
         (it.silent, "while the gateway was silent"),
         (it.no_socket, "while it was dead"),
-        (it.told, "while it started or was stopped"),
+        (it.requested, "while it started or was stopped"),
     ];
     let each = by_reason.into_iter().filter(|(count, _)| count.packets > 0);
     let each: Vec<_> = each
@@ -205,30 +206,8 @@ fn ack_controls(aggregates: &[Aggregate]) -> String {
 
 /// A table of `flows`.
 pub(crate) fn show_flows(flows: &[Flow]) -> String {
-    let mut rows =
-        vec![["from", "to", "policy", "in", "rtt lan+wan", "limited by"].map(str::to_owned)];
-    rows.extend(flows.iter().map(|it| {
-        [
-            it.src.clone(),
-            it.dst.clone(),
-            it.policy.clone().unwrap_or_else(|| "-".to_owned()),
-            size(it.offered.bytes),
-            format!("{}+{}", rtt(it.rtt_lan_us), rtt(it.rtt_wan_us)),
-            inside(it),
-        ]
-    }));
-    columns(&rows)
-}
-
-/// The cause that limits the rate of `flow`, and the flow's VLANs and tunnels.
-fn inside(flow: &Flow) -> String {
-    let vlans = flow.vlans.iter().map(|it| format!("; in VLAN {it}"));
-    let tunnels = flow.tunnels.iter().map(|it| format!("; in {}", it.text()));
-    flow.limit.clone() + &vlans.chain(tunnels).collect::<String>()
-}
-
-fn rtt(us: Option<u64>) -> String {
-    us.map_or_else(|| "?".to_owned(), |us| format!("{}.{} ms", us / 1_000, us % 1_000 / 100))
+    let rows = flows.iter().map(cells);
+    columns(&iter::once(headings::<Flow>()).chain(rows).collect::<Vec<_>>())
 }
 
 /// Formats `rows` as a table with aligned columns.

@@ -8,14 +8,14 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tidegate_core::{Machine, PacketPool, Time};
-use tidegate_dataplane::fail_to_wire::{Bypassed, Guard};
+use tidegate_dataplane::fail_to_wire::Guard;
 use tidegate_dataplane::trunk::TrunkPort;
 use tidegate_dataplane::{
     Clock, Driver, FailToWire, Heartbeat, Inbox, Live, Monotonic, Options, Port, PortCounters,
     Remote, Stopped, Wish, inbox, keep_time,
 };
 use tidegate_gateway::policy::PolicySet;
-use tidegate_gateway::report::{ClassReport, FlowReport, Report};
+use tidegate_gateway::report::{Bypassed, ClassReport, FlowReport, Report};
 use tidegate_gateway::{FlowSurvey, Gateway, GatewayConfig, Generation, Survey};
 use tokio::sync::oneshot;
 

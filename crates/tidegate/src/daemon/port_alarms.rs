@@ -29,7 +29,7 @@ pub(super) fn of(seen: &PlaneSnapshot, ports: &Ports) -> Vec<String> {
         if let Some(last) = port.refused.filter(|last| is_recent(last.at)) {
             alarms.push(refused(port, &last, name, other));
         }
-        if port.unfinished > 0 && is_recent(port.unfinished_at) {
+        if port.events.unfinished > 0 && is_recent(port.unfinished_at) {
             alarms.push(unfinished(port, name));
         }
     }
@@ -69,14 +69,14 @@ fn unfinished(port: &PortCounters, name: &str) -> String {
     format!(
         "`{name}` receives frames with an unfinished checksum inside more tunnels than the gateway reads, {} so far; \
          receivers drop them; run `ethtool -K PORT tx off` for the PORT at the other end of `{name}`",
-        port.unfinished
+        port.events.unfinished
     )
 }
 
 #[cfg(test)]
 mod tests {
     use tidegate_core::packet::{Endpoint, FlowKey, Protocol};
-    use tidegate_gateway::report::Report;
+    use tidegate_gateway::report::{PortCount, Report};
 
     use super::*;
 
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn unfinished_checksums_are_an_alarm_that_says_what_helps() {
         let counters = PortCounters {
-            unfinished: 3,
+            events: PortCount { unfinished: 3, ..PortCount::default() },
             unfinished_at: Time::from_secs(100),
             ..PortCounters::default()
         };

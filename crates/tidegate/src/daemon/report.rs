@@ -7,9 +7,9 @@ use std::time::Duration;
 use tidegate_core::packet::Direction;
 use tidegate_core::qdisc::Backlog;
 use tidegate_core::{Count, Reason};
-use tidegate_dataplane::fail_to_wire::{Bypassed, FrameCount};
+use tidegate_dataplane::PortCounters;
 use tidegate_gateway::policy::{Action, Mode, Policy};
-use tidegate_gateway::report::{FlowReport, Limit, TunnelReport, UnresponsiveFlow};
+use tidegate_gateway::report::{FlowReport, Limit, UnresponsiveFlow};
 
 use super::plane::PlaneSnapshot;
 use crate::api;
@@ -62,14 +62,6 @@ pub(super) fn unresponsive(it: &UnresponsiveFlow) -> String {
 
 fn link_direction(seen: &PlaneSnapshot, direction: Direction) -> api::LinkDirection {
     let at = direction.index();
-    let port = seen.ports.get(at).map(|port| api::PortCount {
-        ring_overflows: port.ring_overflows,
-        receive_errors: port.receive_errors,
-        send_errors: port.send_errors,
-        refused: port.drops.of(Reason::Refused),
-        split: port.split,
-        unfinished: port.unfinished,
-    });
     api::LinkDirection {
         received: seen.report.received[at],
         transmitted: seen.report.transmitted[at],
@@ -77,16 +69,9 @@ fn link_direction(seen: &PlaneSnapshot, direction: Direction) -> api::LinkDirect
         mechanisms: seen.report.link_mechanisms[at].clone(),
         marking: seen.report.link_marking[at],
         control: seen.report.control[at],
-        port,
-        bypassed: seen.bypassed.get(at).map(bypassed),
+        port: seen.ports.get(at).map(PortCounters::report),
+        bypassed: seen.bypassed.get(at).copied(),
     }
-}
-
-fn bypassed(it: &Bypassed) -> api::Bypassed {
-    let count = |it: FrameCount| Count { packets: it.frames, bytes: it.bytes };
-    let [idle, told, silent, no_socket] =
-        [it.idle, it.requested, it.silent, it.no_socket].map(count);
-    api::Bypassed { idle, told, silent, no_socket }
 }
 
 fn micros(span: Duration) -> u64 {
@@ -97,45 +82,19 @@ pub(super) fn waiting(it: Backlog) -> Count {
     Count { packets: u64::from(it.packets), bytes: it.bytes.0 }
 }
 
-/// Converts `flows`, and describes what limits each. The time grows with the number of flows and of
-/// policies.
-pub(super) fn flows(flows: Vec<FlowReport>, config: &Config) -> Vec<api::Flow> {
+/// Adds a description of the limit to each of `flows`. The time grows with the number of flows
+/// and of policies.
+pub(super) fn flows(mut flows: Vec<FlowReport>, config: &Config) -> Vec<FlowReport> {
     let policies = config.policies.iter().map(|policy| (policy.name.as_str(), policy)).collect();
-    flows.into_iter().map(|it| flow(it, &policies)).collect()
+    for flow in &mut flows {
+        let marks = if flow.ignores_marks { "; it ignores marks" } else { "" };
+        flow.limit_text = limit(flow, &policies) + marks;
+    }
+    flows
 }
 
 /// Policies by name.
 type Policies<'a> = HashMap<&'a str, &'a Policy>;
-
-fn flow(flow: FlowReport, policies: &Policies<'_>) -> api::Flow {
-    let limit = limit(&flow, policies);
-    let limit = if flow.ignores_marks { format!("{limit}; it ignores marks") } else { limit };
-    api::Flow {
-        src: flow.src,
-        dst: flow.dst,
-        vlans: flow.vlans,
-        tunnels: flow.tunnels.into_iter().map(tunnel).collect(),
-        protocol: flow.protocol,
-        direction: flow.direction.to_owned(),
-        policy: flow.policy,
-        weight: flow.weight,
-        offered: flow.offered,
-        waiting_bytes: flow.waiting_bytes,
-        held_acks: flow.held_acks,
-        rtt_lan_us: flow.rtt_lan_us,
-        rtt_wan_us: flow.rtt_wan_us,
-        retransmissions: flow.retransmissions,
-        tracking: flow.tracking.to_owned(),
-        idle_ms: flow.idle_ms,
-        ignores_marks: flow.ignores_marks,
-        limit,
-    }
-}
-
-fn tunnel(it: TunnelReport) -> api::Tunnel {
-    let TunnelReport { kind, id, src, dst, vlan } = it;
-    api::Tunnel { kind: kind.to_owned(), id, src, dst, vlan }
-}
 
 /// Describes what limits `flow`.
 fn limit(flow: &FlowReport, policies: &Policies<'_>) -> String {
@@ -192,22 +151,6 @@ mod tests {
     use super::*;
     use crate::config;
 
-    /// Catches: the VLAN inside a tunnel missing in the text or in the field; a VLAN shown for a
-    /// tunnel without one.
-    #[test]
-    fn a_tunnel_is_shown_with_the_vlan_inside() {
-        let [src, dst] = ["192.0.2.1:4789", "192.0.2.2:4789"].map(str::to_owned);
-        let tagged = TunnelReport { kind: "vxlan", id: Some(7), src, dst, vlan: Some(20) };
-        let untagged = TunnelReport { vlan: None, ..tagged.clone() };
-        let words = "vxlan 7 from 192.0.2.1:4789 to 192.0.2.2:4789";
-        assert_eq!(tunnel(untagged).text(), words);
-        let tagged = tunnel(tagged);
-        assert_eq!(
-            (tagged.vlan, tagged.text()),
-            (Some(20), format!("{words}, with VLAN 20 inside"))
-        );
-    }
-
     /// Catches: one text for two different limits; held ACKs not mentioned; a policy named without
     /// its profile.
     #[test]
@@ -217,27 +160,9 @@ mod tests {
                     profile = { mean = \"5 Mbit/s\", burst = \"64 KiB\" }\n";
         let config = config::parse("policy.toml", text, None).0.unwrap();
         let said = |policy: Option<&str>, held_acks, limit| {
-            let report = FlowReport {
-                src: "10.0.0.1:1".to_owned(),
-                dst: "10.0.0.2:2".to_owned(),
-                vlans: Vec::new(),
-                tunnels: Vec::new(),
-                protocol: 6,
-                direction: "up",
-                policy: policy.map(str::to_owned),
-                weight: 1,
-                offered: Count::default(),
-                waiting_bytes: 0,
-                held_acks,
-                limit,
-                rtt_lan_us: None,
-                rtt_wan_us: None,
-                retransmissions: 0,
-                tracking: "full",
-                idle_ms: 0,
-                ignores_marks: false,
-            };
-            flows(vec![report], &config)[0].limit.clone()
+            let policy = policy.map(str::to_owned);
+            let report = FlowReport { policy, held_acks, limit, ..FlowReport::default() };
+            flows(vec![report], &config)[0].limit_text.clone()
         };
         let bytes = 3_028;
         let name = "paris".to_owned();

@@ -1,8 +1,12 @@
 //! Tests of the canonical text of a set.
 
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use tidegate_core::scheduler::{SchedulerSpec, Term};
+
 use super::*;
 use crate::item::{Item, ItemKind, Part, items};
-use crate::testing::{GATEWAY, document, item_sets, respelled};
+use crate::testing::{document, gateway, item_sets, respelled};
 
 fn text(items: &[Item]) -> String {
     of_text(&document(items))
@@ -18,7 +22,7 @@ fn compiled(items: &[Item]) -> Config {
     let mut items: Vec<_> = items.to_vec();
     items.sort_by(|a, b| (a.kind, &a.name).cmp(&(b.kind, &b.name)));
     items.iter_mut().for_each(|item| drop(item.fields.remove("roles")));
-    parsed(&(GATEWAY.to_owned() + &document(&items)))
+    parsed(&(gateway(&items) + &document(&items)))
 }
 
 /// The items of a canonical text.
@@ -61,6 +65,23 @@ proptest! {
         prop_assert_ne!(text(&fewer), text(&set));
     }
 }
+
+/// Catches: a term of classes that the random sets, and so the round trips, do not contain.
+#[test]
+fn random_sets_contain_all_terms_of_classes() {
+    let mut runner = TestRunner::deterministic();
+    let sets: Vec<_> =
+        (0..SETS).map(|_| item_sets().new_tree(&mut runner).unwrap().current()).collect();
+    let classes: Vec<_> =
+        sets.iter().flatten().filter(|item| item.kind == ItemKind::Class).collect();
+    for term in SchedulerSpec::all_terms().filter(|term| *term != Term::MARKING) {
+        let with = classes.iter().filter(|class| class.fields.contains_key(term.name()));
+        assert!(with.count() > 0, "no class has `{}`", term.name());
+    }
+}
+
+/// Number of random sets in the round trips over a directory.
+const SETS: usize = 24;
 
 /// Catches: a text with tables other than policies, classes and trunks; items in the order of the
 /// file.

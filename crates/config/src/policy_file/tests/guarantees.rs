@@ -56,7 +56,6 @@ fn errors_mark_terms_that_the_scheduler_does_not_have() {
         "parent = \"default\"",
         "ceiling = \"5 Mbit/s\"",
         "weight = 2",
-        "priority = 1",
         "burst = \"9 kB\"",
         "queue = \"red\"",
         "marking = \"reference\"",

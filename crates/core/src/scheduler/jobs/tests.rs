@@ -202,6 +202,27 @@ fn a_guarantee_is_kept_beside_a_delay_bound_that_is_not_feasible() {
     assert!(late.violations > 1_000 && late.relaxed > 1_000, "{late:?}");
 }
 
+/// Catches: a precedence by the place in the file alone, which no repository keeps; an order that a change of
+/// the priority leaves as it was.
+#[test]
+fn the_class_of_higher_priority_keeps_its_promise() {
+    let kept = |first: Option<u32>| {
+        let classes = [rate(7), rate(7), Rights::NONE];
+        let mut link = Link::new(Search::Furthest, Bytes(10_000_000), &classes);
+        link.offer(Duration::from_secs(1), &[0, 0, 50]);
+        if let Some(id) = first.map(ClassId) {
+            let terms = Terms { priority: 1, ..link.jobs.terms(id) };
+            link.jobs.set(link.now, id, terms);
+        }
+        link.offer(Duration::from_secs(4), &[80, 80, 80]);
+        [1, 2].map(|class| link.kept(class, Term::GUARANTEE).kept.unwrap() / 1e6)
+    };
+    let [by_place, first, second] = [None, Some(1), Some(2)].map(kept);
+    assert_eq!(by_place, first);
+    assert!(first[0] > 6.5 && first[1] < 3.5, "{first:?}");
+    assert!(second[1] > 6.5 && second[0] < 3.5, "{second:?}");
+}
+
 /// Catches: drops beyond the loss bound in favour of a delay bound; a class that never drops,
 /// although its loss bound permits drops; a loss bound that is checked only before the drop.
 #[test]

@@ -10,6 +10,8 @@
 //!
 //! This file contains methods of `Jobs`, whose fields are in `jobs.rs`.
 
+use std::cmp::Reverse;
+
 use super::class::JobsClass;
 use super::{Jobs, Promises};
 use crate::scheduler::Relation;
@@ -28,7 +30,7 @@ impl Jobs {
     pub(super) fn weigh(&mut self) {
         self.unweighted = false;
         let classes = &self.classes;
-        self.order.sort_by_key(|at| classes[*at].rank);
+        self.order.sort_by_key(|at| (Reverse(classes[*at].terms.priority), classes[*at].rank));
         let delay = weights(&self.classes, |it| it.delay_ratio);
         let loss = weights(&self.classes, |it| it.loss_ratio);
         for (class, (delay, loss)) in self.classes.iter_mut().zip(delay.into_iter().zip(loss)) {

@@ -80,7 +80,13 @@ impl Class {
         let without = Self::new("", self.queue.clone());
         let differs = |term: &Term| self.get(*term) != without.get(*term);
         let parent = self.parent.as_ref().map(|_| Term::PARENT);
-        parent.into_iter().chain(SchedulerSpec::all_terms().filter(differs)).collect()
+        parent.into_iter().chain(self.possible_terms().filter(differs)).collect()
+    }
+
+    /// The terms of all schedulers in the registry, then those of the class that another crate's scheduler declares.
+    pub fn possible_terms(&self) -> impl Iterator<Item = Term> {
+        let of_others = self.own.terms().filter(|term| SchedulerSpec::term(term.name()).is_none());
+        SchedulerSpec::all_terms().chain(of_others)
     }
 
     /// The values of `term`, up and down.

@@ -16,6 +16,7 @@ pub(super) fn write(all: &[Class], page: &mut Page) {
     page.reports(&promises.collect::<Vec<_>>());
 }
 
-fn pairs(class: &Class) -> Pairs<'_> {
+/// The labels that name a class.
+pub(super) fn pairs(class: &Class) -> Pairs<'_> {
     vec![("class", class.name.as_str()), ("direction", class.direction.name())]
 }

@@ -44,8 +44,8 @@ impl Page {
         self.reports_at("", all);
     }
 
-    /// Adds the metrics as [`reports`](Self::reports) does, with `place` instead of the `*` in the
-    /// names of the metrics.
+    /// Adds the metrics of reports from `place`: those whose names begin with `tidegate_{place}`.
+    /// `place` replaces the `*` in a name.
     pub(crate) fn reports_at<R: Report>(&mut self, place: &str, all: &[(Pairs<'_>, &R)]) {
         for shown in R::shown() {
             let kind = match shown.form {
@@ -53,8 +53,12 @@ impl Page {
                 ShownAs::Gauge => "gauge",
                 ShownAs::Column => continue,
             };
+            let name = shown.name.replace('*', place);
+            if !name.starts_with(&format!("tidegate_{place}")) {
+                continue;
+            }
             let samples = all.iter().flat_map(|(pairs, it)| samples(pairs, (shown.value)(it)));
-            self.metric(&shown.name.replace('*', place), kind, shown.help, samples);
+            self.metric(&name, kind, shown.help, samples);
         }
     }
 }

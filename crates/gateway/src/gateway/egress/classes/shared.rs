@@ -84,6 +84,7 @@ impl Classes {
         let (terms, line) = (self.scheduler.terms(id), &self.lines[id.index()]);
         Class {
             guarantee: [terms.guarantee; 2],
+            priority: terms.priority,
             delay_bound: [terms.delay_bound; 2],
             own: line.own.as_deref().cloned().unwrap_or_default(),
             ..Class::new(&line.name, line.spec.clone())

@@ -3,7 +3,7 @@
 
 use tidegate_core::parameters::{Form, Mechanism, Parameter};
 
-use crate::{Registry, wrapped};
+use tidegate_config::manual::{Registry, wrapped};
 
 /// Line width of the Python text.
 const WIDTH: usize = 100;
