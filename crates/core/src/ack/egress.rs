@@ -44,7 +44,7 @@ pub struct EgressState {
 impl EgressState {
     /// Max-min share of an aggregate of `rate` at this egress: `rate` if the egress carries the rates of all.
     pub(super) fn part_of(&self, rate: Rate) -> Rate {
-        let Some(most) = self.rate.map(Rate::bps).filter(|most| self.asked > *most) else {
+        let Some(most) = self.rate.map(Rate::bps).filter(|most| self.asked.max(rate.bps()) > *most) else {
             return rate;
         };
         Rate::from_bps(rate.bps().min(self.takers.level(most, 1)).max(1))

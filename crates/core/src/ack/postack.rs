@@ -205,8 +205,7 @@ impl AckControl for PostAck {
         self.shares.came(member, packet.cost, pressed);
         match &mut self.rule {
             Rule::Gate(gate) => {
-                let near = self.holds.flow(member).near();
-                gate.on_data(now, member, near, packet);
+                gate.on_data(now, member, self.holds.flow(member), packet);
             }
             Rule::VirtualQueue(queue) => {
                 queue.on_data(now, member, packet, &self.shares, self.queue);

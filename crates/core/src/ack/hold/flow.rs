@@ -1,10 +1,12 @@
 //! State of a flow whose ACKs are held.
 
 mod awaited;
+mod rounds;
 mod window;
 
 use std::time::Duration;
 
+use self::rounds::Rounds;
 use super::super::Known;
 use super::super::constants::{SHORTEST_RTO, SMOOTHING};
 use super::super::record::NONE;
@@ -54,13 +56,14 @@ pub(in crate::ack) struct HeldFlow {
     near_us: u32,
     /// Shortest round trip between gateway and receiver, in microseconds. Zero: unknown.
     far_us: u32,
-    /// Time, in ticks, of the last request that followed data, or of the first data after a pause. Zero:
-    /// never.
+    /// Time, in ticks, of the last request, or of the first data after a pause. Zero: never.
     heard: u32,
     /// Sequence number at which the data after the last pause begins.
     since: u32,
     /// Payload bytes that departed ACKs requested and that have not arrived.
     outstanding: u32,
+    /// Counts of round trips. `None` until data arrives that the release rule counts.
+    rounds: Option<Rounds>,
     pub(super) window: u16,
     /// Number of held ACKs whose whole packet is kept.
     pub(super) whole: u16,
@@ -76,8 +79,6 @@ const KNOWN: u16 = 1;
 const TIMED: u16 = 2;
 /// `right` is known.
 const EDGE: u16 = 4;
-/// No data has come since the request at `heard`.
-const ASKED: u16 = 8;
 /// The window of the last departed ACK was reduced.
 const CAPPED: u16 = 16;
 /// A segment of `mss` bytes was observed.
@@ -98,11 +99,9 @@ const ECHOES: u16 = 2_048;
 
 /// A SYN claims the flow's ports: held ACKs do not depart.
 const STOPPED: u16 = 4_096;
-/// Slow start.
-const DOUBLES: u16 = 8_192;
 
 /// Source: `postack`, section 2 (state for each flow).
-const _: () = assert!(size_of::<HeldFlow>() <= 132);
+const _: () = assert!(size_of::<HeldFlow>() <= 156);
 
 impl Default for HeldFlow {
     fn default() -> Self {
@@ -129,6 +128,7 @@ impl Default for HeldFlow {
             heard: 0,
             since: 0,
             outstanding: 0,
+            rounds: None,
             scale: None,
             window: 0,
             whole: 0,
@@ -220,7 +220,7 @@ impl HeldFlow {
         self.hear(now, packet, tcp);
         self.carried = self.carried.saturating_add(tcp.payload);
         if tcp.payload > 0 {
-            self.marks &= !(AGAIN | ASKED);
+            self.marks &= !AGAIN;
             self.marks |= if packet.seen_before { AGAIN } else { 0 };
             if before(self.sent, tcp.end_seq()) {
                 self.sent = tcp.end_seq();

@@ -15,57 +15,36 @@
 //! would be too early.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use super::gate::lasts;
+use super::gate::{lasts, micros};
 use crate::Time;
-use crate::packet::FlowIndex;
+use crate::packet::{FlowIndex, make_room};
 
 /// Outstanding credit of the flows of an aggregate.
 #[derive(Default)]
 pub(super) struct Credits {
-    /// Charged bytes of each flow with credit by age, the youngest first, and the present length of an age.
-    flows: BTreeMap<FlowIndex, ([u32; AGES], Duration)>,
-    grow: BTreeMap<FlowIndex, Growth>,
-    /// For each of `flows`, the time at which its credit gets older.
-    ages: BinaryHeap<Reverse<(Time, FlowIndex)>>,
+    /// By member.
+    flows: Vec<FlowCredit>,
+    /// For each flow with credit, the time at which its credit gets older.
+    clocks: BinaryHeap<Reverse<(Time, FlowIndex)>>,
     /// Sum of the credit of all flows.
     total: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Growth {
-    begin: Time,
-    came: u32,
-    asked: u32,
-    before: u32,
-    most: u32,
-    doubles: bool,
+/// Outstanding credit of a flow.
+#[derive(Clone, Copy, Default)]
+struct FlowCredit {
+    /// Charged bytes by age, the youngest first.
+    ages: [u32; AGES],
+    /// Length of an age in microseconds. Zero: the flow has no clock, and no credit.
+    age_us: u32,
 }
 
-impl Default for Growth {
-    fn default() -> Self {
-        Self { begin: Time::ZERO, came: 0, asked: 0, before: 0, most: 0, doubles: true }
-    }
-}
-
-impl Growth {
-    fn look(&mut self, now: Time, near: Duration) {
-        if now.since(self.begin) > near {
-            if self.before > 0 {
-                let more = self.came > self.before + self.before / 4 && self.came > self.most;
-                let less = self.came < self.before - self.before / 8;
-                self.doubles = (self.doubles && !less) || more;
-            }
-            self.most = self.most.max(self.came);
-            if std::env::var("TG_DBG").is_ok() {
-                eprintln!("{now:?} asked {} came {} doubles {}", self.before, self.came, self.doubles);
-            }
-            self.before = self.asked;
-            (self.came, self.asked) = (0, 0);
-            self.begin = now;
-        }
+impl FlowCredit {
+    fn sum(&self) -> u64 {
+        self.ages.iter().copied().map(u64::from).sum()
     }
 }
 
@@ -76,30 +55,23 @@ impl Credits {
     /// Adds credit of `member` for `bytes`. Its sender is at a round trip of `near`.
     pub(super) fn add(&mut self, now: Time, member: FlowIndex, near: Duration, bytes: u32) {
         self.expire(now);
-        let grow = self.grow.entry(member).or_default();
-        grow.look(now, near);
-        grow.asked += bytes;
-        let ([young, ..], length) = self.flows.entry(member).or_insert_with(|| {
-            self.ages.push(Reverse((now + age(near), member)));
-            ([0; AGES], age(near))
-        });
-        *length = age(near);
-        let before = *young;
-        *young = before.saturating_add(bytes);
-        self.total += u64::from(*young - before);
+        make_room(&mut self.flows, member.index(), FlowCredit::default());
+        let flow = &mut self.flows[member.index()];
+        if flow.age_us == 0 {
+            self.clocks.push(Reverse((now + age(near), member)));
+        }
+        flow.age_us = u32::try_from(micros(age(near))).unwrap_or(u32::MAX);
+        let before = flow.ages[0];
+        flow.ages[0] = before.saturating_add(bytes);
+        self.total += u64::from(flow.ages[0] - before);
     }
 
-    /// Notes that `bytes` of data of `member` arrived, at a round trip of `near` after their request. They use
-    /// the oldest credit of the flow first.
+    /// Notes that `bytes` of data of `member` arrived. They use the oldest credit of the flow first.
     pub(super) fn take(&mut self, now: Time, member: FlowIndex, near: Duration, mut bytes: u32) {
         self.expire(now);
-        let grow = self.grow.entry(member).or_default();
-        grow.look(now, near);
-        grow.came += bytes;
-        let Some((ages, _)) = self.flows.get_mut(&member) else { return };
-        for (credit, oldest) in ages.iter_mut().zip([1, 2, 3]).rev() {
-            // All credit of this age is younger than a round trip.
-            if age(near) * oldest < near {
+        let Some(flow) = self.flows.get_mut(member.index()) else { return };
+        for (credit, n) in flow.ages.iter_mut().zip([1, 2, 3]).rev() {
+            if age(near) * n < near {
                 break;
             }
             let used = bytes.min(*credit);
@@ -109,22 +81,18 @@ impl Credits {
         }
     }
 
-    pub(super) fn doubles(&self, member: FlowIndex) -> bool {
-        self.grow.get(&member).is_none_or(|it| it.doubles)
-    }
-
-    /// Gives back the credit of `member`, whose sender sends no more.
+    /// Ends the credit of `member`, whose sender sends no more.
     pub(super) fn give_back(&mut self, member: FlowIndex) {
-        if let Some((ages, _)) = self.flows.get_mut(&member) {
-            self.total -= sum(ages);
-            *ages = [0; AGES];
+        if let Some(flow) = self.flows.get_mut(member.index()) {
+            self.total -= flow.sum();
+            flow.ages = [0; AGES];
         }
     }
 
     /// Outstanding credit of `member` at `now`, in bytes.
     pub(super) fn of(&mut self, now: Time, member: FlowIndex) -> u64 {
         self.expire(now);
-        self.flows.get(&member).map_or(0, |(ages, _)| sum(ages))
+        self.flows.get(member.index()).map_or(0, FlowCredit::sum)
     }
 
     /// Outstanding credit at `now`, in bytes.
@@ -135,22 +103,22 @@ impl Credits {
 
     /// Time at which credit next gets older, or is given back. `None` without credit.
     pub(super) fn next(&self) -> Option<Time> {
-        self.ages.peek().map(|Reverse((at, _))| *at)
+        self.clocks.peek().map(|Reverse((at, _))| *at)
     }
 
     fn expire(&mut self, now: Time) {
-        while let Some(Reverse((at, member))) = self.ages.peek().copied()
+        while let Some(Reverse((at, member))) = self.clocks.peek().copied()
             && at <= now
         {
-            self.ages.pop();
-            let Some((ages, age)) = self.flows.get_mut(&member) else { continue };
-            ages.rotate_right(1);
-            let unused = std::mem::take(&mut ages[0]);
-            self.total -= u64::from(unused);
-            if sum(ages) == 0 {
-                self.flows.remove(&member);
+            self.clocks.pop();
+            let flow = &mut self.flows[member.index()];
+            flow.ages.rotate_right(1);
+            self.total -= u64::from(std::mem::take(&mut flow.ages[0]));
+            if flow.sum() == 0 {
+                flow.age_us = 0;
             } else {
-                self.ages.push(Reverse((at + *age, member)));
+                let age = Duration::from_micros(flow.age_us.into());
+                self.clocks.push(Reverse((at + age, member)));
             }
         }
     }
@@ -159,10 +127,6 @@ impl Credits {
 /// Length of an age for a sender at a round trip of `near`: half of a round trip, if that is long enough.
 fn age(near: Duration) -> Duration {
     lasts(near) / 3
-}
-
-fn sum(ages: &[u32; AGES]) -> u64 {
-    ages.iter().copied().map(u64::from).sum()
 }
 
 #[cfg(test)]

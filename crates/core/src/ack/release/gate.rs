@@ -56,17 +56,18 @@ pub(in crate::ack) struct Gate {
 }
 
 impl Gate {
-    /// Notes `packet`, data of `member`, whose sender is at a round trip of `near`. The data uses credit.
+    /// Notes `packet`, data of `flow`, which is `member`. The data uses credit.
     pub(in crate::ack) fn on_data(
         &mut self,
         now: Time,
         member: FlowIndex,
-        near: Duration,
+        flow: &mut HeldFlow,
         packet: &Packet,
     ) {
         let (bytes, segments) = (packet.cost, packet.segments);
+        flow.came(now, bytes);
         self.response.look(now, self.outstanding.total(now));
-        self.outstanding.take(now, member, near, bytes);
+        self.outstanding.take(now, member, flow.near(), bytes);
         self.account.see(bytes / u32::from(segments.max(1)));
         if let Some(span) = self.response.came(bytes) {
             self.account.respond(span);
@@ -122,16 +123,13 @@ impl Gate {
         if bytes == 0 || flow.has_ended() {
             return;
         }
-        let is_silent = flow.is_silent(now);
-        if !is_silent {
-            flow.asked(now);
-        }
-        if (is_silent || flow.is_answering()) && self.carries(now, ahead.carries_of(rate), bytes) {
+        let carried = flow.is_answering() && self.carries(now, ahead.carries_of(rate), bytes);
+        flow.asked(now, if carried { 0 } else { bytes });
+        if carried {
             self.account.called += u64::from(bytes);
         } else {
             self.carried = self.carried.max(now) + rate.time_for(Bytes(bytes.into()));
             self.give(now, member, flow.near(), bytes);
-            flow.set_doubles(self.outstanding.doubles(member));
         }
     }
 

@@ -6,7 +6,7 @@
 //! A departing ACK requests the data that its sender may send then. The gate counts this data as
 //! credit until it arrives. Requests to the flows of this file get less credit, or none.
 
-use super::{AGAIN, ASKED, EDGE, ENDED, HeldFlow, PAUSED};
+use super::{AGAIN, ENDED, HeldFlow, PAUSED};
 use crate::Time;
 use crate::ack::constants::{SHORTEST_RTO, UNSCALED};
 use crate::ack::release::lasts;
@@ -14,27 +14,6 @@ use crate::flow::{before, ticks};
 use crate::packet::{Packet, TcpFlags, TcpSegment};
 
 impl HeldFlow {
-    /// Notes that an ACK that requests data departed. Only a sender whose window has room can answer it.
-    pub(in crate::ack) fn asked(&mut self, now: Time) {
-        if self.marks & ASKED == 0 {
-            self.heard = ticks(now).max(1);
-        }
-        let left =
-            if before(self.sent, self.right) { self.right.wrapping_sub(self.sent) } else { 0 };
-        if self.marks & EDGE == 0 || left >= self.mss {
-            self.marks |= ASKED;
-        }
-    }
-
-    /// Returns `true` if the sender has sent no data for longer than credit lasts since it was asked,
-    /// although the receiver's window had room. The sender has no data, or its congestion window is full,
-    /// so ACKs of this flow get no credit. BBR drains its window like this in each ProbeRTT phase.
-    pub(in crate::ack) fn is_silent(&self, now: Time) -> bool {
-        let lasts = ticks(Time::ZERO + lasts(self.near())) + 1;
-        let waits = self.marks & ASKED != 0 && self.near_us != 0;
-        waits && before(self.heard.wrapping_add(lasts), ticks(now))
-    }
-
     /// Returns `true` if the sender has sent at most 64 KiB since a pause. An application caused this
     /// data, not the ACKs.
     pub(in crate::ack) const fn is_answering(&self) -> bool {

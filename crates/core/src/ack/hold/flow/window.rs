@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::{AGAIN, CAPPED, DOUBLES, EDGE, HeldFlow};
+use super::{AGAIN, CAPPED, EDGE, HeldFlow};
 use crate::Bytes;
 use crate::ack::constants::{GROWTH, LEAST_WINDOW};
 use crate::flow::before;
@@ -17,22 +17,9 @@ impl HeldFlow {
         let worth = self.worth(tcp.ack);
         let recovers = news > 0 || self.sacked > 0 || self.marks & AGAIN != 0;
         let left = if for_data && !recovers { self.left(tcp) } else { None };
-        let once = worth.saturating_add(news);
-        let all = if for_data && self.marks & DOUBLES != 0 { once.saturating_mul(2) } else { once };
-        let fills = std::env::var("TG_EDGE").is_ok() && self.marks & CAPPED != 0 && self.right.wrapping_sub(self.requested()) < self.mss;
-        self.charge(match left {
-            Some(left) if fills => left,
-            Some(left) => all.min(left),
-            None => all,
-        })
-    }
-
-    pub(in crate::ack) fn set_doubles(&mut self, doubles: bool) {
-        self.marks = self.marks & !DOUBLES | if doubles { DOUBLES } else { 0 };
-    }
-
-    pub(in crate::ack) fn recovers(&self) -> bool {
-        self.sacked > 0 || self.marks & AGAIN != 0
+        let doubles = for_data && self.doubles();
+        let all = worth.saturating_add(news).saturating_mul(if doubles { 2 } else { 1 });
+        self.charge(all.min(left.unwrap_or(u32::MAX)))
     }
 
     /// Bytes beyond the [requested](Self::requested) data in the window of `tcp`, if it is reduced. They are full
