@@ -376,8 +376,9 @@ mod tests {
     /// Holds ACKs of `segments` segments of `member`.
     fn hold(bench: &mut Bench, member: u32, segments: u32) {
         bench.fill(US(0), true);
-        (0..=segments + 2).for_each(|n| bench.data(US(0), member, end(member, n)));
+        bench.data(US(0), member, end(member, 0));
         bench.ack(US(0), member, end(member, 0));
+        (1..=segments + 2).for_each(|n| bench.data(US(0), member, end(member, n)));
         (1..=segments).for_each(|n| assert!(bench.ack(US(1), member, end(member, n)).is_empty()));
     }
 
@@ -392,7 +393,7 @@ mod tests {
             }
             let went = bench.fill(US(1), false);
             let of = |member| went.iter().filter(|tcp| tcp.ack >> 24 == member).count();
-            assert_eq!([of(0), of(1)], if ends { [4, 3] } else { [2, 1] });
+            assert_eq!([of(0), of(1)], if ends { [2, 2] } else { [1, 1] });
         }
     }
 
@@ -418,7 +419,7 @@ mod tests {
         let reset = TcpFlags(TcpFlags::RST | TcpFlags::ACK);
         let went = bench.back(US(2), 0, TcpSegment { flags: reset, ..plain(end(0, 20)) }, &[]);
         let of = |member| went.iter().filter(|tcp| tcp.ack >> 24 == member).count();
-        assert_eq!([of(0), of(1)], [21, 3]);
+        assert_eq!([of(0), of(1)], [21, 2]);
     }
 
     /// Catches: credit for application-limited flows as for other flows; the rate of the profile instead of
@@ -445,9 +446,10 @@ mod tests {
         (2..=43).for_each(|n| bench.data(later, 0, end(0, n)));
         (2..=40).for_each(|n| assert!(bench.ack(later, 0, end(0, n)).is_empty()));
         // 20 ms at 10 Mbit/s, and the target: three segments, or a round trip of the profile and two segments.
-        let went = bench.fill(later, false).len();
+        // Each ACK requests two segments, as its sender is in slow start. Its second one may exceed each limit.
+        let requested = 2 * bench.fill(later, false).len();
         let target = if profile > 10 { 18 } else { 3 };
-        assert!((17 + target..=18 + target).contains(&went), "{profile}: {went}");
+        assert!((17 + target..=20 + target).contains(&requested), "{profile}: {requested}");
         assert!(bench.run_until(Time::from_millis(305)).len() >= 3);
     }
 

@@ -217,8 +217,8 @@ mod tests {
         credits.give_back(A);
         assert_eq!(credits.total(MS(0)), 100);
         credits.add(MS(1), A, NEAR, 40);
-        assert_eq!((credits.total(MS(19)), credits.ages.len()), (140, 2));
+        assert_eq!((credits.total(MS(19)), credits.clocks.len()), (140, 2));
         assert_eq!(credits.total(MS(80)), 0);
-        assert!(credits.flows.is_empty() && credits.ages.is_empty());
+        assert!(credits.clocks.is_empty());
     }
 }

@@ -290,9 +290,9 @@ pub(in crate::ack) fn quantum(holds: &mut Holds, member: FlowIndex, weight: u32)
 mod tests {
     use super::*;
     use crate::ack::EgressState;
+    use crate::packet::FRAME;
 
     const MEMBER: FlowIndex = FlowIndex(0);
-    use crate::packet::FRAME;
 
     /// Catches: a lifetime in microseconds that differs from the same lifetime as a duration.
     #[test]
@@ -309,14 +309,15 @@ mod tests {
         let (near, rate) = (Duration::from_micros(200), Rate::from_mbps(300));
         let turn = rate.time_for(Bytes(FRAME.into()));
         let frame = Packet { cost: FRAME, segments: 1, ..Packet::default() };
-        let (mut gate, mut coming) = (Gate::default(), Vec::new());
+        let (mut gate, mut flow) = (Gate::default(), HeldFlow::default());
+        let mut coming = Vec::new();
         let ahead = EgressState { room: Bytes(u64::MAX), ..EgressState::default() };
         let mut queue = Queue { ahead, ..Queue::default() };
         let (mut left, mut waited, mut called) = (0, 0, 0_u64);
         for n in 0..6_000_u32 {
             let now = Time::ZERO + turn * n;
             for _ in coming.extract_if(.., |at| *at <= now) {
-                gate.on_data(now, MEMBER, near, &frame);
+                gate.on_data(now, MEMBER, &mut flow, &frame);
                 queue.own.0 += u64::from(FRAME);
             }
             if queue.own.0 > 0 {

@@ -12,7 +12,8 @@ use crate::packet::{TcpFlags, TcpSegment, USUAL_MSS};
 
 impl HeldFlow {
     /// Wire bytes of data that `tcp` requests. The ACK also reports `news` bytes beyond its number. If
-    /// `for_data` is true, a reduced window limits the request, unless the sender recovers from a loss.
+    /// `for_data` is true, the request is twice as large in slow start. A reduced window then limits it, unless
+    /// the sender recovers from a loss.
     pub(in crate::ack::hold) fn cost(&self, tcp: &TcpSegment, news: u32, for_data: bool) -> u32 {
         let worth = self.worth(tcp.ack);
         let recovers = news > 0 || self.sacked > 0 || self.marks & AGAIN != 0;
@@ -255,6 +256,19 @@ mod tests {
             assert_eq!(flow.cost(&tcp, 0, true), cost, "{credit}");
         }
         assert_eq!(flow.cost(&tcp, 0, false), 5_000);
+    }
+
+    /// Catches: a sender in slow start whose ACKs request as much as they acknowledge; TCR that paces by twice
+    /// the acknowledged bytes; a request of more than the window permits.
+    #[test]
+    fn an_ack_requests_twice_the_acknowledged_data_in_slow_start() {
+        let (mut flow, tcp) = filled();
+        flow.near_us = 40_000;
+        flow.came(Time::from_secs(1), 1_000);
+        (flow.sent, flow.cap) = (5_000, 40_000);
+        assert_eq!((flow.cost(&tcp, 0, true), flow.cost(&tcp, 0, false)), (10_000, 5_000));
+        flow.cap_to(Some(Bytes(7_500)));
+        assert_eq!(flow.cost(&tcp, 0, true), 7_500);
     }
 
     /// Catches: growth by a sequence number, in a flow without earlier ACKs; growth as fast as in slow start.
