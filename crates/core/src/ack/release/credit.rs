@@ -20,7 +20,6 @@ use std::time::Duration;
 
 use super::gate::{lasts, micros};
 use crate::Time;
-use crate::flow::{before, micros as in_micros};
 use crate::packet::{FlowIndex, make_room};
 
 /// Outstanding credit of the flows of an aggregate.
@@ -28,7 +27,7 @@ use crate::packet::{FlowIndex, make_room};
 pub(super) struct Credits {
     /// By member.
     flows: Vec<FlowCredit>,
-    /// For each flow with credit, a time until which none of its credit is given back.
+    /// For each flow with credit, the time at which its credit gets older.
     clocks: BinaryHeap<Reverse<(Time, FlowIndex)>>,
     /// Sum of the credit of all flows.
     total: u64,
@@ -41,41 +40,16 @@ struct FlowCredit {
     ages: [u32; AGES],
     /// Length of an age in microseconds. Zero: the flow has no clock, and no credit.
     age_us: u32,
-    /// Time in microseconds at which the youngest age began.
-    began_us: u32,
 }
-
-/// Number of ages. A request that was answered after one round trip is then in its last age.
-const AGES: usize = 3;
 
 impl FlowCredit {
     fn sum(&self) -> u64 {
         self.ages.iter().copied().map(u64::from).sum()
     }
-
-    /// Makes the credit older at `now_us`. Returns the bytes that are given back.
-    fn advance(&mut self, now_us: u32) -> u64 {
-        let mut unused = 0;
-        for _ in 0..AGES {
-            if before(now_us, self.began_us.wrapping_add(self.age_us)) {
-                return unused;
-            }
-            self.began_us = self.began_us.wrapping_add(self.age_us);
-            self.ages.rotate_right(1);
-            unused += u64::from(std::mem::take(&mut self.ages[0]));
-        }
-        self.began_us = now_us;
-        unused
-    }
-
-    /// Time after `now_us` until its oldest credit is given back. `None` without credit.
-    fn lasts(&self, now_us: u32) -> Option<Duration> {
-        let oldest = self.ages.iter().rposition(|credit| *credit > 0)?;
-        let ages = u32::try_from(AGES - oldest).unwrap_or(0);
-        let end = self.began_us.wrapping_add(self.age_us * ages);
-        Some(Duration::from_micros(end.wrapping_sub(now_us).into()))
-    }
 }
+
+/// Number of ages. A request that was answered after one round trip is then in its last age.
+const AGES: usize = 3;
 
 impl Credits {
     /// Adds credit of `member` for `bytes`. Its sender is at a round trip of `near`.
@@ -83,10 +57,8 @@ impl Credits {
         self.expire(now);
         make_room(&mut self.flows, member.index(), FlowCredit::default());
         let flow = &mut self.flows[member.index()];
-        self.total -= flow.advance(in_micros(now));
         if flow.age_us == 0 {
-            flow.began_us = in_micros(now);
-            self.clocks.push(Reverse((now + age(near) * 3, member)));
+            self.clocks.push(Reverse((now + age(near), member)));
         }
         flow.age_us = u32::try_from(micros(age(near))).unwrap_or(u32::MAX);
         let young = flow.ages[0].saturating_add(bytes);
@@ -94,14 +66,12 @@ impl Credits {
         flow.ages[0] = young;
     }
 
-    /// Notes that `bytes` of data of `member` arrived, at a round trip of `near` after their request. They use
-    /// the oldest credit of the flow first, and none that is younger than a round trip.
+    /// Notes that `bytes` of data of `member` arrived. They use the oldest credit of the flow first.
     pub(super) fn take(&mut self, now: Time, member: FlowIndex, near: Duration, mut bytes: u32) {
         self.expire(now);
         let Some(flow) = self.flows.get_mut(member.index()) else { return };
-        self.total -= flow.advance(in_micros(now));
-        for (credit, ages) in flow.ages.iter_mut().zip([1, 2, 3]).rev() {
-            if age(near) * ages < near {
+        for (credit, n) in flow.ages.iter_mut().zip([1, 2, 3]).rev() {
+            if age(near) * n < near {
                 break;
             }
             let used = bytes.min(*credit);
@@ -122,9 +92,7 @@ impl Credits {
     /// Outstanding credit of `member` at `now`, in bytes.
     pub(super) fn of(&mut self, now: Time, member: FlowIndex) -> u64 {
         self.expire(now);
-        let Some(flow) = self.flows.get_mut(member.index()) else { return 0 };
-        self.total -= flow.advance(in_micros(now));
-        flow.sum()
+        self.flows.get(member.index()).map_or(0, FlowCredit::sum)
     }
 
     /// Outstanding credit at `now`, in bytes.
@@ -133,7 +101,7 @@ impl Credits {
         self.total
     }
 
-    /// Time at which credit may next be given back. `None` without credit.
+    /// Time at which credit next gets older, or is given back. `None` without credit.
     pub(super) fn next(&self) -> Option<Time> {
         self.clocks.peek().map(|Reverse((at, _))| *at)
     }
@@ -144,10 +112,13 @@ impl Credits {
         {
             self.clocks.pop();
             let flow = &mut self.flows[member.index()];
-            self.total -= flow.advance(in_micros(now));
-            match flow.lasts(in_micros(now)) {
-                Some(span) => self.clocks.push(Reverse((now + span, member))),
-                None => flow.age_us = 0,
+            flow.ages.rotate_right(1);
+            self.total -= u64::from(std::mem::take(&mut flow.ages[0]));
+            if flow.sum() == 0 {
+                flow.age_us = 0;
+            } else {
+                let age = Duration::from_micros(flow.age_us.into());
+                self.clocks.push(Reverse((at + age, member)));
             }
         }
     }
