@@ -342,6 +342,9 @@ impl AckControl for PostAck {
 
     fn set_numbers(&mut self, member: FlowIndex, numbers: Numbers) {
         self.holds.set_numbers(member, numbers);
+        if !matches!(self.rule, Rule::Gate(_)) {
+            self.holds.flow(member).forget_requests();
+        }
     }
 
     fn leave(&mut self, member: FlowIndex) {

@@ -24,7 +24,7 @@
 use super::HeldFlow;
 use crate::Time;
 use crate::ack::constants::GROWTH;
-use crate::flow::{before, micros, ticks};
+use crate::flow::{micros, ticks};
 
 /// Requests and data of a flow in the present round trip, and in the round trip before.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +49,7 @@ impl Rounds {
 
     /// Begins a new round trip at `now_us`, if the present one has lasted for `near_us`.
     fn advance(&mut self, now_us: u32, near_us: u32) {
-        if before(now_us, self.began_us.wrapping_add(near_us)) {
+        if now_us.wrapping_sub(self.began_us) < near_us {
             return;
         }
         let (came, asked) = (self.came, self.asked[1]);
@@ -77,6 +77,11 @@ impl HeldFlow {
         let rounds = self.rounds.get_or_insert_with(|| Rounds::new(now_us));
         rounds.advance(now_us, self.near_us);
         rounds.came = rounds.came.saturating_add(bytes);
+    }
+
+    /// Forgets the counts of requests. A rule other than the gate would never correct them.
+    pub(in crate::ack) const fn forget_requests(&mut self) {
+        (self.rounds, self.outstanding) = (None, 0);
     }
 
     /// Notes that an ACK departed that requests `bytes`, as charged.
@@ -154,5 +159,19 @@ mod tests {
             flow.came(MS(ms), 100);
         }
         assert!(!flow.doubles());
+    }
+
+    /// Catches: slow start that does not end for 31 minutes after a pause of 40, as the clock wraps.
+    #[test]
+    fn slow_start_ends_after_a_pause_of_any_length() {
+        for minutes in [0, 1, 40, 71, 80] {
+            let mut flow = HeldFlow { near_us: 40_000, ..HeldFlow::default() };
+            flow.came(MS(1_000), 10);
+            for n in 1..5 {
+                flow.came(MS(1_000 + minutes * 60_000 + 40 * n), 10);
+                flow.asked(MS(1_010 + minutes * 60_000 + 40 * n), 20);
+            }
+            assert!(!flow.doubles(), "{minutes} min");
+        }
     }
 }
