@@ -4,7 +4,7 @@
 //!
 //! `credit(flow) = requested_to - sent`, and `credit = sum of credit(flow)`.
 //!
-//! The credit of a flow has three ages, each a third of its [lifetime](lasts) long. So credit that its sender
+//! The credit of a flow has three ages, each a third of its [lifetime](lasts_us) long. So credit that its sender
 //! does not use is given back after one to one and a half round trips.
 //!
 //! Source: `postack`, R001-9 P3 (the `O_C` of a class: credit of all its flows).
@@ -18,7 +18,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use super::gate::{lasts, micros};
+use super::gate::{lasts_us, micros};
 use crate::Time;
 use crate::packet::{FlowIndex, make_room};
 
@@ -57,23 +57,23 @@ impl Credits {
         self.expire(now);
         make_room(&mut self.flows, member.index(), FlowCredit::default());
         let flow = &mut self.flows[member.index()];
+        let age_us = age_us(near);
         if flow.age_us == 0 {
-            self.clocks.push(Reverse((now + age(near), member)));
+            self.clocks.push(Reverse((now + Duration::from_micros(age_us.into()), member)));
         }
-        flow.age_us = u32::try_from(micros(age(near))).unwrap_or(u32::MAX);
+        flow.age_us = age_us;
         let young = flow.ages[0].saturating_add(bytes);
         self.total += u64::from(young - flow.ages[0]);
         flow.ages[0] = young;
     }
 
-    /// Notes that `bytes` of data of `member` arrived. They use the oldest credit of the flow first.
+    /// Notes that `bytes` of data of `member` arrived, at a round trip of `near` after their request. They use
+    /// the oldest credit of the flow first, and none of an age that is younger than a round trip.
     pub(super) fn take(&mut self, now: Time, member: FlowIndex, near: Duration, mut bytes: u32) {
         self.expire(now);
         let Some(flow) = self.flows.get_mut(member.index()) else { return };
-        for (credit, n) in flow.ages.iter_mut().zip([1, 2, 3]).rev() {
-            if age(near) * n < near {
-                break;
-            }
+        let younger = usize::from(u64::from(flow.age_us) < micros(near));
+        for credit in flow.ages.iter_mut().skip(younger).rev() {
             let used = bytes.min(*credit);
             *credit -= used;
             bytes -= used;
@@ -124,9 +124,10 @@ impl Credits {
     }
 }
 
-/// Length of an age for a sender at a round trip of `near`: half of a round trip, if that is long enough.
-fn age(near: Duration) -> Duration {
-    lasts(near) / 3
+/// Length in microseconds of an age for a sender at a round trip of `near`: half of a round trip, if that is
+/// long enough.
+fn age_us(near: Duration) -> u32 {
+    u32::try_from(lasts_us(micros(near)) / 3).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
