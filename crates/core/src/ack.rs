@@ -1,8 +1,9 @@
 //! ACK control: mechanisms that slow down senders by holding their ACKs or reducing their windows.
 //!
-//! An ACK requests data: its sender may send as much as the ACK acknowledges. So the gateway holds the ACK
-//! instead of the data. The default release rule, the gate, is one inequality. Flows with held ACKs take
-//! turns. The oldest held ACK of a flow departs if, at every account (table below) on the path of its data,
+//! An ACK requests data: its sender may send as much as the ACK acknowledges, or twice as much in slow start.
+//! So the gateway holds the ACK instead of the data. The default release rule, the gate, is one inequality.
+//! Flows with held ACKs take turns. The oldest held ACK of a flow departs if, at every account (table below)
+//! on the path of its data,
 //!
 //! `backlog + outstanding credit < target`.
 //!

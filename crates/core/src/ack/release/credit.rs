@@ -9,10 +9,10 @@
 //!
 //! Source: `postack`, R001-9 P3 (the `O_C` of a class: credit of all its flows).
 //!
-//! Differs: `requested_to` is kept as three counts of bytes, as data beyond it needs no credit. In slow
-//! start a sender sends twice the data that its ACKs request. This data uses no credit that is younger than
-//! a round trip. Otherwise the data of that credit would arrive without credit, and each further request
-//! would be too early.
+//! Differs: `requested_to` is kept as three counts of bytes, as data beyond it needs no credit. A sender
+//! may send more than its ACKs request. Its data uses no credit of the youngest age, unless a round trip is
+//! shorter. Otherwise the data of that credit would arrive without credit, and each further request would
+//! be too early.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

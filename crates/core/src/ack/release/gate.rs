@@ -21,9 +21,8 @@
 //! Differs: requests are at most 20 ms ahead of the rate. Without this bound, a gap in the data of a long
 //! path stops the releases, so the data of the next round trip has the same gap.
 //!
-//! Differs: flows that have sent FIN get no credit, as no data would use it. Flows that have not answered
-//! a request while its credit lasted, and application-limited flows, get no credit while the rate carries
-//! their requests within 20 ms.
+//! Differs: flows that have sent FIN get no credit, as no data would use it. Application-limited flows get
+//! no credit while the rate carries their requests within 20 ms.
 
 use std::time::Duration;
 
