@@ -43,11 +43,8 @@ pub(super) struct Holds {
     stops: TimerWheel,
 }
 
-/// Most records of a flow. Beyond that, the oldest ACK departs.
+/// Most records of a flow. Beyond that, the oldest ACK departs. If the next ACK is a whole one, all depart.
 const MOST_OF_FLOW: u32 = 4_096;
-
-/// Most whole ACKs of a flow. With more, no ACK of the flow is held.
-const WHOLE_OF_FLOW: u16 = 4_096;
 
 /// Outcome of a returning packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -136,7 +133,7 @@ impl Holds {
     /// Time for which the oldest held ACK of `member` has waited. `None` if no ACK may depart.
     pub(super) fn age(&self, member: FlowIndex, now: Time) -> Option<std::time::Duration> {
         let flow = self.flows.get(member.index()).filter(|flow| flow.releasable() > 0)?;
-        Some(self.records.get(flow.first).held(now))
+        Some(self.records.get(self.oldest(flow)).held(now))
     }
 
     /// Takes in a returning packet. If `open` is true, an ACK departs at once if its flow has no held ACKs.
@@ -373,7 +370,6 @@ impl Holds {
             let Some(packet) = cx.pool.take_back(number) else { return Taken::Held };
             return self.pass_all(cx, member, packet, out);
         };
-        self.flows[member.index()].whole += u16::from(own);
         self.append(member, at, !own);
         self.flows[member.index()].note(&tcp);
         if self.held(member) > MOST_OF_FLOW || cx.pool.is_scarce() {
@@ -383,10 +379,10 @@ impl Holds {
         Taken::Held
     }
 
-    /// Counts one more whole ACK of `member`. Returns `false` if the budget of the flow or of the pool is
-    /// exhausted.
+    /// Counts one more whole ACK of `member`. Returns `false` if the flow has no room for another record, or
+    /// if the budget of the pool is exhausted.
     fn has_room_for_whole(&self, pool: &mut PacketPool, member: FlowIndex) -> bool {
-        self.flows[member.index()].whole < WHOLE_OF_FLOW && pool.keep_whole_ack()
+        self.held(member) < MOST_OF_FLOW && pool.keep_whole_ack()
     }
 
     /// Returns `true` if a plain ACK replaces the newest held ACK. The flow then has more than a sixteenth of
@@ -441,10 +437,13 @@ impl Holds {
 
     fn append(&mut self, member: FlowIndex, at: u32, template: bool) {
         let flow = &mut self.flows[member.index()];
-        if flow.count == 0 {
-            flow.first = at;
+        if flow.count > 0 {
+            let last = self.records.get_mut(flow.last);
+            let first = last.next();
+            last.set_next(at);
+            self.records.get_mut(at).set_next(first);
         } else {
-            self.records.get_mut(flow.last).set_next(at);
+            self.records.get_mut(at).set_next(at);
         }
         flow.last = at;
         flow.count += 1;

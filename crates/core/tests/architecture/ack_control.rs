@@ -9,7 +9,7 @@ use super::{Complaints, File, about, code_of, production, rust};
 
 /// Number of fields today, which is also the maximum. The aim is 60
 /// (`docs/decisions.md`, "Special cases of ACK control that stay").
-const MOST_FIELDS: usize = 174;
+const MOST_FIELDS: usize = 169;
 
 /// Number of tuned constants today, which is also the maximum.
 const MOST_CONSTANTS: usize = 14;
@@ -18,7 +18,6 @@ const MOST_CONSTANTS: usize = 14;
 const NOT_TUNED: &[(&str, &str, &str)] = &[
     ("credit.rs", "AGES", "size"),
     ("hold.rs", "MOST_OF_FLOW", "size"),
-    ("hold.rs", "WHOLE_OF_FLOW", "size"),
     ("hold.rs", "NEVER", "bits"),
     ("virtual_queue.rs", "MOST", "size"),
     ("record.rs", "MOST", "size"),

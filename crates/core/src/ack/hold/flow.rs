@@ -10,7 +10,7 @@ use self::rounds::Rounds;
 use super::super::Known;
 use super::super::constants::{SHORTEST_RTO, SMOOTHING};
 use super::super::record::NONE;
-use super::WHOLE_OF_FLOW;
+use super::MOST_OF_FLOW;
 use crate::flow::before;
 use crate::packet::{FRAME, LEAST_MSS, Packet, SackBlocks, TcpFlags, TcpSegment, USUAL_MSS};
 use crate::{Bytes, Time};
@@ -18,9 +18,7 @@ use crate::{Bytes, Time};
 /// State of a flow, and the list of its held ACKs.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ack) struct HeldFlow {
-    /// Index of the record of the oldest held ACK.
-    pub(super) first: u32,
-    /// Index of the record of the newest held ACK.
+    /// Index of the record of the newest held ACK. The record after it is that of the oldest one.
     pub(super) last: u32,
     /// Number of held ACKs.
     pub(super) count: u32,
@@ -65,8 +63,6 @@ pub(in crate::ack) struct HeldFlow {
     /// Counts of round trips. `None` until data arrives that the release rule counts.
     rounds: Option<Rounds>,
     pub(super) window: u16,
-    /// Number of held ACKs whose whole packet is kept.
-    pub(super) whole: u16,
     /// Window scale of the receiver. `None`: unknown, as the SYNs were not seen.
     scale: Option<u8>,
     marks: u16,
@@ -106,7 +102,6 @@ const _: () = assert!(size_of::<HeldFlow>() <= 156);
 impl Default for HeldFlow {
     fn default() -> Self {
         Self {
-            first: NONE,
             last: NONE,
             count: 0,
             template: NONE,
@@ -131,7 +126,6 @@ impl Default for HeldFlow {
             rounds: None,
             scale: None,
             window: 0,
-            whole: 0,
             marks: 0,
             blocks: SackBlocks::default(),
         }
@@ -146,11 +140,9 @@ impl HeldFlow {
     /// The flow's state after its departed ACKs only, as if the held ACKs had not arrived.
     pub(super) fn as_departed(&self) -> Self {
         Self {
-            first: NONE,
             last: NONE,
             count: 0,
             template: NONE,
-            whole: 0,
             seen: self.released,
             sacked: self.credited,
             blocks: SackBlocks::default(),
@@ -177,7 +169,7 @@ impl HeldFlow {
     /// Largest window of a flow whose ACKs are all kept whole, in addition to the data of its round trip.
     /// This bound keeps the held ACKs of the flow within an eighth of their budget.
     pub(in crate::ack) fn holdable(&self) -> Bytes {
-        Bytes(u64::from(self.mss) * u64::from(WHOLE_OF_FLOW / 8))
+        Bytes(u64::from(self.mss) * u64::from(MOST_OF_FLOW / 8))
     }
 
     /// Number of held ACKs that may depart.
