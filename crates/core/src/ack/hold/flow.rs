@@ -60,8 +60,8 @@ pub(in crate::ack) struct HeldFlow {
     since: u32,
     /// Payload bytes that departed ACKs requested and that have not arrived.
     outstanding: u32,
-    /// Counts of round trips. `None` until data arrives that the release rule counts.
-    rounds: Option<Rounds>,
+    /// Counts of round trips, if the release rule counts data.
+    rounds: Rounds,
     pub(super) window: u16,
     /// Window scale of the receiver. `None`: unknown, as the SYNs were not seen.
     scale: Option<u8>,
@@ -75,6 +75,8 @@ const KNOWN: u16 = 1;
 const TIMED: u16 = 2;
 /// `right` is known.
 const EDGE: u16 = 4;
+/// `rounds` counts the data and the requests.
+const COUNTED: u16 = 8;
 /// The window of the last departed ACK was reduced.
 const CAPPED: u16 = 16;
 /// A segment of `mss` bytes was observed.
@@ -95,9 +97,11 @@ const ECHOES: u16 = 2_048;
 
 /// A SYN claims the flow's ports: held ACKs do not depart.
 const STOPPED: u16 = 4_096;
+/// The sender is in slow start.
+const DOUBLES: u16 = 8_192;
 
 /// Source: `postack`, section 2 (state for each flow).
-const _: () = assert!(size_of::<HeldFlow>() <= 156);
+const _: () = assert!(size_of::<HeldFlow>() <= 152);
 
 impl Default for HeldFlow {
     fn default() -> Self {
@@ -123,7 +127,7 @@ impl Default for HeldFlow {
             heard: 0,
             since: 0,
             outstanding: 0,
-            rounds: None,
+            rounds: Rounds::default(),
             scale: None,
             window: 0,
             marks: 0,

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use super::gate::{lasts_us, micros};
 use crate::Time;
+use crate::ack::CreditAccount;
 use crate::packet::{FlowIndex, make_room};
 
 /// Outstanding credit of the flows of an aggregate.
@@ -29,8 +30,9 @@ pub(super) struct Credits {
     flows: Vec<FlowCredit>,
     /// For each flow with credit, the time at which its credit gets older.
     clocks: BinaryHeap<Reverse<(Time, FlowIndex)>>,
-    /// Sum of the credit of all flows.
-    total: u64,
+    /// Account of the aggregate. Its credit is the sum over all flows. Its rate and `more` are those of the
+    /// last report.
+    pub(super) account: CreditAccount,
 }
 
 /// Outstanding credit of a flow.
@@ -63,7 +65,7 @@ impl Credits {
         }
         flow.age_us = age_us;
         let young = flow.ages[0].saturating_add(bytes);
-        self.total += u64::from(young - flow.ages[0]);
+        self.account.credit += u64::from(young - flow.ages[0]);
         flow.ages[0] = young;
     }
 
@@ -77,14 +79,14 @@ impl Credits {
             let used = bytes.min(*credit);
             *credit -= used;
             bytes -= used;
-            self.total -= u64::from(used);
+            self.account.credit -= u64::from(used);
         }
     }
 
     /// Ends the credit of `member`, whose sender sends no more.
     pub(super) fn give_back(&mut self, member: FlowIndex) {
         if let Some(flow) = self.flows.get_mut(member.index()) {
-            self.total -= flow.sum();
+            self.account.credit -= flow.sum();
             flow.ages = [0; AGES];
         }
     }
@@ -98,7 +100,7 @@ impl Credits {
     /// Outstanding credit at `now`, in bytes.
     pub(super) fn total(&mut self, now: Time) -> u64 {
         self.expire(now);
-        self.total
+        self.account.credit
     }
 
     /// Time at which credit next gets older, or is given back. `None` without credit.
@@ -113,7 +115,7 @@ impl Credits {
             self.clocks.pop();
             let flow = &mut self.flows[member.index()];
             flow.ages.rotate_right(1);
-            self.total -= u64::from(std::mem::take(&mut flow.ages[0]));
+            self.account.credit -= u64::from(std::mem::take(&mut flow.ages[0]));
             if flow.sum() == 0 {
                 flow.age_us = 0;
             } else {
@@ -197,7 +199,7 @@ mod tests {
             credits.add(MS(ms), A, NEAR, 100);
             credits.take(MS(ms), A, NEAR, 100);
         }
-        assert!(credits.total(MS(1_999)) <= 4_000, "{}", credits.total);
+        assert!(credits.total(MS(1_999)) <= 4_000, "{}", credits.account.credit);
     }
 
     /// Catches: credit that lasts for the round trip of the handshake, which was longer than all later ones.
@@ -206,7 +208,7 @@ mod tests {
         let mut credits = Credits::default();
         credits.add(MS(0), A, NEAR * 10, 100);
         (0..1_000).for_each(|ms| credits.add(MS(ms), A, NEAR, 1));
-        assert!(credits.total(MS(1_000)) <= 60, "{}", credits.total);
+        assert!(credits.total(MS(1_000)) <= 60, "{}", credits.account.credit);
     }
 
     /// Catches: credit of an ended flow that counts for the next flow of its index; two clocks for that index.

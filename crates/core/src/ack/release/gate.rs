@@ -43,8 +43,6 @@ pub(in crate::ack) struct Gate {
     /// Deficit round robin of the flows with held ACKs, and the flow whose turn it is.
     turns: DeficitRoundRobin<FlowIndex>,
     waiting: First<FlowIndex>,
-    /// Account of the aggregate. Its credit, its rate and `more` are those of the last report.
-    account: CreditAccount,
     response: Response,
     /// Time at which the rate has carried all requests to application-limited flows.
     answers: Time,
@@ -67,9 +65,9 @@ impl Gate {
         flow.came(now, bytes);
         self.response.look(now, self.outstanding.total(now));
         self.outstanding.take(now, member, flow.near(), bytes);
-        self.account.see(bytes / u32::from(segments.max(1)));
+        self.outstanding.account.see(bytes / u32::from(segments.max(1)));
         if let Some(span) = self.response.came(bytes) {
-            self.account.respond(span);
+            self.outstanding.account.respond(span);
         }
     }
 
@@ -85,7 +83,7 @@ impl Gate {
 
     /// Returns `true` if the aggregate wants more data, and its egress has room.
     pub(in crate::ack) fn is_open(&mut self, now: Time, rate: Rate, queue: Queue) -> bool {
-        queue.ahead.room.0 > self.account.called && self.wants_more(now, rate, queue)
+        queue.ahead.room.0 > self.outstanding.account.called && self.wants_more(now, rate, queue)
     }
 
     /// Returns `true` if backlog plus credit is below the target, and the next request is not too early.
@@ -105,7 +103,7 @@ impl Gate {
     /// Target for backlog plus credit in bytes, if data comes `longest` after its request at the latest.
     fn target(&self, longest: Duration, rate: Rate, queue: Queue) -> u64 {
         let others = if queue.apart { u64::MAX } else { queue.others.max(queue.ahead.others) };
-        self.account.within(longest, rate, queue.ahead.poll_interval, others)
+        self.outstanding.account.within(longest, rate, queue.ahead.poll_interval, others)
     }
 
     /// Notes that an ACK of `flow`, which is `member`, departed and requested `bytes`. `rate` is that of the
@@ -125,7 +123,7 @@ impl Gate {
         let carried = flow.is_answering() && self.carries(now, ahead.carries_of(rate), bytes);
         flow.asked(now, if carried { 0 } else { bytes });
         if carried {
-            self.account.called += u64::from(bytes);
+            self.outstanding.account.called += u64::from(bytes);
         } else {
             self.carried = self.carried.max(now) + rate.time_for(Bytes(bytes.into()));
             self.give(now, member, flow.near(), bytes);
@@ -145,7 +143,7 @@ impl Gate {
 
     /// Adds credit for `bytes` that were requested from the sender of `member`, at a round trip of `near`.
     fn give(&mut self, now: Time, member: FlowIndex, near: Duration, bytes: u32) {
-        self.account.ask(near, bytes);
+        self.outstanding.account.ask(near, bytes);
         self.response.look(now, self.outstanding.total(now));
         self.outstanding.add(now, member, near, bytes);
     }
@@ -153,7 +151,7 @@ impl Gate {
     /// Adds `member`, which has held ACKs, to the flows that release ACKs in turn.
     pub(in crate::ack) fn wait(&mut self, member: FlowIndex, quantum: u32) {
         if self.turns.join(&mut self.waiting, member, quantum.into()) {
-            self.account.waiting += 1;
+            self.outstanding.account.waiting += 1;
         }
     }
 
@@ -174,13 +172,13 @@ impl Gate {
         while let Some(member) = self.waiting.member() {
             if holds.releasable(member) == 0 {
                 self.turns.remove(&mut self.waiting, member);
-                self.account.waiting -= 1;
+                self.outstanding.account.waiting -= 1;
                 continue;
             }
             if !self.wants_more(cx.now, rate, queue) {
                 break;
             }
-            if queue.ahead.room.0 <= self.account.called {
+            if queue.ahead.room.0 <= self.outstanding.account.called {
                 more = true;
                 break;
             }
@@ -194,12 +192,11 @@ impl Gate {
             uncalled.asked(member, cost);
             self.asks(cx.now, rate, queue.ahead, member, holds.flow(member), cost);
         }
-        let credit = self.outstanding.total(cx.now);
-        let active = credit > 0 || !self.is_idle();
-        let rate = if active { rate.bps() } else { 0 };
-        (self.account.credit, self.account.rate, self.account.more) = (credit, rate, more);
-        let report = self.account;
-        self.account.called = 0;
+        let active = self.outstanding.total(cx.now) > 0 || !self.is_idle();
+        let account = &mut self.outstanding.account;
+        (account.rate, account.more) = (if active { rate.bps() } else { 0 }, more);
+        let report = *account;
+        account.called = 0;
         report
     }
 
@@ -215,7 +212,7 @@ impl Gate {
 
     /// Time from a request to its data.
     pub(in crate::ack) fn way(&self) -> Duration {
-        self.account.way()
+        self.outstanding.account.way()
     }
 
     /// Returns `true` if no ACK waits for a turn.
@@ -326,7 +323,7 @@ mod tests {
             waited += queue.own.0;
             while gate.is_open(now, rate, queue) {
                 gate.give(now, MEMBER, near, FRAME);
-                gate.account.called = 0;
+                gate.outstanding.account.called = 0;
                 called += 1;
                 coming.push(now + near + Duration::from_micros(called * 617 % (varies + 1)));
             }
@@ -356,7 +353,7 @@ mod tests {
         let mut ask = |now| {
             let mut bytes = 0;
             while gate.wants_more(now, rate, queue) {
-                gate.account.ask(near, FRAME);
+                gate.outstanding.account.ask(near, FRAME);
                 gate.asks(now, rate, ahead, MEMBER, &mut flow, FRAME);
                 bytes += FRAME;
             }

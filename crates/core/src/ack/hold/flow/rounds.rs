@@ -21,13 +21,13 @@
 //! Differs: an eighth is the part by which a window grows without a request. A flow whose data falls and
 //! rises again is not in slow start, so `came` must exceed `most`: BBR sends little in each ProbeRTT phase.
 
-use super::HeldFlow;
+use super::{COUNTED, DOUBLES, HeldFlow};
 use crate::Time;
 use crate::ack::constants::GROWTH;
 use crate::flow::{micros, ticks};
 
 /// Requests and data of a flow in the present round trip, and in the round trip before.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rounds {
     /// Time at which the present round trip began, in microseconds.
     began_us: u32,
@@ -37,35 +37,12 @@ pub(super) struct Rounds {
     asked: [u32; 2],
     /// The most charged bytes of data that arrived in an earlier round trip.
     most: u32,
-    /// The sender is in slow start.
-    doubles: bool,
-}
-
-impl Rounds {
-    /// Counts of a flow whose first data arrives at `now_us`.
-    const fn new(now_us: u32) -> Self {
-        Self { began_us: now_us, came: 0, asked: [0; 2], most: 0, doubles: true }
-    }
-
-    /// Begins a new round trip at `now_us`, if the present one has lasted for `near_us`.
-    fn advance(&mut self, now_us: u32, near_us: u32) {
-        if now_us.wrapping_sub(self.began_us) < near_us {
-            return;
-        }
-        let (came, asked) = (self.came, self.asked[1]);
-        if asked > 0 {
-            let more = came > asked.saturating_add(asked / GROWTH) && came > self.most;
-            self.doubles = more || (self.doubles && came >= asked - asked / GROWTH);
-        }
-        let asked = [0, self.asked[0]];
-        *self = Self { began_us: now_us, came: 0, asked, most: self.most.max(came), ..*self };
-    }
 }
 
 impl HeldFlow {
     /// Returns `true` if the sender is in slow start. `false` if its data is not counted.
-    pub(super) fn doubles(&self) -> bool {
-        self.rounds.is_some_and(|rounds| rounds.doubles)
+    pub(super) const fn doubles(&self) -> bool {
+        self.marks & DOUBLES != 0
     }
 
     /// Counts `bytes` of data that arrived, as charged. Without a known round trip, data is not counted.
@@ -73,24 +50,42 @@ impl HeldFlow {
         if self.near_us == 0 {
             return;
         }
-        let now_us = micros(now);
-        let rounds = self.rounds.get_or_insert_with(|| Rounds::new(now_us));
-        rounds.advance(now_us, self.near_us);
-        rounds.came = rounds.came.saturating_add(bytes);
-    }
-
-    /// Forgets the counts of requests. A rule other than the gate would never correct them.
-    pub(in crate::ack) const fn forget_requests(&mut self) {
-        (self.rounds, self.outstanding) = (None, 0);
+        if self.marks & COUNTED == 0 {
+            self.marks |= COUNTED | DOUBLES;
+            self.rounds = Rounds { began_us: micros(now), ..Rounds::default() };
+        }
+        self.advance_rounds(micros(now));
+        self.rounds.came = self.rounds.came.saturating_add(bytes);
     }
 
     /// Notes that an ACK departed that requests `bytes`, as charged.
     pub(in crate::ack) fn asked(&mut self, now: Time, bytes: u32) {
         self.heard = ticks(now).max(1);
-        if let Some(rounds) = &mut self.rounds {
-            rounds.advance(micros(now), self.near_us);
-            rounds.asked[0] = rounds.asked[0].saturating_add(bytes);
+        if self.marks & COUNTED != 0 {
+            self.advance_rounds(micros(now));
+            self.rounds.asked[0] = self.rounds.asked[0].saturating_add(bytes);
         }
+    }
+
+    /// Forgets the counts of requests. A rule other than the gate would never correct them.
+    pub(in crate::ack) const fn forget_requests(&mut self) {
+        self.marks &= !(COUNTED | DOUBLES);
+        self.outstanding = 0;
+    }
+
+    /// Begins a new round trip at `now_us`, if the present one has lasted for the shortest round trip.
+    fn advance_rounds(&mut self, now_us: u32) {
+        let Rounds { began_us, came, asked: [now_asked, asked], most } = self.rounds;
+        if now_us.wrapping_sub(began_us) < self.near_us {
+            return;
+        }
+        if asked > 0 {
+            let more = came > asked.saturating_add(asked / GROWTH) && came > most;
+            let doubles = more || (self.doubles() && came >= asked - asked / GROWTH);
+            self.marks = self.marks & !DOUBLES | if doubles { DOUBLES } else { 0 };
+        }
+        let asked = [0, now_asked];
+        self.rounds = Rounds { began_us: now_us, came: 0, asked, most: most.max(came) };
     }
 }
 
@@ -103,7 +98,7 @@ mod tests {
     /// A flow at a round trip of 40 ms. In each round trip, `came` bytes arrive and ACKs request `asked` bytes.
     fn play(flow: &mut HeldFlow, rounds: &[(u32, u32)]) {
         flow.near_us = 40_000;
-        let begin = flow.rounds.map_or(0, |it| u64::from(it.began_us) / 1_000);
+        let begin = u64::from(flow.rounds.began_us) / 1_000;
         for (n, (came, asked)) in (1..).zip(rounds) {
             flow.came(MS(begin + 40 * n), *came);
             flow.asked(MS(begin + 40 * n + 10), *asked);
