@@ -110,11 +110,20 @@ impl PostAck {
         }
     }
 
+    /// Notes the outstanding credit of `member`, which its ACKs do not request again.
+    fn note_credit(&mut self, now: Time, member: FlowIndex) {
+        if let Rule::Gate(gate) = &mut self.rule {
+            let credit = gate.credit_of(now, member);
+            self.holds.flow(member).set_outstanding(credit);
+        }
+    }
+
     /// Releases ACKs that have reached their bound. Each flow releases its share at most, as far as the
     /// sender's timer permits.
     fn overdue(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
         while let Some(member) = self.bound.overdue(cx, &mut self.holds, self.config.max_hold) {
             let before = self.holds.flow(member).departed();
+            self.note_credit(cx.now, member);
             let Some(cost) = self.holds.release(cx, member, out) else { continue };
             self.holds.counts.overdue += 1;
             self.called(cx, member, cost);
@@ -235,10 +244,7 @@ impl AckControl for PostAck {
             let longest = self.config.max_hold;
             self.reserve.look(cx.now, near + far, longest, &self.holds.counts);
         }
-        if let Rule::Gate(gate) = &mut self.rule {
-            let credit = gate.credit_of(cx.now, member);
-            self.holds.flow(member).set_outstanding(credit);
-        }
+        self.note_credit(cx.now, member);
         let is_short = matches!(self.rule, Rule::Gate(_));
         let reserve = if is_short { self.reserve.span() } else { self.config.max_hold / 2 };
         let flow = self.holds.flow(member);
@@ -319,6 +325,7 @@ impl AckControl for PostAck {
 
     fn withdraw(&mut self, cx: &mut Cx<'_>, member: FlowIndex, out: &mut Fifo) {
         self.holds.resume(member);
+        self.note_credit(cx.now, member);
         let cost = self.holds.withdraw(cx, member, out);
         self.gone(cx, member, cost);
     }

@@ -1,5 +1,6 @@
 //! Requirements on every ACK control.
 
+mod requests;
 mod responds;
 mod stops;
 mod timers;

@@ -15,10 +15,9 @@
 //! the longest hold, and then its data would wait. The reserve is half of the longest hold, which leaves
 //! room for the sender's growth. The gate makes it shorter (`reserve.rs`). A window also has room for the
 //! bytes of an ACK, at most 20 ms: a receiver that acknowledges every fourth segment may leave three for its
-//! ACK timer. A
-//! window has at least four segments, as a loss then leaves three duplicate ACKs. It begins with an equal
-//! share of a round trip, or with 64 KiB if this is more. It grows by an eighth of the acknowledged bytes,
-//! so little data comes unrequested.
+//! ACK timer. A window has at least four segments, as a loss then leaves three duplicate ACKs. It begins with
+//! an equal share of a round trip, or with 64 KiB if this is more. It grows by an eighth of the acknowledged
+//! bytes, so little data comes unrequested.
 
 use std::time::Duration;
 

@@ -365,6 +365,9 @@ impl HeldFlow {
             0
         };
         let news = news.min(room);
+        if news > 0 {
+            self.loses();
+        }
         self.sacked = self.sacked.saturating_add(news);
         news
     }

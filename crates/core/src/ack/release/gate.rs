@@ -8,9 +8,9 @@
 //! Source: `postack`, R001-9 P3 (the gate of a class; here each aggregate has one), and R001-10 for
 //! downloads.
 //!
-//! Differs: credit expires after one and a half round trips, after 2 ms at least (not 4) and 1.5 s at most.
-//! The source has 200 ms, which is less than a round trip by satellite. A recovering sender uses half of its
-//! credit only, and the queue would run empty until the rest expires.
+//! Differs: credit expires after one to one and a half round trips, which count as 1.3 ms at least and 1 s at
+//! most. The source has 200 ms, which is less than a round trip by satellite. A recovering sender uses half of
+//! its credit only, and the queue would run empty until the rest expires.
 //!
 //! Differs: the time that credit is outstanding is measured (Little's law). The shortest round trip is too
 //! little: if round trips vary by 1 ms, the gate would request nine tenths of 300 Mbit/s.

@@ -4,7 +4,7 @@
 //! answers the requests of the round trip before:
 //!
 //! `came > 9/8 * asked` and `came > most`: the sender is in slow start;
-//! `came < 7/8 * asked`: it is not.
+//! `came < 7/8 * asked`, or the receiver reports that data is missing: it is not.
 //!
 //! Here `came` is the data of this round trip, `asked` the requests of the round trip before, and `most`
 //! the most data of an earlier round trip. Requests of a sender in slow start count twice. So they equal
@@ -67,6 +67,12 @@ impl HeldFlow {
         }
     }
 
+    /// Notes that the receiver misses data, which ends slow start (RFC 5681, section 3.2). If the data came out of
+    /// order only, the sender's data soon exceeds its requests again.
+    pub(super) const fn loses(&mut self) {
+        self.marks &= !DOUBLES;
+    }
+
     /// Forgets the counts of requests. A rule other than the gate would never correct them.
     pub(in crate::ack) const fn forget_requests(&mut self) {
         self.marks &= !(COUNTED | DOUBLES);
@@ -92,6 +98,7 @@ impl HeldFlow {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::packet::{SackBlocks, TcpSegment};
 
     const MS: fn(u64) -> Time = Time::from_millis;
 
@@ -168,5 +175,18 @@ mod tests {
             }
             assert!(!flow.doubles(), "{minutes} min");
         }
+    }
+
+    /// Catches: twice the requests of a sender that recovers, which sends half as much as before; an ACK without
+    /// news that ends slow start.
+    #[test]
+    fn a_loss_ends_slow_start() {
+        let mut flow = after(&[(10, 20), (20, 40), (40, 80)]);
+        flow.sent = 10_000;
+        let tcp = TcpSegment { ack: 1_000, ..TcpSegment::default() };
+        flow.note(&tcp);
+        assert_eq!(flow.selective(&TcpSegment { ack: 2_000, ..tcp }, SackBlocks::default()), 0);
+        assert!(flow.doubles());
+        assert!(flow.selective(&tcp, SackBlocks::default()) > 0 && !flow.doubles());
     }
 }
