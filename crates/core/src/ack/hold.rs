@@ -31,14 +31,13 @@ use crate::reports::Peak;
 use crate::wheel::TimerWheel;
 use crate::{Bytes, Cx, PacketId, PacketPool, Time};
 
-/// The held ACKs of an aggregate.
-pub(super) struct Holds {
+/// The held ACKs of an aggregate. `FOR_DATA`: they are held in place of the data that they request (PostACK).
+/// A stretch ACK then departs in steps, and an ACK that does not move a reduced window requests nothing.
+#[derive(Default)]
+pub(super) struct Holds<const FOR_DATA: bool = true> {
     flows: Vec<HeldFlow>,
     records: Records,
     pub(super) counts: Counts,
-    /// ACKs are held in place of the data that they request (PostACK). A stretch ACK then departs in steps,
-    /// and an ACK that does not move a reduced window requests nothing.
-    for_data: bool,
     /// Times at which stopped flows resume.
     stops: TimerWheel,
 }
@@ -55,17 +54,7 @@ pub(super) enum Taken {
     Held,
 }
 
-impl Holds {
-    pub(super) fn new(for_data: bool) -> Self {
-        Self {
-            flows: Vec::new(),
-            records: Records::default(),
-            counts: Counts::default(),
-            for_data,
-            stops: TimerWheel::new(),
-        }
-    }
-
+impl<const FOR_DATA: bool> Holds<FOR_DATA> {
     pub(super) fn flow(&mut self, member: FlowIndex) -> &mut HeldFlow {
         make_room(&mut self.flows, member.index(), HeldFlow::default());
         &mut self.flows[member.index()]
@@ -182,7 +171,7 @@ impl Holds {
         if flow.count == 0 && (open || !tells) {
             let blocks = cx.pool.sack(&packet);
             let news = flow.selective(&tcp, blocks);
-            let cost = flow.cost(&tcp, news, self.for_data);
+            let cost = flow.cost(&tcp, news, FOR_DATA);
             flow.passes(&tcp);
             flow.note(&tcp);
             self.go(cx.pool, member, packet, out);
@@ -218,7 +207,7 @@ impl Holds {
         let mut cost = 0;
         if tcp.flags.any(TcpFlags::ACK) && !tcp.flags.any(TcpFlags::RST) {
             if flow.is_known() {
-                cost = flow.cost(&tcp, 0, self.for_data);
+                cost = flow.cost(&tcp, 0, FOR_DATA);
             }
             flow.passes(&tcp);
             flow.note(&tcp);

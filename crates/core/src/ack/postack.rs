@@ -61,7 +61,7 @@ impl Config {
     pub(super) fn build(&self, profile: &Profile, _: Time) -> PostAck {
         PostAck {
             config: self.clone(),
-            holds: Holds::new(true),
+            holds: Holds::default(),
             shares: Shares::new(profile.mean(), self.max_hold),
             mean: profile.mean(),
             bound: Bound::default(),

@@ -35,7 +35,7 @@ impl Config {
     pub(super) fn build(&self, profile: &Profile, _: Time) -> Tcr {
         Tcr {
             config: self.clone(),
-            holds: Holds::new(false),
+            holds: Holds::default(),
             shares: Shares::new(profile.mean(), Duration::ZERO),
             pace: Paced::default(),
             begun: Vec::new(),
@@ -49,7 +49,7 @@ const GREATEST_MSS: Bytes = Bytes(65_535);
 /// The TCR of an aggregate.
 pub(super) struct Tcr {
     config: Config,
-    holds: Holds,
+    holds: Holds<false>,
     shares: Shares,
     pace: Paced,
     /// By member: the number at which its data begins. `None` if its first ACK was not seen.

@@ -8,18 +8,18 @@ use super::{HeldFlow, Holds};
 use crate::packet::{Fifo, FlowIndex, Packet, TcpFlags, TcpSegment};
 use crate::{Cx, PacketPool};
 
-impl Holds {
+impl<const FOR_DATA: bool> Holds<FOR_DATA> {
     /// Number and window of the ACK that departs if `member` releases one now: its oldest held ACK, or a
     /// step of it. `None` if no ACK may depart.
     pub(in crate::ack) fn head(&self, pool: &PacketPool, member: FlowIndex) -> Option<TcpSegment> {
-        self.departs(pool, member, self.for_data)
+        self.departs(pool, member, FOR_DATA)
     }
 
     /// Charged bytes of data that the [`head`](Self::head) of `member` requests.
     pub(in crate::ack) fn cost_of_head(&self, pool: &PacketPool, member: FlowIndex) -> u32 {
         self.head(pool, member).map_or(0, |tcp| {
             let flow = &self.flows[member.index()];
-            flow.cost(&tcp, self.records.get(self.oldest(flow)).news, self.for_data)
+            flow.cost(&tcp, self.records.get(self.oldest(flow)).news, FOR_DATA)
         })
     }
 
@@ -32,7 +32,7 @@ impl Holds {
         let long = worth > flow.mss().saturating_mul(2 * PER_ACK) && record.news == 0;
         let alterable = !record.kind().any(Kind::WHOLE) && flow.template != NONE;
         let splits = steps && long && alterable && flow.may_split(worth);
-        if !splits || flow.cost(&tcp, 0, self.for_data) == 0 {
+        if !splits || flow.cost(&tcp, 0, FOR_DATA) == 0 {
             return Some(tcp);
         }
         let part = flow.released.wrapping_add(flow.credited + PER_ACK * flow.mss());
@@ -47,7 +47,7 @@ impl Holds {
         member: FlowIndex,
         out: &mut Fifo,
     ) -> Option<u32> {
-        self.go_first(cx, member, self.for_data, out)
+        self.go_first(cx, member, FOR_DATA, out)
     }
 
     fn go_first(
@@ -64,7 +64,7 @@ impl Holds {
             let whole = shown(cx.pool, &record);
             // A step acknowledges a part of the data of its ACK.
             if tcp.ack != whole.ack {
-                let cost = flow.cost(&tcp, record.news, self.for_data);
+                let cost = flow.cost(&tcp, record.news, FOR_DATA);
                 if self.make(cx, member, &tcp, echo(cx.pool, &record), out) {
                     self.counts.split += 1;
                     return Some(cost);
@@ -76,7 +76,7 @@ impl Holds {
                 let cost = self.let_go(cx, member, &record, out);
                 return Some(cost);
             }
-            let cost = self.flows[member.index()].cost(&whole, record.news, self.for_data);
+            let cost = self.flows[member.index()].cost(&whole, record.news, FOR_DATA);
             if self.make(cx, member, &whole, record.echo, out) {
                 self.flows[member.index()].credited += record.news;
                 return Some(cost);
@@ -162,7 +162,7 @@ impl Holds {
         let Some(packet) = cx.pool.take_back(record.number) else { return 0 };
         let tcp = cx.pool[&packet].tcp.unwrap_or_default();
         let flow = &self.flows[member.index()];
-        let cost = flow.cost(&tcp, record.news, self.for_data);
+        let cost = flow.cost(&tcp, record.news, FOR_DATA);
         self.go(cx.pool, member, packet, out);
         self.flows[member.index()].credited += record.news;
         cost

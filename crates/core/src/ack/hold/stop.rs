@@ -13,7 +13,7 @@ use super::Holds;
 use crate::packet::FlowIndex;
 use crate::{Cx, Time};
 
-impl Holds {
+impl<const FOR_DATA: bool> Holds<FOR_DATA> {
     /// Stops the held ACKs of `member` for [`FIRST_RTO`], because a SYN claims its ports.
     pub(in crate::ack) fn stop(&mut self, now: Time, member: FlowIndex) {
         if self.releasable(member) > 0 {
