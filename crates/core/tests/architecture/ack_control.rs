@@ -9,7 +9,7 @@ use super::{Complaints, File, about, code_of, production, rust};
 
 /// Number of fields today, which is also the maximum. The aim is 60
 /// (`docs/decisions.md`, "Special cases of ACK control that stay").
-const MOST_FIELDS: usize = 169;
+const MOST_FIELDS: usize = 165;
 
 /// Number of tuned constants today, which is also the maximum.
 const MOST_CONSTANTS: usize = 14;
@@ -33,6 +33,9 @@ const NOT_TUNED: &[(&str, &str, &str)] = &[
     ("flow.rs", "KNOWN", "bits"),
     ("flow.rs", "TIMED", "bits"),
     ("flow.rs", "EDGE", "bits"),
+    ("flow.rs", "BEGUN", "bits"),
+    ("flow.rs", "COUNTED", "bits"),
+    ("flow.rs", "DOUBLES", "bits"),
     ("flow.rs", "CAPPED", "bits"),
     ("flow.rs", "SIZED", "bits"),
     ("flow.rs", "AGAIN", "bits"),

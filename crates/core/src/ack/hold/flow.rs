@@ -56,7 +56,7 @@ pub(in crate::ack) struct HeldFlow {
     far_us: u32,
     /// Time, in ticks, of the last request, or of the first data after a pause. Zero: never.
     heard: u32,
-    /// Sequence number at which the data after the last pause begins.
+    /// Sequence number at which the data after the last pause begins, or the first flight.
     since: u32,
     /// Payload bytes that departed ACKs requested and that have not arrived.
     outstanding: u32,
@@ -77,6 +77,8 @@ const TIMED: u16 = 2;
 const EDGE: u16 = 4;
 /// `rounds` counts the data and the requests.
 const COUNTED: u16 = 8;
+/// The first flight began at `since`, and it is not acknowledged yet.
+const BEGUN: u16 = 16_384;
 /// The window of the last departed ACK was reduced.
 const CAPPED: u16 = 16;
 /// A segment of `mss` bytes was observed.
@@ -151,7 +153,7 @@ impl HeldFlow {
             sacked: self.credited,
             blocks: SackBlocks::default(),
             cap: 0,
-            marks: self.marks & !(STOPPED | UNHELD),
+            marks: self.marks & !(STOPPED | UNHELD | BEGUN),
             ..*self
         }
     }

@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
-use super::{AGAIN, CAPPED, EDGE, HeldFlow};
+use super::{AGAIN, BEGUN, CAPPED, EDGE, HeldFlow};
 use crate::Bytes;
-use crate::ack::constants::{GROWTH, LEAST_WINDOW};
+use crate::ack::constants::{FIRST_FLIGHT, GROWTH, LEAST_WINDOW};
 use crate::flow::before;
 use crate::packet::{TcpFlags, TcpSegment, USUAL_MSS};
 
@@ -119,6 +119,23 @@ impl HeldFlow {
         let shown = 1 << self.scale.unwrap_or(0);
         let segment = permitted.map_or(USUAL_MSS, u32::from).max(self.mss);
         Bytes(LEAST_WINDOW.saturating_mul(segment).max(shown).into())
+    }
+
+    /// Bytes of the sender's first flight beyond those that `tcp` acknowledges. The first ACK begins the flight.
+    pub(in crate::ack) fn rest_of_first_flight(&mut self, tcp: &TcpSegment) -> u32 {
+        if !tcp.flags.any(TcpFlags::ACK) {
+            return 0;
+        }
+        if !self.is_known() {
+            (self.marks, self.since) = (self.marks | BEGUN, tcp.ack);
+        }
+        let begun = self.marks & BEGUN != 0;
+        let acknowledged = if begun { tcp.ack.wrapping_sub(self.since) } else { u32::MAX };
+        let rest = (FIRST_FLIGHT * self.mss).saturating_sub(acknowledged);
+        if rest == 0 {
+            self.marks &= !BEGUN;
+        }
+        rest
     }
 
     /// Window field that reduces the bytes in flight to the cap. `None` if the window is already small
