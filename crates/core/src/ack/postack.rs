@@ -123,7 +123,6 @@ impl PostAck {
     fn overdue(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
         while let Some(member) = self.bound.overdue(cx, &mut self.holds, self.config.max_hold) {
             let before = self.holds.flow(member).departed();
-            self.note_credit(cx.now, member);
             let Some(cost) = self.holds.release(cx, member, out) else { continue };
             self.holds.counts.overdue += 1;
             self.called(cx, member, cost);

@@ -125,14 +125,6 @@ impl Bench {
         self.taken(out)
     }
 
-    /// Serves. Returns the outstanding credit, and the number of packets that depart.
-    pub(super) fn serve_credit(&mut self, now: Time) -> (u64, usize) {
-        let mut out = Fifo::new();
-        let mut cx = Cx { now, pool: &mut self.pool, tally: &mut self.tally };
-        let account = self.control.serve(&mut cx, self.queue, &mut out);
-        (account.credit, self.taken(out).len())
-    }
-
     /// Fills or empties the queue. Returns the packets that depart.
     pub(super) fn fill(&mut self, now: Time, full: bool) -> Vec<TcpSegment> {
         self.queue.own = if full { Bytes(1 << 30) } else { Bytes::ZERO };

@@ -75,29 +75,6 @@ fn a_full_window_is_requested_once() {
     assert!((7..=10).contains(&at_once) && (7..=10).contains(&in_turn), "{at_once} {in_turn}");
 }
 
-/// Catches: an ACK at its longest hold that requests too little, as data that has come since still counts as
-/// requested.
-#[test]
-fn an_overdue_ack_requests_what_is_not_outstanding_now() {
-    let mut bench = filled();
-    let sent = bench.known.sent.unwrap() / MSS;
-    let ack = |n: u32| TcpSegment { window: 60_000, ..plain(2 * n * MSS) };
-    bench.fill(US(1), true);
-    (1..=20).for_each(|n| assert!(bench.back(US(1), 0, ack(n), &[]).is_empty()));
-    assert!(bench.fill(US(2), false).len() > 6);
-    bench.queue.own = Bytes(1 << 30);
-    (1..=12).for_each(|n| bench.data(US(45_000), 0, (sent + n) * MSS));
-    while let Some(at) = bench.control.ready_at().filter(|at| *at < US(1_000_000)) {
-        let (credit, went) = bench.serve_credit(at);
-        if went > 0 {
-            // Twice the two segments that the ACK acknowledges, as its sender is in slow start.
-            assert_eq!((credit, went), (4 * u64::from(FRAME), 1));
-            return;
-        }
-    }
-    panic!("no ACK departs at its longest hold");
-}
-
 /// Catches: a window for half of the longest hold, although many ACKs are held all the time.
 #[test]
 fn a_window_has_less_room_for_holds_while_many_acks_stand() {
