@@ -166,8 +166,9 @@ impl PostAck {
     }
 
     /// Counts an ACK for `cost` bytes of `member` that departed neither by the rule nor at its bound.
-    fn gone(&mut self, cx: &Cx<'_>, member: FlowIndex, cost: u32) {
-        self.uncalled.asked(member, cost);
+    /// Before it, `before` was the highest departed number.
+    fn gone(&mut self, cx: &Cx<'_>, member: FlowIndex, before: u32, cost: u32) {
+        self.uncalled.asked(member, self.holds.flow(member).called_for(before, cost));
         self.called(cx, member, cost);
     }
 
@@ -259,7 +260,8 @@ impl AckControl for PostAck {
             Rule::Bucket(_) => false,
             Rule::VirtualQueue(queue) => queue.on_ack(cx, member, &back.packet),
         };
-        let before = self.holds.flow(member).delivered();
+        let flow = self.holds.flow(member);
+        let (before, departed) = (flow.delivered(), flow.departed());
         let taken = self.holds.take_in(cx, back, open, out);
         match taken {
             Taken::Passed(_) if refuses => {
@@ -267,7 +269,7 @@ impl AckControl for PostAck {
                 let delivered = self.holds.flow(member).charge_since(before);
                 self.uncalled.asked(member, delivered);
             }
-            Taken::Passed(cost) => self.gone(cx, member, cost),
+            Taken::Passed(cost) => self.gone(cx, member, departed, cost),
             Taken::Held => {}
         }
         // Under scarce buffers an ACK departs by a step only, and the remainder is held.
@@ -325,8 +327,9 @@ impl AckControl for PostAck {
     fn withdraw(&mut self, cx: &mut Cx<'_>, member: FlowIndex, out: &mut Fifo) {
         self.holds.resume(member);
         self.note_credit(cx.now, member);
+        let before = self.holds.flow(member).departed();
         let cost = self.holds.withdraw(cx, member, out);
-        self.gone(cx, member, cost);
+        self.gone(cx, member, before, cost);
     }
 
     fn stop(&mut self, now: Time, member: FlowIndex) {

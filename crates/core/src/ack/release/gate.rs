@@ -187,9 +187,10 @@ impl Gate {
                 continue;
             }
             holds.flow(member).set_outstanding(self.outstanding.of(cx.now, member));
+            let before = holds.flow(member).departed();
             let Some(cost) = holds.release(cx, member, out) else { continue };
             self.turns.charge(member, cost.into());
-            uncalled.asked(member, cost);
+            uncalled.asked(member, holds.flow(member).called_for(before, cost));
             self.asks(cx.now, rate, queue.ahead, member, holds.flow(member), cost);
         }
         let active = self.outstanding.total(cx.now) > 0 || !self.is_idle();

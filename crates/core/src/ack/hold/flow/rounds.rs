@@ -58,6 +58,16 @@ impl HeldFlow {
         self.rounds.came = self.rounds.came.saturating_add(bytes);
     }
 
+    /// The part of the request `cost` that its ACK acknowledges. Before this ACK, `before` was the highest departed
+    /// number. Slow start ends for a sender of more data, so its excess must not count as requested.
+    pub(in crate::ack) fn called_for(&self, before: u32, cost: u32) -> u32 {
+        if self.doubles() {
+            cost.min(self.charge(self.departed().wrapping_sub(before)))
+        } else {
+            cost
+        }
+    }
+
     /// Notes that an ACK departed that requests `bytes`, as charged.
     pub(in crate::ack) fn asked(&mut self, now: Time, bytes: u32) {
         self.heard = ticks(now).max(1);

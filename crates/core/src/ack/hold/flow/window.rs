@@ -20,7 +20,9 @@ impl HeldFlow {
         let left = if for_data && !recovers { self.left(tcp) } else { None };
         let doubles = for_data && self.doubles();
         let all = worth.saturating_add(news).saturating_mul(if doubles { 2 } else { 1 });
-        self.charge(all.min(left.unwrap_or(u32::MAX)))
+        // If a receiver divides its ACKs, the ACK that opens the window by a segment requests this segment.
+        let full = all.div_ceil(self.mss).saturating_mul(self.mss);
+        self.charge(left.map_or(all, |left| full.min(left)))
     }
 
     /// Bytes beyond the [requested](Self::requested) data in the window of `tcp`, if it is reduced. They are full
@@ -273,6 +275,16 @@ mod tests {
             assert_eq!(flow.cost(&tcp, 0, true), cost, "{credit}");
         }
         assert_eq!(flow.cost(&tcp, 0, false), 5_000);
+    }
+
+    /// Catches: divided ACKs that open the window by a segment and are charged for a tenth of it.
+    #[test]
+    fn the_ack_that_opens_a_window_by_a_segment_requests_the_whole_segment() {
+        let (mut flow, tcp) = filled();
+        for (acked, cost) in [(50, 0), (450, 0), (500, 500), (950, 500)] {
+            flow.released = acked - 50;
+            assert_eq!(flow.cost(&TcpSegment { ack: acked, ..tcp }, 0, true), cost, "{acked}");
+        }
     }
 
     /// Catches: a sender in slow start whose ACKs request as much as they acknowledge; TCR that paces by twice
