@@ -107,7 +107,8 @@ pub(in crate::ack) fn takes(
     member: FlowIndex,
     rate: Rate,
 ) -> Duration {
-    rate.time_for(crate::Bytes(holds.cost_of_head(pool, member).into()))
+    let cost = holds.head(pool, member).map_or(0, |head| head.cost);
+    rate.time_for(crate::Bytes(cost.into()))
 }
 
 #[cfg(test)]
