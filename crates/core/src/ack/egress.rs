@@ -42,9 +42,11 @@ pub struct EgressState {
 }
 
 impl EgressState {
-    /// Max-min share of an aggregate of `rate` at this egress: `rate` if the egress carries the rates of all.
+    /// Max-min share of an aggregate of `rate` at this egress: `rate` if the egress carries the rates of all. An
+    /// aggregate has a share too while it requests no data.
     pub(super) fn part_of(&self, rate: Rate) -> Rate {
-        let Some(most) = self.rate.map(Rate::bps).filter(|most| self.asked > *most) else {
+        let Some(most) = self.rate.map(Rate::bps).filter(|most| self.asked.max(rate.bps()) > *most)
+        else {
             return rate;
         };
         Rate::from_bps(rate.bps().min(self.takers.level(most, 1)).max(1))
@@ -309,6 +311,16 @@ mod tests {
     use super::*;
 
     const MOST: Option<Rate> = Some(Rate::from_mbps(10));
+
+    /// Catches: windows by the rate of the profile while no ACK is held, behind a slower trunk.
+    #[test]
+    fn an_idle_aggregate_has_no_larger_share_than_its_egress_carries() {
+        let (profile, trunk) = (Rate::from_mbps(100), Rate::from_mbps(8));
+        let mut ahead = EgressState { rate: Some(trunk), ..EgressState::default() };
+        assert_eq!((ahead.part_of(profile), ahead.part_of(trunk)), (trunk, trunk));
+        ahead.ask(&[profile.bps()], trunk.bps());
+        assert_eq!(ahead.part_of(profile), trunk);
+    }
 
     /// Catches: room for a segment of every flow although only a ping waits; no such room while a queue of
     /// other packets waits.

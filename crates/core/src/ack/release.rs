@@ -10,7 +10,7 @@
 //! Source: `postack`, R001-4 (paced) and R001-9 (the others).
 
 mod bucket;
-mod calendar;
+mod credit;
 mod gate;
 mod paced;
 mod virtual_queue;

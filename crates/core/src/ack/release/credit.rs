@@ -1,0 +1,262 @@
+//! Outstanding credit: bytes that departed ACKs requested from each flow's sender and that have not arrived yet.
+//!
+//! A departing ACK adds to its flow's credit, and data of the flow subtracts from it:
+//!
+//! `credit(flow) = requested_to - sent`, and `credit = sum of credit(flow)`.
+//!
+//! The credit of a flow has three ages, each a third of its [lifetime](lasts_us) long. So credit that its sender
+//! does not use is given back after one to one and a half round trips.
+//!
+//! Source: `postack`, R001-9 P3 (the `O_C` of a class: credit of all its flows).
+//!
+//! Differs: `requested_to` is kept as three counts of bytes, as data beyond it needs no credit. A sender
+//! may send more than its ACKs request. Its data uses no credit of the youngest age, unless a round trip is
+//! shorter. Otherwise the data of that credit would arrive without credit, and each further request would
+//! be too early.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use super::gate::{lasts_us, micros};
+use crate::Time;
+use crate::ack::CreditAccount;
+use crate::ack::record::TICK_BITS;
+use crate::packet::{FlowIndex, make_room};
+
+/// Outstanding credit of the flows of an aggregate.
+#[derive(Default)]
+pub(super) struct Credits {
+    /// By member.
+    flows: Vec<FlowCredit>,
+    /// For each flow with credit, the time at which its credit gets older.
+    clocks: BinaryHeap<Reverse<(Time, FlowIndex)>>,
+    /// Account of the aggregate. Its credit is the sum over all flows. Its rate and `more` are those of the
+    /// last report.
+    pub(super) account: CreditAccount,
+}
+
+/// Outstanding credit of a flow.
+#[derive(Clone, Copy, Default)]
+struct FlowCredit {
+    /// Charged bytes by age, the youngest first.
+    ages: [u32; AGES],
+    /// Length of an age in microseconds. Zero: the flow has no clock, and no credit.
+    age_us: u32,
+}
+
+impl FlowCredit {
+    fn sum(&self) -> u64 {
+        self.ages.iter().copied().map(u64::from).sum()
+    }
+}
+
+/// Number of ages. A request that was answered after one round trip is then in its last age.
+const AGES: usize = 3;
+
+impl Credits {
+    /// Adds credit of `member` for `bytes`. Its sender is at a round trip of `near`.
+    pub(super) fn add(&mut self, now: Time, member: FlowIndex, near: Duration, bytes: u32) {
+        self.expire(now);
+        make_room(&mut self.flows, member.index(), FlowCredit::default());
+        let flow = &mut self.flows[member.index()];
+        let age_us = age_us(near);
+        if flow.age_us == 0 {
+            self.clocks.push(Reverse((gets_older(now, age_us), member)));
+        }
+        flow.age_us = age_us;
+        let young = flow.ages[0].saturating_add(bytes);
+        self.account.credit += u64::from(young - flow.ages[0]);
+        flow.ages[0] = young;
+    }
+
+    /// Notes that `bytes` of data of `member` arrived, at a round trip of `near` after their request. They use
+    /// the oldest credit of the flow first, and none of the youngest age if an age is shorter than `near`.
+    pub(super) fn take(&mut self, now: Time, member: FlowIndex, near: Duration, mut bytes: u32) {
+        self.expire(now);
+        let Some(flow) = self.flows.get_mut(member.index()) else { return };
+        let younger = usize::from(u64::from(flow.age_us) < micros(near));
+        for credit in flow.ages.iter_mut().skip(younger).rev() {
+            let used = bytes.min(*credit);
+            *credit -= used;
+            bytes -= used;
+            self.account.credit -= u64::from(used);
+        }
+    }
+
+    /// Ends the credit of `member`, whose sender sends no more.
+    pub(super) fn give_back(&mut self, member: FlowIndex) {
+        if let Some(flow) = self.flows.get_mut(member.index()) {
+            self.account.credit -= flow.sum();
+            flow.ages = [0; AGES];
+        }
+    }
+
+    /// Outstanding credit of `member` at `now`, in bytes.
+    pub(super) fn of(&mut self, now: Time, member: FlowIndex) -> u64 {
+        self.expire(now);
+        self.flows.get(member.index()).map_or(0, FlowCredit::sum)
+    }
+
+    /// Outstanding credit at `now`, in bytes.
+    pub(super) fn total(&mut self, now: Time) -> u64 {
+        self.expire(now);
+        self.account.credit
+    }
+
+    /// Time at which credit next gets older, or is given back. `None` without credit.
+    pub(super) fn next(&self) -> Option<Time> {
+        self.clocks.peek().map(|Reverse((at, _))| *at)
+    }
+
+    fn expire(&mut self, now: Time) {
+        while let Some(Reverse((at, member))) = self.clocks.peek().copied()
+            && at <= now
+        {
+            self.clocks.pop();
+            let flow = &mut self.flows[member.index()];
+            flow.ages.rotate_right(1);
+            self.account.credit -= u64::from(std::mem::take(&mut flow.ages[0]));
+            if flow.sum() == 0 {
+                flow.age_us = 0;
+            } else {
+                self.clocks.push(Reverse((gets_older(at, flow.age_us), member)));
+            }
+        }
+    }
+}
+
+/// Length in microseconds of an age for a sender at a round trip of `near`: half of a round trip, if that is
+/// long enough.
+fn age_us(near: Duration) -> u32 {
+    u32::try_from(lasts_us(micros(near)) / 3).unwrap_or(u32::MAX)
+}
+
+/// Time at which an age that begins at `from` ends: up to a tick (1 ms) later than after `age_us`. So the credit of
+/// many flows gets older together, with few timer events.
+fn gets_older(from: Time, age_us: u32) -> Time {
+    let tick = Duration::from_nanos(1 << TICK_BITS);
+    (from + Duration::from_micros(age_us.into())).round_up_to(tick)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Time = Time::from_millis;
+    const NEAR: Duration = Duration::from_millis(40);
+    const A: FlowIndex = FlowIndex(1);
+    const B: FlowIndex = FlowIndex(2);
+
+    /// Catches: credit given back within a round trip; credit that is outstanding for ever.
+    #[test]
+    fn unused_credit_is_given_back_after_one_to_one_and_a_half_round_trips() {
+        for later in [0, 1, 10, 19] {
+            let mut credits = Credits::default();
+            credits.add(MS(1_000), A, NEAR, 500);
+            credits.add(MS(1_000 + later), A, NEAR, 70);
+            assert_eq!(credits.total(MS(1_059)), 570, "{later}");
+            // Each age ends up to a tick later.
+            assert_eq!(credits.total(MS(1_064)), 0, "{later}");
+            assert_eq!(credits.next(), None);
+        }
+    }
+
+    /// Catches: data that uses credit of another flow, or more credit than its flow has.
+    #[test]
+    fn data_uses_credit_of_its_own_flow_only() {
+        let mut credits = Credits::default();
+        credits.add(MS(0), A, NEAR, 300);
+        credits.add(MS(0), B, NEAR, 100);
+        credits.take(MS(40), B, NEAR, 250);
+        assert_eq!(credits.total(MS(40)), 300);
+        credits.take(MS(40), A, NEAR, 100);
+        assert_eq!(credits.total(MS(40)), 200);
+        credits.take(MS(40), FlowIndex(9), NEAR, 1_000);
+        assert_eq!(credits.total(MS(40)), 200);
+    }
+
+    /// Catches: excess data of slow start that uses the credit of later data of its flow.
+    /// Catches: data of a sender nearby that finds no credit, as a third of the shortest lifetime exceeds its round trip.
+    #[test]
+    fn data_uses_no_credit_of_the_youngest_age() {
+        let mut credits = Credits::default();
+        for ms in [0, 35, 45] {
+            credits.add(MS(ms), A, NEAR, 100);
+        }
+        credits.take(MS(45), A, NEAR, 1_000);
+        assert_eq!(credits.total(MS(45)), 100, "requested 0 ms before, not 10");
+        let near = Duration::from_micros(200);
+        credits.add(MS(50), B, near, 100);
+        credits.take(MS(50) + near, B, near, 100);
+        assert_eq!(credits.total(MS(50) + near), 100);
+    }
+
+    /// Catches: newer credit that keeps unused credit from being given back, if a sender uses half of its credit.
+    #[test]
+    fn a_sender_that_uses_half_of_its_credit_holds_that_of_one_and_a_half_round_trips_at_most() {
+        let mut credits = Credits::default();
+        for ms in 0..1_000 {
+            credits.add(MS(ms), A, NEAR, 100);
+            if ms >= 40 {
+                credits.take(MS(ms), A, NEAR, 50);
+            }
+            assert!(credits.total(MS(ms)) <= 6_000, "{ms} ms");
+        }
+        for ms in 1_000..2_000 {
+            credits.add(MS(ms), A, NEAR, 100);
+            credits.take(MS(ms), A, NEAR, 100);
+        }
+        assert!(credits.total(MS(1_999)) <= 4_200, "{}", credits.account.credit);
+    }
+
+    /// Catches: credit that lasts for the round trip of the handshake, which was longer than all later ones.
+    #[test]
+    fn a_shorter_round_trip_shortens_the_life_of_credit() {
+        let mut credits = Credits::default();
+        credits.add(MS(0), A, NEAR * 10, 100);
+        (0..1_000).for_each(|ms| credits.add(MS(ms), A, NEAR, 1));
+        assert!(credits.total(MS(1_000)) <= 60, "{}", credits.account.credit);
+    }
+
+    /// Catches: credit of an ended flow that counts for the next flow of its index; two clocks for that index.
+    #[test]
+    fn the_next_flow_of_an_index_begins_without_credit() {
+        let mut credits = Credits::default();
+        credits.add(MS(0), A, NEAR, 300);
+        credits.add(MS(0), B, NEAR, 100);
+        credits.give_back(A);
+        assert_eq!(credits.total(MS(0)), 100);
+        credits.add(MS(1), A, NEAR, 40);
+        assert_eq!((credits.total(MS(19)), credits.clocks.len()), (140, 2));
+        assert_eq!(credits.total(MS(80)), 0);
+        assert!(credits.clocks.is_empty());
+    }
+
+    /// Catches: credit that is outstanding for minutes after a pause, if its clock wraps.
+    #[test]
+    fn credit_ends_in_a_pause_of_any_length() {
+        for minutes in [1, 30, 40, 60, 71, 72, 110] {
+            let mut credits = Credits::default();
+            credits.add(MS(1_000), A, NEAR, 500);
+            let now = MS(1_000 + minutes * 60_000);
+            assert_eq!((credits.total(now), credits.next()), (0, None), "{minutes} min");
+        }
+    }
+
+    /// Catches: a timer event for each age of each of a thousand flows.
+    #[test]
+    fn the_credit_of_many_flows_gets_older_together() {
+        let mut credits = Credits::default();
+        let mut events = 0;
+        for (n, member) in (0..8_000).zip((0..1_000).cycle().map(FlowIndex)) {
+            let now = Time::from_micros(n * 125);
+            while let Some(at) = credits.next().filter(|at| *at <= now) {
+                credits.expire(at);
+                events += 1;
+            }
+            credits.add(now, member, NEAR, 1_514);
+        }
+        assert!(events <= 955, "{events}");
+    }
+}
