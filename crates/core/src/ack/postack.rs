@@ -299,7 +299,7 @@ impl AckControl for PostAck {
 
     fn ready_at(&self) -> Option<Time> {
         let rule = match &self.rule {
-            Rule::Gate(gate) => gate.ready_at(self.shares.rate(), self.queue),
+            Rule::Gate(gate) => gate.ready_at(&self.shares, self.queue),
             Rule::Bucket(bucket) => bucket.ready_at(),
             Rule::VirtualQueue(queue) => queue.ready_at(),
         };

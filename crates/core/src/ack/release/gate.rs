@@ -193,7 +193,8 @@ impl Gate {
             uncalled.asked(member, holds.flow(member).called_for(before, cost));
             self.asks(cx.now, rate, queue.ahead, member, holds.flow(member), cost);
         }
-        let active = self.outstanding.total(cx.now) > 0 || !self.is_idle();
+        let requests = self.outstanding.total(cx.now) > 0 || !self.is_idle();
+        let active = requests || shares.active_until() > cx.now;
         let account = &mut self.outstanding.account;
         (account.rate, account.more) = (if active { rate.bps() } else { 0 }, more);
         let report = *account;
@@ -201,14 +202,17 @@ impl Gate {
         report
     }
 
-    /// Time at which credit is next given back, or requests are no longer too early. With an egress rate, ACKs
-    /// of other aggregates may wait for that credit. Without one, it counts unless data must depart first.
-    pub(in crate::ack) fn ready_at(&self, rate: Rate, queue: Queue) -> Option<Time> {
+    /// Time at which credit is next given back, requests are no longer too early, or the aggregate is no longer
+    /// active. With an egress rate, ACKs of other aggregates may wait for that credit. Without one, it counts
+    /// unless data must depart first.
+    pub(in crate::ack) fn ready_at(&self, shares: &Shares, queue: Queue) -> Option<Time> {
         let waits = !self.is_idle();
-        let may_open = || waits && queue.own.0 < self.target(Duration::MAX, rate, queue);
+        let may_open = || waits && queue.own.0 < self.target(Duration::MAX, shares.rate(), queue);
         let counts = queue.ahead.rate.is_some() || may_open();
         let credit = self.outstanding.next().filter(|_| counts);
-        Time::earliest(credit, self.paced.filter(|_| waits))
+        let rests = !waits && self.outstanding.next().is_none();
+        let ends = (rests && self.outstanding.account.rate > 0).then(|| shares.active_until());
+        Time::earliest(Time::earliest(credit, ends), self.paced.filter(|_| waits))
     }
 
     /// Time from a request to its data.
