@@ -56,7 +56,10 @@ pub(super) enum Taken {
 
 impl<const FOR_DATA: bool> Holds<FOR_DATA> {
     pub(super) fn flow(&mut self, member: FlowIndex) -> &mut HeldFlow {
-        make_room(&mut self.flows, member.index(), HeldFlow::default());
+        // Without this check, each call would build a default flow.
+        if member.index() >= self.flows.len() {
+            make_room(&mut self.flows, member.index(), HeldFlow::default());
+        }
         &mut self.flows[member.index()]
     }
 

@@ -102,8 +102,8 @@ impl PostAck {
     /// Releases ACKs by the peak rate while its tokens last for more than the data on its way. So the rate is
     /// the mean again before the tokens are spent.
     fn spend(&mut self, queue: Queue) {
-        let way = if let Rule::Gate(gate) = &self.rule { gate.way() } else { Duration::ZERO };
-        let lasts = |peak: &Rate| *peak > self.mean && queue.tokens > peak.bytes_in(way + AHEAD);
+        let way = || if let Rule::Gate(gate) = &self.rule { gate.way() } else { Duration::ZERO };
+        let lasts = |peak: &Rate| *peak > self.mean && queue.tokens > peak.bytes_in(way() + AHEAD);
         let rate = queue.peak.filter(lasts).unwrap_or(self.mean);
         if rate != self.shares.rate() {
             self.shares.set_rate(rate);
@@ -111,9 +111,9 @@ impl PostAck {
     }
 
     /// Notes the outstanding credit of `member`, which its ACKs do not request again.
-    fn note_credit(&mut self, now: Time, member: FlowIndex) {
-        if let Rule::Gate(gate) = &mut self.rule {
-            let credit = gate.credit_of(now, member);
+    fn note_credit(&mut self, member: FlowIndex) {
+        if let Rule::Gate(gate) = &self.rule {
+            let credit = gate.credit_of(member);
             self.holds.flow(member).set_outstanding(credit);
         }
     }
@@ -199,6 +199,7 @@ impl AckControl for PostAck {
     }
 
     fn on_data(&mut self, now: Time, member: FlowIndex, packet: &Packet, waiting: Bytes) -> bool {
+        self.rule.advance(now);
         self.holds.on_data(now, member, packet);
         self.shares.waits(member, waiting);
         // `most` treats bytes of unresponsive flows as taken, and would leave such a flow nothing.
@@ -225,6 +226,7 @@ impl AckControl for PostAck {
     }
 
     fn on_ack(&mut self, cx: &mut Cx<'_>, back: Returning<'_>, queue: Queue, out: &mut Fifo) {
+        self.rule.advance(cx.now);
         let Returning { member, known, .. } = back;
         let tcp = cx.pool[&back.packet].tcp;
         let refuses = self.uncalled.refuses(member);
@@ -244,7 +246,7 @@ impl AckControl for PostAck {
             let longest = self.config.max_hold;
             self.reserve.look(cx.now, near + far, longest, &self.holds.counts);
         }
-        self.note_credit(cx.now, member);
+        self.note_credit(member);
         let is_short = matches!(self.rule, Rule::Gate(_));
         let reserve = if is_short { self.reserve.span() } else { self.config.max_hold / 2 };
         let flow = self.holds.flow(member);
@@ -279,6 +281,7 @@ impl AckControl for PostAck {
     }
 
     fn serve(&mut self, cx: &mut Cx<'_>, queue: Queue, out: &mut Fifo) -> CreditAccount {
+        self.rule.advance(cx.now);
         self.queue = queue;
         self.spend(queue);
         self.uncalled.expire(cx.now);
@@ -325,8 +328,9 @@ impl AckControl for PostAck {
     }
 
     fn withdraw(&mut self, cx: &mut Cx<'_>, member: FlowIndex, out: &mut Fifo) {
+        self.rule.advance(cx.now);
         self.holds.resume(member);
-        self.note_credit(cx.now, member);
+        self.note_credit(member);
         let before = self.holds.flow(member).departed();
         let cost = self.holds.withdraw(cx, member, out);
         self.gone(cx, member, before, cost);

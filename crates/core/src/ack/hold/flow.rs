@@ -280,10 +280,9 @@ impl HeldFlow {
     /// Permitted growth of a hold. This growth also bounds the hold of the ACK that follows an ACK by which the
     /// sender's timer restarted.
     pub(in crate::ack) fn more(&self) -> Duration {
-        let span = |us: u32| Duration::from_micros(u64::from(us));
-        let round_trip = span(self.near_us) + span(self.far_us) + span(self.hold_us);
+        let round_trip_us = [self.near_us, self.far_us, self.hold_us].map(u64::from).iter().sum();
         let most = SHORTEST_RTO * 3 / 4;
-        if self.far_us == 0 { most } else { most.min(round_trip) }
+        if self.far_us == 0 { most } else { most.min(Duration::from_micros(round_trip_us)) }
     }
 
     /// The highest acknowledgement number that departed.

@@ -14,23 +14,22 @@
 //! shorter. Otherwise the data of that credit would arrive without credit, and each further request would
 //! be too early.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use super::gate::{lasts_us, micros};
 use crate::Time;
 use crate::ack::CreditAccount;
 use crate::ack::record::TICK_BITS;
-use crate::packet::{FlowIndex, make_room};
+use crate::packet::{FlowIndex, make_room, slot};
+use crate::wheel::TimerWheel;
 
 /// Outstanding credit of the flows of an aggregate.
 #[derive(Default)]
 pub(super) struct Credits {
     /// By member.
     flows: Vec<FlowCredit>,
-    /// For each flow with credit, the time at which its credit gets older.
-    clocks: BinaryHeap<Reverse<(Time, FlowIndex)>>,
+    /// For each flow with credit, the tick at which its credit gets older, in place of nanoseconds.
+    clocks: TimerWheel,
     /// Account of the aggregate. Its credit is the sum over all flows. Its rate and `more` are those of the
     /// last report.
     pub(super) account: CreditAccount,
@@ -57,12 +56,11 @@ const AGES: usize = 3;
 impl Credits {
     /// Adds credit of `member` for `bytes`. Its sender is at a round trip of `near`.
     pub(super) fn add(&mut self, now: Time, member: FlowIndex, near: Duration, bytes: u32) {
-        self.expire(now);
         make_room(&mut self.flows, member.index(), FlowCredit::default());
         let flow = &mut self.flows[member.index()];
         let age_us = age_us(near);
         if flow.age_us == 0 {
-            self.clocks.push(Reverse((gets_older(now, age_us), member)));
+            self.clocks.set(member.0, gets_older(now, age_us));
         }
         flow.age_us = age_us;
         let young = flow.ages[0].saturating_add(bytes);
@@ -72,8 +70,7 @@ impl Credits {
 
     /// Notes that `bytes` of data of `member` arrived, at a round trip of `near` after their request. They use
     /// the oldest credit of the flow first, and none of the youngest age if an age is shorter than `near`.
-    pub(super) fn take(&mut self, now: Time, member: FlowIndex, near: Duration, mut bytes: u32) {
-        self.expire(now);
+    pub(super) fn take(&mut self, member: FlowIndex, near: Duration, mut bytes: u32) {
         let Some(flow) = self.flows.get_mut(member.index()) else { return };
         let younger = usize::from(u64::from(flow.age_us) < micros(near));
         for credit in flow.ages.iter_mut().skip(younger).rev() {
@@ -92,35 +89,35 @@ impl Credits {
         }
     }
 
-    /// Outstanding credit of `member` at `now`, in bytes.
-    pub(super) fn of(&mut self, now: Time, member: FlowIndex) -> u64 {
-        self.expire(now);
+    /// Outstanding credit of `member`, in bytes.
+    pub(super) fn of(&self, member: FlowIndex) -> u64 {
         self.flows.get(member.index()).map_or(0, FlowCredit::sum)
     }
 
-    /// Outstanding credit at `now`, in bytes.
-    pub(super) fn total(&mut self, now: Time) -> u64 {
-        self.expire(now);
+    /// Outstanding credit, in bytes.
+    pub(super) const fn total(&self) -> u64 {
         self.account.credit
     }
 
     /// Time at which credit next gets older, or is given back. `None` without credit.
     pub(super) fn next(&self) -> Option<Time> {
-        self.clocks.peek().map(|Reverse((at, _))| *at)
+        let tick = self.clocks.next_deadline()?;
+        Some(Time::from_nanos(tick.nanos() << TICK_BITS))
     }
 
-    fn expire(&mut self, now: Time) {
-        while let Some(Reverse((at, member))) = self.clocks.peek().copied()
-            && at <= now
+    /// Lets credit get older until `now`. The caller does so before each use of the credit.
+    pub(super) fn advance(&mut self, now: Time) {
+        while let Some((at, member)) =
+            self.clocks.pop_next(Time::from_nanos(now.nanos() >> TICK_BITS))
         {
-            self.clocks.pop();
-            let flow = &mut self.flows[member.index()];
+            let flow = &mut self.flows[slot(member)];
             flow.ages.rotate_right(1);
             self.account.credit -= u64::from(std::mem::take(&mut flow.ages[0]));
             if flow.sum() == 0 {
                 flow.age_us = 0;
             } else {
-                self.clocks.push(Reverse((gets_older(at, flow.age_us), member)));
+                let at = Time::from_nanos(at.nanos() << TICK_BITS);
+                self.clocks.set(member, gets_older(at, flow.age_us));
             }
         }
     }
@@ -132,11 +129,11 @@ fn age_us(near: Duration) -> u32 {
     u32::try_from(lasts_us(micros(near)) / 3).unwrap_or(u32::MAX)
 }
 
-/// Time at which an age that begins at `from` ends: up to a tick (1 ms) later than after `age_us`. So the credit of
-/// many flows gets older together, with few timer events.
+/// The tick at which an age that begins at `from` ends: up to a tick (1 ms) later than after `age_us`. So the
+/// credit of many flows gets older together, with few timer events.
 fn gets_older(from: Time, age_us: u32) -> Time {
-    let tick = Duration::from_nanos(1 << TICK_BITS);
-    (from + Duration::from_micros(age_us.into())).round_up_to(tick)
+    let ends = from.nanos() + u64::from(age_us) * 1_000;
+    Time::from_nanos((ends - 1 >> TICK_BITS) + 1)
 }
 
 #[cfg(test)]
@@ -148,16 +145,33 @@ mod tests {
     const A: FlowIndex = FlowIndex(1);
     const B: FlowIndex = FlowIndex(2);
 
+    impl Credits {
+        fn add_at(&mut self, now: Time, member: FlowIndex, near: Duration, bytes: u32) {
+            self.advance(now);
+            self.add(now, member, near, bytes);
+        }
+
+        fn take_at(&mut self, now: Time, member: FlowIndex, near: Duration, bytes: u32) {
+            self.advance(now);
+            self.take(member, near, bytes);
+        }
+
+        fn total_at(&mut self, now: Time) -> u64 {
+            self.advance(now);
+            self.total()
+        }
+    }
+
     /// Catches: credit given back within a round trip; credit that is outstanding for ever.
     #[test]
     fn unused_credit_is_given_back_after_one_to_one_and_a_half_round_trips() {
         for later in [0, 1, 10, 19] {
             let mut credits = Credits::default();
-            credits.add(MS(1_000), A, NEAR, 500);
-            credits.add(MS(1_000 + later), A, NEAR, 70);
-            assert_eq!(credits.total(MS(1_059)), 570, "{later}");
+            credits.add_at(MS(1_000), A, NEAR, 500);
+            credits.add_at(MS(1_000 + later), A, NEAR, 70);
+            assert_eq!(credits.total_at(MS(1_059)), 570, "{later}");
             // Each age ends up to a tick later.
-            assert_eq!(credits.total(MS(1_064)), 0, "{later}");
+            assert_eq!(credits.total_at(MS(1_064)), 0, "{later}");
             assert_eq!(credits.next(), None);
         }
     }
@@ -166,14 +180,14 @@ mod tests {
     #[test]
     fn data_uses_credit_of_its_own_flow_only() {
         let mut credits = Credits::default();
-        credits.add(MS(0), A, NEAR, 300);
-        credits.add(MS(0), B, NEAR, 100);
-        credits.take(MS(40), B, NEAR, 250);
-        assert_eq!(credits.total(MS(40)), 300);
-        credits.take(MS(40), A, NEAR, 100);
-        assert_eq!(credits.total(MS(40)), 200);
-        credits.take(MS(40), FlowIndex(9), NEAR, 1_000);
-        assert_eq!(credits.total(MS(40)), 200);
+        credits.add_at(MS(0), A, NEAR, 300);
+        credits.add_at(MS(0), B, NEAR, 100);
+        credits.take_at(MS(40), B, NEAR, 250);
+        assert_eq!(credits.total_at(MS(40)), 300);
+        credits.take_at(MS(40), A, NEAR, 100);
+        assert_eq!(credits.total_at(MS(40)), 200);
+        credits.take_at(MS(40), FlowIndex(9), NEAR, 1_000);
+        assert_eq!(credits.total_at(MS(40)), 200);
     }
 
     /// Catches: excess data of slow start that uses the credit of later data of its flow.
@@ -182,14 +196,14 @@ mod tests {
     fn data_uses_no_credit_of_the_youngest_age() {
         let mut credits = Credits::default();
         for ms in [0, 35, 45] {
-            credits.add(MS(ms), A, NEAR, 100);
+            credits.add_at(MS(ms), A, NEAR, 100);
         }
-        credits.take(MS(45), A, NEAR, 1_000);
-        assert_eq!(credits.total(MS(45)), 100, "requested 0 ms before, not 10");
+        credits.take_at(MS(45), A, NEAR, 1_000);
+        assert_eq!(credits.total_at(MS(45)), 100, "requested 0 ms before, not 10");
         let near = Duration::from_micros(200);
-        credits.add(MS(50), B, near, 100);
-        credits.take(MS(50) + near, B, near, 100);
-        assert_eq!(credits.total(MS(50) + near), 100);
+        credits.add_at(MS(50), B, near, 100);
+        credits.take_at(MS(50) + near, B, near, 100);
+        assert_eq!(credits.total_at(MS(50) + near), 100);
     }
 
     /// Catches: newer credit that keeps unused credit from being given back, if a sender uses half of its credit.
@@ -197,40 +211,40 @@ mod tests {
     fn a_sender_that_uses_half_of_its_credit_holds_that_of_one_and_a_half_round_trips_at_most() {
         let mut credits = Credits::default();
         for ms in 0..1_000 {
-            credits.add(MS(ms), A, NEAR, 100);
+            credits.add_at(MS(ms), A, NEAR, 100);
             if ms >= 40 {
-                credits.take(MS(ms), A, NEAR, 50);
+                credits.take_at(MS(ms), A, NEAR, 50);
             }
-            assert!(credits.total(MS(ms)) <= 6_000, "{ms} ms");
+            assert!(credits.total_at(MS(ms)) <= 6_000, "{ms} ms");
         }
         for ms in 1_000..2_000 {
-            credits.add(MS(ms), A, NEAR, 100);
-            credits.take(MS(ms), A, NEAR, 100);
+            credits.add_at(MS(ms), A, NEAR, 100);
+            credits.take_at(MS(ms), A, NEAR, 100);
         }
-        assert!(credits.total(MS(1_999)) <= 4_200, "{}", credits.account.credit);
+        assert!(credits.total_at(MS(1_999)) <= 4_200, "{}", credits.account.credit);
     }
 
     /// Catches: credit that lasts for the round trip of the handshake, which was longer than all later ones.
     #[test]
     fn a_shorter_round_trip_shortens_the_life_of_credit() {
         let mut credits = Credits::default();
-        credits.add(MS(0), A, NEAR * 10, 100);
-        (0..1_000).for_each(|ms| credits.add(MS(ms), A, NEAR, 1));
-        assert!(credits.total(MS(1_000)) <= 60, "{}", credits.account.credit);
+        credits.add_at(MS(0), A, NEAR * 10, 100);
+        (0..1_000).for_each(|ms| credits.add_at(MS(ms), A, NEAR, 1));
+        assert!(credits.total_at(MS(1_000)) <= 60, "{}", credits.account.credit);
     }
 
-    /// Catches: credit of an ended flow that counts for the next flow of its index; two clocks for that index.
+    /// Catches: credit of an ended flow that counts for the next flow of its index.
     #[test]
     fn the_next_flow_of_an_index_begins_without_credit() {
         let mut credits = Credits::default();
-        credits.add(MS(0), A, NEAR, 300);
-        credits.add(MS(0), B, NEAR, 100);
+        credits.add_at(MS(0), A, NEAR, 300);
+        credits.add_at(MS(0), B, NEAR, 100);
         credits.give_back(A);
-        assert_eq!(credits.total(MS(0)), 100);
-        credits.add(MS(1), A, NEAR, 40);
-        assert_eq!((credits.total(MS(19)), credits.clocks.len()), (140, 2));
-        assert_eq!(credits.total(MS(80)), 0);
-        assert!(credits.clocks.is_empty());
+        assert_eq!(credits.total_at(MS(0)), 100);
+        credits.add_at(MS(1), A, NEAR, 40);
+        assert_eq!(credits.total_at(MS(19)), 140);
+        assert_eq!(credits.total_at(MS(80)), 0);
+        assert_eq!(credits.next(), None);
     }
 
     /// Catches: credit that is outstanding for minutes after a pause, if its clock wraps.
@@ -238,9 +252,9 @@ mod tests {
     fn credit_ends_in_a_pause_of_any_length() {
         for minutes in [1, 30, 40, 60, 71, 72, 110] {
             let mut credits = Credits::default();
-            credits.add(MS(1_000), A, NEAR, 500);
+            credits.add_at(MS(1_000), A, NEAR, 500);
             let now = MS(1_000 + minutes * 60_000);
-            assert_eq!((credits.total(now), credits.next()), (0, None), "{minutes} min");
+            assert_eq!((credits.total_at(now), credits.next()), (0, None), "{minutes} min");
         }
     }
 
@@ -252,10 +266,10 @@ mod tests {
         for (n, member) in (0..8_000).zip((0..1_000).cycle().map(FlowIndex)) {
             let now = Time::from_micros(n * 125);
             while let Some(at) = credits.next().filter(|at| *at <= now) {
-                credits.expire(at);
+                credits.advance(at);
                 events += 1;
             }
-            credits.add(now, member, NEAR, 1_514);
+            credits.add_at(now, member, NEAR, 1_514);
         }
         assert!(events <= 955, "{events}");
     }

@@ -63,8 +63,8 @@ impl Gate {
     ) {
         let (bytes, segments) = (packet.cost, packet.segments);
         flow.came(now, bytes);
-        self.response.look(now, self.outstanding.total(now));
-        self.outstanding.take(now, member, flow.near(), bytes);
+        self.response.look(now, self.outstanding.total());
+        self.outstanding.take(member, flow.near(), bytes);
         self.outstanding.account.see(bytes / u32::from(segments.max(1)));
         if let Some(span) = self.response.came(bytes) {
             self.outstanding.account.respond(span);
@@ -72,8 +72,13 @@ impl Gate {
     }
 
     /// Outstanding credit of `member`, in bytes.
-    pub(in crate::ack) fn credit_of(&mut self, now: Time, member: FlowIndex) -> u64 {
-        self.outstanding.of(now, member)
+    pub(in crate::ack) fn credit_of(&self, member: FlowIndex) -> u64 {
+        self.outstanding.of(member)
+    }
+
+    /// Lets credit get older until `now`.
+    pub(in crate::ack) fn advance(&mut self, now: Time) {
+        self.outstanding.advance(now);
     }
 
     /// Ends the credit of `member`, whose sender sends no more.
@@ -91,7 +96,7 @@ impl Gate {
     /// Requests that the rate has not carried yet count as no more than backlog plus credit. So on a short path
     /// the target is reached before the limit of [`AHEAD`].
     fn wants_more(&mut self, now: Time, rate: Rate, queue: Queue) -> bool {
-        let all = queue.own.0 + self.outstanding.total(now);
+        let all = queue.own.0 + self.outstanding.total();
         let early = rate.bytes_in(self.carried.since(now)).0.min(all);
         let most = self.target(AHEAD, rate, queue);
         let wants = all < most || all < self.target(Duration::MAX, rate, queue);
@@ -144,7 +149,7 @@ impl Gate {
     /// Adds credit for `bytes` that were requested from the sender of `member`, at a round trip of `near`.
     fn give(&mut self, now: Time, member: FlowIndex, near: Duration, bytes: u32) {
         self.outstanding.account.ask(near, bytes);
-        self.response.look(now, self.outstanding.total(now));
+        self.response.look(now, self.outstanding.total());
         self.outstanding.add(now, member, near, bytes);
     }
 
@@ -186,14 +191,14 @@ impl Gate {
             if self.turns.skip_spent(&mut self.waiting, turn) {
                 continue;
             }
-            holds.flow(member).set_outstanding(self.outstanding.of(cx.now, member));
+            holds.flow(member).set_outstanding(self.outstanding.of(member));
             let before = holds.flow(member).departed();
             let Some(cost) = holds.release(cx, member, out) else { continue };
             self.turns.charge(member, cost.into());
             uncalled.asked(member, holds.flow(member).called_for(before, cost));
             self.asks(cx.now, rate, queue.ahead, member, holds.flow(member), cost);
         }
-        let requests = self.outstanding.total(cx.now) > 0 || !self.is_idle();
+        let requests = self.outstanding.total() > 0 || !self.is_idle();
         let active = requests || shares.active_until() > cx.now;
         let account = &mut self.outstanding.account;
         (account.rate, account.more) = (if active { rate.bps() } else { 0 }, more);
