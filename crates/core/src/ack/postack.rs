@@ -122,6 +122,7 @@ impl PostAck {
     /// sender's timer permits.
     fn overdue(&mut self, cx: &mut Cx<'_>, out: &mut Fifo) {
         while let Some(member) = self.bound.overdue(cx, &mut self.holds, self.config.max_hold) {
+            self.note_credit(member);
             let before = self.holds.flow(member).departed();
             let Some(cost) = self.holds.release(cx, member, out) else { continue };
             self.holds.counts.overdue += 1;

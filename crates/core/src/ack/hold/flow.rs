@@ -83,7 +83,8 @@ const BEGUN: u16 = 16_384;
 const CAPPED: u16 = 16;
 /// A segment of `mss` bytes was observed.
 const SIZED: u16 = 32;
-/// The newest data of the sender is a retransmission.
+/// The newest data of the sender is a retransmission, but no probe for a lost tail: such a probe repeats the last
+/// data (RFC 8985, section 7.3) and begins no recovery.
 const AGAIN: u16 = 64;
 /// The sender has sent FIN, or the receiver has sent RST.
 const ENDED: u16 = 128;
@@ -219,7 +220,8 @@ impl HeldFlow {
         self.carried = self.carried.saturating_add(tcp.payload);
         if tcp.payload > 0 {
             self.marks &= !AGAIN;
-            self.marks |= if packet.seen_before { AGAIN } else { 0 };
+            let again = packet.seen_before && before(tcp.end_seq(), self.sent);
+            self.marks |= if again { AGAIN } else { 0 };
             if before(self.sent, tcp.end_seq()) {
                 self.sent = tcp.end_seq();
             }

@@ -244,6 +244,7 @@ mod tests {
 
     /// Catches: an ACK that moves no window and still counts as a request; TCR that paces by requested bytes.
     /// Catches: no request by an ACK whose sender fills a hole (RFC 6675), or is limited by its receiver.
+    /// Catches: a request beyond the window after a probe for a lost tail (RFC 8985), which begins no recovery.
     #[test]
     fn an_ack_requests_no_more_than_its_window_permits() {
         let (mut flow, tcp) = filled();
@@ -257,10 +258,12 @@ mod tests {
         flow.sacked = 1_000;
         assert_eq!(flow.cost(&tcp, 0, true), 5_000);
         flow.sacked = 0;
-        let data = TcpSegment { seq: 5_000, payload: 1_448, ..TcpSegment::default() };
-        for (seen_before, cost) in [(true, 5_000), (false, 0)] {
+        // After a timeout, a probe for a lost tail, and new data.
+        for (seq, seen_before, cost) in [(5_000, true, 5_000), (9_500, true, 0), (5_000, false, 0)]
+        {
+            let data = TcpSegment { seq, payload: 500, ..TcpSegment::default() };
             flow.on_data(Time::ZERO, &Packet { seen_before, ..Packet::default() }, &data);
-            assert_eq!(flow.cost(&tcp, 0, true), cost, "after a timeout");
+            assert_eq!(flow.cost(&tcp, 0, true), cost, "{seq}");
         }
     }
 
