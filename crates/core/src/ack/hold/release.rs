@@ -95,6 +95,9 @@ impl<const FOR_DATA: bool> Holds<FOR_DATA> {
         let mut cost = 0_u32;
         while let Some(more) = self.go_first(cx, member, false, out) {
             cost = cost.saturating_add(more);
+            if FOR_DATA {
+                self.flow(member).add_outstanding(more);
+            }
         }
         cost
     }

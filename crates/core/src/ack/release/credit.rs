@@ -10,8 +10,8 @@
 //! Source: `postack`, R001-9 P3 (the `O_C` of a class: credit of all its flows).
 //!
 //! Differs: `requested_to` is kept as three counts of bytes, as data beyond it needs no credit. A sender
-//! may send more than its ACKs request. Its data uses no credit of the youngest age, unless a round trip is
-//! shorter. Otherwise the data of that credit would arrive without credit, and each further request would
+//! may send more than its ACKs request. Its data uses no credit of the youngest age, unless this age is longer
+//! than a round trip. Otherwise the data of that credit would arrive without credit, and each further request would
 //! be too early.
 
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub(super) struct Credits {
 struct FlowCredit {
     /// Charged bytes by age, the youngest first.
     ages: [u32; AGES],
-    /// Length of an age in microseconds. Zero: the flow has no clock, and no credit.
+    /// Length of an age in microseconds.
     age_us: u32,
 }
 
@@ -58,11 +58,11 @@ impl Credits {
     pub(super) fn add(&mut self, now: Time, member: FlowIndex, near: Duration, bytes: u32) {
         make_room(&mut self.flows, member.index(), FlowCredit::default());
         let flow = &mut self.flows[member.index()];
-        let age_us = age_us(near);
-        if flow.age_us == 0 {
-            self.clocks.set(member.0, gets_older(now, age_us));
+        flow.age_us = age_us(near);
+        let ends = gets_older(now, flow.age_us);
+        if self.clocks.deadline(member.0).is_none_or(|at| ends < at) {
+            self.clocks.set(member.0, ends);
         }
-        flow.age_us = age_us;
         let young = flow.ages[0].saturating_add(bytes);
         self.account.credit += u64::from(young - flow.ages[0]);
         flow.ages[0] = young;
@@ -81,11 +81,12 @@ impl Credits {
         }
     }
 
-    /// Ends the credit of `member`, whose sender sends no more.
+    /// Ends the credit of `member`. The next flow of this index begins without credit.
     pub(super) fn give_back(&mut self, member: FlowIndex) {
         if let Some(flow) = self.flows.get_mut(member.index()) {
             self.account.credit -= flow.sum();
-            flow.ages = [0; AGES];
+            *flow = FlowCredit::default();
+            self.clocks.cancel(member.0);
         }
     }
 
@@ -113,9 +114,7 @@ impl Credits {
             let flow = &mut self.flows[slot(member)];
             flow.ages.rotate_right(1);
             self.account.credit -= u64::from(std::mem::take(&mut flow.ages[0]));
-            if flow.sum() == 0 {
-                flow.age_us = 0;
-            } else {
+            if flow.sum() > 0 {
                 let at = Time::from_nanos(at.nanos() << TICK_BITS);
                 self.clocks.set(member, gets_older(at, flow.age_us));
             }
@@ -245,6 +244,22 @@ mod tests {
         assert_eq!(credits.total_at(MS(19)), 140);
         assert_eq!(credits.total_at(MS(80)), 0);
         assert_eq!(credits.next(), None);
+    }
+
+    /// Catches: a clock of a longer round trip, of this flow or of the last flow of its index. Until it expires, all
+    /// credit would be of the youngest age, which data does not use.
+    #[test]
+    fn data_uses_credit_after_a_shorter_round_trip_at_once() {
+        for ends in [true, false] {
+            let mut credits = Credits::default();
+            credits.add_at(MS(0), A, NEAR * 10, 300);
+            if ends {
+                credits.give_back(A);
+            }
+            credits.add_at(MS(1), A, NEAR / 10, 40);
+            credits.take_at(MS(6), A, NEAR / 10, 340);
+            assert_eq!(credits.total_at(MS(6)), 0, "{ends}");
+        }
     }
 
     /// Catches: credit that is outstanding for minutes after a pause, if its clock wraps.

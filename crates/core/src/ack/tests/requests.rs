@@ -75,6 +75,19 @@ fn a_full_window_is_requested_once() {
     assert!((7..=10).contains(&at_once) && (7..=10).contains(&in_turn), "{at_once} {in_turn}");
 }
 
+/// Catches: divided ACKs that depart together and are each charged the segment that one of them requests.
+#[test]
+fn divided_acks_that_depart_together_request_their_data_once() {
+    let mut bench = filled();
+    bench.fill(US(1), true);
+    let ack = |n: u32| TcpSegment { window: 60_000, ..plain(n * MSS / 14) };
+    (1..=56).for_each(|n| assert!(bench.back(US(1), 0, ack(n), &[]).is_empty()));
+    assert_eq!(bench.withdraw(US(2), 0).len(), 56);
+    bench.serve(US(2));
+    // Four segments, and one more as the edge of a window is rounded up.
+    assert!((4..=5).contains(&(bench.account.credit / 1_514)), "{}", bench.account.credit);
+}
+
 /// Catches: a window for half of the longest hold, although many ACKs are held all the time.
 #[test]
 fn a_window_has_less_room_for_holds_while_many_acks_stand() {

@@ -11,18 +11,25 @@ use crate::flow::before;
 use crate::packet::{TcpFlags, TcpSegment, USUAL_MSS};
 
 impl HeldFlow {
-    /// Wire bytes of data that `tcp` requests. The ACK also reports `news` bytes beyond its number. If
-    /// `for_data` is true, the request is twice as large in slow start. A reduced window then limits it, unless
-    /// the sender recovers from a loss.
+    /// Wire bytes of data that `tcp` requests. The ACK also reports `news` bytes beyond its number. If `for_data`
+    /// is true, a reduced window limits the request, unless the sender recovers from a loss. In slow start the
+    /// request is then twice as large, too.
     pub(in crate::ack::hold) fn cost(&self, tcp: &TcpSegment, news: u32, for_data: bool) -> u32 {
         let worth = self.worth(tcp.ack);
         let recovers = news > 0 || self.sacked > 0 || self.marks & AGAIN != 0;
         let left = if for_data && !recovers { self.left(tcp) } else { None };
         let doubles = for_data && self.doubles();
         let all = worth.saturating_add(news).saturating_mul(if doubles { 2 } else { 1 });
-        // If a receiver divides its ACKs, the ACK that opens the window by a segment requests this segment.
+        // If a receiver divides its ACKs, the ACK that opens a full window by a segment requests this segment.
         let full = all.div_ceil(self.mss).saturating_mul(self.mss);
-        self.charge(left.map_or(all, |left| full.min(left)))
+        let opens = if self.fills_window() { full } else { all };
+        self.charge(left.map_or(all, |left| opens.min(left)))
+    }
+
+    /// Returns `true` if the advertised window has no room for a segment beyond the requested data.
+    fn fills_window(&self) -> bool {
+        let from = self.requested();
+        !before(from, self.right) || self.right.wrapping_sub(from) < self.mss
     }
 
     /// Bytes beyond the [requested](Self::requested) data in the window of `tcp`, if it is reduced. They are full
@@ -49,8 +56,18 @@ impl HeldFlow {
 
     /// Notes the charged bytes of the flow's outstanding credit.
     pub(in crate::ack) fn set_outstanding(&mut self, bytes: u64) {
+        self.outstanding = self.payload(bytes);
+    }
+
+    /// Adds the charged bytes of a request to the outstanding credit. The next ACK does not request them again.
+    pub(in crate::ack::hold) fn add_outstanding(&mut self, bytes: u32) {
+        self.outstanding = (self.outstanding + self.payload(bytes.into())).min(LARGEST);
+    }
+
+    /// Payload of `bytes` of full segments on the wire.
+    fn payload(&self, bytes: u64) -> u32 {
         let payload = bytes * u64::from(self.mss) / u64::from(self.segment());
-        self.outstanding = u32::try_from(payload).unwrap_or(LARGEST).min(LARGEST);
+        u32::try_from(payload).unwrap_or(LARGEST).min(LARGEST)
     }
 
     /// Right edge of the window of `tcp`. `None` if the window scale is unknown.
@@ -288,6 +305,14 @@ mod tests {
             flow.released = acked - 50;
             assert_eq!(flow.cost(&TcpSegment { ack: acked, ..tcp }, 0, true), cost, "{acked}");
         }
+    }
+
+    /// Catches: small data charged as a segment, although the window had room for a segment before.
+    #[test]
+    fn an_ack_of_little_data_requests_as_little_while_the_window_has_room() {
+        let (mut flow, tcp) = filled();
+        (flow.sent, flow.right, flow.cap) = (2_000, 10_000, 12_000);
+        assert_eq!(flow.cost(&TcpSegment { ack: 100, ..tcp }, 0, true), 100);
     }
 
     /// Catches: a sender in slow start whose ACKs request as much as they acknowledge; TCR that paces by twice
