@@ -182,8 +182,8 @@ impl TimerWheel {
         self.fire_from(due, now.nanos(), opens)
     }
 
-    /// The first slot, if one of its timers may have expired, and its level. Otherwise the present
-    /// time is `now`.
+    /// The level and the index of the first slot, if one of its timers may have expired. Otherwise
+    /// advances the present time towards `now`.
     #[inline]
     fn due(&mut self, now: u64) -> Option<(usize, usize)> {
         let Some((level, at)) = self.first_slot() else {
@@ -198,6 +198,8 @@ impl TimerWheel {
         Some((level, at))
     }
 
+    /// Removes the next expired timer, beginning at a slot that is [`due`](Self::due). It is not
+    /// inlined, so that a wheel without expired timers costs no call.
     #[inline(never)]
     fn fire_from(
         &mut self,

@@ -365,7 +365,7 @@ pub(crate) const fn ticks(now: Time) -> u32 {
     low_half(now.nanos() >> TICK_BITS)
 }
 
-/// Microseconds from the start of the run to `now`, modulo `2^32`.
+/// Microseconds from the start of the run to `now`, modulo `2^32`: 71 minutes.
 pub(crate) const fn micros(now: Time) -> u32 {
     low_half(now.nanos() / 1_000)
 }

@@ -31,9 +31,9 @@ pub struct EgressState {
     pub others: u64,
     /// Highest rate of this egress. `None`: packets never wait at it.
     pub rate: Option<Rate>,
-    /// Sum of the rates of the aggregates that request data here, in bits per second.
+    /// Sum of the rates of the aggregates that have a share here, in bits per second.
     pub asked: u64,
-    /// The aggregates that request data here.
+    /// The aggregates that have a share here.
     pub takers: Takers,
     /// Bytes that may be requested: the target less backlog and credit.
     pub room: Bytes,
@@ -43,7 +43,7 @@ pub struct EgressState {
 
 impl EgressState {
     /// Max-min share of an aggregate of `rate` at this egress: `rate` if the egress carries the rates of all. An
-    /// aggregate has a share too while it requests no data.
+    /// aggregate that is not one of the `takers` gets a share like one of them.
     pub(super) fn part_of(&self, rate: Rate) -> Rate {
         let Some(most) = self.rate.map(Rate::bps).filter(|most| self.asked.max(rate.bps()) > *most)
         else {
@@ -79,8 +79,8 @@ pub struct CreditAccount {
     pub(super) called: u64,
     /// An aggregate holds ACKs only because its egress has no room.
     pub(super) more: bool,
-    /// Rate of the aggregate in bits per second, or zero if it requests no data. For an egress, the sum of
-    /// these rates.
+    /// Rate of the aggregate in bits per second. Zero if no flow is active, no ACK is held, and no credit is
+    /// outstanding. For an egress, the sum of these rates.
     pub(super) rate: u64,
     /// Round trip to the senders in microseconds, averaged over the requested bytes. While a single flow
     /// waits, a longer round trip counts at once.
@@ -132,8 +132,8 @@ impl CreditAccount {
     }
 
     /// Target for backlog plus credit, for an egress of `rate` that is polled once in a `poll_interval`. Data arrives
-    /// at most `longest` after its request. While `others` packets of other flows wait, the target has room for
-    /// an ACK's data of every flow with held ACKs: each needs a segment in the queue whenever its turn comes. A
+    /// at most `longest` after its request. A flow needs a segment in the queue whenever its turn comes. So while
+    /// `others` packets of other flows wait, the target has room for an ACK's data of every flow with held ACKs. A
     /// single other packet is a ping, which needs no room.
     pub(super) fn within(
         &self,

@@ -1,10 +1,10 @@
 //! The reserve: the time for which windows let ACKs be held, as short as the held ACKs permit.
 //!
-//! A window has the data of a round trip and of the reserve. A sender that fills it has its ACKs held for the
-//! reserve. The held ACKs are useful when senders pause or recover: others then use the rate. The fewest ACKs
-//! that were held at any time of an interval were of no use in it. By Little's law their hold was
+//! A window has the data of a round trip and of the reserve. If a sender fills it, its ACKs are held for about
+//! the reserve. While other senders pause or recover, these ACKs request the data that fills the rate. The fewest
+//! ACKs that were held at any time of an interval were not needed in it. By Little's law their hold was
 //!
-//! `standing = interval * fewest / departed`, and `reserve += 20 ms - standing`.
+//! `standing = interval * fewest / departed`. If it exceeds 20 ms: `reserve -= standing - 20 ms`.
 //!
 //! The reserve is 20 ms at least, and half of the longest hold at most. It begins there. If an ACK arrives
 //! while none is held, windows may be too small. The reserve then grows by an eighth of a round trip and of
@@ -15,8 +15,8 @@
 //! 10.1287/opre.9.3.383.
 //!
 //! Differs: an interval lasts for the longest hold and two round trips. It begins an interval after the
-//! reserve became shorter, as few ACKs are held while windows shrink. After four intervals without an ACK, the
-//! reserve is that of the beginning.
+//! reserve became shorter, as few ACKs are held while windows shrink. If an interval has lasted for four times its
+//! length, as in a pause, the reserve is that of the beginning.
 
 use std::time::Duration;
 

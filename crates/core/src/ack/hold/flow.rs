@@ -58,7 +58,7 @@ pub(in crate::ack) struct HeldFlow {
     heard: u32,
     /// Sequence number at which the data after the last pause begins, or the first flight.
     since: u32,
-    /// Payload bytes that departed ACKs requested and that have not arrived.
+    /// Outstanding credit as payload bytes, as last noted. Zero without the gate.
     outstanding: u32,
     /// Counts of round trips, if the release rule counts data.
     rounds: Rounds,
@@ -154,6 +154,7 @@ impl HeldFlow {
             sacked: self.credited,
             blocks: SackBlocks::default(),
             cap: 0,
+            outstanding: 0,
             marks: self.marks & !(STOPPED | UNHELD | BEGUN),
             ..*self
         }

@@ -132,7 +132,7 @@ fn age_us(near: Duration) -> u32 {
 /// credit of many flows gets older together, with few timer events.
 fn gets_older(from: Time, age_us: u32) -> Time {
     let ends = from.nanos() + u64::from(age_us) * 1_000;
-    Time::from_nanos((ends - 1 >> TICK_BITS) + 1)
+    Time::from_nanos(ends.div_ceil(1 << TICK_BITS))
 }
 
 #[cfg(test)]

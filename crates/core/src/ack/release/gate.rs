@@ -81,7 +81,7 @@ impl Gate {
         self.outstanding.advance(now);
     }
 
-    /// Ends the credit of `member`, whose sender sends no more.
+    /// Ends the credit of `member`, which leaves the aggregate.
     pub(in crate::ack) fn give_back(&mut self, member: FlowIndex) {
         self.outstanding.give_back(member);
     }
@@ -208,8 +208,8 @@ impl Gate {
     }
 
     /// Time at which credit is next given back, requests are no longer too early, or the aggregate is no longer
-    /// active. With an egress rate, ACKs of other aggregates may wait for that credit. Without one, it counts
-    /// unless data must depart first.
+    /// active. With an egress rate, ACKs of other aggregates may wait for that credit. Without one, credit matters
+    /// only while ACKs are held and the backlog is below the target.
     pub(in crate::ack) fn ready_at(&self, shares: &Shares, queue: Queue) -> Option<Time> {
         let waits = !self.is_idle();
         let may_open = || waits && queue.own.0 < self.target(Duration::MAX, shares.rate(), queue);

@@ -58,8 +58,9 @@ impl HeldFlow {
         self.rounds.came = self.rounds.came.saturating_add(bytes);
     }
 
-    /// The part of the request `cost` that its ACK acknowledges. Before this ACK, `before` was the highest departed
-    /// number. Slow start ends for a sender of more data, so its excess must not count as requested.
+    /// Bytes that an ACK with a request of `cost` bytes permits before its flow counts as unresponsive. In slow start,
+    /// this is the data that the ACK acknowledges: an unresponsive sender looks like one in slow start. Before this
+    /// ACK, `before` was the highest departed number.
     pub(in crate::ack) fn called_for(&self, before: u32, cost: u32) -> u32 {
         if self.doubles() {
             cost.min(self.charge(self.departed().wrapping_sub(before)))
@@ -86,7 +87,6 @@ impl HeldFlow {
     /// Forgets the counts of requests. A rule other than the gate would never correct them.
     pub(in crate::ack) const fn forget_requests(&mut self) {
         self.marks &= !(COUNTED | DOUBLES);
-        self.outstanding = 0;
     }
 
     /// Begins a new round trip at `now_us`, if the present one has lasted for the shortest round trip.
