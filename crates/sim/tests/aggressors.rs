@@ -312,7 +312,7 @@ fn just_in_time() -> [Case; 2] {
     ]
 }
 
-/// Catches: a target without room for a segment of each honest flow in the queue (0.81 and 0.949 of the rate).
+/// Catches: a target without room for a further segment of each honest flow (0.81 and 0.949 of the rate).
 /// Catches: a whole segment charged for each of ten divided ACKs at their longest hold (0.14 of the rate).
 #[test]
 fn honest_flows_keep_their_throughput_beside_any_aggressor() {

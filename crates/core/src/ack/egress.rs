@@ -133,8 +133,8 @@ impl CreditAccount {
 
     /// Target for backlog plus credit, for an egress of `rate` that is polled once in a `poll_interval`. Data arrives
     /// at most `longest` after its request. A flow needs a segment in the queue whenever its turn comes. So while
-    /// `others` packets of other flows wait, the target has room for an ACK's data of every flow with held ACKs. A
-    /// single other packet is a ping, which needs no room.
+    /// `others` packets of other flows wait, the target has room for a further segment of every flow with held
+    /// ACKs. A single other packet is a ping, which needs no room.
     pub(super) fn within(
         &self,
         longest: Duration,
@@ -146,9 +146,9 @@ impl CreditAccount {
         let way_us = self.on_its_way_us().min(micros(longest));
         let on_its_way =
             rate.bytes_in_nanos((way_us * 1_000).saturating_add(nanos(poll_interval))).0;
-        let acks = if others > 1 { self.waiting.max(1) } else { 1 };
+        let beside = if others > 1 { self.waiting } else { 0 };
         let least = segment * u64::from(LEAST_TARGET);
-        least.max(on_its_way + segment * u64::from(PER_ACK * acks))
+        least.max(on_its_way + segment * u64::from(PER_ACK + beside))
     }
 
     fn segment(&self) -> u32 {
@@ -326,11 +326,11 @@ mod tests {
     /// Catches: room for every flow although only a ping waits; no such room while a queue of other packets
     /// waits.
     #[test]
-    fn a_waiting_ping_adds_nothing_to_the_target_and_a_queue_adds_an_acks_data_for_each_flow() {
+    fn a_waiting_ping_adds_nothing_to_the_target_and_a_queue_adds_a_segment_for_each_flow() {
         let account = CreditAccount { waiting: 8, ..CreditAccount::default() };
         let target =
             |others| account.within(Duration::MAX, Rate::from_kbps(1_500), Duration::ZERO, others);
-        assert_eq!([0, 1, 2, 100].map(target), [3, 3, 16, 16].map(|segments| segments * 1_514));
+        assert_eq!([0, 1, 2, 100].map(target), [3, 3, 10, 10].map(|segments| segments * 1_514));
     }
 
     /// Catches: a target that is too small for the first requests; a target that stays long on a shorter path.

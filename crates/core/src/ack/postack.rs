@@ -112,10 +112,8 @@ impl PostAck {
 
     /// Notes the outstanding credit of `member`, which its ACKs do not request again.
     fn note_credit(&mut self, member: FlowIndex) {
-        if let Rule::Gate(gate) = &self.rule {
-            let credit = gate.credit_of(member);
-            self.holds.flow(member).set_outstanding(credit);
-        }
+        let credit = if let Rule::Gate(gate) = &self.rule { gate.credit_of(member) } else { 0 };
+        self.holds.flow(member).set_outstanding(credit);
     }
 
     /// Releases ACKs that have reached their bound. Each flow releases its share at most, as far as the

@@ -15,7 +15,7 @@
 //! Differs: the time that credit is outstanding is measured (Little's law). The shortest round trip is too
 //! little: if round trips vary by 1 ms, the gate would request nine tenths of 300 Mbit/s.
 //!
-//! Differs: while packets of other flows wait too, the target has room for an ACK's data of every flow with
+//! Differs: while packets of other flows wait too, the target has room for a further segment of every flow with
 //! held ACKs. One other packet is a ping, which adds nothing.
 //!
 //! Differs: requests are at most 20 ms ahead of the rate. Without this bound, a gap in the data of a long
