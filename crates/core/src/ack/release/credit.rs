@@ -14,22 +14,25 @@
 //! than a round trip. Otherwise the data of that credit would arrive without credit, and each further request would
 //! be too early.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use super::gate::{lasts_us, micros};
 use crate::Time;
 use crate::ack::CreditAccount;
 use crate::ack::record::TICK_BITS;
-use crate::packet::{FlowIndex, make_room, slot};
-use crate::wheel::TimerWheel;
+use crate::flow::{before, ticks};
+use crate::packet::{FlowIndex, make_room};
 
 /// Outstanding credit of the flows of an aggregate.
 #[derive(Default)]
 pub(super) struct Credits {
     /// By member.
     flows: Vec<FlowCredit>,
-    /// For each flow with credit, the tick at which its credit gets older, in place of nanoseconds.
-    clocks: TimerWheel,
+    /// For each flow with credit, the time at which its credit gets older. An entry with a time other than `ends`
+    /// of its flow has no effect.
+    clocks: BinaryHeap<Reverse<(Time, FlowIndex)>>,
     /// Account of the aggregate. Its credit is the sum over all flows. Its rate and `more` are those of the
     /// last report.
     pub(super) account: CreditAccount,
@@ -40,8 +43,10 @@ pub(super) struct Credits {
 struct FlowCredit {
     /// Charged bytes by age, the youngest first.
     ages: [u32; AGES],
-    /// Length of an age in microseconds.
+    /// Length of an age in microseconds. Zero: the flow has no credit.
     age_us: u32,
+    /// End of the present ages, in ticks.
+    ends: u32,
 }
 
 impl FlowCredit {
@@ -58,11 +63,13 @@ impl Credits {
     pub(super) fn add(&mut self, now: Time, member: FlowIndex, near: Duration, bytes: u32) {
         make_room(&mut self.flows, member.index(), FlowCredit::default());
         let flow = &mut self.flows[member.index()];
-        flow.age_us = age_us(near);
-        let ends = gets_older(now, flow.age_us);
-        if self.clocks.deadline(member.0).is_none_or(|at| ends < at) {
-            self.clocks.set(member.0, ends);
+        let age_us = age_us(near);
+        let ends = gets_older(now, age_us);
+        if flow.age_us == 0 || before(ticks(ends), flow.ends) {
+            flow.ends = ticks(ends);
+            self.clocks.push(Reverse((ends, member)));
         }
+        flow.age_us = age_us;
         let young = flow.ages[0].saturating_add(bytes);
         self.account.credit += u64::from(young - flow.ages[0]);
         flow.ages[0] = young;
@@ -86,7 +93,6 @@ impl Credits {
         if let Some(flow) = self.flows.get_mut(member.index()) {
             self.account.credit -= flow.sum();
             *flow = FlowCredit::default();
-            self.clocks.cancel(member.0);
         }
     }
 
@@ -100,23 +106,29 @@ impl Credits {
         self.account.credit
     }
 
-    /// Time at which credit next gets older, or is given back. `None` without credit.
+    /// The next time at which credit may get older or be given back. `None` if there is no clock.
     pub(super) fn next(&self) -> Option<Time> {
-        let tick = self.clocks.next_deadline()?;
-        Some(Time::from_nanos(tick.nanos() << TICK_BITS))
+        self.clocks.peek().map(|Reverse((at, _))| *at)
     }
 
     /// Lets credit get older until `now`. The caller does so before each use of the credit.
     pub(super) fn advance(&mut self, now: Time) {
-        while let Some((at, member)) =
-            self.clocks.pop_next(Time::from_nanos(now.nanos() >> TICK_BITS))
+        while let Some(Reverse((at, member))) = self.clocks.peek().copied()
+            && at <= now
         {
-            let flow = &mut self.flows[slot(member)];
+            self.clocks.pop();
+            let flow = &mut self.flows[member.index()];
+            if flow.age_us == 0 || flow.ends != ticks(at) {
+                continue;
+            }
             flow.ages.rotate_right(1);
             self.account.credit -= u64::from(std::mem::take(&mut flow.ages[0]));
-            if flow.sum() > 0 {
-                let at = Time::from_nanos(at.nanos() << TICK_BITS);
-                self.clocks.set(member, gets_older(at, flow.age_us));
+            if flow.sum() == 0 {
+                flow.age_us = 0;
+            } else {
+                let ends = gets_older(at, flow.age_us);
+                flow.ends = ticks(ends);
+                self.clocks.push(Reverse((ends, member)));
             }
         }
     }
@@ -128,11 +140,11 @@ fn age_us(near: Duration) -> u32 {
     u32::try_from(lasts_us(micros(near)) / 3).unwrap_or(u32::MAX)
 }
 
-/// The tick at which an age that begins at `from` ends: up to a tick (1 ms) later than after `age_us`. So the
-/// credit of many flows gets older together, with few timer events.
+/// Time at which an age that begins at `from` ends: up to a tick (1 ms) later than after `age_us`. So the credit of
+/// many flows gets older together, with few timer events.
 fn gets_older(from: Time, age_us: u32) -> Time {
     let ends = from.nanos() + u64::from(age_us) * 1_000;
-    Time::from_nanos(ends.div_ceil(1 << TICK_BITS))
+    Time::from_nanos(ends.next_multiple_of(1 << TICK_BITS))
 }
 
 #[cfg(test)]
